@@ -1,11 +1,15 @@
-"""What time it is for a Redis server, and for the scripts in it."""
+"""The time of a Redis server, and of the scripts in it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from zoneinfo import ZoneInfo
 
 import redis
+
+from zsched.core.clock import from_ms, to_ms
 
 
 def now_us(client: redis.Redis) -> int:
@@ -25,3 +29,9 @@ def set_back(client: redis.Redis, ms: int) -> Iterator[None]:
     client.hset("zsched:{default}:meta", "offset_ms", -ms)
     yield
     client.hdel("zsched:{default}:meta", "offset_ms")
+
+
+def day_later(at_ms: int, clock_of: str, by: str) -> int:
+    """Return the instant of the next day when zone *by* shows the local time that zone *clock_of* showed at *at_ms*."""
+    local = from_ms(at_ms).astimezone(ZoneInfo(clock_of)).replace(tzinfo=None) + timedelta(days=1)
+    return to_ms(local.replace(tzinfo=ZoneInfo(by)))

@@ -1,4 +1,4 @@
-"""What the log and the RQ queues say of the runs: the witnesses of the fault tests."""
+"""The runs by log and by RQ queues: the witnesses of the fault tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _READ = "return redis.call('XRANGE', KEYS[1], '-', '+')"  # redis-py makes dicts
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of the log; ``t`` in microseconds."""
+    """An entry of the log; ``t`` in microseconds."""
 
     id: str
     kind: str
@@ -76,7 +76,7 @@ def queued(client: Any, queue: str = "default") -> list[str]:
 
 
 def doubles(runs: list[str]) -> list[str]:
-    """What stands more than once in *runs*."""
+    """Return the duplicates in *runs*."""
     return [run for run, number in Counter(runs).items() if number > 1]
 
 

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def eventually(look: Callable[[], T], within_s: float = WITHIN_S) -> T:
-    """What *look* returns as soon as it is true; an AssertionError with its last value after *within_s*."""
+    """Return what *look* returns as soon as it is true; raise AssertionError with its last value after *within_s*."""
     until, never = time.monotonic() + within_s, threading.Event()
     while not (found := look()):
         assert time.monotonic() < until, f"not within {within_s} s; it is {found!r}"

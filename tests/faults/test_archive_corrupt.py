@@ -71,7 +71,7 @@ def an_archive(start_daemon: Start, url: str, path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_a_corrupt_archive_is_kept_and_another_begun_while_runs_are_fired(
+def test_a_corrupt_archive_is_kept_and_replaced_while_runs_fire(
     start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path, harm: str
 ) -> None:
     know(redis_client)
@@ -99,7 +99,7 @@ def test_a_corrupt_archive_is_kept_and_another_begun_while_runs_are_fired(
     assert 301 == len(assert_state_is_redis_own(redis_url, path))
 
 
-def test_an_empty_file_is_an_archive_that_begins(
+def test_an_empty_file_becomes_a_new_archive(
     start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     know(redis_client)
@@ -155,7 +155,7 @@ def test_the_archive_of_another_namespace_is_refused(
     assert [] == [event for event in other.events if event["event"] == "no_json"]
 
 
-def test_a_second_daemon_with_the_same_path_is_refused_and_told_who_has_it(
+def test_a_second_daemon_with_the_same_path_is_refused_with_the_pid_of_the_first(
     start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     know(redis_client)
@@ -175,7 +175,7 @@ def test_a_second_daemon_with_the_same_path_is_refused_and_told_who_has_it(
     stop(first)
 
 
-def test_without_a_path_each_daemon_finds_a_file_of_its_own_and_the_same_again(
+def test_daemons_without_a_path_use_separate_files_and_find_them_again(
     start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     know(redis_client)

@@ -70,7 +70,7 @@ def position_on(disk: Disk, path: Path, copy: Path) -> Position:
     return position_of(fact(copy / path.name, "position")) or NOTHING
 
 
-def test_a_full_disk_stops_no_run_and_is_told_once_and_with_room_again_nothing_is_missing(
+def test_a_full_disk_stops_no_run_and_the_archive_is_complete_afterwards(
     start_daemon: Start, redis_url: str, redis_client: redis.Redis, disk: Disk, tmp_path: Path
 ) -> None:
     know(redis_client)
@@ -114,7 +114,7 @@ def test_a_full_disk_stops_no_run_and_is_told_once_and_with_room_again_nothing_i
     assert 1 + len(MUCH) + 5 + 1 == len(assert_state_is_redis_own(redis_url, path))
 
 
-def test_with_room_again_it_says_since_when_it_is_complete_if_the_log_was_trimmed_meanwhile(
+def test_an_archive_with_a_log_trimmed_during_a_full_disk_says_since_when_it_is_complete(
     start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     know(redis_client)
@@ -146,7 +146,7 @@ def test_with_room_again_it_says_since_when_it_is_complete_if_the_log_was_trimme
 
 
 @pytest.mark.parametrize("harm", ["full", "read-only"])
-def test_a_disk_that_takes_nothing_from_the_start_is_no_reason_not_to_fire(
+def test_a_disk_without_space_at_start_does_not_stop_firing(
     start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path, harm: str
 ) -> None:
     know(redis_client)
@@ -172,7 +172,7 @@ def test_a_disk_that_takes_nothing_from_the_start_is_no_reason_not_to_fire(
         assert log_in(redis_url) == history(path)
 
 
-def test_a_corrupt_archive_on_a_full_disk_is_no_reason_not_to_fire_either(
+def test_a_corrupt_archive_on_a_full_disk_does_not_stop_firing(
     start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     know(redis_client)
@@ -199,7 +199,7 @@ def test_a_corrupt_archive_on_a_full_disk_is_no_reason_not_to_fire_either(
 
 
 @pytest.mark.parametrize("what", ["folder", "file"])
-def test_an_archive_that_is_deleted_under_the_daemon_promises_nothing_and_begins_anew(
+def test_an_archive_deleted_under_the_daemon_is_created_anew(
     start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path, what: str
 ) -> None:
     know(redis_client)

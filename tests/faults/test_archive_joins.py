@@ -58,7 +58,7 @@ def living(life: Life) -> Iterator[None]:
     assert [] == errors
 
 
-def test_an_archive_that_joins_after_the_log_was_trimmed_knows_what_redis_holds_and_since_when(
+def test_an_archive_that_joins_a_trimmed_log_has_the_state_of_redis(
     start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     know(redis_client)
@@ -83,7 +83,7 @@ def test_an_archive_that_joins_after_the_log_was_trimmed_knows_what_redis_holds_
     assert log_in(redis_url) == history(path)
 
 
-def test_the_leader_trims_by_age_and_an_archive_that_joins_then_reads_what_redis_holds(
+def test_an_archive_that_joins_after_trimming_by_age_bootstraps_from_redis(
     start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     know(redis_client)
@@ -133,7 +133,7 @@ def test_an_archive_joins_while_clients_write_and_another_daemon_fires(
     assert [] == joined.of("redis_history_lost") + joined.of("archive_failed")
 
 
-def test_a_run_that_was_pushed_while_redis_was_read_keeps_the_record_that_it_was_pushed_with(
+def test_a_run_pushed_during_a_bootstrap_keeps_its_original_record(
     redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     know(redis_client)
@@ -155,7 +155,7 @@ def test_a_run_that_was_pushed_while_redis_was_read_keeps_the_record_that_it_was
     assert 3 == len(assert_state_is_redis_own(redis_url, path))
 
 
-def test_an_archive_that_was_left_behind_reads_redis_anew_and_keeps_its_old_history(
+def test_an_archive_left_behind_by_trimming_bootstraps_and_keeps_its_history(
     start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     know(redis_client)
@@ -192,9 +192,7 @@ def test_an_archive_that_was_left_behind_reads_redis_anew_and_keeps_its_old_hist
     assert [] == back.of("redis_history_lost")
 
 
-def test_kill_9_in_the_middle_of_a_bootstrap_leaves_the_old_state_and_the_next_start_completes_it(
-    start_daemon: Start, tmp_path: Path
-) -> None:
+def test_a_bootstrap_interrupted_by_kill_9_is_completed_by_the_next_start(start_daemon: Start, tmp_path: Path) -> None:
     path, number = tmp_path / "away.db", 3_000
     with EmbeddedRedis(tcp=True) as server, redis.Redis.from_url(server.url, protocol=2) as watch:
         assert server.port is not None

@@ -23,14 +23,12 @@ from zsched.core.changes import What
 
 
 def whats_of(path: Path, id: str) -> list[What]:
-    """What became of schedule *id*, as the history at *path* has it."""
+    """Return the outcomes of schedule *id* in the history at *path*."""
     with History(path) as told:
         return [change.what for change in told.of_schedule(id, 50)[0]]
 
 
-def test_an_emptied_redis_is_told_and_gets_back_what_it_held_and_both_histories_stay(
-    start_daemon: Start, tmp_path: Path
-) -> None:
+def test_an_emptied_redis_is_restored_and_both_histories_are_kept(start_daemon: Start, tmp_path: Path) -> None:
     paths = [tmp_path / "one.db", tmp_path / "two.db"]
     with redis_with_rdb() as server, connect(server.url) as watch:
         daemons, client = two_daemons(start_daemon, server.url, paths), Client.from_url(server.url)
@@ -64,7 +62,7 @@ def test_an_emptied_redis_is_told_and_gets_back_what_it_held_and_both_histories_
             assert {"fired", "lost", "new"} == {id for id, _ in assert_state_is_redis_own(server.url, path)}
 
 
-def test_an_older_rdb_put_back_is_told_and_gets_what_it_lacks_and_nothing_fires_twice_unmarked(
+def test_a_redis_with_an_older_rdb_is_restored_and_repeated_runs_are_marked(
     start_daemon: Start, tmp_path: Path
 ) -> None:
     paths = [tmp_path / "one.db", tmp_path / "two.db"]

@@ -28,7 +28,7 @@ def write_entry_of_the_future(watch: redis.Redis) -> str:
     return id.decode()
 
 
-def test_an_entry_of_an_unknown_kind_is_kept_raw_and_told_once_and_following_goes_on(
+def test_an_entry_of_an_unknown_kind_is_kept_and_logged_once_and_following_continues(
     start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     know(redis_client)

@@ -92,7 +92,7 @@ class Pair:
             self._error = error
 
 
-def test_both_archives_have_the_whole_log_and_the_state_of_redis_however_often_one_is_killed(
+def test_two_archives_have_the_whole_log_although_their_daemons_are_killed(
     start_daemon: Start,
     redis_url: str,
     redis_client: redis.Redis,
@@ -132,7 +132,7 @@ def test_both_archives_have_the_whole_log_and_the_state_of_redis_however_often_o
             assert (START, log[-1].position) == (told.complete_since, told.position)
 
 
-def test_they_have_the_state_of_redis_as_well_if_the_log_is_trimmed_whenever_one_is_away(
+def test_two_archives_have_the_state_of_redis_although_the_log_is_trimmed(
     start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     paths = [tmp_path / "one.db", tmp_path / "two.db"]

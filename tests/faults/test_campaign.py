@@ -39,7 +39,7 @@ def test_a_short_campaign_finds_every_promise_kept(tmp_path: Path) -> None:
     assert verdict.is_ok, told
 
 
-def test_without_the_comparison_in_advance_the_same_audit_fails(tmp_path: Path) -> None:
+def test_the_campaign_fails_without_the_comparison_in_advance(tmp_path: Path) -> None:
     code = copy_code(tmp_path, "advance")
 
     verdict, told = run(tmp_path, Plan(None, 5, chosen(SAFEGUARDS["advance"].faults, clock=False), code=code))
@@ -47,7 +47,7 @@ def test_without_the_comparison_in_advance_the_same_audit_fails(tmp_path: Path) 
     assert verdict.found["rhythm"], told
 
 
-def test_the_line_of_every_safeguard_is_still_there(tmp_path: Path) -> None:
+def test_every_safeguard_line_exists_in_the_code(tmp_path: Path) -> None:
     for name in SAFEGUARDS:
         copy_code(tmp_path / name, name)
 
@@ -223,7 +223,7 @@ FINE: dict[str, Callable[[], Witnesses]] = {
 
 
 @pytest.mark.parametrize("name", FAILING)
-def test_what_breaks_a_promise_is_found(name: str) -> None:
+def test_the_audit_finds_every_broken_promise(name: str) -> None:
     check, witnesses = FAILING[name]
 
     verdict = judge(witnesses())
@@ -233,13 +233,13 @@ def test_what_breaks_a_promise_is_found(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FINE)
-def test_what_keeps_every_promise_is_fine(name: str) -> None:
+def test_the_audit_accepts_a_history_that_keeps_every_promise(name: str) -> None:
     verdict = judge(FINE[name]())
 
     assert verdict.is_ok, "\n".join(verdict.lines())
 
 
-def test_a_history_that_went_back_is_two_chains_with_a_common_beginning() -> None:
+def test_a_rolled_back_history_is_two_chains_with_a_common_beginning() -> None:
     first, second, lost, new = term(1), put(2), fire(3), fire(3, late_us=S)
 
     assert [[first, second, lost], [first, second, new]] == chains_of([first, second, lost, new])

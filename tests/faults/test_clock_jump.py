@@ -31,7 +31,7 @@ class SkewedRedis:
         self.url, self._file = server.url, file
 
     def skew(self, ms: int) -> None:
-        """Its clock is *ms* off from now on."""
+        """Move the clock by *ms* from now on."""
         with self._file.open("r+b") as file:
             file.write(struct.pack("l", ms))
 
@@ -57,7 +57,7 @@ def skewed(shim: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         yield SkewedRedis(server, file)
 
 
-def test_a_jump_forth_that_is_mended_fires_nothing_early(skewed: SkewedRedis) -> None:
+def test_a_corrected_jump_forward_fires_no_run_early(skewed: SkewedRedis) -> None:
     with connect(skewed.url) as watch, DaemonThread(skewed.url) as daemon:
         know(watch)
         daemon.wait_for("term_began")
@@ -73,7 +73,7 @@ def test_a_jump_forth_that_is_mended_fires_nothing_early(skewed: SkewedRedis) ->
         assert 1 == watch.zcard("zsched:{default}:due:normal")
 
 
-def test_a_standby_that_takes_over_after_the_jump_fires_nothing_early_either(skewed: SkewedRedis) -> None:
+def test_a_standby_that_takes_over_after_a_jump_fires_no_run_early(skewed: SkewedRedis) -> None:
     with connect(skewed.url) as watch:
         know(watch)
         watch.set("zsched:{default}:lease", "other:1:60000:n", px=60_000)
@@ -90,12 +90,12 @@ def test_a_standby_that_takes_over_after_the_jump_fires_nothing_early_either(ske
 
 
 def has_campaigned(watch: redis.Redis) -> bool:
-    """Whether a daemon has asked for the lease, by the log of commands."""
+    """Return whether a daemon has asked for the lease, by the slow log."""
     sha = sha1(load("acquire").text.encode()).hexdigest()
     return any(sha in str(entry["command"]) for entry in watch.slowlog_get(128))
 
 
-def test_after_a_jump_that_stays_it_goes_on_by_the_new_time(skewed: SkewedRedis) -> None:
+def test_a_daemon_continues_by_the_new_time_after_a_lasting_jump(skewed: SkewedRedis) -> None:
     with connect(skewed.url) as watch, DaemonThread(skewed.url) as daemon:
         know(watch)
         daemon.wait_for("term_began")
@@ -110,7 +110,7 @@ def test_after_a_jump_that_stays_it_goes_on_by_the_new_time(skewed: SkewedRedis)
     assert 1 == len(daemon.of("clock_jumped"))
 
 
-def test_a_jump_back_blocks_neither_election_nor_dispatch(skewed: SkewedRedis) -> None:
+def test_a_jump_backward_blocks_neither_election_nor_dispatch(skewed: SkewedRedis) -> None:
     skewed.skew(HOUR_MS)
     with connect(skewed.url) as watch, DaemonThread(skewed.url) as daemon:
         know(watch)
@@ -127,9 +127,7 @@ def test_a_jump_back_blocks_neither_election_nor_dispatch(skewed: SkewedRedis) -
 
 
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["at-the-first-acquire", "at-a-restart"])
-def test_a_clock_that_was_ahead_makes_nothing_uncertain_that_is_put_when_it_is_right(
-    skewed: SkewedRedis, is_restarted: bool
-) -> None:
+def test_schedules_put_after_a_clock_was_corrected_are_not_uncertain(skewed: SkewedRedis, is_restarted: bool) -> None:
     if not is_restarted:
         skewed.skew(HOUR_MS)
     with connect(skewed.url) as watch, DaemonThread(skewed.url) as daemon:

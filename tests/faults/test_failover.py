@@ -33,7 +33,7 @@ def two_daemons(start_daemon: Start, url: str, **settings: str) -> tuple[DaemonP
 
 
 def assert_pause(watch: redis.Redis, most_ms: float) -> None:
-    """How long nobody fired is printed, and held against *most_ms* in the long form."""
+    """Print the pause between two fires; in the long form, compare it with *most_ms*."""
     pause_ms = longest_pause_ms(watch)
     sys.stdout.write(f"measured: {pause_ms:.0f} ms without dispatching\n")
     assert pause_ms <= most_ms or not IS_LONG
@@ -49,7 +49,7 @@ def assert_each_once_and_never_early(watch: redis.Redis, expected: list[str]) ->
     assert_dense(watch)
 
 
-def test_after_kill_9_of_the_leader_each_run_is_queued_once(
+def test_every_run_is_queued_once_after_kill_9_of_the_leader(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
     leader, standby = two_daemons(start_daemon, server.url)
@@ -84,7 +84,7 @@ def test_a_clean_stop_hands_over_at_once(start_daemon: Start, server: EmbeddedRe
     assert 1 == len(leader.of("term_ended"))
 
 
-def test_a_leader_that_was_stopped_and_goes_on_says_that_it_lost_its_term_and_fires_nothing_twice(
+def test_a_suspended_leader_that_resumes_logs_its_lost_term_and_repeats_no_run(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
     lease = {} if IS_LONG else {"DAEMON_LEASE_MS": "500", "DAEMON_RENEW_MS": "100"}

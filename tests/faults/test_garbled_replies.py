@@ -31,9 +31,7 @@ def link_by(parser: Any, proxy: Proxy) -> Link:
 
 @pytest.mark.parametrize("garbage", GARBAGE)
 @pytest.mark.parametrize("parser", [_HiredisParser, _RESP2Parser])
-def test_bytes_that_are_no_reply_count_as_a_lost_reply_and_break_the_connection(
-    proxy: Proxy, parser: Any, garbage: bytes
-) -> None:
+def test_an_invalid_reply_counts_as_lost_and_closes_the_connection(proxy: Proxy, parser: Any, garbage: bytes) -> None:
     wire = link_by(parser, proxy).open()
     proxy.garbage = garbage
 
@@ -45,7 +43,7 @@ def test_bytes_that_are_no_reply_count_as_a_lost_reply_and_break_the_connection(
 
 
 @pytest.mark.parametrize("parser", [_HiredisParser, _RESP2Parser])
-def test_garbage_while_connecting_means_that_nothing_was_applied(proxy: Proxy, parser: Any) -> None:
+def test_an_invalid_reply_while_connecting_means_not_applied(proxy: Proxy, parser: Any) -> None:
     proxy.garbage = HTTP
     link = link_by(parser, proxy)
     link.pool.connection_kwargs["db"] = 1  # so that connecting waits for a reply
@@ -56,9 +54,7 @@ def test_garbage_while_connecting_means_that_nothing_was_applied(proxy: Proxy, p
     assert not caught.value.may_have_been_applied
 
 
-def test_a_call_of_the_client_that_is_answered_with_garbage_says_that_it_may_have_been_applied(
-    proxy: Proxy, watch: redis.Redis
-) -> None:
+def test_a_client_call_with_an_invalid_reply_reports_may_have_been_applied(proxy: Proxy, watch: redis.Redis) -> None:
     client = Client.from_url(proxy.url)
     client.schedule("app.run", id="one", after=3600)
     proxy.garbage = HTTP
@@ -71,7 +67,7 @@ def test_a_call_of_the_client_that_is_answered_with_garbage_says_that_it_may_hav
     assert "unchanged" == client.schedule("app.run", id="two", at=client.get("two").next_at).outcome
 
 
-def test_a_daemon_that_is_answered_with_garbage_says_so_once_and_goes_on_afterwards(
+def test_a_daemon_with_invalid_replies_logs_it_once_and_continues(
     proxy: Proxy, watch: redis.Redis, start_daemon: Start
 ) -> None:
     know(watch)

@@ -48,7 +48,7 @@ def use(start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis) -> Daemo
 # -- another Redis ------------------------------------------------------------------------------------
 
 
-def test_another_empty_redis_gets_nothing_of_the_first_one(
+def test_an_archive_restores_nothing_into_another_empty_redis(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, other: EmbeddedRedis, state: Path
 ) -> None:
     first = use(start_daemon, server, watch)
@@ -64,7 +64,7 @@ def test_another_empty_redis_gets_nothing_of_the_first_one(
     stop(second)
 
 
-def test_another_redis_with_schedules_and_no_daemon_yet_gets_nothing_of_the_first_one(
+def test_an_archive_restores_nothing_into_another_redis_with_schedules(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, other: EmbeddedRedis
 ) -> None:
     use(start_daemon, server, watch)
@@ -76,7 +76,7 @@ def test_another_redis_with_schedules_and_no_daemon_yet_gets_nothing_of_the_firs
     stop(second)
 
 
-def test_a_production_redis_with_a_leader_gets_nothing_of_a_developers_archive(
+def test_a_developers_archive_restores_nothing_into_a_production_redis(
     start_daemon: Start,
     server: EmbeddedRedis,
     watch: redis.Redis,
@@ -105,7 +105,7 @@ def test_a_production_redis_with_a_leader_gets_nothing_of_a_developers_archive(
     stop(by_place, leader)
 
 
-def test_an_archive_at_its_address_that_followed_another_data_set_ends_the_daemon_for_good(
+def test_a_configured_archive_of_another_data_set_ends_the_daemon_for_good(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
     first = use(start_daemon, server, watch)
@@ -123,7 +123,7 @@ def test_an_archive_at_its_address_that_followed_another_data_set_ends_the_daemo
     assert set() == ids(server.url)
 
 
-def test_a_path_for_another_address_is_refused_where_redis_has_no_name_until_it_is_recovered_from(
+def test_an_archive_of_another_address_is_refused_for_an_unnamed_redis_until_recover(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, other: EmbeddedRedis, tmp_path: Path
 ) -> None:
     path = tmp_path / "archive.db"
@@ -154,7 +154,7 @@ def test_a_path_for_another_address_is_refused_where_redis_has_no_name_until_it_
 # -- a copy of the same Redis -------------------------------------------------------------------------
 
 
-def test_a_copy_gets_nothing_of_what_the_original_did_since_until_it_is_recovered_from(
+def test_a_copied_redis_gets_no_later_changes_of_the_original_until_recover(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, other: EmbeddedRedis
 ) -> None:
     first = begin(start_daemon, server.url)
@@ -209,7 +209,7 @@ def test_a_redis_at_another_address_whose_log_was_trimmed_past_the_archive_is_fo
 # -- the same Redis -----------------------------------------------------------------------------------
 
 
-def test_a_daemon_finds_its_archive_by_the_data_sets_name_at_another_address_and_after_that_by_it(
+def test_a_daemon_finds_its_archive_at_another_address_by_the_data_sets_name(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
     first = use(start_daemon, server, watch)
@@ -228,7 +228,7 @@ def test_a_daemon_finds_its_archive_by_the_data_sets_name_at_another_address_and
     stop(back)
 
 
-def test_two_daemons_of_one_machine_share_the_folder(start_daemon: Start, server: EmbeddedRedis) -> None:
+def test_two_daemons_of_one_machine_share_the_archive_folder(start_daemon: Start, server: EmbeddedRedis) -> None:
     one, two = begin(start_daemon, server.url), begin(start_daemon, server.url)
 
     assert ["1.db", "2.db"] == [path_of(daemon).name for daemon in (one, two)]
@@ -236,9 +236,7 @@ def test_two_daemons_of_one_machine_share_the_folder(start_daemon: Start, server
     stop(two, one)
 
 
-def test_a_daemon_that_starts_without_redis_chooses_its_archive_when_it_is_there(
-    start_daemon: Start, server: EmbeddedRedis
-) -> None:
+def test_a_daemon_that_starts_without_redis_opens_its_archive_later(start_daemon: Start, server: EmbeddedRedis) -> None:
     first = begin(start_daemon, server.url)
     stop(first)
     server.stop()
@@ -253,7 +251,7 @@ def test_a_daemon_that_starts_without_redis_chooses_its_archive_when_it_is_there
     stop(early)
 
 
-def test_a_state_folder_that_cannot_be_made_is_told_at_once_also_without_redis(
+def test_a_state_folder_that_cannot_be_created_ends_the_daemon_at_once(
     start_daemon: Start, server: EmbeddedRedis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -269,7 +267,7 @@ def test_a_state_folder_that_cannot_be_made_is_told_at_once_also_without_redis(
 # -- naming -------------------------------------------------------------------------------------------
 
 
-def test_a_fresh_daemon_that_acquires_first_after_a_flush_names_the_data_set_as_it_was(
+def test_a_new_daemon_leading_after_a_flush_keeps_the_name_of_the_data_set(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, tmp_path: Path
 ) -> None:
     knows = begin(start_daemon, server.url, ARCHIVE_PATH=str(tmp_path / "knows.db"))
@@ -292,7 +290,7 @@ def test_a_fresh_daemon_that_acquires_first_after_a_flush_names_the_data_set_as_
     stop(fresh, knows)
 
 
-def test_an_archive_that_was_silent_while_the_data_set_was_named_anew_is_refused_until_it_is_recovered_from(
+def test_an_archive_absent_while_the_data_set_was_renamed_is_refused_until_recover(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, tmp_path: Path
 ) -> None:
     path = tmp_path / "silent.db"
@@ -319,7 +317,9 @@ def test_an_archive_that_was_silent_while_the_data_set_was_named_anew_is_refused
     stop(fresh, silent)
 
 
-def test_the_first_run_ever_is_not_uncertain(start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis) -> None:
+def test_the_first_run_of_a_new_data_set_is_not_uncertain(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
+) -> None:
     Client.from_url(server.url).schedule("app.mail", id="first", after=0, on_uncertain="skip")
     Client.from_url(server.url).schedule("app.mail", id="second", after=0)
 
@@ -332,7 +332,7 @@ def test_the_first_run_ever_is_not_uncertain(start_daemon: Start, server: Embedd
     stop(*daemons)
 
 
-def test_the_first_run_after_a_flush_is_uncertain_where_an_archive_had_something(
+def test_the_first_run_after_a_flush_is_uncertain_if_an_archive_had_entries(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, tmp_path: Path
 ) -> None:
     path = tmp_path / "archive.db"

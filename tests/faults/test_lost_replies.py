@@ -39,7 +39,7 @@ def until_answered(call: Callable[[], object]) -> None:
     raise AssertionError("twenty times without an answer")
 
 
-def test_twelve_hundred_calls_and_their_fires_are_twelve_hundred_runs(
+def test_calls_with_lost_replies_fire_each_schedule_once(
     server: EmbeddedRedis, proxy: Proxy, watch: redis.Redis, start_daemon: Start
 ) -> None:
     daemon = start_daemon(proxy.url, DAEMON_LEASE_MS="1000", DAEMON_RENEW_MS="100")
@@ -118,9 +118,7 @@ def test_a_half_open_connection_is_given_up_within_the_timeout(
     assert 1 == len(daemon.of("redis_lost"))
 
 
-def test_a_slow_network_delays_but_is_no_jump_of_the_clock(
-    proxy: Proxy, watch: redis.Redis, start_daemon: Start
-) -> None:
+def test_a_slow_network_does_not_count_as_a_clock_jump(proxy: Proxy, watch: redis.Redis, start_daemon: Start) -> None:
     proxy.delay_s = 0.1
     daemon = start_daemon(proxy.url)
     daemon.wait_for("term_began")

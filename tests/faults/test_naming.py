@@ -1,4 +1,4 @@
-"""How a data set that lost its name gets it back, whatever else is wrong at that moment."""
+"""A data set that lost its name gets it back although something else fails at that moment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zsched import Client
 from zsched.embedded import EmbeddedRedis
 
 
-def test_a_disk_that_fails_while_redis_is_flushed_does_not_cost_the_data_set_its_name(
+def test_a_data_set_keeps_its_name_if_the_disk_fails_during_a_flush(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, tmp_path: Path
 ) -> None:
     path, disk = tmp_path / "archive.db", LimitedFiles(tmp_path)

@@ -53,7 +53,7 @@ def lateness_ms(client: redis.Redis, due: datetime, ids: set[str]) -> list[float
         return sorted((datetime.fromisoformat(at.decode()) - due).total_seconds() * 1000 for at in pipeline.execute())
 
 
-def test_after_kill_9_of_the_leader_rqs_jobs_go_on(
+def test_rqs_delayed_jobs_are_queued_after_kill_9_of_the_leader(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
     leader = start_daemon(server.url, **OVER_A_SECOND)
@@ -81,7 +81,7 @@ def test_after_kill_9_of_the_leader_rqs_jobs_go_on(
     assert 1 == len(standby.of("term_began"))
 
 
-def test_thousands_due_in_one_second_are_each_queued_once(
+def test_thousands_of_delayed_jobs_due_in_one_second_are_queued_once_each(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
     daemon = start_daemon(server.url, **SHORT)
@@ -101,7 +101,7 @@ def test_thousands_due_in_one_second_are_each_queued_once(
     tell(f"{AT_ONCE:,} RQ jobs due at once: first {late_ms[0]:.0f} ms late, last {late_ms[-1]:.0f} ms")
 
 
-def test_a_backlog_survives_kill_9_in_the_midst_of_it(
+def test_a_backlog_of_delayed_jobs_survives_kill_9_of_the_leader(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
     expected = delay(watch, now(watch) - timedelta(minutes=1), OVERDUE)

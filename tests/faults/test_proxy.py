@@ -24,7 +24,7 @@ def test_a_proxy_forwards_requests_and_replies(proxy: Proxy) -> None:
         assert b"x" * 1_000_000 == client.get("a")
 
 
-def test_a_cut_reply_was_done(proxy: Proxy, redis_client: redis.Redis) -> None:
+def test_a_command_whose_reply_was_cut_was_executed(proxy: Proxy, redis_client: redis.Redis) -> None:
     with connect(proxy.url) as client:
         client.ping()
         proxy.cut_replies = 1.0
@@ -35,7 +35,7 @@ def test_a_cut_reply_was_done(proxy: Proxy, redis_client: redis.Redis) -> None:
     assert proxy.cuts == 1
 
 
-def test_a_cut_request_was_not_done(proxy: Proxy, redis_client: redis.Redis) -> None:
+def test_a_command_whose_request_was_cut_was_not_executed(proxy: Proxy, redis_client: redis.Redis) -> None:
     with connect(proxy.url) as client:
         client.ping()
         proxy.cut_requests = 1.0
@@ -45,7 +45,7 @@ def test_a_cut_request_was_not_done(proxy: Proxy, redis_client: redis.Redis) -> 
     assert redis_client.get("a") is None
 
 
-def test_a_half_open_connection_says_nothing(proxy: Proxy) -> None:
+def test_a_half_open_connection_does_not_answer(proxy: Proxy) -> None:
     with connect(proxy.url) as client:
         client.ping()
         client.connection_pool.connection_kwargs["socket_timeout"] = 0.1

@@ -204,9 +204,7 @@ def since(instant_s: float) -> float:
     return round(time.monotonic() - instant_s, 2)
 
 
-def test_an_emptied_redis_gets_back_all_that_was_acknowledged_while_a_client_writes(
-    start_daemon: Start, tmp_path: Path
-) -> None:
+def test_an_emptied_redis_gets_every_acknowledged_write_back_under_load(start_daemon: Start, tmp_path: Path) -> None:
     paths = [tmp_path / "one.db", tmp_path / "two.db"]
     with redis_with_rdb() as server, connect(server.url) as watch:
         daemons, client = two_daemons(start_daemon, server.url, paths), Client.from_url(server.url)
@@ -258,9 +256,7 @@ def test_an_emptied_redis_gets_back_all_that_was_acknowledged_while_a_client_wri
             assert_state_is_redis_own(server.url, path)
 
 
-def test_of_an_older_rdb_only_what_changed_since_is_put_back_while_a_client_writes(
-    start_daemon: Start, tmp_path: Path
-) -> None:
+def test_a_redis_with_an_older_rdb_gets_only_later_changes_back_under_load(start_daemon: Start, tmp_path: Path) -> None:
     paths, saved = [tmp_path / "one.db", tmp_path / "two.db"], tmp_path / "old.rdb"
     with redis_with_rdb() as server, connect(server.url) as watch:
         daemons, client = two_daemons(start_daemon, server.url, paths), Client.from_url(server.url)

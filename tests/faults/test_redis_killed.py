@@ -28,7 +28,7 @@ def redis_with_aof(fsync: str) -> Iterator[EmbeddedRedis]:
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
-def test_kill_9_of_redis_in_the_middle_loses_nothing_and_repeats_nothing(start_daemon: Start, fsync: str) -> None:
+def test_kill_9_of_redis_loses_no_run_and_repeats_none(start_daemon: Start, fsync: str) -> None:
     with redis_with_aof(fsync) as server, connect(server.url) as watch:
         daemon = start_daemon(server.url, **SHORT)
         daemon.wait_for("hold_ended")
@@ -67,7 +67,7 @@ def assert_doubtful_ones_are_marked(watch: redis.Redis, runs: list[str], before:
     assert marked == {run for run, mark in zip(runs, pipe.execute(), strict=True) if mark == b"1"}
 
 
-def test_what_was_due_in_doubt_is_refired_or_skipped_as_it_says_and_recorded(start_daemon: Start) -> None:
+def test_an_uncertain_run_is_fired_or_skipped_by_on_uncertain_and_recorded(start_daemon: Start) -> None:
     with redis_with_aof("always") as server, connect(server.url) as watch:
         daemon = start_daemon(server.url, **SHORT)
         daemon.wait_for("hold_ended")
@@ -97,7 +97,7 @@ def test_what_was_due_in_doubt_is_refired_or_skipped_as_it_says_and_recorded(sta
         assert 0 < daemon.wait_for("fire_held", 2)["for_ms"] <= 500
 
 
-def test_a_restart_is_not_waited_out_with_the_own_old_lease(start_daemon: Start) -> None:
+def test_a_leader_does_not_wait_for_its_own_old_lease_after_a_restart_of_redis(start_daemon: Start) -> None:
     with redis_with_aof("always") as server, connect(server.url) as watch:
         daemon = start_daemon(server.url, DAEMON_LEASE_MS="20000", DAEMON_RENEW_MS="200")
         daemon.wait_for("term_began")
@@ -109,7 +109,7 @@ def test_a_restart_is_not_waited_out_with_the_own_old_lease(start_daemon: Start)
         assert watch.pttl("zsched:{default}:lease") > 0
 
 
-def test_a_server_that_changed_under_an_open_connection_is_acquired_again(start_daemon: Start) -> None:
+def test_a_leader_acquires_its_lease_again_when_the_server_changes_under_a_connection(start_daemon: Start) -> None:
     with redis_with_aof("always") as server, connect(server.url) as watch:
         daemon = start_daemon(server.url, **LEASE)
         daemon.wait_for("hold_ended")
@@ -131,7 +131,7 @@ def test_a_server_that_changed_under_an_open_connection_is_acquired_again(start_
         assert ("skipped" in {run.rpartition("-")[0] for run, _ in fired(watch)}) is not is_in_doubt
 
 
-def test_an_emptied_redis_is_a_new_one(start_daemon: Start) -> None:
+def test_an_emptied_redis_without_an_archive_starts_anew(start_daemon: Start) -> None:
     with redis_with_aof("always") as server, connect(server.url) as watch:
         daemon = start_daemon(server.url, **LEASE)
         daemon.wait_for("hold_ended")

@@ -48,7 +48,7 @@ def end(daemon: DaemonProcess) -> None:
     assert daemon.wait() == 0
 
 
-def test_leaders_of_two_versions_take_turns_and_fire_each_run_once(
+def test_alternating_leaders_of_two_versions_fire_each_run_once(
     server: EmbeddedRedis, watch: redis.Redis, start_daemon: Start, tmp_path: Path
 ) -> None:
     other = another_version(tmp_path, FORMAT)
@@ -71,7 +71,7 @@ def test_leaders_of_two_versions_take_turns_and_fire_each_run_once(
     assert_dense(watch)
 
 
-def test_once_a_newer_format_has_led_older_daemons_and_clients_stand_back(
+def test_older_daemons_and_clients_are_refused_after_a_newer_format_led(
     server: EmbeddedRedis, watch: redis.Redis, start_daemon: Start, tmp_path: Path
 ) -> None:
     old = start_daemon(server.url)
@@ -94,7 +94,7 @@ def test_once_a_newer_format_has_led_older_daemons_and_clients_stand_back(
     end(new)
 
 
-def test_an_older_daemons_archive_stops_where_a_newer_format_begins_and_goes_on_when_upgraded(
+def test_an_older_archive_stops_at_a_newer_format_and_continues_when_upgraded(
     server: EmbeddedRedis, watch: redis.Redis, start_daemon: Start, tmp_path: Path
 ) -> None:
     newer, path = another_version(tmp_path, FORMAT + 1), Path(archive_of_its_own())
@@ -120,12 +120,12 @@ def test_an_older_daemons_archive_stops_where_a_newer_format_begins_and_goes_on_
 
 
 def outdated(url: str, path: Path) -> Report | None:
-    """What the archive at *path* told last, if it stands back."""
+    """Return the last report of the archive at *path* if it is outdated."""
     report = report_of(url, path)
     return report if report and report.state is ArchiveState.OUTDATED else None
 
 
-def test_an_archive_of_a_newer_format_is_opened_by_no_older_daemon(
+def test_an_older_daemon_refuses_an_archive_of_a_newer_format(
     server: EmbeddedRedis, start_daemon: Start, tmp_path: Path
 ) -> None:
     path = Path(archive_of_its_own())
@@ -140,7 +140,7 @@ def test_an_archive_of_a_newer_format_is_opened_by_no_older_daemon(
     assert f"entries of format {FORMAT + 1}, and this one knows {FORMAT}; upgrade zsched here" in str(older.events)
 
 
-def test_what_a_newer_archive_puts_back_into_an_empty_redis_ends_an_older_leaders_term(
+def test_a_restore_by_a_newer_archive_ends_the_term_of_an_older_leader(
     server: EmbeddedRedis, watch: redis.Redis, start_daemon: Start, tmp_path: Path
 ) -> None:
     path, mine = Path(archive_of_its_own()), Path(archive_of_its_own())

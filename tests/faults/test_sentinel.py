@@ -98,7 +98,7 @@ def run_cli(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env)
 
 
-def test_a_client_goes_on_after_a_failover_on_the_new_master(guard: Guard) -> None:
+def test_a_client_continues_on_the_new_master_after_a_failover(guard: Guard) -> None:
     sentinels = Sentinels(guard)
     by_url, by_client = Client.from_url(sentinels.url), Client(adopted(sentinels))
     soon = datetime.now().astimezone() + timedelta(hours=1)
@@ -114,7 +114,7 @@ def test_a_client_goes_on_after_a_failover_on_the_new_master(guard: Guard) -> No
     assert ["a", "b", "c", "d"] == sorted(one.id for one in Client.from_url(new.tcp_url).list())
 
 
-def test_after_kill_9_of_the_master_dispatch_goes_on_and_what_was_pushed_before_is_marked(
+def test_dispatch_continues_after_kill_9_of_the_master_and_repeated_runs_are_marked(
     guard: Guard, start_daemon: Start
 ) -> None:
     sentinels = Sentinels(guard, hurry=False, **UNSAFE)  # in a hurry two of them fail over at once, now and then
@@ -153,7 +153,7 @@ def test_after_kill_9_of_the_master_dispatch_goes_on_and_what_was_pushed_before_
     assert pause_ms < WITHIN_MS
 
 
-def test_after_a_failover_that_was_asked_for_all_of_the_daemon_moves_to_the_new_master(
+def test_every_connection_of_a_daemon_moves_to_the_new_master_after_a_failover(
     guard: Guard, start_daemon: Start
 ) -> None:
     sentinels = Sentinels(guard)
@@ -185,7 +185,7 @@ def test_after_a_failover_that_was_asked_for_all_of_the_daemon_moves_to_the_new_
     assert pause_ms < WITHIN_MS
 
 
-def test_a_daemon_leaves_a_master_that_takes_writes_but_was_replaced(guard: Guard, start_daemon: Start) -> None:
+def test_a_daemon_leaves_a_replaced_master_that_still_accepts_writes(guard: Guard, start_daemon: Start) -> None:
     sentinels = Sentinels(guard, 1, hurry=False, **UNSAFE)
     old = sentinels.master()
     daemon = start_daemon(sentinels.url, DAEMON_LEASE_MS="500", DAEMON_RENEW_MS="100")
@@ -202,7 +202,7 @@ def test_a_daemon_leaves_a_master_that_takes_writes_but_was_replaced(guard: Guar
         eventually(lambda: watch.hlen("zsched:{default}:archivers") == 1)
 
 
-def test_the_command_line_asks_the_sentinels_and_says_what_is_wrong_with_them(guard: Guard) -> None:
+def test_the_command_line_uses_sentinels_and_reports_their_errors(guard: Guard) -> None:
     sentinels = Sentinels(guard, 1)
     connected = Client.from_url(sentinels.url)
     connected.schedule("app.run", id="a", every=60)

@@ -19,7 +19,7 @@ from tests.faults.leader import KEYS, Leader
 from tests.faults.ledger import doubles, queued
 from tests.faults.overdue import put_due
 from tests.faults.threads import know
-from tests.lua import test_advance, test_fire
+from tests.lua import test_advance, test_fire, test_fire_refused
 from tests.lua.ground import Ground
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
@@ -120,36 +120,36 @@ class Mutant:
 
 
 _FENCE, _HOLD, _FIRE, _ADVANCE = "lib/fence.lua", "lib/hold.lua", "fire.lua", "advance.lua"
-_ELSEWHERE = test_fire.test_a_leader_on_another_server_can_do_nothing
+_ELSEWHERE = test_fire_refused.test_a_leader_on_another_server_can_do_nothing
 _DUE, _OLDEST, _RUN_DUE = "tonumber(due_ms) <= doubt_ms", "tonumber(due[2]) <= doubt_ms", "one.run_due_ms) <= doubt_ms"
-_JUMPS = test_fire.test_nothing_fires_when_time_is_not_where_it_was
+_JUMPS = test_fire_refused.test_fire_is_refused_when_the_clock_has_jumped
 _HELD, _FORGOTTEN = (
-    test_fire.test_nothing_fires_during_a_hold,
-    test_fire.test_a_hold_of_before_a_clock_jump_is_forgotten,
+    test_fire_refused.test_nothing_fires_during_a_hold,
+    test_fire_refused.test_a_hold_from_before_a_clock_jump_is_ignored,
 )
 _MARKED, _CLAMPED = (
-    test_fire.test_runs_due_before_the_doubt_are_marked,
-    test_fire.test_a_doubt_in_the_future_becomes_time,
+    test_fire_refused.test_runs_due_before_the_doubt_are_marked_uncertain,
+    test_fire_refused.test_a_doubt_in_the_future_is_lowered_to_the_current_time,
 )
-_SKIPPED = test_fire.test_uncertain_runs_that_must_not_run_twice_are_skipped
-_OCCURRENCE = test_advance.test_an_occurrence_before_the_doubt_is_pushed_marked
+_SKIPPED = test_fire_refused.test_uncertain_runs_that_must_not_run_twice_are_skipped
+_OCCURRENCE = test_advance.test_an_occurrence_due_before_the_doubt_is_pushed_and_marked_uncertain
 MUTANTS = [
-    Mutant(_FENCE, "redis.call('GET', lease_key) ~= token", "false", test_fire.test_a_lapsed_lease_is_stale),
-    Mutant(_FENCE, "return {'STALE'}", "", test_fire.test_a_leader_without_the_lease_can_do_nothing),
+    Mutant(_FENCE, "redis.call('GET', lease_key) ~= token", "false", test_fire_refused.test_a_lapsed_lease_is_stale),
+    Mutant(_FENCE, "return {'STALE'}", "", test_fire_refused.test_a_leader_without_the_lease_can_do_nothing),
     Mutant(_FENCE, "server ~= expected_server", "false", _ELSEWHERE, ("",)),
-    Mutant(_FENCE, "return {'SERVER'}", "", test_fire.test_a_leader_on_a_server_without_meta_can_do_nothing),
-    Mutant(_FIRE, HOLD, WITHOUT_FENCE, test_fire.test_a_leader_without_the_lease_can_do_nothing),
-    Mutant(_ADVANCE, HOLD, WITHOUT_FENCE, test_advance.test_the_fence_holds_for_advance_too),
+    Mutant(_FENCE, "return {'SERVER'}", "", test_fire_refused.test_a_leader_on_a_server_without_meta_can_do_nothing),
+    Mutant(_FIRE, HOLD, WITHOUT_FENCE, test_fire_refused.test_a_leader_without_the_lease_can_do_nothing),
+    Mutant(_ADVANCE, HOLD, WITHOUT_FENCE, test_advance.test_advance_is_refused_without_the_current_lease_or_server),
     Mutant(_HOLD, "now_ms < clock_from_ms or ", "", _JUMPS, (5000,)),
     Mutant(_HOLD, " or now_ms > clock_until_ms", "", _JUMPS, (-5000,)),
     Mutant(_HOLD, "return {'JUMPED', now_ms}", "", _JUMPS, (5000,)),
-    Mutant(_HOLD, "now_ms < hold_ms and ", "", test_fire.test_a_due_one_shot_leaves_its_lane_for_its_queue),
+    Mutant(_HOLD, "now_ms < hold_ms and ", "", test_fire.test_a_due_one_shot_moves_from_its_lane_to_its_queue),
     Mutant(_HOLD, "hold_ms <= now_ms + LONGEST_HOLD", "false", _HELD),
-    Mutant(_HOLD, " + LONGEST_HOLD", " + 4000", test_fire.test_a_hold_longer_than_the_leaders_lease_is_kept),
+    Mutant(_HOLD, " + LONGEST_HOLD", " + 4000", test_fire_refused.test_a_hold_longer_than_the_leaders_lease_is_kept),
     Mutant(_HOLD, " and hold_ms <= now_ms + LONGEST_HOLD", "", _FORGOTTEN),
     Mutant(_HOLD, "return {'HELD', now_ms, hold_ms}", "", _HELD),
     Mutant(_FIRE, HOLD, WITHOUT_HOLD, _HELD),
-    Mutant(_ADVANCE, HOLD, WITHOUT_HOLD, test_advance.test_hold_and_jump_hold_for_advance_too),
+    Mutant(_ADVANCE, HOLD, WITHOUT_HOLD, test_advance.test_advance_is_refused_during_a_hold_and_after_a_clock_jump),
     Mutant(_FIRE, _OLDEST, "false", _MARKED),
     Mutant(_FIRE, _OLDEST, "tonumber(due[2]) < doubt_ms", _MARKED),
     Mutant(_FIRE, _DUE, "true", _MARKED),
@@ -161,7 +161,7 @@ MUTANTS = [
     Mutant(_FIRE, "if hold_ms > now_ms then", "if false then", _FORGOTTEN),
     Mutant(_ADVANCE, f"tonumber({_RUN_DUE}", "false", _OCCURRENCE),
     Mutant(_ADVANCE, _RUN_DUE, "one.run_due_ms) < doubt_ms", _OCCURRENCE),
-    Mutant(_ADVANCE, f"tonumber({_RUN_DUE}", "true", test_advance.test_doubt_looks_at_the_nominal_time_that_is_fired),
+    Mutant(_ADVANCE, f"tonumber({_RUN_DUE}", "true", test_advance.test_the_doubt_is_compared_with_the_fired_occurrence),
 ]  # fmt: skip
 
 
@@ -181,12 +181,12 @@ def case(redis_client: redis.Redis, redis_url: str, fresh_scripts: None) -> Iter
 
 
 @pytest.mark.parametrize("name", SAFEGUARDS)
-def test_with_the_safeguard_the_check_passes(case: Case, name: str) -> None:
+def test_a_check_passes_with_its_safeguard(case: Case, name: str) -> None:
     SAFEGUARDS[name][0](case)
 
 
 @pytest.mark.parametrize("name", SAFEGUARDS)
-def test_without_the_safeguard_the_check_fails(case: Case, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_fails_without_its_safeguard(case: Case, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check, file, line, without = SAFEGUARDS[name]
     mutate(monkeypatch, file, line, without)
 
@@ -195,7 +195,7 @@ def test_without_the_safeguard_the_check_fails(case: Case, name: str, monkeypatc
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
-def test_the_script_test_beside_a_line_fails_without_it(
+def test_the_script_test_of_a_safeguard_line_fails_without_the_line(
     redis_server: EmbeddedRedis,
     redis_client: redis.Redis,
     fresh_scripts: None,

@@ -38,7 +38,7 @@ class DaemonThread(Telling):
 
     @property
     def is_running(self) -> bool:
-        """Whether ``run`` has not returned."""
+        """Return whether ``run`` has not returned."""
         return self._thread.is_alive()
 
     def stop(self) -> None:

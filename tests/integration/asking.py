@@ -22,7 +22,7 @@ TERM = {"DAEMON_LEASE_MS": "1000", "DAEMON_RENEW_MS": "200"}
 
 
 class Answer(NamedTuple):
-    """Of one request."""
+    """The reply to an HTTP request."""
 
     status: int
     text: str
@@ -54,7 +54,7 @@ def pages(
     clock: ManualClock | None = None,
     health: DaemonHealth | None = None,
 ) -> Iterator[str]:
-    """Where the pages of a daemon are that does nothing; it is well unless *health* says else."""
+    """Serve the pages of an idle daemon, healthy unless *health* says otherwise; yield host and port."""
     clock = clock or ManualClock()
     if health is None:
         health = DaemonHealth(clock)

@@ -1,4 +1,4 @@
-"""What several of these tests stand on: a client, a link, the command line, a daemon whose archive follows, a scene."""
+"""Shared fixtures: a client, a link, the command line, a daemon with an archive, a scene, users of users.acl."""
 
 from __future__ import annotations
 
@@ -29,6 +29,20 @@ def guarded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded
 
 
 @pytest.fixture
+def guarded(guarded_server: GuardedRedis) -> GuardedRedis:
+    """The server, empty."""
+    guarded_server.empty()
+    return guarded_server
+
+
+@pytest.fixture
+def operator(guarded: GuardedRedis) -> Iterator[redis.Redis]:
+    with guarded.connect("operator") as operator:
+        know(operator)
+        yield operator
+
+
+@pytest.fixture
 def client(redis_url: str, redis_client: redis.Redis) -> Client:
     """A client of the emptied server, on which nothing is held."""
     know(redis_client)
@@ -43,7 +57,7 @@ def zsched(redis_url: str) -> Zsched:
 
 @pytest.fixture
 def led(redis_client: redis.Redis) -> redis.Redis:
-    """A client of a namespace that somebody leads."""
+    """A client of a namespace with a leader."""
     return lead(redis_client)
 
 

@@ -1,4 +1,4 @@
-"""What the tests of a whole daemon share."""
+"""The ground of the tests of a whole daemon."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ FUNC = "app.tasks.run"
 
 
 def wait_for_runs(client: redis.Redis, number: int) -> list[str]:
-    """What is in the queue default, as soon as it has so many runs."""
+    """Return the runs in the queue default as soon as there are *number* of them."""
     eventually(lambda: client.llen("rq:queue:default") >= number)
     return queued(client)

@@ -34,11 +34,11 @@ class Manager(Telling):
             return DaemonProcess(self._guard, url, **settings)
 
     def wait_for_status(self, text: str) -> None:
-        """Until it was told a status with that *text* in it."""
+        """Wait for a status that contains *text*."""
         eventually(lambda: any(text in one["value"] for one in self.of("STATUS")))
 
     def wait_for_beats(self, number: int = 3) -> None:
-        """Until so many more have come."""
+        """Wait for that many more heartbeats."""
         self.wait_for("WATCHDOG", len(self.of("WATCHDOG")) + number)
 
     def names(self, *of: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the tests of ``zsched status`` share: a namespace that somebody leads, what archivers reported, the answer."""
+"""The ground of the tests of ``zsched status``: a namespace with a leader, reports of archivers, the output."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def status(zsched: Zsched) -> dict[str, Any]:
 
 
 def verdict(result: Result) -> list[str]:
-    """What stands above the first empty line."""
+    """Return the lines above the first empty line."""
     return result.stdout.split("\n\n")[0].splitlines()
 
 

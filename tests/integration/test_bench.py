@@ -97,7 +97,7 @@ def test_a_goal_is_met_at_its_limit(limit: float, is_met: bool) -> None:
     ("value", "text"),
     [(0.0, "0"), (0.123, "0.12"), (5.0, "5"), (12.34, "12.3"), (234_567.8, "234,568"), (-732.4, "-732")],
 )
-def test_a_figure_shows_the_digits_that_it_is_worth(value: float, text: str) -> None:
+def test_a_figure_shows_its_significant_digits(value: float, text: str) -> None:
     assert text == figure(value)
 
 
@@ -179,7 +179,7 @@ def test_a_bare_command_is_resp() -> None:
 # -- running ------------------------------------------------------------------------------------------
 
 
-def test_contestants_take_turns_and_one_that_is_absent_or_broken_is_told() -> None:
+def test_contestants_take_turns_and_absent_or_broken_ones_are_reported() -> None:
     said: list[str] = []
     turns: list[str] = []
 
@@ -220,7 +220,7 @@ def test_a_quick_run_proves_its_runs_and_reports_as_json(tmp_path: Path, monkeyp
     assert [] == list(tmp_path.iterdir())  # the daemons' archives were elsewhere
 
 
-def test_a_quick_run_of_what_the_archive_does_names_figures_and_goals() -> None:
+def test_a_quick_run_of_the_archive_rows_names_figures_and_goals() -> None:
     names = ["archive", "archived-dispatch", "durable", "why"]
 
     report = json.loads(bench("--quick", "--json", *(part for name in names for part in ("--only", name))))
@@ -236,7 +236,7 @@ def test_a_quick_run_of_what_the_archive_does_names_figures_and_goals() -> None:
     assert [2, 2, 1, 1] == [len(row["goals"]) for row in rows.values()]
 
 
-def test_an_archive_that_has_not_all_breaks_the_row(tmp_path: Path) -> None:
+def test_an_incomplete_archive_breaks_the_row(tmp_path: Path) -> None:
     with closing(Archive(tmp_path / "archive.db", "default")):
         pass
 
@@ -260,7 +260,7 @@ def test_an_unknown_row_is_refused_with_the_list_of_rows(capsys: pytest.CaptureF
     assert all(f"'{row}'" in told for row in ROWS)
 
 
-def test_the_list_names_every_row_and_which_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_names_every_row_and_marks_those_run_only_with_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["--list"])
 
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}

@@ -71,7 +71,7 @@ class Stage:
         self.work()
 
     def puts(self) -> list[Entry]:
-        """What was put, in order."""
+        """Return the puts in order."""
         with closing(Link.from_url(self.url, 5).pool) as pool:
             return [entry for entry in Log(Link(pool, "test", 5), KEYS).entries() if entry.kind == "put"]
 
@@ -80,11 +80,11 @@ class Stage:
         return [one.id for one in self.client.list()]
 
     def receipts(self) -> list[str]:
-        """What ran."""
+        """Return the receipts of runs."""
         return [text.decode() for text in self.redis.lrange("receipts", 0, -1)]
 
     def forget_operations(self) -> None:
-        """As after ten minutes."""
+        """Delete operation ids, as happens after ten minutes."""
         for key in self.redis.keys("zsched:{default}:op:*"):
             self.redis.delete(key)
 
@@ -103,7 +103,7 @@ def stage(redis_url: str, redis_client: redis.Redis) -> Stage:
 
 
 @pytest.mark.parametrize("kind", ["Worker", "SimpleWorker"])
-def test_a_next_is_the_same_task_with_the_runs_payload_and_what_is_given_over_it(each: Stage, kind: str) -> None:
+def test_a_next_repeats_the_task_with_the_runs_payload_and_its_own_changes(each: Stage, kind: str) -> None:
     run = reminders.poll.enqueue(each.client, number=1, seen=[1, 2]).run_id
 
     each.work(kind)
@@ -116,7 +116,7 @@ def test_a_next_is_the_same_task_with_the_runs_payload_and_what_is_given_over_it
     assert ({"number": 2, "seen": [1, 2]}, []) == (job.kwargs, list(job.args))
 
 
-def test_positional_arguments_of_a_run_are_its_payload_too(stage: Stage) -> None:
+def test_a_next_keeps_positional_arguments_of_the_run(stage: Stage) -> None:
     stage.client.enqueue(reminders.poll, (1, 9))
 
     stage.work()
@@ -125,7 +125,7 @@ def test_positional_arguments_of_a_run_are_its_payload_too(stage: Stage) -> None
     assert {"number": 2, "last": 9} == payload(stage.redis, KEYS.rq.job(f"{found.id}-{found.next_ms}"))[3]
 
 
-def test_nexts_may_be_tasks_paths_and_functions(each: Stage) -> None:
+def test_a_next_can_be_a_task_a_path_or_a_function(each: Stage) -> None:
     run = reminders.fan_out.enqueue(each.client).run_id
 
     each.work()
@@ -138,7 +138,7 @@ def test_nexts_may_be_tasks_paths_and_functions(each: Stage) -> None:
     assert "tests.integration.reminders.untyped" == found["third"].func
 
 
-def test_a_chain_goes_on_until_its_end(each: Stage, guard: Guard) -> None:
+def test_a_chain_runs_until_its_end(each: Stage, guard: Guard) -> None:
     know(each.redis)
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-m", "rq.cli", "worker", "--url", each.url, "default"]
@@ -176,7 +176,7 @@ def test_ids_of_a_chain_do_not_grow(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("task", ["poll", "fan_out"])
-def test_a_run_that_is_run_again_schedules_nothing_more(each: Stage, task: str) -> None:
+def test_a_repeated_run_schedules_no_second_next(each: Stage, task: str) -> None:
     given = {"number": 1} if task == "poll" else {}
     run = getattr(reminders, task).enqueue(each.client, **given).run_id
     each.work()
@@ -191,7 +191,7 @@ def test_a_run_that_is_run_again_schedules_nothing_more(each: Stage, task: str) 
     assert told == each.job(run).return_value()
 
 
-def test_a_run_that_is_run_again_when_its_next_has_run_schedules_nothing_more(stage: Stage) -> None:
+def test_a_repeated_run_schedules_no_second_next_after_the_first_has_run(stage: Stage) -> None:
     know(stage.redis)
     run = reminders.poll.enqueue(stage.client, number=1, last=2).run_id
     stage.work()
@@ -208,7 +208,7 @@ def test_a_run_that_is_run_again_when_its_next_has_run_schedules_nothing_more(st
 
 
 @pytest.mark.parametrize("moment", ["put", "marked"])
-def test_a_worker_that_is_killed_after_scheduling_does_not_make_it_two(stage: Stage, moment: Any) -> None:
+def test_a_worker_killed_after_scheduling_causes_no_second_next(stage: Stage, moment: Any) -> None:
     run = reminders.dies.enqueue(stage.client, moment=moment).run_id
     stage.work()
     assert "failed" == stage.job(run).get_status()
@@ -222,7 +222,7 @@ def test_a_worker_that_is_killed_after_scheduling_does_not_make_it_two(stage: St
     assert 1 == len(stage.puts())
 
 
-def test_a_next_that_was_put_and_not_marked_is_put_over_itself_later(stage: Stage) -> None:
+def test_an_unmarked_next_is_put_again_under_the_same_id(stage: Stage) -> None:
     run = reminders.dies.enqueue(stage.client, moment="put").run_id
     stage.work()
     [id] = stage.waiting()
@@ -233,7 +233,7 @@ def test_a_next_that_was_put_and_not_marked_is_put_over_itself_later(stage: Stag
     assert [id] == stage.waiting()
 
 
-def test_a_run_that_is_retried_by_hand_is_another_run(stage: Stage) -> None:
+def test_a_run_retried_by_hand_schedules_its_own_next(stage: Stage) -> None:
     run = reminders.poll.enqueue(stage.client, number=1).run_id
     stage.work()
     [first] = stage.waiting()
@@ -247,7 +247,7 @@ def test_a_run_that_is_retried_by_hand_is_another_run(stage: Stage) -> None:
     assert {"next": [second]} == stage.job(retried).return_value()
 
 
-def test_what_comes_after_a_run_whose_job_was_deleted_is_scheduled(stage: Stage) -> None:
+def test_the_next_of_a_run_whose_job_was_deleted_is_scheduled(stage: Stage) -> None:
     reminders.vanishes.enqueue(stage.client)
 
     stage.work()
@@ -287,7 +287,7 @@ def test_a_next_that_is_refused_fails_the_run_visibly(stage: Stage, what: Any, t
     assert [] == stage.waiting() == stage.puts()
 
 
-def test_a_next_does_not_take_the_place_of_the_recurring_schedule_whose_run_it_follows(stage: Stage) -> None:
+def test_a_next_cannot_replace_the_recurring_schedule_of_its_run(stage: Stage) -> None:
     reminders.returns.schedule(stage.client, id="recurs", every=3600, what="own")
     run = stage.client.run_now("recurs")
 
@@ -299,7 +299,7 @@ def test_a_next_does_not_take_the_place_of_the_recurring_schedule_whose_run_it_f
     assert "every" == stage.client.get("recurs").kind
 
 
-def test_of_a_list_with_a_bad_payload_nothing_is_scheduled_until_it_is_good(stage: Stage) -> None:
+def test_a_list_of_nexts_with_a_bad_payload_schedules_nothing(stage: Stage) -> None:
     run = reminders.fan_out.enqueue(stage.client, bad_once=True).run_id
 
     stage.work()  # with a retry at once
@@ -309,7 +309,7 @@ def test_of_a_list_with_a_bad_payload_nothing_is_scheduled_until_it_is_good(stag
     assert 3 == len(stage.waiting()) == len(stage.puts())
 
 
-def test_a_list_that_was_refused_in_the_middle_goes_on_there(stage: Stage) -> None:
+def test_a_list_of_nexts_refused_in_the_middle_continues_there(stage: Stage) -> None:
     stage.client.schedule(reminders.untyped, id="taken", after=timedelta(hours=1), args=(1,))
     run = reminders.stumble.enqueue(stage.client).run_id
 
@@ -327,7 +327,7 @@ def test_a_list_that_was_refused_in_the_middle_goes_on_there(stage: Stage) -> No
 # -- whose Next ---------------------------------------------------------------------------------------
 
 
-def test_a_task_that_calls_itself_gets_its_next_back(stage: Stage) -> None:
+def test_a_task_called_inside_another_run_returns_its_next(stage: Stage) -> None:
     reminders.calls_itself.enqueue(stage.client)
 
     stage.work("SimpleWorker")
@@ -337,7 +337,7 @@ def test_a_task_that_calls_itself_gets_its_next_back(stage: Stage) -> None:
     assert "id': 'inner'" in stage.receipts()[1]
 
 
-def test_an_empty_list_is_a_result_like_others(stage: Stage) -> None:
+def test_an_empty_list_is_an_ordinary_result(stage: Stage) -> None:
     run = reminders.returns.enqueue(stage.client, what="empty").run_id
 
     stage.work()
@@ -345,7 +345,7 @@ def test_an_empty_list_is_a_result_like_others(stage: Stage) -> None:
     assert [] == stage.job(run).return_value()
 
 
-def test_a_job_that_is_not_ours_is_told_the_next_as_it_is(stage: Stage) -> None:
+def test_a_foreign_job_returns_its_next_unchanged(stage: Stage) -> None:
     queue = Queue("default", connection=stage.redis)
     job = queue.enqueue(reminders.poll, 1, job_id="other")
 
@@ -356,7 +356,7 @@ def test_a_job_that_is_not_ours_is_told_the_next_as_it_is(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("mark", ["", "x", "b-1 all a", "poll-1700000000000", "\xff all"])
-def test_a_marker_that_is_none_of_this_run_counts_for_nothing(stage: Stage, mark: str) -> None:
+def test_a_marker_of_another_run_is_ignored(stage: Stage, mark: str) -> None:
     turn = _turn(Job.create(reminders.untyped, connection=stage.redis, id="poll-1700000000000"))
 
     assert ([], False) == turn._read(mark)
@@ -364,7 +364,7 @@ def test_a_marker_that_is_none_of_this_run_counts_for_nothing(stage: Stage, mark
     assert (["a"], True) == turn._read("poll-1700000000000 all a")
 
 
-def test_of_two_executions_at_a_time_the_marker_of_the_further_one_stays(stage: Stage) -> None:
+def test_the_most_advanced_marker_of_two_executions_is_kept(stage: Stage) -> None:
     stage.redis.hset(KEYS.rq.job("poll-1700000000000"), "data", pickle.dumps(1))
     turn = _turn(Job.create(reminders.untyped, connection=stage.redis, id="poll-1700000000000"))
 

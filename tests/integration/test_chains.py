@@ -1,4 +1,4 @@
-"""What a leader does about chains of runs, step by step, and what it costs."""
+"""Chains of runs kept by a leader, step by step, and the cost for Redis."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def keeping(redis_url: str, redis_client: redis.Redis) -> Iterator[Keeping]:
 
 
 @pytest.mark.parametrize("status", ["stopped", "canceled"])
-def test_behind_a_run_that_rq_leaves_alone_the_next_is_released_at_once(keeping: Keeping, status: str) -> None:
+def test_a_run_behind_a_stopped_run_is_released_at_once(keeping: Keeping, status: str) -> None:
     keeping.job(A, status)
     keeping.job(B, "deferred", A)
     keeping.chain(f"queue {A} {B}")
@@ -85,7 +85,7 @@ def test_behind_a_run_that_rq_leaves_alone_the_next_is_released_at_once(keeping:
 
 
 @pytest.mark.parametrize("status", ["finished", "failed", None])
-def test_rq_comes_first_and_what_it_leaves_is_released(keeping: Keeping, status: str | None) -> None:
+def test_a_run_that_rq_does_not_release_is_released_after_a_delay(keeping: Keeping, status: str | None) -> None:
     keeping.job(A, status)
     keeping.job(B, "deferred", A)
     keeping.chain(f"queue {A} {B}")
@@ -97,7 +97,7 @@ def test_rq_comes_first_and_what_it_leaves_is_released(keeping: Keeping, status:
     assert ([B], {"r": f"queue {B}"}) == (keeping.queue, keeping.chains)
 
 
-def test_one_that_expired_while_it_waited_keeps_nobody_waiting(keeping: Keeping) -> None:
+def test_a_run_behind_an_expired_run_is_released(keeping: Keeping) -> None:
     keeping.job(A, "finished")
     keeping.job(B, None)
     keeping.job(C, "deferred", B)
@@ -110,7 +110,7 @@ def test_one_that_expired_while_it_waited_keeps_nobody_waiting(keeping: Keeping)
     assert ([C], {"r": f"queue {C}"}) == (keeping.queue, keeping.chains)
 
 
-def test_a_chain_that_is_well_in_between_is_looked_at_anew(keeping: Keeping) -> None:
+def test_a_chain_that_recovered_starts_a_new_delay(keeping: Keeping) -> None:
     keeping.job(A, "failed")
     keeping.job(B, "deferred", A)
     keeping.chain(f"queue {A} {B}")
@@ -124,7 +124,7 @@ def test_a_chain_that_is_well_in_between_is_looked_at_anew(keeping: Keeping) -> 
     assert [] == keeping.queue
 
 
-def test_those_that_come_meanwhile_or_expire_make_nobody_wait_for_longer(keeping: Keeping) -> None:
+def test_new_or_expired_runs_do_not_restart_the_delay_of_a_chain(keeping: Keeping) -> None:
     keeping.job(A, "finished")
     keeping.job(B, "deferred", A)
     keeping.chain(f"queue {A} {B}")
@@ -138,7 +138,7 @@ def test_those_that_come_meanwhile_or_expire_make_nobody_wait_for_longer(keeping
     assert ([C], {"r": f"queue {C}"}) == (keeping.queue, keeping.chains)
 
 
-def test_one_that_rq_has_wait_for_a_run_that_is_open_is_left_to_rq(keeping: Keeping) -> None:
+def test_a_run_deferred_behind_an_open_run_is_left_to_rq(keeping: Keeping) -> None:
     keeping.job(A, "started")
     keeping.job(B, "deferred", A)
     keeping.chain(f"queue {B}")
@@ -148,7 +148,7 @@ def test_one_that_rq_has_wait_for_a_run_that_is_open_is_left_to_rq(keeping: Keep
     assert [] == keeping.queue
 
 
-def test_behind_a_killed_worker_the_next_is_released_when_the_worker_is_dead_by_rqs_rule(keeping: Keeping) -> None:
+def test_a_run_behind_a_killed_worker_is_released_when_rq_counts_the_worker_as_dead(keeping: Keeping) -> None:
     keeping.job(A, "started", silent_s=40)
     keeping.job(B, "deferred", A)
     keeping.chain(f"queue {A} {B}")
@@ -163,7 +163,7 @@ def test_behind_a_killed_worker_the_next_is_released_when_the_worker_is_dead_by_
     assert b"started" == keeping.redis.hget(KEYS.rq.job(A), "status")
 
 
-def test_a_worker_to_whom_nobody_listens_is_alive_until_its_heartbeat_lapses(keeping: Keeping) -> None:
+def test_a_worker_without_a_connection_is_alive_until_its_heartbeat_lapses(keeping: Keeping) -> None:
     """It may have lost its connection for some seconds."""
     keeping.job(A, "started", silent_s=30)
     keeping.job(B, "deferred", A)
@@ -175,7 +175,7 @@ def test_a_worker_to_whom_nobody_listens_is_alive_until_its_heartbeat_lapses(kee
 
 
 @pytest.mark.parametrize("other", ["started", "queued"])
-def test_as_long_as_one_before_it_may_go_on_it_waits(keeping: Keeping, other: str) -> None:
+def test_a_run_waits_as_long_as_an_earlier_run_may_continue(keeping: Keeping, other: str) -> None:
     keeping.job(A, "started", silent_s=100)
     keeping.job(B, other)
     keeping.job(C, "deferred", B)
@@ -186,7 +186,7 @@ def test_as_long_as_one_before_it_may_go_on_it_waits(keeping: Keeping, other: st
     assert [] == keeping.queue
 
 
-def test_what_is_over_leaves_and_an_empty_chain_goes(keeping: Keeping) -> None:
+def test_finished_runs_and_empty_chains_are_removed(keeping: Keeping) -> None:
     keeping.job(A, "finished")
     keeping.job(B, "started")
     keeping.chain(f"queue {A} {B}")
@@ -198,7 +198,7 @@ def test_what_is_over_leaves_and_an_empty_chain_goes(keeping: Keeping) -> None:
     assert {"r": f"queue {B}"} == keeping.chains
 
 
-def test_of_cancel_previous_what_waits_is_withdrawn_at_once(keeping: Keeping) -> None:
+def test_a_queued_run_of_cancel_previous_is_withdrawn_at_once(keeping: Keeping) -> None:
     keeping.job(A, "queued")
     keeping.redis.rpush("rq:queue:default", A, B)
     keeping.job(B, "queued")
@@ -210,7 +210,7 @@ def test_of_cancel_previous_what_waits_is_withdrawn_at_once(keeping: Keeping) ->
     assert b"canceled" == keeping.redis.hget(KEYS.rq.job(A), "status")
 
 
-def test_a_term_that_is_over_ends_it(keeping: Keeping) -> None:
+def test_a_leader_without_its_term_releases_no_run(keeping: Keeping) -> None:
     keeping.job(A, "finished")
     keeping.job(B, "deferred", A)
     keeping.chain(f"queue {A} {B}")
@@ -226,7 +226,7 @@ def test_a_term_that_is_over_ends_it(keeping: Keeping) -> None:
     assert [] == keeping.queue
 
 
-def test_without_chains_a_step_asks_redis_once(keeping: Keeping) -> None:
+def test_a_step_without_chains_is_one_call_to_redis(keeping: Keeping) -> None:
     keeping.look(0)
     before = keeping.redis.info("stats")["total_commands_processed"]
 
@@ -236,7 +236,7 @@ def test_without_chains_a_step_asks_redis_once(keeping: Keeping) -> None:
     assert asked <= 6  # the script, its TIME, HMGET of meta and two of TYPE, and this INFO
 
 
-def test_a_long_round_is_followed_by_a_rest_of_ten_times_its_length(
+def test_a_long_round_is_followed_by_a_pause_of_ten_times_its_length(
     keeping: Keeping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = Chains.page
@@ -255,12 +255,12 @@ def test_a_long_round_is_followed_by_a_rest_of_ten_times_its_length(
 
 
 def calls(client: redis.Redis) -> tuple[int, int]:
-    """How many scripts, and how many commands in all, Redis was asked for."""
+    """Return the number of scripts and of commands that Redis executed."""
     asked = {name.removeprefix("cmdstat_"): row["calls"] for name, row in client.info("commandstats").items()}
     return asked["evalsha"], sum(asked.values())
 
 
-def test_ten_thousand_chains_cost_redis_a_script_per_hundred_and_all_are_looked_after(keeping: Keeping) -> None:
+def test_ten_thousand_chains_cost_one_script_per_hundred(keeping: Keeping) -> None:
     with keeping.redis.pipeline(transaction=False) as pipe:
         for number in range(10_000):
             runs = [f"s{number}-{1_767_225_600_000 + n}" for n in range(3)]

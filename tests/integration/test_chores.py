@@ -25,7 +25,7 @@ pytestmark = pytest.mark.redis
 
 
 class Archiver:
-    """What a ``ChoreThread`` asks of one."""
+    """An archiver as a ``ChoreThread`` uses it."""
 
     is_healthy = True
 
@@ -67,7 +67,7 @@ class Observed(ChoreThread):
         super()._wait(ms)
 
     def rests(self) -> bool:
-        """Whether it does nothing until another term."""
+        """Return whether the thread waits for another term."""
         return self.waits[-1:] == [None]
 
     def has_looked_again(self) -> Callable[[], bool]:
@@ -114,7 +114,7 @@ def test_chores_are_done_while_the_daemon_leads(thread: Observed, chore: Chore, 
     assert {term} == {term for _, term in chore.done}
 
 
-def test_the_next_term_is_served_over_another_wire(thread: Observed, chore: Chore, term: Term) -> None:
+def test_the_next_term_uses_a_new_wire(thread: Observed, chore: Chore, term: Term) -> None:
     with thread.serving(term):
         eventually(chore.is_done_again())
     with thread.serving(replace(term, token="another")):
@@ -124,7 +124,7 @@ def test_the_next_term_is_served_over_another_wire(thread: Observed, chore: Chor
     assert chore.done[0][0] is not chore.done[-1][0]
 
 
-def test_nothing_is_done_while_the_archive_does_not_follow(
+def test_a_chore_waits_while_the_archive_does_not_follow(
     thread: Observed, chore: Chore, archiver: Archiver, term: Term
 ) -> None:
     archiver.is_healthy = False
@@ -136,7 +136,7 @@ def test_nothing_is_done_while_the_archive_does_not_follow(
         eventually(chore.is_done_again())
 
 
-def test_a_chore_that_needs_no_archive_is_done_without(
+def test_a_chore_that_needs_no_archive_runs_without_one(
     link: Link, chore: Chore, archiver: Archiver, term: Term, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_HEALTH_MS", 10.0)
@@ -155,7 +155,7 @@ def test_a_chore_that_needs_no_archive_is_done_without(
     assert thread._loop.join(5)
 
 
-def test_nothing_is_done_on_another_server_than_that_of_the_term(thread: Observed, chore: Chore, term: Term) -> None:
+def test_a_chore_does_not_run_on_another_server_than_its_terms(thread: Observed, chore: Chore, term: Term) -> None:
     with thread.serving(replace(term, server_id="of a master that this replica was promoted after")):
         eventually(thread.has_looked_again())
 
@@ -163,7 +163,7 @@ def test_nothing_is_done_on_another_server_than_that_of_the_term(thread: Observe
 
 
 @pytest.mark.parametrize("error", [Stale, ServerChanged])
-def test_a_term_that_is_over_is_given_up_and_the_next_one_served(
+def test_chores_leave_an_ended_term_and_serve_the_next(
     thread: Observed, chore: Chore, term: Term, error: type[Exception]
 ) -> None:
     with capture_logs() as told, thread.serving(term):
@@ -177,7 +177,7 @@ def test_a_term_that_is_over_is_given_up_and_the_next_one_served(
     assert [] == told
 
 
-def test_a_lost_connection_is_opened_anew_and_the_main_loop_says_so(thread: Observed, chore: Chore, term: Term) -> None:
+def test_chores_reopen_a_lost_connection_without_logging_it(thread: Observed, chore: Chore, term: Term) -> None:
     with capture_logs() as told, thread.serving(term):
         eventually(chore.is_done_again())
         before = chore.wire
@@ -190,7 +190,7 @@ def test_a_lost_connection_is_opened_anew_and_the_main_loop_says_so(thread: Obse
 
 
 @pytest.mark.parametrize("error", [ArchiveFailed("disk full"), KeyError("a bug")])
-def test_a_failing_chore_is_logged_once_and_again_when_it_is_back(
+def test_a_failing_chore_is_logged_once_and_once_when_it_recovers(
     thread: Observed, chore: Chore, term: Term, error: Exception
 ) -> None:
     chore.raises = [error] * 3
@@ -218,7 +218,7 @@ def test_chores_go_on_soon_after_an_error_outside_of_them(
     assert next(failing, None) is None
 
 
-def test_a_chore_that_has_more_is_done_again_at_once(thread: Observed, chore: Chore, term: Term) -> None:
+def test_a_chore_with_more_work_runs_again_at_once(thread: Observed, chore: Chore, term: Term) -> None:
     chore.every_ms, chore.has_more = 3_600_000.0, True
 
     with thread.serving(term):

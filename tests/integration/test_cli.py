@@ -51,7 +51,7 @@ def test_the_shared_options_are_understood_before_and_after_the_command(zsched: 
     assert [] == json.loads(elsewhere.output)
 
 
-def test_an_option_after_the_command_wins_over_the_same_one_before_it(zsched: Zsched) -> None:
+def test_a_shared_option_after_the_command_overrides_one_before_it(zsched: Zsched) -> None:
     zsched("-n", "email", "add", "welcome", FUNC, "--every", "1h")
 
     shown = zsched("-n", "other", "show", "welcome", "-n", "email")
@@ -97,14 +97,14 @@ def test_without_a_command_zsched_shows_its_help() -> None:
     assert "zsched up --demo" in result.stderr
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_option_prints_the_version() -> None:
     assert "0.1.0" in offline("--version").output
 
 
 # -- errors -------------------------------------------------------------------------------------------
 
 
-def test_a_usage_error_is_one_line_that_says_where_help_is() -> None:
+def test_a_usage_error_is_one_line_that_names_the_help() -> None:
     result = offline("ls", "--bogus")
 
     assert USAGE == result.exit_code
@@ -120,7 +120,7 @@ def test_a_configuration_error_is_a_usage_error() -> None:
     assert "--namespace" in result.stderr
 
 
-def test_a_redis_that_is_down_is_a_failure_without_its_password() -> None:
+def test_an_unreachable_redis_is_a_failure_without_the_password() -> None:
     result = offline("ls", ZSCHED_REDIS_URL="redis://user:secret@127.0.0.1:1/0")
 
     assert FAILED == result.exit_code
@@ -152,7 +152,7 @@ def test_with_json_an_error_is_json_on_stderr(zsched: Zsched, arguments: tuple[s
 # -- ends ---------------------------------------------------------------------------------------------
 
 
-def test_a_reader_that_goes_away_is_no_error(redis_url: str, zsched: Zsched, guard: Guard) -> None:
+def test_a_closed_pipe_is_not_an_error(redis_url: str, zsched: Zsched, guard: Guard) -> None:
     zsched("add", "beat", FUNC, "--every", "1h")
     reading, writing = os.pipe()
     os.close(reading)
@@ -194,7 +194,7 @@ def somebody_leads(client: redis.Redis) -> None:
     Archivers(Link.adopt(client), Keys("default")).report("archive", None, ArchiveState.FOLLOWING, {})
 
 
-def test_status_tells_leader_backlog_and_health(zsched: Zsched, redis_client: redis.Redis) -> None:
+def test_status_shows_leader_backlog_and_health(zsched: Zsched, redis_client: redis.Redis) -> None:
     somebody_leads(redis_client)
     zsched("add", "beat", FUNC, "--every", "1h", "--priority", "high")
     zsched("add", "once", FUNC, "--after", "1h")
@@ -228,7 +228,7 @@ def test_status_with_something_long_overdue_is_unhealthy(zsched: Zsched, redis_c
     assert 1 == len(told["problems"])
 
 
-def test_the_daemon_fires_what_was_added_and_a_real_worker_runs_it(
+def test_a_schedule_from_the_command_line_fires_and_a_real_worker_runs_it(
     redis_url: str, zsched: Zsched, redis_client: redis.Redis, guard: Guard
 ) -> None:
     env = {**os.environ, "ZSCHED_REDIS_URL": redis_url}

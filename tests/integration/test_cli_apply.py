@@ -56,7 +56,7 @@ def client(redis_client: redis.Redis) -> Client:
 # -- apply ----------------------------------------------------------------------------------------------
 
 
-def test_people_are_told_what_was_done_and_what_differs(zsched: Zsched) -> None:
+def test_apply_prints_outcomes_and_changed_options(zsched: Zsched) -> None:
     first = zsched.apply(BEAT + DIGEST)
     second = zsched.apply(BEAT.replace("30s", "1m") + DIGEST)
 
@@ -67,7 +67,7 @@ def test_people_are_told_what_was_done_and_what_differs(zsched: Zsched) -> None:
     assert (DONE, DONE, note) == (first.exit_code, second.exit_code, second.stderr)
 
 
-def test_a_dry_run_tells_the_same_and_writes_nothing(zsched: Zsched, redis_client: redis.Redis) -> None:
+def test_a_dry_run_of_apply_prints_the_outcomes_and_writes_nothing(zsched: Zsched, redis_client: redis.Redis) -> None:
     result = zsched.apply(BEAT + DIGEST, "--dry-run")
 
     told = (
@@ -77,7 +77,9 @@ def test_a_dry_run_tells_the_same_and_writes_nothing(zsched: Zsched, redis_clien
     assert [] == redis_client.keys("*")
 
 
-def test_every_mistake_is_told_with_its_line_and_nothing_is_applied(zsched: Zsched, redis_client: redis.Redis) -> None:
+def test_apply_prints_every_mistake_with_its_line_and_applies_nothing(
+    zsched: Zsched, redis_client: redis.Redis
+) -> None:
     result = zsched.apply(BEAT + 'queue = "a b"\n' + DIGEST.replace("0 9", "61 9"))
 
     first, second, last = result.stderr.splitlines()
@@ -87,7 +89,7 @@ def test_every_mistake_is_told_with_its_line_and_nothing_is_applied(zsched: Zsch
     assert (USAGE, "", []) == (result.exit_code, result.stdout, redis_client.keys("*"))
 
 
-def test_programs_are_told_mistakes_as_a_list(zsched: Zsched) -> None:
+def test_json_of_apply_lists_mistakes(zsched: Zsched) -> None:
     result = zsched.apply(BEAT + 'queue = "a b"\n', "--json")
 
     told = json.loads(result.stderr)
@@ -99,7 +101,7 @@ def test_programs_are_told_mistakes_as_a_list(zsched: Zsched) -> None:
     assert told["errors"][0].startswith(f"{zsched.file}:5: [schedules.beat]: queue=")
 
 
-def test_programs_are_told_everything(zsched: Zsched) -> None:
+def test_json_of_apply_has_every_step(zsched: Zsched) -> None:
     zsched.apply(BEAT + DIGEST)
     zsched.file.write_text(BEAT.replace("30s", "1m"))
 
@@ -125,7 +127,7 @@ def test_programs_are_told_everything(zsched: Zsched) -> None:
     } == told
 
 
-def test_what_is_no_longer_in_the_file_is_mentioned_and_removed_only_with_prune(zsched: Zsched, client: Client) -> None:
+def test_apply_removes_schedules_missing_from_the_file_only_with_prune(zsched: Zsched, client: Client) -> None:
     zsched.apply(BEAT + DIGEST)
 
     mentioned = zsched.apply(BEAT)
@@ -139,7 +141,7 @@ def test_what_is_no_longer_in_the_file_is_mentioned_and_removed_only_with_prune(
     assert (["beat", "digest"], ["beat"]) == (left, [one.id for one in client.list()])
 
 
-def test_what_another_owns_is_refused_with_the_remedy(zsched: Zsched, client: Client) -> None:
+def test_apply_refuses_a_schedule_of_another_owner_with_the_remedy(zsched: Zsched, client: Client) -> None:
     client.schedule("app.theirs", id="digest", every=60, managed_by="terraform")
 
     refused = zsched.apply(BEAT + DIGEST)
@@ -181,7 +183,7 @@ def test_a_typed_task_completes_an_entry_and_checks_its_payload(
     assert ("own", 60) == (schedule.queue, schedule.timeout_s)
 
 
-def test_a_function_that_its_module_lacks_is_a_mistake_at_its_line(
+def test_a_function_missing_from_its_module_is_a_mistake_at_its_line(
     zsched: Zsched, redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "typed_too.py").write_text("from zsched import task\n\n\n@task\ndef digest() -> None: ...\n")
@@ -194,7 +196,7 @@ def test_a_function_that_its_module_lacks_is_a_mistake_at_its_line(
     assert (USAGE, []) == (result.exit_code, redis_client.keys("*"))
 
 
-def test_functions_that_are_not_here_are_told_once_also_to_programs(zsched: Zsched) -> None:
+def test_functions_that_cannot_be_imported_are_noted_once(zsched: Zsched) -> None:
     many = "".join(f'[schedules.n{n}]\nfunc = "app.n{n % 12}"\nevery = 60\n' for n in range(24))
 
     dry, real = zsched.apply(many, "--dry-run"), zsched.apply(many, "--json")
@@ -216,7 +218,7 @@ def test_standard_input_is_a_file_that_names_its_owner(zsched: Zsched, client: C
     )
 
 
-def test_a_file_that_is_not_there_is_a_usage_error(zsched: Zsched, tmp_path: Path) -> None:
+def test_a_missing_file_is_a_usage_error(zsched: Zsched, tmp_path: Path) -> None:
     missing, folder = zsched("apply", "nowhere.toml"), zsched("apply", str(tmp_path))
 
     assert (USAGE, USAGE) == (missing.exit_code, folder.exit_code)
@@ -226,7 +228,7 @@ def test_a_file_that_is_not_there_is_a_usage_error(zsched: Zsched, tmp_path: Pat
     )
 
 
-def test_a_redis_that_is_not_there_is_a_failure(zsched: Zsched, tmp_path: Path) -> None:
+def test_an_unreachable_redis_is_a_failure(zsched: Zsched, tmp_path: Path) -> None:
     zsched.env["ZSCHED_REDIS_URL"] = f"unix://{tmp_path}/nothing.sock"
 
     result = zsched.apply(BEAT)
@@ -234,7 +236,7 @@ def test_a_redis_that_is_not_there_is_a_failure(zsched: Zsched, tmp_path: Path) 
     assert (FAILED, "") == (result.exit_code, result.stdout)
 
 
-def test_a_schedule_that_fails_in_the_middle_is_told_and_the_others_are_done(
+def test_a_schedule_that_fails_is_reported_and_the_others_are_applied(
     zsched: Zsched, redis_client: redis.Redis
 ) -> None:
     redis_client.set("zsched:{default}:template:beat", "another writer's")
@@ -255,7 +257,7 @@ def test_the_example_can_be_applied(zsched: Zsched) -> None:
     assert "0 created, 0 updated, 4 unchanged, 0 removed\n" == again.stdout
 
 
-def test_a_terminal_shows_how_far_it_is(zsched: Zsched) -> None:
+def test_apply_shows_a_progress_bar_on_a_terminal(zsched: Zsched) -> None:
     zsched.file.write_text("".join(f'[schedules.n{n}]\nfunc = "app.n"\nevery = 60\n' for n in range(300)))
     master, slave = pty.openpty()
     arguments = [sys.executable, "-m", "zsched.cli", "apply", str(zsched.file)]
@@ -283,7 +285,7 @@ def read_all(terminal: int) -> bytes:
 # -- export ---------------------------------------------------------------------------------------------
 
 
-def test_what_is_exported_is_a_file_that_changes_nothing(zsched: Zsched) -> None:
+def test_applying_an_exported_file_changes_nothing(zsched: Zsched) -> None:
     zsched("apply", str(EXAMPLE))
 
     exported = zsched("export")
@@ -293,7 +295,7 @@ def test_what_is_exported_is_a_file_that_changes_nothing(zsched: Zsched) -> None
     assert "0 created, 0 updated, 4 unchanged, 0 removed\n" == again.stdout
 
 
-def test_an_export_is_chosen_by_owner_and_id(zsched: Zsched, client: Client) -> None:
+def test_an_export_can_be_filtered_by_owner_and_id(zsched: Zsched, client: Client) -> None:
     zsched("apply", str(EXAMPLE))
     client.schedule("app.mine", id="report-mine", every=60)
 
@@ -304,7 +306,7 @@ def test_an_export_is_chosen_by_owner_and_id(zsched: Zsched, client: Client) -> 
     assert ("report-mine" in nobodys.stdout, "digest" in nobodys.stdout) == (True, False)
 
 
-def test_what_cannot_be_written_is_told_and_the_exit_code_is_1(zsched: Zsched, client: Client) -> None:
+def test_an_export_that_omits_a_schedule_reports_it_and_exits_with_1(zsched: Zsched, client: Client) -> None:
     client.schedule("app.mine", id="mine", every=60, args=({1},))
 
     result, told = zsched("export"), zsched.json("export")
@@ -319,7 +321,7 @@ def test_what_cannot_be_written_is_told_and_the_exit_code_is_1(zsched: Zsched, c
 
 
 class Running:
-    """What runs a command when it is unpickled."""
+    """A value that runs a command when it is unpickled."""
 
     def __init__(self, command: str) -> None:
         self.command = command
@@ -339,7 +341,7 @@ class Running:
     ],
     ids=" ".join,
 )
-def test_no_pickle_that_somebody_wrote_into_redis_is_run(
+def test_apply_and_export_run_no_foreign_pickle(
     zsched: Zsched, redis_client: redis.Redis, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     made, key = tmp_path / "made", "zsched:{default}:template:digest"

@@ -62,7 +62,7 @@ def run(hours_ago: int) -> str:
     return f"r-{to_ms(NOW - hours_ago * HOUR)}"
 
 
-def test_it_says_what_it_pushed_and_what_ran_already(zsched: Zsched, redis_client: redis.Redis) -> None:
+def test_backfill_prints_pushed_and_already_executed_runs(zsched: Zsched, redis_client: redis.Redis) -> None:
     first, second = zsched("backfill", "r", *stretch(3, 2)), zsched("backfill", "r", *stretch(4, 1))
 
     assert (DONE, f"r: 1 run pushed, {local(3)}\n") == (first.exit_code, first.stdout)
@@ -79,13 +79,13 @@ def test_a_dry_run_lists_what_would_run_and_pushes_nothing(zsched: Zsched, redis
     assert 0 == redis_client.llen("rq:queue:default")
 
 
-def test_a_long_dry_run_is_cut(zsched: Zsched) -> None:
+def test_the_list_of_a_long_dry_run_is_shortened(zsched: Zsched) -> None:
     told = zsched("backfill", "r", *stretch(200), "--dry-run").stdout.splitlines()
 
     assert (52, f"… and 150 more, up to {local(1)}") == (len(told), told[50])
 
 
-def test_what_the_schedule_fires_itself_is_said(zsched: Zsched, redis_client: redis.Redis) -> None:
+def test_backfill_prints_the_occurrences_that_the_schedule_will_fire(zsched: Zsched, redis_client: redis.Redis) -> None:
     redis_client.hset(KEYS.schedule("r"), "nominal", to_ms(NOW - 2 * HOUR))  # as when no daemon led for a while
 
     assert (
@@ -94,7 +94,7 @@ def test_what_the_schedule_fires_itself_is_said(zsched: Zsched, redis_client: re
     )
 
 
-def test_nothing_to_do_is_said_too(zsched: Zsched) -> None:
+def test_a_backfill_without_occurrences_prints_zero_runs(zsched: Zsched) -> None:
     told = zsched("backfill", "r", "--from", "2026-03-01T00:10", "--to", "2026-03-01T00:50")
 
     assert (DONE, "r: 0 runs pushed\n") == (told.exit_code, told.stdout)
@@ -106,7 +106,7 @@ def test_times_without_an_offset_are_the_schedules_own(zsched: Zsched) -> None:
     assert ["2026-03-01T00:00:00.000Z"] == [one["nominal_at"] for one in json.loads(told.stdout)["runs"]]
 
 
-def test_json_has_every_run_and_where_it_knows_from(zsched: Zsched) -> None:
+def test_json_of_backfill_has_every_run_and_the_source(zsched: Zsched) -> None:
     told = json.loads(zsched("backfill", "r", *stretch(200), "--json").stdout)
 
     assert (200, run(200), 0, 0, False) == (
@@ -115,7 +115,7 @@ def test_json_has_every_run_and_where_it_knows_from(zsched: Zsched) -> None:
     assert told["source"]["archive"] is None
 
 
-def test_again_runs_what_is_over_once_more(zsched: Zsched, redis_client: redis.Redis) -> None:
+def test_backfill_again_repeats_finished_runs(zsched: Zsched, redis_client: redis.Redis) -> None:
     zsched("backfill", "r", *stretch(2, 1))
     redis_client.hset(KEYS.rq.job(run(2)), "status", "finished")
 
@@ -137,14 +137,14 @@ def test_again_runs_what_is_over_once_more(zsched: Zsched, redis_client: redis.R
         (["r", *stretch(200_000)], USAGE, "200,000 occurrences lie between start and end, more than 100,000"),
     ],
 )
-def test_a_refusal_says_why(zsched: Zsched, arguments: list[str], code: int, message: str) -> None:
+def test_a_refused_backfill_prints_the_reason(zsched: Zsched, arguments: list[str], code: int, message: str) -> None:
     told = zsched("backfill", *arguments)
 
     assert code == told.exit_code
     assert message in told.stderr
 
 
-def test_what_is_not_known_is_a_failure_and_its_remedy_is_named(zsched: Zsched, redis_client: redis.Redis) -> None:
+def test_a_backfill_of_an_unknown_past_fails_with_a_remedy(zsched: Zsched, redis_client: redis.Redis) -> None:
     redis_client.xadd(KEYS.log(), {"kind": "term", "t": to_ms(NOW) * 1000}, "0-5")
     redis_client.xtrim(KEYS.log(), maxlen=1, approximate=False)
 
@@ -157,7 +157,7 @@ def test_what_is_not_known_is_a_failure_and_its_remedy_is_named(zsched: Zsched, 
 @pytest.mark.parametrize(
     ("options", "advice"), [([], "the same command goes on from there"), (["--again"], "give a later --from")]
 )
-def test_ctrl_c_says_how_far_it_came(
+def test_ctrl_c_prints_the_progress_of_the_backfill(
     zsched: Zsched, monkeypatch: pytest.MonkeyPatch, options: list[str], advice: str
 ) -> None:
     def stopped(client: Client, *given: Any, on_progress: Callable[[int, int], None], **options: Any) -> None:
@@ -173,7 +173,7 @@ def test_ctrl_c_says_how_far_it_came(
     assert advice in told.stderr
 
 
-def test_a_real_ctrl_c_stops_it_and_the_same_command_goes_on(
+def test_a_real_ctrl_c_stops_the_backfill_and_the_same_command_continues(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     command = [sys.executable, "-c", MAIN, "backfill", "r", *stretch(90_000)]
@@ -190,7 +190,7 @@ def test_a_real_ctrl_c_stops_it_and_the_same_command_goes_on(
     assert pushed == json.loads(zsched("backfill", "r", *stretch(90_000), "--dry-run", "--json").stdout)["ran"]
 
 
-def test_on_a_terminal_a_bar_shows_how_far_it_is(client: Client, redis_url: str) -> None:
+def test_a_backfill_shows_a_progress_bar_on_a_terminal(client: Client, redis_url: str) -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-c", MAIN, "backfill", "r", *stretch(2000)]
     env = os.environ | {"ZSCHED_REDIS_URL": redis_url, "PYTHONPATH": str(ROOT), "TERM": "xterm", **IMPATIENT}

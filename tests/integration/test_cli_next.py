@@ -57,7 +57,7 @@ def test_a_rule_with_wildcards_runs_through_both_passes_of_that_night() -> None:
     ] == [one["local"] for one in times]
 
 
-def test_from_with_an_offset_is_that_instant_whatever_the_zone() -> None:
+def test_from_with_an_offset_is_an_instant_in_any_zone() -> None:
     [time] = following("--cron", "0 9 * * *", *NEW_YORK, "--from", "2026-06-01T12:59:59Z", "-n", "1")
 
     assert {"utc": "2026-06-01T13:00:00Z", "local": "2026-06-01T09:00:00-04:00"} == time
@@ -99,7 +99,7 @@ def test_a_one_shot_has_one_next_time(zsched: Zsched) -> None:
     assert [] == json.loads(behind.stdout)
 
 
-def test_a_schedule_with_jitter_shows_when_it_is_due_and_its_nominal_times(zsched: Zsched) -> None:
+def test_next_of_a_schedule_with_jitter_shows_due_and_nominal_times(zsched: Zsched) -> None:
     rule = ("--cron", "30 1 * * *", *NEW_YORK, "--jitter", "1h")
     zsched("add", "digest", FUNC, *rule)
     asked = ("next", "digest", "--from", "2030-10-31T12:00Z", "-n", "3")
@@ -117,7 +117,7 @@ def test_a_schedule_with_jitter_shows_when_it_is_due_and_its_nominal_times(zsche
     assert all("01:30:00-04:00" in row for row in rows)
 
 
-def test_a_one_shot_with_jitter_shows_the_time_that_was_asked_for(zsched: Zsched) -> None:
+def test_next_of_a_one_shot_with_jitter_shows_its_nominal_time(zsched: Zsched) -> None:
     zsched("add", "a", FUNC, "--at", "2030-12-24T18:00", "--tz", "Asia/Seoul", "--jitter", "1h")
 
     [told] = json.loads(zsched("next", "a", "--json").stdout)

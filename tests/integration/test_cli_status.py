@@ -28,7 +28,7 @@ from zsched.storage.questions import Questions
 pytestmark = pytest.mark.once
 
 
-def test_daemons_are_listed_with_what_they_told(zsched: Zsched, led: redis.Redis) -> None:
+def test_status_lists_daemons_with_their_reports(zsched: Zsched, led: redis.Redis) -> None:
     started = now_ms(led) - 7_200_500
     report(led, "one", daemon="somebody", pid=1, version="0.1.0", tzdata="2025b", started=started)
     report(led, "old", daemon="d2", host="attic", ago_ms=5500)
@@ -43,9 +43,7 @@ def test_daemons_are_listed_with_what_they_told(zsched: Zsched, led: redis.Redis
     ] == rows
 
 
-def test_daemons_that_are_silent_for_an_hour_are_not_shown_but_the_leader_always_is(
-    zsched: Zsched, led: redis.Redis
-) -> None:
+def test_status_hides_daemons_silent_for_an_hour_except_the_leader(zsched: Zsched, led: redis.Redis) -> None:
     report(led, "one", daemon="somebody", ago_ms=3_700_000)
     report(led, "two", daemon="d2", ago_ms=3_700_000)
 
@@ -54,7 +52,7 @@ def test_daemons_that_are_silent_for_an_hour_are_not_shown_but_the_leader_always
     assert [("somebody", "leader")] == [(one["id"], one["role"]) for one in told["daemons"]]
 
 
-def test_what_happened_lately_is_counted(zsched: Zsched, led: redis.Redis) -> None:
+def test_status_counts_recent_fires_and_ends(zsched: Zsched, led: redis.Redis) -> None:
     report(led)
     at_ms = now_ms(led)
     failed = Run(f"f-{at_ms}", RunStatus.FAILED, at_ms * 1000, at_ms, at_ms, at_ms - 5500, error="ValueError: no")
@@ -85,7 +83,7 @@ def test_what_happened_lately_is_counted(zsched: Zsched, led: redis.Redis) -> No
     assert [f"f-{at_ms}"] == [run["id"] for run in told["failures"]]
 
 
-def test_failures_that_are_alike_are_one_line(zsched: Zsched, led: redis.Redis) -> None:
+def test_status_groups_equal_failures_in_one_line(zsched: Zsched, led: redis.Redis) -> None:
     report(led)
     at_ms = now_ms(led)
     runs = [Run(f"f-{n}", RunStatus.EXPIRED, ended_ms=at_ms, error="late") for n in range(6)]
@@ -99,14 +97,14 @@ def test_failures_that_are_alike_are_one_line(zsched: Zsched, led: redis.Redis) 
 
 
 def leading(zsched: Zsched) -> str:
-    """What the line of the leader says."""
+    """Return the text of the leader's line."""
     [line] = [
         line for line in zsched("status").stdout.splitlines() if re.match("leader +[^ ]+, (pid|since|epoch)", line)
     ]
     return line.split(maxsplit=1)[1]
 
 
-def test_who_leads_is_told_with_the_beginning_of_the_term(zsched: Zsched, led: redis.Redis) -> None:
+def test_status_shows_the_leader_with_the_start_of_its_term(zsched: Zsched, led: redis.Redis) -> None:
     report(led, daemon="somebody", pid=1)
     led.delete(KEYS.log())
     began_ms = now_ms(led) - 7_230_000
@@ -118,14 +116,14 @@ def test_who_leads_is_told_with_the_beginning_of_the_term(zsched: Zsched, led: r
     assert iso(began_ms) == json.loads(zsched("status", "--json").stdout)["led_since"]
 
 
-def test_of_a_term_whose_beginning_was_trimmed_the_time_is_not_told(zsched: Zsched, led: redis.Redis) -> None:
+def test_status_omits_the_start_of_a_term_that_was_trimmed(zsched: Zsched, led: redis.Redis) -> None:
     report(led)
 
     assert leading(zsched).startswith("somebody, epoch 3, lease for ")
     assert json.loads(zsched("status", "--json").stdout)["led_since"] is None
 
 
-def test_a_log_that_was_trimmed_says_how_far_it_goes(zsched: Zsched, led: redis.Redis) -> None:
+def test_status_says_how_far_back_a_trimmed_log_goes(zsched: Zsched, led: redis.Redis) -> None:
     report(led)
     led.delete(KEYS.log())
     led.xadd(KEYS.log(), {"kind": "fire", "t": (now_ms(led) - 90_500) * 1000, "runs": "a-5"}, id="3-13")
@@ -136,7 +134,7 @@ def test_a_log_that_was_trimmed_says_how_far_it_goes(zsched: Zsched, led: redis.
     assert "zsched history" in rows[2]
 
 
-def test_the_next_ten_fires_are_shown_in_order(redis_url: str, zsched: Zsched, led: redis.Redis) -> None:
+def test_status_shows_the_next_ten_fires_in_order(redis_url: str, zsched: Zsched, led: redis.Redis) -> None:
     report(led)
     client = Client.from_url(redis_url)
     for n in reversed(range(12)):
@@ -151,9 +149,7 @@ def test_the_next_ten_fires_are_shown_in_order(redis_url: str, zsched: Zsched, l
     assert {"id", "next_at", "kind", "func", "queue", "priority"} == set(told["next"][0])
 
 
-def test_no_archive_is_asked_so_nobody_waits_for_one_that_is_ill(
-    zsched: Zsched, led: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_status_never_asks_an_archive(zsched: Zsched, led: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     report(led)
     monkeypatch.setattr(Questions, "ask", lambda *_, **__: pytest.fail("an archive was asked"))
 
@@ -167,7 +163,7 @@ KEPT = {
 }  # fmt: skip
 
 
-def test_the_keys_for_programs_stay(zsched: Zsched, led: redis.Redis) -> None:
+def test_the_json_keys_of_status_stay(zsched: Zsched, led: redis.Redis) -> None:
     report(led, daemon="somebody")
 
     told = json.loads(zsched("status", "--json").stdout)
@@ -178,7 +174,7 @@ def test_the_keys_for_programs_stay(zsched: Zsched, led: redis.Redis) -> None:
     assert facts | {"may_not_lead", "failing"} == set(told["daemons"][0])
 
 
-def test_with_redis_gone_it_fails_and_says_so(zsched: Zsched) -> None:
+def test_status_without_redis_fails_with_the_reason(zsched: Zsched) -> None:
     result = zsched("status", "-u", "redis://127.0.0.1:1/0")
 
     assert (FAILED, "") == (result.exit_code, result.stdout)
@@ -186,11 +182,11 @@ def test_with_redis_gone_it_fails_and_says_so(zsched: Zsched) -> None:
 
 
 @pytest.mark.parametrize("option", ["--every=2", "--tz=Mars/Olympus"])
-def test_options_that_make_no_sense_are_refused(zsched: Zsched, option: str) -> None:
+def test_status_refuses_invalid_options(zsched: Zsched, option: str) -> None:
     assert USAGE == zsched("status", option).exit_code
 
 
-def test_two_daemons_one_of_them_killed(
+def test_status_shows_the_new_leader_after_a_leader_was_killed(
     redis_url: str, zsched: Zsched, redis_client: redis.Redis, guard: Guard
 ) -> None:
     know(redis_client)

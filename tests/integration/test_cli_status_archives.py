@@ -22,7 +22,7 @@ pytestmark = pytest.mark.once
 
 
 def archives(result: Result) -> list[str]:
-    """What the lines of archives say."""
+    """Return the texts of the archives' lines."""
     return [line.split(maxsplit=1)[1] for line in result.stdout.splitlines() if line.startswith("archive ")]
 
 
@@ -52,7 +52,7 @@ def archives(result: Result) -> list[str]:
         ),
     ],
 )
-def test_an_archive_is_one_line(
+def test_status_shows_each_archive_in_one_line(
     zsched: Zsched, led: redis.Redis, at: str, state: str, about: dict[str, Any], line: str
 ) -> None:
     report(led, "archive-1", at, state=state, **about)
@@ -60,11 +60,11 @@ def test_an_archive_is_one_line(
     assert [f"box:/var/archive-1.db, {line}"] == archives(zsched("status"))
 
 
-def test_without_an_archive_there_is_no_line(zsched: Zsched, led: redis.Redis) -> None:
+def test_status_without_archives_has_no_archive_line(zsched: Zsched, led: redis.Redis) -> None:
     assert [] == archives(zsched("status"))
 
 
-def test_archives_are_listed_by_place_whoever_told_last(zsched: Zsched, led: redis.Redis) -> None:
+def test_archives_are_listed_by_host_and_path(zsched: Zsched, led: redis.Redis) -> None:
     report(led, "c", ago_ms=2)
     report(led, "a", ago_ms=1)
     report(led, "b", ago_ms=3)
@@ -78,7 +78,7 @@ def test_archives_are_listed_by_place_whoever_told_last(zsched: Zsched, led: red
     ("ago_ms", "ends"),
     [(25_000, "complete since the beginning"), (300_000, "heard of 5m ago"), (3_500_000, "heard of 58m 20s ago")],
 )
-def test_one_that_is_silent_for_long_says_when_it_was_heard_of(
+def test_a_silent_archive_is_shown_with_the_time_of_its_last_report(
     zsched: Zsched, led: redis.Redis, ago_ms: int, ends: str
 ) -> None:
     report(led, ago_ms=ago_ms)
@@ -88,14 +88,14 @@ def test_one_that_is_silent_for_long_says_when_it_was_heard_of(
     assert line.endswith(ends)
 
 
-def test_one_that_is_silent_for_an_hour_is_not_shown(zsched: Zsched, led: redis.Redis) -> None:
+def test_an_archive_silent_for_an_hour_is_not_shown(zsched: Zsched, led: redis.Redis) -> None:
     report(led, ago_ms=3_601_000)
 
     assert [] == archives(zsched("status"))
     assert [] == json.loads(zsched("status", "--json").stdout)["archives"]
 
 
-def test_a_daemons_archive_of_before_is_not_shown_beside_its_present_one(zsched: Zsched, led: redis.Redis) -> None:
+def test_only_the_current_archive_of_a_daemon_is_shown(zsched: Zsched, led: redis.Redis) -> None:
     report(led, "none-d1", "- 0", state="failed", ago_ms=500, daemon="d1", trouble="disk full")
     report(led, "mended", ago_ms=10, daemon="d1")
     report(led, "other", ago_ms=400, daemon="d2")
@@ -106,7 +106,7 @@ def test_a_daemons_archive_of_before_is_not_shown_beside_its_present_one(zsched:
     assert ["box:/var/mended.db", "box:/var/other.db"] == [line.split(",")[0] for line in archives(result)]
 
 
-def test_what_a_report_says_cannot_steer_the_terminal(zsched: Zsched, led: redis.Redis) -> None:
+def test_terminal_codes_in_a_report_are_not_printed(zsched: Zsched, led: redis.Redis) -> None:
     report(led, path="/a\x1b[2J\nleader  me", trouble="\x07", complete_since="\x1b")
 
     result = zsched("status")
@@ -123,7 +123,7 @@ def test_what_a_report_says_cannot_steer_the_terminal(zsched: Zsched, led: redis
         "3-12 1 1 following null",
     ],
 )  # fmt: skip
-def test_a_report_that_another_writer_wrote_hides_no_other(zsched: Zsched, led: redis.Redis, text: str) -> None:
+def test_a_corrupted_report_hides_no_other_archive(zsched: Zsched, led: redis.Redis, text: str) -> None:
     led.hset(KEYS.archivers(), "foreign", text)
     report(led)
 
@@ -133,9 +133,7 @@ def test_a_report_that_another_writer_wrote_hides_no_other(zsched: Zsched, led: 
 
 
 @pytest.mark.parametrize("about", [{}, {"host": 1, "path": ["x"]}, {"complete_since": 5}, {"complete_since": "9" * 40}])
-def test_a_report_that_says_strange_things_of_itself_is_shown_all_the_same(
-    zsched: Zsched, led: redis.Redis, about: dict[str, Any]
-) -> None:
+def test_a_report_with_odd_values_is_shown(zsched: Zsched, led: redis.Redis, about: dict[str, Any]) -> None:
     report(led, **{"host": None, "path": None, "daemon": ["?"]} | about)
 
     result = zsched("status")
@@ -146,7 +144,7 @@ def test_a_report_that_says_strange_things_of_itself_is_shown_all_the_same(
 # -- for programs -------------------------------------------------------------------------------------
 
 
-def test_with_json_every_archive_tells_all_of_it(zsched: Zsched, led: redis.Redis) -> None:
+def test_json_has_every_field_of_each_archive(zsched: Zsched, led: redis.Redis) -> None:
     told_ms = report(led, "archive-1", f"3-2 {LAST_T - 10}", complete_since="1767225600123456")
     failed_ms = report(led, "archive-2", "- 0", state="failed", complete_since=None, trouble="disk full", ago_ms=5)
     whole_ms = report(led, "archive-3")
@@ -173,7 +171,7 @@ def test_with_json_every_archive_tells_all_of_it(zsched: Zsched, led: redis.Redi
 # -- what is a problem --------------------------------------------------------------------------------
 
 
-def test_with_an_archive_that_follows_all_is_well(zsched: Zsched, led: redis.Redis) -> None:
+def test_status_with_a_following_archive_is_healthy(zsched: Zsched, led: redis.Redis) -> None:
     report(led, "archive-1", f"3-2 {LAST_T - 10}")
 
     assert DONE == zsched("status").exit_code
@@ -181,7 +179,7 @@ def test_with_an_archive_that_follows_all_is_well(zsched: Zsched, led: redis.Red
 
 
 @pytest.mark.parametrize("state", ["failed", "refused"])
-def test_an_archive_in_trouble_is_a_problem_with_its_reason(zsched: Zsched, led: redis.Redis, state: str) -> None:
+def test_a_failed_archive_is_a_problem_with_its_reason(zsched: Zsched, led: redis.Redis, state: str) -> None:
     report(led, "well")
     report(led, "ill", state=state, trouble="disk full")
 
@@ -197,7 +195,7 @@ def test_an_archive_in_trouble_is_a_problem_with_its_reason(zsched: Zsched, led:
         ({}, "Redis lost something that this archive has, and it is being put back"),
     ],
 )
-def test_what_redis_lost_is_a_problem_with_what_becomes_of_it(
+def test_a_lost_history_is_a_problem_with_its_next_step(
     zsched: Zsched, led: redis.Redis, about: dict[str, Any], says: str
 ) -> None:
     report(led, "well")
@@ -211,7 +209,7 @@ def test_what_redis_lost_is_a_problem_with_what_becomes_of_it(
     assert archives(result)[0].endswith(says)
 
 
-def test_trouble_of_an_archive_that_is_silent_since_is_no_problem_of_now(zsched: Zsched, led: redis.Redis) -> None:
+def test_an_old_failure_of_a_silent_archive_is_not_a_problem(zsched: Zsched, led: redis.Redis) -> None:
     report(led, "well")
     report(led, "ill", state="failed", trouble="disk full", ago_ms=31_000)
 
@@ -225,7 +223,7 @@ def test_trouble_of_an_archive_that_is_silent_since_is_no_problem_of_now(zsched:
         ("following", -60_000),  # before the clock was set back
     ],
 )  # fmt: skip
-def test_a_leader_without_an_archive_that_follows_is_a_problem(
+def test_a_leader_without_a_following_archive_is_a_problem(
     zsched: Zsched, led: redis.Redis, state: str, ago_ms: int
 ) -> None:
     report(led, state=state, ago_ms=ago_ms)
@@ -244,7 +242,7 @@ def test_without_a_leader_the_missing_leader_is_the_problem(zsched: Zsched, led:
     assert ["nobody leads: no daemon of this namespace is running"] == problems(zsched)
 
 
-def test_an_archive_whose_daemon_has_stopped_follows_no_more(zsched: Zsched, led: redis.Redis) -> None:
+def test_the_archive_of_a_stopped_daemon_does_not_follow(zsched: Zsched, led: redis.Redis) -> None:
     report(led, state="stopped")
 
     assert [NOBODY_FOLLOWS] == problems(zsched)

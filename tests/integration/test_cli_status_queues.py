@@ -59,11 +59,13 @@ def told(zsched: Zsched) -> dict[str, Any]:
 
 
 def names(found: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Of the alarms and the warnings."""
+    """Return the names of alarms and of warnings."""
     return [one["name"] for one in found["alarms"]], [one["name"] for one in found["warnings"]]
 
 
-def test_runs_that_nobody_takes_for_minutes_are_a_problem(zsched: Zsched, led: redis.Redis, client: Client) -> None:
+def test_runs_waiting_for_minutes_without_a_worker_are_a_problem(
+    zsched: Zsched, led: redis.Redis, client: Client
+) -> None:
     listens(led, "default,sms")
     first, _, _ = (pushed(client) for _ in range(3))
     waits(led, first, minutes=6)
@@ -79,9 +81,7 @@ def test_runs_that_nobody_takes_for_minutes_are_a_problem(zsched: Zsched, led: r
     assert ("email", 3, True) == (one["queue"], one["waiting"], 360 <= one["waits_s"] < 420)
 
 
-def test_runs_that_wait_for_the_next_worker_of_a_batch_are_a_warning(
-    zsched: Zsched, led: redis.Redis, client: Client
-) -> None:
+def test_runs_waiting_shortly_without_a_worker_are_a_warning(zsched: Zsched, led: redis.Redis, client: Client) -> None:
     pushed(client)
 
     result, found = zsched("status"), told(zsched)
@@ -91,7 +91,7 @@ def test_runs_that_wait_for_the_next_worker_of_a_batch_are_a_warning(
     assert 300 > found["unheard"][0]["waits_s"]
 
 
-def test_where_runs_are_pushed_at_the_front_the_oldest_stands_last(
+def test_the_oldest_run_is_found_behind_runs_pushed_at_the_front(
     zsched: Zsched, led: redis.Redis, client: Client
 ) -> None:
     waits(led, pushed(client), minutes=6)
@@ -100,7 +100,7 @@ def test_where_runs_are_pushed_at_the_front_the_oldest_stands_last(
     assert ["unheard"] == names(told(zsched))[0]
 
 
-def test_a_job_that_is_gone_tells_no_age(zsched: Zsched, led: redis.Redis, client: Client) -> None:
+def test_a_deleted_job_has_no_age(zsched: Zsched, led: redis.Redis, client: Client) -> None:
     led.delete(f"rq:job:{pushed(client)}")
 
     found = told(zsched)
@@ -109,16 +109,14 @@ def test_a_job_that_is_gone_tells_no_age(zsched: Zsched, led: redis.Redis, clien
     assert [{"queue": "email", "waiting": 1, "waits_s": None}] == found["unheard"]
 
 
-def test_jobs_of_others_in_a_queue_that_schedules_use_count_too(
-    zsched: Zsched, led: redis.Redis, client: Client
-) -> None:
+def test_foreign_jobs_in_a_queue_of_schedules_count(zsched: Zsched, led: redis.Redis, client: Client) -> None:
     client.schedule("app.run", id="later", after=HOUR, queue="email")
     waits(led, Queue("email", connection=led).enqueue("app.run").id, minutes=6)
 
     assert ["nobody listens to queue email, where 1 job waits for 6 min"] == told(zsched)["problems"]
 
 
-def test_a_queue_that_only_others_use_is_their_matter(zsched: Zsched, led: redis.Redis) -> None:
+def test_a_queue_without_schedules_is_ignored(zsched: Zsched, led: redis.Redis) -> None:
     waits(led, Queue("theirs", connection=led).enqueue("app.run", job_id="theirs").id, minutes=6)
 
     result = zsched("status")
@@ -126,7 +124,9 @@ def test_a_queue_that_only_others_use_is_their_matter(zsched: Zsched, led: redis
     assert (DONE, 1, []) == (result.exit_code, len(verdict(result)), told(zsched)["unheard"])
 
 
-def test_a_queue_that_schedules_will_use_is_a_warning(zsched: Zsched, led: redis.Redis, client: Client) -> None:
+def test_a_queue_of_waiting_schedules_without_a_worker_is_a_warning(
+    zsched: Zsched, led: redis.Redis, client: Client
+) -> None:
     client.schedule("app.run", id="later", after=HOUR, queue="email")
     client.schedule("app.run", id="rule", every=HOUR, queue="push")
 
@@ -138,7 +138,7 @@ def test_a_queue_that_schedules_will_use_is_a_warning(zsched: Zsched, led: redis
     assert "when Redis lost its data are not registered: restart them" in verdict(result)[2]
 
 
-def test_a_queue_of_schedules_that_do_not_fire_is_not_used(zsched: Zsched, led: redis.Redis, client: Client) -> None:
+def test_a_queue_of_paused_or_ended_schedules_is_ignored(zsched: Zsched, led: redis.Redis, client: Client) -> None:
     for id in ("rule", "broken", "once"):
         client.schedule("app.run", id=id, queue=id, **({"after": HOUR} if id == "once" else {"every": HOUR}))
     client.pause("rule")
@@ -149,7 +149,7 @@ def test_a_queue_of_schedules_that_do_not_fire_is_not_used(zsched: Zsched, led: 
     assert [] == told(zsched)["unheard"]
 
 
-def test_with_a_worker_for_each_queue_all_is_well(zsched: Zsched, led: redis.Redis, client: Client) -> None:
+def test_status_is_healthy_with_a_worker_for_each_queue(zsched: Zsched, led: redis.Redis, client: Client) -> None:
     client.schedule("app.run", id="later", after=HOUR, queue="email")
     waits(led, pushed(client, "push"), minutes=6)
     listens(led, "email", "w1")
@@ -158,7 +158,7 @@ def test_with_a_worker_for_each_queue_all_is_well(zsched: Zsched, led: redis.Red
     assert (DONE, 1) == (zsched("status").exit_code, len(verdict(zsched("status"))))
 
 
-def test_a_real_worker_is_heard_of_until_it_says_goodbye(zsched: Zsched, led: redis.Redis, client: Client) -> None:
+def test_a_real_worker_counts_until_it_stops(zsched: Zsched, led: redis.Redis, client: Client) -> None:
     waits(led, pushed(client), minutes=6)
     worker = Worker(["email"], connection=led)
 
@@ -170,7 +170,7 @@ def test_a_real_worker_is_heard_of_until_it_says_goodbye(zsched: Zsched, led: re
 
 
 @pytest.mark.parametrize("dead", [1, 1500])
-def test_the_names_that_killed_workers_leave_do_not_listen(
+def test_leftover_names_of_killed_workers_do_not_count(
     zsched: Zsched, led: redis.Redis, client: Client, dead: int
 ) -> None:
     waits(led, pushed(client), minutes=6)
@@ -181,7 +181,7 @@ def test_the_names_that_killed_workers_leave_do_not_listen(
     assert ([], []) == names(told(zsched))
 
 
-def test_each_queue_of_a_large_fleet_is_heard(zsched: Zsched, led: redis.Redis, client: Client) -> None:
+def test_every_queue_of_a_large_fleet_is_checked(zsched: Zsched, led: redis.Redis, client: Client) -> None:
     client.schedule_many({"func": "app.run", "id": f"s{n}", "every": HOUR, "queue": f"q{n}"} for n in range(50))
     with led.pipeline(transaction=False) as pipeline:
         for n in range(5000):
@@ -191,9 +191,7 @@ def test_each_queue_of_a_large_fleet_is_heard(zsched: Zsched, led: redis.Redis, 
     assert [] == told(zsched)["unheard"]
 
 
-def test_a_worker_that_redis_forgot_is_heard_of_while_it_runs_a_job(
-    zsched: Zsched, led: redis.Redis, client: Client
-) -> None:
+def test_an_unregistered_worker_counts_while_it_runs_a_job(zsched: Zsched, led: redis.Redis, client: Client) -> None:
     waits(led, pushed(client), minutes=6)
 
     led.zadd("rq:wip:email", {"job:execution": now_ms(led) / 1000 + 90})
@@ -203,7 +201,7 @@ def test_a_worker_that_redis_forgot_is_heard_of_while_it_runs_a_job(
     assert ["unheard"] == names(told(zsched))[0]
 
 
-def test_suspended_workers_are_a_warning_until_something_waits_for_minutes(
+def test_suspended_workers_are_a_warning_and_a_problem_when_runs_wait_for_minutes(
     zsched: Zsched, led: redis.Redis, client: Client
 ) -> None:
     listens(led, "email")
@@ -221,7 +219,7 @@ def test_suspended_workers_are_a_warning_until_something_waits_for_minutes(
     assert ([], [], False) == (*names(told(zsched)), told(zsched)["suspended"])
 
 
-def test_why_a_run_waits_says_who_takes_none(led: redis.Redis, client: Client) -> None:
+def test_why_says_that_a_queued_run_has_no_worker(led: redis.Redis, client: Client) -> None:
     run = pushed(client)
     led.sadd("rq:workers:email", "rq:worker:killed")
     assert client.why(run).now.endswith("; RQ knows of no worker that listens to queue email")
@@ -233,7 +231,7 @@ def test_why_a_run_waits_says_who_takes_none(led: redis.Redis, client: Client) -
     assert client.why(run).now.endswith("; RQ's workers are suspended: rq resume lets them go on")
 
 
-def test_where_workers_cannot_be_asked_for_the_rest_is_told(zsched: Zsched, led: redis.Redis, client: Client) -> None:
+def test_status_without_worker_data_shows_everything_else(zsched: Zsched, led: redis.Redis, client: Client) -> None:
     pushed(client)
     led.set("rq:queues", "of a wrong type")
 

@@ -1,4 +1,4 @@
-"""What ``zsched status`` calls a problem or a warning, and what it says to do about it."""
+"""Problems and warnings of ``zsched status``, with their remedies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from zsched.core.runs import Run, RunStatus
 pytestmark = pytest.mark.once
 
 
-def test_the_first_line_says_that_all_is_well(zsched: Zsched, led: redis.Redis) -> None:
+def test_the_first_line_of_status_says_healthy(zsched: Zsched, led: redis.Redis) -> None:
     report(led, daemon="somebody")
     report(led, "other", daemon="d2")
 
@@ -32,7 +32,7 @@ def test_the_first_line_says_that_all_is_well(zsched: Zsched, led: redis.Redis) 
 
 
 @pytest.mark.parametrize("state", ["silent", "stopped"])
-def test_a_daemon_that_was_killed_or_stopped_stands_by_no_more(zsched: Zsched, led: redis.Redis, state: str) -> None:
+def test_a_killed_or_stopped_daemon_does_not_count_as_standby(zsched: Zsched, led: redis.Redis, state: str) -> None:
     report(led, daemon="somebody")
     report(led, "gone", daemon="d2", ago_ms=10_001, state="following" if state == "silent" else state)
 
@@ -49,7 +49,7 @@ def test_a_daemon_that_was_killed_or_stopped_stands_by_no_more(zsched: Zsched, l
     ("state", "about"),
     [("following", {"may_not_lead": "Redis may evict"}), ("outdated", {"trouble": "Redis may evict"})],
 )
-def test_a_daemon_that_may_not_lead_does_not_stand_by(
+def test_a_daemon_that_may_not_lead_does_not_count_as_standby(
     zsched: Zsched, led: redis.Redis, state: str, about: dict[str, Any]
 ) -> None:
     report(led, daemon="somebody")
@@ -71,9 +71,7 @@ def test_a_daemon_with_a_failing_thread_is_a_warning_that_names_it(zsched: Zsche
     assert "fails in part: thread waker: 'a bug'" in warning["problem"]
 
 
-def test_what_is_wrong_comes_first_the_worst_before_all_each_with_a_remedy(
-    redis_url: str, zsched: Zsched, led: redis.Redis
-) -> None:
+def test_status_prints_problems_first_and_each_with_a_remedy(redis_url: str, zsched: Zsched, led: redis.Redis) -> None:
     led.delete(KEYS.lease())
     report(led, "ill", state="failed", trouble="disk full")
     report(led, "lost", f"3-12 {LAST_T - 1}", state="lost", awaits_people=True)
@@ -93,7 +91,7 @@ def test_what_is_wrong_comes_first_the_worst_before_all_each_with_a_remedy(
     assert told["problems"] == [one["problem"] for one in told["alarms"]]
 
 
-def test_where_daemons_run_and_none_leads_they_are_named(zsched: Zsched, led: redis.Redis) -> None:
+def test_status_without_a_leader_names_the_running_daemons(zsched: Zsched, led: redis.Redis) -> None:
     led.delete(KEYS.lease())
     report(led, daemon="d1", host="box", pid=42)
 
@@ -103,7 +101,7 @@ def test_where_daemons_run_and_none_leads_they_are_named(zsched: Zsched, led: re
     assert "leading_refused" in verdict(result)[1]
 
 
-def test_quarantine_is_a_warning_and_no_problem(zsched: Zsched, led: redis.Redis) -> None:
+def test_quarantined_schedules_are_a_warning(zsched: Zsched, led: redis.Redis) -> None:
     report(led, daemon="d2")
     led.hset(KEYS.quarantine(), mapping={"a": "low 5 5 broken", "b": "low 5 5 broken"})
 
@@ -122,7 +120,7 @@ def test_quarantine_is_a_warning_and_no_problem(zsched: Zsched, led: redis.Redis
         ({"tzdata": "2026a"}, "tzdata", "2025b (box, pid 1), 2026a (box, pid 2)"),
     ],
 )
-def test_daemons_that_differ_are_a_warning(
+def test_daemons_of_different_versions_are_a_warning(
     zsched: Zsched, led: redis.Redis, facts: dict[str, Any], name: str, says: str
 ) -> None:
     usual = {"version": "0.1.0", "tzdata": "2025b"}
@@ -137,7 +135,7 @@ def test_daemons_that_differ_are_a_warning(
     assert (name, True, True) == (warning["name"], warning["problem"].endswith(says), told["healthy"])
 
 
-def test_an_archive_that_stands_back_from_a_newer_format_is_a_warning(zsched: Zsched, led: redis.Redis) -> None:
+def test_an_outdated_archive_is_a_warning(zsched: Zsched, led: redis.Redis) -> None:
     report(led, "new", daemon="d2")
     report(led, "old", state="outdated", trouble="a newer zsched keeps this namespace in format 2")
 
@@ -164,7 +162,7 @@ def test_an_archive_that_cannot_read_an_entry_is_a_warning(
 
 
 @pytest.mark.parametrize(("failed", "well", "warned"), [(3, 26, True), (3, 27, False), (2, 0, False)])
-def test_when_a_tenth_of_the_runs_fail_there_is_a_warning(
+def test_a_failure_rate_of_a_tenth_is_a_warning(
     zsched: Zsched, led: redis.Redis, failed: int, well: int, warned: bool
 ) -> None:
     report(led, daemon="d2")
@@ -182,12 +180,12 @@ def test_when_a_tenth_of_the_runs_fail_there_is_a_warning(
 
 
 def said(zsched: Zsched, name: str) -> dict[str, str]:
-    """What the warning of that name says."""
+    """Return the warning of that name."""
     [found] = [one for one in json.loads(zsched("status", "--json").stdout)["warnings"] if one["name"] == name]
     return dict(found)
 
 
-def test_what_nobody_ran_in_time_is_a_warning(zsched: Zsched, led: redis.Redis) -> None:
+def test_expired_and_missed_runs_are_a_warning(zsched: Zsched, led: redis.Redis) -> None:
     report(led, daemon="d2")
     t = now_ms(led) * 1000
     expired = end_fields(*(Run(f"a-{n}", RunStatus.EXPIRED) for n in range(2)))
@@ -205,7 +203,7 @@ def test_what_nobody_ran_in_time_is_a_warning(zsched: Zsched, led: redis.Redis) 
     assert "zsched history --status expired" in warning["remedy"]
 
 
-def test_a_redis_that_was_rebuilt_is_a_warning_for_half_an_hour(zsched: Zsched, led: redis.Redis) -> None:
+def test_a_rebuilt_redis_is_a_warning_for_half_an_hour(zsched: Zsched, led: redis.Redis) -> None:
     report(led, daemon="d2")
     at_ms = now_ms(led) - 240_000
     places = {"one-shot": "due", "rule": "due", "pushed": "open", "left": "skipped"}
@@ -234,7 +232,7 @@ def row(id: str, run: str, place: str) -> list[str]:
     return [id, run, place, "low", "5", "5", "", "0 0"]
 
 
-def test_a_redis_that_lost_nothing_lately_has_nothing_to_say_of_it(zsched: Zsched, led: redis.Redis) -> None:
+def test_a_merge_that_restored_nothing_is_not_a_warning(zsched: Zsched, led: redis.Redis) -> None:
     report(led, daemon="d2")
     add_entry(led, KEYS.log(), "3-13", "merged", LAST_T, "archive", "x", "rows", 1, "3-1", 5)
 
@@ -244,7 +242,7 @@ def test_a_redis_that_lost_nothing_lately_has_nothing_to_say_of_it(zsched: Zsche
     assert all(stretch["is_whole"] for stretch in told["recent"]["stretches"])
 
 
-def test_rules_that_are_silent_since_the_clock_was_ahead_are_named_until_they_have_another_rule(
+def test_rules_blocked_by_a_clock_that_was_ahead_are_named_until_they_are_replaced(
     redis_url: str, zsched: Zsched, led: redis.Redis
 ) -> None:
     client, hour_ms = Client.from_url(redis_url), 3_600_000
@@ -270,7 +268,7 @@ def test_rules_that_are_silent_since_the_clock_was_ahead_are_named_until_they_ha
     assert led.zscore(KEYS.due_normal(), "changed") < now_ms(led) + 5000
 
 
-def test_a_doubt_in_the_future_is_told_with_what_ends_it(zsched: Zsched, led: redis.Redis) -> None:
+def test_a_doubt_in_the_future_is_a_warning_with_its_end(zsched: Zsched, led: redis.Redis) -> None:
     led.hset(KEYS.meta(), mapping={"doubt": now_ms(led) + 3_600_000, "hold": now_ms(led) + 3_600_000})
 
     warning = said(zsched, "doubt_ahead")

@@ -77,7 +77,7 @@ class Terminal:
 
 @pytest.mark.parametrize(("columns", "rows"), [(120, 50), (30, 8)])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_shows_what_changes_and_gives_the_terminal_back(
+def test_watch_shows_changes_and_restores_the_terminal(
     redis_url: str, redis_client: redis.Redis, guard: Guard, columns: int, rows: int, number: signal.Signals
 ) -> None:
     terminal = Terminal(columns, rows)
@@ -122,7 +122,7 @@ def no_redis() -> Iterable[ScreenLine]:
 LONG = "a" * 50 + " " + "b" * 50
 
 
-def test_lines_of_a_table_are_cut_and_what_is_wrong_is_wrapped() -> None:
+def test_watch_cuts_table_lines_and_wraps_problems() -> None:
     last = shown(
         [
             ScreenLine(LONG, Style.BAD),
@@ -139,7 +139,7 @@ def test_lines_of_a_table_are_cut_and_what_is_wrong_is_wrapped() -> None:
     assert 2 == "".join(lines).count("…")
 
 
-def test_in_a_low_terminal_the_verdict_stays() -> None:
+def test_watch_keeps_the_verdict_in_a_low_terminal() -> None:
     last = shown(
         [ScreenLine("healthy: all is well", Style.GOOD), *(ScreenLine(f"row {n}") for n in range(100))], height=5
     )[-1]
@@ -149,7 +149,7 @@ def test_in_a_low_terminal_the_verdict_stays() -> None:
     assert len(lines) <= 5
 
 
-def test_with_redis_gone_it_says_so_and_goes_on() -> None:
+def test_watch_reports_an_outage_of_redis_and_continues() -> None:
     pictures = shown(
         [ScreenLine("healthy: all is well", Style.GOOD)], no_redis, [ScreenLine("healthy: again", Style.GOOD)]
     )
@@ -161,11 +161,11 @@ def test_with_redis_gone_it_says_so_and_goes_on() -> None:
     assert "UNHEALTHY" not in pictures[-1]
 
 
-def test_text_is_not_markup() -> None:
+def test_watch_does_not_interpret_text_as_markup() -> None:
     assert "[bold]job[/bold] [red" in shown([ScreenLine("[bold]job[/bold] [red")])[-1]
 
 
-def test_without_rich_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_without_rich_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rich.live", None)
 
     with pytest.raises(ConfigError, match=r"--watch needs rich.*pip install 'zsched\[ops\]'"):
@@ -173,7 +173,7 @@ def test_without_rich_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(("option", "says"), [([], "stdout is no terminal"), (["--json"], "--json is not")])
-def test_where_nobody_could_watch_it_is_refused(option: list[str], says: str) -> None:
+def test_watch_is_refused_without_a_terminal_or_with_json(option: list[str], says: str) -> None:
     result = CliRunner().invoke(program, ["status", "--watch", *option], env={"ZSCHED_REDIS_URL": "redis://nowhere"})
 
     assert USAGE == result.exit_code

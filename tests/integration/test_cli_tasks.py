@@ -143,7 +143,7 @@ def test_a_module_that_cannot_be_imported_is_a_usage_error(zsched: Zsched, modul
 # -- add ----------------------------------------------------------------------------------------------
 
 
-def test_a_task_that_is_added_is_completed_by_its_own_options(zsched: Zsched, redis_url: str) -> None:
+def test_adding_a_task_uses_the_options_of_the_task(zsched: Zsched, redis_url: str) -> None:
     told = zsched.json("add", "mine", "shelf.send_reminder", "--after", "1h", "--kwargs", FITTING)
 
     assert ("mine", "created") == (told["id"], told["outcome"])
@@ -153,7 +153,7 @@ def test_a_task_that_is_added_is_completed_by_its_own_options(zsched: Zsched, re
     )  # fmt: skip
 
 
-def test_an_option_of_the_command_line_counts_before_the_tasks(zsched: Zsched, redis_url: str) -> None:
+def test_a_command_line_option_overrides_the_tasks_option(zsched: Zsched, redis_url: str) -> None:
     zsched.json("add", "mine", "shelf.send_reminder", "--after", "1h", "--args", '["e1", "push"]', "--queue", "slow")
 
     assert "slow" == Client.from_url(redis_url, serializer="json").get("mine").queue
@@ -168,7 +168,7 @@ def test_a_task_that_recurs_needs_no_trigger(zsched: Zsched, redis_url: str) -> 
     assert ("cron", "Asia/Seoul", "me") == (found.kind, found.tz, found.created_by)
 
 
-def test_a_local_time_may_be_in_the_tasks_zone(zsched: Zsched) -> None:
+def test_a_local_time_is_read_in_the_tasks_zone(zsched: Zsched) -> None:
     told = zsched.json("add", "mine", "shelf.digest", "--at", "2030-01-01T09:00")
 
     assert "2030-01-01T00:00:00.000Z" == told["next_at"]
@@ -186,7 +186,7 @@ def test_a_local_time_may_be_in_the_tasks_zone(zsched: Zsched) -> None:
         ((), "zsched: event_id: task shelf.send_reminder needs it; give event_id=…"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused_before_anything_is_written(
+def test_arguments_that_do_not_match_the_task_are_refused(
     zsched: Zsched, redis_client: redis.Redis, payload: tuple[str, ...], told: str
 ) -> None:
     result = zsched("add", "mine", "shelf.send_reminder", "--after", "1h", *payload)
@@ -197,7 +197,7 @@ def test_arguments_that_do_not_fit_are_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("as_json", [(), ("--json",)])
-def test_a_function_that_is_not_here_is_taken_as_it_is_and_told(zsched: Zsched, as_json: tuple[str, ...]) -> None:
+def test_a_function_that_cannot_be_imported_is_accepted_with_a_note(zsched: Zsched, as_json: tuple[str, ...]) -> None:
     result = zsched("add", "mine", "elsewhere.tasks.send", "--after", "1h", "--args", "[1]", *as_json)
 
     told = "elsewhere.tasks.send (no module 'elsewhere')"
@@ -207,13 +207,13 @@ def test_a_function_that_is_not_here_is_taken_as_it_is_and_told(zsched: Zsched, 
 
 
 @pytest.mark.parametrize("path", ["shelf.timedelta", "json.dumps"])
-def test_of_a_function_that_is_here_nothing_is_told(zsched: Zsched, path: str) -> None:
+def test_an_importable_function_is_accepted_without_a_note(zsched: Zsched, path: str) -> None:
     result = zsched("add", "mine", path, "--after", "1h")
 
     assert (DONE, "") == (result.exit_code, result.stderr.removeprefix("imported\n"))
 
 
-def test_a_function_that_its_module_has_not_is_refused(zsched: Zsched, redis_client: redis.Redis) -> None:
+def test_a_function_missing_from_its_module_is_refused(zsched: Zsched, redis_client: redis.Redis) -> None:
     result = zsched("add", "mine", "shelf.digset", "--after", "1h")
 
     missing = "func='shelf.digset': there is no digset in shelf; did you mean digest?"
@@ -221,7 +221,7 @@ def test_a_function_that_its_module_has_not_is_refused(zsched: Zsched, redis_cli
     assert [] == zsched.holds(redis_client)
 
 
-def test_what_may_not_be_named_is_not_imported(zsched: Zsched, redis_client: redis.Redis) -> None:
+def test_a_function_that_is_not_allowed_is_not_imported(zsched: Zsched, redis_client: redis.Redis) -> None:
     zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "app.*"
 
     result = zsched("add", "mine", "shelf.send_reminder", "--after", "1h", "--kwargs", FITTING)
@@ -233,7 +233,7 @@ def test_what_may_not_be_named_is_not_imported(zsched: Zsched, redis_client: red
     assert [] == zsched.holds(redis_client)
 
 
-def test_a_module_that_breaks_when_it_is_imported_is_told(zsched: Zsched, redis_client: redis.Redis) -> None:
+def test_a_module_that_fails_to_import_is_refused_with_the_error(zsched: Zsched, redis_client: redis.Redis) -> None:
     (zsched.folder / "broken.py").write_text("import nowhere")
 
     result = zsched("add", "mine", "broken.send", "--after", "1h")
@@ -243,7 +243,7 @@ def test_a_module_that_breaks_when_it_is_imported_is_told(zsched: Zsched, redis_
     assert [] == zsched.holds(redis_client)
 
 
-def test_this_folder_comes_after_all_that_is_installed_as_for_rqs_worker(zsched: Zsched) -> None:
+def test_the_current_folder_is_last_on_the_import_path_as_for_rqs_worker(zsched: Zsched) -> None:
     for name in ("colorsys", "wsgiref", "rq"):
         (zsched.folder / f"{name}.py").write_text("raise SystemExit('a module of this folder ran')")
     sys.modules.pop("colorsys", None)
@@ -262,7 +262,7 @@ def as_root(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("as_root")
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o775, 0o702])
 @pytest.mark.parametrize("command", [("tasks", "shelf"), ("add", "mine", "shelf.digest", "--after", "1h")])
-def test_root_imports_nothing_from_a_folder_that_others_may_write(
+def test_root_does_not_import_from_a_folder_writable_by_others(
     zsched: Zsched, redis_client: redis.Redis, command: tuple[str, ...], mode: int
 ) -> None:
     zsched.folder.chmod(mode)
@@ -279,21 +279,23 @@ def test_root_imports_nothing_from_a_folder_that_others_may_write(
 
 @pytest.mark.usefixtures("as_root")
 @pytest.mark.parametrize("func", ["elsewhere.tasks.send", "builtins.len"])
-def test_root_may_name_functions_of_elsewhere_in_any_folder(zsched: Zsched, func: str) -> None:
+def test_root_can_name_functions_of_installed_modules_in_any_folder(zsched: Zsched, func: str) -> None:
     zsched.folder.chmod(0o777)
 
     assert DONE == zsched("add", "mine", func, "--after", "1h").exit_code
 
 
 @pytest.mark.usefixtures("as_root")
-def test_root_imports_from_any_folder_that_it_names(zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_imports_from_a_folder_on_pythonpath(zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
     zsched.folder.chmod(0o777)
     monkeypatch.syspath_prepend(zsched.folder)  # what PYTHONPATH does at the start
 
     assert DONE == zsched("tasks", "shelf").exit_code
 
 
-def test_a_user_imports_from_a_folder_that_others_may_write(zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ordinary_user_imports_from_a_folder_writable_by_others(
+    zsched: Zsched, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     zsched.folder.chmod(0o777)
 
@@ -303,7 +305,7 @@ def test_a_user_imports_from_a_folder_that_others_may_write(zsched: Zsched, monk
 # -- set --------------------------------------------------------------------------------------------
 
 
-def test_a_change_of_a_tasks_payload_is_checked_too(zsched: Zsched, redis_url: str) -> None:
+def test_set_checks_a_changed_payload_of_a_task(zsched: Zsched, redis_url: str) -> None:
     zsched("add", "r", "shelf.send_reminder", "--after", "1h", "--kwargs", FITTING)
 
     refused = zsched("set", "r", "--kwargs", '{"event_id": "e1", "channel": "fax"}')
@@ -318,7 +320,7 @@ def test_a_change_of_a_tasks_payload_is_checked_too(zsched: Zsched, redis_url: s
 
 @pytest.mark.parametrize("as_json", [(), ("--json",)])
 @pytest.mark.parametrize("change", [("--args", "[2]"), ("--kwargs", '{"a": 1}'), ("--func", "elsewhere.tasks.send")])
-def test_a_change_of_what_runs_tells_if_it_is_not_here(
+def test_set_of_function_or_arguments_notes_a_function_that_cannot_be_imported(
     zsched: Zsched, change: tuple[str, ...], as_json: tuple[str, ...]
 ) -> None:
     zsched("add", "mine", "elsewhere.tasks.send", "--after", "1h", "--args", "[1]")
@@ -331,7 +333,7 @@ def test_a_change_of_what_runs_tells_if_it_is_not_here(
     assert "mine" in result.stdout
 
 
-def test_a_change_of_anything_else_tells_nothing_of_the_function(zsched: Zsched) -> None:
+def test_set_of_other_options_prints_no_note_about_the_function(zsched: Zsched) -> None:
     zsched("add", "mine", "elsewhere.tasks.send", "--after", "1h", "--args", "[1]")
 
     result = zsched("set", "mine", "--tag", "ops", "--description", "for people")

@@ -15,8 +15,8 @@ from rq import Queue
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
-from tests.integration import reruns
 from tests.integration.in_process import work_off
+from tests.integration.reruns import tasks
 from zsched import Client, Contended, CurrentRun, InvalidSchedule, current_run
 from zsched.core.clock import from_ms
 from zsched.core.run_id import RunId
@@ -27,7 +27,7 @@ from zsched.storage.keys import Keys
 pytestmark = pytest.mark.redis
 ROOT = Path(__file__).parents[2]
 KEYS = Keys("default")
-TASKS = "tests.integration.reruns"
+TASKS = "tests.integration.reruns.tasks"
 
 
 def work(url: str, kind: str, serializer: str) -> None:
@@ -42,7 +42,7 @@ def work(url: str, kind: str, serializer: str) -> None:
 
 @pytest.mark.parametrize("kind", ["Worker", "SimpleWorker"])
 @pytest.mark.parametrize("serializer", ["DefaultSerializer", "JSONSerializer"])
-def test_a_task_knows_its_run_and_its_notes_outlast_an_attempt(
+def test_a_task_knows_its_run_and_its_notes_survive_an_attempt(
     redis_url: str, redis_client: redis.Redis, kind: str, serializer: str
 ) -> None:
     client = Client.from_url(redis_url, serializer="json" if serializer.startswith("JSON") else "pickle")
@@ -65,7 +65,7 @@ def test_a_task_knows_its_run_and_its_notes_outlast_an_attempt(
     assert 2 == job.attempt
 
 
-def test_a_note_of_a_deleted_job_brings_nothing_back(redis_url: str, redis_client: redis.Redis) -> None:
+def test_a_note_does_not_recreate_a_deleted_job(redis_url: str, redis_client: redis.Redis) -> None:
     Client.from_url(redis_url).enqueue(f"{TASKS}.vanish", id="a", result_ttl=60)
 
     work(redis_url, "SimpleWorker", "DefaultSerializer")
@@ -74,16 +74,16 @@ def test_a_note_of_a_deleted_job_brings_nothing_back(redis_url: str, redis_clien
 
 
 @pytest.mark.parametrize("job_id", ["other", "a-1"])
-def test_a_job_that_is_not_ours_is_no_run(redis_client: redis.Redis, job_id: str) -> None:
+def test_current_run_is_none_in_a_foreign_job(redis_client: redis.Redis, job_id: str) -> None:
     queue = Queue("default", connection=redis_client)
-    queue.enqueue(reruns.foreign, job_id=job_id)
+    queue.enqueue(tasks.foreign, job_id=job_id)
 
     work_off(queue, redis_client)
 
     assert b"None" == redis_client.get("found")
 
 
-def test_outside_of_a_job_there_is_none() -> None:
+def test_current_run_is_none_outside_of_a_job() -> None:
     assert current_run() is None
 
 
@@ -100,14 +100,14 @@ def noted(redis_client: redis.Redis) -> object:
     return json.loads(redis_client.hget(KEYS.rq.job("a-1700000000000"), "zs_note") or b"null")
 
 
-def test_notes_add_up_by_name(run: CurrentRun, redis_client: redis.Redis) -> None:
+def test_notes_are_merged_by_name(run: CurrentRun, redis_client: redis.Redis) -> None:
     run.note(sent=1, seen=[1, {"a": None}])
     run.note(sent=2, failed="ü")
 
     assert {"sent": 2, "seen": [1, {"a": None}], "failed": "ü"} == noted(redis_client)
 
 
-def test_a_note_that_others_forestall_at_every_attempt_is_contended(
+def test_a_note_overtaken_at_every_attempt_raises_contended(
     run: CurrentRun, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     execute, numbers = Notes.execute, iter(range(1000))
@@ -126,7 +126,7 @@ def test_a_note_that_others_forestall_at_every_attempt_is_contended(
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), object(), {1, 2}, b"x", "x" * 4096])
-def test_what_json_refuses_or_is_too_long_is_an_error(
+def test_a_note_that_is_too_long_or_not_json_is_an_error(
     run: CurrentRun, redis_client: redis.Redis, wrong: object
 ) -> None:
     run.note(sent=1)
@@ -136,7 +136,7 @@ def test_what_json_refuses_or_is_too_long_is_an_error(
     assert {"sent": 1} == noted(redis_client)
 
 
-def test_the_limit_holds_for_all_notes_together(run: CurrentRun, redis_client: redis.Redis) -> None:
+def test_the_limit_applies_to_all_notes_together(run: CurrentRun, redis_client: redis.Redis) -> None:
     run.note(a="x" * 4000)
 
     with pytest.raises(InvalidSchedule, match=r"would have 41.. bytes, the limit is 4096"):
@@ -144,7 +144,7 @@ def test_the_limit_holds_for_all_notes_together(run: CurrentRun, redis_client: r
     assert {"a": "x" * 4000} == noted(redis_client)
 
 
-def test_what_another_writer_noted_counts_for_nothing(run: CurrentRun, redis_client: redis.Redis) -> None:
+def test_a_corrupted_note_is_replaced(run: CurrentRun, redis_client: redis.Redis) -> None:
     redis_client.hset(KEYS.rq.job(run.id), "zs_note", b"[\xff")
 
     run.note(sent=1)
@@ -152,7 +152,7 @@ def test_what_another_writer_noted_counts_for_nothing(run: CurrentRun, redis_cli
     assert {"sent": 1} == noted(redis_client)
 
 
-def test_a_job_that_rq_restores_has_the_note_beside_what_rq_knows(run: CurrentRun, redis_client: redis.Redis) -> None:
+def test_a_note_survives_a_save_by_rq(run: CurrentRun, redis_client: redis.Redis) -> None:
     run.note(sent=1)
     job = Job.fetch(run.id, connection=redis_client, serializer=JSONSerializer)
     job.save()

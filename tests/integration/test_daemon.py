@@ -34,9 +34,7 @@ def nominal_ms(run: str) -> int:
 # -- firing -------------------------------------------------------------------------------------------
 
 
-def test_one_shots_fire_in_order_never_early_and_soon(
-    client: Client, redis_client: redis.Redis, redis_url: str
-) -> None:
+def test_one_shots_fire_in_order_and_never_early(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
     with DaemonThread(redis_url, lease_ms=NAP_MS, renew_ms=NAP_MS // 3, idle_ms=NAP_MS) as daemon:
         daemon.wait_for("term_began")
         begin_ms = now_ms(redis_client) + 500
@@ -50,7 +48,7 @@ def test_one_shots_fire_in_order_never_early_and_soon(
     assert min(late_ms) < 50  # one of them, in a second; the others as soon as a busy machine lets them
 
 
-def test_recurring_ones_fire_at_every_occurrence_and_never_early(
+def test_recurring_schedules_fire_at_every_occurrence_and_never_early(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     with DaemonThread(redis_url):
@@ -91,7 +89,7 @@ def test_a_sleeping_daemon_is_woken_by_an_earlier_put(
     assert run.startswith("sooner-")
 
 
-def test_ten_thousand_on_one_millisecond_fire_once_each(
+def test_ten_thousand_one_shots_due_in_one_millisecond_fire_once_each(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     due_ms = now_ms(redis_client) + 1_500
@@ -106,7 +104,7 @@ def test_ten_thousand_on_one_millisecond_fire_once_each(
     assert all(t >= due_ms * 1000 for _, t in fired(redis_client))
 
 
-def test_thousands_of_recurring_ones_on_one_millisecond_fire_once_each(
+def test_thousands_of_recurring_schedules_due_in_one_millisecond_fire_once_each(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     due_ms, next_ms = put_due(client, redis_client, [f"r{n}" for n in range(4_000)], {"func": FUNC})
@@ -119,7 +117,7 @@ def test_thousands_of_recurring_ones_on_one_millisecond_fire_once_each(
     assert 4_000 == redis_client.zcount("zsched:{default}:due:normal", next_ms, next_ms)
 
 
-def test_a_schedule_late_by_several_occurrences_fires_the_latest_and_records_the_others_in_one_range(
+def test_an_overdue_schedule_fires_its_latest_occurrence_and_records_the_others_as_a_range(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     client.schedule(FUNC, id="tick", every=0.05)
@@ -154,7 +152,7 @@ def test_a_paused_one_shot_fires_late_when_it_is_resumed(
         assert [two.run_id, one.run_id] == wait_for_runs(redis_client, 2)
 
 
-def test_a_paused_one_shot_is_gone_when_it_is_resumed_without_what_was_missed(
+def test_an_overdue_paused_one_shot_is_removed_when_resumed_with_skip(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     with DaemonThread(redis_url) as daemon:
@@ -203,7 +201,7 @@ BROKEN: dict[str, Callable[[redis.Redis], Any]] = {
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_a_schedule_broken_by_hand_stops_no_other(
+def test_a_schedule_corrupted_by_hand_stops_no_other_schedule(
     client: Client, redis_client: redis.Redis, redis_url: str, what: str
 ) -> None:
     rule = {"every": 3600, "starts": from_ms(now_ms(redis_client) + 300)}
@@ -224,7 +222,7 @@ def test_a_schedule_broken_by_hand_stops_no_other(
 
 
 @pytest.mark.parametrize("id", ["a b", "a\nb", "a b c d e f g", "\udcff"])
-def test_a_rule_with_an_id_that_none_can_have_stops_no_other(
+def test_a_rule_with_a_malformed_id_stops_no_other_schedule(
     client: Client, redis_client: redis.Redis, redis_url: str, id: str
 ) -> None:
     foreign = id.encode(errors="surrogateescape")
@@ -243,7 +241,7 @@ def test_a_rule_with_an_id_that_none_can_have_stops_no_other(
 
 
 @pytest.mark.parametrize("member", [b"\xff\xfe", b"a b", b"a\nb", b"", b"x" * 100_000])
-def test_a_member_of_a_lane_that_another_writer_added_stops_nothing(
+def test_a_foreign_member_of_a_lane_stops_no_schedule(
     client: Client, redis_client: redis.Redis, redis_url: str, member: bytes
 ) -> None:
     redis_client.zadd("zsched:{default}:due:normal", {member: 5})
@@ -257,7 +255,7 @@ def test_a_member_of_a_lane_that_another_writer_added_stops_nothing(
 
 
 @pytest.mark.parametrize("score", ["+inf", "1e300", "-inf", "-5", "1.5"])
-def test_a_score_of_another_writer_does_not_keep_the_leader_busy(
+def test_a_corrupted_score_does_not_keep_the_leader_busy(
     client: Client, redis_client: redis.Redis, redis_url: str, score: str
 ) -> None:
     redis_client.zadd("zsched:{default}:due:normal", {"odd": float(score)})
@@ -274,7 +272,7 @@ def test_a_score_of_another_writer_does_not_keep_the_leader_busy(
         assert calls <= 10 + 10 * (now_ms(redis_client) - since_ms) / 1000  # other chores ask a few times a second
 
 
-def test_a_one_shot_that_rq_cancelled_is_not_fired_and_said(
+def test_a_one_shot_that_rq_cancelled_is_logged_and_not_fired(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     one = client.schedule(FUNC, id="one", after=0.2)
@@ -289,7 +287,7 @@ def test_a_one_shot_that_rq_cancelled_is_not_fired_and_said(
     assert ["two"] == [run.rpartition("-")[0] for run in runs]
 
 
-def test_a_rule_that_took_the_place_of_a_one_shot_run_at_once_goes_on(
+def test_a_rule_that_replaced_a_one_shot_run_early_continues(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     due_ms = now_ms(redis_client) + 400
@@ -347,7 +345,7 @@ def test_a_second_signal_ends_a_daemon_whose_redis_hangs_at_once(guard: Guard) -
 
 
 def is_caught(pid: int, number: signal.Signals) -> bool:
-    """Whether a process has a handler for a signal."""
+    """Return whether a process has a handler for a signal."""
     status = Path(f"/proc/{pid}/status").read_text()
     [mask] = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")]
     return bool(int(mask, 16) >> number - 1 & 1)

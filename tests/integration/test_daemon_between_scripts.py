@@ -1,4 +1,4 @@
-"""What others do between two scripts of one pass: fire told what is due, advance has not come yet."""
+"""Concurrent changes between two scripts of one pass: after fire and before advance."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fire_when_due(leader: Leader) -> tuple[list[DueRecurring], int]:
     return fired.recurring, fired.now_ms
 
 
-def test_undisturbed_it_is_fired(client: Client, leader: Leader, redis_client: redis.Redis) -> None:
+def test_an_undisturbed_occurrence_fires(client: Client, leader: Leader, redis_client: redis.Redis) -> None:
     due_ms, next_ms = due_at(client, redis_client)
     due, now_ms = fire_when_due(leader)
 
@@ -56,7 +56,7 @@ def test_undisturbed_it_is_fired(client: Client, leader: Leader, redis_client: r
     assert next_ms == redis_client.zscore(LANE, "tick")
 
 
-def test_a_changed_rule_is_fired_by_the_new_one_or_not_at_all(
+def test_a_rule_changed_before_advance_does_not_fire_by_its_old_rule(
     client: Client, leader: Leader, redis_client: redis.Redis
 ) -> None:
     due_at(client, redis_client)
@@ -70,7 +70,7 @@ def test_a_changed_rule_is_fired_by_the_new_one_or_not_at_all(
     assert [] == entries(redis_client, "advance")
 
 
-def test_a_changed_rule_with_the_same_next_time_is_told_by_its_version(
+def test_a_rule_changed_at_the_same_due_time_is_recognised_by_its_version(
     client: Client, leader: Leader, redis_client: redis.Redis
 ) -> None:
     due_ms, _ = due_at(client, redis_client)
@@ -98,7 +98,7 @@ OTHERS: dict[str, Callable[[Client], object]] = {
 
 
 @pytest.mark.parametrize("what", OTHERS)
-def test_an_advance_does_not_undo_what_others_did_meanwhile(
+def test_an_advance_does_not_undo_a_concurrent_change(
     client: Client, leader: Leader, redis_client: redis.Redis, what: str
 ) -> None:
     due_at(client, redis_client)
@@ -112,7 +112,7 @@ def test_an_advance_does_not_undo_what_others_did_meanwhile(
     assert before == _places(redis_client)
 
 
-def test_run_now_meanwhile_is_an_extra_run_and_the_occurrence_overlaps(
+def test_run_now_before_advance_is_an_extra_run_that_the_occurrence_overlaps(
     client: Client, leader: Leader, redis_client: redis.Redis
 ) -> None:
     _, next_ms = due_at(client, redis_client)
@@ -125,7 +125,7 @@ def test_run_now_meanwhile_is_an_extra_run_and_the_occurrence_overlaps(
     assert next_ms == redis_client.zscore(LANE, "tick")
 
 
-def test_the_same_advance_again_changes_nothing(client: Client, leader: Leader, redis_client: redis.Redis) -> None:
+def test_repeating_an_advance_changes_nothing(client: Client, leader: Leader, redis_client: redis.Redis) -> None:
     due_at(client, redis_client)
     due, now_ms = fire_when_due(leader)
     leader.advance(due, now_ms)
@@ -135,9 +135,7 @@ def test_the_same_advance_again_changes_nothing(client: Client, leader: Leader, 
     assert before == (_places(redis_client), queued(redis_client))
 
 
-def test_a_leader_that_lost_its_lease_meanwhile_can_do_nothing(
-    client: Client, leader: Leader, redis_client: redis.Redis
-) -> None:
+def test_a_leader_that_lost_its_lease_is_refused(client: Client, leader: Leader, redis_client: redis.Redis) -> None:
     due_at(client, redis_client)
     due, now_ms = fire_when_due(leader)
     redis_client.set(KEYS.lease(), "other:9:60000:n", px=60_000)
@@ -151,7 +149,7 @@ def test_a_leader_that_lost_its_lease_meanwhile_can_do_nothing(
     assert [] == queued(redis_client)
 
 
-def test_a_quarantine_of_what_was_changed_meanwhile_is_dropped(
+def test_a_quarantine_of_a_changed_schedule_is_dropped(
     client: Client, leader: Leader, redis_client: redis.Redis
 ) -> None:
     due_at(client, redis_client)
@@ -162,7 +160,7 @@ def test_a_quarantine_of_what_was_changed_meanwhile_is_dropped(
     assert 0 == redis_client.hlen(KEYS.quarantine())
 
 
-def test_a_plan_for_a_schedule_that_ended_takes_it_out(
+def test_a_plan_without_a_next_time_ends_the_schedule(
     client: Client, leader: Leader, redis_client: redis.Redis
 ) -> None:
     due_ms, _ = due_at(client, redis_client)

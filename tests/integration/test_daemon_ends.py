@@ -1,4 +1,4 @@
-"""What ends a daemon by itself: the exit code, by which a unit starts it again or not, and its last words."""
+"""Errors that end a daemon: the exit code, by which systemd restarts it or not, and its last message."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def unit(tmp_path: Path) -> Iterator[Unit]:
         ({"METRICS_LISTEN": "a..b:80"}, "ZSCHED_METRICS_LISTEN='a..b:80': write host:port"),
     ],
 )
-def test_settings_that_are_wrong_end_it_for_good(unit: Unit, settings: dict[str, str], reason: str) -> None:
+def test_wrong_settings_end_the_daemon_for_good(unit: Unit, settings: dict[str, str], reason: str) -> None:
     code, status, told = unit.end(**settings)
 
     assert USAGE == code
@@ -79,7 +79,7 @@ def test_settings_that_are_wrong_end_it_for_good(unit: Unit, settings: dict[str,
     assert f"zsched: {status}" == told.splitlines()[-1]
 
 
-def test_an_unknown_key_in_the_file_ends_it_for_good(unit: Unit, tmp_path: Path) -> None:
+def test_an_unknown_key_in_the_file_ends_the_daemon_for_good(unit: Unit, tmp_path: Path) -> None:
     file = tmp_path / "zsched.toml"
     file.write_text("[redis]\nurll = 'redis://h'\n")
 
@@ -88,7 +88,7 @@ def test_an_unknown_key_in_the_file_ends_it_for_good(unit: Unit, tmp_path: Path)
     assert (USAGE, f"{file}: [redis] urll is no setting; did you mean url?") == (code, status)
 
 
-def test_without_the_extra_it_says_what_to_install(unit: Unit) -> None:
+def test_a_missing_extra_ends_the_daemon_with_the_install_command(unit: Unit) -> None:
     code, status, told = unit.end(code=WITHOUT_METRICS + MAIN, METRICS_LISTEN="localhost:9464")
 
     missing = (
@@ -112,7 +112,7 @@ def test_without_the_extra_it_says_what_to_install(unit: Unit) -> None:
     ],
     ids=["newer-format", "newer-schema", "older-schema", "another-namespace"],
 )
-def test_an_archive_that_is_not_for_it_ends_it_for_good(
+def test_an_archive_of_another_namespace_or_format_ends_the_daemon_for_good(
     unit: Unit, tmp_path: Path, change: str, namespace: str, reason: str
 ) -> None:
     file = tmp_path / "archive.db"
@@ -129,7 +129,7 @@ def test_an_archive_that_is_not_for_it_ends_it_for_good(
     assert "daemon_failed" in told
 
 
-def test_a_namespace_of_an_older_format_ends_it_for_good_with_the_remedy(
+def test_a_namespace_of_an_older_format_ends_the_daemon_for_good_with_the_remedy(
     unit: Unit, redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     redis_client.hset(Keys("default").meta(), "format", OLDEST_FORMAT - 1)
@@ -141,7 +141,7 @@ def test_a_namespace_of_an_older_format_ends_it_for_good_with_the_remedy(
     assert "daemon_failed" in told
 
 
-def test_an_archive_that_another_process_has_may_be_free_soon(unit: Unit, tmp_path: Path) -> None:
+def test_an_archive_in_use_ends_the_daemon_for_a_restart(unit: Unit, tmp_path: Path) -> None:
     file = tmp_path / "archive.db"
     with closing(Archive(file, "default")):
         code, status, _ = unit.end(ARCHIVE_PATH=str(file))
@@ -149,7 +149,7 @@ def test_an_archive_that_another_process_has_may_be_free_soon(unit: Unit, tmp_pa
     assert (FAILED, True) == (code, "is in use by process" in status)
 
 
-def test_a_port_that_is_taken_may_be_free_soon(unit: Unit) -> None:
+def test_a_port_in_use_ends_the_daemon_for_a_restart(unit: Unit) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         code, status, told = unit.end(METRICS_LISTEN=listen)
@@ -159,7 +159,7 @@ def test_a_port_that_is_taken_may_be_free_soon(unit: Unit) -> None:
     assert "daemon_failed" in told
 
 
-def test_a_password_that_redis_refuses_may_be_right_soon(unit: Unit) -> None:
+def test_a_refused_password_ends_the_daemon_for_a_restart(unit: Unit) -> None:
     with EmbeddedRedis(config={"requirepass": SECRET}) as server:
         code, status, told = unit.end(REDIS_URL=server.url.replace("unix://", "unix://:wrong@"))
 

@@ -27,7 +27,7 @@ def own_redis() -> Iterator[EmbeddedRedis]:
         yield server
 
 
-def test_redis_restarted_is_said_once_and_everything_goes_on(own_redis: EmbeddedRedis) -> None:
+def test_a_restart_of_redis_is_logged_once_and_firing_continues(own_redis: EmbeddedRedis) -> None:
     client = Client.from_url(own_redis.url)
     with connect(own_redis.url) as watch, DaemonThread(own_redis.url) as daemon:
         know(watch)
@@ -53,7 +53,7 @@ def _by_id(runs: list[str], order: str) -> list[str]:
     return sorted(runs, key=lambda run: order.split().index(run.rpartition("-")[0]))
 
 
-def test_a_redis_that_loads_its_data_is_said_once(own_redis: EmbeddedRedis) -> None:
+def test_a_redis_that_loads_its_data_is_logged_once(own_redis: EmbeddedRedis) -> None:
     with connect(own_redis.url) as watch:
         pipe = watch.pipeline(transaction=False)
         for n in range(6_000):
@@ -86,7 +86,7 @@ def test_forgotten_scripts_are_loaded_again(client: Client, redis_client: redis.
     assert [] == daemon.of("term_lost") + daemon.of("redis_lost")
 
 
-def test_a_leader_whose_server_becomes_a_replica_stops_and_leads_again_when_it_is_a_master(
+def test_a_leader_stops_while_its_server_is_a_replica(
     own_redis: EmbeddedRedis,
 ) -> None:
     client = Client.from_url(own_redis.url)
@@ -135,7 +135,7 @@ def test_a_daemon_does_not_lead_while_keys_may_be_evicted(own_redis: EmbeddedRed
     assert [] == daemon.of("redis_lost")
 
 
-def test_a_daemon_leads_where_keys_may_be_evicted_if_that_is_allowed(own_redis: EmbeddedRedis) -> None:
+def test_a_daemon_leads_with_an_evicting_policy_if_configured(own_redis: EmbeddedRedis) -> None:
     with connect(own_redis.url) as watch:
         watch.config_set("maxmemory", "1gb")
         watch.config_set("maxmemory-policy", "allkeys-lru")
@@ -143,7 +143,7 @@ def test_a_daemon_leads_where_keys_may_be_evicted_if_that_is_allowed(own_redis: 
         daemon.wait_for("term_began")
 
 
-def test_out_of_memory_nothing_is_half_done_and_it_goes_on_when_there_is_some(own_redis: EmbeddedRedis) -> None:
+def test_a_daemon_fires_after_redis_was_out_of_memory(own_redis: EmbeddedRedis) -> None:
     client = Client.from_url(own_redis.url)
     with connect(own_redis.url) as watch, DaemonThread(own_redis.url) as daemon:
         daemon.wait_for("hold_ended")
@@ -161,7 +161,7 @@ def test_out_of_memory_nothing_is_half_done_and_it_goes_on_when_there_is_some(ow
     assert 1 == len(daemon.of("redis_refused"))
 
 
-def test_a_redis_that_cannot_save_is_waited_for(own_redis: EmbeddedRedis) -> None:
+def test_a_daemon_waits_for_a_redis_that_cannot_save(own_redis: EmbeddedRedis) -> None:
     client = Client.from_url(own_redis.url)
     with connect(own_redis.url) as watch, DaemonThread(own_redis.url) as daemon:
         daemon.wait_for("hold_ended")
@@ -180,7 +180,7 @@ def test_a_redis_that_cannot_save_is_waited_for(own_redis: EmbeddedRedis) -> Non
     assert 1 == len(daemon.of("redis_refused"))
 
 
-def test_a_redis_that_is_busy_with_a_script_is_waited_for(own_redis: EmbeddedRedis) -> None:
+def test_a_daemon_waits_for_a_redis_that_is_busy_with_a_script(own_redis: EmbeddedRedis) -> None:
     client = Client.from_url(own_redis.url)
     with connect(own_redis.url) as watch, DaemonThread(own_redis.url) as daemon:
         daemon.wait_for("hold_ended")
@@ -202,7 +202,7 @@ def _run_for_ever(url: str) -> None:
         client.eval("while true do end", 0)
 
 
-def test_a_missing_password_is_said_and_ends_the_daemon(own_redis: EmbeddedRedis, guard: Guard) -> None:
+def test_a_missing_password_is_logged_and_ends_the_daemon(own_redis: EmbeddedRedis, guard: Guard) -> None:
     with connect(own_redis.url) as watch:
         watch.config_set("requirepass", "secret")
     daemon = DaemonProcess(guard, own_redis.url)
@@ -225,7 +225,7 @@ def test_a_lost_connection_does_not_cost_the_leader_its_lease(
     assert 1 == len(daemon.of("redis_back"))
 
 
-def test_another_daemons_lease_is_an_obstacle(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
+def test_a_lease_of_another_daemon_prevents_leading(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
     redis_client.config_resetstat()
     redis_client.set("zsched:{default}:lease", f"other:7:{NAP_MS}:nonce", px=NAP_MS)
     with DaemonThread(redis_url) as daemon:

@@ -47,7 +47,7 @@ def _is_led(client: Client) -> bool:
 
 
 @pytest.mark.redis
-def test_daemons_tell_who_they_are_and_when_they_stop(redis_url: str, redis_client: redis.Redis, guard: Guard) -> None:
+def test_daemons_report_their_identity_and_their_stop(redis_url: str, redis_client: redis.Redis, guard: Guard) -> None:
     began_ms = SystemClock().now_ms()
     processes = [DaemonProcess(guard, redis_url, DAEMON_LEASE_MS="500", DAEMON_RENEW_MS="100") for _ in range(2)]
 
@@ -82,7 +82,7 @@ def test_the_leader_is_listed_first_then_standbys() -> None:
     assert expected == [(one.id, one.role) for one in found]
 
 
-def test_a_daemon_that_may_not_lead_runs_and_does_not_stand_by() -> None:
+def test_a_daemon_that_may_not_lead_is_barred_not_standby() -> None:
     told = [
         report("b", state="outdated", trouble="a newer zsched keeps it"),
         report("a", may_not_lead="Redis may evict"),
@@ -99,7 +99,7 @@ def test_a_daemon_that_may_not_lead_runs_and_does_not_stand_by() -> None:
     assert {"gone": DaemonRole.SILENT} == {one.id: one.role for one in found if not one.is_running}
 
 
-def test_the_holder_of_the_lease_leads_whatever_it_told_before() -> None:
+def test_the_holder_of_the_lease_is_the_leader_whatever_it_reported() -> None:
     [found] = daemons_of([report("a", may_not_lead="Redis may evict")], "a", NOW_MS)
 
     assert (DaemonRole.LEADS, None) == (found.role, found.may_not_lead)
@@ -115,11 +115,11 @@ def test_an_idle_daemon_reports_often_enough_not_to_be_silent() -> None:
     assert 3 * REPORT_EVERY_MS < SILENT_MS < 30_000
 
 
-def test_the_leader_leads_however_long_ago_it_reported() -> None:
+def test_the_leader_is_never_silent() -> None:
     assert {"a": DaemonRole.LEADS} == roles(report("a", ago_ms=3_600_000), leader="a")
 
 
-def test_a_report_of_before_there_was_more_to_tell_says_its_host() -> None:
+def test_a_report_of_an_older_version_is_read() -> None:
     [found] = daemons_of([report("a", host="box", path="/x.db", complete_since="start")], None, NOW_MS)
 
     assert ("a", "box", NOW_MS) == (found.id, found.host, found.told_ms)
@@ -128,7 +128,7 @@ def test_a_report_of_before_there_was_more_to_tell_says_its_host() -> None:
 
 
 @pytest.mark.parametrize("strange", [5, True, [], {}, None, -1, 10**30])
-def test_facts_that_another_writer_reported_are_unknown(strange: Any) -> None:
+def test_corrupted_fields_of_a_report_are_unknown(strange: Any) -> None:
     names = ("host", "version", "python", "redis_py", "rq", "tzdata")
 
     about = dict.fromkeys((*names, "may_not_lead", "failing"), strange)
@@ -140,12 +140,12 @@ def test_facts_that_another_writer_reported_are_unknown(strange: Any) -> None:
 
 
 @pytest.mark.parametrize("started", [True, -1, 10**30, "5", None])
-def test_a_start_that_is_no_time_is_not_known(started: Any) -> None:
+def test_a_corrupted_start_time_is_unknown(started: Any) -> None:
     [found] = daemons_of([report("a", started=started)], None, NOW_MS)
 
     assert (None, None) == (found.started_ms, found.to_dict()["started_at"])
 
 
 @pytest.mark.parametrize("daemon", [None, 5, ["?"]])
-def test_a_report_without_a_daemon_is_of_none(daemon: Any) -> None:
+def test_a_report_without_a_daemon_id_is_ignored(daemon: Any) -> None:
     assert [] == daemons_of([report(daemon)], None, NOW_MS)

@@ -68,7 +68,7 @@ def daemon(
         daemon.wait()
 
 
-def test_a_daemon_and_the_command_line_run_nothing_that_stands_in_redis(
+def test_a_daemon_and_the_command_line_run_no_payload_from_redis(
     client: Client, redis_client: redis.Redis, redis_url: str, daemon: DaemonProcess, ran: Path
 ) -> None:
     zsched, bomb = Zsched(redis_url), Bomb(ran)
@@ -94,7 +94,7 @@ def test_a_daemon_and_the_command_line_run_nothing_that_stands_in_redis(
     assert ran.exists()
 
 
-def test_arguments_are_in_the_archive_and_in_no_event_metric_or_story(
+def test_arguments_are_only_in_the_archive_and_in_no_event_metric_or_story(
     client: Client, redis_client: redis.Redis, redis_url: str, daemon: DaemonProcess, archive: str
 ) -> None:
     where, zsched = pages_of(daemon), Zsched(redis_url)

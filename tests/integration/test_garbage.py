@@ -1,4 +1,4 @@
-"""What another writer wrote into keys of zsched's own: ``status`` and ``doctor`` say what, and what to do about it."""
+"""Corrupted values in zsched's own keys: ``status`` and ``doctor`` name them with a remedy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPORT = "1-1 1 {now} following {about}"
 
 
 def findings(zsched: Zsched) -> dict[str, dict[str, str]]:
-    """What the doctor's checks say, the first of each."""
+    """Return the first finding of each of the doctor's checks."""
     result = zsched("doctor", "--json")
     assert UNHEALTHY == result.exit_code
     return {one["check"]: one for one in reversed(json.loads(result.stdout))}
@@ -32,7 +32,7 @@ def findings(zsched: Zsched) -> dict[str, dict[str, str]]:
     "garbage", ["", "no number", "1.5", "nan", "inf", "1e300", "0x7", "-", b"\xff\x00", "9" * 5000, LAST_MS + 1]
 )
 @pytest.mark.parametrize("field", [*NUMBERS, "offset_ms", "frozen_ms"])
-def test_what_is_no_number_in_meta_is_named_with_a_remedy(
+def test_a_corrupted_number_in_meta_is_reported_with_a_remedy(
     zsched: Zsched, redis_client: redis.Redis, field: str, garbage: Any
 ) -> None:
     redis_client.hset(META, field, garbage)
@@ -49,9 +49,7 @@ def test_what_is_no_number_in_meta_is_named_with_a_remedy(
 
 
 @pytest.mark.parametrize("garbage", ["1e300", "nan", LAST_MS])
-def test_who_adds_by_a_clock_of_another_writer_is_told_so(
-    zsched: Zsched, redis_client: redis.Redis, garbage: str | int
-) -> None:
+def test_add_refuses_a_corrupted_test_clock(zsched: Zsched, redis_client: redis.Redis, garbage: str | int) -> None:
     redis_client.hset(META, "offset_ms", garbage)
 
     told = zsched("add", "a", "app.tasks.run", "--after", "1h")
@@ -87,7 +85,7 @@ def test_a_key_of_a_wrong_type_is_named(zsched: Zsched, redis_client: redis.Redi
         '1-1 1 {now} following {"daemon": "\\ud800", "pid": "x", "started": 1e999, "complete_since": -1}',
     ],
 )
-def test_a_report_of_another_writer_hides_no_other(
+def test_a_corrupted_report_hides_no_other_report(
     zsched: Zsched, redis_client: redis.Redis, report: str | bytes
 ) -> None:
     seconds, _ = redis_client.time()
@@ -103,7 +101,7 @@ def test_a_report_of_another_writer_hides_no_other(
     assert "ok" == findings(zsched)["archives"]["verdict"]
 
 
-def test_a_lease_that_is_no_text_is_shown_as_it_is(zsched: Zsched, redis_client: redis.Redis) -> None:
+def test_a_binary_lease_is_shown_escaped(zsched: Zsched, redis_client: redis.Redis) -> None:
     redis_client.set(KEYS.lease(), b"\xff\xfe:1")
 
     assert r"\xff\xfe" in zsched("status").output

@@ -168,7 +168,7 @@ def test_a_command_that_does_not_exist_is_an_error() -> None:
         guard.spawn(["/no/such/program"])
 
 
-def test_nothing_starts_after_the_guard_was_killed() -> None:
+def test_a_killed_guard_refuses_to_spawn() -> None:
     with Guard() as guard:
         held = Held(guard.pid)
         held.kill()
@@ -180,7 +180,7 @@ def test_nothing_starts_after_the_guard_was_killed() -> None:
         held.close()
 
 
-def test_closing_twice_is_closing_once() -> None:
+def test_closing_a_guard_twice_does_no_harm() -> None:
     guard = Guard()
     guard.spawn(["sleep", "600"])
 

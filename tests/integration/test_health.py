@@ -89,7 +89,7 @@ def go_back(watch: redis.Redis) -> None:
         (upgrade, "redis_refused", "in format 99", go_back),
     ],
 )
-def test_a_daemon_that_may_not_lead_is_not_ready_and_says_why(
+def test_readyz_of_a_daemon_that_may_not_lead_is_503_with_the_reason(
     own_redis: EmbeddedRedis,
     watch: redis.Redis,
     manager: Manager,
@@ -116,7 +116,7 @@ def test_a_daemon_that_may_not_lead_is_not_ready_and_says_why(
     manager.wait_for_status("leading in epoch ")
 
 
-def test_a_leader_whose_redis_is_gone_is_not_ready_and_says_why(own_redis: EmbeddedRedis, manager: Manager) -> None:
+def test_readyz_of_a_leader_without_redis_is_503_with_the_reason(own_redis: EmbeddedRedis, manager: Manager) -> None:
     daemon = start(manager, own_redis)
     where = pages_of(daemon)
     daemon.wait_for("term_began")
@@ -128,7 +128,7 @@ def test_a_leader_whose_redis_is_gone_is_not_ready_and_says_why(own_redis: Embed
     assert Answer(503, f"{reason}\n") == ask(where, "/readyz")
 
 
-def test_a_daemon_that_may_not_lead_tells_all_why_and_stands_by_again_when_it_may(
+def test_a_daemon_that_may_not_lead_reports_the_reason_until_it_may(
     own_redis: EmbeddedRedis, watch: redis.Redis, tmp_path: Path
 ) -> None:
     client = Client.from_url(own_redis.url)
@@ -151,7 +151,7 @@ def of_role(client: Client, role: DaemonRole) -> DaemonSeen | None:
     return next((one for one in client.overview().daemons if one.role is role), None)
 
 
-def test_a_leader_that_redis_refuses_is_not_ready_and_says_why(
+def test_readyz_of_a_leader_that_redis_refuses_is_503_with_the_reason(
     own_redis: EmbeddedRedis, watch: redis.Redis, manager: Manager
 ) -> None:
     daemon = start(manager, own_redis)

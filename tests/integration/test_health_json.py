@@ -88,7 +88,7 @@ def hurt(led: redis.Redis, client: Client) -> None:
         add_entry(led, KEYS.log(), f"{epoch}-{number}", kind, entry_ms * 1000, *texts)
 
 
-def test_every_key_of_status_is_there_in_good_times_and_bad(zsched: Zsched, led: redis.Redis, redis_url: str) -> None:
+def test_status_has_every_json_key_whether_healthy_or_not(zsched: Zsched, led: redis.Redis, redis_url: str) -> None:
     quiet = told(zsched)
     hurt(led, Client.from_url(redis_url))
 
@@ -102,9 +102,7 @@ def test_every_key_of_status_is_there_in_good_times_and_bad(zsched: Zsched, led:
     assert {"id", "status", "error", "ended_at", "times"} <= set(found["failures"][0])
 
 
-def test_alarms_and_warnings_have_the_names_that_were_promised(
-    zsched: Zsched, led: redis.Redis, redis_url: str
-) -> None:
+def test_alarms_and_warnings_have_the_documented_names(zsched: Zsched, led: redis.Redis, redis_url: str) -> None:
     hurt(led, Client.from_url(redis_url))
 
     found = told(zsched)
@@ -124,7 +122,7 @@ def test_the_help_of_status_names_every_alarm_and_warning(zsched: Zsched) -> Non
     assert {*ALARMS.split(), *WARNINGS.split(), *NAMES} <= words
 
 
-def test_the_worst_problems_are_those_of_checks() -> None:
+def test_the_ranked_problems_are_names_of_checks() -> None:
     assert {*WORST} - {"redis_unseen", "cannot_lead"} <= {*NAMES}
 
 

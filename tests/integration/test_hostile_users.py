@@ -115,7 +115,7 @@ def archived(client: Client) -> None:
     assert (0, 0) == (report.about["unknown_entries"], report.about["unreadable_entries"])
 
 
-def test_a_writer_of_jobs_cannot_quarantine_cancel_or_lose_a_schedule_of_somebody_else(
+def test_a_writer_of_jobs_cannot_quarantine_cancel_or_lose_a_foreign_schedule(
     guarded_server: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis, hostile: redis.Redis
 ) -> None:
     client.schedule("tasks.note", id="daily", cron="0 9 * * *", durable=True)
@@ -138,7 +138,7 @@ def test_a_writer_of_jobs_cannot_quarantine_cancel_or_lose_a_schedule_of_somebod
     assert ("active", "active") == (client.get("daily").state.value, client.get("far").state.value)
 
 
-def test_a_writer_of_jobs_cannot_take_a_rule_of_somebody_else_out_of_its_lane(
+def test_a_writer_of_jobs_cannot_remove_a_foreign_rule_from_its_lane(
     client: Client, leader: DaemonProcess, operator: redis.Redis, hostile: redis.Redis
 ) -> None:
     client.schedule("tasks.note", id="payroll", every=timedelta(seconds=SOON_S))

@@ -81,12 +81,12 @@ def pushes_ms(client: redis.Redis, prefix: str) -> list[float]:
 
 
 def most_within(span_ms: int, times_ms: list[float]) -> int:
-    """How many there are in a stretch of that length, at most."""
+    """Return the largest number within a period of that length."""
     times = [int(time_ms) for time_ms in times_ms]  # whole ms, as the script counts
     return max(sum(at <= other < at + span_ms for other in times) for at in times)
 
 
-def test_a_limited_queue_is_served_at_its_rate_and_nobody_else_waits(
+def test_a_limited_queue_fires_at_its_rate_and_delays_no_other_queue(
     client: Client, redis_client: redis.Redis, daemons: Configured
 ) -> None:
     due_ms = now_ms(redis_client) + 1500
@@ -151,7 +151,7 @@ def test_the_daemon_sleeps_between_two_runs_of_a_limited_queue(
     assert 0 < looked <= 2 * (runs + took_s)  # one for each run, and one a second when RQ's jobs were looked for
 
 
-def test_recurring_schedules_of_a_limited_queue_take_their_turns(
+def test_recurring_schedules_of_a_limited_queue_fire_one_after_another(
     client: Client, redis_client: redis.Redis, daemons: Configured
 ) -> None:
     start_ms = (now_ms(redis_client) // 1000 + 3) * 1000
@@ -172,7 +172,7 @@ def test_recurring_schedules_of_a_limited_queue_take_their_turns(
     assert all(client.get(f"r{n}").next_ms == start_ms + 3_600_000 for n in range(10))
 
 
-def test_a_take_over_keeps_to_the_limit_and_pushes_nothing_twice(
+def test_a_takeover_obeys_the_limit_and_pushes_no_run_twice(
     client: Client, redis_client: redis.Redis, daemons: Configured
 ) -> None:
     daemons.lease = HASTY
@@ -192,9 +192,7 @@ def test_a_take_over_keeps_to_the_limit_and_pushes_nothing_twice(
     assert 2 <= len(Counter(one.fields["daemon"] for one in entries(redis_client, "term")))
 
 
-def test_a_leader_that_lost_its_term_tells_its_limits_in_the_next_one(
-    redis_client: redis.Redis, daemons: Configured
-) -> None:
+def test_a_leader_sets_its_limits_again_in_its_next_term(redis_client: redis.Redis, daemons: Configured) -> None:
     daemons.lease = HASTY
     daemon = daemons.start(email=5)
     eventually(lambda: redis_client.exists(KEYS.limits()))
@@ -205,9 +203,7 @@ def test_a_leader_that_lost_its_term_tells_its_limits_in_the_next_one(
     daemons.stop(daemon)
 
 
-def test_a_limit_is_changed_and_taken_away_by_a_restart(
-    client: Client, redis_client: redis.Redis, daemons: Configured
-) -> None:
+def test_a_restart_changes_or_removes_a_limit(client: Client, redis_client: redis.Redis, daemons: Configured) -> None:
     schedule(client, "s", "email", 2000, now_ms(redis_client))
     slow = daemons.start(email=1)
     eventually(lambda: redis_client.llen("rq:queue:email") >= 1)
@@ -229,7 +225,7 @@ def test_a_limit_is_changed_and_taken_away_by_a_restart(
     assert redis_client.hget("zsched:{default}:meta", "throttled") is None
 
 
-def test_what_is_held_back_is_told_listed_and_no_trouble(
+def test_throttled_schedules_are_shown_and_are_not_a_problem(
     client: Client, redis_client: redis.Redis, redis_url: str, daemons: Configured
 ) -> None:
     due_ms = now_ms(redis_client) - 3_600_000
@@ -295,7 +291,7 @@ class Limited(Quiet):
         return sum(held.waiting for held in self.client.overview().held_back)
 
 
-def test_throttled_schedules_are_no_alarm_and_late_ones_are(scene: Scene) -> None:
+def test_an_audit_alarms_on_late_schedules_and_not_on_throttled_ones(scene: Scene) -> None:
     auditing = Auditing(scene)
     scene.dispatch.limit(scene.term, {"email": 0.0001})
     for n in range(3):
@@ -314,7 +310,7 @@ def test_throttled_schedules_are_no_alarm_and_late_ones_are(scene: Scene) -> Non
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_limit_makes_the_auditor_say_anything(scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_cause_no_alarm_of_the_auditor(scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     auditing = Auditing(scene)
     storm, throttled = Limited(scene, seed), 0
     busy(auditing, storm, monkeypatch)
@@ -333,7 +329,7 @@ def test_no_limit_makes_the_auditor_say_anything(scene: Scene, seed: int, monkey
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_an_archive_knows_what_is_throttled_by_following_and_by_reading(scene: Scene, seed: int) -> None:
+def test_an_archive_has_throttled_schedules_after_following_or_bootstrap(scene: Scene, seed: int) -> None:
     storm, throttled = Limited(scene, seed), 0
 
     for n in range(12):

@@ -75,7 +75,7 @@ def test_a_page_begins_with_the_named_entry(log: Log) -> None:
     assert [] == log.read("101-0", 4)
 
 
-def test_an_entry_is_read_as_it_was_written(log: Log) -> None:
+def test_read_returns_an_entry_unchanged(log: Log) -> None:
     [entry] = log.read("9-9", 1)
 
     assert (POSITIONS[8], "cancel", {b"id": b"a", b"due": b"5"}) == (entry.position, entry.kind, entry.fields())
@@ -89,7 +89,7 @@ def test_reading_back_gives_the_newest_first(log: Log) -> None:
     assert [] == log.read_back("(1-1", 3)
 
 
-def test_first_and_last_are_the_oldest_and_the_newest(log: Log) -> None:
+def test_first_and_last_return_the_oldest_and_the_newest_entry(log: Log) -> None:
     first, last = log.first(), log.last()
 
     assert first is not None
@@ -97,7 +97,7 @@ def test_first_and_last_are_the_oldest_and_the_newest(log: Log) -> None:
     assert (POSITIONS[0], POSITIONS[-1]) == (first.position, last.position)
 
 
-def test_an_empty_log_has_nothing(link: Link) -> None:
+def test_an_empty_log_has_no_entries(link: Link) -> None:
     log = Log(link, KEYS)
 
     assert (None, None, [], (0, 0)) == (log.first(), log.last(), list(log.entries()), log.size())
@@ -106,7 +106,7 @@ def test_an_empty_log_has_nothing(link: Link) -> None:
 
 
 @pytest.mark.parametrize("page", [1, 7, 100, 101, 1000])
-def test_all_entries_come_once_whatever_the_page(log: Log, page: int) -> None:
+def test_entries_yields_every_entry_once_for_any_page_size(log: Log, page: int) -> None:
     assert POSITIONS == [entry.position for entry in log.entries(page=page)]
     assert POSITIONS[40:] == [entry.position for entry in log.entries(POSITIONS[40].id, page)]
 
@@ -126,7 +126,7 @@ def test_the_log_does_not_contain_a_trimmed_entry(log: Log, redis_client: redis.
     assert [False, True] == [log.contains(POSITIONS[49]), log.contains(POSITIONS[50])]
 
 
-def test_waiting_ends_when_the_log_goes_on_or_the_time_is_over(log: Log) -> None:
+def test_wait_ends_at_a_new_entry_or_after_its_time(log: Log) -> None:
     assert log.wait(POSITIONS[-2].id, 60_000)
     assert not log.wait(POSITIONS[-1].id, 1)
 
@@ -165,7 +165,7 @@ def test_a_search_finds_the_first_entry_that_is_far_enough(log: Log, redis_clien
     assert [POSITIONS[n] for n in expected] == by_seq == by_time
 
 
-def test_a_time_between_two_entries_gives_the_later_one(log: Log) -> None:
+def test_a_search_for_a_time_between_two_entries_finds_the_later_entry(log: Log) -> None:
     found = [log.search(lambda at, t=position.t_us + 1: at.t_us >= t) for position in POSITIONS[:-1]]
 
     assert POSITIONS[1:] == found
@@ -180,11 +180,11 @@ def test_a_search_finds_the_first_entry_of_several_at_one_time(link: Link, redis
     assert positions[::10] == found
 
 
-def test_nothing_is_found_when_nothing_is_far_enough(log: Log) -> None:
+def test_a_search_beyond_the_last_entry_finds_nothing(log: Log) -> None:
     assert log.search(lambda position: position.seq > len(POSITIONS)) is None
 
 
-def test_a_search_reads_little(link: Link, redis_client: redis.Redis) -> None:
+def test_a_search_reads_few_entries(link: Link, redis_client: redis.Redis) -> None:
     write(redis_client, [Position(3, n + 1, START_US + n) for n in range(10_000)])
     channel = Interrupted(link)
 
@@ -196,7 +196,7 @@ def test_a_search_reads_little(link: Link, redis_client: redis.Redis) -> None:
 
 @pytest.mark.parametrize("number", range(1, 12))
 @pytest.mark.parametrize("first", [1, 8, 40, 45, 60, 69, 70, 71, 80, 99])
-def test_a_log_that_is_trimmed_meanwhile_gives_the_first_that_is_left(
+def test_a_search_in_a_log_that_is_being_trimmed_finds_the_first_remaining_entry(
     log: Log, link: Link, redis_client: redis.Redis, number: int, first: int
 ) -> None:
     channel = Interrupted(link, number, lambda: forget_before(redis_client, POSITIONS[first]))
@@ -208,9 +208,7 @@ def test_a_log_that_is_trimmed_meanwhile_gives_the_first_that_is_left(
 
 
 @pytest.mark.parametrize("number", range(1, 12))
-def test_a_log_that_is_emptied_meanwhile_ends_the_search(
-    log: Log, link: Link, redis_client: redis.Redis, number: int
-) -> None:
+def test_a_search_ends_when_the_log_is_emptied(log: Log, link: Link, redis_client: redis.Redis, number: int) -> None:
     channel = Interrupted(link, number, lambda: redis_client.delete(KEYS.log()))
 
     found = Log(channel, KEYS).search(lambda position: position.seq >= POSITIONS[70].seq)
@@ -218,7 +216,7 @@ def test_a_log_that_is_emptied_meanwhile_ends_the_search(
     assert found is None or found in POSITIONS[70:]
 
 
-def test_a_hole_that_a_loss_left_is_passed_over(link: Link, redis_client: redis.Redis) -> None:
+def test_a_search_skips_a_gap_that_a_loss_left(link: Link, redis_client: redis.Redis) -> None:
     there = [Position(1, seq, START_US + seq) for seq in (1, 2, 50, 51, 100)]
     write(redis_client, there)
 

@@ -75,7 +75,7 @@ def look_for_occurrences(link: Link) -> Any:
 
 
 @pytest.mark.parametrize("look", [look_for_a_run, look_at_the_last_minutes, look_for_occurrences])
-def test_a_look_backwards_at_heavy_entries_reads_few_bytes_per_command(
+def test_reading_large_entries_backwards_reads_few_bytes_per_command(
     counting: CountingLink, redis_client: redis.Redis, look: Callable[[Link], Any]
 ) -> None:
     write_heavy(redis_client, 50)

@@ -86,9 +86,7 @@ def own_redis() -> Iterator[EmbeddedRedis]:
 # -- what a scrape says -------------------------------------------------------------------------------
 
 
-def test_a_scrape_says_what_the_log_says(
-    client: Client, redis_client: redis.Redis, redis_url: str, guard: Guard
-) -> None:
+def test_a_scrape_agrees_with_the_log(client: Client, redis_client: redis.Redis, redis_url: str, guard: Guard) -> None:
     daemon = a_daemon(guard, redis_url)
     where = pages_of(daemon)
     daemon.wait_for("term_began")
@@ -135,7 +133,9 @@ def test_a_scrape_says_what_the_log_says(
     assert page["process_resident_memory_bytes"] > 0
 
 
-def test_what_waits_and_what_is_late_is_told(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
+def test_a_scrape_counts_waiting_and_overdue_schedules(
+    client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
     client.schedule(FUNC, id="later", after=3600, priority="high")
     client.schedule(FUNC, id="soon", after=0.001)
     client.schedule(FUNC, id="rule", every=3600)
@@ -186,7 +186,7 @@ def test_two_daemons_count_each_fire_once_across_a_take_over(
     assert [Answer(200, "standby\n"), Answer(200, "leader\n")] == [ask(where, "/readyz") for where in both]
 
 
-def test_of_a_thousand_queues_the_deepest_have_labels(redis_client: redis.Redis, redis_url: str) -> None:
+def test_only_the_deepest_of_a_thousand_queues_have_labels(redis_client: redis.Redis, redis_url: str) -> None:
     with redis_client.pipeline() as pipeline:
         for n in range(1000):
             pipeline.sadd("rq:queues", f"rq:queue:q{n}")
@@ -203,9 +203,7 @@ def test_of_a_thousand_queues_the_deepest_have_labels(redis_client: redis.Redis,
     assert {7} == {value for queue, value in depths.items() if queue != "other"}
 
 
-def test_archives_are_told_apart_by_place_and_their_number_is_bounded(
-    redis_client: redis.Redis, redis_url: str
-) -> None:
+def test_archives_have_a_label_per_place_and_a_bounded_number(redis_client: redis.Redis, redis_url: str) -> None:
     now_ms = int(redis_client.time()[0]) * 1000
 
     def report(archive: str, ago_ms: int, state: str = "following", **about: object) -> None:
@@ -234,7 +232,7 @@ def test_archives_are_told_apart_by_place_and_their_number_is_bounded(
 # -- whether it lives, whether it is of use -----------------------------------------------------------
 
 
-def test_a_scrape_while_redis_is_down_answers(own_redis: EmbeddedRedis, guard: Guard) -> None:
+def test_a_scrape_is_answered_while_redis_is_down(own_redis: EmbeddedRedis, guard: Guard) -> None:
     daemon = a_daemon(guard, own_redis.url)
     where = pages_of(daemon)
     daemon.wait_for("term_began")
@@ -257,7 +255,7 @@ def test_a_scrape_while_redis_is_down_answers(own_redis: EmbeddedRedis, guard: G
     assert 1 == scrape(where)["redis_up"]
 
 
-def test_redis_is_looked_at_once_a_second_however_many_ask(redis_client: redis.Redis, redis_url: str) -> None:
+def test_scrapes_read_redis_at_most_once_a_second(redis_client: redis.Redis, redis_url: str) -> None:
     clock = ManualClock()
 
     def looks() -> int:

@@ -1,4 +1,4 @@
-"""What a leader names a data set that has no name, by what the archives answer."""
+"""The name that a leader gives an unnamed data set, by the answers of the archives."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Naming:
         self._wire.close()
 
     def step(self, after_ms: float = 0) -> bool:
-        """Whether the data set has a name."""
+        """Do a step; return whether the data set has a name."""
         self.clock.advance(after_ms)
         return self._namer.step(self.term) is None
 
@@ -74,7 +74,7 @@ def naming(link: Link, redis_client: redis.Redis) -> Iterator[Naming]:
 
 
 @pytest.mark.parametrize("first_is_newer", [True, False])
-def test_the_name_of_the_archive_that_goes_further_is_given(naming: Naming, first_is_newer: bool) -> None:
+def test_a_leader_uses_the_name_from_the_most_recent_archive(naming: Naming, first_is_newer: bool) -> None:
     told = [("new", NEWER), ("old", OLDER)]
 
     for gen, position in told if first_is_newer else reversed(told):
@@ -87,7 +87,7 @@ def test_the_name_of_the_archive_that_goes_further_is_given(naming: Naming, firs
 
 
 @pytest.mark.parametrize(("own", "expected"), [(OLDER, "other"), (NEWER, "own"), (None, "other")])
-def test_the_leaders_own_archive_counts_as_the_others_when_it_was_opened_late(
+def test_a_late_opened_archive_of_the_leader_counts_for_the_name(
     naming: Naming, own: Position | None, expected: str
 ) -> None:
     naming.step()
@@ -99,9 +99,7 @@ def test_the_leaders_own_archive_counts_as_the_others_when_it_was_opened_late(
     assert expected == naming.name
 
 
-def test_a_list_of_questions_of_a_wrong_type_does_not_keep_a_data_set_from_its_name(
-    naming: Naming, redis_client: redis.Redis
-) -> None:
+def test_a_question_list_of_a_wrong_type_does_not_prevent_naming(naming: Naming, redis_client: redis.Redis) -> None:
     redis_client.set(KEYS.ask_names(), "foreign")
 
     assert not naming.step()

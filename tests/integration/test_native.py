@@ -106,7 +106,9 @@ def test_a_plain_worker_runs_what_enqueue_in_delayed(
     eventually(lambda: redis_client.hget("rq:job:soon", "status") == b"finished")
 
 
-def test_a_rule_that_cannot_be_moved_keeps_no_job_waiting(redis_client: redis.Redis, redis_url: str) -> None:
+def test_a_schedule_that_cannot_be_quarantined_does_not_delay_rqs_jobs(
+    redis_client: redis.Redis, redis_url: str
+) -> None:
     client = Client.from_url(redis_url)
     client.schedule("tasks.note", id="stuck", every=3600)
     ours = client.schedule("tasks.note", id="ours", after=1).run_id
@@ -122,7 +124,7 @@ def test_a_rule_that_cannot_be_moved_keeps_no_job_waiting(redis_client: redis.Re
 
 
 @pytest.mark.parametrize("who", ["RQ", "zsched"])
-def test_retries_with_an_interval_are_attempted_until_none_is_left(
+def test_a_failing_job_is_retried_until_no_retries_are_left(
     start_daemon: Start, redis_client: redis.Redis, redis_url: str, work: Work, who: str
 ) -> None:
     start_daemon()
@@ -141,7 +143,7 @@ def test_retries_with_an_interval_are_attempted_until_none_is_left(
 
 
 @pytest.mark.parametrize("who", ["RQ", "zsched"])
-def test_another_attempt_comes_a_whole_interval_after_the_end_of_the_last_one(
+def test_a_retry_starts_a_whole_interval_after_the_end_of_the_last_attempt(
     start_daemon: Start, redis_client: redis.Redis, redis_url: str, work: Work, who: str
 ) -> None:
     start_daemon()
@@ -180,7 +182,7 @@ def test_rqs_delayed_jobs_are_never_queued_early(start_daemon: Start, redis_clie
     sys.stdout.write(f"\nRQ's delayed jobs: {late_ms[0]:.0f} to {late_ms[-1]:.0f} ms late\n")
 
 
-def test_a_scheduler_of_rq_that_was_first_keeps_its_queue_and_nothing_is_queued_twice(
+def test_a_running_rq_scheduler_keeps_its_queue_and_no_job_is_queued_twice(
     start_daemon: Start, redis_client: redis.Redis, work: Work
 ) -> None:
     redis_client.sadd("rq:queues", "rq:queue:default", "rq:queue:free")
@@ -201,7 +203,7 @@ def test_a_scheduler_of_rq_that_was_first_keeps_its_queue_and_nothing_is_queued_
     assert not served(daemon)
 
 
-def test_a_worker_with_a_scheduler_leaves_a_served_queue_alone_and_nothing_is_queued_twice(
+def test_a_worker_with_scheduler_leaves_a_served_queue_alone(
     start_daemon: Start, redis_client: redis.Redis, work: Work
 ) -> None:
     redis_client.sadd("rq:queues", "rq:queue:default")
@@ -219,7 +221,7 @@ def test_a_worker_with_a_scheduler_leaves_a_served_queue_alone_and_nothing_is_qu
     assert [] == daemon.of("native_queue_left")
 
 
-def test_a_queue_whose_scheduler_left_is_served_and_a_clean_stop_gives_the_lock_up(
+def test_a_queue_whose_scheduler_stopped_is_served_until_a_clean_stop(
     start_daemon: Start, redis_client: redis.Redis
 ) -> None:
     delay(redis_client, "a")
@@ -253,7 +255,7 @@ def test_native_false_leaves_rqs_jobs_and_locks_alone(
     assert [] == daemon.of("native_queue_served")
 
 
-def test_a_list_serves_these_queues_and_no_others(start_daemon: Start, redis_client: redis.Redis) -> None:
+def test_a_list_of_native_queues_serves_only_these_queues(start_daemon: Start, redis_client: redis.Redis) -> None:
     for queue in ("mail", "default"):
         delay(redis_client, f"in-{queue}", queue=queue)
     daemon = start_daemon(RQ_NATIVE="mail,reports")
@@ -268,7 +270,7 @@ def test_a_list_serves_these_queues_and_no_others(start_daemon: Start, redis_cli
     assert {"mail", "reports"} == {event["queue"] for event in daemon.of("native_queue_served")}
 
 
-def test_a_steady_stream_of_our_own_does_not_starve_rqs(redis_client: redis.Redis, redis_url: str) -> None:
+def test_a_steady_stream_of_schedules_does_not_starve_rqs_jobs(redis_client: redis.Redis, redis_url: str) -> None:
     know(redis_client)
     delay(redis_client, *(f"rq-{n}" for n in range(50)), queue="rqs")
     client, ours = Client.from_url(redis_url), 0
@@ -294,7 +296,7 @@ def test_a_steady_stream_of_our_own_does_not_starve_rqs(redis_client: redis.Redi
         eventually(lambda: redis_client.llen("rq:queue:default") == ours, within_s=60)
 
 
-def test_a_refusal_about_rqs_jobs_does_not_keep_schedules_from_firing(
+def test_a_registry_of_a_wrong_type_does_not_stop_schedules(
     start_daemon: Start, redis_client: redis.Redis, redis_url: str
 ) -> None:
     delay(redis_client, "a")
@@ -311,7 +313,7 @@ def test_a_refusal_about_rqs_jobs_does_not_keep_schedules_from_firing(
     assert [] == daemon.of("redis_refused")
 
 
-def test_a_job_that_somebody_queued_already_is_told_and_not_queued_again(
+def test_a_delayed_job_that_has_finished_is_logged_and_not_queued_again(
     start_daemon: Start, redis_client: redis.Redis
 ) -> None:
     delay(redis_client, "a")

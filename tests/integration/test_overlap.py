@@ -41,7 +41,7 @@ def stage(guard: Guard, redis_url: str, redis_client: redis.Redis, tmp_path: Pat
 # -- the four policies --------------------------------------------------------------------------------
 
 
-def test_with_skip_one_runs_at_a_time_and_the_others_are_recorded(stage: Stage) -> None:
+def test_skip_runs_one_occurrence_at_a_time_and_records_the_skipped(stage: Stage) -> None:
     stage.workers(4)
     stage.daemon()
 
@@ -55,7 +55,7 @@ def test_with_skip_one_runs_at_a_time_and_the_others_are_recorded(stage: Stage) 
     assert told.fired == told.began == told.finished
 
 
-def test_with_queue_they_run_back_to_back_and_no_more_wait_than_may(
+def test_queue_runs_occurrences_back_to_back_up_to_the_overlap_limit(
     stage: Stage, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RQ's workers release them all: the leader has no part in it."""
@@ -77,7 +77,7 @@ def test_with_queue_they_run_back_to_back_and_no_more_wait_than_may(
     assert [] == stage.released("queue")
 
 
-def test_with_allow_they_run_beside_each_other(stage: Stage) -> None:
+def test_allow_runs_occurrences_in_parallel(stage: Stage) -> None:
     stage.workers(4)
     stage.daemon()
     stage.schedule("r", "allow", every=0.25, seconds=60.0, gate=("spans:r", 3))  # until a third begins
@@ -91,7 +91,7 @@ def test_with_allow_they_run_beside_each_other(stage: Stage) -> None:
     assert stage.runs("r") == sorted(span.run_id for span in stage.spans("r"))
 
 
-def test_with_cancel_previous_the_last_one_wins(stage: Stage) -> None:
+def test_cancel_previous_stops_all_runs_but_the_last(stage: Stage) -> None:
     stage.workers(4)
     stage.daemon()
     stage.schedule("r", "cancel_previous", every=0.5, seconds=60.0, gate=("over", 1))
@@ -108,7 +108,7 @@ def test_with_cancel_previous_the_last_one_wins(stage: Stage) -> None:
     assert {"fired"} == {*stage.words("r")}
 
 
-def test_while_the_only_worker_is_busy_those_that_wait_are_withdrawn_but_for_the_last(stage: Stage) -> None:
+def test_cancel_previous_withdraws_queued_runs_while_the_only_worker_is_busy(stage: Stage) -> None:
     stage.workers(1)
     other = stage.client.enqueue("overlap_tasks.work", args=("spans:other", 60.0)).run_id or ""
     stage.daemon()
@@ -132,14 +132,14 @@ ENDS = ["stopped", "cancelled", "deleted", "expired"]
 
 
 @pytest.mark.parametrize("what", ENDS)
-def test_the_next_one_begins_after_rq_would_have_left_it_waiting(stage: Stage, what: str) -> None:
+def test_the_next_run_starts_where_rq_would_leave_it_deferred(stage: Stage, what: str) -> None:
     """How soon is exact in test_chains.py."""
     goes_on_after(stage, what)
 
 
 @long
 @pytest.mark.parametrize("what", ENDS)
-def test_so_it_does_soon(stage: Stage, what: str) -> None:
+def test_the_next_run_starts_soon_where_rq_would_leave_it_deferred(stage: Stage, what: str) -> None:
     assert goes_on_after(stage, what) < SOON_S
 
 
@@ -182,7 +182,7 @@ def goes_on_after(stage: Stage, what: str) -> float:
     return began.began_s - over_s
 
 
-def test_the_next_one_begins_when_the_heartbeat_of_a_killed_worker_lapsed(stage: Stage) -> None:
+def test_the_next_run_starts_after_the_heartbeat_of_a_killed_worker_lapsed(stage: Stage) -> None:
     workers = stage.workers(2)
     stage.daemon()
 
@@ -190,7 +190,7 @@ def test_the_next_one_begins_when_the_heartbeat_of_a_killed_worker_lapsed(stage:
 
 
 @long
-def test_it_does_so_within_92_seconds_and_not_within_60(stage: Stage) -> None:
+def test_the_next_run_starts_60_to_92_seconds_after_a_worker_was_killed(stage: Stage) -> None:
     workers = stage.workers(2)
     stage.daemon()
 
@@ -224,7 +224,7 @@ def kill_the_worker_of(stage: Stage, run_id: str, workers: Sequence[subprocess.P
     return str(worker.decode())
 
 
-def test_a_run_of_a_killed_worker_is_run_again_before_those_that_wait_for_it(stage: Stage) -> None:
+def test_a_run_of_a_killed_worker_is_retried_before_the_deferred_runs(stage: Stage) -> None:
     workers = stage.workers(2)
     stage.daemon()
     stage.schedule("r", "queue", every=0.3, seconds=600.0, gate=("over", 1), overlap_limit=2, retry=1)
@@ -261,7 +261,7 @@ def test_rqs_workers_keep_a_key_of_their_execution_alive(
     assert 0 == stage.redis.exists(b"rq:execution:%b:%b" % (run_id.encode(), execution))
 
 
-def test_a_simple_worker_that_is_told_to_stop_a_run_goes_on(stage: Stage, tmp_path: Path) -> None:
+def test_a_simple_worker_ignores_a_stop_command(stage: Stage, tmp_path: Path) -> None:
     stage.worker("w", *SIMPLE, "--verbose")
     run_id = stage.client.enqueue("overlap_tasks.work", args=("spans:a", 60.0, "over", 1)).run_id or ""
     stage.pid(run_id)
@@ -274,7 +274,7 @@ def test_a_simple_worker_that_is_told_to_stop_a_run_goes_on(stage: Stage, tmp_pa
 
 @long
 @pytest.mark.parametrize("mode", overlap.MODES)
-def test_a_minute_of_runs_that_take_five_intervals(mode: str) -> None:
+def test_runs_five_times_longer_than_their_interval_obey_each_policy_for_a_minute(mode: str) -> None:
     with overlap.stage_of_its_own() as stage:
         told = play(stage, mode, every=1, seconds=5, duration_s=60)
         assert [] == stage.released(mode)  # RQ's workers released them all

@@ -95,7 +95,7 @@ def test_a_request_to_loopback_without_a_name_is_answered() -> None:
 # -- where they are ----------------------------------------------------------------------------------
 
 
-def test_ipv6_is_listened_on_in_brackets() -> None:
+def test_an_ipv6_address_is_given_in_brackets() -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
@@ -114,6 +114,6 @@ def test_a_port_in_use_is_an_error_that_names_setting_and_value() -> None:
             pages("unix:///nowhere", listen).__enter__()
 
 
-def test_a_host_that_is_not_here_is_an_error_too() -> None:
+def test_a_foreign_address_is_an_error_that_names_setting_and_value() -> None:
     with pytest.raises(ZschedError, match=r"^\[metrics\] listen='192\.0\.2\.1:9464': .+; give an address"):
         pages("unix:///nowhere", "192.0.2.1:9464").__enter__()

@@ -80,7 +80,7 @@ def files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def test_slow_connections_are_given_few_threads_and_a_deadline() -> None:
+def test_slow_connections_get_few_threads_and_a_deadline() -> None:
     clock = ManualClock()
     with pages(NOBODY, clock=clock) as where:
         ask(where, "/metrics")
@@ -101,7 +101,7 @@ def test_slow_connections_are_given_few_threads_and_a_deadline() -> None:
         eventually(lambda: handlers() == 0 and files() <= before)
 
 
-def test_a_client_that_does_not_take_its_answer_has_the_same_deadline() -> None:
+def test_a_client_that_does_not_read_its_reply_has_the_same_deadline() -> None:
     clock, larger_than_buffers = ManualClock(), b"x" * 30_000_000
     with capture_logs() as events, served(MetricsSettings(ANYWHERE), lambda: larger_than_buffers, {}, clock):
         where = str(events[0]["listen"])
@@ -113,12 +113,12 @@ def test_a_client_that_does_not_take_its_answer_has_the_same_deadline() -> None:
             eventually(lambda: handlers() == 0)
 
 
-def test_a_scrape_beside_fewer_slow_connections_is_answered() -> None:
+def test_a_scrape_beside_slow_connections_is_answered() -> None:
     with pages(NOBODY) as where, crowd(where, HANDLERS - 1):
         assert 200 == ask(where, "/metrics").status
 
 
-def test_without_a_file_to_accept_with_it_waits_and_goes_on_later() -> None:
+def test_a_server_without_free_file_descriptors_waits_and_continues() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with pages(NOBODY) as where, ExitStack() as held:
         ask(where, "/healthz")
@@ -143,7 +143,7 @@ def test_without_a_file_to_accept_with_it_waits_and_goes_on_later() -> None:
         assert client.recv(100).startswith(b"HTTP/1.0 200")
 
 
-def test_a_port_that_was_crowded_ends_with_its_daemon() -> None:
+def test_a_crowded_port_closes_with_its_daemon() -> None:
     with pages(NOBODY) as where, crowd(where, CROWD):
         eventually(lambda: handlers() == HANDLERS)
 

@@ -36,7 +36,7 @@ def _put_an_hour_ago(client: Client, redis_client: redis.Redis, id: str = "tick"
 
 
 def _catch_up(client: Client, redis_client: redis.Redis, redis_url: str, id: str = "tick") -> None:
-    """Let a daemon lead until nothing is overdue."""
+    """Run a daemon until nothing is overdue."""
     with DaemonThread(redis_url) as daemon:
         daemon.wait_for("term_began")
         eventually(lambda: client.get(id).state.value == "ended" or not _is_overdue(client, redis_client, id))
@@ -47,7 +47,7 @@ def _is_overdue(client: Client, redis_client: redis.Redis, id: str) -> bool:
 
 
 def _history(client: Client, first_ms: int) -> list[Told]:
-    """What became of the occurrences, the oldest first; runs one after the other as one."""
+    """Return the outcomes of occurrences, oldest first, with consecutive runs as one range."""
     told: list[Told] = []
     for one in reversed(client.history("tick", limit=200)[0]):
         times = (one.first_ms, one.last_ms) if one.first_ms is not None else (one.nominal_ms,) * 2
@@ -86,7 +86,7 @@ def _history(client: Client, first_ms: int) -> list[Told]:
     ],
     ids=["latest", "latest in a window", "none", "all", "all in a limit", "all in a window", "all in both"],
 )
-def test_after_an_hour_without_a_daemon_every_minute_has_the_outcome_that_its_policy_says(
+def test_every_missed_occurrence_of_an_hour_has_the_outcome_of_its_policy(
     client: Client, redis_client: redis.Redis, redis_url: str, options: dict[str, Any], expected: list[Told]
 ) -> None:
     first_ms = _put_an_hour_ago(client, redis_client, **options)
@@ -110,7 +110,7 @@ def test_after_an_hour_without_a_daemon_every_minute_has_the_outcome_that_its_po
         ("all", [("fired", "", 0, 29, 30)]),
     ],
 )
-def test_a_rule_that_ended_meanwhile_is_caught_up_and_ends(
+def test_a_rule_that_ended_without_a_daemon_is_caught_up_and_ends(
     client: Client,
     redis_client: redis.Redis,
     redis_url: str,
@@ -129,7 +129,7 @@ def test_a_rule_that_ended_meanwhile_is_caught_up_and_ends(
     assert "ended" == client.get("tick").state.value
 
 
-def test_a_rule_that_is_late_beyond_its_window_runs_at_its_next_time_only(
+def test_a_rule_late_beyond_its_catch_up_window_runs_only_at_its_next_time(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     first_ms = _put_an_hour_ago(client, redis_client, every=1800, catch_up_window=60, count=3)
@@ -140,7 +140,7 @@ def test_a_rule_that_is_late_beyond_its_window_runs_at_its_next_time_only(
     assert ([], first_ms + 2 * 1800 * 1000) == (queued(redis_client), client.get("tick").next_ms)
 
 
-def test_why_tells_what_was_missed_and_what_expired(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
+def test_why_names_missed_and_expired_occurrences(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
     _put_an_hour_ago(client, redis_client, every=1800, catch_up_window=60)
     _put_an_hour_ago(client, redis_client, "old", every=1800, expires_after=60)
     with set_back(redis_client, HOUR_MS):
@@ -160,7 +160,7 @@ def test_why_tells_what_was_missed_and_what_expired(client: Client, redis_client
 # -- expiry ---------------------------------------------------------------------------------------
 
 
-def test_a_run_later_than_its_deadline_is_recorded_and_not_run(
+def test_a_run_past_its_deadline_is_recorded_and_not_pushed(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     with set_back(redis_client, HOUR_MS):
@@ -180,7 +180,9 @@ def test_a_run_later_than_its_deadline_is_recorded_and_not_run(
     assert HOUR_MS - 2000 < (expired.late_ms or 0) < HOUR_MS + 60_000
 
 
-def test_occurrences_of_a_rule_expire_one_by_one(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
+def test_late_occurrences_of_a_rule_expire_individually(
+    client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
     options = {"catch_up": "all", "overlap": "allow", "expires_after": 655}
     first_ms = _put_an_hour_ago(client, redis_client, **options)
 

@@ -44,7 +44,7 @@ def fired(found: Recent) -> list[tuple[int, int]]:
     return [(stretch.span_ms, stretch.happened.get(What.FIRED, 0)) for stretch in found.stretches]
 
 
-def test_all_of_a_short_log_is_counted(redis_url: str, redis_client: redis.Redis) -> None:
+def test_every_entry_of_a_short_log_is_counted(redis_url: str, redis_client: redis.Redis) -> None:
     write(redis_client, 1000, over_ms=600_000)
 
     found = recent(Log(Link.from_url(redis_url, 5), KEYS), NOW_MS, "", SystemClock())
@@ -52,16 +52,14 @@ def test_all_of_a_short_log_is_counted(redis_url: str, redis_client: redis.Redis
     assert ([(60_000, 100), (300_000, 500), (1_800_000, 1000)], False) == (fired(found), found.is_cut)
 
 
-def test_an_empty_log_is_all_there_is(redis_url: str, redis_client: redis.Redis) -> None:
+def test_an_empty_log_is_complete(redis_url: str, redis_client: redis.Redis) -> None:
     found = recent(Log(Link.from_url(redis_url, 5), KEYS), NOW_MS, "", SystemClock())
 
     assert ([(60_000, 0), (300_000, 0), (1_800_000, 0)], False) == (fired(found), found.is_cut)
 
 
 @pytest.mark.parametrize("number", [7, 8, 9, 24])  # around the ends of pages
-def test_a_log_that_was_trimmed_is_told_of_as_far_as_it_goes(
-    redis_url: str, redis_client: redis.Redis, number: int
-) -> None:
+def test_a_trimmed_log_is_counted_to_its_first_entry(redis_url: str, redis_client: redis.Redis, number: int) -> None:
     write(redis_client, number, from_seq=100, over_ms=90_000)
 
     found = recent(Log(Link.from_url(redis_url, 5), KEYS), NOW_MS, "", SystemClock())
@@ -70,7 +68,7 @@ def test_a_log_that_was_trimmed_is_told_of_as_far_as_it_goes(
 
 
 @pytest.mark.parametrize("number", [8, 24])
-def test_a_log_that_ends_with_a_page_and_was_not_trimmed_is_whole(
+def test_an_untrimmed_log_that_ends_with_a_page_is_complete(
     redis_url: str, redis_client: redis.Redis, number: int
 ) -> None:
     write(redis_client, number, over_ms=90_000)
@@ -80,7 +78,7 @@ def test_a_log_that_ends_with_a_page_and_was_not_trimmed_is_whole(
     assert ((1_800_000, number), False) == (fired(found)[-1], found.is_cut)
 
 
-def test_recent_reads_no_further_than_is_asked_for(redis_url: str, redis_client: redis.Redis) -> None:
+def test_recent_reads_no_further_back_than_its_period(redis_url: str, redis_client: redis.Redis) -> None:
     write(redis_client, 10_000, over_ms=36_000_000)  # ten hours: 500 of them count
     log = SlowLog(Link.from_url(redis_url, 5), ManualClock(), 0.0)
 
@@ -90,7 +88,7 @@ def test_recent_reads_no_further_than_is_asked_for(redis_url: str, redis_client:
     assert sum(log.counts) <= 1500
 
 
-def test_a_slow_redis_is_not_asked_for_long(redis_url: str, redis_client: redis.Redis) -> None:
+def test_recent_stops_reading_a_slow_redis(redis_url: str, redis_client: redis.Redis) -> None:
     write(redis_client, 1000)
     clock = ManualClock()
     log = SlowLog(Link.from_url(redis_url, 5), clock, 60.0)

@@ -139,7 +139,7 @@ def led(bench: Bench) -> Iterator[Bench]:
     assert not thread.is_alive()
 
 
-def test_calls_of_every_way_arrive_byte_for_byte(led: Bench) -> None:
+def test_calls_scheduled_in_every_way_arrive_byte_for_byte(led: Bench) -> None:
     options = {"func": record, "args": ODD_ARGS, "kwargs": ODD_KWARGS, "result_ttl": 600}
     soon = datetime.now(UTC) + timedelta(milliseconds=20)
     queued = led.client.enqueue(record, ODD_ARGS, ODD_KWARGS)
@@ -169,7 +169,7 @@ def test_calls_of_every_way_arrive_byte_for_byte(led: Bench) -> None:
         assert RunId.parse(run) is not None
 
 
-def test_json_calls_arrive_too_and_those_of_another_namespace(redis_url: str, bench: Bench) -> None:
+def test_json_calls_of_another_namespace_arrive_unchanged(redis_url: str, bench: Bench) -> None:
     client = Client.from_url(redis_url, "mail", serializer="json")
     client.schedule(f"{THIS}.record", id="a", args=[1, "é", [None, 0.5]], kwargs={"k": {}}, after=3600, queue="sms")
     run = client.run_now("a")
@@ -181,7 +181,7 @@ def test_json_calls_arrive_too_and_those_of_another_namespace(redis_url: str, be
     assert [("ran", run, (1, "é", [None, 0.5]), {"k": {}}), ("ran", extra.run_id, ("x",), {})] == receipts
 
 
-def test_workers_take_runs_in_the_order_asked_for(bench: Bench) -> None:
+def test_workers_take_runs_in_the_requested_order(bench: Bench) -> None:
     for name, at_front in (("a", False), ("b", False), ("c", True), ("d", True)):
         bench.client.enqueue(record, (name,), at_front=at_front)
     bench.client.enqueue(record, ("other",), queue="other")
@@ -203,7 +203,7 @@ def test_a_waiting_run_cancelled_through_rq_does_not_run(led: Bench) -> None:
     assert [] == list(led.client.list())
 
 
-def test_what_becomes_of_a_run_is_as_the_options_say(bench: Bench) -> None:
+def test_rq_obeys_the_options_of_a_run(bench: Bench) -> None:
     enqueue = bench.client.enqueue
     kept = enqueue(record, result_ttl=-1).run_id
     short = enqueue(record, result_ttl=0).run_id

@@ -107,7 +107,7 @@ def scene(
     redis_client.rpush("go on", "1")
 
 
-def test_runs_are_told_with_what_became_of_them_before_and_after_it_is_recorded(scene: Scene) -> None:
+def test_runs_have_their_status_before_and_after_it_is_recorded(scene: Scene) -> None:
     expected = {"good": "succeeded", "bad": "failed", "waits": "queued", "runs": "running", "gone": "lost"}
 
     just_now = scene.client.runs()
@@ -129,7 +129,7 @@ def test_runs_are_told_with_what_became_of_them_before_and_after_it_is_recorded(
     ("status", "id"),
     [("succeeded", "good"), ("failed", "bad"), ("queued", "waits"), ("running", "runs"), ("lost", "gone")],
 )
-def test_runs_of_one_status_are_these_also_when_they_became_so_a_moment_ago(scene: Scene, status: str, id: str) -> None:
+def test_runs_can_be_filtered_by_a_status_not_yet_recorded(scene: Scene, status: str, id: str) -> None:
     just_now = scene.client.runs(status=status)
     of_it = scene.client.runs(id, RunStatus(status))
     scene.recorded()
@@ -139,14 +139,14 @@ def test_runs_of_one_status_are_these_also_when_they_became_so_a_moment_ago(scen
     assert [] == scene.client.runs("nobody", status)
 
 
-def test_runs_are_those_that_were_pushed_last(client: Client, daemon: DaemonThread) -> None:
+def test_runs_returns_the_most_recently_pushed_runs(client: Client, daemon: DaemonThread) -> None:
     pushed = [client.enqueue("tasks.run", id=f"s{number}").run_id for number in range(30)]
 
     assert pushed[:-21:-1] == [run.id for run in client.runs()]
     assert pushed[:-4:-1] == [run.id for run in client.runs(status="queued", limit=3)]
 
 
-def test_where_no_archive_answers_redis_log_tells_of_runs(
+def test_runs_come_from_redis_own_log_if_no_archive_answers(
     client: Client, redis_url: str, redis_client: redis.Redis, guard: Guard, tmp_path: Path
 ) -> None:
     impatient = Client.from_url(redis_url, timeout_s=IMPATIENT_S)
@@ -165,7 +165,7 @@ def test_where_no_archive_answers_redis_log_tells_of_runs(
 @pytest.mark.parametrize(
     "wrong", [{"status": "finished"}, {"status": 7}, {"limit": 0}, {"limit": 1001}, {"limit": True}, {"id": "a b"}]
 )
-def test_what_cannot_be_asked_is_refused(wrong: dict[str, Any]) -> None:
+def test_runs_refuses_invalid_filters(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidSchedule):
         Client.from_url("redis://localhost:1").runs(**wrong)
 
@@ -197,7 +197,7 @@ def test_history_shows_the_runs_of_occurrences(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(("status", "id"), [("failed", "bad"), ("running", "runs"), ("lost", "gone")])
-def test_history_is_of_one_status_of_runs_when_asked(scene: Scene, status: str, id: str) -> None:
+def test_history_can_be_filtered_by_the_status_of_runs(scene: Scene, status: str, id: str) -> None:
     scene.recorded()
 
     [one] = answer(scene.url, "history", "--status", status)["occurrences"]
@@ -205,7 +205,7 @@ def test_history_is_of_one_status_of_runs_when_asked(scene: Scene, status: str, 
     assert (id, "enqueued", status) == (one["id"], one["what"], one["run"]["status"])
 
 
-def test_history_of_what_was_cancelled_is_of_occurrences_and_runs(
+def test_history_of_cancelled_includes_occurrences_and_runs(
     client: Client, daemon: DaemonThread, redis_url: str, redis_client: redis.Redis
 ) -> None:
     client.schedule("tasks.run", id="never", after=3600)
@@ -220,13 +220,13 @@ def test_history_of_what_was_cancelled_is_of_occurrences_and_runs(
     ]
 
 
-def test_history_says_when_there_is_none_and_refuses_what_is_no_status(daemon: DaemonThread, redis_url: str) -> None:
+def test_history_without_results_says_so_and_an_unknown_status_is_refused(daemon: DaemonThread, redis_url: str) -> None:
     assert "nothing failed\n" == zsched(redis_url, "history", "--status", "failed").stdout
     assert "nothing was lost, of schedule a\n" == zsched(redis_url, "history", "a", "--status", "lost").stdout
     assert USAGE == zsched(redis_url, "history", "--status", "finished").exit_code
 
 
-def test_show_tells_the_next_times_and_the_last_runs(
+def test_show_lists_the_next_times_and_the_last_runs(
     client: Client, daemon: DaemonThread, redis_url: str, redis_client: redis.Redis
 ) -> None:
     client.schedule("tasks.run", id="r", cron="0 9 * * *", tz="Asia/Seoul")
@@ -266,7 +266,7 @@ def test_show_works_without_an_archive_and_says_so(client: Client, redis_url: st
     assert [] == paused["next"]
 
 
-def test_why_tells_the_story_to_its_end(scene: Scene) -> None:
+def test_why_includes_the_end_of_each_run(scene: Scene) -> None:
     scene.recorded()
 
     stories = {id: answer(scene.url, "why", id) for id in ("good", "bad", "waits", "runs", "gone")}

@@ -1,4 +1,4 @@
-"""What a bootstrap reads from Redis of runs that are not over."""
+"""Open runs as a bootstrap reads them from Redis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RUN = "a-1700000000000"
 
 
 @pytest.mark.parametrize("status", ["queued", "deferred", "scheduled", "started"])
-def test_a_run_that_waits_anywhere_or_is_executed_is_found_without_what_only_its_way_says(
+def test_the_scanner_finds_open_runs_and_drops_temporary_fields(
     redis_client: redis.Redis, redis_url: str, status: str
 ) -> None:
     redis_client.sadd("rq:queues", "rq:queue:mail")
@@ -39,7 +39,7 @@ def test_a_run_that_waits_anywhere_or_is_executed_is_found_without_what_only_its
     assert {name: value.encode() for name, value in asked_for.items()} == held.asked_for()[0]
 
 
-def test_a_run_that_was_cancelled_in_a_long_queue_is_over_though_it_stands_there(
+def test_the_scanner_skips_a_run_cancelled_in_a_long_queue(
     client: Client, redis_client: redis.Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reruns, "MOST_WAITING", 1)

@@ -125,7 +125,7 @@ def given(request: pytest.FixtureRequest, server: EmbeddedRedis, tmp_path: Path)
     return way(server, tmp_path)
 
 
-def test_while_all_is_well_nothing_tells_the_password(given: dict[str, str], guard: Guard, tmp_path: Path) -> None:
+def test_no_normal_output_contains_the_password(given: dict[str, str], guard: Guard, tmp_path: Path) -> None:
     pytest.importorskip("prometheus_client", reason="needs the extra ops")
     around = Surroundings(guard, given, tmp_path)
     around.env["ZSCHED_METRICS_LISTEN"] = "127.0.0.1:0"
@@ -148,7 +148,7 @@ def test_while_all_is_well_nothing_tells_the_password(given: dict[str, str], gua
     assert json.loads(around.texts["status --json"])["leader"]
 
 
-def test_a_redis_that_is_gone_is_told_of_without_the_password(
+def test_an_unreachable_redis_is_reported_without_the_password(
     given: dict[str, str], server: EmbeddedRedis, guard: Guard, tmp_path: Path
 ) -> None:
     around = Surroundings(guard, given, tmp_path)
@@ -164,7 +164,7 @@ def test_a_redis_that_is_gone_is_told_of_without_the_password(
     assert "cannot reach Redis" in around.texts["status"]
 
 
-def test_a_redis_that_wants_another_password_is_told_of_without_the_one_given(
+def test_a_refused_password_is_reported_without_the_password(
     given: dict[str, str], server: EmbeddedRedis, guard: Guard, tmp_path: Path
 ) -> None:
     around = Surroundings(guard, given, tmp_path)
@@ -182,7 +182,7 @@ def test_a_redis_that_wants_another_password_is_told_of_without_the_one_given(
 
 
 @pytest.mark.parametrize("mistake", ["redsi://", "redis:/", "redis//", ""])
-def test_a_url_that_is_none_is_told_of_without_the_password(mistake: str, guard: Guard, tmp_path: Path) -> None:
+def test_an_invalid_url_is_reported_without_the_password(mistake: str, guard: Guard, tmp_path: Path) -> None:
     around = Surroundings(guard, {"ZSCHED_REDIS_URL": f"{mistake}me:{SECRET}@host:6379/0"}, tmp_path)
 
     around.run("status", may_be_misused=True)
@@ -202,7 +202,7 @@ def test_a_password_on_the_command_line_is_refused_and_not_repeated(guard: Guard
     assert not any(form in text for form in FORMS)
 
 
-def test_a_user_without_a_password_in_the_url_goes_with_a_password_elsewhere(tmp_path: Path) -> None:
+def test_a_user_in_the_url_can_have_its_password_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("secret\n")
 
     settings = config.load_settings(

@@ -77,7 +77,7 @@ def test_a_daemon_is_ready_when_redis_has_answered_and_not_before(manager: Manag
     assert ["READY", "STOPPING"] == manager.names("READY", "RELOADING", "STOPPING")
 
 
-def test_the_status_says_who_leads_and_whether_fire_is_held(
+def test_the_status_line_names_the_leader_and_a_hold(
     managers: Callable[[], Manager], redis_url: str, redis_client: redis.Redis
 ) -> None:
     Client.from_url(redis_url).schedule("app.tasks.run", id="later", after=3600)
@@ -94,7 +94,7 @@ def test_the_status_says_who_leads_and_whether_fire_is_held(
 # -- the watchdog -------------------------------------------------------------------------------------
 
 
-def test_the_watchdog_is_fed_by_one_that_leads_and_by_one_that_stands_by(
+def test_the_leader_and_a_standby_feed_the_watchdog(
     managers: Callable[[], Manager], redis_url: str, redis_client: redis.Redis
 ) -> None:
     know(redis_client)
@@ -117,7 +117,7 @@ def test_the_watchdog_is_fed_while_fire_is_held(manager: Manager, redis_url: str
     assert [] == daemon.of("hold_ended")
 
 
-def test_the_watchdog_is_fed_where_leading_is_refused(manager: Manager) -> None:
+def test_a_daemon_that_may_not_lead_feeds_the_watchdog(manager: Manager) -> None:
     with EmbeddedRedis(config={"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}) as evicting:
         manager.start(evicting.url, WATCHDOG_S, **NAPS).wait_for("leading_refused")
 
@@ -125,7 +125,7 @@ def test_the_watchdog_is_fed_where_leading_is_refused(manager: Manager) -> None:
 
 
 @pytest.mark.parametrize("gone", [EmbeddedRedis.stop, EmbeddedRedis.suspend], ids=["refuses", "hangs"])
-def test_a_daemon_whose_redis_is_down_lives_on_and_leads_when_it_is_back(
+def test_a_daemon_survives_an_outage_of_redis_and_leads_afterwards(
     manager: Manager, own_redis: EmbeddedRedis, gone: Callable[[EmbeddedRedis], None]
 ) -> None:
     daemon = manager.start(own_redis.url, WATCHDOG_S, REDIS_TIMEOUT_S="0.3", **NAPS)
@@ -144,7 +144,7 @@ def test_a_daemon_whose_redis_is_down_lives_on_and_leads_when_it_is_back(
     assert ["READY", "STOPPING"] == manager.names("READY", "STOPPING")  # one process, ready once
 
 
-def test_a_loop_that_is_stuck_feeds_no_watchdog(
+def test_a_stuck_loop_does_not_feed_the_watchdog(
     manager: Manager, redis_server: EmbeddedRedis, redis_client: redis.Redis
 ) -> None:
     know(redis_client)
@@ -214,7 +214,7 @@ def limited(configured: Configured, redis_url: str, redis_client: redis.Redis) -
     return daemon
 
 
-def test_after_sighup_the_limits_of_queues_and_the_log_are_what_the_file_says(
+def test_sighup_reloads_queue_limits_and_the_log_level(
     configured: Configured, limited: DaemonProcess, redis_client: redis.Redis
 ) -> None:
     configured.write('[queues.email]\nmax_per_second = 1000\n[log]\nlevel = "debug"')
@@ -227,7 +227,7 @@ def test_after_sighup_the_limits_of_queues_and_the_log_are_what_the_file_says(
     assert 1 == len(limited.of("term_began"))
 
 
-def test_a_limit_is_gone_when_the_file_has_it_no_more(
+def test_sighup_removes_a_limit_that_is_no_longer_in_the_file(
     configured: Configured, limited: DaemonProcess, redis_client: redis.Redis
 ) -> None:
     configured.write("")

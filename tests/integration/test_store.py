@@ -73,7 +73,7 @@ def test_a_stream_reads_only_a_little_ahead(link: Link) -> None:
     assert link.execute("PING") == b"PONG"
 
 
-def test_a_stream_goes_on_when_the_server_forgets_its_scripts(link: Link, redis_client: redis.Redis) -> None:
+def test_a_stream_continues_after_a_script_flush(link: Link, redis_client: redis.Redis) -> None:
     replies = scripts.stream(link, KEYS, "put", _calls(30))
     words = [next(replies)[2] for _ in range(10)]
     redis_client.script_flush()
@@ -84,9 +84,7 @@ def test_a_stream_goes_on_when_the_server_forgets_its_scripts(link: Link, redis_
     assert (30, 30) == (len(words), redis_client.zcard(KEYS.due_normal()))
 
 
-def test_a_stream_whose_connection_is_killed_sends_again_what_was_not_answered(
-    link: Link, redis_client: redis.Redis
-) -> None:
+def test_a_stream_whose_connection_is_killed_resends_unanswered_calls(link: Link, redis_client: redis.Redis) -> None:
     replies = scripts.stream(link, KEYS, "put", _calls(30))
     words = [next(replies)[2] for _ in range(10)]
     redis_client.client_kill_filter(_type="normal", skipme=True)
@@ -96,7 +94,7 @@ def test_a_stream_whose_connection_is_killed_sends_again_what_was_not_answered(
     assert (30, 30) == (len(words), redis_client.zcard(KEYS.due_normal()))
 
 
-def test_a_stream_that_loses_its_server_says_that_it_may_have_been_applied() -> None:
+def test_a_stream_that_loses_its_server_reports_may_have_been_applied() -> None:
     with EmbeddedRedis() as server:
         link = Link.from_url(server.url, 5.0)
         replies = scripts.stream(link, KEYS, "put", _calls(30))
@@ -109,7 +107,7 @@ def test_a_stream_that_loses_its_server_says_that_it_may_have_been_applied() -> 
         assert caught.value.may_have_been_applied
 
 
-def test_a_stream_that_finds_no_server_was_not_applied() -> None:
+def test_a_stream_that_finds_no_server_reports_not_applied() -> None:
     link = Link.from_url("redis://127.0.0.1:1/0", 0.5)
 
     with pytest.raises(RedisUnavailable) as caught:
@@ -120,7 +118,7 @@ def test_a_stream_that_finds_no_server_was_not_applied() -> None:
 # -- one connection ---------------------------------------------------------------------------------------
 
 
-def test_a_read_only_server_is_left(link: Link, redis_client: redis.Redis) -> None:
+def test_a_connection_to_a_read_only_server_is_closed(link: Link, redis_client: redis.Redis) -> None:
     wire = link.open()
     redis_client.replicaof("127.0.0.1", "1")
     try:
@@ -132,7 +130,7 @@ def test_a_read_only_server_is_left(link: Link, redis_client: redis.Redis) -> No
         redis_client.replicaof("NO", "ONE")
 
 
-def test_a_wire_that_broke_stays_broken(link: Link, redis_client: redis.Redis) -> None:
+def test_a_broken_wire_stays_broken(link: Link, redis_client: redis.Redis) -> None:
     wire = link.open()
     redis_client.client_kill_filter(_type="normal", skipme=True)
 
@@ -145,7 +143,7 @@ def test_a_wire_that_broke_stays_broken(link: Link, redis_client: redis.Redis) -
     assert redis_client.get("a") is None
 
 
-def test_a_link_opens_another_connection_when_one_broke(link: Link, redis_client: redis.Redis) -> None:
+def test_a_link_replaces_a_broken_connection(link: Link, redis_client: redis.Redis) -> None:
     assert 1 == link.execute("INCR", "a")
     redis_client.client_kill_filter(_type="normal", skipme=True)
 
@@ -169,7 +167,7 @@ def test_an_interrupt_between_command_and_reply_does_not_mix_up_replies(
     assert b"mine" == link.execute("ECHO", "mine")
 
 
-def test_replies_left_behind_are_not_taken_for_the_next_ones(link: Link) -> None:
+def test_an_unread_reply_is_not_taken_for_the_next_reply(link: Link) -> None:
     with link.wire() as wire:
         wire.send("ECHO", "left behind")
 
@@ -184,7 +182,7 @@ def test_an_error_reply_leaves_the_connection_usable(link: Link) -> None:
         assert (False, 0) == (wire.is_broken, wire.in_flight)
 
 
-def test_a_server_is_known_by_its_run_and_its_history(link: Link, redis_client: redis.Redis) -> None:
+def test_a_server_is_identified_by_its_run_id_and_replication_id(link: Link, redis_client: redis.Redis) -> None:
     info = redis_client.info()
 
     with link.wire() as wire:
@@ -195,7 +193,7 @@ def test_a_server_is_known_by_its_run_and_its_history(link: Link, redis_client: 
     assert info["redis_version"] == server.version
 
 
-def test_nobody_leads_where_schedules_may_be_evicted(link: Link, redis_client: redis.Redis) -> None:
+def test_a_server_that_may_evict_schedules_is_refused(link: Link, redis_client: redis.Redis) -> None:
     redis_client.config_set("maxmemory-policy", "allkeys-lru")
     redis_client.config_set("maxmemory", "1gb")
     try:

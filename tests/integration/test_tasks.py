@@ -31,7 +31,7 @@ def call(redis_client: redis.Redis, run_id: str) -> tuple[Any, ...]:
     return Encoder().open(redis_client.hget(Keys("default").rq.job(run_id), "data") or b"")
 
 
-def test_a_call_of_a_task_is_scheduled_as_the_decorator_says(client: Client, redis_client: redis.Redis) -> None:
+def test_a_task_is_scheduled_with_the_options_of_its_decorator(client: Client, redis_client: redis.Redis) -> None:
     told = send_reminder.schedule(client, after=HOUR, event_id="e1", channel="sms")
 
     assert ("reminder-e1", "created") == (told.id, told.outcome)
@@ -65,7 +65,7 @@ def test_a_task_that_recurs_needs_no_trigger(client: Client) -> None:
     assert 9 == found.trigger.count
 
 
-def test_a_run_at_once_does_not_replace_the_recurring_schedule(client: Client, redis_client: redis.Redis) -> None:
+def test_enqueuing_a_task_does_not_replace_its_recurring_schedule(client: Client, redis_client: redis.Redis) -> None:
     digest.schedule(client)
 
     told = digest.enqueue(client)
@@ -75,7 +75,7 @@ def test_a_run_at_once_does_not_replace_the_recurring_schedule(client: Client, r
     assert [told.run_id] == [run.decode() for run in redis_client.lrange("rq:queue:default", 0, -1)]
 
 
-def test_a_run_at_once_takes_the_place_of_what_waits(client: Client, redis_client: redis.Redis) -> None:
+def test_enqueuing_a_task_replaces_its_waiting_one_shot(client: Client, redis_client: redis.Redis) -> None:
     send_reminder.schedule(client, after=HOUR, event_id="e1", channel="sms")
 
     told = send_reminder.enqueue(client, event_id="e1", channel="push")
@@ -86,7 +86,7 @@ def test_a_run_at_once_takes_the_place_of_what_waits(client: Client, redis_clien
 
 
 @pytest.mark.parametrize("verb", ["schedule", "enqueue"])
-def test_a_client_that_is_given_a_task_checks_too(client: Client, redis_client: redis.Redis, verb: str) -> None:
+def test_a_client_checks_the_arguments_of_a_task(client: Client, redis_client: redis.Redis, verb: str) -> None:
     when = {"after": HOUR} if verb == "schedule" else {}
     with pytest.raises(InvalidSchedule, match=r"channel='fax': task .*send_reminder: give one of"):
         getattr(client, verb)(send_reminder, args=("e1", "fax"), **when)
@@ -95,14 +95,14 @@ def test_a_client_that_is_given_a_task_checks_too(client: Client, redis_client: 
     assert "reminder-e1" == getattr(client, verb)(send_reminder, args=("e1", "push"), **when).id
 
 
-def test_a_function_that_is_no_task_is_scheduled_as_ever(client: Client) -> None:
+def test_an_undecorated_function_can_be_scheduled(client: Client) -> None:
     client.schedule(untyped, args=("not a number",), after=HOUR, id="a")
     client.schedule(f"{MODULE}.send_reminder", args=("by path",), after=HOUR, id="b")
 
     assert ["a", "b"] == [one.id for one in client.list()]
 
 
-def test_a_task_where_no_worker_finds_it_is_refused(client: Client) -> None:
+def test_a_task_that_workers_cannot_import_is_refused(client: Client) -> None:
     with pytest.raises(NotImportable, match=r"app\.tasks\.send is not what stands under that name"):
         define("def send(): ...").schedule(client, after=5)
 
@@ -110,7 +110,7 @@ def test_a_task_where_no_worker_finds_it_is_refused(client: Client) -> None:
 # -- many ---------------------------------------------------------------------------------------------
 
 
-def test_many_rows_of_tasks_are_checked_one_by_one(client: Client, redis_client: redis.Redis) -> None:
+def test_rows_of_tasks_are_checked_individually(client: Client, redis_client: redis.Redis) -> None:
     def rows() -> Any:
         for number in range(1000):
             channel: Any = "fax" if number in (7, 700) else "push"
@@ -148,7 +148,7 @@ def test_rows_of_one_task_share_their_shape(client: Client) -> None:
     assert 1 == len({id(shape) for shape, _ in read})  # type: ignore[misc]  # one-shots
 
 
-def test_a_task_that_is_durable_is_so_among_many(client: Client, redis_client: redis.Redis) -> None:
+def test_a_durable_task_is_durable_in_schedule_many(client: Client, redis_client: redis.Redis) -> None:
     durable = define("def send(): ...", durable=True)
 
     with pytest.raises(NotArchived, match="no row that asks for it was written"):

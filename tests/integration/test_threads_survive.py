@@ -76,7 +76,7 @@ def failures(daemon: DaemonThread) -> list[Any]:
     return [each["thread"] for each in daemon.of("thread_failed")]
 
 
-def test_the_waker_hears_what_is_due_after_a_bug(
+def test_the_waker_receives_messages_after_a_bug(
     start: Start, redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     buggy = Buggy(waker.Waker._hear_all)
@@ -129,7 +129,7 @@ def test_the_answerer_answers_after_a_bug(start: Start, redis_url: str, monkeypa
 
 
 @pytest.mark.parametrize("bug", [KeyError("a bug"), TypeError("a bug"), AttributeError("a bug"), ValueError("a bug")])
-def test_a_bug_while_answering_is_logged_and_told_to_the_asker(
+def test_a_bug_while_answering_is_logged_and_sent_to_the_asker(
     start: Start, redis_url: str, link: Link, monkeypatch: pytest.MonkeyPatch, bug: Exception
 ) -> None:
     buggy = Buggy(answerer.History.of_schedule, bug)
@@ -148,7 +148,7 @@ def test_a_bug_while_answering_is_logged_and_told_to_the_asker(
     assert [] == failures(daemon)
 
 
-def test_the_report_of_a_daemon_has_its_failing_threads(
+def test_the_report_of_a_daemon_names_its_failing_threads(
     start: Start, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     buggy = Buggy(answerer.Answerer._serve)
@@ -185,7 +185,7 @@ def gone() -> None:
     raise RedisUnavailable("gone")
 
 
-def test_the_status_line_is_told_after_a_bug() -> None:
+def test_the_status_line_is_sent_after_a_bug() -> None:
     told, health = Told(), DaemonHealth(SystemClock())
     line = StatusLine(told, Blind(Buggy(gone)), health, "me")  # type: ignore[arg-type]
 

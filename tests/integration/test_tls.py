@@ -130,7 +130,7 @@ def test_client_daemon_and_worker_speak_tls(tls: TlsRedis, guard: Guard, tmp_pat
     ],
     ids=["no CA named", "another CA", "another name"],
 )
-def test_an_untrusted_certificate_is_refused_with_what_to_do(
+def test_an_untrusted_certificate_is_refused_with_the_remedy(
     tls: TlsRedis, guard: Guard, host: str, query: dict[str, str], problem: str
 ) -> None:
     told = rf"certificate that is not trusted here \(.*({problem}).*\); name who signed it .*ssl_ca_certs="
@@ -143,7 +143,7 @@ def test_an_untrusted_certificate_is_refused_with_what_to_do(
     assert "not trusted here" in daemon.of("daemon_failed")[0]["reason"]
 
 
-def test_a_server_that_wants_a_certificate_gets_one(guard: Guard, certificates: Path) -> None:
+def test_a_client_certificate_is_sent_to_a_server_that_requires_it(guard: Guard, certificates: Path) -> None:
     strict = start(guard, certificates, auth_clients="yes")
     ours = {"ssl_certfile": "client.crt", "ssl_keyfile": "client.key"}
 
@@ -152,7 +152,7 @@ def test_a_server_that_wants_a_certificate_gets_one(guard: Guard, certificates: 
         Client.from_url(strict.url(ssl_ca_certs="ca.crt")).schedule("tasks.note", after=5)
 
 
-def test_a_file_of_a_ca_that_is_not_there_is_named(tls: TlsRedis) -> None:
+def test_a_missing_ca_file_is_named(tls: TlsRedis) -> None:
     with pytest.raises((RedisRefused, RedisUnavailable), match=r"nowhere\.crt"):
         Client.from_url(tls.url(ssl_ca_certs="nowhere.crt")).schedule("tasks.note", after=5)
 

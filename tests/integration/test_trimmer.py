@@ -94,7 +94,7 @@ def test_entries_older_than_an_hour_are_trimmed_and_all_others_stay(an_hour: Tri
     assert 700 - NODE < left[0] <= 700
 
 
-def test_the_age_counts_over_epochs(an_hour: Trimming) -> None:
+def test_entries_of_earlier_epochs_are_trimmed_by_age(an_hour: Trimming) -> None:
     an_hour.write(range(1, 301))
     an_hour.write(range(301, 302), epoch=2)
     an_hour.write(range(302, 1001), epoch=7)
@@ -104,7 +104,7 @@ def test_the_age_counts_over_epochs(an_hour: Trimming) -> None:
     assert 700 - NODE < an_hour.seqs()[0] <= 700
 
 
-def test_nothing_goes_while_nothing_is_too_old_or_too_much(an_hour: Trimming) -> None:
+def test_a_log_within_its_age_and_size_is_not_trimmed(an_hour: Trimming) -> None:
     an_hour.write(range(1, 1001))
 
     an_hour.trim(at_s=3601)
@@ -151,7 +151,7 @@ def test_an_empty_log_is_left_alone(an_hour: Trimming) -> None:
 # -- when ---------------------------------------------------------------------------------------------
 
 
-def test_the_trimmer_looks_again_only_after_its_time(an_hour: Trimming, clock: ManualClock) -> None:
+def test_the_trimmer_checks_the_log_once_per_interval(an_hour: Trimming, clock: ManualClock) -> None:
     an_hour.write(range(1, 1001))
     an_hour.trim(at_s=0)
 
@@ -165,7 +165,7 @@ def test_the_trimmer_looks_again_only_after_its_time(an_hour: Trimming, clock: M
     assert 700 - NODE < an_hour.seqs()[0] <= 700
 
 
-def test_a_large_backlog_goes_in_portions_without_a_pause(an_hour: Trimming) -> None:
+def test_a_large_backlog_is_trimmed_in_portions_without_a_pause(an_hour: Trimming) -> None:
     an_hour.write(range(1, 12_001))
     lengths = []
 
@@ -176,7 +176,7 @@ def test_a_large_backlog_goes_in_portions_without_a_pause(an_hour: Trimming) -> 
     assert [7000, 2000, True, True] == [*lengths[:2], *(length <= NODE for length in lengths[2:])]
 
 
-def test_a_deposed_leader_trims_nothing_and_learns_it(an_hour: Trimming) -> None:
+def test_a_deposed_leader_is_refused_a_trim(an_hour: Trimming) -> None:
     an_hour.write(range(1, 1001))
     an_hour.redis.set(Keys("default").lease(), "somebody-else")
 
@@ -208,7 +208,7 @@ def refusals(client: redis.Redis) -> int:
 
 
 @pytest.mark.parametrize(("right", "kept"), [("xtrim", 1000), ("memory", 1)])  # without memory: by age alone
-def test_a_refused_trim_is_logged_once_and_the_leader_goes_on(
+def test_a_refused_trim_is_logged_once_and_the_leader_continues(
     without_right: str, redis_client: redis.Redis, clock: ManualClock, right: str, kept: int
 ) -> None:
     allow_all_but(redis_client, right)
@@ -223,7 +223,9 @@ def test_a_refused_trim_is_logged_once_and_the_leader_goes_on(
     assert ["log_not_trimmed"] == [event["event"] for event in told]
 
 
-def test_the_trimmer_trims_once_it_may(without_right: str, redis_client: redis.Redis, clock: ManualClock) -> None:
+def test_the_trimmer_trims_as_soon_as_its_user_has_the_right(
+    without_right: str, redis_client: redis.Redis, clock: ManualClock
+) -> None:
     with closing(Trimming(without_right, redis_client, clock)) as trimming:
         trimming.write(range(1, 1001))
         trimming.trim(at_s=100 * 3600)
@@ -235,7 +237,9 @@ def test_the_trimmer_trims_once_it_may(without_right: str, redis_client: redis.R
         assert len(trimming.seqs()) <= NODE
 
 
-def test_a_daemon_that_may_not_trim_says_it_once_and_fires(without_right: str, redis_client: redis.Redis) -> None:
+def test_a_daemon_without_the_right_to_trim_logs_it_once_and_fires(
+    without_right: str, redis_client: redis.Redis
+) -> None:
     know(redis_client)
     redis_client.acl_log_reset()
     client, archive = Client.from_url(without_right), ArchiveSettings(path=archive_of_its_own(), log_keep_s=1)
@@ -250,7 +254,7 @@ def test_a_daemon_that_may_not_trim_says_it_once_and_fires(without_right: str, r
     assert [] == daemon.of("redis_refused")
 
 
-def test_a_daemon_trims_its_log_and_its_archive_has_all_of_it(redis_url: str, redis_client: redis.Redis) -> None:
+def test_an_archive_has_every_entry_that_its_daemon_trimmed(redis_url: str, redis_client: redis.Redis) -> None:
     know(redis_client)
     client, archive = Client.from_url(redis_url), ArchiveSettings(path=archive_of_its_own(), log_keep_s=1)
     with DaemonThread(redis_url, archive=archive) as daemon:

@@ -73,7 +73,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         yield Path(folder)
 
 
-def test_the_demo_executes_all_that_fires_and_leaves_nothing_behind(temporary: Path) -> None:
+def test_the_demo_executes_every_run_and_cleans_up(temporary: Path) -> None:
     up = Up("--demo", "--for", "6", "--json")
     try:
         told, _ = up.process.communicate(timeout=DEADLINE_S)
@@ -89,7 +89,7 @@ def test_the_demo_executes_all_that_fires_and_leaves_nothing_behind(temporary: P
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_nothing_outlives_it_however_it_ends(temporary: Path, end: str) -> None:
+def test_no_process_or_file_outlives_up_however_it_ends(temporary: Path, end: str) -> None:
     up = Up("--json", "--queue", "email")
     try:
         place = json.loads(up.first_line())
@@ -119,7 +119,7 @@ def test_up_ends_by_itself_after_its_time(temporary: Path) -> None:
     assert [] == list(temporary.iterdir())
 
 
-def test_archives_of_the_user_are_left_alone(temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_leaves_the_users_archives_alone(temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "service"))
     monkeypatch.setenv("ZSCHED_ARCHIVE_PATH", str(tmp_path / "mine.db"))
@@ -150,7 +150,7 @@ def test_up_ends_when_one_of_its_processes_ends(temporary: Path) -> None:
         up.close()
 
 
-def test_the_demo_takes_no_queues() -> None:
+def test_the_demo_refuses_the_queue_option() -> None:
     command = [sys.executable, "-m", "zsched.cli", "up", "--demo", "--queue", "email"]
 
     refused = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)

@@ -88,7 +88,7 @@ def test_redis_allows_each_action_in_the_can_column(guarded: GuardedRedis, user:
 
 
 @pytest.mark.parametrize("user", ["zsched-client", "zsched-daemon", "zsched-worker"])
-def test_whoever_writes_a_queue_runs_code_in_its_workers(
+def test_a_user_who_writes_a_queue_can_run_code_in_its_workers(
     guarded: GuardedRedis, worker_of: Callable[..., subprocess.Popen[bytes]], tmp_path: Path, user: str
 ) -> None:
     ran = tmp_path / "ran"
@@ -110,7 +110,7 @@ def test_whoever_writes_a_queue_runs_code_in_its_workers(
     assert ran.exists()
 
 
-def test_json_keeps_nobody_from_naming_any_function(
+def test_the_json_serializer_does_not_restrict_functions(
     guarded: GuardedRedis, worker_of: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     with guarded.connect("zsched-worker") as thief:
@@ -121,7 +121,7 @@ def test_json_keeps_nobody_from_naming_any_function(
 
 
 @pytest.mark.parametrize("user", ["zsched-client", "zsched-worker"])
-def test_a_client_stops_workers_as_a_worker_does(
+def test_a_client_can_stop_workers(
     guarded: GuardedRedis, worker_of: Callable[..., subprocess.Popen[bytes]], user: str
 ) -> None:
     worker = worker_of("--name", "victim", "idle")
@@ -135,7 +135,7 @@ def test_a_client_stops_workers_as_a_worker_does(
 
 
 @pytest.mark.parametrize("user", ["zsched-client", "zsched-worker"])
-def test_a_client_empties_queues_of_others(guarded: GuardedRedis, user: str) -> None:
+def test_a_client_can_empty_queues_of_others(guarded: GuardedRedis, user: str) -> None:
     with guarded.connect("operator") as operator:
         Queue("theirs", connection=operator).enqueue("tasks.note")
 

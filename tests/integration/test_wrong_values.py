@@ -38,7 +38,7 @@ def ground(redis_client: redis.Redis, redis_url: str) -> Iterator[Ground]:
 
 
 @pytest.mark.parametrize("kind", SPOILS)
-def test_a_value_of_another_program_hides_no_schedule_from_a_client_or_a_bootstrap(ground: Ground, kind: str) -> None:
+def test_a_corrupted_value_hides_no_schedule_from_a_client_or_a_bootstrap(ground: Ground, kind: str) -> None:
     at_first, client = kept(ground), Client(ground.redis)
 
     for name, id, write in SPOILS[kind]:
@@ -66,7 +66,7 @@ CALLS: dict[str, Callable[[Client, str], Any]] = {
 
 
 @pytest.mark.parametrize("kind", SPOILS)
-def test_a_call_about_a_value_of_another_program_works_or_says_why_not(ground: Ground, kind: str) -> None:
+def test_a_call_on_a_corrupted_value_works_or_raises_an_error_that_says_why(ground: Ground, kind: str) -> None:
     at_first, client = kept(ground), Client(ground.redis)
 
     for _, id, write in SPOILS[kind]:
@@ -81,7 +81,7 @@ def test_a_call_about_a_value_of_another_program_works_or_says_why_not(ground: G
 
 
 @pytest.mark.parametrize("place", ["paused", "quarantine"])
-def test_a_schedule_whose_place_nobody_can_read_is_shown_as_quarantined(ground: Ground, place: str) -> None:
+def test_a_schedule_with_an_unreadable_place_is_shown_as_quarantined(ground: Ground, place: str) -> None:
     client = Client(ground.redis)
     ground.redis.hset(f"{ground.keys.prefix}{place}", "odd", "nonsense")
 
@@ -97,7 +97,7 @@ def test_a_schedule_whose_place_nobody_can_read_is_shown_as_quarantined(ground: 
 # -- hashes that come first -----------------------------------------------------------------------
 
 
-def test_a_job_that_zsched_pushed_is_told_apart_from_a_schedule_that_waits(ground: Ground) -> None:
+def test_a_put_whose_run_was_pushed_returns_already_fired(ground: Ground) -> None:
     client, at = Client(ground.redis), from_ms(DUE_MS * 2)
     first = client.schedule("app.task", id="invoice", at=at)
     ground.redis.zrem(ground.keys.due_normal(), "invoice")
@@ -110,7 +110,7 @@ def test_a_job_that_zsched_pushed_is_told_apart_from_a_schedule_that_waits(groun
     assert (1, 0, []) == (many.already_fired, many.unchanged, many.errors)
 
 
-def test_a_put_sent_again_after_a_loss_is_not_blamed_on_another_program(ground: Ground) -> None:
+def test_a_put_repeated_after_a_loss_does_not_blame_another_program(ground: Ground) -> None:
     client, at = Client(ground.redis), from_ms(DUE_MS * 2)
     run = str(client.schedule("app.task", id="invoice", at=at).run_id)
     ground.redis.flushall()
@@ -123,7 +123,7 @@ def test_a_put_sent_again_after_a_loss_is_not_blamed_on_another_program(ground: 
     assert ("already_fired", run) == (again.outcome, again.run_id)
 
 
-def test_a_job_of_another_program_is_not_taken_for_a_schedule(ground: Ground) -> None:
+def test_a_foreign_job_is_not_taken_for_a_schedule(ground: Ground) -> None:
     client, at = Client(ground.redis), from_ms(DUE_MS * 2)
     run = ground.keys.run_id("invoice", round(at.timestamp() * 1000))
     ground.redis.hset(ground.keys.rq.job(run), mapping={"status": "finished", "data": "theirs"})
@@ -146,7 +146,7 @@ def ticker(ground: Ground) -> Iterator[Ticker]:
         yield Ticker(Dispatch(wire, ground.keys), native, DaemonSettings(), SystemClock())
 
 
-def test_a_leader_fires_without_a_set_of_queues_and_says_so_once_in_a_term(ground: Ground, ticker: Ticker) -> None:
+def test_a_leader_logs_a_corrupted_set_of_queues_once_per_term_and_fires(ground: Ground, ticker: Ticker) -> None:
     ground.redis.hdel(ground.keys.meta(), "frozen_ms", "frozen_by")
     ground.redis.delete("rq:queues")
     ground.redis.set("rq:queues", "x")

@@ -1,4 +1,4 @@
-"""One namespace on a real Redis for script tests: state in, call by keyword, state out."""
+"""A namespace on a real Redis for script tests: state in, call by keyword, state out."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ class Ground:
         return self.call("advance", rows, **({"patience_ms": HOUR_MS} | self._guard() | over))[1:]
 
     def limit(self, **per_second: float) -> None:
-        """Let these be the limits of queues."""
+        """Set these limits of queues."""
         rows = [text for queue, rate in per_second.items() for text in (queue, f"{rate:g}")]
         self.call("limits", rows, token=TOKEN, expected_server=SERVER)
 
@@ -253,7 +253,7 @@ class Ground:
         return int(reply[0])
 
     def trim(self, first_kept: str, **over: Any) -> int:
-        """How many entries before id *first_kept* were forgotten."""
+        """Trim the log before id *first_kept*; return the number of removed entries."""
         guard = {"token": TOKEN, "expected_server": SERVER}
         arguments = {"first_kept": first_kept, "limit": 1000, "silent_ms": HOUR_MS} | guard | over
         forgotten = int(self.call("trim", **arguments)[0])
@@ -278,3 +278,11 @@ def _decoded(value: Any) -> Any:
     if isinstance(value, list):
         return [_decoded(one) for one in value]
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
+
+
+def put_due(ground: Ground, *ids: str, lane: str = "normal", **fields: str) -> list[str]:
+    """Put one-shots that are due now, a millisecond apart; return their run ids."""
+    first_ms = ground.now_ms - 1000
+    rows = [(id, first_ms + n) for n, id in enumerate(ids)]
+    ground.put(*rows, lane=lane, allow_past=1, fields=FIELDS | fields)
+    return [f"{id}-{due_ms}" for id, due_ms in rows]

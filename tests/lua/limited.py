@@ -18,7 +18,7 @@ def pass_on(ground: Ground, ms: int) -> None:
 
 
 def put_due(ground: Ground, *ids: str, lane: str = "normal", age_ms: int = 1000, **fields: str) -> None:
-    """One-shots of queue email, unless *fields* say otherwise, that are due now, a millisecond apart."""
+    """Put one-shots of queue email (or as in *fields*) that are due now, a millisecond apart."""
     rows = [(id, now_ms(ground) - age_ms + n) for n, id in enumerate(ids)]
     ground.put(*rows, lane=lane, allow_past=1, fields=EMAIL | fields)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.lua.ground import FIELDS, LEASE_MS, OWN, TEMPLATE, Ground
+from tests.lua.ground import FIELDS, LEASE_MS, OWN, TEMPLATE, Entry, Ground
+from zsched.core.log import Entry as Read
 from zsched.core.log import Position
-from zsched.core.log.recovery import Restored
+from zsched.core.log.recovery import Restored, restored
 
 T_US = 1_800_000_000_123_456  # of the lost change
 DUE_MS = 1_900_000_000_000
@@ -55,3 +56,9 @@ def hold(ground: Ground) -> int:
 
 def texts_of(fields: dict[str, str]) -> list[bytes]:
     return [text.encode() for pair in fields.items() for text in pair]
+
+
+def logged(entry: Entry) -> list[Restored]:
+    """The rows of a restore, as another archive reads them."""
+    texts = [text.encode() for text in ("kind", entry.kind, "t", entry.t, *entry.texts)]
+    return restored(Read.of(entry.id.encode(), texts))

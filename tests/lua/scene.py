@@ -104,7 +104,7 @@ _READ: dict[str, Callable[[bytes], tuple[Any, ...]]] = {
 
 
 def spoil(ground: Ground, key: str) -> None:
-    """Let *key* be of another type than it is, or should be."""
+    """Replace *key* by one of another type."""
     is_string = ground.redis.type(key) == b"string"
     ground.redis.delete(key)
     if is_string:

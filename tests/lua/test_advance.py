@@ -56,7 +56,7 @@ def test_one_entry_has_a_row_per_schedule(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("digest", ["digest-2"])
-def test_a_rule_changed_between_fire_and_advance_is_left_alone(led: Ground, digest: str) -> None:
+def test_advance_skips_a_schedule_whose_rule_changed_since_fire(led: Ground, digest: str) -> None:
     [row] = _due(led)
     led.put_recurring("r", led.now_ms + HOUR_MS, trigger="rule-2", digest=digest)
     before = led.keyspace()
@@ -65,7 +65,7 @@ def test_a_rule_changed_between_fire_and_advance_is_left_alone(led: Ground, dige
     assert before == led.keyspace()
 
 
-def test_a_payload_changed_between_fire_and_advance_at_the_same_due_time_is_left_alone(led: Ground) -> None:
+def test_advance_skips_a_schedule_whose_payload_changed_since_fire(led: Ground) -> None:
     [row] = _due(led)
     led.put_recurring("r", digest="digest-2")
     before = led.keyspace()
@@ -75,7 +75,7 @@ def test_a_payload_changed_between_fire_and_advance_at_the_same_due_time_is_left
 
 
 @pytest.mark.parametrize("verb", ["cancel", "pause"])
-def test_a_schedule_taken_away_between_fire_and_advance_is_left_alone(led: Ground, verb: str) -> None:
+def test_advance_skips_a_schedule_cancelled_or_paused_since_fire(led: Ground, verb: str) -> None:
     [row] = _due(led)
     led.call(verb, id="r", **({"note": ""} if verb == "pause" else {}))
     before = led.keyspace()
@@ -84,7 +84,7 @@ def test_a_schedule_taken_away_between_fire_and_advance_is_left_alone(led: Groun
     assert before == led.keyspace()
 
 
-def test_an_advance_sent_twice_pushes_once(led: Ground) -> None:
+def test_an_advance_that_is_sent_twice_pushes_one_run(led: Ground) -> None:
     [row] = _due(led)
     due_ms, next_ms = int(row[2]), led.now_ms + HOUR_MS
 
@@ -148,7 +148,7 @@ def test_a_previous_run_that_ended_or_is_gone_is_no_obstacle(led: Ground, status
         ({"status": "scheduled", "enqueued_at": -HOUR_MS + 5000}, "overlap", "r-1"),
     ],
 )
-def test_a_silent_or_forgotten_previous_run_is_judged_and_the_judgement_recorded(
+def test_advance_records_why_a_dead_or_missing_previous_run_is_ignored(
     led: Ground, job: dict[str, Any], word: str, why: str
 ) -> None:
     times = {name: _iso(led.now_ms + ago) for name, ago in job.items() if isinstance(ago, int)}
@@ -158,13 +158,13 @@ def test_a_silent_or_forgotten_previous_run_is_judged_and_the_judgement_recorded
     assert led.last.rows[0].endswith(f" - {why}")
 
 
-def test_a_heartbeat_of_another_form_does_not_stop_the_batch(led: Ground) -> None:
+def test_an_unreadable_heartbeat_does_not_stop_the_batch(led: Ground) -> None:
     row = _with_previous(led, status="started", last_heartbeat="")
 
     assert ["overlap"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
 
 
-def test_an_occurrence_before_the_doubt_is_pushed_marked(led: Ground) -> None:
+def test_an_occurrence_due_before_the_doubt_is_pushed_and_marked_uncertain(led: Ground) -> None:
     [row] = _due(led)
     led.redis.hset(led.keys.meta(), "doubt", row[2])
 
@@ -186,7 +186,7 @@ def test_an_occurrence_before_the_doubt_that_must_not_run_twice_is_skipped(led: 
     assert "last" not in led.schedule("r")
 
 
-def test_doubt_looks_at_the_nominal_time_that_is_fired(led: Ground) -> None:
+def test_the_doubt_is_compared_with_the_fired_occurrence(led: Ground) -> None:
     [row] = _due(led)
     due_ms = int(row[2])
     led.redis.hset(led.keys.meta(), "doubt", due_ms)
@@ -195,7 +195,7 @@ def test_doubt_looks_at_the_nominal_time_that_is_fired(led: Ground) -> None:
     assert [f"r-{due_ms + 500}"] == led.queue()
 
 
-def test_doubt_looks_at_when_the_run_was_due_not_at_its_nominal_time(led: Ground) -> None:
+def test_the_doubt_is_compared_with_the_due_time_not_the_nominal_time(led: Ground) -> None:
     [row] = _due(led, own={"flags": "s"})
     nominal_ms = int(row[2]) - 500  # jitter: nothing can have pushed it before it was due
     led.redis.hset(led.keys.meta(), "doubt", nominal_ms + 100)
@@ -204,7 +204,7 @@ def test_doubt_looks_at_when_the_run_was_due_not_at_its_nominal_time(led: Ground
     assert [f"r-{nominal_ms}"] == led.queue()
 
 
-def test_a_run_at_the_front_goes_to_the_front(led: Ground) -> None:
+def test_a_run_with_the_front_flag_is_pushed_to_the_front(led: Ground) -> None:
     led.redis.rpush("rq:queue:default", "waiting")
     [row] = _due(led, own={"flags": "f"})
 
@@ -251,7 +251,7 @@ def test_a_schedule_whose_queue_has_another_type_is_quarantined(led: Ground) -> 
     assert led.redis.hget(led.keys.quarantine(), "r").endswith(b"wrong type at rq:queue:broken")
 
 
-def test_the_fence_holds_for_advance_too(led: Ground) -> None:
+def test_advance_is_refused_without_the_current_lease_or_server(led: Ground) -> None:
     [row] = _due(led)
     planned = (row, int(row[2]), led.now_ms + HOUR_MS)
     before = led.keyspace()
@@ -263,7 +263,7 @@ def test_the_fence_holds_for_advance_too(led: Ground) -> None:
     assert before == led.keyspace()
 
 
-def test_hold_and_jump_hold_for_advance_too(led: Ground) -> None:
+def test_advance_is_refused_during_a_hold_and_after_a_clock_jump(led: Ground) -> None:
     [row] = _due(led)
     planned = [row[0], row[1], row[2], row[3], row[2], "", "", "", "", 0]
     guard = led._guard() | {"patience_ms": 1}
@@ -297,7 +297,7 @@ def test_the_run_of_another_namespace_carries_its_name(led: Ground, redis_url: s
     email.close()
 
 
-def test_a_row_says_how_much_later_than_its_nominal_time_an_occurrence_was_due(led: Ground) -> None:
+def test_a_log_row_has_the_jitter_between_nominal_and_due_time(led: Ground) -> None:
     [row] = _due(led)
     nominal_ms, next_ms = int(row[2]), led.now_ms + HOUR_MS
     words = (*row[:4], nominal_ms - 250, nominal_ms, "skip", 100, next_ms, next_ms, "-")

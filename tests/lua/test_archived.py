@@ -51,7 +51,7 @@ def test_an_entry_is_archived_when_one_of_several_archives_has_it(ground: Ground
     assert ("waiting", 3) == _archived(ground, entries[7])
 
 
-def test_only_who_follows_and_reported_lately_is_alive(ground: Ground, entries: list[Entry]) -> None:
+def test_only_an_archive_that_follows_and_reported_recently_is_alive(ground: Ground, entries: list[Entry]) -> None:
     ground.report("silent", entries[0])
     ground.pass_time(ALIVE_MS + 1000)
     ground.report("following", entries[0])
@@ -118,7 +118,7 @@ def test_a_report_of_another_history_archives_nothing(
         "99999999999999999999-1 1 1 following {}",
     ],
 )  # fmt: skip
-def test_a_report_that_another_writer_wrote_hides_no_other(ground: Ground, entries: list[Entry], text: str) -> None:
+def test_a_corrupted_report_hides_no_other_report(ground: Ground, entries: list[Entry], text: str) -> None:
     ground.redis.hset(ground.keys.archivers(), "foreign", text)
     ground.report("archive-1", entries[6])
 
@@ -126,7 +126,7 @@ def test_a_report_that_another_writer_wrote_hides_no_other(ground: Ground, entri
     assert "waiting" == _archived(ground, entries[7])[0]
 
 
-def test_asking_changes_nothing(ground: Ground, entries: list[Entry]) -> None:
+def test_asking_for_archived_entries_writes_nothing(ground: Ground, entries: list[Entry]) -> None:
     ground.report("archive-1", entries[6])
     before = ground.keyspace()
 

@@ -15,7 +15,7 @@ LATER = AT + 60_000
 
 @pytest.fixture
 def rule(led: Ground) -> Ground:
-    """With a recurring schedule r."""
+    """A namespace with a recurring schedule r."""
     led.put_recurring("r")
     return led
 
@@ -29,11 +29,11 @@ def backfill(ground: Ground, *times: int, how: str = "once", op: str = "op-1", *
 
 
 def iso(ms: int) -> str:
-    """As RQ writes times."""
+    """Format an instant as RQ does."""
     return from_ms(ms).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def test_the_runs_have_the_ids_of_their_occurrences_and_stand_at_the_back_in_order(rule: Ground) -> None:
+def test_backfilled_runs_are_queued_in_order_with_the_ids_of_their_occurrences(rule: Ground) -> None:
     rule.redis.rpush("rq:queue:default", "others")
 
     assert ["backfilled", f"r-{AT}", f"r-{LATER}"] == backfill(rule, AT, LATER)
@@ -56,7 +56,7 @@ def test_a_run_is_a_copy_of_the_template_that_is_queued_now(rule: Ground) -> Non
     assert -1 == rule.redis.pttl(f"rq:job:r-{AT}")
 
 
-def test_the_schedule_stays_as_it_is(rule: Ground) -> None:
+def test_a_backfill_leaves_the_schedule_unchanged(rule: Ground) -> None:
     rule.call("run_now", id="r")
     before = rule.schedule("r"), rule.places()
 
@@ -75,7 +75,7 @@ def test_a_schedule_at_the_front_is_backfilled_at_the_back(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("status", ["queued", "started", "finished", "failed"])
-def test_a_run_that_is_there_is_not_pushed_again(rule: Ground, status: str) -> None:
+def test_a_backfill_does_not_push_an_existing_run_again(rule: Ground, status: str) -> None:
     rule.redis.hset(f"rq:job:r-{AT}", "status", status)
 
     assert ["backfilled", "-", f"r-{LATER}"] == backfill(rule, AT, LATER)
@@ -84,7 +84,7 @@ def test_a_run_that_is_there_is_not_pushed_again(rule: Ground, status: str) -> N
     assert {"id": "r", "runs": f"r-{LATER}"} == rule.last.fields
 
 
-def test_when_all_are_there_nothing_is_written(rule: Ground) -> None:
+def test_a_backfill_whose_runs_all_exist_writes_nothing(rule: Ground) -> None:
     rule.redis.hset(f"rq:job:r-{AT}", "status", "finished")
     before = rule.keyspace()
 
@@ -94,7 +94,7 @@ def test_when_all_are_there_nothing_is_written(rule: Ground) -> None:
 
 
 @pytest.mark.parametrize("status", [None, "finished", "failed", "canceled"])
-def test_again_is_an_extra_run_that_no_entry_had_before(rule: Ground, status: str | None) -> None:
+def test_a_backfill_with_again_gives_each_extra_run_a_new_id(rule: Ground, status: str | None) -> None:
     if status:
         rule.redis.hset(f"rq:job:r-{AT}", "status", status)
 
@@ -113,7 +113,7 @@ def test_an_open_run_is_not_backfilled_again(rule: Ground, status: str) -> None:
     assert ["backfilled", "-"] == backfill(rule, AT, how="again")
 
 
-def test_a_call_that_is_sent_again_does_nothing_and_answers_the_same(rule: Ground) -> None:
+def test_a_call_sent_again_with_its_operation_id_gets_the_first_reply(rule: Ground) -> None:
     first = backfill(rule, AT, LATER)
     rule.redis.delete(f"rq:job:r-{AT}")  # RQ may have forgotten it by then
 
@@ -123,7 +123,7 @@ def test_a_call_that_is_sent_again_does_nothing_and_answers_the_same(rule: Groun
     assert ["put_recurring", "backfill"] == [entry.kind for entry in rule.entries()]
 
 
-def test_a_deadline_counts_from_the_push(led: Ground) -> None:
+def test_the_deadline_of_a_backfilled_run_counts_from_the_push(led: Ground) -> None:
     led.put_recurring("r", template={"zs_expires": str(HOUR_MS)})
 
     backfill(led, AT)
@@ -134,7 +134,7 @@ def test_a_deadline_counts_from_the_push(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("place", ["paused", "ended"])
-def test_a_paused_or_ended_one_is_backfilled_too(led: Ground, place: str) -> None:
+def test_a_paused_or_ended_schedule_can_be_backfilled(led: Ground, place: str) -> None:
     led.put_recurring("r", 5)
     if place == "paused":
         led.call("pause", id="r", note="")
@@ -147,7 +147,7 @@ def test_a_paused_or_ended_one_is_backfilled_too(led: Ground, place: str) -> Non
 
 
 def _end(ground: Ground) -> None:
-    """As advance leaves one whose rule gives no more."""
+    """End the schedule as advance does when its rule is exhausted."""
     ground.redis.zrem(ground.keys.prefix + "due:normal", "r")
     ground.redis.hdel(ground.keys.schedule("r"), "nominal")
     ground.redis.hset(ground.keys.schedule("r"), "ended_at", ground.now_ms)
@@ -195,7 +195,7 @@ def test_a_backfill_that_is_refused_writes_nothing(rule: Ground, what: str) -> N
     assert before == rule.keyspace()
 
 
-def test_a_namespace_is_in_the_run_ids(redis_client: Any, redis_server: Any) -> None:
+def test_backfilled_run_ids_contain_the_namespace(redis_client: Any, redis_server: Any) -> None:
     shop = Ground(redis_client, redis_server.url, "shop")
     shop.lead()
     shop.put_recurring("r")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.lua.ground import HOUR_MS, Ground
 
 
-def test_a_cancelled_one_shot_leaves_nothing_but_its_entry(ground: Ground) -> None:
+def test_cancelling_a_one_shot_leaves_only_its_log_entry(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
 
@@ -18,7 +18,7 @@ def test_a_cancelled_one_shot_leaves_nothing_but_its_entry(ground: Ground) -> No
     assert entry.t.startswith(str(now_ms))
 
 
-def test_a_cancelled_recurring_schedule_leaves_nothing(ground: Ground) -> None:
+def test_cancelling_a_recurring_schedule_leaves_only_its_log_entry(ground: Ground) -> None:
     ground.put_recurring("r")
 
     assert "cancelled" == ground.call("cancel", id="r")[0]
@@ -55,12 +55,12 @@ def test_a_call_sent_again_with_its_operation_id_gets_the_first_reply(ground: Gr
     assert ["a"] == list(ground.places())
 
 
-def test_an_unknown_id_is_not_found_and_not_logged(ground: Ground) -> None:
+def test_cancelling_an_unknown_id_returns_not_found_and_logs_nothing(ground: Ground) -> None:
     assert "NOTFOUND" == ground.call("cancel", id="a")[0]
     assert [] == ground.entries()
 
 
-def test_a_fired_run_is_not_touched(led: Ground) -> None:
+def test_cancelling_a_schedule_leaves_its_fired_run_alone(led: Ground) -> None:
     due_ms = led.now_ms - 1
     led.put(("a", due_ms), allow_past=1)
     led.fire()
@@ -70,7 +70,7 @@ def test_a_fired_run_is_not_touched(led: Ground) -> None:
     assert "queued" == led.job(f"a-{due_ms}")["status"]
 
 
-def test_a_waiting_run_that_rq_took_over_stays_rqs(ground: Ground) -> None:
+def test_cancelling_a_schedule_keeps_a_run_that_rq_changed(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
     ground.redis.hset(f"rq:job:a-{due_ms}", "status", "canceled")

@@ -51,7 +51,7 @@ def test_a_queued_run_leaves_its_queue_and_its_end_is_logged(ground: Ground) -> 
 
 
 @pytest.mark.parametrize("status", REGISTRIES)
-def test_what_waits_for_its_next_attempt_or_another_run_does_no_more(ground: Ground, status: str) -> None:
+def test_cancelling_a_scheduled_or_deferred_run_removes_it_from_its_registry(ground: Ground, status: str) -> None:
     queued(ground, status=status)
 
     assert "cancelled" == cancel_run(ground, status)[0]
@@ -59,7 +59,7 @@ def test_what_waits_for_its_next_attempt_or_another_run_does_no_more(ground: Gro
     assert ("canceled", "end") == (ground.job(RUN)["status"], ground.last.kind)
 
 
-def test_of_a_long_queue_the_list_is_left_alone_and_the_job_loses_its_data_and_soon_itself(ground: Ground) -> None:
+def test_cancelling_a_run_in_a_long_queue_deletes_the_jobs_data_and_keeps_the_list(ground: Ground) -> None:
     queued(ground, *(f"x{number}" for number in range(50_000)))
 
     assert "cancelled" == cancel_run(ground)[0]
@@ -70,14 +70,14 @@ def test_of_a_long_queue_the_list_is_left_alone_and_the_job_loses_its_data_and_s
     assert ("end", 0) == (ground.last.kind, ground.redis.exists("rq:canceled:mail"))
 
 
-def test_the_longest_queue_that_is_searched_is_searched(ground: Ground) -> None:
+def test_cancelling_searches_a_queue_of_the_maximum_length(ground: Ground) -> None:
     queued(ground, *(f"x{number}" for number in range(49_998)))
 
     assert "cancelled" == cancel_run(ground)[0]
     assert (49_999, "call") == (ground.redis.llen("rq:queue:mail"), ground.job(RUN)["data"])
 
 
-def test_a_call_sent_again_with_its_operation_id_is_answered_the_same(ground: Ground) -> None:
+def test_a_call_sent_again_with_its_operation_id_gets_the_first_reply(ground: Ground) -> None:
     queued(ground)
     first = cancel_run(ground)
 
@@ -86,7 +86,7 @@ def test_a_call_sent_again_with_its_operation_id_is_answered_the_same(ground: Gr
     assert 1 == len(ground.entries())
 
 
-def test_a_started_run_is_stopped_by_its_worker(ground: Ground) -> None:
+def test_cancelling_a_started_run_sends_a_stop_command_to_its_worker(ground: Ground) -> None:
     job = JOB | {"status": "started", "worker_name": "w1"}
     ground.redis.hset(ground.keys.rq.job(RUN), mapping=job)
     with ground.redis.pubsub(ignore_subscribe_messages=True) as listening:
@@ -102,7 +102,7 @@ def test_a_started_run_is_stopped_by_its_worker(ground: Ground) -> None:
     assert (job | {"zs_stop": str(told_ms)}, []) == (ground.job(RUN), ground.entries())
 
 
-def test_a_worker_is_not_told_twice_within_ten_seconds_as_that_may_kill_it(ground: Ground) -> None:
+def test_a_stop_command_is_not_repeated_within_ten_seconds_as_that_may_kill_the_worker(ground: Ground) -> None:
     ground.redis.hset(ground.keys.rq.job(RUN), mapping=JOB | {"status": "started", "worker_name": "w1"})
     told = []
     with ground.redis.pubsub(ignore_subscribe_messages=True) as listening:
@@ -130,7 +130,7 @@ def test_a_deferred_run_that_is_cancelled_is_not_released_by_rq(ground: Ground) 
     assert [b"other"] == ground.redis.zrange("rq:deferred:mail", 0, -1)
 
 
-def test_of_a_run_that_rq_released_nothing_is_left_that_waited(ground: Ground) -> None:
+def test_cancelling_a_run_that_rq_released_removes_its_dependency_keys(ground: Ground) -> None:
     queued(ground)
     ground.redis.sadd(f"rq:job::{RUN}:dependencies", "before")
 
@@ -139,7 +139,7 @@ def test_of_a_run_that_rq_released_nothing_is_left_that_waited(ground: Ground) -
     assert [] == ground.redis.keys("rq:job::*")
 
 
-def test_a_worker_that_does_not_listen_is_told_of(ground: Ground) -> None:
+def test_cancelling_reports_a_worker_that_does_not_listen(ground: Ground) -> None:
     ground.redis.hset(ground.keys.rq.job(RUN), mapping=JOB | {"status": "started", "worker_name": "w1"})
 
     assert ["DEAF", "w1"] == cancel_run(ground)[::2]
@@ -147,7 +147,7 @@ def test_a_worker_that_does_not_listen_is_told_of(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("status", ["finished", "failed", "stopped", "canceled"])
-def test_what_is_over_stays_as_it_is(ground: Ground, status: str) -> None:
+def test_cancelling_a_run_that_is_over_changes_nothing(ground: Ground, status: str) -> None:
     queued(ground, status=status)
     before = ground.keyspace()
 
@@ -155,7 +155,7 @@ def test_what_is_over_stays_as_it_is(ground: Ground, status: str) -> None:
     assert before == ground.keyspace()
 
 
-def test_what_is_not_as_it_was_seen_is_looked_at_again(ground: Ground) -> None:
+def test_cancelling_a_run_with_a_stale_status_returns_again(ground: Ground) -> None:
     queued(ground)
     before = ground.keyspace()
 
@@ -165,7 +165,7 @@ def test_what_is_not_as_it_was_seen_is_looked_at_again(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("status", ["queued", *REGISTRIES])
-def test_what_a_worker_or_scheduler_has_just_taken_is_left_to_it(ground: Ground, status: str) -> None:
+def test_cancelling_a_run_that_was_just_taken_from_its_queue_changes_nothing(ground: Ground, status: str) -> None:
     ground.redis.hset(ground.keys.rq.job(RUN), mapping=JOB | {"status": status})
     before = ground.keyspace()
 
@@ -173,7 +173,7 @@ def test_what_a_worker_or_scheduler_has_just_taken_is_left_to_it(ground: Ground,
     assert before == ground.keyspace()
 
 
-def test_a_schedule_that_waits_is_no_run_yet(ground: Ground) -> None:
+def test_cancelling_the_run_id_of_a_waiting_schedule_cancels_nothing(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
 
@@ -181,7 +181,7 @@ def test_a_schedule_that_waits_is_no_run_yet(ground: Ground) -> None:
     assert ({"a": f"normal {due_ms}"}, 1) == (ground.places(), len(ground.entries()))
 
 
-def test_a_run_beside_a_schedule_that_waits_is_one(ground: Ground) -> None:
+def test_a_scheduled_run_is_cancelled_although_a_schedule_with_its_id_waits(ground: Ground) -> None:
     ground.put(("a", ground.now_ms + HOUR_MS))
     queued(ground, status="scheduled")
 
@@ -189,13 +189,13 @@ def test_a_run_beside_a_schedule_that_waits_is_one(ground: Ground) -> None:
     assert ["a"] == list(ground.places())
 
 
-def test_an_unknown_run_is_told_of(ground: Ground) -> None:
+def test_cancelling_an_unknown_run_returns_unknown(ground: Ground) -> None:
     assert "UNKNOWN" == cancel_run(ground)[0]
     assert [] == ground.entries()
 
 
 @pytest.mark.parametrize("fields", [{"status": "odd"}, {"origin": ""}, {"status": "created"}, {"status": "started"}])
-def test_what_another_writer_broke_is_left_alone(ground: Ground, fields: dict[str, str]) -> None:
+def test_cancelling_a_corrupted_job_changes_nothing(ground: Ground, fields: dict[str, str]) -> None:
     ground.redis.hset(ground.keys.rq.job(RUN), mapping=JOB | {"status": "queued"} | fields)
     before = ground.keyspace()
 

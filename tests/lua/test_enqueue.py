@@ -34,7 +34,7 @@ def test_a_call_sent_again_with_its_operation_id_queues_nothing_more(ground: Gro
     assert 1 == len(ground.queue())
 
 
-def test_calls_of_one_id_in_one_millisecond_are_as_many_runs(ground: Ground) -> None:
+def test_calls_for_one_id_in_the_same_millisecond_get_different_run_ids(ground: Ground) -> None:
     _enqueue(ground)
     texts = [text for pair in TEMPLATE.items() for text in pair]
     with ground.redis.pipeline(transaction=True) as pipe:
@@ -46,7 +46,7 @@ def test_calls_of_one_id_in_one_millisecond_are_as_many_runs(ground: Ground) -> 
     assert (41, 41) == (len(ground.queue()), len(set(ground.queue())))
 
 
-def test_a_run_at_the_front_stands_first(ground: Ground) -> None:
+def test_enqueue_at_front_puts_the_run_first(ground: Ground) -> None:
     ground.redis.rpush("rq:queue:default", "waiting")
 
     run = _enqueue(ground, at_front=1)[3]
@@ -56,7 +56,7 @@ def test_a_run_at_the_front_stands_first(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("kind", ["one-shot", "recurring"])
-def test_a_waiting_schedule_of_the_id_is_replaced(ground: Ground, kind: str) -> None:
+def test_enqueue_replaces_a_waiting_schedule_of_its_id(ground: Ground, kind: str) -> None:
     due_ms = ground.now_ms + HOUR_MS
     if kind == "recurring":
         ground.put_recurring("e")
@@ -69,7 +69,7 @@ def test_a_waiting_schedule_of_the_id_is_replaced(ground: Ground, kind: str) -> 
 
 
 @pytest.mark.parametrize(("if_exists", "word"), [("keep", "kept"), ("error", "EXISTS")])
-def test_keep_and_error_leave_a_waiting_schedule_alone(ground: Ground, if_exists: str, word: str) -> None:
+def test_enqueue_with_keep_or_error_leaves_a_waiting_schedule_alone(ground: Ground, if_exists: str, word: str) -> None:
     ground.put(("e", "+60000"))
 
     reply = _enqueue(ground, if_exists=if_exists)

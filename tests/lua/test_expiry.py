@@ -18,14 +18,14 @@ CALL = {"op": "op-1", "keep_op_ms": 60_000}
 
 
 def _put(ground: Ground, late_ms: int, *ids: str, **fields: str) -> list[str]:
-    """One-shots with a minute to live that are so late; their run ids."""
+    """Put one-shots that expire after a minute and are *late_ms* late; return their run ids."""
     due_ms = ground.now_ms - late_ms
     ground.put(*((id, due_ms) for id in ids), allow_past=1, fields=ONCE | fields)
     return [f"{id}-{due_ms}" for id in ids]
 
 
 def _due_rule(ground: Ground, late_ms: int = 1000, template: dict[str, str] | None = None) -> list[str]:
-    """What fire answers of rule r, which is so late."""
+    """Return the row of fire for rule r, which is *late_ms* late."""
     ground.put_recurring("r", next=ground.now_ms - late_ms, template=EXPIRES if template is None else template)
     [row] = ground.fire().recurring
     return row
@@ -45,7 +45,7 @@ def _has_deadline_at(ground: Ground, run: str, deadline_ms: int) -> bool:
 # -- fire -----------------------------------------------------------------------------------------
 
 
-def test_a_one_shot_that_is_too_late_is_recorded_and_gone(led: Ground) -> None:
+def test_a_one_shot_past_its_deadline_is_recorded_as_expired_and_removed(led: Ground) -> None:
     [run] = _put(led, MINUTE_MS, "a")
 
     fired = led.fire()
@@ -55,7 +55,7 @@ def test_a_one_shot_that_is_too_late_is_recorded_and_gone(led: Ground) -> None:
     assert (f"{EPOCH}-2", "fire", ["expired", run]) == (led.last.id, led.last.kind, led.last.texts)
 
 
-def test_one_that_is_just_in_time_fires_and_has_what_is_left(led: Ground) -> None:
+def test_a_one_shot_before_its_deadline_fires_with_the_remaining_time_to_live(led: Ground) -> None:
     [run] = _put(led, MINUTE_MS - 5000, "a")
 
     fired = led.fire()
@@ -65,7 +65,7 @@ def test_one_that_is_just_in_time_fires_and_has_what_is_left(led: Ground) -> Non
     assert "queued" == led.job(run)["status"]
 
 
-def test_of_a_batch_only_what_is_too_late_expires(led: Ground) -> None:
+def test_only_the_late_one_shots_of_a_batch_expire(led: Ground) -> None:
     late, early = _put(led, HOUR_MS, "l1", "l2"), _put(led, 1000, "e")
     led.put(("plain", led.now_ms - HOUR_MS), allow_past=1)
 
@@ -79,7 +79,7 @@ def test_of_a_batch_only_what_is_too_late_expires(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("flags", ["1e", "1fe", "1se", "1fse"])
-def test_expiry_counts_before_doubt_and_place(led: Ground, flags: str) -> None:
+def test_expiry_is_decided_before_doubt_and_front_flag(led: Ground, flags: str) -> None:
     led.redis.hset(led.keys.meta(), "doubt", led.now_ms + HOUR_MS)
     [late], [early] = _put(led, HOUR_MS, "l", zs=flags), _put(led, 1000, "e", zs=flags)
 
@@ -94,7 +94,7 @@ def test_expiry_counts_before_doubt_and_place(led: Ground, flags: str) -> None:
 
 
 @pytest.mark.parametrize("broken", ["", "soon", "1e400x"])
-def test_a_deadline_that_another_writer_broke_is_none(led: Ground, broken: str) -> None:
+def test_a_corrupted_deadline_is_ignored(led: Ground, broken: str) -> None:
     [run] = _put(led, HOUR_MS, "a", zs_expires=broken)
 
     fired = led.fire()
@@ -106,7 +106,7 @@ def test_a_deadline_that_another_writer_broke_is_none(led: Ground, broken: str) 
 # -- advance --------------------------------------------------------------------------------------
 
 
-def test_an_occurrence_that_is_too_late_is_recorded_and_its_rule_goes_on(led: Ground) -> None:
+def test_an_occurrence_past_its_deadline_is_recorded_and_its_schedule_continues(led: Ground) -> None:
     row, next_ms = _due_rule(led, MINUTE_MS + 1000), led.now_ms + HOUR_MS
 
     words = led.advance((row, int(row[2]), next_ms))
@@ -136,7 +136,7 @@ def test_a_run_of_a_rule_has_its_deadline(led: Ground) -> None:
     assert -1 == led.redis.pttl(led.keys.template("r"))
 
 
-def test_a_deadline_counts_from_when_it_was_due_not_from_its_nominal_time(led: Ground) -> None:
+def test_a_deadline_counts_from_the_due_time_not_the_nominal_time(led: Ground) -> None:
     row = _due_rule(led)
     due_ms, nominal_ms, next_ms = int(row[2]), int(row[2]) - HOUR_MS, led.now_ms + HOUR_MS
     words = (*row[:4], nominal_ms, due_ms, "skip", 100, next_ms, next_ms, "-")
@@ -147,7 +147,7 @@ def test_a_deadline_counts_from_when_it_was_due_not_from_its_nominal_time(led: G
     assert _has_deadline_at(led, f"r-{nominal_ms}", due_ms + MINUTE_MS)
 
 
-def test_an_occurrence_that_expired_does_not_look_at_the_run_before(led: Ground) -> None:
+def test_an_expired_occurrence_is_not_checked_for_overlap(led: Ground) -> None:
     row = _due_rule(led, HOUR_MS)
     led.redis.hset(led.keys.schedule("r"), "last", "r-1")
     led.redis.hset(led.keys.rq.job("r-1"), mapping={"status": "queued", "enqueued_at": "2999-01-01T00:00:00.000000Z"})
@@ -156,7 +156,7 @@ def test_an_occurrence_that_expired_does_not_look_at_the_run_before(led: Ground)
 
 
 @pytest.mark.parametrize("next", ["goes on", "ends"])
-def test_what_passed_without_a_run_is_recorded_and_the_rule_goes_on(led: Ground, next: str) -> None:
+def test_dropped_occurrences_without_a_run_are_recorded_and_the_schedule_continues(led: Ground, next: str) -> None:
     row, then = _due_rule(led), led.now_ms + HOUR_MS if next == "goes on" else ""
     passed = f"missed:{int(row[2]) - 5000}:{int(row[2]) - 1000}:5,limit:{row[2]}:{row[2]}:1"
 
@@ -169,7 +169,7 @@ def test_what_passed_without_a_run_is_recorded_and_the_rule_goes_on(led: Ground,
     assert ("ended_at" in led.schedule("r")) == (not then)
 
 
-def test_what_passed_beside_a_run_is_told_in_the_same_row(led: Ground) -> None:
+def test_dropped_occurrences_are_recorded_in_the_row_of_the_run_that_fired(led: Ground) -> None:
     row, next_ms = _due_rule(led), led.now_ms + HOUR_MS
 
     assert ["fired"] == led.advance((row, int(row[2]), next_ms, "missed:5:7:3"))
@@ -195,7 +195,7 @@ def _run_one_shot(ground: Ground, **fields: str) -> str:
 
 
 def _retry(ground: Ground, **fields: str) -> str:
-    """Of a run that had a deadline of its own, which is over."""
+    """Retry a finished run that had a deadline."""
     of_it = {"status": "failed", "zs_deadline": "5"} if fields else {"status": "failed"}
     ground.redis.hset(ground.keys.rq.job("a-1700000000000"), mapping=TEMPLATE | of_it | fields)
     named = {"id": "a", "run": "a-1700000000000", "nominal_ms": 1_700_000_000_000}
@@ -221,13 +221,13 @@ def test_the_deadline_of_a_run_on_request_counts_from_the_request(led: Ground, p
 
 
 @pytest.mark.parametrize("push", REQUESTS)
-def test_a_run_on_request_of_what_never_expires_has_none(led: Ground, push: Callable[..., str]) -> None:
+def test_a_run_on_request_of_a_schedule_without_expiry_has_no_deadline(led: Ground, push: Callable[..., str]) -> None:
     run = push(led)
 
     assert ([run], False, -1) == (led.queue(), "zs_deadline" in led.job(run), led.redis.pttl(led.keys.rq.job(run)))
 
 
-def test_a_clock_that_a_test_moved_does_not_make_a_run_vanish(led: Ground) -> None:
+def test_a_clock_moved_by_a_test_does_not_expire_a_run_in_redis(led: Ground) -> None:
     led.pass_time(-HOUR_MS)
     [run] = _put(led, 1000, "a")
 
@@ -240,9 +240,7 @@ def test_a_clock_that_a_test_moved_does_not_make_a_run_vanish(led: Ground) -> No
 
 
 @pytest.mark.parametrize("pushed_ms_ago", [1000, 30_000])
-def test_a_run_that_was_pushed_long_after_its_time_has_its_whole_life_when_it_is_restored(
-    ground: Ground, pushed_ms_ago: int
-) -> None:
+def test_a_restored_runs_deadline_counts_from_its_push_not_its_nominal_time(ground: Ground, pushed_ms_ago: int) -> None:
     pushed_ms, long_ago_ms = ground.now_ms - pushed_ms_ago, ground.now_ms - 7 * 24 * HOUR_MS
     job = [text for pair in (FIELDS | EXPIRES | {"data": "call", "zs": "1e"}).items() for text in pair]
     row = ["a", str(long_ago_ms), "open", "", long_ago_ms, pushed_ms * 1000, "", f"{len(job)} 0", *job]
@@ -255,7 +253,7 @@ def test_a_run_that_was_pushed_long_after_its_time_has_its_whole_life_when_it_is
 @pytest.mark.parametrize(
     ("watched_since_ms", "expected"), [(59_000, EXPIRED), (61_000, EXPIRED_OR_ENDED), (None, EXPIRED_OR_ENDED)]
 )
-def test_that_a_run_had_not_begun_is_said_only_where_its_end_would_have_been_seen(
+def test_expired_before_start_is_claimed_only_if_its_end_would_have_been_recorded(
     ground: Ground, watched_since_ms: int | None, expected: str
 ) -> None:
     pushed_ms, run = ground.now_ms, _enqueue(ground, **EXPIRES)
@@ -276,7 +274,7 @@ def test_a_run_that_is_gone_before_its_deadline_did_not_expire(ground: Ground) -
     assert [None] == Jobs(ground.link, ground.keys).look([run])
 
 
-def test_a_run_that_a_worker_has_in_hand_is_running_and_not_expired(ground: Ground) -> None:
+def test_a_run_with_an_execution_counts_as_running_not_as_expired(ground: Ground) -> None:
     run = _enqueue(ground, **EXPIRES)
     ground.redis.delete(ground.keys.rq.job(run))
     ground.redis.zadd(f"rq:executions:{run}", {"one": 1})
@@ -287,7 +285,7 @@ def test_a_run_that_a_worker_has_in_hand_is_running_and_not_expired(ground: Grou
     assert RunStatus.RUNNING is of_job(run, job, None).status
 
 
-def test_why_runs_are_gone_is_kept_for_ten_minutes_after_it_was_told(ground: Ground) -> None:
+def test_a_passed_deadline_is_kept_for_ten_minutes_after_it_was_returned(ground: Ground) -> None:
     run = _enqueue(ground, **EXPIRES)
     ground.pass_time(24 * HOUR_MS)  # nobody led
     deadlines = Deadlines(ground.link, ground.keys)  # type: ignore[arg-type]  # a link does for a wire

@@ -1,4 +1,4 @@
-"""fire.lua: due one-shots to their RQ queues, due recurring ones to the caller."""
+"""fire.lua: due one-shots to their RQ queues, due recurring schedules to the caller."""
 
 from __future__ import annotations
 
@@ -6,25 +6,14 @@ import pytest
 import redis
 from rq.job import Job
 
-from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, LEASE_MS, SERVER, TOKEN, Ground
-from tests.lua.limited import now_ms as frozen_ms
-from zsched.config.settings import LONGEST_LEASE_MS
+from tests.lua.ground import EPOCH, HOUR_MS, SERVER, TOKEN, Ground, put_due
 from zsched.core.clock import from_ms
-from zsched.errors import ServerChanged, Stale
 from zsched.storage.connection import Link
 from zsched.storage.scripts import Scripts
 
 
-def _put_due(ground: Ground, *ids: str, lane: str = "normal", **fields: str) -> list[str]:
-    """One-shots that are due now, a millisecond apart; their run ids."""
-    first_ms = ground.now_ms - 1000
-    rows = [(id, first_ms + n) for n, id in enumerate(ids)]
-    ground.put(*rows, lane=lane, allow_past=1, fields=FIELDS | fields)
-    return [f"{id}-{due_ms}" for id, due_ms in rows]
-
-
-def test_a_due_one_shot_leaves_its_lane_for_its_queue(led: Ground) -> None:
-    [run] = _put_due(led, "a")
+def test_a_due_one_shot_moves_from_its_lane_to_its_queue(led: Ground) -> None:
+    [run] = put_due(led, "a")
 
     fired = led.fire()
 
@@ -38,8 +27,8 @@ def test_a_due_one_shot_leaves_its_lane_for_its_queue(led: Ground) -> None:
     assert "zs_uncertain" not in job
 
 
-def test_one_entry_tells_of_the_whole_batch(led: Ground) -> None:
-    runs = _put_due(led, "a", "b", "c")
+def test_one_log_entry_records_the_whole_batch(led: Ground) -> None:
+    runs = put_due(led, "a", "b", "c")
 
     fired = led.fire()
 
@@ -48,7 +37,7 @@ def test_one_entry_tells_of_the_whole_batch(led: Ground) -> None:
     assert entry.t.startswith(str(fired.now_ms))
 
 
-def test_nothing_due_writes_nothing_and_tells_when(led: Ground) -> None:
+def test_fire_with_nothing_due_writes_nothing_and_returns_the_next_time(led: Ground) -> None:
     due_ms = led.now_ms + HOUR_MS
     led.put(("low", due_ms), lane="low")
     led.put(("high", due_ms + 5), lane="high")
@@ -64,7 +53,7 @@ def test_an_empty_namespace_has_no_next_time(led: Ground) -> None:
     assert "" == led.fire().next_ms
 
 
-def test_nothing_is_fired_a_millisecond_early(led: Ground) -> None:
+def test_fire_never_fires_a_run_before_its_due_millisecond(led: Ground) -> None:
     led.put(("a", "+60000"))
     due_ms = int(led.places()["a"].split()[1])
     led.pass_time(due_ms - led.now_ms - 200)
@@ -77,19 +66,19 @@ def test_nothing_is_fired_a_millisecond_early(led: Ground) -> None:
     assert fired.now_ms >= due_ms
 
 
-def test_high_goes_before_normal_before_low_and_each_by_due_time(led: Ground) -> None:
-    low = _put_due(led, "l1", "l2", lane="low")
-    normal = _put_due(led, "n1", "n2")
-    high = _put_due(led, "h1", "h2", lane="high")
+def test_lanes_fire_high_before_normal_before_low_and_each_by_due_time(led: Ground) -> None:
+    low = put_due(led, "l1", "l2", lane="low")
+    normal = put_due(led, "n1", "n2")
+    high = put_due(led, "h1", "h2", lane="high")
 
     led.fire()
 
     assert [*high, *normal, *low] == led.queue()
 
 
-def test_the_limit_is_spent_on_the_higher_lanes_first(led: Ground) -> None:
-    low = _put_due(led, "l1", "l2", lane="low")
-    high = _put_due(led, "h1", "h2", lane="high")
+def test_the_batch_limit_is_spent_on_the_higher_lanes_first(led: Ground) -> None:
+    low = put_due(led, "l1", "l2", lane="low")
+    high = put_due(led, "h1", "h2", lane="high")
 
     fired = led.fire(limit=3)
 
@@ -98,10 +87,10 @@ def test_the_limit_is_spent_on_the_higher_lanes_first(led: Ground) -> None:
     assert ["l2"] == list(led.places())
 
 
-def test_runs_at_the_front_stand_before_the_others_in_order_of_due_time(led: Ground) -> None:
+def test_runs_with_the_front_flag_are_queued_before_the_others_by_due_time(led: Ground) -> None:
     led.redis.rpush("rq:queue:default", "waiting")
-    front = _put_due(led, "f1", "f2", zs="1f")
-    [back] = _put_due(led, "b")
+    front = put_due(led, "f1", "f2", zs="1f")
+    [back] = put_due(led, "b")
 
     led.fire()
 
@@ -109,8 +98,8 @@ def test_runs_at_the_front_stand_before_the_others_in_order_of_due_time(led: Gro
 
 
 def test_each_run_goes_to_the_queue_of_its_origin(led: Ground) -> None:
-    [push] = _put_due(led, "a", origin="push")
-    [sms] = _put_due(led, "b", origin="sms")
+    [push] = put_due(led, "a", origin="push")
+    [sms] = put_due(led, "b", origin="sms")
 
     led.fire()
 
@@ -119,7 +108,7 @@ def test_each_run_goes_to_the_queue_of_its_origin(led: Ground) -> None:
 
 
 def test_a_run_that_rq_cancelled_before_its_time_is_not_pushed(led: Ground) -> None:
-    cancelled, good = _put_due(led, "a", "b")
+    cancelled, good = put_due(led, "a", "b")
     led.redis.hset(f"rq:job:{cancelled}", "data", b'["app.task", null, [], {}]')
     with redis.Redis.from_url(led.link.where) as theirs:
         Job.fetch(cancelled, connection=theirs, serializer="json").cancel()
@@ -134,8 +123,8 @@ def test_a_run_that_rq_cancelled_before_its_time_is_not_pushed(led: Ground) -> N
 
 
 def test_schedules_that_cannot_be_pushed_are_quarantined_and_the_rest_go_on(led: Ground) -> None:
-    gone, wrong_job, good = _put_due(led, "gone", "job", "good")
-    [wrong_queue] = _put_due(led, "queue", origin="broken")
+    gone, wrong_job, good = put_due(led, "gone", "job", "good")
+    [wrong_queue] = put_due(led, "queue", origin="broken")
     led.redis.delete(f"rq:job:{gone}", f"rq:job:{wrong_job}")
     led.redis.rpush(f"rq:job:{wrong_job}", "not a hash")
     led.redis.set("rq:queue:broken", "not a list")
@@ -167,8 +156,8 @@ def test_a_recurring_schedule_with_a_key_of_another_type_is_quarantined(led: Gro
     assert "quarantine" == led.last.kind
 
 
-def test_a_due_run_is_pushed_without_a_set_of_queues_and_fire_says_so(led: Ground) -> None:
-    [run] = _put_due(led, "a")
+def test_a_corrupted_set_of_queues_is_reported_and_does_not_stop_a_push(led: Ground) -> None:
+    [run] = put_due(led, "a")
     led.redis.set("rq:queues", "not a set")
 
     fired = led.fire()
@@ -179,17 +168,17 @@ def test_a_due_run_is_pushed_without_a_set_of_queues_and_fire_says_so(led: Groun
 
 
 @pytest.mark.parametrize("key", ["deadlines", "quarantine", "recurring"])
-def test_where_nothing_is_due_a_key_of_a_wrong_type_is_told(led: Ground, key: str) -> None:
+def test_fire_reports_a_key_of_a_wrong_type_even_if_nothing_is_due(led: Ground, key: str) -> None:
     name = getattr(led.keys, key)()
     led.redis.set(name, "odd")
 
     assert (0, [name]) == ((fired := led.fire()).looked, fired.wrong)
 
 
-def test_due_recurring_schedules_are_answered_and_stay(led: Ground) -> None:
+def test_due_recurring_schedules_are_returned_and_stay_in_their_lane(led: Ground) -> None:
     due_ms = led.now_ms - 10
     _, anchor_ms, version, _ = led.put_recurring("r", due_ms, lane="high")
-    [run] = _put_due(led, "a")
+    [run] = put_due(led, "a")
 
     fired = led.fire()
 
@@ -197,7 +186,7 @@ def test_due_recurring_schedules_are_answered_and_stay(led: Ground) -> None:
     assert (1, [run], {"r": f"high {due_ms}"}) == (fired.runs, led.queue(), led.places())
 
 
-def test_a_recurring_schedule_whose_run_exists_as_a_former_one_shots_is_answered_too(led: Ground) -> None:
+def test_a_recurring_schedule_is_returned_although_a_former_one_shot_has_its_run_id(led: Ground) -> None:
     due_ms = led.now_ms + 60_000
     led.put(("r", due_ms))
     run = led.call("run_now", id="r", op="op-1", keep_op_ms=1000)[2]
@@ -211,158 +200,7 @@ def test_a_recurring_schedule_whose_run_exists_as_a_former_one_shots_is_answered
     assert {"r": f"normal {due_ms}"} == led.places()
 
 
-def test_a_leader_without_the_lease_can_do_nothing(led: Ground) -> None:
-    _put_due(led, "a")
-    before = led.keyspace()
-
-    with pytest.raises(Stale):
-        led.fire(token="daemon-2:6:2000:nonce")
-    assert before == led.keyspace()
-
-
-def test_a_lapsed_lease_is_stale(led: Ground) -> None:
-    led.redis.delete(led.keys.lease())
-
-    with pytest.raises(Stale):
-        led.fire()
-
-
-@pytest.mark.parametrize("server", ["server-2", ""])
-def test_a_leader_on_another_server_can_do_nothing(led: Ground, server: str) -> None:
-    _put_due(led, "a")
-    led.redis.hset(led.keys.meta(), "server", server)
-    before = led.keyspace()
-
-    with pytest.raises(ServerChanged):
-        led.fire()
-    assert before == led.keyspace()
-
-
-def test_a_leader_on_a_server_without_meta_can_do_nothing(led: Ground) -> None:
-    led.redis.delete(led.keys.meta())
-
-    with pytest.raises(ServerChanged):
-        led.fire()
-
-
-def test_nothing_fires_during_a_hold(led: Ground) -> None:
-    _put_due(led, "a")
-    hold_ms = led.now_ms + LEASE_MS
-    led.redis.hset(led.keys.meta(), "hold", hold_ms)
-
-    word, now_ms, until_ms = led.fire_reply()
-
-    assert ("HELD", hold_ms) == (word, until_ms)
-    assert now_ms < hold_ms
-    led.pass_time(LEASE_MS + 1)
-    assert 1 == led.fire().runs
-
-
-def test_a_hold_longer_than_the_leaders_lease_is_kept(led: Ground) -> None:
-    _put_due(led, "a")
-    led.redis.hset(led.keys.meta(), "hold", led.now_ms + LONGEST_LEASE_MS - 5000)
-
-    assert "HELD" == led.fire_reply()[0]
-
-
-def test_a_hold_of_before_a_clock_jump_is_forgotten(led: Ground) -> None:
-    _put_due(led, "a")
-    led.redis.hset(led.keys.meta(), "hold", led.now_ms + LONGEST_LEASE_MS + 5000)
-
-    assert 1 == led.fire().runs
-    led.pass_time(10_000)  # within the longest lease of it
-    _put_due(led, "b")
-    assert 1 == led.fire().runs
-
-
-def test_a_doubt_in_the_future_becomes_time(led: Ground) -> None:
-    [before] = _put_due(led, "before", zs="1s")
-    led.redis.hset(led.keys.meta(), "doubt", led.now_ms + HOUR_MS)
-
-    fired = led.fire()
-    led.pass_time(1000)
-    [after] = _put_due(led, "after", zs="1s")
-    again = led.fire()
-
-    assert [before] == fired.skipped
-    assert {"skipped": before, "doubt": str(fired.now_ms)} == led.entries()[-3].fields
-    assert (1, 0, []) == (again.runs, again.uncertain, again.skipped)
-    assert [after] == led.queue()
-
-
-def test_a_doubt_later_than_time_is_told_though_nothing_is_due(led: Ground) -> None:
-    led.redis.hset(led.keys.meta(), "doubt", led.now_ms + HOUR_MS)
-
-    fired = led.fire()
-    led.fire()
-
-    assert [("fire", {"doubt": str(fired.now_ms)})] == [(one.kind, one.fields) for one in led.entries()]
-    assert str(fired.now_ms).encode() == led.redis.hget(led.keys.meta(), "doubt")
-
-
-def test_a_hold_keeps_a_doubt_later_than_time_as_it_is(led: Ground) -> None:
-    doubt_ms = led.now_ms + HOUR_MS
-    led.redis.hset(led.keys.meta(), mapping={"doubt": doubt_ms, "hold": led.now_ms + LEASE_MS})
-
-    led.fire_reply()
-
-    assert str(doubt_ms).encode() == led.redis.hget(led.keys.meta(), "doubt")
-
-
-@pytest.mark.parametrize("away_ms", [-5000, 5000])
-def test_nothing_fires_when_time_is_not_where_it_was(led: Ground, away_ms: int) -> None:
-    _put_due(led, "a")
-    expected_ms = led.now_ms + away_ms
-    before = led.keyspace()
-
-    word, now_ms = led.fire_reply(clock_from_ms=expected_ms - 2000, clock_until_ms=expected_ms + 2000)
-
-    assert "JUMPED" == word
-    assert abs(now_ms - led.now_ms) < 2000
-    assert before == led.keyspace()
-
-
-def test_time_at_both_ends_of_its_window_is_where_it_must_be(still: Ground) -> None:
-    _put_due(still, "a")
-
-    assert 1 == still.fire(clock_from_ms=frozen_ms(still), clock_until_ms=frozen_ms(still)).runs
-
-
-def test_runs_due_before_the_doubt_are_marked(led: Ground) -> None:
-    before_run, after_run = _put_due(led, "before", "after")
-    led.redis.hset(led.keys.meta(), "doubt", before_run.rpartition("-")[2])
-
-    fired = led.fire()
-
-    assert (2, 1) == (fired.runs, fired.uncertain)
-    assert [before_run, after_run] == led.queue()
-    assert ["1", None] == [led.job(run).get("zs_uncertain") for run in (before_run, after_run)]
-    assert {"runs": f"{before_run} {after_run}", "uncertain": before_run} == led.last.fields
-
-
-def test_uncertain_runs_that_must_not_run_twice_are_skipped(led: Ground) -> None:
-    [skipped] = _put_due(led, "s", zs="1s")
-    [fired_run] = _put_due(led, "f")
-    led.redis.hset(led.keys.meta(), "doubt", led.now_ms)
-
-    fired = led.fire()
-
-    assert (1, [skipped]) == (fired.runs, fired.skipped)
-    assert [fired_run] == led.queue()
-    assert {} == led.job(skipped)
-    assert skipped == led.last.fields["skipped"]
-    assert {} == led.places()
-
-
-def test_a_skip_schedule_without_doubt_is_fired(led: Ground) -> None:
-    [run] = _put_due(led, "s", zs="1s")
-
-    led.fire()
-
-    assert [run] == led.queue()
-
-
-def test_namespaces_whose_ids_would_collide_fire_runs_of_their_own(led: Ground, redis_url: str) -> None:
+def test_two_namespaces_with_the_same_schedule_id_fire_different_runs(led: Ground, redis_url: str) -> None:
     other = Ground(led.redis, redis_url, "email")
     other.lead()
     due_ms = led.now_ms - 5
@@ -377,7 +215,7 @@ def test_namespaces_whose_ids_would_collide_fire_runs_of_their_own(led: Ground, 
     other.close()
 
 
-def test_five_hundred_at_once_are_one_script(led: Ground) -> None:
+def test_five_hundred_due_one_shots_fire_in_one_script(led: Ground) -> None:
     due_ms = led.now_ms - 1000
     for first in range(0, 500, 100):
         led.put(*((f"i-{n:03}", due_ms) for n in range(first, first + 100)), allow_past=1)
@@ -388,8 +226,8 @@ def test_five_hundred_at_once_are_one_script(led: Ground) -> None:
     assert [f"i-{n:03}-{due_ms}" for n in range(500)] == led.queue()
 
 
-def test_a_script_that_the_server_forgot_is_loaded_again(led: Ground) -> None:
-    _put_due(led, "a")
+def test_a_flushed_script_is_loaded_again(led: Ground) -> None:
+    put_due(led, "a")
     link = Link.from_url(led.link.where, 5.0)
     scripts = Scripts(link, led.keys)
     guard = {"token": TOKEN, "expected_server": SERVER, "clock_from_ms": 0}

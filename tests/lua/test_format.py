@@ -63,7 +63,7 @@ def test_an_older_format_is_refused_with_the_remedy_and_never_read(led: Ground, 
     assert before == led.keyspace()
 
 
-def test_after_the_remedy_a_namespace_of_an_older_format_is_a_new_one(led: Ground) -> None:
+def test_the_remedy_for_an_older_format_gives_an_empty_namespace(led: Ground) -> None:
     led.redis.hset(led.keys.meta(), "format", OLDEST_FORMAT - 1)
     with pytest.raises(OlderFormat):
         led.put(("a", "+60000"))
@@ -76,11 +76,11 @@ def test_after_the_remedy_a_namespace_of_an_older_format_is_a_new_one(led: Groun
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in LUA.glob("*.lua")))
-def test_every_script_that_reads_or_writes_schedules_looks_at_the_format(name: str) -> None:
+def test_every_script_that_reads_or_writes_schedules_checks_the_format(name: str) -> None:
     assert ("{'FORMAT', meta[9]}" in load(name).text) is (name not in WITHOUT)
 
 
-def test_who_leads_notes_its_format_where_nobody_led(led: Ground) -> None:
+def test_the_first_leader_writes_its_format_into_meta(led: Ground) -> None:
     led.redis.hdel(led.keys.meta(), "format")
     led.redis.delete(led.keys.lease())
 
@@ -89,18 +89,18 @@ def test_who_leads_notes_its_format_where_nobody_led(led: Ground) -> None:
     assert led.redis.hget(led.keys.meta(), "format") == str(FORMAT).encode()
 
 
-def test_both_languages_know_the_same_formats() -> None:
+def test_python_and_lua_have_the_same_format_numbers() -> None:
     assert f"\nlocal FORMAT = {FORMAT} " in load("fire").text
     assert f"\nlocal OLDEST_FORMAT = {OLDEST_FORMAT} " in load("fire").text
 
 
-def test_a_term_notes_its_format_in_the_log(ground: Ground) -> None:
+def test_a_term_entry_has_the_format_of_its_leader(ground: Ground) -> None:
     ground.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=1000, gen="g")
 
     assert ("term", str(FORMAT)) == (ground.last.kind, ground.last.fields["format"])
 
 
-def test_who_puts_something_back_notes_its_format(ground: Ground) -> None:
+def test_a_restore_writes_its_format_into_meta_and_the_log(ground: Ground) -> None:
     row = ["a", "1800000000000", "due", "normal", 1_800_000_000_000, 1, "", "2 0", "data", "call"]
 
     ground.call(
@@ -128,7 +128,9 @@ NUMBERS_OF_LUA = ["nan", "inf", "-inf", "1e300", "1e3", "2.5", "7.0", "0x7", " 7
 
 @pytest.mark.parametrize("garbage", [*TEXTS, *NUMBERS_OF_LUA, LAST_MS + 1, -LAST_MS - 1, "9" * 5000])
 @pytest.mark.parametrize("field", NUMBERS)
-def test_what_is_no_number_in_meta_is_named_and_nothing_is_written(led: Ground, field: str, garbage: Any) -> None:
+def test_a_corrupted_number_in_meta_is_refused_by_name_and_nothing_is_written(
+    led: Ground, field: str, garbage: Any
+) -> None:
     led.redis.hset(led.keys.meta(), field, garbage)
     before = led.keyspace()
 
@@ -140,7 +142,7 @@ def test_what_is_no_number_in_meta_is_named_and_nothing_is_written(led: Ground, 
 
 
 @pytest.mark.parametrize("clock", [{"frozen_ms": -1}, {"offset_ms": LAST_MS}, {"offset_ms": -LAST_MS}])
-def test_a_clock_that_a_test_moved_out_of_the_range_of_time_is_named(led: Ground, clock: dict[str, int]) -> None:
+def test_a_test_clock_out_of_range_is_refused_by_name(led: Ground, clock: dict[str, int]) -> None:
     led.redis.hset(led.keys.meta(), mapping=clock)
 
     with pytest.raises(Garbled, match=f"has {next(iter(clock))} '"):
@@ -148,7 +150,7 @@ def test_a_clock_that_a_test_moved_out_of_the_range_of_time_is_named(led: Ground
 
 
 @pytest.mark.parametrize("value", [b"-0", b"0007", b"0" * 20 + b"7", b"-7", b"%d" % LAST_MS])
-def test_both_languages_take_the_same_for_a_number(led: Ground, value: bytes) -> None:
+def test_python_and_lua_parse_the_same_numbers(led: Ground, value: bytes) -> None:
     led.redis.hset(led.keys.meta(), "doubt", value)
 
     led.fire()
@@ -157,7 +159,7 @@ def test_both_languages_take_the_same_for_a_number(led: Ground, value: bytes) ->
 
 
 @pytest.mark.parametrize("field", NUMBERS)
-def test_what_the_remedy_says_mends_it(led: Ground, field: str) -> None:
+def test_the_remedy_of_a_corrupted_meta_field_repairs_it(led: Ground, field: str) -> None:
     led.put(("a", 1_800_000_000_000))
     led.redis.hset(led.keys.meta(), field, "garbage")
     with pytest.raises(Garbled) as caught:
@@ -172,7 +174,7 @@ def test_what_the_remedy_says_mends_it(led: Ground, field: str) -> None:
 
 
 @pytest.mark.parametrize("field", ["offset_ms", "frozen_ms"])
-def test_of_a_tests_clock_it_is_not_said_that_a_term_sets_it(led: Ground, field: str) -> None:
+def test_the_remedy_of_a_corrupted_test_clock_is_to_delete_the_field(led: Ground, field: str) -> None:
     led.redis.hset(led.keys.meta(), field, "garbage")
 
     with pytest.raises(Garbled) as caught:

@@ -9,7 +9,7 @@ def _fields(flat: list[str]) -> dict[str, str]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def test_each_id_is_answered_with_its_place_and_content(ground: Ground) -> None:
+def test_get_returns_place_and_content_of_each_id(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms), ("p", due_ms), lane="high")
     ground.put_recurring("r", due_ms)
@@ -53,7 +53,7 @@ def test_an_empty_log_has_no_last_entry(ground: Ground) -> None:
     assert ("", "", "") == (last_id, last_t, unknown)
 
 
-def test_the_reply_names_the_last_entry_of_the_newest_epoch(ground: Ground) -> None:
+def test_get_returns_the_last_log_entry_of_the_newest_epoch(ground: Ground) -> None:
     ground.put(("a", "+1000"))
     ground.redis.hset(ground.keys.meta(), "epoch", 41)
     ground.put(("b", "+1000"))

@@ -222,7 +222,7 @@ DRIVES: dict[Callable[[Scene], None], set[str]] = {
 }
 
 
-def test_every_script_that_reads_a_job_is_driven_or_only_compares() -> None:
+def test_every_script_that_reads_job_fields_is_covered_by_a_driver() -> None:
     readers = {name for name in NAMES if READ.search(load(name).text)}
 
     assert readers == set().union(*DRIVES.values()) | COMPARE | TELL
@@ -234,7 +234,7 @@ CASES = [(drive, text) for drive in DRIVES for text in (SLOW if drive is client_
 
 
 @pytest.mark.parametrize(("drive", "hostile"), CASES, ids=lambda one: one if isinstance(one, str) else one.__name__)
-def test_no_text_in_a_job_says_anything_in_the_log(
+def test_hostile_text_in_a_job_forges_nothing_in_the_log(
     led: Ground, redis_server: EmbeddedRedis, drive: Callable[[Scene], None], hostile: str
 ) -> None:
     scene = Scene(led, redis_server.url, HOSTILE[hostile])

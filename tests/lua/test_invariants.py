@@ -176,7 +176,9 @@ class Storm:
 
 @pytest.mark.parametrize("is_limited", [False, True], ids=["unlimited", "limited"])
 @pytest.mark.parametrize("seed", range(6))
-def test_every_schedule_has_one_place_and_every_run_is_pushed_once(led: Ground, seed: int, is_limited: bool) -> None:
+def test_random_operations_keep_one_place_per_schedule_and_push_each_run_once(
+    led: Ground, seed: int, is_limited: bool
+) -> None:
     storm = Storm(led, seed, is_limited=is_limited)
     led.limit(**({"default": 0.01} if is_limited else {}))
 

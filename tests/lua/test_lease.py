@@ -40,7 +40,7 @@ def test_the_first_term_on_a_new_redis_begins_with_doubt_and_hold(ground: Ground
     assert 0 < ground.redis.pttl(ground.keys.lease()) <= LEASE_MS
 
 
-def test_the_first_entry_of_a_term_is_its_own(ground: Ground) -> None:
+def test_a_new_term_writes_a_term_entry(ground: Ground) -> None:
     ground.put(("a", "+60000"))
 
     _, _, now_ms, *_ = _acquire(ground)
@@ -63,7 +63,7 @@ def test_a_held_lease_is_busy_and_nothing_is_written(ground: Ground) -> None:
     assert 1 == len(ground.entries())
 
 
-def test_an_ordinary_take_over_raises_the_epoch_without_hold_or_doubt(ground: Ground) -> None:
+def test_a_takeover_on_the_same_server_raises_the_epoch_without_hold_or_doubt(ground: Ground) -> None:
     _, _, first_ms, first_hold_ms, _ = _acquire(ground, "one")
     ground.redis.delete(ground.keys.lease())
 
@@ -75,27 +75,27 @@ def test_an_ordinary_take_over_raises_the_epoch_without_hold_or_doubt(ground: Gr
     assert ["1-1", "2-2"] == [entry.id for entry in ground.entries()]
 
 
-def test_the_own_lease_is_no_obstacle(ground: Ground) -> None:
+def test_a_daemon_can_acquire_a_lease_that_it_holds_already(ground: Ground) -> None:
     _acquire(ground, "one")
 
     assert "one:2:2000:n2" == _acquire(ground, "one", "n2")[0]
 
 
 @pytest.mark.parametrize("px", [None, 3_600_000])
-def test_a_lease_with_an_absurd_rest_is_taken_over(ground: Ground, px: int | None) -> None:
+def test_a_lease_with_an_impossible_time_to_live_is_taken_over(ground: Ground, px: int | None) -> None:
     _acquire(ground, "one")
     ground.redis.set(ground.keys.lease(), ground.redis.get(ground.keys.lease()), px=px)
 
     assert 2 == _acquire(ground, "two", "n2")[1]
 
 
-def test_a_long_lease_of_a_daemon_set_up_so_is_not_absurd(ground: Ground) -> None:
+def test_a_long_configured_lease_is_not_taken_over(ground: Ground) -> None:
     _acquire(ground, "one", lease_ms=60_000)
 
     assert "BUSY" == _acquire(ground, "two", "n2", lease_ms=2000)[0]
 
 
-def test_another_server_sets_doubt_and_hold(ground: Ground) -> None:
+def test_a_term_on_another_server_sets_doubt_and_hold(ground: Ground) -> None:
     _acquire(ground, "one")
     ground.redis.delete(ground.keys.lease())
     ground.redis.hset(ground.keys.meta(), mapping={"doubt": 5, "hold": 5})
@@ -107,7 +107,7 @@ def test_another_server_sets_doubt_and_hold(ground: Ground) -> None:
     assert (now_ms + LEASE_MS, "gen-one") == (hold_ms, meta["gen"])
 
 
-def test_epochs_go_on_above_the_log_when_meta_was_lost(ground: Ground) -> None:
+def test_the_next_epoch_is_above_the_log_when_meta_was_lost(ground: Ground) -> None:
     _acquire(ground, "one")
     ground.put(("a", "+60000"))
     ground.redis.delete(ground.keys.lease(), ground.keys.meta())
@@ -119,7 +119,7 @@ def test_epochs_go_on_above_the_log_when_meta_was_lost(ground: Ground) -> None:
     assert "3" == _meta(ground)["seq"]
 
 
-def test_clients_without_a_daemon_yet_count_in_epoch_zero_and_go_on_in_the_first_term(ground: Ground) -> None:
+def test_entries_before_the_first_daemon_are_in_epoch_zero(ground: Ground) -> None:
     ground.put(("a", "+60000"))
     _acquire(ground)
     ground.put(("b", "+60000"))
@@ -127,7 +127,7 @@ def test_clients_without_a_daemon_yet_count_in_epoch_zero_and_go_on_in_the_first
     assert ["0-1", "1-2", "1-3"] == [entry.id for entry in ground.entries()]
 
 
-def test_a_rolled_back_redis_gives_an_epoch_again_but_never_a_token(ground: Ground) -> None:
+def test_a_rolled_back_redis_repeats_an_epoch_but_never_a_token(ground: Ground) -> None:
     first = _acquire(ground, "one", "n1")
     ground.redis.flushall()
 
@@ -137,7 +137,7 @@ def test_a_rolled_back_redis_gives_an_epoch_again_but_never_a_token(ground: Grou
     assert first[0] != again[0]
 
 
-def test_no_daemon_leads_where_the_clock_was_moved_for_tests(ground: Ground) -> None:
+def test_acquire_is_refused_where_a_test_moved_the_clock(ground: Ground) -> None:
     ground.redis.hset(ground.keys.meta(), "offset_ms", 0)
 
     assert ["OFFSET"] == _acquire(ground)
@@ -175,7 +175,7 @@ def test_a_lapsed_lease_is_not_revived(ground: Ground) -> None:
     assert 0 == ground.redis.exists(ground.keys.lease())
 
 
-def test_a_released_lease_is_gone_and_the_standby_hears_of_it(ground: Ground) -> None:
+def test_releasing_a_lease_deletes_it_and_wakes_the_standby(ground: Ground) -> None:
     token, *_ = _acquire(ground)
     with ground.redis.pubsub(ignore_subscribe_messages=True) as listener:
         listener.subscribe(ground.keys.wake())

@@ -9,7 +9,7 @@ from tests.lua.limited import now_ms, pass_on, put_due, put_many
 from zsched.errors import ServerChanged, Stale
 
 
-def test_a_limit_that_stays_keeps_what_it_gave_out(still: Ground) -> None:
+def test_setting_an_unchanged_limit_keeps_its_used_tokens(still: Ground) -> None:
     still.limit(email=1)
     put_due(still, "a", "b")
     still.fire()
@@ -21,7 +21,7 @@ def test_a_limit_that_stays_keeps_what_it_gave_out(still: Ground) -> None:
     assert 0 == still.fire().runs
 
 
-def test_limits_that_are_the_same_write_nothing(still: Ground) -> None:
+def test_setting_unchanged_limits_writes_nothing(still: Ground) -> None:
     still.limit(email=1, sms=0.5)
     before = still.keyspace()
 
@@ -30,7 +30,7 @@ def test_limits_that_are_the_same_write_nothing(still: Ground) -> None:
     assert before == still.keyspace()
 
 
-def test_a_higher_limit_counts_from_the_next_look_on(still: Ground) -> None:
+def test_a_raised_limit_applies_from_the_next_fire(still: Ground) -> None:
     still.limit(email=0.01)
     put_many(still, "s", 20)
     still.fire()
@@ -42,7 +42,7 @@ def test_a_higher_limit_counts_from_the_next_look_on(still: Ground) -> None:
     assert 5 == still.fire().runs
 
 
-def test_throttled_runs_fire_by_their_due_times_once_the_limit_is_gone(still: Ground) -> None:
+def test_throttled_runs_fire_in_due_order_after_the_limit_is_removed(still: Ground) -> None:
     still.limit(email=1)
     put_many(still, "s", 150)
     still.fire(limit=1000)
@@ -57,7 +57,7 @@ def test_throttled_runs_fire_by_their_due_times_once_the_limit_is_gone(still: Gr
     assert sorted(still.queue("email")) == still.queue("email")
 
 
-def test_a_limit_that_is_gone_and_for_which_nobody_waits_leaves_nothing(still: Ground) -> None:
+def test_removing_a_limit_without_throttled_runs_deletes_its_keys(still: Ground) -> None:
     still.limit(email=1)
 
     still.limit()
@@ -65,7 +65,7 @@ def test_a_limit_that_is_gone_and_for_which_nobody_waits_leaves_nothing(still: G
     assert {} == still.limits()
 
 
-def test_a_limit_that_comes_back_holds_for_what_is_left(still: Ground) -> None:
+def test_a_limit_that_is_set_again_applies_to_the_runs_still_throttled(still: Ground) -> None:
     still.limit(email=1)
     put_many(still, "s", 50)
     still.fire()
@@ -86,7 +86,7 @@ def test_only_the_leader_of_this_server_sets_limits(still: Ground) -> None:
     assert {} == still.limits()
 
 
-def test_a_row_that_another_writer_broke_is_no_limit(still: Ground) -> None:
+def test_a_corrupted_limit_is_ignored(still: Ground) -> None:
     still.redis.hset(still.keys.limits(), "email", "many")
     put_due(still, "a", "b", "c")
 

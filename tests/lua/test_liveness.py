@@ -7,20 +7,20 @@ from collections.abc import Callable
 import pytest
 
 from tests.lua.ground import SERVER, TOKEN, Ground
+from tests.lua.overlapping import advance, becomes, fired
 from tests.lua.test_lost import PACKED
-from tests.lua.test_overlap import advance, becomes, fired
 from zsched.core.runs import rq_time
 
 HOUR_S = 3600
 
 
 def skip(led: Ground, run: str) -> bool:
-    """With ``overlap="skip"`` the run keeps no occurrence back."""
+    """Return whether ``overlap="skip"`` ignores the run."""
     return advance(led, "skip")[0] == "fired"
 
 
 def chain(led: Ground, run: str) -> bool:
-    """With ``overlap="queue"`` the leader lets the next run go on."""
+    """Return whether ``overlap="queue"`` releases the next run."""
     waits = advance(led, "queue")[1]
     _, *needs = led.call("survey", cursor="0", count=100)
     return [f"r\0release\0{waits}\0urgent\0the worker w of {run} died"] == needs
@@ -51,12 +51,13 @@ JUDGES = [skip, chain, lost]
         (None, "lapsed", False),  # no worker of RQ's writes that
     ],
 )
-def test_all_agree_on_whether_a_worker_is_dead(
+def test_overlap_chains_and_lost_runs_agree_on_whether_a_worker_is_dead(
     led: Ground, judge: Callable[[Ground, str], bool], silent_s: float | None, execution: str | None, is_dead: bool
 ) -> None:
-    led.redis.hset(led.keys.meta(), "frozen_ms", led.now_ms)
+    frozen_ms = led.now_ms
+    led.redis.hset(led.keys.meta(), "frozen_ms", frozen_ms)
     [run] = fired(led, "skip")
-    heartbeat = {} if silent_s is None else {"last_heartbeat": rq_time(led.now_ms - int(silent_s * 1000))}
+    heartbeat = {} if silent_s is None else {"last_heartbeat": rq_time(frozen_ms - int(silent_s * 1000))}
     becomes(led, run, "started", worker_name="w", **heartbeat)
     if execution is not None:
         led.redis.zadd(f"rq:executions:{run}", {"x": 1})
@@ -67,7 +68,7 @@ def test_all_agree_on_whether_a_worker_is_dead(
 
 
 @pytest.mark.parametrize("status", ["queued", "deferred", "scheduled"])
-def test_a_run_that_no_worker_has_begun_has_no_dead_worker(led: Ground, status: str) -> None:
+def test_a_run_that_has_not_started_has_no_dead_worker(led: Ground, status: str) -> None:
     [run] = fired(led, "skip")
     becomes(led, run, status, worker_name="w", last_heartbeat=rq_time(led.now_ms - HOUR_S * 1000))
 

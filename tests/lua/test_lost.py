@@ -39,7 +39,7 @@ def job(ground: Ground, run: str, status: str = "started", **more: str) -> None:
 
 
 def execution(ground: Ground, run: str, name: str = "x", is_alive: bool = False) -> str:
-    """What a worker leaves behind when it is killed in the middle of *run*."""
+    """Write what a worker leaves behind when it is killed during *run*."""
     member = f"{run}:{name}"
     ground.redis.zadd("rq:wip:default", {member: 1_767_225_660})
     ground.redis.zadd(f"rq:executions:{run}", {name: 9_999_999_999})
@@ -67,7 +67,7 @@ def lose(ground: Ground, seen: Entry, *dead: tuple[str, ...], **over: Any) -> li
 NOTHING = ["-", "0", [], [], []]
 
 
-def test_a_run_that_may_be_tried_again_is_in_its_queue_at_once(led: Ground, seen: Entry) -> None:
+def test_a_lost_run_with_retries_left_is_queued_at_once(led: Ground, seen: Entry) -> None:
     led.redis.rpush("rq:queue:default", "before")
     job(led, A, retries_left="2")
     member = execution(led, A)
@@ -86,7 +86,9 @@ def test_a_run_that_may_be_tried_again_is_in_its_queue_at_once(led: Ground, seen
 
 
 @pytest.mark.parametrize(("flag", "expected"), [("1", [A, "before"]), ("", ["before", A]), ("0", ["before", A])])
-def test_it_goes_to_the_front_when_its_retries_do(led: Ground, seen: Entry, flag: str, expected: list[str]) -> None:
+def test_a_retried_lost_run_goes_to_the_front_if_its_retries_do(
+    led: Ground, seen: Entry, flag: str, expected: list[str]
+) -> None:
     led.redis.rpush("rq:queue:default", "before")
     job(led, A, retries_left="1", enqueue_at_front_on_retry=flag)
 
@@ -95,7 +97,7 @@ def test_it_goes_to_the_front_when_its_retries_do(led: Ground, seen: Entry, flag
     assert expected == led.queue()
 
 
-def test_nothing_is_tried_more_often_than_retries_are_left(led: Ground, seen: Entry) -> None:
+def test_a_lost_run_without_retries_left_is_not_retried(led: Ground, seen: Entry) -> None:
     job(led, A, retries_left="0")
     job(led, B)
 
@@ -103,7 +105,7 @@ def test_nothing_is_tried_more_often_than_retries_are_left(led: Ground, seen: En
     assert [] == led.queue()
 
 
-def test_a_run_that_ends_is_recorded_and_filed_where_rq_shows_it(led: Ground, seen: Entry) -> None:
+def test_a_lost_run_without_retries_ends_as_failed_in_log_and_rq(led: Ground, seen: Entry) -> None:
     job(led, A, retries_left="2")
     member = execution(led, A)
 
@@ -123,7 +125,7 @@ def test_a_run_that_ends_is_recorded_and_filed_where_rq_shows_it(led: Ground, se
     assert [] == led.queue()
 
 
-def test_of_a_run_that_is_lost_the_last_ten_results_are_kept_as_rq_does(led: Ground, seen: Entry) -> None:
+def test_a_lost_run_keeps_its_last_ten_results(led: Ground, seen: Entry) -> None:
     job(led, A)
     for number in range(12):
         led.redis.xadd(f"rq:results:{A}", {"type": "2", "number": number})
@@ -135,7 +137,7 @@ def test_of_a_run_that_is_lost_the_last_ten_results_are_kept_as_rq_does(led: Gro
 
 
 @pytest.mark.parametrize(("ttl", "lives_s"), [("60", 60), ("-1", -1), ("0", -2), ("1.5", YEAR_S), ("", YEAR_S)])
-def test_it_is_kept_as_long_as_its_own_failure_ttl_says(led: Ground, seen: Entry, ttl: str, lives_s: int) -> None:
+def test_a_lost_run_is_kept_for_its_failure_ttl(led: Ground, seen: Entry, ttl: str, lives_s: int) -> None:
     job(led, A, failure_ttl=ttl)
     led.redis.xadd(f"rq:results:{A}", {"type": "2"})  # of an attempt before
     for key in (led.keys.rq.job(A), f"rq:results:{A}"):
@@ -147,7 +149,7 @@ def test_it_is_kept_as_long_as_its_own_failure_ttl_says(led: Ground, seen: Entry
     assert ("0" != ttl) == (led.redis.zscore("rq:failed:default", A) is not None)
 
 
-def test_those_that_go_on_and_those_that_end_are_two_entries(led: Ground, seen: Entry) -> None:
+def test_retried_and_ended_runs_are_logged_as_two_entries(led: Ground, seen: Entry) -> None:
     job(led, A, retries_left="1")
     job(led, B)
 
@@ -160,7 +162,7 @@ def test_those_that_go_on_and_those_that_end_are_two_entries(led: Ground, seen: 
 @pytest.mark.parametrize(
     "changed", [{"status": "finished"}, {"last_heartbeat": "2026-01-01T00:00:30.000001Z"}, {"status": "queued"}]
 )
-def test_a_run_that_is_not_as_it_was_seen_is_left_alone(led: Ground, seen: Entry, changed: dict[str, str]) -> None:
+def test_a_run_that_changed_since_the_scan_is_not_lost(led: Ground, seen: Entry, changed: dict[str, str]) -> None:
     job(led, A, retries_left="1")
     member = execution(led, A)
     led.redis.hset(led.keys.rq.job(A), mapping=changed)
@@ -171,7 +173,7 @@ def test_a_run_that_is_not_as_it_was_seen_is_left_alone(led: Ground, seen: Entry
 
 
 @pytest.mark.parametrize("which", ["lapsed", "another"])
-def test_an_execution_that_lives_by_the_servers_clock_is_left_alone(led: Ground, seen: Entry, which: str) -> None:
+def test_an_execution_alive_by_the_servers_clock_is_not_lost(led: Ground, seen: Entry, which: str) -> None:
     job(led, A, retries_left="1")
     member = execution(led, A, is_alive=which == "lapsed")
     if which == "another":
@@ -180,7 +182,7 @@ def test_an_execution_that_lives_by_the_servers_clock_is_left_alone(led: Ground,
     assert NOTHING == lose(led, seen, again(A, member))[1:]
 
 
-def test_a_job_that_is_gone_is_left_to_the_tracker(led: Ground, seen: Entry) -> None:
+def test_a_deleted_job_is_not_lost(led: Ground, seen: Entry) -> None:
     assert NOTHING == lose(led, seen, end(A, execution(led, A)))[1:]
 
 
@@ -197,7 +199,7 @@ def test_a_key_of_a_wrong_type_hides_no_other_run(led: Ground, seen: Entry, key:
     assert [B] == lose(led, seen, again(A), again(B))[3]
 
 
-def test_one_run_is_pushed_once_however_often_it_is_named(led: Ground, seen: Entry) -> None:
+def test_a_run_named_twice_is_pushed_once(led: Ground, seen: Entry) -> None:
     job(led, A, retries_left="2")
     members = f"{execution(led, A)} {execution(led, A, 'y')}"
 
@@ -219,7 +221,7 @@ def waits(ground: Ground, run: str, before: str) -> None:
     ground.redis.hset(ground.keys.chains(), "a", f"queue {before} {run}")
 
 
-def test_the_end_of_a_lost_run_releases_what_waited_for_it(led: Ground, seen: Entry) -> None:
+def test_the_end_of_a_lost_run_releases_the_next_run_of_its_chain(led: Ground, seen: Entry) -> None:
     job(led, A)
     waits(led, AFTER, A)
 
@@ -232,7 +234,7 @@ def test_the_end_of_a_lost_run_releases_what_waited_for_it(led: Ground, seen: En
     assert "end" == next(entry for entry in led.entries() if entry.id == reply[1]).kind
 
 
-def test_a_lost_run_that_goes_on_keeps_its_place_before_others(led: Ground, seen: Entry) -> None:
+def test_a_retried_lost_run_keeps_its_place_in_its_chain(led: Ground, seen: Entry) -> None:
     job(led, A, retries_left="1")
     waits(led, AFTER, A)
 
@@ -265,7 +267,7 @@ def test_a_run_that_left_its_queue_is_pushed_again(led: Ground, seen: Entry) -> 
 
 
 @pytest.mark.parametrize("where", ["in its queue", "taken", "begun", "pushed again"])
-def test_a_run_that_is_somewhere_is_left_alone(led: Ground, seen: Entry, where: str) -> None:
+def test_a_queued_taken_or_started_run_is_not_pushed_again(led: Ground, seen: Entry, where: str) -> None:
     job(led, A, "queued", retries_left="1")
     if where == "in its queue":
         led.redis.rpush("rq:queue:default", "x", A, "y")
@@ -279,9 +281,7 @@ def test_a_run_that_is_somewhere_is_left_alone(led: Ground, seen: Entry, where: 
     assert NOTHING == lose(led, seen, again(A, status="queued"))[1:]
 
 
-def test_a_worker_that_died_between_taking_a_run_and_beginning_with_it_is_cleared_away(
-    led: Ground, seen: Entry
-) -> None:
+def test_a_run_whose_worker_died_before_starting_it_leaves_the_intermediate_queue(led: Ground, seen: Entry) -> None:
     job(led, A, "queued", retries_left="1")
     led.redis.rpush("rq:queue:default:intermediate", A)
     member = execution(led, A)
@@ -292,7 +292,7 @@ def test_a_worker_that_died_between_taking_a_run_and_beginning_with_it_is_cleare
     assert not led.redis.exists("rq:queue:default:intermediate", "rq:wip:default", f"rq:executions:{A}")
 
 
-def test_a_run_that_two_workers_were_about_to_begin_is_cleared_away_once(led: Ground, seen: Entry) -> None:
+def test_a_run_twice_in_the_intermediate_queue_is_pushed_once(led: Ground, seen: Entry) -> None:
     job(led, A)
     led.redis.rpush("rq:queue:default:intermediate", A, A)
 
@@ -304,7 +304,7 @@ def test_a_run_that_two_workers_were_about_to_begin_is_cleared_away_once(led: Gr
 # -- failures in a row ----------------------------------------------------------------------------
 
 
-def test_a_lost_run_counts_as_a_failure_and_one_that_goes_on_does_not(led: Ground) -> None:
+def test_a_lost_run_counts_as_a_failure_only_if_it_is_not_retried(led: Ground) -> None:
     led.put_recurring("a", own={"pause_after": "2"})
     seen = led.last
     job(led, A, retries_left="1")
@@ -324,14 +324,14 @@ def test_a_lost_run_counts_as_a_failure_and_one_that_goes_on_does_not(led: Groun
 # -- whose it is ----------------------------------------------------------------------------------
 
 
-def test_a_log_that_lacks_what_the_caller_saw_says_nothing_of_the_runs(led: Ground, seen: Entry) -> None:
+def test_lost_is_refused_when_the_callers_log_entry_is_missing(led: Ground, seen: Entry) -> None:
     job(led, A, retries_left="1")
     dead = again(A, execution(led, A))
 
     assert ["LOST"] == lose(led, seen, dead, seen_t="1") == lose(led, seen, dead, seen_entry="9-9")
 
 
-def test_only_the_leader_on_the_server_of_its_term_says_so(led: Ground, seen: Entry) -> None:
+def test_lost_is_refused_without_the_current_lease_or_server(led: Ground, seen: Entry) -> None:
     job(led, A, retries_left="1")
     before = led.keyspace()
 

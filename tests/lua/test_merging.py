@@ -19,7 +19,7 @@ from zsched.storage.scripts import load
 
 @pytest.mark.parametrize("other", [{"seen_entry": "7-99"}, {"seen_t": "5"}, {"seen_entry": "-", "seen_t": 0}])
 @pytest.mark.parametrize("call", [lambda g, **o: restore(g, one_shot(), rule(), **o), merged])
-def test_nothing_is_done_when_the_log_does_not_end_where_it_was_compared(
+def test_a_merge_is_refused_when_the_log_grew_since_the_comparison(
     led: Ground, call: Any, other: dict[str, Any]
 ) -> None:
     led.put(("b", "+1000"))
@@ -71,14 +71,14 @@ BEHIND: dict[str, tuple[tuple[str, ...], bool]] = {  # texts of an entry, and wh
 
 
 @pytest.mark.parametrize("what", BEHIND)
-def test_what_came_behind_matters_when_it_touches_a_schedule_that_is_put_back(led: Ground, what: str) -> None:
+def test_a_later_entry_refuses_a_restore_only_if_it_changes_a_restored_schedule(led: Ground, what: str) -> None:
     (kind, *texts), touches = BEHIND[what]
 
     assert touches == is_compared_again(led, "a", ["kind", kind, "t", str(led.now_ms * 1000), *texts])
 
 
 @pytest.mark.parametrize("name", TOUCHED)
-def test_each_kind_of_entry_says_the_schedules_that_it_touches_by_its_fields(led: Ground, name: str) -> None:
+def test_lua_finds_the_changed_schedules_in_every_kind_of_entry(led: Ground, name: str) -> None:
     given = TOUCHED[name][0]
     ids = {key[0] for key in TOUCHED[name][1]}
 
@@ -87,7 +87,7 @@ def test_each_kind_of_entry_says_the_schedules_that_it_touches_by_its_fields(led
 
 
 def is_compared_again(led: Ground, id: str, texts: Sequence[str | bytes]) -> bool:
-    """Whether schedule *id* is not put back where an entry of *texts* came behind what was compared."""
+    """Return whether an entry of *texts* after the comparison prevents the restore of schedule *id*."""
     led.put(("first", "+1000"))
     compared = seen(led)
     epoch, seq = led.last.id.split("-")
@@ -99,7 +99,7 @@ def is_compared_again(led: Ground, id: str, texts: Sequence[str | bytes]) -> boo
 
 
 @pytest.mark.parametrize(("number", "is_much"), [(100, False), (101, True)])
-def test_when_much_came_behind_it_is_compared_again(led: Ground, number: int, is_much: bool) -> None:
+def test_a_restore_is_refused_when_too_many_entries_came_later(led: Ground, number: int, is_much: bool) -> None:
     led.put(("first", "+1000"))
     compared = seen(led)
     for n in range(number):
@@ -108,7 +108,7 @@ def test_when_much_came_behind_it_is_compared_again(led: Ground, number: int, is
     assert is_much == (restore(led, one_shot(), **compared)[0] == "AGAIN")
 
 
-def test_nothing_is_done_when_the_log_is_empty_and_was_not(led: Ground) -> None:
+def test_a_restore_is_refused_when_the_log_became_empty(led: Ground) -> None:
     before = led.keyspace()
 
     assert "AGAIN" == restore(led, one_shot(), seen_entry="7-1", seen_t=5)[0]
@@ -118,7 +118,7 @@ def test_nothing_is_done_when_the_log_is_empty_and_was_not(led: Ground) -> None:
 # -- hold and wake --------------------------------------------------------------------------------
 
 
-def test_nothing_fires_while_something_is_put_back(led: Ground) -> None:
+def test_a_restore_holds_fire(led: Ground) -> None:
     led.put(("b", 5), allow_past=1)
 
     restore(led, one_shot())
@@ -129,7 +129,7 @@ def test_nothing_fires_while_something_is_put_back(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("how", ["restore", "report"])
-def test_a_hold_is_set_and_not_shortened_and_an_absurd_one_replaced(led: Ground, how: str) -> None:
+def test_a_hold_is_never_shortened_and_an_impossible_hold_is_replaced(led: Ground, how: str) -> None:
     def hold_for(ms: int) -> None:
         restore(led, one_shot(), hold_for_ms=ms) if how == "restore" else led.report(hold_for_ms=ms)
 
@@ -145,7 +145,7 @@ def test_a_hold_is_set_and_not_shortened_and_an_absurd_one_replaced(led: Ground,
     assert led.now_ms + 1000 < hold(led) <= led.now_ms + 2000
 
 
-def test_a_daemon_that_sleeps_is_woken_for_what_is_back(led: Ground) -> None:
+def test_a_restore_wakes_a_sleeping_daemon(led: Ground) -> None:
     with led.redis.pubsub() as listening:
         listening.subscribe(led.keys.wake())
         listening.get_message(timeout=5)
@@ -160,7 +160,7 @@ def test_a_daemon_that_sleeps_is_woken_for_what_is_back(led: Ground) -> None:
 # -- merged ---------------------------------------------------------------------------------------
 
 
-def test_a_merged_entry_says_which_histories_are_here(led: Ground) -> None:
+def test_a_merged_entry_lists_the_histories_that_redis_contains(led: Ground) -> None:
     reply = merged(led, Position(1, 2, 3), Position(4, 5, 6))
 
     assert [led.last.id, led.last.t] == reply[1:]
@@ -168,7 +168,7 @@ def test_a_merged_entry_says_which_histories_are_here(led: Ground) -> None:
     assert 0 == hold(led)
 
 
-def test_an_empty_redis_takes_a_merged_entry(ground: Ground) -> None:
+def test_a_merged_entry_can_be_written_into_an_empty_redis(ground: Ground) -> None:
     merged(ground, Position(1, 2, 3))
 
     assert ("0-1", "merged") == (ground.last.id, ground.last.kind)
@@ -178,7 +178,7 @@ def test_an_empty_redis_takes_a_merged_entry(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("call", [lambda g: restore(g, gone("b"), one_shot(), rule(), run(id="c")), merged])
-def test_out_of_memory_nothing_is_put_back(led: Ground, call: Any) -> None:
+def test_a_restore_without_memory_writes_nothing(led: Ground, call: Any) -> None:
     led.put(("b", DUE_MS))
     for name in ("restore", "merged"):
         led.scripts.ensure(name)

@@ -27,7 +27,7 @@ def _meta(ground: Ground, *fields: str) -> list[str | None]:
     return [value and value.decode() for value in ground.redis.hmget(ground.keys.meta(), fields)]
 
 
-def test_a_new_data_set_has_its_name_and_its_hold_and_no_doubt(nameless: Ground) -> None:
+def test_naming_a_new_data_set_removes_its_doubt_and_keeps_its_hold(nameless: Ground) -> None:
     before = len(nameless.entries())
 
     [names] = _name(nameless)
@@ -37,7 +37,7 @@ def test_a_new_data_set_has_its_name_and_its_hold_and_no_doubt(nameless: Ground)
     assert before == len(nameless.entries())
 
 
-def test_a_data_set_stays_in_doubt_if_an_archive_has_something_else(nameless: Ground) -> None:
+def test_a_data_set_stays_in_doubt_if_an_archive_has_another_history(nameless: Ground) -> None:
     _name(nameless, is_new=0)
 
     assert ["new", "5"] == _meta(nameless, "gen", "doubt")
@@ -60,7 +60,7 @@ def test_a_log_that_is_not_complete_stays_in_doubt(nameless: Ground) -> None:
     assert ["new", "5"] == _meta(nameless, "gen", "doubt")
 
 
-def test_a_name_that_is_there_stays(nameless: Ground) -> None:
+def test_an_existing_name_is_not_replaced(nameless: Ground) -> None:
     nameless.redis.hset(nameless.keys.meta(), "gen", "old")
 
     [names] = _name(nameless)
@@ -68,7 +68,7 @@ def test_a_name_that_is_there_stays(nameless: Ground) -> None:
     assert ("old", ["old", "5"]) == (names, _meta(nameless, "gen", "doubt"))
 
 
-def test_only_the_leader_names(nameless: Ground) -> None:
+def test_only_the_leader_names_a_data_set(nameless: Ground) -> None:
     with pytest.raises(Stale):
         _name(nameless, token=f"other:{EPOCH}:2000:n")
     with pytest.raises(ServerChanged):
@@ -79,7 +79,7 @@ def test_only_the_leader_names(nameless: Ground) -> None:
 @pytest.mark.parametrize(
     ("before", "after"), [(None, "mine"), ("mine", "mine"), ("old", "old mine"), ("mine2 old", "mine2 old mine")]
 )
-def test_a_data_set_that_took_another_one_in_has_its_name_too(ground: Ground, before: str | None, after: str) -> None:
+def test_a_data_set_that_adopted_another_has_both_names(ground: Ground, before: str | None, after: str) -> None:
     ground.redis.delete(ground.keys.meta())
     if before:
         ground.redis.hset(ground.keys.meta(), "gen", before)

@@ -88,7 +88,7 @@ def test_without_delayed_jobs_there_is_no_next_time_and_only_the_lock_is_written
     assert {b"rq:scheduler-lock:default"} == led.keyspace().keys() - before
 
 
-def test_no_more_than_the_limit_are_looked_at_and_the_next_time_is_now(led: Ground) -> None:
+def test_native_stops_at_its_limit_and_returns_the_current_time_as_the_next(led: Ground) -> None:
     delay(led, "a", "b")
     delay(led, "c", "d", queue="other")
     delay(led, "e", queue="last")
@@ -101,7 +101,7 @@ def test_no_more_than_the_limit_are_looked_at_and_the_next_time_is_now(led: Grou
     assert OURS.encode() == _lock(led, "last")
 
 
-def test_nothing_is_logged(led: Ground) -> None:
+def test_native_writes_no_log_entry(led: Ground) -> None:
     delay(led, "a")
 
     native(led)
@@ -112,7 +112,7 @@ def test_nothing_is_logged(led: Ground) -> None:
 # -- whose queue it is --------------------------------------------------------------------------------
 
 
-def test_a_queue_that_somebody_else_serves_is_left_alone(led: Ground) -> None:
+def test_a_queue_locked_by_another_scheduler_is_left_alone(led: Ground) -> None:
     delay(led, "a")
     delay(led, "b", queue="other")
     led.redis.set("rq:scheduler-lock:default", "worker-1", ex=60)
@@ -126,7 +126,7 @@ def test_a_queue_that_somebody_else_serves_is_left_alone(led: Ground) -> None:
     assert led.redis.ttl("rq:scheduler-lock:default") > LOCK_S
 
 
-def test_our_lock_is_taken_and_made_to_last_again(led: Ground) -> None:
+def test_native_takes_and_renews_its_scheduler_lock(led: Ground) -> None:
     native(led)
     led.redis.expire("rq:scheduler-lock:default", 3)
 
@@ -136,7 +136,7 @@ def test_our_lock_is_taken_and_made_to_last_again(led: Ground) -> None:
     assert LOCK_S - 2 <= led.redis.ttl("rq:scheduler-lock:default") <= LOCK_S
 
 
-def test_locks_that_are_given_up_are_ours_alone(led: Ground) -> None:
+def test_only_own_scheduler_locks_are_released(led: Ground) -> None:
     delay(led, "a")
     led.redis.set("rq:scheduler-lock:default", OURS)
     led.redis.set("rq:scheduler-lock:other", "worker-1")
@@ -146,7 +146,7 @@ def test_locks_that_are_given_up_are_ours_alone(led: Ground) -> None:
     assert (0, ["a"], None, b"worker-1") == (reply.pushed, waiting(led), _lock(led), _lock(led, "other"))
 
 
-def test_without_the_lease_nothing_is_done(led: Ground) -> None:
+def test_native_is_refused_without_the_lease(led: Ground) -> None:
     delay(led, "a")
     before = led.keyspace()
 
@@ -158,7 +158,7 @@ def test_without_the_lease_nothing_is_done(led: Ground) -> None:
     assert before == led.keyspace()
 
 
-def test_out_of_memory_nothing_is_applied(led: Ground) -> None:
+def test_native_without_memory_moves_no_job(led: Ground) -> None:
     delay(led, "a", "b")
     before = led.keyspace()
     led.redis.config_set("maxmemory", 1)
@@ -174,7 +174,7 @@ def test_out_of_memory_nothing_is_applied(led: Ground) -> None:
 # -- at the front -------------------------------------------------------------------------------------
 
 
-def test_jobs_that_were_put_at_the_front_stand_there_by_their_time(led: Ground) -> None:
+def test_jobs_with_at_front_are_queued_first_by_their_time(led: Ground) -> None:
     led.redis.rpush("rq:queue:default", "waiting")
     delay(led, "back")
     delay(led, "front-1", "front-2", at_front=True)
@@ -185,7 +185,7 @@ def test_jobs_that_were_put_at_the_front_stand_there_by_their_time(led: Ground) 
 
 
 @pytest.mark.parametrize(("ended_at", "queue"), [("", ["waiting", "a"]), ("2026-01-01T00:00:00Z", ["a", "waiting"])])
-def test_a_retry_that_goes_to_the_front_does_so_from_the_second_attempt_on(
+def test_enqueue_at_front_on_retry_applies_from_the_second_attempt(
     led: Ground, ended_at: str, queue: list[str]
 ) -> None:
     led.redis.rpush("rq:queue:default", "waiting")
@@ -202,7 +202,7 @@ def test_a_retry_that_goes_to_the_front_does_so_from_the_second_attempt_on(
 # -- what is odd --------------------------------------------------------------------------------------
 
 
-def test_a_job_that_is_gone_is_looked_at_twice_and_taken_out(led: Ground) -> None:
+def test_a_deleted_job_is_removed_from_its_registry_at_the_second_look(led: Ground) -> None:
     delay(led, "a", "b")
     led.redis.delete("rq:job:a")
 
@@ -245,7 +245,7 @@ def test_an_odd_job_is_looked_at_again_after_five_seconds_and_not_before(led: Gr
     assert first.now_ms // 1000 * 1000 + 5500 == first.next_ms
 
 
-def test_a_job_without_a_status_is_told_as_such(led: Ground) -> None:
+def test_a_job_without_a_status_is_reported(led: Ground) -> None:
     delay(led, "a")
     led.redis.hdel("rq:job:a", "status")
     native(led)
@@ -267,7 +267,7 @@ def test_a_job_whose_hash_rq_writes_after_the_registry_is_not_lost(led: Ground) 
     assert ["a"] == led.queue()
 
 
-def test_a_key_that_is_no_job_stands_in_nobodys_way(led: Ground) -> None:
+def test_a_job_key_of_a_wrong_type_does_not_block_other_jobs(led: Ground) -> None:
     delay(led, "a", "b", "c")
     for id in ("a", "b"):
         led.redis.delete(f"rq:job:{id}")
@@ -286,7 +286,7 @@ def test_a_key_that_is_no_job_stands_in_nobodys_way(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("key", ["rq:scheduled:default", "rq:queue:default", "rq:scheduler-lock:default"])
-def test_a_queue_with_a_key_of_a_wrong_type_is_left_and_stops_no_other(led: Ground, key: str) -> None:
+def test_a_queue_with_a_key_of_a_wrong_type_does_not_stop_other_queues(led: Ground, key: str) -> None:
     delay(led, "a")
     delay(led, "b", queue="other")
     led.redis.delete(key)
@@ -310,7 +310,7 @@ def test_a_delayed_job_is_pushed_without_a_set_of_queues(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("score", ["+inf", "-inf", "1e300", "-5", "1.5"])
-def test_a_score_of_another_writer_does_no_harm(led: Ground, score: str) -> None:
+def test_a_corrupted_score_in_a_registry_does_no_harm(led: Ground, score: str) -> None:
     delay(led, "a")
     led.redis.zadd("rq:scheduled:default", {"a": float(score)})
 
@@ -321,7 +321,7 @@ def test_a_score_of_another_writer_does_no_harm(led: Ground, score: str) -> None
 
 
 @pytest.mark.parametrize("ttl", ["0", "-1", "abc", "1.5", "9" * 30])
-def test_a_time_to_live_that_is_none_stops_nothing(led: Ground, ttl: str) -> None:
+def test_a_corrupted_time_to_live_is_ignored(led: Ground, ttl: str) -> None:
     delay(led, "a")
     led.redis.hset("rq:job:a", "ttl", ttl)
 

@@ -54,7 +54,7 @@ def test_a_delayed_job_is_queued_when_the_second_of_its_time_is_over(at_second: 
     assert SECOND + 3 * S == queued_at(at_second, "a")
 
 
-def test_a_job_put_with_a_time_that_has_begun_waits_for_the_end_of_its_second(at_second: Ground) -> None:
+def test_a_job_scheduled_within_the_current_second_waits_for_its_end(at_second: Ground) -> None:
     pass_on(at_second, 400)
     _enqueue_at(at_second, "now", SECOND + 400 * MS)
     _enqueue_at(at_second, "past", SECOND - S)
@@ -63,7 +63,7 @@ def test_a_job_put_with_a_time_that_has_begun_waits_for_the_end_of_its_second(at
     assert (["past"], ["now"]) == (at_second.queue(), waiting(at_second))
 
 
-def test_a_job_that_waits_for_the_end_of_its_second_is_due_for_rqs_scheduler_then_too(at_second: Ground) -> None:
+def test_rqs_scheduler_also_moves_a_job_at_the_end_of_its_second(at_second: Ground) -> None:
     _enqueue_at(at_second, "a", SECOND)
     registry = ScheduledJobRegistry("default", connection=at_second.redis)
 
@@ -87,7 +87,7 @@ def test_a_job_that_is_cancelled_within_its_second_is_not_queued(at_second: Grou
     assert (0, ["default", "a", "canceled"], []) == (reply.pushed, reply.odd, waiting(at_second))
 
 
-def test_a_job_that_is_scheduled_anew_within_its_second_waits_for_its_new_time(at_second: Ground) -> None:
+def test_a_job_rescheduled_within_its_second_waits_for_its_new_time(at_second: Ground) -> None:
     _enqueue_at(at_second, "a", SECOND)
     native(at_second)
 
@@ -114,7 +114,7 @@ def test_another_attempt_is_queued_at_the_millisecond_when_its_interval_is_over(
     assert SECOND + interval * S + due_ms * MS == queued_at(at_second, "a")
 
 
-def test_a_run_of_zsched_is_tried_again_when_its_interval_is_over(at_second: Ground) -> None:
+def test_a_retried_run_of_zsched_is_queued_when_its_interval_is_over(at_second: Ground) -> None:
     fields = {"retries_left": "1", "zs_retries": "2", "retry_intervals": "[7, 1]", "status": "scheduled", "zs": "1"}
     times = {"started_at": "2027-01-15T07:59:59.600000Z", "ended_at": "2027-01-15T07:59:59.655321Z"}
     at_second.redis.hset("rq:job:a-1", mapping=fields | times | {"origin": "default", "timeout": "180"})
@@ -140,7 +140,7 @@ def test_each_attempt_waits_for_its_own_interval(at_second: Ground, intervals: l
     assert [wait_s * S for wait_s in waits_s] == waited
 
 
-def test_a_failure_that_was_handled_in_the_next_second_does_not_delay_its_retry_by_a_second(at_second: Ground) -> None:
+def test_a_failure_handled_in_the_next_second_does_not_delay_its_retry(at_second: Ground) -> None:
     fail(at_second, "a", Retry(max=1, interval=5), SECOND + 998 * MS, took=4 * MS)
 
     _run_all(at_second, SECOND + 60 * S)
@@ -148,14 +148,14 @@ def test_a_failure_that_was_handled_in_the_next_second_does_not_delay_its_retry_
     assert SECOND + 6 * S == queued_at(at_second, "a")
 
 
-def test_a_retry_whose_time_passed_while_nobody_looked_is_queued_at_once(at_second: Ground) -> None:
+def test_an_overdue_retry_is_queued_at_once(at_second: Ground) -> None:
     fail(at_second, "a", Retry(max=1, interval=1), SECOND - 700 * MS)
     pass_on(at_second, 301)
 
     assert 1 == native(at_second).pushed
 
 
-def test_many_attempts_that_end_at_any_time_come_neither_early_nor_later_than_needed(at_second: Ground) -> None:
+def test_retries_of_random_failures_are_neither_early_nor_late(at_second: Ground) -> None:
     chance, due = random.Random(13), {}
     for number in range(300):
         ended = SECOND + timedelta(microseconds=chance.randrange(3_000_000))
@@ -177,7 +177,7 @@ FAILED = {
 }  # fmt: skip  # due at SECOND + 300 ms
 
 
-def test_without_doubt_the_attempt_of_the_next_test_is_queued_within_its_second(at_second: Ground) -> None:
+def test_a_retry_with_known_end_and_interval_is_queued_within_its_second(at_second: Ground) -> None:
     at_second.redis.hset("rq:job:a", mapping=FAILED)
     at_second.redis.zadd("rq:scheduled:default", {"a": SECOND_MS // 1000})
 
@@ -214,7 +214,7 @@ def test_without_doubt_the_attempt_of_the_next_test_is_queued_within_its_second(
         pytest.param({"ended_at": "2027-01-15T07:59:58Z"}, id="an end without a fraction"),
     ],
 )
-def test_an_attempt_whose_end_or_interval_is_not_known_waits_for_the_end_of_its_second(
+def test_a_retry_with_unknown_end_or_interval_waits_for_the_end_of_its_second(
     at_second: Ground, other: Mapping[str, str | None]
 ) -> None:
     fields = {**FAILED, **other}

@@ -15,7 +15,7 @@ def note(ground: Ground, text: str, seen: str = "", field: str = "zs_note") -> s
     return word.decode()
 
 
-def test_a_note_stands_in_the_job(ground: Ground) -> None:
+def test_a_note_is_stored_in_the_job(ground: Ground) -> None:
     ground.redis.hset(JOB, mapping={"data": "call", "status": "started"})
 
     assert "noted" == note(ground, '{"sent":1}')
@@ -24,7 +24,7 @@ def test_a_note_stands_in_the_job(ground: Ground) -> None:
     assert [] == ground.entries()
 
 
-def test_a_note_made_of_an_older_one_is_not_taken(ground: Ground) -> None:
+def test_a_note_based_on_a_stale_note_is_refused(ground: Ground) -> None:
     ground.redis.hset(JOB, mapping={"data": "call", "zs_note": '{"sent":1}'})
 
     assert "AGAIN" == note(ground, '{"failed":1}')
@@ -32,7 +32,7 @@ def test_a_note_made_of_an_older_one_is_not_taken(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("there", ["nothing", "half of a job", "another type"])
-def test_a_job_that_is_gone_does_not_come_back(ground: Ground, there: str) -> None:
+def test_a_note_does_not_recreate_a_deleted_job(ground: Ground, there: str) -> None:
     if there == "half of a job":
         ground.redis.hset(JOB, "status", "started")
     elif there == "another type":
@@ -43,7 +43,7 @@ def test_a_job_that_is_gone_does_not_come_back(ground: Ground, there: str) -> No
     assert before == ground.keyspace()
 
 
-def test_each_field_is_its_own(ground: Ground) -> None:
+def test_a_note_in_one_field_leaves_the_other_fields_alone(ground: Ground) -> None:
     ground.redis.hset(JOB, mapping={"data": "call", "zs_note": '{"sent":1}'})
 
     assert "noted" == note(ground, "a", field="zs_next")

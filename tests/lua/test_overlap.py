@@ -1,4 +1,4 @@
-"""advance.lua: what becomes of an occurrence whose predecessors are not over, by the policies of its schedule."""
+"""advance.lua: the outcome of an occurrence whose previous runs are open. overlap=queue: test_overlap_queue."""
 
 from __future__ import annotations
 
@@ -6,76 +6,21 @@ import json
 from typing import Any
 
 import pytest
-from rq import Queue
-from rq.job import Job, JobStatus
 
-from tests.lua.ground import HOUR_MS, Ground
+from tests.lua.ground import Ground
+from tests.lua.overlapping import LONG_AGO, advance, becomes, chain, dependents, fired, put, told
 
 OPEN = ("queued", "started", "deferred", "scheduled")
+
 OVER = ("finished", "failed", "stopped", "canceled", None)
-LONG_AGO = "2000-01-01T00:00:00.000000Z"
 
 
-def put(led: Ground, id: str = "r", template: dict[str, str] | None = None, **own: str) -> None:
-    """A recurring schedule that has been due for a minute."""
-    led.put_recurring(id, next=led.now_ms - 60_000, own=own, template={"status": "queued"} | (template or {}))
-
-
-def due(led: Ground, id: str = "r") -> list[str]:
-    """Schedule *id* as fire answers it, put if it is not there."""
-    if not led.redis.exists(led.keys.schedule(id)):
-        put(led, id)
-    [row] = [row for row in led.fire().recurring if row[0] == id]
-    return row
-
-
-def advance(led: Ground, mode: str, id: str = "r", limit: int = 100) -> tuple[str, str]:
-    """The next occurrence of *id*: its word, and the run that it would be."""
-    row = due(led, id)
-    [word] = led.advance((row, int(row[2]), int(row[2]) + 1), overlap=mode, overlap_limit=limit)
-    return word, led.run(id, row[2])
-
-
-def fired(led: Ground, mode: str, number: int = 1, limit: int = 100) -> list[str]:
-    """The runs of the first *number* occurrences, none of which a worker has taken."""
-    return [advance(led, mode, limit=limit)[1] for _ in range(number)]
-
-
-def becomes(led: Ground, run: str, status: str | None, **more: str) -> None:
-    """RQ's job of *run*, wherever it waited, is in *status*; None: it is gone."""
-    led.redis.lrem("rq:queue:default", 0, run)
-    led.redis.zrem("rq:deferred:default", run)
-    if status is None:
-        led.redis.delete(led.keys.rq.job(run))
-        return
-    led.redis.hset(led.keys.rq.job(run), mapping={"status": status} | more)
-    if status == "queued":
-        led.redis.rpush("rq:queue:default", run)
-    elif status in ("deferred", "scheduled"):
-        led.redis.zadd(f"rq:{status}:default", {run: 1})
-
-
-def chain(led: Ground, id: str = "r") -> str | None:
-    told = led.redis.hget(led.keys.chains(), id)
-    return told.decode() if told else None
-
-
-def dependents(led: Ground, run: str) -> set[str]:
-    return {member.decode() for member in led.redis.smembers(f"rq:job:{run}:dependents")}
-
-
-def told(led: Ground) -> list[str]:
-    """Why, of the rows of the last ``advance`` entry."""
-    [entry] = [entry for entry in led.entries() if entry.kind == "advance"][-1:]
-    return [" ".join(line.split(" ", 6)[6:]) for line in entry.rows]
-
-
-# -- which word -----------------------------------------------------------------------------------------
+# -- every policy ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [*OPEN, *OVER])
 @pytest.mark.parametrize("mode", ["skip", "allow", "queue", "cancel_previous"])
-def test_what_becomes_of_the_next_one_is_the_policys_choice_while_the_one_before_is_open(
+def test_the_overlap_policy_decides_the_outcome_while_the_previous_run_is_open(
     led: Ground, mode: str, status: str | None
 ) -> None:
     [first] = fired(led, mode)
@@ -90,255 +35,6 @@ def test_what_becomes_of_the_next_one_is_the_policys_choice_while_the_one_before
     assert ("" if mode in ("skip", "allow") else mode) == (chain(led) or "").partition(" ")[0]
 
 
-# -- queue ----------------------------------------------------------------------------------------------
-
-
-def test_a_run_that_waits_is_a_deferred_job_as_rq_makes_one(led: Ground) -> None:
-    first, second = fired(led, "queue", 2)
-
-    job = Job.fetch(second, connection=led.redis)
-    assert (JobStatus.DEFERRED, first, True) == (job.get_status(), job._dependency_id, job.allow_dependency_failures)
-    assert ([first], [second]) == (job.dependency_ids, list(dependents(led, first)))
-    assert [second] == Queue("default", connection=led.redis).deferred_job_registry.get_job_ids()
-    assert ([first], None, f"queue {first} {second}") == (led.queue(), job.enqueued_at, chain(led))
-    assert [first] == told(led)
-
-
-def test_rq_releases_it_when_the_one_before_it_is_over(led: Ground) -> None:
-    first, second = fired(led, "queue", 2)
-    becomes(led, first, "failed")
-
-    Queue("default", connection=led.redis).enqueue_dependents(Job.fetch(first, connection=led.redis))
-
-    status = led.redis.hget(led.keys.rq.job(second), "status")
-    assert ([second], b"queued", set()) == (led.queue(), status, dependents(led, first))
-
-
-def test_each_waits_for_the_one_before_it(led: Ground) -> None:
-    first, second, third = fired(led, "queue", 3)
-
-    assert ({second}, {third}) == (dependents(led, first), dependents(led, second))
-    assert f"queue {first} {second} {third}" == chain(led)
-
-
-def test_at_most_so_many_wait_and_then_it_is_skipped(led: Ground) -> None:
-    first, *_ = fired(led, "queue")
-    becomes(led, first, "started")
-
-    words = [advance(led, "queue", limit=2)[0] for _ in range(4)]
-
-    assert ["deferred", "deferred", "overlap", "overlap"] == words
-    assert 2 == led.redis.zcard("rq:deferred:default")
-    assert led.schedule("r")["last"] == (chain(led) or "").split(" ")[-1]
-
-
-def test_one_that_is_in_its_queue_waits_too(led: Ground) -> None:
-    assert ["fired", "deferred", "overlap"] == [advance(led, "queue", limit=2)[0] for _ in range(3)]
-
-
-def test_a_run_that_somebody_asked_for_is_waited_for_too(led: Ground) -> None:
-    first, second = fired(led, "queue", 2)
-    becomes(led, first, "started")
-    led.redis.hset(led.keys.rq.job("r-extra"), mapping={"status": "started", "origin": "default"})
-    led.redis.hset(led.keys.schedule("r"), "last", "r-extra")
-
-    _, third = advance(led, "queue")
-
-    assert ({third}, {second}) == (dependents(led, "r-extra"), dependents(led, first))
-    assert {second, "r-extra"} == set(Job.fetch(third, connection=led.redis).dependency_ids)
-    assert f"queue {first} {second} r-extra {third}" == chain(led)
-
-
-def test_with_two_before_it_rq_releases_it_when_the_second_is_over_too(led: Ground) -> None:
-    [first] = fired(led, "queue")
-    becomes(led, first, "started")
-    led.redis.hset(led.keys.rq.job("r-extra"), mapping={"status": "finished", "origin": "default", "data": ""})
-    becomes(led, "r-extra", "started")
-    led.redis.hset(led.keys.schedule("r"), "last", "r-extra")
-    _, waits = advance(led, "queue")
-    queue = Queue("default", connection=led.redis)
-
-    becomes(led, "r-extra", "finished")
-    queue.enqueue_dependents(Job.fetch("r-extra", connection=led.redis))
-    assert [] == led.queue()
-
-    becomes(led, first, "finished")
-    queue.enqueue_dependents(Job.fetch(first, connection=led.redis))
-    assert [waits] == led.queue()
-
-
-def test_the_run_of_another_policy_is_waited_for_when_a_schedule_changes_it(led: Ground) -> None:
-    [first] = fired(led, "skip")
-    becomes(led, first, "started")
-
-    word, second = advance(led, "queue")
-
-    assert ("deferred", {second}) == (word, dependents(led, first))
-
-
-@pytest.mark.parametrize("job", [{"status": "started", "last_heartbeat": LONG_AGO, "worker_name": "w"},
-                                 {"status": "queued", "enqueued_at": LONG_AGO}])  # fmt: skip
-def test_one_that_seems_dead_or_forgotten_is_waited_for_as_the_leader_judges_that(
-    led: Ground, job: dict[str, str]
-) -> None:
-    [first] = fired(led, "queue")
-    becomes(led, first, **job)
-
-    assert ("deferred", f"queue {first} ") == (advance(led, "queue")[0], (chain(led) or "")[: len(f"queue {first} ")])
-
-
-def test_what_is_over_leaves_the_chain_when_another_one_comes(led: Ground) -> None:
-    first, second = fired(led, "queue", 2)
-    becomes(led, first, "finished")
-    becomes(led, second, "started")
-
-    _, third = advance(led, "queue")
-
-    assert f"queue {second} {third}" == chain(led)
-
-
-@pytest.mark.parametrize("status", ["canceled", None])
-def test_of_one_that_waited_and_will_not_run_rq_keeps_nothing(led: Ground, status: str | None) -> None:
-    first, second = fired(led, "queue", 2)
-    if status is None:
-        led.redis.delete(led.keys.rq.job(second))
-    else:
-        led.redis.hset(led.keys.rq.job(second), "status", status)
-
-    _, third = advance(led, "queue")
-
-    assert ({third}, f"queue {first} {third}") == (dependents(led, first), chain(led))
-    assert 0 == led.redis.exists(f"rq:job::{second}:dependencies")
-    assert [third.encode()] == led.redis.zrange("rq:deferred:default", 0, -1)
-
-
-@pytest.mark.parametrize("what", ["cancelled", "expired", "runs"])
-def test_in_a_full_chain_one_in_the_middle_that_waits_no_more_makes_room(led: Ground, what: str) -> None:
-    first, second, third, fourth = fired(led, "queue", 4)
-    becomes(led, first, "started")
-    assert "overlap" == advance(led, "queue", limit=3)[0]
-    if what == "cancelled":
-        Job.fetch(third, connection=led.redis).cancel()
-    elif what == "expired":
-        led.redis.delete(led.keys.rq.job(third))
-    else:
-        becomes(led, third, "started")
-
-    word, fifth = advance(led, "queue", limit=3)
-
-    left = [first, second, *([third] if what == "runs" else []), fourth, fifth]
-    assert ("deferred", "queue " + " ".join(left)) == (word, chain(led))
-    assert "overlap" == advance(led, "queue", limit=3)[0]
-    assert (led.redis.zscore("rq:deferred:default", third), {fifth}) == (None, dependents(led, fourth))
-
-
-@pytest.mark.parametrize(("limit", "word"), [(200, "deferred"), (99, "overlap")])
-def test_of_a_long_chain_its_ends_are_looked_at_only(led: Ground, limit: int, word: str) -> None:
-    first, *_ = fired(led, "queue", 100, limit=200)
-    becomes(led, first, "started")
-    row, before = due(led), chain(led)
-    led.redis.config_resetstat()
-
-    [found] = led.advance((row, int(row[2]), int(row[2]) + 1), overlap="queue", overlap_limit=limit)
-
-    run = led.run("r", row[2])
-    looks = led.redis.info("commandstats")["cmdstat_hmget"]["calls"]
-    assert (word, f"{before} {run}" if word == "deferred" else before) == (found, chain(led))
-    assert looks < 10
-
-
-def test_more_than_lua_can_unpack_are_counted(led: Ground) -> None:
-    runs = [f"r-{number}" for number in range(9000)]
-    with led.redis.pipeline(transaction=False) as pipeline:
-        for run in runs:
-            pipeline.hset(led.keys.rq.job(run), "status", "deferred")
-        pipeline.execute()
-    led.redis.zadd("rq:deferred:default", dict.fromkeys(runs, 1))
-    led.redis.hset(led.keys.chains(), "r", "queue " + " ".join(runs))
-    assert ("overlap", 9000) == (advance(led, "queue", limit=9000)[0], led.redis.zcard("rq:deferred:default"))
-
-    led.redis.delete(led.keys.rq.job(runs[4500]))
-    assert ("deferred", "overlap") == (advance(led, "queue", limit=9000)[0], advance(led, "queue", limit=9000)[0])
-
-
-def test_a_run_of_an_earlier_history_that_comes_again_waits(led: Ground) -> None:
-    [first] = fired(led, "queue")
-    row = due(led)
-    again = led.run("r", row[2])
-    led.redis.hset(led.keys.chains(), "r", f"queue {first} {again}")
-
-    assert ["deferred"] == led.advance((row, int(row[2]), int(row[2]) + 1), overlap="queue")
-    assert ({again}, f"queue {first} {again}") == (dependents(led, first), chain(led))
-    assert led.redis.zscore("rq:deferred:default", again) is not None
-
-
-def test_one_that_is_to_go_to_the_front_says_so_to_rq(led: Ground) -> None:
-    put(led, flags="f")
-    first, second = fired(led, "queue", 2)
-    becomes(led, first, "finished")
-    led.redis.rpush("rq:queue:default", "other")
-
-    Queue("default", connection=led.redis).enqueue_dependents(Job.fetch(first, connection=led.redis))
-
-    assert [second, "other"] == led.queue()
-
-
-def test_a_deadline_counts_while_it_waits(led: Ground) -> None:
-    put(led, template={"zs_expires": "120000"})
-    first, second = fired(led, "queue", 2)
-
-    assert 0 < led.redis.pttl(led.keys.rq.job(second)) <= 60_001
-    assert 0 < led.redis.pttl(led.keys.rq.job(first)) <= 60_000
-
-
-def test_an_uncertain_one_waits_too(led: Ground) -> None:
-    put(led)
-    [first] = fired(led, "queue")
-    led.redis.hset(led.keys.meta(), "doubt", led.now_ms)
-
-    word, second = advance(led, "queue")
-
-    assert ("uncertain", "deferred", "1") == (word, led.job(second)["status"], led.job(second)["zs_uncertain"])
-    assert {second} == dependents(led, first)
-
-
-@pytest.mark.parametrize("what", ["deferred", "dependents", "dependencies", "chains"])
-def test_a_key_of_another_type_puts_it_into_quarantine_and_the_rest_go_on(led: Ground, what: str) -> None:
-    put(led)
-    put(led, "s")
-    [first] = fired(led, "queue")
-    row, other = due(led), due(led, "s")
-    key = {
-        "deferred": "rq:deferred:default",
-        "dependents": f"rq:job:{first}:dependents",
-        "dependencies": f"rq:job::{led.run('r', row[2])}:dependencies",
-        "chains": led.keys.chains(),
-    }[what]
-    led.redis.delete(key)
-    led.redis.set(key, "text")
-
-    rows = [(row, int(row[2]), led.now_ms + HOUR_MS)]
-    assert ["quarantined"] == led.advance(*rows, overlap="queue")
-    assert ["fired"] == led.advance((other, int(other[2]), led.now_ms + HOUR_MS), overlap="allow")
-    assert (f"wrong type at {key}", b"text") == (told_of(led, "r"), led.redis.get(key))
-    assert 0 == led.redis.exists(led.keys.rq.job(led.run("r", row[2])))
-
-
-def told_of(led: Ground, id: str) -> str:
-    """Why *id* is in quarantine."""
-    return str(led.redis.hget(led.keys.quarantine(), id).decode().split(" ", 3)[3])
-
-
-@pytest.mark.parametrize("text", ["", "queue", "nonsense", "queue  r-1  ", "allow r-1"])
-def test_a_chain_of_any_text_does_no_harm(led: Ground, text: str) -> None:
-    put(led)
-    led.redis.hset(led.keys.chains(), "r", text)
-
-    word, run = advance(led, "queue")
-
-    assert ("fired", f"queue {run}") == (word, chain(led))
-
-
 # -- cancel_previous ------------------------------------------------------------------------------------
 
 
@@ -347,7 +43,7 @@ def ends(led: Ground) -> list[str]:
 
 
 @pytest.mark.parametrize("status", ["queued", "deferred", "scheduled"])
-def test_one_that_waits_is_withdrawn_and_its_end_recorded(led: Ground, status: str) -> None:
+def test_cancel_previous_withdraws_a_waiting_run_and_records_its_end(led: Ground, status: str) -> None:
     [first] = fired(led, "cancel_previous")
     becomes(led, first, status)
 
@@ -364,7 +60,7 @@ def test_one_that_waits_is_withdrawn_and_its_end_recorded(led: Ground, status: s
     assert 0 < led.redis.ttl(led.keys.rq.job(first)) <= 600
 
 
-def test_one_that_waited_for_another_is_not_released_by_rq_any_more(led: Ground) -> None:
+def test_cancel_previous_removes_a_deferred_run_from_rqs_dependents(led: Ground) -> None:
     first, second = fired(led, "queue", 2)
     becomes(led, first, "started")
 
@@ -374,7 +70,7 @@ def test_one_that_waited_for_another_is_not_released_by_rq_any_more(led: Ground)
     assert 0 == led.redis.exists(f"rq:job::{second}:dependencies")
 
 
-def test_the_worker_of_one_that_runs_is_told_to_stop_it_and_it_stays_until_it_is_over(led: Ground) -> None:
+def test_cancel_previous_stops_a_running_run_and_keeps_it_in_the_chain(led: Ground) -> None:
     [first] = fired(led, "cancel_previous")
     becomes(led, first, "started", worker_name="w")
     with led.redis.pubsub(ignore_subscribe_messages=True) as listener:
@@ -390,7 +86,7 @@ def test_the_worker_of_one_that_runs_is_told_to_stop_it_and_it_stays_until_it_is
     assert ("fired", [second], f"cancel_previous {first} {second}", []) == (word, led.queue(), chain(led), ends(led))
 
 
-def test_one_that_a_worker_has_just_taken_stays_until_it_is_over(led: Ground) -> None:
+def test_cancel_previous_keeps_a_run_that_a_worker_has_just_taken(led: Ground) -> None:
     [first] = fired(led, "cancel_previous")
     led.redis.lpop("rq:queue:default")
 
@@ -399,7 +95,7 @@ def test_one_that_a_worker_has_just_taken_stays_until_it_is_over(led: Ground) ->
     assert ("queued", f"cancel_previous {first} {second}", []) == (led.job(first)["status"], chain(led), ends(led))
 
 
-def test_in_a_long_queue_it_is_not_looked_for_and_loses_its_data(led: Ground) -> None:
+def test_cancel_previous_in_a_long_queue_deletes_only_the_jobs_data(led: Ground) -> None:
     [first] = fired(led, "cancel_previous")
     led.redis.rpush("rq:queue:default", *(f"x{number}" for number in range(2001)))
 
@@ -411,7 +107,7 @@ def test_in_a_long_queue_it_is_not_looked_for_and_loses_its_data(led: Ground) ->
     assert 0 < led.redis.ttl(led.keys.rq.job(first)) <= 600
 
 
-def test_its_deadline_is_no_ones_any_more(led: Ground) -> None:
+def test_cancel_previous_removes_the_deadline_of_the_withdrawn_run(led: Ground) -> None:
     put(led, template={"zs_expires": "3600000"})
     [first] = fired(led, "cancel_previous")
 
@@ -421,7 +117,7 @@ def test_its_deadline_is_no_ones_any_more(led: Ground) -> None:
     assert 0 < led.redis.ttl(led.keys.rq.job(first)) <= 600
 
 
-def test_a_chain_of_queue_works_off_when_its_schedule_allows_overlap(led: Ground) -> None:
+def test_a_chain_of_queue_is_worked_off_after_a_change_to_allow(led: Ground) -> None:
     first, second = fired(led, "queue", 2)
 
     word, third = advance(led, "allow")
@@ -439,14 +135,14 @@ def test_a_chain_of_queue_works_off_when_its_schedule_allows_overlap(led: Ground
         ({"status": "queued", "enqueued_at": LONG_AGO}, "previous_waits_too_long"),
     ],
 )
-def test_with_skip_one_that_seems_dead_or_forgotten_does_not_count(led: Ground, job: dict[str, str], why: str) -> None:
+def test_skip_ignores_a_previous_run_that_is_dead_or_missing(led: Ground, job: dict[str, str], why: str) -> None:
     [first] = fired(led, "skip")
     becomes(led, first, **job)
 
     assert ("fired", [why]) == (advance(led, "skip")[0], told(led))
 
 
-def test_with_skip_a_run_of_a_dead_worker_that_goes_back_into_its_queue_counts(led: Ground) -> None:
+def test_skip_waits_for_a_run_of_a_dead_worker_that_will_be_retried(led: Ground) -> None:
     [first] = fired(led, "skip")
     becomes(led, first, "started", last_heartbeat=LONG_AGO, retries_left="1")
     assert ("overlap", [first]) == (advance(led, "skip")[0], told(led))

@@ -89,14 +89,14 @@ def test_a_resumed_schedule_is_back_at_its_due_time(ground: Ground) -> None:
     assert ("resume", {"id": "a", "lane": "low", "due": str(due_ms), "missed": "fire"}) == (entry.kind, entry.fields)
 
 
-def test_resuming_what_is_not_paused_is_unchanged(ground: Ground) -> None:
+def test_resuming_an_active_schedule_changes_nothing(ground: Ground) -> None:
     ground.put(("a", "+60000"))
 
     assert "unchanged" == _resume(ground, "a")[0]
     assert 1 == len(ground.entries())
 
 
-def test_a_one_shot_whose_time_passed_during_the_pause_fires_late(led: Ground) -> None:
+def test_a_one_shot_that_became_due_during_its_pause_fires_late(led: Ground) -> None:
     led.put(("a", "+1000"))
     due_ms = led.places()["a"].split()[1]
     _pause(led, "a")
@@ -107,7 +107,7 @@ def test_a_one_shot_whose_time_passed_during_the_pause_fires_late(led: Ground) -
     assert [f"a-{due_ms}"] == led.queue()
 
 
-def test_a_one_shot_whose_time_passed_may_be_skipped_and_is_recorded(ground: Ground) -> None:
+def test_resuming_with_skip_removes_and_records_an_overdue_one_shot(ground: Ground) -> None:
     ground.put(("a", "+1000"))
     due_ms = ground.places()["a"].split()[1]
     _pause(ground, "a")
@@ -138,14 +138,14 @@ def _missed(ground: Ground) -> tuple[str, str]:
     return due_ms, version
 
 
-def test_a_recurring_schedule_whose_time_passed_fires_late(ground: Ground) -> None:
+def test_a_recurring_schedule_that_became_due_during_its_pause_fires_late(ground: Ground) -> None:
     due_ms, _ = _missed(ground)
 
     assert ["resumed", due_ms] == _resume(ground, "r")[::2]
     assert {"r": f"normal {due_ms}"} == ground.places()
 
 
-def test_missed_occurrences_are_skipped_by_a_plan_that_holds(ground: Ground) -> None:
+def test_resuming_with_skip_skips_missed_occurrences_by_the_callers_plan(ground: Ground) -> None:
     due_ms, version = _missed(ground)
     next_ms = ground.now_ms + 5000
     plan = {"seen_due_ms": due_ms, "planned_version": version, "next_ms": next_ms, "from_ms": 0, "until_ms": next_ms}
@@ -159,7 +159,7 @@ def test_missed_occurrences_are_skipped_by_a_plan_that_holds(ground: Ground) -> 
     assert ["skip", str(next_ms), due_ms, "7"] == [fields[name] for name in ("missed", "due", "first", "count")]
 
 
-def test_an_exhausted_schedule_ends_when_what_passed_is_skipped(ground: Ground) -> None:
+def test_resuming_with_skip_ends_an_exhausted_schedule(ground: Ground) -> None:
     due_ms, version = _missed(ground)
 
     word, now_ms, told = _resume(ground, "r", "skip", seen_due_ms=due_ms, planned_version=version, until_ms=LAST_MS)
@@ -173,7 +173,7 @@ def test_an_exhausted_schedule_ends_when_what_passed_is_skipped(ground: Ground) 
 @pytest.mark.parametrize(
     "wrong", [{}, {"seen_due_ms": "1"}, {"planned_version": "0-0"}, {"from_ms": LAST_MS}, {"until_ms": 1}]
 )
-def test_a_plan_that_does_not_hold_is_answered_with_again(ground: Ground, wrong: dict[str, Any]) -> None:
+def test_resuming_with_a_stale_plan_returns_again(ground: Ground, wrong: dict[str, Any]) -> None:
     due_ms, version = _missed(ground)
     plan = {"seen_due_ms": due_ms, "planned_version": version, "next_ms": LAST_MS, "until_ms": LAST_MS} | wrong
     before = ground.keyspace()

@@ -52,7 +52,7 @@ def rule(led: Ground) -> Ground:
 
 @pytest.mark.parametrize("fields", NOT_PUSHED, ids=str)
 @pytest.mark.parametrize("name", CALLS)
-def test_a_hash_that_nobody_pushed_is_replaced_by_the_run(rule: Ground, name: str, fields: dict[str, str]) -> None:
+def test_a_forged_hash_is_replaced_by_the_run(rule: Ground, name: str, fields: dict[str, str]) -> None:
     rule.redis.hset(f"rq:job:r-{AT}", mapping=fields)
 
     assert "-" != CALLS[name](rule)
@@ -62,7 +62,7 @@ def test_a_hash_that_nobody_pushed_is_replaced_by_the_run(rule: Ground, name: st
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_key_that_holds_no_hash_is_replaced_by_the_run(rule: Ground, name: str) -> None:
+def test_a_job_key_of_another_type_is_replaced_by_the_run(rule: Ground, name: str) -> None:
     rule.redis.set(f"rq:job:r-{AT}", "x", ex=1000)
 
     assert "-" != CALLS[name](rule)
@@ -82,7 +82,9 @@ def test_a_run_that_was_pushed_or_taken_is_left_alone(rule: Ground, name: str, f
 @pytest.mark.parametrize(
     "fields", [{"zs": "1"}, {"zs": "1fse", "zs_expires": "1"}, {"status": "queued", "zs": "1"}], ids=str
 )
-def test_a_hash_in_the_shape_of_a_one_shot_takes_no_rule_out_of_its_lane(led: Ground, fields: dict[str, str]) -> None:
+def test_a_forged_one_shot_does_not_remove_a_recurring_schedule_from_its_lane(
+    led: Ground, fields: dict[str, str]
+) -> None:
     due_ms = led.now_ms - 1000
     led.put_recurring("r", due_ms)
     forged = {"status": "scheduled", "origin": "evil", "data": "mine", **fields}
@@ -96,7 +98,7 @@ def test_a_hash_in_the_shape_of_a_one_shot_takes_no_rule_out_of_its_lane(led: Gr
     assert forged == led.job(f"r-{due_ms}")
 
 
-def test_the_run_itself_replaces_a_hash_in_the_shape_of_a_one_shot(led: Ground) -> None:
+def test_the_run_of_a_recurring_schedule_replaces_a_forged_one_shot(led: Ground) -> None:
     due_ms = led.now_ms - 1000
     led.put_recurring("r", due_ms)
     led.redis.hset(f"rq:job:r-{due_ms}", mapping={"status": "scheduled", "origin": "evil", "data": "mine", "zs": "1"})
@@ -107,7 +109,7 @@ def test_the_run_itself_replaces_a_hash_in_the_shape_of_a_one_shot(led: Ground) 
     assert {"r": f"normal {due_ms + HOUR_MS}"} == led.places()
 
 
-def test_one_shots_beside_rules_are_pushed(led: Ground) -> None:
+def test_one_shots_fire_beside_recurring_schedules(led: Ground) -> None:
     due_ms = led.now_ms - 1000
     led.put_recurring("r", due_ms)
     led.put(("a", due_ms), ("z", due_ms), allow_past=1)
@@ -118,7 +120,7 @@ def test_one_shots_beside_rules_are_pushed(led: Ground) -> None:
     assert [f"a-{due_ms}", f"z-{due_ms}"] == led.queue()
 
 
-def test_nothing_in_a_job_makes_a_rule_of_a_one_shot(led: Ground) -> None:
+def test_no_field_of_a_job_turns_a_one_shot_into_a_recurring_schedule(led: Ground) -> None:
     due_ms = led.now_ms - 1000
     led.put_recurring("r")
     led.put(("a", due_ms), allow_past=1)
@@ -129,7 +131,7 @@ def test_nothing_in_a_job_makes_a_rule_of_a_one_shot(led: Ground) -> None:
     assert (1, []) == (fired.runs, fired.recurring)
 
 
-def test_a_rule_is_known_without_the_set_of_rules(led: Ground) -> None:
+def test_a_recurring_schedule_is_recognised_without_the_set_of_recurring_ids(led: Ground) -> None:
     due_ms = led.now_ms - 1000
     led.put_recurring("r", due_ms)
     led.put(("a", due_ms), allow_past=1)
@@ -142,7 +144,7 @@ def test_a_rule_is_known_without_the_set_of_rules(led: Ground) -> None:
     assert (1, ["r"], [led.keys.recurring()]) == (fired.runs, [row[0] for row in fired.recurring], fired.wrong)
 
 
-def test_a_one_shot_that_waits_for_its_time_stays_where_it_waits(led: Ground) -> None:
+def test_restoring_the_run_of_a_waiting_one_shot_changes_nothing(led: Ground) -> None:
     led.put(("r", AT), allow_past=1)
 
     assert "-" == _restore(led)
@@ -150,7 +152,7 @@ def test_a_one_shot_that_waits_for_its_time_stays_where_it_waits(led: Ground) ->
 
 
 @pytest.mark.parametrize("value", ["x", None])
-def test_a_one_shot_is_put_back_over_what_nobody_pushed(led: Ground, value: str | None) -> None:
+def test_a_restored_one_shot_replaces_a_forged_hash(led: Ground, value: str | None) -> None:
     key = f"rq:job:a-{DUE_MS}"
     if value is None:
         led.redis.hset(key, "x", "1")
@@ -163,7 +165,7 @@ def test_a_one_shot_is_put_back_over_what_nobody_pushed(led: Ground, value: str 
     assert "scheduled" == led.job(f"a-{DUE_MS}")["status"]
 
 
-def test_runs_on_request_pass_over_a_hash_that_came_first(rule: Ground) -> None:
+def test_a_run_on_request_avoids_an_id_that_a_forged_hash_occupies(rule: Ground) -> None:
     rule.redis.hset(rule.keys.meta(), "frozen_ms", AT + 5)
     rule.redis.hset(f"rq:job:r-{AT + 5}-r1", "status", "queued")
 

@@ -1,4 +1,4 @@
-"""put.lua: one-shots."""
+"""put.lua: one-shots, their log entries and when they wake the daemon. Over what exists: test_put_existing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.lua.ground import FIELDS, HOUR_MS, Ground
 from zsched.core.clock import from_ms
 
 
-def test_a_new_one_shot_stands_in_its_lane_and_its_hash_is_an_rq_job_in_waiting(ground: Ground) -> None:
+def test_a_new_one_shot_is_in_its_lane_and_has_a_scheduled_rq_job(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
 
     reply, words = ground.put_reply(("a", due_ms, "payload"), lane="high")
@@ -21,7 +21,7 @@ def test_a_new_one_shot_stands_in_its_lane_and_its_hash_is_an_rq_job_in_waiting(
     assert made_at == job["created_at"]
 
 
-def test_the_entry_carries_all_that_is_needed_to_do_it_again(ground: Ground) -> None:
+def test_the_log_entry_of_a_put_contains_everything_to_repeat_it(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
 
     reply, _ = ground.put_reply(("a", due_ms, "one"), ("b", due_ms + 1, "two"))
@@ -35,7 +35,7 @@ def test_the_entry_carries_all_that_is_needed_to_do_it_again(ground: Ground) -> 
     assert ["lane", "normal", "fields", "4", *shared, "rows", "2", *rows] == entry.texts
 
 
-def test_ids_of_entries_go_on_after_the_epoch_and_seq_in_meta(ground: Ground) -> None:
+def test_entry_ids_continue_after_the_epoch_and_seq_in_meta(ground: Ground) -> None:
     ground.put(("a", "+1000"))
     ground.redis.hset(ground.keys.meta(), "epoch", 41)
 
@@ -50,7 +50,7 @@ def test_a_put_writes_no_gen_and_no_server(ground: Ground) -> None:
     assert {b"seq": b"1"} == ground.redis.hgetall(ground.keys.meta())
 
 
-def test_the_same_row_again_is_unchanged_and_not_logged(ground: Ground) -> None:
+def test_putting_the_same_row_again_changes_and_logs_nothing(ground: Ground) -> None:
     row = ("a", ground.now_ms + HOUR_MS)
     ground.put(row)
 
@@ -69,7 +69,7 @@ def test_the_same_row_again_is_unchanged_and_not_logged(ground: Ground) -> None:
         (("a", 0), {"origin": "default", "timeout": "180", "zs": "1"}),
     ],
 )
-def test_another_content_at_the_same_time_replaces_the_hash(ground: Ground, row, fields) -> None:
+def test_a_put_with_another_payload_at_the_same_time_replaces_the_hash(ground: Ground, row, fields) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
 
@@ -82,7 +82,7 @@ def test_another_content_at_the_same_time_replaces_the_hash(ground: Ground, row,
     assert {"a": f"normal {due_ms}"} == ground.places()
 
 
-def test_another_time_moves_the_hash_and_the_place(ground: Ground) -> None:
+def test_a_put_with_another_time_moves_the_hash_and_the_place(ground: Ground) -> None:
     first_ms = ground.now_ms + HOUR_MS
     ground.put(("a", first_ms))
 
@@ -94,7 +94,7 @@ def test_another_time_moves_the_hash_and_the_place(ground: Ground) -> None:
     assert "scheduled" == ground.job(f"a-{first_ms + 5}")["status"]
 
 
-def test_another_lane_moves_the_place_alone(ground: Ground) -> None:
+def test_a_put_with_another_lane_moves_only_the_place(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms), lane="low")
 
@@ -106,7 +106,7 @@ def test_another_lane_moves_the_place_alone(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize(("if_exists", "word"), [("keep", "kept"), ("error", "EXISTS")])
-def test_keep_and_error_leave_an_existing_schedule_alone(ground: Ground, if_exists: str, word: str) -> None:
+def test_a_put_with_keep_or_error_leaves_an_existing_schedule_alone(ground: Ground, if_exists: str, word: str) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
 
@@ -126,7 +126,7 @@ def test_a_time_that_has_passed_by_the_servers_clock_is_refused(ground: Ground) 
     assert {} == ground.job(f"late-{past_ms}")
 
 
-def test_a_past_time_is_taken_when_allowed(ground: Ground) -> None:
+def test_a_past_time_is_accepted_with_allow_past(ground: Ground) -> None:
     past_ms = ground.now_ms - 1000
 
     assert [("created", str(past_ms))] == ground.put(("late", past_ms), allow_past=1)
@@ -163,201 +163,7 @@ def test_a_call_sent_again_with_its_operation_id_gets_the_first_reply(ground: Gr
     assert 0 < ground.redis.pttl(ground.keys.op("op-1")) <= 60_000
 
 
-@pytest.mark.parametrize("status", ["queued", "started", "finished", "failed", "canceled"])
-def test_a_put_whose_run_rq_has_already_says_that_it_fired(ground: Ground, status: str) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.redis.hset(f"rq:job:a-{due_ms}", mapping={"status": status, "data": "old", "zs": "1"})
-
-    words = ground.put(("a", due_ms, "new"))
-
-    assert [("already_fired", str(due_ms))] == words
-    assert {"status": status, "data": "old", "zs": "1"} == ground.job(f"a-{due_ms}")
-    assert {} == ground.places()
-
-
-@pytest.mark.parametrize(
-    "fields", [{"status": "finished"}, {"status": "queued", "last_heartbeat": "x"}, {"last_heartbeat": "x"}]
-)
-def test_a_put_after_a_loss_says_that_it_fired_where_only_a_workers_fields_are_left(
-    ground: Ground, fields: dict[str, str]
-) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.redis.hset(f"rq:job:a-{due_ms}", mapping=fields)
-
-    words = ground.put(("a", due_ms))
-
-    assert [("already_fired", str(due_ms))] == words
-    assert (fields, {}) == (ground.job(f"a-{due_ms}"), ground.places())
-
-
-@pytest.mark.parametrize("fields", [{"status": "finished"}, {"enqueued_at": "x"}, {"status": "later"}])
-def test_a_put_whose_run_id_a_job_of_somebody_else_has_is_refused(ground: Ground, fields: dict[str, str]) -> None:
-    due_ms, fields = ground.now_ms + HOUR_MS, {"data": "theirs", **fields}
-    ground.redis.hset(f"rq:job:a-{due_ms}", mapping=fields)
-
-    words = ground.put(("a", due_ms), ("b", due_ms))
-
-    assert ["TAKEN", "created"] == [word for word, _ in words]
-    assert fields == ground.job(f"a-{due_ms}")
-    assert {"b": f"normal {due_ms}"} == ground.places()
-
-
-@pytest.mark.parametrize("fields", [{"x": "1"}, {"status": "scheduled", "x": "1"}, {"status": "", "started_at": ""}])
-def test_a_hash_that_nobody_pushed_does_not_keep_a_schedule_from_being_put(
-    ground: Ground, fields: dict[str, str]
-) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.redis.hset(f"rq:job:a-{due_ms}", mapping=fields)
-
-    assert [("created", str(due_ms))] == ground.put(("a", due_ms))
-    assert FIELDS.keys() | {"data", "status", "created_at"} == ground.job(f"a-{due_ms}").keys()
-
-
-@pytest.mark.parametrize("lane", ["normal", "high"])
-def test_a_put_of_a_run_that_rq_cancelled_says_that_it_fired_in_whatever_lane(ground: Ground, lane: str) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms))
-    ground.redis.hset(f"rq:job:a-{due_ms}", "status", "canceled")
-
-    words = ground.put(("a", due_ms, "other"), lane=lane)
-
-    assert [("already_fired", str(due_ms))] == words
-    assert "canceled" == ground.job(f"a-{due_ms}")["status"]
-
-
-def test_moving_a_schedule_whose_run_rq_cancelled_leaves_that_run_to_rq(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms))
-    ground.redis.hset(f"rq:job:a-{due_ms}", "status", "canceled")
-
-    words = ground.put(("a", due_ms + 1))
-
-    assert [("updated", str(due_ms + 1))] == words
-    assert "canceled" == ground.job(f"a-{due_ms}")["status"]
-    assert {"a": f"normal {due_ms + 1}"} == ground.places()
-
-
-def test_a_put_heals_a_schedule_whose_hash_is_gone(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms))
-    ground.redis.delete(f"rq:job:a-{due_ms}")
-
-    words = ground.put(("a", due_ms))
-
-    assert [("updated", str(due_ms))] == words
-    assert "scheduled" == ground.job(f"a-{due_ms}")["status"]
-
-
-def test_a_put_heals_a_waiting_hash_that_stands_in_no_lane(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms), fields=FIELDS | {"result_ttl": "60"})
-    ground.redis.zrem(ground.keys.due_normal(), "a")
-
-    words = ground.put(("a", due_ms))
-
-    assert [("created", str(due_ms))] == words
-    assert {"a": f"normal {due_ms}"} == ground.places()
-    assert FIELDS.keys() | {"data", "status", "created_at"} == ground.job(f"a-{due_ms}").keys()
-
-
-def test_a_key_of_another_type_at_the_run_is_reported_and_the_rest_is_put(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.redis.rpush(f"rq:job:bad-{due_ms}", "x")
-
-    words = ground.put(("bad", due_ms), ("good", due_ms))
-
-    assert ["WRONGTYPE", "created"] == [word for word, _ in words]
-    assert ["good"] == list(ground.places())
-
-
-def test_a_put_never_resumes_a_paused_schedule(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms))
-    ground.call("pause", id="a", note="why not")
-    paused_at = ground.redis.hget(ground.keys.paused(), "a").split()[2]
-
-    words = ground.put(("a", due_ms + 7), lane="low")
-
-    assert [("updated", str(due_ms + 7))] == words
-    assert {"a": f"paused low {due_ms + 7}"} == ground.places()
-    assert f"low {due_ms + 7} {paused_at.decode()} why not".encode() == ground.redis.hget(ground.keys.paused(), "a")
-
-
-def test_the_same_put_of_a_paused_schedule_is_unchanged(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms))
-    ground.call("pause", id="a", note="")
-
-    assert [("unchanged", str(due_ms))] == ground.put(("a", due_ms))
-
-
-def test_a_put_brings_a_quarantined_schedule_back(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.redis.hset(ground.keys.quarantine(), "a", f"normal {due_ms} 1 its hash is gone")
-
-    words = ground.put(("a", due_ms))
-
-    assert [("updated", str(due_ms))] == words
-    assert {"a": f"normal {due_ms}"} == ground.places()
-
-
-def test_a_put_replaces_a_recurring_schedule_and_all_that_it_had(ground: Ground) -> None:
-    ground.put_recurring("a")
-    due_ms = ground.now_ms + HOUR_MS
-
-    words = ground.put(("a", due_ms))
-
-    assert [("updated", str(due_ms))] == words
-    assert {"a": f"normal {due_ms}"} == ground.places()
-    assert 0 == ground.redis.exists(ground.keys.recurring(), ground.keys.schedule("a"), ground.keys.template("a"))
-
-
-def _seen(ground: Ground, run: str) -> list[bytes]:
-    flat: list[bytes] = []
-    for name, value in ground.redis.hgetall(f"rq:job:{run}").items():
-        flat += (name, value)
-    return flat
-
-
-def test_an_update_that_has_seen_no_job_is_refused_where_there_is_one(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms))
-
-    assert ["CHANGED"] == [word for word, _ in ground.put(("a", due_ms + 1), seen=[])]
-
-
-def test_an_update_of_what_it_has_seen_is_written(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms))
-
-    words = ground.put(("a", due_ms + 1, "other"), seen=_seen(ground, f"a-{due_ms}"))
-
-    assert [("updated", str(due_ms + 1))] == words
-
-
-def test_an_update_is_refused_when_the_schedule_was_changed_meanwhile(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms))
-    seen = _seen(ground, f"a-{due_ms}")
-    ground.put(("a", due_ms, "of somebody else"))
-
-    words = ground.put(("a", due_ms, "mine"), seen=seen)
-
-    assert ["CHANGED"] == [word for word, _ in words]
-    assert "of somebody else" == ground.job(f"a-{due_ms}")["data"]
-
-
-def test_an_update_is_refused_when_the_schedule_is_gone(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms))
-    seen = _seen(ground, f"a-{due_ms}")
-    ground.call("cancel", id="a")
-
-    assert ["CHANGED"] == [word for word, _ in ground.put(("a", due_ms + 1), seen=seen)]
-    assert {} == ground.places()
-
-
-def test_only_what_is_earlier_than_the_lanes_head_wakes_the_daemon(ground: Ground) -> None:
+def test_only_a_put_earlier_than_the_head_of_its_lane_wakes_the_daemon(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     with ground.redis.pubsub(ignore_subscribe_messages=True) as listener:
         listener.subscribe(ground.keys.wake())
@@ -378,7 +184,7 @@ def test_only_what_is_earlier_than_the_lanes_head_wakes_the_daemon(ground: Groun
     assert [str(due_ms).encode(), str(due_ms + 2).encode(), str(due_ms - 1).encode(), b"end"] == heard
 
 
-def test_two_hundred_rows_of_one_call_are_one_entry(ground: Ground) -> None:
+def test_two_hundred_rows_of_one_call_are_logged_as_one_entry(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
 
     words = ground.put(*((f"id-{n}", due_ms + n, f"data-{n}") for n in range(200)))
@@ -388,7 +194,7 @@ def test_two_hundred_rows_of_one_call_are_one_entry(ground: Ground) -> None:
     assert 1 == len(ground.entries())
 
 
-# -- what the entry says beside the rows: for who follows the log -------------------------------------
+# -- replaced and paused schedules in the log entry ---------------------------------------------------
 
 
 def _beside_rows(ground: Ground) -> list[str]:
@@ -398,7 +204,7 @@ def _beside_rows(ground: Ground) -> list[str]:
     return texts[rows + 2 + 4 * int(texts[rows + 1]) :]
 
 
-def test_the_entry_says_which_were_there_and_which_of_them_stay_paused(ground: Ground) -> None:
+def test_the_log_entry_names_replaced_schedules_and_those_that_stay_paused(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("there", due_ms), ("paused", due_ms))
     ground.put_recurring("recurring")
@@ -410,7 +216,7 @@ def test_the_entry_says_which_were_there_and_which_of_them_stay_paused(ground: G
     assert ["replaced", "there paused recurring bad", "paused", "paused"] == _beside_rows(ground)
 
 
-def test_an_entry_of_new_ones_alone_says_nothing_beside_its_rows(ground: Ground) -> None:
+def test_the_log_entry_of_only_new_schedules_has_only_its_rows(ground: Ground) -> None:
     ground.put(("a", "+1000"), ("b", "+1000"))
 
     assert [] == _beside_rows(ground)
@@ -427,7 +233,7 @@ def test_the_log_names_only_written_rows_as_replaced_or_paused(ground: Ground) -
     assert [] == _beside_rows(ground)
 
 
-def test_a_paused_recurring_schedule_that_becomes_a_one_shot_stays_paused_and_the_entry_says_so(ground: Ground) -> None:
+def test_a_paused_schedule_that_becomes_a_one_shot_is_logged_as_paused(ground: Ground) -> None:
     ground.put_recurring("a")
     ground.call("pause", id="a", note="")
     due_ms = ground.now_ms + HOUR_MS

@@ -21,7 +21,7 @@ def test_a_new_recurring_schedule_has_a_place_a_rule_and_a_template(ground: Grou
     assert own | OWN | {"anchor": now, "created_at": now, "updated_at": now} == ground.schedule("r")
 
 
-def test_the_entry_carries_schedule_and_template(ground: Ground) -> None:
+def test_the_log_entry_contains_schedule_and_template(ground: Ground) -> None:
     next_ms = ground.now_ms + HOUR_MS
 
     _, now_ms, _, _ = ground.put_recurring("r", next_ms)
@@ -37,7 +37,7 @@ def test_the_entry_carries_schedule_and_template(ground: Ground) -> None:
     assert TEMPLATE == dict(zip(texts[end + 2 :: 2], texts[end + 3 :: 2], strict=True))
 
 
-def test_the_same_definition_again_is_unchanged_and_not_logged(ground: Ground) -> None:
+def test_putting_the_same_definition_again_changes_and_logs_nothing(ground: Ground) -> None:
     _, _, version, due_ms = ground.put_recurring("r")
     ground.pass_time(60_000)
 
@@ -47,7 +47,7 @@ def test_the_same_definition_again_is_unchanged_and_not_logged(ground: Ground) -
     assert 1 == len(ground.entries())
 
 
-def test_the_same_definition_of_one_that_has_fired_and_failed_is_unchanged(ground: Ground) -> None:
+def test_the_same_definition_of_a_fired_and_failed_schedule_changes_nothing(ground: Ground) -> None:
     ground.put_recurring("r")
     ground.redis.hset(ground.keys.schedule("r"), mapping={"last": "r-1", "failures": 2})
 
@@ -71,7 +71,7 @@ def test_a_new_payload_keeps_anchor_due_time_and_last_run(ground: Ground) -> Non
 
 
 @pytest.mark.parametrize("field", ["version", "anchor", "nominal", "last", "created_at", "ended_at", "failures"])
-def test_a_put_of_the_same_rule_mends_a_malformed_field(ground: Ground, field: str) -> None:
+def test_a_put_of_the_same_rule_repairs_a_malformed_field(ground: Ground, field: str) -> None:
     ground.put_recurring("r")
     ground.redis.hset(ground.keys.schedule("r"), field, "o d")
 
@@ -80,7 +80,7 @@ def test_a_put_of_the_same_rule_mends_a_malformed_field(ground: Ground, field: s
     assert "o d" != ground.schedule("r").get(field)
 
 
-def test_failures_in_a_row_are_kept_by_the_same_pause_after_wherever_it_stands(ground: Ground) -> None:
+def test_a_put_with_the_same_pause_after_keeps_the_count_of_failures(ground: Ground) -> None:
     own = {"pause_after": "3", "tags": '["a"]'}
     ground.put_recurring("r", own=own)
     ground.redis.hset(ground.keys.schedule("r"), "failures", 2)
@@ -90,7 +90,7 @@ def test_failures_in_a_row_are_kept_by_the_same_pause_after_wherever_it_stands(g
     assert "2" == ground.schedule("r")["failures"]
 
 
-def test_a_new_payload_does_not_repeat_an_overdue_occurrence_nor_lose_it(ground: Ground) -> None:
+def test_a_new_payload_neither_repeats_nor_loses_an_overdue_occurrence(ground: Ground) -> None:
     _, _, _, due_ms = ground.put_recurring("r", ground.now_ms + 1000)
     ground.pass_time(60_000)
 
@@ -113,7 +113,7 @@ def test_a_new_rule_gets_a_new_anchor_and_its_own_first_time(ground: Ground) -> 
     assert {"r": f"normal {next_ms}"} == ground.places()
 
 
-def test_new_jitter_keeps_the_anchor_and_the_occurrence_that_waits(ground: Ground) -> None:
+def test_new_jitter_keeps_the_anchor_and_the_waiting_occurrence(ground: Ground) -> None:
     rule, more = '{"expr":"1","jitter_ms":600,"kind":"every"}', '{"expr":"1","jitter_ms":900,"kind":"every"}'
     none = '{"expr":"1","kind":"every"}'
     _, _, _, due_ms = ground.put_recurring("r", ground.now_ms + 1000, trigger=rule, jitter_ms=600)
@@ -139,9 +139,7 @@ def test_an_interval_begins_at_the_servers_time(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize(("from_in", "until_in"), [(1000, 9000), (-9000, -1000)])
-def test_a_plan_that_does_not_hold_at_the_servers_time_is_answered_with_again(
-    ground: Ground, from_in: int, until_in: int
-) -> None:
+def test_a_plan_that_is_stale_at_the_servers_time_returns_again(ground: Ground, from_in: int, until_in: int) -> None:
     now_ms = ground.now_ms
 
     word, told_ms = ground.put_recurring("r", now_ms + until_in, from_ms=now_ms + from_in, until_ms=now_ms + until_in)
@@ -152,7 +150,7 @@ def test_a_plan_that_does_not_hold_at_the_servers_time_is_answered_with_again(
     assert [] == ground.entries()
 
 
-def test_again_is_not_remembered_for_an_operation(ground: Ground) -> None:
+def test_the_reply_again_is_not_stored_for_an_operation_id(ground: Ground) -> None:
     assert "AGAIN" == ground.put_recurring("r", until_ms=1, op="op-1")[0]
     assert "created" == ground.put_recurring("r", op="op-1")[0]
 
@@ -168,7 +166,7 @@ def test_a_call_sent_again_with_its_operation_id_gets_the_first_reply(ground: Gr
 
 
 @pytest.mark.parametrize(("if_exists", "word"), [("keep", "kept"), ("error", "EXISTS")])
-def test_keep_and_error_leave_an_existing_schedule_alone(ground: Ground, if_exists: str, word: str) -> None:
+def test_a_put_with_keep_or_error_leaves_an_existing_schedule_alone(ground: Ground, if_exists: str, word: str) -> None:
     _, _, _, due_ms = ground.put_recurring("r")
     before = ground.keyspace()
 
@@ -189,7 +187,7 @@ def test_a_recurring_put_replaces_a_one_shot_and_its_waiting_run(ground: Ground)
     assert {} == ground.job(f"r-{due_ms}")
 
 
-def test_a_run_that_rq_cancelled_stays_rqs_when_its_one_shot_is_replaced(ground: Ground) -> None:
+def test_replacing_a_one_shot_keeps_its_run_that_rq_cancelled(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("r", due_ms))
     ground.redis.hset(f"rq:job:r-{due_ms}", "status", "canceled")
@@ -199,7 +197,7 @@ def test_a_run_that_rq_cancelled_stays_rqs_when_its_one_shot_is_replaced(ground:
     assert "canceled" == ground.job(f"r-{due_ms}")["status"]
 
 
-def test_another_lane_moves_the_place_and_keeps_the_time(ground: Ground) -> None:
+def test_a_put_with_another_lane_moves_the_place_and_keeps_the_time(ground: Ground) -> None:
     _, _, _, due_ms = ground.put_recurring("r", lane="high")
 
     ground.put_recurring("r", lane="low", digest="digest-2")
@@ -239,7 +237,7 @@ def test_an_ended_schedule_stays_ended_while_its_rule_is_the_same(ground: Ground
     assert ("17", False) == (schedule["ended_at"], "nominal" in schedule)
 
 
-def test_an_end_at_no_time_was_written_by_another_program_and_a_put_brings_the_schedule_back(ground: Ground) -> None:
+def test_a_put_restarts_a_schedule_with_a_corrupted_end_time(ground: Ground) -> None:
     ground.put_recurring("r")
     _end(ground, "r")
     ground.redis.hset(ground.keys.schedule("r"), "ended_at", "soon")
@@ -251,7 +249,7 @@ def test_an_end_at_no_time_was_written_by_another_program_and_a_put_brings_the_s
 
 
 @pytest.mark.parametrize("field", ["version", "anchor", "trigger", "digest"])
-def test_a_field_that_another_program_took_away_is_back_by_the_same_put(ground: Ground, field: str) -> None:
+def test_a_put_of_the_same_definition_restores_a_deleted_field(ground: Ground, field: str) -> None:
     ground.put_recurring("r")
     ground.redis.hdel(ground.keys.schedule("r"), field)
 
@@ -259,7 +257,7 @@ def test_a_field_that_another_program_took_away_is_back_by_the_same_put(ground: 
     assert field in ground.schedule("r")
 
 
-def test_a_new_rule_brings_an_ended_schedule_back(ground: Ground) -> None:
+def test_a_put_with_a_new_rule_restarts_an_ended_schedule(ground: Ground) -> None:
     ground.put_recurring("r")
     _end(ground, "r")
     next_ms = ground.now_ms + HOUR_MS
@@ -270,7 +268,7 @@ def test_a_new_rule_brings_an_ended_schedule_back(ground: Ground) -> None:
     assert "ended_at" not in ground.schedule("r")
 
 
-def test_the_same_definition_brings_a_quarantined_schedule_back_at_its_old_time(ground: Ground) -> None:
+def test_a_put_of_the_same_definition_returns_a_quarantined_schedule_to_its_lane(ground: Ground) -> None:
     _, _, _, due_ms = ground.put_recurring("r")
     ground.redis.zrem(ground.keys.due_normal(), "r")
     ground.redis.hset(ground.keys.quarantine(), "r", f"normal {due_ms} 1 cannot be planned")
@@ -282,7 +280,7 @@ def test_the_same_definition_brings_a_quarantined_schedule_back_at_its_old_time(
 
 
 @pytest.mark.parametrize("field", ["nominal", "anchor"])
-def test_a_schedule_quarantined_for_a_broken_hash_is_healed_by_the_same_definition(ground: Ground, field: str) -> None:
+def test_a_put_of_the_same_definition_repairs_a_broken_quarantined_schedule(ground: Ground, field: str) -> None:
     _, _, _, due_ms = ground.put_recurring("r")
     ground.redis.zrem(ground.keys.due_normal(), "r")
     ground.redis.hset(ground.keys.quarantine(), "r", f"normal {due_ms} 1 cannot be planned")
@@ -296,7 +294,7 @@ def test_a_schedule_quarantined_for_a_broken_hash_is_healed_by_the_same_definiti
     assert ground.schedule("r")["anchor"].isdigit()
 
 
-def test_an_update_is_refused_when_the_schedule_was_changed_meanwhile(ground: Ground) -> None:
+def test_an_update_based_on_a_stale_version_is_refused(ground: Ground) -> None:
     _, _, version, _ = ground.put_recurring("r")
     ground.put_recurring("r", digest="of somebody else")
     before = ground.keyspace()
@@ -305,7 +303,7 @@ def test_an_update_is_refused_when_the_schedule_was_changed_meanwhile(ground: Gr
     assert before == ground.keyspace()
 
 
-def test_an_update_is_refused_when_the_schedule_is_gone_or_a_one_shot_now(ground: Ground) -> None:
+def test_an_update_of_a_schedule_that_was_removed_or_replaced_is_refused(ground: Ground) -> None:
     _, _, version, _ = ground.put_recurring("r")
     ground.put(("r", "+60000"))
 
@@ -326,7 +324,7 @@ def test_a_key_of_another_type_is_reported_and_nothing_is_written(ground: Ground
     assert before == ground.keyspace()
 
 
-# -- what the entry says of being paused: for who follows the log -------------------------------------
+# -- paused schedules in the log entry ----------------------------------------------------------------
 
 
 def _behind_template(ground: Ground) -> list[str]:
@@ -338,7 +336,7 @@ def _behind_template(ground: Ground) -> list[str]:
 
 
 @pytest.mark.parametrize("trigger", ["rule-1", "rule-2"])
-def test_the_entry_of_a_schedule_that_stays_paused_says_so(ground: Ground, trigger: str) -> None:
+def test_the_log_entry_of_a_paused_schedule_says_that_it_stays_paused(ground: Ground, trigger: str) -> None:
     ground.put_recurring("r")
     ground.call("pause", id="r", note="")
 
@@ -347,7 +345,7 @@ def test_the_entry_of_a_schedule_that_stays_paused_says_so(ground: Ground, trigg
     assert ["paused", "1"] == _behind_template(ground)
 
 
-def test_a_paused_one_shot_that_becomes_recurring_stays_paused_and_the_entry_says_so(ground: Ground) -> None:
+def test_a_paused_one_shot_that_becomes_recurring_is_logged_as_paused(ground: Ground) -> None:
     ground.put(("r", "+60000"))
     ground.call("pause", id="r", note="")
     next_ms = ground.now_ms + HOUR_MS
@@ -358,7 +356,7 @@ def test_a_paused_one_shot_that_becomes_recurring_stays_paused_and_the_entry_say
     assert ["paused", "1"] == _behind_template(ground)
 
 
-def test_the_entry_of_an_active_new_or_quarantined_schedule_says_nothing_of_it(ground: Ground) -> None:
+def test_the_log_entry_of_an_unpaused_schedule_has_no_paused_field(ground: Ground) -> None:
     ground.put_recurring("r")
     of_new = _behind_template(ground)
     ground.put_recurring("r", digest="digest-2")

@@ -8,7 +8,7 @@ from tests.lua.ground import EPOCH, SERVER, TOKEN, Ground
 from zsched.errors import ServerChanged, Stale
 
 
-def test_schedules_leave_their_lanes_with_a_reason(led: Ground) -> None:
+def test_quarantine_takes_schedules_out_of_their_lanes_and_stores_the_reason(led: Ground) -> None:
     _, _, _, due_a = led.put_recurring("a", lane="high")
     _, _, _, due_b = led.put_recurring("b")
     version_a, version_b = (led.schedule(id)["version"] for id in "ab")
@@ -24,7 +24,7 @@ def test_schedules_leave_their_lanes_with_a_reason(led: Ground) -> None:
     assert (f"{EPOCH}-3", "quarantine", rows) == (entry.id, entry.kind, entry.rows)
 
 
-def test_a_schedule_that_was_moved_meanwhile_stays(led: Ground) -> None:
+def test_a_schedule_whose_due_time_changed_is_not_quarantined(led: Ground) -> None:
     _, _, _, due_ms = led.put_recurring("a")
     version = led.schedule("a")["version"]
     rows = ["a", "normal", int(due_ms) - 1, version, "why", "gone", "normal", due_ms, version, "why"]
@@ -34,7 +34,7 @@ def test_a_schedule_that_was_moved_meanwhile_stays(led: Ground) -> None:
     assert 1 == len(led.entries())
 
 
-def test_a_schedule_whose_rule_was_replaced_meanwhile_stays(led: Ground) -> None:
+def test_a_schedule_whose_rule_changed_is_not_quarantined(led: Ground) -> None:
     _, _, _, due_ms = led.put_recurring("a")
 
     taken = led.call("quarantine", ["a", "normal", due_ms, "0-1", "why"], token=TOKEN, expected_server=SERVER)[1]
@@ -42,7 +42,7 @@ def test_a_schedule_whose_rule_was_replaced_meanwhile_stays(led: Ground) -> None
     assert (0, {"a": f"normal {due_ms}"}) == (taken, led.places())
 
 
-def test_only_the_leader_on_its_server_may(led: Ground) -> None:
+def test_quarantine_is_refused_without_the_current_lease_or_server(led: Ground) -> None:
     _, _, _, due_ms = led.put_recurring("a")
     rows = ["a", "normal", due_ms, led.schedule("a")["version"], "why"]
 

@@ -25,7 +25,7 @@ def seen(ground: Ground, id: str, new_ms: int, jitter_ms: int = 0) -> list[Any]:
     return [id, schedule["version"], due_ms, schedule["nominal"], new_ms, new_ms + jitter_ms]
 
 
-def test_an_occurrence_that_waits_is_moved_in_its_lane(led: Ground) -> None:
+def test_replan_moves_a_waiting_occurrence_in_its_lane(led: Ground) -> None:
     _, _, _, due_ms = led.put_recurring("r", lane="high")
     before = led.schedule("r")
     new_ms = int(due_ms) - HOUR_MS
@@ -40,7 +40,7 @@ def test_an_occurrence_that_waits_is_moved_in_its_lane(led: Ground) -> None:
     assert [f"r {due_ms} {new_ms} {new_ms + 7}"] == entry.rows
 
 
-def test_a_paused_one_is_moved_and_keeps_since_when_and_why(led: Ground) -> None:
+def test_replan_moves_a_paused_schedule_and_keeps_pause_time_and_note(led: Ground) -> None:
     _, _, _, due_ms = led.put_recurring("r", lane="low")
     led.call("pause", id="r", note="until the sale is over")
     _, _, since_ms, note = led.redis.hget(led.keys.paused(), "r").decode().split(" ", 3)
@@ -69,7 +69,7 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("why", CHANGED)
-def test_one_that_is_not_as_it_was_seen_is_left_alone(led: Ground, why: str) -> None:
+def test_replan_skips_a_schedule_that_changed_since_it_was_read(led: Ground, why: str) -> None:
     _, _, _, due_ms = led.put_recurring("r")
     led.put_recurring("other")
     new_ms = int(due_ms) + HOUR_MS
@@ -84,7 +84,7 @@ def test_one_that_is_not_as_it_was_seen_is_left_alone(led: Ground, why: str) -> 
     assert [f"other {other[3]} {new_ms} {new_ms}"] == led.last.rows
 
 
-def test_moving_twice_changes_nothing_more(led: Ground) -> None:
+def test_replanning_twice_changes_nothing_more(led: Ground) -> None:
     _, _, _, due_ms = led.put_recurring("r")
     row = seen(led, "r", int(due_ms) + HOUR_MS)
     replan(led, row)
@@ -94,7 +94,7 @@ def test_moving_twice_changes_nothing_more(led: Ground) -> None:
     assert before == led.keyspace()
 
 
-def test_the_version_is_noted_when_all_is_done_and_told_from_then_on(led: Ground) -> None:
+def test_replan_stores_the_tzdata_version_when_it_is_done(led: Ground) -> None:
     _, _, _, due_ms = led.put_recurring("r")
 
     assert "" == replan(led, seen(led, "r", int(due_ms) + 1))[0]
@@ -108,7 +108,7 @@ def test_the_version_is_noted_when_all_is_done_and_told_from_then_on(led: Ground
     assert ["put_recurring", "replan", "replan"] == [entry.kind for entry in led.entries()]
 
 
-def test_only_the_leader_on_its_server_may(led: Ground) -> None:
+def test_replan_is_refused_without_the_current_lease_or_server(led: Ground) -> None:
     _, _, _, due_ms = led.put_recurring("r")
     row = seen(led, "r", int(due_ms) + 1)
     before = led.keyspace()
@@ -120,7 +120,7 @@ def test_only_the_leader_on_its_server_may(led: Ground) -> None:
     assert before == led.keyspace()
 
 
-def test_out_of_memory_nothing_is_moved(led: Ground) -> None:
+def test_replan_without_memory_moves_nothing(led: Ground) -> None:
     _, _, _, due_ms = led.put_recurring("r")
     row = seen(led, "r", int(due_ms) + 1)
     replan(led)

@@ -21,13 +21,13 @@ def test_a_report_is_one_line_with_the_servers_time(ground: Ground) -> None:
     assert ground.now_ms - 10_000 < told_ms <= ground.now_ms
 
 
-def test_an_archive_that_has_nothing_yet_says_so(ground: Ground) -> None:
+def test_the_report_of_an_empty_archive_has_no_entry(ground: Ground) -> None:
     told_ms = ground.report("archive-1", None, state="bootstrapping")
 
     assert {"archive-1": f"- 0 {told_ms} bootstrapping {{}}"} == _reports(ground)
 
 
-def test_a_report_replaces_the_one_before_and_no_other_archives(ground: Ground) -> None:
+def test_a_report_replaces_only_the_last_report_of_its_own_archive(ground: Ground) -> None:
     ground.put(("a", "+1000"))
     first = ground.last
     ground.report("archive-1", first)
@@ -41,7 +41,7 @@ def test_a_report_replaces_the_one_before_and_no_other_archives(ground: Ground) 
     assert {"archive-1": of_one, "archive-2": of_two} == _reports(ground)
 
 
-def test_the_time_is_that_of_the_scripts(ground: Ground) -> None:
+def test_a_report_has_the_time_of_the_scripts(ground: Ground) -> None:
     before_ms = ground.report()
     ground.pass_time(60_000)
 

@@ -1,23 +1,16 @@
-"""restore.lua: what Redis lost is back, whatever is there."""
+"""restore.lua: schedules that Redis lost are restored over whatever is there. Runs: test_restore_runs."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Entry, Ground
-from tests.lua.restoring import DUE_MS, JOB, RULE, gone, hold, merged, one_shot, restore, rule, run, texts_of
-from zsched.core.log import Entry as Read
-from zsched.core.log.recovery import Restored, restored
+from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground
+from tests.lua.restoring import DUE_MS, JOB, RULE, gone, hold, logged, merged, one_shot, restore, rule, run
+from zsched.core.log.recovery import Restored
 from zsched.storage.restoring import ROWS, portions
 
-
-def logged(entry: Entry) -> list[Restored]:
-    """The rows of a restore, as another archive reads them."""
-    texts = [text.encode() for text in ("kind", entry.kind, "t", entry.t, *entry.texts)]
-    return restored(Read.of(entry.id.encode(), texts))
-
-
 # -- places ---------------------------------------------------------------------------------------
+
 
 PLACES = {
     "due": (None, f"low {DUE_MS}"),
@@ -27,7 +20,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_one_shot_is_back_in_its_place_and_waits(led: Ground, place: str) -> None:
+def test_a_restored_one_shot_is_in_its_place_with_its_job(led: Ground, place: str) -> None:
     note, expected = PLACES[place]
 
     restore(led, one_shot(place, note=note))
@@ -39,7 +32,7 @@ def test_a_one_shot_is_back_in_its_place_and_waits(led: Ground, place: str) -> N
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_rule_is_back_in_its_place_with_a_version_of_its_own(led: Ground, place: str) -> None:
+def test_a_restored_rule_is_in_its_place_with_a_new_version(led: Ground, place: str) -> None:
     note, expected = PLACES[place]
 
     restore(led, rule(place, note=note))
@@ -50,7 +43,7 @@ def test_a_rule_is_back_in_its_place_with_a_version_of_its_own(led: Ground, plac
     assert {b"r"} == led.redis.smembers(led.keys.recurring())
 
 
-def test_a_restore_leaves_nothing_of_what_redis_held_of_the_schedule(led: Ground) -> None:
+def test_a_restore_deletes_the_old_keys_of_the_schedule(led: Ground) -> None:
     led.redis.hset(f"rq:job:a-{DUE_MS}", "of_another_history", "x")
     for key in (led.keys.schedule("r"), led.keys.template("r")):
         led.redis.hset(key, "of_another_history", "x")
@@ -63,13 +56,13 @@ def test_a_restore_leaves_nothing_of_what_redis_held_of_the_schedule(led: Ground
 
 
 @pytest.mark.parametrize("place", ["paused", "quarantine"])
-def test_a_note_is_back_to_the_letter(led: Ground, place: str) -> None:
+def test_a_restored_pause_note_is_unchanged(led: Ground, place: str) -> None:
     restore(led, one_shot(place, note="5 why  not?\nno"))
 
     assert f"low {DUE_MS} 5 why  not?\nno" == led.redis.hget(led.keys.prefix + place, "a").decode()
 
 
-def test_a_rule_that_ended_has_no_place_and_is_there(led: Ground) -> None:
+def test_a_restored_ended_rule_has_no_place_but_exists(led: Ground) -> None:
     restore(led, rule("ended", ended_at="7"))
 
     assert {} == led.places()
@@ -77,7 +70,7 @@ def test_a_rule_that_ended_has_no_place_and_is_there(led: Ground) -> None:
     assert "7" == led.schedule("r")["ended_at"]
 
 
-def test_a_one_shot_that_is_back_fires_at_its_time(led: Ground) -> None:
+def test_a_restored_one_shot_fires_at_its_time(led: Ground) -> None:
     restore(led, one_shot(), hold_for_ms=0)
     led.pass_time(DUE_MS - led.now_ms + 1)
 
@@ -85,7 +78,7 @@ def test_a_one_shot_that_is_back_fires_at_its_time(led: Ground) -> None:
     assert [f"a-{DUE_MS}"] == led.queue()
 
 
-def test_a_rule_that_is_back_fires_and_goes_on(led: Ground) -> None:
+def test_a_restored_rule_fires_and_continues(led: Ground) -> None:
     restore(led, rule(), hold_for_ms=0)
     led.pass_time(DUE_MS - led.now_ms + 1)
     [row] = led.fire().recurring
@@ -95,7 +88,7 @@ def test_a_rule_that_is_back_fires_and_goes_on(led: Ground) -> None:
     assert "queued" == led.job(f"r-{DUE_MS}")["status"]  # else it counts as gone until a worker begins
 
 
-def test_a_plan_of_the_lost_history_does_not_pass(led: Ground) -> None:
+def test_a_plan_from_the_lost_history_is_refused(led: Ground) -> None:
     led.put_recurring("r", DUE_MS)
     led.pass_time(DUE_MS - led.now_ms + 1)
     [row] = led.fire().recurring
@@ -105,12 +98,12 @@ def test_a_plan_of_the_lost_history_does_not_pass(led: Ground) -> None:
     assert ["changed"] == led.advance((row, DUE_MS, DUE_MS + HOUR_MS))
 
 
-# -- over what is there ---------------------------------------------------------------------------
+# -- existing schedules ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("back", [one_shot(), one_shot("paused", note="5 why"), rule(id="a"), rule("ended", id="a")])
 @pytest.mark.parametrize("there", ["other lane", "paused", "quarantined", "rule", "ended"])
-def test_a_restore_replaces_the_schedule_that_is_there(led: Ground, there: str, back: Restored) -> None:
+def test_a_restore_replaces_an_existing_schedule(led: Ground, there: str, back: Restored) -> None:
     if there in ("rule", "ended"):
         led.put_recurring("a")
         if there == "ended":
@@ -140,7 +133,7 @@ def test_a_restore_replaces_the_schedule_that_is_there(led: Ground, there: str, 
     assert different <= moving
 
 
-def test_a_restore_over_the_same_time_keeps_no_fields_of_the_old_job(led: Ground) -> None:
+def test_a_restore_at_the_same_time_keeps_no_fields_of_the_old_job(led: Ground) -> None:
     led.put(("a", DUE_MS), fields=FIELDS | {"zs_created_by": "ann"})
 
     restore(led, one_shot())
@@ -149,7 +142,7 @@ def test_a_restore_over_the_same_time_keeps_no_fields_of_the_old_job(led: Ground
 
 
 @pytest.mark.parametrize("there", ["one-shot", "paused", "rule", "nothing"])
-def test_a_restore_takes_out_a_schedule_that_is_over(led: Ground, there: str) -> None:
+def test_a_restore_removes_a_schedule_that_is_over(led: Ground, there: str) -> None:
     if there == "rule":
         led.put_recurring("a")
     elif there != "nothing":
@@ -164,7 +157,7 @@ def test_a_restore_takes_out_a_schedule_that_is_over(led: Ground, there: str) ->
 
 
 @pytest.mark.parametrize("place", ["due", "paused"])
-def test_a_one_shot_whose_run_rq_has_is_over_and_its_run_stays_as_it_is(led: Ground, place: str) -> None:
+def test_a_restore_removes_a_one_shot_whose_run_was_pushed_and_keeps_the_run(led: Ground, place: str) -> None:
     led.put(("a", DUE_MS))
     led.pass_time(DUE_MS - led.now_ms + 1)
     assert 1 == led.fire().runs
@@ -176,7 +169,7 @@ def test_a_one_shot_whose_run_rq_has_is_over_and_its_run_stays_as_it_is(led: Gro
     assert ["gone"] == [row.place for row in logged(led.last)]
 
 
-def test_a_waiting_run_that_rq_took_over_stays_rqs(led: Ground) -> None:
+def test_a_restore_keeps_a_scheduled_run_that_rq_changed(led: Ground) -> None:
     led.put(("a", DUE_MS))
     led.redis.hset(f"rq:job:a-{DUE_MS}", "status", "canceled")
 
@@ -185,130 +178,10 @@ def test_a_waiting_run_that_rq_took_over_stays_rqs(led: Ground) -> None:
     assert ({}, "canceled") == (led.places(), led.job(f"a-{DUE_MS}")["status"])
 
 
-# -- runs -----------------------------------------------------------------------------------------
-
-
-def test_a_run_that_was_not_over_is_pushed_again_marked(led: Ground) -> None:
-    reply = restore(led, run())
-
-    job = led.job(f"a-{DUE_MS}")
-    assert ("queued", "1", "call") == (job["status"], job["zs_uncertain"], job["data"])
-    assert job["created_at"] == job["enqueued_at"]
-    assert ([f"a-{DUE_MS}"], {b"rq:queue:default"}) == (led.queue(), led.redis.smembers("rq:queues"))
-    assert ({}, ["open"]) == (led.places(), reply[3])
-
-
-def test_runs_are_pushed_in_their_order_those_for_the_front_before_the_others(led: Ground) -> None:
-    led.redis.rpush("rq:queue:default", "others")
-
-    restore(led, run(id="a"), run(id="b", flags="f"), run(id="c"), run(id="d", flags="f"))
-
-    assert [f"b-{DUE_MS}", f"d-{DUE_MS}", "others", f"a-{DUE_MS}", f"c-{DUE_MS}"] == led.queue()
-
-
-def test_the_flags_of_a_rule_send_its_run_to_the_front(led: Ground) -> None:
-    led.redis.rpush("rq:queue:default", "others")
-
-    restore(led, run()._replace(job=texts_of(TEMPLATE), own=texts_of({"flags": "f"})))
-
-    assert [f"a-{DUE_MS}", "others"] == led.queue()
-    assert "flags" not in led.job(f"a-{DUE_MS}")
-
-
-def test_a_run_that_is_skipped_is_recorded_and_nothing_else(led: Ground) -> None:
-    before = led.keyspace()
-
-    restore(led, run("skipped"), hold_for_ms=0)
-
-    changed = {key for key, value in led.keyspace().items() if before.get(key) != value}
-    assert {led.keys.log().encode(), led.keys.meta().encode()} == changed
-    assert ["skipped"] == [row.place for row in logged(led.last)]
-
-
-def test_a_run_for_a_broken_queue_is_refused_and_the_others_go_on(led: Ground) -> None:
-    led.redis.set("rq:queue:broken", "a text")
-
-    reply = restore(led, run(id="x", queue="broken"), run(id="y"), one_shot(id="z"))
-
-    assert ([f"y-{DUE_MS}"], {"z": f"low {DUE_MS}"}) == (led.queue(), led.places())
-    assert {} == led.job(f"x-{DUE_MS}")
-    assert ["refused", "open", "due"] == [row.place for row in logged(led.last)] == reply[3]
-
-
-def test_a_run_without_a_queue_is_refused(led: Ground) -> None:
-    restore(led, run()._replace(job=texts_of({"data": "call"})))
-
-    assert ["refused"] == [row.place for row in logged(led.last)]
-
-
-def test_a_run_whose_job_is_there_is_not_pushed_twice(led: Ground) -> None:
-    restore(led, run())
-    before = led.job(f"a-{DUE_MS}")
-
-    restore(led, run())
-
-    assert ([f"a-{DUE_MS}"], before) == (led.queue(), led.job(f"a-{DUE_MS}"))
-    assert ["held"] == [row.place for row in logged(led.last)]
-
-
-@pytest.mark.parametrize("place", ["open", "skipped"])
-@pytest.mark.parametrize("status", ["failed", "finished", "started"])
-def test_a_run_of_which_a_worker_wrote_a_part_is_held_by_rq(led: Ground, place: str, status: str) -> None:
-    led.redis.hset(f"rq:job:a-{DUE_MS}", "status", status)
-
-    reply = restore(led, run(place), run(place, id="b"))
-
-    pushed = [f"b-{DUE_MS}"] if place == "open" else []
-    assert (pushed, {"status": status, "zs_uncertain": "1"}) == (led.queue(), led.job(f"a-{DUE_MS}"))
-    assert ["held", place] == [row.place for row in logged(led.last)] == reply[3]
-    assert run(place).job == logged(led.last)[0].job
-
-
-def test_a_dry_run_says_what_would_be_logged_and_writes_nothing(led: Ground) -> None:
-    led.redis.hset(f"rq:job:a-{DUE_MS}", "status", "started")
-    led.redis.set("rq:queue:broken", "a text")
-    before = led.keyspace()
-
-    reply = restore(led, run(), run("skipped", id="b"), run(id="c", queue="broken"), one_shot(id="d"), reason="dry")
-
-    assert ["-", "0", ["held", "skipped", "refused", "due"]] == reply[1:]
-    assert before == led.keyspace()
-
-
-def test_a_run_that_rq_has_is_held_though_its_queue_is_broken(led: Ground) -> None:
-    led.redis.set("rq:queue:broken", "a text")
-    led.redis.hset(f"rq:job:a-{DUE_MS}", "status", "started")
-
-    assert ["held"] == restore(led, run(queue="broken"))[3]
-
-
-@pytest.mark.parametrize("there", ["due", "paused"])
-@pytest.mark.parametrize("back", [one_shot()._replace(run=str(DUE_MS + 5), due_ms=DUE_MS + 5), rule(id="a"), gone("a")])
-def test_a_run_is_pushed_again_that_waits_there_and_will_not_any_more(led: Ground, back: Restored, there: str) -> None:
-    led.put(("a", DUE_MS))
-    if there == "paused":
-        led.call("pause", id="a", note="")
-
-    restore(led, back, run())
-
-    assert ([f"a-{DUE_MS}"], "queued") == (led.queue(), led.job(f"a-{DUE_MS}")["status"])
-    assert [back.place, "open"] == [row.place for row in logged(led.last)]
-
-
-def test_a_run_that_rq_took_over_while_it_waited_is_not_pushed(led: Ground) -> None:
-    led.put(("a", DUE_MS))
-    led.redis.hset(f"rq:job:a-{DUE_MS}", "status", "canceled")
-
-    restore(led, rule(id="a"), run())
-
-    assert ([], "canceled") == (led.queue(), led.job(f"a-{DUE_MS}")["status"])
-    assert ["due", "held"] == [row.place for row in logged(led.last)]
-
-
 # -- the entry ------------------------------------------------------------------------------------
 
 
-def test_the_entry_has_the_rows_as_they_were_given(led: Ground) -> None:
+def test_the_restore_entry_contains_the_rows_unchanged(led: Ground) -> None:
     rows = [one_shot(), rule(), gone("x", "5"), run("skipped"), one_shot("paused", "p", note="5 why")]
 
     reply = restore(led, *rows, reason="audit")
@@ -319,7 +192,7 @@ def test_the_entry_has_the_rows_as_they_were_given(led: Ground) -> None:
     assert [row.texts() for row in rows] == [row.texts() for row in logged(entry)]
 
 
-def test_an_empty_redis_takes_what_is_put_back(ground: Ground) -> None:
+def test_a_restore_into_an_empty_redis_works(ground: Ground) -> None:
     restore(ground, one_shot(), rule())
 
     assert ({"a": f"low {DUE_MS}", "r": f"low {DUE_MS}"}, "0-1") == (ground.places(), ground.last.id)
@@ -327,7 +200,7 @@ def test_an_empty_redis_takes_what_is_put_back(ground: Ground) -> None:
     assert {b"seq", b"hold", b"doubt", b"format"} == ground.redis.hgetall(ground.keys.meta()).keys()
 
 
-def test_portions_of_rows_fit_into_one_script(led: Ground) -> None:
+def test_a_portion_of_rows_fits_into_one_script_call(led: Ground) -> None:
     fields = {f"field-{number}": "x" for number in range(9)}
     rows = [one_shot(id=f"id-{number}", **fields) for number in range(ROWS)]  # type: ignore[arg-type]  # all fields
     rows += [rule(id=f"rule-{number}") for number in range(ROWS)]
@@ -341,7 +214,7 @@ def test_portions_of_rows_fit_into_one_script(led: Ground) -> None:
     assert max(map(len, taken)) <= ROWS
 
 
-def test_a_row_that_is_too_large_for_a_portion_is_one_of_its_own() -> None:
+def test_a_row_larger_than_a_portion_is_sent_alone() -> None:
     large = one_shot(id="large")._replace(job=[b"x"] * 6001)
 
     assert [["a"], ["large"], ["b"]] == [
@@ -359,7 +232,7 @@ def doubt(ground: Ground) -> int | None:
 
 
 @pytest.mark.parametrize("reason", ["lost", "corrected"])
-def test_a_restore_where_nothing_was_in_doubt_casts_doubt_on_what_is_due_by_now(led: Ground, reason: str) -> None:
+def test_a_restore_without_a_doubt_sets_the_doubt_to_now(led: Ground, reason: str) -> None:
     led.redis.hdel(led.keys.meta(), "doubt")
 
     restore(led, one_shot(), reason=reason)
@@ -368,9 +241,7 @@ def test_a_restore_where_nothing_was_in_doubt_casts_doubt_on_what_is_due_by_now(
 
 
 @pytest.mark.parametrize(("reason", "before"), [("lost", 5), ("corrected", 5), ("audit", 5), ("audit", None)])
-def test_a_doubt_that_was_cast_at_the_loss_stays_and_an_audit_casts_none(
-    led: Ground, reason: str, before: int | None
-) -> None:
+def test_a_restore_keeps_an_existing_doubt_and_an_audit_sets_none(led: Ground, reason: str, before: int | None) -> None:
     led.redis.hdel(led.keys.meta(), "doubt")
     if before is not None:
         led.redis.hset(led.keys.meta(), "doubt", before)
@@ -380,7 +251,8 @@ def test_a_doubt_that_was_cast_at_the_loss_stays_and_an_audit_casts_none(
     assert before == doubt(led)
 
 
-# -- whose data set this is -----------------------------------------------------------------------
+# -- names of the data set ------------------------------------------------------------------------
+
 
 NAMES = {  # the archive's; and whether it may put something into the data set "here there"
     "here": True,
@@ -392,7 +264,7 @@ NAMES = {  # the archive's; and whether it may put something into the data set "
 
 
 @pytest.mark.parametrize("names", NAMES)
-def test_an_archive_puts_something_only_into_a_data_set_that_it_followed(led: Ground, names: str) -> None:
+def test_a_restore_or_merge_is_refused_for_a_data_set_that_the_archive_never_followed(led: Ground, names: str) -> None:
     led.redis.hset(led.keys.meta(), "gen", "here there")
     before = len(led.entries())
 
@@ -404,7 +276,7 @@ def test_an_archive_puts_something_only_into_a_data_set_that_it_followed(led: Gr
     assert NAMES[names] == bool(led.places())
 
 
-def test_a_forced_restore_into_another_data_set_casts_doubt_until_now(led: Ground) -> None:
+def test_a_forced_restore_into_another_data_set_sets_the_doubt_to_now(led: Ground) -> None:
     led.redis.hset(led.keys.meta(), mapping={"gen": "here", "doubt": 5})
 
     restore(led, one_shot(), names="elsewhere", is_forced=1)
@@ -414,7 +286,7 @@ def test_a_forced_restore_into_another_data_set_casts_doubt_until_now(led: Groun
     assert b"here" == led.redis.hget(led.keys.meta(), "gen")
 
 
-def test_a_data_set_without_a_name_is_called_as_the_archive_knows_it_from_then_on(led: Ground) -> None:
+def test_a_restore_into_an_unnamed_data_set_gives_it_the_archives_names(led: Ground) -> None:
     led.redis.hdel(led.keys.meta(), "gen")
 
     restore(led, one_shot(), names="long-ago last")

@@ -30,7 +30,7 @@ def job(ground: Ground, run: str = RUN, **fields: str) -> None:
 
 
 @pytest.mark.parametrize("status", ["finished", "failed", "stopped", "canceled"])
-def test_what_is_over_is_queued_once_more_and_logged_whole(ground: Ground, status: str) -> None:
+def test_retrying_a_run_that_is_over_queues_and_logs_a_complete_copy(ground: Ground, status: str) -> None:
     job(ground, status=status)
 
     word, _, again = retry(ground)
@@ -45,7 +45,7 @@ def test_what_is_over_is_queued_once_more_and_logged_whole(ground: Ground, statu
     assert status == ground.job(RUN)["status"]
 
 
-def test_only_what_was_asked_for_is_repeated(ground: Ground) -> None:
+def test_a_retry_copies_requested_fields_but_no_results(ground: Ground) -> None:
     asked = {
         "meta": "m", "result_ttl": "60", "failure_ttl": "-1", "retry_intervals": "[0]", "zs_retries": "3",
         "enqueue_at_front_on_retry": "1", "success_callback_name": "app.ok", "success_callback_timeout": "60",
@@ -62,7 +62,7 @@ def test_only_what_was_asked_for_is_repeated(ground: Ground) -> None:
     assert made["created_at"] == made["enqueued_at"] > OF_A_RUN["created_at"]
 
 
-def test_the_payload_is_copied_byte_by_byte(ground: Ground) -> None:
+def test_a_retry_copies_the_payload_byte_by_byte(ground: Ground) -> None:
     data = (bytes(range(128)) + "é☃".encode()) * 40
     job(ground)
     ground.redis.hset(ground.keys.rq.job(RUN), "data", data)
@@ -72,7 +72,7 @@ def test_the_payload_is_copied_byte_by_byte(ground: Ground) -> None:
     assert data == ground.redis.hget(ground.keys.rq.job(again), "data")
 
 
-def test_a_retry_of_a_retry_is_of_the_same_occurrence(ground: Ground) -> None:
+def test_a_retry_of_a_retry_belongs_to_the_same_occurrence(ground: Ground) -> None:
     job(ground)
     first = retry(ground)[2]
     ground.redis.hset(ground.keys.rq.job(first), "status", "failed")
@@ -83,7 +83,7 @@ def test_a_retry_of_a_retry_is_of_the_same_occurrence(ground: Ground) -> None:
     assert first == ground.last.texts[-1]
 
 
-def test_no_id_comes_twice_though_rq_forgot_the_first(ground: Ground) -> None:
+def test_a_retry_id_is_not_reused_after_rq_deleted_the_first(ground: Ground) -> None:
     job(ground)
     runs = []
     for number in range(3):
@@ -93,14 +93,14 @@ def test_no_id_comes_twice_though_rq_forgot_the_first(ground: Ground) -> None:
     assert [f"{RUN}-r{number}" for number in (1, 2, 3)] == runs
 
 
-def test_an_id_that_a_lost_history_used_is_passed_over(ground: Ground) -> None:
+def test_a_retry_avoids_an_id_from_a_lost_history(ground: Ground) -> None:
     job(ground)
     job(ground, f"{RUN}-r1")
 
     assert f"{RUN}-r2" == retry(ground)[2]
 
 
-def test_a_namespace_stands_in_the_new_id(ground: Ground, redis_url: str) -> None:
+def test_a_retry_id_contains_the_namespace(ground: Ground, redis_url: str) -> None:
     other = Ground(ground.redis, redis_url, "mail")
     job(other, f"{RUN}-nmail")
 
@@ -116,7 +116,7 @@ def test_a_call_sent_again_with_its_operation_id_queues_nothing_more(ground: Gro
     assert (1, 1) == (len(ground.queue("mail")), len(ground.entries()))
 
 
-def test_it_goes_to_the_front_if_the_run_did(ground: Ground) -> None:
+def test_a_retry_goes_to_the_front_if_the_run_did(ground: Ground) -> None:
     ground.redis.rpush("rq:queue:mail", "waiting")
     job(ground, zs="1f")
 
@@ -126,7 +126,7 @@ def test_it_goes_to_the_front_if_the_run_did(ground: Ground) -> None:
     assert "1" == ground.last.texts[3]
 
 
-def test_a_run_of_a_rule_keeps_the_rules_flags_and_leaves_the_rule_alone(ground: Ground) -> None:
+def test_a_retry_keeps_the_flags_of_its_rule_and_leaves_the_rule_alone(ground: Ground) -> None:
     ground.put_recurring("a", own={"flags": "fs"})
     job(ground)
     before = ground.schedule("a"), ground.template("a"), ground.places()
@@ -138,7 +138,7 @@ def test_a_run_of_a_rule_keeps_the_rules_flags_and_leaves_the_rule_alone(ground:
     assert before == (ground.schedule("a"), ground.template("a"), ground.places())
 
 
-def test_a_waiting_schedule_of_the_id_goes_on_waiting(ground: Ground) -> None:
+def test_a_retry_leaves_a_waiting_schedule_of_the_id_alone(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
     job(ground)
@@ -148,7 +148,7 @@ def test_a_waiting_schedule_of_the_id_goes_on_waiting(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("status", ["queued", "started", "deferred", "scheduled", "created"])
-def test_what_is_not_over_is_left_alone(ground: Ground, status: str) -> None:
+def test_retrying_an_open_run_is_refused(ground: Ground, status: str) -> None:
     job(ground, status=status)
     before = ground.keyspace()
 
@@ -156,7 +156,7 @@ def test_what_is_not_over_is_left_alone(ground: Ground, status: str) -> None:
     assert before == ground.keyspace()
 
 
-def test_a_schedule_that_waits_is_no_run_yet(ground: Ground) -> None:
+def test_retrying_the_run_id_of_a_waiting_schedule_is_refused(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
 
@@ -164,7 +164,7 @@ def test_a_schedule_that_waits_is_no_run_yet(ground: Ground) -> None:
     assert 1 == len(ground.entries())
 
 
-def test_what_rq_forgot_is_queued_by_what_the_caller_knows(ground: Ground) -> None:
+def test_a_run_that_rq_deleted_is_retried_with_the_callers_fields(ground: Ground) -> None:
     assert "GONE" == retry(ground)[0]
 
     word, _, again = retry(ground, pairs=FIELDS | TEMPLATE | {"status": "queued"})
@@ -174,7 +174,7 @@ def test_what_rq_forgot_is_queued_by_what_the_caller_knows(ground: Ground) -> No
     assert "queued" == ground.job(again)["status"]
 
 
-def test_what_was_cancelled_in_a_long_queue_is_as_good_as_forgotten(ground: Ground) -> None:
+def test_a_run_cancelled_in_a_long_queue_is_retried_with_the_callers_fields(ground: Ground) -> None:
     job(ground, status="canceled", zs_gone="1")
     ground.redis.hdel(ground.keys.rq.job(RUN), "data")
 
@@ -185,7 +185,7 @@ def test_what_was_cancelled_in_a_long_queue_is_as_good_as_forgotten(ground: Grou
     assert "zs_gone" not in ground.job(again)
 
 
-def test_what_rq_holds_counts_more_than_what_the_caller_knows(ground: Ground) -> None:
+def test_fields_in_rq_take_precedence_over_the_callers_fields(ground: Ground) -> None:
     job(ground)
 
     again = retry(ground, pairs=TEMPLATE | {"data": "other"})[2]
@@ -197,7 +197,7 @@ def test_what_rq_holds_counts_more_than_what_the_caller_knows(ground: Ground) ->
     "broken",
     [{"data": ""}, {"origin": ""}, {"timeout": "1h"}, {"result_ttl": "soon"}, {"status": "odd"}, {"zs_retries": "x"}],
 )
-def test_what_another_writer_broke_is_not_repeated(ground: Ground, broken: dict[str, str]) -> None:
+def test_a_corrupted_job_is_not_retried(ground: Ground, broken: dict[str, str]) -> None:
     job(ground, **({"retries_left": "x"} if "zs_retries" in broken else {}) | broken)
 
     assert "BROKEN" == retry(ground)[0]
@@ -205,21 +205,21 @@ def test_what_another_writer_broke_is_not_repeated(ground: Ground, broken: dict[
 
 
 @pytest.mark.parametrize("name", ["description", "origin", "zs_made_up", "retry_intervals", "timeout"])
-def test_a_run_with_a_text_longer_than_a_client_makes_is_not_repeated(ground: Ground, name: str) -> None:
+def test_a_job_with_an_oversized_text_is_not_retried(ground: Ground, name: str) -> None:
     job(ground, **{name: "1" * 100_001})
 
     assert "BROKEN" == retry(ground)[0]
     assert ([], []) == (ground.entries(), ground.queue("mail"))
 
 
-def test_a_run_with_more_fields_than_a_client_makes_is_not_repeated(ground: Ground) -> None:
+def test_a_job_with_too_many_fields_is_not_retried(ground: Ground) -> None:
     job(ground, **{f"zs_made_up{n}": "x" for n in range(200)})
 
     assert "BROKEN" == retry(ground)[0]
     assert ([], []) == (ground.entries(), ground.queue("mail"))
 
 
-def test_a_long_payload_is_repeated_whole(ground: Ground) -> None:
+def test_a_long_payload_is_copied_completely(ground: Ground) -> None:
     job(ground, data="x" * 262_144, meta="y" * 262_144)
 
     again = retry(ground)[2]
@@ -227,7 +227,7 @@ def test_a_long_payload_is_repeated_whole(ground: Ground) -> None:
     assert ("x" * 262_144, "y" * 262_144) == (ground.job(again)["data"], ground.job(again)["meta"])
 
 
-def test_a_job_of_another_type_or_without_data_is_not_repeated(ground: Ground) -> None:
+def test_a_job_of_another_type_or_without_data_is_not_retried(ground: Ground) -> None:
     ground.redis.set(ground.keys.rq.job(RUN), "x")
     assert "BROKEN" == retry(ground)[0]
 

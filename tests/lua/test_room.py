@@ -27,7 +27,7 @@ def drained(ground: Ground, until_ms: int) -> Iterator[int]:
 # -- how many go, and when ----------------------------------------------------------------------------
 
 
-def test_a_limit_lets_its_burst_go_and_throttles_the_rest(still: Ground) -> None:
+def test_a_limit_fires_its_burst_and_throttles_the_rest(still: Ground) -> None:
     still.limit(email=100)
     put_due(still, *"abcdefg")
 
@@ -53,7 +53,7 @@ def test_throttling_is_not_logged(still: Ground) -> None:
     assert {"b", "c"} == still.places().keys()
 
 
-def test_a_throttled_run_goes_at_the_answered_time_and_not_before(still: Ground) -> None:
+def test_a_throttled_run_fires_at_the_returned_time_and_not_before(still: Ground) -> None:
     still.limit(email=2)
     put_due(still, "a", "b")
     first = still.fire()
@@ -74,7 +74,7 @@ def test_a_throttled_run_goes_at_the_answered_time_and_not_before(still: Ground)
     ("per_second", "count", "takes_ms"),
     [(0.5, 4, 6000), (3, 10, 3000), (19, 60, 3106), (100, 200, 1950), (1000, 400, 350), (30_000, 4000, 84)],
 )
-def test_a_queue_gets_its_limit_and_no_second_more_than_a_twentieth_beyond_it(
+def test_no_second_exceeds_the_limit_of_a_queue_by_more_than_five_percent(
     still: Ground, per_second: float, count: int, takes_ms: int
 ) -> None:
     still.limit(email=per_second)
@@ -93,7 +93,7 @@ def test_a_queue_gets_its_limit_and_no_second_more_than_a_twentieth_beyond_it(
     assert min(steps) >= min(1000 / per_second, 10) - 1  # nobody is woken more than a hundred times a second
 
 
-def test_a_queue_that_rested_gets_no_more_at_once_than_one_that_began(still: Ground) -> None:
+def test_an_idle_queue_gets_no_larger_burst_than_a_new_one(still: Ground) -> None:
     still.limit(email=100)
     put_many(still, "s", 5)
     still.fire()
@@ -103,7 +103,7 @@ def test_a_queue_that_rested_gets_no_more_at_once_than_one_that_began(still: Gro
     assert 5 == still.fire().runs
 
 
-def test_other_queues_of_the_lane_pass_what_has_no_room(still: Ground) -> None:
+def test_runs_of_other_queues_pass_throttled_runs_in_the_lane(still: Ground) -> None:
     still.limit(email=1)
     put_many(still, "s", 60, age_ms=5000)
     put_due(still, "other", origin="default", age_ms=10)
@@ -124,7 +124,7 @@ def test_a_limit_of_another_queue_changes_nothing(still: Ground) -> None:
     assert {} == still.places()
 
 
-def test_two_queues_have_room_of_their_own(still: Ground) -> None:
+def test_two_queues_have_independent_limits(still: Ground) -> None:
     still.limit(email=1, sms=1)
     put_due(still, "a", "b")
     put_due(still, "c", "d", origin="sms", lane="high")
@@ -135,7 +135,7 @@ def test_two_queues_have_room_of_their_own(still: Ground) -> None:
     assert ["high:sms", "normal:email"] == still.throttled()
 
 
-def test_high_goes_before_normal_before_low_and_each_by_due_time(still: Ground) -> None:
+def test_throttled_lanes_fire_high_before_normal_before_low_and_each_by_due_time(still: Ground) -> None:
     still.limit(email=1)
     put_due(still, "l1", "l2", lane="low", age_ms=5000)
     put_due(still, "n1", "n2", "n3", age_ms=4000)
@@ -161,7 +161,7 @@ def test_a_later_run_does_not_overtake_throttled_ones(still: Ground) -> None:
     assert ["a", "b"] == ids(still.queue("email"))
 
 
-def test_a_batch_that_is_full_goes_on_at_once(still: Ground) -> None:
+def test_a_full_batch_is_continued_at_once(still: Ground) -> None:
     still.limit(email=1000)
     put_many(still, "s", 30)
     still.fire(limit=10)
@@ -171,7 +171,7 @@ def test_a_batch_that_is_full_goes_on_at_once(still: Ground) -> None:
     assert (10, 10, now_ms(still)) == (fired.looked, fired.runs, fired.next_ms)
 
 
-def test_many_more_than_one_command_takes_are_throttled(still: Ground) -> None:
+def test_more_runs_than_one_command_takes_can_be_throttled(still: Ground) -> None:
     still.limit(email=1)
     put_many(still, "s", 5000)
 
@@ -182,7 +182,7 @@ def test_many_more_than_one_command_takes_are_throttled(still: Ground) -> None:
     assert 0 == still.redis.zcard(still.keys.due_normal())
 
 
-def test_an_expired_cancelled_or_broken_run_takes_no_room(still: Ground) -> None:
+def test_an_expired_cancelled_or_broken_run_uses_no_token(still: Ground) -> None:
     still.limit(email=1)
     due_ms = now_ms(still) - 1000
     still.put(("late", due_ms), ("later", due_ms + 1), allow_past=1, fields=EMAIL | {"zs": "1e", "zs_expires": "5"})
@@ -196,7 +196,7 @@ def test_an_expired_cancelled_or_broken_run_takes_no_room(still: Ground) -> None
     assert ["good"] == ids(still.queue("email"))
 
 
-def test_a_heap_of_expired_ones_keeps_nobody_from_the_room(still: Ground) -> None:
+def test_many_expired_runs_do_not_block_a_throttled_run(still: Ground) -> None:
     still.limit(email=1)
     put_due(still, "first", age_ms=9000)
     rows = [(f"s{n:03}", now_ms(still) - 1000 + n) for n in range(90)]
@@ -211,7 +211,7 @@ def test_a_heap_of_expired_ones_keeps_nobody_from_the_room(still: Ground) -> Non
     assert ["first", "last"] == ids(still.queue("email"))
 
 
-def test_the_flags_of_what_was_throttled_count(still: Ground) -> None:
+def test_the_flags_of_throttled_runs_are_respected(still: Ground) -> None:
     still.limit(email=1)
     put_due(still, "a")
     put_due(still, "b", zs="1f", age_ms=500)
@@ -247,7 +247,7 @@ def test_a_clock_that_was_set_back_starves_no_queue(still: Ground) -> None:
     assert then.next_ms == now_ms(still) + 100
 
 
-def test_nothing_is_fired_early_of_what_is_throttled(still: Ground) -> None:
+def test_a_throttled_run_never_fires_early(still: Ground) -> None:
     still.limit(email=10)
     put_due(still, "a", "b")
     still.fire()
@@ -262,7 +262,7 @@ def test_nothing_is_fired_early_of_what_is_throttled(still: Ground) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_comes_meanwhile_no_second_has_more_than_its_share(still: Ground, seed: int) -> None:
+def test_no_second_exceeds_the_limit_under_random_load(still: Ground, seed: int) -> None:
     dice, pushes, made = random.Random(seed), list[int](), 0
     per_second = dice.choice([3, 40, 250])
     still.limit(email=per_second)

@@ -38,7 +38,7 @@ def renamed(value: Any) -> str:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_script_does_the_same_under_another_prefix(led: Ground, moved: Ground, name: str) -> None:
+def test_a_script_works_the_same_under_another_prefix(led: Ground, moved: Ground, name: str) -> None:
     furnish(led)
     usual = kept(led)
 
@@ -84,6 +84,6 @@ def test_a_run_is_fired_executed_and_tracked_under_another_prefix(moved: Ground)
 
 
 @pytest.mark.parametrize("prefix", ["", "it's", "a*", "rq:jobs[1]", "a b", "x" * 65])
-def test_a_prefix_that_scripts_or_acls_would_misread_is_refused(prefix: str) -> None:
+def test_a_prefix_with_special_characters_is_refused(prefix: str) -> None:
     with pytest.raises(ConfigError, match="RQ's prefix="):
         RqKeys(prefix)

@@ -41,7 +41,7 @@ def test_a_recurring_schedule_gets_an_extra_run_and_keeps_its_next_time(ground: 
     assert "1" == ground.last.fields["last"]
 
 
-def test_many_runs_in_one_millisecond_are_as_many_jobs(ground: Ground) -> None:
+def test_runs_in_the_same_millisecond_get_different_ids(ground: Ground) -> None:
     ground.put_recurring("r")
     _run_now(ground, "r", "op-0")
     with ground.redis.pipeline(transaction=True) as pipe:
@@ -58,7 +58,7 @@ def _arguments(op: str) -> dict[str, Any]:
     return {"id": "r", "op": op, "keep_op_ms": 60_000}
 
 
-def test_a_call_sent_again_with_its_operation_id_runs_nothing_more(ground: Ground) -> None:
+def test_a_call_sent_again_with_its_operation_id_pushes_no_second_run(ground: Ground) -> None:
     ground.put_recurring("r")
     first = _run_now(ground, "r")
 
@@ -66,7 +66,7 @@ def test_a_call_sent_again_with_its_operation_id_runs_nothing_more(ground: Groun
     assert 1 == len(ground.queue())
 
 
-def test_paused_stays_paused_and_ended_stays_ended(ground: Ground) -> None:
+def test_run_now_keeps_a_paused_or_ended_schedule_as_it_is(ground: Ground) -> None:
     ground.put_recurring("p")
     ground.put_recurring("e")
     ground.call("pause", id="p", note="")
@@ -78,7 +78,7 @@ def test_paused_stays_paused_and_ended_stays_ended(ground: Ground) -> None:
     assert 2 == len(ground.queue())
 
 
-def test_a_paused_one_shot_runs_now_and_is_gone(ground: Ground) -> None:
+def test_run_now_of_a_paused_one_shot_removes_the_schedule(ground: Ground) -> None:
     ground.put(("a", "+60000"))
     ground.call("pause", id="a", note="")
 
@@ -87,7 +87,7 @@ def test_a_paused_one_shot_runs_now_and_is_gone(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("kind", ["one-shot", "recurring"])
-def test_run_now_goes_to_the_front_if_the_schedule_says_so(ground: Ground, kind: str) -> None:
+def test_run_now_respects_the_front_flag_of_the_schedule(ground: Ground, kind: str) -> None:
     ground.redis.rpush("rq:queue:default", "waiting")
     if kind == "recurring":
         ground.put_recurring("a", own={"flags": "fs"})
@@ -99,13 +99,13 @@ def test_run_now_goes_to_the_front_if_the_schedule_says_so(ground: Ground, kind:
     assert [run, "waiting"] == ground.queue()
 
 
-def test_an_unknown_id_is_not_found(ground: Ground) -> None:
+def test_run_now_of_an_unknown_id_returns_not_found(ground: Ground) -> None:
     assert "NOTFOUND" == _run_now(ground, "a")[0]
     assert [] == ground.entries()
 
 
 @pytest.mark.parametrize("broken", ["gone", "another type", "cancelled by RQ"])
-def test_a_one_shot_whose_run_cannot_be_pushed_is_not(ground: Ground, broken: str) -> None:
+def test_run_now_does_not_push_a_cancelled_or_broken_one_shot(ground: Ground, broken: str) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
     key = f"rq:job:a-{due_ms}"
@@ -121,7 +121,7 @@ def test_a_one_shot_whose_run_cannot_be_pushed_is_not(ground: Ground, broken: st
 
 
 @pytest.mark.parametrize("broken", ["gone", "another type", "without a payload"])
-def test_a_recurring_schedule_whose_template_cannot_be_read_is_not_run(ground: Ground, broken: str) -> None:
+def test_run_now_does_not_push_a_schedule_without_a_template(ground: Ground, broken: str) -> None:
     ground.put_recurring("r")
     ground.redis.hdel(ground.keys.template("r"), "data")
     if broken != "without a payload":

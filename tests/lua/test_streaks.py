@@ -32,7 +32,7 @@ def failures(ground: Ground) -> str | None:
 
 
 @pytest.mark.parametrize("ends", [["!!!"], ["!", "!", "!"], ["+!", "!!"], ["!!+!", "!-!"]])
-def test_so_many_failures_in_a_row_pause_it_with_a_reason(led: Ground, ends: list[str]) -> None:
+def test_repeated_failures_pause_a_schedule_with_a_reason(led: Ground, ends: list[str]) -> None:
     put(led)
 
     paused = [track(led, verdicts) for verdicts in ends]
@@ -47,7 +47,7 @@ def test_so_many_failures_in_a_row_pause_it_with_a_reason(led: Ground, ends: lis
 
 
 @pytest.mark.parametrize("ends", ["!!+!!", "!+!+!+!", "!-!", "+++"])
-def test_a_success_between_failures_keeps_it_going(led: Ground, ends: str) -> None:
+def test_a_success_between_failures_prevents_the_pause(led: Ground, ends: str) -> None:
     put(led)
 
     assert [] == track(led, ends)
@@ -55,7 +55,7 @@ def test_a_success_between_failures_keeps_it_going(led: Ground, ends: str) -> No
     assert led.places()["r"].startswith("normal ")
 
 
-def test_nothing_is_counted_of_a_schedule_that_does_not_ask_for_it(led: Ground) -> None:
+def test_failures_are_not_counted_without_pause_after(led: Ground) -> None:
     put(led, None)
 
     assert [] == track(led, "!!!!!")
@@ -63,7 +63,7 @@ def test_nothing_is_counted_of_a_schedule_that_does_not_ask_for_it(led: Ground) 
     assert failures(led) is None
 
 
-def test_one_that_is_not_in_its_lane_is_not_paused_a_second_time(led: Ground) -> None:
+def test_a_paused_schedule_is_not_paused_again_by_failures(led: Ground) -> None:
     put(led, 1)
     led.call("pause", id="r", note="by hand")
 
@@ -72,7 +72,7 @@ def test_one_that_is_not_in_its_lane_is_not_paused_a_second_time(led: Ground) ->
     assert led.redis.hget(led.keys.paused(), "r").endswith(b" by hand")
 
 
-def test_who_resumes_it_gives_it_as_many_chances_again(led: Ground) -> None:
+def test_resuming_a_schedule_resets_its_failure_count(led: Ground) -> None:
     put(led)
     track(led, "!!")
     led.call("pause", id="r", note="by hand")
@@ -94,7 +94,7 @@ def test_a_put_that_leaves_the_limit_alone_keeps_the_count(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("limit", [2, 5, None])
-def test_another_limit_forgets_the_count(led: Ground, limit: int | None) -> None:
+def test_changing_pause_after_resets_the_failure_count(led: Ground, limit: int | None) -> None:
     put(led)
     track(led, "!!")
 
@@ -103,7 +103,7 @@ def test_another_limit_forgets_the_count(led: Ground, limit: int | None) -> None
     assert failures(led) is None
 
 
-def test_a_schedule_of_a_wrong_type_is_resumed_all_the_same(led: Ground) -> None:
+def test_resume_works_although_the_schedule_has_a_wrong_type(led: Ground) -> None:
     put(led)
     led.call("pause", id="r", note="")
     led.redis.delete(led.keys.schedule("r"))

@@ -10,7 +10,7 @@ from tests.lua.ground import Ground
 
 
 def put_due(ground: Ground, *ids: str, lane: str = "normal") -> list[str]:
-    """One-shots that are due now, a millisecond apart; their run ids."""
+    """Put one-shots that are due now, a millisecond apart; return their run ids."""
     first_ms = ground.now_ms - 1000
     rows = [(id, first_ms + n) for n, id in enumerate(ids)]
     ground.put(*rows, lane=lane, allow_past=1)
@@ -23,7 +23,7 @@ def _spoil_quarantine(ground: Ground) -> str:
     return key
 
 
-def test_a_wrong_type_where_quarantine_was_is_told_with_each_recurring_schedule_that_is_due(led: Ground) -> None:
+def test_fire_reports_a_quarantine_key_of_a_wrong_type(led: Ground) -> None:
     led.put_recurring("r", led.now_ms - 1000)
     key = _spoil_quarantine(led)
 
@@ -41,7 +41,7 @@ def _due_rules(ground: Ground, number: int) -> None:
 
 
 @pytest.mark.parametrize("put", [_stuck_one_shots, _due_rules])
-def test_a_schedule_that_cannot_be_quarantined_does_not_block_those_behind_it(
+def test_a_schedule_that_cannot_be_quarantined_does_not_block_later_schedules(
     led: Ground, put: Callable[[Ground, int], None]
 ) -> None:
     put(led, 9)
@@ -57,7 +57,7 @@ def test_a_schedule_that_cannot_be_quarantined_does_not_block_those_behind_it(
 
 
 @pytest.mark.parametrize("number", [1, 3, 100])
-def test_a_schedule_that_cannot_be_quarantined_is_looked_at_once_a_second(led: Ground, number: int) -> None:
+def test_a_schedule_that_cannot_be_quarantined_is_tried_once_a_second(led: Ground, number: int) -> None:
     _stuck_one_shots(led, number)
     _spoil_quarantine(led)
 
@@ -66,7 +66,7 @@ def test_a_schedule_that_cannot_be_quarantined_is_looked_at_once_a_second(led: G
     assert (fired.now_ms + 1000, min(number, 30)) == (fired.next_ms, fired.looked)
 
 
-def test_a_lane_is_not_paged_where_there_is_a_quarantine(led: Ground) -> None:
+def test_fire_does_not_page_through_a_lane_if_quarantine_works(led: Ground) -> None:
     _due_rules(led, 9)
 
     fired = led.fire(limit=3)

@@ -1,4 +1,4 @@
-"""What is throttled for want of room in its queue: how it fires, and what else becomes of it meanwhile."""
+"""Throttled schedules: how they fire, and every other operation on them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def put_rule(ground: Ground, id: str, **options: Any) -> int:
 # -- recurring ones -----------------------------------------------------------------------------------
 
 
-def test_recurring_ones_take_room_when_they_are_answered(still: Ground) -> None:
+def test_a_recurring_schedule_uses_a_token_when_fire_returns_it(still: Ground) -> None:
     still.limit(email=1)
     due_ms = put_rule(still, "r")
     put_rule(still, "s")
@@ -50,7 +50,7 @@ def test_a_throttled_schedule_advances_back_into_its_lane(still: Ground) -> None
     assert f"s fired {due_ms} {due_ms + HOUR_MS}" == " ".join(still.last.rows[0].split()[:4])
 
 
-def test_a_throttled_schedule_can_end_there(still: Ground) -> None:
+def test_a_throttled_schedule_can_end(still: Ground) -> None:
     still.limit(email=1)
     put_due(still, "a")
     due_ms = put_rule(still, "r")
@@ -88,7 +88,7 @@ def test_a_throttled_schedule_can_be_quarantined_under_its_lane(still: Ground, s
 
 @pytest.fixture
 def late(still: Ground) -> Ground:
-    """Where "b" (one-shot) and "r" (recurring) are throttled."""
+    """A namespace in which "b" (one-shot) and "r" (recurring) are throttled."""
     still.limit(email=1)
     put_due(still, "a", "b")
     put_rule(still, "r")
@@ -99,7 +99,7 @@ def late(still: Ground) -> Ground:
 
 
 @pytest.mark.parametrize("id", ["b", "r"])
-def test_it_is_paused_and_resumed_into_its_lane(late: Ground, id: str) -> None:
+def test_a_throttled_schedule_is_paused_and_resumed_into_its_lane(late: Ground, id: str) -> None:
     due_ms = late.places()[id].split()[-1]
 
     late.call("pause", id=id, note="n")
@@ -110,14 +110,14 @@ def test_it_is_paused_and_resumed_into_its_lane(late: Ground, id: str) -> None:
 
 
 @pytest.mark.parametrize("id", ["b", "r"])
-def test_it_is_cancelled(late: Ground, id: str) -> None:
+def test_a_throttled_schedule_can_be_cancelled(late: Ground, id: str) -> None:
     late.call("cancel", id=id)
 
     assert id not in late.places()
     assert {} == late.schedule(id) | late.template(id)
 
 
-def test_it_is_put_again_with_another_time_queue_and_lane(late: Ground) -> None:
+def test_a_throttled_schedule_can_be_put_with_another_time_queue_and_lane(late: Ground) -> None:
     due_ms = now_ms(late) + HOUR_MS
 
     words = late.put(("b", due_ms), lane="high")
@@ -128,7 +128,7 @@ def test_it_is_put_again_with_another_time_queue_and_lane(late: Ground) -> None:
     assert 2 == len(late.redis.keys("rq:job:*"))  # the run of "a", and the one that waits
 
 
-def test_putting_the_same_again_leaves_it_where_it_is(late: Ground) -> None:
+def test_putting_the_same_definition_keeps_a_throttled_schedule_in_its_place(late: Ground) -> None:
     before = late.places()
 
     words = late.put(("b", before["b"].split()[-1]), allow_past=1, fields=EMAIL)
@@ -137,7 +137,7 @@ def test_putting_the_same_again_leaves_it_where_it_is(late: Ground) -> None:
     assert before == late.places()
 
 
-def test_it_is_read_as_due_in_its_lane(late: Ground) -> None:
+def test_a_throttled_schedule_is_read_as_due_in_its_lane(late: Ground) -> None:
     due_ms = late.places()["b"].split()[-1]
 
     row = late.call("get", ["b"])[3]
@@ -145,7 +145,7 @@ def test_it_is_read_as_due_in_its_lane(late: Ground) -> None:
     assert ["due", "normal", due_ms] == row[:3]
 
 
-def test_an_audit_tells_all_places_of_a_throttled_schedule(late: Ground) -> None:
+def test_an_audit_returns_all_places_of_a_throttled_schedule(late: Ground) -> None:
     due_ms = int(late.places()["b"].split()[-1])
     late.redis.zadd(late.keys.due_high(), {"b": due_ms})
 
@@ -155,7 +155,7 @@ def test_an_audit_tells_all_places_of_a_throttled_schedule(late: Ground) -> None
 
 
 @pytest.mark.parametrize("is_scattered", [False, True])
-def test_a_restore_puts_it_back_into_its_lane_and_nowhere_else(late: Ground, is_scattered: bool) -> None:
+def test_a_restore_puts_a_throttled_schedule_into_its_lane_only(late: Ground, is_scattered: bool) -> None:
     due_ms = late.places()["b"].split()[-1]
     if is_scattered:
         late.redis.zadd(late.keys.due_high(), {"b": 5})
@@ -173,7 +173,7 @@ def test_a_restore_puts_it_back_into_its_lane_and_nowhere_else(late: Ground, is_
     assert f"normal {due_ms}" == late.places()["b"]
 
 
-def test_new_rules_of_its_zone_leave_it_in_one_place(late: Ground) -> None:
+def test_a_replan_leaves_a_throttled_schedule_in_one_place(late: Ground) -> None:
     due_ms, version, new_ms = late.places()["r"].split()[-1], late.schedule("r")["version"], now_ms(late) + HOUR_MS
     row = ["r", version, due_ms, due_ms, new_ms, new_ms]
 
@@ -188,7 +188,7 @@ def test_new_rules_of_its_zone_leave_it_in_one_place(late: Ground) -> None:
     assert {"r": f"normal {new_ms + HOUR_MS}"} == late.places()
 
 
-def test_what_left_meanwhile_is_noticed_and_forgotten(late: Ground) -> None:
+def test_fire_removes_a_throttled_queue_whose_schedules_were_cancelled(late: Ground) -> None:
     late.call("cancel", id="b")
     late.call("cancel", id="r")
     assert ["normal:email"] == late.throttled()

@@ -43,7 +43,7 @@ def track(ground: Ground, seen: Entry, *texts: list[str], **more: Any) -> list[A
 # -- look -----------------------------------------------------------------------------------------
 
 
-def test_all_that_rq_says_of_a_run_is_told(led: Ground) -> None:
+def test_look_returns_all_fields_that_rq_has_of_a_run(led: Ground) -> None:
     texts = {
         "status": "started",
         "enqueued_at": STARTED,
@@ -66,7 +66,7 @@ def test_all_that_rq_says_of_a_run_is_told(led: Ground) -> None:
     assert Job(**expected | {"note": '{"sent":\0 1}'}) == told
 
 
-def test_of_a_failed_run_the_newest_error_is_told(led: Ground) -> None:
+def test_look_returns_the_newest_error_of_a_failed_run(led: Ground) -> None:
     job(led, A, "failed")
     for text in ("old", "Traceback:\n  somewhere\nValueError: new\n"):
         packed = b64encode(zlib.compress(text.encode()))
@@ -79,7 +79,7 @@ def test_of_a_failed_run_the_newest_error_is_told(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("error", [b"", b"no base64!", b64encode(b"no zlib"), b"x" * 300_000])
-def test_an_error_that_cannot_be_read_is_none(led: Ground, error: bytes) -> None:
+def test_look_returns_no_error_if_it_is_unreadable(led: Ground, error: bytes) -> None:
     job(led, A, "failed")
     led.redis.xadd(f"rq:results:{A}", {"type": 2, "exc_string": error})
 
@@ -90,7 +90,7 @@ def test_an_error_that_cannot_be_read_is_none(led: Ground, error: bytes) -> None
 
 
 @pytest.mark.parametrize("broken", ["no key", "no status", "another type"])
-def test_of_a_run_that_rq_holds_nothing_of_nothing_is_told(led: Ground, broken: str) -> None:
+def test_look_returns_none_for_a_missing_or_corrupted_job(led: Ground, broken: str) -> None:
     if broken == "no status":
         job(led, A, None)
     elif broken == "another type":
@@ -99,7 +99,7 @@ def test_of_a_run_that_rq_holds_nothing_of_nothing_is_told(led: Ground, broken: 
     assert [None] == Jobs(led.link, led.keys).look([A])
 
 
-def test_results_of_another_type_hide_no_run(led: Ground) -> None:
+def test_look_returns_a_run_whose_results_have_a_wrong_type(led: Ground) -> None:
     job(led, A, "failed")
     led.redis.set(f"rq:results:{A}", "?")
 
@@ -109,7 +109,7 @@ def test_results_of_another_type_hide_no_run(led: Ground) -> None:
     assert "failed" == told.status
 
 
-def test_a_job_that_may_not_be_read_is_not_gone(led: Ground) -> None:
+def test_a_job_that_may_not_be_read_does_not_count_as_deleted(led: Ground) -> None:
     job(led, A, "started")
     led.redis.execute_command("ACL", "SETUSER", "default", "resetkeys", "~zsched:*")
     try:
@@ -122,7 +122,7 @@ def test_a_job_that_may_not_be_read_is_not_gone(led: Ground) -> None:
 # -- track ----------------------------------------------------------------------------------------
 
 
-def test_a_run_that_is_as_it_was_seen_is_recorded(led: Ground, seen: Entry) -> None:
+def test_track_records_the_end_of_an_unchanged_run(led: Ground, seen: Entry) -> None:
     job(led, A, "finished", ended_at=ENDED)
 
     reply = track(led, seen, over(A))
@@ -133,7 +133,7 @@ def test_a_run_that_is_as_it_was_seen_is_recorded(led: Ground, seen: Entry) -> N
 
 
 @pytest.mark.parametrize("is_now", [("queued", ""), ("started", ENDED), ("finished", STARTED), ("failed", ENDED)])
-def test_a_run_that_changed_meanwhile_is_left_alone(led: Ground, seen: Entry, is_now: tuple[str, str]) -> None:
+def test_track_skips_a_run_that_changed_since_the_scan(led: Ground, seen: Entry, is_now: tuple[str, str]) -> None:
     job(led, A, is_now[0], ended_at=is_now[1])
     before = led.keyspace()
 
@@ -144,7 +144,7 @@ def test_a_run_that_changed_meanwhile_is_left_alone(led: Ground, seen: Entry, is
 @pytest.mark.parametrize(
     ("told", "ended_at", "recorded"), [(None, "", 1), (None, ENDED, 1), (STARTED, ENDED, 1), (ENDED, ENDED, 0)]
 )
-def test_a_cancelled_run_is_recorded_unless_its_cancelling_was(
+def test_a_cancelled_run_is_recorded_unless_its_cancellation_was_logged(
     led: Ground, seen: Entry, told: str | None, ended_at: str, recorded: int
 ) -> None:
     job(led, A, "canceled", **({"ended_at": ended_at} if ended_at else {}), **({"zs_told": told} if told else {}))
@@ -153,7 +153,7 @@ def test_a_cancelled_run_is_recorded_unless_its_cancelling_was(
 
 
 @pytest.mark.parametrize("broken", ["no key", "no status", "another type"])
-def test_a_run_that_is_gone_is_recorded(led: Ground, seen: Entry, broken: str) -> None:
+def test_track_records_a_deleted_run_as_gone(led: Ground, seen: Entry, broken: str) -> None:
     if broken == "no status":
         job(led, A, None)
     elif broken == "another type":
@@ -162,13 +162,13 @@ def test_a_run_that_is_gone_is_recorded(led: Ground, seen: Entry, broken: str) -
     assert 1 == track(led, seen, over(A, "gone"))[3]
 
 
-def test_a_run_that_is_back_is_not_gone(led: Ground, seen: Entry) -> None:
+def test_track_does_not_record_an_existing_run_as_gone(led: Ground, seen: Entry) -> None:
     job(led, A, "queued")
 
     assert NOTHING == track(led, seen, over(A, "gone"))[1:]
 
 
-def test_one_entry_has_a_row_per_run_that_is_over(led: Ground, seen: Entry) -> None:
+def test_track_writes_one_entry_with_a_row_per_ended_run(led: Ground, seen: Entry) -> None:
     runs = [f"r{number}-1767225600000" for number in range(200)]
     for number, run in enumerate(runs):
         job(led, run, "finished" if number % 2 else "started", ended_at=ENDED)
@@ -180,21 +180,21 @@ def test_one_entry_has_a_row_per_run_that_is_over(led: Ground, seen: Entry) -> N
     assert 2 == len(led.entries())
 
 
-def test_an_earlier_entry_of_the_log_proves_the_history_too(led: Ground, seen: Entry) -> None:
+def test_an_earlier_log_entry_also_proves_the_history(led: Ground, seen: Entry) -> None:
     led.put(("later", "+60000"))
 
     assert 1 == track(led, seen, over(A, "gone"))[3]
 
 
 @pytest.mark.parametrize("other", [{"seen_entry": f"{EPOCH}-2"}, {"seen_t": "1767225600000000"}])
-def test_nothing_is_said_of_another_history(led: Ground, seen: Entry, other: dict[str, str]) -> None:
+def test_track_is_refused_for_another_history(led: Ground, seen: Entry, other: dict[str, str]) -> None:
     before = led.keyspace()
 
     assert ["LOST"] == track(led, seen, over(A, "gone"), **other)
     assert before == led.keyspace()
 
 
-def test_nothing_is_said_where_the_log_is_gone(led: Ground, seen: Entry) -> None:
+def test_track_is_refused_without_a_log(led: Ground, seen: Entry) -> None:
     led.redis.delete(led.keys.log())
     led.redis.hdel(led.keys.meta(), "seq")
 

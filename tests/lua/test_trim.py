@@ -16,7 +16,7 @@ def _fill(ground: Ground, number: int) -> None:
         ground.put((f"id-{n}", "+60000"))
 
 
-def test_trimming_keeps_the_named_entry_and_all_after_it(led: Ground) -> None:
+def test_trimming_keeps_the_named_entry_and_all_later_entries(led: Ground) -> None:
     _fill(led, 350)
     all_ids = [entry.id for entry in led.entries()]
 
@@ -27,7 +27,7 @@ def test_trimming_keeps_the_named_entry_and_all_after_it(led: Ground) -> None:
     assert all_ids[forgotten:] == left
 
 
-def test_a_trim_forgets_no_more_than_its_limit_and_the_next_goes_on(led: Ground) -> None:
+def test_a_trim_removes_at_most_its_limit_and_the_next_trim_continues(led: Ground) -> None:
     _fill(led, 650)
 
     forgotten = [led.trim("7-600", limit=200) for _ in range(4)]
@@ -44,7 +44,7 @@ def test_the_last_entry_stays_when_it_is_the_one_to_keep(led: Ground) -> None:
     assert "7-250" == led.last.id
 
 
-def test_earlier_epochs_go_whatever_their_seq(led: Ground) -> None:
+def test_entries_of_earlier_epochs_are_trimmed_whatever_their_seq(led: Ground) -> None:
     _fill(led, 250)
     led.redis.hset(led.keys.meta(), "epoch", 10)
     _fill(led, 250)
@@ -87,7 +87,7 @@ def test_only_the_leader_trims(led: Ground, fence: dict[str, str], error: type[E
     assert before == led.keyspace()
 
 
-def test_archives_that_were_silent_for_long_are_forgotten(led: Ground) -> None:
+def test_reports_of_long_silent_archives_are_deleted(led: Ground) -> None:
     led.report("silent")
     led.pass_time(HOUR_MS)
     led.report("alive")
@@ -98,7 +98,7 @@ def test_archives_that_were_silent_for_long_are_forgotten(led: Ground) -> None:
     assert [b"alive"] == led.redis.hkeys(led.keys.archivers())
 
 
-def test_an_archive_that_was_silent_for_just_as_long_is_remembered(still: Ground) -> None:
+def test_the_report_of_an_archive_silent_for_exactly_the_limit_is_kept(still: Ground) -> None:
     still.report("silent")
     pass_on(still, HOUR_MS)
 
@@ -110,7 +110,7 @@ def test_an_archive_that_was_silent_for_just_as_long_is_remembered(still: Ground
     assert [] == still.redis.hkeys(still.keys.archivers())
 
 
-def test_reports_that_another_writer_wrote_are_forgotten(led: Ground) -> None:
+def test_corrupted_reports_are_deleted(led: Ground) -> None:
     led.report("alive")
     led.redis.hset(led.keys.archivers(), mapping={"foreign": "nonsense", "empty": "", "no number": "1-1 5 x following"})
 

@@ -1,4 +1,4 @@
-"""survey.lua and unblock.lua: which chains of runs need something, and what is done about it."""
+"""unblock.lua: runs of chains are released, withdrawn or removed, and only by the leader."""
 
 from __future__ import annotations
 
@@ -10,212 +10,33 @@ import pytest
 from rq import Queue
 from rq.job import Job
 
+from tests.lua.chained import (
+    CANCEL,
+    FORGET,
+    OVER,
+    QUEUE,
+    RELEASE,
+    WHY,
+    WITHDRAW,
+    A,
+    B,
+    C,
+    chain,
+    jobs,
+    survey,
+    unblock,
+)
 from tests.lua.ground import EPOCH, LEASE_MS, SERVER, TOKEN, Ground
 from zsched.core.clock import ManualClock
 from zsched.daemon.chains import SETTLED_MS, ChainKeeper
 from zsched.errors import RedisRefused, ServerChanged, Stale
 from zsched.storage.lease import Term
 
-A, B, C = "r-1767225600000", "r-1767225660000", "r-1767225720000"
-OPEN = ("queued", "started", "scheduled")
-OVER = ("finished", "failed", "stopped", "canceled", "-")
-RELEASE = ("release", B)
-WITHDRAW = ("withdraw", "-")
-FORGET = ("forget", "-")
-LONG_AGO = "2000-01-01T00:00:00.000000Z"
-
-
-def jobs(ground: Ground, *statuses: str, **more: str) -> None:
-    """RQ's jobs of A, B and C; - of one that is gone. Each that is deferred waits for the one before it."""
-    before = ""
-    for run, status in zip((A, B, C), statuses, strict=False):
-        ground.redis.delete(ground.keys.rq.job(run))
-        if status != "-":
-            fields = {"status": status, "origin": "default", "created_at": "2026-01-01T00:00:00.000000Z"}
-            ground.redis.hset(ground.keys.rq.job(run), mapping=fields | {"worker_name": "w"} | more)
-        if status == "queued":
-            ground.redis.rpush("rq:queue:default", run)
-        elif status in ("deferred", "scheduled"):
-            ground.redis.zadd(f"rq:{status}:default", {run: 1})
-        if status == "deferred" and before:
-            ground.redis.sadd(f"rq:job:{before}:dependents", run)
-            ground.redis.sadd(f"rq:job::{run}:dependencies", before)
-            ground.redis.hset(
-                ground.keys.rq.job(run), mapping={"dependency_id": before, "allow_dependency_failures": "1"}
-            )
-        before = run
-
-
-def chain(ground: Ground, text: str | None = None, id: str = "r") -> str | None:
-    """Let it be *text*; what it is."""
-    if text is not None:
-        ground.redis.hset(ground.keys.chains(), id, text)
-    told = ground.redis.hget(ground.keys.chains(), id)
-    return told.decode() if told else None
-
-
-def survey(ground: Ground, cursor: str = "0", count: int = 100) -> tuple[str, list[list[str]]]:
-    after, *told = ground.call("survey", cursor=cursor, count=count)
-    return after, [one.split("\0") for one in told]
-
-
-def unblock(ground: Ground, *needed: tuple[str, str], **over: Any) -> list[Any]:
-    """What the chain of ``r`` needs, and the run that is let go on."""
-    rows = [text for one in needed for text in ("r", *one)]
-    return ground.call("unblock", rows, **({"token": TOKEN, "expected_server": SERVER} | over))[1:]
-
-
-QUEUE, CANCEL = f"queue {A} {B}", f"cancel_previous {A} {B}"
-
-
-# -- which need something ---------------------------------------------------------------------------------
-
-WHY = {
-    "finished": f"{A} is over, and RQ did not say so",
-    "failed": f"{A} is over, and RQ did not say so",
-    "stopped": f"{A} was stopped",
-    "canceled": f"{A} was cancelled",
-    "-": f"{A} is gone: it expired, or somebody deleted it",
-}
-
-
-@pytest.mark.parametrize("status", OVER)
-def test_a_run_that_waits_is_released_when_the_one_before_it_is_over(led: Ground, status: str) -> None:
-    jobs(led, status, "deferred")
-    chain(led, QUEUE)
-
-    urgent = "urgent" if status in ("stopped", "canceled") else "-"  # RQ itself releases no run behind these
-    assert ("0", [["r", *RELEASE, urgent, WHY[status]]]) == survey(led)
-
-
-@pytest.mark.parametrize("status", OPEN)
-def test_a_run_waits_while_the_one_before_it_is_open(led: Ground, status: str) -> None:
-    jobs(led, status, "deferred")
-    chain(led, QUEUE)
-
-    assert ("0", []) == survey(led)
-
-
-@pytest.mark.parametrize("status", OPEN)
-def test_a_run_waits_for_every_open_run_of_its_chain(led: Ground, status: str) -> None:
-    jobs(led, status, "finished", "deferred")
-    chain(led, f"{QUEUE} {C}")
-
-    assert ("0", []) == survey(led)
-
-
-def dies(ground: Ground, run: str, **more: str) -> None:
-    """The worker of *run* was killed long ago."""
-    ground.redis.hset(ground.keys.rq.job(run), mapping={"status": "started", "last_heartbeat": LONG_AGO} | more)
-
-
-def test_a_run_that_waits_is_released_when_the_worker_before_it_died(led: Ground) -> None:
-    jobs(led, "started", "deferred")
-    dies(led, A)
-    chain(led, QUEUE)
-
-    assert [["r", *RELEASE, "urgent", f"the worker w of {A} died"]] == survey(led)[1]
-
-
-def test_a_dead_worker_of_a_run_that_left_the_chain_is_named_too(led: Ground) -> None:
-    jobs(led, "started", "deferred")
-    dies(led, A)
-    chain(led, f"queue {B}")
-
-    assert [["r", *RELEASE, "urgent", f"the worker w of {A} died"]] == survey(led)[1]
-
-
-def test_a_run_whose_job_names_no_queue_is_not_released(led: Ground) -> None:
-    jobs(led, "stopped", "deferred", origin="")
-    chain(led, QUEUE)
-
-    assert ("0", []) == survey(led)
-
-
-@pytest.mark.parametrize(("more", "waits"), [({"retries_left": "1"}, True), ({"retries_left": "0"}, False),
-                                             ({"retries_left": "1", "zs_on_lost": "fail"}, False)])  # fmt: skip
-def test_a_run_of_a_dead_worker_that_goes_back_into_its_queue_keeps_its_place(
-    led: Ground, more: dict[str, str], waits: bool
-) -> None:
-    jobs(led, "started", "deferred")
-    dies(led, A, **more)
-    chain(led, QUEUE)
-
-    assert waits == (survey(led)[1] == [])
-    assert waits == (unblock(led, RELEASE) == [[], ["r"]])
-    assert waits == ([] == led.queue())
-
-
-@pytest.mark.parametrize("status", OPEN)
-def test_a_chain_in_which_nobody_waits_needs_nothing_until_something_is_over(led: Ground, status: str) -> None:
-    jobs(led, status)
-    chain(led, f"queue {A}")
-    assert ("0", []) == survey(led)
-
-    jobs(led, "finished")
-    assert ("0", [["r", *FORGET, "-", ""]]) == survey(led)
-
-
-def test_nobody_looks_at_those_that_wait_behind_the_first_one(led: Ground) -> None:
-    jobs(led, "stopped", "deferred", "deferred")
-    chain(led, f"{QUEUE} {C}")
-    led.redis.config_resetstat()
-
-    assert [["r", *RELEASE]] == [need[:3] for need in survey(led)[1]]
-    assert 4 == led.redis.info("commandstats")["cmdstat_hmget"]["calls"]  # meta's, A's, B's and again A's: B's before
-
-
-@pytest.mark.parametrize("last", ["queued", "started"])
-def test_cancel_previous_withdraws_unless_the_last_run_alone_is_open(led: Ground, last: str) -> None:
-    jobs(led, "started", last)
-    chain(led, CANCEL)
-    assert [["r", *WITHDRAW, "urgent", ""]] == survey(led)[1]
-
-    chain(led, f"cancel_previous {B}")
-    assert [] == survey(led)[1]
-
-
-@pytest.mark.parametrize("text", ["", "queue", "queue ", "nonsense", f"allow {A}"])
-def test_a_text_that_is_no_chain_is_passed_over(led: Ground, text: str) -> None:
-    chain(led, text)
-
-    assert ("0", []) == survey(led)
-
-
-def test_a_job_of_another_type_is_gone(led: Ground) -> None:
-    led.redis.set(led.keys.rq.job(A), "text")
-    jobs(led)
-    chain(led, f"queue {A}")
-
-    assert [["r", *FORGET, "-", ""]] == survey(led)[1]
-
-
-def test_all_chains_are_seen_page_by_page(led: Ground) -> None:
-    for number in range(2000):
-        chain(led, f"queue {'x' * 70}-{number}", f"s{number}")
-
-    cursor, seen, pages = "0", set(), 0
-    while cursor != "0" or not pages:
-        cursor, told = survey(led, cursor, 50)
-        assert len(told) < 400
-        seen |= {one[0] for one in told}
-        pages += 1
-
-    assert (2000, True) == (len(seen), pages > 5)
-
-
-def test_no_chains_or_a_key_of_another_type_are_no_trouble(led: Ground) -> None:
-    assert ("0", []) == survey(led)
-
-    led.redis.set(led.keys.chains(), "text")
-    assert ("0", []) == survey(led)
-
-
 # -- releasing --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", OVER)
-def test_the_next_one_is_in_its_queue_and_what_was_before_it_leaves(led: Ground, status: str) -> None:
+def test_releasing_a_run_queues_it_and_removes_earlier_runs_from_the_chain(led: Ground, status: str) -> None:
     jobs(led, status, "deferred")
     chain(led, QUEUE)
     led.redis.rpush("rq:queue:default", "before")
@@ -231,7 +52,7 @@ def test_the_next_one_is_in_its_queue_and_what_was_before_it_leaves(led: Ground,
     assert {b"rq:queue:default"} == led.redis.smembers("rq:queues")
 
 
-def test_those_behind_it_stay_in_the_chain_and_wait_for_it(led: Ground) -> None:
+def test_releasing_a_run_keeps_later_runs_waiting_for_it(led: Ground) -> None:
     jobs(led, "stopped", "deferred", "deferred")
     chain(led, f"{QUEUE} {C}")
 
@@ -242,7 +63,7 @@ def test_those_behind_it_stay_in_the_chain_and_wait_for_it(led: Ground) -> None:
     )  # fmt: skip
 
 
-def test_one_that_expired_in_the_middle_is_passed_over(led: Ground) -> None:
+def test_releasing_skips_an_expired_run_in_the_middle_of_a_chain(led: Ground) -> None:
     jobs(led, "finished", "deferred", "deferred")
     led.redis.delete(led.keys.rq.job(B))
     chain(led, f"{QUEUE} {C}")
@@ -252,7 +73,7 @@ def test_one_that_expired_in_the_middle_is_passed_over(led: Ground) -> None:
     assert [] == led.redis.keys("rq:deferred:*") + led.redis.keys("rq:job:*:depend*")
 
 
-def test_one_that_waited_for_two_waits_for_none(led: Ground) -> None:
+def test_releasing_a_run_removes_both_of_its_dependencies(led: Ground) -> None:
     jobs(led, "stopped", "stopped", "deferred")
     led.redis.sadd(f"rq:job:{A}:dependents", C, "other")
     led.redis.sadd(f"rq:job::{C}:dependencies", A)
@@ -264,7 +85,7 @@ def test_one_that_waited_for_two_waits_for_none(led: Ground) -> None:
     assert {b"other"} == led.redis.smembers(f"rq:job:{A}:dependents")
 
 
-def test_one_of_the_front_goes_there(led: Ground) -> None:
+def test_releasing_a_run_with_the_front_flag_queues_it_first(led: Ground) -> None:
     jobs(led, "stopped", "deferred", enqueue_at_front="1")
     chain(led, QUEUE)
     led.redis.rpush("rq:queue:default", "before")
@@ -274,7 +95,7 @@ def test_one_of_the_front_goes_there(led: Ground) -> None:
     assert [B, "before"] == led.queue()
 
 
-def test_what_rq_released_meanwhile_is_left_alone(led: Ground) -> None:
+def test_a_run_that_rq_has_released_is_not_released_again(led: Ground) -> None:
     jobs(led, "failed", "deferred", data="")
     chain(led, QUEUE)
     Queue("default", connection=led.redis).enqueue_dependents(Job.fetch(A, connection=led.redis))
@@ -283,7 +104,7 @@ def test_what_rq_released_meanwhile_is_left_alone(led: Ground) -> None:
     assert ([B], [], QUEUE) == (led.queue(), led.entries(), chain(led))
 
 
-def test_what_was_released_here_rq_does_not_release_though_it_had_begun_to(
+def test_rq_does_not_release_a_run_that_zsched_released_during_its_transaction(
     led: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs(led, "failed", "deferred", data="")
@@ -304,7 +125,7 @@ def test_what_was_released_here_rq_does_not_release_though_it_had_begun_to(
 
 
 @pytest.mark.parametrize("change", ["chain", "status", "cancelled", "expired", "not the next", "queue", "deferred"])
-def test_what_is_not_as_it_was_seen_is_left_alone(led: Ground, change: str) -> None:
+def test_a_chain_that_changed_since_the_survey_is_left_alone(led: Ground, change: str) -> None:
     jobs(led, "stopped", "deferred")
     chain(led, QUEUE)
     if change == "chain":
@@ -327,7 +148,7 @@ def test_what_is_not_as_it_was_seen_is_left_alone(led: Ground, change: str) -> N
     assert before == led.keyspace()
 
 
-def test_a_chain_that_changed_does_not_keep_another_from_its_release(led: Ground) -> None:
+def test_a_changed_chain_does_not_prevent_the_release_of_another(led: Ground) -> None:
     jobs(led, "stopped", "deferred")
     chain(led, QUEUE)
 
@@ -338,7 +159,7 @@ def test_a_chain_that_changed_does_not_keep_another_from_its_release(led: Ground
 # -- forgetting -------------------------------------------------------------------------------------------
 
 
-def test_what_is_over_leaves_and_an_empty_chain_is_no_more(led: Ground) -> None:
+def test_forgetting_removes_finished_runs_and_empty_chains(led: Ground) -> None:
     jobs(led, "finished", "started")
     chain(led, QUEUE)
     unblock(led, FORGET)
@@ -357,7 +178,7 @@ def ends(led: Ground) -> list[str]:
 
 
 @pytest.mark.parametrize("status", ["queued", "scheduled", "deferred"])
-def test_what_waits_by_now_is_withdrawn(led: Ground, status: str) -> None:
+def test_withdrawing_cancels_a_waiting_run_and_records_its_end(led: Ground, status: str) -> None:
     jobs(led, status, "started")
     chain(led, CANCEL)
 
@@ -370,7 +191,7 @@ def test_what_waits_by_now_is_withdrawn(led: Ground, status: str) -> None:
     assert [] == led.redis.keys("rq:scheduled:*") + led.redis.keys("rq:deferred:*")
 
 
-def test_the_worker_of_what_runs_is_told_and_after_a_while_once_more(led: Ground) -> None:
+def test_withdrawing_a_running_run_sends_its_worker_a_stop_command_every_ten_seconds(led: Ground) -> None:
     jobs(led, "started", "queued")
     chain(led, CANCEL)
     with led.redis.pubsub(ignore_subscribe_messages=True) as listener:
@@ -396,7 +217,9 @@ def test_the_worker_of_what_runs_is_told_and_after_a_while_once_more(led: Ground
     (("started", "finished"), CANCEL),  # it is still not to run
     (("stopped", "finished"), None),
 ])  # fmt: skip
-def test_the_last_one_stays_until_all_are_over(led: Ground, statuses: tuple[str, str], left: str | None) -> None:
+def test_the_last_run_stays_in_the_chain_until_all_runs_are_over(
+    led: Ground, statuses: tuple[str, str], left: str | None
+) -> None:
     jobs(led, *statuses)
     chain(led, CANCEL)
 
@@ -405,7 +228,7 @@ def test_the_last_one_stays_until_all_are_over(led: Ground, statuses: tuple[str,
     assert (left, []) == (chain(led), led.entries())
 
 
-def test_one_that_a_worker_has_just_taken_is_left_to_it_for_now(led: Ground) -> None:
+def test_withdrawing_skips_a_run_that_a_worker_has_just_taken(led: Ground) -> None:
     jobs(led, "queued", "started")
     led.redis.delete("rq:queue:default")
     chain(led, CANCEL)
@@ -416,7 +239,7 @@ def test_one_that_a_worker_has_just_taken_is_left_to_it_for_now(led: Ground) -> 
 
 
 @pytest.mark.parametrize("text", ["cancel_previous ", "cancel_previous   "])
-def test_a_chain_without_runs_is_forgotten_and_the_others_are_looked_after(led: Ground, text: str) -> None:
+def test_a_chain_without_runs_is_deleted_and_other_chains_are_released(led: Ground, text: str) -> None:
     jobs(led, "stopped", "deferred")
     chain(led, QUEUE)
     chain(led, text, "s")
@@ -431,7 +254,9 @@ def test_a_chain_without_runs_is_forgotten_and_the_others_are_looked_after(led: 
 
 
 @pytest.mark.parametrize(("over", "error"), [({"token": "other"}, Stale), ({"expected_server": "s"}, ServerChanged)])
-def test_nobody_but_the_leader_does_it(led: Ground, over: dict[str, str], error: type[Exception]) -> None:
+def test_unblock_is_refused_without_the_current_lease_or_server(
+    led: Ground, over: dict[str, str], error: type[Exception]
+) -> None:
     jobs(led, "stopped", "deferred")
     chain(led, QUEUE)
     before = led.keyspace()
@@ -452,7 +277,7 @@ def test_chains_of_another_type_are_refused_before_anything_is_written(led: Grou
 # -- by the leader ----------------------------------------------------------------------------------------
 
 
-def test_why_is_one_line_whatever_rqs_hash_has_as_the_run_it_waits_for(led: Ground) -> None:
+def test_the_reason_of_a_release_is_one_line_for_a_hostile_dependency_id(led: Ground) -> None:
     jobs(led, "stopped", "deferred")
     led.redis.hset(led.keys.rq.job(B), "dependency_id", f"gone\n{B} {'x' * 300}")
     chain(led, QUEUE)

@@ -89,7 +89,7 @@ ONE_BY_ONE = {"fire", "advance", "replan", "lost", "unblock", "restore"}
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_key_of_a_wrong_type_halves_no_script(scene: Ground, name: str) -> None:
+def test_a_script_that_finds_a_key_of_a_wrong_type_writes_all_or_nothing(scene: Ground, name: str) -> None:
     at_first, before = kept(scene), contents(scene)
     told, placed = len(scene.entries()), _places(scene)
     CALLS[name](scene)

@@ -170,7 +170,7 @@ def _assert_whole(ground: Ground, verb: str, id: str, reply: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", SPOILS)
-def test_a_value_of_another_program_halves_no_verb_and_is_put_right_by_a_put(
+def test_a_corrupted_value_leaves_no_call_half_done_and_is_repaired_by_a_put(
     scene: tuple[Ground, Keyspace], kind: str
 ) -> None:
     ground, at_first = scene
@@ -217,7 +217,7 @@ def _assert_a_put_puts_right(ground: Ground, id: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("id", ["", "two words", "line\nfeed", "l" * 129])
-def test_a_due_id_that_no_schedule_can_have_is_quarantined_although_it_has_a_rule(led: Ground, id: str) -> None:
+def test_a_due_malformed_id_is_quarantined_although_it_has_a_rule(led: Ground, id: str) -> None:
     led.put_recurring("r")
     led.redis.hset(led.keys.schedule_prefix() + id, mapping=led.redis.hgetall(led.keys.schedule("r")))
     led.redis.zadd(led.keys.due_normal(), {id: led.now_ms - 10})

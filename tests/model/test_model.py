@@ -130,7 +130,7 @@ def play(history: str, *left_out: Rule) -> tuple[Broken | None, World]:
 
 
 @pytest.mark.parametrize(("daemons", "seeds"), [(2, 120), (3, 40)])
-def test_nothing_breaks_in_some_hundred_random_histories(daemons: int, seeds: int) -> None:
+def test_random_histories_keep_every_promise(daemons: int, seeds: int) -> None:
     findings = list(search(range(seeds), daemons=daemons))[-1]
 
     assert {} == findings.broken
@@ -145,17 +145,17 @@ def test_a_promise_breaks_without_the_rule(case: Case) -> None:
 
 
 @pytest.mark.parametrize("history", sorted({case.history for case in CASES}))
-def test_the_same_history_is_harmless_with_all_rules(history: str) -> None:
+def test_a_history_that_breaks_a_promise_is_harmless_with_all_rules(history: str) -> None:
     broken, _ = play(history)
 
     assert broken is None, broken
 
 
-def test_every_rule_is_shown_to_be_needed() -> None:
+def test_every_rule_has_a_history_that_needs_it() -> None:
     assert set(Rule) == {case.rule for case in CASES} | SPARE_WORK
 
 
-def test_the_hold_spares_a_push_of_what_an_archive_knows_to_have_ended() -> None:
+def test_the_hold_prevents_a_second_push_of_a_run_that_ended() -> None:
     history = LED + "put 4 0 · snapshot · fire A · work · track A · follow A ×4 · rollback · fire A ×2"
 
     with_hold, without_hold = (play(history, *left_out)[1].witness for left_out in ([], [Rule.HOLD]))
@@ -175,13 +175,13 @@ def test_a_daemon_that_yields_is_refused_less_often() -> None:
 
 
 @pytest.mark.parametrize("rule", [Rule.WAIT, Rule.MERGED_COVERS])
-def test_waiting_for_an_archive_that_follows_spares_an_ended_run_a_second_push(rule: Rule) -> None:
+def test_waiting_for_a_following_archive_prevents_a_second_push_of_an_ended_run(rule: Rule) -> None:
     awaited, ignored = (play(END_KNOWN_TO_A, *left_out)[1].witness for left_out in ([], [rule]))
 
     assert (0, 1) == (awaited.pushed_in_vain, ignored.pushed_in_vain)
 
 
-def test_a_clock_that_was_ahead_makes_no_run_uncertain_that_is_put_when_it_is_right() -> None:
+def test_runs_put_after_a_clock_was_corrected_are_not_uncertain() -> None:
     (broken, clamped), (_, believed) = play(CLOCK_WAS_AHEAD), play(CLOCK_WAS_AHEAD, Rule.CLAMP)
 
     assert broken is None
@@ -199,7 +199,7 @@ def test_archives_whose_clocks_disagree_correct_each_other_once(daemons: int) ->
     assert 1 == world.witness.corrections
 
 
-def test_an_open_run_comes_back_in_its_queue_and_is_marked() -> None:
+def test_an_open_run_is_restored_into_its_queue_and_marked() -> None:
     broken, world = play(LED + "put 4 0 · put 3 0 · fire A ×2 · follow A ×5 · flush")
 
     assert broken is None
@@ -208,7 +208,7 @@ def test_an_open_run_comes_back_in_its_queue_and_is_marked() -> None:
     assert 1 == world.witness.pushed_again
 
 
-def test_the_first_leader_after_a_flush_gives_the_name_that_an_archive_knows_and_stays_in_doubt() -> None:
+def test_the_first_leader_after_a_flush_uses_the_archives_name_and_stays_in_doubt() -> None:
     history = LED + "put 4 0 · fire A · follow A ×5 · new_disk B · flush · acquire B · put 4 0 · "
 
     broken, world = play(history + "fire B · tick ×2 · fire B · tick · fire B")
@@ -218,7 +218,7 @@ def test_the_first_leader_after_a_flush_gives_the_name_that_an_archive_knows_and
     assert (set(), 1) == (world.witness.missed, world.witness.pushed_again)
 
 
-def test_an_archive_that_was_away_while_the_data_set_was_named_anew_puts_nothing_into_it() -> None:
+def test_an_archive_absent_while_the_data_set_was_renamed_restores_nothing() -> None:
     history = LED + "put 0 999 · follow A ×3 · pause A · new_disk B · flush · " + NAMED.format("B")
 
     broken, world = play(history + "follow B ×3 · pause A · follow A ×3")
@@ -228,7 +228,7 @@ def test_an_archive_that_was_away_while_the_data_set_was_named_anew_puts_nothing
     assert {} == world.redis.data.records
 
 
-def test_a_redis_that_was_flushed_while_no_archive_was_there_counts_as_new() -> None:
+def test_a_redis_flushed_without_an_archive_counts_as_new() -> None:
     history = LED + "put 4 0 · fire A · new_disk A · flush · put 4 0 · " + NAMED.format("A") + "fire A"
 
     broken, world = play(history)

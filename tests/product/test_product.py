@@ -77,7 +77,7 @@ def test_an_event_that_begins_within_the_hour_reminds_at_once(scheduler: ManualS
     assert [("push", "concert begins soon")] == outside.DELIVERED
 
 
-def test_an_event_that_has_begun_does_not_remind(scheduler: ManualScheduler) -> None:
+def test_an_event_that_has_begun_sends_no_reminder(scheduler: ManualScheduler) -> None:
     service.save_event(scheduler.client, "concert", scheduler.now - MINUTE)
 
     scheduler.advance(days=1, work=True)
@@ -85,7 +85,7 @@ def test_an_event_that_has_begun_does_not_remind(scheduler: ManualScheduler) -> 
     assert [] == outside.DELIVERED
 
 
-def test_a_deleted_event_does_not_remind(scheduler: ManualScheduler) -> None:
+def test_a_deleted_event_sends_no_reminder(scheduler: ManualScheduler) -> None:
     service.save_event(scheduler.client, "concert", scheduler.now + 2 * HOUR)
 
     service.delete_event(scheduler.client, "concert")
@@ -141,7 +141,7 @@ def test_the_mails_of_a_campaign_come_days_apart_and_each_once(scheduler: Manual
 
 
 @pytest.mark.parametrize("days", [0, 1, 30])
-def test_who_signs_up_again_gets_no_mail_twice(scheduler: ManualScheduler, days: int) -> None:
+def test_a_second_sign_up_sends_no_mail_twice(scheduler: ManualScheduler, days: int) -> None:
     service.sign_up(scheduler.client, "ada")
     scheduler.advance(days=days, work=True)
 
@@ -151,7 +151,7 @@ def test_who_signs_up_again_gets_no_mail_twice(scheduler: ManualScheduler, days:
     assert mails("welcome, ada", "tips, ada", "offer, ada") == outside.DELIVERED
 
 
-def test_who_unsubscribes_gets_no_more_mails(scheduler: ManualScheduler) -> None:
+def test_an_unsubscribed_user_gets_no_more_mails(scheduler: ManualScheduler) -> None:
     service.sign_up(scheduler.client, "ada")
     service.sign_up(scheduler.client, "bob")
     scheduler.advance(days=1, work=True)
@@ -163,7 +163,7 @@ def test_who_unsubscribes_gets_no_more_mails(scheduler: ManualScheduler) -> None
     assert mails("welcome, ada", "welcome, bob", "tips, bob", "offer, bob") == outside.DELIVERED
 
 
-def test_a_mail_that_waits_for_a_worker_is_not_sent_to_who_unsubscribed(scheduler: ManualScheduler) -> None:
+def test_a_queued_mail_is_not_sent_to_an_unsubscribed_user(scheduler: ManualScheduler) -> None:
     service.sign_up(scheduler.client, "ada")
     scheduler.advance(hours=1)
 
@@ -174,7 +174,7 @@ def test_a_mail_that_waits_for_a_worker_is_not_sent_to_who_unsubscribed(schedule
     assert [] == scheduler.advance(days=60, work=True)
 
 
-def test_a_mail_that_is_not_taken_is_sent_a_minute_later_and_the_campaign_goes_on(
+def test_a_mail_that_the_provider_refuses_is_sent_a_minute_later(
     scheduler: ManualScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(channel: Channel, text: str) -> None:
@@ -225,7 +225,7 @@ def test_a_digest_goes_to_every_subscriber_and_its_record_counts_them(scheduler:
     assert [{"sent": 2}] == [run.note for run in scheduler.client.runs("digest-daily")]
 
 
-def test_a_mistake_in_the_file_is_told_with_its_line(scheduler: ManualScheduler, tmp_path: Path) -> None:
+def test_a_mistake_in_the_file_is_reported_with_its_line(scheduler: ManualScheduler, tmp_path: Path) -> None:
     mistaken = tmp_path / FILE.name
     mistaken.write_text(FILE.read_text().replace('"daily"', '"dayly"'))
 

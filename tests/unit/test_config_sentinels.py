@@ -35,7 +35,7 @@ def test_a_url_is_taken_apart(url: str, sentinels: list[tuple[str, int]], master
     assert (tuple(sentinels), master, plain) == (parsed.sentinels, parsed.master, parsed.plain)
 
 
-def test_options_of_the_sentinels_are_told_from_those_of_the_master() -> None:
+def test_options_of_the_sentinels_are_separated_from_those_of_the_master() -> None:
     parsed = SentinelUrl.parse(URL + "?sentinel_username=u&sentinel_password=p%26w&sentinel_ssl=true&socket_timeout=2")
 
     assert {"sentinel_username": "u", "sentinel_password": "p&w", "sentinel_ssl": "true"} == parsed.options

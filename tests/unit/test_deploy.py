@@ -107,7 +107,7 @@ def test_every_page_is_installed_where_the_links_of_others_look_for_it(tmp_path:
     assert {"config/zsched.toml", "deploy/prometheus/alerts.yml", "docs/dashboard.png"} <= files(manual)
 
 
-def test_other_places_are_those_that_the_units_name(tmp_path: Path) -> None:
+def test_an_installation_in_other_places_adjusts_the_units(tmp_path: Path) -> None:
     make(tmp_path, "install", f"DESTDIR={tmp_path}/stage", "PREFIX=/opt/z", "SYSCONFDIR=/opt/etc", "UNITDIR=/units")
 
     installed = tmp_path / "stage" / "units"

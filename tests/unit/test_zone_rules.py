@@ -48,7 +48,7 @@ def test_the_first_folder_that_has_zones_counts_whatever_the_others_have(tmp_pat
     assert ZoneRules("2025b", str(second)) == installed([folders[0], folders[3], folders[2]])
 
 
-def test_without_any_it_is_the_packages(tmp_path: Path) -> None:
+def test_zone_rules_come_from_the_package_if_the_machine_has_none(tmp_path: Path) -> None:
     assert ZoneRules(tzdata.IANA_VERSION, PACKAGE) == installed([folder(tmp_path / "empty")])
 
 

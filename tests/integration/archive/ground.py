@@ -105,7 +105,7 @@ class Scene:
     # -- what is compared -------------------------------------------------------------------------
 
     def in_redis(self) -> State:
-        """What Redis holds now, in the words of the archive's state."""
+        """Return the state of Redis in the words of the archive's state."""
         scanner = Scanner(self.wire, self.keys)
         held: dict[tuple[str, str], tuple[Any, ...]] = {}
         for _, rows in scanner.schedules(dict.fromkeys(scanner.ids())):
@@ -115,7 +115,7 @@ class Scene:
         return held
 
     def in_archive(self) -> State:
-        """What the archive has, in the same words."""
+        """Return the state of the archive in the same words."""
         return {
             row.key: (row.place, row.due, row.nominal, row.last, row.note, *recorded(record, row.place))
             for row, record in self.archive.state()
@@ -268,7 +268,7 @@ def recorded(record: Record, place: str) -> tuple[Any, ...]:
 
 
 def schedule(scene: Scene, *ids: str, **options: Any) -> None:
-    """One-shots *ids*, due tomorrow unless *options* say when."""
+    """Put one-shots *ids*, due tomorrow unless *options* give a time."""
     for id in ids:
         scene.client.schedule("app.task", id=id, **({"at": SOON} | options))
 

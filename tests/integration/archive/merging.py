@@ -99,7 +99,7 @@ class Watched:
         )
 
     def step(self) -> bool:
-        """One step, when the wait is over, and its report."""
+        """Do one step after the wait, and report."""
         scene = self.scene
         self.clock.advance(WAIT_MS)
         follows = self.follower.step()

@@ -25,7 +25,7 @@ from zsched.storage.questions import Knowledge
 pytestmark = pytest.mark.redis
 
 
-def test_an_archive_found_damaged_at_run_time_is_kept_and_what_it_reported_taken_back(
+def test_an_archive_corrupted_at_run_time_is_kept_and_its_report_removed(
     redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     know(redis_client)
@@ -44,7 +44,7 @@ def test_an_archive_found_damaged_at_run_time_is_kept_and_what_it_reported_taken
     assert path.exists()
 
 
-def test_an_archive_that_fails_again_and_again_after_a_loss_keeps_nothing_from_firing(
+def test_an_archive_that_keeps_failing_after_a_loss_does_not_stop_firing(
     redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     know(redis_client)
@@ -67,7 +67,7 @@ def test_an_archive_that_fails_again_and_again_after_a_loss_keeps_nothing_from_f
         assert 3 <= len(daemon.of("recovery_began"))
 
 
-def test_a_bug_is_told_with_its_traceback_and_a_disk_that_fails_without(
+def test_a_bug_is_logged_with_its_traceback_and_a_disk_failure_without(
     redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     know(redis_client)
@@ -88,7 +88,7 @@ def test_a_bug_is_told_with_its_traceback_and_a_disk_that_fails_without(
         assert 1 == len(daemon.of("archiver_crashed"))
 
 
-def test_an_archive_that_is_refused_while_it_runs_names_no_data_set(redis_url: str, redis_client: redis.Redis) -> None:
+def test_an_archive_refused_at_run_time_gives_no_name_to_a_data_set(redis_url: str, redis_client: redis.Redis) -> None:
     know(redis_client)
     archivers, keys = Archivers(Link.from_url(redis_url, 5.0), Keys("default")), Keys("default")
     with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own())) as daemon:
@@ -105,7 +105,7 @@ def test_an_archive_that_is_refused_while_it_runs_names_no_data_set(redis_url: s
         assert Knowledge(None, None, is_new=False) == archiver.knowledge()
 
 
-def test_an_archive_that_was_opened_before_redis_is_there_becomes_the_data_sets_when_it_is(
+def test_an_archive_opened_without_redis_joins_the_data_set_later(
     redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     know(redis_client)

@@ -72,7 +72,7 @@ def assert_both_have_what_redis_holds(scene: Scene, two: tuple[Watched, Watched]
         assert_state_is_redis_own(scene)
 
 
-def test_a_cancelled_schedule_that_another_put_back_is_taken_out_again(
+def test_a_cancelled_schedule_restored_by_another_archive_is_removed_again(
     scene: Scene, two: tuple[Watched, Watched]
 ) -> None:
     late, knowing = two
@@ -90,7 +90,9 @@ def test_a_cancelled_schedule_that_another_put_back_is_taken_out_again(
     assert 2 == len(corrections(scene))
 
 
-def test_a_run_that_has_ended_does_not_wait_again(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def test_a_correction_removes_a_restored_schedule_whose_run_has_ended(
+    scene: Scene, two: tuple[Watched, Watched]
+) -> None:
     late, knowing = two
     due_now(scene, "ended")
 
@@ -107,7 +109,9 @@ def test_a_run_that_has_ended_does_not_wait_again(scene: Scene, two: tuple[Watch
     assert_both_have_what_redis_holds(scene, two)
 
 
-def test_a_run_that_fired_and_is_not_over_waits_and_is_marked(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def test_a_schedule_restored_after_it_fired_fires_again_marked_uncertain(
+    scene: Scene, two: tuple[Watched, Watched]
+) -> None:
     late, knowing = two
     due_now(scene, "open")
 
@@ -121,7 +125,7 @@ def test_a_run_that_fired_and_is_not_over_waits_and_is_marked(scene: Scene, two:
     assert_both_have_what_redis_holds(scene, two)
 
 
-def test_a_rule_stands_at_its_later_time_again(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def test_a_corrected_rule_keeps_its_later_time(scene: Scene, two: tuple[Watched, Watched]) -> None:
     late, knowing = two
     scene.client.schedule("app.task", id="rule", every=60)
     scene.client.schedule("app.task", id="changed", every=3600)
@@ -141,7 +145,7 @@ def test_a_rule_stands_at_its_later_time_again(scene: Scene, two: tuple[Watched,
     assert_both_have_what_redis_holds(scene, two)
 
 
-def test_a_schedule_that_was_put_again_since_is_not_touched(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def test_a_correction_keeps_a_schedule_put_after_the_restore(scene: Scene, two: tuple[Watched, Watched]) -> None:
     late, knowing = two
     schedule(scene, "again")
 
@@ -154,9 +158,7 @@ def test_a_schedule_that_was_put_again_since_is_not_touched(scene: Scene, two: t
     assert_both_have_what_redis_holds(scene, two)
 
 
-def test_a_cancelled_rule_that_fired_again_is_taken_out_all_the_same(
-    scene: Scene, two: tuple[Watched, Watched]
-) -> None:
+def test_a_cancelled_rule_that_fired_again_is_removed(scene: Scene, two: tuple[Watched, Watched]) -> None:
     late, knowing = two
     scene.client.schedule("app.task", id="rule", every=60)
 
@@ -173,7 +175,7 @@ def test_a_cancelled_rule_that_fired_again_is_taken_out_all_the_same(
     assert_both_have_what_redis_holds(scene, two)
 
 
-def test_a_rule_with_which_the_leader_went_on_is_not_set_back(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def test_a_rule_advanced_by_the_leader_is_not_set_back(scene: Scene, two: tuple[Watched, Watched]) -> None:
     late, knowing = two
     scene.client.schedule("app.task", id="rule", every=60)
 
@@ -213,7 +215,7 @@ def test_the_later_change_counts_though_the_clock_was_set_back(scene: Scene, two
     assert_both_have_what_redis_holds(scene, two)
 
 
-def test_a_daemon_that_crashed_before_it_corrected_does_so_when_it_is_back(
+def test_a_daemon_that_crashed_before_its_correction_corrects_after_its_restart(
     scene: Scene, two: tuple[Watched, Watched]
 ) -> None:
     late, knowing = two
@@ -273,7 +275,7 @@ def restored_too_much(scene: Scene, two: tuple[Watched, Watched]) -> None:
     lose_and_recover(scene, knowing, late, lambda: scene.client.cancel("cancelled"))
 
 
-def test_a_correction_in_a_busy_log_is_done_in_slices_that_hold_fire_and_compares_once(
+def test_a_correction_in_a_busy_log_holds_fire_in_slices_and_compares_once(
     scene: Scene, two: tuple[Watched, Watched], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, knowing = two
@@ -288,7 +290,7 @@ def test_a_correction_in_a_busy_log_is_done_in_slices_that_hold_fire_and_compare
     assert [("cancelled", "gone")] == corrections(scene)
 
 
-def test_a_correction_that_takes_long_is_told_and_lets_others_fire(
+def test_a_long_correction_is_logged_and_releases_its_hold(
     scene: Scene, two: tuple[Watched, Watched], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, knowing = two

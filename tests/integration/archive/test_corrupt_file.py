@@ -46,7 +46,7 @@ def test_corruption_is_found_when_the_archive_is_opened(archiver: Archiver) -> N
     assert (None, True) == (archiver.position, file.stat().st_size > 0)
 
 
-def test_corruption_is_found_later_when_there_was_no_time(
+def test_corruption_is_found_later_if_the_check_at_opening_was_cut_short(
     archiver: Archiver, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_archive, "_CHECK_AT_OPEN_MS", 0.0)  # one entry: the last

@@ -37,7 +37,7 @@ def leave_behind(scene: Scene) -> None:
     scene.redis.xtrim(scene.keys.log(), maxlen=1, approximate=False)
 
 
-def test_a_connection_that_breaks_in_a_bootstrap_begins_it_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bootstrap_whose_connection_breaks_starts_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     leave_behind(scene)
 
     def lose(self: Scanner, *arguments: Any) -> Any:
@@ -57,7 +57,7 @@ def test_a_connection_that_breaks_in_a_bootstrap_begins_it_again(scene: Scene, m
     assert scene.log()[-1].position == scene.archive.position
 
 
-def test_an_archive_that_was_left_behind_says_since_when_it_is_complete(scene: Scene) -> None:
+def test_an_archive_left_behind_by_trimming_says_since_when_it_is_complete(scene: Scene) -> None:
     leave_behind(scene)
 
     assert scene.follower.step()
@@ -65,7 +65,7 @@ def test_an_archive_that_was_left_behind_says_since_when_it_is_complete(scene: S
     assert str(scene.log()[0].position.t_us) == scene.archive.complete_since
 
 
-def test_a_meter_is_told_every_entry_once_also_those_that_a_bootstrap_copies(scene: Scene) -> None:
+def test_a_meter_receives_every_entry_once_including_bootstrapped_entries(scene: Scene) -> None:
     meter = Told()
     schedule(scene, "a", "b", "c")
     scene.redis.xtrim(scene.keys.log(), maxlen=2, approximate=False)
@@ -109,7 +109,7 @@ def test_a_new_archive_has_position_and_name_on_disk_after_its_bootstrap(scene: 
     assert facts.gens
 
 
-def test_an_empty_log_has_nothing_to_follow(scene: Scene) -> None:
+def test_following_an_empty_log_adds_no_entry(scene: Scene) -> None:
     scene.redis.delete(scene.keys.log())
 
     assert scene.follower.step()  # it waits for the first entry
@@ -117,7 +117,7 @@ def test_an_empty_log_has_nothing_to_follow(scene: Scene) -> None:
     assert (None, ArchiveState.BOOTSTRAPPING) == (scene.archive.position, scene.follower.state)
 
 
-def test_another_data_set_is_refused_and_the_archive_stays_as_it_is(scene: Scene) -> None:
+def test_another_data_set_is_refused_and_the_archive_is_unchanged(scene: Scene) -> None:
     schedule(scene, "a")
     assert scene.follower.step()
     had = scene.archive.position
@@ -131,7 +131,7 @@ def test_another_data_set_is_refused_and_the_archive_stays_as_it_is(scene: Scene
     assert {"a": "due"} == states(scene)
 
 
-def test_a_redis_that_lost_the_end_of_its_log_gets_it_back_and_is_followed_in_what_it_has_now(scene: Scene) -> None:
+def test_a_redis_that_lost_the_end_of_its_log_is_restored_and_followed(scene: Scene) -> None:
     schedule(scene, "a", "b")
     assert scene.follower.step()
     last = scene.log()[-1].position
@@ -153,7 +153,7 @@ def test_a_redis_that_lost_the_end_of_its_log_gets_it_back_and_is_followed_in_wh
     assert (scene.log()[-1].position, START) == (scene.archive.position, scene.archive.complete_since)
 
 
-def test_what_another_writer_wrote_does_not_stop_a_bootstrap(scene: Scene) -> None:
+def test_corrupted_keys_do_not_stop_a_bootstrap(scene: Scene) -> None:
     schedule(scene, "a")
     run = f"x-1800000000000{scene.keys.run_suffix}"
     scene.redis.sadd("rq:queues", "rq:queue:default")
@@ -187,7 +187,7 @@ def test_a_malformed_id_in_a_fire_hides_no_run(scene: Scene) -> None:
     assert isinstance(scene.archive.position, Position)
 
 
-def test_where_others_write_as_fast_as_it_reads_it_stops_in_time_to_tell_how_far_it_came(
+def test_a_follower_stops_in_time_to_report_while_clients_write_fast(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert scene.follower.step()
@@ -211,7 +211,7 @@ def test_where_others_write_as_fast_as_it_reads_it_stops_in_time_to_tell_how_far
     assert (scene.log()[-1].position, scene.archive.tail) == (scene.archive.position, scene.archive.position)
 
 
-def test_a_follower_waits_for_a_reply_that_redis_is_late_with(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_follower_waits_for_a_late_reply(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     assert scene.follower.step()
     monkeypatch.setattr(Wire, "wait_for_data", lambda *_: False)  # not in time
 

@@ -41,7 +41,7 @@ def break_a_fire(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("is_trimmed", [False, True])
-def test_an_entry_that_cannot_be_read_is_healed_by_what_redis_holds(scene: Scene, is_trimmed: bool) -> None:
+def test_an_unreadable_entry_is_healed_from_redis(scene: Scene, is_trimmed: bool) -> None:
     if is_trimmed:
         schedule(scene, "before")
         scene.redis.xtrim(scene.keys.log(), maxlen=1, approximate=False)
@@ -67,7 +67,7 @@ def test_healing_keeps_the_history_of_the_archive(scene: Scene) -> None:
     )
 
 
-def test_the_same_entry_does_not_begin_a_bootstrap_again(scene: Scene) -> None:
+def test_an_unreadable_entry_causes_only_one_bootstrap(scene: Scene) -> None:
     break_a_fire(scene)
     clock = ManualClock()
     follower = follow_by(scene, clock)
@@ -82,7 +82,7 @@ def test_the_same_entry_does_not_begin_a_bootstrap_again(scene: Scene) -> None:
     assert 1 == len([event for event in told if event["event"] == "archive_heals"])
 
 
-def test_an_archive_that_begins_with_the_entry_in_its_log_is_healed_too(scene: Scene) -> None:
+def test_a_new_archive_with_an_unreadable_entry_is_healed(scene: Scene) -> None:
     break_a_fire(scene)
     scene.follow("another.db")
 
@@ -93,7 +93,7 @@ def test_an_archive_that_begins_with_the_entry_in_its_log_is_healed_too(scene: S
     assert scene.in_redis() == scene.in_archive()
 
 
-def test_one_broken_entry_after_another_makes_an_archive_read_redis_once_a_minute(scene: Scene) -> None:
+def test_repeated_unreadable_entries_cause_a_bootstrap_once_a_minute(scene: Scene) -> None:
     clock = ManualClock()
     follower = follow_by(scene, clock)
     schedule(scene, "a")
@@ -111,7 +111,7 @@ def test_one_broken_entry_after_another_makes_an_archive_read_redis_once_a_minut
     assert 0 == scene.archive.unreadable_entries
 
 
-def test_an_archive_that_was_killed_before_it_healed_does_so_when_it_is_opened(scene: Scene) -> None:
+def test_an_archive_killed_before_healing_heals_when_it_is_opened(scene: Scene) -> None:
     break_a_fire(scene)
     follower = follow_by(scene, ManualClock())
     follower._next_heal_ms = float("inf")
@@ -125,7 +125,7 @@ def test_an_archive_that_was_killed_before_it_healed_does_so_when_it_is_opened(s
     assert 0 == scene.archive.unreadable_entries
 
 
-def test_an_entry_of_an_unknown_kind_is_counted_and_begins_no_bootstrap(scene: Scene) -> None:
+def test_an_entry_of_an_unknown_kind_is_counted_and_causes_no_bootstrap(scene: Scene) -> None:
     schedule(scene, "a")
     write(scene, "teleport", to="anywhere")
 
@@ -136,7 +136,7 @@ def test_an_entry_of_an_unknown_kind_is_counted_and_begins_no_bootstrap(scene: S
     assert [] == [event for event in told if event["event"] == "archive_heals"]
 
 
-def test_an_id_with_a_newline_that_a_client_puts_in_by_hand_costs_nothing(scene: Scene) -> None:
+def test_an_id_with_a_newline_is_dropped_without_a_bootstrap(scene: Scene) -> None:
     scene.client.schedule("app.task", id="a", at=datetime.now(UTC) - timedelta(seconds=1), allow_past=True)
     scene.redis.zadd(scene.keys.due_normal(), {"a\nb": 1, "x" * 1_000_000: 2})
 

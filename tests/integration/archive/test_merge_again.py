@@ -12,9 +12,7 @@ from zsched.daemon.reconciler import HistoryChanged
 from zsched.storage.restoring import Restoring
 
 
-def test_a_redis_that_is_emptied_in_the_middle_of_a_merge_is_seen(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_flush_during_a_merge_raises_history_changed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_module, "_PAGE", 1)
     schedule(scene, "a", "b", "c")
     assert scene.follower.step()
@@ -31,9 +29,7 @@ def test_a_redis_that_is_emptied_in_the_middle_of_a_merge_is_seen(
     assert {"a", "b", "c"} == lane_states(scene).keys()
 
 
-def test_what_a_client_puts_while_another_schedule_is_put_back_stands(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_merge_keeps_a_schedule_that_a_client_put_during_it(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule(scene, "a", "b", "c")
     assert scene.follower.step()
     put_back(scene)
@@ -50,7 +46,7 @@ def test_what_a_client_puts_while_another_schedule_is_put_back_stands(
 
 @pytest.mark.parametrize("lost_in", ["merge", "bootstrap", "bootstrap's end"])
 @pytest.mark.parametrize("is_trimmed", [False, True])
-def test_nothing_known_is_forgotten_when_redis_is_emptied_again(
+def test_a_second_flush_during_recovery_loses_nothing(
     scene: Scene, lost_in: str, is_trimmed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schedule(scene, "a", "b")
@@ -76,7 +72,7 @@ def test_nothing_known_is_forgotten_when_redis_is_emptied_again(
     assert_state_is_redis_own(scene)
 
 
-def test_a_merge_that_is_lost_again_goes_back_to_what_both_have(scene: Scene) -> None:
+def test_a_merge_lost_again_is_repeated_from_the_common_history(scene: Scene) -> None:
     schedule(scene, "a")
     old = snapshot(scene)
     schedule(scene, "b")

@@ -34,7 +34,7 @@ from zsched.daemon import merge as merge_module
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("page", [2, 200])
-def test_an_emptied_redis_holds_again_what_the_archive_knows(
+def test_a_merge_into_an_empty_redis_restores_the_archives_state(
     scene: Scene, seed: int, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merge_module, "_PAGE", page)
@@ -69,7 +69,9 @@ def test_an_emptied_redis_holds_again_what_the_archive_knows(
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("trimmed_to", [None, 5])
-def test_an_older_copy_holds_again_what_the_archive_knows(scene: Scene, seed: int, trimmed_to: int | None) -> None:
+def test_a_merge_into_an_older_copy_restores_the_archives_state(
+    scene: Scene, seed: int, trimmed_to: int | None
+) -> None:
     storm = Storm(scene, seed)
     for _ in range(80):
         storm.step()
@@ -98,7 +100,7 @@ def test_an_older_copy_holds_again_what_the_archive_knows(scene: Scene, seed: in
     assert_state_is_redis_own(scene)
 
 
-def test_what_is_back_is_told_in_the_log_and_who_merged_says_so(scene: Scene) -> None:
+def test_a_merge_logs_restored_rows_and_its_archive(scene: Scene) -> None:
     schedule(scene, "a", "gone", "b")
     schedule(scene, "r", at=None, every=60)
     due_now(scene, "open")
@@ -125,7 +127,7 @@ def test_what_is_back_is_told_in_the_log_and_who_merged_says_so(scene: Scene) ->
     assert scene.now_ms < int(scene.redis.hget(scene.keys.meta(), "hold")) <= scene.now_ms + HOLD_MS  # type: ignore[arg-type]
 
 
-def test_nothing_is_lacking_a_second_time(scene: Scene) -> None:
+def test_a_second_merge_restores_nothing(scene: Scene) -> None:
     schedule(scene, "a", "b")
     schedule(scene, "r", at=None, every=60)
     due_now(scene, "open")
@@ -140,7 +142,7 @@ def test_nothing_is_lacking_a_second_time(scene: Scene) -> None:
     assert (4, 4, 0) == (first, len(rows_put_back(scene)), again.done.total())
 
 
-def test_schedules_that_are_back_can_be_used(scene: Scene) -> None:
+def test_restored_schedules_can_be_used(scene: Scene) -> None:
     schedule(scene, "a", args=("one",), tags=["x"])
     policies = {"on_lost": "fail", "pause_after_failures": 3}
     schedule(scene, "r", at=None, cron="0 8 * * *", tz="Asia/Tokyo", args=("two",), **policies)
@@ -164,7 +166,7 @@ def test_schedules_that_are_back_can_be_used(scene: Scene) -> None:
     assert {} == scene.in_redis()
 
 
-def test_arguments_are_back_that_are_not_kept_in_the_history(scene: Scene) -> None:
+def test_a_merge_restores_arguments_that_the_history_does_not_keep(scene: Scene) -> None:
     archive = scene.follow("no-args.db", keep_args=False)
     schedule(scene, "a", args=("secret",))
     schedule(scene, "r", at=None, every=60, args=("secret",))
@@ -181,7 +183,7 @@ def test_arguments_are_back_that_are_not_kept_in_the_history(scene: Scene) -> No
         assert expected == scene.in_redis() == scene.in_archive()
 
 
-def test_a_score_that_another_writer_wrote_does_not_stop_a_merge(scene: Scene) -> None:
+def test_a_corrupted_score_does_not_stop_a_merge(scene: Scene) -> None:
     schedule(scene, "a")
     scene.redis.zadd(scene.keys.due_low(), {"half": "1.5", "infinite": "inf"})
     scene.redis.hset(scene.keys.paused(), "odd", "never so so")
@@ -197,7 +199,7 @@ def test_a_score_that_another_writer_wrote_does_not_stop_a_merge(scene: Scene) -
 
 
 @pytest.mark.parametrize("is_rule", [False, True])
-def test_an_archive_that_began_late_knows_that_an_open_run_may_not_be_pushed_twice(scene: Scene, is_rule: bool) -> None:
+def test_an_archive_that_began_late_does_not_push_a_skip_run_twice(scene: Scene, is_rule: bool) -> None:
     when = {"at": None, "every": 3600} if is_rule else {}
     schedule(scene, "a", on_uncertain="skip", **when)
     scene.pass_time(2 * 24 * HOUR_MS)

@@ -55,7 +55,7 @@ WRITES = {"failed": Busy.fail, "started": Busy.begin, "finished": Busy.finish}
 
 
 class Following:
-    """What a tracker asks of an archiver."""
+    """An archiver as a tracker uses it."""
 
     def __init__(self, scene: Scene) -> None:
         self.path: Path = scene.archive.path
@@ -72,7 +72,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def track(scene: Scene) -> None:
-    """One step of a tracker whose archive follows the new history."""
+    """Do one step of a tracker whose archive follows the new history."""
     following = Following(scene)
     following.wait_until(None, 0)
     Tracker(following, scene.keys).over(scene.wire).step(scene.term)  # type: ignore[arg-type]  # all that it asks for
@@ -94,7 +94,7 @@ def job_of(scene: Scene, run_id: str) -> dict[bytes, bytes]:
 
 @pytest.mark.usefixtures("rounds")
 @pytest.mark.parametrize("status", WRITES)
-def test_a_run_of_which_a_worker_wrote_a_part_is_known_again_and_its_end_is_recorded(scene: Scene, status: str) -> None:
+def test_a_run_with_only_a_workers_fields_is_left_to_rq_and_its_end_recorded(scene: Scene, status: str) -> None:
     old = snapshot(scene)
     run_id = scene.client.enqueue(FUNC, id="a").run_id or ""
     assert scene.follower.step()
@@ -124,7 +124,7 @@ def test_a_run_of_which_a_worker_wrote_a_part_is_known_again_and_its_end_is_reco
     assert (What.HELD, run_id, ended_as, True) == (held.what, held.run.id, held.run.status, held.run.is_uncertain)
 
 
-def test_a_run_that_must_not_be_pushed_twice_is_no_skipped_one_when_a_worker_has_it(scene: Scene) -> None:
+def test_a_skip_run_that_a_worker_has_is_left_to_rq_not_skipped(scene: Scene) -> None:
     old = snapshot(scene)
     due_now(scene, "a", on_uncertain="skip")
     assert 1 == scene.tick().runs
@@ -139,7 +139,7 @@ def test_a_run_that_must_not_be_pushed_twice_is_no_skipped_one_when_a_worker_has
 
 
 @pytest.mark.usefixtures("rounds")
-def test_a_run_of_a_rule_that_went_on_over_a_flush_is_not_pushed_again(scene: Scene) -> None:
+def test_a_run_of_a_rule_that_continued_over_a_flush_is_not_pushed_again(scene: Scene) -> None:
     schedule(scene, "r", at=None, every=3600)
     scene.client.update("r", func=FUNC)
     run_id = scene.client.run_now("r")
@@ -157,7 +157,7 @@ def test_a_run_of_a_rule_that_went_on_over_a_flush_is_not_pushed_again(scene: Sc
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_what_rq_holds_is_told_once_whoever_recovers(scene: Scene, order: tuple[int, int]) -> None:
+def test_a_run_left_to_rq_is_logged_once_by_two_archives(scene: Scene, order: tuple[int, int]) -> None:
     old = snapshot(scene)
     first = watch(scene)
     scene.client.enqueue(FUNC, id="a")
@@ -175,9 +175,7 @@ def test_what_rq_holds_is_told_once_whoever_recovers(scene: Scene, order: tuple[
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_run_that_one_archive_pushed_again_is_told_no_second_time_by_another(
-    scene: Scene, order: tuple[int, int]
-) -> None:
+def test_a_run_pushed_again_by_one_archive_is_not_logged_by_another(scene: Scene, order: tuple[int, int]) -> None:
     old = snapshot(scene)
     first = watch(scene)
     run_id = scene.client.enqueue(FUNC, id="a").run_id
@@ -192,7 +190,7 @@ def test_a_run_that_one_archive_pushed_again_is_told_no_second_time_by_another(
     assert ([("a", "open")], {run_id}) == (rows_put_back(scene), scene.queued())
 
 
-def test_runs_that_both_histories_have_are_not_told_again(scene: Scene) -> None:
+def test_runs_in_both_histories_are_not_logged_again(scene: Scene) -> None:
     scene.client.enqueue(FUNC, id="a")
     assert scene.follower.step()
     old = snapshot(scene)

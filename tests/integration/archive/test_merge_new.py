@@ -1,4 +1,4 @@
-"""What was done since Redis lost something stands, whenever it comes between the steps of a merge."""
+"""Changes made after a loss are kept, whenever they come between the steps of a merge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zsched.storage import restoring
 from zsched.storage.restoring import Restoring
 
 
-def test_what_somebody_did_since_then_stands(scene: Scene) -> None:
+def test_a_merge_keeps_changes_made_after_the_loss(scene: Scene) -> None:
     schedule(scene, "paused", "cancelled", "put", "fired", "alone")
     old = snapshot(scene)
     for id in ("paused", "cancelled", "put", "fired", "alone"):
@@ -36,7 +36,7 @@ def test_what_somebody_did_since_then_stands(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 200])
-def test_a_client_that_puts_between_two_looks_is_not_overwritten(
+def test_a_merge_does_not_overwrite_a_put_between_two_restores(
     scene: Scene, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(restoring, "ROWS", rows)
@@ -54,9 +54,7 @@ def test_a_client_that_puts_between_two_looks_is_not_overwritten(
     assert [What.PUT] == said(scene, "b")
 
 
-def test_a_client_that_puts_between_the_last_page_and_its_end_is_read(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_put_after_the_last_page_of_a_merge_is_read(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule(scene, "a")
     assert scene.follower.step()
     put_back(scene)
@@ -69,7 +67,7 @@ def test_a_client_that_puts_between_the_last_page_and_its_end_is_read(
 
 
 @pytest.mark.parametrize("what", ["pause", "cancel", "update", "run_now"])
-def test_what_waits_again_under_another_time_while_its_run_is_put_back_is_seen(
+def test_a_schedule_changed_while_its_run_is_restored_is_noticed(
     scene: Scene, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     due_now(scene, "a")
@@ -94,7 +92,9 @@ def _arguments(what: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_storm_between_the_pages_of_a_merge_is_seen(scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_operations_between_the_pages_of_a_merge_are_noticed(
+    scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(merge_module, "_PAGE", 1)
     storm = Storm(scene, seed)
     for _ in range(60):

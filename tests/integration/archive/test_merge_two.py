@@ -34,7 +34,7 @@ def two(scene: Scene) -> tuple[Watched, Watched]:
     return first, second
 
 
-def test_two_archives_that_know_different_things_merge_in_either_order_with_the_same_result(
+def test_two_different_archives_merge_in_either_order_with_the_same_result(
     scene: Scene, two: tuple[Watched, Watched]
 ) -> None:
     first, second = two
@@ -64,7 +64,7 @@ def test_two_archives_that_know_different_things_merge_in_either_order_with_the_
         assert_state_is_redis_own(scene)
 
 
-def test_an_archive_that_waited_compares_again_and_learns_what_another_one_knows(scene: Scene) -> None:
+def test_an_archive_that_waited_compares_again_after_another_archive_merged(scene: Scene) -> None:
     behind = watch(scene)
     ahead = watch(scene, scene.follow("two.db"))
     schedule(scene, "cancelled")
@@ -104,9 +104,7 @@ def state_of(scene: Scene, watched: Watched) -> State:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("is_busy", [False, True])
-def test_however_often_redis_goes_back_two_archives_bring_back_what_they_know(
-    scene: Scene, seed: int, is_busy: bool
-) -> None:
+def test_two_archives_restore_their_state_after_repeated_rollbacks(scene: Scene, seed: int, is_busy: bool) -> None:
     storm = Storm(scene, seed)
     both = [watch(scene), watch(scene, scene.follow("two.db"))]
     saved: list[dict[bytes, bytes] | None] = [None]
@@ -153,7 +151,7 @@ def in_turn(both: list[Watched], storm: Storm, *, is_busy: bool) -> None:
     raise AssertionError([one.follower.state for one in both])
 
 
-def test_who_sees_another_restore_waits(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def test_an_archive_that_sees_another_restore_waits(scene: Scene, two: tuple[Watched, Watched]) -> None:
     first, second = two
     put_back(scene)
     merge, other = merge_of(scene, first.archive), merge_of(scene, second.archive)
@@ -166,7 +164,7 @@ def test_who_sees_another_restore_waits(scene: Scene, two: tuple[Watched, Watche
     assert (0, 1) == (again.done.total(), len([one for one in scene.log() if one.kind == "restore"]))
 
 
-def test_both_step_by_step_put_back_everything_once(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def test_two_archives_in_turns_restore_everything_once(scene: Scene, two: tuple[Watched, Watched]) -> None:
     put_back(scene)
     done = [False, False]
     for _ in range(20):
@@ -182,7 +180,9 @@ def test_both_step_by_step_put_back_everything_once(scene: Scene, two: tuple[Wat
         assert_state_is_redis_own(scene)
 
 
-def test_who_merged_names_the_reported_ends_that_its_history_has(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def test_a_merged_entry_lists_the_reported_positions_that_its_archive_contains(
+    scene: Scene, two: tuple[Watched, Watched]
+) -> None:
     first, second = two
     behind = first.archive.position
     schedule(scene, "more")
@@ -198,7 +198,7 @@ def test_who_merged_names_the_reported_ends_that_its_history_has(scene: Scene, t
     assert 0 == run(scene, first.archive).done.total()
 
 
-def test_an_archive_that_follows_covers_a_peer_whose_end_it_had(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def test_a_following_archive_confirms_the_position_of_a_peer(scene: Scene, two: tuple[Watched, Watched]) -> None:
     first, second = two
     behind = first.archive.position
     schedule(scene, "more")

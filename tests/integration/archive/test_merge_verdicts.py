@@ -17,7 +17,7 @@ from zsched.storage.restoring import Restoring
 from zsched.storage.scanner import Scanner
 
 
-def test_an_archive_that_was_left_behind_restores_nothing_and_begins_again(scene: Scene) -> None:
+def test_an_archive_left_behind_by_trimming_restores_nothing_and_bootstraps(scene: Scene) -> None:
     schedule(scene, "a", "b")
     assert scene.follower.step()
     scene.client.cancel("a")
@@ -32,7 +32,7 @@ def test_an_archive_that_was_left_behind_restores_nothing_and_begins_again(scene
     assert_state_is_redis_own(scene)
 
 
-def test_what_an_archive_had_before_it_was_left_behind_does_not_count(scene: Scene) -> None:
+def test_positions_before_a_bootstrap_do_not_count_as_known(scene: Scene) -> None:
     schedule(scene, "a")
     assert scene.follower.step()
     had = scene.archive.position
@@ -48,7 +48,7 @@ def test_what_an_archive_had_before_it_was_left_behind_does_not_count(scene: Sce
     assert scene.archive.recall().number_of(scene.log()[-1].position) is not None
 
 
-def test_another_data_set_is_not_touched_however_often_it_is_looked_at(scene: Scene) -> None:
+def test_another_data_set_is_never_changed(scene: Scene) -> None:
     schedule(scene, "a")
     foreign = snapshot(scene)
     scene.redis.hset(scene.keys.meta(), "gen", "mine")
@@ -73,7 +73,7 @@ def test_another_data_set_is_not_touched_however_often_it_is_looked_at(scene: Sc
 
 
 @pytest.mark.parametrize("moment", ["comparing", "restore", "merged"])
-def test_another_data_set_that_comes_after_the_loss_was_noticed_is_not_touched(
+def test_another_data_set_that_appears_during_a_recovery_is_not_changed(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     schedule(scene, "a", "b")
@@ -92,7 +92,7 @@ def test_another_data_set_that_comes_after_the_loss_was_noticed_is_not_touched(
     assert b"another" == scene.redis.hget(scene.keys.meta(), "gen")
 
 
-def test_by_hand_nothing_is_put_back_before_somebody_does_it(scene: Scene) -> None:
+def test_an_archive_in_manual_mode_waits_for_a_restore_by_hand(scene: Scene) -> None:
     schedule(scene, "a")
     assert scene.follower.step()
     put_back(scene)
@@ -110,7 +110,7 @@ def test_by_hand_nothing_is_put_back_before_somebody_does_it(scene: Scene) -> No
     assert_state_is_redis_own(scene)
 
 
-def test_by_hand_a_loss_of_nothing_is_merged_at_once(scene: Scene) -> None:
+def test_an_archive_in_manual_mode_merges_at_once_if_nothing_is_missing(scene: Scene) -> None:
     schedule(scene, "a")
     old = snapshot(scene)
     schedule(scene, "b")
@@ -125,7 +125,7 @@ def test_by_hand_a_loss_of_nothing_is_merged_at_once(scene: Scene) -> None:
     assert ("merged", []) == (scene.log()[-1].kind, rows_put_back(scene))
 
 
-def test_rows_can_be_looked_at_and_nothing_is_written(scene: Scene) -> None:
+def test_listing_the_rows_of_a_merge_writes_nothing(scene: Scene) -> None:
     schedule(scene, "a", "b")
     assert scene.follower.step()
     put_back(scene)
@@ -136,7 +136,7 @@ def test_rows_can_be_looked_at_and_nothing_is_written(scene: Scene) -> None:
     assert ({"a", "b"}, before) == ({row.id for row in portion}, snapshot(scene))
 
 
-def test_an_unknown_entry_of_the_new_history_does_not_stop_a_merge(scene: Scene) -> None:
+def test_an_unknown_entry_in_the_new_history_does_not_stop_a_merge(scene: Scene) -> None:
     schedule(scene, "a")
     assert scene.follower.step()
     put_back(scene)
@@ -149,7 +149,7 @@ def test_an_unknown_entry_of_the_new_history_does_not_stop_a_merge(scene: Scene)
     assert {"a", "b"} == lane_states(scene).keys()
 
 
-def test_while_it_waits_for_others_nothing_is_put_back(scene: Scene) -> None:
+def test_an_archive_that_waits_for_others_restores_nothing(scene: Scene) -> None:
     schedule(scene, "a")
     assert scene.follower.step()
     put_back(scene)
@@ -187,7 +187,7 @@ def test_an_archive_reports_while_it_compares_a_long_log(scene: Scene, monkeypat
     assert max(pages) <= 4
 
 
-def test_a_log_that_moves_while_a_page_is_read_is_taken_in(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_written_during_the_comparison_are_included(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule(scene, "a", "b")
     old = snapshot(scene)
     scene.client.update("a", args=("lost",))

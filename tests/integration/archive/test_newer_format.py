@@ -62,7 +62,9 @@ def test_an_archive_stops_before_the_first_entry_of_a_newer_format(scene: Scene,
     assert "upgrade zsched here" in str(scene.follower.refusal)
 
 
-def test_an_upgraded_one_goes_on_from_there(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upgraded_archive_continues_where_the_older_one_stopped(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     schedule(scene, "a")
     append(scene, "term", "daemon", "newer", "server", "s")
     last = append_unread(scene)
@@ -75,7 +77,9 @@ def test_an_upgraded_one_goes_on_from_there(scene: Scene, monkeypatch: pytest.Mo
         assert (ArchiveState.FOLLOWING, last) == (scene.follower.state, scene.archive.position)
 
 
-def test_what_it_has_of_a_newer_format_no_older_one_opens(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_with_entries_of_a_newer_format_is_refused_by_an_older_zsched(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     append(scene, "term", "daemon", "newer", "server", "s")
     scene.redis.hset(scene.keys.meta(), "format", FORMAT)
     with upgraded(scene, monkeypatch):
@@ -93,7 +97,9 @@ def test_what_it_has_of_a_newer_format_no_older_one_opens(scene: Scene, monkeypa
 
 @pytest.mark.parametrize("is_noted", [True, False])
 @pytest.mark.parametrize("is_trimmed", [True, False])
-def test_a_new_archive_does_not_begin_where_a_newer_one_led(scene: Scene, is_noted: bool, is_trimmed: bool) -> None:
+def test_a_new_archive_does_not_bootstrap_where_a_newer_zsched_led(
+    scene: Scene, is_noted: bool, is_trimmed: bool
+) -> None:
     schedule(scene, "a")
     append(scene, "term", "daemon", "newer", "server", "s")
     append_unread(scene)
@@ -108,7 +114,7 @@ def test_a_new_archive_does_not_begin_where_a_newer_one_led(scene: Scene, is_not
     assert [] == list(scene.archive.state())
 
 
-def test_nor_where_the_log_does_not_go_back_to_that_term(scene: Scene) -> None:
+def test_a_new_archive_does_not_bootstrap_if_the_newer_term_was_trimmed(scene: Scene) -> None:
     append(scene, "term", "daemon", "newer", "server", "s")
     append_unread(scene)
     scene.redis.xtrim(scene.keys.log(), maxlen=1, approximate=False)
@@ -118,7 +124,7 @@ def test_nor_where_the_log_does_not_go_back_to_that_term(scene: Scene) -> None:
     assert (ArchiveState.OUTDATED, None) == (scene.follower.state, scene.archive.position)
 
 
-def test_an_archive_takes_in_nothing_of_an_older_format(scene: Scene) -> None:
+def test_an_archive_refuses_a_namespace_of_an_older_format(scene: Scene) -> None:
     schedule(scene, "a")
     scene.redis.hset(scene.keys.meta(), "format", OLDEST_FORMAT - 1)
 
@@ -128,7 +134,7 @@ def test_an_archive_takes_in_nothing_of_an_older_format(scene: Scene) -> None:
     assert "remove the keys" in str(scene.follower.refusal)
 
 
-def test_nothing_is_held_or_put_back_where_a_newer_one_leads(scene: Scene) -> None:
+def test_an_archive_neither_holds_nor_restores_where_a_newer_zsched_leads(scene: Scene) -> None:
     schedule(scene, "a")
     assert scene.follower.step()
     had = scene.archive.position

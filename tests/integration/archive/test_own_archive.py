@@ -55,13 +55,13 @@ def wire(link: Link) -> Iterator[Wire]:
         yield wire
 
 
-def test_an_archive_beside_another_data_sets_has_no_past_of_that(own: OwnArchive, wire: Wire, folder: Path) -> None:
+def test_a_new_archive_next_to_a_foreign_one_has_no_past(own: OwnArchive, wire: Wire, folder: Path) -> None:
     own.open(wire)
 
     assert (folder / "2.db", False) == (own.path, own.has_past)
 
 
-def test_a_configured_archive_of_another_data_set_is_refused_and_its_file_is_what_to_move(
+def test_a_configured_archive_of_another_data_set_is_refused_with_the_file_to_move(
     wire: Wire, folder: Path, redis_url: str
 ) -> None:
     path = folder / "1.db"
@@ -73,7 +73,7 @@ def test_a_configured_archive_of_another_data_set_is_refused_and_its_file_is_wha
         assert not own.is_ours
 
 
-def test_where_only_archives_of_another_data_set_are_their_folder_is_what_to_move(
+def test_a_folder_of_foreign_archives_is_refused_with_the_folder_to_move(
     own: OwnArchive, wire: Wire, folder: Path
 ) -> None:
     (folder / "2.db").unlink()
@@ -82,7 +82,7 @@ def test_where_only_archives_of_another_data_set_are_their_folder_is_what_to_mov
         own.open(wire)
 
 
-def test_a_configured_archive_is_opened_before_redis_is_there(folder: Path, redis_url: str) -> None:
+def test_a_configured_archive_is_opened_without_redis(folder: Path, redis_url: str) -> None:
     settings = Settings(redis=RedisSettings(url=redis_url), archive=ArchiveSettings(path=str(folder / "2.db")))
     with closing(OwnArchive(settings, ManualClock())) as own, closing(OwnArchive(settings, ManualClock())) as second:
         own.prepare()
@@ -106,7 +106,7 @@ def test_an_archive_with_entries_or_a_data_sets_name_has_a_past(
             again.archive.commit()
 
 
-def test_another_data_sets_archive_whose_disk_failed_is_passed_over_when_that_is_well(
+def test_a_foreign_archive_is_skipped_after_its_disk_failure_ended(
     own: OwnArchive, wire: Wire, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(path: Path, *given: Any, **named: Any) -> Archive:
@@ -122,9 +122,7 @@ def test_another_data_sets_archive_whose_disk_failed_is_passed_over_when_that_is
     assert folder / "2.db" == own.path
 
 
-def test_an_own_archive_whose_disk_failed_is_not_left_for_another_one(
-    own: OwnArchive, wire: Wire, folder: Path
-) -> None:
+def test_reopening_uses_the_same_archive_file(own: OwnArchive, wire: Wire, folder: Path) -> None:
     own.open(wire)
     own.close()
     (folder / "1.db").unlink()
@@ -134,7 +132,7 @@ def test_an_own_archive_whose_disk_failed_is_not_left_for_another_one(
     assert folder / "2.db" == own.path
 
 
-def test_a_follower_looks_often_until_it_knows_the_data_sets_name(
+def test_a_follower_polls_often_until_it_knows_the_data_sets_name(
     tmp_path: Path, redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[int] = []

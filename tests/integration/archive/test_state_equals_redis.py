@@ -14,7 +14,7 @@ SEEDS = range(4)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_archive_that_follows_has_what_redis_has(scene: Scene, seed: int) -> None:
+def test_a_following_archive_has_the_state_of_redis(scene: Scene, seed: int) -> None:
     storm = Storm(scene, seed)
 
     for _ in range(STEPS):
@@ -34,7 +34,7 @@ def test_an_archive_that_follows_has_what_redis_has(scene: Scene, seed: int) -> 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_archive_that_begins_with_a_trimmed_log_has_what_redis_has(scene: Scene, seed: int) -> None:
+def test_an_archive_started_with_a_trimmed_log_has_the_state_of_redis(scene: Scene, seed: int) -> None:
     storm = Storm(scene, seed)
     for _ in range(STEPS):
         storm.step()
@@ -54,7 +54,7 @@ def test_an_archive_that_begins_with_a_trimmed_log_has_what_redis_has(scene: Sce
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_archive_that_was_left_behind_has_what_redis_has(scene: Scene, seed: int) -> None:
+def test_an_archive_left_behind_by_trimming_gets_the_state_of_redis(scene: Scene, seed: int) -> None:
     storm = Storm(scene, seed)
     for _ in range(50):
         storm.step()
@@ -70,7 +70,7 @@ def test_an_archive_that_was_left_behind_has_what_redis_has(scene: Scene, seed: 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_bootstrap_while_everything_moves_ends_with_what_redis_has(
+def test_a_bootstrap_during_changes_ends_with_the_state_of_redis(
     scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scanner, "_PAGE", 1)

@@ -28,7 +28,7 @@ from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
 
-def test_a_daemon_puts_back_what_was_taken_away_and_tells_of_its_audit(
+def test_a_daemon_restores_a_schedule_that_another_writer_removed(
     client: Client, link: Link, redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_EVERY_MS", 50.0)
@@ -50,7 +50,7 @@ def test_a_daemon_puts_back_what_was_taken_away_and_tells_of_its_audit(
     assert "put back" in story.lines[-1][1]
 
 
-def test_a_daemon_with_busy_clients_says_nothing(
+def test_an_audit_with_busy_clients_raises_no_alarm(
     link: Link, redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_EVERY_MS", 1.0)
@@ -112,7 +112,7 @@ def keep_busy(url: str, seed: int, is_enough: threading.Event) -> None:
                 client.schedule_many({"func": FUNC, "id": f"s{n}", "at": SOON} for n in chance.sample(range(30), 5))
 
 
-def test_status_tells_of_the_last_audit(link: Link, redis_url: str, redis_client: redis.Redis) -> None:
+def test_status_shows_the_last_audit(link: Link, redis_url: str, redis_client: redis.Redis) -> None:
     keys, cli = Keys("default"), CliRunner(env={"ZSCHED_REDIS_URL": redis_url})
     seconds, _ = redis_client.time()
     audit = {"at": seconds * 1000 - 178_200_000, "checked": 4000, "alarms": 3, "repaired": 2}

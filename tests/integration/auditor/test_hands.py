@@ -1,4 +1,4 @@
-"""What another writer did to a schedule is found, said and put right."""
+"""Changes of a schedule by another writer are found, reported and repaired."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zsched.daemon import auditor as module
 
 
 @pytest.mark.parametrize("hand", HANDS)
-def test_what_another_writer_does_is_said_and_put_right(scene: Scene, auditing: Auditing, hand: str) -> None:
+def test_a_change_by_another_writer_is_reported_and_repaired(scene: Scene, auditing: Auditing, hand: str) -> None:
     id, event, does = HANDS[hand]
     fill(scene)
     assert [] == auditing.run()
@@ -31,7 +31,7 @@ def test_what_another_writer_does_is_said_and_put_right(scene: Scene, auditing: 
     assert (0, 0) == (auditing.audit["alarms"], auditing.audit["repaired"])
 
 
-def test_what_was_taken_away_when_it_was_due_fires_late(scene: Scene, auditing: Auditing) -> None:
+def test_a_due_schedule_that_another_writer_removed_fires_late(scene: Scene, auditing: Auditing) -> None:
     scene.client.schedule(FUNC, id="a", after=1)
     run = scene.client.get("a").next_at
     assert run is not None
@@ -48,7 +48,7 @@ def test_what_was_taken_away_when_it_was_due_fires_late(scene: Scene, auditing: 
     assert [] == auditing.run()
 
 
-def test_what_should_have_fired_is_looked_at_in_every_pass(
+def test_every_pass_of_an_audit_checks_the_due_schedules(
     scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_ROUND", 1)
@@ -64,7 +64,7 @@ def test_what_should_have_fired_is_looked_at_in_every_pass(
     assert ("schedule_missing", "now") == (told["event"], told["schedule_id"])
 
 
-def test_a_round_looks_at_every_schedule_once(
+def test_a_round_of_audits_checks_every_schedule_once(
     scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_ROUND", 4)
@@ -79,7 +79,7 @@ def test_a_round_looks_at_every_schedule_once(
     assert 10 == len({id for each in said for id in each})
 
 
-def test_a_run_that_rq_has_taken_over_is_not_put_back(scene: Scene, auditing: Auditing) -> None:
+def test_an_audit_does_not_restore_a_schedule_whose_run_is_in_rq(scene: Scene, auditing: Auditing) -> None:
     scene.client.schedule(FUNC, id="a", at=SOON)
     scene.client.schedule(FUNC, id="b", at=SOON)
     scene.redis.hset(job_of(scene, "a"), "status", "finished")
@@ -113,7 +113,7 @@ def test_an_audit_never_puts_a_schedule_into_quarantine(scene: Scene, auditing: 
     assert (due_ms if is_due else None) == scene.redis.zscore(lane(scene), "bad")
 
 
-def test_what_the_log_never_had_is_said_and_left(scene: Scene, auditing: Auditing) -> None:
+def test_a_schedule_unknown_to_the_log_is_reported_and_kept(scene: Scene, auditing: Auditing) -> None:
     scene.client.schedule(FUNC, id="a", at=SOON)
     scene.redis.zadd(lane(scene), {"stranger": 5e12})
 

@@ -32,7 +32,7 @@ SEEDS = range(6)
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("page", [2, 200])
-def test_whatever_clients_and_a_leader_do_is_no_alarm(
+def test_concurrent_clients_and_a_leader_raise_no_alarm(
     scene: Scene, auditing: Auditing, seed: int, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_PAGE", page)
@@ -54,9 +54,7 @@ def test_whatever_clients_and_a_leader_do_is_no_alarm(
     assert rounds > 20
 
 
-def test_nothing_is_concluded_from_another_history_that_goes_on_with_the_same_numbers(
-    scene: Scene, auditing: Auditing
-) -> None:
+def test_an_audit_stops_at_another_history_with_the_same_entry_ids(scene: Scene, auditing: Auditing) -> None:
     before = snapshot(scene)
     scene.client.schedule(FUNC, id="lost", at=SOON)
     assert scene.follower.step()
@@ -72,7 +70,7 @@ def test_nothing_is_concluded_from_another_history_that_goes_on_with_the_same_nu
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_other_writers_do_meanwhile_is_put_right_in_the_end(
+def test_changes_by_another_writer_during_an_audit_are_finally_repaired(
     scene: Scene, auditing: Auditing, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_PAGE", 2)
@@ -103,7 +101,7 @@ def test_what_other_writers_do_meanwhile_is_put_right_in_the_end(
     assert [] == auditing.run()
 
 
-def test_a_restore_that_comes_too_late_is_tried_again(
+def test_a_refused_restore_of_an_audit_is_tried_again(
     scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(scene)
@@ -128,7 +126,7 @@ def test_a_restore_that_comes_too_late_is_tried_again(
     assert [("a", "due"), ("b", "due")] == sorted(rows_put_back(scene))
 
 
-def test_what_a_client_puts_while_others_are_put_back_stands(
+def test_an_audit_keeps_a_schedule_that_a_client_put_during_the_repair(
     scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(restoring, "ROWS", 1)

@@ -27,7 +27,7 @@ def bootstrapped_with_a_skip(scene: Scene) -> int:
     return nominal_ms
 
 
-def test_an_occurrence_that_was_left_out_is_found_and_fires_late(scene: Scene, auditing: Auditing) -> None:
+def test_a_missing_occurrence_is_found_and_fires_late(scene: Scene, auditing: Auditing) -> None:
     nominal_ms = bootstrapped_with_a_skip(scene)
     assert [] == auditing.run()  # it is not due yet
     auditing.pass_time(600_000 + GRACE_MS - 1000)
@@ -43,7 +43,7 @@ def test_an_occurrence_that_was_left_out_is_found_and_fires_late(scene: Scene, a
     assert nominal_ms + 600_000 == int(scene.redis.hget(scene.keys.schedule("r"), "nominal") or 0)
 
 
-def test_a_clock_that_was_set_back_leaves_nothing_out(scene: Scene, auditing: Auditing) -> None:
+def test_a_clock_set_back_causes_no_missing_occurrence(scene: Scene, auditing: Auditing) -> None:
     starts = datetime(2026, 1, 1, tzinfo=UTC)
     scene.client.schedule(FUNC, id="r", every=600, starts=starts)
     assert [] == auditing.run()
@@ -72,7 +72,7 @@ def lead(scene: Scene) -> Term:
     return term
 
 
-def test_what_waits_in_its_place_and_does_not_fire_is_said(scene: Scene, auditing: Auditing) -> None:
+def test_an_overdue_occurrence_in_its_lane_raises_an_alarm(scene: Scene, auditing: Auditing) -> None:
     for number in range(3):
         scene.client.schedule(FUNC, id=f"s{number}", after=1 + number)
     assert [] == auditing.run()
@@ -92,7 +92,7 @@ def test_what_waits_in_its_place_and_does_not_fire_is_said(scene: Scene, auditin
 
 
 @pytest.mark.parametrize("why", ["it leads only now", "the clock was set", "it was held"])
-def test_what_could_not_fire_before_is_not_overdue(scene: Scene, auditing: Auditing, why: str) -> None:
+def test_an_occurrence_that_was_blocked_until_now_is_not_overdue(scene: Scene, auditing: Auditing, why: str) -> None:
     scene.client.schedule(FUNC, id="a", after=1)
     auditing.run()
     auditing.clock.advance(HOUR_MS if why != "the clock was set" else 0)
@@ -110,7 +110,7 @@ def test_what_could_not_fire_before_is_not_overdue(scene: Scene, auditing: Audit
     assert ["occurrence_overdue"] == [each["event"] for each in auditing.run()]
 
 
-def test_nothing_is_concluded_from_a_redis_that_lost_something(scene: Scene, auditing: Auditing) -> None:
+def test_an_audit_stops_when_redis_lost_its_history(scene: Scene, auditing: Auditing) -> None:
     fill(scene)
     assert [] == auditing.run()
     lease, meta = scene.redis.get(scene.keys.lease()), scene.redis.hgetall(scene.keys.meta())
@@ -128,9 +128,7 @@ def test_nothing_is_concluded_from_a_redis_that_lost_something(scene: Scene, aud
 
 
 @pytest.mark.parametrize("state", [ArchiveState.LOST, ArchiveState.FOLLOWING])
-def test_nothing_is_done_while_an_archive_puts_back_what_redis_lost(
-    scene: Scene, auditing: Auditing, state: ArchiveState
-) -> None:
+def test_an_audit_waits_while_an_archive_restores(scene: Scene, auditing: Auditing, state: ArchiveState) -> None:
     fill(scene)
     auditing.run()
     scene.redis.zrem(lane(scene), "a")
@@ -142,7 +140,7 @@ def test_nothing_is_done_while_an_archive_puts_back_what_redis_lost(
     assert (auditing.audit is None) == (state is ArchiveState.LOST)
 
 
-def test_nothing_is_concluded_from_entries_that_cannot_be_read(scene: Scene, auditing: Auditing) -> None:
+def test_an_audit_stops_at_unreadable_log_entries(scene: Scene, auditing: Auditing) -> None:
     fill(scene)
     auditing.run()
     version = scene.log()[-1].position

@@ -18,9 +18,7 @@ def _stand_in_the_way(scene: Scene, **fields: str) -> str:
     return run
 
 
-def test_a_run_that_was_never_pushed_is_an_alarm_and_why_tells_what_stood_in_the_way(
-    scene: Scene, auditing: Auditing
-) -> None:
+def test_a_suppressed_run_raises_an_alarm_and_why_names_the_conflicting_job(scene: Scene, auditing: Auditing) -> None:
     run = _stand_in_the_way(scene, status="finished")
     assert [] == auditing.run()
     auditing.pass_time(600_000)
@@ -40,7 +38,7 @@ def test_a_run_that_was_never_pushed_is_an_alarm_and_why_tells_what_stood_in_the
     assert run == passed.run_id
 
 
-def test_a_hash_that_nobody_pushed_keeps_no_run_from_being_pushed(scene: Scene, auditing: Auditing) -> None:
+def test_a_forged_hash_does_not_suppress_a_run(scene: Scene, auditing: Auditing) -> None:
     run = _stand_in_the_way(scene, x="1")
     auditing.pass_time(600_000)
     scene.tick()
@@ -50,9 +48,7 @@ def test_a_hash_that_nobody_pushed_keeps_no_run_from_being_pushed(scene: Scene, 
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-def test_a_run_that_was_pushed_is_not_pushed_again_and_no_alarm(
-    scene: Scene, auditing: Auditing, is_over: bool
-) -> None:
+def test_a_pushed_run_is_not_pushed_again_and_raises_no_alarm(scene: Scene, auditing: Auditing, is_over: bool) -> None:
     schedule = scene.client.schedule(FUNC, id="r", every=600)
     assert schedule.next_at is not None
     nominal_ms = round(schedule.next_at.timestamp() * 1000)
@@ -73,7 +69,7 @@ def test_a_run_that_was_pushed_is_not_pushed_again_and_no_alarm(
     assert not any(each["event"] == "run_suppressed" for each in told)
 
 
-def test_a_one_shot_that_ran_before_its_time_is_no_alarm_for_a_rule_of_its_id(scene: Scene, auditing: Auditing) -> None:
+def test_a_one_shot_run_early_raises_no_alarm_for_a_rule_with_its_id(scene: Scene, auditing: Auditing) -> None:
     rule = scene.client.schedule(FUNC, id="r", every=20)
     assert rule.next_at is not None
     scene.client.schedule(FUNC, id="r", at=rule.next_at)

@@ -13,7 +13,7 @@ from zsched.storage.connection import Link
 
 @pytest.fixture
 def client(redis_client: redis.Redis, link: Link) -> Client:
-    """With a schedule r, of every full hour."""
+    """A client with a schedule r at every full hour."""
     know(redis_client)
     client = Client(link)
     client.schedule(f"{TASKS}.done", id="r", cron="0 * * * *", args=(1,))

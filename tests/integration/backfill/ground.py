@@ -18,7 +18,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 
 KEYS = Keys("default")
-TASKS = "tests.integration.reruns"
+TASKS = "tests.integration.reruns.tasks"
 HOUR = timedelta(hours=1)
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - HOUR  # an hour that has passed for sure
 
@@ -33,7 +33,7 @@ def queue(redis_client: redis.Redis) -> list[str]:
 
 
 def backfill(client: Client, first: int, last: int, **options: Any) -> Backfill:
-    """Of r, from *first* hours ago up to, and without, *last* hours ago."""
+    """Backfill r from *first* hours ago up to, and without, *last* hours ago."""
     return client.backfill("r", NOW - first * HOUR, NOW - last * HOUR, **options)
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.redis
 
 
 @pytest.mark.usefixtures("impatient")
-def test_what_was_coalesced_can_be_run_after_all(redis_client: redis.Redis, redis_url: str, tmp_path: Path) -> None:
+def test_coalesced_occurrences_can_be_backfilled(redis_client: redis.Redis, redis_url: str, tmp_path: Path) -> None:
     scene = Scene(redis_client, redis_url, tmp_path)
     scene.client.schedule("app.task", id="r", every=60)
     [due] = scene.client.preview("r", n=1)
@@ -45,9 +45,7 @@ def test_what_was_coalesced_can_be_run_after_all(redis_client: redis.Redis, redi
 
 
 @pytest.mark.usefixtures("daemon")
-def test_a_rule_that_fires_meanwhile_and_its_backfill_share_the_occurrences(
-    client: Client, redis_client: redis.Redis
-) -> None:
+def test_a_rule_firing_during_its_backfill_runs_each_occurrence_once(client: Client, redis_client: redis.Redis) -> None:
     client.schedule(f"{TASKS}.done", id="quick", every=0.05, overlap="allow")
     start = from_ms(client.get("quick").anchor_ms or 0)
     eventually(lambda: redis_client.llen("rq:queue:default") >= 5)
@@ -63,7 +61,7 @@ def test_a_rule_that_fires_meanwhile_and_its_backfill_share_the_occurrences(
 
 
 @pytest.mark.usefixtures("daemon")
-def test_the_schedule_and_its_story_stay_whole(client: Client) -> None:
+def test_a_backfill_keeps_the_schedule_and_its_history(client: Client) -> None:
     before = client.get("r")
 
     backfill(client, 26, 2)
@@ -77,7 +75,7 @@ def test_the_schedule_and_its_story_stay_whole(client: Client) -> None:
     assert {(What.ENQUEUED, "backfill")} == {(one.what, one.why) for one in found}
 
 
-def test_an_open_run_that_redis_lost_comes_back(client: Client, redis_url: str, link: Link) -> None:
+def test_a_lost_open_backfill_run_is_restored(client: Client, redis_url: str, link: Link) -> None:
     with redis.Redis.from_url(redis_url) as redis_client, DaemonThread(redis_url):
         eventually(lambda: Archivers(link, KEYS).alive())
         backfill(client, 5, 3)

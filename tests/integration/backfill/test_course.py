@@ -1,4 +1,4 @@
-"""How a backfill goes: part by part, whatever becomes of its schedule meanwhile."""
+"""The progress of a backfill in parts, while its schedule changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zsched.errors import Contended
 pytestmark = pytest.mark.redis
 
 
-def test_a_dry_run_writes_nothing(client: Client, redis_client: redis.Redis) -> None:
+def test_a_dry_run_of_a_backfill_writes_nothing(client: Client, redis_client: redis.Redis) -> None:
     before = {key: redis_client.dump(key) for key in redis_client.keys("*")}
 
     done = backfill(client, 5, 3, dry_run=True)
@@ -26,7 +26,7 @@ def test_a_dry_run_writes_nothing(client: Client, redis_client: redis.Redis) -> 
 
 
 @pytest.mark.usefixtures("impatient")
-def test_it_says_how_far_it_came(client: Client) -> None:
+def test_a_backfill_reports_its_progress(client: Client) -> None:
     told: list[tuple[int, int]] = []
 
     backfill(client, 250, 0, on_progress=lambda done, total: told.append((done, total)))
@@ -35,7 +35,7 @@ def test_it_says_how_far_it_came(client: Client) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_one_that_broke_off_is_gone_on_with_by_the_same_call(client: Client, redis_client: redis.Redis) -> None:
+def test_an_interrupted_backfill_is_continued_by_the_same_call(client: Client, redis_client: redis.Redis) -> None:
     def stop(done: int, total: int) -> None:
         if done:
             raise KeyboardInterrupt
@@ -56,7 +56,7 @@ def test_one_that_broke_off_is_gone_on_with_by_the_same_call(client: Client, red
     [({"args": (2,)}, range(250, 0, -1)), ({"cron": "0 0 * * *"}, None)],
     ids=["its arguments", "its rule"],
 )
-def test_when_it_is_changed_meanwhile_the_rest_is_as_it_is_then(
+def test_a_backfill_of_a_changed_schedule_continues_with_the_new_definition(
     client: Client, redis_client: redis.Redis, changes: dict[str, Any], expected: range | None
 ) -> None:
     def change(done: int, total: int) -> None:
@@ -72,14 +72,14 @@ def test_when_it_is_changed_meanwhile_the_rest_is_as_it_is_then(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_however_often_it_is_changed_it_goes_on(client: Client, redis_client: redis.Redis) -> None:
+def test_a_backfill_continues_however_often_its_schedule_changes(client: Client, redis_client: redis.Redis) -> None:
     done = backfill(client, 1000, 0, on_progress=lambda done, total: client.update("r", args=(done,)))
 
     assert [run(hours) for hours in range(1000, 0, -1)] == done.run_ids == queue(redis_client)
 
 
 @pytest.mark.usefixtures("impatient")
-def test_when_it_is_another_at_every_attempt_it_gives_up(
+def test_a_backfill_whose_schedule_changes_at_every_attempt_is_contended(
     client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     push, numbers = client._store.backfill, iter(range(100))
@@ -96,7 +96,7 @@ def test_when_it_is_another_at_every_attempt_it_gives_up(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_when_it_is_cancelled_meanwhile_the_rest_does_not_run(client: Client, redis_client: redis.Redis) -> None:
+def test_a_backfill_stops_when_its_schedule_is_cancelled(client: Client, redis_client: redis.Redis) -> None:
     with pytest.raises(ScheduleNotFound):
         backfill(client, 250, 0, on_progress=lambda done, total: done and client.cancel("r"))
 
@@ -104,7 +104,7 @@ def test_when_it_is_cancelled_meanwhile_the_rest_does_not_run(client: Client, re
 
 
 @pytest.mark.usefixtures("impatient")
-def test_naive_times_are_local_in_the_schedules_zone(client: Client) -> None:
+def test_naive_times_of_a_backfill_are_in_the_schedules_zone(client: Client) -> None:
     client.schedule("app.task", id="seoul", cron="0 9 * * *", tz="Asia/Seoul")
 
     done = client.backfill("seoul", datetime(2026, 3, 1, 9), datetime(2026, 3, 3, 9), dry_run=True)

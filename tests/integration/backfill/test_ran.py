@@ -1,4 +1,4 @@
-"""What ran is left out of a backfill: with real daemons, archives and workers, and without."""
+"""Occurrences that ran are not backfilled: with real daemons, archives and workers, and without."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def forget(redis_client: redis.Redis, link: Link) -> None:
 
 
 @pytest.mark.usefixtures("daemon")
-def test_workers_run_what_did_not_run_in_order_and_once(client: Client, work: Callable[[], list[str]]) -> None:
+def test_workers_run_each_missing_occurrence_once_and_in_order(client: Client, work: Callable[[], list[str]]) -> None:
     first = backfill(client, 5, 2)
     work()
     eventually(lambda: [one.status for one in client.runs("r")] == [RunStatus.SUCCEEDED] * 3)
@@ -70,7 +70,9 @@ def test_workers_run_what_did_not_run_in_order_and_once(client: Client, work: Ca
 
 
 @pytest.mark.usefixtures("daemon")
-def test_what_only_an_archive_remembers_is_left_out(client: Client, redis_client: redis.Redis, link: Link) -> None:
+def test_a_run_known_only_to_the_archive_is_not_backfilled(
+    client: Client, redis_client: redis.Redis, link: Link
+) -> None:
     backfill(client, 5, 3)
     forget(redis_client, link)
 
@@ -81,7 +83,7 @@ def test_what_only_an_archive_remembers_is_left_out(client: Client, redis_client
 
 
 @pytest.mark.usefixtures("daemon")
-def test_an_archive_tells_part_by_part(
+def test_an_archive_answers_in_several_parts(
     client: Client, redis_client: redis.Redis, link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for hours in range(10, 4, -1):
@@ -95,7 +97,7 @@ def test_an_archive_tells_part_by_part(
 
 
 @pytest.mark.usefixtures("daemon")
-def test_again_is_an_extra_run_of_what_ran_and_is_over(client: Client, redis_client: redis.Redis) -> None:
+def test_again_adds_an_extra_run_of_finished_occurrences(client: Client, redis_client: redis.Redis) -> None:
     backfill(client, 5, 3)
     redis_client.hset(KEYS.rq.job(run(5)), "status", "finished")
 
@@ -110,7 +112,7 @@ def test_again_is_an_extra_run_of_what_ran_and_is_over(client: Client, redis_cli
 
 
 @pytest.mark.usefixtures("impatient")
-def test_without_an_archive_the_log_tells_and_what_rq_holds(client: Client, redis_client: redis.Redis) -> None:
+def test_a_backfill_without_an_archive_uses_the_log_and_rqs_jobs(client: Client, redis_client: redis.Redis) -> None:
     backfill(client, 5, 4)
     redis_client.hset(KEYS.rq.job(run(3)), mapping={"status": "finished"})  # by a Redis before this one
     redis_client.delete(KEYS.rq.job(run(5)))
@@ -122,7 +124,7 @@ def test_without_an_archive_the_log_tells_and_what_rq_holds(client: Client, redi
 
 
 @pytest.mark.usefixtures("impatient")
-def test_what_is_not_known_is_not_run(client: Client, redis_client: redis.Redis, link: Link) -> None:
+def test_a_backfill_of_an_unknown_past_is_refused(client: Client, redis_client: redis.Redis, link: Link) -> None:
     client.run_now("r")
     last = Log(link, KEYS).last()
     assert last is not None
@@ -140,7 +142,7 @@ def test_what_is_not_known_is_not_run(client: Client, redis_client: redis.Redis,
     assert [run(5), run(4)] == backfill(client, 5, 3, again=True).run_ids
 
 
-def test_an_archive_that_begins_later_does_not_know_either(
+def test_a_backfill_before_the_start_of_the_archive_is_refused(
     client: Client, redis_client: redis.Redis, redis_url: str, link: Link
 ) -> None:
     client.run_now("r")
@@ -179,7 +181,7 @@ class Answering(threading.Thread):
                     inbox.answer(question, self._answer)
 
 
-def test_what_an_archive_does_not_have_yet_is_read_from_the_log(client: Client, link: Link) -> None:
+def test_entries_not_yet_in_the_archive_are_read_from_the_log(client: Client, link: Link) -> None:
     before = Log(link, KEYS).last()
     assert before is not None
     client._store.backfill("r", client.get("r").version or "", [(to_ms(NOW - 5 * HOUR), False)], "op")
@@ -191,6 +193,6 @@ def test_what_an_archive_does_not_have_yet_is_read_from_the_log(client: Client, 
     assert "host:/a.db" == source.archive
 
 
-def test_an_archive_that_does_not_get_on_is_an_error_and_not_a_loop(client: Client, link: Link) -> None:
+def test_an_archive_without_progress_raises_an_error(client: Client, link: Link) -> None:
     with Answering(link, "0-1", ran=[], read_to=5), pytest.raises(ArchiveError, match="does not get on"):
         backfill(client, 5, 3)

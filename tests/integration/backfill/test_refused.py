@@ -27,7 +27,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_a_senseless_backfill_is_refused(client: Client, redis_client: redis.Redis, what: str) -> None:
+def test_an_invalid_backfill_is_refused(client: Client, redis_client: redis.Redis, what: str) -> None:
     given, message = REFUSED[what]
     client.schedule("app.task", id="once", at=SOON)
     for id in ("broken", "foreign"):
@@ -42,12 +42,12 @@ def test_a_senseless_backfill_is_refused(client: Client, redis_client: redis.Red
     assert [] == queue(redis_client)
 
 
-def test_nothing_is_not_found(client: Client) -> None:
+def test_a_backfill_of_an_unknown_schedule_is_not_found(client: Client) -> None:
     with pytest.raises(ScheduleNotFound, match="no schedule 'nothing'"):
         client.backfill("nothing", NOW - HOUR, NOW)
 
 
-def test_ten_million_are_refused_with_their_number_and_where_to_end(client: Client) -> None:
+def test_a_backfill_of_ten_million_occurrences_is_refused_with_a_remedy(client: Client) -> None:
     client.schedule("app.task", id="r", cron="* * * * * *")
     start, message = (
         NOW - timedelta(seconds=10_000_000),

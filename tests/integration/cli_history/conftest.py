@@ -1,4 +1,4 @@
-"""Where an archive is, and the command line, which cannot see it."""
+"""The path of an archive, and a command line that cannot read it."""
 
 from __future__ import annotations
 

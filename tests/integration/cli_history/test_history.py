@@ -16,7 +16,7 @@ from zsched.cli.program import USAGE
 pytestmark = pytest.mark.once
 
 
-def test_history_is_a_table_of_what_became_of_occurrences(
+def test_history_is_a_table_of_occurrences_with_their_outcome(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
 ) -> None:
     with Leading(redis_url, path):
@@ -43,7 +43,7 @@ def test_history_is_a_table_of_what_became_of_occurrences(
     assert "nothing was quarantined, of schedule b\n" == none.stdout
 
 
-def test_history_knows_its_words(zsched: Zsched) -> None:
+def test_history_refuses_invalid_options(zsched: Zsched) -> None:
     assert USAGE == zsched("history", "--status", "paused").exit_code
     assert USAGE == zsched("history", "--limit", "1001").exit_code
     assert USAGE == zsched("history", "--tz", "Nowhere").exit_code

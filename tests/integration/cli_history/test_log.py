@@ -49,7 +49,7 @@ def test_the_log_is_a_line_per_entry_and_never_shows_arguments(zsched: Zsched, c
     assert re.match(ALONE, result.stderr)
 
 
-def test_the_log_of_a_daemon_tells_terms_and_fires(
+def test_the_log_of_a_daemon_shows_terms_and_fires(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
 ) -> None:
     client.schedule_many({"func": FUNC, "id": f"s{n}", "after": 0} for n in range(5))
@@ -62,7 +62,7 @@ def test_the_log_of_a_daemon_tells_terms_and_fires(
     assert re.fullmatch(r"fire  fired 5 runs: s0-\d+, s1-\d+, s2-\d+, …", fire)
 
 
-def test_of_one_schedule_there_is_a_line_per_change(zsched: Zsched, client: Client) -> None:
+def test_the_log_of_one_schedule_has_a_line_per_change(zsched: Zsched, client: Client) -> None:
     at = datetime(2030, 1, 1, tzinfo=UTC)
     client.schedule_many({"func": FUNC, "id": f"s{n}", "at": at} for n in range(5))
     client.cancel("s1")
@@ -77,7 +77,7 @@ def test_of_one_schedule_there_is_a_line_per_change(zsched: Zsched, client: Clie
     )
 
 
-def test_the_log_is_cut_by_time_and_number(zsched: Zsched, client: Client, redis_client: redis.Redis) -> None:
+def test_the_log_is_limited_by_time_and_number(zsched: Zsched, client: Client, redis_client: redis.Redis) -> None:
     for number in range(5):
         client.enqueue(FUNC, id=f"s{number}")
     now = datetime.now(UTC)
@@ -95,7 +95,7 @@ def test_the_log_is_cut_by_time_and_number(zsched: Zsched, client: Client, redis
     assert USAGE == zsched("log", "--since", "2020-01-01T00:00").exit_code  # of which zone?
 
 
-def test_what_redis_forgot_of_the_log_comes_from_the_archive(
+def test_entries_trimmed_from_redis_come_from_the_archive(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
 ) -> None:
     with Leading(redis_url, path):
@@ -109,7 +109,7 @@ def test_what_redis_forgot_of_the_log_comes_from_the_archive(
     assert result.stderr.startswith("from the archive ")
 
 
-def test_after_a_loss_the_log_tells_both_histories_and_where_the_new_one_begins(
+def test_the_log_after_a_loss_shows_both_histories_and_marks_the_new_one(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
 ) -> None:
     with Leading(redis_url, path) as daemon:
@@ -135,7 +135,7 @@ def test_after_a_loss_the_log_tells_both_histories_and_where_the_new_one_begins(
     assert "complete since the beginning" in whole.stderr
 
 
-def test_an_entry_that_is_not_known_is_shown_without_its_values(zsched: Zsched, redis_client: redis.Redis) -> None:
+def test_an_unknown_entry_is_shown_without_its_values(zsched: Zsched, redis_client: redis.Redis) -> None:
     redis_client.xadd(KEYS.log(), {"kind": "enchant", "t": "1795257273824902", "by\x1b[2J": "me", "b": "\x07"}, "1-1")
     redis_client.xadd(KEYS.log(), {"no": "kind"}, "1-2")
     redis_client.xadd(KEYS.log(), {"kind": "cancel", "t": "1795257273824902", "who": "me"}, "1-3")
@@ -150,7 +150,7 @@ def test_an_entry_that_is_not_known_is_shown_without_its_values(zsched: Zsched, 
     assert ["unknown kind or form"] * 3 == [json.loads(line)["problem"].split(",")[0] for line in told]
 
 
-def test_what_other_writers_wrote_cannot_steer_the_terminal(
+def test_terminal_codes_in_log_entries_are_not_printed(
     zsched: Zsched, client: Client, redis_client: redis.Redis
 ) -> None:
     evil = {"kind": "pause", "t": "1795257273824902", "id": "a", "lane": "normal", "due": 10**30, "note": "\x1b[2J"}

@@ -32,7 +32,7 @@ def line_of(stream: IO[bytes] | None) -> str:
     return stream.readline().decode()
 
 
-def test_following_tells_what_comes_until_ctrl_c(client: Client, redis_url: str, guard: Guard) -> None:
+def test_log_follow_prints_new_entries_until_ctrl_c(client: Client, redis_url: str, guard: Guard) -> None:
     client.enqueue(FUNC, id="before")
     child = start(guard, redis_url, "log", "--follow")
 
@@ -48,7 +48,7 @@ def test_following_tells_what_comes_until_ctrl_c(client: Client, redis_url: str,
     assert re.match(ALONE.encode(), told)
 
 
-def test_following_one_schedule_passes_over_the_others(client: Client, redis_url: str, guard: Guard) -> None:
+def test_log_follow_of_one_schedule_skips_other_schedules(client: Client, redis_url: str, guard: Guard) -> None:
     client.enqueue(FUNC, id="a")
     child = start(guard, redis_url, "log", "-f", "--id", "a", "--json")
 
@@ -62,7 +62,7 @@ def test_following_one_schedule_passes_over_the_others(client: Client, redis_url
     assert ["0-1", "0-3"] == [first["entry"], second["entry"]]
 
 
-def test_following_ends_well_when_the_reader_goes(client: Client, redis_url: str, guard: Guard) -> None:
+def test_log_follow_ends_without_error_when_the_pipe_closes(client: Client, redis_url: str, guard: Guard) -> None:
     client.enqueue(FUNC, id="before")
     child = start(guard, redis_url, "log", "--follow")
     assert child.stdout is not None
@@ -77,7 +77,7 @@ def test_following_ends_well_when_the_reader_goes(client: Client, redis_url: str
     assert re.fullmatch(rf"{ALONE}: no archive answered within 2 s\n".encode(), child.stderr.read())
 
 
-def test_following_says_once_that_redis_is_gone_and_goes_on_when_it_is_back(guard: Guard) -> None:
+def test_log_follow_reports_an_outage_of_redis_once_and_continues(guard: Guard) -> None:
     with EmbeddedRedis(appendonly=True) as server:
         client = Client.from_url(server.url)
         client.enqueue(FUNC, id="before")

@@ -29,7 +29,7 @@ BLIND = (
 )
 
 
-def test_of_a_fired_one_it_is_told_when_and_how_late(
+def test_why_of_a_fired_schedule_says_when_and_how_late(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
 ) -> None:
     with Leading(redis_url, path):
@@ -44,7 +44,7 @@ def test_of_a_fired_one_it_is_told_when_and_how_late(
     assert re.fullmatch(told, now)
 
 
-def test_of_one_that_fired_late_because_no_daemon_ran_that_is_said(
+def test_why_of_a_late_run_says_that_no_daemon_led(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
 ) -> None:
     # given: a life of the archive before, so that the schedule is due in the time without a daemon
@@ -62,7 +62,7 @@ def test_of_one_that_fired_late_because_no_daemon_ran_that_is_said(
     assert re.search(r" late: no daemon led from then until \S+ \S+; run a-", fired)
 
 
-def test_of_coalesced_occurrences_it_is_said_which_and_in_favour_of_which(
+def test_why_of_coalesced_occurrences_names_the_run_that_replaced_them(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
 ) -> None:
     client.schedule(FUNC, id="a", every=0.1)
@@ -81,7 +81,7 @@ def test_of_coalesced_occurrences_it_is_said_which_and_in_favour_of_which(
     assert story[-1].startswith("active; next ")
 
 
-def test_of_a_paused_and_a_cancelled_one_that_is_said(
+def test_why_of_a_paused_or_cancelled_schedule_says_so(
     zsched: Zsched, client: Client, redis_url: str, path: Path
 ) -> None:
     with Leading(redis_url, path):
@@ -98,7 +98,7 @@ def test_of_a_paused_and_a_cancelled_one_that_is_said(
     assert "it is not scheduled any more: it was cancelled" == cancelled[2]
 
 
-def test_of_a_quarantined_one_the_reason_is_told(
+def test_why_of_a_quarantined_schedule_gives_the_reason(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
 ) -> None:
     redis_client.set("rq:queue:broken", "no list")
@@ -117,7 +117,7 @@ def test_of_a_quarantined_one_the_reason_is_told(
     assert "quarantined: its hash is gone" == lost[1]
 
 
-def test_of_an_unknown_one_it_is_said_that_nothing_is_known(
+def test_why_of_an_unknown_schedule_says_that_it_is_unknown(
     zsched: Zsched, client: Client, redis_url: str, path: Path
 ) -> None:
     with Leading(redis_url, path):
@@ -130,7 +130,7 @@ def test_of_an_unknown_one_it_is_said_that_nothing_is_known(
     assert "" == for_programs.stderr
 
 
-def test_the_command_line_needs_no_archive_but_redis(
+def test_why_needs_only_redis_not_the_archive_file(
     redis_url: str, client: Client, path: Path, guard: Guard, tmp_path: Path
 ) -> None:
     own = tmp_path / "state" / "archive.db"
@@ -152,7 +152,9 @@ def test_the_command_line_needs_no_archive_but_redis(
     assert f"{own}".encode() in told["history"][1]
 
 
-def test_times_are_told_in_a_zone_with_milliseconds(zsched: Zsched, client: Client, redis_url: str, path: Path) -> None:
+def test_why_prints_times_in_the_given_zone_with_milliseconds(
+    zsched: Zsched, client: Client, redis_url: str, path: Path
+) -> None:
     with Leading(redis_url, path):
         client.schedule(FUNC, id="a", at=datetime(2030, 1, 1, tzinfo=UTC))
 
@@ -164,7 +166,7 @@ def test_times_are_told_in_a_zone_with_milliseconds(zsched: Zsched, client: Clie
     assert USAGE == wrong.exit_code
 
 
-def test_without_any_archive_redis_tells_what_it_has_and_that_it_is_alone(zsched: Zsched, client: Client) -> None:
+def test_why_without_an_archive_uses_redis_and_says_so(zsched: Zsched, client: Client) -> None:
     client.schedule(FUNC, id="a", after=3600)
 
     story, unknown = zsched("why", "a", **IMPATIENT), zsched("why", "nobody", **IMPATIENT)
@@ -178,7 +180,7 @@ def test_without_any_archive_redis_tells_what_it_has_and_that_it_is_alone(zsched
     )
 
 
-def test_the_id_of_a_run_is_as_good(
+def test_why_accepts_the_id_of_a_run(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
 ) -> None:
     with Leading(redis_url, path):
@@ -195,7 +197,9 @@ def test_the_id_of_a_run_is_as_good(
     assert nothing["now"].startswith("never heard of it: the changes of schedule a do not name it")
 
 
-def test_a_log_that_was_cut_is_from_when_on_complete(zsched: Zsched, client: Client, redis_client: redis.Redis) -> None:
+def test_why_says_since_when_a_trimmed_log_is_complete(
+    zsched: Zsched, client: Client, redis_client: redis.Redis
+) -> None:
     for number in range(3):
         client.enqueue(FUNC, id=f"s{number}")
     redis_client.xtrim(KEYS.log(), maxlen=2, approximate=False)

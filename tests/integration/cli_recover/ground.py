@@ -1,4 +1,4 @@
-"""What the tests of ``zsched recover`` share: the command line, something in every place, and what is compared."""
+"""The ground of the tests of ``zsched recover``: the command line, schedules in every state, and comparisons."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Zsched:
         return json.loads(result.stdout)
 
     def refusal(self, *arguments: str, code: int = FAILED) -> str:
-        """What it says when it does not do it."""
+        """Run the command, which must refuse, and return its message."""
         result = self(*arguments)
         assert (code, "") == (result.exit_code, result.stdout)
         return result.stderr
@@ -61,7 +61,7 @@ def populate(scene: Scene) -> None:
 
 
 def listed(client: Client) -> list[Schedule]:
-    """What the schedules are, without what a recovery renews."""
+    """Return the schedules without the fields that a recovery renews."""
     return sorted(client.list(), key=lambda one: one.id)
 
 

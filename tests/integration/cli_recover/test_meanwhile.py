@@ -45,7 +45,7 @@ def leading(scene: Scene) -> None:
     scene.redis.set(scene.keys.lease(), "somebody:3:2000:x", px=600_000)
 
 
-def test_while_somebody_leads_it_is_left_to_them_unless_forced(scene: Scene, zsched: Zsched) -> None:
+def test_recover_is_refused_while_a_daemon_leads_unless_forced(scene: Scene, zsched: Zsched) -> None:
     populate(scene)
     leading(scene)
     report_of_archive(scene, ArchiveState.LOST, daemon="somebody", trouble="disk full")
@@ -60,16 +60,14 @@ def test_while_somebody_leads_it_is_left_to_them_unless_forced(scene: Scene, zsc
     assert 4 == zsched.json("--force")["counts"]["put_back"]
 
 
-def test_a_leader_without_an_archive_is_told(scene: Scene, zsched: Zsched) -> None:
+def test_recover_reports_a_leader_without_an_archive(scene: Scene, zsched: Zsched) -> None:
     populate(scene)
     leading(scene)
 
     assert "daemon somebody leads, and it reports no archive: " in zsched.refusal()
 
 
-def test_an_archive_that_waits_for_people_is_told_of_unless_this_one_has_all_that_it_has(
-    scene: Scene, zsched: Zsched
-) -> None:
+def test_recover_warns_of_another_waiting_archive_that_may_know_more(scene: Scene, zsched: Zsched) -> None:
     populate(scene)
     leading(scene)
     mine = scene.archive.position
@@ -133,7 +131,7 @@ def awaited(url: str) -> Any:
 # -- what happens meanwhile ---------------------------------------------------------------------------
 
 
-def test_while_another_archive_restores_it_waits_and_says_so(
+def test_recover_waits_while_another_archive_restores(
     scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     populate(scene)
@@ -158,7 +156,7 @@ def test_while_another_archive_restores_it_waits_and_says_so(
     assert "put back 3 schedules, 1 of them overdue" in result.stdout.splitlines()
 
 
-def test_a_redis_that_loses_it_once_more_gets_it_once_more(
+def test_recover_starts_again_when_redis_loses_its_history_again(
     scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     populate(scene)
@@ -200,7 +198,7 @@ def test_a_dry_run_compares_again_when_the_history_changes(
     assert (4, []) == (zsched.json("--dry-run")["counts"]["put_back"], errors)
 
 
-def test_ctrl_c_ends_it_between_two_pages_and_the_next_one_goes_on(
+def test_ctrl_c_stops_recover_between_two_pages_and_the_next_call_continues(
     scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.client.schedule_many({"func": "app.task", "id": f"s{n:03}", "after": HOUR_S} for n in range(450))
@@ -229,7 +227,7 @@ def test_ctrl_c_ends_it_between_two_pages_and_the_next_one_goes_on(
     assert 450 == len(listed(scene.client))
 
 
-def test_a_redis_that_goes_away_is_a_failure_that_says_what_stays(
+def test_recover_that_loses_redis_says_how_much_was_restored(
     scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     populate(scene)
@@ -249,7 +247,7 @@ def test_a_redis_that_goes_away_is_a_failure_that_says_what_stays(
     assert "; what was put back (6 so far) stays, and running it again goes on" in said
 
 
-def test_what_another_archive_put_back_already_is_not_compared(scene: Scene, zsched: Zsched) -> None:
+def test_recover_skips_what_another_archive_has_restored(scene: Scene, zsched: Zsched) -> None:
     # given: an archive, and one that knows one schedule less
     populate(scene)
     older = copied(scene, scene.folder / "older.db")
@@ -268,9 +266,7 @@ def test_what_another_archive_put_back_already_is_not_compared(scene: Scene, zsc
     assert zsched("--from", str(older)).stdout.startswith("Nothing to do")
 
 
-def test_beside_the_writer_of_the_file_it_reads_and_writes_nothing_to_it(
-    scene: Scene, zsched: Zsched, redis_url: str
-) -> None:
+def test_recover_only_reads_an_archive_that_a_daemon_writes(scene: Scene, zsched: Zsched, redis_url: str) -> None:
     populate(scene)
     scene.redis.flushall()
     env = {**os.environ, "ZSCHED_REDIS_URL": redis_url, "ZSCHED_ARCHIVE_PATH": str(scene.archive.path)}

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.once
 # -- nothing to do ------------------------------------------------------------------------------------
 
 
-def test_with_nothing_lost_there_is_nothing_to_do_and_nothing_is_written(scene: Scene, zsched: Zsched) -> None:
+def test_recover_writes_nothing_if_redis_lost_nothing(scene: Scene, zsched: Zsched) -> None:
     populate(scene)
     scene.redis.delete(scene.keys.lease())
     before = dump(scene.redis)
@@ -30,7 +30,7 @@ def test_with_nothing_lost_there_is_nothing_to_do_and_nothing_is_written(scene: 
     assert None is zsched.json()["verdict"]
 
 
-def test_a_redis_that_went_on_beyond_the_archive_lost_nothing(scene: Scene, zsched: Zsched) -> None:
+def test_a_redis_ahead_of_the_archive_lost_nothing(scene: Scene, zsched: Zsched) -> None:
     populate(scene)
     scene.client.cancel("once")
     scene.redis.delete(scene.keys.lease())
@@ -39,14 +39,14 @@ def test_a_redis_that_went_on_beyond_the_archive_lost_nothing(scene: Scene, zsch
     assert zsched("--dry-run").stdout.startswith("Nothing to do")
 
 
-def test_a_zone_that_there_is_not_is_refused_first(zsched: Zsched) -> None:
+def test_an_unknown_zone_is_refused_first(zsched: Zsched) -> None:
     assert "Mars" in zsched.refusal("--tz", "Mars/Base", code=USAGE)
 
 
 # -- an emptied Redis ---------------------------------------------------------------------------------
 
 
-def test_a_dry_run_counts_and_lists_all_that_an_emptied_redis_lacks_and_writes_nothing(
+def test_a_dry_run_lists_everything_missing_from_an_empty_redis_and_writes_nothing(
     scene: Scene, zsched: Zsched
 ) -> None:
     populate(scene)
@@ -100,7 +100,7 @@ def test_a_recovery_brings_back_the_same_schedules_with_the_same_next_times(scen
     assert zsched().stdout.startswith("Nothing to do")
 
 
-def test_a_run_that_cannot_be_pushed_again_is_told_as_such(scene: Scene, zsched: Zsched) -> None:
+def test_recover_reports_a_run_that_cannot_be_pushed_again(scene: Scene, zsched: Zsched) -> None:
     populate(scene)
     scene.redis.flushall()
     scene.redis.set("rq:queue:default", "another writer's")
@@ -113,7 +113,7 @@ def test_a_run_that_cannot_be_pushed_again_is_told_as_such(scene: Scene, zsched:
     assert [line for line in lines if line.startswith("could not push again  fired  ")]
 
 
-def test_runs_that_rq_has_are_left_to_it_and_told_as_such(scene: Scene, zsched: Zsched) -> None:
+def test_recover_reports_runs_that_it_leaves_to_rq(scene: Scene, zsched: Zsched) -> None:
     populate(scene)
     scene.redis.flushall()
     runs = [row.key for row, _ in scene.archive.state() if row.place == "open"]
@@ -129,7 +129,7 @@ def test_runs_that_rq_has_are_left_to_it_and_told_as_such(scene: Scene, zsched: 
     assert [["left to RQ", "careful"], ["left to RQ", "fired"]] == sorted(table)
 
 
-def test_with_json_all_of_it_is_one_document_before_and_after(scene: Scene, zsched: Zsched) -> None:
+def test_json_of_recover_is_one_document_with_counts_and_rows(scene: Scene, zsched: Zsched) -> None:
     populate(scene)
     position = scene.archive.position
     assert position is not None
@@ -154,7 +154,7 @@ def test_with_json_all_of_it_is_one_document_before_and_after(scene: Scene, zsch
     assert by_id["fired"]["run_id"].startswith("fired-")
 
 
-def test_what_clients_did_in_the_new_redis_stands(scene: Scene, zsched: Zsched) -> None:
+def test_recover_keeps_schedules_put_after_the_loss(scene: Scene, zsched: Zsched) -> None:
     populate(scene)
     scene.redis.flushall()
     scene.client.schedule("app.other", id="once", after=2 * HOUR_S)
@@ -164,7 +164,7 @@ def test_what_clients_did_in_the_new_redis_stands(scene: Scene, zsched: Zsched) 
     assert (3, "app.other") == (counts["put_back"], scene.client.get("once").func)
 
 
-def test_only_so_many_of_a_kind_are_listed_unless_all_are_asked_for(
+def test_recover_shortens_its_list_unless_all_is_given(
     scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report, "SHOWN", 2)
@@ -182,7 +182,7 @@ def test_only_so_many_of_a_kind_are_listed_unless_all_are_asked_for(
 # -- a Redis that is older than the archive -----------------------------------------------------------
 
 
-def test_after_a_rollback_only_what_changed_since_is_compared(scene: Scene, zsched: Zsched) -> None:
+def test_recover_after_a_rollback_compares_only_later_changes(scene: Scene, zsched: Zsched) -> None:
     # given: three schedules that both have, and then one that Redis lost, one that is over, one that went back
     client = scene.client
     client.schedule("app.task", id="kept", after=HOUR_S)
@@ -235,7 +235,7 @@ def first_term(scene: Scene) -> Term:
 
 
 @pytest.mark.parametrize(("on_uncertain", "marks"), [("refire", [b"1"]), ("skip", [])])
-def test_a_run_that_was_pushed_in_the_lost_history_does_not_come_back_as_a_certain_one(
+def test_a_one_shot_that_fired_in_the_lost_history_is_restored_as_uncertain(
     scene: Scene, zsched: Zsched, on_uncertain: str, marks: list[bytes]
 ) -> None:
     # given: a run that the archive does not know to be pushed

@@ -25,7 +25,7 @@ KEYS = Keys("default")
 
 
 @pytest.mark.parametrize("arguments", [(), ("--from", "/nonexistent/archive.db")])
-def test_a_file_that_is_not_there_is_not_found(redis_url: str, arguments: tuple[str, ...]) -> None:
+def test_a_missing_archive_file_is_not_found(redis_url: str, arguments: tuple[str, ...]) -> None:
     zsched = Zsched(redis_url, Path("/nonexistent/archive.db"))
     name = "--from" if arguments else "[archive] path"
 
@@ -36,7 +36,7 @@ def test_a_file_that_is_not_there_is_not_found(redis_url: str, arguments: tuple[
     assert "NoArchive" == told["type"]
 
 
-def test_without_any_it_is_said_where_was_looked(redis_url: str, tmp_path: Path) -> None:
+def test_recover_without_an_archive_names_the_searched_folder(redis_url: str, tmp_path: Path) -> None:
     zsched = Zsched(redis_url, XDG_STATE_HOME=str(tmp_path))
 
     said = zsched.refusal("--dry-run", code=NOT_FOUND)
@@ -46,7 +46,7 @@ def test_without_any_it_is_said_where_was_looked(redis_url: str, tmp_path: Path)
 
 
 def a_folder_of_archives(scene: Scene, state: Path, url: str) -> Path:
-    """Where daemons keep archives below *state*; none is there yet, and the scene's is ready to be copied."""
+    """Return the empty folder of daemons' archives below *state*; the scene's archive is ready to be copied."""
     populate(scene)
     scene.archive.note(address=address_of(url))
     scene.archive.commit()
@@ -55,9 +55,7 @@ def a_folder_of_archives(scene: Scene, state: Path, url: str) -> Path:
     return folder
 
 
-def test_the_one_file_where_daemons_keep_theirs_is_taken_and_of_several_it_is_asked_which(
-    scene: Scene, redis_url: str, tmp_path: Path
-) -> None:
+def test_recover_uses_the_only_archive_and_asks_which_of_several(scene: Scene, redis_url: str, tmp_path: Path) -> None:
     folder = a_folder_of_archives(scene, tmp_path, redis_url)
     copied(scene, folder / "2.db")
     scene.redis.flushall()
@@ -78,9 +76,7 @@ def test_the_one_file_where_daemons_keep_theirs_is_taken_and_of_several_it_is_as
     assert 4 == zsched.json("--dry-run", "--from", str(folder / "5.db"))["counts"]["put_back"]
 
 
-def test_of_several_a_dry_run_takes_the_one_that_goes_furthest_and_says_which(
-    scene: Scene, redis_url: str, tmp_path: Path
-) -> None:
+def test_a_dry_run_uses_the_most_recent_of_several_archives(scene: Scene, redis_url: str, tmp_path: Path) -> None:
     folder = a_folder_of_archives(scene, tmp_path, redis_url)
     behind = copied(scene, folder / "1.db")
     scene.client.schedule("app.more", id="more", after=HOUR_S)
@@ -100,7 +96,7 @@ def test_of_several_a_dry_run_takes_the_one_that_goes_furthest_and_says_which(
     assert "say which with --from FILE" in zsched.refusal()
 
 
-def test_of_several_that_end_alike_any_is_taken_also_to_recover(scene: Scene, redis_url: str, tmp_path: Path) -> None:
+def test_recover_uses_any_of_several_equally_recent_archives(scene: Scene, redis_url: str, tmp_path: Path) -> None:
     folder = a_folder_of_archives(scene, tmp_path, redis_url)
     for number in (1, 2):
         copied(scene, folder / f"{number}.db")
@@ -112,7 +108,7 @@ def test_of_several_that_end_alike_any_is_taken_also_to_recover(scene: Scene, re
     assert (DONE, told(before)) == (result.exit_code, told(listed(scene.client)))
 
 
-def test_archives_of_other_redis_servers_are_left_out(scene: Scene, redis_url: str, tmp_path: Path) -> None:
+def test_archives_of_other_redis_servers_are_ignored(scene: Scene, redis_url: str, tmp_path: Path) -> None:
     folder = a_folder_of_archives(scene, tmp_path, redis_url)
     mine = copied(scene, folder / "1.db")
     scene.client.schedule("app.more", id="more", after=HOUR_S)
@@ -133,9 +129,7 @@ def test_archives_of_other_redis_servers_are_left_out(scene: Scene, redis_url: s
     assert f"zsched recover --from {mine} puts what the archive knows into it" in said
 
 
-def test_a_configured_archive_of_another_address_is_refused_where_redis_has_no_name_unless_it_is_named(
-    scene: Scene, zsched: Zsched
-) -> None:
+def test_a_configured_archive_of_another_address_is_refused_for_an_unnamed_redis(scene: Scene, zsched: Zsched) -> None:
     populate(scene)
     scene.archive.note(address="elsewhere:6379/0")
     scene.archive.commit()
@@ -165,7 +159,7 @@ def test_a_corrupt_archive_is_refused(scene: Scene, zsched: Zsched, tmp_path: Pa
     assert {} == dump(scene.redis)
 
 
-def test_an_archive_that_says_nonsense_of_itself_is_corrupt(scene: Scene, zsched: Zsched, tmp_path: Path) -> None:
+def test_an_archive_with_invalid_facts_is_corrupt(scene: Scene, zsched: Zsched, tmp_path: Path) -> None:
     populate(scene)
     path = copied(scene, tmp_path / "copy.db")
     scene.redis.flushall()
@@ -177,7 +171,7 @@ def test_an_archive_that_says_nonsense_of_itself_is_corrupt(scene: Scene, zsched
         assert "it cannot be trusted; give another archive with --from FILE" in zsched.refusal("--from", str(path))
 
 
-def test_another_namespaces_archive_is_refused_with_what_to_run(
+def test_an_archive_of_another_namespace_is_refused_with_the_command(
     redis_client: redis.Redis, redis_url: str, scene: Scene, zsched: Zsched, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
@@ -194,7 +188,7 @@ def test_another_namespaces_archive_is_refused_with_what_to_run(
     assert DONE == zsched("-n", "shop", "--from", str(path)).exit_code
 
 
-def test_a_file_that_is_no_archive_is_refused(redis_url: str, tmp_path: Path) -> None:
+def test_a_foreign_sqlite_file_is_refused(redis_url: str, tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE something(x)")
@@ -202,7 +196,7 @@ def test_a_file_that_is_no_archive_is_refused(redis_url: str, tmp_path: Path) ->
     assert f"{path} is a database of something else" in Zsched(redis_url, path).refusal()
 
 
-def test_an_archive_with_nothing_in_it_yet_is_refused(scene: Scene, zsched: Zsched) -> None:
+def test_an_empty_archive_is_refused(scene: Scene, zsched: Zsched) -> None:
     assert scene.archive.position is None
     scene.redis.flushall()
 
@@ -223,7 +217,7 @@ def unrelated(scene: Scene) -> tuple[Position, Position]:
     return mine, Position(4, 700, 1_600_000_000_000_000)
 
 
-def test_another_data_set_is_refused_unless_the_archive_is_named(scene: Scene, zsched: Zsched) -> None:
+def test_another_data_set_is_refused_without_from(scene: Scene, zsched: Zsched) -> None:
     mine, first = unrelated(scene)
     before = dump(scene.redis)
 
@@ -241,9 +235,7 @@ def test_another_data_set_is_refused_unless_the_archive_is_named(scene: Scene, z
     assert f"other {scene.archive.gens[-1]}".encode() == scene.redis.hget(KEYS.meta(), "gen")
 
 
-def test_a_log_that_was_trimmed_past_the_archive_is_refused_unless_it_is_named_and_forced(
-    scene: Scene, zsched: Zsched
-) -> None:
+def test_a_log_trimmed_past_the_archive_is_refused_without_from_and_force(scene: Scene, zsched: Zsched) -> None:
     populate(scene)
     scene.follower.note_gen()
     for n in range(3):

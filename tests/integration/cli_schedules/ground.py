@@ -1,4 +1,4 @@
-"""What the tests of commands for schedules share: the command line, and what it is told."""
+"""The ground of the tests of schedule commands: the command line and its input."""
 
 from __future__ import annotations
 

@@ -31,14 +31,14 @@ def test_a_local_time_is_read_in_its_zone(zsched: Zsched) -> None:
     } == told
 
 
-def test_people_are_told_the_time_in_that_zone(zsched: Zsched) -> None:
+def test_add_prints_the_time_in_the_given_zone(zsched: Zsched) -> None:
     result = zsched("add", "reminder-42", FUNC, *LATER)
 
     assert result.output.startswith("reminder-42: created, next 2030-12-24 18:00:00+09:00 (in ")
     assert result.output.endswith("), run reminder-42-1924333200000\n")
 
 
-def test_the_same_add_again_changes_nothing(zsched: Zsched) -> None:
+def test_repeating_an_add_changes_nothing(zsched: Zsched) -> None:
     rule = ("add", "digest", FUNC, "--cron", "0 9 * * 1-5", "--tz", "America/New_York")
 
     outcomes = [zsched.json(*rule)["outcome"] for _ in range(2)]
@@ -46,7 +46,7 @@ def test_the_same_add_again_changes_nothing(zsched: Zsched) -> None:
     assert ["created", "unchanged"] == outcomes
 
 
-def test_every_option_arrives(zsched: Zsched) -> None:
+def test_add_stores_every_option(zsched: Zsched) -> None:
     zsched.json(
         *("add", "digest", FUNC, "--cron", "0 9 * * 1-5", "--tz", "America/New_York"),
         *("--starts", "2030-01-01T00:00", "--ends", "2031-01-01T00:00Z", "--count", "9", "--gap", "skip"),
@@ -107,7 +107,7 @@ def test_every_option_arrives(zsched: Zsched) -> None:
     assert expected == {name: shown[name] for name in expected}
 
 
-def test_who_added_it_is_recorded(zsched: Zsched) -> None:
+def test_add_records_the_user_and_host(zsched: Zsched) -> None:
     zsched("add", "beat", FUNC, "--every", "1h")
 
     who = f"{pwd.getpwuid(os.getuid()).pw_name}@{socket.gethostname()}"
@@ -178,7 +178,7 @@ def test_a_bad_id_is_refused(zsched: Zsched, redis_client: redis.Redis, id: str)
     assert is_empty(redis_client)
 
 
-def test_if_exists_error_is_a_failure_and_keep_keeps(zsched: Zsched) -> None:
+def test_if_exists_error_fails_and_keep_leaves_the_schedule_alone(zsched: Zsched) -> None:
     zsched("add", "beat", FUNC, "--every", "1h")
 
     refused = zsched("add", "beat", FUNC, "--every", "2h", "--if-exists", "error")

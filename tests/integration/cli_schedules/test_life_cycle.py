@@ -13,7 +13,7 @@ from zsched.cli.program import DONE, FAILED, NOT_FOUND
 pytestmark = pytest.mark.once
 
 
-def test_cancel_tells_per_id_and_not_found_is_the_exit_code(some: Zsched) -> None:
+def test_cancel_prints_a_result_per_id_and_exits_with_not_found(some: Zsched) -> None:
     result = some("cancel", "party", "nobody", "beat", "--json")
 
     assert NOT_FOUND == result.exit_code
@@ -39,7 +39,7 @@ def test_a_paused_schedule_resumes(some: Zsched) -> None:
     assert "active" == some.json("show", "stopped")["state"]
 
 
-def test_a_one_shot_whose_time_passed_in_the_pause_may_be_skipped(zsched: Zsched) -> None:
+def test_resume_with_skip_removes_an_overdue_one_shot(zsched: Zsched) -> None:
     zsched("add", "late", FUNC, "--at", "2026-01-01T00:00Z", "--allow-past")
     zsched("pause", "late")
 

@@ -40,7 +40,7 @@ def test_ls_is_an_aligned_table(some: Zsched) -> None:
     assert rows[-1].startswith("stopped  paused")
 
 
-def test_ls_says_when_there_is_more_and_where_it_goes_on(some: Zsched) -> None:
+def test_ls_prints_a_cursor_if_there_are_more_schedules(some: Zsched) -> None:
     whole = some.ids()
     first = some("ls", "--limit", "2")
 
@@ -51,7 +51,7 @@ def test_ls_says_when_there_is_more_and_where_it_goes_on(some: Zsched) -> None:
     assert cursor == some.json("ls", "--limit", "2")[-1]["cursor"]
 
 
-def test_ls_says_nothing_more_when_that_was_all(some: Zsched) -> None:
+def test_ls_prints_no_cursor_for_the_last_page(some: Zsched) -> None:
     assert "" == some("ls", "--limit", "4").stderr
 
 
@@ -60,7 +60,7 @@ def test_ls_refuses_bad_filters(zsched: Zsched, arguments: tuple[str, ...]) -> N
     assert USAGE == zsched("ls", *arguments).exit_code
 
 
-def test_show_for_people_tells_the_note_and_hides_terminal_codes(some: Zsched, redis_client: redis.Redis) -> None:
+def test_show_prints_the_note_and_escapes_terminal_codes(some: Zsched, redis_client: redis.Redis) -> None:
     run = next(key for key in redis_client.keys("rq:job:stopped-*"))
     redis_client.hset(run, "description", "red \x1b[31m text")
 
@@ -70,7 +70,7 @@ def test_show_for_people_tells_the_note_and_hides_terminal_codes(some: Zsched, r
     assert "\x1b" not in shown
 
 
-def test_show_tells_people_of_policies_that_are_not_the_default(zsched: Zsched) -> None:
+def test_show_prints_policies_that_are_not_the_default(zsched: Zsched) -> None:
     zsched("add", "plain", FUNC, "--every", "1h")
     zsched("add", "beat", FUNC, "--every", "1h", "--catch-up", "all", "--overlap", "queue", "--jitter", "10m")
     zsched("set", "beat", "--expires-after", "90m", "--catch-up-window", "0", "--overlap-limit", "3")

@@ -85,7 +85,7 @@ def test_policies_jitter_and_expiry_are_set_and_unset(zsched: Zsched) -> None:
     assert ["skip", None, "latest", 86_400.0, 100, 0.0, None] == [*usual.values()]
 
 
-def test_an_urgency_is_the_options_it_names_but_for_those_that_are_given(zsched: Zsched) -> None:
+def test_an_urgency_sets_its_options_except_those_given_explicitly(zsched: Zsched) -> None:
     zsched("add", "beat", FUNC, "--every", "1h", "--urgency", "digest", "--expires-after", "2h")
     first = zsched.json("show", "beat")
     zsched("set", "beat", "--urgency", "asap")

@@ -1,4 +1,4 @@
-"""What the client's tests share."""
+"""The ground of the client's tests."""
 
 from __future__ import annotations
 

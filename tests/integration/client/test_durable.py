@@ -76,7 +76,7 @@ def on_disk(path: Path) -> Position:
 
 
 def entry_of(log: Log, id: str) -> Position:
-    """Where the newest entry stands that says something of *id*."""
+    """Return the position of the newest entry about *id*."""
     return next(one.position for one in log.read_back("+", 100) if id in {change.id for change in changes(one)})
 
 
@@ -92,7 +92,7 @@ CALLS: list[tuple[str, Callable[[Client], Any]]] = [
 
 
 @pytest.mark.parametrize("call", [call for _, call in CALLS], ids=[name for name, _ in CALLS])
-def test_when_a_durable_call_returns_an_archive_has_it_on_disk(
+def test_a_durable_call_is_on_an_archives_disk_when_it_returns(
     client: Client, archive: Path, log: Log, call: Callable[[Client], Any]
 ) -> None:
     call(client)
@@ -101,7 +101,7 @@ def test_when_a_durable_call_returns_an_archive_has_it_on_disk(
 
 
 @pytest.mark.parametrize("when", [{"after": 3600}, {"every": 3600}])
-def test_when_a_durable_update_returns_an_archive_has_it_on_disk(
+def test_a_durable_update_is_on_an_archives_disk_when_it_returns(
     client: Client, archive: Path, log: Log, when: dict[str, Any]
 ) -> None:
     client.schedule(FUNC, id="a", **when)
@@ -123,7 +123,9 @@ def test_a_durable_put_waits_for_an_unchanged_schedule_too(
     assert entry_of(log, "a").order <= on_disk(archive).order
 
 
-def test_many_are_on_disk_when_the_call_returns(client: Client, archive: Path, log: Log) -> None:
+def test_durable_rows_are_on_an_archives_disk_when_schedule_many_returns(
+    client: Client, archive: Path, log: Log
+) -> None:
     rows = [{"func": FUNC, "id": f"s{number}", "after": 3600} for number in range(1000)]
     rows[500]["durable"] = True
 
@@ -139,7 +141,7 @@ def test_many_are_on_disk_when_the_call_returns(client: Client, archive: Path, l
 
 
 @pytest.mark.parametrize("call", [call for _, call in CALLS], ids=[name for name, _ in CALLS])
-def test_without_an_archive_nothing_is_written(
+def test_a_durable_call_without_an_archive_writes_nothing(
     short: Client, redis_client: redis.Redis, call: Callable[[Client], Any]
 ) -> None:
     with pytest.raises(NotArchived, match="no daemon with an archive") as caught:
@@ -149,7 +151,7 @@ def test_without_an_archive_nothing_is_written(
     assert [] == redis_client.keys("*")
 
 
-def test_when_all_daemons_have_stopped_nothing_is_written(
+def test_a_durable_call_after_all_daemons_stopped_writes_nothing(
     short: Client, redis_url: str, redis_client: redis.Redis, archivers: Archivers
 ) -> None:
     know(redis_client)
@@ -163,7 +165,7 @@ def test_when_all_daemons_have_stopped_nothing_is_written(
     assert [] == ids(short.list())
 
 
-def test_without_an_archive_an_update_changes_nothing(short: Client) -> None:
+def test_a_durable_update_without_an_archive_changes_nothing(short: Client) -> None:
     short.schedule(FUNC, id="a", after=3600)
 
     with pytest.raises(NotArchived, match="nothing was written"):
@@ -172,7 +174,7 @@ def test_without_an_archive_an_update_changes_nothing(short: Client) -> None:
     assert "default" == short.get("a").queue
 
 
-def test_rows_before_the_first_durable_one_are_not_said_to_be_unwritten(short: Client) -> None:
+def test_an_error_about_durable_rows_does_not_claim_that_earlier_rows_are_unwritten(short: Client) -> None:
     rows = [{"func": FUNC, "id": f"s{number}", "after": 3600} for number in range(400)]
 
     with pytest.raises(NotArchived, match="no row that asks for it was written"):
@@ -198,7 +200,7 @@ def test_rows_before_the_first_durable_one_are_not_said_to_be_unwritten(short: C
         ),
     ],
 )
-def test_when_time_runs_out_it_is_said_that_it_is_in_redis(
+def test_a_durable_call_that_times_out_says_that_redis_has_it(
     stuck: None, short: Client, log: Log, soon: datetime, call: Callable[[Client, datetime], Any], advice: str
 ) -> None:
     with pytest.raises(NotArchived, match=advice) as caught:
@@ -219,7 +221,7 @@ def test_a_durable_put_that_is_not_archived_in_time_says_that_redis_has_it(
     assert caught.value.is_in_redis
 
 
-def test_a_full_disk_is_no_acknowledgement(
+def test_an_archive_with_a_full_disk_does_not_acknowledge(
     redis_url: str, link: Link, redis_client: redis.Redis, archivers: Archivers, path: Path, soon: datetime
 ) -> None:
     know(redis_client)
@@ -270,7 +272,7 @@ def test_a_durable_put_that_redis_loses_before_an_archive_has_it_is_lost(
 
 
 @pytest.mark.parametrize("many", [False, True])
-def test_when_redis_goes_while_waiting_it_is_said_that_it_was_written(
+def test_a_durable_call_that_loses_redis_says_that_it_was_written(
     stuck: None, client: Client, log: Log, monkeypatch: pytest.MonkeyPatch, many: bool
 ) -> None:
     def gone(*_: object) -> str:

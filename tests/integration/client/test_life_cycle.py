@@ -18,7 +18,7 @@ from zsched.core.clock import from_ms, to_ms
 from zsched.core.model import Missed, ScheduleState
 
 
-def test_cancel_says_what_became_of_it(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
+def test_cancel_returns_the_outcome(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
     client.schedule("app.task", id="a", at=soon)
     client.schedule("app.task", id="now", at=soon)
     client.run_now("now")
@@ -41,7 +41,7 @@ def test_pause_and_resume(client: Client, soon: datetime) -> None:
 
 
 @pytest.mark.parametrize("missed", ["fire", Missed.FIRE])
-def test_an_overdue_schedule_is_resumed_to_fire(
+def test_an_overdue_schedule_fires_after_resume(
     client: Client, redis_client: redis.Redis, soon: datetime, missed: Any
 ) -> None:
     client.schedule("app.task", id="a", at=soon)
@@ -54,7 +54,7 @@ def test_an_overdue_schedule_is_resumed_to_fire(
     assert (ScheduleState.ACTIVE, soon) == (resumed.state, resumed.next_at)
 
 
-def test_an_overdue_one_shot_is_gone_when_what_it_missed_is_skipped(
+def test_resume_with_skip_removes_an_overdue_one_shot(
     client: Client, redis_client: redis.Redis, soon: datetime
 ) -> None:
     client.schedule("app.task", id="a", at=soon)
@@ -66,7 +66,7 @@ def test_an_overdue_one_shot_is_gone_when_what_it_missed_is_skipped(
 
 
 @pytest.mark.parametrize("rule", [{"every": 60}, {"cron": "*/5 * * * *"}, {"rrule": "FREQ=DAILY;BYHOUR=0,6,12,18"}])
-def test_a_recurring_schedule_skips_what_it_missed_and_records_it(
+def test_resume_with_skip_records_the_missed_occurrences(
     client: Client, redis_client: redis.Redis, rule: dict[str, Any]
 ) -> None:
     client.schedule("app.task", id="r", **rule)
@@ -85,7 +85,7 @@ def test_a_recurring_schedule_skips_what_it_missed_and_records_it(
     assert (str(first_ms).encode(), True) == (entry[b"first"], int(entry[b"count"]) > 10)
 
 
-def test_life_cycle_calls_on_nothing_say_so(client: Client) -> None:
+def test_life_cycle_calls_on_an_unknown_id_raise_schedule_not_found(client: Client) -> None:
     for call in (client.get, client.pause, client.resume, client.run_now, client.update, client.preview):
         with pytest.raises(ScheduleNotFound, match="'nothing' in namespace 'default'"):
             call("nothing")
@@ -95,7 +95,7 @@ def test_life_cycle_calls_on_nothing_say_so(client: Client) -> None:
         client.cancel("a b")
 
 
-def test_life_cycle_calls_on_what_is_quarantined_or_ended_say_so(
+def test_pause_and_resume_refuse_quarantined_and_ended_schedules(
     client: Client, redis_client: redis.Redis, soon: datetime
 ) -> None:
     redis_client.hset(KEYS.quarantine(), "q", f"normal {to_ms(soon)} 1 its hash is gone")

@@ -37,7 +37,7 @@ def test_filters_and_order_of_a_listing(client: Client, soon: datetime) -> None:
             client.list(**bad)
 
 
-def test_pages_of_thousands_on_one_millisecond_are_the_whole(client: Client, soon: datetime) -> None:
+def test_pages_of_schedules_due_in_one_millisecond_are_complete(client: Client, soon: datetime) -> None:
     rows = [
         {"func": "app.task", "id": f"i-{n:04}", "at": soon, "priority": ("high", "low")[n % 2]} for n in range(2500)
     ]
@@ -66,7 +66,7 @@ def test_a_listing_reads_no_more_than_it_needs(client: Client, redis_client: red
     assert stats["cmdstat_zrangebyscore"]["calls"] <= 3
 
 
-def test_a_schedule_that_somebody_broke_does_not_hide_the_others(
+def test_a_corrupted_schedule_hides_no_other_schedule(
     client: Client, redis_client: redis.Redis, soon: datetime
 ) -> None:
     client.schedule("app.task", id="a", at=soon)
@@ -80,7 +80,7 @@ def test_a_schedule_that_somebody_broke_does_not_hide_the_others(
     json.dumps([schedule.to_dict() for schedule in client.list()])
 
 
-def test_a_score_of_another_writer_hides_nothing(client: Client, redis_client: redis.Redis) -> None:
+def test_a_corrupted_score_hides_no_schedule(client: Client, redis_client: redis.Redis) -> None:
     client.schedule("app.task", id="good", every=60)
     redis_client.zadd(KEYS.due_normal(), {"odd": 1.5, "far": 1e300})
 

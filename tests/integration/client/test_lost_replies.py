@@ -74,7 +74,7 @@ def cutter(redis_server: EmbeddedRedis) -> Iterator[_Cutter]:
     cutter.close()
 
 
-def test_lost_replies_make_nothing_twice(cutter: _Cutter, redis_client: redis.Redis, soon: datetime) -> None:
+def test_lost_replies_cause_no_duplicate(cutter: _Cutter, redis_client: redis.Redis, soon: datetime) -> None:
     client = Client.from_url(f"redis://127.0.0.1:{cutter.port}/0", timeout_s=5)
     for n in range(20):
         client.schedule("app.task", id=f"own-{n}", at=soon)
@@ -104,7 +104,7 @@ def test_lost_replies_do_not_change_the_answer(cutter: _Cutter, redis_client: re
     assert cutter.cuts >= 4
 
 
-def test_a_call_that_is_given_up_says_its_id_and_that_it_may_have_been_applied(
+def test_an_abandoned_call_reports_its_id_and_may_have_been_applied(
     cutter: _Cutter, redis_client: redis.Redis, soon: datetime, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

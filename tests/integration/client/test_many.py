@@ -15,7 +15,7 @@ from zsched import Client, RedisUnavailable
 from zsched.core.clock import to_ms
 
 
-def test_good_rows_are_scheduled_and_bad_ones_reported_by_index(client: Client, soon: datetime) -> None:
+def test_valid_rows_are_scheduled_and_invalid_rows_reported_by_index(client: Client, soon: datetime) -> None:
     client.schedule("app.task", id="there", every=60)
     rows: list[Any] = [
         {"func": "app.task", "id": "a", "at": soon, "args": (1,)},
@@ -59,7 +59,7 @@ def test_the_later_of_two_rows_with_one_id_wins(client: Client, redis_client: re
     assert ("app.task", None, (2,), {}) == payload(redis_client, f"rq:job:a-{to_ms(soon)}")
 
 
-def test_a_one_shot_and_a_recurring_row_of_one_id_never_mix(client: Client, soon: datetime) -> None:
+def test_a_one_shot_row_replaces_a_recurring_row_of_the_same_id(client: Client, soon: datetime) -> None:
     rows = [{"func": "app.task", "id": "a", "every": 60}, {"func": "app.task", "id": "a", "at": soon}]
 
     many = client.schedule_many(rows)
@@ -67,7 +67,9 @@ def test_a_one_shot_and_a_recurring_row_of_one_id_never_mix(client: Client, soon
     assert ([], "once", 1) == (many.errors, client.get("a").kind, len(list(client.list())))
 
 
-def test_more_than_ten_thousand_rows_of_a_generator(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
+def test_a_generator_of_more_than_ten_thousand_rows_is_scheduled(
+    client: Client, redis_client: redis.Redis, soon: datetime
+) -> None:
     told: list[int] = []
 
     many = client.schedule_many(
@@ -82,7 +84,7 @@ def test_more_than_ten_thousand_rows_of_a_generator(client: Client, redis_client
     assert 10_500 == again.unchanged
 
 
-def test_rows_without_ids_of_many_shapes(client: Client, soon: datetime) -> None:
+def test_rows_of_many_shapes_without_ids_are_scheduled(client: Client, soon: datetime) -> None:
     rows = [
         {"func": f"app.task{n % 7}", "at": soon, "queue": f"q{n % 3}", "priority": ("high", "low")[n % 2]}
         for n in range(500)
@@ -95,7 +97,7 @@ def test_rows_without_ids_of_many_shapes(client: Client, soon: datetime) -> None
     assert 21 == len(funcs)
 
 
-def test_no_rows_at_all(client: Client) -> None:
+def test_schedule_many_accepts_an_empty_list(client: Client) -> None:
     assert (0, []) == (client.schedule_many([]).done, client.schedule_many(iter(())).ids)
 
 
@@ -108,7 +110,7 @@ def test_naive_times_of_rows_are_local_in_their_zone(client: Client) -> None:
     assert [0, 9, 0, 9] == [client.get(f"a{n}").next_at.hour for n in range(4)]  # type: ignore[union-attr]
 
 
-def test_an_error_of_the_rows_themselves_is_not_taken_for_a_lost_connection(client: Client, soon: datetime) -> None:
+def test_an_error_raised_by_the_row_generator_is_not_a_lost_connection(client: Client, soon: datetime) -> None:
     def rows() -> Iterator[dict[str, Any]]:
         yield {"func": "app.task", "id": "a", "at": soon}
         raise RedisUnavailable("their own Redis is gone")
@@ -117,7 +119,7 @@ def test_an_error_of_the_rows_themselves_is_not_taken_for_a_lost_connection(clie
         client.schedule_many(rows())
 
 
-def test_a_row_is_checked_as_strictly_as_the_one_before_it(client: Client, soon: datetime) -> None:
+def test_a_row_like_the_previous_row_is_checked_as_strictly(client: Client, soon: datetime) -> None:
     rows = [{"func": "app.task", "at": soon, "at_front": yes, "id": id} for id, yes in [("a", True), ("b", 1)]]
 
     many = client.schedule_many(rows)

@@ -38,7 +38,7 @@ def test_schedules_are_previewed_in_their_zone(client: Client, soon: datetime) -
     assert 3 == len(client.preview("r", n=10))
 
 
-def test_a_schedule_with_jitter_is_previewed_as_it_is_due(client: Client, soon: datetime) -> None:
+def test_a_preview_of_a_schedule_with_jitter_shows_due_times(client: Client, soon: datetime) -> None:
     client.schedule("app.task", id="r", cron="0 * * * *", starts=soon, jitter=3600)
     first = client.get("r").next_at
     assert first is not None
@@ -56,7 +56,7 @@ def test_a_schedule_with_jitter_is_previewed_as_it_is_due(client: Client, soon: 
     assert found[1] == client.preview("r", n=1, start=first)[0]
 
 
-def test_a_schedule_put_between_an_occurrence_and_its_jitter_does_not_have_it(client: Client) -> None:
+def test_a_preview_omits_an_occurrence_whose_nominal_time_was_before_the_put(client: Client) -> None:
     starts = datetime.now(UTC) - timedelta(hours=1000, minutes=3)
     ids = [f"r{n}" for n in range(20)]  # of most of them the occurrence of three minutes ago is not due yet
     for id in ids:

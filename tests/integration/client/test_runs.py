@@ -36,7 +36,7 @@ def test_enqueue_honours_if_exists(client: Client, redis_client: redis.Redis) ->
     assert (1, []) == (len(queued(redis_client)), list(client.list()))
 
 
-def test_run_now_of_a_one_shot_takes_it_and_of_a_recurring_one_leaves_it(
+def test_run_now_removes_a_one_shot_and_keeps_a_recurring_schedule(
     client: Client, redis_client: redis.Redis, soon: datetime
 ) -> None:
     client.schedule("app.task", id="a", at=soon)

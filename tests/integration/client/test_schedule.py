@@ -22,7 +22,7 @@ from zsched.core.model import Priority
 from zsched.core.triggers import build, delay_of, due_of
 
 
-def test_a_one_shot_comes_back_with_its_time_and_run_id(client: Client, soon: datetime) -> None:
+def test_scheduling_a_one_shot_returns_its_time_and_run_id(client: Client, soon: datetime) -> None:
     made = client.schedule("app.task", id="a", at=soon)
 
     assert ("a", "created", soon, f"a-{to_ms(soon)}") == (made.id, made.outcome, made.next_at, made.run_id)
@@ -63,7 +63,7 @@ def test_a_schedule_is_read_with_all_options_that_were_given(client: Client, soo
     json.dumps(told)
 
 
-def test_policies_of_a_rule_stand_in_every_run_and_survive_an_update(client: Client, redis_client: redis.Redis) -> None:
+def test_policies_of_a_rule_are_in_every_run_and_survive_an_update(client: Client, redis_client: redis.Redis) -> None:
     client.schedule("app.task", id="r", every=60, on_lost="fail", pause_after_failures=3)
     assert ("fail", 3) == policies(client, "r")
 
@@ -79,7 +79,7 @@ def test_policies_of_a_rule_stand_in_every_run_and_survive_an_update(client: Cli
     assert redis_client.hget(f"rq:job:{client.run_now('r')}", "zs_on_lost") is None
 
 
-def test_on_lost_stands_in_a_one_shots_job_only_if_it_is_not_the_default(
+def test_on_lost_is_stored_in_a_one_shots_job_only_if_not_the_default(
     client: Client, redis_client: redis.Redis, soon: datetime
 ) -> None:
     words = {}
@@ -122,7 +122,7 @@ def test_arguments_are_shown_for_json_only(redis_url: str, soon: datetime) -> No
 
 
 @pytest.mark.parametrize("rule", [{"at": "soon"}, {"every": 60}, {"cron": "*/5 * * * *"}, {"rrule": "FREQ=DAILY"}])
-def test_the_same_call_again_is_unchanged(client: Client, soon: datetime, rule: dict[str, Any]) -> None:
+def test_repeating_a_call_returns_unchanged(client: Client, soon: datetime, rule: dict[str, Any]) -> None:
     options = {"id": "a", "args": (1,)} | ({"at": soon} if "at" in rule else rule)
     first = client.schedule("app.task", **options)
 
@@ -131,7 +131,7 @@ def test_the_same_call_again_is_unchanged(client: Client, soon: datetime, rule: 
     assert ("created", "unchanged", first.next_at) == (first.outcome, again.outcome, again.next_at)
 
 
-def test_a_time_that_has_passed_is_an_error_that_tells_the_servers_time(client: Client) -> None:
+def test_a_past_time_raises_schedule_in_past_with_the_servers_time(client: Client) -> None:
     past = datetime.now(UTC) - HOUR
 
     with pytest.raises(ScheduleInPast, match=r"^at=.*on the Redis server; give a later time, or allow_past=True"):
@@ -148,7 +148,9 @@ def test_a_refusal_by_the_server_writes_nothing(client: Client, redis_client: re
     assert ("not_found", 0) == (missing, redis_client.dbsize())
 
 
-def test_the_servers_clock_decides_what_has_passed(redis_url: str, redis_client: redis.Redis, soon: datetime) -> None:
+def test_the_servers_clock_decides_whether_a_time_is_past(
+    redis_url: str, redis_client: redis.Redis, soon: datetime
+) -> None:
     client = Client.from_url(redis_url, clock=ManualClock())
     pass_time(redis_client, timedelta(days=2))
 
@@ -174,7 +176,7 @@ def test_a_clients_wrong_clock_does_not_matter(
 
 
 @pytest.mark.parametrize(("if_exists", "rule"), [("error", "after"), ("error", "every")])
-def test_an_existing_schedule_is_an_error_if_said_so(client: Client, if_exists: str, rule: str) -> None:
+def test_if_exists_error_refuses_an_existing_schedule(client: Client, if_exists: str, rule: str) -> None:
     client.schedule("app.task", id="a", every=60)
 
     with pytest.raises(ScheduleExists, match="'a' exists"):
@@ -182,7 +184,7 @@ def test_an_existing_schedule_is_an_error_if_said_so(client: Client, if_exists: 
 
 
 @pytest.mark.parametrize("rule", ["after", "every"])
-def test_an_existing_schedule_is_kept_if_said_so(client: Client, soon: datetime, rule: str) -> None:
+def test_if_exists_keep_leaves_an_existing_schedule_alone(client: Client, soon: datetime, rule: str) -> None:
     client.schedule("app.task", id="a", at=soon)
 
     kept = client.schedule("app.other", id="a", if_exists="keep", **{rule: 5})
@@ -246,7 +248,7 @@ def test_a_function_that_no_worker_can_import_writes_nothing(
     assert [] == redis_client.keys("*")
 
 
-def test_a_one_shot_with_jitter_is_due_later_than_asked_and_says_both(client: Client, soon: datetime) -> None:
+def test_a_one_shot_with_jitter_has_a_nominal_and_a_later_due_time(client: Client, soon: datetime) -> None:
     made = client.schedule("app.task", id="a", at=soon, jitter=HOUR)
     again = client.schedule("app.task", id="a", at=soon, jitter=HOUR)
 

@@ -26,7 +26,7 @@ from zsched.core.model import Priority
 from zsched.embedded import EmbeddedRedis
 
 
-def test_namespaces_whose_ids_would_collide_are_apart(
+def test_two_namespaces_with_the_same_schedule_ids_do_not_collide(
     redis_url: str, redis_client: redis.Redis, soon: datetime
 ) -> None:
     default, email = Client.from_url(redis_url), Client.from_url(redis_url, "email")
@@ -79,7 +79,7 @@ def _unused_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def test_redis_down_is_said_in_time_and_without_the_password() -> None:
+def test_an_unreachable_redis_is_reported_in_time_without_the_password() -> None:
     client = Client.from_url(f"redis://user:s3cr%40t@127.0.0.1:{_unused_port()}/0", timeout_s=0.5)
     started = time.monotonic()
 
@@ -94,7 +94,7 @@ def test_redis_down_is_said_in_time_and_without_the_password() -> None:
     assert not caught.value.may_have_been_applied
 
 
-def test_a_redis_that_does_not_answer_is_given_up_within_the_timeout() -> None:
+def test_a_silent_redis_is_given_up_within_the_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         client = Client.from_url(f"redis://127.0.0.1:{silent.getsockname()[1]}/0", timeout_s=0.3)
         started = time.monotonic()
@@ -110,7 +110,7 @@ def test_a_redis_that_does_not_answer_is_given_up_within_the_timeout() -> None:
         assert time.monotonic() - started < 10  # and not three times 5 s
 
 
-def test_a_password_that_is_wrong_or_missing_is_refused_and_not_taken_for_a_lost_connection(
+def test_a_wrong_or_missing_password_raises_redis_refused(
     redis_server: EmbeddedRedis, redis_client: redis.Redis
 ) -> None:
     redis_client.config_set("requirepass", "right")
@@ -127,7 +127,7 @@ def test_a_password_that_is_wrong_or_missing_is_refused_and_not_taken_for_a_lost
         redis_client.config_set("requirepass", "")
 
 
-def test_a_database_that_is_not_there_is_refused(redis_server: EmbeddedRedis) -> None:
+def test_a_nonexistent_database_is_refused(redis_server: EmbeddedRedis) -> None:
     with pytest.raises(RedisRefused, match="DB index is out of range"):
         Client.from_url(redis_server.tcp_url.replace("/0", "/99")).schedule("app.task", after=5)
 
@@ -143,7 +143,7 @@ def test_out_of_memory_is_refused_with_the_servers_words(client: Client, redis_c
         redis_client.config_set("maxmemory", 0)
 
 
-def test_a_key_of_another_type_is_said(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
+def test_a_key_of_another_type_raises_redis_refused(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
     redis_client.set(f"rq:job:a-{to_ms(soon)}", "x")
     redis_client.set("rq:queue:broken", "x")
 
@@ -153,7 +153,7 @@ def test_a_key_of_another_type_is_said(client: Client, redis_client: redis.Redis
         client.enqueue("app.task", queue="broken")
 
 
-def test_a_redis_that_restarts_is_found_again(tmp_path: Path, soon: datetime) -> None:
+def test_a_client_reconnects_after_a_restart_of_redis(tmp_path: Path, soon: datetime) -> None:
     with EmbeddedRedis() as server:
         client = Client.from_url(server.url, timeout_s=5)
         client.schedule("app.task", id="a", at=soon)
@@ -196,7 +196,7 @@ print(*(client.preview(id, n=1, start=start)[0].astimezone(UTC).isoformat() for 
     assert "2031-07-01T00:00" == done.stdout.split()[0][:16]
 
 
-def test_threads_may_share_a_client(client: Client, soon: datetime) -> None:
+def test_threads_can_share_a_client(client: Client, soon: datetime) -> None:
     def put(first: int) -> None:
         for n in range(first, first + 25):
             client.schedule("app.task", id=f"i-{n}", at=soon)
@@ -210,7 +210,7 @@ def test_threads_may_share_a_client(client: Client, soon: datetime) -> None:
     assert 100 == len(list(client.list()))
 
 
-def test_an_overview_counts(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
+def test_an_overview_has_the_counts_of_schedules(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
     client.schedule("app.task", id="a", at=soon, priority="high")
     client.schedule("app.task", id="r", every=60)
     client.schedule("app.task", id="p", at=soon)

@@ -24,7 +24,7 @@ from zsched.core.model import Priority, ScheduleState
 from zsched.errors import Garbled
 
 
-def test_the_time_alone_of_a_one_shot(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
+def test_update_changes_only_the_time_of_a_one_shot(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
     client.schedule("app.task", id="a", at=soon, args=(1,), timeout=60, meta={"m": 1}, retry=2, description="Say hello")
     before = redis_client.hgetall(f"rq:job:a-{to_ms(soon)}")
 
@@ -36,7 +36,9 @@ def test_the_time_alone_of_a_one_shot(client: Client, redis_client: redis.Redis,
     assert 0 == redis_client.exists(f"rq:job:a-{to_ms(soon)}")
 
 
-def test_the_payload_alone_of_a_one_shot(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
+def test_update_changes_only_the_payload_of_a_one_shot(
+    client: Client, redis_client: redis.Redis, soon: datetime
+) -> None:
     client.schedule("app.task", id="a", at=soon, args=(1,), kwargs={"k": 1})
 
     made = client.update("a", kwargs={"k": 2})
@@ -45,7 +47,9 @@ def test_the_payload_alone_of_a_one_shot(client: Client, redis_client: redis.Red
     assert ("app.task", None, (1,), {"k": 2}) == payload(redis_client, f"rq:job:{made.run_id}")
 
 
-def test_an_overdue_one_shot_can_get_another_payload(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
+def test_update_changes_the_payload_of_an_overdue_one_shot(
+    client: Client, redis_client: redis.Redis, soon: datetime
+) -> None:
     client.schedule("app.task", id="a", at=soon)
     pass_time(redis_client, timedelta(days=2))
 
@@ -69,7 +73,7 @@ def test_a_relative_update_counts_from_the_servers_now(client: Client, soon: dat
     assert 0 < (made.next_at - datetime.now(UTC)).total_seconds() < 61
 
 
-def test_a_paused_one_shot_stays_paused(client: Client, soon: datetime) -> None:
+def test_update_keeps_a_paused_one_shot_paused(client: Client, soon: datetime) -> None:
     client.schedule("app.task", id="a", at=soon)
     client.pause("a", "why")
 
@@ -84,7 +88,7 @@ def test_a_paused_one_shot_stays_paused(client: Client, soon: datetime) -> None:
     )
 
 
-def test_the_payload_alone_of_a_recurring_schedule_keeps_anchor_and_time(
+def test_update_of_the_payload_keeps_anchor_and_time_of_a_recurring_schedule(
     client: Client, redis_client: redis.Redis
 ) -> None:
     client.schedule("app.task", id="r", every=60, args=(1,), tags=["t"], timeout=7)
@@ -98,7 +102,7 @@ def test_the_payload_alone_of_a_recurring_schedule_keeps_anchor_and_time(
     assert ("app.task", None, (2,), {}) == payload(redis_client, KEYS.template("r"))
 
 
-def test_the_rule_alone_of_a_recurring_schedule(client: Client, redis_client: redis.Redis) -> None:
+def test_update_changes_only_the_rule_of_a_recurring_schedule(client: Client, redis_client: redis.Redis) -> None:
     client.schedule("app.task", id="r", cron="0 9 * * *", tz="Asia/Seoul", args=(1,))
 
     client.update("r", cron="30 9 * * *")
@@ -108,7 +112,7 @@ def test_the_rule_alone_of_a_recurring_schedule(client: Client, redis_client: re
     assert ("app.task", None, (1,), {}) == payload(redis_client, KEYS.template("r"))
 
 
-def test_a_paused_recurring_schedule_stays_paused(client: Client) -> None:
+def test_update_keeps_a_paused_recurring_schedule_paused(client: Client) -> None:
     client.schedule("app.task", id="r", every=60)
     client.pause("r")
 
@@ -126,7 +130,7 @@ def test_an_update_that_changes_nothing_is_unchanged(client: Client, soon: datet
     ]  # fmt: skip
 
 
-def test_updates_are_refused_with_the_field_that_is_wrong(client: Client, soon: datetime) -> None:
+def test_an_invalid_update_is_refused_with_its_field(client: Client, soon: datetime) -> None:
     client.schedule("app.task", id="a", at=soon)
     client.schedule("app.task", id="r", every=60)
 
@@ -177,7 +181,7 @@ def test_an_update_of_a_schedule_with_an_unreadable_rule_is_refused_with_the_rem
 
 
 @pytest.mark.parametrize("trigger", [{"after": 3600}, {"every": 3600}])
-def test_an_update_that_others_forestall_at_every_attempt_is_contended_and_writes_nothing(
+def test_an_update_overtaken_at_every_attempt_raises_contended(
     redis_url: str, client: Client, monkeypatch: pytest.MonkeyPatch, trigger: dict[str, Any]
 ) -> None:
     other, find, numbers = Client.from_url(redis_url), Lives._find, iter(range(100))

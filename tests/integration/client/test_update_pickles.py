@@ -44,7 +44,7 @@ def key(client: Client, redis_client: redis.Redis, soon: datetime, made: Path) -
 @pytest.mark.parametrize(
     ("change", "field"), [({"kwargs": {"a": 1}}, "args"), ({"args": (2,)}, "kwargs"), ({"func": "app.other"}, "args")]
 )
-def test_an_update_of_a_part_of_the_payload_runs_no_pickle_and_says_what_to_do(
+def test_an_update_of_part_of_a_foreign_payload_is_refused_without_opening_it(
     client: Client, redis_client: redis.Redis, key: str, made: Path, change: dict[str, Any], field: str
 ) -> None:
     before = redis_client.hgetall(key)
@@ -82,7 +82,7 @@ def test_an_update_of_the_time_keeps_payload_and_meta_without_opening_them(
     assert before == redis_client.hmget(f"rq:job:{moved.run_id}", "data", "meta")
 
 
-def test_plain_arguments_are_kept_beside_those_that_are_changed(
+def test_an_update_keeps_plain_arguments_that_it_does_not_change(
     client: Client, redis_client: redis.Redis, soon: datetime
 ) -> None:
     client.schedule("app.task", id="a", at=soon, args=(soon, {1, 2}))

@@ -40,7 +40,7 @@ def fill(client: redis.Redis, serializer: str) -> None:
 
 @dataclass
 class Answer:
-    """What an HTTP server answered."""
+    """The reply of an HTTP server."""
 
     status: int
     headers: dict[str, str]

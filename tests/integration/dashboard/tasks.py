@@ -1,4 +1,4 @@
-"""What the jobs of these tests call."""
+"""Tasks of the dashboard's tests."""
 
 from __future__ import annotations
 

@@ -58,13 +58,13 @@ def see(shown: Dashboard, tmp_path: Path) -> See:
     return see
 
 
-def test_without_user_and_password_it_shows_nothing(see: See) -> None:
+def test_the_dashboard_shows_nothing_without_user_and_password(see: See) -> None:
     nothing, wrong = see("/0/view/queues", login=""), see("/0/view/queues", login="alice:wrong@")
 
     assert "Queues" not in nothing + wrong
 
 
-def test_the_queues_and_how_much_is_in_them(see: See) -> None:
+def test_the_queues_page_shows_queues_with_their_lengths(see: See) -> None:
     page = see("/0/view/queues")
 
     assert "<td>email</td>" in page

@@ -52,7 +52,7 @@ def overwrite_result(client: redis.Redis, run_id: str, **fields: str | bytes) ->
 
 
 @pytest.mark.parametrize("field", ["data", "exc_info"])
-def test_fields_that_no_page_shows_are_not_inflated(
+def test_fields_that_no_page_shows_are_not_decompressed(
     browser: FlaskClient, redis_client: redis.Redis, field: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     redis_client.hset(f"rq:job:{WAITS}", field, BOMB)
@@ -66,7 +66,7 @@ def test_fields_that_no_page_shows_are_not_inflated(
     assert len(BOMB) not in inflated
 
 
-def test_values_that_are_too_much_say_why_they_are_not_shown(browser: FlaskClient, redis_client: redis.Redis) -> None:
+def test_oversized_values_are_replaced_by_the_reason(browser: FlaskClient, redis_client: redis.Redis) -> None:
     redis_client.hset(f"rq:job:{DONE}", "meta", TOO_MUCH)
     redis_client.xadd(f"rq:results:{DONE}", {"type": "1", "return_value": b64encode(TOO_MUCH)})
 
@@ -77,7 +77,7 @@ def test_values_that_are_too_much_say_why_they_are_not_shown(browser: FlaskClien
     assert reason in told["metadata"]
 
 
-def test_a_traceback_that_inflates_to_more_than_there_may_be_says_so(
+def test_a_traceback_that_decompresses_to_too_much_is_replaced_by_the_reason(
     browser: FlaskClient, redis_client: redis.Redis
 ) -> None:
     overwrite_result(redis_client, FAILED, exc_string=b64encode(BOMB))
@@ -97,7 +97,7 @@ def test_a_traceback_that_inflates_to_more_than_there_may_be_says_so(
         ("dependency_ids", "["),
     ],
 )
-def test_a_job_that_rq_cannot_restore_says_so_and_hides_no_other(
+def test_a_job_that_rq_cannot_restore_is_marked_and_hides_no_other(
     browser: FlaskClient, redis_client: redis.Redis, field: str, value: str | bytes
 ) -> None:
     redis_client.rpush("rq:queue:email", DONE)
@@ -112,7 +112,7 @@ def test_a_job_that_rq_cannot_restore_says_so_and_hides_no_other(
 
 
 @pytest.mark.parametrize("fields", [{"type": "x"}, {"exc_string": "abc"}, {"execution_id": b"\xff"}])
-def test_a_result_that_rq_cannot_read_says_so(
+def test_a_result_that_rq_cannot_read_is_marked(
     browser: FlaskClient, redis_client: redis.Redis, fields: dict[str, str | bytes]
 ) -> None:
     overwrite_result(redis_client, FAILED, **fields)
@@ -123,17 +123,13 @@ def test_a_result_that_rq_cannot_read_says_so(
 
 
 @pytest.mark.parametrize("job_id", ["<b>x</b>", "a b", "", "x" * 100_000])
-def test_an_id_that_no_job_can_have_hides_no_other(
-    browser: FlaskClient, redis_client: redis.Redis, job_id: str
-) -> None:
+def test_a_malformed_job_id_hides_no_other_job(browser: FlaskClient, redis_client: redis.Redis, job_id: str) -> None:
     redis_client.lpush("rq:queue:email", job_id)
 
     assert [WAITS] == [one["id"] for one in listed(browser, "email", "queued")]
 
 
-def test_a_workers_texts_do_not_leave_the_attribute_that_they_stand_in(
-    browser: FlaskClient, redis_client: redis.Redis
-) -> None:
+def test_texts_of_a_worker_are_escaped_in_attributes(browser: FlaskClient, redis_client: redis.Redis) -> None:
     worker = SimpleWorker(["email"], "box.1", connection=redis_client)
     worker.register_birth()
     redis_client.hset(worker.key, mapping={"version": '2" style="x', "python_version": "3' \\\" style='x"})

@@ -67,7 +67,7 @@ def everything(client: redis.Redis) -> dict[bytes, bytes | None]:
 
 @pytest.mark.parametrize("path", [*PAGES, "/rq_dashboard/static/css/main.css", "/static/css/main.css", "/nothing"])
 @pytest.mark.parametrize("auth", [None, ("alice", "wrong"), ("bob", "open sesame"), ("", "")])
-def test_without_the_right_password_there_is_nothing_to_see(
+def test_every_page_is_refused_without_the_right_password(
     browser: FlaskClient, path: str, auth: tuple[str, str] | None
 ) -> None:
     answer = browser.get(path, auth=auth)
@@ -78,11 +78,11 @@ def test_without_the_right_password_there_is_nothing_to_see(
 
 
 @pytest.mark.parametrize("header", ["Basic", "Basic %%%", "Bearer open sesame", "Digest username=alice"])
-def test_a_broken_or_other_authorization_is_refused(browser: FlaskClient, header: str) -> None:
+def test_a_malformed_or_other_authorization_is_refused(browser: FlaskClient, header: str) -> None:
     assert 401 == browser.get("/", headers={"Authorization": header}).status_code
 
 
-def test_wrong_passwords_are_logged_without_them_and_do_not_slow_down_the_right_one(browser: FlaskClient) -> None:
+def test_wrong_passwords_are_logged_without_their_text_and_delay_no_login(browser: FlaskClient) -> None:
     with capture_logs() as events:
         refused = {browser.get("/", auth=("alice", f"wrong {n}")).status_code for n in range(50)}
         admitted = browser.get("/", auth=AUTH, follow_redirects=True).status_code
@@ -93,13 +93,15 @@ def test_wrong_passwords_are_logged_without_them_and_do_not_slow_down_the_right_
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_with_it_every_page_is_there(browser: FlaskClient, redis_client: redis.Redis, path: str) -> None:
+def test_every_page_is_shown_with_the_right_password(
+    browser: FlaskClient, redis_client: redis.Redis, path: str
+) -> None:
     fill(redis_client, "pickle")
 
     assert 200 == browser.get(path, auth=AUTH, follow_redirects=True).status_code
 
 
-def test_all_that_a_page_is_made_of_is_there(browser: FlaskClient) -> None:
+def test_every_script_and_style_of_a_page_is_served(browser: FlaskClient) -> None:
     page = browser.get("/", auth=AUTH).text
     statuses = set()
 
@@ -117,7 +119,7 @@ def test_all_that_a_page_is_made_of_is_there(browser: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("serializer", SERIALIZERS)
-def test_every_run_tells_its_schedule_and_nominal_time(
+def test_every_run_shows_its_schedule_and_nominal_time(
     browser: FlaskClient, redis_client: redis.Redis, serializer: str
 ) -> None:
     fill(redis_client, serializer)
@@ -147,7 +149,7 @@ def test_a_jobs_page_has_its_result_metadata_and_traceback(
     assert 200 == browser.get(f"/0/view/job/{DONE}", auth=AUTH).status_code
 
 
-def test_arguments_are_on_no_list(browser: FlaskClient, redis_client: redis.Redis) -> None:
+def test_lists_of_jobs_do_not_show_arguments(browser: FlaskClient, redis_client: redis.Redis) -> None:
     fill(redis_client, "pickle")
 
     pages = [browser.get(path, auth=AUTH, follow_redirects=True).text for path in PAGES]
@@ -158,7 +160,7 @@ def test_arguments_are_on_no_list(browser: FlaskClient, redis_client: redis.Redi
 
 
 @pytest.mark.parametrize(("task", "shown"), [(tasks.third, "&lt;fractions.Fraction&gt;"), (tasks.pairs, "{(1, 2): 3}")])
-def test_a_result_that_has_no_form_on_a_page_is_shown_as_text(
+def test_a_result_without_a_json_form_is_shown_as_text(
     browser: FlaskClient, redis_client: redis.Redis, task: Callable[[], object], shown: str
 ) -> None:
     queue = Queue(connection=redis_client)
@@ -169,9 +171,7 @@ def test_a_result_that_has_no_form_on_a_page_is_shown_as_text(
 
 
 @pytest.mark.parametrize("serializer", SERIALIZERS)
-def test_a_worker_that_is_at_work_tells_at_which_run(
-    browser: FlaskClient, redis_client: redis.Redis, serializer: str
-) -> None:
+def test_a_busy_worker_shows_its_run(browser: FlaskClient, redis_client: redis.Redis, serializer: str) -> None:
     fill(redis_client, serializer)
     worker = SimpleWorker(["email"], "box.1", connection=redis_client)
     worker.register_birth()
@@ -184,7 +184,7 @@ def test_a_worker_that_is_at_work_tells_at_which_run(
     assert told["current_job"]["call_string"].startswith(f"reminder-42 · {NOMINAL}")
 
 
-def test_a_worker_whose_job_is_gone_is_idle(browser: FlaskClient, redis_client: redis.Redis) -> None:
+def test_a_worker_whose_job_was_deleted_is_shown_as_idle(browser: FlaskClient, redis_client: redis.Redis) -> None:
     worker = SimpleWorker(["email"], "box.1", connection=redis_client)
     worker.register_birth()
     redis_client.hset(worker.key, "current_job", "gone")
@@ -197,7 +197,7 @@ def test_a_worker_whose_job_is_gone_is_idle(browser: FlaskClient, redis_client: 
 
 @pytest.mark.parametrize("run_id", ["gone-1798102800000", "no:such"])
 @pytest.mark.parametrize("path", ["/0/view/job/{}", "/0/data/job/{}.json"])
-def test_a_job_that_is_gone_is_not_found(browser: FlaskClient, run_id: str, path: str) -> None:
+def test_the_page_of_a_deleted_job_is_not_found(browser: FlaskClient, run_id: str, path: str) -> None:
     answer = browser.get(path.format(run_id), auth=AUTH)
 
     assert 404 == answer.status_code
@@ -207,7 +207,7 @@ def test_a_job_that_is_gone_is_not_found(browser: FlaskClient, run_id: str, path
 # -- what texts of jobs cannot do ---------------------------------------------------------------------
 
 
-def test_texts_of_jobs_are_no_markup(browser: FlaskClient, redis_client: redis.Redis) -> None:
+def test_texts_of_jobs_are_escaped(browser: FlaskClient, redis_client: redis.Redis) -> None:
     fill(redis_client, "json")
     Queue("<b>q</b>", connection=redis_client).enqueue(tasks.third)
 
@@ -218,7 +218,7 @@ def test_texts_of_jobs_are_no_markup(browser: FlaskClient, redis_client: redis.R
     assert escape(tasks.MARKUP) == job(browser, DONE)["result"]["text"].replace("&#39;", "&#x27;")
 
 
-def test_no_script_runs_but_the_pages_own(browser: FlaskClient, redis_client: redis.Redis) -> None:
+def test_the_content_policy_allows_only_the_pages_own_scripts(browser: FlaskClient, redis_client: redis.Redis) -> None:
     fill(redis_client, "pickle")
 
     answers = [browser.get("/", auth=AUTH) for _ in range(2)]
@@ -234,7 +234,7 @@ def test_no_script_runs_but_the_pages_own(browser: FlaskClient, redis_client: re
 # -- looking changes nothing --------------------------------------------------------------------------
 
 
-def test_every_view_that_is_not_listed_is_refused(app: Flask) -> None:
+def test_every_unlisted_view_is_refused(app: Flask) -> None:
     names = {rule.endpoint for rule in app.url_map.iter_rules()}
 
     refused = names - SHOWN
@@ -261,7 +261,9 @@ def test_every_view_that_is_not_listed_is_refused(app: Flask) -> None:
         ("GET", "/%72equeue/default"),
     ],
 )
-def test_nothing_can_be_changed(browser: FlaskClient, redis_client: redis.Redis, method: str, path: str) -> None:
+def test_the_dashboard_refuses_every_change(
+    browser: FlaskClient, redis_client: redis.Redis, method: str, path: str
+) -> None:
     fill(redis_client, "json")
     before = everything(redis_client)
 
@@ -272,7 +274,7 @@ def test_nothing_can_be_changed(browser: FlaskClient, redis_client: redis.Redis,
     assert before == everything(redis_client)
 
 
-def test_looking_changes_nothing(browser: FlaskClient, redis_client: redis.Redis) -> None:
+def test_viewing_pages_changes_nothing_in_redis(browser: FlaskClient, redis_client: redis.Redis) -> None:
     fill(redis_client, "json")
     redis_client.rpush("rq:queue:email", "gone-1798102800000")
     before = everything(redis_client)
@@ -295,7 +297,7 @@ def test_looking_changes_nothing(browser: FlaskClient, redis_client: redis.Redis
 # -- Redis --------------------------------------------------------------------------------------------
 
 
-def test_a_redis_that_is_down_is_told_without_its_password() -> None:
+def test_an_unreachable_redis_is_shown_without_its_password() -> None:
     browser = make_app(Link.from_url("redis://user:hidden@127.0.0.1:1/0", 1.0), LOGIN).test_client()
 
     page, data = browser.get("/0/view/workers", auth=AUTH), browser.get("/0/data/queues.json", auth=AUTH)
@@ -305,11 +307,11 @@ def test_a_redis_that_is_down_is_told_without_its_password() -> None:
     assert "hidden" not in page.text + data.text
 
 
-def test_there_is_no_second_redis_to_ask_for(browser: FlaskClient) -> None:
+def test_a_second_redis_instance_is_refused(browser: FlaskClient) -> None:
     assert 500 == browser.get("/1/view/workers", auth=AUTH).status_code
 
 
-def test_a_job_that_was_put_there_by_rq_itself_is_shown_too(browser: FlaskClient, redis_client: redis.Redis) -> None:
+def test_a_plain_rq_job_is_shown(browser: FlaskClient, redis_client: redis.Redis) -> None:
     made = Queue(connection=redis_client).enqueue_in(timedelta(hours=1), tasks.remind, "u1", description="by hand")
 
     assert ["by hand"] == [one["description"] for one in listed(browser, "default", "scheduled")]

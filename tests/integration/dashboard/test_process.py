@@ -34,7 +34,9 @@ def offline(*arguments: str, **env: str) -> Result:
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_it_shows_runs_until_it_is_told_to_end(redis_url: str, redis_client: redis.Redis, end: signal.Signals) -> None:
+def test_the_dashboard_shows_runs_until_a_signal_ends_it(
+    redis_url: str, redis_client: redis.Redis, end: signal.Signals
+) -> None:
     fill(redis_client, "json")
     with dashboard(REDIS_URL=redis_url, RQ_SERIALIZER="json") as started:
         page = started.get(f"/0/data/job/{DONE}.json")
@@ -47,7 +49,7 @@ def test_it_shows_runs_until_it_is_told_to_end(redis_url: str, redis_client: red
     assert f"digest \\u00b7 {NOMINAL}" in page.text
 
 
-def test_its_end_leaves_the_port_free(redis_url: str) -> None:
+def test_the_dashboard_frees_its_port_at_its_end(redis_url: str) -> None:
     with dashboard(REDIS_URL=redis_url) as first:
         port = int(first.told["url"].rstrip("/").rpartition(":")[2])
         first.get("/")
@@ -58,7 +60,7 @@ def test_its_end_leaves_the_port_free(redis_url: str) -> None:
         assert port == taken.getsockname()[1]
 
 
-def test_no_password_is_in_its_command_line_its_pages_or_what_it_tells(tmp_path: Path) -> None:
+def test_no_password_is_in_the_dashboards_command_line_pages_or_output(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text(f"{PASSWORD}-of-people\n")
     with EmbeddedRedis(tcp=True, config={"requirepass": PASSWORD}) as server:
@@ -73,14 +75,14 @@ def test_no_password_is_in_its_command_line_its_pages_or_what_it_tells(tmp_path:
     assert "hidden" not in (page.text + command + str(started.told)).replace("aria-hidden", "")
 
 
-def test_the_password_may_come_from_the_environment(redis_url: str) -> None:
+def test_the_dashboards_password_can_come_from_the_environment(redis_url: str) -> None:
     with dashboard(REDIS_URL=redis_url, DASHBOARD_USER="alice", DASHBOARD_PASSWORD=PASSWORD) as started:
         assert {"url", "redis", "user"} == started.told.keys()
         assert 200 == started.get("/", "alice", PASSWORD).status
         assert 401 == started.get("/", "zsched", PASSWORD).status
 
 
-def test_without_a_password_others_cannot_be_let_in() -> None:
+def test_the_dashboard_without_a_password_refuses_to_listen_for_others() -> None:
     refused = offline("--listen", "0.0.0.0:0")
 
     assert USAGE == refused.exit_code
@@ -88,7 +90,7 @@ def test_without_a_password_others_cannot_be_let_in() -> None:
     assert "ZSCHED_DASHBOARD_PASSWORD" in refused.stderr
 
 
-def test_a_port_that_is_taken_is_told_with_the_remedy() -> None:
+def test_a_port_in_use_is_a_usage_error_with_the_remedy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
 
@@ -99,7 +101,7 @@ def test_a_port_that_is_taken_is_told_with_the_remedy() -> None:
 
 
 @pytest.mark.parametrize("listen", ["9181", "127.0.0.1:", "127.0.0.1:99999", "http://localhost:1", "::1:80"])
-def test_what_is_no_address_is_a_usage_error(listen: str) -> None:
+def test_an_invalid_address_is_a_usage_error(listen: str) -> None:
     refused = offline("--listen", listen)
 
     assert USAGE == refused.exit_code
@@ -114,7 +116,7 @@ def test_an_address_of_another_machine_is_refused() -> None:
 
 
 @pytest.mark.parametrize("missing", ["rq_dashboard", "flask", "waitress", "six"])
-def test_without_its_extra_it_says_what_to_install(missing: str) -> None:
+def test_the_dashboard_without_its_extra_names_the_install_command(missing: str) -> None:
     code = f"import sys; sys.modules['{missing}'] = None; from zsched.cli import main; sys.exit(main())"
 
     refused = subprocess.run(
@@ -126,7 +128,7 @@ def test_without_its_extra_it_says_what_to_install(missing: str) -> None:
     assert 1 == refused.stderr.count("\n")
 
 
-def test_behind_sentinels_it_follows_the_master() -> None:
+def test_the_dashboard_follows_the_master_behind_sentinels() -> None:
     with Guard() as guard:
         group = Sentinels(guard, replicas=1)
         with redis.Redis.from_url(group.master().tcp_url) as client:

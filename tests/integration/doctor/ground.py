@@ -1,4 +1,4 @@
-"""What the doctor's tests share: an examination, and what of it is not well."""
+"""The ground of the doctor's tests: an examination and its findings that are not ok."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def only(findings: list[Finding], severity: Severity) -> Finding:
 
 
 def unwell(found: Mapping[str, list[Finding]]) -> dict[str, list[str]]:
-    """What was said by those checks that gave a warning or a problem."""
+    """Return the texts of warnings and problems by check."""
     said = {check: [one.text for one in findings if one.severity in UNWELL] for check, findings in found.items()}
     return {check: texts for check, texts in said.items() if texts}
 

@@ -57,7 +57,9 @@ def known_of(server: EmbeddedRedis) -> list[str]:
     return ["sandbox"] if server.server.release < (6, 2, 20) else []
 
 
-def test_where_all_is_well_nothing_but_ok_is_said(zsched: Zsched, at_work: None, sound_server: EmbeddedRedis) -> None:
+def test_a_healthy_installation_has_only_ok_findings(
+    zsched: Zsched, at_work: None, sound_server: EmbeddedRedis
+) -> None:
     result = zsched("doctor", "--json")
 
     unwell = [one["check"] for one in json.loads(result.stdout) if one["verdict"] != "ok"]
@@ -65,7 +67,7 @@ def test_where_all_is_well_nothing_but_ok_is_said(zsched: Zsched, at_work: None,
     assert DONE == result.exit_code
 
 
-def test_every_check_says_something(zsched: Zsched) -> None:
+def test_every_check_has_a_finding(zsched: Zsched) -> None:
     found = json.loads(zsched("doctor", "--json").stdout)
 
     assert {check.group for check in CHECKS} == {one["check"] for one in found}
@@ -74,7 +76,7 @@ def test_every_check_says_something(zsched: Zsched) -> None:
     assert all(one["remedy"] for one in found if one["verdict"] in ("warning", "problem"))
 
 
-def test_a_problem_ends_as_unhealthy_and_its_remedy_stands_below_it(zsched: Zsched, sound: redis.Redis) -> None:
+def test_a_problem_exits_as_unhealthy_and_shows_its_remedy(zsched: Zsched, sound: redis.Redis) -> None:
     sound.hset(KEYS.meta(), "offset_ms", 1)
 
     result = zsched("doctor")
@@ -85,7 +87,7 @@ def test_a_problem_ends_as_unhealthy_and_its_remedy_stands_below_it(zsched: Zsch
     assert UNHEALTHY == result.exit_code
 
 
-def test_warnings_alone_are_no_failure(
+def test_warnings_alone_exit_with_zero(
     zsched: Zsched, at_work: None, sound: redis.Redis, sound_server: EmbeddedRedis
 ) -> None:
     sound.hset(KEYS.quarantine(), "digest", "normal 1 1 why")
@@ -97,14 +99,14 @@ def test_warnings_alone_are_no_failure(
     assert DONE == result.exit_code
 
 
-def test_a_redis_that_is_not_there_is_a_failure() -> None:
+def test_an_unreachable_redis_is_a_failure() -> None:
     result = CliRunner().invoke(program, ["doctor", "-u", "redis://127.0.0.1:1/0", "--json"])
 
     assert FAILED == result.exit_code
     assert "RedisUnavailable" == json.loads(result.stderr)["type"]
 
 
-def test_an_unknown_role_is_a_mistake_that_names_the_known_ones(zsched: Zsched) -> None:
+def test_an_unknown_role_is_a_usage_error_that_lists_the_roles(zsched: Zsched) -> None:
     result = zsched("doctor", "--role", "king")
 
     assert USAGE == result.exit_code

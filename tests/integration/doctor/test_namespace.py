@@ -1,4 +1,4 @@
-"""What the doctor says of a namespace: its keys, format, daemons, archives, and what is left over."""
+"""The doctor's checks of a namespace: its keys, format, daemons, archives, and orphaned keys."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_schedules_key_of_a_wrong_type_is_named(client: Client, url: str, soun
     assert f"{KEYS.template('a')} is a set, and has to be a hash" in only(examined(url)["key types"], PROBLEM).text
 
 
-def test_a_key_of_a_wrong_type_keeps_no_other_check_from_its_subject(url: str, sound: redis.Redis) -> None:
+def test_a_key_of_a_wrong_type_stops_no_other_check(url: str, sound: redis.Redis) -> None:
     sound.set(KEYS.archivers(), "mine")
 
     found = examined(url)
@@ -101,7 +101,7 @@ def test_an_older_format_is_a_problem(url: str, sound: redis.Redis) -> None:
     assert "remove the keys zsched:{default}:*" in finding.remedy
 
 
-def test_our_format_is_fine(url: str, sound: redis.Redis) -> None:
+def test_the_current_format_is_ok(url: str, sound: redis.Redis) -> None:
     sound.hset(KEYS.meta(), "format", FORMAT)
 
     assert OK is only(examined(url)["format"], OK).severity
@@ -115,7 +115,7 @@ def test_before_the_first_daemon_the_missing_leader_is_the_only_problem(url: str
     assert [PROBLEM] == [one.severity for findings in found.values() for one in findings if one.severity is PROBLEM]
 
 
-def test_where_something_is_scheduled_a_daemon_that_never_led_is_a_problem(url: str, client: Client) -> None:
+def test_schedules_without_any_daemon_are_a_problem(url: str, client: Client) -> None:
     client.schedule("app.task", id="a", after=HOUR)
 
     finding = only(examined(url)["daemons"], PROBLEM)
@@ -130,7 +130,7 @@ def test_the_remedy_for_a_missing_leader_names_the_namespace(url: str) -> None:
     assert "or zsched daemon -n mail; until then" in finding.remedy
 
 
-def test_a_daemon_that_lives_and_does_not_lead_is_named(url: str, sound: redis.Redis) -> None:
+def test_a_running_daemon_that_does_not_lead_is_named(url: str, sound: redis.Redis) -> None:
     report(sound, "a", daemon="d1", host="north", pid=7)
 
     finding = only(examined(url)["daemons"], PROBLEM)
@@ -139,7 +139,7 @@ def test_a_daemon_that_lives_and_does_not_lead_is_named(url: str, sound: redis.R
     assert "leading_refused" in finding.remedy
 
 
-def test_when_those_who_led_are_gone_it_is_a_problem(url: str, sound: redis.Redis) -> None:
+def test_a_namespace_whose_daemons_all_stopped_is_a_problem(url: str, sound: redis.Redis) -> None:
     sound.hset(KEYS.meta(), "epoch", 3)
 
     found = examined(url)
@@ -161,7 +161,7 @@ def test_daemons_of_different_versions_are_a_warning(url: str, sound: redis.Redi
     ]
 
 
-def test_a_daemon_that_may_not_lead_is_no_one_to_take_over(url: str, sound: redis.Redis) -> None:
+def test_a_daemon_that_may_not_lead_does_not_count_as_standby(url: str, sound: redis.Redis) -> None:
     report(sound, "a", daemon="d1", host="north")
     report(sound, "b", daemon="d2", host="south", pid=7, may_not_lead="Redis may evict")
     sound.set(KEYS.lease(), "d1:1:2000:x", px=60_000)
@@ -173,7 +173,7 @@ def test_a_daemon_that_may_not_lead_is_no_one_to_take_over(url: str, sound: redi
     assert warning.startswith("nobody stands by (south, pid 7 may not lead: Redis may evict): when the daemon")
 
 
-def test_a_daemon_that_may_not_lead_is_a_warning_also_beside_one_that_stands_by(url: str, sound: redis.Redis) -> None:
+def test_a_daemon_that_may_not_lead_is_a_warning_although_there_is_a_standby(url: str, sound: redis.Redis) -> None:
     report(sound, "a", daemon="d1", host="north")
     report(sound, "b", daemon="d2", host="south", pid=7, may_not_lead="Redis may evict")
     report(sound, "c", daemon="d3", host="west")
@@ -184,7 +184,7 @@ def test_a_daemon_that_may_not_lead_is_a_warning_also_beside_one_that_stands_by(
     assert "south, pid 7 may not lead: Redis may evict" == warning.text
 
 
-def test_where_nobody_leads_it_is_said_who_may_not_and_why(url: str, sound: redis.Redis) -> None:
+def test_a_missing_leader_is_reported_with_the_daemons_that_may_not_lead(url: str, sound: redis.Redis) -> None:
     report(sound, "a", daemon="d1", host="north", pid=7, may_not_lead="Redis may evict")
 
     finding = only(examined(url)["daemons"], PROBLEM)
@@ -209,7 +209,7 @@ def test_where_nobody_leads_it_is_said_who_may_not_and_why(url: str, sound: redi
         ),
     ],
 )
-def test_an_archive_in_trouble_is_named_beside_a_good_one(
+def test_a_failed_archive_is_named_beside_a_healthy_one(
     url: str, sound: redis.Redis, state: str, about: dict[str, object], said: str
 ) -> None:
     report(sound, "a", daemon="d1")
@@ -225,7 +225,7 @@ def test_an_archive_that_is_far_behind_is_a_warning(url: str, sound: redis.Redis
     assert ["archive box:/var/a.db is 200,000 entries behind"] == unwell(examined(url))["archives"]
 
 
-def test_an_archive_that_stands_back_from_a_newer_format_is_a_warning(url: str, sound: redis.Redis) -> None:
+def test_an_outdated_archive_is_a_warning(url: str, sound: redis.Redis) -> None:
     report(sound, "a", daemon="d1")
     report(sound, "b", daemon="d2", state="outdated", trouble="a newer zsched keeps it")
 
@@ -234,7 +234,7 @@ def test_an_archive_that_stands_back_from_a_newer_format_is_a_warning(url: str, 
     assert "archive box:/var/b.db outdated: a newer zsched keeps it" == said
 
 
-def test_a_silent_archive_is_a_warning_and_one_that_was_stopped_is_none(url: str, sound: redis.Redis) -> None:
+def test_a_silent_archive_is_a_warning_and_a_stopped_archive_is_not(url: str, sound: redis.Redis) -> None:
     report(sound, "a", daemon="d1")
     report(sound, "b", daemon="d2", ago_ms=120_000)
     report(sound, "c", daemon="d3", ago_ms=120_000, state="stopped")
@@ -255,7 +255,7 @@ def test_schedules_in_quarantine_are_named_with_the_reason(url: str, sound: redi
     assert "1 schedule in quarantine: broken, and not fired: digest (its rule cannot be read)" == finding.text
 
 
-def test_keys_that_nothing_leads_to_are_named(client: Client, url: str, sound: redis.Redis) -> None:
+def test_orphaned_keys_are_named(client: Client, url: str, sound: redis.Redis) -> None:
     client.schedule("app.task", id="kept", every=HOUR)
     sound.hset(KEYS.template("gone"), "origin", "email")
     sound.set(KEYS.op("1"), "done")
@@ -275,14 +275,14 @@ def test_keys_that_nothing_leads_to_are_named(client: Client, url: str, sound: r
     assert [1, 1, [b"a"]] == [sound.execute_command(*command_of(one)) for one in found["leftovers"][:3]]
 
 
-def test_what_a_queue_has_no_room_for_is_not_left_over(url: str, sound: redis.Redis) -> None:
+def test_throttled_schedules_are_not_orphaned_keys(url: str, sound: redis.Redis) -> None:
     sound.hset(KEYS.meta(), "throttled", "low:email")
     sound.zadd(KEYS.due(Priority.LOW) + ":email", {"a": 1})
 
     assert "leftovers" not in unwell(examined(url))
 
 
-def test_another_namespaces_keys_are_its_own(url: str, sound: redis.Redis) -> None:
+def test_keys_of_another_namespace_are_not_orphaned(url: str, sound: redis.Redis) -> None:
     sound.set("zsched:{other}:mine", "x")
 
     assert "leftovers" not in unwell(examined(url))

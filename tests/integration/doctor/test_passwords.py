@@ -57,7 +57,7 @@ def write(file: Path, text: str, mode: int) -> Path:
 @pytest.mark.parametrize(
     ("mode", "readers"), [(0o644, "its group and every user"), (0o640, "its group may"), (0o604, "every user of this")]
 )
-def test_a_password_file_that_others_may_read_is_a_warning_until_its_remedy(
+def test_a_password_file_readable_by_others_is_a_warning_until_it_is_fixed(
     look: Look, user_url: str, folder: Path, mode: int, readers: str
 ) -> None:
     file = write(folder / "a password", SECRET, mode)
@@ -74,7 +74,7 @@ def test_a_password_file_that_others_may_read_is_a_warning_until_its_remedy(
     assert "1 file with a password: nobody but its owner may read it" == look(**env)["said"]
 
 
-def test_the_dashboards_password_file_is_looked_at_too(look: Look, folder: Path) -> None:
+def test_the_doctor_checks_the_dashboards_password_file(look: Look, folder: Path) -> None:
     file = write(folder / "password", SECRET, 0o644)
 
     assert "[dashboard] password_file" in look(DASHBOARD_PASSWORD_FILE=str(file))["said"]
@@ -101,7 +101,7 @@ def test_a_configuration_file_without_a_password_may_be_read_by_all(look: Look, 
     assert "no file with a password is named" == look("-c", str(file))["said"]
 
 
-def test_a_file_in_a_folder_that_keeps_others_out_is_fine(look: Look, user_url: str, tmp_path: Path) -> None:
+def test_a_password_file_in_a_private_folder_is_ok(look: Look, user_url: str, tmp_path: Path) -> None:
     """Systemd hands over credentials in such a folder."""
     tmp_path.chmod(0o500)
     file = write(tmp_path / "redis-password", SECRET, 0o440)
@@ -109,13 +109,13 @@ def test_a_file_in_a_folder_that_keeps_others_out_is_fine(look: Look, user_url: 
     assert "ok" == look(REDIS_URL=user_url, REDIS_PASSWORD_FILE=str(file))["verdict"]
 
 
-def test_a_password_file_behind_a_link_is_judged_by_itself(look: Look, user_url: str, folder: Path) -> None:
+def test_the_doctor_checks_the_target_of_a_linked_password_file(look: Look, user_url: str, folder: Path) -> None:
     (folder / "link").symlink_to(write(folder / "password", SECRET, 0o600))
 
     assert "ok" == look(REDIS_URL=user_url, REDIS_PASSWORD_FILE=str(folder / "link"))["verdict"]
 
 
-def test_a_password_file_that_is_not_there_is_told(look: Look, folder: Path) -> None:
+def test_a_missing_password_file_is_reported_as_skipped(look: Look, folder: Path) -> None:
     found = look(DASHBOARD_PASSWORD_FILE=str(folder / "gone"))
 
     assert ("skipped", True) == (found["verdict"], "No such file" in found["said"])

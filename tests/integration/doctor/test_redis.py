@@ -1,4 +1,4 @@
-"""What the doctor says of the server: version, role, memory and files, each trouble made for real."""
+"""The doctor's checks of the server: version, role, memory and files, each problem made for real."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def replica(sound_server: EmbeddedRedis) -> Iterator[EmbeddedRedis]:
 # -- version and role ---------------------------------------------------------------------------------
 
 
-def test_the_version_and_the_round_trip_are_told(url: str, sound_server: EmbeddedRedis) -> None:
+def test_the_doctor_shows_the_version_and_the_round_trip(url: str, sound_server: EmbeddedRedis) -> None:
     said = only(examined(url)["redis"], OK).text
 
     assert sound_server.server.version in said
@@ -53,7 +53,7 @@ class SlowClock(SystemClock):
         return self._now_ms
 
 
-def test_a_redis_that_is_far_away_is_a_warning(url: str) -> None:
+def test_a_slow_round_trip_is_a_warning(url: str) -> None:
     assert "round trip 30.00 ms" in only(examined(url, clock=SlowClock())["redis"], WARNING).text
 
 
@@ -68,19 +68,19 @@ def test_a_redis_without_copy_is_a_problem(url: str) -> None:
     assert "upgrade to Redis 6.2" in finding.remedy
 
 
-def test_a_redis_that_is_not_there_cannot_be_asked() -> None:
+def test_the_doctor_fails_without_redis() -> None:
     with pytest.raises(RedisUnavailable):
         examined("redis://127.0.0.1:1/0")
 
 
-def test_a_redis_that_lets_nobody_in_cannot_be_asked(url: str, configure: Configure) -> None:
+def test_the_doctor_fails_with_a_missing_password(url: str, configure: Configure) -> None:
     configure("requirepass", "secret")
 
     with pytest.raises(RedisRefused, match=r"user (and|or) password"):
         examined(url)
 
 
-def test_a_replica_is_a_problem_and_the_rest_is_looked_at_all_the_same(replica: EmbeddedRedis) -> None:
+def test_a_replica_is_a_problem_and_the_other_checks_still_run(replica: EmbeddedRedis) -> None:
     found = examined(replica.url)
 
     assert "is a replica of 127.0.0.1" in only(found["role"], PROBLEM).text
@@ -88,7 +88,7 @@ def test_a_replica_is_a_problem_and_the_rest_is_looked_at_all_the_same(replica: 
     assert OK is found["key types"][0].severity
 
 
-def test_a_master_that_may_go_on_alone_is_a_warning(
+def test_a_master_that_accepts_writes_without_replicas_is_a_warning(
     url: str, replica: EmbeddedRedis, sound: redis.Redis, configure: Configure
 ) -> None:
     eventually(lambda: sound.info("replication")["connected_slaves"] == 1)
@@ -100,7 +100,7 @@ def test_a_master_that_may_go_on_alone_is_a_warning(
     assert "takes no writes without them" in only(examined(url)["role"], OK).text
 
 
-def test_in_cluster_mode_nothing_else_is_looked_at() -> None:
+def test_cluster_mode_is_a_problem_and_ends_the_checks() -> None:
     with EmbeddedRedis(config={"cluster-enabled": "yes"}) as server:
         found = examined(server.url)
 
@@ -120,7 +120,7 @@ def test_an_older_redis_has_the_same_checks() -> None:
     assert "hash-max-ziplist-value is 512" == only(found["hashes"], OK).text
 
 
-def test_a_master_that_lacks_the_replicas_that_it_asks_for_is_a_problem(
+def test_a_master_without_its_required_replicas_is_a_problem(
     url: str, sound: redis.Redis, configure: Configure
 ) -> None:
     configure("min-replicas-to-write", "1")
@@ -135,7 +135,7 @@ def test_a_master_that_lacks_the_replicas_that_it_asks_for_is_a_problem(
 # -- memory -------------------------------------------------------------------------------------------
 
 
-def test_eviction_that_may_drop_schedules_is_a_problem(url: str, configure: Configure, sound: redis.Redis) -> None:
+def test_a_policy_that_may_evict_schedules_is_a_problem(url: str, configure: Configure, sound: redis.Redis) -> None:
     configure("maxmemory", "100mb")
     configure("maxmemory-policy", "allkeys-lru")
 
@@ -160,7 +160,7 @@ def test_eviction_without_a_limit_is_a_warning(url: str, configure: Configure) -
 
 
 @pytest.mark.parametrize(("share", "severity"), [(0.5, OK), (0.9, WARNING), (0.99, PROBLEM)])
-def test_memory_that_comes_to_its_end_is_told_before(
+def test_memory_close_to_maxmemory_is_reported(
     url: str, sound: redis.Redis, configure: Configure, share: float, severity: Severity
 ) -> None:
     sound.set("ballast", b"x" * 20_000_000)  # what other connections take is little beside it
@@ -195,13 +195,13 @@ def test_no_append_only_file_is_a_warning_and_nothing_at_all_a_problem(url: str,
     assert "a restart loses everything" in only(examined(url)["append-only file"], PROBLEM).text
 
 
-def test_a_file_that_is_never_forced_onto_the_disk_is_a_warning(url: str, configure: Configure) -> None:
+def test_an_append_only_file_without_fsync_is_a_warning(url: str, configure: Configure) -> None:
     configure("appendfsync", "no")
 
     assert "appendfsync is no" in only(examined(url)["append-only file"], WARNING).text
 
 
-def test_a_torn_file_that_would_be_loaded_is_a_warning(url: str, configure: Configure) -> None:
+def test_loading_a_truncated_append_only_file_is_a_warning(url: str, configure: Configure) -> None:
     configure("aof-load-truncated", "yes")
 
     finding = only(examined(url)["append-only file"], WARNING)
@@ -227,7 +227,7 @@ def test_a_snapshot_that_failed_is_a_problem(sound_server: EmbeddedRedis, url: s
         eventually(lambda: sound.info("persistence")["rdb_last_bgsave_status"] == "ok")
 
 
-def test_a_file_that_is_read_by_a_user_without_all_rights_is_a_problem(
+def test_an_append_only_file_loaded_by_a_restricted_user_is_a_problem(
     url: str, sound: redis.Redis, request: pytest.FixtureRequest
 ) -> None:
     sound.execute_command("ACL", "SETUSER", "default", "-flushall")

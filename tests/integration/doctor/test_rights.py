@@ -1,4 +1,4 @@
-"""What the doctor says of a user's rights, with real users of a real Redis that lack some."""
+"""The doctor's checks of a user's rights, with real users of a real Redis that lack some."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def user(admin: redis.Redis, server: EmbeddedRedis, role: Role, *more: str) -> s
 
 
 @pytest.mark.parametrize("role", Role)
-def test_a_user_with_the_rights_of_its_role_is_well(admin: redis.Redis, any_server: EmbeddedRedis, role: Role) -> None:
+def test_a_user_with_the_rights_of_its_role_is_ok(admin: redis.Redis, any_server: EmbeddedRedis, role: Role) -> None:
     url = user(admin, any_server, role)
 
     assert f"user somebody has all rights of a {role}" in only(examined(url, roles=(role,))["rights"], OK).text
@@ -65,7 +65,7 @@ def test_a_user_with_the_rights_of_its_role_is_well(admin: redis.Redis, any_serv
         ("zsched-dashboard", (Role.DASHBOARD,)),
     ],
 )
-def test_the_users_that_we_deploy_are_well(
+def test_the_users_of_users_acl_are_ok(
     admin: redis.Redis, any_server: EmbeddedRedis, name: str, roles: tuple[Role, ...]
 ) -> None:
     [line] = [line for line in USERS.read_text().splitlines() if line.startswith(f"user {name} ")]
@@ -77,7 +77,7 @@ def test_the_users_that_we_deploy_are_well(
 
 
 @pytest.mark.parametrize("right", ["copy", "rpush", "memory|usage", "evalsha", "get"])
-def test_a_command_that_is_missing_is_named_with_what_gives_it(
+def test_a_missing_command_right_is_named_with_the_remedy(
     admin: redis.Redis, any_server: EmbeddedRedis, right: str
 ) -> None:
     command = right.partition("|")[0]  # 6.2 takes away whole commands only
@@ -89,20 +89,20 @@ def test_a_command_that_is_missing_is_named_with_what_gives_it(
 
 
 @pytest.mark.parametrize("lacking", ["rq:queue:*", "rq:job:*", KEYS.prefix + "*"])
-def test_a_kind_of_keys_that_is_missing_is_named(admin: redis.Redis, any_server: EmbeddedRedis, lacking: str) -> None:
+def test_a_missing_key_right_is_named(admin: redis.Redis, any_server: EmbeddedRedis, lacking: str) -> None:
     kept = [f"~{key}" for key in rights_of([Role.DAEMON], KEYS).keys if key != lacking]
     url = user(admin, any_server, Role.DAEMON, "resetkeys", *kept)
 
     assert ["ACL", "SETUSER", "somebody", f"~{lacking}"] == command_of(only(examined(url)["rights"], PROBLEM))
 
 
-def test_a_channel_that_is_missing_is_named(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
+def test_a_missing_channel_right_is_named(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
     url = user(admin, any_server, Role.DAEMON, "resetchannels", "&rq:pubsub:*")
 
     assert ["ACL", "SETUSER", "somebody", f"&{KEYS.wake()}"] == command_of(only(examined(url)["rights"], PROBLEM))
 
 
-def test_what_is_missing_is_enough_when_it_was_given(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
+def test_granting_the_missing_rights_makes_the_user_ok(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
     url = user(admin, any_server, Role.DAEMON, "-copy", "-xadd", "-lpos", "resetchannels")
 
     admin.execute_command(*command_of(only(examined(url)["rights"], PROBLEM)))
@@ -110,7 +110,7 @@ def test_what_is_missing_is_enough_when_it_was_given(admin: redis.Redis, any_ser
     assert OK is only(examined(url)["rights"], OK).severity
 
 
-def test_asking_writes_nothing(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
+def test_the_rights_check_writes_nothing(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
     admin.set("something", "else")
 
     examined(any_server.url)
@@ -126,7 +126,7 @@ def test_asking_writes_nothing(admin: redis.Redis, any_server: EmbeddedRedis) ->
 
 
 @pytest.mark.parametrize("role", Role)
-def test_every_command_is_asked_for_in_a_form_that_redis_takes(
+def test_the_rights_check_asks_for_every_command_in_a_valid_form(
     admin: redis.Redis, any_server: EmbeddedRedis, role: Role
 ) -> None:
     at_once = {"multi", "exec", "discard", "watch", "unwatch"}
@@ -140,9 +140,7 @@ def test_every_command_is_asked_for_in_a_form_that_redis_takes(
     assert {b"QUEUED"} == set(replies.values())
 
 
-def test_where_writes_are_refused_a_rehearsal_is_and_the_rest_is_looked_at(
-    admin: redis.Redis, any_server: EmbeddedRedis
-) -> None:
+def test_the_rights_check_is_skipped_if_redis_refuses_writes(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
     admin.config_set("min-replicas-to-write", 1)
     try:
         found = examined(any_server.url)
@@ -153,7 +151,7 @@ def test_where_writes_are_refused_a_rehearsal_is_and_the_rest_is_looked_at(
     assert OK is only(found["rq's cron"], OK).severity
 
 
-def test_who_may_not_find_out_is_told_how_to(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
+def test_a_user_who_may_not_check_its_rights_gets_a_remedy(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
     url = user(admin, any_server, Role.DAEMON, "-evalsha", "-multi")
 
     finding = only(examined(url)["rights"], SKIPPED)
@@ -165,7 +163,7 @@ def test_who_may_not_find_out_is_told_how_to(admin: redis.Redis, any_server: Emb
 # -- of another user ----------------------------------------------------------------------------------
 
 
-def test_another_users_rights_are_asked_for_by_a_dry_run(sound: redis.Redis, sound_server: EmbeddedRedis) -> None:
+def test_the_rights_of_another_user_are_checked_by_a_dry_run(sound: redis.Redis, sound_server: EmbeddedRedis) -> None:
     if sound_server.server.release < (7,):
         assert "before Redis 7" in only(examined(sound_server.url, user="somebody")["rights"], SKIPPED).text
         return
@@ -181,9 +179,7 @@ def test_another_users_rights_are_asked_for_by_a_dry_run(sound: redis.Redis, sou
         sound.acl_deluser("somebody")
 
 
-def test_who_may_nothing_but_ask_for_info_is_told_what_was_not_looked_at(
-    admin: redis.Redis, any_server: EmbeddedRedis
-) -> None:
+def test_a_user_with_only_the_right_to_info_gets_skipped_checks(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
     admin.execute_command("ACL", "SETUSER", "somebody", "reset", "on", f">{PASSWORD}", "+info", "+ping", "+select")
     url = any_server.tcp_url.replace("redis://", f"redis://somebody:{PASSWORD}@")
 
@@ -196,7 +192,7 @@ def test_who_may_nothing_but_ask_for_info_is_told_what_was_not_looked_at(
     assert OK is only(found["eviction"], OK).severity  # INFO tells it
 
 
-def test_what_may_not_be_read_is_not_taken_for_well(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
+def test_a_check_that_may_not_read_its_keys_is_skipped_not_ok(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
     admin.execute_command("ACL", "SETUSER", "somebody", "reset", "on", f">{PASSWORD}", "+@all", "~zsched:*")
     url = any_server.tcp_url.replace("redis://", f"redis://somebody:{PASSWORD}@")
 

@@ -1,4 +1,4 @@
-"""What the doctor says of RQ: real workers, the queues in use, and other schedulers."""
+"""The doctor's checks of RQ: real workers, the queues in use, and other schedulers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def waits(sound: redis.Redis, ago: timedelta) -> None:
 # -- workers ------------------------------------------------------------------------------------------
 
 
-def test_a_real_worker_is_seen_with_its_version_and_queues(
+def test_the_doctor_lists_a_real_worker_with_its_version_and_queues(
     url: str, sound: redis.Redis, work: Work, client: Client
 ) -> None:
     client.schedule("app.task", id="a", every=HOUR, queue="email")
@@ -93,7 +93,7 @@ def test_workers_of_different_versions_are_a_warning(url: str, sound: redis.Redi
     assert ["workers are of different versions of RQ: 2.12.0 (1), 2.8.0 (1)"] == unwell(examined(url))["workers"]
 
 
-def test_a_worker_that_said_goodbye_does_not_count(url: str, sound: redis.Redis) -> None:
+def test_a_worker_that_has_stopped_does_not_count(url: str, sound: redis.Redis) -> None:
     registered(sound, "w1", death="2026-01-01T00:00:00Z")
 
     assert "no worker of RQ is registered" in only(examined(url)["workers"], WARNING).text
@@ -111,7 +111,7 @@ def test_another_serializer_than_the_namespaces_is_a_problem(url: str, client: C
     assert 'serializer = "pickle"' in finding.remedy
 
 
-def test_the_doctor_says_that_workers_do_not_tell_a_json_serializer(url: str) -> None:
+def test_the_serializer_check_is_skipped_for_json(url: str) -> None:
     Client.from_url(url, serializer="json").schedule("app.task", id="a", every=HOUR)
 
     found = examined(url, rq={"serializer": "json"})
@@ -125,7 +125,7 @@ def test_the_doctor_says_that_workers_do_not_tell_a_json_serializer(url: str) ->
 
 
 @pytest.mark.parametrize("one_shot", [False, True])
-def test_a_queue_in_use_that_nobody_listens_to_is_a_warning(
+def test_a_used_queue_without_workers_is_a_warning(
     url: str, sound: redis.Redis, client: Client, one_shot: bool
 ) -> None:
     registered(sound, queues="default,sms")
@@ -140,7 +140,7 @@ def test_a_queue_in_use_that_nobody_listens_to_is_a_warning(
 
 
 @pytest.mark.parametrize(("ago", "severity"), [(timedelta(minutes=6), PROBLEM), (timedelta(0), WARNING)])
-def test_jobs_that_wait_for_minutes_where_nobody_listens_are_a_problem(
+def test_jobs_waiting_for_minutes_in_a_queue_without_workers_are_a_problem(
     url: str, sound: redis.Redis, ago: timedelta, severity: Severity
 ) -> None:
     registered(sound, queues="default")
@@ -162,7 +162,7 @@ def test_suspended_workers_are_a_finding(url: str, sound: redis.Redis, ago: time
     assert finding.remedy.startswith("rq resume, or: redis-cli ")
 
 
-def test_a_queue_that_nobody_uses_any_more_is_nobodys_matter(url: str, sound: redis.Redis) -> None:
+def test_an_unused_queue_is_ignored(url: str, sound: redis.Redis) -> None:
     sound.sadd("rq:queues", "rq:queue:old")
 
     assert "no queue is used" == only(examined(url)["queues"], OK).text
@@ -183,7 +183,7 @@ def test_a_worker_with_scheduler_is_named(url: str, sound: redis.Redis, work: Wo
     assert "without --with-scheduler" in finding.remedy
 
 
-def test_our_own_lock_is_no_rivals_and_another_namespaces_is(url: str, sound: redis.Redis) -> None:
+def test_a_scheduler_lock_of_another_namespace_is_a_warning(url: str, sound: redis.Redis) -> None:
     sound.sadd("rq:queues", "rq:queue:email")
     sound.set("rq:scheduler-lock:email", f"zsched:{KEYS.namespace}")
     assert OK is only(examined(url)["rq's scheduler"], OK).severity
@@ -192,7 +192,7 @@ def test_our_own_lock_is_no_rivals_and_another_namespaces_is(url: str, sound: re
     assert "the namespace other has" in only(examined(url)["rq's scheduler"], WARNING).text
 
 
-def test_a_scheduler_lock_is_fine_where_rq_moves_its_own_jobs(url: str, sound: redis.Redis) -> None:
+def test_a_scheduler_lock_is_ok_if_rq_moves_its_own_jobs(url: str, sound: redis.Redis) -> None:
     sound.sadd("rq:queues", "rq:queue:email")
     sound.set("rq:scheduler-lock:email", "somebody")
 
@@ -215,7 +215,7 @@ def theirs(sound: redis.Redis) -> Scheduler:
     return Scheduler(connection=sound)
 
 
-def test_jobs_of_rq_scheduler_that_are_not_here_are_a_warning(url: str, theirs: Scheduler) -> None:
+def test_jobs_of_rq_scheduler_that_were_not_imported_are_a_warning(url: str, theirs: Scheduler) -> None:
     theirs.enqueue_in(HOUR, print)
 
     finding = only(examined(url)["rq-scheduler"], WARNING)
@@ -224,7 +224,7 @@ def test_jobs_of_rq_scheduler_that_are_not_here_are_a_warning(url: str, theirs: 
     assert "zsched import rq-scheduler" == finding.remedy
 
 
-def test_an_rq_scheduler_that_runs_has_to_be_stopped_before_an_import(url: str, theirs: Scheduler) -> None:
+def test_a_running_rq_scheduler_must_be_stopped_before_an_import(url: str, theirs: Scheduler) -> None:
     theirs.enqueue_in(HOUR, print)
     theirs.register_birth()
 
@@ -234,13 +234,13 @@ def test_an_rq_scheduler_that_runs_has_to_be_stopped_before_an_import(url: str, 
     assert "stop it, then: zsched import rq-scheduler" == finding.remedy
 
 
-def test_an_rq_scheduler_without_a_sign_of_life_is_seen_by_its_lock(url: str, theirs: Scheduler) -> None:
+def test_an_rq_scheduler_without_a_heartbeat_is_found_by_its_lock(url: str, theirs: Scheduler) -> None:
     theirs.acquire_lock()
 
     assert "rq-scheduler runs (one that has the lock)" in only(examined(url)["rq-scheduler"], WARNING).text
 
 
-def test_imported_jobs_are_fine_until_an_rq_scheduler_runs_again(url: str, client: Client, theirs: Scheduler) -> None:
+def test_imported_jobs_are_ok_until_an_rq_scheduler_runs_again(url: str, client: Client, theirs: Scheduler) -> None:
     theirs.schedule(datetime(2040, 1, 1), "app.task", interval=60, id="a")
     client.schedule("app.task", id="a", every=HOUR)
     assert "all of them scheduled here" in only(examined(url)["rq-scheduler"], OK).text
@@ -253,7 +253,7 @@ def test_imported_jobs_are_fine_until_an_rq_scheduler_runs_again(url: str, clien
     assert OK is only(examined(url)["rq-scheduler"], OK).severity
 
 
-def test_rqs_cron_is_named_while_it_beats(url: str, sound: redis.Redis) -> None:
+def test_rqs_cron_is_a_warning_while_it_has_a_heartbeat(url: str, sound: redis.Redis) -> None:
     killed, running = CronScheduler(sound, name="killed"), CronScheduler(sound, name="box.1")
     killed.register_birth()
     sound.zadd("rq:cron_schedulers", {"killed": sound.time()[0] - 3600})

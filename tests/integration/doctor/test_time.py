@@ -1,4 +1,4 @@
-"""What the doctor says of clocks and zone rules."""
+"""The doctor's checks of clocks and zone rules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class WrongClock(SystemClock):
 @pytest.mark.parametrize(
     ("by_ms", "severity"), [(0, Severity.OK), (-5_000, Severity.WARNING), (90_000, Severity.PROBLEM)]
 )
-def test_a_clock_that_is_wrong_is_told_with_how_much(url: str, by_ms: int, severity: Severity) -> None:
+def test_a_wrong_clock_is_reported_with_its_offset(url: str, by_ms: int, severity: Severity) -> None:
     said = only(examined(url, clock=WrongClock(by_ms))["clock"], severity).text
 
     told = re.search(r"is ([+-][\d,]+) ms from this machine's, to within", said)
@@ -36,7 +36,7 @@ def test_a_clock_that_is_wrong_is_told_with_how_much(url: str, by_ms: int, sever
 
 
 @pytest.mark.parametrize("field", ["offset_ms", "frozen_ms"])
-def test_a_clock_that_a_test_left_behind_is_a_problem(url: str, sound: redis.Redis, field: str) -> None:
+def test_a_leftover_test_clock_is_a_problem(url: str, sound: redis.Redis, field: str) -> None:
     sound.hset(KEYS.meta(), field, 5000)
 
     finding = only(examined(url)["test clock"], Severity.PROBLEM)
@@ -46,25 +46,25 @@ def test_a_clock_that_a_test_left_behind_is_a_problem(url: str, sound: redis.Red
     assert "test clock" not in unwell(examined(url))
 
 
-def test_rules_of_zones_that_are_those_of_the_namespace_are_fine(url: str, sound: redis.Redis) -> None:
+def test_tzdata_equal_to_the_namespaces_is_ok(url: str, sound: redis.Redis) -> None:
     sound.hset(KEYS.meta(), "tzdata", installed().version or "")
 
     assert str(installed()) in only(examined(url)["tzdata"], Severity.OK).text
 
 
-def test_other_rules_than_the_namespaces_are_a_warning(url: str, sound: redis.Redis) -> None:
+def test_tzdata_different_from_the_namespaces_is_a_warning(url: str, sound: redis.Redis) -> None:
     sound.hset(KEYS.meta(), "tzdata", "2001a")
 
     assert "all is planned by tzdata 2001a" in only(examined(url)["tzdata"], Severity.WARNING).text
 
 
-def test_zones_of_an_unknown_version_are_a_warning(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tzdata_of_an_unknown_version_is_a_warning(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks_server, "installed", lambda: ZoneRules(None, "nowhere"))
 
     assert "of an unknown version, from nowhere" in only(examined(url)["tzdata"], Severity.WARNING).text
 
 
-def test_daemons_with_different_rules_are_a_warning(url: str, sound: redis.Redis) -> None:
+def test_daemons_with_different_tzdata_are_a_warning(url: str, sound: redis.Redis) -> None:
     report(sound, "a", daemon="d1", host="north", tzdata="2025a")
     report(sound, "b", daemon="d2", host="south", tzdata="2025b")
 
@@ -73,7 +73,7 @@ def test_daemons_with_different_rules_are_a_warning(url: str, sound: redis.Redis
     assert "daemons plan by different time zone rules: 2025a (north, pid ?), 2025b (south, pid ?)" == said
 
 
-def test_a_daemon_that_does_not_tell_its_rules_is_passed_over(url: str, sound: redis.Redis) -> None:
+def test_a_daemon_that_reports_no_tzdata_is_ignored(url: str, sound: redis.Redis) -> None:
     report(sound, "a", daemon="d1", host="north")
     report(sound, "b", daemon="d2", host="south", tzdata="2025b")
 

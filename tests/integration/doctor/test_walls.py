@@ -89,7 +89,7 @@ def test_on_an_unpatched_redis_a_script_of_one_user_runs_as_another(unpatched: E
     assert is_open(unpatched)
 
 
-def test_a_sandbox_that_does_not_hold_is_a_problem_where_there_are_users(unpatched: EmbeddedRedis) -> None:
+def test_an_open_sandbox_is_a_problem_if_there_are_restricted_users(unpatched: EmbeddedRedis) -> None:
     for role in (Role.CLIENT, Role.DAEMON, Role.WORKER):
         finding = only(examined(as_user(unpatched, role), roles=(role,))["sandbox"], PROBLEM)
 
@@ -97,13 +97,13 @@ def test_a_sandbox_that_does_not_hold_is_a_problem_where_there_are_users(unpatch
         assert "6.2.20, 7.2.11, 7.4.6, 8.0.4, 8.2.2" in finding.remedy
 
 
-def test_a_sandbox_that_does_not_hold_is_a_warning_where_everybody_may_do_everything(unpatched: EmbeddedRedis) -> None:
+def test_an_open_sandbox_is_a_warning_if_all_users_have_all_rights(unpatched: EmbeddedRedis) -> None:
     finding = only(examined(unpatched.url)["sandbox"], WARNING)
 
     assert "CVE-2025-46818" in finding.text
 
 
-def test_trying_the_sandbox_changes_nothing_in_it(unpatched: EmbeddedRedis) -> None:
+def test_the_sandbox_check_changes_nothing_in_redis(unpatched: EmbeddedRedis) -> None:
     examined(unpatched.url)
 
     with redis.Redis.from_url(unpatched.url, protocol=2) as admin:
@@ -112,14 +112,14 @@ def test_trying_the_sandbox_changes_nothing_in_it(unpatched: EmbeddedRedis) -> N
         assert [] == admin.keys("*")
 
 
-def test_a_sandbox_that_holds_is_well_whoever_asks(patched: EmbeddedRedis) -> None:
+def test_a_closed_sandbox_is_ok_for_every_user(patched: EmbeddedRedis) -> None:
     urls = [patched.url, *(as_user(patched, role) for role in (Role.CLIENT, Role.DAEMON, Role.WORKER))]
 
     for url in urls:
         assert "scripts cannot change" in only(examined(url)["sandbox"], OK).text
 
 
-def test_an_older_version_whose_sandbox_holds_is_called_a_backport(patched: EmbeddedRedis) -> None:
+def test_an_older_version_with_a_closed_sandbox_is_called_a_backport(patched: EmbeddedRedis) -> None:
     assert "has the fixes by a backport" in looked_at(patched.url, redis_version="7.0.15").text
     assert "backport" not in looked_at(patched.url, redis_version="7.2.11").text
 
@@ -151,7 +151,7 @@ def test_an_older_version_whose_sandbox_holds_is_called_a_backport(patched: Embe
         ({}, False),
     ],
 )
-def test_the_version_decides_for_a_user_who_may_run_no_script(
+def test_the_sandbox_check_uses_the_version_for_a_user_without_scripts(
     unpatched: EmbeddedRedis, info: dict[str, str], is_patched: bool
 ) -> None:
     finding = looked_at(as_user(unpatched, Role.DASHBOARD), **info)
@@ -180,7 +180,7 @@ def put(server: EmbeddedRedis, database: int, key: str) -> None:
 
 @pytest.mark.parametrize("role", [Role.CLIENT, Role.DAEMON])
 @pytest.mark.parametrize("key", [KEYS.meta(), "rq:queues"])
-def test_a_namespace_or_rq_in_another_database_is_a_warning(empty: EmbeddedRedis, key: str, role: Role) -> None:
+def test_zsched_or_rq_keys_in_another_database_are_a_warning(empty: EmbeddedRedis, key: str, role: Role) -> None:
     put(empty, 0, "rq:queues")
     put(empty, 3, key)
 
@@ -189,20 +189,20 @@ def test_a_namespace_or_rq_in_another_database_is_a_warning(empty: EmbeddedRedis
     assert "in database 3, and users are not held to one" in finding.text
 
 
-def test_a_user_may_write_its_keys_in_another_database(empty: EmbeddedRedis) -> None:
+def test_a_user_can_write_its_keys_in_another_database(empty: EmbeddedRedis) -> None:
     put(empty, 3, KEYS.meta())
 
     with redis.Redis.from_url(as_user(empty, Role.CLIENT).replace("/0", "/3"), protocol=2) as client:
         assert 1 == client.delete(KEYS.meta())
 
 
-def test_other_things_in_another_database_are_fine(empty: EmbeddedRedis) -> None:
+def test_unrelated_keys_in_another_database_are_ok(empty: EmbeddedRedis) -> None:
     put(empty, 3, "zsched:{mail}:meta")
 
     assert "no other database" in only(examined(as_user(empty, Role.CLIENT))["databases"], OK).text
 
 
-def test_a_user_who_may_not_look_into_a_database_is_told_so(empty: EmbeddedRedis) -> None:
+def test_a_database_that_the_user_may_not_read_is_reported_as_skipped(empty: EmbeddedRedis) -> None:
     put(empty, 3, "another")
 
     found = examined(as_user(empty, Role.WORKER), roles=(Role.WORKER,))["databases"]

@@ -37,7 +37,7 @@ def ends(link: Link) -> list[str]:
 
 
 def recorded(link: Link) -> list[Run]:
-    """What every row of every ``end`` entry tells."""
+    """Return the rows of all ``end`` entries."""
     return [run for entry in entries(link) for run in EndEntry(entry).ended_runs()]
 
 
@@ -47,7 +47,7 @@ def entries(link: Link, kind: str = "end") -> list[Entry]:
 
 
 def agains(link: Link) -> list[Change]:
-    """What every row of every ``again`` entry tells; ``count`` is the attempt."""
+    """Return the rows of all ``again`` entries; ``count`` is the attempt."""
     return [change for entry in entries(link, "again") for change in changes(entry)]
 
 

@@ -113,7 +113,7 @@ def test_a_run_whose_worker_was_killed_is_run_again_and_ends_with_its_second_att
 
 
 @pytest.mark.parametrize("options", [{"on_lost": "fail", "retry": 3}, {}])
-def test_a_run_that_is_not_to_be_tried_again_ends_as_lost(
+def test_a_run_of_a_killed_worker_without_retries_ends_as_lost(
     client: Client, link: Link, redis_url: str, redis_client: redis.Redis, workers: Workers, options: dict[str, Any]
 ) -> None:
     with daemon(redis_url, link):
@@ -134,7 +134,7 @@ def test_a_run_that_is_not_to_be_tried_again_ends_as_lost(
     assert [run] == recorded(link)
 
 
-def test_a_rule_whose_runs_fail_one_after_the_other_is_paused_until_it_is_resumed(
+def test_a_rule_whose_runs_fail_repeatedly_is_paused(
     client: Client, link: Link, redis_url: str, workers: Workers
 ) -> None:
     broken = workers.folder / "broken"
@@ -164,7 +164,7 @@ def test_a_rule_whose_runs_fail_one_after_the_other_is_paused_until_it_is_resume
     assert ["failed", "failed", "failed", "succeeded"] == [run.status.value for run in recorded(link)]
 
 
-def test_a_success_between_two_failures_pauses_nothing(
+def test_a_success_between_two_failures_prevents_the_pause(
     client: Client, link: Link, redis_url: str, workers: Workers
 ) -> None:
     with daemon(redis_url, link):

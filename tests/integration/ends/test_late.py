@@ -24,7 +24,7 @@ pytestmark = pytest.mark.redis
 
 
 def fail(client: redis.Redis, run: str, at_s: int) -> None:
-    """As RQ's worker does."""
+    """Fail a run as RQ's worker does."""
     client.hset(KEYS.rq.job(run), mapping={"status": "failed", "ended_at": rq_time(at_s * 1000)})
     client.zadd("rq:failed:default", {run: at_s + 31_536_000})
 
@@ -42,7 +42,7 @@ def unheard(call: Callable[..., Any]) -> Callable[..., Any]:
 # -- a reply ------------------------------------------------------------------------------------------
 
 
-def test_an_end_is_recorded_and_counted_once_when_the_reply_to_that_was_lost(
+def test_an_end_whose_recording_lost_its_reply_is_recorded_and_counted_once(
     tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.schedule(FUNC, id="r", every=3600, pause_after_failures=2)
@@ -63,7 +63,7 @@ def test_an_end_is_recorded_and_counted_once_when_the_reply_to_that_was_lost(
     assert ([f"{run} failed"], "active") == (ends(tracking.link), client.get("r").state.value)
 
 
-def test_that_a_run_is_lost_is_recorded_once_when_the_reply_to_that_was_lost(
+def test_a_lost_run_whose_recording_lost_its_reply_is_recorded_once(
     losing: Losing, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = taken(redis_client, client.enqueue(FUNC, id="a").run_id)
@@ -88,9 +88,7 @@ def test_that_a_run_is_lost_is_recorded_once_when_the_reply_to_that_was_lost(
 # -- the archive --------------------------------------------------------------------------------------
 
 
-def test_a_run_that_was_cancelled_is_recorded_once_while_the_archive_is_behind(
-    tracking: Tracking, client: Client
-) -> None:
+def test_a_cancelled_run_is_recorded_once_while_the_archive_is_behind(tracking: Tracking, client: Client) -> None:
     run = client.enqueue(FUNC, id="a").run_id
     tracking.step()
     tracking.follows = False
@@ -103,7 +101,7 @@ def test_a_run_that_was_cancelled_is_recorded_once_while_the_archive_is_behind(
     assert [f"{run} cancelled"] == ends(tracking.link)
 
 
-def test_a_run_that_the_next_one_replaced_is_recorded_once_with_that_reason(
+def test_a_run_replaced_by_cancel_previous_is_recorded_once_with_that_reason(
     tracking: Tracking, client: Client, redis_client: redis.Redis
 ) -> None:
     def fire() -> None:
@@ -126,7 +124,7 @@ def test_a_run_that_the_next_one_replaced_is_recorded_once_with_that_reason(
 
 
 @pytest.mark.usefixtures("no_rounds")
-def test_a_cancelled_run_that_somebody_put_into_its_queue_again_is_recorded_again(
+def test_a_requeued_cancelled_run_is_recorded_again(
     tracking: Tracking, client: Client, redis_client: redis.Redis
 ) -> None:
     run = client.enqueue(FUNC, id="a").run_id
@@ -145,7 +143,7 @@ def test_a_cancelled_run_that_somebody_put_into_its_queue_again_is_recorded_agai
 
 
 @pytest.mark.usefixtures("no_rounds")
-def test_a_second_end_is_recorded_also_when_the_first_look_at_it_came_to_nothing(
+def test_a_second_end_is_recorded_although_the_first_read_of_it_failed(
     tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(self: Jobs, ids: list[str]) -> list[Any]:
@@ -171,7 +169,7 @@ def test_a_second_end_is_recorded_also_when_the_first_look_at_it_came_to_nothing
 
 
 @pytest.mark.parametrize(("pushed_s_before", "expected"), [(59, EXPIRED), (61, EXPIRED_OR_ENDED)])
-def test_that_a_run_had_not_begun_is_said_only_by_whom_its_end_would_not_have_escaped(
+def test_expired_before_start_is_claimed_only_by_a_tracker_that_watched_the_run(
     tracking: Tracking,
     client: Client,
     redis_client: redis.Redis,
@@ -194,7 +192,7 @@ def test_that_a_run_had_not_begun_is_said_only_by_whom_its_end_would_not_have_es
 # -- a worker -----------------------------------------------------------------------------------------
 
 
-def test_a_run_whose_deadline_passes_while_a_worker_begins_it_is_running(
+def test_a_run_whose_deadline_passes_during_its_start_counts_as_running(
     tracking: Tracking, client: Client, redis_client: redis.Redis
 ) -> None:
     run = client.enqueue("platform.node", id="a", expires_after=1800).run_id

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.redis
 LEFT = "it left its queue and no worker has it"
 
 
-def test_a_lost_run_at_the_head_of_its_queue_keeps_no_other_from_being_recorded(
+def test_a_lost_run_at_the_head_of_its_queue_does_not_block_others(
     losing: Losing, client: Client, redis_client: redis.Redis
 ) -> None:
     runs = [client.enqueue(FUNC, id=id).run_id or "" for id in "abc"]
@@ -64,7 +64,7 @@ def test_a_run_that_left_its_queue_is_pushed_again_while_retries_are_left(
 
 
 @pytest.mark.parametrize("why_not", ["in the queue", "on its way", "begun", "behind the head", "pushed just now"])
-def test_a_run_that_may_still_be_run_is_left_alone(
+def test_a_run_that_may_still_start_is_not_lost(
     losing: Losing, client: Client, redis_client: redis.Redis, why_not: str, tmp_path: Path
 ) -> None:
     first, second = (client.enqueue(FUNC, id=id, retry=1).run_id or "" for id in "ab")
@@ -84,7 +84,7 @@ def test_a_run_that_may_still_be_run_is_left_alone(
     assert ([], []) == (agains(losing.link), recorded(losing.link))
 
 
-def test_it_is_missed_for_a_while_before_it_counts_as_lost(
+def test_a_run_is_missing_for_a_while_before_it_counts_as_lost(
     losing: Losing, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     losing.be_patient(LostDelays(60, 5))
@@ -105,7 +105,7 @@ def test_it_is_missed_for_a_while_before_it_counts_as_lost(
     assert [(runs[0], LEFT)] == [(run.id, run.error) for run in recorded(losing.link)]
 
 
-def test_of_a_queue_that_is_too_long_to_look_through_only_what_must_have_been_taken_is_lost(
+def test_in_a_long_queue_only_runs_that_must_have_been_taken_are_lost(
     losing: Losing, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registries, "_LINE", 4)
@@ -127,7 +127,7 @@ def test_of_a_queue_that_is_too_long_to_look_through_only_what_must_have_been_ta
     assert not {run.id for run in recorded(losing.link)} & set(waiting)
 
 
-def test_a_run_that_may_wait_behind_the_part_that_is_looked_through_is_left_alone(
+def test_a_run_that_may_be_behind_the_scanned_part_of_a_queue_is_not_lost(
     losing: Losing, client: Client, redis_client: redis.Redis
 ) -> None:
     others = [f"other-{number}" for number in range(registries._LINE)]
@@ -141,7 +141,9 @@ def test_a_run_that_may_wait_behind_the_part_that_is_looked_through_is_left_alon
     assert [] == recorded(losing.link)
 
 
-def test_a_worker_whose_clock_is_behind_is_not_dead(losing: Losing, client: Client, redis_client: redis.Redis) -> None:
+def test_a_worker_whose_clock_is_behind_does_not_count_as_dead(
+    losing: Losing, client: Client, redis_client: redis.Redis
+) -> None:
     run_id = taken(redis_client, client.enqueue(FUNC, id="a", retry=1).run_id)
     redis_client.hset(KEYS.rq.job(run_id), "status", "started")
     redis_client.zadd("rq:wip:default", {f"{run_id}:x": redis_client.time()[0]})
@@ -157,7 +159,7 @@ def test_a_worker_whose_clock_is_behind_is_not_dead(losing: Losing, client: Clie
     assert [run_id] == [row.run_id for row in agains(losing.link)]
 
 
-def test_an_entry_that_lapsed_is_left_alone_while_the_worker_is_not_dead(
+def test_a_lapsed_execution_is_not_lost_while_its_worker_is_alive(
     losing: Losing, client: Client, redis_client: redis.Redis
 ) -> None:
     run_id = taken(redis_client, client.enqueue(FUNC, id="a", retry=1).run_id)
@@ -213,7 +215,7 @@ def test_an_end_is_recorded_once_also_by_a_leader_that_was_slow(
     assert [run_id] == [run.id for run in recorded(losing.link)]
 
 
-def test_a_number_of_retries_that_is_none_keeps_nobody_else_from_being_found(
+def test_a_corrupted_number_of_retries_does_not_hide_other_lost_runs(
     losing: Losing, client: Client, redis_client: redis.Redis
 ) -> None:
     odd, good = (taken(redis_client, client.enqueue(FUNC, id=id, retry=1).run_id) for id in ("odd", "good"))
@@ -228,7 +230,7 @@ def test_a_number_of_retries_that_is_none_keeps_nobody_else_from_being_found(
     assert ([good], [odd]) == ([row.run_id for row in agains(losing.link)], [run.id for run in recorded(losing.link)])
 
 
-def test_others_jobs_that_lapsed_are_left_to_rq(losing: Losing, redis_client: redis.Redis) -> None:
+def test_lapsed_foreign_jobs_are_left_to_rq(losing: Losing, redis_client: redis.Redis) -> None:
     members = {f"{uuid}:x": 1 for uuid in ("1c4e", "mail-1767225600000", "1c4e-1767225600000-nother")}
     redis_client.zadd("rq:wip:default", members)
     redis_client.sadd("rq:queues", "rq:queue:default")
@@ -239,5 +241,5 @@ def test_others_jobs_that_lapsed_are_left_to_rq(losing: Losing, redis_client: re
     assert ([], 3) == (events, redis_client.zcard("rq:wip:default"))
 
 
-def test_the_usual_patience_is_longer_than_a_worker_needs_to_begin() -> None:
+def test_the_default_delay_is_longer_than_a_worker_needs_to_start() -> None:
     assert LostDelays(queued_s=60, missing_s=5) == lost.USUAL

@@ -33,7 +33,7 @@ def fail():
 """
 
 
-def test_what_becomes_of_runs_is_recorded_and_told(
+def test_ends_of_runs_are_recorded_and_shown(
     client: Client, link: Link, redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     (tmp_path / "tasks.py").write_text(TASKS)
@@ -77,7 +77,7 @@ def work(guard: Guard, url: str, folder: Path) -> None:
         assert 0 == worker.wait(BURST_S), (folder / "worker.log").read_text()
 
 
-def test_a_standby_learns_what_the_leader_records_and_records_nothing(
+def test_a_standby_follows_recorded_ends_and_records_none(
     client: Client, link: Link, redis_url: str, redis_client: redis.Redis
 ) -> None:
     first, second = archive_of_its_own(), archive_of_its_own()
@@ -95,7 +95,7 @@ def test_a_standby_learns_what_the_leader_records_and_records_nothing(
     assert sorted(f"{run} succeeded" for run in runs) == sorted(ends(link))
 
 
-def test_a_daemon_that_takes_over_records_what_ended_when_nobody_led(
+def test_a_new_leader_records_runs_that_ended_without_a_leader(
     client: Client, link: Link, redis_url: str, redis_client: redis.Redis
 ) -> None:
     path = archive_of_its_own()
@@ -111,7 +111,7 @@ def test_a_daemon_that_takes_over_records_what_ended_when_nobody_led(
     assert [f"{run} cancelled"] == ends(link)
 
 
-def test_after_a_flush_no_run_is_recorded_as_gone(client: Client, link: Link, redis_url: str) -> None:
+def test_no_run_is_recorded_as_gone_after_a_flush(client: Client, link: Link, redis_url: str) -> None:
     redis_client = redis.Redis.from_url(redis_url)
     path = archive_of_its_own()
     with redis_client, DaemonThread(redis_url, archive=ArchiveSettings(path=path)):

@@ -49,7 +49,7 @@ def test_an_end_is_recorded_once_also_while_the_archive_does_not_follow(
     assert set() == opened(tracking.path)
 
 
-def test_a_new_leader_waits_until_its_archive_has_what_earlier_ones_recorded(
+def test_a_new_leader_waits_until_its_archive_has_the_ends_recorded_before(
     tracking: Tracking, client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     run = client.enqueue(FUNC, id="a").run_id
@@ -68,9 +68,7 @@ def test_a_new_leader_waits_until_its_archive_has_what_earlier_ones_recorded(
     assert [f"{run} succeeded"] == ends(tracking.link)
 
 
-def test_a_leader_that_was_replaced_records_nothing(
-    tracking: Tracking, client: Client, redis_client: redis.Redis
-) -> None:
+def test_a_replaced_leader_records_no_end(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
     run = client.enqueue(FUNC, id="a").run_id
     redis_client.hset(KEYS.rq.job(run), "status", "finished")
     redis_client.delete(KEYS.lease())
@@ -81,7 +79,7 @@ def test_a_leader_that_was_replaced_records_nothing(
     assert [] == ends(tracking.link)
 
 
-def test_what_is_not_here_is_not_gone_while_the_archive_has_not_noticed_a_loss(
+def test_missing_jobs_are_not_recorded_before_the_archive_noticed_a_loss(
     tracking: Tracking, client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     runs = [client.enqueue(FUNC, id=id).run_id for id in "ab"]
@@ -106,7 +104,7 @@ def ended(tracking: Tracking) -> set[str]:
 
 
 @pytest.mark.usefixtures("no_rounds")
-def test_what_ended_is_found_whatever_waits_before_it(
+def test_ended_runs_are_found_behind_waiting_runs(
     tracking: Tracking, client: Client, redis_client: redis.Redis
 ) -> None:
     runs = [client.enqueue(FUNC, id=f"s{number:02}").run_id for number in range(30)]
@@ -120,7 +118,7 @@ def test_what_ended_is_found_whatever_waits_before_it(
 
 
 @pytest.mark.usefixtures("no_rounds")
-def test_what_ended_before_the_archive_knew_of_it_is_recorded_later(
+def test_a_run_that_ended_before_the_archive_saw_it_is_recorded_later(
     tracking: Tracking, client: Client, redis_client: redis.Redis
 ) -> None:
     tracking.step()
@@ -138,7 +136,7 @@ def test_what_ended_before_the_archive_knew_of_it_is_recorded_later(
 
 
 @pytest.mark.usefixtures("no_rounds")
-def test_what_is_pushed_of_a_rule_is_noticed_too(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
+def test_runs_of_recurring_schedules_are_tracked(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
     tracking.step()
     client.schedule(FUNC, id="r", every=0.001)
     client.schedule(FUNC, id="a", after=0)
@@ -155,7 +153,7 @@ def test_what_is_pushed_of_a_rule_is_noticed_too(tracking: Tracking, client: Cli
     assert set() == opened(tracking.path)
 
 
-def test_a_run_whose_job_is_gone_is_recorded_with_its_queue(
+def test_a_run_whose_job_was_deleted_is_recorded_with_its_queue(
     tracking: Tracking, client: Client, redis_client: redis.Redis
 ) -> None:
     client.schedule(FUNC, id="rule", every=0.001, queue="email", expires_after=3600)
@@ -176,7 +174,7 @@ def test_a_run_whose_job_is_gone_is_recorded_with_its_queue(
 
 @pytest.mark.usefixtures("no_rounds")
 @pytest.mark.parametrize("lifetime_s", [1, 60, 86_400])
-def test_lifetimes_that_workers_were_given_are_learnt(
+def test_the_tracker_learns_the_lifetimes_of_finished_jobs(
     tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, lifetime_s: int
 ) -> None:
     monkeypatch.setattr(endings, "_LEARN_EVERY", 1)
@@ -193,7 +191,7 @@ def test_lifetimes_that_workers_were_given_are_learnt(
 
 @pytest.mark.usefixtures("no_rounds")
 @pytest.mark.parametrize("late_s", [-30, -3, 1, 2])
-def test_a_workers_clock_may_be_wrong_by_a_little(
+def test_a_workers_clock_can_be_slightly_wrong(
     tracking: Tracking, client: Client, redis_client: redis.Redis, late_s: int
 ) -> None:
     runs = [client.enqueue(FUNC, id=f"s{number}").run_id for number in range(9)]
@@ -207,7 +205,7 @@ def test_a_workers_clock_may_be_wrong_by_a_little(
 
 
 @pytest.mark.usefixtures("no_rounds")
-def test_jobs_of_others_are_nobodys_runs(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
+def test_foreign_jobs_are_not_recorded(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
     client.enqueue(FUNC, id="a")
     tracking.step()
     finish(redis_client, "report-1795277135295", "8b1f7f9a-1c4e-4e0f-9d53-446655440000", "a-1-nother", "x")
@@ -222,9 +220,7 @@ def test_jobs_of_others_are_nobodys_runs(tracking: Tracking, client: Client, red
 
 
 @pytest.mark.usefixtures("no_rounds")
-def test_a_run_that_somebody_put_into_its_queue_again_is_recorded_again(
-    tracking: Tracking, client: Client, redis_client: redis.Redis
-) -> None:
+def test_a_requeued_run_is_recorded_again(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
     run = client.enqueue(FUNC, id="a").run_id
     tracking.step()
     now_s = redis_client.time()[0]
@@ -241,7 +237,7 @@ def test_a_run_that_somebody_put_into_its_queue_again_is_recorded_again(
     assert [1, 2] == [one.attempt for one in recorded(tracking.link)]
 
 
-def test_what_no_registry_shows_is_found_round_after_round(
+def test_ends_missing_from_the_registries_are_found_by_scanning(
     tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tracker, "_LOOKED_AT_FIRST", 4)
@@ -265,7 +261,7 @@ def test_what_no_registry_shows_is_found_round_after_round(
     assert sorted(f"{run} cancelled" for run in runs) == sorted(ends(tracking.link))
 
 
-def test_a_job_that_changed_after_it_was_looked_at_is_left_alone(
+def test_a_job_that_changed_since_the_scan_is_not_recorded(
     tracking: Tracking, client: Client, redis_client: redis.Redis
 ) -> None:
     run = client.enqueue(FUNC, id="a").run_id
@@ -281,7 +277,9 @@ def test_a_job_that_changed_after_it_was_looked_at_is_left_alone(
     assert [] == entries(tracking.link)
 
 
-def test_with_a_new_state_it_begins_anew(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
+def test_the_tracker_starts_again_with_a_rebuilt_archive(
+    tracking: Tracking, client: Client, redis_client: redis.Redis
+) -> None:
     tracking.step()
     run = client.enqueue(FUNC, id="a").run_id
     tracking.step()
@@ -296,9 +294,7 @@ def test_with_a_new_state_it_begins_anew(tracking: Tracking, client: Client, red
     assert {run} == ended(tracking)
 
 
-def test_between_two_rounds_a_tracker_for_which_nothing_ended_has_nothing_more_to_do(
-    tracking: Tracking, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_idle_tracker_has_no_work_between_two_rounds(tracking: Tracking, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker, "_ROUND_EVERY_MS", 1e9)
     tracking.step()
     tracking.step()

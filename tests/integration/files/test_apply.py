@@ -26,7 +26,7 @@ def test_a_file_creates_its_schedules_and_owns_them(ground: Ground) -> None:
     assert ["file:jobs.toml", "file:jobs.toml"] == [one.managed_by for one in ground.client.list()]
 
 
-def test_the_same_file_again_changes_nothing_and_writes_nothing(ground: Ground, redis_client: redis.Redis) -> None:
+def test_applying_the_same_file_again_writes_nothing(ground: Ground, redis_client: redis.Redis) -> None:
     ground.apply(DIGEST + BEAT)
     before = log_length(redis_client)
 
@@ -36,7 +36,7 @@ def test_the_same_file_again_changes_nothing_and_writes_nothing(ground: Ground, 
     assert before == log_length(redis_client)
 
 
-def test_what_differs_is_told_and_put(ground: Ground) -> None:
+def test_changed_options_are_listed_and_applied(ground: Ground) -> None:
     ground.apply(DIGEST + "args = [1]\nkwargs = { to = 'all', n = 1 }\ntags = ['old']\nexpires_after = '1h'")
     text = DIGEST.replace("0 9", "0 10") + "args = [2]\nkwargs = { n = 1, to = 'all' }\nqueue = 'email'\ntimeout = '5m'"
 
@@ -53,7 +53,7 @@ def test_what_differs_is_told_and_put(ground: Ground) -> None:
     assert [("digest", "unchanged")] == outcomes(ground.compare(text))
 
 
-def test_a_payload_that_is_equal_is_the_same_however_it_was_pickled(ground: Ground) -> None:
+def test_an_equal_payload_is_unchanged_however_it_was_pickled(ground: Ground) -> None:
     word = "weekly, and long enough to be worth remembering"
     ground.client.schedule(
         "app.tasks.digest", id="digest", cron="0 9 * * *", managed_by="file:jobs.toml",
@@ -69,7 +69,7 @@ def test_a_payload_that_is_equal_is_the_same_however_it_was_pickled(ground: Grou
     assert [("digest", "unchanged")] == outcomes(steps)
 
 
-def test_the_same_instant_is_no_difference_in_another_zone(ground: Ground) -> None:
+def test_the_same_instant_in_another_zone_is_unchanged(ground: Ground) -> None:
     ground.apply(BEAT + "starts = 2030-01-01T00:00:00Z")
 
     (step,) = ground.compare(BEAT + "starts = 2030-01-01T09:00:00\ntz = 'Asia/Seoul'")
@@ -85,7 +85,7 @@ def test_one_and_true_are_different_arguments(ground: Ground) -> None:
     assert ["args: [1] → [true]"] == texts(step)
 
 
-def test_a_quarantined_schedule_comes_back(ground: Ground, redis_client: redis.Redis) -> None:
+def test_applying_a_file_returns_a_quarantined_schedule_to_its_lane(ground: Ground, redis_client: redis.Redis) -> None:
     ground.apply(BEAT)
     redis_client.zrem(KEYS.due(Priority.NORMAL), "beat")
     redis_client.hset(KEYS.quarantine(), "beat", "normal 1 1 broken")
@@ -97,7 +97,7 @@ def test_a_quarantined_schedule_comes_back(ground: Ground, redis_client: redis.R
 
 
 @pytest.mark.parametrize("ground", ["pickle"], indirect=True)
-def test_a_payload_that_cannot_be_read_is_replaced(ground: Ground, redis_client: redis.Redis) -> None:
+def test_an_unreadable_payload_is_replaced(ground: Ground, redis_client: redis.Redis) -> None:
     ground.apply(BEAT + "args = [1]")
     redis_client.hset(KEYS.template("beat"), "data", b"cnowhere.at_all\nThing\n.")
     redis_client.hset(KEYS.schedule("beat"), "digest", "another")
@@ -109,7 +109,7 @@ def test_a_payload_that_cannot_be_read_is_replaced(ground: Ground, redis_client:
     assert [("beat", "unchanged")] == outcomes(ground.compare(BEAT + "args = [1]"))
 
 
-def test_arguments_of_a_class_that_is_not_opened_are_the_same_if_their_bytes_are(redis_client: redis.Redis) -> None:
+def test_arguments_of_unopened_classes_are_compared_by_their_bytes(redis_client: redis.Redis) -> None:
     keeper = Keeper(Client(redis_client))
     red, other = ({"every": 60, "id": "beat", "args": [value]} for value in (Fraction(1, 3), Fraction(1, 2)))
     definition, _ = keeper.wanted(keeper.define("app.beat", red), None)
@@ -140,7 +140,7 @@ def test_a_schedule_whose_end_has_passed_stays_but_cannot_be_changed(ground: Gro
     assert caught.value.complaints[0].startswith("jobs.toml:1: [schedules.beat]: ends=")
 
 
-def test_paused_is_left_as_it_is_unless_the_file_says_so(ground: Ground) -> None:
+def test_a_paused_schedule_stays_paused_unless_the_file_resumes_it(ground: Ground) -> None:
     ground.apply(BEAT)
     ground.client.pause("beat")
 

@@ -99,7 +99,7 @@ def options(chance: random.Random, is_pickle: bool) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_exported_is_unchanged_when_applied(ground: Ground, redis_client: redis.Redis, seed: int) -> None:
+def test_an_exported_file_changes_nothing_when_applied(ground: Ground, redis_client: redis.Redis, seed: int) -> None:
     chance, used = random.Random(seed), set()
     is_pickle = ground.client._encoder.serializer == "pickle"
     for n in range(60):
@@ -120,7 +120,7 @@ def test_what_is_exported_is_unchanged_when_applied(ground: Ground, redis_client
     assert written.text == write(ground.client).text
 
 
-def test_a_file_that_was_exported_makes_the_same_schedules_elsewhere(ground: Ground, redis_client: redis.Redis) -> None:
+def test_an_exported_file_creates_the_same_schedules_elsewhere(ground: Ground, redis_client: redis.Redis) -> None:
     chance = random.Random(7)
     for n in range(40):
         ground.client.schedule("app.any", id=f"n{n}", managed_by="file:jobs.toml", **options(chance, False))
@@ -142,7 +142,7 @@ def test_a_default_is_not_written(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("ground", ["pickle"], indirect=True)
-def test_what_cannot_be_said_is_a_comment_with_the_reason(ground: Ground) -> None:
+def test_an_option_that_cannot_be_written_is_exported_as_a_comment(ground: Ground) -> None:
     ground.client.schedule("app.a", id="a", every=60, kwargs={"to": {1}}, queue="email", managed_by="billing")
     ground.client.schedule("app.b", id="b", every=60, managed_by="billing")
 
@@ -169,7 +169,7 @@ def test_a_time_in_a_zone_with_seconds_in_its_offset_is_written_in_utc(ground: G
     assert [("a", "unchanged")] == outcomes(ground.compare(written.text))
 
 
-def test_owners_are_told_apart(ground: Ground) -> None:
+def test_an_export_separates_owners(ground: Ground) -> None:
     ground.client.schedule("app.a", id="a", every=60, managed_by="billing")
     ground.client.schedule("app.b", id="b", every=60)
 
@@ -184,9 +184,7 @@ def test_owners_are_told_apart(ground: Ground) -> None:
     assert [("a", "updated"), ("b", "updated")] == outcomes(ground.apply(both.text, takes_over=True).steps)
 
 
-def test_ended_ones_and_one_shots_are_left_out_and_paused_and_quarantined_ones_marked(
-    ground: Ground, redis_client: redis.Redis
-) -> None:
+def test_an_export_omits_ended_schedules_and_marks_paused_ones(ground: Ground, redis_client: redis.Redis) -> None:
     for id in ("active", "ended", "paused", "quarantined"):
         ground.client.schedule("app.a", id=id, every=60)
     ground.client.schedule("app.a", id="one-shot", after=60)
@@ -203,12 +201,12 @@ def test_ended_ones_and_one_shots_are_left_out_and_paused_and_quarantined_ones_m
     assert ["active", "paused", "quarantined"] == [entry.id for entry in ground.read(written.text).entries]
 
 
-def test_ids_are_chosen_by_globs(ground: Ground) -> None:
+def test_an_export_selects_ids_by_globs(ground: Ground) -> None:
     for id in ("report-a", "report-b", "beat", "x"):
         ground.client.schedule("app.a", id=id, every=60)
 
     assert ["beat", "report-a", "report-b"] == write(ground.client, globs=["report-*", "b?at"]).ids
 
 
-def test_an_export_of_nothing_is_a_file_of_nothing(ground: Ground) -> None:
+def test_an_export_without_schedules_is_an_empty_file(ground: Ground) -> None:
     assert () == ground.read(write(ground.client).text).entries

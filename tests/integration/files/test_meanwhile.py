@@ -39,9 +39,7 @@ def test_a_schedule_that_changed_in_between_is_compared_again(ground: Ground, mo
     assert ["queue: sms → default", "timeout: 3m → 1m"] == texts(step)
 
 
-def test_an_id_that_somebody_takes_in_between_is_not_overwritten(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_id_created_by_another_client_is_not_overwritten(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     meanwhile(monkeypatch, lambda: ground.client.schedule("app.theirs", id="beat", every=60))
 
     applied = ground.apply(BEAT + DIGEST)
@@ -52,7 +50,7 @@ def test_an_id_that_somebody_takes_in_between_is_not_overwritten(
     assert [("digest", "created")] == outcomes(applied.steps)
 
 
-def test_nothing_is_removed_when_a_step_failed(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pruning_is_skipped_when_a_step_failed(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     ground.apply(DIGEST)
     meanwhile(monkeypatch, lambda: ground.client.schedule("app.theirs", id="beat", every=60))
 
@@ -62,7 +60,7 @@ def test_nothing_is_removed_when_a_step_failed(ground: Ground, monkeypatch: pyte
     assert ["beat", "digest"] == ground.ids()
 
 
-def test_a_lost_connection_tells_how_far_it_came_and_the_same_again_goes_on(
+def test_a_lost_connection_reports_progress_and_the_same_command_continues(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = "".join(f'[schedules.n{n}]\nfunc = "app.n"\nevery = 60\n' for n in range(5))
@@ -89,7 +87,7 @@ def test_a_lost_connection_tells_how_far_it_came_and_the_same_again_goes_on(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_comparing_foretells_what_is_done(ground: Ground, seed: int) -> None:
+def test_a_comparison_predicts_the_applied_steps(ground: Ground, seed: int) -> None:
     chance = random.Random(seed)
 
     for _ in range(6):

@@ -64,7 +64,7 @@ def test_pruning_removes_what_the_file_owned_once_and_nothing_else(ground: Groun
     assert ["digest", "nobodys", "one-shot", "others"] == ground.ids()
 
 
-def test_a_schedule_that_changed_owners_meanwhile_is_not_removed(ground: Ground) -> None:
+def test_a_schedule_that_changed_owners_is_not_removed(ground: Ground) -> None:
     ground.apply(BEAT + DIGEST)
     application = ground.application(DIGEST)
     stale = application.stale()
@@ -76,7 +76,7 @@ def test_a_schedule_that_changed_owners_meanwhile_is_not_removed(ground: Ground)
     assert ["beat", "digest"] == ground.ids()
 
 
-def test_an_empty_file_removes_all_only_with_pruning(ground: Ground) -> None:
+def test_an_empty_file_removes_schedules_only_with_pruning(ground: Ground) -> None:
     ground.apply(BEAT + DIGEST)
 
     applied = ground.apply("[schedules]", prune=True)

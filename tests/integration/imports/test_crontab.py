@@ -72,7 +72,7 @@ def test_next_shows_the_times_of_debians_cron(zsched: Zsched) -> None:
         ]
 
 
-def test_people_see_a_table_of_what_would_be(zsched: Zsched) -> None:
+def test_a_dry_run_prints_a_table(zsched: Zsched) -> None:
     result = zsched.crontab("17 * * * * root true\n", "--dry-run")
 
     header, row, last = result.stdout.splitlines()
@@ -89,7 +89,7 @@ def test_a_second_import_changes_nothing(zsched: Zsched) -> None:
     assert (DONE, DONE) == (first.exit_code, second.exit_code)
 
 
-def test_what_is_put_is_what_cron_would_do(zsched: Zsched, client: Client) -> None:
+def test_an_imported_line_gets_the_policies_of_cron(zsched: Zsched, client: Client) -> None:
     zsched.crontab("30 2 * * * www-data date +\\%F\n", "--queue", "cron")
 
     (schedule,) = client.list()
@@ -120,7 +120,7 @@ def test_one_bad_line_does_not_stop_the_rest(zsched: Zsched, client: Client) -> 
     assert f"zsched: {zsched.cron}:2: minute '61': '61' is no minute; write 0-59" in result.stderr
 
 
-def test_an_id_of_another_owner_stops_all_of_it_unless_it_is_taken_over(zsched: Zsched, client: Client) -> None:
+def test_an_id_of_another_owner_refuses_the_import_without_take_over(zsched: Zsched, client: Client) -> None:
     zsched.crontab("@daily root a\n")
     (theirs,) = client.list()
     client.update(theirs.id, managed_by="terraform")
@@ -135,7 +135,7 @@ def test_an_id_of_another_owner_stops_all_of_it_unless_it_is_taken_over(zsched: 
 
 
 @pytest.mark.parametrize("dry", [True, False])
-def test_a_line_that_two_crontabs_have_in_common_is_refused_in_the_second(
+def test_a_line_in_two_crontabs_is_refused_in_the_second(
     zsched: Zsched, client: Client, tmp_path: Path, dry: bool
 ) -> None:
     files = [tmp_path / machine / "jobs" for machine in "ab"]
@@ -154,7 +154,7 @@ def test_a_line_that_two_crontabs_have_in_common_is_refused_in_the_second(
     assert (0 if dry else 3) == len(list(client.list()))
 
 
-def test_it_is_said_that_cron_still_runs_and_how_to_go_back(zsched: Zsched, client: Client) -> None:
+def test_the_import_prints_that_cron_still_runs_and_how_to_undo(zsched: Zsched, client: Client) -> None:
     result = zsched.crontab(LINES)
     undone = zsched("import", "undo", f"crontab:{zsched.cron}")
 
@@ -174,7 +174,7 @@ def test_a_users_crontab_comes_from_standard_input(zsched: Zsched, client: Clien
     assert [("backup --all", "crontab:alice")] == [(one.description, one.managed_by) for one in client.list()]
 
 
-def test_a_function_that_may_not_be_named_or_does_not_fit_is_no_matter_of_lines(zsched: Zsched, here: Path) -> None:
+def test_a_forbidden_or_unsuitable_function_is_a_usage_error(zsched: Zsched, here: Path) -> None:
     (here / "given.py").write_text(
         "from zsched import task\n\n@task(timeout=60)\ndef narrow(command: str, user: str) -> None: ...\n"
     )
@@ -189,7 +189,7 @@ def test_a_function_that_may_not_be_named_or_does_not_fit_is_no_matter_of_lines(
     assert "allow_callables" in forbidden.stderr
 
 
-def test_a_missing_file_is_told_before_anything_is_done(zsched: Zsched, client: Client, tmp_path: Path) -> None:
+def test_a_missing_file_is_refused_before_any_import(zsched: Zsched, client: Client, tmp_path: Path) -> None:
     zsched.cron.write_text("@daily root true\n")
 
     result = zsched("import", "crontab", str(zsched.cron), str(tmp_path / "no"), "--func", FUNC, "--tz", "UTC")

@@ -40,7 +40,9 @@ def config(here: Path) -> Path:
 
 
 @pytest.mark.parametrize("by_path", [False, True])
-def test_what_a_module_registers_is_copied(zsched: Zsched, client: Client, config: Path, by_path: bool) -> None:
+def test_cron_jobs_that_a_module_registers_are_copied(
+    zsched: Zsched, client: Client, config: Path, by_path: bool
+) -> None:
     module = str(config) if by_path else "cron_config"
 
     result = zsched("import", "rq-cron", module)
@@ -64,7 +66,7 @@ def test_what_a_module_registers_is_copied(zsched: Zsched, client: Client, confi
     assert f"{module}:never: RQ refuses it (" in result.stderr
 
 
-def test_nothing_is_imported_while_rq_cron_runs(
+def test_an_import_is_refused_while_rq_cron_runs(
     zsched: Zsched, client: Client, config: Path, redis_client: redis.Redis
 ) -> None:
     running, other = CronScheduler(redis_client, name="there"), CronScheduler(redis_client, name="elsewhere")
@@ -82,7 +84,7 @@ def test_nothing_is_imported_while_rq_cron_runs(
     assert "do not start `rq cron cron_config` again" in result.stderr
 
 
-def test_a_module_is_one_source_by_its_name_and_by_its_path(zsched: Zsched, client: Client, config: Path) -> None:
+def test_a_module_by_name_and_by_path_is_the_same_source(zsched: Zsched, client: Client, config: Path) -> None:
     zsched("import", "rq-cron", "cron_config.py")
     again = zsched("import", "rq-cron", "cron_config")
     undone = zsched("import", "undo", "rq-cron:cron_config.py")
@@ -93,7 +95,7 @@ def test_a_module_is_one_source_by_its_name_and_by_its_path(zsched: Zsched, clie
 
 
 @pytest.mark.parametrize("runs_path", [True, False])
-def test_an_rq_cron_is_known_by_the_name_and_by_the_full_path_of_its_module(
+def test_a_running_rq_cron_is_recognised_by_name_and_by_path_of_its_module(
     zsched: Zsched, client: Client, config: Path, redis_client: redis.Redis, runs_path: bool
 ) -> None:
     names = ["cron_config", str(config)]
@@ -107,7 +109,7 @@ def test_an_rq_cron_is_known_by_the_name_and_by_the_full_path_of_its_module(
     assert "runs on this Redis (there; " in refused.stderr
 
 
-def test_a_module_that_cannot_be_imported_is_told(zsched: Zsched, here: Path) -> None:
+def test_a_module_that_cannot_be_imported_is_a_usage_error(zsched: Zsched, here: Path) -> None:
     (here / "broken_config.py").write_text("1 / 0\n")
 
     missing, broken = zsched("import", "rq-cron", "no_such_config"), zsched("import", "rq-cron", "broken_config")
@@ -117,7 +119,7 @@ def test_a_module_that_cannot_be_imported_is_told(zsched: Zsched, here: Path) ->
     assert "division by zero" in broken.stderr
 
 
-def test_a_module_is_imported_and_what_is_not_allowed_of_it_is_not_scheduled(
+def test_a_cron_job_that_is_not_allowed_is_not_scheduled_though_its_module_is_imported(
     zsched: Zsched, client: Client, config: Path, tmp_path: Path
 ) -> None:
     config.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n" + config.read_text())

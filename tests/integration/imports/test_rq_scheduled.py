@@ -54,7 +54,7 @@ def test_delayed_jobs_are_moved_and_given_back(
     assert ([], -1) == (list(client.list()), redis_client.ttl(job.key))
 
 
-def test_a_moved_one_shot_is_due_no_earlier_than_was_asked_for_however_often_it_is_moved(
+def test_a_job_moved_several_times_is_never_due_earlier_than_requested(
     zsched: Zsched, client: Client, queue: Queue
 ) -> None:
     at = datetime.now(UTC).replace(microsecond=988_000) + LATER
@@ -68,7 +68,7 @@ def test_a_moved_one_shot_is_due_no_earlier_than_was_asked_for_however_often_it_
     assert [at.replace(microsecond=0) + timedelta(seconds=1)] * 3 == due
 
 
-def test_a_job_whose_score_says_its_millisecond_is_moved_with_it(
+def test_a_job_with_milliseconds_in_its_score_keeps_them(
     zsched: Zsched, client: Client, queue: Queue, redis_client: redis.Redis
 ) -> None:
     job = queue.enqueue_in(LATER, "app.tasks.remind")
@@ -80,7 +80,7 @@ def test_a_job_whose_score_says_its_millisecond_is_moved_with_it(
     assert math.floor(score_s) * 1000 + 124 == client.get(job.id).next_ms
 
 
-def test_what_is_due_soon_and_what_waits_for_another_attempt_is_left(
+def test_jobs_due_soon_or_waiting_for_a_retry_are_not_moved(
     zsched: Zsched, client: Client, queue: Queue, redis_client: redis.Redis
 ) -> None:
     soon = queue.enqueue_in(SOON, "app.tasks.remind")
@@ -99,7 +99,7 @@ def test_what_is_due_soon_and_what_waits_for_another_attempt_is_left(
     assert "wait for another attempt: 2" in result.stderr
 
 
-def test_what_cannot_be_said_is_refused_and_stays(zsched: Zsched, client: Client, queue: Queue) -> None:
+def test_a_job_that_cannot_be_expressed_is_refused_and_stays(zsched: Zsched, client: Client, queue: Queue) -> None:
     repeated = queue.enqueue_in(LATER, "app.tasks.remind", repeat=Repeat(times=2))
     method = queue.enqueue_in(LATER, _Thing().act)
     gone = queue.enqueue_in(LATER, "app.tasks.remind")
@@ -116,7 +116,7 @@ def test_what_cannot_be_said_is_refused_and_stays(zsched: Zsched, client: Client
 
 
 @pytest.mark.parametrize("score", [1.8e12, math.inf])  # milliseconds; what no calendar has
-def test_a_time_that_is_none_is_refused_and_the_rest_goes_on(
+def test_a_job_with_an_invalid_time_is_refused_and_the_rest_is_moved(
     zsched: Zsched, client: Client, queue: Queue, score: float
 ) -> None:
     good, odd = (queue.enqueue_in(LATER, "app.tasks.remind") for _ in range(2))
@@ -129,7 +129,7 @@ def test_a_time_that_is_none_is_refused_and_the_rest_goes_on(
     assert "after 1970, is none; set its score to seconds" in refused["problem"]
 
 
-def test_only_the_queues_that_are_named_are_read(zsched: Zsched, client: Client, queue: Queue) -> None:
+def test_an_import_reads_only_the_named_queues(zsched: Zsched, client: Client, queue: Queue) -> None:
     wanted = queue.enqueue_in(LATER, "app.tasks.remind")
     Queue("other", connection=queue.connection).enqueue_in(LATER, "app.tasks.remind")
 
@@ -138,7 +138,7 @@ def test_only_the_queues_that_are_named_are_read(zsched: Zsched, client: Client,
     assert [wanted.id] == [one.id for one in client.list()]
 
 
-def test_a_job_that_rq_takes_meanwhile_is_left_to_rq(
+def test_a_job_that_rq_queues_during_the_import_is_left_to_rq(
     zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, take = queue.enqueue_in(LATER, "app.tasks.remind"), Moving._take
@@ -155,7 +155,7 @@ def test_a_job_that_rq_takes_meanwhile_is_left_to_rq(
     assert "RQ has it as queued meanwhile" in result.stderr
 
 
-def test_a_job_that_another_import_takes_meanwhile_is_here(
+def test_a_job_that_another_import_takes_is_scheduled_once(
     zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, take = queue.enqueue_in(LATER, "app.tasks.remind"), Moving._take
@@ -172,7 +172,7 @@ def test_a_job_that_another_import_takes_meanwhile_is_here(
     assert [] == ScheduledJobRegistry(queue=queue).get_job_ids()
 
 
-def test_a_job_that_somebody_deletes_meanwhile_is_cancelled_here(
+def test_a_job_deleted_during_the_import_is_cancelled_in_zsched(
     zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, take = queue.enqueue_in(LATER, "app.tasks.remind"), Moving._take
@@ -188,7 +188,7 @@ def test_a_job_that_somebody_deletes_meanwhile_is_cancelled_here(
     assert "it was deleted meanwhile; it is cancelled here" in result.stderr
 
 
-def test_an_import_that_broke_in_the_middle_is_finished_by_the_next(
+def test_an_interrupted_import_is_finished_by_the_next_import(
     zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lose_the_connection(self: Moving, page: Any) -> None:
@@ -207,9 +207,7 @@ def test_an_import_that_broke_in_the_middle_is_finished_by_the_next(
     assert ([job.id], []) == ([one.id for one in client.list()], ScheduledJobRegistry(queue=queue).get_job_ids())
 
 
-def test_an_id_that_somebody_has_here_is_refused_and_its_job_stays(
-    zsched: Zsched, client: Client, queue: Queue
-) -> None:
+def test_a_job_whose_id_exists_in_zsched_is_refused_and_stays(zsched: Zsched, client: Client, queue: Queue) -> None:
     job = queue.enqueue_in(LATER, "app.tasks.remind")
     client.schedule("app.theirs", id=job.id, after=3600, managed_by="terraform")
 
@@ -220,7 +218,7 @@ def test_an_id_that_somebody_has_here_is_refused_and_its_job_stays(
     assert [job.id] == ScheduledJobRegistry(queue=queue).get_job_ids()
 
 
-def test_a_job_whose_time_comes_near_before_its_turn_is_left(
+def test_a_job_that_becomes_due_soon_during_the_import_is_not_moved(
     zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rqjobs, "SOON_S", 0)
@@ -233,9 +231,7 @@ def test_a_job_whose_time_comes_near_before_its_turn_is_left(
     assert [job.id] == ScheduledJobRegistry(queue=queue).get_job_ids()
 
 
-def test_jobs_of_another_serializer_are_refused_and_those_of_the_settings_moved(
-    zsched: Zsched, client: Client, redis_client: redis.Redis
-) -> None:
+def test_jobs_of_another_serializer_are_refused(zsched: Zsched, client: Client, redis_client: redis.Redis) -> None:
     Queue(connection=redis_client).enqueue_in(LATER, "app.tasks.remind", 1)
     wanted = Queue(connection=redis_client, serializer=JSONSerializer).enqueue_in(LATER, "app.tasks.remind", 2)
     zsched.env["ZSCHED_RQ_SERIALIZER"] = "json"

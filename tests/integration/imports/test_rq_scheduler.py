@@ -28,7 +28,7 @@ def theirs(redis_client: redis.Redis) -> Scheduler:
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of the package crontab
-def test_what_recurs_with_rq_scheduler_is_copied(zsched: Zsched, client: Client, theirs: Scheduler) -> None:
+def test_recurring_jobs_of_rq_scheduler_are_copied(zsched: Zsched, client: Client, theirs: Scheduler) -> None:
     first = datetime(2040, 1, 1, 9, 30)
     cron = theirs.cron("0 9 * * 1-5", "app.tasks.digest", args=[1], kwargs={"a": 2}, timeout=77, meta={"mine": 3})
     every = theirs.schedule(first, "app.tasks.beat", interval=90, repeat=5, queue_name="beat", ttl=60)
@@ -71,7 +71,7 @@ def test_a_one_shot_of_rq_scheduler_is_moved_and_given_back(
     assert ([], -1) == (list(client.list()), redis_client.ttl(job.key))
 
 
-def test_a_moved_job_is_called_as_it_was(
+def test_a_moved_job_runs_with_its_original_arguments(
     zsched: Zsched, client: Client, theirs: Scheduler, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, calls = types.ModuleType("reminded"), []
@@ -86,7 +86,9 @@ def test_a_moved_job_is_called_as_it_was(
     assert [((42,), {"when": timedelta(hours=1)})] == calls
 
 
-def test_what_is_overdue_runs_at_once(zsched: Zsched, client: Client, theirs: Scheduler) -> None:
+def test_an_overdue_job_of_rq_scheduler_is_moved_and_due_at_once(
+    zsched: Zsched, client: Client, theirs: Scheduler
+) -> None:
     job = theirs.enqueue_in(timedelta(seconds=-60), "app.tasks.remind")
 
     result = zsched("import", "rq-scheduler", "--tz", "UTC")
@@ -110,7 +112,7 @@ def test_what_is_overdue_runs_at_once(zsched: Zsched, client: Client, theirs: Sc
         (4e9, ["interval"], "its meta is list, no dict"),
     ],
 )
-def test_an_odd_job_of_rq_scheduler_is_refused_and_the_rest_goes_on(
+def test_an_invalid_job_of_rq_scheduler_is_refused_and_the_rest_is_moved(
     zsched: Zsched, client: Client, theirs: Scheduler, score: float, meta: Any, problem: str
 ) -> None:
     good, odd = (theirs.enqueue_in(LATER, "app.tasks.remind") for _ in range(2))
@@ -125,7 +127,7 @@ def test_an_odd_job_of_rq_scheduler_is_refused_and_the_rest_goes_on(
     assert problem in refused["problem"]
 
 
-def test_nothing_is_imported_while_an_rq_scheduler_runs(zsched: Zsched, client: Client, theirs: Scheduler) -> None:
+def test_an_import_is_refused_while_an_rq_scheduler_runs(zsched: Zsched, client: Client, theirs: Scheduler) -> None:
     theirs.enqueue_in(LATER, "app.tasks.remind")
     theirs.register_birth()
 
@@ -155,7 +157,7 @@ def test_nothing_is_imported_while_an_rq_scheduler_runs(zsched: Zsched, client: 
         ("0 0 1 1 * 2099", None),
     ],
 )
-def test_cron_strings_of_rq_scheduler_mean_what_they_mean_there_or_are_refused(
+def test_cron_strings_of_rq_scheduler_keep_their_meaning_or_are_refused(
     zsched: Zsched, theirs: Scheduler, cron: str, imported: str | None
 ) -> None:
     theirs.cron(cron, "app.tasks.digest", id="digest")

@@ -13,7 +13,7 @@ from zsched.client import Client
 pytestmark = pytest.mark.once
 
 
-def test_undo_is_of_imports_alone_and_can_be_looked_at_first(zsched: Zsched, client: Client) -> None:
+def test_undo_accepts_only_imports_and_has_a_dry_run(zsched: Zsched, client: Client) -> None:
     zsched.crontab("@daily root a\n")
     client.schedule("app.theirs", id="theirs", every=60)
 
@@ -24,7 +24,7 @@ def test_undo_is_of_imports_alone_and_can_be_looked_at_first(zsched: Zsched, cli
     assert 2 == len(list(client.list()))
 
 
-def test_an_owner_of_nothing_is_told_with_the_owners_there_are(zsched: Zsched) -> None:
+def test_undo_of_an_unknown_import_lists_the_known_imports(zsched: Zsched) -> None:
     zsched.crontab("@daily root a\n")
 
     misspelt = zsched("import", "undo", "crontab:jobs")
@@ -37,7 +37,9 @@ def test_an_owner_of_nothing_is_told_with_the_owners_there_are(zsched: Zsched) -
     assert "of other imports there is: nothing" in again.stderr
 
 
-def test_what_redis_has_forgotten_stays_here_and_is_told(zsched: Zsched, client: Client, queue: Queue) -> None:
+def test_undo_keeps_and_reports_a_schedule_whose_rq_job_was_deleted(
+    zsched: Zsched, client: Client, queue: Queue
+) -> None:
     job = queue.enqueue_in(LATER, "app.tasks.remind")
     zsched("import", "rq-scheduled")
     job.connection.delete(job.key)
@@ -48,7 +50,7 @@ def test_what_redis_has_forgotten_stays_here_and_is_told(zsched: Zsched, client:
     assert f"{job.id} stays here: Redis has forgotten RQ's job of it; it fires here" in undone.stderr
 
 
-def test_what_is_due_soon_fires_here(zsched: Zsched, client: Client, queue: Queue) -> None:
+def test_undo_keeps_a_schedule_that_is_due_soon(zsched: Zsched, client: Client, queue: Queue) -> None:
     job = queue.enqueue_in(LATER, "app.tasks.remind")
     zsched("import", "rq-scheduled")
     client.update(job.id, after=20)

@@ -99,7 +99,7 @@ UNKNOWN = [
 
 @pytest.mark.parametrize("keep_args", [True, False])
 @pytest.mark.parametrize("unknown", UNKNOWN, ids=lambda unknown: unknown.kind or "none")
-def test_an_unknown_entry_is_kept_as_it_is_and_told(path: Path, unknown: Entry, keep_args: bool) -> None:
+def test_an_unknown_entry_is_kept_unchanged_and_reported(path: Path, unknown: Entry, keep_args: bool) -> None:
     with closing(Archive(path, "default", keep_args=keep_args)) as archive:
         [problem] = archive.append([unknown])
         assert [] == archive.append([put(2, "a")])
@@ -232,7 +232,7 @@ def test_arguments_that_are_not_kept_are_there_while_they_are_needed_and_then_no
     assert SECRET not in everything(path)
 
 
-def test_arguments_of_a_run_are_there_until_it_ended(path: Path) -> None:
+def test_arguments_of_a_run_are_kept_until_its_end(path: Path) -> None:
     with closing(Archive(path, "default", keep_args=False)) as archive:
         archive.append([put(1, "a", data=SECRET), put(2, "b"), fire(3, f"a-{DUE_MS}", f"b-{DUE_MS}"), put(4, "z")])
         prune(archive)

@@ -177,7 +177,7 @@ def test_an_entry_that_a_schedule_needs_and_is_gone_is_missed(tmp_path: Path) ->
         look(path)
 
 
-def test_text_that_is_none_is_found(tmp_path: Path) -> None:
+def test_invalid_text_is_found(tmp_path: Path) -> None:
     path = archived(tmp_path / "archive.db", ENTRIES)
     change(path, "UPDATE entry SET kind = CAST(? AS TEXT) WHERE n = 1", b"\xff\xfe")
 
@@ -213,7 +213,7 @@ def test_a_damaged_file_is_found(tmp_path: Path, damage: Callable[[Path], object
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
-def test_wherever_a_byte_flips_it_is_found_or_changes_nothing(tmp_path: Path, seed: int) -> None:
+def test_a_flipped_byte_is_found_or_changes_nothing(tmp_path: Path, seed: int) -> None:
     path = archived(tmp_path / "archive.db", ENTRIES, keep_args=False)
     expected, _ = look(path)
     whole = path.read_bytes()

@@ -49,7 +49,7 @@ def statement(path: Path, text: str) -> Path:
     return path
 
 
-def test_nobody_but_its_owner_reads_it(tmp_path: Path) -> None:
+def test_only_its_owner_can_read_an_archive(tmp_path: Path) -> None:
     folder = tmp_path / "state" / "zsched"
     with closing(Archive(folder / "archive.db", "default")) as archive:
         archive.append([put(1, "a")])
@@ -92,7 +92,7 @@ def test_a_path_that_is_no_file_is_refused(tmp_path: Path, part: str) -> None:
         Archive(tmp_path / "archive.db", "default")
 
 
-def test_a_lock_that_is_a_symbolic_link_is_refused_and_what_it_leads_to_left_alone(tmp_path: Path) -> None:
+def test_a_lock_that_is_a_symbolic_link_is_refused_and_its_target_unchanged(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "archive.db.lock").symlink_to(tmp_path / "precious")
 
@@ -116,7 +116,7 @@ def test_a_file_that_others_may_use_is_refused_with_the_chmod(tmp_path: Path, pa
     Archive(path, "default").close()
 
 
-def test_somebody_elses_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, owner = archived(tmp_path / "archive.db", [put(1, "a")]), os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
 
@@ -242,7 +242,7 @@ def test_a_full_disk_is_a_failure_and_what_was_committed_stays(tmp_path: Path) -
         assert 1 == len(list(again.state()))
 
 
-def test_all_parts_are_set_aside(tmp_path: Path) -> None:
+def test_every_file_of_a_corrupt_archive_is_set_aside(tmp_path: Path) -> None:
     path = tmp_path / "archive.db"
     for part in ("", "-wal", "-shm"):
         path.with_name(path.name + part).write_text(part)

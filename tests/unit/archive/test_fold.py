@@ -38,7 +38,7 @@ BEFORE: dict[str, list[Entry]] = {
 @pytest.mark.parametrize("name", FOLDED)
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("is_written", [True, False])
-def test_a_schedule_is_what_was_put_back_whatever_it_was(
+def test_a_restore_replaces_any_earlier_state_of_a_schedule(
     archive: Archive, name: str, before: str, is_written: bool
 ) -> None:
     given, expected = FOLDED[name]

@@ -26,7 +26,7 @@ def told(changes: list[Change]) -> list[tuple[str, str]]:
 # -- of one schedule ----------------------------------------------------------------------------------
 
 
-def test_a_schedules_changes_are_told_in_order_and_nobody_elses(path: Path) -> None:
+def test_history_returns_only_the_changes_of_the_schedule_in_order(path: Path) -> None:
     archived(path, [put(1, "a", "b"), put(2, "b"), fire(3, run("a"), run("b")), put(4, "a")])
 
     with History(path) as history:
@@ -50,7 +50,7 @@ def test_a_long_past_is_cut_to_its_first_and_newest_changes(path: Path) -> None:
     assert (10, 0) == (len(all_but_none[0]), all_but_none[1])
 
 
-def test_two_ids_with_one_checksum_are_told_apart(path: Path) -> None:
+def test_two_ids_with_the_same_checksum_are_distinguished(path: Path) -> None:
     assert crc32(TWINS[0].encode()) == crc32(TWINS[1].encode())
     archived(path, [put(seq, TWINS[seq % 2]) for seq in range(1, 9)])
 
@@ -70,7 +70,7 @@ def test_an_unknown_id_has_no_past(path: Path) -> None:
         assert ([], 0) == history.of_schedule("nobody", 5)
 
 
-def test_all_that_a_bootstrap_found_of_a_schedule_is_told(path: Path) -> None:
+def test_history_includes_everything_that_a_bootstrap_found(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
         archive.begin_bootstrap()
         archive.copy([entry(5, "term", "daemon", "d", "server", "s")])

@@ -66,7 +66,7 @@ def test_a_run_that_ended_is_open_no_more(path: Path) -> None:
     assert [[OPEN[1], OPEN[3], OPEN[4]]] == around(path, ALL)
 
 
-def test_an_open_run_tells_when_it_was_pushed_and_whether_that_is_uncertain(tmp_path: Path) -> None:
+def test_an_open_run_has_its_push_time_and_uncertainty(tmp_path: Path) -> None:
     marked = entry(2, "fire", "runs", f"a-{DUE_MS} b-{DUE_MS}", "uncertain", f"b-{DUE_MS}")
     with open_runs(archived(tmp_path / "archive.db", [put(1, "a", "b", "waits"), marked])) as runs:
         a, b = runs.among([("a", str(DUE_MS)), ("b", str(DUE_MS)), ("waits", str(DUE_MS)), ("x", "1")])
@@ -112,7 +112,7 @@ def test_a_run_that_a_bootstrap_found_has_the_queue_of_its_job(tmp_path: Path) -
         assert {f"x-{DUE_MS}": "mail"} == runs.queues(open)
 
 
-def test_the_queue_of_a_run_that_is_open_no_more_is_not_told(tmp_path: Path) -> None:
+def test_a_finished_run_has_no_queue(tmp_path: Path) -> None:
     path = archived(tmp_path / "archive.db", QUEUES)
     open = open_in(path)
     with closing(Archive(path, "default")) as archive:
@@ -144,7 +144,7 @@ def test_a_record_that_is_not_what_was_written_costs_the_queues_of_its_runs_alon
     assert "asked-1" not in queues
 
 
-def test_while_a_state_is_read_from_redis_there_is_none(path: Path) -> None:
+def test_there_are_no_open_runs_during_a_bootstrap(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
         with open_runs(path) as runs:
             before = runs.life
@@ -161,7 +161,7 @@ def test_while_a_state_is_read_from_redis_there_is_none(path: Path) -> None:
     assert [[("x", str(DUE_MS))]] == around(path, ALL)
 
 
-def test_an_archive_that_knows_nothing_has_none(tmp_path: Path) -> None:
+def test_an_empty_archive_has_no_open_runs(tmp_path: Path) -> None:
     path = archived(tmp_path / "archive.db", [])
 
     with open_runs(path) as runs:

@@ -107,7 +107,7 @@ def test_the_original_of_a_restored_run_is_its_restore(tmp_path: Path) -> None:
     assert CALL | {b"zs": b"1s"} == fields(original(tmp_path, *history))
 
 
-def test_without_arguments_there_is_a_record_as_long_as_they_are_kept(tmp_path: Path) -> None:
+def test_a_run_without_arguments_has_an_original_as_long_as_arguments_are_kept(tmp_path: Path) -> None:
     found = original(tmp_path, enqueue(1, RUN), keep_args=False)
 
     assert CALL == fields(found)

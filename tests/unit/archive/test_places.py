@@ -139,9 +139,7 @@ def test_another_namespaces_archives_and_what_cannot_be_read_are_passed_over(
     assert tmp_path / "shop-here-6379-0" == folder_of("g1", HERE, environment, "shop")
 
 
-def test_archives_of_another_data_set_are_left_out_of_those_to_recover_from(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_archives_of_another_data_set_are_not_offered_for_recovery(environment: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "default-here-6379-0"
     mine = [made(folder, "1.db", gen="g1"), made(folder, "3.db", gen="g1", at=THERE)]
     made(folder, "2.db", gen="g2")

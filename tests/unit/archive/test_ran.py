@@ -63,7 +63,7 @@ def test_fired_backfilled_and_restored_occurrences_ran(path: Path) -> None:
     assert [second(n) for n in (0, 1, 2, 4, 6)] == ran(archived(path, entries))
 
 
-def test_only_what_is_in_the_range_counts_whenever_it_was_pushed(path: Path) -> None:
+def test_only_occurrences_in_the_range_count_whenever_they_were_pushed(path: Path) -> None:
     entries = [put_recurring(1, "r"), *(fired(n, "r") for n in range(2, 9)), backfilled(9, "r", second(1))]
 
     assert [second(1), second(3), second(4)] == sorted(

@@ -53,7 +53,7 @@ def test_keys_touched_behind_an_entry_are_known_with_their_last_time(archive: Ar
     assert {} == archive.recall().touched_behind(5)
 
 
-def test_an_entry_that_nobody_can_read_touches_nothing(archive: Archive) -> None:
+def test_an_unreadable_entry_touches_no_schedule(archive: Archive) -> None:
     archive.append([entry(1, "conjure"), put(2, "a"), entry(3, "pause"), Entry.of(b"1-4", [b"x"])])
     archive.commit()
 
@@ -268,7 +268,7 @@ def test_an_archive_of_another_namespace_or_none_is_not_read(path: Path) -> None
         pass
 
 
-def test_facts_without_a_beginning_of_what_counts_are_those_of_an_older_version(path: Path) -> None:
+def test_facts_without_a_start_are_those_of_an_older_version(path: Path) -> None:
     archived(path, [put(1, "a")])
     assert [] == rows(path, "SELECT value FROM fact WHERE name = 'known_from'")
 
@@ -278,7 +278,7 @@ def test_facts_without_a_beginning_of_what_counts_are_those_of_an_older_version(
         assert 1 == archive.recall().number_of(at(1))
 
 
-def test_a_history_entry_that_is_gone_is_told(archive: Archive) -> None:
+def test_a_missing_history_entry_is_reported(archive: Archive) -> None:
     take(archive, put(1, "a"))
     with closing(sqlite3.connect(archive.path, isolation_level=None)) as db:
         db.execute("DELETE FROM entry")

@@ -46,13 +46,13 @@ def test_only_the_run_is_touched() -> None:
     assert [("a", ""), ("a", RUN[2:])] == [touch.key for touch in touches(enqueue(1, RUN), "")]
 
 
-def test_an_enqueue_of_another_run_is_told_as_a_retry() -> None:
+def test_an_enqueue_of_another_run_counts_as_a_retry() -> None:
     [change] = changes(retried(1, "origin", "mail", "data", "call", "zs_created_by", "ann"))
 
     assert (What.ENQUEUED, AGAIN, f"retry of {RUN}", "ann") == (change.what, change.run_id, change.why, change.by)
 
 
-def test_arguments_are_taken_out_of_it_alone(tmp_path: Path) -> None:
+def test_removing_arguments_keeps_the_id_of_the_retried_run(tmp_path: Path) -> None:
     path = archived(tmp_path / "archive.db", [retried(1, "origin", "of", "data", "secret")], keep_args=False)
 
     [(body,)] = rows(path, "SELECT body FROM entry")

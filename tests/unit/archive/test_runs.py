@@ -95,7 +95,7 @@ def test_a_search_that_runs_out_of_time_says_how_far_it_looked(
     assert T_US + SECOND_US < looked_back_to < T_US + 40 * SECOND_US
 
 
-def test_nothing_is_given_up_where_all_was_looked_at(path: Path) -> None:
+def test_a_complete_search_does_not_count_as_given_up(path: Path) -> None:
     archived(path, [put(seq, "a") for seq in range(1, 9)])
 
     assert [([], None)] * 2 == [look(path, wanted) for wanted in (FIRED, FAILED)]
@@ -110,7 +110,7 @@ def test_an_empty_archive_has_no_runs(path: Path) -> None:
 # -- runs ---------------------------------------------------------------------------------------------
 
 
-def test_runs_are_told_once_with_how_they_ended(path: Path) -> None:
+def test_runs_are_returned_once_with_their_end(path: Path) -> None:
     again = entry(4, "again", "rows", 1, run("b"), "2", "", "its worker died")
     fired = fire(1, run("a"), run("b"), run("c"))
     archived(path, [fired, end(2, RunStatus.SUCCEEDED, "a"), end(3, RunStatus.LOST, "c"), again])
@@ -147,7 +147,7 @@ def test_a_push_that_was_forgotten_leaves_its_end_to_tell(path: Path) -> None:
     assert [("a", "run_ended", "failed"), ("b", "run_ended", "failed")] == told(found)
 
 
-def test_with_one_status_the_newest_open_ones_are_told_too_for_rq_may_know_better(path: Path) -> None:
+def test_a_search_by_status_also_returns_the_newest_open_runs(path: Path) -> None:
     archived(
         path,
         [fire(1, run("a"), run("b")), end(2, RunStatus.FAILED, "a", fired_seq=1), enqueue(3, run("c"))],

@@ -53,7 +53,7 @@ def test_ten_of_many_missing_functions_are_named(capsys: pytest.CaptureFixture[s
     assert ("", 10, True) == (out, err.count("(no module 'gone')"), err.endswith(", and 1,002 more; so it goes\n"))
 
 
-def test_nothing_is_told_when_no_function_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_there_is_no_note_if_no_function_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     tell_unchecked({}, "so it goes")
 
     assert ("", "") == capsys.readouterr()
@@ -70,5 +70,5 @@ def test_nothing_is_told_when_no_function_is_missing(capsys: pytest.CaptureFixtu
         (1000, 0o040700, False),
     ],
 )
-def test_a_folder_is_roots_alone_if_nobody_else_may_write_there(owner: int, mode: int, is_alone: bool) -> None:
+def test_a_folder_is_safe_for_root_if_only_root_may_write_there(owner: int, mode: int, is_alone: bool) -> None:
     assert is_alone is is_roots_alone(os.stat_result((mode, 1, 1, 2, owner, 0, 4096, 0, 0, 0)))

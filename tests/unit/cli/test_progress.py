@@ -53,7 +53,7 @@ def test_a_bar_appears_only_when_there_is_much_to_do(monkeypatch: pytest.MonkeyP
     assert "150/150" in terminal.getvalue()
 
 
-def test_a_quiet_one_shows_nothing_and_knows_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quiet_progress_prints_nothing_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal, clock = shown_on(monkeypatch), ManualClock()
 
     with Progress("recovering", is_quiet=True, counted="schedules compared", clock=clock) as progress:
@@ -64,7 +64,7 @@ def test_a_quiet_one_shows_nothing_and_knows_how_far_it_came(monkeypatch: pytest
     assert (5, 10) == (progress.done, progress.total)
 
 
-def test_elsewhere_a_line_is_told_every_few_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_without_a_terminal_prints_a_line_every_few_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     clock = ManualClock()
 
     with Progress("recovering", is_quiet=False, counted="schedules compared", clock=clock) as progress:
@@ -78,7 +78,7 @@ def test_elsewhere_a_line_is_told_every_few_seconds(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(("is_quiet", "counted"), [(False, ""), (True, "schedules compared")])
-def test_elsewhere_nothing_is_told_of_what_is_not_counted_or_quiet(
+def test_progress_without_a_terminal_prints_nothing_if_uncounted_or_quiet(
     capsys: pytest.CaptureFixture[str], is_quiet: bool, counted: str
 ) -> None:
     clock = ManualClock()

@@ -16,7 +16,7 @@ def test_a_lost_run_shows_its_least_duration() -> None:
     assert ("lost", "", "") == cells(Run("a-1", RunStatus.LOST))
 
 
-def test_a_worker_that_nobody_named_is_told_by_its_first_digits() -> None:
+def test_an_unnamed_worker_is_shown_by_its_first_digits() -> None:
     assert "run a is running on worker b5958f3c…, now" == with_short_workers(
         f"run a is running on worker {WORKER}, now"
     )

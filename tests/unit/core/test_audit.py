@@ -84,7 +84,7 @@ TABLE: dict[str, tuple[str, int, int, int | None]] = {
 
 
 @pytest.mark.parametrize("case", TABLE)
-def test_an_occurrence_between_what_was_told_and_what_is_next_is_missing(case: str) -> None:
+def test_an_occurrence_between_the_last_and_the_next_is_missing(case: str) -> None:
     rule, told_ms, nominal_ms, missing_ms = TABLE[case]
     trigger = build(TriggerSpec(**RULES[rule]), ANCHOR_MS)
 
@@ -144,7 +144,7 @@ def rule(nominal: int, last: str | None = None, record: list[bytes] = RECORD, pl
     return Held("r", "", place, "normal", due_ms, due_ms, last, None, record, ANCHOR_MS * 1000)
 
 
-def test_a_rule_with_an_occurrence_left_out_is_put_back_to_it() -> None:
+def test_a_rule_with_a_missing_occurrence_is_set_back_to_it() -> None:
     known = rule(2)
 
     missing_ms = may_be_left_out(known, ANCHOR_MS, LATER_MS)
@@ -249,7 +249,7 @@ def test_a_one_shot_whose_due_time_is_not_that_of_its_run_is_not_put_back() -> N
     assert (None, "nothing; by the log it is not due when its run is") == (alarm.row, alarm.found)
 
 
-def test_a_quarantined_schedule_that_is_gone_is_told_and_not_put_back() -> None:
+def test_a_missing_quarantined_schedule_is_reported_and_not_restored() -> None:
     alarm = misplaced(QUARANTINED, None, [], "")
 
     assert alarm is not None

@@ -176,7 +176,7 @@ def test_an_invalid_or_too_long_packed_answer_is_refused(bad: Any) -> None:
         unpacked(bad, 10)
 
 
-def test_a_backfill_can_be_said_in_json() -> None:
+def test_a_backfill_can_be_converted_to_json() -> None:
     source = Source("host:/a.db", None, "1-9")
     done = Backfill("r", "UTC", *hours(0, 2), (Filled(MIDNIGHT_MS, RUN), Filled(*hours(1), None)), 3, 4, source, True)
 

@@ -51,7 +51,7 @@ def test_a_naive_datetime_is_refused() -> None:
         to_ms(datetime(2026, 1, 1))
 
 
-def test_a_manual_clock_moves_when_told() -> None:
+def test_a_manual_clock_moves_only_by_advance() -> None:
     clock = ManualClock(wall_ms=1000)
 
     clock.advance(2.5)

@@ -118,14 +118,14 @@ def test_the_later_of_two_reasons_counts() -> None:
 
 
 @pytest.mark.parametrize("term_ms", [None, DUE_MS - MINUTE_MS])
-def test_else_it_was_held_up(term_ms: int | None) -> None:
+def test_a_late_run_under_a_leader_was_held_up(term_ms: int | None) -> None:
     assert HELD_UP == reason(fired_late(put(0), term_ms=term_ms))
 
 
 # -- who led ------------------------------------------------------------------------------------------
 
 
-def test_that_nobody_led_is_not_said_where_a_leader_did_something_else_meanwhile() -> None:
+def test_no_absence_of_a_leader_is_claimed_if_a_leader_wrote_an_entry() -> None:
     line = fired_late(put(0), led_ms=DUE_MS + 6000, term_ms=DUE_MS + 8000, by_ms=13_000)
 
     between = "between 2026-01-01 00:00:06+00:00 and 2026-01-01 00:00:08+00:00"
@@ -144,7 +144,7 @@ def test_a_leaders_entry_before_the_put_does_not_count() -> None:
     assert "no daemon led from 2026-01-01 00:00:05+00:00 until 2026-01-01 00:00:08+00:00" == reason(line)
 
 
-def test_that_nobody_led_is_not_said_where_the_history_does_not_reach() -> None:
+def test_no_absence_of_a_leader_is_claimed_before_the_history_begins() -> None:
     since = Source(None, DUE_MS + 1000, "1-9", "no archive answered within 2 s")
 
     line = fired_late(term_ms=DUE_MS + 8000, source=since)
@@ -154,7 +154,7 @@ def test_that_nobody_led_is_not_said_where_the_history_does_not_reach() -> None:
     assert "no daemon led from then until 2026-01-01 00:00:08+00:00" == reason(whole)
 
 
-def test_no_absence_is_told_of_occurrences_left_out_while_others_fired() -> None:
+def test_no_absence_of_a_leader_is_claimed_if_other_occurrences_fired() -> None:
     left_out = change(
         What.COALESCED, DUE_MS + 9000, entry="1-7", nominal_ms=DUE_MS + 1, first_ms=DUE_MS, last_ms=DUE_MS
     )

@@ -69,7 +69,7 @@ def _listed(**options: Any) -> list[str]:
     return [schedule.id for schedule in select(_filter(**options), SOURCE)]
 
 
-def test_active_ones_come_by_due_time_and_the_others_by_id() -> None:
+def test_active_schedules_are_listed_by_due_time_and_the_others_by_id() -> None:
     assert ORDER == _listed()
 
 

@@ -287,7 +287,7 @@ def test_a_quarantined_schedule_may_have_any_time_and_its_row_costs_no_other_row
 
 
 @pytest.mark.parametrize("why", ["", "two\nlines a-5 lost {}", "rows", "\x00", "x" * 5000])
-def test_a_text_of_somebody_else_stands_by_itself_whatever_it_says(why: str) -> None:
+def test_a_foreign_text_forges_no_field_of_an_entry(why: str) -> None:
     given = entry("again", "rows", 2, f"a-{DUE_MS}", "2", "", why, f"b-{DUE_MS}", "3", "", "it died")
 
     assert [("a", why, 2), ("b", "it died", 3)] == [(one.id, one.why, one.count) for one in changes(given)]
@@ -354,7 +354,7 @@ def test_the_schedule_of_a_run_is_in_its_id(run_id: str, id: str) -> None:
     assert id == schedule_of(run_id)
 
 
-def test_how_late_an_occurrence_is_counts_from_when_it_was_due_by_its_jitter() -> None:
+def test_the_lateness_of_an_occurrence_counts_from_its_due_time_with_jitter() -> None:
     at_us = (DUE_MS + 250) * 1000 + 1500
     fired = entry("advance", "rows", 1, "r", f"fired {DUE_MS}+250 - - -")._replace(position=Position(1, 1, at_us))
 

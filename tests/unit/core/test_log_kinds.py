@@ -41,7 +41,7 @@ def test_a_second_class_for_a_kind_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", [*TOUCHED, "restore"])
-def test_an_entry_touches_the_schedules_of_which_it_tells(name: str) -> None:
+def test_an_entry_touches_the_schedules_that_it_names(name: str) -> None:
     given = restore(row(), row("gone", "", 6, "r")) if name == "restore" else TOUCHED[name][0]
 
     told = {change.id for change in changes(given, SUFFIX)}
@@ -133,7 +133,7 @@ def test_an_entry_of_archives_alone_is_unknown_in_the_log() -> None:
     ],
     ids=lambda given: given.kind if isinstance(given, Entry) else "",
 )  # fmt: skip
-def test_an_entry_counts_what_it_tells(given: Entry, happened: dict[tuple[What, str], int]) -> None:
+def test_an_entry_counts_its_changes(given: Entry, happened: dict[tuple[What, str], int]) -> None:
     assert Counter(happened) == parse(given, SUFFIX).counts().happened
 
 

@@ -105,7 +105,7 @@ def test_a_search_for_one_status_finds_runs_that_reached_it_and_open_ones(
 
 
 @given(histories(), some.integers(1, 4))
-def test_no_more_are_told_than_are_wanted(history: list[list[Change]], limit: int) -> None:
+def test_a_lookback_returns_at_most_the_wanted_number(history: list[list[Change]], limit: int) -> None:
     found = told(look(history, Wanted(NONE, ALL, limit)))
 
     assert naive(history)[:limit] == found[:limit] or len(found) == limit
@@ -113,7 +113,7 @@ def test_no_more_are_told_than_are_wanted(history: list[list[Change]], limit: in
 
 
 @given(histories(), some.integers(1, 5))
-def test_occurrences_are_all_told_and_those_that_were_pushed_with_their_runs(
+def test_a_lookback_returns_all_occurrences_and_the_runs_of_pushed_ones(
     history: list[list[Change]], limit: int
 ) -> None:
     states = {run: (status, attempt) for run, status, attempt in naive(history)}
@@ -167,7 +167,7 @@ def test_a_search_returns_no_more_open_runs_than_rq_can_be_asked_about() -> None
     assert (MOST_OPEN + 1, "b-1") == (len(failed), failed[-1].run_id)
 
 
-def test_an_end_without_its_push_is_told_last_by_when_it_was_pushed() -> None:
+def test_an_end_without_its_push_is_ordered_by_its_push_time() -> None:
     history = [
         [end("a-1", RunStatus.FAILED, 8, fired=2), end("a-2", RunStatus.FAILED, 9, fired=1)],
         [change(What.FIRED, "a-3", 10)],

@@ -273,7 +273,7 @@ def test_a_schedule_tells_its_policies_as_json_can() -> None:
     )  # fmt: skip
 
 
-def test_a_schedule_that_waits_for_nobody_tells_no_limit_of_that() -> None:
+def test_a_schedule_with_another_overlap_than_queue_shows_no_overlap_limit() -> None:
     told = replace(RECURRING, policy=USUAL, expires_ms=None, jitter_ms=0).to_dict()
 
     assert ("skip", None, "latest", 86_400.0, 100) == (
@@ -282,7 +282,7 @@ def test_a_schedule_that_waits_for_nobody_tells_no_limit_of_that() -> None:
     assert (0.0, None) == (told["jitter_s"], told["expires_after_s"])
 
 
-def test_a_one_shot_tells_none_of_a_rules_policies_and_the_time_asked_for() -> None:
+def test_a_one_shot_shows_its_requested_time_and_no_policies_of_rules() -> None:
     told = ONCE.to_dict()
 
     assert {None} == {told[name] for name in ("overlap", "overlap_limit", "catch_up", "catch_up_window_s")}

@@ -76,7 +76,7 @@ def test_a_rule_that_is_faster_than_the_jitter_of_its_urgency_is_refused() -> No
         define("app.task", {"every": 60, "urgency": "digest"}, "made-up")
 
 
-def test_a_run_at_once_leaves_out_what_it_cannot_have() -> None:
+def test_an_urgency_of_an_immediate_run_omits_options_that_it_cannot_have() -> None:
     now = define_now("app.task", {"urgency": "digest"}, "made-up")
 
     assert (LOW, False, 86_400_000, 0) == _told(now)

@@ -133,7 +133,7 @@ def test_the_first_time_of_a_rule_with_jitter_is_the_servers_too(name: str, wron
     assert trips == 1 or wrong_ms
 
 
-def test_an_interval_with_jitter_is_anchored_by_who_plans_it_for_that_decides_its_jitter() -> None:
+def test_an_interval_with_jitter_is_anchored_by_its_planner() -> None:
     spec = replace(_spec("every"), jitter_ms=60_000)
     delay_ms = due_of(build(spec, NOON), "a", NOON + 60_000) - NOON - 60_000
 

@@ -209,7 +209,7 @@ def test_a_schedule_that_waits_is_moved_with_its_due_time(place: str) -> None:
     assert Move("r", "3-7", WAITING_MS, WAITING_MS, NOW_AT_MS, NOW_AT_MS) == move_of(held(place=place))
 
 
-def test_its_jitter_is_that_of_the_new_time() -> None:
+def test_a_moved_occurrence_has_the_jitter_of_its_new_time() -> None:
     spec = replace(DAILY, tz=WINTER, jitter_ms=HOUR_MS)
 
     move = move_of(held(spec, due_ms=WAITING_MS + 5))
@@ -227,7 +227,7 @@ def test_a_last_run_by_hand_or_of_another_writer_does_not_stop_a_move(last: str 
     assert NOW_AT_MS == move.new_nominal_ms
 
 
-def test_a_run_by_hand_just_before_does_not_push_it_to_the_next_day() -> None:
+def test_a_manual_run_just_before_does_not_skip_the_moved_occurrence() -> None:
     earlier = held(replace(DAILY, tz="Etc/GMT-3"), last=f"r-{WAITING_MS - 60_000}-r1")
 
     move = move_of(earlier)

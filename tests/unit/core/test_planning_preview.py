@@ -27,7 +27,7 @@ def test_occurrences_are_strictly_later_and_aware_in_the_rules_zone() -> None:
     assert [timedelta(hours=-4)] * 2 == [at.utcoffset() for at in found]
 
 
-def test_the_pass_of_a_fold_is_told_by_the_offset() -> None:
+def test_the_pass_of_a_fold_is_shown_by_the_offset() -> None:
     spec = TriggerSpec(CRON, "*/30 * * * *", "America/New_York")
 
     found = occurrences(spec, 0, to_ms(_local(2026, 11, 1, 0, 30)), 5)
@@ -53,7 +53,7 @@ def _dues(id: str) -> list[int]:
     return [due_of(build(HOURLY, 0), id, at_ms) for at_ms in HOURS]
 
 
-def test_with_jitter_they_are_the_times_at_which_it_is_due() -> None:
+def test_a_preview_with_jitter_lists_due_times() -> None:
     found = [to_ms(at) for at in occurrences(HOURLY, 0, HOURS[0] - 1, 6, "a")]
 
     assert _dues("a") == found
@@ -76,7 +76,7 @@ def test_but_not_if_the_schedule_begins_with_a_later_one() -> None:
         assert [expected] == [to_ms(at) for at in occurrences(HOURLY, 0, HOURS[0], 1, "a", next_ms)]
 
 
-def test_without_jitter_a_time_is_its_own_nominal_one() -> None:
+def test_a_preview_without_jitter_has_equal_due_and_nominal_times() -> None:
     spec = TriggerSpec(CRON, "0 * * * *")
 
     assert HOURS[1] == nominal_of(spec, 0, HOURS[1])

@@ -70,7 +70,7 @@ def test_ends_of_runs_count_by_what_became_of_them() -> None:
     assert {} == happened(stretch)
 
 
-def test_each_stretch_counts_what_is_younger_than_it() -> None:
+def test_each_period_counts_the_entries_within_it() -> None:
     seconds = [0, 59, 60, 299, 300, 1799, 1800]
 
     found = recent(*(fire(1000 * ago, "a-5") for ago in seconds))
@@ -81,7 +81,7 @@ def test_each_stretch_counts_what_is_younger_than_it() -> None:
     assert not found.is_cut
 
 
-def test_no_more_is_needed_than_the_longest_stretch() -> None:
+def test_entries_older_than_the_longest_period_are_not_needed() -> None:
     counting = Counting(NOW_MS)
 
     assert [True, True, False] == [counting.see(fire(minutes * MINUTE_MS, "a-5")) for minutes in (0, 29, 30)]
@@ -102,7 +102,7 @@ def test_the_last_stretch_is_shorter_where_reading_had_to_stop() -> None:
     assert 2 / 90 == found.stretches[-1].per_second(What.FIRED)
 
 
-def test_nothing_in_the_log_is_nothing_that_happened() -> None:
+def test_an_empty_log_has_zero_counts() -> None:
     found = recent()
 
     assert [60_000, 300_000, 1_800_000] == [stretch.span_ms for stretch in found.stretches]
@@ -115,7 +115,7 @@ def test_entries_of_before_the_clock_was_set_back_count_as_new() -> None:
     assert 1 == recent(fire(-3_600_000, "a-5")).stretches[0].happened[What.FIRED]
 
 
-def test_how_late_the_latest_fire_was_is_told_of_its_stretch() -> None:
+def test_each_period_has_the_lateness_of_its_latest_fire() -> None:
     on_time, late = f"a-{NOW_MS - 10}{SUFFIX}", f"b-{NOW_MS - 70_000 - 4321}{SUFFIX}"
 
     found = recent(fire(10, on_time), fire(70_000, on_time, late))
@@ -123,7 +123,7 @@ def test_how_late_the_latest_fire_was_is_told_of_its_stretch() -> None:
     assert [0.0, 4321.0, 4321.0] == [stretch.late_ms for stretch in found.stretches]
 
 
-def test_the_runs_that_failed_or_were_lost_last_are_told() -> None:
+def test_the_last_failed_or_lost_runs_are_listed() -> None:
     failed = [Run(f"f-{n}", RunStatus.FAILED, ended_ms=n, error=f"error {n}") for n in range(FAILURES)]
     lost = Run("l-1", RunStatus.LOST, error="gone")
     well = Run("w-1", RunStatus.SUCCEEDED)
@@ -134,13 +134,13 @@ def test_the_runs_that_failed_or_were_lost_last_are_told() -> None:
     assert [1] * FAILURES == [failure.times for failure in found.failures]
 
 
-def test_runs_that_expired_in_their_queues_are_told_like_those_that_failed() -> None:
+def test_runs_that_expired_in_their_queues_are_listed_as_failures() -> None:
     expired = Run("e-1", RunStatus.EXPIRED, error="too late")
 
     assert [Failure(expired)] == recent(end(10, expired)).failures
 
 
-def test_failures_of_one_schedule_that_are_alike_are_told_as_one_the_latest_of_them() -> None:
+def test_equal_failures_of_one_schedule_are_grouped_under_the_latest() -> None:
     alike = [Run(f"a-{n}", RunStatus.FAILED, ended_ms=n, error="no") for n in range(6)]
     others = [
         Run("a-9", RunStatus.FAILED, error="yes"), Run("b-9", RunStatus.FAILED, error="no"),
@@ -180,7 +180,7 @@ def merged(ago_ms: int) -> Entry:
     return entry(ago_ms, "merged", *row_fields("merged", "3-1 5"), archive="x")
 
 
-def test_when_redis_was_rebuilt_last_is_told_with_all_that_was_put_back() -> None:
+def test_the_last_rebuild_of_redis_is_returned_with_its_counts() -> None:
     places = ("due", "paused", "open", "skipped", "gone", "due", "held", "refused")
 
     found = recent(merged(70_000), merged(71_000), restored(72_000, "lost", *places), restored(73_000, "lost", "due"))
@@ -203,11 +203,11 @@ def test_a_restore_by_an_audit_is_no_loss() -> None:
     assert Rebuilt(NOW_MS - 4, {}) == beside.rebuilt
 
 
-def test_a_loss_of_more_than_half_an_hour_ago_is_told_no_more() -> None:
+def test_a_loss_older_than_half_an_hour_is_not_returned() -> None:
     assert recent(merged(30 * MINUTE_MS)).rebuilt is None
 
 
-def test_an_entry_that_nobody_understands_counts_for_nothing_and_hides_no_other() -> None:
+def test_an_unknown_entry_is_not_counted_and_hides_no_other() -> None:
     strange = [
         entry(1, "conjure"),
         entry(1, "fire", runs="a-soon"),
@@ -230,7 +230,7 @@ def advance(ago_ms: int, *nexts: tuple[str, int | None]) -> Entry:
     return entry(ago_ms, "advance", *row_fields("advance", *(f"{id} fired {NOW_MS} {at} {at} -" for id, at in times)))
 
 
-def test_a_clock_that_was_ahead_leaves_the_schedules_silent_that_went_on_by_it() -> None:
+def test_a_clock_that_was_ahead_names_the_schedules_that_it_blocked() -> None:
     found = recent(
         fire(-11_000, "late-5"),
         advance(-HOUR_MS, ("hourly", 2 * HOUR_MS), ("soon", 10_000), ("later", 10_001), ("over", None)),
@@ -243,7 +243,7 @@ def test_a_clock_that_was_ahead_leaves_the_schedules_silent_that_went_on_by_it()
 
 
 @pytest.mark.parametrize("ago_ms", [-10_000, 0, 5])
-def test_a_clock_that_was_ahead_by_no_more_than_a_slow_network_is_not_told(ago_ms: int) -> None:
+def test_a_clock_ahead_by_a_network_delay_is_not_reported(ago_ms: int) -> None:
     found = recent(advance(ago_ms, ("hourly", 2 * HOUR_MS)))
 
     assert (None, None) == (found.ahead, found.to_dict()["ahead"])

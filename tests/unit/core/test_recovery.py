@@ -55,7 +55,7 @@ def test_the_later_change_of_two_archives_stands(t_us: int, is_newer: bool) -> N
     assert is_newer == branch(restore(row(t_us=50))).is_newer(("a", ""), t_us)
 
 
-def test_a_restore_over_what_somebody_did_does_not_take_it_away() -> None:
+def test_a_restore_over_a_later_change_does_not_remove_it() -> None:
     did, put_back = entry("cancel", "id", "a", "due", "-"), restore(row(t_us=50), seq=8)
 
     assert branch(did, put_back).is_newer(("a", ""), 51)
@@ -151,7 +151,7 @@ def rows(mine: Recalled, there: Held | None = None, *since: Entry) -> list[tuple
         (rule(place="ended", due_ms=None, nominal_ms=None), None, [("ended", "")]),
     ],
 )
-def test_a_schedule_that_is_not_as_it_was_is_put_back(
+def test_a_schedule_that_differs_is_restored(
     schedule: Held, there: Held | None, expected: list[tuple[str, str]]
 ) -> None:
     assert expected == rows(mine(schedule), there)
@@ -173,7 +173,7 @@ def test_a_schedule_that_was_over_is_taken_out(
     assert expected == rows(mine(gone_us=gone_us), there)
 
 
-def test_a_one_shot_that_fired_and_was_not_over_waits_on_where_it_waits() -> None:
+def test_an_open_one_shot_that_waits_in_redis_keeps_waiting() -> None:
     assert NOTHING == rows(mine(None, opened(), gone_us=50), one_shot())
 
 
@@ -231,7 +231,7 @@ def test_the_run_of_a_schedule_that_is_replaced_is_pushed_again_though_its_job_i
 UNTOUCHED = replace(opened(), is_touched=False)  # another archive said that nothing of it is missing
 
 
-def test_the_run_of_a_schedule_that_is_replaced_is_pushed_again_though_another_archive_left_it_waiting() -> None:
+def test_the_open_run_of_a_replaced_schedule_is_pushed_again() -> None:
     assert [("due", LATER), ("open", RUN)] == rows(mine(one_shot(run=LATER), UNTOUCHED), one_shot())
     assert [("due", LATER)] == rows(mine(one_shot(run=LATER), UNTOUCHED), None)
     assert NOTHING == rows(mine(None, UNTOUCHED, gone_us=50), one_shot())

@@ -65,7 +65,7 @@ def test_a_merged_entry_may_name_none() -> None:
 
 
 @pytest.mark.parametrize("place", [*SCHEDULES, *RUNS])
-def test_every_place_of_a_restore_is_told(place: str) -> None:
+def test_a_restore_lists_every_place(place: str) -> None:
     [change] = changes(restore(row(place)))
 
     assert ("a", f"a-{RUN}", DUE_MS) == (change.id, change.run_id, change.nominal_ms)

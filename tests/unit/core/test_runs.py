@@ -168,7 +168,7 @@ def test_attempts_are_counted(retries: str, left: str, returned: str, attempt: i
         ('{"a": "\\ud800"}', {"a": "\ud800"}),
     ],
 )
-def test_a_note_is_taken_as_far_as_it_is_one(note: str, expected: dict[str, Any] | None) -> None:
+def test_the_valid_part_of_a_note_is_read(note: str, expected: dict[str, Any] | None) -> None:
     run = as_seen(PUSHED, job("finished", note=note))
 
     if expected is not None:
@@ -203,7 +203,7 @@ def test_an_extra_run_has_no_lateness() -> None:
 
 
 @pytest.mark.parametrize("shown", ["", "yesterday", "2027-01-15", "0001-01-01T00:00:00.000000Z", "x" * 27])
-def test_a_text_that_is_no_time_of_rq_is_none(shown: str) -> None:
+def test_an_invalid_time_of_rq_is_read_as_none(shown: str) -> None:
     assert None is ms_of(shown)
 
 

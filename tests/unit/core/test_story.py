@@ -159,7 +159,7 @@ def test_a_time_that_another_writer_wrote_is_brought_into_range() -> None:
     assert "9999-12-31T23:59:59.999Z" == change(What.PUT, nominal_ms=LAST_MS * 1000).shown()["nominal_at"]
 
 
-def test_how_late_a_run_was_is_told_to_the_microsecond() -> None:
+def test_lateness_is_shown_to_the_microsecond() -> None:
     assert 1.234 == change(What.FIRED, DUE_MS + 1.2341, nominal_ms=DUE_MS).shown()["late_ms"]
 
 
@@ -206,7 +206,7 @@ def test_left_out_changes_are_told_behind_the_whole_first_entry() -> None:
     ]
 
 
-def test_nothing_is_said_when_nothing_was_left_out() -> None:
+def test_a_complete_story_has_no_line_about_omissions() -> None:
     assert not [text for text in texts(put(0), change(What.PAUSED), left_out=0) if text.startswith("…")]
 
 
@@ -272,7 +272,7 @@ def test_left_out_changes_are_not_hidden_in_a_backfill() -> None:
     ]
 
 
-def test_a_put_after_a_backfill_is_told_as_a_change() -> None:
+def test_a_put_after_a_backfill_is_shown_as_a_change() -> None:
     [_, told] = texts(*backfilled(0), change(What.PUT, nominal_ms=DUE_MS))
 
     assert f"changed: now for {DUE}" == told

@@ -58,7 +58,7 @@ def run_ended(run: Run) -> Change:
         ),
     ],
 )
-def test_the_state_of_a_schedule_is_told_as_redis_has_it(schedule: Schedule, expected: str) -> None:
+def test_the_current_state_of_a_schedule_comes_from_redis(schedule: Schedule, expected: str) -> None:
     assert expected == story(schedule=schedule).now
 
 
@@ -108,7 +108,7 @@ def test_a_fired_one_shot_tells_how_its_run_ended(run: Run, expected: str) -> No
     assert f"run {RUN} {expected}" == told.lines[-1][1]
 
 
-def test_an_end_of_a_later_version_is_told_as_lost() -> None:
+def test_an_end_of_a_later_version_is_shown_as_lost() -> None:
     over = change(What.RUN_ENDED, run_id=RUN, why="enchanted", record="{}")
 
     assert [f"run {RUN} is lost: what was recorded of its end cannot be read"] == texts(over)
@@ -124,7 +124,7 @@ def test_an_end_of_a_later_version_is_told_as_lost() -> None:
         (Run(RUN, RunStatus.LOST, error=GONE), f"is lost: {GONE}"),
     ],
 )
-def test_an_open_run_is_told_by_rq(run: Run, expected: str) -> None:
+def test_the_state_of_an_open_run_comes_from_rq(run: Run, expected: str) -> None:
     fired = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS)
     one_shot, rule = story(put(0), fired, runs=[run]), story(fired, schedule=held(), runs=[run])
 
@@ -132,7 +132,7 @@ def test_an_open_run_is_told_by_rq(run: Run, expected: str) -> None:
     assert f"active; next 2026-01-01 00:01:00+00:00, in 1 min; its run {RUN} {expected}" == rule.now
 
 
-def test_the_last_of_several_open_runs_is_told_and_the_others_are_counted() -> None:
+def test_the_last_of_several_open_runs_is_shown_and_the_others_are_counted() -> None:
     runs = [pushed(f"a-{number}", DUE_MS * 1000) for number in (3, 2, 1)]
 
     two, three = story(schedule=held(), runs=runs[:2]), story(schedule=held(), runs=runs)
@@ -141,7 +141,7 @@ def test_the_last_of_several_open_runs_is_told_and_the_others_are_counted() -> N
     assert three.now.endswith(f"; its run a-3 is queued since {DUE} (2 more of its runs are not over)")
 
 
-def test_a_run_whose_worker_died_is_told_to_be_pushed_again() -> None:
+def test_a_run_of_a_dead_worker_is_shown_as_to_be_pushed_again() -> None:
     died = change(What.RUN_AGAIN, run_id=RUN, count=2, why="worker w died")
     unknown = change(What.RUN_AGAIN, run_id=RUN, count=3)
 
@@ -154,7 +154,7 @@ def test_a_run_whose_worker_died_is_told_to_be_pushed_again() -> None:
     assert "it is not scheduled any more: it fired; that its run ended is not recorded yet" == told.now
 
 
-def test_a_run_that_a_leader_released_is_told_with_the_reason_and_leaves_the_schedule_where_it_was() -> None:
+def test_a_released_run_is_shown_with_the_reason_of_its_release() -> None:
     released = change(What.RELEASED, run_id=RUN, why=f"a-{DUE_MS - 5} was stopped")
 
     told = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), released)
@@ -216,7 +216,7 @@ def test_a_past_explains_an_absence_or_does_not() -> None:
         (REDIS, f"never heard of it: nothing is known of this id since {DUE}; what was before is not in reach"),
     ],
 )
-def test_an_unknown_id_is_told_with_the_reach_of_the_source(source: Source, expected: str) -> None:
+def test_an_unknown_id_is_reported_with_the_reach_of_the_source(source: Source, expected: str) -> None:
     unknown = story(source=source)
 
     assert (False, expected) == (unknown.is_known, unknown.now)

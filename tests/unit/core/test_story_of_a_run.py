@@ -70,13 +70,13 @@ def test_the_story_of_a_left_out_occurrence_says_so() -> None:
         (FIRST_MS + 1, FIRST_MS + 9, False),
     ],
 )
-def test_a_range_of_missed_occurrences_is_told_of_those_in_it(first_ms: int, last_ms: int, is_told: bool) -> None:
+def test_a_range_of_missed_occurrences_is_in_the_story_of_each(first_ms: int, last_ms: int, is_told: bool) -> None:
     missed = change(What.SKIPPED, SECOND_MS, first_ms=first_ms, last_ms=last_ms, nominal_ms=SECOND_MS)
 
     assert is_told is story_of(FIRST, missed).is_known
 
 
-def test_why_it_was_late_is_told_by_all_that_happened_to_its_schedule() -> None:
+def test_the_reason_of_lateness_uses_the_whole_history_of_the_schedule() -> None:
     resumed = change(What.RESUMED, SECOND_MS + 1, nominal_ms=SECOND_MS + 60_000)
     late = change(What.FIRED, SECOND_MS + 1000, run_id=FIRST, nominal_ms=FIRST_MS)
 
@@ -91,7 +91,7 @@ def test_why_it_was_late_is_told_by_all_that_happened_to_its_schedule() -> None:
         (Run(FIRST, RunStatus.FAILED, error="no"), "failed: no"),
     ],
 )
-def test_the_state_of_a_run_is_told_by_its_status(run: Run, expected: str) -> None:
+def test_the_state_of_a_run_comes_from_its_status(run: Run, expected: str) -> None:
     story = story_of(FIRST, fired(FIRST, FIRST_MS), schedule=None, runs=[run])
 
     assert f"run {FIRST} of schedule a {expected}" == story.now

@@ -68,7 +68,7 @@ def test_the_largest_units_are_written(ms: int, expected: str) -> None:
         (349_200_000, "4 d 1 h"),
     ],
 )
-def test_durations_are_told_in_their_two_largest_units(ms: float, expected: str) -> None:
+def test_durations_are_shown_in_their_two_largest_units(ms: float, expected: str) -> None:
     assert expected == rough_duration(ms)
 
 
@@ -84,7 +84,7 @@ def test_durations_are_told_in_their_two_largest_units(ms: float, expected: str)
         (-86_400_000, "1d ago"),
     ],
 )
-def test_a_distance_is_told_in_its_two_largest_units(ms: int, expected: str) -> None:
+def test_a_distance_is_shown_in_its_two_largest_units(ms: int, expected: str) -> None:
     assert expected == relative_text(1_780_000_000_000 + ms, 1_780_000_000_000)
 
 
@@ -110,7 +110,7 @@ def test_a_long_list_names_only_its_first_names(most: int, said: str) -> None:
         ("x" * (LONGEST_NAME + 1), "x" * LONGEST_NAME),
     ],
 )
-def test_a_name_is_told_in_one_line_and_cut(text: str, expected: str) -> None:
+def test_a_name_is_shown_in_one_line_and_cut(text: str, expected: str) -> None:
     assert expected == in_a_line(text)
 
 

@@ -23,7 +23,7 @@ def test_the_first_batch_has_500_at_most() -> None:
     assert [200, 500, 500] == [Batch(most, target_ms=3.0).size for most in (200, 500, 4000)]
 
 
-def test_slow_scripts_shrink_it_to_what_fits_into_the_target() -> None:
+def test_slow_scripts_shrink_the_batch_to_the_target_time() -> None:
     batch = Batch(most=500, target_ms=3.0)
     batch.learn(0.1, 0)
 
@@ -108,7 +108,7 @@ def test_measuring_the_round_trip_under_a_backlog_costs_less_than_two_percent() 
     assert done >= 980_000
 
 
-def test_while_scripts_do_little_no_batch_is_made_small_to_measure_the_round_trip() -> None:
+def test_short_scripts_do_not_shrink_the_batch() -> None:
     batch = Batch(most=1000, target_ms=3.0)
     learn(batch, ms_per_schedule=0.002, times=200)
 

@@ -24,7 +24,7 @@ class _Lease:
 
 
 @pytest.mark.parametrize(("until_ms", "told_ms"), [(0, 0), (NOW_MS - 1, 0), (NOW_MS, 0), (NOW_MS + 500, 500)])
-def test_a_term_tells_for_how_long_it_is_held(until_ms: int, told_ms: int) -> None:
+def test_a_term_logs_the_length_of_its_hold(until_ms: int, told_ms: int) -> None:
     elector = Elector(_Lease(replace(TERM, hold_ms=until_ms)), ManualClock(), 500)  # type: ignore[arg-type]  # the fake
 
     with capture_logs() as told:

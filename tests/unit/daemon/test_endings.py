@@ -43,7 +43,7 @@ def _look(registries: _Registries, endings: Endings | None = None) -> list[str]:
     return (endings or Endings()).look(registries)  # type: ignore[arg-type]  # the fake
 
 
-def test_rqs_own_lifetime_and_the_seen_ones_are_looked_for() -> None:
+def test_ends_are_searched_with_rqs_lifetime_and_the_learnt_lifetimes() -> None:
     registries = _Registries([86_400, 3600])
 
     assert ["a-1"] == _look(registries)
@@ -68,7 +68,7 @@ def test_endings_are_looked_for_under_the_newest_16_lifetimes_and_rqs_own() -> N
     assert [500, *(1000 * number for number in range(26, 41))] == registries.lifetimes_s
 
 
-def test_an_end_is_told_once_and_a_look_begins_where_the_last_one_ended() -> None:
+def test_an_end_is_returned_once_and_a_scan_begins_where_the_last_ended() -> None:
     registries, endings = _Registries(), Endings()
 
     assert (["a-1"], []) == (_look(registries, endings), _look(registries, endings))

@@ -66,7 +66,7 @@ def events(told: list[Any]) -> list[str]:
     return [each["event"] for each in told]
 
 
-def test_a_step_that_raises_is_said_once_with_its_traceback_and_done_again(run: Run, failures: Failures) -> None:
+def test_a_step_that_raises_is_logged_once_with_its_traceback_and_repeated(run: Run, failures: Failures) -> None:
     step = Step(*[KeyError("a bug")] * 5)
 
     with capture_logs() as told:
@@ -96,7 +96,7 @@ def test_a_thread_is_known_to_fail_until_it_was_well_for_a_while(
     assert {} == failures.shown
 
 
-def test_a_thread_that_fails_now_and_then_is_not_said_each_time(run: Run) -> None:
+def test_a_thread_that_fails_now_and_then_is_not_logged_each_time(run: Run) -> None:
     step = Step(KeyError("a bug"))
     with capture_logs() as told:
         run(step)

@@ -86,7 +86,7 @@ def test_a_job_that_is_due_within_the_second_is_looked_for_then() -> None:
     assert NextLook(next_ms=SECOND_MS - 500) == native.look_if_due(TERM, NOW_MS, is_busy=False)
 
 
-def test_when_time_jumps_back_it_looks_within_a_second_all_the_same() -> None:
+def test_native_looks_within_a_second_after_a_jump_back() -> None:
     native = _native(jobs := _Jobs(), clock=(clock := ManualClock(NOW_MS)))
     native.look_if_due(TERM, NOW_MS, is_busy=False)
 
@@ -125,7 +125,7 @@ def test_a_backlog_of_one_queue_does_not_keep_the_others_waiting() -> None:
     assert [b"a", b"b", b"c"] == [asked[0] for asked in jobs.moved]
 
 
-def test_many_queues_are_served_in_parts_and_none_is_left_out() -> None:
+def test_many_queues_are_served_in_parts_and_completely() -> None:
     native = _native(jobs := _Jobs(names=[b"%d" % n for n in range(450)]))
 
     while native.look_if_due(TERM, NOW_MS, is_busy=False).has_more:
@@ -170,7 +170,7 @@ def test_only_chosen_queues_are_served(chosen: bool | tuple[str, ...], parts: li
     assert jobs.asked == (chosen is True)
 
 
-def test_without_queues_it_asks_again_a_second_later() -> None:
+def test_native_without_queues_asks_again_a_second_later() -> None:
     native = _native(jobs := _Jobs(names=[]))
 
     assert NextLook(next_ms=SECOND_MS) == native.look_if_due(TERM, NOW_MS, is_busy=False)
@@ -199,7 +199,7 @@ def test_an_event_tells_when_another_process_serves_a_queue(events: list[Mutable
     ] == told
 
 
-def test_odd_jobs_are_told_by_queue_and_reason(events: list[MutableMapping[str, Any]]) -> None:
+def test_odd_jobs_are_logged_by_queue_and_reason(events: list[MutableMapping[str, Any]]) -> None:
     odd = [Odd(b"default", b"a", "finished"), Odd(b"default", b"b", "finished"), Odd(b"default", b"c", "gone")]
 
     _native(_Jobs(odd=odd)).look_if_due(TERM, NOW_MS, is_busy=False)

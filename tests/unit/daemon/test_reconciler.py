@@ -82,7 +82,7 @@ def page(*ids: str) -> list[Recalled]:
     return [Recalled(id, None, None, ()) for id in ids]
 
 
-def test_schedules_that_others_touch_meanwhile_are_compared_again() -> None:
+def test_schedules_changed_by_others_are_compared_again() -> None:
     redis, scope = Redis(put(1)), All()
     redis.come = [[put(2, "b")]]
 

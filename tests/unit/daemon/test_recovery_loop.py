@@ -77,24 +77,24 @@ class Driver:
         return [doing for doing, _ in groupby(did)]
 
 
-def test_what_is_lost_is_compared_and_put_back() -> None:
+def test_a_lost_history_is_compared_and_restored() -> None:
     driver = Driver(Comparison())
 
     assert COMPARES_AND_RESTORES == driver.run()
     assert (True, 200) == (driver.loop.merge.is_done, driver.loop.compared)  # type: ignore[attr-defined]
 
 
-def test_what_is_not_lost_is_only_compared() -> None:
+def test_a_complete_history_is_only_compared() -> None:
     assert [Doing.COMPARING] == Driver(Comparison(), is_lost=False).run()
 
 
-def test_it_yields_to_an_archive_that_is_restoring_until_nothing_more_comes() -> None:
+def test_recovery_yields_to_another_restore_until_it_is_done() -> None:
     driver = Driver(Comparison(FIRST), Comparison(SECOND), Comparison(SECOND))
 
     assert [Doing.COMPARING, Doing.YIELDING] * 2 + COMPARES_AND_RESTORES == driver.run()
 
 
-def test_it_yields_twice_to_a_restore_that_comes_in_between() -> None:
+def test_recovery_yields_twice_to_a_restore_that_interrupts_it() -> None:
     first = Comparison(None, OtherRestores())
     driver = Driver(first, Comparison(FIRST), Comparison(FIRST))
     run = first.run

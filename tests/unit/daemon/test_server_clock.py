@@ -107,7 +107,9 @@ def test_a_day_of_slewing_is_no_jump(server: Server, clock: ManualClock) -> None
 
 
 @pytest.mark.parametrize("by_ms", [JUMP_MS + 2, 2_500, 3_600_000, -JUMP_MS - 2, -2_500, -3_600_000])
-def test_a_jump_is_told_and_held_until_time_is_steady(server: Server, clock: ManualClock, by_ms: int) -> None:
+def test_a_clock_jump_is_logged_and_holds_fire_until_the_clock_is_steady(
+    server: Server, clock: ManualClock, by_ms: int
+) -> None:
     server.ask()
 
     server.offset_ms += by_ms

@@ -45,7 +45,7 @@ def manager(address: str) -> Iterator[Manager]:
     manager.close()
 
 
-def test_a_supervisor_is_told_once_that_the_daemon_is_ready(manager: Manager, address: str) -> None:
+def test_ready_is_sent_to_the_supervisor_once(manager: Manager, address: str) -> None:
     supervisor = Supervisor(ManualClock(), address)
 
     supervisor.ready()
@@ -54,7 +54,7 @@ def test_a_supervisor_is_told_once_that_the_daemon_is_ready(manager: Manager, ad
     assert ["READY=1"] == manager.heard()
 
 
-def test_a_ready_that_was_not_taken_is_said_again_after_a_pass(address: str) -> None:
+def test_a_ready_that_was_not_received_is_sent_again_after_a_pass(address: str) -> None:
     supervisor = Supervisor(ManualClock(), address)
     supervisor.ready()  # nobody is at that socket yet: as when it is full
     manager = Manager(address)
@@ -66,7 +66,7 @@ def test_a_ready_that_was_not_taken_is_said_again_after_a_pass(address: str) -> 
     manager.close()
 
 
-def test_a_status_is_said_when_it_changes(manager: Manager, address: str) -> None:
+def test_a_status_is_sent_when_it_changes(manager: Manager, address: str) -> None:
     supervisor = Supervisor(ManualClock(), address)
 
     for text in ("leading", "leading", "standing by"):
@@ -75,7 +75,7 @@ def test_a_status_is_said_when_it_changes(manager: Manager, address: str) -> Non
     assert ["STATUS=leading", "STATUS=standing by"] == manager.heard()
 
 
-def test_why_it_failed_is_the_last_status(manager: Manager, address: str) -> None:
+def test_the_last_status_is_the_reason_of_the_failure(manager: Manager, address: str) -> None:
     supervisor = Supervisor(ManualClock(), address)
     supervisor.status("leading")
 
@@ -101,7 +101,7 @@ def test_a_reload_begins_and_ends(manager: Manager, address: str) -> None:
     assert ["READY=1"] == manager.heard()
 
 
-def test_a_reload_before_it_is_ready_does_not_make_it_ready(manager: Manager, address: str) -> None:
+def test_a_reload_before_ready_does_not_send_ready(manager: Manager, address: str) -> None:
     supervisor = Supervisor(ManualClock(), address)
 
     with supervisor.reloading():
@@ -127,7 +127,7 @@ def test_the_watchdog_is_fed_by_passes_but_not_by_each(manager: Manager, address
     assert ["WATCHDOG=1"] == manager.heard()
 
 
-def test_without_a_watchdog_nothing_is_fed_and_sleeps_are_as_long_as_they_like(manager: Manager, address: str) -> None:
+def test_a_daemon_without_a_watchdog_feeds_none_and_sleeps_without_a_limit(manager: Manager, address: str) -> None:
     supervisor = Supervisor(ManualClock(), address)
 
     supervisor.beat()
@@ -144,7 +144,7 @@ def test_beats_come_in_time_between_the_longest_sleeps() -> None:
 
 
 @pytest.mark.parametrize(("timeout_s", "is_too_long"), [(5, False), (6, False), (6.1, True)])
-def test_a_watchdog_that_is_shorter_than_waits_for_redis_is_told_of(timeout_s: float, is_too_long: bool) -> None:
+def test_a_watchdog_shorter_than_the_timeout_of_redis_is_logged(timeout_s: float, is_too_long: bool) -> None:
     supervisor = Supervisor(ManualClock(), watchdog_ms=30_000)
 
     impatience = supervisor.impatience(timeout_s)

@@ -48,7 +48,7 @@ def history(monkeypatch: pytest.MonkeyPatch) -> type[_History]:
     return history
 
 
-def test_the_last_hour_is_told_first_and_then_what_is_new(history: type[_History]) -> None:
+def test_suppressed_runs_of_the_last_hour_come_first_and_then_new_ones(history: type[_History]) -> None:
     runs = SuppressedRuns()
 
     first, others = runs.look(PATH, NOW_MS)

@@ -93,7 +93,7 @@ def test_more_of_rqs_jobs_are_moved_at_once(leader: TickingLeader) -> None:
 # -- a term ---------------------------------------------------------------------------------------
 
 
-def test_limits_are_told_once_in_a_term_and_again_when_they_change(leader: TickingLeader) -> None:
+def test_limits_are_set_once_per_term_and_when_they_change(leader: TickingLeader) -> None:
     leader.tick()
     leader.tick()
     leader.ticker.limit({"mail": 9.0})
@@ -147,9 +147,7 @@ HELD = Stopped("HELD", NOW_MS, NOW_MS + 500)
     ("rqs_next_ms", "wait_ms"),
     [(None, 500), (NOW_MS + 900, 500), (NOW_MS + 200, 200), (NOW_MS - 5, 1)],
 )
-def test_a_hold_is_waited_for_and_rqs_jobs_go_on_meanwhile(
-    leader: TickingLeader, rqs_next_ms: int | None, wait_ms: float
-) -> None:
+def test_rqs_jobs_continue_during_a_hold(leader: TickingLeader, rqs_next_ms: int | None, wait_ms: float) -> None:
     leader.rq.look = NextLook(next_ms=rqs_next_ms)
 
     assert Tick(wait_ms=wait_ms) == leader.tick(HELD)
@@ -175,7 +173,7 @@ def test_a_leader_that_may_not_fire_yet_moves_rqs_jobs_and_looks_again_in_time(
     assert Tick(has_more=True) == leader.ticker.hold(TERM, for_ms, look_ms)
 
 
-def test_a_hold_is_told_when_it_begins_and_when_it_ends(
+def test_a_hold_is_logged_at_its_start_and_its_end(
     leader: TickingLeader, events: list[MutableMapping[str, Any]]
 ) -> None:
     for answer in (HELD, HELD, NOTHING, NOTHING, HELD):
@@ -239,7 +237,7 @@ def test_an_advance_that_is_stopped_leaves_the_rest_to_a_later_pass(stops: Stopp
 @pytest.mark.parametrize(
     ("words", "goes_on"), [(["fired"], True), (["overlap"], True), (["changed", "fired"], True), (["changed"], False)]
 )
-def test_when_all_that_was_due_was_changed_meanwhile_the_next_pass_waits_a_little(
+def test_a_pass_whose_due_schedules_all_changed_is_followed_by_a_short_wait(
     leader: TickingLeader, words: list[str], goes_on: bool
 ) -> None:
     leader.scripts.words = words
@@ -249,7 +247,7 @@ def test_when_all_that_was_due_was_changed_meanwhile_the_next_pass_waits_a_littl
     assert (goes_on, not goes_on) == (ticked.has_more, 0 < (ticked.wait_ms or 0) < 100)
 
 
-def test_a_rule_that_may_not_go_into_quarantine_is_not_told_as_if_it_had_and_is_tried_again(
+def test_a_rule_that_cannot_be_quarantined_is_not_logged_as_quarantined_and_tried_again(
     leader: TickingLeader, events: list[MutableMapping[str, Any]]
 ) -> None:
     leader.scripts.takes_bad = False
@@ -293,7 +291,7 @@ def test_rules_that_cannot_be_moved_do_not_keep_rqs_jobs_waiting(
         ("quarantined", [("error", "schedule_quarantined")]),
     ],
 )
-def test_an_occurrence_that_does_not_simply_fire_is_told(
+def test_an_occurrence_with_another_outcome_than_fired_is_logged(
     leader: TickingLeader, events: list[MutableMapping[str, Any]], word: str, expected: list[tuple[str, str]]
 ) -> None:
     leader.scripts.word = word
@@ -303,7 +301,7 @@ def test_an_occurrence_that_does_not_simply_fire_is_told(
     assert expected == _names(events)
 
 
-def test_a_run_that_fire_did_not_push_is_told_with_its_reason(
+def test_a_run_that_fire_did_not_push_is_logged_with_its_reason(
     leader: TickingLeader, events: list[MutableMapping[str, Any]]
 ) -> None:
     leader.tick(
@@ -329,7 +327,7 @@ def test_a_run_that_fire_did_not_push_is_told_with_its_reason(
     ] == told
 
 
-def test_a_meter_hears_of_each_script_how_long_it_took_and_how_many_runs_it_pushed(leader: TickingLeader) -> None:
+def test_a_meter_receives_duration_and_runs_of_each_script(leader: TickingLeader) -> None:
     leader.scripts.takes_ms = 3.0
     leader.tick(replace(NOTHING, runs=7, recurring=[hourly(1), hourly(2)]))
     leader.scripts.word = "overlap"
@@ -338,7 +336,7 @@ def test_a_meter_hears_of_each_script_how_long_it_took_and_how_many_runs_it_push
     assert [("fire", 3.0, 7), ("advance", 3.0, 2), ("fire", 3.0, 0), ("advance", 3.0, 0)] == leader.meter.told
 
 
-def test_a_key_of_a_wrong_type_is_told_once_in_a_term(
+def test_a_key_of_a_wrong_type_is_logged_once_per_term(
     leader: TickingLeader, events: list[MutableMapping[str, Any]]
 ) -> None:
     for wrong in (["rq:queues"], ["rq:queues", "other"], []):

@@ -165,7 +165,7 @@ def test_wake_before_the_sleep_is_not_lost_and_counts_once(waker: Waker) -> None
     assert 30 <= slept_ms(lambda: waker.wait(30))
 
 
-def test_a_signal_handler_wakes_the_sleep_that_it_interrupts(waker: Waker) -> None:
+def test_a_signal_handler_wakes_the_interrupted_sleep(waker: Waker) -> None:
     before = signal.signal(signal.SIGUSR1, lambda number, frame: waker.wake())
     other = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
     try:
@@ -216,7 +216,7 @@ def test_the_waker_listens_again_after_its_connection_was_lost(waker: Waker, lin
 
 
 @pytest.mark.parametrize("garbage", ["", "soon", "nan", "-inf", "\x00"])
-def test_garbage_on_the_channel_does_not_deafen_it(waker: Waker, link: FakeLink, garbage: str) -> None:
+def test_garbage_on_the_channel_does_not_stop_the_waker(waker: Waker, link: FakeLink, garbage: str) -> None:
     wire = link.opened.get(timeout=5)
     wire.messages.put([b"subscribe", b"zsched:{default}:wake", 1])
     wire.messages.put(message(garbage))

@@ -47,7 +47,7 @@ def test_two_passwords_are_refused(tmp_path: Path) -> None:
         login_for(password_file(tmp_path), {PASSWORD_VARIABLE: "other"}, LOOPBACK)
 
 
-def test_without_one_it_is_made_anew_each_time_for_this_machine_alone() -> None:
+def test_a_password_is_generated_if_none_is_set() -> None:
     first, second = login_for(DashboardSettings(), {}, LOOPBACK), login_for(DashboardSettings(), {}, "::1")
 
     assert first.was_made
@@ -55,12 +55,12 @@ def test_without_one_it_is_made_anew_each_time_for_this_machine_alone() -> None:
     assert len(first.password) >= 16
 
 
-def test_an_empty_credential_is_none(tmp_path: Path) -> None:
+def test_an_empty_credential_counts_as_missing(tmp_path: Path) -> None:
     assert login_for(DashboardSettings(), credentials(tmp_path, ""), LOOPBACK).was_made
 
 
 @pytest.mark.parametrize("host", [ANYWHERE, "::", "192.0.2.7", "fe80::1%eth0"])
-def test_without_one_nobody_else_may_connect(host: str) -> None:
+def test_a_generated_password_does_not_allow_other_machines(host: str) -> None:
     with pytest.raises(ConfigError, match="no password is configured; name a file in") as refused:
         login_for(DashboardSettings(listen=f"{host}:9181"), {}, host)
 

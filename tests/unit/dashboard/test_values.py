@@ -61,7 +61,7 @@ def test_plain_values_that_only_pickle_knows_are_read(value: object) -> None:
     assert value == Readable.loads(DefaultSerializer.dumps(value))
 
 
-def test_nothing_is_run_by_reading(tmp_path: Path) -> None:
+def test_reading_a_pickle_runs_nothing(tmp_path: Path) -> None:
     made = tmp_path / "made"
     evil = pickle.dumps({"result": Running(f"touch {made}")})
 
@@ -121,13 +121,13 @@ def test_a_traceback_that_cannot_be_shown_says_so(packed: bytes) -> None:
 
 
 @pytest.mark.parametrize("one", [b"cm\n" + b"n" * 200 + b"\n", pickle.dumps(Decimal("9" * 9_000), 2)[2:-1]])
-def test_long_values_that_stand_in_it_many_times_are_not_written_down(one: bytes) -> None:
+def test_a_long_value_that_a_pickle_repeats_is_not_expanded(one: bytes) -> None:
     data = b"\x80\x04](" + one + b"2" * 90_000 + b"e."
 
     assert "(list with more than 100,000 values, or 10,000,000 characters)" == presentable(Readable.loads(data))
 
 
-def test_nothing_can_be_written() -> None:
+def test_values_cannot_be_written() -> None:
     with pytest.raises(TypeError, match="writes nothing"):
         Readable.dumps({})
 
@@ -144,7 +144,7 @@ def test_a_value_inside_of_itself_is_presented_as_text() -> None:
     assert "[[...]]" == presentable(value)
 
 
-def test_a_list_that_stands_in_it_many_times_is_not_written_down() -> None:
+def test_a_list_that_a_pickle_repeats_is_not_expanded() -> None:
     value: list[Any] = [0] * 10
     for _ in range(9):
         value = [value] * 10
@@ -154,7 +154,7 @@ def test_a_list_that_stands_in_it_many_times_is_not_written_down() -> None:
     assert "(list with more than 100,000 values, or 10,000,000 characters)" == presentable(Readable.loads(data))
 
 
-def test_a_text_that_stands_in_it_many_times_is_not_written_down() -> None:
+def test_a_text_that_a_pickle_repeats_is_not_expanded() -> None:
     value = ["x" * 100_000] * 1_000
 
     assert "(list with more than 100,000 values, or 10,000,000 characters)" == presentable(value)

@@ -36,7 +36,7 @@ def papers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("papers")
-def test_bad_arguments_hide_nothing_and_all_of_them_are_told() -> None:
+def test_all_bad_arguments_are_reported_and_hide_no_other_mistake() -> None:
     found = complaints("""\
         [schedules."bad id"]
         func = "papers.remind"
@@ -97,7 +97,7 @@ def test_bad_arguments_hide_nothing_and_all_of_them_are_told() -> None:
         ("args = ['a']\nkwargs = { edition = 'b' }", ["5: edition='b': task papers.remind gets it by position too"]),
     ],
 )
-def test_a_probable_cause_is_told_instead_of_missing_arguments(lines: str, told: list[str]) -> None:
+def test_a_probable_cause_is_reported_instead_of_missing_arguments(lines: str, told: list[str]) -> None:
     found = complaints(f"[schedules.a]\nfunc = 'papers.remind'\nevery = 60\n{lines}")
 
     short = [complaint.removeprefix("schedules.toml:").replace("[schedules.a]: ", "") for complaint in found]
@@ -121,7 +121,7 @@ def test_a_probable_cause_is_told_instead_of_missing_arguments(lines: str, told:
         ('cron = "0 0 31 2 *"\nqueue = "a b"', ["3: ", "4: queue='a b': "]),
     ],
 )  # fmt: skip
-def test_a_bad_option_hides_no_other_and_makes_none_up(lines: str, told: list[str]) -> None:
+def test_a_bad_option_neither_hides_nor_invents_another_mistake(lines: str, told: list[str]) -> None:
     found = complaints(f"[schedules.a]\nfunc = 'papers.plain'\n{lines}")
 
     short = [complaint.removeprefix("schedules.toml:").replace("[schedules.a]: ", "") for complaint in found]
@@ -129,7 +129,7 @@ def test_a_bad_option_hides_no_other_and_makes_none_up(lines: str, told: list[st
 
 
 @pytest.mark.usefixtures("papers")
-def test_a_function_that_its_module_lacks_is_told_at_its_line_with_the_nearest() -> None:
+def test_a_function_missing_from_its_module_is_reported_with_the_nearest_name() -> None:
     found = complaints("[schedules.a]\nfunc = 'papers.digset'\nqueue = 'a b'\nkwargs = { edition = 7 }")
 
     missing = "func='papers.digset': there is no digset in papers; did you mean digest?"

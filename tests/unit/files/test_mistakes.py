@@ -14,7 +14,7 @@ from zsched.errors import NOT_GIVEN, ConfigError, InvalidFile, InvalidSchedule, 
 from zsched.files.reading import read
 
 
-def test_all_mistakes_are_told_at_once_each_with_its_line() -> None:
+def test_all_mistakes_are_reported_at_once_with_their_lines() -> None:
     found = complaints("""\
         ownr = "billing"
         [defaults]
@@ -89,7 +89,7 @@ def test_an_option_that_a_lasting_schedule_cannot_have_is_refused(option: str, s
         ('urgency = "nope"', "urgency='nope': not an urgency"),
     ],
 )
-def test_a_bad_value_is_told_with_its_line(line: str, said: str) -> None:
+def test_a_bad_value_is_reported_with_its_line(line: str, said: str) -> None:
     (complaint,) = complaints(f'[schedules.a]\nfunc = "app.a"\nevery = 60\n\n{line}\n')
 
     assert complaint.startswith(f"schedules.toml:5: [schedules.a]: {said}")
@@ -119,7 +119,7 @@ def test_a_time_beside_a_rule_is_no_second_rule(time: str, rule: str, told: list
     assert expected == [complaint[: len(start)] for complaint, start in zip(short, expected, strict=True)]
 
 
-def test_each_entry_without_a_rule_is_told_also_where_the_defaults_have_a_time() -> None:
+def test_every_entry_without_a_rule_is_reported_even_if_the_defaults_have_a_time() -> None:
     found = complaints("""\
         [defaults]
         at = 2030-01-01T00:00:00Z
@@ -134,7 +134,7 @@ def test_each_entry_without_a_rule_is_told_also_where_the_defaults_have_a_time()
     ]
 
 
-def test_a_bad_default_is_told_once() -> None:
+def test_a_bad_default_is_reported_once() -> None:
     found = complaints("""\
         [defaults]
         queue = "a b"
@@ -211,7 +211,7 @@ def test_the_error_is_one_of_configuration_and_can_be_pickled() -> None:
     assert ("f", ("f:1: x", "f:2: y"), "f:1: x\nf:2: y") == (error.name, error.complaints, str(error))
 
 
-def test_an_empty_owner_is_told() -> None:
+def test_an_empty_owner_is_reported() -> None:
     (complaint,) = complaints('owner = ""\n[schedules.a]\nfunc = "app.a"\nevery = 60\n')
 
     assert complaint.startswith("schedules.toml:1: owner='': it is empty; give a name, or leave the line out")

@@ -225,7 +225,7 @@ def test_comments_and_blanks_at_the_end_need_nothing_to_end_them(end: str) -> No
     assert [] == read(f"@daily root a\n{end}").remarks
 
 
-def test_people_are_told_what_they_may_expect_and_does_not_happen() -> None:
+def test_an_import_notes_what_cron_does_and_zsched_does_not() -> None:
     remarks = " ".join(read("MAILTO=root\nCRON_TZ=Asia/Seoul\n@daily root a\n").remarks)
 
     assert "nobody mails what commands print (MAILTO)" in remarks

@@ -47,7 +47,7 @@ def test_a_copied_zone_has_its_name_in_etc_timezone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["EST", "posixrules"])
-def test_a_zone_that_is_none_has_to_be_named(tmp_path: Path, name: str) -> None:
+def test_an_unknown_zone_of_the_machine_must_be_given(tmp_path: Path, name: str) -> None:
     etc(tmp_path, link=f"/usr/share/zoneinfo/{name}", text="Asia/Seoul\n")
 
     with pytest.raises(InvalidSchedule, match=rf"tz='{name}': .*; give --tz"):

@@ -43,7 +43,7 @@ def scraped(**changes: Any) -> dict[str, dict[str, float]]:
 
 
 @pytest.mark.parametrize(("leader", "expected"), [(None, 0), ("another", 1)])
-def test_a_standby_tells_whether_somebody_leads(leader: str | None, expected: int) -> None:
+def test_a_standby_reports_whether_there_is_a_leader(leader: str | None, expected: int) -> None:
     told = scraped(leader=leader)
 
     assert {"": expected} == told["zsched_led"]

@@ -36,7 +36,7 @@ def test_prometheus_takes_the_rules_and_the_example() -> None:
     assert "1 rule files found" in promtool("check", "config", "prometheus.yml")
 
 
-def test_each_story_ends_with_the_alerts_that_it_tells() -> None:
+def test_each_story_ends_with_its_expected_alerts() -> None:
     assert "SUCCESS" in promtool("test", "rules", "alerts_test.yml")
 
 
@@ -89,7 +89,7 @@ def test_an_alert_is_proven_to_fire_and_not_to_fire(name: str) -> None:
     assert any(True in moments and False in moments for moments in told), f"no story of {name} has both"
 
 
-def test_nothing_is_told_of_alerts_that_are_not_there() -> None:
+def test_the_documents_name_no_missing_alert() -> None:
     told = {name for story in stories() for now in fired(story) for name in now}
     told |= {case["alertname"] for story in stories() for case in story.get("alert_rule_test", [])}
 

@@ -46,7 +46,7 @@ def test_the_dashboard_asks_for_source_namespace_and_daemon() -> None:
     assert '{namespace=~"$namespace"}' in variables["instance"]["definition"]
 
 
-def test_its_rows_are_the_questions_of_on_call() -> None:
+def test_the_rows_of_the_dashboard_are_the_questions_of_on_call() -> None:
     rows = [panel["title"] for panel in dashboard()["panels"] if panel["type"] == "row"]
 
     assert ["Is it well?", "What fires?", "What runs?", "Redis and archives"] == rows

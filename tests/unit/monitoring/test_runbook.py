@@ -47,7 +47,7 @@ def test_every_row_of_the_requirement_has_alerts() -> None:
 
 
 @pytest.mark.parametrize("text", COMMANDS)
-def test_a_command_of_it_can_be_typed(text: str) -> None:
+def test_every_command_of_the_runbook_can_be_typed(text: str) -> None:
     name, *rest = shlex.split(re.sub(r"[\[\]…]", "", text))[1:]
     command = program.commands[name]
 
@@ -62,7 +62,7 @@ def test_a_command_of_it_can_be_typed(text: str) -> None:
             assert value in choice.choices
 
 
-def test_every_event_outcome_and_setting_that_it_names_is_one() -> None:
+def test_every_event_outcome_and_setting_in_the_runbook_exists() -> None:
     code = sources()
 
     assert WORDS

@@ -93,7 +93,9 @@ def test_a_module_is_imported_only_if_it_is_there(package: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("is_package", [False, True])
-def test_an_import_that_raises_is_told_by_its_name(package: Path, source: str, told: str, is_package: bool) -> None:
+def test_an_import_that_raises_is_reported_by_its_module(
+    package: Path, source: str, told: str, is_package: bool
+) -> None:
     path = "shelf.broken.send"
     if is_package:
         (package / "broken").mkdir()
@@ -158,7 +160,7 @@ def test_modules_that_are_not_here_are_remembered(path: str, module: str | None)
     assert ({} if module is None else {path: module}) == lookup.absent
 
 
-def test_all_that_is_wrong_with_a_payload_is_told_apart_from_its_options() -> None:
+def test_errors_of_a_payload_are_reported_separately_from_its_options() -> None:
     path, lookup = f"{MODULE}.send_reminder", Lookup()
     options = {"kwargs": {"channel": "fax", "minutes": "5"}, "queue": "own"}
 

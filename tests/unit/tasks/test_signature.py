@@ -132,7 +132,7 @@ def test_values_are_checked_all_the_way_down(annotation: str, good: object, bad:
         ("UUID", "u", "wants uuid.UUID, not str$"),
     ],
 )
-def test_a_misfit_is_told_as_what_is_wanted_and_what_is_given(annotation: str, value: object, told: str) -> None:
+def test_a_misfit_names_the_expected_and_the_given_value(annotation: str, value: object, told: str) -> None:
     send = define(f"T = {annotation}\ndef send(value: T): ...")
 
     with pytest.raises(InvalidSchedule, match=told) as raised:
@@ -160,7 +160,7 @@ def test_a_default_of_its_type_is_good(parameter: str) -> None:
     assert {} == define(f"def send({parameter}): ...").complete_options({})
 
 
-def test_all_that_is_wrong_with_a_payload_is_told() -> None:
+def test_every_error_of_a_payload_is_reported() -> None:
     wrong = {"channel": "fax", "minutes": "60", "colour": "red"}
 
     mistakes = list(define(REMINDER).mistakes(None, wrong))

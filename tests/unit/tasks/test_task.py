@@ -158,7 +158,7 @@ def test_a_parameter_may_be_called_client_or_func(client: Client) -> None:
     assert {"client": "a", "func": "b", "self": "c"} == named.row(client="a", func="b", self="c")["kwargs"]
 
 
-def test_a_row_is_checked_by_who_gets_it() -> None:
+def test_a_row_is_checked_by_the_client_that_receives_it() -> None:
     assert {"func": send_reminder, "kwargs": {"channel": "fax"}} == send_reminder.row(channel="fax")
     assert {"func": plain, "kwargs": {"value": 1}, "after": 5} == plain.row(value=1, after=5)
 

@@ -75,7 +75,7 @@ def test_an_id_of_no_length_or_too_much_names_the_value(id: str, value: str, len
     assert "event" == raised.value.field
 
 
-def test_only_what_an_id_is_made_of_is_needed_for_it() -> None:
+def test_an_id_template_needs_only_its_own_arguments() -> None:
     send = define("def send(event: str, text: str): ...", id="r-{event}")
 
     assert "r-e1" == send.id_of(event="e1")

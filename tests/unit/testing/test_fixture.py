@@ -12,7 +12,7 @@ CONFTEST = 'pytest_plugins = ["zsched.testing.fixtures"]\n'
 
 ANOTHER_TEST = """
 
-def test_each_test_has_its_own(scheduler):
+def test_each_test_has_its_own_scheduler(scheduler):
     assert list(scheduler.client.list()) == []
 """
 

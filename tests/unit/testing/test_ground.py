@@ -92,7 +92,7 @@ def test_a_client_that_decodes_its_replies_is_fine(redis_client: redis.Redis) ->
     assert 10 == decoding.connection_pool.connection_kwargs["socket_timeout"]  # RQ lengthens its own pool's
 
 
-def test_a_missing_fakeredis_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_fakeredis_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zsched.testing.ground.find_spec", lambda name: None if name == "lupa" else object())
 
     with pytest.raises(ConfigError, match=r"lupa not installed; pip install 'zsched\[testing\]'"):

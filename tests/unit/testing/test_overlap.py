@@ -36,7 +36,7 @@ def begin_elsewhere(scheduler: ManualScheduler, run: Fired) -> None:
     ("overlap", "fired", "worked"),
     [("skip", 4, 4), ("allow", 4, 4), ("queue", 2, 2), ("cancel_previous", 4, 1)],
 )
-def test_without_work_the_limit_of_what_waits_and_the_last_run_count_all_the_same(
+def test_overlap_limit_and_last_run_count_without_workers(
     scheduler: ManualScheduler, overlap: str, fired: int, worked: int
 ) -> None:
     limit = {"overlap_limit": 2} if overlap == "queue" else {}
@@ -48,7 +48,7 @@ def test_without_work_the_limit_of_what_waits_and_the_last_run_count_all_the_sam
     assert ids(runs)[-worked:] == ids(scheduler.work())
 
 
-def test_a_run_that_nobody_executes_keeps_the_next_one_back_if_asked_for(ground: Any) -> None:
+def test_a_run_without_a_worker_can_keep_the_next_run_waiting(ground: Any) -> None:
     with ManualScheduler(ground, start=NINE, overlap_patience_s=86_400) as scheduler:
         scheduler.client.schedule(tasks.note, id="a", every=MINUTE, overlap="skip")
 
@@ -125,9 +125,7 @@ def test_a_run_that_is_on_elsewhere_keeps_the_next_one_waiting(scheduler: Manual
     assert [] == tasks.CALLS
 
 
-def test_that_a_run_need_not_wait_any_more_is_not_printed(
-    scheduler: ManualScheduler, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_release_of_a_run_is_not_printed(scheduler: ManualScheduler, capsys: pytest.CaptureFixture[str]) -> None:
     scheduler.client.schedule(tasks.note, id="a", every=MINUTE, overlap="queue")
     first, *_ = scheduler.advance(3 * MINUTE)
     scheduler.client.cancel_run(first.id)

@@ -85,7 +85,7 @@ def test_a_due_schedule_fires_without_time_passing(scheduler: ManualScheduler) -
 
 
 @pytest.mark.parametrize("when", [NINE - MINUTE, datetime(2027, 1, 1)])
-def test_time_does_not_go_back_nor_to_where_nobody_knows(scheduler: ManualScheduler, when: datetime) -> None:
+def test_time_can_go_neither_backward_nor_to_an_invalid_instant(scheduler: ManualScheduler, when: datetime) -> None:
     with pytest.raises(InvalidSchedule, match=r"^when="):
         scheduler.advance_to(when)
 

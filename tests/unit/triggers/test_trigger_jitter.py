@@ -93,7 +93,7 @@ def test_a_one_shots_delay_does_not_depend_on_its_time() -> None:
 
 
 @pytest.mark.parametrize("month_day", [(3, 8), (11, 1)], ids=["an hour is skipped", "an hour is repeated"])
-def test_when_the_clocks_change_it_is_elapsed_time_and_in_order(month_day: tuple[int, int]) -> None:
+def test_jitter_is_elapsed_time_across_a_clock_change(month_day: tuple[int, int]) -> None:
     zone = ZoneInfo("America/New_York")
     spec = TriggerSpec(CRON, "*/30 * * * *", "America/New_York", jitter_ms=30 * MINUTE)
     trigger, start_ms = build(spec, T0), to_ms(datetime(2026, *month_day, 0, tzinfo=zone))

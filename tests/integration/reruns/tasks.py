@@ -1,4 +1,4 @@
-"""What workers run in the tests of retry, cancel_run and current_run."""
+"""Tasks for workers in the tests of retry, cancel_run, current_run and backfill."""
 
 from __future__ import annotations
 

@@ -1,0 +1,49 @@
+"""Runs that are retried or cancelled: their status, their queue, and the ends that the log has of them."""
+
+from __future__ import annotations
+
+import redis
+from click.testing import CliRunner, Result
+
+from tests.faults.leader import KEYS
+from tests.faults.processes import eventually
+from tests.log_rows import row_lines
+from zsched.cli import program
+from zsched.core.log import Position
+from zsched.storage.archivers import Archivers
+from zsched.storage.connection import Link
+from zsched.storage.log import Log
+
+TASKS = "tests.integration.reruns.tasks"
+
+UNKNOWN = "nobody-1700000000000"
+
+
+def status(redis_client: redis.Redis, run_id: str) -> str:
+    return (redis_client.hget(KEYS.rq.job(run_id), "status") or b"").decode()
+
+
+def queue(redis_client: redis.Redis) -> list[str]:
+    return [run.decode() for run in redis_client.lrange("rq:queue:default", 0, -1)]
+
+
+def ends(link: Link) -> dict[str, list[str]]:
+    """The statuses that ``end`` entries in the log tell, by run."""
+    told: dict[str, list[str]] = {}
+    for entry in Log(link, KEYS).entries():
+        if entry.kind == "end":
+            for line in row_lines(entry.body):
+                told.setdefault(line.split(" ")[0], []).append(line.split(" ")[1])
+    return told
+
+
+def archived(link: Link) -> Position:
+    """The log's last position, as soon as an archive has it."""
+    last = Log(link, KEYS).last()
+    assert last is not None
+    eventually(lambda: Archivers(link, KEYS).archived(last.position.id, last.position.t_us // 1000) == "archived")
+    return last.position
+
+
+def zsched(url: str, *arguments: str) -> Result:
+    return CliRunner().invoke(program, arguments, env={"ZSCHED_REDIS_URL": url})

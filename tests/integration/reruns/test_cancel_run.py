@@ -1,0 +1,178 @@
+"""client.cancel_run and its command, with real workers."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+import redis
+from rq import Queue, Retry
+from rq.job import Job
+
+from tests.faults.leader import KEYS
+from tests.faults.processes import eventually
+from tests.faults.threads import DaemonThread
+from tests.integration.reruns.ground import TASKS, UNKNOWN, archived, ends, queue, status, zsched
+from zsched import Client, RunNotOver
+from zsched.cli.program import DONE, FAILED, NOT_FOUND
+from zsched.core.log.lives import EndEntry
+from zsched.core.runs import RunStatus
+from zsched.storage.connection import Link
+from zsched.storage.log import Log
+
+pytestmark = pytest.mark.once
+
+
+def test_cancelling_a_queued_run_records_its_end_at_once(
+    client: Client, daemon: DaemonThread, link: Link, redis_client: redis.Redis, work: Callable[[], list[str]]
+) -> None:
+    run = client.enqueue(f"{TASKS}.done", id="a").run_id
+    assert run is not None
+
+    assert "cancelled" == client.cancel_run(run)
+
+    assert ([], "canceled") == (queue(redis_client), status(redis_client, run))
+    assert [] == work()
+    assert "already_over" == client.cancel_run(run)
+    [entry] = [one for one in Log(link, KEYS).entries() if one.kind == "end"]
+    [told] = EndEntry(entry).ended_runs()
+    assert (run, RunStatus.CANCELLED, None) == (told.id, told.status, told.started_ms)
+    assert told.queued_ms is not None
+    assert told.ended_ms is not None
+    assert told.queued_ms <= told.ended_ms <= entry.position.t_us // 1000
+    archived(link)
+    assert run == client.why("a").changes[-1].run_id
+    again = client.retry(run)
+    assert [f"{again} () []"] == work()
+
+
+def test_a_cancelled_run_is_a_cancelled_job_in_rq(client: Client, redis_client: redis.Redis) -> None:
+    run = client.enqueue(f"{TASKS}.done", id="a").run_id
+    assert run is not None
+    client.cancel_run(run)
+
+    found = Job.fetch(run, connection=redis_client)
+
+    assert found.is_canceled
+    assert [run] == Queue("default", connection=redis_client).canceled_job_registry.get_job_ids()
+
+
+def test_a_run_waiting_for_its_next_attempt_can_be_cancelled(
+    client: Client, redis_client: redis.Redis, work: Callable[[], list[str]]
+) -> None:
+    run = client.enqueue(f"{TASKS}.fail", id="a", retry=Retry(3, interval=600)).run_id
+    assert run is not None
+    work()
+    assert "scheduled" == status(redis_client, run)
+
+    assert "cancelled" == client.cancel_run(run)
+
+    assert ("canceled", 0) == (status(redis_client, run), redis_client.zcard("rq:scheduled:default"))
+
+
+def test_cancelling_a_running_run_stops_it(
+    client: Client,
+    daemon: DaemonThread,
+    link: Link,
+    redis_client: redis.Redis,
+    worker: Callable[..., subprocess.Popen[bytes]],
+) -> None:
+    run = client.enqueue(f"{TASKS}.hang", id="a", retry=3).run_id
+    assert run is not None
+    worker()
+    eventually(lambda: redis_client.llen("receipts"))
+
+    assert "stopping" == client.cancel_run(run)
+
+    eventually(lambda: status(redis_client, run) == "stopped")
+    assert {run: ["cancelled"]} == eventually(lambda: ends(link))
+    assert "already_over" == client.cancel_run(run)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_cancelling_a_run_of_a_dead_worker_is_refused(client: Client, redis_client: redis.Redis) -> None:
+    run = client.enqueue(f"{TASKS}.done", id="a").run_id
+    assert run is not None
+    redis_client.hset(KEYS.rq.job(run), mapping={"status": "started", "worker_name": "dead"})
+
+    with pytest.raises(RunNotOver, match="its worker 'dead' does not listen"):
+        client.cancel_run(run)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_cancelling_a_run_between_queue_and_worker_is_refused(client: Client, redis_client: redis.Redis) -> None:
+    run = client.enqueue(f"{TASKS}.done", id="a").run_id
+    assert run is not None
+    redis_client.delete("rq:queue:default")
+
+    with pytest.raises(RunNotOver, match="on its way to a worker, or was lost"):
+        client.cancel_run(run)
+    assert "queued" == status(redis_client, run)
+
+
+def test_a_worker_skips_a_run_cancelled_in_a_long_queue(
+    client: Client, daemon: DaemonThread, link: Link, redis_client: redis.Redis, work: Callable[[], list[str]]
+) -> None:
+    run = client.enqueue(f"{TASKS}.done", (1,), id="a").run_id
+    assert run is not None
+    for _ in range(10):
+        redis_client.rpush("rq:queue:default", *(f"x{number}" for number in range(5000)))
+
+    assert "cancelled" == client.cancel_run(run)
+
+    assert 50_001 == redis_client.llen("rq:queue:default")
+    redis_client.ltrim("rq:queue:default", 0, 0)
+    assert [] == work()
+    assert "already_over" == client.cancel_run(run)
+    again = client.retry(run)  # from the archive
+    assert [f"{again} (1,) []"] == work()
+    assert {"cancelled"} == set(ends(link)[run])
+
+
+def test_the_tracker_records_no_second_end_of_a_cancelled_run(
+    client: Client, daemon: DaemonThread, link: Link, redis_url: str, redis_client: redis.Redis
+) -> None:
+    runs = [client.enqueue(f"{TASKS}.done", id=f"s{number}").run_id for number in range(40)]
+
+    assert {"cancelled"} == {client.cancel_run(str(run)) for run in runs}
+    archived(link)
+
+    told = ends(link)
+    assert set(runs) == set(told)
+    assert {"cancelled"} == {one for statuses in told.values() for one in statuses}
+
+
+@pytest.mark.usefixtures("impatient")
+def test_the_command_line_shows_the_result_for_each_run(
+    client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
+    runs = [str(client.enqueue(f"{TASKS}.done", id=id).run_id) for id in "ab"]
+
+    refused = zsched(redis_url, "retry", runs[0])
+    cancelled = zsched(redis_url, "cancel-run", *runs)
+    over = zsched(redis_url, "cancel-run", runs[0], "--json")
+    again = zsched(redis_url, "retry", runs[0])
+    unknown = zsched(redis_url, "retry", UNKNOWN)
+    one_unknown = zsched(redis_url, "cancel-run", again.output.strip(), UNKNOWN)
+
+    assert FAILED == refused.exit_code
+    assert refused.stderr.startswith(f"zsched: run '{runs[0]}' is queued")
+    assert (DONE, [f"{run}: cancelled" for run in runs]) == (cancelled.exit_code, cancelled.output.splitlines())
+    assert (FAILED, f'[{{"id": "{runs[0]}", "result": "already_over"}}]\n') == (over.exit_code, over.stdout)
+    assert (DONE, True) == (again.exit_code, again.output.startswith(f"{runs[0]}-r"))
+    assert NOT_FOUND == unknown.exit_code
+    assert NOT_FOUND == one_unknown.exit_code
+    told = [line.split()[1] for line in one_unknown.output.splitlines()]
+    assert ["cancelled", "not_found"] == told
+
+
+def test_the_command_line_reports_a_run_that_cannot_be_cancelled_yet(
+    client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
+    waits = str(client.schedule(f"{TASKS}.done", id="a", after=3600).run_id)
+
+    result = zsched(redis_url, "cancel-run", waits)
+
+    assert FAILED == result.exit_code
+    assert f"{waits}: not_over ('{waits}' is no run yet" in result.output

@@ -1,0 +1,143 @@
+"""What each user of deploy/redis/users.acl is denied, and what Redis answers then."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.integration.users import GuardedRedis
+from zsched import Client, RedisRefused
+from zsched.embedded.guard import Guard
+from zsched.storage.keys import Keys
+from zsched.storage.rights import USERS, Role, rights_of
+
+pytestmark = pytest.mark.redis
+
+KEYS = Keys("default")
+
+FAR = datetime(2031, 7, 1, tzinfo=UTC)
+
+DENIED = {
+    "zsched-client": [
+        "FLUSHALL", "FLUSHDB", "CONFIG GET *", "KEYS *", "SCAN 0", "SLOWLOG RESET", "SHUTDOWN", "ACL LIST", "MONITOR",
+        "CLIENT LIST", "EVAL return(1) 0", "SET other x", "HGETALL rq:worker:w",
+        "ZRANGE rq:finished:default 0 -1", "HGET zsched:{mail}:meta seq", "PUBLISH elsewhere x",
+        "SORT rq:queue:default", "REPLICAOF NO ONE",
+    ],
+    "zsched-daemon": [
+        "FLUSHALL", "FLUSHDB", "CONFIG SET maxmemory 1", "CONFIG GET *", "KEYS *", "SCAN 0", "SHUTDOWN", "ACL LIST",
+        "EVAL return(1) 0", "SET other x", "HGETALL rq:worker:w", "HGET zsched:{mail}:meta seq", "SUBSCRIBE elsewhere",
+        "SAVE", "SWAPDB 0 1",
+    ],
+    "zsched-worker": [
+        "FLUSHALL", "CONFIG GET *", "KEYS *", "SCAN 0", "SET other x", "HGET zsched:{default}:meta seq",
+        "HSET zsched:{default}:meta seq 1", "DEL zsched:{default}:lease", "ZADD zsched:{default}:due:high 1 x",
+        "XADD zsched:{default}:log * kind put", "SUBSCRIBE zsched:{default}:wake", "CLIENT KILL ID 1",
+    ],
+    "zsched-dashboard": [
+        "FLUSHALL", "CONFIG GET *", "KEYS *", "GET other", "SET rq:x 1", "DEL rq:queue:default", "HSET rq:job:x a b",
+        "LPUSH rq:queue:default x", "ZREMRANGEBYSCORE rq:finished:default 0 1", "EXPIRE rq:job:x 1", "EVAL return(1) 0",
+        "XADD zsched:{default}:log * kind put", "PUBLISH rq:pubsub:w x", "SUBSCRIBE rq:pubsub:w",
+        "RPUSH zsched:{default}:ask x",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("user", "command"), [(user, command) for user, denied in DENIED.items() for command in denied]
+)
+def test_a_command_that_a_user_does_not_need_is_denied(guarded: GuardedRedis, user: str, command: str) -> None:
+    with guarded.connect(user) as connected, pytest.raises(redis.exceptions.NoPermissionError):
+        connected.execute_command(*command.split(" "))
+
+
+@pytest.mark.parametrize("user", ["zsched-client", "zsched-worker"])
+def test_a_user_can_write_only_the_jobs_of_another_namespace(
+    guarded: GuardedRedis, operator: redis.Redis, user: str
+) -> None:
+    mail = Client.from_url(guarded.url("operator"), namespace="mail")
+    waiting = mail.schedule("tasks.note", id="waiting", at=FAR)
+    mail.schedule("tasks.note", id="daily", cron="0 9 * * *")
+    held = operator.keys("zsched:{mail}:*")
+
+    with guarded.connect(user) as connected:
+        connected.hset(f"rq:job:{waiting.run_id}", "description", "another")
+        for key in held:
+            for command in ("TTL" if user == "zsched-worker" else "PTTL", "HGETALL", "HSET", "ZADD", "XADD"):
+                rest = {"HSET": ["x", "y"], "ZADD": ["1", "x"], "XADD": ["*", "x", "y"]}.get(command, [])
+                with pytest.raises(redis.exceptions.NoPermissionError):
+                    connected.execute_command(command, key, *rest)
+
+    assert b"another" == operator.hget(f"rq:job:{waiting.run_id}", "description")
+    assert [b"zsched:{mail}:due:normal"] == [key for key in held if b":due:" in key]
+
+
+@pytest.mark.parametrize("user", [user for user in USERS if user != "zsched-dashboard"])
+def test_a_script_has_no_more_rights_than_its_user(guarded: GuardedRedis, operator: redis.Redis, user: str) -> None:
+    sha = operator.script_load("return redis.call(unpack(ARGV))")
+
+    with guarded.connect(user) as connected:
+        for command in ("GETSET rq:job:x y", "LPUSH other x", "HGETALL zsched:{mail}:meta"):
+            with pytest.raises(redis.ResponseError, match=r"executing the script can't (run this command|access)"):
+                connected.evalsha(sha, 0, *command.split(" "))
+
+    assert {b"zsched:{default}:meta"} == set(operator.keys("*"))  # by know()
+
+
+def test_keys_written_by_restricted_users_survive_a_restart(tmp_path: Path, guard: Guard) -> None:
+    """Redis (7.0.15) reads its AOF as its user ``default``, and leaves out each transaction that has not all rights."""
+    restarted = GuardedRedis(tmp_path, guard, appendonly=True)
+    Client.from_url(restarted.url("zsched-client")).schedule("tasks.note", id="waits", at=FAR)
+    with restarted.connect("operator") as operator:
+        before = sorted(operator.keys("*"))
+
+    restarted.restart()
+
+    with restarted.connect("operator") as operator:
+        assert before == sorted(operator.keys("*"))
+    assert "waits" == Client.from_url(restarted.url("zsched-client")).get("waits").id
+
+
+def test_redis_refuses_connections_without_a_password(guarded: GuardedRedis) -> None:
+    stranger = redis.Redis.from_url(guarded.server.tcp_url, protocol=2)
+    with stranger, pytest.raises(redis.AuthenticationError):
+        stranger.ping()
+    for password in ("", "default"):
+        with stranger, pytest.raises(redis.AuthenticationError):
+            stranger.execute_command("AUTH", "default", password)
+    with pytest.raises(RedisRefused, match=r"check \[redis\] url"):
+        Client.from_url(guarded.url("zsched-client", with_password=False), password="wrong").schedule(
+            "tasks.note", after=5
+        )
+
+
+def test_a_refusal_names_the_command_or_key(guarded: GuardedRedis) -> None:
+    reader = Client.from_url(guarded.url("zsched-dashboard"))
+
+    with pytest.raises(RedisRefused, match=r"(?i)no permissions to run the '(evalsha|script\|load|script)"):
+        reader.schedule("tasks.note", after=5)
+
+
+def test_users_get_only_info_and_role_of_the_dangerous_commands(operator: redis.Redis) -> None:
+    dangerous = set(operator.acl_cat("dangerous"))
+
+    assert {"flushall", "keys", "config"} <= {command.partition("|")[0] for command in dangerous}
+    for roles in USERS.values():
+        assert {"info", "role"} >= dangerous & set(rights_of(roles, KEYS).commands)
+
+
+def test_no_command_of_the_dashboard_writes_publishes_or_runs_a_script(operator: redis.Redis) -> None:
+    given = set(rights_of([Role.DASHBOARD], KEYS).commands)
+    in_transactions = {"multi", "exec", "discard", "watch", "unwatch"}
+
+    def given_of(category: str) -> set[str]:
+        listed = set(operator.acl_cat(category))  # Redis 6.2 lists a container ("pubsub") where 7 lists subcommands
+        return {name for name in given if listed & {name, name.partition("|")[0]}}
+
+    assert given_of("write") == set()
+    assert given_of("scripting") == set()
+    assert given_of("pubsub") == {"pubsub|numsub"}
+    assert given_of("transaction") <= in_transactions

@@ -1,0 +1,74 @@
+"""Chains of runs, written into Redis by hand, and the calls of survey.lua and unblock.lua."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.lua.ground import SERVER, TOKEN, Ground
+
+A, B, C = "r-1767225600000", "r-1767225660000", "r-1767225720000"
+
+OVER = ("finished", "failed", "stopped", "canceled", "-")
+
+RELEASE = ("release", B)
+
+WITHDRAW = ("withdraw", "-")
+
+FORGET = ("forget", "-")
+
+LONG_AGO = "2000-01-01T00:00:00.000000Z"
+
+
+def jobs(ground: Ground, *statuses: str, **more: str) -> None:
+    """RQ's jobs of A, B and C; - of one that is gone. Each that is deferred waits for the one before it."""
+    before = ""
+    for run, status in zip((A, B, C), statuses, strict=False):
+        ground.redis.delete(ground.keys.rq.job(run))
+        if status != "-":
+            fields = {"status": status, "origin": "default", "created_at": "2026-01-01T00:00:00.000000Z"}
+            ground.redis.hset(ground.keys.rq.job(run), mapping=fields | {"worker_name": "w"} | more)
+        if status == "queued":
+            ground.redis.rpush("rq:queue:default", run)
+        elif status in ("deferred", "scheduled"):
+            ground.redis.zadd(f"rq:{status}:default", {run: 1})
+        if status == "deferred" and before:
+            ground.redis.sadd(f"rq:job:{before}:dependents", run)
+            ground.redis.sadd(f"rq:job::{run}:dependencies", before)
+            ground.redis.hset(
+                ground.keys.rq.job(run), mapping={"dependency_id": before, "allow_dependency_failures": "1"}
+            )
+        before = run
+
+
+def chain(ground: Ground, text: str | None = None, id: str = "r") -> str | None:
+    """Write *text* as the chain of schedule *id*, if given; return the chain."""
+    if text is not None:
+        ground.redis.hset(ground.keys.chains(), id, text)
+    told = ground.redis.hget(ground.keys.chains(), id)
+    return told.decode() if told else None
+
+
+def survey(ground: Ground, cursor: str = "0", count: int = 100) -> tuple[str, list[list[str]]]:
+    after, *told = ground.call("survey", cursor=cursor, count=count)
+    return after, [one.split("\0") for one in told]
+
+
+def unblock(ground: Ground, *needed: tuple[str, str], **over: Any) -> list[Any]:
+    """Call unblock for the chain of ``r``; return released runs and changed chains."""
+    rows = [text for one in needed for text in ("r", *one)]
+    return ground.call("unblock", rows, **({"token": TOKEN, "expected_server": SERVER} | over))[1:]
+
+
+QUEUE, CANCEL = f"queue {A} {B}", f"cancel_previous {A} {B}"
+
+
+# -- which need something ---------------------------------------------------------------------------------
+
+
+WHY = {
+    "finished": f"{A} is over, and RQ did not say so",
+    "failed": f"{A} is over, and RQ did not say so",
+    "stopped": f"{A} was stopped",
+    "canceled": f"{A} was cancelled",
+    "-": f"{A} is gone: it expired, or somebody deleted it",
+}

@@ -1,0 +1,61 @@
+"""Occurrences of a schedule that overlap: fire, advance, and what RQ makes of the runs."""
+
+from __future__ import annotations
+
+from tests.lua.ground import Ground
+
+LONG_AGO = "2000-01-01T00:00:00.000000Z"
+
+
+def put(led: Ground, id: str = "r", template: dict[str, str] | None = None, **own: str) -> None:
+    """A recurring schedule that has been due for a minute."""
+    led.put_recurring(id, next=led.now_ms - 60_000, own=own, template={"status": "queued"} | (template or {}))
+
+
+def due(led: Ground, id: str = "r") -> list[str]:
+    """Return schedule *id* as fire returns it; put it if it does not exist."""
+    if not led.redis.exists(led.keys.schedule(id)):
+        put(led, id)
+    [row] = [row for row in led.fire().recurring if row[0] == id]
+    return row
+
+
+def advance(led: Ground, mode: str, id: str = "r", limit: int = 100) -> tuple[str, str]:
+    """Advance the next occurrence of *id*; return its outcome and its run id."""
+    row = due(led, id)
+    [word] = led.advance((row, int(row[2]), int(row[2]) + 1), overlap=mode, overlap_limit=limit)
+    return word, led.run(id, row[2])
+
+
+def fired(led: Ground, mode: str, number: int = 1, limit: int = 100) -> list[str]:
+    """Advance *number* occurrences and return their runs, which no worker has taken."""
+    return [advance(led, mode, limit=limit)[1] for _ in range(number)]
+
+
+def becomes(led: Ground, run: str, status: str | None, **more: str) -> None:
+    """Move RQ's job of *run* to *status*; None deletes it."""
+    led.redis.lrem("rq:queue:default", 0, run)
+    led.redis.zrem("rq:deferred:default", run)
+    if status is None:
+        led.redis.delete(led.keys.rq.job(run))
+        return
+    led.redis.hset(led.keys.rq.job(run), mapping={"status": status} | more)
+    if status == "queued":
+        led.redis.rpush("rq:queue:default", run)
+    elif status in ("deferred", "scheduled"):
+        led.redis.zadd(f"rq:{status}:default", {run: 1})
+
+
+def chain(led: Ground, id: str = "r") -> str | None:
+    told = led.redis.hget(led.keys.chains(), id)
+    return told.decode() if told else None
+
+
+def dependents(led: Ground, run: str) -> set[str]:
+    return {member.decode() for member in led.redis.smembers(f"rq:job:{run}:dependents")}
+
+
+def told(led: Ground) -> list[str]:
+    """Return the reasons in the rows of the last ``advance`` entry."""
+    [entry] = [entry for entry in led.entries() if entry.kind == "advance"][-1:]
+    return [" ".join(line.split(" ", 6)[6:]) for line in entry.rows]

@@ -1,0 +1,126 @@
+"""restore.lua: runs that Redis lost are pushed again, skipped, or left to RQ."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lua.ground import TEMPLATE, Ground
+from tests.lua.restoring import DUE_MS, gone, logged, one_shot, restore, rule, run, texts_of
+from zsched.core.log.recovery import Restored
+
+
+def test_an_open_run_is_pushed_again_and_marked_uncertain(led: Ground) -> None:
+    reply = restore(led, run())
+
+    job = led.job(f"a-{DUE_MS}")
+    assert ("queued", "1", "call") == (job["status"], job["zs_uncertain"], job["data"])
+    assert job["created_at"] == job["enqueued_at"]
+    assert ([f"a-{DUE_MS}"], {b"rq:queue:default"}) == (led.queue(), led.redis.smembers("rq:queues"))
+    assert ({}, ["open"]) == (led.places(), reply[3])
+
+
+def test_restored_runs_are_pushed_in_order_and_front_runs_first(led: Ground) -> None:
+    led.redis.rpush("rq:queue:default", "others")
+
+    restore(led, run(id="a"), run(id="b", flags="f"), run(id="c"), run(id="d", flags="f"))
+
+    assert [f"b-{DUE_MS}", f"d-{DUE_MS}", "others", f"a-{DUE_MS}", f"c-{DUE_MS}"] == led.queue()
+
+
+def test_the_restored_run_of_a_front_rule_goes_to_the_front(led: Ground) -> None:
+    led.redis.rpush("rq:queue:default", "others")
+
+    restore(led, run()._replace(job=texts_of(TEMPLATE), own=texts_of({"flags": "f"})))
+
+    assert [f"a-{DUE_MS}", "others"] == led.queue()
+    assert "flags" not in led.job(f"a-{DUE_MS}")
+
+
+def test_a_skipped_run_is_only_recorded(led: Ground) -> None:
+    before = led.keyspace()
+
+    restore(led, run("skipped"), hold_for_ms=0)
+
+    changed = {key for key, value in led.keyspace().items() if before.get(key) != value}
+    assert {led.keys.log().encode(), led.keys.meta().encode()} == changed
+    assert ["skipped"] == [row.place for row in logged(led.last)]
+
+
+def test_a_run_for_a_broken_queue_is_refused_and_the_others_go_on(led: Ground) -> None:
+    led.redis.set("rq:queue:broken", "a text")
+
+    reply = restore(led, run(id="x", queue="broken"), run(id="y"), one_shot(id="z"))
+
+    assert ([f"y-{DUE_MS}"], {"z": f"low {DUE_MS}"}) == (led.queue(), led.places())
+    assert {} == led.job(f"x-{DUE_MS}")
+    assert ["refused", "open", "due"] == [row.place for row in logged(led.last)] == reply[3]
+
+
+def test_a_run_without_a_queue_is_refused(led: Ground) -> None:
+    restore(led, run()._replace(job=texts_of({"data": "call"})))
+
+    assert ["refused"] == [row.place for row in logged(led.last)]
+
+
+def test_a_run_whose_job_exists_is_not_pushed_again(led: Ground) -> None:
+    restore(led, run())
+    before = led.job(f"a-{DUE_MS}")
+
+    restore(led, run())
+
+    assert ([f"a-{DUE_MS}"], before) == (led.queue(), led.job(f"a-{DUE_MS}"))
+    assert ["held"] == [row.place for row in logged(led.last)]
+
+
+@pytest.mark.parametrize("place", ["open", "skipped"])
+@pytest.mark.parametrize("status", ["failed", "finished", "started"])
+def test_a_run_with_only_a_workers_fields_is_left_to_rq(led: Ground, place: str, status: str) -> None:
+    led.redis.hset(f"rq:job:a-{DUE_MS}", "status", status)
+
+    reply = restore(led, run(place), run(place, id="b"))
+
+    pushed = [f"b-{DUE_MS}"] if place == "open" else []
+    assert (pushed, {"status": status, "zs_uncertain": "1"}) == (led.queue(), led.job(f"a-{DUE_MS}"))
+    assert ["held", place] == [row.place for row in logged(led.last)] == reply[3]
+    assert run(place).job == logged(led.last)[0].job
+
+
+def test_a_dry_run_says_what_would_be_logged_and_writes_nothing(led: Ground) -> None:
+    led.redis.hset(f"rq:job:a-{DUE_MS}", "status", "started")
+    led.redis.set("rq:queue:broken", "a text")
+    before = led.keyspace()
+
+    reply = restore(led, run(), run("skipped", id="b"), run(id="c", queue="broken"), one_shot(id="d"), reason="dry")
+
+    assert ["-", "0", ["held", "skipped", "refused", "due"]] == reply[1:]
+    assert before == led.keyspace()
+
+
+def test_a_run_that_exists_in_rq_is_left_to_rq_although_its_queue_is_broken(led: Ground) -> None:
+    led.redis.set("rq:queue:broken", "a text")
+    led.redis.hset(f"rq:job:a-{DUE_MS}", "status", "started")
+
+    assert ["held"] == restore(led, run(queue="broken"))[3]
+
+
+@pytest.mark.parametrize("there", ["due", "paused"])
+@pytest.mark.parametrize("back", [one_shot()._replace(run=str(DUE_MS + 5), due_ms=DUE_MS + 5), rule(id="a"), gone("a")])
+def test_a_run_whose_schedule_was_removed_is_pushed_again(led: Ground, back: Restored, there: str) -> None:
+    led.put(("a", DUE_MS))
+    if there == "paused":
+        led.call("pause", id="a", note="")
+
+    restore(led, back, run())
+
+    assert ([f"a-{DUE_MS}"], "queued") == (led.queue(), led.job(f"a-{DUE_MS}")["status"])
+    assert [back.place, "open"] == [row.place for row in logged(led.last)]
+
+
+def test_a_scheduled_run_that_rq_cancelled_is_not_pushed(led: Ground) -> None:
+    led.put(("a", DUE_MS))
+    led.redis.hset(f"rq:job:a-{DUE_MS}", "status", "canceled")
+
+    restore(led, rule(id="a"), run())
+
+    assert ([], "canceled") == (led.queue(), led.job(f"a-{DUE_MS}")["status"])
+    assert ["due", "held"] == [row.place for row in logged(led.last)]
