@@ -50,6 +50,7 @@ from zsched.archive import START, Archive
 from zsched.core.clock import Clock
 from zsched.core.difference import Held, Verdict
 from zsched.core.log import Entry, Position, is_known, readable
+from zsched.core.run_id import run_id_of
 from zsched.daemon.batch import Batch
 from zsched.daemon.bell import Bell
 from zsched.daemon.meter import Meter, NoMeter
@@ -411,7 +412,7 @@ class Follower:
         archive, tail = self._archive, self._archive.tail
         assert tail is not None  # a bootstrap is under way
         schedules = sorted(id for id, run in archive.unknown if not run)
-        runs = sorted(f"{id}-{run}" for id, run in archive.unknown if run)
+        runs = sorted(run_id_of(id, run) for id, run in archive.unknown if run)
         archive.unknown.clear()
         self._scan(self._scanner.schedules(schedules), tail)
         self._scan(self._scanner.runs(runs, tail), tail)

@@ -41,7 +41,7 @@ import structlog
 from zsched.archive.openruns import OpenRun, open_runs
 from zsched.core.log import Position
 from zsched.core.model import OnLost
-from zsched.core.run_id import RunId, RunKey
+from zsched.core.run_id import RunKey, run_key
 from zsched.core.runs import Job, RunStatus, facts_text, ms_of, of_job, whole
 from zsched.core.untrusted import in_a_line
 from zsched.daemon.archiver import Archiver
@@ -167,7 +167,7 @@ class LostRuns:
         """The lapsed entries of runs that look like ours."""
         found = {}
         for run_id, members in lapsed.items():
-            key = RunId.key(run_id, self._keys.namespace)
+            key = run_key(run_id, self._keys.namespace)
             if key is not None:
                 found[key] = members
         return found

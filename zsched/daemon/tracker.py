@@ -35,7 +35,7 @@ import structlog
 
 from zsched.archive.openruns import OpenRun, OpenRuns, open_runs
 from zsched.core.log import Position
-from zsched.core.run_id import RunId, RunKey
+from zsched.core.run_id import RunKey, run_key
 from zsched.core.runs import Job, Run, RunStatus, of_job
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.endings import Endings
@@ -160,7 +160,7 @@ class Tracker:
     def _note(self, ended: Iterable[str], patience: int) -> None:
         """Jobs that ended; only ours count, if they look so."""
         for run_id in ended:
-            key = RunId.key(run_id, self._keys.namespace)
+            key = run_key(run_id, self._keys.namespace)
             if key is not None and (patience == 0 or len(self._ended) < _WAITING):
                 self._ended[key] = patience
 

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from zsched.core.durations import rough_duration
 from zsched.core.log import text
 from zsched.core.model import Priority
-from zsched.core.run_id import RunId
+from zsched.core.run_id import run_key
 from zsched.core.runs import ms_of
 from zsched.core.wording import plural
 from zsched.errors import RedisRefused
@@ -249,7 +249,7 @@ def _stalled(wire: Wire, keys: Keys, queues: list[str], used: set[str]) -> list[
     told = allowed_replies(wire, (("LRANGE", keys.rq.queue(queue), 0, _HEAD - 1) for queue in waiting))
     heads = {queue: head for queue, head in zip(waiting, told, strict=True) if head}
     waits_ms = _waits_ms(wire, keys, heads, [queue for queue in heads if waiting[queue] > _HEAD])
-    ours = used | {queue for queue, head in heads.items() if any(RunId.key(text(id), keys.namespace) for id in head)}
+    ours = used | {queue for queue, head in heads.items() if any(run_key(text(id), keys.namespace) for id in head)}
     return [StalledQueue(queue, waiting.get(queue, 0), waits_ms.get(queue), queue in ours) for queue in queues]
 
 

@@ -61,11 +61,10 @@ class DifferenceRow(NamedTuple):
     def of(cls, row: Restored) -> DifferenceRow:
         """From a row of a merge."""
         what = _ACTIONS.get(row.place, Action.BACK)
-        run_id = f"{row.id}-{row.run}" if row.run else None
         due_ms = row.due_ms
-        if due_ms is None and run_id is not None and (parts := RunId.parse(run_id)):
+        if due_ms is None and row.run_id is not None and (parts := RunId.parse(row.run_id)):
             due_ms = parts.nominal_ms
-        return cls(what, row.id, run_id, row.place, due_ms, _func(row))
+        return cls(what, row.id, row.run_id, row.place, due_ms, _func(row))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zsched.core.changes import Change, What
 from zsched.core.log.entry import Entry, Position, Texts, any_milliseconds, expect, milliseconds, reading, text
 from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry
 from zsched.core.log.rows import Forgotten, Key, Placed, Row, RunPushed, RunsOver, Touch
 from zsched.core.once import once
+from zsched.core.run_id import run_id_of
 
 if TYPE_CHECKING:
     from zsched.core.difference import Held
@@ -43,6 +44,11 @@ class Restored(NamedTuple):
     note: str | None
     job: Texts  # of the job, or of the template of runs
     own: Texts  # of a recurring schedule
+
+    @property
+    def run_id(self) -> str | None:
+        """The id of the run that the row is of, or of the one-shot that it places; None of a recurring schedule."""
+        return run_id_of(self.id, self.run) if self.run else None
 
     @property
     def is_schedule(self) -> bool:
@@ -131,8 +137,7 @@ class RestoreEntry(ParsedEntry, kind="restore"):
     def _told(self, rows: Iterable[Restored]) -> Iterator[Change]:
         for row in rows:
             what, why = _RESTORED.get(row.place, (What.RESTORED, self.reason))
-            run_id = f"{row.id}-{row.run}" if row.run else None
-            yield self._change(row.id, what, run_id=run_id, nominal_ms=row.due_ms, why=why or self.reason)
+            yield self._change(row.id, what, run_id=row.run_id, nominal_ms=row.due_ms, why=why or self.reason)
 
     def counts(self) -> Counts:
         counts = super().counts()
@@ -201,8 +206,8 @@ class ScanEntry(ParsedEntry, kind="scan"):
 
     def changes(self) -> Iterator[Change]:
         for row in self.found:
-            more: dict[str, Any] = {"run_id": f"{row.id}-{row.run}"} if row.run else {}
-            yield self._change(row.id, What.FOUND, nominal_ms=row.due_ms, why=row.place, **more)
+            run_id = run_id_of(row.id, row.run) if row.run else None
+            yield self._change(row.id, What.FOUND, run_id=run_id, nominal_ms=row.due_ms, why=row.place)
 
     def record_of(self, number: int) -> Given:
         return self.found[number].lane, self.found[number].record

@@ -9,6 +9,7 @@ from zsched.core.changes import Change, What
 from zsched.core.log.entry import Entry, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry
 from zsched.core.log.rows import Mentioned, Row, RunsOver
+from zsched.core.run_id import run_id_of
 from zsched.core.runs import Run, RunStatus, ended_as, ended_run
 
 
@@ -31,8 +32,8 @@ class EndEntry(ParsedEntry, kind="end"):
         return Counts()  # of occurrences nothing is said
 
     def ended_runs(self) -> Iterator[Run]:
-        for (id, run), status, facts in self.run_rows:
-            yield ended_run(f"{id}-{run}", status, facts, self.at_us // 1000)
+        for key, status, facts in self.run_rows:
+            yield ended_run(run_id_of(*key), status, facts, self.at_us // 1000)
 
     def end_statuses(self) -> Mapping[RunStatus, int]:
         found = Counter[RunStatus]()
