@@ -1,5 +1,5 @@
 """
-The tables of an archive, and their version.
+The tables of an archive, their version, and where in them an entry is.
 
 ========  ======================================================================================
 fact      what the file is about: archive id, namespace, position, complete since, …
@@ -25,6 +25,8 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
+from zsched.core.log import Position
+
 APPLICATION_ID: Final = 0x7A736368  # "zsch", in the file's header: this is no other program's database
 VERSION: Final = 2  # raised with the tables, and with how entries stand in them; others are refused
 SEGMENT_BITS: Final = 16
@@ -48,3 +50,33 @@ def create(db: sqlite3.Connection) -> None:
     """The tables, in a new file. One transaction."""
     header = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
     db.executescript(f"BEGIN IMMEDIATE; {_TABLES} {header} COMMIT;")
+
+
+def last_n(db: sqlite3.Connection) -> int:
+    """The number of the last entry; 0 when there is none."""
+    return int(db.execute("SELECT max(n) FROM entry").fetchone()[0] or 0)
+
+
+def number_of(db: sqlite3.Connection, position: Position, known_from: int = 0) -> int | None:
+    """The number of the log's entry at *position*, behind number *known_from*; None when it is not there."""
+    query = "SELECT n FROM entry WHERE seq = ? AND epoch = ? AND t = ? AND n > ?"
+    found = db.execute(query, (position.seq, position.epoch, position.t_us, known_from)).fetchone()
+    return found[0] if found else None
+
+
+def first_since(db: sqlite3.Connection, since_us: int, last_n: int) -> int:
+    """The number of the first entry with t >= *since_us*, or last_n + 1. Entries are in the order of t."""
+    low, high = 0, last_n + 1  # low: before it, high: not before it
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = db.execute("SELECT n, t FROM entry WHERE n >= ? ORDER BY n LIMIT 1", (middle,)).fetchone()
+        if found is None or found[0] >= high or found[1] >= since_us:
+            high = middle
+        else:
+            low = found[0]
+    return high
+
+
+def segments(db: sqlite3.Connection) -> range:
+    """The segments of ``touch``, the oldest first."""
+    return range((db.execute("SELECT max(segment) FROM touch").fetchone()[0] or 0) + 1)
