@@ -35,6 +35,7 @@ import structlog
 
 from zsched.archive.openruns import OpenRun, OpenRuns, open_runs
 from zsched.core.log import Position
+from zsched.core.pages import pages_of
 from zsched.core.run_id import RunKey, run_key
 from zsched.core.runs import Job, Run, RunStatus, of_job
 from zsched.daemon.archiver import Archiver
@@ -181,13 +182,12 @@ class Tracker:
 
     def _track(self, term: Term, as_of: Position, over: Sequence[Over]) -> None:
         """Write down what is over."""
-        for first in range(0, len(over), _AT_ONCE):
-            tracked = self._dispatch.track(term, as_of, over[first : first + _AT_ONCE])
+        for page in pages_of(over, _AT_ONCE):
+            tracked = self._dispatch.track(term, as_of, page)
             if tracked is None:  # LOST: the archive will notice that Redis lost something, and say so
                 break
             self._written = tracked.entry or self._written
-            for id in tracked.paused:
-                log.error("schedule_paused", schedule_id=id, reason="its runs failed one after the other")
+            say_paused(tracked.paused)
 
     def _over_of(self, open: Sequence[OpenRun], path: Path) -> list[Over]:
         """Return the runs that RQ is done with, in the order in which they ended: so failures in a row are counted."""
@@ -222,3 +222,9 @@ class Tracker:
             if job is not None and run.is_over and is_later:
                 over.append(Over.of(replace(run, attempt=known.attempt + 1), job.seen))
         return over
+
+
+def say_paused(schedules: Iterable[str]) -> None:
+    """Log that *schedules*, by id, were paused by how their runs ended."""
+    for id in schedules:
+        log.error("schedule_paused", schedule_id=id, reason="its runs failed one after the other")
