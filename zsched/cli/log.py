@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timedelta
 from itertools import groupby, islice
@@ -256,11 +256,7 @@ def _end_of(change: Change) -> str:
 
 def unknown_entry_text(entry: Entry) -> str:
     """Describe an entry that this version does not know, without its values, which may be arguments."""
-    names = ", ".join(name.decode(errors="backslashreplace") for name, _ in islice(_pairs(entry), _NAMED))
+    names = ", ".join(name.decode(errors="backslashreplace") for name in entry.body[::2][:_NAMED])
     size = len(entry.body) // 2
     more = ", …" if size > _NAMED else ""
     return f"unknown kind or form, {plural(size, 'field')}: {names}{more}"
-
-
-def _pairs(entry: Entry) -> Iterable[tuple[bytes, bytes]]:
-    return zip(entry.body[::2], entry.body[1::2], strict=False)

@@ -146,7 +146,8 @@ class RestoreEntry(ParsedEntry, kind="restore"):
 
     def record_of(self, number: int) -> Given:
         row = self.restored[number][1]
-        own = [each for name, value in _pairs(row.own) for each in (OWN.encode() + name, value)]
+        pairs = zip(row.own[::2], row.own[1::2], strict=True)
+        own = [each for name, value in pairs for each in (OWN.encode() + name, value)]
         return row.lane, [*row.job, *own]
 
     def owners(self) -> Sequence[Key]:
@@ -229,7 +230,3 @@ def _scanned(held: Held) -> list[bytes]:
     due = b"-" if held.due_ms is None else b"%d" % held.due_ms
     head = [held.id.encode(), held.run.encode(), held.place.encode(), held.lane.encode(), due]
     return [*head, b"%d" % len(held.record), *held.record]
-
-
-def _pairs(texts: Texts) -> Iterator[tuple[bytes, bytes]]:
-    return zip(texts[::2], texts[1::2], strict=True)
