@@ -19,7 +19,7 @@ from zsched.cli.values import duration, instant
 from zsched.client import Client
 from zsched.core.arguments import check_id, instant_ms, zone_name
 from zsched.core.changes import Change, What
-from zsched.core.clock import LAST_MS, SystemClock, from_ms
+from zsched.core.clock import SystemClock, from_ms
 from zsched.core.log import Entry, Position, UnknownEntry, changes, parse
 from zsched.core.model import iso
 from zsched.core.runs import RunStatus
@@ -166,7 +166,7 @@ class _LogLines:
 
 
 def _to_dict(entry: Entry, found: list[Change], problem: str) -> dict[str, Any]:
-    at = iso(min(entry.position.t_us // 1000, LAST_MS))
+    at = iso(entry.position.t_us // 1000)
     told = {"entry": entry.position.id, "at": at, "kind": entry.kind, "changes": [change.shown() for change in found]}
     return told | ({"problem": problem} if problem else {})
 

@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 from zsched.cli.output import aligned, pairs
 from zsched.cli.recovering.archives import OpenedArchive, entry_text
-from zsched.core.clock import LAST_MS
 from zsched.core.difference import Verdict
 from zsched.core.durations import rough_duration
 from zsched.core.log import Position, text
@@ -68,8 +67,7 @@ class DifferenceRow(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
-        due_at = None if self.due_ms is None else iso(min(self.due_ms, LAST_MS))
-        told = {"what": self.what.word, "id": self.id, "due_at": due_at}
+        told = {"what": self.what.word, "id": self.id, "due_at": iso(self.due_ms)}
         state = self.state if self.what is Action.BACK else None
         return told | {"state": state, "func": self.func or None, "run_id": self.run_id}
 
@@ -282,4 +280,4 @@ def _entry(position: Position | None) -> str:
 
 
 def _to_dict(position: Position) -> dict[str, Any]:
-    return {"entry": position.id, "at": iso(min(position.t_us // 1000, LAST_MS))}
+    return {"entry": position.id, "at": iso(position.t_us // 1000)}
