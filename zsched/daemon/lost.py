@@ -46,7 +46,7 @@ from zsched.core.run_id import RunKey, run_key
 from zsched.core.runs import Job, RunStatus, facts_text, ms_of, of_job, whole
 from zsched.core.untrusted import in_a_line
 from zsched.daemon.archiver import Archiver
-from zsched.daemon.tracker import Tracker, say_paused
+from zsched.daemon.tracker import CATCH_UP_S, Tracker, say_paused
 from zsched.storage.connection import Wire
 from zsched.storage.dispatch import Dead, Dispatch
 from zsched.storage.jobs import Jobs
@@ -60,7 +60,6 @@ _EVERY_MS: Final = 1000.0  # from one step to the next
 _SILENT_AT_ONCE: Final = 50  # runs per script: Redis does nothing else meanwhile
 _MISSED_AT_ONCE: Final = 6  # each with a look through its queue: 0.45 ms of 10,000 (measured)
 _SUSPECTS: Final = 1000  # runs in no list that are kept in mind
-_CATCH_UP_S: Final = 1.0  # for the archive to have what a step wrote
 
 _LONGEST_WHY: Final = 400  # characters; a worker's name takes at most half of them
 _LEFT: Final = "it left its queue and no worker has it"
@@ -231,4 +230,4 @@ class LostRuns:
             if lost.entry is not None:
                 written = lost.entry
                 self._tracker.wrote(term, written)
-        self._archiver.wait_until(written, _CATCH_UP_S)
+        self._archiver.wait_until(written, CATCH_UP_S)

@@ -62,7 +62,7 @@ _SAME_END_MS: Final = 1000  # two writers of one end may be so far apart
 _WAITING: Final = 100_000  # ends that are waited for, or looked for among earlier ones; rounds find what is more
 _PATIENCE: Final = 40  # steps, for the archive to learn of the push of a run that ended
 _HANDED_OVER: Final = 5000  # runs met in their queues, until somebody asks for them
-_CATCH_UP_S: Final = 1.0  # for the archive to have what a step wrote
+CATCH_UP_S: Final = 1.0  # for the archive to have what a step wrote
 
 
 class Tracker:
@@ -133,7 +133,7 @@ class Tracker:
         self._track(term, as_of, [*self._over_of(list(asked.values()), path), *self._requeued(before)])
         for _ in some:  # now that they were asked about, and Redis answered
             self._over_before.popleft()
-        self._archiver.wait_until(self._written, _CATCH_UP_S)
+        self._archiver.wait_until(self._written, CATCH_UP_S)
         return False
 
     def _forget(self, of: tuple[str, int] | None) -> None:

@@ -38,6 +38,7 @@ from typing import Any, Final
 
 from zsched.core.clock import from_ms
 from zsched.core.pages import pages_of
+from zsched.core.untrusted import blanked
 from zsched.errors import InvalidSchedule
 from zsched.imports.found import ImportSource, Item, Origin
 from zsched.storage.connection import Link
@@ -103,7 +104,7 @@ class RQJobs:
             options["expires_after"] = int(fields["ttl"])
         described = fields.get("description", b"").decode(errors="replace")
         if described and not described.startswith(f"{func}("):  # RQ's own, of function and arguments: ours is shorter
-            options["description"] = "".join(c if c.isprintable() else " " for c in described)[:_SHOWN]
+            options["description"] = blanked(described)[:_SHOWN]
         return func, options
 
 
