@@ -62,8 +62,8 @@ class CurrentRun:
 def current_job() -> tuple[Job, RunId] | None:
     """RQ's job that is being executed here, and what its id says, if it is a run of zsched's. Asks nobody."""
     job = get_current_job()
-    parts = None if job is None else RunId.parse(job.id)
-    if job is None or parts is None or RunId.ours(job.id, parts.namespace) is None:
+    parts = None if job is None else RunId.ours(job.id)
+    if job is None or parts is None:
         return None
     return job, parts
 

@@ -182,6 +182,14 @@ def test_an_error_reply_leaves_the_connection_usable(link: Link) -> None:
         assert (False, 0) == (wire.is_broken, wire.in_flight)
 
 
+def test_a_refusal_among_many_commands_is_raised_when_all_replies_were_read(link: Link) -> None:
+    with link.wire() as wire:
+        with pytest.raises(RedisRefused, match="wrong number of arguments"):
+            wire.execute_all([("ECHO", "a"), ("GET",), ("ECHO", "b")])
+        assert b"x" == wire.execute("ECHO", "x")
+        assert [b"a", b"b"] == wire.execute_all(("ECHO", text) for text in "ab")
+
+
 def test_a_server_is_identified_by_its_run_id_and_replication_id(link: Link, redis_client: redis.Redis) -> None:
     info = redis_client.info()
 

@@ -22,11 +22,12 @@ from zlib import crc32
 from zsched.archive import body, live
 from zsched.archive.body import Arguments, Record, without_arguments
 from zsched.archive.check import SUM, Check, stored_facts, sum_of
-from zsched.archive.file import CORRUPT_AT_OPEN, SEGMENT_BITS, Lock, connect_to_write, converted, identity
+from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect_to_write, converted, identity
 from zsched.archive.fold import StateWriter, touched_ids
 from zsched.archive.live import Live
 from zsched.archive.recall import Recall
 from zsched.archive.retention import Retention
+from zsched.archive.schema import SEGMENT_BITS, last_n, number_of
 from zsched.core.clock import Clock
 from zsched.core.difference import Held
 from zsched.core.log import FORMAT, Entry, Key, Position, UnknownEntry, UnreadableEntry, parse, reading
@@ -90,7 +91,7 @@ class Archive:
             facts.get("format", FORMAT)
         )  # the newest in which an entry may be: older versions leave it alone
         self._life, self._boot_n = int(facts.get("life", 1)), facts.get("boot_n")
-        self._n = int(self._db.execute("SELECT max(n) FROM entry").fetchone()[0] or 0)
+        self._n = last_n(self._db)
         self._touches = int(facts.get("touches", 0))
         self._arguments, self._retention = Arguments(self._db), Retention(self._db)
         self._tail = self.position
@@ -226,7 +227,7 @@ class Archive:
             self._db.execute("DELETE FROM live WHERE life > ?", (self._life,))
             self._unset("boot_n")
             self._commit()
-            self._n = int(self._db.execute("SELECT max(n) FROM entry").fetchone()[0] or 0)
+            self._n = last_n(self._db)
         self._boot_n, self._tail = None, self.position
         unknown, unreadable = self._before
         self.unknown_entries = unknown or self.unknown_entries
@@ -304,7 +305,7 @@ class Archive:
         self._begin()
         with converted(self.path):
             for entry in entries:
-                n = self._number_of(entry.position) if self.is_bootstrapping else None
+                n = number_of(self._db, entry.position) if self.is_bootstrapping else None
                 try:
                     touched = self._fold.add(n or self._n + 1, entry) if is_folded else _touched_by(entry)
                 except UnknownEntry as error:
@@ -357,12 +358,6 @@ class Archive:
         self._fold = StateWriter(self._db, life, self._suffix)
         self._entries: list[body.HistoryRow] = []
         self._touched: list[tuple[int, int, int]] = []
-
-    def _number_of(self, position: Position) -> int | None:
-        """The number of an entry that the history has already."""
-        query = "SELECT n FROM entry WHERE seq = ? AND epoch = ? AND t = ?"
-        found = self._db.execute(query, (position.seq, position.epoch, position.t_us)).fetchone()
-        return found[0] if found else None
 
     def _begin(self) -> None:
         if not self._db.in_transaction:

@@ -1,5 +1,5 @@
 """
-An archive's file: who may open it, how it is opened, what its errors mean, and which tables it has.
+An archive's file: who may open it, how it is opened, and what its errors mean.
 
 One process writes it, guarded by a lock on ``<path>.lock``: a lock on the file itself would be dropped
 whenever anything in the process closed it (fcntl(2), "record locks"). Nobody but its owner reads it: 0600
@@ -7,26 +7,6 @@ in a folder 0700, for payloads are in it. A file that is a symbolic link, somebo
 SQLite gives its write-ahead log the modes of the file. So is a file with a second name (a hard link), for each name has
 a lock and a write-ahead log of its own. Folders may be links: file and lock are found by what they lead to, so that two
 paths of one file are one.
-
-**Tables.** Their version stands in the file's header; of another version no file is opened.
-
-========  ======================================================================================
-fact      what the file is about: archive id, namespace, position, complete since, …
-entry     history, append-only in the order in which it was learnt (``n``): the log's entries as they
-          stood in Redis, each with a checksum; and ``scan`` entries, what a bootstrap read from Redis
-touch     which entries concern which schedule: (segment, CRC-32 of its id, n)
-live      the state: a row per schedule that has a place, and per run that was fired and not ended. Its
-          record is not here but in entry ``n``, ``row``
-argument  what was taken out of entries of live schedules with ``keep_args = false``
-========  ======================================================================================
-
-Random ids make an index slow once it outgrows the page cache: every insert dirties a page of its own. So
-``touch`` is cut into segments of 65,536 rows, each small enough to stay in memory while it is filled, and
-never written again; who looks for an id asks every segment (10 µs each). Measured with random uuids:
-240,000 rows/s, where one index over all did 40,000. ``live`` holds places and numbers only, and a
-transaction takes up to a second of changes, sorted, so a page is written once for many.
-
-``life`` numbers the states: a bootstrap builds the next one beside the one that counts.
 """
 
 from __future__ import annotations
@@ -41,25 +21,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from zsched.archive.schema import APPLICATION_ID, VERSION, create
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveFailed, ArchiveForeign, ArchiveInUse
 
-APPLICATION_ID: Final = 0x7A736368  # "zsch", in the file's header: this is no other program's database
-VERSION: Final = 2  # raised with the tables, and with how entries stand in them; others are refused
-SEGMENT_BITS: Final = 16
-
-_TABLES: Final = """
-CREATE TABLE fact(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE entry(n INTEGER PRIMARY KEY, epoch INTEGER, seq INTEGER, t INTEGER, kind TEXT, body BLOB, sum INTEGER);
-CREATE INDEX entry_seq ON entry(seq) WHERE seq IS NOT NULL;
-CREATE INDEX entry_term ON entry(n) WHERE kind = 'term';
-CREATE INDEX entry_end ON entry(n) WHERE kind = 'end';
-CREATE TABLE touch(segment INTEGER, key INTEGER, n INTEGER, PRIMARY KEY (segment, key, n)) WITHOUT ROWID;
-CREATE TABLE live(
-  life INTEGER, id TEXT, run TEXT, place TEXT, due INTEGER, nominal INTEGER, last TEXT, note TEXT,
-  t INTEGER, n INTEGER, row INTEGER, sum INTEGER, PRIMARY KEY (life, id, run)
-) WITHOUT ROWID;
-CREATE TABLE argument(n INTEGER, row INTEGER, data BLOB, PRIMARY KEY (n, row)) WITHOUT ROWID;
-"""
 _PAGE_BYTES: Final = 8192
 _CACHE_KIB: Final = 131_072  # at most; of pages that were used
 _CHECKPOINT_PAGES: Final = 8000  # of the write-ahead log, before it is moved into the file: 64 MiB
@@ -67,12 +31,6 @@ _CORRUPT: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE
 # While a file is opened or checked, these too: SQLite does not know its format, or what should be in it is not.
 CORRUPT_AT_OPEN: Final = (*_CORRUPT, sqlite3.SQLITE_ERROR)
 _PARTS: Final = ("", "-wal", "-shm")  # of one database
-
-
-def create(db: sqlite3.Connection) -> None:
-    """The tables, in a new file. One transaction."""
-    header = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
-    db.executescript(f"BEGIN IMMEDIATE; {_TABLES} {header} COMMIT;")
 
 
 class Lock:

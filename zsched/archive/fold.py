@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from zsched.archive import live
 from zsched.archive.live import DUE, ENDED, OPEN, PAUSED, QUARANTINE, Live, LiveRow
-from zsched.core.log import Entry, Key, Position, milliseconds, parse, reading
+from zsched.core.log import Entry, Key, Position, parse, reading
 from zsched.core.log.rows import (
     Advanced,
     Forgotten,
@@ -36,6 +36,7 @@ from zsched.core.log.rows import (
     RunPushed,
     RunsOver,
 )
+from zsched.core.run_id import nominal_ms_of, run_id_of
 
 _SELECT = f"SELECT {live.COLUMNS} FROM live WHERE life = ? AND id = ? AND place <> 'open'"
 _INSERT = f"INSERT OR REPLACE INTO live(life, {live.COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -175,7 +176,7 @@ class StateWriter:
         schedule.place = ENDED if row.next_due_ms is None else DUE
         schedule.note = None  # of a pause that another writer ended
         if row.is_pushed:
-            schedule.last = f"{row.id}-{row.run}"
+            schedule.last = run_id_of(row.id, row.run)
             self._push(schedule, row.run, "uncertain" if row.word == "uncertain" else None)
 
     def _fire(self, row: OneShotsFired) -> None:
@@ -198,7 +199,7 @@ class StateWriter:
             self.unknown |= {(row.id, run) for run in row.runs if not row.is_last}
             return
         if row.is_last:
-            schedule.last, schedule.t = f"{row.id}-{row.runs[-1]}", self._t
+            schedule.last, schedule.t = run_id_of(row.id, row.runs[-1]), self._t
         for run in row.runs:
             self._push(schedule, run, None)
 
@@ -246,8 +247,7 @@ class StateWriter:
             if not self._db.execute(_HAS, (self.life, schedule.id, run)).fetchone():
                 self.unknown.add((schedule.id, run))
             return
-        nominal_ms = milliseconds(run.partition("-")[0])
-        pushed = Live(schedule.id, run, OPEN, nominal_ms, None, None, note, self._t, schedule.n, schedule.row)
+        pushed = Live(schedule.id, run, OPEN, nominal_ms_of(run), None, None, note, self._t, schedule.n, schedule.row)
         self._rows[pushed.key] = pushed
 
     def _forget(self, id: str) -> None:

@@ -19,7 +19,7 @@ from zlib import crc32
 
 from zsched.archive import body
 from zsched.archive.file import connect_to_read, converted
-from zsched.archive.retention import first_since
+from zsched.archive.schema import first_since, last_n, number_of, segments
 from zsched.core.changes import Change
 from zsched.core.log import Entry, Position, UnknownEntry, changes, leaders_kinds, narrowed
 from zsched.core.log.lives import TermEntry
@@ -47,8 +47,8 @@ class History:
             try:
                 self.db.execute("BEGIN")  # all of it is read as of one moment
                 facts = dict(self.db.execute("SELECT name, value FROM fact").fetchall())
-                self.last_n = self.db.execute("SELECT max(n) FROM entry").fetchone()[0] or 0
-                self._last_segment = self.db.execute("SELECT max(segment) FROM touch").fetchone()[0] or 0
+                self.last_n = last_n(self.db)
+                self.segments = segments(self.db)
             except sqlite3.Error:
                 self.db.close()
                 raise
@@ -74,7 +74,7 @@ class History:
                 early = next(self.entries_of(id, key, is_forwards=True))
                 if early[0] < late[-1][0]:
                     late.append(early)
-                    left_out = max(sum(self._count(segment, key) for segment in self.segments()) - len(late), 0)
+                    left_out = max(sum(self._count(segment, key) for segment in self.segments) - len(late), 0)
         return [change for _, _, mine in reversed(late) for change in mine], left_out
 
     def entries_since(self, since_us: int, limit: int) -> Iterator[Entry]:
@@ -84,11 +84,10 @@ class History:
 
     def entries_behind(self, position: Position, limit: int) -> Iterator[Entry]:
         """The log's entries behind *position*, by time when it is not in this archive; at most *limit*."""
-        query = "SELECT n FROM entry WHERE seq = ? AND epoch = ? AND t = ?"
         with converted(self.path):
-            found = self.db.execute(query, (position.seq, position.epoch, position.t_us)).fetchone()
-            n = found[0] + 1 if found else first_since(self.db, position.t_us + 1, self.last_n)
-            yield from self._from(n, limit)
+            n = number_of(self.db, position)
+            first_n = first_since(self.db, position.t_us + 1, self.last_n) if n is None else n + 1
+            yield from self._from(first_n, limit)
 
     def newest_entries(self, count: int, limit: int) -> Iterator[Entry]:
         """The newest *count* of the log's entries, in order; of them the first *limit*."""
@@ -123,9 +122,6 @@ class History:
         row = self.db.execute(query, (n,)).fetchone()
         return body.entry_of(row).position.t_us if row else None
 
-    def segments(self) -> range:
-        return range(self._last_segment + 1)
-
     def _count(self, segment: int, key: int) -> int:
         known = "EXISTS (SELECT 1 FROM entry WHERE entry.n = touch.n)"  # others were forgotten by age
         query = f"SELECT count(*) FROM touch WHERE segment = ? AND key = ? AND {known}"
@@ -140,9 +136,8 @@ class History:
 
     def touching(self, key: int, *, is_forwards: bool = False) -> Iterator[tuple[int, Entry]]:
         """Entries that concern an id with the CRC-32 *key*, by number; the newest first."""
-        segments = self.segments() if is_forwards else reversed(self.segments())
         query = f"SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n {'ASC' if is_forwards else 'DESC'}"
-        for segment in segments:
+        for segment in self.segments if is_forwards else reversed(self.segments):
             for (n,) in self.db.execute(query, (segment, key)):
                 row = self.db.execute(f"{ENTRY} WHERE n = ?", (n,)).fetchone()
                 if row is not None:  # else it was forgotten by age

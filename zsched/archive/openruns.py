@@ -23,7 +23,7 @@ from zsched.archive.live import Live
 from zsched.core.changes import What
 from zsched.core.log import UnknownEntry, text
 from zsched.core.lookback import run_that_ended
-from zsched.core.run_id import RunKey
+from zsched.core.run_id import RunKey, run_id_of
 from zsched.core.runs import Run
 from zsched.core.wording import LONGEST_NAME
 from zsched.errors import ArchiveCorrupt
@@ -51,7 +51,7 @@ class OpenRun(NamedTuple):
     @property
     def run_id(self) -> str:
         """The id at RQ."""
-        return f"{self.id}-{self.run}"
+        return run_id_of(self.id, self.run)
 
     @property
     def is_uncertain(self) -> bool:
@@ -82,7 +82,7 @@ class OpenRuns:
         """
         Return the last record of a run that is over; None when there is none, or long before its schedule's newest.
         """
-        id, run_id = key[0], f"{key[0]}-{key[1]}"
+        id, run_id = key[0], run_id_of(*key)
         with converted(self._history.path):
             for _, _, changes in islice(self._history.entries_of(id, crc32(id.encode())), _LOOKED_BACK):
                 for change in reversed(changes):

@@ -17,7 +17,7 @@ from zsched.archive import body
 from zsched.archive.body import Arguments, with_arguments
 from zsched.archive.file import converted
 from zsched.archive.history import History
-from zsched.archive.retention import first_since
+from zsched.archive.schema import first_since
 from zsched.core.log import Entry, Texts, UnknownEntry, parse, reading
 from zsched.core.log.kinds import OWN, kinds_with_records
 from zsched.core.lookback import is_push
@@ -70,7 +70,7 @@ class Originals:
 
     def _numbers(self, key: int, from_n: int, order: str = "ASC") -> Iterator[int]:
         query = f"SELECT n FROM touch WHERE segment = ? AND key = ? AND n >= ? ORDER BY n {order}"
-        for segment in self._history.segments() if order == "ASC" else reversed(self._history.segments()):
+        for segment in self._history.segments if order == "ASC" else reversed(self._history.segments):
             for (n,) in self._history.db.execute(query, (segment, key, from_n)):
                 yield n
 
@@ -82,7 +82,7 @@ class Originals:
             f"SELECT {body.COLUMNS} FROM entry WHERE {body.of_kinds(kinds_with_records())} AND n IN"
             " (SELECT n FROM touch WHERE segment = ? AND key = ? AND n <= ?) ORDER BY n DESC"
         )
-        for segment in reversed(self._history.segments()):
+        for segment in reversed(self._history.segments):
             for stored in self._history.db.execute(query, (segment, key, push_n)):
                 entry = body.entry_of(stored)
                 with suppress(UnknownEntry), reading(entry):

@@ -20,7 +20,7 @@ from zlib import crc32
 from zsched.archive import body
 from zsched.archive.file import converted
 from zsched.archive.history import ENTRY, History
-from zsched.archive.retention import first_since
+from zsched.archive.schema import first_since
 from zsched.core.backfill import ran_at
 from zsched.core.changes import RAN, Change, What
 from zsched.core.clock import Clock, SystemClock
@@ -77,7 +77,7 @@ class Ran:
 
     def entries(self, id: str, behind_n: int) -> Iterator[tuple[int, Entry]]:
         key, query = crc32(id.encode()), f"{_ENTRIES} AND {body.of_kinds(kinds_telling(*RAN))} ORDER BY n"
-        for segment in self._history.segments():
+        for segment in self._history.segments:
             for row in self._history.db.execute(query, (segment, key, behind_n)):
                 yield row[0], body.entry_of(row)
 

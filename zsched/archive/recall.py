@@ -12,7 +12,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -22,6 +21,7 @@ from zsched.archive.body import Arguments, Record, reader, with_arguments
 from zsched.archive.check import Check, stored_facts
 from zsched.archive.file import CORRUPT_AT_OPEN, check_file, connect_to_read, converted
 from zsched.archive.live import OPEN, Live
+from zsched.archive.schema import last_n, number_of, segments
 from zsched.core.changes import OF_RUNS, What
 from zsched.core.clock import Clock
 from zsched.core.difference import Held, Recalled
@@ -38,6 +38,7 @@ from zsched.core.log import (
 )
 from zsched.core.log.kinds import Given
 from zsched.core.log.recovery import RestoreEntry
+from zsched.core.pages import pages_of
 from zsched.core.run_id import suffix_of
 from zsched.errors import ArchiveCorrupt, ArchiveError
 
@@ -61,10 +62,8 @@ class Recall:
 
     def number_of(self, position: Position) -> int | None:
         """The place of an entry in its own history, or None when it never had it."""
-        query = "SELECT n FROM entry WHERE seq = ? AND epoch = ? AND t = ? AND n > ?"
         with converted(self._path):
-            found = self._db.execute(query, (position.seq, position.epoch, position.t_us, self._known_from)).fetchone()
-        return found[0] if found else None
+            return number_of(self._db, position, self._known_from)
 
     def touched_behind(self, n: int, until: int | None = None) -> dict[Key, int]:
         """
@@ -81,7 +80,7 @@ class Recall:
     def last_n(self) -> int:
         """The number of the last entry of the history."""
         with converted(self._path):
-            return int(self._db.execute("SELECT max(n) FROM entry").fetchone()[0] or 0)
+            return last_n(self._db)
 
     def ids(self) -> Iterator[str]:
         """Every schedule id of the state, those that were put together beside each other."""
@@ -109,8 +108,7 @@ class Recall:
         (rule: BY_ORDER).
         """
         found: dict[str, int] = {}
-        for first in range(0, len(rows), _PAGE):
-            page = rows[first : first + _PAGE]
+        for page in pages_of(rows, _PAGE):
             query = f"SELECT id, t FROM live WHERE life = ? AND place <> 'open' AND id IN ({','.join('?' * len(page))})"
             with converted(self._path):
                 state = dict(self._db.execute(query, (self._life, *(id for id, _ in page))).fetchall())
@@ -144,8 +142,7 @@ class Recall:
         query = "SELECT n FROM touch WHERE segment = ? AND key = ? AND n > ? ORDER BY n DESC"
         entry = f"SELECT {body.COLUMNS} FROM entry WHERE n = ? AND seq IS NOT NULL {which}"
         with converted(self._path):
-            last_segment = self._db.execute("SELECT max(segment) FROM touch").fetchone()[0] or 0
-            for segment in range(last_segment, -1, -1):
+            for segment in reversed(segments(self._db)):
                 for (n,) in self._db.execute(query, (segment, key, self._known_from)).fetchall():
                     row = self._db.execute(entry, (n,)).fetchone()
                     if row is not None:
@@ -171,22 +168,22 @@ class Recall:
         """
         key = crc32(id.encode())
         with converted(self._path):
-            last_segment = self._db.execute("SELECT max(segment) FROM touch").fetchone()[0] or 0
+            all_segments = segments(self._db)
             query = (
                 f"SELECT max(t) FROM entry WHERE NOT {body.of_kinds(kinds_telling_only(OF_RUNS))} AND n IN"
                 " (SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n DESC LIMIT ?)"
             )
-            told = (self._db.execute(query, (segment, key, _TOLD)).fetchone()[0] for segment in range(last_segment + 1))
+            told = (self._db.execute(query, (segment, key, _TOLD)).fetchone()[0] for segment in all_segments)
             latest_ms = max((t_us for t_us in told if t_us is not None), default=0) // 1000
-            return max([latest_ms, *self._replanned_to(id, key, last_segment)])
+            return max([latest_ms, *self._replanned_to(id, key, all_segments)])
 
-    def _replanned_to(self, id: str, key: int, last_segment: int) -> Iterator[int]:
+    def _replanned_to(self, id: str, key: int, segments: range) -> Iterator[int]:
         """The new times of the newest entries that moved the occurrence of schedule *id*, of touches *key*."""
         query = (
             f"SELECT {body.COLUMNS} FROM entry WHERE {body.of_kinds(kinds_telling(What.REPLANNED))} AND n IN"
             " (SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n DESC LIMIT ?)"
         )
-        for segment in range(last_segment + 1):
+        for segment in segments:
             for row in self._db.execute(query, (segment, key, _TOLD)):
                 with suppress(UnknownEntry):
                     for change in changes(body.entry_of(row)):
@@ -232,8 +229,7 @@ class Recall:
         Yield what is known of each of *ids*. With *touched*, only of those keys that are in it: a schedule or run that
         is not in the state any more is then one that is gone.
         """
-        source = iter(ids)
-        while page := list(islice(source, _PAGE)):
+        for page in pages_of(ids, _PAGE):
             rows: dict[str, list[Live]] = {}
             query = f"SELECT {live.COLUMNS} FROM live WHERE life = ? AND id IN ({','.join('?' * len(page))})"
             with converted(self._path):

@@ -13,6 +13,8 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
+from zsched.archive.schema import first_since, segments
+
 _AT_ONCE: Final = 1000  # rows in one transaction
 
 
@@ -52,21 +54,7 @@ class Retention:
                     self.forgotten_before_us = before_us
                 yield
         db.execute("DELETE FROM needed")
-        last = db.execute("SELECT max(segment) FROM touch").fetchone()[0] or 0
         dangling = "NOT EXISTS (SELECT 1 FROM entry WHERE entry.n = touch.n)"
-        for segment in range(last if end > 1 else 0):
+        for segment in segments(db)[:-1] if end > 1 else ():
             db.execute(f"DELETE FROM touch WHERE segment = ? AND n < ? AND {dangling}", (segment, end))
             yield
-
-
-def first_since(db: sqlite3.Connection, since_us: int, last_n: int) -> int:
-    """The number of the first entry with t >= *since_us*, or last_n + 1. Entries are in the order of t."""
-    low, high = 0, last_n + 1  # low: before it, high: not before it
-    while high - low > 1:
-        middle = (low + high) // 2
-        found = db.execute("SELECT n, t FROM entry WHERE n >= ? ORDER BY n LIMIT 1", (middle,)).fetchone()
-        if found is None or found[0] >= high or found[1] >= since_us:
-            high = middle
-        else:
-            low = found[0]
-    return high

@@ -17,7 +17,7 @@ from zlib import crc32
 from zsched.archive import body
 from zsched.archive.file import converted
 from zsched.archive.history import ENTRY, History
-from zsched.archive.retention import first_since
+from zsched.archive.schema import first_since
 from zsched.core.changes import Change
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.log import Entry, UnknownEntry, kinds_telling, outcomes, parse

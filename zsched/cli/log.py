@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timedelta
 from itertools import groupby, islice
@@ -19,7 +19,7 @@ from zsched.cli.values import duration, instant
 from zsched.client import Client
 from zsched.core.arguments import check_id, instant_ms, zone_name
 from zsched.core.changes import Change, What
-from zsched.core.clock import LAST_MS, SystemClock, from_ms
+from zsched.core.clock import SystemClock, from_ms
 from zsched.core.log import Entry, Position, UnknownEntry, changes, parse
 from zsched.core.model import iso
 from zsched.core.runs import RunStatus
@@ -166,7 +166,7 @@ class _LogLines:
 
 
 def _to_dict(entry: Entry, found: list[Change], problem: str) -> dict[str, Any]:
-    at = iso(min(entry.position.t_us // 1000, LAST_MS))
+    at = iso(entry.position.t_us // 1000)
     told = {"entry": entry.position.id, "at": at, "kind": entry.kind, "changes": [change.shown() for change in found]}
     return told | ({"problem": problem} if problem else {})
 
@@ -256,11 +256,7 @@ def _end_of(change: Change) -> str:
 
 def unknown_entry_text(entry: Entry) -> str:
     """Describe an entry that this version does not know, without its values, which may be arguments."""
-    names = ", ".join(name.decode(errors="backslashreplace") for name, _ in islice(_pairs(entry), _NAMED))
+    names = ", ".join(name.decode(errors="backslashreplace") for name in entry.body[::2][:_NAMED])
     size = len(entry.body) // 2
     more = ", …" if size > _NAMED else ""
     return f"unknown kind or form, {plural(size, 'field')}: {names}{more}"
-
-
-def _pairs(entry: Entry) -> Iterable[tuple[bytes, bytes]]:
-    return zip(entry.body[::2], entry.body[1::2], strict=False)

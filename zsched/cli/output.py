@@ -8,12 +8,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Final
 
 import click
 
 from zsched.core.clock import Clock, SystemClock
+from zsched.core.pages import pages_of
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import local_text, note_text, shortened
 from zsched.core.wording import relative_text, rough_duration
@@ -55,9 +56,8 @@ _GAP = "  "
 
 def aligned(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """*rows* under *header*, page by page, so that a long listing need not be held."""
-    rest = chain([header], rows)
     widths = [0] * len(header)
-    while page := [[printable(cell) for cell in row] for row in islice(rest, _PAGE)]:
+    for page in pages_of(([printable(cell) for cell in row] for row in chain([header], rows)), _PAGE):
         widths = [max(width, *(len(row[n]) for row in page)) for n, width in enumerate(widths)]
         for row in page:
             yield _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -10,7 +10,7 @@ from zsched.cli.program import open_link
 from zsched.client import Client
 from zsched.config import Settings
 from zsched.config.urls import redact
-from zsched.core.clock import LAST_MS, SystemClock
+from zsched.core.clock import SystemClock
 from zsched.core.model import Priority, Schedule, ScheduleState, iso
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding
@@ -109,7 +109,7 @@ def complete_since(report: Report, beginning: str) -> str | None:
     since = str(report.about.get("complete_since"))
     if since == START:
         return beginning
-    return iso(min(int(since) // 1000, LAST_MS)) if since.isascii() and since.isdigit() else None
+    return iso(int(since) // 1000) if since.isascii() and since.isdigit() else None
 
 
 def _upcoming(client: Client) -> list[Schedule] | None:

@@ -34,7 +34,7 @@ from zsched.core.triggers import zone
 from zsched.errors import ArchiveError, Contended, InvalidSchedule
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.reader import StoredSchedule
-from zsched.storage.store import BACKFILLED_AT_ONCE, Refilled, Store, refusal
+from zsched.storage.store import BACKFILLED_AT_ONCE, Refilled, Store
 
 _REPLANS: Final = 5  # times in a row that the schedule may be another than was read, before the call gives up
 _SKEW_MS: Final = 60_000  # by which the caller's now may be later than the server's; what comes is never pushed anyway
@@ -127,7 +127,7 @@ class Filling:
                 replans += 1
                 self._replan(plan, at, end_ms, replans)
                 continue
-            self._expect(answer.word)
+            self._store.demand(answer.word, self._id)
             pushed = zip(wanted, answer.run_ids, strict=True)
             yield from (Filled(one.nominal_ms, run_id) for one, run_id in pushed if run_id is not None)
             at, replans = at + len(some), 0
@@ -142,15 +142,10 @@ class Filling:
         plan.past = _bounded(plan.schedule, plan.occurrences[at].nominal_ms, end_ms)
         plan.occurrences[at:] = self._occurrences(plan.past)
 
-    def _expect(self, word: str) -> None:
-        error = refusal(word, self._id, self._store.keys)
-        if error is not None:
-            raise error
-
     def _recurring(self, schedule: Schedule) -> Schedule:
         """*schedule*, if it can be backfilled. Raises InvalidSchedule."""
         if schedule.state is ScheduleState.QUARANTINED:
-            self._expect("QUARANTINED")
+            self._store.demand("QUARANTINED", self._id)
         if schedule.kind == "once":
             problem = "it is a one-shot, so has no past occurrences"
             raise InvalidSchedule("id", schedule.id, problem, "run it now, or retry its run")

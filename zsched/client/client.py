@@ -127,7 +127,7 @@ class Client(Lives):
         definition = define_now(func, completed(func, given, at_once=True), new_id(), self._urgencies)
         with naming_lost_call(definition.id, is_repeatable=False):
             answer = self._durably(definition, lambda: self._store.enqueue(definition, op=new_id()))
-        self._expect(answer.word, definition.id)
+        self._store.demand(answer.word, definition.id)
         return Scheduled(definition.id, answer.word, from_ms(answer.now_ms), answer.detail)
 
     def schedule_many(self, rows: Iterable[ScheduleRow], on_progress: Callable[[int], None] | None = None) -> Many:
@@ -342,7 +342,7 @@ class Client(Lives):
 
     def _scheduled(self, definition: Definition, answer: Answer) -> Scheduled:
         when, due_ms = definition.when, None if answer.detail is None else int(answer.detail)
-        self._expect(answer.word, definition.id, due_ms, answer.now_ms)
+        self._store.demand(answer.word, definition.id, due_ms, answer.now_ms)
         is_one_shot = due_ms is not None and not isinstance(when, TriggerSpec)
         run_id = self._keys.run_id(definition.id, due_ms or 0) if is_one_shot else None
         next_ms = None if answer.word == "already_fired" else due_ms

@@ -19,7 +19,7 @@ from zsched.errors import RedisUnavailable
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.reruns import Reruns
-from zsched.storage.store import Answer, Store, refusal
+from zsched.storage.store import Answer, Store
 
 REPLANS = 5  # times that a plan may miss the server's time before the call gives up
 
@@ -48,7 +48,7 @@ class Lives(Past):
         """Stop a schedule until it is resumed; *note* says why. Raises ScheduleNotFound, InvalidSchedule."""
         check_text("note", note)
         with naming_lost_call(check_id(id)):
-            self._expect(self._store.pause(id, note).word, id)
+            self._store.demand(self._store.pause(id, note).word, id)
         return self.get(id)
 
     def resume(self, id: str, missed: str | Missed = Missed.FIRE) -> Schedule | None:
@@ -62,7 +62,7 @@ class Lives(Past):
         mode = choice("missed", missed, Missed)
         with naming_lost_call(check_id(id)):
             answer = self._resume(id, mode)
-        self._expect(answer.word, id)
+        self._store.demand(answer.word, id)
         found = self._reader.find(id)
         return found.schedule if found else None
 
@@ -73,7 +73,7 @@ class Lives(Past):
         """
         with naming_lost_call(check_id(id), is_repeatable=False):
             answer = self._store.run_now(id, op=new_id())
-        self._expect(answer.word, id)
+        self._store.demand(answer.word, id)
         return answer.detail or ""
 
     # -- runs ---------------------------------------------------------------------------------------
@@ -163,11 +163,6 @@ class Lives(Past):
         with naming_lost_call(id):
             found = self._reader.find(id)
         if found is None:
-            self._expect("NOTFOUND", id)
+            self._store.demand("NOTFOUND", id)
         assert found is not None
         return found
-
-    def _expect(self, word: str, id: str, due_ms: int | None = None, now_ms: int = 0) -> None:
-        error = refusal(word, id, self._store.keys, due_ms=due_ms, now_ms=now_ms)
-        if error is not None:
-            raise error

@@ -169,12 +169,12 @@ def address_of(url: str) -> str:
     """
     if is_sentinel_url(url):
         parsed = SentinelUrl.parse(url)
-        hosts = sorted(_at(host, port) for host, port in parsed.sentinels)
+        hosts = sorted(host_port(host.lower(), port) for host, port in parsed.sentinels)
         return f"sentinels:{','.join(hosts)}/{parsed.master}/{_database(parsed.plain)}"
     parts = urlsplit(url)
     if parts.scheme == "unix":
         return f"unix:{unquote(parts.path)}/{_database(url)}"
-    return f"{_at(parts.hostname or 'localhost', parts.port or _REDIS_PORT)}/{_database(url)}"
+    return f"{host_port(parts.hostname or 'localhost', parts.port or _REDIS_PORT)}/{_database(url)}"
 
 
 def _database(url: str) -> int:
@@ -186,9 +186,9 @@ def _database(url: str) -> int:
     return int(digits)
 
 
-def _at(host: str, port: int) -> str:
-    name = host.lower()
-    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+def host_port(host: str, port: int) -> str:
+    """Return ``host:port``; an IPv6 address stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 # -- passwords --------------------------------------------------------------------------------------

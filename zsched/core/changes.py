@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any, Final
 
-from zsched.core.clock import LAST_MS
 from zsched.core.model import iso
 
 
@@ -107,15 +106,15 @@ class Change:
         return {
             "id": self.id,
             "what": self.what.value,
-            "at": _shown(self.at_us // 1000),
+            "at": iso(self.at_us // 1000),
             "entry": self.entry,
             "run_id": self.run_id,
-            "nominal_at": _shown(self.nominal_ms),
-            "due_at": _shown(self.due_ms),
+            "nominal_at": iso(self.nominal_ms),
+            "due_at": iso(self.due_ms),
             "late_ms": None if late_ms is None else round(late_ms, 3),
-            "next_at": _shown(self.next_ms),
-            "first_at": _shown(self.first_ms),
-            "last_at": _shown(self.last_ms),
+            "next_at": iso(self.next_ms),
+            "first_at": iso(self.first_ms),
+            "last_at": iso(self.last_ms),
             "count": self.count,
             "why": self.why or None,
             "by": self.by,
@@ -125,8 +124,3 @@ class Change:
     def of_dict(cls, given: dict[str, Any]) -> Change:
         """The change that ``to_dict`` told."""
         return cls(**given | {"what": What(given["what"])})
-
-
-def _shown(ms: int | None) -> str | None:
-    """Write an instant; one of another writer is brought into the range of time."""
-    return None if ms is None else iso(min(max(ms, 0), LAST_MS))

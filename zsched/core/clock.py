@@ -71,6 +71,11 @@ def to_ms(instant: datetime) -> int:
     return -((_EPOCH - instant) // timedelta(milliseconds=1))
 
 
+def clamped_ms(ms: int) -> int:
+    """Return *ms*, which another writer may have written, brought into the range of time: 1970 to 9999."""
+    return min(max(ms, 0), LAST_MS)
+
+
 def from_ms(ms: int) -> datetime:
     """The aware UTC datetime of epoch milliseconds."""
     return _EPOCH + timedelta(milliseconds=ms)

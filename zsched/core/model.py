@@ -17,7 +17,7 @@ from enum import Enum, StrEnum
 from typing import Any
 
 from zsched.core.checked_options import POLICIES, CheckedOptions, options_for_json
-from zsched.core.clock import from_ms, to_ms
+from zsched.core.clock import clamped_ms, from_ms, to_ms
 from zsched.core.policy import WAITING
 from zsched.core.policy import IfExists as IfExists
 from zsched.core.policy import OnLost as OnLost
@@ -211,8 +211,11 @@ class Many:
 
 
 def iso(ms: int | None) -> str | None:
-    """The instant *ms* as zsched writes it in JSON: ISO 8601, UTC with Z, milliseconds; None stays None."""
-    return None if ms is None else from_ms(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """
+    The instant *ms* as zsched writes it in JSON: ISO 8601, UTC with Z, milliseconds; None stays None. What another
+    writer wrote is brought into the range of time.
+    """
+    return None if ms is None else from_ms(clamped_ms(ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _trigger_dict(spec: TriggerSpec) -> dict[str, Any]:

@@ -37,20 +37,14 @@ class RunId:
         return cls(found["schedule"], int(found["ms"]), found["namespace"] or "default", int(found["rerun"] or 0))
 
     @classmethod
-    def ours(cls, run_id: str, namespace: str) -> RunId | None:
-        """The parts of *run_id* if it may be a run of *namespace*; a job id of somebody else can still look so."""
+    def ours(cls, run_id: str, namespace: str | None = None) -> RunId | None:
+        """
+        The parts of *run_id* if it may be a run of *namespace*, or of any; a job id of somebody else can still look so.
+        """
         parts = cls.parse(run_id)
-        is_ours = parts is not None and parts.namespace == namespace and len(str(parts.nominal_ms)) in _MS_DIGITS
-        return parts if is_ours else None
-
-    @classmethod
-    def key(cls, run_id: str, namespace: str) -> RunKey | None:
-        """Schedule id and what follows it, if ``ours`` has parts. Quick for the usual form, ``<id>-<ms>``."""
-        id, _, ms = run_id.rpartition("-")
-        if namespace == "default" and len(ms) in _MS_DIGITS and ms.isascii() and ms.isdigit() and ID.fullmatch(id):
-            return id, ms
-        parts = cls.ours(run_id, namespace)
-        return None if parts is None else (parts.schedule_id, run_id[len(parts.schedule_id) + 1 :])
+        if parts is None or namespace not in (None, parts.namespace) or len(str(parts.nominal_ms)) not in _MS_DIGITS:
+            return None
+        return parts
 
 
 def suffix_of(namespace: str) -> str:
@@ -58,12 +52,25 @@ def suffix_of(namespace: str) -> str:
     return "" if namespace == "default" else f"-n{namespace}"
 
 
-def run_key(run_id: str) -> RunKey | None:
-    """Schedule id and what follows it; None for what is no run id. Quick for the usual form, ``<id>-<ms>``."""
+def run_id_of(id: str, run: str) -> str:
+    """Return the run id of a ``RunKey``: the inverse of ``run_key``."""
+    return f"{id}-{run}"
+
+
+def nominal_ms_of(run: str) -> int | None:
+    """Return the time in a ``RunKey``'s *run*; None of ''."""
+    return int(run.partition("-")[0]) if run else None
+
+
+def run_key(run_id: str, namespace: str | None = None) -> RunKey | None:
+    """
+    Schedule id and what follows it; None for what is no run id. With *namespace*, None for what ``RunId.ours`` refuses.
+    Quick for the usual form, ``<id>-<ms>``.
+    """
     id, _, ms = run_id.rpartition("-")
-    if ms.isdigit() and ms.isascii() and len(ms) in _MS_DIGITS and ID.fullmatch(id):
+    if namespace in (None, "default") and ms.isdigit() and ms.isascii() and len(ms) in _MS_DIGITS and ID.fullmatch(id):
         return id, ms
-    parts = RunId.parse(run_id)
+    parts = RunId.parse(run_id) if namespace is None else RunId.ours(run_id, namespace)
     return None if parts is None else (parts.schedule_id, run_id[len(parts.schedule_id) + 1 :])
 
 

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from zsched.core.changes import BACKFILL, WAITS_FOR, Change, What
-from zsched.core.clock import LAST_MS, from_ms
+from zsched.core.clock import clamped_ms, from_ms
 from zsched.core.lookback import run_that_ended
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.runs import Run, RunStatus
@@ -85,7 +85,7 @@ def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
     ``2026-12-24 18:00:00+09:00``; with milliseconds if there are any, or *has_ms*. What another writer wrote is
     brought into the range of time.
     """
-    at = from_ms(min(max(ms, 0), LAST_MS))
+    at = from_ms(clamped_ms(ms))
     with suppress(OverflowError):  # the last hours of the year 9999, or the first of 1
         at = at.astimezone(zone(tz))
     return at.isoformat(sep=" ", timespec="milliseconds" if has_ms or ms % 1000 else "seconds")

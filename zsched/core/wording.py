@@ -115,9 +115,12 @@ def alternatives(names: Sequence[str]) -> str:
 
 def in_a_line(text: str, most: int = LONGEST_NAME) -> str:
     """Return the first *most* characters of *text* as one line, without control characters."""
-    cut = text[:most]
-    plain = cut if cut.isprintable() else "".join(each if each.isprintable() else " " for each in cut)
-    return " ".join(plain.split())
+    return " ".join(blanked(text[:most]).split())
+
+
+def blanked(text: str) -> str:
+    """Return *text* with a blank for each character that is not printable, as control characters and ends of lines."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
 
 
 def truncated(text: str, most: int = _LONGEST) -> str:

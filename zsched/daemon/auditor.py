@@ -45,6 +45,7 @@ from zsched.core.difference import Held, Recalled
 from zsched.core.log import Entry, UnknownEntry, touches
 from zsched.core.log.recovery import Restored
 from zsched.core.model import iso
+from zsched.core.pages import pages_of
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.reconciler import HistoryChanged, Reconciler
 from zsched.daemon.suppressed import SuppressedRuns
@@ -207,7 +208,7 @@ class Auditor:
             strangers = list(islice(self._strangers(recall), _STRANGERS))
         again, self._again = self._again, []
         ids = list(dict.fromkeys([*oldest, *again, *(id for id, _ in next), *strangers]))
-        pages = deque(ids[first : first + _PAGE] for first in range(0, len(ids), _PAGE))
+        pages = deque(pages_of(ids, _PAGE))
         going = Pass(pages, due, look.now_ms)
         suppressed, going.alarms = self._suppressed.look(path, look.now_ms)
         for alarm in suppressed:

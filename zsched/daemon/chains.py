@@ -26,6 +26,7 @@ from typing import Final
 import structlog
 
 from zsched.core.clock import Clock
+from zsched.core.pages import pages_of
 from zsched.storage.chains import ChainNeed, Chains
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
@@ -83,8 +84,7 @@ class ChainKeeper:
         return need.is_urgent or now_ms - since_ms >= self._settled_ms
 
     def _unblock(self, term: Term, needs: Sequence[ChainNeed]) -> None:
-        for first in range(0, len(needs), _AT_ONCE):
-            part = needs[first : first + _AT_ONCE]
+        for part in pages_of(needs, _AT_ONCE):
             why = {one.run: one.why for one in part}
             for run_id in self._chains.unblock(term, part):
                 log.info("run_released", run_id=run_id, reason=why[run_id])

@@ -20,6 +20,7 @@ from zsched.archive import Archive
 from zsched.core.clock import Clock
 from zsched.core.difference import Held
 from zsched.core.log import Entry, Position, readable
+from zsched.core.run_id import run_id_of
 from zsched.daemon.batch import Batch
 from zsched.daemon.meter import Meter
 from zsched.daemon.peers import Correction
@@ -171,7 +172,7 @@ class Intake:
         archive, tail = self._archive, self._archive.tail
         assert tail is not None  # a bootstrap is under way
         schedules = sorted(id for id, run in archive.unknown if not run)
-        runs = sorted(f"{id}-{run}" for id, run in archive.unknown if run)
+        runs = sorted(run_id_of(id, run) for id, run in archive.unknown if run)
         archive.unknown.clear()
         self._scan(self._scanner.schedules(schedules), tail)
         self._scan(self._scanner.runs(runs, tail), tail)

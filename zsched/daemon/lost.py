@@ -41,11 +41,12 @@ import structlog
 from zsched.archive.openruns import OpenRun, open_runs
 from zsched.core.log import Position
 from zsched.core.model import OnLost
-from zsched.core.run_id import RunId, RunKey
+from zsched.core.pages import pages_of
+from zsched.core.run_id import RunKey, run_key
 from zsched.core.runs import Job, RunStatus, facts_text, ms_of, of_job, whole
 from zsched.core.wording import in_a_line
 from zsched.daemon.archiver import Archiver
-from zsched.daemon.tracker import Tracker
+from zsched.daemon.tracker import CATCH_UP_S, Tracker, say_paused
 from zsched.storage.connection import Wire
 from zsched.storage.dispatch import Dead, Dispatch
 from zsched.storage.jobs import Jobs
@@ -59,7 +60,6 @@ _EVERY_MS: Final = 1000.0  # from one step to the next
 _SILENT_AT_ONCE: Final = 50  # runs per script: Redis does nothing else meanwhile
 _MISSED_AT_ONCE: Final = 6  # each with a look through its queue: 0.45 ms of 10,000 (measured)
 _SUSPECTS: Final = 1000  # runs in no list that are kept in mind
-_CATCH_UP_S: Final = 1.0  # for the archive to have what a step wrote
 
 _LONGEST_WHY: Final = 400  # characters; a worker's name takes at most half of them
 _LEFT: Final = "it left its queue and no worker has it"
@@ -167,7 +167,7 @@ class LostRuns:
         """The lapsed entries of runs that look like ours."""
         found = {}
         for run_id, members in lapsed.items():
-            key = RunId.key(run_id, self._keys.namespace)
+            key = run_key(run_id, self._keys.namespace)
             if key is not None:
                 found[key] = members
         return found
@@ -217,8 +217,7 @@ class LostRuns:
     def _lose(self, term: Term, as_of: Position, cases: Sequence[_Case], at_once: int, now_s: int) -> None:
         written: Position | None = None
         now_ms = now_s * 1000
-        for first in range(0, len(cases), at_once):
-            portion = cases[first : first + at_once]
+        for portion in pages_of(cases, at_once):
             lost = self._dispatch.lose(term, as_of, [case.dead(now_ms) for case in portion], now_ms)
             if lost is None:  # LOST: the archive will notice that Redis lost something, and say so
                 break
@@ -227,9 +226,8 @@ class LostRuns:
                 if run_id in lost.again or run_id in lost.ended:
                     self._missing.pop(run_id, None)
                     log.warning("run_lost", run_id=run_id, reason=case.why, goes_on=run_id in lost.again)
-            for id in lost.paused:
-                log.error("schedule_paused", schedule_id=id, reason="its runs failed one after the other")
+            say_paused(lost.paused)
             if lost.entry is not None:
                 written = lost.entry
                 self._tracker.wrote(term, written)
-        self._archiver.wait_until(written, _CATCH_UP_S)
+        self._archiver.wait_until(written, CATCH_UP_S)

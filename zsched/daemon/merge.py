@@ -38,6 +38,7 @@ from zsched.archive import Recall
 from zsched.core.difference import Branch, Held, Recalled
 from zsched.core.log import Entry, Key, Position, UnknownEntry
 from zsched.core.log.recovery import Restored, RestoreEntry
+from zsched.core.pages import pages_of
 from zsched.daemon.reconciler import Reconciler, lacking_rows
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Wire
@@ -208,14 +209,13 @@ class Merge:
             return set()
 
     def _pages(self) -> Iterator[list[Recalled]]:
-        """Yield what is known of the schedules that are compared, a page at a time."""
+        """Return what is known of the schedules that are compared, a page at a time."""
         touched = self._touched
         ids = self._recall.ids() if touched is None else iter(dict.fromkeys(id for id, _ in touched))
         known = self._recall.known(ids, touched)
         if touched is None:
             known = chain(self._gone(), known)
-        while page := list(islice(known, _PAGE)):
-            yield page
+        return pages_of(known, _PAGE)
 
     def _fetch(self) -> None:
         if not self._ahead:

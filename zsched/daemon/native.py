@@ -29,6 +29,7 @@ import structlog
 
 from zsched.core.clock import Clock
 from zsched.core.log import text
+from zsched.core.pages import pages_of
 from zsched.daemon.batch import Batch
 from zsched.errors import RedisRefused, ServerChanged, Stale
 from zsched.storage.lease import Term
@@ -99,7 +100,7 @@ class Native:
         """A clean stop: give the locks up, so that a scheduler of RQ that starts now finds them free."""
         served = [queue for queue, reason in self._reasons.items() if reason is None]
         try:
-            for part in _parts(served):
+            for part in pages_of(served, _QUEUES):
                 self._jobs.release(term, part)
         except (Stale, ServerChanged, RedisRefused) as error:
             log.warning("native_queues_not_released", reason=str(error))
@@ -125,7 +126,7 @@ class Native:
     def _begin_round(self, at_ms: float) -> None:
         names = self._jobs.queues() if self._serves_all else self._named
         self._reasons = {name: self._reasons[name] for name in names if name in self._reasons}
-        self._parts, self._earliest_ms = deque(_parts(names)), None
+        self._parts, self._earliest_ms = deque(pages_of(names, _QUEUES)), None
         self._round_ends_ms = at_ms + _EVERY_MS
 
     def _plan(self, now_ms: int) -> None:
@@ -164,7 +165,3 @@ class Native:
         if self._refusal is None:
             log.warning("native_refused", reason=reason)
         self._refusal = reason
-
-
-def _parts(queues: Sequence[bytes]) -> list[list[bytes]]:
-    return [list(queues[start : start + _QUEUES]) for start in range(0, len(queues), _QUEUES)]

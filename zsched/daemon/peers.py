@@ -43,7 +43,7 @@ from zsched.core.difference import Branch, Held, Recalled
 from zsched.core.log import Entry, Position, UnknownEntry, is_leaders, kinds_telling_only, touches
 from zsched.core.log.recovery import Restored, RestoreEntry, restored
 from zsched.daemon.reconciler import Reconciler, lacking_rows
-from zsched.daemon.recovery import Recovery
+from zsched.daemon.recovery import SLICE_MS, Recovery
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
@@ -54,7 +54,6 @@ from zsched.storage.scanner import Scanner
 log = structlog.get_logger(__name__)
 
 _PAGE: Final = 200  # schedules compared at a time
-_SLICE_MS: Final = 200.0  # of work, between two reports
 _EVERY_MS: Final = 250.0  # between looks at others' reports
 
 
@@ -86,11 +85,11 @@ class Correction:
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
         """
         answer = RestoreAnswer(self._archive, self._wire, self._keys, self._hold_for_ms)
-        until_ms = self._clock.monotonic_ms() + _SLICE_MS
+        until_ms = self._clock.monotonic_ms() + SLICE_MS
         for _ in answer.steps(entries, self.concerns):
             if self._clock.monotonic_ms() >= until_ms:
                 self._pause()
-                until_ms = self._clock.monotonic_ms() + _SLICE_MS
+                until_ms = self._clock.monotonic_ms() + SLICE_MS
 
 
 class RestoreAnswer:

@@ -47,7 +47,7 @@ PATIENCE_MS: Final = 10_000.0  # for archives that follow this log, to report th
 _AWAITED_MS: Final = 3000.0  # before looking whether somebody ran `zsched recover`
 _NEWEST: Final = 20  # log entries, in which a ``merged`` one is looked for
 _NEWEST_BYTES: Final = 1_048_576  # at most, of these entries
-_SLICE_MS: Final = 200.0  # of work, between two reports
+SLICE_MS: Final = 200.0  # of work, between two reports
 
 
 class Doing(Enum):
@@ -202,7 +202,7 @@ class Recovery:
             loop = self._loop(position)
             self._under_way = loop, loop.steps()
         loop, steps = self._under_way
-        until_ms = self._clock.monotonic_ms() + _SLICE_MS
+        until_ms = self._clock.monotonic_ms() + SLICE_MS
         for doing in steps:
             self._say(doing, loop.merge)
             if not doing.is_busy or self._clock.monotonic_ms() >= until_ms:

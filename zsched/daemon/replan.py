@@ -33,6 +33,7 @@ import structlog
 from zsched.core.clock import Clock
 from zsched.core.difference import Held
 from zsched.core.log import text
+from zsched.core.pages import pages_of
 from zsched.core.planning import Move, move_of
 from zsched.core.triggers import spec_of
 from zsched.daemon.tick import Tick
@@ -116,8 +117,8 @@ class Replanner:
         """Move those of *ids* that are elsewhere by our rules: those that were moved, those that changed meanwhile."""
         moves = [move for _, page in self._scanner.schedules(ids) for held in page if (move := _move_of(held))]
         moved: set[str] = set()
-        for first in range(0, len(moves), _AT_ONCE):
-            done = self._dispatch.replan(term, self._rules.version or "", moves[first : first + _AT_ONCE])
+        for page in pages_of(moves, _AT_ONCE):
+            done = self._dispatch.replan(term, self._rules.version or "", page)
             moved |= {move.id for move in done.moved}
         self._moved += len(moved)
         return moved, [move.id for move in moves if move.id not in moved]
@@ -159,8 +160,7 @@ class Replanner:
         cursor: Any = b"0"
         while True:
             cursor, members = self._wire.execute("SSCAN", self._keys.recurring(), cursor, "COUNT", _PAGE)
-            ids = [text(member) for member in members]
-            yield from (ids[first : first + _PAGE] for first in range(0, len(ids), _PAGE))
+            yield from pages_of(map(text, members), _PAGE)
             if cursor == b"0":
                 return
 

@@ -211,7 +211,9 @@ class Ticker:
         for key in fired.wrong:
             if key not in self._wrong:
                 self._wrong.add(key)
-                log.error("key_of_wrong_type", key=key, remedy=f"firing goes on without it; {moving_away(key)}")
+                first, *command = moving_away(key)
+                remedy = f"firing goes on without it; {first}: {' '.join(command)}"
+                log.error("key_of_wrong_type", key=key, remedy=remedy)
         if fired.runs:
             log.debug("runs_fired", count=fired.runs)
         if fired.uncertain:

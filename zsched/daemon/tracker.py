@@ -35,7 +35,8 @@ import structlog
 
 from zsched.archive.openruns import OpenRun, OpenRuns, open_runs
 from zsched.core.log import Position
-from zsched.core.run_id import RunId, RunKey
+from zsched.core.pages import pages_of
+from zsched.core.run_id import RunKey, run_key
 from zsched.core.runs import Job, Run, RunStatus, of_job
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.endings import Endings
@@ -61,7 +62,7 @@ _SAME_END_MS: Final = 1000  # two writers of one end may be so far apart
 _WAITING: Final = 100_000  # ends that are waited for, or looked for among earlier ones; rounds find what is more
 _PATIENCE: Final = 40  # steps, for the archive to learn of the push of a run that ended
 _HANDED_OVER: Final = 5000  # runs met in their queues, until somebody asks for them
-_CATCH_UP_S: Final = 1.0  # for the archive to have what a step wrote
+CATCH_UP_S: Final = 1.0  # for the archive to have what a step wrote
 
 
 class Tracker:
@@ -132,7 +133,7 @@ class Tracker:
         self._track(term, as_of, [*self._over_of(list(asked.values()), path), *self._requeued(before)])
         for _ in some:  # now that they were asked about, and Redis answered
             self._over_before.popleft()
-        self._archiver.wait_until(self._written, _CATCH_UP_S)
+        self._archiver.wait_until(self._written, CATCH_UP_S)
         return False
 
     def _forget(self, of: tuple[str, int] | None) -> None:
@@ -160,7 +161,7 @@ class Tracker:
     def _note(self, ended: Iterable[str], patience: int) -> None:
         """Jobs that ended; only ours count, if they look so."""
         for run_id in ended:
-            key = RunId.key(run_id, self._keys.namespace)
+            key = run_key(run_id, self._keys.namespace)
             if key is not None and (patience == 0 or len(self._ended) < _WAITING):
                 self._ended[key] = patience
 
@@ -181,13 +182,12 @@ class Tracker:
 
     def _track(self, term: Term, as_of: Position, over: Sequence[Over]) -> None:
         """Write down what is over."""
-        for first in range(0, len(over), _AT_ONCE):
-            tracked = self._dispatch.track(term, as_of, over[first : first + _AT_ONCE])
+        for page in pages_of(over, _AT_ONCE):
+            tracked = self._dispatch.track(term, as_of, page)
             if tracked is None:  # LOST: the archive will notice that Redis lost something, and say so
                 break
             self._written = tracked.entry or self._written
-            for id in tracked.paused:
-                log.error("schedule_paused", schedule_id=id, reason="its runs failed one after the other")
+            say_paused(tracked.paused)
 
     def _over_of(self, open: Sequence[OpenRun], path: Path) -> list[Over]:
         """Return the runs that RQ is done with, in the order in which they ended: so failures in a row are counted."""
@@ -222,3 +222,9 @@ class Tracker:
             if job is not None and run.is_over and is_later:
                 over.append(Over.of(replace(run, attempt=known.attempt + 1), job.seen))
         return over
+
+
+def say_paused(schedules: Iterable[str]) -> None:
+    """Log that *schedules*, by id, were paused by how their runs ended."""
+    for id in schedules:
+        log.error("schedule_paused", schedule_id=id, reason="its runs failed one after the other")

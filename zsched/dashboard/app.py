@@ -33,6 +33,7 @@ from rq_dashboard import web
 from werkzeug.exceptions import HTTPException
 
 from zsched.config import redact
+from zsched.config.urls import host_port
 from zsched.dashboard import jobs
 from zsched.dashboard.login import Login
 from zsched.errors import ConfigError
@@ -174,7 +175,7 @@ class DashboardServer:
             self._socket = socket.create_server(address, family=family)
         except OSError as error:
             remedy = "give another port or address by --listen or in [dashboard] listen"
-            raise ConfigError(f"listen={_host_port(*address)!r}: {os.strerror(error.errno or 0)}; {remedy}") from error
+            raise ConfigError(f"listen={host_port(*address)!r}: {os.strerror(error.errno or 0)}; {remedy}") from error
         # It warns whenever more is asked for at once than it has threads; here that only takes a moment longer.
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
         self._server = waitress.server.create_server(
@@ -185,14 +186,10 @@ class DashboardServer:
     def url(self) -> str:
         """The dashboard's URL for a browser on this machine."""
         host, port = self._socket.getsockname()[:2]
-        return f"http://{_host_port(host, port)}/"
+        return f"http://{host_port(host, port)}/"
 
     def run(self) -> None:
         """Answer until KeyboardInterrupt; what is being answered then is, within five seconds."""
         with suppress(KeyboardInterrupt):  # waitress takes it only while it waits
             self._server.run()
         self._server.close()
-
-
-def _host_port(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -96,8 +96,8 @@ def described(job_id: str, description: str | None) -> str | None:
     ``reminder-42 · 2026-12-24 09:00:00+00:00 · app.tasks.remind``: schedule, nominal time, and the job's *description*;
     that alone of a job that is no run of ours.
     """
-    parts = RunId.parse(job_id)
-    if parts is None or RunId.ours(job_id, parts.namespace) is None:
+    parts = RunId.ours(job_id)
+    if parts is None:
         return description
     told = [parts.schedule_id, local_text(parts.nominal_ms, "UTC")]
     told += [f"namespace {parts.namespace}"] if parts.namespace != "default" else []

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from zsched.core.changes import What
 from zsched.core.clock import to_ms
@@ -103,12 +103,13 @@ class RunReader:
     def read(self, occurrences: Sequence[DecidedOccurrence]) -> list[DemoRun]:
         """The run of each of *occurrences*, all of which were pushed. Raises RedisUnavailable."""
         keys = [self._keys.rq.job(one.run_id or "") for one in occurrences]
-        replies = self._ask([("HMGET", key, *_FIELDS) for key in keys])
+        with self._link.wire() as wire:
+            replies = wire.execute_all(("HMGET", key, *_FIELDS) for key in keys)
         return [_run(one, reply) for one, reply in zip(occurrences, replies, strict=True)]
 
     def said(self, run_id: str) -> str | None:
         """Return the task's result if it is a text and workers use the JSON serializer; else None."""
-        [entries] = self._ask([("XREVRANGE", self._keys.rq.results(run_id), "+", "-", "COUNT", 1)])
+        entries = self._link.execute("XREVRANGE", self._keys.rq.results(run_id), "+", "-", "COUNT", 1)
         for _, texts in entries:
             returned = dict(zip(texts[::2], texts[1::2], strict=True)).get(b"return_value", b"")
             try:
@@ -117,13 +118,6 @@ class RunReader:
                 return None
             return value if isinstance(value, str) else None
         return None
-
-    def _ask(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
-        sent = list(commands)
-        with self._link.wire() as wire:
-            for command in sent:
-                wire.send(*command)
-            return [wire.receive() for _ in sent]
 
 
 def _run(occurrence: DecidedOccurrence, fields: Sequence[bytes | None]) -> DemoRun:

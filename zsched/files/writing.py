@@ -18,6 +18,7 @@ from zsched.client.keeper import Keeper, ScheduleWithOptions
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.revision import is_same
 from zsched.core.triggers import RULES, TriggerKind
+from zsched.core.wording import blanked
 from zsched.files.applying import plain_options
 from zsched.files.checking import JSON_KEYS
 from zsched.files.toml import json_text, key_text, toml_text
@@ -82,9 +83,9 @@ class _Writing:
         schedule = held.schedule
         remarks = []
         if written.owner is None:
-            remarks.append(f"managed by {_line(schedule.managed_by)}" if schedule.managed_by else "managed by nobody")
+            remarks.append(f"managed by {blanked(schedule.managed_by)}" if schedule.managed_by else "managed by nobody")
         if schedule.state is ScheduleState.QUARANTINED:
-            remarks.append(f"quarantined: {_line(schedule.note or 'no reason is recorded')}")
+            remarks.append(f"quarantined: {blanked(schedule.note or 'no reason is recorded')}")
         lines = [f"[schedules.{key_text(schedule.id)}]"]
         reasons = [held.unreadable] if held.unreadable else []
         reasons += ["its rule cannot be read"] if schedule.trigger is None else []
@@ -98,7 +99,7 @@ class _Writing:
             lines.append("paused = true")
         written.ids.append(schedule.id)
         if reasons:
-            reason = _line("; ".join(reasons))
+            reason = blanked("; ".join(reasons))
             written.unsaid.append((schedule.id, reason))
             remarks.append(f"cannot be written: {reason}")
             lines = [f"# {line}" for line in lines]
@@ -135,8 +136,3 @@ def _pair(name: str, value: Any) -> str:
         if name not in JSON_KEYS:
             raise
     return f"{name}_json = {json_text(value)}"
-
-
-def _line(text: str) -> str:
-    """*text* in one line of a comment."""
-    return "".join(character if character.isprintable() else " " for character in text)

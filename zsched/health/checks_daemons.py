@@ -13,6 +13,7 @@ from zsched.core.clock import from_ms
 from zsched.core.wording import duration_text, plural, rough_duration, some
 from zsched.health.check import Finding, fine, health_check, problem, warning
 from zsched.health.facts import DaemonHealth, QueuesUnknown, RedisUnseen
+from zsched.storage.meta import moving_away
 from zsched.storage.overview import SILENT_MS, DaemonRole, DaemonSeen, Overview
 from zsched.storage.queues import StalledQueue, StalledQueues, waiting_text
 
@@ -134,7 +135,7 @@ def check_wrong_type(overview: Overview) -> Iterator[Finding]:
 def wrong_type(key: str, type: str, wanted: str, but: str = "what needs it is refused") -> Finding:
     """Return the finding of a *key* of a wrong *type*."""
     text = f"{key} is a {type}, and has to be a {wanted}: another program wrote it; {but}"
-    return problem(text, "find out who wrote it, then", "redis-cli", "RENAME", key, f"wrong:{key}")
+    return problem(text, *moving_away(key))
 
 
 # -- what differs, and what fails inside ------------------------------------------------------------

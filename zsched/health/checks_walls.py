@@ -33,7 +33,6 @@ from zsched.core.wording import plural, some
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
 from zsched.health.facts import Probe
-from zsched.storage.registries import replies
 
 # The first patched release of each series (Redis of 3 October 2025; Valkey of the same day). A series that is missing
 # has none (Redis 7.0), unless it is later than the last one here.
@@ -89,7 +88,7 @@ def check_databases(probe: Probe) -> Iterator[Finding]:
     shared, unknown = list[str](), list[str]()
     with closing(probe.link.open()) as wire:
         for number in others[:_DATABASES]:
-            found = replies(wire, [("SELECT", number), *(("EXISTS", key) for key in named)])
+            found = wire.replies([("SELECT", number), *(("EXISTS", key) for key in named)])
             if 1 in found:
                 shared.append(str(number))
             elif any(isinstance(reply, RedisRefused) for reply in found):

@@ -21,13 +21,13 @@ from zsched.core.clock import Clock
 from zsched.core.log import text
 from zsched.core.recent import Recent
 from zsched.errors import RedisRefused
-from zsched.storage.connection import Link, Wire
+from zsched.storage.connection import Command, Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.meta import server_now_ms
 from zsched.storage.overview import Overview
 from zsched.storage.queues import StalledQueues
 from zsched.storage.reader import Reader
-from zsched.storage.registries import Command, allowed_replies, members, replies
+from zsched.storage.registries import allowed_replies, members
 from zsched.storage.rights import Role
 
 # Redis' timeouts in one pass of a daemon's main loop: for a connection to one address and to another, for a reply, and
@@ -147,7 +147,7 @@ class Probe:
 
     def replies(self, commands: Iterable[Command]) -> list[Any]:
         """The replies to *commands*, pipelined; a refused one gives its RedisRefused."""
-        return replies(self.wire, commands)
+        return self.wire.replies(commands)
 
     def ask_all(self, commands: Iterable[Command]) -> list[Any]:
         """The replies to *commands*, pipelined; a key of a wrong type, which has a check of its own, gives None."""

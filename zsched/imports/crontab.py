@@ -37,6 +37,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final, NamedTuple
 
 from zsched.core.triggers import zone
+from zsched.core.wording import blanked
 from zsched.errors import InvalidSchedule
 from zsched.imports.fields import MACROS, cron_of_fields
 from zsched.imports.found import ImportSource, Item
@@ -184,7 +185,7 @@ def _item(line: _Line, id: str, func: str, options: Mapping[str, Any]) -> Item:
         "cron": line.cron,
         "args": [command],
         "kwargs": {"user": line.user, "environment": dict(line.variables), "stdin": stdin},
-        "description": "".join(c if c.isprintable() else " " for c in line.command)[:_SHOWN],
+        "description": blanked(line.command)[:_SHOWN],
     }
     return Item(id, line.number, func, {**called, **options})
 

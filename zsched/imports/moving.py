@@ -120,11 +120,13 @@ class Moving:
 
     def _take(self, page: Sequence[OneShot]) -> list[bool]:
         """Take the jobs of *page* out; whether each was there."""
-        return [bool(reply) for reply in self._all([("ZREM", *one.origin[:2]) for one in page])]
+        with self._link.wire() as wire:
+            return [bool(reply) for reply in wire.execute_all(("ZREM", *one.origin[:2]) for one in page)]
 
     def _keep(self, page: Sequence[OneShot]) -> None:
         until_s = ((one.origin.member, one.due_ms // 1000 + KEPT_S) for one in page)
-        self._all([("EXPIREAT", self._keeper.keys.rq.job(member), at_s) for member, at_s in until_s])
+        with self._link.wire() as wire:
+            wire.execute_all(("EXPIREAT", self._keeper.keys.rq.job(member), at_s) for member, at_s in until_s)
 
     def _is_imported(self, one: OneShot) -> bool:
         """Return True if an import has taken the missing job; if not, cancel it here and refuse it."""
@@ -137,13 +139,6 @@ class Moving:
         return False
 
     # -- how ----------------------------------------------------------------------------------------
-
-    def _all(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """The replies to *commands*, sent together."""
-        with self._link.wire() as wire:
-            for command in commands:
-                wire.send(*command)
-            return [wire.receive() for _ in commands]
 
     def _options(self, item: Item) -> dict[str, Any]:
         return {**item.options, "id": item.id, "managed_by": self._source.owner}

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from zsched.client import Client
 from zsched.core.model import At, Definition
 from zsched.core.options import define
+from zsched.core.pages import pages_of
 from zsched.errors import ZschedError
 from zsched.files import Application, Applied, ClientChecks, FileEntry, ScheduleFile
 from zsched.files.applying import CREATED
@@ -118,9 +119,10 @@ class Importing:
         number, one_shots = len(self.imported.applied.steps), self._one_shots()
         self.imported.applied = self._application.carry_out(self.imported.applied, on_progress)
         self.imported.moved, moving = [], Moving(self._client, self._link, self._source)
-        for first in range(0, len(one_shots), PAGE):
-            self.imported.moved += moving.move(one_shots[first : first + PAGE])
-            on_progress(number + min(first + PAGE, len(one_shots)))
+        for page in pages_of(one_shots, PAGE):
+            self.imported.moved += moving.move(page)
+            number += len(page)
+            on_progress(number)
 
     # -- how ----------------------------------------------------------------------------------------
 

@@ -34,10 +34,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any, Final
 
 from zsched.core.clock import from_ms
+from zsched.core.pages import pages_of
+from zsched.core.wording import blanked
 from zsched.errors import InvalidSchedule
 from zsched.imports.found import ImportSource, Item, Origin
 from zsched.storage.connection import Link
@@ -69,12 +70,9 @@ class RQJobs:
 
     def read(self, ids: Iterable[str]) -> Iterator[tuple[str, dict[str, bytes]]]:
         """The fields that are not empty of each of *ids*, in their order; none of one that is gone."""
-        source = iter(ids)
-        while page := list(islice(source, _PAGE)):
+        for page in pages_of(ids, _PAGE):
             with self._link.wire() as wire:
-                for id in page:
-                    wire.send("HGETALL", self.rq.job(id))
-                replies = [wire.receive() for _ in page]
+                replies = wire.execute_all(("HGETALL", self.rq.job(id)) for id in page)
             for id, flat in zip(page, replies, strict=True):
                 pairs = zip(flat[::2], flat[1::2], strict=True)
                 yield id, {bytes(name).decode(errors="replace"): value for name, value in pairs if value != b""}
@@ -106,7 +104,7 @@ class RQJobs:
             options["expires_after"] = int(fields["ttl"])
         described = fields.get("description", b"").decode(errors="replace")
         if described and not described.startswith(f"{func}("):  # RQ's own, of function and arguments: ours is shorter
-            options["description"] = "".join(c if c.isprintable() else " " for c in described)[:_SHOWN]
+            options["description"] = blanked(described)[:_SHOWN]
         return func, options
 
 

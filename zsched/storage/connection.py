@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import select
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
@@ -24,11 +24,13 @@ from redis.sentinel import SentinelConnectionPool
 
 from zsched.config.urls import is_sentinel_url, redact
 from zsched.core.clock import Clock, SystemClock
+from zsched.core.pages import pages_of
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable, show
 from zsched.storage import sentinel
 from zsched.storage.sentinel import adopted_options, our_options
 
 RESENDS = 2  # after the first attempt
+_PIPELINED = 500  # commands in flight
 _TRUST = "name who signed it in [redis] url, ?ssl_ca_certs=/path/of/ca.crt, and the host as the certificate has it"
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
 _UNREADABLE = (ValueError, RecursionError)  # raised by redis-py's own parser, used without hiredis
@@ -38,6 +40,9 @@ _UNREADABLE = (ValueError, RecursionError)  # raised by redis-py's own parser, u
 _UNTYPED = re.compile(
     r"^(BUSY|NOREPLICAS|UNBLOCKED) |^(ERR )?Error running script .*: -(READONLY|NOREPLICAS) ", re.DOTALL
 )
+
+
+Command = tuple[Any, ...]
 
 
 class Interruption(Protocol):
@@ -214,6 +219,23 @@ class Wire:
         self.send(*command)
         return self.receive()
 
+    def replies(self, commands: Iterable[Command]) -> list[Any]:
+        """The replies to *commands*, pipelined; of what is refused its RedisRefused. Raises RedisUnavailable."""
+        found = list[Any]()
+        for page in pages_of(commands, _PIPELINED):
+            for command in page:
+                self.send(*command)
+            found += [self._received() for _ in page]
+        return found
+
+    def execute_all(self, commands: Iterable[Command]) -> list[Any]:
+        """The same. Raises RedisRefused of the first that is refused; all of them were executed."""
+        found = self.replies(commands)
+        for reply in found:
+            if isinstance(reply, RedisRefused):
+                raise reply
+        return found
+
     def send(self, *command: Any) -> None:
         """Send without waiting; ``receive`` gives the replies in order."""
         self._demand_master()
@@ -230,6 +252,14 @@ class Wire:
                 raise redis.InvalidResponse(str(error)) from error
         self.in_flight -= 1
         return reply
+
+    def _received(self) -> Any:
+        try:
+            return self.receive()
+        except RedisRefused as error:
+            if self.is_broken:  # there is nothing behind it
+                raise
+            return error
 
     def wait_for_data(self, timeout_s: float, interruption: Interruption | None = None) -> bool:
         """

@@ -209,28 +209,36 @@ class Dispatch:
         Log that runs are over, fired in the history that has the entry *seen*; those whose jobs changed meanwhile are
         left out. None (LOST) when the log does not contain that entry: this Redis may never have heard of them.
         """
-        rows = [each for one in over for each in one]
-        reply = self._scripts.call("track", seen_entry=seen.id, seen_t=seen.t_us, rows=rows, **term.fence)
-        if reply[0] == "LOST":
+        recorded = self._record("track", term, seen, over)
+        if recorded is None:
             return None
-        _now_ms, entry, t_us, ended, paused = reply
-        position = Position.of(entry, t_us) if ended else None
-        return Tracked(ended, position, _texts(paused))
+        entry, [ended], paused = recorded
+        return Tracked(ended, entry, paused)
 
     def lose(self, term: Term, seen: Position, dead: Sequence[Dead], ended_ms: int) -> Lost | None:
         """
         Put runs whose workers died back into their queues, or log that they are lost, since *ended_ms*. Who lives
         after all, or changed meanwhile, is left alone. None (LOST) as ``track``.
         """
-        rows = [each for one in dead for each in one]
-        reply = self._scripts.call(
-            "lost", seen_entry=seen.id, seen_t=seen.t_us, ended_ms=ended_ms, rows=rows, **term.fence
-        )
+        recorded = self._record("lost", term, seen, dead, ended_ms=ended_ms)
+        if recorded is None:
+            return None
+        entry, [again, ended], paused = recorded
+        return Lost(entry, _texts(again), _texts(ended), paused)
+
+    def _record(
+        self, script: str, term: Term, seen: Position, runs: Sequence[Sequence[str]], **arguments: int
+    ) -> tuple[Position | None, list[Any], list[str]] | None:
+        """
+        Call *script* about *runs*. Return the entry that it logged, what of the runs changed, and which schedules it
+        paused; None for LOST.
+        """
+        rows = [each for run in runs for each in run]
+        reply = self._scripts.call(script, seen_entry=seen.id, seen_t=seen.t_us, rows=rows, **arguments, **term.fence)
         if reply[0] == "LOST":
             return None
-        _now_ms, entry, t_us, again, ended, paused = reply
-        position = Position.of(entry, t_us) if again or ended else None
-        return Lost(position, _texts(again), _texts(ended), _texts(paused))
+        _now_ms, entry, t_us, *changed, paused = reply
+        return Position.of(entry, t_us) if any(changed) else None, changed, _texts(paused)
 
     def trim(self, term: Term, first_kept: str, limit: int) -> int:
         """Forget at most *limit* of the log's entries before id *first_kept*; how many went."""

@@ -19,6 +19,7 @@ from typing import Any, Final
 import redis
 
 from zsched.core.log import text
+from zsched.core.pages import pages_of
 from zsched.core.runs import JOB_FIELDS, Job
 from zsched.core.wording import LONGEST_NAME
 from zsched.errors import Contended, RedisRefused, RedisUnavailable
@@ -43,8 +44,8 @@ class Jobs:
         """Read RQ's hash of each of *run_ids*; None where it holds nothing of a run."""
         return [
             None if told == b"-" else _job(told)
-            for first in range(0, len(run_ids), _PAGE)
-            for told in self._scripts.call("look", fields=_FIELDS, rows=run_ids[first : first + _PAGE])
+            for page in pages_of(run_ids, _PAGE)
+            for told in self._scripts.call("look", fields=_FIELDS, rows=page)
         ]
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 
 from zsched.core.model import Priority
-from zsched.core.run_id import suffix_of
+from zsched.core.run_id import run_id_of, suffix_of
 from zsched.errors import InvalidSchedule
 from zsched.storage.rqkeys import RQ_PREFIX, RqKeys
 
@@ -140,7 +140,7 @@ class Keys:
 
     def run_id(self, schedule_id: str, nominal_ms: int | str) -> str:
         """The id of the run of *schedule_id* at *nominal_ms*; unique over namespaces."""
-        return f"{schedule_id}-{nominal_ms}{self.run_suffix}"
+        return run_id_of(schedule_id, f"{nominal_ms}{self.run_suffix}")
 
     def named(self, name: str) -> Callable[..., str]:
         """Return the function of the key that headers of scripts call *name*; RQ's begin with ``rq_``."""

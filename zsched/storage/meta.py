@@ -59,9 +59,9 @@ def garbled(keys: Keys, field: str, value: bytes) -> Garbled:
     return Garbled(f"{keys.meta()} has {field} {text(value)!r}, which zsched never wrote", remedy)
 
 
-def moving_away(key: str) -> str:
-    """Return the remedy for a *key* of a wrong type, which another program wrote."""
-    return f"find out who wrote it, then: redis-cli RENAME {key} wrong:{key}"
+def moving_away(key: str) -> tuple[str, ...]:
+    """Return the remedy for a *key* of a wrong type, which another program wrote: what to do first, and the command."""
+    return "find out who wrote it, then", "redis-cli", "RENAME", key, f"wrong:{key}"
 
 
 @contextmanager

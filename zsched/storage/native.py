@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from zsched.core.log import text
+from zsched.core.pages import pages_of
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
@@ -72,9 +73,9 @@ class NativeJobs:
             next_ms=int(next_ms) if next_ms != b"" else None,
             looked=looked,
             pushed=pushed,
-            others={queue: text(holder) for queue, holder in _tuples(others, 2)},
-            broken={queue: text(key) for queue, key in _tuples(broken, 2)},
-            odd=[Odd(queue, id, text(word)) for queue, id, word in _tuples(odd, 3)],
+            others={queue: text(holder) for queue, holder in pages_of(others, 2)},
+            broken={queue: text(key) for queue, key in pages_of(broken, 2)},
+            odd=[Odd(queue, id, text(word)) for queue, id, word in pages_of(odd, 3)],
         )
 
     def release(self, term: Term, queues: Sequence[bytes]) -> None:
@@ -83,7 +84,3 @@ class NativeJobs:
 
     def _call(self, term: Term, queues: Sequence[bytes], lock_s: int, limit: int) -> list[Any]:
         return self._scripts.call("native", owner=self._owner, lock_s=lock_s, limit=limit, rows=queues, **term.fence)
-
-
-def _tuples(flat: Sequence[bytes], size: int) -> Iterator[tuple[bytes, ...]]:
-    return (tuple(flat[start : start + size]) for start in range(0, len(flat), size))

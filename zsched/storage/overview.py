@@ -20,13 +20,13 @@ from zsched.core.clock import LAST_MS
 from zsched.core.log import Entry, Position, text
 from zsched.core.log.lives import TermEntry
 from zsched.core.model import Priority, iso
+from zsched.errors import RedisRefused
 from zsched.storage.archivers import FORGOTTEN_MS, ArchiveState, Report, remembered, reports_of
-from zsched.storage.connection import Link, Wire
+from zsched.storage.connection import Command, Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.meta import NUMBERS, asking, due_from_score, numbers, server_now_ms
 from zsched.storage.queues import HeldBack, Throttled, held_back, throttled_sets
-from zsched.storage.registries import Command
 
 SILENT_MS: Final = 10_000  # without a report: three should have come, so that a slow disk is not taken for a death
 
@@ -290,19 +290,16 @@ def _commands(keys: Keys, now_ms: int, throttled: list[Throttled]) -> dict[str, 
 
 
 def _replies(wire: Wire, commands: dict[str, Command]) -> dict[str, Any]:
-    """Send all *commands*, then receive their replies by name."""
-    for command in commands.values():
-        wire.send(*command)
-    return {name: _received(wire, command[1]) for name, command in commands.items()}
+    """Return the replies to *commands* by name."""
+    found = dict(zip(commands, wire.replies(commands.values()), strict=True))
+    for name, reply in found.items():
+        if isinstance(reply, RedisRefused):
+            with asking(commands[name][1]):
+                raise reply
+    return found
 
 
 def _began_ms(entries: list[Entry], epoch: int) -> int | None:
     """Return the beginning of the term that one of *entries* began."""
     terms = (entry.position for entry in entries if TermEntry.of(entry) and entry.position.epoch == epoch)
     return next((position.t_us // 1000 for position in terms), None)
-
-
-def _received(wire: Wire, key: str) -> Any:
-    """The next reply, which is about *key*."""
-    with asking(key):
-        return wire.receive()

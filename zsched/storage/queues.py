@@ -20,14 +20,14 @@ from typing import Any, Final, NamedTuple
 
 from zsched.core.log import text
 from zsched.core.model import Priority
-from zsched.core.run_id import RunId
+from zsched.core.run_id import run_key
 from zsched.core.runs import ms_of
 from zsched.core.wording import plural, rough_duration
 from zsched.errors import RedisRefused
-from zsched.storage.connection import Channel, Wire
+from zsched.storage.connection import Channel, Command, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.meta import asking, server_now_ms
-from zsched.storage.registries import Command, allowed_replies, is_denied, members, replies
+from zsched.storage.registries import allowed_replies, is_denied, members
 from zsched.storage.rqkeys import RqKeys
 
 
@@ -213,7 +213,7 @@ def unheard(wire: Wire, keys: Keys, queues: Collection[str]) -> frozenset[str]:
     """
     found = _unregistered(wire, keys.rq, sorted(queues))
     since_s = server_now_ms(wire, keys) // 1000
-    running = replies(wire, (("ZCOUNT", keys.rq.registry("wip", queue), f"({since_s}", "+inf") for queue in found))
+    running = wire.replies(("ZCOUNT", keys.rq.registry("wip", queue), f"({since_s}", "+inf") for queue in found)
     has_run = (isinstance(count, int) and count > 0 for count in running)
     return frozenset(queue for queue, is_heard in zip(found, has_run, strict=True) if not is_heard)
 
@@ -224,10 +224,10 @@ def _unregistered(wire: Wire, rq: RqKeys, queues: list[str]) -> list[str]:
     found = [queue for queue, number in zip(queues, numbers, strict=True) if not number]
     cursors, size = {queue: b"0" for queue, number in zip(queues, numbers, strict=True) if number}, _FEW
     while cursors:
-        pages = replies(wire, (("SSCAN", rq.queue_workers(queue), at, "COUNT", size) for queue, at in cursors.items()))
+        pages = wire.replies((("SSCAN", rq.queue_workers(queue), at, "COUNT", size) for queue, at in cursors.items()))
         read = {queue: page for queue, page in zip(cursors, pages, strict=True) if not isinstance(page, RedisRefused)}
         names = sorted({name for _, page in read.values() for name in page})
-        told = dict(zip(names, replies(wire, (("HMGET", name, *_ABOUT_WORKER) for name in names)), strict=True))
+        told = dict(zip(names, wire.replies(("HMGET", name, *_ABOUT_WORKER) for name in names), strict=True))
         without = {queue: at for queue, (at, page) in read.items() if not any(_lives(told[name]) for name in page)}
         found += [queue for queue, at in without.items() if at == b"0"]
         cursors, size = {queue: at for queue, at in without.items() if at != b"0"}, _MANY
@@ -248,7 +248,7 @@ def _stalled(wire: Wire, keys: Keys, queues: list[str], used: set[str]) -> list[
     told = allowed_replies(wire, (("LRANGE", keys.rq.queue(queue), 0, _HEAD - 1) for queue in waiting))
     heads = {queue: head for queue, head in zip(waiting, told, strict=True) if head}
     waits_ms = _waits_ms(wire, keys, heads, [queue for queue in heads if waiting[queue] > _HEAD])
-    ours = used | {queue for queue, head in heads.items() if any(RunId.key(text(id), keys.namespace) for id in head)}
+    ours = used | {queue for queue, head in heads.items() if any(run_key(text(id), keys.namespace) for id in head)}
     return [StalledQueue(queue, waiting.get(queue, 0), waits_ms.get(queue), queue in ours) for queue in queues]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 from zsched.core.checked_options import UNREADABLE, read_letters, read_options
@@ -13,6 +12,7 @@ from zsched.core.clock import LAST_MS, Clock
 from zsched.core.forms import Stored, whole_number
 from zsched.core.log import text as shown
 from zsched.core.model import Priority, Schedule, ScheduleState
+from zsched.core.pages import pages_of
 from zsched.core.policy import USUAL, Policy
 from zsched.core.recent import Ahead, Recent
 from zsched.core.run_id import RunId
@@ -75,8 +75,7 @@ class Reader:
 
     def find_many(self, ids: Iterable[str]) -> Iterator[StoredSchedule]:
         """Yield the schedules of *ids* that exist, in their order, with what an update needs; read page by page."""
-        source = iter(ids)
-        while page := list(islice(source, _PAGE)):
+        for page in pages_of(ids, _PAGE):
             now_ms, _, _, *rows = self._scripts.call("get", rows=page)
             for id, row in zip(page, rows, strict=True):
                 if row:
@@ -151,10 +150,9 @@ class Reader:
     def _still_silent(self, ahead: Ahead) -> Ahead:
         """Return *ahead* with the schedules that nobody changed since."""
         with self._link.wire() as wire, asking(self._keys.recurring()):
-            for id in ahead.times:
-                wire.send("HGET", self._keys.schedule(id), "nominal")
-            nominals = {id: wire.receive() for id in ahead.times}
-        times = {id: nominal_ms for id, nominal_ms in ahead.times.items() if nominals[id] == b"%d" % nominal_ms}
+            nominals = wire.execute_all(("HGET", self._keys.schedule(id), "nominal") for id in ahead.times)
+        told = zip(ahead.times.items(), nominals, strict=True)
+        times = {id: nominal_ms for (id, nominal_ms), nominal in told if nominal == b"%d" % nominal_ms}
         return replace(ahead, times=times)
 
     def _lane(

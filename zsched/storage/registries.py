@@ -1,11 +1,11 @@
 """
-RQ's registries, per queue, and its queues; and many questions in few round trips. Nothing here writes.
+RQ's registries, per queue, and its queues. Nothing here writes.
 
 ``rq:finished:<queue>`` and ``rq:failed:<queue>`` (failed, stopped and abandoned jobs) are ZSETs of job ids, each with
 when RQ will forget it, in whole seconds. ``rq:wip:<queue>`` is a ZSET of ``<job id>:<execution id>``, each with the
 second at which its worker's heartbeat lapses, by the worker's clock.
 
-Keys may be of a wrong type, or not this user's to ask for: ``replies`` and ``allowed_replies`` go on with the others.
+Keys may be of a wrong type, or not this user's to ask for: ``allowed_replies`` goes on with the others.
 """
 
 from __future__ import annotations
@@ -18,28 +18,13 @@ from redis.exceptions import NoPermissionError
 from zsched.core.log import text
 from zsched.core.runs import ms_of
 from zsched.errors import RedisRefused
-from zsched.storage.connection import Wire
+from zsched.storage.connection import Command, Wire
 from zsched.storage.rqkeys import RqKeys
-
-_PIPELINED: Final = 500  # commands in flight
-
-Command = tuple[Any, ...]
-
-
-def replies(wire: Wire, commands: Iterable[Command]) -> list[Any]:
-    """The replies to *commands*, pipelined; of what is refused its RedisRefused. Raises RedisUnavailable."""
-    waiting, found = list(commands), list[Any]()
-    for first in range(0, len(waiting), _PIPELINED):
-        part = waiting[first : first + _PIPELINED]
-        for command in part:
-            wire.send(*command)
-        found += [_received(wire) for _ in part]
-    return found
 
 
 def allowed_replies(wire: Wire, commands: Iterable[Command]) -> list[Any]:
-    """The same; None of a key of a wrong type. Raises RedisRefused of what this user may not ask."""
-    found = replies(wire, commands)
+    """The replies to *commands*; None of a key of a wrong type. Raises RedisRefused of what this user may not ask."""
+    found = wire.replies(commands)
     for reply in found:
         if isinstance(reply, RedisRefused) and is_denied(reply):
             raise reply
@@ -60,13 +45,6 @@ def members(wire: Wire, key: str, most: int) -> list[str]:
 def is_denied(error: RedisRefused) -> bool:
     """Return True if it was refused for want of a right."""
     return isinstance(error.__cause__, NoPermissionError)
-
-
-def _received(wire: Wire) -> Any:
-    try:
-        return wire.receive()
-    except RedisRefused as error:
-        return error
 
 
 _PAGE: Final = 5000  # members in one reply: 0.7 ms of Redis
@@ -200,7 +178,7 @@ class Registries:
 
     def _all(self, commands: Iterable[Command]) -> Iterator[Any]:
         """The replies to *commands*, pipelined; [] for one that was refused, say for a key of another type."""
-        return iter([[] if isinstance(reply, RedisRefused) else reply for reply in replies(self._wire, commands)])
+        return iter([[] if isinstance(reply, RedisRefused) else reply for reply in self._wire.replies(commands)])
 
 
 def _range(span: Span, offset: int) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 from zsched.config.settings import LONGEST_LEASE_MS
@@ -12,7 +12,8 @@ from zsched.core.difference import Held
 from zsched.core.log import Position, any_milliseconds, text
 from zsched.core.log.kinds import OWN
 from zsched.core.model import Priority
-from zsched.core.run_id import RunId
+from zsched.core.pages import pages_of
+from zsched.core.run_id import RunId, nominal_ms_of, run_key
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
@@ -92,7 +93,7 @@ class Scanner:
 
     def schedules(self, ids: Iterable[str]) -> Iterator[Page]:
         """Yield those of *ids* that exist, in pages."""
-        for page in _pages(ids):
+        for page in pages_of(ids, _PAGE):
             _, last, last_t, *rows = self._scripts.call("get", rows=page)
             found = [self._held(id, row) for id, row in zip(page, rows, strict=True) if row]
             yield Position.of(last, last_t), found
@@ -127,30 +128,22 @@ class Scanner:
         Yield those of *run_ids* whose jobs exist, in pages, as when the log ended with *at* or later; without those
         that were cancelled in a long queue and stand there still.
         """
-        for page in _pages(run_ids):
-            for run_id in page:
-                self._wire.send("HGETALL", self._keys.rq.job(run_id))
-            found, odd = [], dict[str, RedisRefused]()
-            for run_id in page:
-                record = self._received(run_id, odd)
-                parts = RunId.parse(run_id)
-                if record and parts is not None and b"zs_gone" not in record[::2]:
-                    id, note = parts.schedule_id, "uncertain" if b"zs_uncertain" in record[::2] else None
-                    run = run_id[len(id) + 1 :]
-                    found.append(Held(id, run, "open", "", parts.nominal_ms, None, None, note, record))
-            for run_id, error in odd.items():  # a key of another type, which only another writer leaves, is no run
-                if self._wire.execute("TYPE", self._keys.rq.job(run_id)) == b"hash":
-                    raise error
+        for page in pages_of(run_ids, _PAGE):
+            found, job = list[Held](), self._keys.rq.job
+            records = self._wire.replies(("HGETALL", job(run_id)) for run_id in page)
+            for run_id, record in zip(page, records, strict=True):
+                if not isinstance(record, RedisRefused):
+                    found += self._open(run_id, record)
+                elif self._wire.execute("TYPE", job(run_id)) == b"hash":  # another type is another writer's
+                    raise record
             yield at, found
 
-    def _received(self, run_id: str, odd: dict[str, RedisRefused]) -> list[bytes]:
-        """The next reply; a refusal goes to *odd*, so that the replies behind it are read too."""
-        try:
-            reply: list[bytes] = self._wire.receive()
-        except RedisRefused as error:
-            odd[run_id] = error
-            return []
-        return reply
+    def _open(self, run_id: str, record: list[bytes]) -> Iterator[Held]:
+        """Yield the run, if its job exists and was not cancelled."""
+        key = run_key(run_id)
+        if record and key is not None and b"zs_gone" not in record[::2]:
+            note = "uncertain" if b"zs_uncertain" in record[::2] else None
+            yield Held(*key, "open", "", nominal_ms_of(key[1]), None, None, note, record)
 
     def _held(self, id: str, row: list[Any]) -> Held:
         place, lane, due, since, note, is_recurring, schedule, job = row
@@ -191,9 +184,3 @@ class Scanner:
             yield [text(member) for member in flat[::width]]
             if cursor == b"0":
                 return
-
-
-def _pages(ids: Iterable[str]) -> Iterator[list[str]]:
-    source = iter(ids)
-    while page := list(islice(source, _PAGE)):
-        yield page

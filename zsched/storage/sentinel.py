@@ -32,7 +32,7 @@ from redis.sentinel import (
     SentinelManagedSSLConnection,
 )
 
-from zsched.config.urls import SentinelUrl, read_password_file
+from zsched.config.urls import SentinelUrl, host_port, read_password_file
 from zsched.errors import ConfigError
 
 # Options of redis-py's own client machinery that must not move into a pool of ours.
@@ -219,5 +219,4 @@ def _impatient(sentinel: redis.Redis) -> redis.Redis:
 
 def _shown(sentinel: redis.Redis) -> str:
     options = sentinel.connection_pool.connection_kwargs
-    host = options.get("host", "localhost")
-    return f"[{host}]:{options.get('port')}" if ":" in host else f"{host}:{options.get('port')}"
+    return host_port(options.get("host", "localhost"), options.get("port", 6379))

@@ -133,6 +133,12 @@ class Store:
         self._scripts = Scripts(link, keys)
         self._is_serializer_agreed = False
 
+    def demand(self, word: str, id: str, due_ms: int | None = None, now_ms: int = 0) -> None:
+        """Raise the ``refusal`` of *word*, if it is one."""
+        error = refusal(word, id, self.keys, due_ms=due_ms, now_ms=now_ms)
+        if error is not None:
+            raise error
+
     def check_serializer(self) -> None:
         """
         See that the namespace uses this serializer, or none yet. Every put does, when all that it is about to

@@ -39,7 +39,7 @@ MS = "1795277135295"
 def test_a_key_is_given_of_what_may_be_a_run_of_the_namespace(
     run_id: str, namespace: str, key: tuple[str, str] | None
 ) -> None:
-    assert key == RunId.key(run_id, namespace)
+    assert key == run_key(run_id, namespace)
     assert (key is None) == (RunId.ours(run_id, namespace) is None)
 
 

@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 from zsched.cli.output import aligned, pairs
 from zsched.cli.recovering.archives import OpenedArchive, entry_text
-from zsched.core.clock import LAST_MS
 from zsched.core.difference import Verdict
 from zsched.core.log import Position, text
 from zsched.core.log.recovery import Restored
@@ -60,16 +59,14 @@ class DifferenceRow(NamedTuple):
     def of(cls, row: Restored) -> DifferenceRow:
         """From a row of a merge."""
         what = _ACTIONS.get(row.place, Action.BACK)
-        run_id = f"{row.id}-{row.run}" if row.run else None
         due_ms = row.due_ms
-        if due_ms is None and run_id is not None and (parts := RunId.parse(run_id)):
+        if due_ms is None and row.run_id is not None and (parts := RunId.parse(row.run_id)):
             due_ms = parts.nominal_ms
-        return cls(what, row.id, run_id, row.place, due_ms, _func(row))
+        return cls(what, row.id, row.run_id, row.place, due_ms, _func(row))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
-        due_at = None if self.due_ms is None else iso(min(self.due_ms, LAST_MS))
-        told = {"what": self.what.word, "id": self.id, "due_at": due_at}
+        told = {"what": self.what.word, "id": self.id, "due_at": iso(self.due_ms)}
         state = self.state if self.what is Action.BACK else None
         return told | {"state": state, "func": self.func or None, "run_id": self.run_id}
 
@@ -282,4 +279,4 @@ def _entry(position: Position | None) -> str:
 
 
 def _to_dict(position: Position) -> dict[str, Any]:
-    return {"entry": position.id, "at": iso(min(position.t_us // 1000, LAST_MS))}
+    return {"entry": position.id, "at": iso(position.t_us // 1000)}

@@ -14,7 +14,7 @@ from zsched.core.log.entry import Entry, any_milliseconds, expect, milliseconds,
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Advanced, OneShotsFired, OneShotsLeft, PushedByRule, Quarantined, Row
 from zsched.core.policy import Passed, Priority, Range, Why
-from zsched.core.run_id import RunKey
+from zsched.core.run_id import RunKey, run_id_of
 
 _LANES: Final = frozenset(lane.value for lane in Priority)
 
@@ -140,7 +140,7 @@ class AdvanceEntry(ParsedEntry, kind="advance"):
                 yield self._change(move.id, what, why=why, **times, **asdict(one.range))
             word = _ADVANCED[move.word]
             if word.what is not None:
-                run_id = f"{move.id}-{move.run}" if move.is_pushed or word.what is What.DUPLICATE else None
+                run_id = run_id_of(move.id, move.run) if move.is_pushed or word.what is What.DUPLICATE else None
                 why = word.why.format(move.why) or move.why
                 yield self._change(move.id, word.what, run_id=run_id, why=why, jitter_ms=move.jitter_ms, **times)
             if move.next_due_ms is None and word.what is not What.QUARANTINED:

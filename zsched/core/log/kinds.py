@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar, overload
 
 from zsched.core.changes import Change, What
-from zsched.core.log.entry import Entry, Texts, UnknownEntry, milliseconds, reading, rows_of, text
+from zsched.core.log.entry import Entry, Texts, UnknownEntry, reading, rows_of, text
 from zsched.core.log.rows import Key, Row, Touch
-from zsched.core.run_id import ID, RunKey, run_key, usual_keys
+from zsched.core.run_id import ID, RunKey, nominal_ms_of, run_id_of, run_key, usual_keys
 from zsched.core.runs import Run, RunStatus
 
 OWN: Final = "schedule:"  # before the names of a recurring schedule's own fields in a record
@@ -188,8 +188,7 @@ class ParsedEntry:
     def _change_of(self, key: RunKey, what: What, why: str = "", **more: Any) -> Change:
         """A change that is told of the run at *key*."""
         id, run = key
-        nominal_ms = milliseconds(run.partition("-")[0])
-        return self._change(id, what, run_id=f"{id}-{run}", nominal_ms=nominal_ms, why=why, **more)
+        return self._change(id, what, run_id=run_id_of(id, run), nominal_ms=nominal_ms_of(run), why=why, **more)
 
     def _key(self, run_id: str) -> RunKey | None:
         """The key of *run_id*; None, and it is dropped, when it is malformed."""

@@ -12,6 +12,7 @@ from zsched.core.changes import Change, What
 from zsched.core.log.entry import Entry, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Mentioned, Paused, Replanned, Resumed, Row, RunsOver
+from zsched.core.run_id import run_id_of
 from zsched.core.runs import Run, RunStatus, ended_as, ended_run
 
 
@@ -97,8 +98,8 @@ class EndEntry(ParsedEntry, kind="end"):
         return Counts()  # of occurrences nothing is said
 
     def ended_runs(self) -> Iterator[Run]:
-        for (id, run), status, facts in self.run_rows:
-            yield ended_run(f"{id}-{run}", status, facts, self.at_us // 1000)
+        for key, status, facts in self.run_rows:
+            yield ended_run(run_id_of(*key), status, facts, self.at_us // 1000)
 
     def end_statuses(self) -> Mapping[RunStatus, int]:
         found = Counter[RunStatus]()

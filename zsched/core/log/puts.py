@@ -10,7 +10,7 @@ from zsched.core.changes import RETRY_OF, Change, What
 from zsched.core.log.entry import Texts, expect, ids_of, milliseconds, text
 from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, OneShotsPut, Placed, Row, RunPushed
-from zsched.core.run_id import RunId, schedule_of
+from zsched.core.run_id import nominal_ms_of, run_id_of, run_key, schedule_of
 
 _ENQUEUED_HEAD: Final = 6  # texts before the pairs of an ``enqueue`` entry
 
@@ -62,7 +62,7 @@ class PutEntry(ParsedEntry, kind="put"):
         puts, by = self.puts, _value(self.puts.shared, b"zs_created_by")
         for id, due_ms in zip(puts.ids, puts.dues, strict=True):
             why = "paused" if id in puts.paused else ""
-            run_id = f"{id}-{due_ms}{self.run_suffix}"
+            run_id = run_id_of(id, f"{due_ms}{self.run_suffix}")
             yield self._change(id, What.PUT, run_id=run_id, nominal_ms=due_ms, why=why, by=by)
 
     def counts(self) -> Counts:
@@ -170,7 +170,7 @@ class EnqueueEntry(ParsedEntry, kind="enqueue"):
         run = run_id[len(id) + 1 :]
         if self.run.retry_of is None:  # one that is retried leaves the schedule of its id alone
             yield Forgotten(id)
-        yield RunPushed(id, run, milliseconds(run.partition("-")[0]))
+        yield RunPushed(id, run, nominal_ms_of(run))
 
     def changes(self) -> Iterator[Change]:
         run_id, of = self.run.run_id, self.run.retry_of
@@ -183,9 +183,8 @@ class EnqueueEntry(ParsedEntry, kind="enqueue"):
         return "", [*self.run.fields, *front]
 
     def owners(self) -> Sequence[Key]:
-        run_id = self.run.run_id
-        parts = RunId.parse(run_id)
-        return [] if parts is None else [(parts.schedule_id, run_id[len(parts.schedule_id) + 1 :])]
+        key = run_key(self.run.run_id)
+        return [] if key is None else [key]
 
     def payloads(self) -> Mapping[int, int]:
         return self._payloads_in([(_ENQUEUED_HEAD, _ENQUEUED_HEAD + len(self.run.fields))])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zsched.core.changes import Change, What
 from zsched.core.log.entry import Entry, Position, Texts, any_milliseconds, expect, milliseconds, reading, text
 from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, Placed, Row, RunPushed, RunsOver, Touch
+from zsched.core.run_id import run_id_of
 
 if TYPE_CHECKING:
     from zsched.core.difference import Held
@@ -42,6 +43,11 @@ class Restored(NamedTuple):
     note: str | None
     job: Texts  # of the job, or of the template of runs
     own: Texts  # of a recurring schedule
+
+    @property
+    def run_id(self) -> str | None:
+        """The id of the run that the row is of, or of the one-shot that it places; None of a recurring schedule."""
+        return run_id_of(self.id, self.run) if self.run else None
 
     @property
     def is_schedule(self) -> bool:
@@ -130,8 +136,7 @@ class RestoreEntry(ParsedEntry, kind="restore"):
     def _told(self, rows: Iterable[Restored]) -> Iterator[Change]:
         for row in rows:
             what, why = _RESTORED.get(row.place, (What.RESTORED, self.reason))
-            run_id = f"{row.id}-{row.run}" if row.run else None
-            yield self._change(row.id, what, run_id=run_id, nominal_ms=row.due_ms, why=why or self.reason)
+            yield self._change(row.id, what, run_id=row.run_id, nominal_ms=row.due_ms, why=why or self.reason)
 
     def counts(self) -> Counts:
         counts = super().counts()
@@ -140,7 +145,8 @@ class RestoreEntry(ParsedEntry, kind="restore"):
 
     def record_of(self, number: int) -> Given:
         row = self.restored[number][1]
-        own = [each for name, value in _pairs(row.own) for each in (OWN.encode() + name, value)]
+        pairs = zip(row.own[::2], row.own[1::2], strict=True)
+        own = [each for name, value in pairs for each in (OWN.encode() + name, value)]
         return row.lane, [*row.job, *own]
 
     def owners(self) -> Sequence[Key]:
@@ -200,8 +206,8 @@ class ScanEntry(ParsedEntry, kind="scan"):
 
     def changes(self) -> Iterator[Change]:
         for row in self.found:
-            more: dict[str, Any] = {"run_id": f"{row.id}-{row.run}"} if row.run else {}
-            yield self._change(row.id, What.FOUND, nominal_ms=row.due_ms, why=row.place, **more)
+            run_id = run_id_of(row.id, row.run) if row.run else None
+            yield self._change(row.id, What.FOUND, run_id=run_id, nominal_ms=row.due_ms, why=row.place)
 
     def record_of(self, number: int) -> Given:
         return self.found[number].lane, self.found[number].record
@@ -223,7 +229,3 @@ def _scanned(held: Held) -> list[bytes]:
     due = b"-" if held.due_ms is None else b"%d" % held.due_ms
     head = [held.id.encode(), held.run.encode(), held.place.encode(), held.lane.encode(), due]
     return [*head, b"%d" % len(held.record), *held.record]
-
-
-def _pairs(texts: Texts) -> Iterator[tuple[bytes, bytes]]:
-    return zip(texts[::2], texts[1::2], strict=True)

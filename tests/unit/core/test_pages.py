@@ -1,0 +1,23 @@
+"""Pages of many: all of them, in order, and read no sooner than asked for."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from zsched.core.pages import pages_of
+
+
+@pytest.mark.parametrize(
+    ("items", "pages"), [([], []), ([1], [[1]]), ([1, 2], [[1, 2]]), ([1, 2, 3], [[1, 2], [3]])], ids=str
+)
+def test_pages_hold_all_items_in_order(items: list[int], pages: list[list[int]]) -> None:
+    assert pages == list(pages_of(items, 2))
+
+
+def test_pages_of_what_has_no_end_are_read_one_by_one() -> None:
+    source = count()
+
+    assert [0, 1, 2] == next(pages_of(source, 3))
+    assert 3 == next(source)
