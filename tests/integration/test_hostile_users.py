@@ -209,6 +209,21 @@ def test_a_text_of_30_mb_in_a_job_stays_small_in_log_journal_and_archive(
     assert 60_000 > _peak_kb(leader.pid) - before_kb
 
 
+def test_names_of_megabytes_among_rqs_queues_stop_no_schedule_and_are_told_short(
+    guarded_server: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis
+) -> None:
+    before_kb = _peak_kb(leader.pid)
+    with guarded_server.connect("zsched-worker") as worker:
+        for letter in b"ABC":
+            worker.sadd("rq:queues", b"rq:queue:" + bytes([letter]) * 5_000_000)
+
+    client.schedule("tasks.note", id="rule", every=0.2, overlap="allow")
+
+    eventually(lambda: operator.llen("rq:queue:default") >= 25)  # the daemon has looked at all queues meanwhile
+    assert 150_000 > _peak_kb(leader.pid) - before_kb  # ten times the names
+    assert 20_000 > max(len(str(event)) for event in leader.events)
+
+
 def _peak_kb(pid: int) -> int:
     """Return the most memory that the process had."""
     [line] = [each for each in Path(f"/proc/{pid}/status").read_text().splitlines() if each.startswith("VmHWM:")]

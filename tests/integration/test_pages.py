@@ -14,6 +14,9 @@ from zsched.errors import ZschedError
 from zsched.health.facts import DaemonHealth
 from zsched.metrics import pages as module
 
+# A host that every machine finds on loopback: the C library reads it, and as an address it is not well-formed.
+A_HOST = "127.1"
+
 
 def test_a_daemon_whose_loop_is_stuck_is_not_alive() -> None:
     clock = ManualClock()
@@ -82,6 +85,14 @@ def test_a_request_to_loopback_under_another_name_is_refused(host: str) -> None:
 def test_a_request_to_loopback_by_an_address_or_localhost_is_answered(host: str) -> None:
     with pages("unix:///nowhere") as where:
         assert 200 == ask(where, "/healthz", Host=host).status
+
+
+def test_a_request_by_the_host_in_the_setting_is_answered_and_by_another_name_refused() -> None:
+    with pages("unix:///nowhere", f"{A_HOST}:0") as where:  # which is where 127.0.0.1 is
+        assert 200 == ask(where, "/healthz", Host=f"{A_HOST}:9464").status
+        assert 421 == ask(where, "/healthz", Host="127.2").status
+    with pages("unix:///nowhere") as where:
+        assert 421 == ask(where, "/healthz", Host=A_HOST).status
 
 
 def test_a_request_to_loopback_without_a_name_is_answered() -> None:

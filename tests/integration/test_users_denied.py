@@ -139,5 +139,5 @@ def test_no_command_of_the_dashboard_writes_publishes_or_runs_a_script(operator:
 
     assert given_of("write") == set()
     assert given_of("scripting") == set()
-    assert given_of("pubsub") == {"pubsub|numsub"}
+    assert given_of("pubsub") == set()
     assert given_of("transaction") <= in_transactions

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import pickle
 import subprocess
 import sys
+import threading
 import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import redis
 from rq import Queue
 from rq.command import send_shutdown_command
+from rq.job import Job
 from rq.serializers import JSONSerializer
 
 from tests.faults.processes import eventually
@@ -118,6 +122,80 @@ def test_the_json_serializer_does_not_restrict_functions(
     assert 0 == worker_of("--burst", "--serializer", "rq.serializers.JSONSerializer", "json").wait(WITHIN_S)
 
     assert (tmp_path / "ran").exists()
+
+
+@pytest.fixture
+def result_key(guarded: GuardedRedis, worker_of: Callable[..., subprocess.Popen[bytes]]) -> str:
+    """The key of the results of a job that an RQ worker has done: it is the number 8."""
+    with guarded.connect("zsched-worker") as service:
+        job = Queue("done", connection=service).enqueue("builtins.len", "argument")
+    assert 0 == worker_of("--burst", "done").wait(WITHIN_S)
+    return f"rq:results:{job.id}"
+
+
+def result_of(guarded: GuardedRedis, result_key: str) -> object:
+    """Return what RQ tells the service that waits for the job."""
+    with guarded.connect("operator") as operator:
+        return Job.fetch(result_key.removeprefix("rq:results:"), connection=operator).return_value(refresh=True)
+
+
+@pytest.mark.parametrize("user", ["zsched-client", "zsched-daemon", "zsched-worker"])
+def test_whoever_writes_jobs_reads_and_changes_their_results(guarded: GuardedRedis, result_key: str, user: str) -> None:
+    assert 8 == result_of(guarded, result_key)
+
+    with guarded.connect(user) as thief:
+        [[_, fields]] = thief.execute_command("XREVRANGE", result_key, "+", "-")
+        forged = base64.b64encode(pickle.dumps("forged")).decode()
+        thief.xadd(result_key, fields | {b"return_value": forged})
+
+    assert 8 == pickle.loads(base64.b64decode(fields[b"return_value"]))
+    assert "forged" == result_of(guarded, result_key)
+    assert [] == guarded.refused()
+
+
+def test_a_dashboard_reads_results_and_changes_none(guarded: GuardedRedis, result_key: str) -> None:
+    with guarded.connect("zsched-dashboard") as thief:
+        [[_, fields]] = thief.xrevrange(result_key)
+        for change in (("XADD", result_key, "*", "return_value", "forged"), ("DEL", result_key)):
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                thief.execute_command(*change)
+
+    assert 8 == pickle.loads(base64.b64decode(fields[b"return_value"]))
+    assert 8 == result_of(guarded, result_key)
+
+
+@pytest.mark.parametrize("user", ["zsched-client", "zsched-daemon", "zsched-worker"])
+def test_a_script_keeps_redis_busy_until_the_operator_ends_it(guarded: GuardedRedis, user: str) -> None:
+    with guarded.connect("operator") as operator, guarded.connect(user) as thief:
+        operator.config_set("lua-time-limit", 10)  # ms, from when on Redis answers that it is busy
+        sha = thief.script_load("for _ = 1, 1e10 do end")  # a minute or two, if nobody ends it
+        busy = threading.Thread(target=ended_by_error, args=(thief, sha))
+
+        busy.start()
+
+        eventually(lambda: is_busy(operator))
+        assert busy.is_alive()
+        operator.script_kill()
+        busy.join(WITHIN_S)
+        assert not busy.is_alive()
+        assert not is_busy(operator)
+
+
+def ended_by_error(thief: redis.Redis, sha: str) -> None:
+    """Run the script *sha*, which somebody kills."""
+    with pytest.raises(redis.ResponseError, match=r"(?i)script killed by user"):
+        thief.evalsha(sha, 0)
+
+
+def is_busy(other: redis.Redis) -> bool:
+    """Return True if Redis does nothing for *other*."""
+    try:
+        other.ping()
+    except redis.ResponseError as error:
+        if "Redis is busy running a script" not in str(error):
+            raise
+        return True
+    return False
 
 
 @pytest.mark.parametrize("user", ["zsched-client", "zsched-worker"])

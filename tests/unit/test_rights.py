@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 import redis
+import rq
 
 from zsched.storage.keys import Keys
-from zsched.storage.rights import SCRIPTS, USERS, Role, acl_file, commands_of, rights_of, rq_keys_of
+from zsched.storage.rights import _RQ_KEYS, SCRIPTS, USERS, Role, acl_file, commands_of, rights_of, rq_keys_of
 
 ROOT = Path(__file__).parents[2]
 LUA = ROOT / "zsched" / "lua"
@@ -20,6 +21,21 @@ ACL = ROOT / "deploy" / "redis" / "users.acl"
 FROM_TABLES = {"put.lua": {"hset"}, "lib/room.lua": {"hdel", "hset"}}
 # What sends commands to a Redis that rights are for; zsched.testing and zsched.demo have one of their own.
 SENDERS = ("storage", "daemon", "client", "tasks", "files", "metrics", "current.py")
+
+# What each role runs, at most; a process of two roles runs what both do.
+RUN_BY = {
+    Role.CLIENT: ("storage/*.py", "client/*.py", "tasks/*.py", "files/*.py", "cli/*.py", "health/*.py"),
+    Role.DAEMON: ("storage/*.py", "daemon/*.py", "metrics/*.py", "health/*.py", "cli/recovering/*.py"),
+    Role.WORKER: ("current.py", "storage/jobs.py"),
+    Role.DASHBOARD: ("storage/*.py", "health/*.py", "cli/status*.py"),
+}
+OF_CONNECTIONS = {"client|setname", "hello", "multi", "discard", "ping", "role", "select"}
+# What redis-py sends when a method of another name is called.
+OF_METHODS = {
+    "delete": "del", "pipeline": "exec", "watch": "unwatch", "sscan_iter": "sscan",
+    "register_script": "evalsha script|exists script|load",
+}  # fmt: skip
+OF_KINDS = {"workers": "queue_workers"}  # RqKeys' method of another name
 
 
 def test_the_file_is_what_the_rights_say() -> None:
@@ -96,6 +112,55 @@ def test_every_command_that_the_sources_name_is_somebodys() -> None:
     assert {"evalsha", "xread", "blpop", "zscan", "memory", "hsetnx"} <= commands  # it sees them
     granted = {command.partition("|")[0] for role in Role for command in rights_of([role], Keys("default")).commands}
     assert set() == commands - granted
+
+
+def texts_in(tree: ast.AST) -> set[str]:
+    """Texts and names of attributes."""
+    attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return attributes | {
+        node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) if node.value.__class__ is str
+    }
+
+
+def sources_of(role: Role) -> list[ast.AST]:
+    """What a process of *role* runs of zsched, at most."""
+    files = [file for part in RUN_BY[role] for file in (ROOT / "zsched").glob(part)]
+    files = [file for file in files if file.name not in ("rights.py", "rivals.py")]
+    assert files
+    return [ast.parse(file.read_text()) for file in files]
+
+
+def commands_of_rq() -> set[str]:
+    """Commands that RQ's sources send, by redis-py's methods or by scripts."""
+    trees = [ast.parse(file.read_text()) for file in Path(rq.__file__).parent.rglob("*.py")]
+    called = set().union(*map(texts_in, trees))
+    found = {command for method, commands in OF_METHODS.items() if method in called for command in commands.split()}
+    found |= {word.lower() for text in called for word in re.findall(r"redis\.p?call\(\W*([A-Za-z]+)", text)}
+    return found | called
+
+
+@pytest.mark.parametrize("role", Role)
+def test_every_command_of_a_role_is_one_that_its_sources_send(role: Role) -> None:
+    scripts = {command for script in SCRIPTS[role] for command in commands_of(script)}
+    ours = {word for tree in sources_of(role) for word in sent(tree)}
+    theirs = commands_of_rq() if role in (Role.WORKER, Role.DASHBOARD) else set()
+
+    unused = {
+        command
+        for command in set(rights_of([role], Keys("default")).commands) - scripts - theirs - OF_CONNECTIONS
+        if command.partition("|")[0] not in ours
+    }
+
+    assert set() == unused
+
+
+@pytest.mark.parametrize("role", [role for role in Role if SCRIPTS[role]])
+def test_every_script_and_kind_of_rqs_keys_of_a_role_is_named_in_its_sources(role: Role) -> None:
+    named = set().union(*map(texts_in, sources_of(role)))
+    kinds = {key.partition(":")[0] for key in _RQ_KEYS[role].split()} - {"*"}
+
+    assert set() == set(SCRIPTS[role]) - named
+    assert set() == {OF_KINDS.get(kind, kind) for kind in kinds} - named
 
 
 def test_a_namespace_has_its_own_keys_and_channel() -> None:

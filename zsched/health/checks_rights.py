@@ -38,8 +38,7 @@ _ARGUMENTS: Final = {
     "xlen zcard zrandmember",
     "@ 1": "blpop expire hdel hexists hget hmget hscan lindex lpos lpush pexpire rpush sadd set sismember smismember "
     "srem sscan zmscore zrem zscan zscore",
-    "@ 1 1": "hincrby hincrbyfloat hset hsetnx lrange lrem zadd zcount zrange zrangebyscore zremrangebyrank "
-    "zremrangebyscore zrevrange",
+    "@ 1 1": "hincrby hincrbyfloat hset hsetnx lrange lrem zadd zcount zrange zrangebyscore zremrangebyscore",
     "@ @": "copy",
     "@ @ LEFT LEFT": "lmove",
     "@ @ LEFT LEFT 1": "blmove",
@@ -48,7 +47,7 @@ _ARGUMENTS: Final = {
     "@ + -": "xrevrange",
     "@ MAXLEN 1": "xtrim",
     "STREAMS @ 0": "xread",
-    "1": "client|setname pubsub|numsub script|exists script|load select",
+    "1": "client|setname script|exists script|load select",
     "1 0": "eval",
     "1 1 @": "evalsha",
     "&": "subscribe",

@@ -74,24 +74,24 @@ _CONNECTION: Final = "client|setname discard hello multi ping role select"
 _COMMANDS: Final[Mapping[Role, str]] = {
     Role.CLIENT: (
         "blpop evalsha exists get hdel hget hgetall hkeys hlen hmget hsetnx info lrem memory|usage pexpire pttl rpush "
-        "scard script|load smembers time xlen xrange xread xrevrange zcard zcount zrange zrangebyscore"
+        "scard script|load sismember smembers time xlen xrange xread xrevrange zcard zcount zrange zrangebyscore"
     ),
     Role.DAEMON: (
-        "blpop evalsha exists get hdel hget hgetall hkeys hlen hmget hscan info lindex llen lpop lpush lrange "
-        "memory|usage pexpire pttl rpush scard script|load smembers sscan subscribe time type xlen "
-        "xrange xread xrevrange zcard zcount zrandmember zrange zrangebyscore zremrangebyscore zscan"
+        "blpop evalsha exists get hdel hget hgetall hlen hmget hscan info lindex llen lpop lpush lrange memory|usage "
+        "pexpire pttl rpush scard script|load smembers sscan subscribe time type xlen xrange xread xrevrange zcard "
+        "zcount zrandmember zrange zrangebyscore zremrangebyscore zscan"
     ),
-    # RQ's own, read from its sources, 2.8 to 2.12; without CLIENT LIST, which it can do without.
+    # Of RQ's worker, read from its sources, 2.8 to 2.12; without CLIENT LIST, which it can do without. EVAL: run.note.
     Role.WORKER: (
         "blmove blpop del eval evalsha exec exists expire get hdel hexists hget hgetall hincrby hincrbyfloat "
-        "hmget hset info llen lmove lpop lpos lpush lrange lrem persist publish rpush sadd scard script|exists "
-        "script|load set sismember smembers srem subscribe ttl unsubscribe unwatch watch xadd xlen xread xrevrange "
-        "zadd zcard zcount zrange zrangebyscore zrem zremrangebyrank zremrangebyscore zscore"
+        "hset info llen lmove lpop lpos lpush lrange lrem persist publish rpush sadd script|exists script|load set "
+        "smembers srem subscribe ttl unsubscribe unwatch watch xadd xlen xread xrevrange zadd zcard zrange "
+        "zrangebyscore zrem zremrangebyscore zscore"
     ),
     Role.DASHBOARD: (
-        "exec exists get hexists hget hgetall hkeys hlen hmget hscan hvals info lindex llen lpos lrange "
-        "memory|usage pttl pubsub|numsub scard sismember smembers smismember sscan time ttl type unwatch watch "
-        "xlen xrange xrevrange zcard zcount zmscore zrange zrangebyscore zrevrange zscan zscore"
+        "exec exists get hexists hget hgetall hlen hmget hscan info lindex llen lpos lrange memory|usage pttl "
+        "scard smembers sscan time ttl type unwatch watch xlen xrange xrevrange zcard zcount zrange zrangebyscore "
+        "zscore"
     ),
 }
 

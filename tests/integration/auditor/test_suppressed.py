@@ -6,6 +6,7 @@ import pytest
 
 from tests.integration.archive.ground import Scene
 from tests.integration.auditor.ground import FUNC, Auditing
+from tests.integration.command_line import Zsched
 from zsched.core.changes import What
 
 
@@ -36,6 +37,19 @@ def test_a_suppressed_run_raises_an_alarm_and_why_names_the_conflicting_job(scen
     assert 1 == len(auditing.run())  # by the next leader, too
     [passed] = [change for change in scene.client.why("r").changes if change.what is What.DUPLICATE]
     assert run == passed.run_id
+
+
+def test_why_on_the_command_line_names_the_run_that_was_not_pushed(
+    scene: Scene, auditing: Auditing, redis_url: str
+) -> None:
+    run = _stand_in_the_way(scene, status="finished")
+    auditing.pass_time(600_000)
+    scene.tick()
+
+    told = Zsched(redis_url, ZSCHED_NAMESPACE=scene.keys.namespace)("why", "r")
+
+    [line] = [line for line in told.stdout.splitlines() if run in line]
+    assert "not pushed" in line
 
 
 def test_a_forged_hash_does_not_suppress_a_run(scene: Scene, auditing: Auditing) -> None:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 import redis
+from rq import Queue
 
+from tests.faults.processes import eventually
 from tests.integration.cli_history.ground import FUNC, Leading, Zsched, queued
+from tests.integration.in_process import work_off
 from zsched import Client
 from zsched.cli.program import USAGE
 
@@ -41,6 +44,24 @@ def test_history_is_a_table_of_occurrences_with_their_outcome(
     )
     assert fired["source"]["archive"].endswith(str(path))
     assert "nothing was quarantined, of schedule b\n" == none.stdout
+
+
+def test_the_last_line_of_a_tasks_traceback_is_shown_and_the_rest_of_it_is_not(
+    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
+) -> None:
+    shows = ["history", "history a", "why a", "status", "show a"]
+    with Leading(redis_url, path):
+        client.schedule("builtins.int", args=("s3cret",), id="a", cron="0 9 * * *")
+        run_id = client.run_now("a")
+        work_off(Queue("default", connection=redis_client), redis_client)
+        eventually(lambda: any(run.is_over for run in client.runs("a")))
+
+        told = {command: zsched(*command.split()).stdout for command in [*shows, f"why {run_id}"]}
+        told |= {f"{command} --json": zsched(*command.split(), "--json").stdout for command in shows}
+
+    last_line = "ValueError: invalid literal for int() with base 10: 's3cret'"
+    assert [] == [command for command, text in told.items() if last_line not in text]
+    assert [] == [command for command, text in told.items() if "Traceback" in text]
 
 
 def test_history_refuses_invalid_options(zsched: Zsched) -> None:

@@ -247,6 +247,20 @@ def test_arguments_of_a_run_are_kept_until_its_end(path: Path) -> None:
     assert SECRET not in everything(path)
 
 
+def test_arguments_from_before_they_were_not_kept_stay_as_long_as_their_entry(path: Path) -> None:
+    archived(path, [put(1, "a", data=SECRET), entry(2, "cancel", "id", "a", "due", DUE_MS), put(3, "z")])
+
+    with closing(Archive(path, "default", keep_args=False)) as archive:
+        prune(archive)
+        assert SECRET in everything(path)
+
+        archive.begin_pruning(T_US + 10 * SECOND_US)
+        while archive.prune():
+            pass
+
+    assert [3] == [entry.position.seq for entry in history(path)]
+
+
 def test_arguments_come_back_with_an_entry_that_a_bootstrap_reads_once_more(path: Path) -> None:
     with closing(Archive(path, "default", keep_args=False)) as archive:
         archive.append([put(1, "a", data=SECRET), entry(2, "cancel", "id", "a", "due", DUE_MS), put(3, "z")])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from tests.unit.archive.ground import DUE_MS, entry, put, rows
+from zsched.archive import Archive
 from zsched.config import ArchiveSettings, QueueSettings, Settings
 from zsched.core.clock import ManualClock
 from zsched.daemon.archiver import Archiver
@@ -12,6 +15,7 @@ from zsched.daemon.daemon import Daemon
 from zsched.storage.connection import Link
 
 DAY_US = 86_400_000_000
+HOUR_MS = 3_600_000
 NOW_MS = 1_767_225_600_000
 LINK = Link.from_url("redis://127.0.0.1:1", 1)
 
@@ -36,6 +40,28 @@ def test_history_is_forgotten_that_is_older_than_the_retention(tmp_path: Path) -
     archiver._prune(archive, NOW_MS)  # type: ignore[arg-type]  # the fake
 
     assert [NOW_MS * 1000 - 30 * DAY_US] == archive.before_us
+
+
+def test_arguments_of_what_ended_are_forgotten_once_an_hour(tmp_path: Path) -> None:
+    path, clock = tmp_path / "a.db", ManualClock()
+    archiver = Archiver(Settings(archive=ArchiveSettings(path=str(path), keep_args=False)), LINK, clock, "daemon")
+
+    def at_a_few_reports() -> list[int]:
+        """The numbers of the entries whose arguments are there."""
+        for _ in range(5):
+            archiver._prune(archive, NOW_MS)
+        return [number for (number,) in rows(path, "SELECT n FROM argument ORDER BY n")]
+
+    with closing(Archive(path, "default", keep_args=False)) as archive:
+        archive.append([put(1, "ends"), put(2, "waits")])
+        assert [1, 2] == at_a_few_reports()
+        archive.append([entry(3, "cancel", "id", "ends", "due", DUE_MS)])
+        archive.commit()
+
+        clock.advance(HOUR_MS - 1)
+        assert [1, 2] == at_a_few_reports()
+        clock.advance(1)
+        assert [2] == at_a_few_reports()
 
 
 def test_settings_that_were_read_again_are_those_that_the_next_reading_begins_from(tmp_path: Path) -> None:

@@ -1,0 +1,130 @@
+"""Who opens a pickle as a worker does, which runs it: held against the sources (SECURITY.md, "Data is never code")."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import zsched
+
+PACKAGE = Path(zsched.__file__).parent
+PICKLES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "jsonpickle", "marshal", "shelve", "yaml"}
+
+# Who imports such a module, and what it names of it. ``unpickling`` subclasses the reader: it looks up no class but
+# plain ones (tests/unit/test_unpickling.py).
+IMPORTERS = {
+    "storage/rqjob.py": {"pickle.loads", "pickle.dumps", "pickle.HIGHEST_PROTOCOL"},
+    "storage/unpickling.py": {"pickle.Unpickler"},
+}
+# Who asks the encoder of ``rqjob`` to run what it opens, and why that is no surprise.
+RUNNERS = {
+    "client/client.py": "Client(runs_pickles=True)",
+    "imports/rqjobs.py": "zsched import rq-scheduler and rq-scheduled",
+    "tasks/chaining.py": "inside a worker, which has run that very payload",
+    "testing/runs.py": "inside a test, which has put that payload",
+}
+# RQ's jobs and results unpickle when they are asked for what they hold. Who knows them:
+KNOW_JOBS = {
+    "current.py": "inside a worker",
+    "tasks/chaining.py": "inside a worker",
+    "testing/worker.py": "a worker of a test",
+    "dashboard/jobs.py": "in a class of its own, which reads without running anything",
+}
+OF_JOBS = ("rq.job", "rq.results", "rq.queue", "rq.worker", "rq.registry", "rq.serializers", "rq.executions")
+OF_JOBS += ("rq.Queue", "rq.Worker", "rq.SimpleWorker", "rq.get_current_job", "rq.group", "rq.scheduler")
+
+
+class Source:
+    """One file of zsched."""
+
+    def __init__(self, text: str | bytes) -> None:
+        self._tree = ast.parse(text)
+
+    def imports(self) -> Iterator[str]:
+        """Full names, with what is taken out of a module."""
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+    @property
+    def knows_pickles(self) -> bool:
+        return any(name.partition(".")[0] in PICKLES for name in self.imports())
+
+    def of_pickles(self) -> set[str]:
+        """What it names of a module that unpickles."""
+        attributes = {ast.unparse(node) for node in ast.walk(self._tree) if isinstance(node, ast.Attribute)}
+        taken = {name for name in self.imports() if "." in name}
+        return {name for name in attributes | taken if name.partition(".")[0] in PICKLES}
+
+    @property
+    def asks_to_run(self) -> bool:
+        """True if a call of ``open`` or ``options`` says anything but ``runs=False``."""
+        calls = [node for node in ast.walk(self._tree) if isinstance(node, ast.Call)]
+        asked = [
+            keyword
+            for call in calls
+            if isinstance(call.func, ast.Attribute) and call.func.attr in ("open", "options")
+            for keyword in call.keywords
+            if keyword.arg in ("runs", None)
+        ]
+        return any(not (isinstance(one.value, ast.Constant) and one.value.value is False) for one in asked)
+
+    @property
+    def knows_jobs(self) -> bool:
+        return any(name == "rq" or f"{name}.".startswith(f"{each}.") for name in self.imports() for each in OF_JOBS)
+
+
+SOURCES = {file.relative_to(PACKAGE).as_posix(): Source(file.read_bytes()) for file in PACKAGE.rglob("*.py")}
+
+
+def test_two_modules_know_pickles_and_one_of_them_runs_what_is_in_them() -> None:
+    assert IMPORTERS == {name: source.of_pickles() for name, source in SOURCES.items() if source.knows_pickles}
+
+
+def test_only_import_and_a_client_that_was_told_to_run_pickles_outside_of_workers() -> None:
+    runners = {name for name, source in SOURCES.items() if source.asks_to_run} - {"storage/rqjob.py"}
+
+    assert set(RUNNERS) == runners
+
+
+def test_no_module_of_daemon_archive_or_command_line_knows_rqs_jobs() -> None:
+    assert set(KNOW_JOBS) == {name for name, source in SOURCES.items() if source.knows_jobs}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import pickle\npickle.loads(data)", {"pickle.loads"}),
+        ("from pickle import loads", {"pickle.loads"}),
+        ("def f():\n    import dill", set()),
+    ],
+)
+def test_the_rule_sees_a_pickle_that_is_opened(text: str, found: set[str]) -> None:
+    assert (True, found) == (Source(text).knows_pickles, Source(text).of_pickles())
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("encoder.open(data, runs=True)", True),
+        ("self._encoder.options(fields, runs=self._runs)", True),
+        ("encoder.open(data, **more)", True),
+        ("encoder.open(data, runs=False)", False),
+        ("encoder.open(data)", False),
+    ],
+)
+def test_the_rule_sees_who_asks_for_it(text: str, asks: bool) -> None:
+    assert asks is Source(text).asks_to_run
+
+
+@pytest.mark.parametrize(
+    "text", ["from rq.job import Job", "import rq.job", "import rq", "from rq import Queue", "import rq.results"]
+)
+def test_the_rule_sees_who_knows_jobs(text: str) -> None:
+    assert Source(text).knows_jobs
+    assert not Source("from rq import Retry").knows_jobs
