@@ -156,4 +156,4 @@ def test_the_demo_takes_no_queues() -> None:
     refused = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
 
     assert 2 == refused.returncode
-    assert "--demo has queues of its own" in refused.stderr
+    assert "--demo uses its own queues" in refused.stderr
