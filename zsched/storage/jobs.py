@@ -103,7 +103,7 @@ class Notes:
             _, word = self.execute("EVAL", script, 1, job_key, field, seen, text)
             if word != b"AGAIN":
                 return
-        raise Contended(f"{field} of run {self._run_id!r} was changed by others at every attempt; call again")
+        raise Contended(f"{field} of run {self._run_id!r} was changed by another writer at every attempt; call again")
 
     def execute(self, *command: Any) -> Any:
         """The reply to *command*."""

@@ -175,7 +175,7 @@ def test_without_an_archive_an_update_changes_nothing(short: Client) -> None:
 def test_rows_before_the_first_durable_one_are_not_said_to_be_unwritten(short: Client) -> None:
     rows = [{"func": FUNC, "id": f"s{number}", "after": 3600} for number in range(400)]
 
-    with pytest.raises(NotArchived, match="no row that asks for it was written"):
+    with pytest.raises(NotArchived, match="no row with durable=True was written"):
         short.schedule_many([*rows, {"func": FUNC, "id": "last", "after": 3600, "durable": True}])
 
     assert "last" not in ids(short.list())
