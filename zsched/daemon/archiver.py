@@ -54,9 +54,7 @@ _PRUNE_EVERY_MS: Final = 3_600_000.0
 _CHECK_MS: Final = 5.0  # of every idle pass, until the whole file was checked
 _DAY_US: Final = 86_400 * 1_000_000
 _NOWHERE: Final = Position(-1, 0, 0)
-_MOST_FAILURES: Final = (
-    3  # failures in a row, during which a loss still holds fire: a failing archive must not stop firing for long
-)
+_MOST_FAILURES: Final = 3  # in a row, during which a loss still holds fire; a bad archive must not stop firing
 _STOP_S: Final = 5.0  # for the last entries to be archived when the daemon stops
 
 

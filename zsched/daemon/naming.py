@@ -49,11 +49,11 @@ class Namer:
         self._naming, self._log, self._archiver, self._clock = Naming(wire, keys), Log(wire, keys), archiver, clock
         self._term: str | None = None  # the token of the term for which it asks
         self._until_ms = 0.0
-        self._is_new, self._known = True, _NOTHING  # as far as the answers so far say
+        self._is_new, self._known = True, _NOTHING  # by the answers so far
 
     def step(self, term: Term) -> float | None:
         """
-        Go on naming; call this every ASK_EVERY_MS. Return the ms that may be left, or None once there is a name.
+        Continue naming; call this every ASK_EVERY_MS. Return the ms that may be left, or None once there is a name.
 
         Raises:
             Stale, ServerChanged: the term is over. RedisUnavailable, RedisRefused.
