@@ -36,9 +36,8 @@ from zsched.storage.reader import StoredSchedule
 from zsched.storage.store import BACKFILLED_AT_ONCE, Refilled, Store, refusal
 
 _REPLANS: Final = 5  # changes of the schedule in a row, before the call gives up
-_SKEW_MS: Final = (
-    60_000  # by which the caller's clock may be ahead of the server's; future occurrences are never pushed
-)
+# By which the caller's clock may be ahead of the server's; future occurrences are never pushed.
+_SKEW_MS: Final = 60_000
 _NOTHING: Final = Refilled("backfilled", [])  # there was nothing to push
 
 

@@ -65,10 +65,8 @@ class ChoreThread:
         failures: Failures | None = None,
     ) -> None:
         self._link, self._archiver, self._clock = link, archiver, clock
-        self._makers, self._needing = (
-            (*without_archive, *chores),
-            len(without_archive),
-        )  # from here on: chores that need the archive
+        # Of the makers, those from index _needing on need the archive.
+        self._makers, self._needing = (*without_archive, *chores), len(without_archive)
         self._term: Term | None = None
         self._changing = threading.Lock()  # of the term
         self._news, self._failures = threading.Event(), failures or Failures()

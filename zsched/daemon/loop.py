@@ -18,9 +18,8 @@ from zsched.daemon.failures import Failures
 from zsched.errors import RedisUnavailable
 
 _LONGEST_S: Final = 30.0  # longest pause between two attempts of a failing step
-_STEADY_MS: Final = (
-    10_000.0  # without a failure: healthy again; so a bug in every second message does not fill the journal
-)
+# Without a failure: healthy again; so a bug in every second message does not fill the journal.
+_STEADY_MS: Final = 10_000.0
 
 
 class Loop:

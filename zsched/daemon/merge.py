@@ -83,9 +83,8 @@ class Merge:
         self.merged: Position | None = None  # the entry that marks the end of the merge
         self.covered: frozenset[Position] = frozenset()  # the ends of histories that it names
         self.done: Counter[str] = Counter()  # rows that were put back, by place as logged
-        self.on_restored: Callable[[Sequence[Restored]], None] | None = (
-            None  # called with the rows of each restore entry
-        )
+        # Called with the rows of each restore entry.
+        self.on_restored: Callable[[Sequence[Restored]], None] | None = None
         self._touched: dict[Key, int] | None = None  # ids touched after the common entry; None: all known ids
 
     @property
