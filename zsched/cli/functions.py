@@ -155,9 +155,9 @@ def _as_json(name: str, task: Task[..., Any]) -> dict[str, Any]:
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": parameter.name, "type": parameter.type_text}
+    shown: dict[str, Any] = {"name": parameter.name, "type": parameter.type_text}
     is_required = parameter.default is NO_DEFAULT
-    return {**told, "required": is_required, "default": None if is_required else _plain(parameter.default)}
+    return {**shown, "required": is_required, "default": None if is_required else _plain(parameter.default)}
 
 
 def _about(task: Task[..., Any]) -> str:

@@ -40,9 +40,9 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
       zsched why digest --json | jq -r '.story[].text'
     """
     story = invocation.client().why(id, tz)
-    told = [f"{local_text(at_ms, story.tz, has_ms=True)}  {text}" for at_ms, text in story.lines]
-    told.append(f"now: {story.now}" if story.is_known else f"{id}: {story.now}")
-    invocation.answer(story.to_dict(), *(printable(with_short_workers(line)) for line in told))
+    printed = [f"{local_text(at_ms, story.tz, has_ms=True)}  {text}" for at_ms, text in story.lines]
+    printed.append(f"now: {story.now}" if story.is_known else f"{id}: {story.now}")
+    invocation.answer(story.to_dict(), *(printable(with_short_workers(line)) for line in printed))
     invocation.tell_source(story.source)
     return DONE if story.is_known else NOT_FOUND
 

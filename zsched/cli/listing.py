@@ -103,10 +103,10 @@ def show(invocation: Invocation, /, id: str) -> None:
         "runs": [run.to_dict() for run in runs],
         "source": runs.source.to_dict(),
     }
-    told = [*pairs(_fields(schedule)), "", "next times:", *(f"  {due_text(to_ms(at), schedule.tz)}" for at in times)]
-    told += [] if times else ["  none"]
-    told += ["", "last runs:", *(f"  {line}" for line in run_lines(runs, schedule.tz))] if runs else ["", "no run yet"]
-    invocation.answer(value, *told)
+    lines = [*pairs(_fields(schedule)), "", "next times:", *(f"  {due_text(to_ms(at), schedule.tz)}" for at in times)]
+    lines += [] if times else ["  none"]
+    lines += ["", "last runs:", *(f"  {line}" for line in run_lines(runs, schedule.tz))] if runs else ["", "no run yet"]
+    invocation.answer(value, *lines)
     if runs.source.archive is None:
         invocation.tell_source(runs.source)
 
@@ -252,8 +252,8 @@ def _nominal(schedule: Schedule, due: datetime) -> datetime:
 
 
 def _time(at: datetime, nominal: datetime | None) -> dict[str, str]:
-    told = {"utc": utc_text(at), "local": iso_text(at)}
-    return told if nominal is None else told | {"nominal": utc_text(nominal)}
+    shown = {"utc": utc_text(at), "local": iso_text(at)}
+    return shown if nominal is None else shown | {"nominal": utc_text(nominal)}
 
 
 def _time_row(at: datetime, nominal: datetime | None) -> tuple[str, ...]:

@@ -94,9 +94,9 @@ def log(
     if invocation.wants_json:
         click.echo(json.dumps({"source": source.to_dict()}), err=True)
     invocation.tell_source(source)
-    told = (line for entry in found for line in teller.lines(entry))
+    rendered = (line for entry in found for line in teller.lines(entry))
     with _ending_well() if follow else nullcontext():
-        for line in islice(told, limit) if since_at is not None else deque(told, limit):
+        for line in islice(rendered, limit) if since_at is not None else deque(rendered, limit):
             click.echo(line)
         if follow:
             _follow(invocation, client, teller, Position.parse(f"{source.as_of} 0") if source.as_of else _BEGINNING)
@@ -167,8 +167,8 @@ class _LogLines:
 
 def _to_dict(entry: Entry, found: list[Change], problem: str) -> dict[str, Any]:
     at = iso(min(entry.position.t_us // 1000, LAST_MS))
-    told = {"entry": entry.position.id, "at": at, "kind": entry.kind, "changes": [change.shown() for change in found]}
-    return told | ({"problem": problem} if problem else {})
+    fields = {"entry": entry.position.id, "at": at, "kind": entry.kind, "changes": [change.shown() for change in found]}
+    return fields | ({"problem": problem} if problem else {})
 
 
 def _instant(since: datetime | timedelta | None, tz: str | None) -> datetime | None:

@@ -117,8 +117,8 @@ def remark(run: Run | None) -> str:
     if run is None:
         return ""
     mark = "uncertain" if run.is_uncertain else ""
-    told = "; ".join(text for text in (run.error, note_text(run.note), mark) if text)
-    return shortened(with_short_workers(told), _WIDTH)
+    parts = "; ".join(text for text in (run.error, note_text(run.note), mark) if text)
+    return shortened(with_short_workers(parts), _WIDTH)
 
 
 def with_short_workers(text: str) -> str:
@@ -159,7 +159,7 @@ class Progress:
         self._stack = ExitStack()
         self._bar: Any = None
         self._clock = clock or SystemClock()
-        self._told_ms = self._clock.monotonic_ms()
+        self._shown_ms = self._clock.monotonic_ms()
         self.done = self.total = 0
 
     def __enter__(self) -> Progress:
@@ -175,9 +175,9 @@ class Progress:
             return
         if self._is_terminal:
             self._show_bar()
-        elif self._counted and self._clock.monotonic_ms() - self._told_ms >= _EVERY_MS:
+        elif self._counted and self._clock.monotonic_ms() - self._shown_ms >= _EVERY_MS:
             say(f"{done:,} of {total:,} {self._counted}")
-            self._told_ms = self._clock.monotonic_ms()
+            self._shown_ms = self._clock.monotonic_ms()
 
     def _show_bar(self) -> None:
         if self._bar is None and self.total >= self._least:

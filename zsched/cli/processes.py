@@ -135,14 +135,14 @@ def dashboard(invocation: Invocation, listen: str | None) -> int:
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     made = {"password": login.password} if login.was_made else {}
-    told = f"password {login.password}, made for this run" if login.was_made else "and the password configured"
+    secret = f"password {login.password}, made for this run" if login.was_made else "and the password configured"
     with suppress(KeyboardInterrupt):  # before the first line of output: its reader may stop this process
         if not is_private(address[0]):
             say("passwords go over the network as they are: put a proxy with TLS before it")
         invocation.answer(
             {"url": serving.url, "redis": link.where, "user": login.user, **made},
             f"{link.where} is shown at {serving.url}",
-            f"user {login.user}, {told}. Ctrl-C ends it.",
+            f"user {login.user}, {secret}. Ctrl-C ends it.",
         )
         serving.run()
     return DONE

@@ -57,8 +57,8 @@ def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: 
         command = ManualRecovery(settings, file, is_dry=dry_run, is_forced=force, is_quiet=is_quiet)
         outcome = command.look(lists_all or invocation.wants_json) if dry_run else command.put_back(lists_all)
     except NoArchive as error:
-        told = {"error": str(error), "type": type(error).__name__}
-        click.echo(json.dumps(told) if invocation.wants_json else f"zsched: {error}", err=True)
+        refusal = {"error": str(error), "type": type(error).__name__}
+        click.echo(json.dumps(refusal) if invocation.wants_json else f"zsched: {error}", err=True)
         return NOT_FOUND
     if invocation.wants_json:
         invocation.answer(outcome.to_dict())

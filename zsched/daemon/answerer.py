@@ -116,14 +116,14 @@ class Answerer:
     @staticmethod
     def _looked(path: Path, look: CheckedQuestion) -> dict[str, Any]:
         with History(path) as history:
-            told = look(history)
+            answer = look(history)
             position = history.position
             source = {
                 "archive": f"{socket.gethostname()}:{path}",
                 "complete_since": history.complete_since,
                 "as_of": position.id if position else None,
             }
-        return {"source": source, **told}
+        return {"source": source, **answer}
 
 
 # -- questions: each checks its arguments and gives the look that answers it. Raises _NOT_UNDERSTOOD -----------------

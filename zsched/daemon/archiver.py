@@ -241,7 +241,7 @@ class Archiver:
         self._follower = follower = Follower(
             *place, lease_ms=lease_ms, is_manual=is_manual, meter=self._meter, between=between
         )
-        told: tuple[object, ...] | None = None
+        reported: tuple[object, ...] | None = None
         told_ms = named_ms = 0.0
         while True:
             began_ms = self._clock.monotonic_ms()
@@ -254,10 +254,10 @@ class Archiver:
             may_not_lead = self.may_not_lead
             news = archive.position, follower.state, may_not_lead, follower.looked_at
             hold_for_ms = self._hold_for_ms(follower)
-            is_news = news != told or hold_for_ms > 0
+            is_news = news != reported or hold_for_ms > 0
             if is_news or began_ms - told_ms > REPORT_EVERY_MS:
                 now_ms = self._report(archivers, follower.state, hold_for_ms)
-                told, told_ms = news, began_ms
+                reported, told_ms = news, began_ms
                 self._prune(archive, now_ms)
             elif not self._own.is_checked:
                 self._own.is_checked = not archive.check_step(_CHECK_MS, self._clock)

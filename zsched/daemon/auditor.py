@@ -68,7 +68,7 @@ _SCANNED: Final = 13  # replies with ids that Redis holds, in one pass: 2,600 me
 _STRANGERS: Final = 200  # ids unknown to the state, in one pass
 _BEHIND: Final = 5_000  # log entries behind the archive: if there are more, it has to catch up first
 _TRIES: Final = 3  # attempts to repair a fault while the log grows
-_SAID: Final = 50  # alarms logged one by one in a pass
+_MOST_LOGGED: Final = 50  # alarms logged one by one in a pass
 _REMEMBERED: Final = 10_000  # lasting alarms that are not logged again
 _JUMP_MS: Final = 2_000.0  # of the server's clock against the monotonic one
 _START: Final = (-1, -1)
@@ -84,7 +84,7 @@ class Pass:
     checked: int = 0
     alarms: int = 0
     repaired: int = 0
-    said: int = 0
+    logged: int = 0
     overdue: list[tuple[int, str]] = field(default_factory=list)  # waiting schedules that should have fired; due ms, id
     throttled: int = 0  # throttled schedules, which are no alarm
 
@@ -131,9 +131,9 @@ class Inspection:
         if known is None:
             return unknown_schedule(id, look.places[id]) if look.places[id] else None
         alarm = misplaced(known, here, look.places[id], look.statuses[id])
-        told_ms = known.t_us // 1000
-        if alarm is None and may_be_left_out(known, told_ms, look.now_ms) is not None:
-            missing_ms = may_be_left_out(known, max(told_ms, self._recall.told_ms(id)), look.now_ms)
+        known_ms = known.t_us // 1000
+        if alarm is None and may_be_left_out(known, known_ms, look.now_ms) is not None:
+            missing_ms = may_be_left_out(known, max(known_ms, self._recall.told_ms(id)), look.now_ms)
             alarm = left_out(known, missing_ms) if missing_ms is not None else None
         return alarm
 
@@ -149,7 +149,7 @@ class Auditor:
         self._cursor = _START  # of the round
         self._again: list[str] = []  # faults that could not be repaired
         self._lasting: dict[str, tuple[Event, str]] = {}  # logged faults that last, by id
-        self._overdue: str | None = None  # the oldest that was said to be
+        self._overdue: str | None = None  # the oldest logged overdue schedule
         self._term = ""  # the term for which the following holds
         self._steady: tuple[int, float] | None = None  # TIME and the monotonic clock at the last look
         self._since_ms = 0  # firing without a break since then
@@ -251,8 +251,8 @@ class Auditor:
             self._overdue = id
         else:
             self._overdue = None
-        if done.said > _SAID:
-            log.error("audit_found_more", alarms=done.said - _SAID)
+        if done.logged > _MOST_LOGGED:
+            log.error("audit_found_more", alarms=done.logged - _MOST_LOGGED)
         self._archiver.audit = {
             "at": done.now_ms, "checked": done.checked, "alarms": done.alarms, "repaired": done.repaired,
         }  # fmt: skip
@@ -315,8 +315,8 @@ class Auditor:
             self._lasting.pop(alarm.id, None)
         elif len(self._lasting) < _REMEMBERED:
             self._lasting[alarm.id] = alarm.event, alarm.found
-        going.said += 1
-        if going.said <= _SAID:
+        going.logged += 1
+        if going.logged <= _MOST_LOGGED:
             log.error(
                 alarm.event.value,
                 schedule_id=alarm.id,

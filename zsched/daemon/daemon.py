@@ -103,7 +103,7 @@ class Daemon:
             failures=failures,
         )
         self._is_stopping = False
-        self._said: str | None = None  # the logged problem, until it is over
+        self._logged: str | None = None  # the logged problem, until it is over
         self._pause_ms = _FIRST_PAUSE_MS
         self._longest_pause_ms = _NEW_MASTER_PAUSE_MS if link.finds_master else _LONGEST_PAUSE_MS
         self._objection_pause_ms = _NEW_MASTER_PAUSE_MS if link.finds_master else _OBJECTION_PAUSE_MS
@@ -270,12 +270,12 @@ class Daemon:
         self._say_once(event, reason)
 
     def _say_once(self, event: str, reason: str) -> None:
-        if self._said != event:
+        if self._logged != event:
             log.warning(event, redis=self._link.where, reason=reason)
-        self._said = event
+        self._logged = event
 
     def _say_well(self) -> None:
-        if self._said is not None:
-            log.info("redis_back", redis=self._link.where, after=self._said)
-        self._said = self._health.trouble = self._archiver.may_not_lead = None
+        if self._logged is not None:
+            log.info("redis_back", redis=self._link.where, after=self._logged)
+        self._logged = self._health.trouble = self._archiver.may_not_lead = None
         self._pause_ms = _FIRST_PAUSE_MS

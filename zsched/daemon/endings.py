@@ -33,7 +33,7 @@ class Endings:
 
     def __init__(self) -> None:
         self._lifetimes: dict[str, dict[int, None]] = {}  # by registry, in the order in which they were learnt
-        self._told: dict[str, set[bytes]] = {}  # by registry, at the last scan
+        self._reported: dict[str, set[bytes]] = {}  # by registry, at the last scan
         self._last_s: int | None = None  # of the server, at the last scan
         self._looks = 0
 
@@ -53,8 +53,8 @@ class Endings:
         read: dict[str, set[bytes]] = {key: set() for key in keys}
         for (key, _, _), members in zip(spans, registries.members(spans), strict=True):
             read[key].update(members)
-        ended = {id for key, members in read.items() for id in members - self._told.get(key, set())}
-        self._told, self._last_s = read, now_s  # the next scan reads nothing older than these
+        ended = {id for key, members in read.items() for id in members - self._reported.get(key, set())}
+        self._reported, self._last_s = read, now_s  # the next scan reads nothing older than these
         return [text(id) for id in ended]
 
     def _lifetimes_of(self, key: str) -> dict[int, None]:

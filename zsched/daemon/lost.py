@@ -94,8 +94,8 @@ class _Case:
         """One line."""
         if self.job.status == "queued":
             return _LEFT
-        told = f"its worker {self.job.worker} died: no heartbeat since {self.job.heartbeat_at}"
-        return in_a_line(told, _LONGEST_WHY)
+        reason = f"its worker {self.job.worker} died: no heartbeat since {self.job.heartbeat_at}"
+        return in_a_line(reason, _LONGEST_WHY)
 
     @property
     def queued_ms(self) -> float:

@@ -115,8 +115,8 @@ class OwnArchive:
                 archive.close()
 
     def _objection(self, archive: Archive, gen: str | None) -> str | None:
-        told = Told(archive.path, archive.namespace, archive.gens, archive.address, archive.position)
-        return told.objection(gen, self.address)
+        noted = Told(archive.path, archive.namespace, archive.gens, archive.address, archive.position)
+        return noted.objection(gen, self.address)
 
     def _objection_of_log(self, archive: Archive, wire: Wire) -> str | None:
         """Return the objection to a restore into the Redis at *wire*: it has another address, and may be a copy."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from zsched.core.policy import CatchUp, Plan, Policy, plan
 from zsched.core.triggers import Anchor, build, spec_of
-from zsched.storage.dispatch import DueRecurring, PlannedRun, told
+from zsched.storage.dispatch import DueRecurring, PlannedRun, advance_words
 
 _REMEMBERED = 100_000  # (rule, policies, nominal time); each is about 250 bytes
 
@@ -35,7 +35,7 @@ class _SharedPlan(NamedTuple):
     """
 
     plan: Plan
-    told: bytes
+    advance_words: bytes
     from_ms: int
     until_ms: int
 
@@ -54,7 +54,7 @@ class Planner:
                 shared = self._shared.get((one.trigger, one.policy, one.nominal_ms))
                 if shared is None or not shared.from_ms <= now_ms <= shared.until_ms:
                     shared = self._plan(one, now_ms)
-                planned.good.append(PlannedRun(one, shared.plan, shared.told))
+                planned.good.append(PlannedRun(one, shared.plan, shared.advance_words))
             except Exception as error:  # whatever a stored rule can make Python raise is that schedule's problem
                 reason = f"cannot be planned: {type(error).__name__}: {error}"[:300].replace("\n", " ")
                 planned.bad.append((one, reason.encode(errors="backslashreplace")))
@@ -67,7 +67,7 @@ class Planner:
         until_ms = from_ms + policy.patience_ms
         if made.next_ms is not None:
             until_ms = min(until_ms, made.next_ms - 1)
-        shared = _SharedPlan(made, told(made, policy), from_ms, until_ms)
+        shared = _SharedPlan(made, advance_words(made, policy), from_ms, until_ms)
         is_shared = spec.kind.anchor is Anchor.NOTHING and spec.count is None and not spec.jitter_ms
         if is_shared and made.fire_ms is not None and (policy.catch_up is not CatchUp.ALL or not made.passed):
             if len(self._shared) >= _REMEMBERED:

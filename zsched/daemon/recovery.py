@@ -173,7 +173,7 @@ class Recovery:
         self._archive, self._wire, self._keys, self._clock = archive, wire, keys, clock
         self._hold_for_ms, self._is_manual = hold_for_ms, is_manual
         self._log, self._naming = Log(wire, keys), Naming(wire, keys)
-        self._said: Position | None = None  # the lost position that was told
+        self._reported: Position | None = None  # the lost position that was told
         self._under_way: tuple[RecoveryLoop, Iterator[Doing]] | None = None
         self._doing, self._began_ms = Doing.COMPARING, 0.0
         self.covered: frozenset[Position] = frozenset()
@@ -187,7 +187,7 @@ class Recovery:
 
     def forget(self) -> None:
         """The log goes on from where the archive is."""
-        self._under_way, self._said = None, None
+        self._under_way, self._reported = None, None
         self.awaits_people = False
 
     def step(self, position: Position) -> Position | None:
@@ -230,10 +230,10 @@ class Recovery:
         start = first.position if first else None
         self.verdict = judge(position, start, is_same_set=is_same_set(self._naming.gen(), archive.gens))
         is_lost = self.verdict is Verdict.LOST
-        if is_lost and self._said != position:
+        if is_lost and self._reported != position:
             common = merge.common.id if merge.common else None
             log.error("redis_history_lost", archive=str(archive.path), had=position.id, common=common)
-            self._said = position
+            self._reported = position
         return is_lost
 
     def _say(self, doing: Doing, merge: Merge) -> None:

@@ -42,9 +42,9 @@ def reload(before: Settings, read: Callable[[], Settings]) -> Settings:
 def _differing(one: Settings, other: Settings) -> Iterator[str]:
     """Keys whose values differ, as ``archive.retention_days``; tables under names of the user's as a whole."""
     for section in dataclasses.fields(Settings):
-        mine, theirs = getattr(one, section.name), getattr(other, section.name)
-        if mine != theirs and dataclasses.is_dataclass(mine):
-            keys = (key.name for key in dataclasses.fields(mine))
-            yield from (f"{section.name}.{key}" for key in keys if getattr(mine, key) != getattr(theirs, key))
-        elif mine != theirs:
+        before, after = getattr(one, section.name), getattr(other, section.name)
+        if before != after and dataclasses.is_dataclass(before):
+            keys = (key.name for key in dataclasses.fields(before))
+            yield from (f"{section.name}.{key}" for key in keys if getattr(before, key) != getattr(after, key))
+        elif before != after:
             yield section.name

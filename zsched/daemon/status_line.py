@@ -19,7 +19,7 @@ from zsched.storage.overview import Overview
 from zsched.storage.reader import Reader
 
 _EVERY_S = 2.0
-_TOLD = ("no_leader", "late")  # problems that the line has in words of its own
+_SHOWN_ELSEWHERE = ("no_leader", "late")  # problems that the line has in words of its own
 
 
 class StatusLine:
@@ -50,7 +50,7 @@ class StatusLine:
 def text_of(overview: Overview, id: str, health: DaemonHealth) -> str:
     """*overview* in the words of daemon *id*, with the worst problem; lateness has a place of its own."""
     own = next(iter(problems(health)), None)
-    untold = [problem.text for problem in problems(overview) if problem.name not in _TOLD]
+    others = [problem.text for problem in problems(overview) if problem.name not in _SHOWN_ELSEWHERE]
     if overview.leader == id:
         role = f"leading in epoch {overview.epoch}" + (f", but {own.text}" if own else "")
     elif own:
@@ -62,7 +62,7 @@ def text_of(overview: Overview, id: str, health: DaemonHealth) -> str:
     held = f", held for {duration_text(overview.held_ms)}" if overview.held_ms else ""
     due, waiting = sum(overview.overdue.values()), sum(overview.waiting.values())
     late = f", the oldest {duration_text(overview.late_ms)} late" if due else ""
-    return "; ".join([f"{role}{held}", f"{due:,} due{late}", f"{waiting:,} waiting", *untold[:1]])
+    return "; ".join([f"{role}{held}", f"{due:,} due{late}", f"{waiting:,} waiting", *others[:1]])
 
 
 def unseen_text(error: ZschedError, health: DaemonHealth) -> str:

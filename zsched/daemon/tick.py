@@ -31,7 +31,7 @@ from zsched.storage.meta import moving_away
 
 log = structlog.get_logger(__name__)
 
-_TOLD = {  # what advance.lua answers, but for the usual "fired": level and event
+_ADVANCE_EVENTS = {  # what advance.lua answers, but for the usual "fired": level and event
     "passed": (logging.DEBUG, "occurrences_passed"),  # each range of them is told besides
     "deferred": (logging.DEBUG, "run_deferred"),
     "overlap": (logging.INFO, "run_skipped"),
@@ -193,7 +193,7 @@ class Ticker:
     def _tell_advanced(self, part: Sequence[PlannedRun], words: Sequence[str]) -> None:
         for (one, plan, _), word in zip(part, words, strict=True):
             if word != "fired":
-                level, event = _TOLD[word]
+                level, event = _ADVANCE_EVENTS[word]
                 log.log(
                     level, event, schedule_id=text(one.id), nominal_ms=plan.fire_ms, reason=_REASONS.get(word, word)
                 )

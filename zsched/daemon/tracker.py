@@ -77,7 +77,9 @@ class Tracker:
         self._over_before: deque[RunKey] = deque(maxlen=_WAITING)  # not open: over before, or nobody's
         self._around: RunKey | None = None  # where the round goes on: also in another term
         self._queued: deque[tuple[OpenRun, Job]] = deque(maxlen=_HANDED_OVER)
-        self._told: tuple[str, Position] | None = None  # the last entry of others that says of runs that they are over
+        self._by_others: tuple[str, Position] | None = (
+            None  # the last entry of others that says of runs that they are over
+        )
         self._forget(None)
 
     def over(self, wire: Wire) -> Tracker:
@@ -95,7 +97,7 @@ class Tracker:
 
     def wrote(self, term: Term, entry: Position) -> None:
         """Another chore said in *term*, up to *entry*, that runs are over: say nothing before the archive has that."""
-        self._told = term.token, entry
+        self._by_others = term.token, entry
 
     def step(self, term: Term) -> bool:
         """
@@ -148,7 +150,7 @@ class Tracker:
         """
         is_this_term = self._of is not None and self._of[0] == term.token
         written = self._written if is_this_term else None
-        told = self._told[1] if self._told is not None and self._told[0] == term.token else None
+        told = self._by_others[1] if self._by_others is not None and self._by_others[0] == term.token else None
         return as_of.epoch == term.epoch and all(one is None or as_of.order >= one.order for one in (written, told))
 
     def _expect_unheard(self, term: Term) -> None:

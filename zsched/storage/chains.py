@@ -55,6 +55,6 @@ class Chains:
         return [text(run_id) for run_id in reply[1]]
 
 
-def _need(told: bytes) -> ChainNeed:
-    id, what, run, urgent, why = text(told).split("\0")
+def _need(reply: bytes) -> ChainNeed:
+    id, what, run, urgent, why = text(reply).split("\0")
     return ChainNeed(id, what, run, urgent == "urgent", why)

@@ -42,14 +42,14 @@ class Jobs:
     def look(self, run_ids: Sequence[str]) -> list[Job | None]:
         """Read RQ's hash of each of *run_ids*; None where it holds nothing of a run."""
         return [
-            None if told == b"-" else _job(told)
+            None if reply == b"-" else _job(reply)
             for first in range(0, len(run_ids), _PAGE)
-            for told in self._scripts.call("look", fields=_FIELDS, rows=run_ids[first : first + _PAGE])
+            for reply in self._scripts.call("look", fields=_FIELDS, rows=run_ids[first : first + _PAGE])
         ]
 
 
-def _job(told: bytes) -> Job:
-    words = text(told).split("\0", len(JOB_FIELDS) - 1)
+def _job(reply: bytes) -> Job:
+    words = text(reply).split("\0", len(JOB_FIELDS) - 1)
     job = Job(**dict(zip(JOB_FIELDS, words, strict=True)))
     return job._replace(worker=job.worker[:LONGEST_NAME], error=last_line(job.error) if job.error else "")
 
@@ -86,8 +86,8 @@ class Notes:
 
         Read from RQ's hash alone: look.lua reads keys of zsched's too, to which a worker needs no right.
         """
-        told = self.execute("HMGET", self._keys.rq.job(self._run_id), *_OF_ATTEMPTS)
-        status, left, most, returned = (bytes(value or b"").decode(errors="replace") for value in told)
+        fields = self.execute("HMGET", self._keys.rq.job(self._run_id), *_OF_ATTEMPTS)
+        status, left, most, returned = (bytes(value or b"").decode(errors="replace") for value in fields)
         return _NOTHING._replace(retries_left=left, retries=most, returned=returned).attempt if status else None
 
     def read(self, field: str) -> str:
@@ -136,7 +136,7 @@ class Deadlines:
 
     def __init__(self, wire: Wire, keys: Keys) -> None:
         self._wire, self._keys = wire, keys
-        self._told_ms = self.since_ms = -1
+        self._reported_ms = self.since_ms = -1
 
     def passed(self) -> list[str]:
         """Run ids whose deadlines have passed since the last look, those longest ago first; all at the first."""
@@ -146,13 +146,13 @@ class Deadlines:
         if self.since_ms < 0:
             self.since_ms = now_ms
         elif now_ms - self.since_ms >= _KEPT_MS:  # all that passed so long ago was told so long ago
-            self._wire.execute("ZREMRANGEBYSCORE", key, "-inf", min(self._told_ms, now_ms - _KEPT_MS))
+            self._wire.execute("ZREMRANGEBYSCORE", key, "-inf", min(self._reported_ms, now_ms - _KEPT_MS))
         found: list[bytes] = []
         for page in range(_SPANS):
-            span = ("ZRANGEBYSCORE", key, f"({self._told_ms}", now_ms, "LIMIT", page * _MEMBERS, _MEMBERS)
+            span = ("ZRANGEBYSCORE", key, f"({self._reported_ms}", now_ms, "LIMIT", page * _MEMBERS, _MEMBERS)
             members = self._wire.execute(*span)
             found += members
             if len(members) < _MEMBERS:
                 break
-        self._told_ms = now_ms
+        self._reported_ms = now_ms
         return [text(run_id) for run_id in found]

@@ -137,14 +137,14 @@ def _bar(report: Report) -> str | None:
     return reason
 
 
-def _texts(told: object) -> dict[str, str]:
-    """Return the texts in *told*, which another writer may have left. Drop everything else."""
-    pairs = told.items() if isinstance(told, dict) else ()
+def _texts(value: object) -> dict[str, str]:
+    """Return the texts in *value*, which another writer may have left. Drop everything else."""
+    pairs = value.items() if isinstance(value, dict) else ()
     return {part: reason for part, reason in pairs if isinstance(part, str) and isinstance(reason, str)}
 
 
-def _text(told: object) -> str | None:
-    return told if isinstance(told, str) else None
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,12 +136,12 @@ class Knowledge:
         return {"gen": self.gen, "position": self.position and list(self.position), "is_new": self.is_new}
 
     @classmethod
-    def of_dict(cls, told: Any) -> Knowledge:
+    def of_dict(cls, answer: Any) -> Knowledge:
         """Read an answer. Raises one of ``questions.UNREADABLE`` if it has another form."""
-        gen, position = told["gen"], told["position"]
+        gen, position = answer["gen"], answer["position"]
         if gen is not None and (not isinstance(gen, str) or not gen.split()):
             raise ValueError(f"{gen!r} is no name")
-        return cls(gen, None if position is None else Position(*map(int, position)), told["is_new"] is True)
+        return cls(gen, None if position is None else Position(*map(int, position)), answer["is_new"] is True)
 
 
 class Naming:
@@ -172,9 +172,9 @@ class Naming:
 
     def answers(self) -> Iterator[Knowledge]:
         """Yield the answers since the last call. Skip those that cannot be read."""
-        while (told := self._channel.execute("LPOP", self._keys.answer(self._question.id))) is not None:
+        while (reply := self._channel.execute("LPOP", self._keys.answer(self._question.id))) is not None:
             with suppress(*UNREADABLE):
-                yield Knowledge.of_dict(json.loads(told))
+                yield Knowledge.of_dict(json.loads(reply))
 
     def give(self, term: Term, gen: str, *, is_new: bool) -> str:
         """

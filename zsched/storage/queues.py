@@ -154,20 +154,20 @@ def waiting_text(queues: Sequence[StalledQueue]) -> str:
     """``3 jobs wait, the oldest for 6 min``: in all of *queues*."""
     count = sum(one.waiting for one in queues)
     oldest_ms = max((one.waits_ms for one in queues if one.waits_ms is not None), default=None)
-    told = f"{plural(count, 'job')} wait{'s' if count == 1 else ''}"
+    jobs = f"{plural(count, 'job')} wait{'s' if count == 1 else ''}"
     if oldest_ms is None:
-        return told
+        return jobs
     unit_ms = 60_000 if oldest_ms >= 60_000 else 1000
-    return f"{told}{', the oldest' if count > 1 else ''} for {rough_duration(max(oldest_ms // unit_ms, 1) * unit_ms)}"
+    return f"{jobs}{', the oldest' if count > 1 else ''} for {rough_duration(max(oldest_ms // unit_ms, 1) * unit_ms)}"
 
 
 def workers_of(wire: Wire, rq: RqKeys) -> list[WorkerSeen]:
     """The workers that live, of the first some thousand that are registered. Raises RedisRefused, RedisUnavailable."""
     names = members(wire, rq.workers(), _WORKERS)
-    told = allowed_replies(wire, (("HMGET", name, "version", *_ABOUT_WORKER) for name in names))
+    states = allowed_replies(wire, (("HMGET", name, "version", *_ABOUT_WORKER) for name in names))
     return [
         WorkerSeen(rq.worker_name(name), text(row[0] or b"?"), frozenset(text(row[1]).split(",")))
-        for name, row in zip(names, told, strict=True)
+        for name, row in zip(names, states, strict=True)
         if row and _lives(row[1:])
     ]
 
@@ -228,8 +228,8 @@ def _unregistered(wire: Wire, rq: RqKeys, queues: list[str]) -> list[str]:
         pages = replies(wire, (("SSCAN", rq.queue_workers(queue), at, "COUNT", size) for queue, at in cursors.items()))
         read = {queue: page for queue, page in zip(cursors, pages, strict=True) if not isinstance(page, RedisRefused)}
         names = sorted({name for _, page in read.values() for name in page})
-        told = dict(zip(names, replies(wire, (("HMGET", name, *_ABOUT_WORKER) for name in names)), strict=True))
-        without = {queue: at for queue, (at, page) in read.items() if not any(_lives(told[name]) for name in page)}
+        states = dict(zip(names, replies(wire, (("HMGET", name, *_ABOUT_WORKER) for name in names)), strict=True))
+        without = {queue: at for queue, (at, page) in read.items() if not any(_lives(states[name]) for name in page)}
         found += [queue for queue, at in without.items() if at == b"0"]
         cursors, size = {queue: at for queue, at in without.items() if at != b"0"}, _MANY
     return found
@@ -246,8 +246,8 @@ def _lives(about: Any) -> bool:
 def _stalled(wire: Wire, keys: Keys, queues: list[str], used: set[str]) -> list[StalledQueue]:
     lengths = allowed_replies(wire, (("LLEN", keys.rq.queue(queue)) for queue in queues))
     waiting = {queue: length for queue, length in zip(queues, lengths, strict=True) if length}
-    told = allowed_replies(wire, (("LRANGE", keys.rq.queue(queue), 0, _HEAD - 1) for queue in waiting))
-    heads = {queue: head for queue, head in zip(waiting, told, strict=True) if head}
+    pages = allowed_replies(wire, (("LRANGE", keys.rq.queue(queue), 0, _HEAD - 1) for queue in waiting))
+    heads = {queue: head for queue, head in zip(waiting, pages, strict=True) if head}
     waits_ms = _waits_ms(wire, keys, heads, [queue for queue in heads if waiting[queue] > _HEAD])
     ours = used | {queue for queue, head in heads.items() if any(RunId.key(text(id), keys.namespace) for id in head)}
     return [StalledQueue(queue, waiting.get(queue, 0), waits_ms.get(queue), queue in ours) for queue in queues]

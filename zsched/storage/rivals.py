@@ -50,8 +50,8 @@ def rq_schedulers(wire: Wire, steps: int | None = None) -> RqSchedulers:
     cursor, found, taken = b"0", set[str](), 0
     while steps is None or taken < steps:
         cursor, keys = wire.execute("SCAN", cursor, "MATCH", f"{RQ_SCHEDULER}*", "COUNT", _PER_STEP)
-        told = {key: wire.execute("HMGET", key, "birth", "death") for key in keys}
-        found.update(text(key) for key, (birth, death) in told.items() if birth and not death)
+        states = {key: wire.execute("HMGET", key, "birth", "death") for key in keys}
+        found.update(text(key) for key, (birth, death) in states.items() if birth and not death)
         taken += 1
         if cursor == b"0":
             break

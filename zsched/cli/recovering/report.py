@@ -70,9 +70,9 @@ class DifferenceRow(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
         due_at = None if self.due_ms is None else iso(min(self.due_ms, LAST_MS))
-        told = {"what": self.what.word, "id": self.id, "due_at": due_at}
+        row = {"what": self.what.word, "id": self.id, "due_at": due_at}
         state = self.state if self.what is Action.BACK else None
-        return told | {"state": state, "func": self.func or None, "run_id": self.run_id}
+        return row | {"state": state, "func": self.func or None, "run_id": self.run_id}
 
     def cells(self, tz: str, *, is_done: bool) -> tuple[str, ...]:
         """For a table."""
