@@ -55,7 +55,7 @@ def check_serializer(probe: Probe) -> Iterator[Finding]:
         yield fine(f"nothing was scheduled yet; clients with these settings write {configured}")
     elif stored != configured:
         yield problem(
-            f"the namespace's payloads are {stored}, these settings say {configured}: such clients are refused",
+            f"the namespace's payloads are {stored}, and these settings say {configured}: such clients are refused",
             f'set [rq] serializer = "{stored}", or take another namespace',
         )
     elif configured == "json":
