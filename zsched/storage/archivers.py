@@ -1,14 +1,14 @@
 """
-Reports of archives in Redis: how far they have come, and whether they are well; and waiting for one.
+Reports of archives in Redis: their positions and states; and waiting for an archive.
 
-A report is written after the commit that it tells of, never before. An archive is *alive* when it follows
-the log and reported within the last 30 s; an idle one reports every 3 s. Reports are read and written in every
-format, by older and newer versions: a state that one does not know is to it no report.
+A report is written after its commit, never before. An archive is *alive* when it follows the log and reported within
+the last 30 s; an idle archive reports every 3 s. Older and newer versions read and write the same reports: a report
+with an unknown state is ignored.
 
-With ``durable=True`` a change is acknowledged when at least one archive has it on its disk (``Durability``). The entry
-that a script wrote is found again in the log by its id and time; then the reports are asked until an archive that
-follows this very log has come that far. It costs the change one more round trip before, and some after: a few
-milliseconds, for the archive's fsync.
+With ``durable=True`` a change is acknowledged when at least one archive has it on its disk (``Durability``). The
+script's entry is identified in the log by its id and time. Then the reports are polled until an archive that follows
+this very log has reached it. The cost is one more round trip before the change, and some after it: a few milliseconds,
+for the archive's fsync.
 """
 
 from __future__ import annotations
@@ -182,8 +182,8 @@ class Archivers:
         hold_for_ms: int = 0,
     ) -> int:
         """
-        Tell how far *archive* has come; what *position* says must be on its disk. Nothing fires for *hold_for_ms*
-        from then. TIME in ms.
+        Report the *position* of *archive*, which must be on its disk. Nothing fires for *hold_for_ms* from then.
+        Returns TIME in ms.
         """
         reply = self._scripts.call(
             "report",
@@ -209,7 +209,7 @@ class Archivers:
         return int(self._archived("-", 0)[1])
 
     def archived(self, entry: str, entry_ms: int) -> str:
-        """Say whether *entry*, written at *entry_ms*, is on a disk: archived, waiting or LOST."""
+        """Return whether *entry*, written at *entry_ms*, is on a disk: archived, waiting or LOST."""
         return str(self._archived(entry, entry_ms)[0].decode())
 
     def _archived(self, entry: str, entry_ms: int) -> list[Any]:

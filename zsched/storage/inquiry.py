@@ -1,7 +1,7 @@
 """
-Questions about the past: asked of an archive, or, when none answers, read from the log that Redis still holds.
+Questions about the past: answered by an archive or, if none answers, from the log that Redis still holds.
 
-Every answer says which of the two it is, since when nothing is missing in it, and how far it goes.
+Every answer names its source, since when it is complete, and how far it goes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Inquiry:
         self._wait_ms = max(1, min(_WAIT_MS, int(link.timeout_s * 500)))  # 0 would be for ever
 
     def chronicle(self, id: str, newest: int = 40) -> Chronicle:
-        """Return what is known of schedule *id*: its first change and its *newest* ones."""
+        """Return the first change of schedule *id* and its *newest* ones."""
         answer, source = self._ask("schedule", id=id, newest=newest)
         if answer is not None:
             return Chronicle(id, source, answer["changes"], answer["left_out"], answer["terms"], answer["led"])
@@ -70,7 +70,7 @@ class Inquiry:
         return [as_seen(run, jobs[run.id]) if run.id in jobs else run for run in runs]
 
     def stalled(self, runs: Iterable[Run]) -> dict[str, Stalled]:
-        """Queues in which some of *runs* wait and from which nobody takes them; none where one may not look."""
+        """Return the stalled queues in which some of *runs* wait; none if this user may not check."""
         queues, found = {run.queue for run in runs if run.status is RunStatus.QUEUED and run.queue}, {}
         if queues:
             with self._link.wire() as wire:
@@ -112,8 +112,8 @@ class Inquiry:
         """
         The occurrences of schedule *id* in [start_ms, end_ms) that ran, by their nominal times; see ``core.backfill``.
 
-        An archive tells them part by part; parts may be of different archives, and each goes on in its own. What Redis
-        has behind its last entry, for it may be late, is read here.
+        An archive answers part by part. Parts may come from different archives, each with its own cursor. Entries in
+        Redis after the archive's last one are read here, because the archive may be late.
 
         Raises:
             ArchiveError: an archive gives the same part again and again.

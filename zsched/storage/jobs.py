@@ -1,10 +1,10 @@
 """
-Runs as RQ's job hashes tell them. Nothing here unpickles; a traceback comes as its last line.
+Runs as read from RQ's job hashes. Nothing here unpickles; only the last line of a traceback is read.
 
-``Jobs`` reads many. ``Notes`` is for a task, inside its worker: it reads and writes the run's own job over the job's
-own connection. ``Deadlines`` tells the leader which have passed, so that Redis let go of runs that had not begun. What
-is kept of a run there goes when its end is recorded (track.lua); what was told ten minutes ago is forgotten here: a run
-that began in time and is still running, or that nobody knows.
+``Jobs`` reads many. ``Notes`` is for a task inside its worker: it reads and writes the run's own job over the job's own
+connection. ``Deadlines`` tells the leader which deadlines passed, so that Redis dropped the runs that had not begun. A
+deadline is removed when the run's end is recorded (track.lua). One that was reported ten minutes ago is removed here:
+its run began in time and is still running, or is unknown.
 """
 
 from __future__ import annotations
@@ -139,13 +139,16 @@ class Deadlines:
         self._reported_ms = self.since_ms = -1
 
     def passed(self) -> list[str]:
-        """Run ids whose deadlines have passed since the last look, those longest ago first; all at the first."""
+        """
+        Return the run ids whose deadlines have passed since the last call, the oldest first; at the first call, all of
+        them.
+        """
         key, now_ms = self._keys.deadlines(), server_now_ms(self._wire, self._keys)
         if self._wire.execute("TYPE", key) not in (b"zset", b"none"):  # another program's: the leader tells of that
             return []
         if self.since_ms < 0:
             self.since_ms = now_ms
-        elif now_ms - self.since_ms >= _KEPT_MS:  # all that passed so long ago was told so long ago
+        elif now_ms - self.since_ms >= _KEPT_MS:  # such old deadlines were reported long ago
             self._wire.execute("ZREMRANGEBYSCORE", key, "-inf", min(self._reported_ms, now_ms - _KEPT_MS))
         found: list[bytes] = []
         for page in range(_SPANS):

@@ -1,11 +1,11 @@
 """
 The queues in use, the workers of RQ, and which queues are *stalled*: nobody takes jobs from them. Nothing here writes.
 
-A queue is stalled because it is *unheard* (no worker listens to it), or because RQ's workers are *suspended*. However
-much there is, some thousand workers and queues are looked at, and some hundred schedules, in a few round trips.
+A queue is stalled because it is *unheard* (no worker listens to it), or because RQ's workers are *suspended*. At most
+some thousand workers and queues are read, and some hundred schedules, in a few round trips.
 
-Not guaranteed: that every running worker is known. RQ's workers register when they start, and not again when Redis lost
-that; then only the jobs that they run show them. One that was killed counts until RQ forgets it, some minutes later.
+Not guaranteed: a running worker may be unknown. RQ's workers register when they start, and do not repeat that after a
+loss of Redis; then only their running jobs show them. A killed worker counts until RQ forgets it, some minutes later.
 
 A schedule is *throttled*, out of its lane, while its queue has no room by its limit, as fire.lua left it.
 """
@@ -54,8 +54,8 @@ class HeldBack:
 
 def throttled_sets(channel: Channel, keys: Keys) -> list[Throttled]:
     """
-    All that may hold something. A schedule goes there from its lane, unlogged, and back into it only by what is logged:
-    who reads the lanes first, then asks here and reads these, misses none but what the log tells of.
+    Return the sets that may hold schedules. A schedule moves there from its lane without a log entry, and back only
+    with one. So read the lanes first, then call this and read the sets: a schedule missed that way is in the log.
     """
     found = []
     with asking(keys.meta()):
@@ -255,8 +255,8 @@ def _stalled(wire: Wire, keys: Keys, queues: list[str], used: set[str]) -> list[
 
 def _waits_ms(wire: Wire, keys: Keys, heads: dict[str, list[bytes]], long: list[str]) -> dict[str, int]:
     """
-    By queue, for how long the job waits that was pushed first: the first of *heads* or, of jobs that are pushed at the
-    front, the last, which of *long* queues is not in their heads.
+    Return by queue the waiting time of the job that was pushed first: the first of *heads* or, among jobs pushed at the
+    front, the last. In *long* queues that job is not among the heads.
     """
     lasts = dict(
         zip(long, allowed_replies(wire, (("LINDEX", keys.rq.queue(queue), -1) for queue in long)), strict=True)

@@ -1,7 +1,7 @@
 """
-Redis behind Sentinels: who is the master is asked for every new connection, and what answers must say so itself.
+Redis behind Sentinels: every new connection asks for the master, and the server must confirm its role.
 
-redis-py asks (``redis.sentinel``) and keeps the pool. Added here, by the guidelines for clients of Sentinel:
+redis-py asks the Sentinels (``redis.sentinel``) and keeps the pool. Added here, by the guidelines for Sentinel clients:
 
 - ROLE is the first command of a connection. A Sentinel that was cut off still names the old master, by now perhaps
   a replica that lags behind; another one is then asked first.
