@@ -37,7 +37,7 @@ class InvalidSchedule(ZschedError, ValueError):
 
     def __init__(self, field: str, value: object, problem: str, remedy: str) -> None:
         self.field, self.value, self.problem, self.remedy = field, value, problem, remedy
-        super().__init__(_told(field, value, problem, remedy))
+        super().__init__(_message(field, value, problem, remedy))
 
     def __reduce__(self) -> tuple[type[InvalidSchedule], tuple[object, ...]]:
         return type(self), (self.field, self.value, self.problem, self.remedy)
@@ -54,7 +54,7 @@ class InvalidTask(InvalidSchedule):
     def __init__(self, task: str, name: str, value: object, problem: str, remedy: str) -> None:
         super().__init__(task, value, problem, remedy)
         self.name = name
-        self.args = (f"task {task}: {_told(name, value, problem, remedy)}",)
+        self.args = (f"task {task}: {_message(name, value, problem, remedy)}",)
 
     def __reduce__(self) -> tuple[type[InvalidSchedule], tuple[object, ...]]:
         return type(self), (self.field, self.name, self.value, self.problem, self.remedy)
@@ -202,7 +202,7 @@ class ArchiveFailed(ArchiveError):
     """The disk does not do what it should: it is full, read-only, or gives I/O errors."""
 
 
-def _told(name: str, value: object, problem: str, remedy: str) -> str:
+def _message(name: str, value: object, problem: str, remedy: str) -> str:
     """``name=value: problem; remedy``, without what there is not."""
     given = "" if value is NOT_GIVEN else f"={show(value)}"
     return f"{name}{given}{': ' if name else ''}{problem}{'; ' if remedy else ''}{remedy}"

@@ -120,7 +120,7 @@ def test_a_note_overtaken_at_every_attempt_raises_contended(
 
     monkeypatch.setattr(Notes, "execute", forestalled)
 
-    with pytest.raises(Contended, match="zs_note of run 'a-1700000000000' was changed by others at every attempt"):
+    with pytest.raises(Contended, match="zs_note of run 'a-1700000000000' was changed by another writer"):
         run.note(sent=1)
     assert {"other": 99} == noted(redis_client)
 

@@ -16,7 +16,7 @@ from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.core.policy import USUAL, Plan
 from zsched.errors import Stale
-from zsched.storage.dispatch import DueRecurring, PlannedRun, told
+from zsched.storage.dispatch import DueRecurring, PlannedRun, advance_words
 from zsched.storage.keys import Keys
 
 pytestmark = pytest.mark.redis
@@ -167,7 +167,7 @@ def test_a_plan_without_a_next_time_ends_the_schedule(
     due, _ = fire_when_due(leader)
 
     last = Plan(due_ms, due_ms, (), None, None)
-    planned = PlannedRun(due[0], last, told(last, USUAL))
+    planned = PlannedRun(due[0], last, advance_words(last, USUAL))
     assert ["fired"] == leader.dispatch.advance(leader.term, ALWAYS, HOUR_MS, [planned])
     assert "ended" == client.get("tick").state.value
     assert 0 == redis_client.zcard(LANE)

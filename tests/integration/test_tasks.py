@@ -151,6 +151,6 @@ def test_rows_of_one_task_share_their_shape(client: Client) -> None:
 def test_a_durable_task_is_durable_in_schedule_many(client: Client, redis_client: redis.Redis) -> None:
     durable = define("def send(): ...", durable=True)
 
-    with pytest.raises(NotArchived, match="no row that asks for it was written"):
+    with pytest.raises(NotArchived, match="no row with durable=True was written"):
         client.schedule_many([{"func": durable, "after": HOUR}])
     assert [] == redis_client.keys("*due*")

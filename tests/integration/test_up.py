@@ -156,4 +156,4 @@ def test_the_demo_refuses_the_queue_option() -> None:
     refused = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
 
     assert 2 == refused.returncode
-    assert "--demo has queues of its own" in refused.stderr
+    assert "--demo uses its own queues" in refused.stderr

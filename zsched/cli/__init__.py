@@ -1,9 +1,9 @@
 """
 The command line: one file per group of commands, all thin over ``zsched.client``.
 
-Reading order: program (the frame: exit codes, shared options, what a command gets, errors), values (what people
-write), output (what they are shown), functions (what they name by a path), then the commands. Three files are parts
-of commands: status_view is what ``zsched status`` shows, status_screen how, and import_steps how an import goes.
+Reading order: program (exit codes, shared options, a command's context, errors), values (parses arguments), output
+(formats results), functions (resolves dotted paths), then the commands. Three files are parts of commands: status_view
+reads the data of ``zsched status``, status_screen formats it, and import_steps runs an import.
 
 Results go to stdout, everything else to stderr; with ``--json`` both are JSON, and an error is
 ``{"error": …, "type": …}`` on stderr.
@@ -35,6 +35,6 @@ for _command in _COMMANDS:
 
 
 def main() -> int:
-    """Run what the command line of this process says; returns its exit code."""
+    """Run the command line of this process and return its exit code."""
     code: int = program.main(prog_name="zsched", standalone_mode=False)
     return code

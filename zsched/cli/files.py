@@ -17,23 +17,24 @@ from zsched.errors import InvalidFile
 from zsched.files import Application, Applied, ClientChecks, ScheduleFile, read, write
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED
 
-_SHOWN: Final = 50  # errors in the middle of a run that are listed
+_SHOWN: Final = 50  # listed errors
 
 
 @command()
 @click.argument("file", metavar="FILE")
-@click.option("--prune", is_flag=True, help="Remove schedules that this file owns and no longer says.")
-@click.option("--dry-run", is_flag=True, help="Tell what would be done; write nothing.")
-@click.option("--take-over", is_flag=True, help="Schedules in FILE that others own become this file's.")
+@click.option("--prune", is_flag=True, help="Remove schedules that this file owns but no longer contains.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
+@click.option("--take-over", is_flag=True, help="Take over schedules in FILE that have another owner.")
 def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take_over: bool) -> int:
     """
-    Make Redis hold the recurring schedules that FILE says, a TOML file such as config/schedules.toml; - is standard
-    input. Tells what was created, updated (and what of it differs), and removed. Others' schedules are not touched.
+    Create and update the recurring schedules of FILE in Redis. FILE is a TOML file such as config/schedules.toml; - is
+    standard input. The output lists created, updated (with the difference) and removed schedules. Schedules of other
+    owners are not touched.
 
-    With a mistake in FILE nothing is applied, all mistakes are listed with their lines, and the exit code is 2.
-    Functions are checked where their modules can be imported from here; stderr names the others. The
-    same command again goes on where one was interrupted. With the serializer pickle, arguments that hold objects of
-    other than plain classes are compared as bytes: nothing of what Redis holds is run.
+    If FILE has a mistake, nothing is applied. All mistakes are listed with their lines, and the exit code is 2.
+    Functions are checked if their modules can be imported from here; stderr names the others. An interrupted command
+    continues when you repeat it. With the serializer pickle, arguments with objects of custom classes are compared as
+    bytes: no pickle from Redis is run.
 
     \b
     Examples:
@@ -56,15 +57,21 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
 
 
 @command()
-@click.option("--owner", metavar="TEXT", help="Those that this file or program owns; '': that nobody does.")
-@click.option("--id", "globs", metavar="GLOB", multiple=True, help="Ids like this: 'report-*'; may be repeated.")
+@click.option("--owner", metavar="TEXT", help="Only schedules of this owner (a file or program); '': without owner.")
+@click.option(
+    "--id",
+    "globs",
+    metavar="GLOB",
+    multiple=True,
+    help="Only ids that match this pattern, such as 'report-*'; may be repeated.",
+)
 def export(invocation: Invocation, /, owner: str | None, globs: tuple[str, ...]) -> int:
     """
-    Write recurring schedules to stdout as a file that `zsched apply` reads, by id. What has its default is left out,
-    and so are schedules that have ended.
+    Write recurring schedules to stdout, ordered by id, as a file for `zsched apply`. Default values and ended schedules
+    are left out.
 
-    Arguments that neither TOML nor JSON can say make their schedule a comment: stderr names it with the reason, and
-    the exit code is 1. So do arguments pickled with objects of other than plain classes: nothing of them is run.
+    A schedule becomes a comment if its arguments fit neither TOML nor JSON, or if they are pickled objects of custom
+    classes: no pickle is run. Then stderr names the schedule with the reason, and the exit code is 1.
 
     \b
     Examples:
@@ -82,7 +89,7 @@ def export(invocation: Invocation, /, owner: str | None, globs: tuple[str, ...])
 
 
 def _run(invocation: Invocation, application: Application, foretold: Applied) -> Applied:
-    """Do it, with a bar on a terminal."""
+    """Apply *file*; show a progress bar on a terminal."""
     total = len(foretold.steps) + len(foretold.removed)
     with Progress("applying", is_quiet=invocation.wants_json) as progress:
         progress.at(0, total)
@@ -90,7 +97,7 @@ def _run(invocation: Invocation, application: Application, foretold: Applied) ->
 
 
 def _refuse(invocation: Invocation, error: InvalidFile) -> int:
-    """All mistakes on stderr, a line each, as compilers write theirs."""
+    """Write all mistakes to stderr, one line each, as compilers do."""
     mistakes = plural(len(error.complaints), "mistake")
     if invocation.wants_json:
         summary = f"{error.name}: {mistakes}; nothing was applied"
@@ -124,7 +131,7 @@ def _tell(invocation: Invocation, said: ScheduleFile, applied: Applied, is_dry: 
 
 
 def applied_lines(applied: Applied) -> Iterator[str]:
-    """Tell what became of each that changed."""
+    """Report the outcome of each changed schedule."""
     for step in applied.steps:
         if step.outcome == UNCHANGED:
             continue

@@ -1,8 +1,8 @@
 """
-Functions that a command names by their paths: which it may name, where they are imported from, and what is told of
-those that are not here; and ``zsched tasks``, which lists those of a module.
+Functions named by dotted paths: check that a path is allowed, import its module, and report missing modules. Also
+``zsched tasks``, which lists the tasks of a module.
 
-To import a module is to run it, so ``check_allowed`` comes before that.
+Importing a module runs it, so ``check_allowed`` comes first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SHOWN: Final = 10  # function paths in a remark
 
 
 def check_allowed(settings: Settings, func: str | None, options: Mapping[str, Any]) -> None:
-    """Hold every function that is named against ``[rq] allow_callables``. Raises InvalidSchedule."""
+    """Check every named function against ``[rq] allow_callables``. Raises InvalidSchedule."""
     patterns = settings.rq.allow_callables
     named = {"func": func, **{name: _path(options.get(name)) for name in ("on_success", "on_failure")}}
     for name, path in named.items():
@@ -46,11 +46,11 @@ def check_allowed(settings: Settings, func: str | None, options: Mapping[str, An
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
     """
-    Look for modules in this folder too, after all that is installed, as ``rq worker`` does; and keep what they print
-    away from results. A module of this folder cannot take the place of an installed one.
+    Import modules from the current folder too, as ``rq worker`` does, and keep their output out of the results.
+    Installed modules come first, so a module of this folder cannot replace one.
 
-    For root, a module of a folder that others may write to is Forbidden, unless ``sys.path`` names that folder
-    already. Folders below it are not looked at.
+    For root, modules of a folder that other users may write to are Forbidden, unless ``sys.path`` already contains that
+    folder. Subfolders are not checked.
     """
     here = os.getcwd()
     with contextlib.ExitStack() as after, contextlib.redirect_stdout(sys.stderr):
@@ -70,7 +70,7 @@ def is_roots_alone(folder: os.stat_result) -> bool:
 
 
 class _Refusal:
-    """A finder that is asked last, and refuses the modules of *folder*."""
+    """The last import finder; it refuses the modules of *folder*."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -86,7 +86,7 @@ class _Refusal:
 
 
 def tell_unchecked(absent: Mapping[str, str], consequence: str = "") -> None:
-    """Say on stderr which function paths could not be looked at, if any: *absent* names the module of each."""
+    """List on stderr the function paths that could not be checked. *absent* maps each path to its missing module."""
     if not absent:
         return
     shown = [f"{path} (no module {module!r})" for path, module in list(absent.items())[:_SHOWN]]
@@ -97,15 +97,17 @@ def tell_unchecked(absent: Mapping[str, str], consequence: str = "") -> None:
 
 def _is_allowed(path: str, pattern: str) -> bool:
     """
-    True when *pattern* covers *path*: part by part, so that ``app.tasks.*`` does not reach
-    ``app.tasks.os.system``, which a worker would find. ``*`` alone covers everything.
+    Return True if *pattern* matches *path*, part by part. So ``app.tasks.*`` does not match ``app.tasks.os.system``,
+    which a worker would find. ``*`` alone matches everything.
     """
     parts, patterns = path.split("."), pattern.split(".")
     return pattern == "*" or (len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns)))
 
 
 def _path(callback: object) -> str | None:
-    """Return the path that *callback* names: RQ's own, a table or a text. None: the client will refuse it."""
+    """
+    Return the path that *callback* names (RQ's own class, a dict or a text), or None if the client will refuse it.
+    """
     named = plain(callback)
     path = named.get("func") if isinstance(named, dict) else named
     return path if isinstance(path, str) else None
@@ -121,9 +123,9 @@ _HEADER: Final = ("NAME", "FUNC", "PARAMETERS", "OPTIONS", "ABOUT")
 @click.argument("module")
 def tasks(invocation: Invocation, /, module: str) -> None:
     """
-    List the tasks of MODULE, a dotted name: what they take, and the options of their schedules. No Redis is needed.
+    List the tasks of MODULE, a dotted name, with their parameters and schedule options. No Redis is needed.
 
-    The module is imported from this folder, or from where Python finds modules.
+    The module is imported from this folder or from Python's path.
 
     \b
     Examples:
@@ -153,18 +155,18 @@ def _as_json(name: str, task: Task[..., Any]) -> dict[str, Any]:
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": parameter.name, "type": parameter.type_text}
+    shown: dict[str, Any] = {"name": parameter.name, "type": parameter.type_text}
     is_required = parameter.default is NO_DEFAULT
-    return {**told, "required": is_required, "default": None if is_required else _plain(parameter.default)}
+    return {**shown, "required": is_required, "default": None if is_required else _plain(parameter.default)}
 
 
 def _about(task: Task[..., Any]) -> str:
-    """The first line of the docstring."""
+    """Return the first line of the docstring."""
     return (inspect.getdoc(task) or "").partition("\n")[0]
 
 
 def _plain(value: Any) -> Any:
-    """*value* as JSON has it; a function as its path, and as a text what is none of JSON's."""
+    """Convert *value* to JSON: a function to its path, any other unknown type to text."""
     if callable(value) and hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
     return jsonable(value)

@@ -1,4 +1,4 @@
-"""``zsched status`` and ``zsched doctor``: the commands that say whether all is well."""
+"""``zsched status`` and ``zsched doctor``: the commands that check the health."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ _EVERY_S = 2.0  # between two looks
 
 
 _HELP: Final = f"""
-    Show whether all is well, and if not, what is wrong and what to do; then the daemons (who leads, who stands by,
-    host, version, time zone rules), what waits and how late it is, what happened in the last 1, 5 and 30 minutes, the
-    next 10 fires, the latest runs that failed, were lost or expired, and how far the archives are.
+    Show a verdict: healthy, or each problem with its remedy. Below it: the daemons (role, host, version, time zone
+    rules), the backlog and its lateness, activity of the last 1, 5 and 30 minutes, the next 10 fires, the latest
+    failed, lost or expired runs, and the archives.
 
-    Exit code 4 when nobody leads, something is overdue by more than 10 seconds, jobs wait for more than 5 minutes in a
-    queue of ours that no worker listens to, or as workers are suspended, no archive follows the log, one has failed, or
-    has what Redis lost (then it says whether that is being put back, or `zsched recover` is awaited), or the last audit
-    found what it could not put right. Warnings leave it 0: Redis was rebuilt within half an hour, a tenth of the latest
-    runs failed, some expired or were missed, nobody stands by, a queue of ours has no worker, workers are suspended,
-    this user may not ask for them, quarantine, daemons of different versions or time zone rules. It reads Redis alone
+    The exit code is 4 when there is an alarm: no daemon leads; a schedule is overdue by more than 10 seconds; jobs wait
+    for more than 5 minutes in one of our queues, because it has no worker or workers are suspended; no archive follows
+    the log, one has failed, or one has data that Redis lost; the last audit found a fault that it could not repair.
+
+    Warnings leave the exit code at 0: Redis was rebuilt within half an hour; a tenth of the latest runs failed; runs
+    expired or were missed; there is no standby; a queue has no worker; workers are suspended, or this user may not list
+    them; schedules are quarantined; daemons have different versions or time zone rules. The command reads only Redis
     and writes nothing.
 
-    With --json "problems" are texts, "alarms" the same with a name and a remedy, "warnings" like alarms. The names:
-    {", ".join(NAMES)}. docs/operations.md has the other keys.
+    With --json, "problems" holds texts, "alarms" the same with names and remedies, and "warnings" is like "alarms".
+    Names: {", ".join(NAMES)}. docs/operations.md has the other keys.
 
     \b
     Examples:
@@ -54,15 +55,15 @@ _HELP: Final = f"""
 )
 @click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
 def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz: str) -> int:
-    """Show whether all is well."""
+    """Show the health of the namespace."""
     zone_name(tz)
     if is_watched:
         _check_watched(invocation)
     elif every is not None:
-        raise click.UsageError("--every is how often --watch looks; give both, or neither")
+        raise click.UsageError("--every is the interval of --watch; give both, or neither")
     look = looking(invocation.settings())
     if is_watched:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # the terminal is given back then, too
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # the terminal is restored then, too
         watch(lambda: status_lines(look(), tz), every or _EVERY_S)
         return DONE
     view = look()
@@ -74,7 +75,7 @@ def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz:
 
 
 def _check_watched(invocation: Invocation) -> None:
-    """Raises UsageError where nobody could watch."""
+    """Check that a person can watch. Raises UsageError otherwise."""
     if invocation.wants_json:
         raise click.UsageError("--watch is for people, and --json is not; leave one of them out")
     if not sys.stdout.isatty():
@@ -95,18 +96,20 @@ _HEADER = ("VERDICT", "CHECK", "FOUND")
     multiple=True,
     default=["daemon"],
     show_default=True,
-    help="What the user's rights are compared with; may be repeated.",
+    help="Check the rights that this kind of process needs; may be repeated.",
 )
-@click.option("--user", metavar="NAME", help="Whose rights, by ACL DRYRUN (Redis 7); else the connection's user's.")
+@click.option(
+    "--user", metavar="NAME", help="Check this user's rights, by ACL DRYRUN (Redis 7); default: the connection's user."
+)
 def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> int:
     """
-    Look at everything that zsched stands on: Redis (version, role, eviction, memory, persistence, clock, the rights of
-    its users, the Lua sandbox), files of passwords, the namespace (key types, format, daemons, archives, zone rules,
-    leftovers) and RQ (workers, the queues in use, other schedulers); and all that `zsched status` judges. Each check
-    says ok, warning, problem or skipped, and what to do.
+    Check the surroundings of zsched, and everything that `zsched status` checks. Redis: version, role, eviction,
+    memory, persistence, clock, users' rights, the Lua sandbox. Files with passwords. The namespace: key types, format,
+    daemons, archives, zone rules, leftovers. RQ: workers, queues in use, other schedulers. Each check says ok, warning,
+    problem or skipped, and names a remedy.
 
-    It writes nothing, needs no daemon, and no right but to read: what it may not ask is skipped, with the reason.
-    Exit code 4 when there is a problem, 1 when Redis cannot be asked.
+    The command writes nothing and needs no daemon. It needs only read rights: a check without its right is skipped,
+    with the reason. The exit code is 4 when there is a problem, 1 when Redis cannot be reached.
 
     \b
     Examples:
@@ -138,7 +141,7 @@ def _to_dict(finding: Finding) -> dict[str, str]:
 
 
 def _rows(findings: list[Finding]) -> Iterator[tuple[str, str, str]]:
-    """A line per finding, and below it what to do."""
+    """Yield a line per finding, and its remedy below."""
     for finding in findings:
         yield finding.severity.value, finding.group, finding.text
         if finding.remedy:

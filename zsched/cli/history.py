@@ -1,4 +1,4 @@
-"""``zsched why`` and ``zsched history``: what happened to a schedule, and what became of occurrences."""
+"""``zsched why`` and ``zsched history``: the story of a schedule, and the outcomes of occurrences."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _STATUSES: Final = list(dict.fromkeys(word.value for word in (*OUTCOMES, *RunSta
 @click.option("--tz", metavar="ZONE", help="Show times in this zone; default: the schedule's own, or UTC.")
 def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     """
-    Tell the story of schedule ID: created, changed, fired and how late and why, skipped, left out, quarantined,
-    cancelled; how its runs ended, and on which attempt; and where it and its last run stand now. With the id of a run
-    (RQ's job id) what concerns that run. Exit code 3 when nothing is known of it.
+    Tell the story of schedule ID: created, changed, fired (how late, and why), skipped, quarantined, cancelled. It
+    includes the end of each run, with its attempt, and the present state of the schedule and its last run. With a run
+    id (RQ's job id), tell the story of that run. The exit code is 3 when the id is unknown.
 
-    The story comes from the archive of a daemon, which is asked through Redis, or from what Redis itself still
-    holds; which of them, and since when nothing is missing in it, is said on stderr (with --json: "source").
+    The story comes from a daemon's archive, which is asked through Redis, or from the log that Redis still holds.
+    stderr names the source and since when it is complete (with --json: "source").
 
     \b
     Examples:
@@ -40,30 +40,31 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
       zsched why digest --json | jq -r '.story[].text'
     """
     story = invocation.client().why(id, tz)
-    told = [f"{local_text(at_ms, story.tz, has_ms=True)}  {text}" for at_ms, text in story.lines]
-    told.append(f"now: {story.now}" if story.is_known else f"{id}: {story.now}")
-    invocation.answer(story.to_dict(), *(printable(with_short_workers(line)) for line in told))
+    printed = [f"{local_text(at_ms, story.tz, has_ms=True)}  {text}" for at_ms, text in story.lines]
+    printed.append(f"now: {story.now}" if story.is_known else f"{id}: {story.now}")
+    invocation.answer(story.to_dict(), *(printable(with_short_workers(line)) for line in printed))
     invocation.tell_source(story.source)
     return DONE if story.is_known else NOT_FOUND
 
 
 @command()
 @click.argument("id", required=False)
-@click.option("--status", type=click.Choice(_STATUSES), help="Those alone, or whose runs, became so.")
+@click.option("--status", type=click.Choice(_STATUSES), help="Only occurrences, or runs, with this outcome.")
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="At most so many."
 )
 @click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
 def history(invocation: Invocation, /, id: str | None, status: str | None, limit: int, tz: str) -> None:
     """
-    Show what became of the latest occurrences, of schedule ID or of all, the newest first: when it was decided,
-    and whether it was fired (and how late), enqueued on request, skipped, coalesced into a later one, a duplicate,
-    cancelled or quarantined. Of those that were pushed, what their runs do or became: queued, running, succeeded,
-    failed, cancelled, expired or lost; the attempt, how long it waited for a worker, how long it took, its error
-    and what it noted. --status cancelled shows both: occurrences and runs that were cancelled.
+    Show the latest occurrences of schedule ID, or of all schedules, the newest first.
 
-    It comes from a daemon's archive or from Redis, as stderr says, and of runs that are not over from RQ at this
-    moment. With --json {"source", "occurrences"}; each occurrence has its "run", or null.
+    Each has its time and outcome: fired (and how late), enqueued on request, skipped, coalesced into a later one, a
+    duplicate, cancelled or quarantined. A pushed run has its status: queued, running, succeeded, failed, cancelled,
+    expired or lost. It also has the attempt, the waiting time, the duration, the error and the task's note. --status
+    cancelled shows both cancelled occurrences and cancelled runs.
+
+    The data comes from a daemon's archive or from Redis, as stderr says; the status of open runs comes from RQ. With
+    --json: {"source", "occurrences"}; each occurrence has its "run", or null.
 
     \b
     Examples:
@@ -96,7 +97,7 @@ def _row(one: Occurrence, tz: str) -> tuple[str, ...]:
 
 
 def _occurrence(change: Change, tz: str) -> str:
-    """For which time it was, or for which ones."""
+    """Return the nominal time, or the range of nominal times."""
     if change.first_ms is None or change.last_ms is None:
         return "-" if change.nominal_ms is None else local_text(change.nominal_ms, tz)
     if change.count == 1:
@@ -106,7 +107,7 @@ def _occurrence(change: Change, tz: str) -> str:
 
 def _nothing(id: str | None, status: str | None) -> str:
     what = (
-        "nothing became of an occurrence yet"
+        "no occurrence has an outcome yet"
         if status is None
         else f"nothing {'' if status in _OWN_VERBS else 'was '}{status}"
     )

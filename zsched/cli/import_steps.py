@@ -1,4 +1,4 @@
-"""The course of ``zsched import``, the same for every source: check, compare, put; and the report of it."""
+"""The steps of ``zsched import``, the same for every source: check, compare, put, report."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from zsched.storage.rqjob import Encoder
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """The surroundings of an import. Nothing is connected before it is used."""
+    """The context of an import. Connections are made at first use."""
 
     invocation: Invocation
     settings: Settings
@@ -72,8 +72,8 @@ def import_all(
     needs_redis: bool = True,
 ) -> int:
     """
-    Check, compare, and put unless it is a dry run; tell it. The exit code. *advice* is for who has copied something
-    from a source, whose name it may repeat. Without *needs_redis* a dry run compares nothing.
+    Check, compare, put unless it is a dry run, and report; return the exit code. *advice* is shown when schedules were
+    copied, and may contain the source's name. Without *needs_redis*, a dry run compares nothing.
     """
     allow = partial(check_allowed, ground.settings)
     steps = [Importing(ground.client, one, ground.checks, allow, ground.link, takes_over=take_over) for one in sources]
@@ -108,7 +108,7 @@ def _run(invocation: Invocation, steps: Sequence[Importing]) -> None:
 # -- the report ------------------------------------------------------------------------------------
 
 
-_SHOWN: Final = 50  # ids of moved one-shots, or refusals, that people are shown; programs get all
+_SHOWN: Final = 50  # ids of moved one-shots, or refusals, in the text output; --json has all
 _HEADER: Final = ("ID", "WHEN", "NEXT", "FROM")
 
 
@@ -121,8 +121,8 @@ def tell_import(
     clock: Clock | None = None,
 ) -> None:
     """
-    All of it: results to stdout, refusals and remarks to stderr. A dry run that did not compare with Redis
-    (*is_compared* False) has a table of what is there.
+    Write results to stdout, and refusals and remarks to stderr. A dry run without Redis (*is_compared* False) shows a
+    table of the source's schedules.
     """
     now_ms = (clock or SystemClock()).now_ms()
     counts: dict[str, int] = {}
@@ -160,7 +160,7 @@ def tell_undone(invocation: Invocation, owner: str, undone: Undone) -> None:
 
 
 def _schedules(one: Imported, now_ms: int) -> Iterator[dict[str, Any]]:
-    """Every schedule as JSON can say it; ``outcome`` is None where nothing was compared."""
+    """Yield every schedule for JSON; ``outcome`` is None if nothing was compared."""
     steps = {step.entry.id: step for step in one.applied.steps}
     moved = {moved.item.id: moved for moved in one.moved}
     for item in one.source.items:
@@ -190,7 +190,7 @@ def _schedules(one: Imported, now_ms: int) -> Iterator[dict[str, Any]]:
 
 
 def _when(definition: Definition) -> dict[str, Any]:
-    """The rule under its own name, the others None; ``at`` of a one-shot."""
+    """Return the trigger under its own name, and None for the others; ``at`` for a one-shot."""
     when = definition.when
     if not isinstance(when, TriggerSpec):
         return {"cron": None, "every_s": None, "at": iso(getattr(when, "due_ms", None))}
@@ -237,7 +237,7 @@ def _remarks(one: Imported) -> Iterator[str]:
 
 
 def _cut(told: Sequence[str]) -> Iterator[str]:
-    """The first of many."""
+    """Yield the first lines, and a count of the rest."""
     yield from told[:_SHOWN]
     if len(told) > _SHOWN:
         yield f"… and {len(told) - _SHOWN:,} more; --json lists them"

@@ -1,4 +1,4 @@
-"""``zsched import``: what other schedulers have, a command per source; and the way back."""
+"""``zsched import``: take over the schedules of other schedulers, a command per source, and undo it."""
 
 from __future__ import annotations
 
@@ -28,21 +28,23 @@ from zsched.tasks.lookup import Lookup
 
 _SHOWN: Final = 10  # names in a message
 
-_DRY_RUN: Final = click.option("--dry-run", is_flag=True, help="Tell what would be done; write nothing.")
-_PRUNE: Final = click.option("--prune", is_flag=True, help="Remove what an earlier import put and is gone there.")
-_TAKE_OVER: Final = click.option("--take-over", is_flag=True, help="Schedules of these ids that others own become its.")
-_TZ: Final = click.option("--tz", metavar="ZONE", help="The zone of its times; default: that of this machine.")
+_DRY_RUN: Final = click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
+_PRUNE: Final = click.option("--prune", is_flag=True, help="Remove imported schedules that the source no longer has.")
+_TAKE_OVER: Final = click.option(
+    "--take-over", is_flag=True, help="Take over schedules of these ids that have another owner."
+)
+_TZ: Final = click.option("--tz", metavar="ZONE", help="The source's time zone; default: this machine's.")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _how(command: F) -> F:
-    """Add the options that ``import_all`` takes as they are."""
+    """Add the options that are passed to ``import_all`` unchanged."""
     return _PRUNE(_DRY_RUN(_TAKE_OVER(command)))
 
 
 def _zone_of(tz: str | None) -> tuple[str, list[str]]:
-    """The zone's name, and what is to be said of where it comes from. Raises InvalidSchedule."""
+    """Return the zone's name and a remark on where it comes from. Raises InvalidSchedule."""
     if tz is not None:
         return zone(tz).key, []
     found = machine_zone()
@@ -50,7 +52,7 @@ def _zone_of(tz: str | None) -> tuple[str, list[str]]:
 
 
 def _running(what: str, names: Sequence[str], aside: str) -> str:
-    """Say that *what* runs, which has to be stopped before its schedules come here."""
+    """Report that *what* runs. It must be stopped before its schedules are imported."""
     return f"{what} runs on this Redis ({some(names, _SHOWN)}; {aside}): every job would run twice; stop it first"
 
 
@@ -62,20 +64,20 @@ _AS_CRON: Final = {"timeout": -1, "overlap": Overlap.ALLOW.value, "catch_up": Ca
 
 @command()
 @click.argument("files", metavar="FILE…", nargs=-1, required=True)
-@click.option("--func", required=True, metavar="FUNC", help="Dotted path of what runs a command.")
+@click.option("--func", required=True, metavar="FUNC", help="Dotted path of the function that runs a command.")
 @click.option("--user", metavar="NAME", help="FILE is NAME's own crontab (crontab -l): its lines have no users.")
 @_TZ
-@click.option("--queue", metavar="NAME", help='The RQ queue of all of them; default "default".')
-@click.option("--timeout", metavar="TIME", help="How long a command may take; default -1: no limit, as with cron.")
+@click.option("--queue", metavar="NAME", help='The RQ queue of all schedules; default "default".')
+@click.option("--timeout", metavar="TIME", help="Time limit of a command; default -1: no limit, as with cron.")
 @click.option(
     "--overlap",
     type=click.Choice([one.value for one in Overlap]),
-    help="When the run before is not over; default allow, as with cron.",
+    help="Policy while the previous run is not over; default allow, as with cron.",
 )
 @click.option(
     "--catch-up",
     type=click.Choice([one.value for one in CatchUp]),
-    help="For times that were missed; default none, as with cron.",
+    help="Policy for missed times; default none, as with cron.",
 )
 @_how
 def crontab(
@@ -88,13 +90,13 @@ def crontab(
     **given: Any,
 ) -> int:
     """
-    Each line of the crontabs FILE becomes a schedule that calls FUNC: the command is its argument, and user,
-    environment (the variables above the line) and stdin (what follows the first %, or null) are named arguments.
-    docs/migration.md has a FUNC to copy. FILE is in the format of /etc/crontab and /etc/cron.d, with a user in each
-    line, or with --user a user's own; - is standard input.
+    Import crontabs: each line of FILE becomes a schedule that calls FUNC. The command is its argument; user,
+    environment (the variables above the line) and stdin (the text after the first %, or null) are named arguments.
+    docs/migration.md has a FUNC to copy. FILE has the format of /etc/crontab and /etc/cron.d, with a user in each line.
+    With --user it has the format of a user's own crontab. - is standard input.
 
-    Times are those of Debian's cron, also when summer time begins and ends. A --dry-run needs no Redis. cron is not
-    touched: after the import take the lines out of cron, or every command runs twice. Going back: `zsched import
+    Times are the same as in Debian's cron, also when summer time begins and ends. --dry-run needs no Redis. cron itself
+    is not changed: remove the lines from cron after the import, or every command runs twice. To go back: `zsched import
     undo crontab:<full path of FILE>`, and put the lines back.
 
     \b
@@ -114,7 +116,7 @@ def crontab(
     for file in dict.fromkeys(files):
         source = read_crontab(file, content(file, "a crontab"), func, options, owner=_owner(file, user), user=user)
         if unknown := ", ".join(sorted(name for name in users_of(source) if not _is_user(name))):
-            remedy = "if that is no user but a command, say --user"
+            remedy = "if that is a command and not a user, give --user"
             source.remarks.append(f"{file}: this machine has no user {unknown}; {remedy}")
         sources.append(source)
     sources[0].remarks[:0] = remarks
@@ -123,7 +125,7 @@ def crontab(
 
 
 def _usual_of(ground: Ground, func: str) -> dict[str, Any]:
-    """Return the options that make zsched act as cron, except those that FUNC, as a task, sets itself."""
+    """Return the options that make zsched act as cron, except options that the task FUNC sets itself."""
     check_allowed(ground.settings, func, {})
     with importing():
         task = Lookup().find(func)
@@ -131,7 +133,7 @@ def _usual_of(ground: Ground, func: str) -> dict[str, Any]:
 
 
 def _try(ground: Ground, func: str, options: dict[str, Any]) -> None:
-    """Raises InvalidSchedule for what would be wrong with every line."""
+    """Check the options that all lines share. Raises InvalidSchedule."""
     called = {"args": ["true"], "kwargs": {"user": "root", "environment": {}, "stdin": None}}
     ground.checks.define(func, {"id": "import", "cron": "0 0 * * *", **called, **options})
     for mistake in ground.checks.mistakes(func, called):
@@ -158,12 +160,12 @@ def _is_user(name: str) -> bool:
 @_how
 def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
     """
-    The jobs of the package rq-scheduler on this Redis, with their ids. What recurs is copied and stays there; what
-    runs once is moved: put here, then taken out of its set. So stop rq-scheduler first, and leave it stopped: while one
-    runs nothing is imported. Its cron strings are of the zone of the machine where it ran: see --tz.
+    Import the jobs of the package rq-scheduler on this Redis, with their ids. Recurring jobs are copied and stay there.
+    One-shots are moved: put here, then removed from rq-scheduler's set. Stop rq-scheduler first, and leave it stopped:
+    while one runs, nothing is imported. Its cron strings use the zone of the machine where it ran: see --tz.
 
-    With the serializer pickle this opens the jobs' arguments; run it where the workers' code can be imported. Going
-    back: `zsched import undo rq-scheduler` gives back what has not fired; then start rq-scheduler.
+    With the serializer pickle this unpickles the jobs' arguments; run it where the workers' code can be imported. To go
+    back: `zsched import undo rq-scheduler` gives back jobs that have not fired; then start rq-scheduler.
 
     \b
     Examples:
@@ -177,7 +179,7 @@ def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
     zone_name, remarks = _zone_of(tz)
     if others and not how["dry_run"]:
         raise ZschedError(
-            _running("an rq-scheduler", others, "one that was killed lapses after its --interval and 10 s")
+            _running("an rq-scheduler", others, "the mark of a killed one lapses after its --interval and 10 s")
         )
     with importing():
         source = read_rq_scheduler(link, ground.jobs, zone_name)
@@ -185,7 +187,7 @@ def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
         source.remarks += remarks
     if others:
         source.remarks.append(_running("an rq-scheduler", others, "a real import refuses"))
-    advice = "what recurs is still in {}: do not start rq-scheduler on this Redis again, or it runs twice"
+    advice = "recurring jobs are still in {}: do not start rq-scheduler on this Redis again, or they run twice"
     return import_all(ground, [source], advice, **how)
 
 
@@ -194,10 +196,10 @@ def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
 @_how
 def rq_cron(invocation: Invocation, /, module: str, **how: bool) -> int:
     """
-    Import what MODULE registers for RQ's own cron: the argument of `rq cron`, such as app.cron_config. MODULE is
-    imported; nothing in it changes. Ids are the registered names. Cron strings are in UTC, as RQ's are. Stop `rq cron`
-    first: while one of this MODULE runs nothing is imported. Going back: `zsched import undo rq-cron:MODULE`, then
-    start it.
+    Import the jobs that MODULE registers for RQ's own cron. MODULE is the argument of `rq cron`, such as
+    app.cron_config. It is imported as Python code and not changed. Ids are the registered names. Cron strings are in
+    UTC, as in RQ. Stop `rq cron` first: while one of this MODULE runs, nothing is imported. To go back: `zsched import
+    undo rq-cron:MODULE`, then start `rq cron`.
 
     \b
     Example:
@@ -208,7 +210,7 @@ def rq_cron(invocation: Invocation, /, module: str, **how: bool) -> int:
     with ground.link.wire() as wire:
         others = [one.name for one in crons(wire, ground.jobs.rq, now_ms) if one.is_of(module)]
     if others and not how["dry_run"]:
-        raise ZschedError(_running(f"`rq cron {module}`", others, "one that was killed lapses after 2 minutes"))
+        raise ZschedError(_running(f"`rq cron {module}`", others, "the mark of a killed one lapses after 2 minutes"))
     with importing():
         source = read_rq_cron(module)
     if others:
@@ -218,17 +220,17 @@ def rq_cron(invocation: Invocation, /, module: str, **how: bool) -> int:
 
 
 @command("rq-scheduled")
-@click.option("--queue", "queues", metavar="NAME", multiple=True, help="Only of this queue; may be repeated.")
+@click.option("--queue", "queues", metavar="NAME", multiple=True, help="Only jobs of this queue; may be repeated.")
 @_DRY_RUN
 def rq_scheduled(invocation: Invocation, /, queues: tuple[str, ...], dry_run: bool) -> int:
     """
-    RQ's own delayed jobs, of enqueue_at and enqueue_in, with their ids. Each is moved: put here, then taken out of
-    rq:scheduled:<queue>, so RQ's scheduler may run beside. The run gets a job id of its own; RQ's job of the old id
-    stays as scheduled until a week after its time. A daemon pushes such jobs at their time without this, too: to
-    import them is for those that are to have a history, `zsched why`, and recovery when Redis is lost.
+    Import RQ's own delayed jobs, made by enqueue_at and enqueue_in, with their ids. Each is moved: put here, then
+    removed from rq:scheduled:<queue>, so RQ's scheduler may keep running. The run gets a new job id; RQ's job of the
+    old id keeps the status scheduled until a week after its time. A daemon pushes such jobs at their time without an
+    import, too. Import them to get a history, `zsched why`, and recovery when Redis is lost.
 
-    Left where it is: what is due within 30 s, and runs that wait for another attempt. Going back: `zsched import
-    undo rq-scheduled` gives back what has not fired.
+    Jobs due within 30 s, and runs that wait for another attempt, are not moved. To go back: `zsched import undo
+    rq-scheduled` gives back jobs that have not fired.
 
     \b
     Example:
@@ -243,7 +245,7 @@ def rq_scheduled(invocation: Invocation, /, queues: tuple[str, ...], dry_run: bo
 # -- undo -------------------------------------------------------------------------------------------
 
 
-_NEXT: Final = {  # what fires instead of schedules of these owners
+_NEXT: Final = {  # the condition under which another scheduler fires these schedules again
     "crontab:": "their lines are back in cron",
     CRON_OWNER: "`rq cron` is started again",
     RQ_SCHEDULER: "rq-scheduler is started again",
@@ -255,9 +257,9 @@ _NEXT: Final = {  # what fires instead of schedules of these owners
 @_DRY_RUN
 def undo_(invocation: Invocation, /, owner: str, dry_run: bool) -> int:
     """
-    Take an import back: OWNER is what it told as the owner, such as crontab:/etc/cron.d/backup, rq-cron:app.cron,
-    rq-scheduler or rq-scheduled. Its schedules are cancelled; what was moved waits where it was. What fires within
-    30 s, and what cannot be given back, stays and is told, and the exit code is 1.
+    Undo an import. OWNER is the owner that the import reported, such as crontab:/etc/cron.d/backup, rq-cron:app.cron,
+    rq-scheduler or rq-scheduled. Its schedules are cancelled, and moved jobs go back to their source. A schedule that
+    fires within 30 s, or that cannot be given back, stays and is listed; then the exit code is 1.
 
     \b
     Example:
@@ -287,7 +289,7 @@ def undo_(invocation: Invocation, /, owner: str, dry_run: bool) -> int:
 
 
 def _remark(ground: Ground, owner: str, has_any: bool) -> None:
-    """Say which owners there are, if nothing is of *owner*: it may be misspelt."""
+    """List the known owners on stderr if *owner* has no schedules: it may be misspelt."""
     if not has_any and not ground.invocation.wants_json:
         others = some(owners(ground.client), _SHOWN) or "nothing"
         say(f"nothing here is of {owner}; of other imports there is: {others}")
@@ -298,17 +300,18 @@ def _remark(ground: Ground, owner: str, has_any: bool) -> None:
 
 @click.group(
     "import",
-    params=Subcommand(None).params,  # the shared options: a group takes them too
+    params=Subcommand(None).params,  # a group takes the shared options, too
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,
 )
 @click.pass_context
 def import_(ctx: click.Context) -> int:
     """
-    Move in: take over what cron, rq-scheduler, RQ's cron or RQ's enqueue_at has. docs/migration.md has the steps.
+    Take over schedules from cron, rq-scheduler, RQ's cron or RQ's enqueue_at. docs/migration.md has the steps.
 
-    Each command may be repeated: what did not change is unchanged. What cannot be imported is listed with its place
-    and the reason, the rest is imported, and the exit code is 1. `zsched import undo` takes an import back.
+    Each command may be repeated: an unchanged schedule stays as it is. A line or job that cannot be imported is listed
+    with its place and the reason, the rest is imported, and the exit code is 1. `zsched import undo` takes an import
+    back.
 
     \b
     Examples:

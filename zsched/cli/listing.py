@@ -1,4 +1,4 @@
-"""``zsched ls``, ``zsched show`` and ``zsched next``: what is scheduled, and when it is due."""
+"""``zsched ls``, ``zsched show`` and ``zsched next``: list schedules and their next times."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from zsched.core.triggers import KINDS, RULES, zone
 from zsched.core.wording import duration_text, relative_text
 from zsched.errors import ScheduleNotFound
 
-_FEW: Final = 5  # next times, and last runs, that are shown of a schedule
+_FEW: Final = 5  # next times, and last runs, shown per schedule
 PAGE: Final = 50  # schedules shown on a terminal unless --limit says otherwise
 _TRIGGER_WIDTH: Final = 44  # characters
 _HEADER: Final = ("ID", "STATE", "NEXT", "", "TRIGGER", "FUNC", "QUEUE", "PRIORITY")
@@ -42,25 +42,25 @@ _DURATIONS: Final = [option.shown for option in OPTIONS.values() if isinstance(o
 @command()
 @click.option("--state", type=click.Choice([state.value for state in ScheduleState]))
 @click.option("--kind", type=click.Choice(LISTED_KINDS))
-@click.option("--func", metavar="FUNC", help="Those that run this dotted path.")
+@click.option("--func", metavar="FUNC", help="Only schedules of this function (dotted path).")
 @click.option("--queue", metavar="NAME")
 @click.option("--tag", metavar="TEXT")
-@click.option("--match", metavar="GLOB", help="Ids like this: 'reminder-*'.")
+@click.option("--match", metavar="GLOB", help="Only ids that match this pattern, such as 'reminder-*'.")
 @click.option(
-    "--due-after", type=instant, metavar="TIME", help="Due later than this; local in --tz, or with an offset or Z."
+    "--due-after", type=instant, metavar="TIME", help="Due after this time; local in --tz, or with an offset or Z."
 )
-@click.option("--due-before", type=instant, metavar="TIME", help="Due earlier than this.")
+@click.option("--due-before", type=instant, metavar="TIME", help="Due before this time.")
 @click.option("--tz", metavar="ZONE", help="Read and show times in this zone instead of each schedule's own.")
 @click.option(
-    "--limit", type=click.IntRange(min=1), metavar="N", help=f"At most so many; on a terminal {PAGE} unless given."
+    "--limit", type=click.IntRange(min=1), metavar="N", help=f"List at most this many; default {PAGE} on a terminal."
 )
-@click.option("--after", metavar="CURSOR", help="Go on behind the last schedule of an earlier listing.")
+@click.option("--after", metavar="CURSOR", help="Continue after the last schedule of an earlier listing.")
 def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: Any) -> None:
     """
     List schedules: active ones by due time, then paused, quarantined and ended ones by id.
 
-    With --json one array, an element a line; each has the keys of `zsched show --json` but "next", "runs" and
-    "source", and its "cursor".
+    With --json: one array, one element per line. Each has the keys of `zsched show --json` except "next", "runs" and
+    "source", and also its "cursor".
 
     \b
     Examples:
@@ -84,11 +84,11 @@ def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: 
 @click.argument("id")
 def show(invocation: Invocation, /, id: str) -> None:
     """
-    Show everything that is known of schedule ID, its next 5 times and its last 5 runs. Arguments are shown where the
-    serializer is json: to open a pickle is to run it.
+    Show all options of schedule ID, its next 5 times and its last 5 runs. Arguments are shown only if the serializer is
+    json, because reading a pickle runs it.
 
-    The runs come from a daemon's archive, and from RQ those that are not over; when no archive answers, from what
-    Redis still holds, as stderr says (with --json: "source"). A paused schedule has no next times.
+    The runs come from a daemon's archive, and open runs from RQ. When no archive answers, they come from the log that
+    Redis still holds; stderr says so (with --json: "source"). A paused schedule has no next times.
 
     \b
     Example:
@@ -103,16 +103,19 @@ def show(invocation: Invocation, /, id: str) -> None:
         "runs": [run.to_dict() for run in runs],
         "source": runs.source.to_dict(),
     }
-    told = [*pairs(_fields(schedule)), "", "next times:", *(f"  {due_text(to_ms(at), schedule.tz)}" for at in times)]
-    told += [] if times else ["  none"]
-    told += ["", "last runs:", *(f"  {line}" for line in run_lines(runs, schedule.tz))] if runs else ["", "no run yet"]
-    invocation.answer(value, *told)
+    lines = [*pairs(_fields(schedule)), "", "next times:", *(f"  {due_text(to_ms(at), schedule.tz)}" for at in times)]
+    lines += [] if times else ["  none"]
+    lines += ["", "last runs:", *(f"  {line}" for line in run_lines(runs, schedule.tz))] if runs else ["", "no run yet"]
+    invocation.answer(value, *lines)
     if runs.source.archive is None:
         invocation.tell_source(runs.source)
 
 
 def _next_times(client: Client, schedule: Schedule) -> Sequence[datetime]:
-    """Return the next times, in its zone: overdue ones too, and none while it is paused, quarantined or ended."""
+    """
+    Return the next times in the schedule's zone, overdue ones included. A paused, quarantined or ended schedule has
+    none.
+    """
     first_ms = schedule.next_ms if schedule.nominal_ms is None else schedule.nominal_ms
     if schedule.state is not ScheduleState.ACTIVE or first_ms is None:
         return []
@@ -123,7 +126,7 @@ def _next_times(client: Client, schedule: Schedule) -> Sequence[datetime]:
 
 
 def trigger_text(schedule: Schedule) -> str:
-    """The rule in one line: ``every 5m``, ``cron 0 9 * * 1-5``, ``once``."""
+    """Return the rule in one line: ``every 5m``, ``cron 0 9 * * 1-5``, ``once``."""
     spec = schedule.trigger
     if spec is None:
         return schedule.kind
@@ -145,7 +148,7 @@ def _row(one: Schedule, tz: str | None, now_ms: int) -> tuple[str, ...]:
 
 
 def _fields(schedule: Schedule) -> Iterator[tuple[str, str]]:
-    """Names and texts for people, of what is set; of policies, of what differs from the defaults."""
+    """Yield names and texts of the options that are set, and of the policies that differ from the defaults."""
     usual = replace(schedule, policy=USUAL).to_dict()
     for name, value in schedule.to_dict().items():
         if name in POLICIES and value == usual[name]:
@@ -189,7 +192,7 @@ def _rules(command: F) -> F:
 @command("next")
 @click.argument("id", required=False)
 @_rules
-@click.option("--tz", metavar="ZONE", help="The rule's zone, and that of --from; default UTC, or the schedule's own.")
+@click.option("--tz", metavar="ZONE", help="The zone of the rule and of --from; default UTC, or the schedule's own.")
 @click.option(
     "-n", "--number", type=click.IntRange(1, 100_000), default=10, show_default=True, metavar="K", help="How many."
 )
@@ -198,14 +201,14 @@ def _rules(command: F) -> F:
     "start",
     type=instant,
     metavar="TIME",
-    help="Later than this: local in --tz, or with an offset or Z; default now.",
+    help="Show times after this: local in --tz, or with an offset or Z; default now.",
 )
 def next_(invocation: Invocation, /, id: str | None, number: int, start: datetime | None, **given: Any) -> None:
     """
     Show the next times of schedule ID, or of a rule. A rule needs no Redis; --every counts from --from.
 
-    With --json an array of {"utc", "local"}, in order; of a schedule with jitter each also has its "nominal" time in
-    UTC, and "utc" and "local" are when it is due.
+    With --json: an array of {"utc", "local"}, in order. If the schedule has jitter, "utc" and "local" are the due time,
+    and "nominal" is the nominal time in UTC.
 
     \b
     Examples:
@@ -230,7 +233,7 @@ def _of_schedule(
     client: Client, id: str, number: int, start: datetime | None, tz: str | None
 ) -> Iterator[tuple[datetime, datetime | None]]:
     """
-    Yield the due times of schedule *id*, in its own zone or in *tz*, and the nominal times if it has jitter; a local
+    Yield the due times of schedule *id*, in its own zone or in *tz*, and the nominal times if it has jitter. A local
     *start* is read in the same zone.
     """
     schedule = client.get(id)
@@ -241,7 +244,7 @@ def _of_schedule(
 
 
 def _nominal(schedule: Schedule, due: datetime) -> datetime:
-    """The time of which *due* is the jittered one."""
+    """Return the nominal time of the jittered time *due*."""
     due_ms = to_ms(due)
     if schedule.trigger is None:
         return from_ms(due_ms if schedule.nominal_ms is None else schedule.nominal_ms)
@@ -249,8 +252,8 @@ def _nominal(schedule: Schedule, due: datetime) -> datetime:
 
 
 def _time(at: datetime, nominal: datetime | None) -> dict[str, str]:
-    told = {"utc": utc_text(at), "local": iso_text(at)}
-    return told if nominal is None else told | {"nominal": utc_text(nominal)}
+    shown = {"utc": utc_text(at), "local": iso_text(at)}
+    return shown if nominal is None else shown | {"nominal": utc_text(nominal)}
 
 
 def _time_row(at: datetime, nominal: datetime | None) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """
-``zsched cancel``, ``pause``, ``resume``, ``run``, ``retry``, ``cancel-run``, ``backfill``: what is done to schedules
-and runs.
+``zsched cancel``, ``pause``, ``resume``, ``run``, ``retry``, ``cancel-run``, ``backfill``: commands that act on
+schedules and runs.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class _Result:
 @click.argument("ids", metavar="ID…", nargs=-1, required=True)
 def cancel(invocation: Invocation, ids: tuple[str, ...]) -> int:
     """
-    Forget schedules; nothing of them fires any more. Tells per id: cancelled, already_fired (exit code 1) or
-    not_found (exit code 3).
+    Cancel schedules; they never fire again. Prints per id: cancelled, already_fired (exit code 1) or not_found (exit
+    code 3).
 
     \b
     Example:
@@ -57,10 +57,10 @@ def cancel(invocation: Invocation, ids: tuple[str, ...]) -> int:
 
 @command()
 @click.argument("ids", metavar="ID…", nargs=-1, required=True)
-@click.option("--note", default="", metavar="TEXT", help="Why, one line; `zsched show` tells it.")
+@click.option("--note", default="", metavar="TEXT", help="The reason, one line; `zsched show` shows it.")
 def pause(invocation: Invocation, ids: tuple[str, ...], note: str) -> int:
     """
-    Stop schedules until they are resumed; what falls due meanwhile waits.
+    Stop schedules until they are resumed. Occurrences that become due meanwhile wait.
 
     \b
     Example:
@@ -77,11 +77,11 @@ def pause(invocation: Invocation, ids: tuple[str, ...], note: str) -> int:
     type=click.Choice([missed.value for missed in Missed]),
     default=Missed.FIRE.value,
     show_default=True,
-    help="What passed in the pause: fire the latest late, or skip it.",
+    help="Times that passed in the pause: fire the latest one late, or skip it.",
 )
 def resume(invocation: Invocation, ids: tuple[str, ...], missed: str) -> int:
     """
-    Let paused schedules go on. A one-shot whose time has passed fires now, or with --missed skip is gone.
+    Resume paused schedules. A one-shot whose time has passed fires now; with --missed skip it is dropped.
 
     \b
     Example:
@@ -95,8 +95,8 @@ def resume(invocation: Invocation, ids: tuple[str, ...], missed: str) -> int:
 @click.argument("id")
 def run(invocation: Invocation, id: str) -> None:
     """
-    Push a run of schedule ID at once, and print its run id (RQ's job id). A one-shot runs now instead of at its
-    time; a recurring schedule gets an extra run.
+    Push a run of schedule ID at once, and print its run id (RQ's job id). A one-shot runs now instead of at its time. A
+    recurring schedule gets an extra run.
 
     \b
     Example:
@@ -110,9 +110,9 @@ def run(invocation: Invocation, id: str) -> None:
 @click.argument("run_id")
 def retry(invocation: Invocation, run_id: str) -> None:
     """
-    Run RUN_ID, which is over, once more with the same arguments and options, and print the new run id. When RQ has
-    forgotten the run its arguments come from a daemon's archive. Exit code 3 when nobody knows it, 1 when it is
-    queued or running still.
+    Run RUN_ID once more with the same arguments and options, and print the new run id. The run must be over. If RQ has
+    forgotten it, its arguments come from a daemon's archive. The exit code is 3 when the run is unknown, 1 when it is
+    still queued or running.
 
     \b
     Example:
@@ -126,8 +126,8 @@ def retry(invocation: Invocation, run_id: str) -> None:
 @click.argument("run_ids", metavar="RUN_ID…", nargs=-1, required=True)
 def cancel_run(invocation: Invocation, run_ids: tuple[str, ...]) -> int:
     """
-    Keep runs from running, or stop them. Tells per run: cancelled, stopping (its worker was told; `zsched history`
-    shows what became of it), already_over (exit code 1), not_over with the reason (1) or not_found (3).
+    Cancel queued runs, and stop running ones. Prints per run: cancelled, stopping (its worker was asked to stop;
+    `zsched history` shows the outcome), already_over (exit code 1), not_over with the reason (1) or not_found (3).
 
     \b
     Example:
@@ -145,7 +145,7 @@ def _resumed(id: str, schedule: Schedule | None) -> _Result:
 
 
 def _each(invocation: Invocation, ids: Iterable[str], act: Callable[[str], _Result]) -> int:
-    """Act on every id, one's refusal not stopping the others; the gravest exit code. Redis being gone stops all."""
+    """Act on every id, and return the gravest exit code. A refused id does not stop the others; a lost Redis does."""
     results = [_attempt(id, act) for id in ids]
     lines = (f"{one.id}: {one.word}{f' ({one.remark})' if one.remark else ''}" for one in results)
     invocation.answer([one.to_dict() for one in results], *lines)
@@ -169,8 +169,8 @@ def _attempt(id: str, act: Callable[[str], _Result]) -> _Result:
 # -- zsched backfill --------------------------------------------------------------------------------
 
 
-_MUCH: Final = 1000  # occurrences from which a bar shows how far it has come
-_LISTED: Final = 50  # of a dry run, before the rest is counted; --json has all
+_MUCH: Final = 1000  # a progress bar is shown from this many occurrences on
+_LISTED: Final = 50  # runs that a dry run lists; --json has all
 
 
 @command()
@@ -181,26 +181,24 @@ _LISTED: Final = 50  # of a dry run, before the rest is counted; --json has all
     type=instant,
     metavar="TIME",
     required=True,
-    help="The first time that counts: local in the schedule's zone, or with an offset or Z.",
+    help="The first time, inclusive: local in the schedule's zone, or with an offset or Z.",
 )
-@click.option("--to", "end", type=instant, metavar="TIME", required=True, help="Up to, and without, this; in the past.")
+@click.option("--to", "end", type=instant, metavar="TIME", required=True, help="The end, exclusive; in the past.")
 @click.option("--dry-run", is_flag=True, help="Show what would run, and push nothing.")
-@click.option(
-    "--again", is_flag=True, help="Also what ran already, as extra runs; not what is queued or running still."
-)
+@click.option("--again", is_flag=True, help="Also run occurrences that ran already, as extra runs; no open ones.")
 def backfill(invocation: Invocation, /, id: str, start: datetime, end: datetime, dry_run: bool, again: bool) -> None:
     """
-    Run what recurring schedule ID did not run in the past: a run for each of its occurrences from --from up to, and
-    without, --to, the oldest first, at the back of its queue. The runs have the ids that they would have had. What was
-    pushed already is left out, so the same command can be given again; whether it was, a daemon's archive knows, or
-    the log in Redis as far back as it goes. If neither does, nothing is pushed (--again runs all of it).
+    Run the past occurrences of recurring schedule ID that did not run. Each occurrence from --from (inclusive) to --to
+    (exclusive) gets a run, the oldest first, at the back of its queue. The runs have their usual ids. Occurrences that
+    were pushed already are left out, so you can repeat the command. A daemon's archive, or the log in Redis, tells
+    which were pushed. If neither reaches back far enough, nothing is pushed (--again runs all of them).
 
-    The occurrences are those of the rule as it is now, at most 100,000 in one call. Of a cron rule without --starts
-    and --count also those before it was put; --every and --rrule begin when they were put. The next occurrence and
-    what comes after it are left to the schedule, whose overlap and catch-up policies do not matter here.
+    The occurrences are computed from the present rule, at most 100,000 in one call. A cron rule without --starts and
+    --count also has occurrences before its creation; --every and --rrule begin with their creation. The next occurrence
+    and later ones are left to the schedule. Its overlap and catch-up policies do not apply here.
 
-    Ctrl-C stops it between two steps. With --json {"runs": [{"run_id", "nominal_at"}], "ran", "pending", …}: how many
-    ran already, and how many fire by themselves.
+    Ctrl-C stops it between two steps. With --json: {"runs": [{"run_id", "nominal_at"}], "ran", "pending", …}. "ran"
+    counts occurrences that ran already, "pending" those that the schedule will still fire.
 
     \b
     Examples:
@@ -219,7 +217,7 @@ def backfill(invocation: Invocation, /, id: str, start: datetime, end: datetime,
 
 
 def _stopped(progress: Progress, is_again: bool) -> str:
-    """Say how far it came, and how to go on."""
+    """Report the progress, and how to continue."""
     if not progress.total:
         return "stopped before anything was pushed"
     more = f"or up to {BACKFILLED_AT_ONCE} more"

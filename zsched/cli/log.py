@@ -1,4 +1,4 @@
-"""``zsched log``: the log's entries, a sentence each, and following it."""
+"""``zsched log``: show the log's entries, a sentence each, and follow the log."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from zsched.core.wording import plural, some
 from zsched.errors import RedisUnavailable
 from zsched.storage.keys import Keys
 
-_LIMIT: Final = 50  # lines, when neither --since nor --limit says which
-_LOOKED_AT: Final = 10_000  # entries, in search of those of one schedule
+_LIMIT: Final = 50  # lines, without --since and --limit
+_LOOKED_AT: Final = 10_000  # entries, in search of one schedule's entries
 _BEGINNING: Final = Position(0, 0, 0)  # before any entry
 _RETRY_S: Final = 1.0  # before trying again to reach Redis
 _NEW_HISTORY: Final = "a new history begins: Redis lost what is above, or its end"
 
 
 def _since(text: str) -> datetime | timedelta:
-    """A duration back from now, or a time. Raises click.BadParameter."""
+    """Parse a duration back from now, or a time. Raises click.BadParameter."""
     with suppress(click.BadParameter):
         return duration(text)
     with suppress(click.BadParameter):
@@ -45,19 +45,19 @@ def _since(text: str) -> datetime | timedelta:
 
 
 @command()
-@click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Show new entries as they come, until Ctrl-C.")
 @click.option(
     "--since",
     type=_since,
     metavar="TIME|DURATION",
-    help="Since a time (local in --tz, or with an offset or Z), or 1h ago.",
+    help="From this time (local in --tz, or with an offset or Z), or 1h for an hour ago.",
 )
-@click.option("--id", metavar="ID", help="Only what happened to this schedule, a line per change.")
+@click.option("--id", metavar="ID", help="Only changes of this schedule, a line per change.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 50_000),
     metavar="N",
-    help=f"At most so many lines: the newest, or the first ones since --since; without both {_LIMIT}.",
+    help=f"At most this many lines: the newest, or the first ones since --since; default {_LIMIT}.",
 )
 @click.option("--tz", metavar="ZONE", help="Read and show times in this zone instead of UTC.")
 def log(
@@ -70,13 +70,13 @@ def log(
     tz: str | None,
 ) -> None:
     """
-    Show the log, in order: whatever was done, an entry a line, with its time, id, kind and what it says. One entry
-    may be of many schedules; those of --id are told one by one. Arguments are never shown.
+    Show the log of all changes, in order. Each line is an entry: its time, id, kind and summary. One entry may cover
+    many schedules; with --id, each change has its own line. Arguments are never shown.
 
-    It comes from a daemon's archive, which has also what Redis lost or dropped, or from Redis where none answers, as
-    stderr says. Where Redis lost something, a new history begins, whose entries have ids of the old one again. --json
-    gives JSON lines, not an array, because it can be endless: {"entry", "at", "kind", "changes": […]} each, and
-    "problem" where an entry cannot be read by this version.
+    The entries come from a daemon's archive, which also has entries that Redis lost or dropped. If no archive answers,
+    they come from Redis, as stderr says. After a loss in Redis a new history begins, and its entries may repeat ids of
+    the old one. --json prints JSON lines, not an array, because the output can be endless: {"entry", "at", "kind",
+    "changes": […]} each, and "problem" if this version cannot read the entry.
 
     \b
     Examples:
@@ -94,16 +94,16 @@ def log(
     if invocation.wants_json:
         click.echo(json.dumps({"source": source.to_dict()}), err=True)
     invocation.tell_source(source)
-    told = (line for entry in found for line in teller.lines(entry))
+    rendered = (line for entry in found for line in teller.lines(entry))
     with _ending_well() if follow else nullcontext():
-        for line in islice(told, limit) if since_at is not None else deque(told, limit):
+        for line in islice(rendered, limit) if since_at is not None else deque(rendered, limit):
             click.echo(line)
         if follow:
             _follow(invocation, client, teller, Position.parse(f"{source.as_of} 0") if source.as_of else _BEGINNING)
 
 
 def _follow(invocation: Invocation, client: Client, teller: _LogLines, as_of: Position) -> None:
-    """Tell what happens behind what was told, or behind *as_of*, without end. Redis' absence is said once each time."""
+    """Show entries after the last shown one, or after *as_of*, without end. Each loss of Redis is reported once."""
     is_lost, after = False, teller.last or as_of
     while True:
         try:
@@ -120,7 +120,7 @@ def _follow(invocation: Invocation, client: Client, teller: _LogLines, as_of: Po
 
 @contextmanager
 def _ending_well() -> Iterator[None]:
-    """Ctrl-C inside the block ends it well, and so does a reader that goes: there is no other end."""
+    """End the block without an error at Ctrl-C, and when the reader of the output has gone: it has no other end."""
     try:
         yield
     except KeyboardInterrupt:
@@ -130,7 +130,7 @@ def _ending_well() -> Iterator[None]:
 
 
 class _LogLines:
-    """Lines for entries: for people or as JSON, of all schedules or of *id* alone."""
+    """Formats entries as lines: text or JSON, for all schedules or only for *id*."""
 
     def __init__(self, run_suffix: str, id: str | None, tz: str, invocation: Invocation) -> None:
         self._run_suffix, self._id, self._tz, self._wants_json = run_suffix, id, tz, invocation.wants_json
@@ -138,7 +138,7 @@ class _LogLines:
         self._has_begun_anew = False  # since the last line
 
     def lines(self, entry: Entry) -> Iterator[str]:
-        """Yield the lines for *entry*; none when it is not of the schedule that is asked for."""
+        """Yield the lines for *entry*; none if it does not concern the requested schedule."""
         self._has_begun_anew |= (
             self.last is not None and entry.position.seq <= self.last.seq
         )  # in one history they rise
@@ -167,8 +167,8 @@ class _LogLines:
 
 def _to_dict(entry: Entry, found: list[Change], problem: str) -> dict[str, Any]:
     at = iso(entry.position.t_us // 1000)
-    told = {"entry": entry.position.id, "at": at, "kind": entry.kind, "changes": [change.shown() for change in found]}
-    return told | ({"problem": problem} if problem else {})
+    fields = {"entry": entry.position.id, "at": at, "kind": entry.kind, "changes": [change.shown() for change in found]}
+    return fields | ({"problem": problem} if problem else {})
 
 
 def _instant(since: datetime | timedelta | None, tz: str | None) -> datetime | None:
@@ -180,8 +180,8 @@ def _instant(since: datetime | timedelta | None, tz: str | None) -> datetime | N
 # -- an entry in one line ---------------------------------------------------------------------------
 
 
-_NAMED: Final = 3  # schedules or runs that a line names
-# What an entry says of more than one; {} is their number with its noun.
+_NAMED: Final = 3  # schedules or runs named per line
+# Texts for an entry of several schedules or runs; {} is their number with its noun.
 _OF_SCHEDULES: Final = {
     What.PUT: "put {}",
     What.FOUND: "found {} in Redis",
@@ -230,7 +230,7 @@ def summary(entry: Entry, found: list[Change], tz: str) -> str:
 
 
 def _in_words(changes: list[Change], tz: str) -> str:
-    """Say what happened to the one schedule of *changes*."""
+    """Describe the changes of one schedule."""
     return f"{changes[0].id}: " + "; ".join(sentence(change, tz) for change in told_together(changes))
 
 

@@ -1,4 +1,4 @@
-"""Output for people: texts that cannot steer their terminal, remarks, tables, times, runs, and progress."""
+"""Output for people: texts without control characters, remarks, tables, times, runs, and progress."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from zsched.core.wording import relative_text, rough_duration
 
 
 def printable(text: str) -> str:
-    """*text* without control characters."""
+    """Return *text* without control characters."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def jsonable(value: Any, text: Callable[[Any], str] = str) -> Any:
-    """Return *value* as JSON has it, or by *text* if JSON has no form for it."""
+    """Return *value* for JSON; a type that JSON does not know is converted by *text*."""
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
@@ -34,7 +34,7 @@ def jsonable(value: Any, text: Callable[[Any], str] = str) -> Any:
 
 
 def echo_array(values: Iterable[Any]) -> None:
-    """One JSON array on stdout, an element a line, written as *values* come: a cut-off one is no JSON."""
+    """Write one JSON array to stdout, an element per line, as *values* come. An interrupted array is not valid JSON."""
     separator = "[\n"
     for value in values:
         click.echo(separator + json.dumps(value), nl=False)
@@ -43,19 +43,19 @@ def echo_array(values: Iterable[Any]) -> None:
 
 
 def say(text: str) -> None:
-    """A remark beside the answer: one line to stderr."""
+    """Write a remark beside the result: one line to stderr."""
     click.echo(f"zsched: {printable(text)}", err=True)
 
 
 # -- tables -----------------------------------------------------------------------------------------
 
 
-_PAGE = 200  # rows that are aligned together; later ones widen a column but never narrow it
+_PAGE = 200  # rows that are aligned together; later rows may widen a column, but never narrow it
 _GAP = "  "
 
 
 def aligned(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """*rows* under *header*, page by page, so that a long listing need not be held."""
+    """Write *rows* under *header*, page by page, so that a long listing is not kept in memory."""
     widths = [0] * len(header)
     for page in pages_of(([printable(cell) for cell in row] for row in chain([header], rows)), _PAGE):
         widths = [max(width, *(len(row[n]) for row in page)) for n, width in enumerate(widths)]
@@ -64,7 +64,7 @@ def aligned(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[st
 
 
 def pairs(fields: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """``name  value`` lines with the values aligned."""
+    """Return ``name value`` lines with the values aligned."""
     known = [(name, printable(text)) for name, text in fields]
     width = max((len(name) for name, _ in known), default=0)
     return (f"{name.ljust(width)}{_GAP}{text}" for name, text in known)
@@ -74,17 +74,17 @@ def pairs(fields: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def due_text(ms: int, tz: str, clock: Clock | None = None) -> str:
-    """Both: ``2026-12-24 18:00:00+09:00 (in 3d 4h)``."""
+    """Return the local and the relative time: ``2026-12-24 18:00:00+09:00 (in 3d 4h)``."""
     return f"{local_text(ms, tz)} ({relative_text(ms, (clock or SystemClock()).now_ms())})"
 
 
 def iso_text(at: datetime) -> str:
-    """``2026-12-24T18:00:00+09:00``; with milliseconds if there are any."""
+    """Return ``2026-12-24T18:00:00+09:00``, with milliseconds if they are not zero."""
     return at.isoformat(timespec="milliseconds" if at.microsecond else "seconds")
 
 
 def utc_text(at: datetime) -> str:
-    """The same instant in UTC: ``2026-12-24T09:00:00Z``."""
+    """Return the same instant in UTC: ``2026-12-24T09:00:00Z``."""
     return iso_text(at.astimezone(UTC)).replace("+00:00", "Z")
 
 
@@ -94,16 +94,16 @@ def utc_text(at: datetime) -> str:
 CELLS: Final = ("STATE", "WAITED", "TOOK")
 _RUNS: Final = ("RUN", "FIRED", *CELLS, "WORKER", "ERROR OR NOTE")
 _WIDTH: Final = 80  # characters of an error or note
-_WORKER: Final = re.compile(r"\bworker ([0-9a-f]{8})[0-9a-f]{24}\b")  # RQ names by 32 digits whom nobody named
+_WORKER: Final = re.compile(r"\bworker ([0-9a-f]{8})[0-9a-f]{24}\b")  # RQ gives a worker without a name 32 digits
 
 
 def run_lines(runs: Iterable[Run], tz: str) -> Iterator[str]:
-    """Lines, one per run; times are local in *tz*."""
+    """Return a line per run; times are local in *tz*."""
     return aligned(_RUNS, ((run.id, _fired(run, tz), *cells(run), _worker(run), remark(run)) for run in runs))
 
 
 def cells(run: Run | None) -> tuple[str, str, str]:
-    """State (and the attempt, of one that was tried again), how long it waited for a worker, how long it took."""
+    """Return the state, the attempt if it is not the first, the waiting time and the duration."""
     if run is None:
         return "", "", ""
     state = run.status.value + (f", attempt {run.attempt}" if run.attempt > 1 else "")
@@ -113,16 +113,16 @@ def cells(run: Run | None) -> tuple[str, str, str]:
 
 
 def remark(run: Run | None) -> str:
-    """Its error, and what its task noted."""
+    """Return the run's error, and its task's note."""
     if run is None:
         return ""
     mark = "uncertain" if run.is_uncertain else ""
-    told = "; ".join(text for text in (run.error, note_text(run.note), mark) if text)
-    return shortened(with_short_workers(told), _WIDTH)
+    parts = "; ".join(text for text in (run.error, note_text(run.note), mark) if text)
+    return shortened(with_short_workers(parts), _WIDTH)
 
 
 def with_short_workers(text: str) -> str:
-    """*text* with the first eight digits of the workers in it that nobody gave a name."""
+    """Return *text* with RQ's generated worker names cut to eight digits."""
     return _WORKER.sub(r"worker \1…", text)
 
 
@@ -141,14 +141,14 @@ def _took(ms: int | None) -> str:
 # -- progress ---------------------------------------------------------------------------------------
 
 
-_EVERY_MS: Final = 3000.0  # between two lines where there is no bar
+_EVERY_MS: Final = 3000.0  # between two lines, without a bar
 
 
 class Progress:
     """
-    Inside the block ``at`` shows how far it has come: on a terminal as a bar called *label*, if it is *least* or more
-    in all. Elsewhere nothing is shown, or of *counted* ("schedules compared") a line every few seconds. If *is_quiet*
-    nothing is shown anywhere. ``done`` and ``total`` are what it was told last, also behind the block.
+    Progress of a block, reported by ``at``. A terminal shows a bar called *label* if the total is *least* or more.
+    Otherwise a line with *counted* ("schedules compared") is shown every few seconds, or nothing without *counted*.
+    With *is_quiet* nothing is shown at all. ``done`` and ``total`` are the last reported numbers, also after the block.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Progress:
         self._stack = ExitStack()
         self._bar: Any = None
         self._clock = clock or SystemClock()
-        self._told_ms = self._clock.monotonic_ms()
+        self._shown_ms = self._clock.monotonic_ms()
         self.done = self.total = 0
 
     def __enter__(self) -> Progress:
@@ -169,15 +169,15 @@ class Progress:
         self._stack.close()
 
     def at(self, done: int, total: int) -> None:
-        """So many of *total* are done."""
+        """Report that *done* of *total* are done."""
         self.done, self.total = done, total
         if self._is_quiet:
             return
         if self._is_terminal:
             self._show_bar()
-        elif self._counted and self._clock.monotonic_ms() - self._told_ms >= _EVERY_MS:
+        elif self._counted and self._clock.monotonic_ms() - self._shown_ms >= _EVERY_MS:
             say(f"{done:,} of {total:,} {self._counted}")
-            self._told_ms = self._clock.monotonic_ms()
+            self._shown_ms = self._clock.monotonic_ms()
 
     def _show_bar(self) -> None:
         if self._bar is None and self.total >= self._least:

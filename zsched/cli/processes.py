@@ -21,14 +21,14 @@ from zsched.core.clock import SystemClock
 from zsched.errors import ConfigError
 from zsched.events import configure
 
-_LOOK_S = 0.2  # between two looks whether all children are alive
+_LOOK_S = 0.2  # between two checks that all children are alive
 
 
 @command()
 def daemon(invocation: Invocation) -> int:
     """
-    Run a daemon in the foreground until SIGTERM or Ctrl-C. Start as many as you like: one leads, the others take
-    over when it goes. What it tells goes to stderr. SIGHUP reads the settings again.
+    Run a daemon in the foreground until SIGTERM or Ctrl-C. Start as many as you like: one leads, and another takes over
+    when it stops. Its events go to stderr. SIGHUP reads the settings again.
 
     \b
     Example:
@@ -40,26 +40,26 @@ def daemon(invocation: Invocation) -> int:
 
 
 @command()
-@click.option("--demo", is_flag=True, help="Schedule what a product would, and show it firing.")
+@click.option("--demo", is_flag=True, help="Put example schedules of a product, and show how they fire.")
 @click.option("--for", "seconds", type=click.FloatRange(min=1), metavar="SECONDS", help="End by itself.")
-@click.option("--queue", "queues", multiple=True, metavar="NAME", help="What the worker serves; may be repeated.")
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="A queue of the worker; may be repeated.")
 def up(invocation: Invocation, demo: bool, seconds: float | None, queues: tuple[str, ...]) -> int:
     """
     Run everything on this machine: a private Redis, the daemon and an RQ worker. It ends by Ctrl-C or after --for
-    seconds, and then all of it is gone, data included, however this command ended. This Redis is a test server: run
-    one of your own in production.
+    seconds. Then all processes and data are removed, however this command ended. This Redis is a test server: run your
+    own Redis in production.
 
-    With --demo it ends with a summary, and with exit code 0 only if the worker executed every run that fired.
+    With --demo it ends with a summary. The exit code is 0 only if the worker executed every fired run.
 
     \b
     Examples:
       zsched up
       zsched up --demo --for 20
     """
-    from zsched.demo.play import play  # it imports this package's tables
+    from zsched.demo.play import play  # it imports much of this package
 
     if demo and queues:
-        raise click.UsageError("--demo has queues of its own; leave --queue out")
+        raise click.UsageError("--demo uses its own queues; leave --queue out")
     settings = invocation.settings()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not demo:
@@ -76,7 +76,7 @@ def _stay(invocation: Invocation, settings: Settings, queues: Sequence[str], sec
     with Stack(settings, queues) as stack:
         stack.wait_for_leader(connect(stack.settings))
         url = stack.settings.redis.url
-        with suppress(KeyboardInterrupt):  # from before its first line on: who has read that may stop it
+        with suppress(KeyboardInterrupt):  # before the first line of output: its reader may stop this process
             invocation.answer(
                 {"redis_url": url, "namespace": settings.namespace, "queues": list(queues)},
                 f"Redis, the daemon and a worker of {', '.join(queues)} are up. In another terminal:",
@@ -101,15 +101,21 @@ def _listen(ctx: click.Context, param: click.Parameter, given: str | None) -> st
 
 
 @command()
-@click.option("--listen", metavar="HOST:PORT", callback=_listen, help="Instead of [dashboard] listen, 127.0.0.1:9181.")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    callback=_listen,
+    help="The address, instead of [dashboard] listen (127.0.0.1:9181).",
+)
 def dashboard(invocation: Invocation, listen: str | None) -> int:
     """
     Show RQ's queues, jobs and workers in the browser, until Ctrl-C or SIGTERM. Needs the extra: pip install
     'zsched[dashboard]'.
 
-    It asks for user and password: [dashboard] user, and what [dashboard] password_file names, or
-    ZSCHED_DASHBOARD_PASSWORD, or the credential dashboard-password of systemd. Without any it makes a password and
-    tells it, if it listens for this machine only. Nothing can be changed in it: see retry, cancel-run and pause.
+    It asks for a user and a password. The user is [dashboard] user. The password is in the file [dashboard]
+    password_file, in ZSCHED_DASHBOARD_PASSWORD, or in systemd's credential dashboard-password. Without a password it
+    makes one and prints it, but only if it listens on loopback. The dashboard is read-only: use retry, cancel-run and
+    pause.
 
     \b
     Examples:
@@ -129,21 +135,21 @@ def dashboard(invocation: Invocation, listen: str | None) -> int:
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     made = {"password": login.password} if login.was_made else {}
-    told = f"password {login.password}, made for this run" if login.was_made else "and the password configured"
-    with suppress(KeyboardInterrupt):  # from before its first line on: who has read that may stop it
+    secret = f"password {login.password}, made for this run" if login.was_made else "and the password configured"
+    with suppress(KeyboardInterrupt):  # before the first line of output: its reader may stop this process
         if not is_private(address[0]):
             say("passwords go over the network as they are: put a proxy with TLS before it")
         invocation.answer(
             {"url": serving.url, "redis": link.where, "user": login.user, **made},
             f"{link.where} is shown at {serving.url}",
-            f"user {login.user}, {told}. Ctrl-C ends it.",
+            f"user {login.user}, {secret}. Ctrl-C ends it.",
         )
         serving.run()
     return DONE
 
 
 def _extra() -> Any:
-    """Import what the extra brings. Raises ConfigError: it is not installed."""
+    """Import the packages of the extra. Raises ConfigError: one is not installed."""
     try:
         from zsched.dashboard import app
     except ModuleNotFoundError as error:

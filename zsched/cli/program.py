@@ -1,8 +1,8 @@
 """
-The frame around every command: exit codes, options that all of them share, what a command gets, what becomes of errors.
+The frame around every command: exit codes, shared options, the Invocation, and the handling of errors.
 
-``-u -n -c --json`` are understood before and after the command's name. A command returns an exit code,
-or None for DONE; it raises ZschedError or click's own errors, which become one line on stderr here.
+``-u -n -c --json`` may stand before and after the command's name. A command returns an exit code, or None for DONE. It
+raises ZschedError or click's own errors; these become one line on stderr here.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from zsched.storage.connection import Link
 
 # Exit codes, each with its one meaning; scripts and the documentation rely on them.
 DONE: Final = 0
-FAILED: Final = 1  # it was tried and did not work: Redis gone or refusing, a run that was fired already
-USAGE: Final = 2  # what was asked for makes no sense: arguments, options, settings
+FAILED: Final = 1  # it was tried and failed: Redis is away or refuses, or the run fired already
+USAGE: Final = 2  # invalid arguments, options or settings
 NOT_FOUND: Final = 3  # no schedule, or no run, has that id
 UNHEALTHY: Final = 4  # `status`: there is an alarm; `doctor`: it found a problem
 INTERRUPTED: Final = 130  # Ctrl-C, as shells count it
-PIPE_CLOSED: Final = 141  # whoever read the output has gone, as shells count it
+PIPE_CLOSED: Final = 141  # the reader of the output has gone, as shells count it
 
 
 @dataclass
 class Invocation:
     """
-    One call of zsched. ``given`` are the shared options by name, from before and after the command; the
-    later one wins. Nothing is read or connected before a command asks.
+    One call of zsched. ``given`` holds the shared options by name, from before and after the command; the later one
+    wins. Nothing is read or connected before a command needs it.
     """
 
     given: dict[str, Any] = field(default_factory=dict)
@@ -54,20 +54,20 @@ class Invocation:
 
     @property
     def config_file(self) -> str | None:
-        """Path of the configuration file, or None."""
+        """Return the path of the configuration file, or None."""
         return self.given.get("config") or os.environ.get(config.FILE_VARIABLE) or None
 
     def settings(self) -> Settings:
-        """Defaults < file < environment < options. Raises ConfigError."""
+        """Merge defaults < file < environment < options. Raises ConfigError."""
         flags = {"redis.url": self.given.get("redis_url"), "namespace": self.given.get("namespace")}
         return config.load_settings(self.given.get("config"), flags=flags)
 
     def client(self) -> Client:
-        """A client by those settings. Raises ConfigError."""
+        """Return a client by the settings. Raises ConfigError."""
         return connect(self.settings())
 
     def answer(self, value: Any, *lines: str) -> None:
-        """Tell one result: *value* as JSON, else *lines*."""
+        """Write one result: *value* as JSON, else *lines*."""
         if self.wants_json:
             click.echo(json.dumps(value))
         else:
@@ -75,7 +75,7 @@ class Invocation:
                 click.echo(line)
 
     def answer_rows(self, values: Iterable[Any], header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Tell many results, as they come: *values* as one JSON array, else *rows* under *header*."""
+        """Write many results, as they come: *values* as one JSON array, else *rows* under *header*."""
         if self.wants_json:
             echo_array(values)
         else:
@@ -83,17 +83,17 @@ class Invocation:
                 click.echo(line)
 
     def remark(self, *texts: str) -> None:
-        """Say *texts* beside the answer; JSON has in it what is to be said."""
+        """Write *texts* to stderr; with JSON, nothing, because the result contains them."""
         for text in () if self.wants_json else texts:
             say(text)
 
     def tell_source(self, source: Source) -> None:
-        """Say beside the answer where it comes from, which JSON has in it."""
+        """Write the source of the answer to stderr; with JSON, nothing, because the result contains it."""
         if not self.wants_json:
             click.echo(printable(str(source)), err=True)
 
     def tell_error(self, message: str, error: Exception, **more: Any) -> None:
-        """Tell on stderr that *error* happened; *more* keys are for JSON."""
+        """Report *error* on stderr; *more* keys are for JSON."""
         if self.wants_json:
             click.echo(json.dumps({"error": message, "type": type(error).__name__, **more}), err=True)
         else:
@@ -120,7 +120,7 @@ pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
 
 
 def command(name: str | None = None, **attributes: Any) -> Callable[[Callable[..., Any]], click.Command]:
-    """Make a command of a function that gets its Invocation first; the name is the function's, unless given."""
+    """Make a command of a function whose first argument is the Invocation. The default name is the function's."""
     return lambda function: click.command(name, cls=Subcommand, **attributes)(pass_invocation(function))
 
 
@@ -131,14 +131,14 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 _URL_HELP = "Redis: redis://host:6379/0, rediss://…, unix:///path?db=0 or redis+sentinel://host,host2/master/0."
 _SHARED = (
     (("-u", "--redis-url"), {"metavar": "URL", "help": _URL_HELP}),
-    (("-n", "--namespace"), {"metavar": "NS", "help": "Which of the schedulers that share this Redis."}),
+    (("-n", "--namespace"), {"metavar": "NS", "help": "The namespace: several schedulers may share a Redis."}),
     (("-c", "--config"), {"metavar": "FILE", "help": "A TOML file of settings; see config/zsched.toml."}),
-    (("--json",), {"is_flag": True, "help": "Answer in JSON; errors too, on stderr."}),
+    (("--json",), {"is_flag": True, "help": "Print JSON; also errors, on stderr."}),
 )
 
 
 class Subcommand(click.Command):
-    """A command that takes the shared options too. A short form that it uses itself stays its own."""
+    """A command that also accepts the shared options. Its own short options take precedence."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -151,16 +151,16 @@ class Subcommand(click.Command):
 
 
 class Program(click.Group):
-    """All of zsched. Its ``main`` is where exceptions end and exit codes begin."""
+    """The root command of zsched. Its ``main`` turns exceptions into exit codes."""
 
     command_class = Subcommand
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which they were added, which is that of use."""
+        """List the commands in the order of their addition, which is the order of use."""
         return list(self.commands)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. A reader that has gone ends it quietly, before click makes a failure of that."""
+        """Run the command. If the reader of the output has gone, end quietly before click reports a failure."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -185,7 +185,7 @@ class Program(click.Group):
 
 
 def _guarded(call: Callable[[], Any], as_json: bool) -> int:
-    """The exit code of *call*; what it raises is told on stderr."""
+    """Return the exit code of *call*; report its exception on stderr."""
     try:
         code = call()
         sys.stdout.flush()
@@ -205,7 +205,7 @@ def _guarded(call: Callable[[], Any], as_json: bool) -> int:
 
 
 def _usage(error: click.ClickException) -> str:
-    """click's complaint, and where the command's help is."""
+    """Return click's message, and how to get the command's help."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     hint = f"; see {context.command_path} --help" if context is not None else ""
     return error.format_message().rstrip(".") + hint
@@ -219,10 +219,9 @@ def _tell(message: str, error: Exception, code: int, as_json: bool) -> int:
 
 def close_stdout() -> Exit:
     """
-    Return the exit for a closed pipe. What is still buffered goes nowhere, or the interpreter would complain at its
-    end.
+    Return the exit for a closed pipe. The buffered rest is discarded, or the interpreter would complain at its end.
     """
-    with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor has no pipe either
+    with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor has no pipe
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, sys.stdout.fileno())
         os.close(devnull)
@@ -244,7 +243,7 @@ def _shared_options() -> list[click.Parameter]:
 
 
 def help_unless_invoked(ctx: click.Context) -> int:
-    """Show a group's help if no command of it was named; return the exit code."""
+    """Show a group's help if no subcommand was given; return the exit code."""
     if ctx.invoked_subcommand is not None:
         return DONE
     click.echo(ctx.get_help(), err=True)
@@ -252,7 +251,7 @@ def help_unless_invoked(ctx: click.Context) -> int:
 
 
 def _version() -> str:
-    # By name: the package's root imports from the layers, and none of them from the root.
+    # By name: the package's root imports from the layers, and no layer imports from the root.
     return str(importlib.import_module("zsched").__version__)
 
 
@@ -263,8 +262,8 @@ def program(ctx: click.Context) -> int:
     """
     Schedules that fire into RQ queues: exactly once, never early, nothing lost.
 
-    Settings come from options, ZSCHED_* in the environment and the file that -c names; the options below
-    may also stand after the command. Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 unhealthy.
+    Settings come from options, ZSCHED_* in the environment, and the file given with -c. The options below may also
+    stand after the command. Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 unhealthy.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""``zsched add`` and ``zsched set``: the options of ``client.schedule`` as a command line says them."""
+"""``zsched add`` and ``zsched set``: the options of ``client.schedule`` on a command line."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from zsched.tasks.lookup import Lookup
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-_TYPES: Final[Mapping[type[Form], Any]] = {  # how a command line says a value; else it is a text
+_TYPES: Final[Mapping[type[Form], Any]] = {  # the type of a value on a command line; default text
     Duration: duration,
     Interval: duration,
     Instant: instant,
@@ -52,7 +52,7 @@ _TYPES: Final[Mapping[type[Form], Any]] = {  # how a command line says a value; 
 
 
 def _option(option: Option) -> Callable[[F], F]:
-    """*option* on a command line."""
+    """Return *option* as an option of the command line."""
     form, name = option.form, f"--{_flag(option)}"
     if isinstance(form, YesNo):
         return click.option(f"{name}/{form.off}" if form.off else name, is_flag=True, default=None, help=option.help)
@@ -70,17 +70,17 @@ def _option(option: Option) -> Callable[[F], F]:
 
 
 def _flag(option: Option) -> str:
-    """The name of *option* without its dashes; of what is said one at a time in the singular."""
+    """Return the flag of *option* without its dashes; in the singular if the flag is repeated per value."""
     return option.name.removesuffix("s" if isinstance(option.form, Tags) else "").replace("_", "-")
 
 
 def _options(names: Container[str]) -> Callable[[F], F]:
-    """The options of *names*, in the order of their table."""
+    """Add the options of *names*, in the order of their table."""
     found = [_option(option) for name, option in OPTIONS.items() if name in names]
     return lambda command: functools.reduce(lambda inner, option: option(inner), reversed(found), command)
 
 
-# By its flag each option that can go back to its default, and what says so.
+# By flag: each option that can go back to its default, and the value that means the default.
 _CLEARED: Final = {
     _flag(option): (name, () if isinstance(option.form, Tags) else None)
     for name, option in OPTIONS.items()
@@ -97,9 +97,9 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
     """
     Schedule FUNC, a dotted path that the workers can import, under the name ID.
 
-    Give exactly one trigger: --at, --after, or a rule such as --cron. A schedule of that id is replaced, unless
-    --if-exists says otherwise; the same command again changes nothing. If FUNC is a task, and can be imported from
-    here, its arguments are checked and its own options count where none are given; stderr tells if it cannot.
+    Give exactly one trigger: --at, --after, or a rule such as --cron. A schedule with that id is replaced, unless
+    --if-exists says otherwise. Repeating the same command changes nothing. If FUNC is a task and can be imported from
+    here, its arguments are checked, and its own options are the defaults. stderr says if it cannot be imported.
 
     \b
     Examples:
@@ -126,9 +126,9 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
 @click.option("--unset", multiple=True, type=click.Choice(list(_CLEARED)), help="Back to the default; may be repeated.")
 def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: Any) -> None:
     """
-    Change some options of schedule ID; those not given stay. Local times are read in the schedule's own
-    zone, or in --tz. A one-shot stays one and a recurring schedule recurring. New arguments are checked if its function
-    is a task that can be imported from here; stderr tells if it cannot.
+    Change some options of schedule ID; the other options stay. Local times are read in the schedule's own zone, or in
+    --tz. A one-shot stays a one-shot, and a recurring schedule stays recurring. New arguments are checked if the
+    function is a task that can be imported from here. stderr says if it cannot be imported.
 
     \b
     Examples:
@@ -140,11 +140,11 @@ def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: An
     if not changes:
         raise click.UsageError("nothing to change; give at least one option")
     client, lookup = connect(settings), Lookup()
-    if changes.keys() & {"func", "args", "kwargs"}:  # to change its arguments is to decide what runs
+    if changes.keys() & {"func", "args", "kwargs"}:  # new arguments decide what runs
         func = changes.get("func") or client.get(id).func
         check_allowed(settings, func, changes)
         with importing():
-            changes["func"] = lookup.find(func) or func  # a task checks what it is called with
+            changes["func"] = lookup.find(func) or func  # a task checks its arguments
     else:
         check_allowed(settings, None, changes)
     _tell(invocation, client.update(id, **changes), changes.get("tz"))
@@ -156,7 +156,7 @@ def _only_given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_naive(options: Mapping[str, Any]) -> None:
-    """A local time names an instant only together with a zone."""
+    """Check that a local time has a zone; otherwise it names no instant."""
     for name in ("at", "starts", "ends"):
         value = options.get(name)
         if isinstance(value, datetime) and value.utcoffset() is None and "tz" not in options:

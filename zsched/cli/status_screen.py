@@ -270,10 +270,10 @@ def watch(look: Callable[[], Iterable[ScreenLine]], every_s: float, console: Con
     ):
         while True:
             try:
-                seen = told = list(look())
+                seen = lines = list(look())
             except (RedisUnavailable, RedisRefused) as error:
-                told = [*_no_answer(error, every_s), *seen]
-            live.update(coloured(told), refresh=True)
+                lines = [*_no_answer(error, every_s), *seen]
+            live.update(coloured(lines), refresh=True)
             threading.Event().wait(every_s)
 
 

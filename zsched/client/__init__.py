@@ -1,8 +1,8 @@
 """
 The package that services import: schedule, change, list, cancel, and ask what became of it.
 
-``client`` puts and reads schedules, ``many`` a great number of them at once; ``lives`` changes what is there, ``past``
-tells what happened; ``calls`` is what every call shares.
+``client`` puts and reads schedules, and ``many`` puts thousands at once. ``lives`` changes existing schedules and runs.
+``past`` reads the history. ``calls`` holds the shared parts of all calls.
 """
 
 from zsched.client.client import Client

@@ -1,5 +1,5 @@
 """
-Backfilling: the occurrences that a schedule had in the past and did not run, pushed now.
+Backfilling: push the past occurrences of a schedule that did not run.
 
 ::
 
@@ -7,14 +7,13 @@ Backfilling: the occurrences that a schedule had in the past and did not run, pu
           ▲                 (its rule: core.backfill)        (an archive, RQ)       │
           └───────────────────── from the first that is not pushed ──── CHANGED ────┘
 
-What ran is known by an archive or, without one, by the log that Redis still holds; if that does not go back far enough
-nothing is pushed, since it could run twice. Each push is one script, with an operation id, on condition that the
-schedule is as it was read; a run whose job RQ has is not pushed again there either. So a call that broke off is simply
-made again: what it pushed ran.
+An archive tells which occurrences ran, or the log in Redis if no archive answers. If neither goes back far enough,
+nothing is pushed, because an occurrence could run twice. Each push is one script with an operation id. It is refused if
+the schedule has changed since it was read, and it skips a run whose job RQ still has. So an interrupted call can simply
+be repeated.
 
-Not guaranteed: that two calls at once for one stretch push nothing twice, if RQ forgets a run between the one's push
-and the other's (``result_ttl=0``, and a worker that is quicker than the other call). With ``again`` a second call is a
-third run.
+Not guaranteed: two simultaneous calls for the same period can push a run twice, if RQ forgets the run between the two
+pushes (``result_ttl=0``, and a worker quicker than the other call). With ``again``, a second call makes a third run.
 """
 
 from __future__ import annotations
@@ -36,13 +35,14 @@ from zsched.storage.inquiry import Inquiry
 from zsched.storage.reader import StoredSchedule
 from zsched.storage.store import BACKFILLED_AT_ONCE, Refilled, Store
 
-_REPLANS: Final = 5  # times in a row that the schedule may be another than was read, before the call gives up
-_SKEW_MS: Final = 60_000  # by which the caller's now may be later than the server's; what comes is never pushed anyway
+_REPLANS: Final = 5  # changes of the schedule in a row, before the call gives up
+# By which the caller's clock may be ahead of the server's; future occurrences are never pushed.
+_SKEW_MS: Final = 60_000
 _NOTHING: Final = Refilled("backfilled", [])  # there was nothing to push
 
 
 class _Decision(NamedTuple):
-    """An occurrence, and what is to become of it: a run, of one that ran an extra one, or none."""
+    """An occurrence and its decision: a run, an extra run (if it ran already), or none."""
 
     nominal_ms: int
     is_wanted: bool
@@ -51,7 +51,7 @@ class _Decision(NamedTuple):
 
 @dataclass(slots=True)
 class _BackfillPlan:
-    """The decision for each occurrence of *past*, by *schedule* as it was read."""
+    """The decisions for the occurrences of *past*, by *schedule* as it was read."""
 
     schedule: Schedule
     past: PastOccurrences
@@ -59,7 +59,7 @@ class _BackfillPlan:
 
 
 class Filling:
-    """One backfill of schedule *id*; *is_again*: what ran runs once more. *find* reads a schedule, or raises."""
+    """One backfill of schedule *id*. *is_again*: run also occurrences that ran. *find* reads a schedule, or raises."""
 
     def __init__(
         self, store: Store, inquiry: Inquiry, find: Callable[[str], StoredSchedule], id: str, is_again: bool
@@ -71,7 +71,7 @@ class Filling:
     def fill(
         self, start: datetime, end: datetime, is_dry_run: bool, on_progress: Callable[[int, int], None]
     ) -> Backfill:
-        """Push what did not run in [start, end). Raises as ``Client.backfill``."""
+        """Push the occurrences in [start, end) that did not run. Raises as ``Client.backfill``."""
         found = self._find(self._id)
         schedule = self._recurring(found.schedule)
         start_ms, end_ms = _range(start, end, schedule.tz, found.now_ms)
@@ -86,7 +86,7 @@ class Filling:
         return Backfill(self._id, schedule.tz, *times, tuple(runs), ran, plan.past.pending, source, is_dry_run)
 
     def _require(self, source: Source, start_ms: int, tz: str) -> None:
-        """Demand that *source* knows what ran, or it could run twice. Raises ArchiveError."""
+        """Check that *source* reaches back far enough; otherwise an occurrence could run twice. Raises ArchiveError."""
         since_ms = source.complete_since_ms
         if since_ms is None or since_ms <= start_ms or source.is_untrimmed:
             return
@@ -97,27 +97,27 @@ class Filling:
         )
 
     def _occurrences(self, past: PastOccurrences) -> list[_Decision]:
-        """Decide on the occurrences of *past*, by what ran and what RQ has."""
+        """Decide on the occurrences of *past*, by the recorded runs and RQ's jobs."""
         times, run_id = list(past.times()), self._store.keys.run_id
         looked_at = {run_id(self._id, ms): ms for ms in times if self._is_again or ms not in self._ran}
         is_over = {looked_at[id]: is_over for id, is_over in self._inquiry.held(list(looked_at)).items()}
         found = []
         for ms in times:
             has_run = ms in self._ran or ms in is_over
-            is_again = has_run and self._is_again and is_over.get(ms, True)  # what is open is left to run
+            is_again = has_run and self._is_again and is_over.get(ms, True)  # an open run is left alone
             found.append(_Decision(ms, not has_run or is_again, is_again))
         return found
 
     def _foreseen(self, plan: _BackfillPlan) -> list[Filled]:
-        """Return what would be pushed; an extra run gets its id only when it is pushed."""
+        """Return the runs that would be pushed. An extra run gets its id only when it is pushed."""
         run_id = self._store.keys.run_id
         wanted = (one for one in plan.occurrences if one.is_wanted)
         return [Filled(one.nominal_ms, None if one.is_again else run_id(self._id, one.nominal_ms)) for one in wanted]
 
     def _push(self, plan: _BackfillPlan, end_ms: int, on_progress: Callable[[int, int], None]) -> Iterator[Filled]:
-        """Push what *plan* wants, and change it when its schedule was; what was pushed."""
+        """Push the runs of *plan*, and return them. Plan again if the schedule was changed meanwhile."""
         at = replans = 0
-        on_progress(at, len(plan.occurrences))  # from here on some may be pushed that it was not told of
+        on_progress(at, len(plan.occurrences))  # from here on runs may be pushed that were not yet reported
         while at < len(plan.occurrences):
             some = plan.occurrences[at : at + BACKFILLED_AT_ONCE]
             wanted = [one for one in some if one.is_wanted]
@@ -134,20 +134,20 @@ class Filling:
             on_progress(at, len(plan.occurrences))
 
     def _replan(self, plan: _BackfillPlan, at: int, end_ms: int, number: int) -> None:
-        """Plan again from occurrence *at* on, by the schedule as it is now."""
+        """Plan again from occurrence *at* on, by the present schedule."""
         if number > _REPLANS:
-            stays = "what was pushed until then stays, and the same call goes on from there"
-            raise Contended(f"schedule {self._id!r} was changed by others at every attempt; {stays}")
+            stays = "the runs pushed so far stay; repeat the call to continue from there"
+            raise Contended(f"schedule {self._id!r} was changed by another writer at every attempt; {stays}")
         plan.schedule = self._recurring(self._find(self._id).schedule)
         plan.past = _bounded(plan.schedule, plan.occurrences[at].nominal_ms, end_ms)
         plan.occurrences[at:] = self._occurrences(plan.past)
 
     def _recurring(self, schedule: Schedule) -> Schedule:
-        """*schedule*, if it can be backfilled. Raises InvalidSchedule."""
+        """Return *schedule* if it can be backfilled. Raises InvalidSchedule."""
         if schedule.state is ScheduleState.QUARANTINED:
             self._store.demand("QUARANTINED", self._id)
         if schedule.kind == "once":
-            problem = "it is a one-shot, so has no past occurrences"
+            problem = "it is a one-shot and has no past occurrences"
             raise InvalidSchedule("id", schedule.id, problem, "run it now, or retry its run")
         if schedule.trigger is None or schedule.anchor_ms is None:
             problem = "its rule or anchor cannot be read: another writer changed it"
@@ -156,7 +156,7 @@ class Filling:
 
 
 def _range(start: datetime, end: datetime, tz: str, now_ms: int) -> tuple[int, int]:
-    """*start* and *end* in ms. Raises InvalidSchedule."""
+    """Return *start* and *end* in ms. Raises InvalidSchedule."""
     start_ms, end_ms = instant_ms("start", start, tz), instant_ms("end", end, tz)
     if end_ms <= start_ms:
         raise InvalidSchedule("end", end, f"not later than start={_shown(start_ms, tz)}", "swap them, or move one")
@@ -167,7 +167,7 @@ def _range(start: datetime, end: datetime, tz: str, now_ms: int) -> tuple[int, i
 
 
 def _bounded(schedule: Schedule, start_ms: int, end_ms: int) -> PastOccurrences:
-    """The occurrences of *schedule* in [start_ms, end_ms). Raises InvalidSchedule when they are too many."""
+    """Return the occurrences of *schedule* in [start_ms, end_ms). Raises InvalidSchedule when there are too many."""
     past = PastOccurrences.of(schedule, start_ms, end_ms)
     if past.count > MOST:
         last = _shown(past.nth(MOST + 1), schedule.tz)

@@ -1,4 +1,4 @@
-"""Shared parts of the client's calls: typed functions, ids made before the first attempt, the error of a lost call."""
+"""Shared parts of the client's calls: typed functions, ids made before the first attempt, errors of lost calls."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from zsched.errors import RedisUnavailable
 
 
 class Typed(ABC):
-    """A function that knows what it takes and where it goes: a task, of ``zsched.tasks``, which is above the client."""
+    """
+    A function with a checked payload and own options: a task. ``zsched.tasks`` is above the client, hence this
+    protocol.
+    """
 
     options: dict[str, Any]
 
     @abstractmethod
     def complete_options(self, options: Mapping[str, Any], *, at_once: bool = False) -> dict[str, Any]:
         """
-        *options* of one call, of ``schedule`` or *at_once* of ``enqueue``, with its own beside them.
+        Return *options* of one call, merged with the task's own: ``schedule``, or *at_once* ``enqueue``.
 
         Raises:
             InvalidSchedule: the payload does not fit.
@@ -28,21 +31,21 @@ class Typed(ABC):
 
     @abstractmethod
     def checked_id(self, given: Any, args: Any, kwargs: Any) -> Any:
-        """The id *given*, or the one that this payload has; None when it has none. Raises as ``complete_options``."""
+        """Return the id *given*, or the id made from this payload, or None. Raises as ``complete_options``."""
 
 
 def completed(func: Any, options: Mapping[str, Any], *, at_once: bool = False) -> Mapping[str, Any]:
-    """*options* as *func* completes them, if it is typed. Raises InvalidSchedule: its payload does not fit."""
+    """Return *options* as completed by *func*, if it is typed. Raises InvalidSchedule: its payload does not fit."""
     return func.complete_options(options, at_once=at_once) if isinstance(func, Typed) else options
 
 
 def new_id() -> str:
-    """A fresh id, of a schedule or of an operation."""
+    """Return a fresh id for a schedule or an operation."""
     return uuid.uuid4().hex
 
 
 def op_of(definition: Definition) -> str | None:
-    """An operation id where sending the call twice could do two things, or answer differently."""
+    """Return an operation id if sending the call twice could act twice, or answer differently."""
     relative = isinstance(definition.when, After)
     conditional = definition.if_exists is not IfExists.REPLACE
     return new_id() if relative or conditional or not definition.has_own_id else None
@@ -50,13 +53,13 @@ def op_of(definition: Definition) -> str | None:
 
 @contextmanager
 def naming_lost_call(id: str, is_repeatable: bool = True) -> Iterator[None]:
-    """A lost call is reported with its id, and with what repeating it would do."""
+    """Report a lost call with its id, and with the effect of repeating it."""
     try:
         yield
     except RedisUnavailable as error:
         applied = "it may have been applied" if error.may_have_been_applied else "nothing was applied"
         advice = (
-            "is safe" if is_repeatable or not error.may_have_been_applied else "may run it twice: look for it first"
+            "is safe" if is_repeatable or not error.may_have_been_applied else "may run it twice: search for it first"
         )
         message = f"{error} (id {id!r}: {applied}; repeating the call with this id {advice})"
         raise RedisUnavailable(message, may_have_been_applied=error.may_have_been_applied) from error

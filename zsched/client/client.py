@@ -1,9 +1,9 @@
 """
 The client: schedule, change, list and cancel, each in one round trip as a rule.
 
-A call carries its id, or an operation id made before the first attempt. When a reply is lost the same
-call is sent again, at most twice, and does nothing the second time; if that fails too the exception
-says the id, whether the call may have been applied, and what repeating it would do.
+A call carries its id, or an operation id made before the first attempt. When a reply is lost, the same call is sent
+again, at most twice, and does nothing the second time. If that fails too, the exception tells the id, whether the call
+may have been applied, and the effect of repeating it.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class Client(Lives):
     Schedules in one namespace of one Redis, and their past (``Past``). Thread-safe; no I/O until used.
 
     *redis* is a ``redis.Redis``, also ``Sentinel.master_for(…)`` (its settings are used, not its retries), or a Link.
-    *serializer* is "pickle" (RQ's default) or "json", one for a whole namespace and its workers.
-    *durable_timeout_s*: how long a ``durable=True`` waits for an archive. *urgencies* change the presets of
-    ``core.options``, or add to them. *runs_pickles*: ``update`` opens what Redis holds as a worker does, which runs
-    code that any writer of rq:job:* may have put there; else it opens plain values only.
+    *serializer* is "pickle" (RQ's default) or "json", one for a whole namespace and its workers. *durable_timeout_s*:
+    how long a call with ``durable=True`` waits for an archive. *urgencies* change the presets of ``core.options``, or
+    add to them. *runs_pickles*: ``update`` unpickles payloads from Redis as a worker does. This runs code that any
+    writer of rq:job:* may have put there. Otherwise it opens plain values only.
     """
 
     def __init__(
@@ -93,7 +93,9 @@ class Client(Lives):
         password: str | None = None,
         **options: Unpack[ClientOptions],
     ) -> Client:
-        """A client of the Redis at *url*; *timeout_s* holds for connecting and for each reply. Raises ConfigError."""
+        """
+        Make a client of the Redis at *url*; *timeout_s* holds for connecting and for each reply. Raises ConfigError.
+        """
         return cls(Link.from_url(url, timeout_s, password), namespace, **options)
 
     # -- schedule -----------------------------------------------------------------------------------
@@ -122,7 +124,7 @@ class Client(Lives):
         kwargs: dict[str, Any] | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> Scheduled:
-        """Put a run into its queue at once, through the same script and log. Raises as ``schedule``."""
+        """Push a run into its queue at once, through the same script and log. Raises as ``schedule``."""
         given = {"args": args, "kwargs": kwargs, **options}
         definition = define_now(func, completed(func, given, at_once=True), new_id(), self._urgencies)
         with naming_lost_call(definition.id, is_repeatable=False):
@@ -134,15 +136,15 @@ class Client(Lives):
         """
         Schedule many: each row is a dict of ``func`` and the options of ``schedule``.
 
-        Good rows are scheduled, bad ones reported as (index, error). *on_progress* is called with the
-        number of rows done, every few hundred. A lost connection raises with what was done so far lost
-        to the caller but not to Redis: the same call again is safe when the rows have ids. If a row says
-        ``durable=True``, the call returns when an archive has all of them.
+        Valid rows are scheduled; invalid rows are reported as (index, error). *on_progress* is called with the number
+        of rows done, every few hundred. When the connection is lost, the call raises, and the rows done so far stay in
+        Redis. Repeating the call is safe when the rows have ids. If a row has ``durable=True``, the call returns when
+        an archive has all rows.
 
         Raises:
             NotArchived: as ``schedule``. RedisUnavailable: Redis was not reached.
         """
-        noted = _Noted(rows, partial(self._durability.require, "no row that asks for it was written"))
+        noted = _Noted(rows, partial(self._durability.require, "no row with durable=True was written"))
         many = put_rows(self._store, noted, self._put_at_once, self._define, on_progress or (lambda done: None))
         if noted.is_asked_for and many.done > len(many.errors):
             self._durability.wait_for_all(f"{many.done - len(many.errors)} rows")
@@ -150,13 +152,12 @@ class Client(Lives):
 
     def update(self, id: str, /, **changes: Unpack[UpdateOptions]) -> Scheduled:
         """
-        Change some options of a schedule, time or payload alone included; the others stay.
+        Change some options of a schedule, for example only the time or only the payload; the others stay.
 
         Raises:
-            ScheduleNotFound: no such schedule.
-            InvalidSchedule: a change is bad, or would make a one-shot of a recurring schedule or back; or args or
-                kwargs are to stay and are not plain values (``runs_pickles``).
-            Contended: others changed it at every attempt. Garbled: another program broke its rule.
+            ScheduleNotFound: no such schedule. InvalidSchedule: a change is invalid, or would turn a recurring schedule
+            into a one-shot or back; or stored args or kwargs would stay and are not plain values (``runs_pickles``).
+            Contended: another writer changed it at every attempt. Garbled: another program broke its rule.
         """
         check_id(id)
         for _ in range(REPLANS):
@@ -176,7 +177,9 @@ class Client(Lives):
                     answer = self._durably(definition, put)
             if answer.word != "CHANGED":
                 return self._scheduled(definition, answer)
-        raise Contended(f"schedule {id!r} was changed by others at every attempt; nothing was written: call again")
+        raise Contended(
+            f"schedule {id!r} was changed by another writer at every attempt; nothing was written: call again"
+        )
 
     # -- reading ------------------------------------------------------------------------------------
 
@@ -195,10 +198,10 @@ class Client(Lives):
         after: str | None = None,
     ) -> Iterator[Schedule]:
         """
-        Schedules: active ones by due time, then paused, quarantined and ended ones by id; read page by page.
+        List schedules: active ones by due time, then paused, quarantined and ended ones by id; read page by page.
 
-        *match* is a glob over ids. *after* is the ``cursor`` of the last schedule seen: the listing goes on
-        behind it. Raises InvalidSchedule at once for a bad filter.
+        *match* is a glob over ids. *after* is the ``cursor`` of the last listed schedule: the listing continues after
+        it. Raises InvalidSchedule at once for an invalid filter.
         """
         wanted = Filter.of(
             state=state, kind=kind, func=func, queue=queue, tag=tag, match=match, limit=limit, after=after,
@@ -214,18 +217,17 @@ class Client(Lives):
         Return the due times of the next *n* occurrences, strictly after *start* (default: now), aware, in the
         schedule's zone.
 
-        Of a schedule's id, by its jitter; or of trigger options (every, cron, rrule, tz …), which need no Redis.
+        Give a schedule's id (its jitter is applied), or trigger options (every, cron, rrule, tz …), which need no
+        Redis.
 
         Raises:
-            InvalidSchedule: both or neither given, a bad rule, or a rule with jitter, which depends on the id.
+            InvalidSchedule: both or neither given, an invalid rule, or a rule with jitter, which depends on the id.
             ScheduleNotFound.
         """
         if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 100_000:
             raise InvalidSchedule("n", n, "not a number of occurrences", "give 1 to 100000")
         if (id is None) == (not trigger):
-            raise InvalidSchedule(
-                "id", id, "preview is of one schedule or of one rule", "give an id, or trigger options"
-            )
+            raise InvalidSchedule("id", id, "preview takes one schedule or one rule", "give an id, or trigger options")
         schedule = None if id is None else self.get(id)
         if schedule is not None and schedule.trigger is None:
             due = [] if schedule.next_at is None else [schedule.next_at.astimezone(zone(schedule.tz))]
@@ -242,23 +244,23 @@ class Client(Lives):
         return occurrences(spec, schedule.anchor_ms or start_ms, start_ms, n, schedule.id, first_ms or 0)
 
     def overview(self) -> Overview:
-        """Counts, backlog and leader of the namespace at this moment, for ``zsched status``."""
+        """Return counts, backlog and leader of the namespace at this moment, for ``zsched status``."""
         return self._reader.overview()
 
     def stalled_queues(self) -> StalledQueues:
         """
-        The queues that schedules use, or in which jobs wait, and to which no RQ worker listens: of some thousand. And
-        whether workers are suspended.
+        Return the queues without an RQ worker that schedules use or in which jobs wait, of a few thousand queues at
+        most; and whether workers are suspended.
 
-        Raises:
-            RedisRefused: also where this user may not ask for workers, as ``zsched-client`` of deploy/redis may not.
+        Raises: RedisRefused: also if this user may not list workers, such as ``zsched-client`` of deploy/redis.
         """
         return self._reader.stalled_queues()
 
     def recent(self) -> Recent:
         """
-        Count what happened in the last 1, 5 and 30 minutes, and list the runs that failed last: from the end of the log
-        in Redis, within a quarter of a second. ``is_cut``: that was not enough, and the last stretch is shorter.
+        Count the events of the last 1, 5 and 30 minutes, and list the latest failed runs. This reads the end of the log
+        in Redis, for a quarter of a second at most. ``is_cut``: the time was too short, so the last period is
+        incomplete.
         """
         return self._reader.recent(self._clock)
 
@@ -277,11 +279,11 @@ class Client(Lives):
         return define(func, options, id, self._urgencies)
 
     def _put_at_once(self, definition: Definition) -> Scheduled:
-        """A row of many: all of them are waited for together."""
+        """Write a row of many; the call waits for all rows together."""
         return self._put(replace(definition, durable=False))
 
     def _durably(self, definition: Definition, put: Callable[[], Answer]) -> Answer:
-        """Return the answer of *put*, once it is as durable as *definition* asks for. Raises NotArchived."""
+        """Return the answer of *put*, once it is as durable as *definition* demands. Raises NotArchived."""
         if not definition.durable:
             return put()
         self._durability.require()
@@ -300,11 +302,11 @@ class Client(Lives):
         self, definition: Definition, spec: TriggerSpec, op: str | None, seen_version: str = ""
     ) -> Answer:
         record, now_ms = self._store.record(definition), self._clock.now_ms()
-        check(replace(spec, ends_ms=None), now_ms)  # what never fires is refused without Redis
+        check(replace(spec, ends_ms=None), now_ms)  # a schedule that never fires is refused without Redis
         with naming_lost_call(definition.id):
             for _ in range(REPLANS):
                 plan = planning.first(spec, now_ms, definition.id)
-                if plan.next is None:  # by our clock, or for ever: the server's decides
+                if plan.next is None:  # by our clock, or forever: the server's clock decides
                     now_ms = self._reader.now_ms()
                     check(spec, now_ms)
                     plan = planning.first(spec, now_ms, definition.id)
@@ -318,7 +320,7 @@ class Client(Lives):
         raise RedisUnavailable("the occurrences pass faster than Redis answers; give a longer interval")
 
     def _revised(self, found: StoredSchedule, changes: Mapping[str, Any]) -> Definition:
-        """The stored options with *changes* over them; the payload is opened only if a part of it changes."""
+        """Return the stored options, updated by *changes*. The payload is opened only if a part of it changes."""
         fields = found.fields
         data = bytes(fields.get("data", b""))  # type: ignore[arg-type]  # bytes
         stored = self._encoder.options(fields, runs=self._runs_pickles)
@@ -331,7 +333,7 @@ class Client(Lives):
         return revise(found.schedule, stored, data, changes, self._urgencies)
 
     def _opened(self, id: str, data: bytes, changes: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the args and kwargs of a stored payload, one of which is to stay. Raises InvalidSchedule."""
+        """Return the args and kwargs of a stored payload; one of them will stay. Raises InvalidSchedule."""
         try:
             _, args, kwargs = self._encoder.open(data, runs=self._runs_pickles)
         except InvalidSchedule as error:
@@ -350,7 +352,7 @@ class Client(Lives):
 
 
 class _Noted:
-    """Rows on their way, and whether one of them asks for durability: *require* is called before the first such."""
+    """Rows in transit, and whether one of them demands durability. *require* is called before the first such row."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], require: Callable[[], None]) -> None:
         self._rows, self._require = rows, require

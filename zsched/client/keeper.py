@@ -1,14 +1,13 @@
 """
-Recurring schedules kept as somebody wrote them down: what Redis holds, what it would hold, and putting the difference.
+Recurring schedules from a definition, such as a file: read Redis, compare, and put the difference.
 
-Both sides are told as options of ``client.schedule``, the wanted one by way of the very fields that a put of it would
-write, so neither side knows an option that the other does not. Whether something changes is decided as the put script
-does, by digest; a call or a ``meta`` that is the same as the one held keeps the bytes that are held, because equal
-values can be pickled in more than one way. No pickle is run for that: a call with objects of other than plain classes
-is the same if its bytes are.
+Both sides are expressed as options of ``client.schedule``. The wanted side is derived from the very fields that its put
+would write, so both sides know the same options. A change is decided by digest, as in the put script. If a call or
+``meta`` equals the stored one, the stored bytes are kept, because equal values can be pickled in more than one way. No
+pickle is run for that: a call with objects of custom classes is equal if its bytes are equal.
 
-A put here is conditional: of a schedule that is as it was seen, or of one that was not there. Not guaranteed: that
-several of them happen together.
+A put here is conditional: it succeeds only if the schedule is unchanged since it was read, or still absent. Not
+guaranteed: several puts do not happen together.
 """
 
 from __future__ import annotations
@@ -28,7 +27,10 @@ from zsched.storage.reader import StoredSchedule
 
 @dataclass(frozen=True, slots=True)
 class ScheduleWithOptions:
-    """A schedule with its options, func, args and kwargs among them; ``unreadable`` says why some are not, else ""."""
+    """
+    A schedule with its options, including func, args and kwargs. ``unreadable`` is the reason why some are missing, or
+    "".
+    """
 
     schedule: Schedule
     options: Mapping[str, Any]
@@ -38,12 +40,12 @@ class ScheduleWithOptions:
 
     @property
     def is_recurring(self) -> bool:
-        """True unless it is a one-shot; its rule may be broken."""
+        """Return True unless it is a one-shot. Its rule may be broken."""
         return self.schedule.kind != "once"
 
 
 class Keeper:
-    """Keeps recurring schedules as they are written down, through *client*."""
+    """Keeps recurring schedules as defined, through *client*."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -52,10 +54,10 @@ class Keeper:
 
     def define(self, func: str, options: Mapping[str, Any]) -> Definition:
         """
-        The definition of a recurring schedule, checked in all that needs no Redis.
+        Return the definition of a recurring schedule, after all checks that need no Redis.
 
         Raises:
-            InvalidSchedule, TriggerError: as ``client.schedule``; that ``ends`` has passed is no error here.
+            InvalidSchedule, TriggerError: as ``client.schedule``; but ``ends`` may have passed.
         """
         definition = self._client._define(func, options, new_id())
         self._store.record(definition)
@@ -63,7 +65,7 @@ class Keeper:
         return definition
 
     def now_ms(self) -> int:
-        """The server's time. Raises InvalidSchedule when the namespace uses another serializer."""
+        """Return the server's time. Raises InvalidSchedule when the namespace uses another serializer."""
         self._store.check_serializer()
         return self._reader.now_ms()
 
@@ -73,13 +75,13 @@ class Keeper:
         return (self._of(found) for found in self._reader.find_many(ids))
 
     def recurring(self) -> Iterator[Schedule]:
-        """All recurring schedules by id; no payload is opened."""
+        """Return all recurring schedules by id; no payload is opened."""
         return self._reader.schedules(self._reader.recurring())
 
     def wanted(
         self, definition: Definition, held: ScheduleWithOptions | None
     ) -> tuple[Definition, ScheduleWithOptions]:
-        """*definition* with what it may keep of *held*, and what Redis would hold of it."""
+        """Return *definition* with the parts of *held* that it keeps, and the resulting schedule in Redis."""
         found = self._reader.expected(self._store.record(definition), _rule(definition))
         wanted = self._of(found)
         if held is None:
@@ -99,7 +101,7 @@ class Keeper:
 
     def put(self, definition: Definition, held: ScheduleWithOptions | None) -> Scheduled | None:
         """
-        Put *definition* if Redis still holds *held*, or nothing of its id where that is None; None: it does not.
+        Put *definition* if Redis still holds *held* (None: if its id is still free). Return None if that is not so.
 
         Raises:
             InvalidSchedule: no occurrence is left. RedisUnavailable, RedisRefused.
@@ -130,7 +132,7 @@ class Keeper:
 
 
 def _rule(definition: Definition) -> TriggerSpec:
-    """The rule of a recurring *definition*. Raises InvalidSchedule for a one-shot."""
+    """Return the rule of a recurring *definition*. Raises InvalidSchedule for a one-shot."""
     if not isinstance(definition.when, TriggerSpec):
         raise InvalidSchedule("at", definition.when, "a one-shot has no rule", GIVE_A_RULE)
     return definition.when

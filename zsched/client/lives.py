@@ -1,6 +1,6 @@
 """
-The part of the client that changes what is there: a schedule's life (cancel, pause, resume, run now) and a run's
-(retry, cancel); and what runs late on request (backfill).
+The part of the client that changes existing schedules (cancel, pause, resume, run now, backfill) and runs (retry,
+cancel).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.reruns import Reruns
 from zsched.storage.store import Answer, Store
 
-REPLANS = 5  # times that a plan may miss the server's time before the call gives up
+REPLANS = 5  # plans that are outdated on arrival, before the call gives up
 
 
 class Lives(Past):
@@ -35,8 +35,8 @@ class Lives(Past):
 
     def cancel(self, id: str) -> str:
         """
-        Forget a schedule: "cancelled", "already_fired" (its run stands in the newest part of the log: 2,000 entries,
-        4 MiB) or "not_found" (no schedule and no such run; ``why`` asks the archives, which know older ones too).
+        Cancel a schedule. Return "cancelled", "already_fired" (its run is in the newest part of the log: 2,000 entries,
+        4 MiB) or "not_found" (no such schedule or run; ``why`` also asks the archives for older runs).
         """
         check_id(id)
         with naming_lost_call(id):
@@ -45,7 +45,7 @@ class Lives(Past):
             return "already_fired" if self._reader.has_fired(id) else "not_found"
 
     def pause(self, id: str, note: str = "") -> Schedule:
-        """Stop a schedule until it is resumed; *note* says why. Raises ScheduleNotFound, InvalidSchedule."""
+        """Stop a schedule until it is resumed; *note* is the reason. Raises ScheduleNotFound, InvalidSchedule."""
         check_text("note", note)
         with naming_lost_call(check_id(id)):
             self._store.demand(self._store.pause(id, note).word, id)
@@ -53,8 +53,9 @@ class Lives(Past):
 
     def resume(self, id: str, missed: str | Missed = Missed.FIRE) -> Schedule | None:
         """
-        Go on with a paused schedule. What passed meanwhile fires late (``fire``: the latest of a recurring
-        one, the others coalesced) or is recorded as skipped (``skip``; a one-shot is then gone: None).
+        Resume a paused schedule. With ``fire``, a missed occurrence fires late: the latest one of a recurring schedule,
+        and the others are coalesced. With ``skip``, missed occurrences are recorded as skipped. A one-shot has then
+        ended: None.
 
         Raises:
             ScheduleNotFound, InvalidSchedule: no such schedule, or it ended or is quarantined.
@@ -80,9 +81,9 @@ class Lives(Past):
 
     def retry(self, run_id: str) -> str:
         """
-        Run once more what is over (succeeded, failed, cancelled, lost, expired): an extra run of the same occurrence,
-        with the same call and options and all of its retries; its run id. When RQ has forgotten the run an archive is
-        asked what it was. Of ``meta`` what the job has counts, so perhaps what the task made of it.
+        Run a finished run once more (succeeded, failed, cancelled, lost or expired), and return the new run id. The new
+        run belongs to the same occurrence, and has the same call, options and number of retries. If RQ has forgotten
+        the run, an archive supplies it. ``meta`` is taken from the job, so it includes the task's changes.
 
         Raises:
             RunNotFound: neither RQ nor an archive knows it. RunNotOver: it is queued or running, or has not fired.
@@ -93,9 +94,9 @@ class Lives(Past):
 
     def cancel_run(self, run_id: str) -> str:
         """
-        Keep a run from running, or stop it: "cancelled" (it waited, and its end is recorded), "stopping" (its worker
-        was told, and what becomes of it is recorded when it ends; RQ's SimpleWorker ignores this) or "already_over".
-        In a queue of more than 50,000 it is not looked for: it loses its arguments there, and a worker passes it over.
+        Cancel a queued run, or stop a running one. Return "cancelled" (it was queued, and its end is recorded),
+        "stopping" (its worker was asked to stop, and the end is recorded later; RQ's SimpleWorker ignores this) or
+        "already_over". A queue of more than 50,000 jobs is not searched: the job loses its data, and a worker skips it.
 
         Raises:
             RunNotFound. RunNotOver: it has not fired (``cancel`` its schedule), or its worker does not listen.
@@ -115,20 +116,20 @@ class Lives(Past):
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Backfill:
         """
-        Run what a recurring schedule did not run in [*start*, *end*), the oldest first, at the back of its queue;
-        naive times are local in the schedule's zone. The runs have the ids that their occurrences would have had, and
-        what was pushed already is left out, unless *again* asks for an extra run of it (not of what is still open).
-        *dry_run* only says what would be done. *on_progress* is called with how many occurrences are done, and of how
-        many. The same call again goes on where a broken one stopped.
+        Run the occurrences of a recurring schedule in [*start*, *end*) that did not run. They go to the back of its
+        queue, the oldest first. Naive times are local in the schedule's zone. The runs have the usual ids. Occurrences
+        that were pushed already are left out; with *again*, they get an extra run unless their run is still open.
+        *dry_run* only returns the plan. *on_progress* is called with the number of occurrences done, and the total.
+        Repeating the call continues where an interrupted one stopped.
 
-        The occurrences are those of the rule as it is now, up to the next one. Overlap and catch_up do not matter
-        here; a paused or ended schedule can be backfilled. Its next occurrence and its last run stay as they are.
+        The occurrences are computed from the present rule, up to the next occurrence. Overlap and catch_up do not apply
+        here. A paused or ended schedule can be backfilled. Its next occurrence and its last run do not change.
 
         Raises:
-            ScheduleNotFound. InvalidSchedule: it is not recurring, or quarantined; *start* or *end* is bad, or in the
-            future; more than 100,000 occurrences. ArchiveError: what ran before some time is not known, without
-            *again*. Contended: others changed it again and again. RedisUnavailable, RedisRefused. What was pushed until
-            then stays.
+            ScheduleNotFound. InvalidSchedule: it is not recurring, or quarantined; *start* or *end* is invalid, or in
+            the future; more than 100,000 occurrences. ArchiveError: the history does not reach back to *start* (not
+            with *again*). Contended: another writer changed it again and again. RedisUnavailable, RedisRefused. Runs
+            pushed until then stay.
         """
         filling = Filling(self._store, self._inquiry, self._find, check_id(id), flag("again", again))
         return filling.fill(start, end, flag("dry_run", dry_run), on_progress or (lambda done, total: None))
@@ -136,7 +137,7 @@ class Lives(Past):
     # -- reading ------------------------------------------------------------------------------------
 
     def get(self, id: str) -> Schedule:
-        """One schedule. Raises ScheduleNotFound."""
+        """Return one schedule. Raises ScheduleNotFound."""
         return self._find(check_id(id)).schedule
 
     # -- how ----------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """
-``schedule_many``: rows to calls of put.lua, fast where rows are alike.
+``schedule_many``: turn rows into calls of put.lua; fast if the rows are alike.
 
-Rows that differ only in id, time and arguments share a *shape*, which is checked and encoded once; their
-own part is checked row by row. Rows of a shape are collected into *portions*, and a portion is sent while
-the next is read. Of two rows with one id the later wins, as if they had been put in turn; a recurring
-row right behind a one-shot of its id is refused. Recurring rows are put one by one.
+Rows that differ only in id, time and arguments share a *shape*, which is checked and encoded once. The rest is checked
+row by row. Rows of a shape are collected into *portions*, and a portion is sent while the next one is read. Of two rows
+with the same id, the later one wins, as if they had been put in turn. A recurring row right after a one-shot with the
+same id is refused. Recurring rows are put one by one.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from zsched.errors import InvalidSchedule, ScheduleExists, TriggerError, ZschedE
 from zsched.storage.rqjob import function_path
 from zsched.storage.store import OneShotRow, Shape, Store, refusal
 
-ROWS_PER_CALL = 200  # 1.5 ms of the server per call; larger ones make others wait (measured)
+ROWS_PER_CALL = 200  # 1.5 ms of the server per call; larger calls make other clients wait (measured)
 BYTES_PER_CALL = 262_144  # of payloads
 
-Define = Callable[[Any, Mapping[str, Any], str], Definition]  # function, options, an id if they have none
+Define = Callable[[Any, Mapping[str, Any], str], Definition]  # function, options, default id
 Read = tuple[Shape, OneShotRow] | Definition  # a one-shot ready to send, or a recurring schedule
 
 
 @dataclass(frozen=True, slots=True)
 class _ShapeSeen:
-    """A shape met before, and what it takes to read another row of it."""
+    """A known shape, with the data to read another row of it."""
 
     shape: Shape
     path: str
@@ -45,7 +45,7 @@ class _ShapeSeen:
 
 @dataclass(slots=True)
 class _Portion:
-    """One-shots of one shape on their way into one call: the rows, and the number of each."""
+    """One-shots of one shape for one call: the rows, and the index of each."""
 
     shape: Shape
     numbers: list[int] = field(default_factory=list)
@@ -53,14 +53,14 @@ class _Portion:
     size: int = 0
 
     def add(self, number: int, row: OneShotRow) -> bool:
-        """Take a row; True when the portion is full."""
+        """Add a row; return True when the portion is full."""
         self.numbers.append(number)
         self.rows.append(row)
         self.size += len(row[2])
         return len(self.rows) >= ROWS_PER_CALL or self.size >= BYTES_PER_CALL
 
     def needs_op(self) -> bool:
-        """True when sending the call twice could do two things."""
+        """Return True if sending the call twice could act twice."""
         return self.shape.if_exists is not IfExists.REPLACE or any(row[1][0] == "+" for row in self.rows)
 
 
@@ -73,7 +73,7 @@ class _RowReader:
         self._shapes: dict[Shape, Shape] = {}
 
     def read(self, row: Mapping[str, Any]) -> Read:
-        """A one-shot ready to send, or the definition of a recurring one. Raises ZschedError."""
+        """Return a one-shot ready to send, or the definition of a recurring schedule. Raises ZschedError."""
         rest = dict(row)
         id, at, after = rest.pop("id", None), rest.pop("at", None), rest.pop("after", None)
         args, kwargs = rest.pop("args", ()), rest.pop("kwargs", None)
@@ -109,7 +109,7 @@ class _RowReader:
         shape = self._store.shape(definition)
         shape = self._shapes.setdefault(shape, shape)  # equal shapes are one object: portions go by identity
         own: OneShotRow = (definition.id, time_argument(definition), self._encoder.data(definition.payload))
-        with suppress(TypeError):  # not hashable: read in full each time
+        with suppress(TypeError):  # not hashable: checked in full each time
             self._known[_key(rest)] = _ShapeSeen(
                 shape,
                 function_path(func),
@@ -123,12 +123,12 @@ class _RowReader:
 
 
 def _key(options: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Equal for options that are checked alike: True is not 1 here."""
+    """Return a key that is equal for options of equal types and values: True is not 1 here."""
     return (*options.items(), *map(type, options.values()))
 
 
 def time_argument(definition: Definition) -> str:
-    """A one-shot's time as put.lua takes it: ms, or + and ms from the server's now."""
+    """Return a one-shot's time for put.lua: ms, or "+" and ms from the server's now."""
     when, delay_ms = definition.when, delay_of(definition.id, definition.jitter_ms)
     if isinstance(when, At):
         return str(when.due_ms + delay_ms)
@@ -172,7 +172,7 @@ class _Rows:
         return many
 
     def _calls(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Shape, list[OneShotRow], str | None]]:
-        """Read the rows; hand out each portion when it is full, or must go before a row of the same id."""
+        """Read the rows. Yield each portion when it is full, or when it must be sent before a row of the same id."""
         reader, ids = _RowReader(self._store, self._define), self._many.ids
         for number, row in enumerate(rows):
             ids.append(None)
@@ -209,9 +209,9 @@ class _Rows:
             yield self._close(portion)
 
     def _recur(self, number: int, definition: Definition) -> None:
-        """Put a recurring row over another connection; so its id must not be under way on this one."""
+        """Put a recurring row over another connection, so its id must not be in transit on this one."""
         if definition.id in self._open_ids or any(row[0] == definition.id for sent in self._sent for row in sent.rows):
-            problem = "a row just before it is a one-shot of the same id"
+            problem = "the row before it is a one-shot of the same id"
             raise InvalidSchedule("id", definition.id, problem, "give one row per id")
         self._count(self._put_recurring(definition).outcome)
         self._many.ids[number] = definition.id

@@ -1,8 +1,8 @@
 """
-The part of the client that reads the past: what happened to a schedule, to occurrences, and at all.
+The part of the client that reads the past: stories of schedules, occurrences, runs, and the log.
 
-It is asked of a daemon's archive through Redis, and read from what Redis still holds when none answers; every
-answer says which. Nothing here writes but the question.
+The answers come from a daemon's archive, which is asked through Redis. If no archive answers, they come from the log
+that Redis still holds. Every answer names its source. Only the question itself is written to Redis.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from zsched.errors import InvalidSchedule
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.reader import Reader
 
-_OF_A_RUN: Final = 1000  # changes of its schedule among which a run is looked for: as many as an answer has
+_OF_A_RUN: Final = 1000  # changes of a schedule among which its run is searched: the length of an answer
 
 
 class RunList(list[Run]):
-    """Runs in order, and where they come from."""
+    """Runs in order, and their source."""
 
     def __init__(self, runs: Iterable[Run], source: Source) -> None:
         super().__init__(runs)
@@ -41,9 +41,10 @@ class Past:
 
     def why(self, id: str, tz: str | None = None) -> Story:
         """
-        The story of a schedule: created, changed, fired, skipped and why, and what comes next; from an archive, or
-        from what Redis still holds. ``Story.source`` says which. Times are local in *tz*, else in its own zone. With
-        the id of a run what concerns it of the story of its schedule; a schedule of that very id comes first.
+        Tell the story of a schedule: created, changed, fired, skipped (and why), and its next time. ``Story.source`` is
+        an archive, or the log that Redis still holds. Times are local in *tz*, else in the schedule's own zone. With a
+        run's id, tell the part of its schedule's story that concerns the run. A schedule with the same id takes
+        precedence.
         """
         zone, parts = zone_name(tz), RunId.parse(id) if isinstance(id, str) else None
         check_id(id if parts is None else parts.schedule_id)
@@ -69,24 +70,25 @@ class Past:
         self, id: str | None = None, *, status: str | What | RunStatus | None = None, limit: int = 20
     ) -> tuple[Sequence[Occurrence], Source]:
         """
-        List the latest occurrences with their results, the newest first: fired, enqueued, skipped, expired, coalesced,
-        duplicate, cancelled or quarantined, those that were pushed with their ``run``; of schedule *id* alone, or with
-        one *status* alone, also of a run (as ``runs``; cancelled: of either). And where that comes from.
+        List the latest occurrences with their outcomes, the newest first: fired, enqueued, skipped, expired, coalesced,
+        duplicate, cancelled or quarantined. A pushed occurrence has its ``run``. Filter by schedule *id*, or by
+        *status*, which may be a run's (as in ``runs``; "cancelled" matches either). ``source`` tells where the data
+        comes from.
         """
         _check_limit(limit)
         words = set(OUTCOMES) if status is None else {what for what in OUTCOMES if status in (what, what.value)}
         statuses = {one for one in RunStatus if status in (one, one.value)}
         if not words and not statuses:
             names = ", ".join(dict.fromkeys(one.value for one in (*OUTCOMES, *RunStatus)))
-            raise InvalidSchedule("status", status, "not what becomes of an occurrence or run", f"give one of {names}")
+            raise InvalidSchedule("status", status, "not an outcome of an occurrence or run", f"give one of {names}")
         asked_for = None if id is None else check_id(id)
         return self._inquiry.occurrences(Wanted(frozenset(words), frozenset(statuses), limit, asked_for))
 
     def runs(self, id: str | None = None, status: str | RunStatus | None = None, limit: int = 20) -> RunList:
         """
-        The latest runs, those pushed last first; of schedule *id* alone, or with one *status* alone. What is not
-        known to be over is as RQ has it at this moment. ``source`` says where they come from, and how far back that
-        goes. With a *status* that ends a run and no *id* they are those that ended last.
+        List the latest runs, the last pushed first. Filter by schedule *id*, or by *status*. The status of open runs
+        comes from RQ at this moment. ``source`` tells where the data comes from, and how far back it goes. With a final
+        *status* and no *id*, the list has the runs that ended last.
         """
         _check_limit(limit)
         statuses = RunStatus if status is None else (choice("status", status, RunStatus),)
@@ -96,7 +98,7 @@ class Past:
 
     def log(self, since: datetime | None = None, *, limit: int = 50) -> tuple[Iterator[Entry], Source]:
         """
-        All entries of the log since *since* (aware), or the newest *limit*, in order; and where they come from.
+        Return all entries of the log since *since* (aware), or the newest *limit*, in order; and their source.
 
         Raises:
             ArchiveError: while they are read, when the archive stops answering.
@@ -106,17 +108,17 @@ class Past:
         return self._inquiry.entries(since_us, limit)
 
     def follow_log(self, after: Position | None = None) -> Iterator[Entry]:
-        """Entries of the log behind *after*, or from now on, as they come; it does not end."""
+        """Yield entries of the log after *after*, or from now on, as they come, without end."""
         return self._inquiry.follow(after or self._inquiry.last())
 
 
 def _open(chronicle: Chronicle) -> list[Run]:
-    """Runs of *chronicle* that are not known to be over, those pushed last first."""
+    """Return the runs of *chronicle* that are not known to be over, the last pushed first."""
     return [run for run in _runs(chronicle, OPEN) if not run.is_over]
 
 
 def _runs(chronicle: Chronicle, statuses: Iterable[RunStatus]) -> list[Run]:
-    """Runs of *chronicle*, those pushed last first."""
+    """Return the runs of *chronicle*, the last pushed first."""
     lookback = Lookback(Wanted(frozenset(), frozenset(statuses), len(chronicle.changes)))
     lookback.see(chronicle.changes)
     return [one.run for one in lookback.found() if one.run is not None]
@@ -124,4 +126,4 @@ def _runs(chronicle: Chronicle, statuses: Iterable[RunStatus]) -> list[Run]:
 
 def _check_limit(limit: object, most: int = 1000) -> None:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= most:
-        raise InvalidSchedule("limit", limit, "not a number of things to show", f"give 1 to {most}")
+        raise InvalidSchedule("limit", limit, "not a valid number of results", f"give 1 to {most}")

@@ -100,14 +100,15 @@ class RuleOptions(KindOptions, total=False):
         "IANA zone of local times and rules, such as Asia/Seoul; default UTC.", ZoneName(), Stored.LABEL, "tz",
         elsewhere="timezone")]
     starts: Annotated[datetime | None, Option(
-        "A rule's first possible time.", Instant(), Stored.RULE, elsewhere="start_date")]
+        "The first possible time of a rule.", Instant(), Stored.RULE, elsewhere="start_date")]
     ends: Annotated[datetime | None, Option(
-        "A rule's last possible time.", Instant(), Stored.RULE, elsewhere="end_date")]
+        "The last possible time of a rule.", Instant(), Stored.RULE, elsewhere="end_date")]
     count: Annotated[int | None, Option(
-        "How many occurrences a rule has in all.", Number(), Stored.RULE, elsewhere="repeat")]
-    gap: Annotated[GapWord | None, Option("For a local time that summer time skips.", Words(enum=Gap), Stored.RULE)]
+        "The total number of a rule's occurrences.", Number(), Stored.RULE, elsewhere="repeat")]
+    gap: Annotated[GapWord | None, Option(
+        "Policy for a local time that summer time skips.", Words(enum=Gap), Stored.RULE)]
     fold: Annotated[FoldWord | None, Option(
-        "For a local time that winter time repeats.", Words(enum=Fold), Stored.RULE)]
+        "Policy for a local time that winter time repeats.", Words(enum=Fold), Stored.RULE)]
 
 
 class _CallOptions(TypedDict, total=False):
@@ -124,38 +125,40 @@ class _PlaceOptions(TypedDict, total=False):
     queue: Annotated[str, Option(
         'The RQ queue; default "default".', QueueName(), Stored.PLACE, elsewhere="queue_name")]
     priority: Annotated[PriorityWord, Option(
-        "Due work of a higher one is pushed first.", Words(enum=Priority), Stored.PLACE)]
+        "Due runs of a higher priority are pushed first.", Words(enum=Priority), Stored.PLACE)]
     at_front: Annotated[bool, Option(
-        "Which end of the queue; default the back.", YesNo(off="--at-back"), Stored.FLAG, letter="f")]
+        "The end of the queue; default the back.", YesNo(off="--at-back"), Stored.FLAG, letter="f")]
     on_uncertain: Annotated[OnUncertainWord, Option(
-        "When a lost Redis may have pushed the run already.", Words(enum=OnUncertain), Stored.FLAG, letter="s")]
+        "Policy when a lost Redis may have pushed the run.", Words(enum=OnUncertain), Stored.FLAG, letter="s")]
     on_lost: Annotated[OnLostWord | None, Option(
-        "When its worker dies: again while --retry allows, or lost.", Words(enum=OnLost), Stored.JOB, "zs_on_lost")]
+        "Policy when the worker dies: retry while --retry allows, or lost.", Words(enum=OnLost), Stored.JOB,
+        "zs_on_lost")]
 
 
 class _ScheduleOnly(TypedDict, total=False):
     """Options that a run at once cannot have."""
 
     pause_after_failures: Annotated[int | None, Option(  # scripts count exactly up to far more
-        "Pause a rule when so many runs failed in a row.", Whole(most=1_000_000, noun="failures in a row"), Stored.OWN,
-        "pause_after", once="a one-shot has one run, and no failures in a row")]
+        "Pause a rule after this many failed runs in a row.", Whole(most=1_000_000, noun="failures in a row"),
+        Stored.OWN, "pause_after", once="a one-shot has one run, and no failures in a row")]
     overlap: Annotated[OverlapWord | None, Option(
-        "When a rule's run before is not over; default skip.", Words(enum=Overlap), Stored.POLICY, "overlap",
+        "Policy while the previous run is not over; default skip.", Words(enum=Overlap), Stored.POLICY, "overlap",
         elsewhere="max_instances")]
     overlap_limit: Annotated[int | None, Option(  # the script that adds one may have to look at all of them
-        "How many runs wait, as with --overlap queue; default 100.", Whole(most=1000, noun="runs"), Stored.POLICY,
+        "The most runs that wait with --overlap queue; default 100.", Whole(most=1000, noun="runs"), Stored.POLICY,
         "overlap_limit")]
     catch_up: Annotated[CatchUpWord | None, Option(
-        "For a rule's times that were missed; default latest.", Words(enum=CatchUp), Stored.POLICY, "catch_up",
+        "Policy for a rule's missed times; default latest.", Words(enum=CatchUp), Stored.POLICY, "catch_up",
         elsewhere="coalesce")]
     catch_up_window: Annotated[Seconds | None, Option(
         "Ignore occurrences older than this; default 1d.", Duration(), Stored.POLICY, "catch_up_window_ms",
         elsewhere="misfire_grace_time")]
     catch_up_limit: Annotated[int | None, Option(  # each costs a look
-        "How many --catch-up all runs; default 100.", Whole(most=10_000, noun="runs"), Stored.POLICY,
+        "The most runs of --catch-up all; default 100.", Whole(most=10_000, noun="runs"), Stored.POLICY,
         "catch_up_limit")]
     jitter: Annotated[Seconds | None, Option(
-        "Due up to so much later, spread over the ids.", Duration(), Stored.JOB, "zs_jitter", attribute="jitter_ms")]
+        "Delay each run by up to this, spread over the ids.", Duration(), Stored.JOB, "zs_jitter",
+        attribute="jitter_ms")]
 
 
 class _RunOptions(TypedDict, total=False):
@@ -165,17 +168,17 @@ class _RunOptions(TypedDict, total=False):
         "Drop a run that has not started this long after its due time.", Duration(least_ms=1), Stored.JOB,
         "zs_expires", letter="e", attribute="expires_ms", elsewhere="ttl")]
     urgency: Annotated[str | None, Option(
-        "A preset: asap, time_sensitive, digest, or one of [urgency].", Form("NAME"), attribute="-")]
+        "A preset: asap, time_sensitive, digest, or a name in [urgency].", Form("NAME"), attribute="-")]
     timeout: Annotated[float | str | timedelta | None, Option(
-        "How long a run may take: seconds, 5m, 1h, or -1: no limit.", RqSeconds("TIME", has_units=True), Stored.RQ,
+        "Time limit of a run: seconds, 5m, 1h, or -1 for none.", RqSeconds("TIME", has_units=True), Stored.RQ,
         "timeout", attribute="timeout_s", elsewhere="job_timeout")]
     result_ttl: Annotated[int | timedelta | None, Option(
-        "How long RQ keeps a result; -1: for ever.", RqSeconds(), Stored.RQ, "result_ttl", attribute="result_ttl_s")]
+        "How long RQ keeps a result; -1: forever.", RqSeconds(), Stored.RQ, "result_ttl", attribute="result_ttl_s")]
     failure_ttl: Annotated[int | timedelta | None, Option(
-        "How long RQ keeps a failed run; -1: for ever.", RqSeconds(), Stored.RQ, "failure_ttl",
+        "How long RQ keeps a failed run; -1: forever.", RqSeconds(), Stored.RQ, "failure_ttl",
         attribute="failure_ttl_s")]
     retry: Annotated[RetryValue | None, Option(
-        "How often RQ tries a failed run again.", Number(), Stored.RQ, "retries_left", attribute="retries")]
+        "How often RQ retries a failed run.", Number(), Stored.RQ, "retries_left", attribute="retries")]
     meta: Annotated[dict[str, Any] | None, Option("RQ's job.meta, a JSON object.", Json(), Stored.RQ, attribute="-")]
     on_success: Annotated[CallbackValue | None, Option(
         "Dotted path of RQ's callback.", Form("FUNC"), Stored.RQ, attribute="-", elsewhere="depends_on")]
@@ -183,12 +186,12 @@ class _RunOptions(TypedDict, total=False):
         "Dotted path of RQ's callback.", Form("FUNC"), Stored.RQ, attribute="-")]
     description: Annotated[str | None, Option("One line for people.", ShortText(), Stored.RQ, "description")]
     tags: Annotated[list[str] | tuple[str, ...] | set[str] | frozenset[str], Option(
-        "A label to find it by; may be repeated.", Tags(), Stored.LABEL, "tags")]
+        "A label to search for; may be repeated.", Tags(), Stored.LABEL, "tags")]
     created_by: Annotated[str | None, Option(
         "Default for add: user@host of this machine.", ShortText(), Stored.LABEL, "created_by")]
     managed_by: Annotated[str | None, Option(
-        "Which program or file takes care of it.", ShortText(), Stored.LABEL, "managed_by")]
-    durable: Annotated[bool, Option("Return only when an archive has it on its disk.", YesNo())]
+        "The program or file that manages the schedule.", ShortText(), Stored.LABEL, "managed_by")]
+    durable: Annotated[bool, Option("Return only when an archive has the change on its disk.", YesNo())]
 
 
 class _LateOptions(TypedDict, total=False):

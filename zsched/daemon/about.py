@@ -1,6 +1,6 @@
 """
-A daemon's own facts, told with every report of its archive, leader or standby: who, where, since when, of which
-versions. `zsched status` shows it, `zsched doctor` compares it; ``storage.overview`` reads it back.
+A daemon's own facts: name, host, start time, versions. Every archive report contains them, from leader and standby.
+`zsched status` shows them, `zsched doctor` compares them, and ``storage.overview`` reads them back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zsched.zone_rules import installed
 
 def facts(daemon: str, clock: Clock) -> dict[str, Any]:
     """
-    The facts of the daemon called *daemon*, which starts now. What cannot be known is None. ``started``: ms, by the
+    Return the facts of the daemon called *daemon*, which starts now. An unknown fact is None. ``started``: ms, by the
     clock of its machine.
     """
     return {
@@ -31,7 +31,7 @@ def facts(daemon: str, clock: Clock) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str | None]:
-    """Return the versions of a daemon's parts; None where one cannot be known."""
+    """Return the versions of a daemon's parts; None if a version is unknown."""
     return {
         "version": importlib.import_module("zsched").__version__,  # by name: no layer imports the root
         "python": platform.python_version(),
@@ -44,5 +44,5 @@ def versions() -> dict[str, str | None]:
 def _version(package: str) -> str | None:
     try:
         return version(package)
-    except PackageNotFoundError:  # its files were copied here without what pip writes beside them
+    except PackageNotFoundError:  # the files were copied here without pip's metadata
         return None

@@ -1,7 +1,7 @@
 """
-Answering questions about history from this daemon's archive: a thread of its own, and a reader of its own, so
-that a long look into the past does not keep the archiver from following. Nor does it keep a leader from the name of its
-data set, for which that leader asks no longer than a lease: questions about names have another thread.
+Answer questions about history from this daemon's archive, in a separate thread with a separate reader. So a long query
+does not stop the archiver. Questions about names of data sets have another thread, because a leader waits for their
+answer, for a lease at most.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from zsched.storage.questions import Inbox, Question
 
 log = structlog.get_logger(__name__)
 
-_WAIT_S: Final = 0.5  # for a question, before looking whether to stop
-_CATCH_UP_S: Final = 1.0  # for the archive to have what the asker saw of the log
+_WAIT_S: Final = 0.5  # wait for a question, between two checks for the stop
+_CATCH_UP_S: Final = 1.0  # wait until the archive has the log entries that the asker saw
 _MOST: Final = 1000  # changes in one answer
 _ENTRIES: Final = 100  # log entries in one answer
-_ENTRY_BYTES: Final = 4_194_304  # of them, after which the answer ends: one entry may hold 200 payloads
+_ENTRY_BYTES: Final = 4_194_304  # bytes of entries, after which the answer ends: one entry may hold 200 payloads
 _WHOLE: Final = 2**62  # bound of whole numbers in a question: SQLite's integers have 64 bits
 _NOT_UNDERSTOOD: Final = (TypeError, ValueError, KeyError)  # of wrong arguments
 
@@ -99,14 +99,14 @@ class Answerer:
         about = question.about
         try:
             look = _TOPICS[about](**question.arguments)
-        except _NOT_UNDERSTOOD as error:  # of another version, or of another writer
+        except _NOT_UNDERSTOOD as error:  # from another version, or another writer
             return {"error": f"this daemon does not know the question {about!r} ({error})"}
         try:
             answer = self._looked(path, look)
         except ArchiveError as error:
             log.error("question_unanswered", about=about, reason=str(error))
             return {"error": str(error)}
-        except Exception as error:  # a bug: tell the asker, and go on with the next question
+        except Exception as error:  # a bug: report it to the asker, and continue with the next question
             self._failures.begin("question", about, error)
             problem = f"this daemon failed to answer {about!r} ({error!r})"
             return {"error": f"{problem}; question_failed in the log of {socket.gethostname()} tells more"}
@@ -116,14 +116,14 @@ class Answerer:
     @staticmethod
     def _looked(path: Path, look: CheckedQuestion) -> dict[str, Any]:
         with History(path) as history:
-            told = look(history)
+            answer = look(history)
             position = history.position
             source = {
                 "archive": f"{socket.gethostname()}:{path}",
                 "complete_since": history.complete_since,
                 "as_of": position.id if position else None,
             }
-        return {"source": source, **told}
+        return {"source": source, **answer}
 
 
 # -- questions: each checks its arguments and gives the look that answers it. Raises _NOT_UNDERSTOOD -----------------
@@ -187,22 +187,24 @@ _TOPICS: Final[dict[str, Callable[..., CheckedQuestion]]] = {
 
 
 def _story_of(history: History, *, id: str, newest: int) -> dict[str, Any]:
-    """The story of one schedule, and who led before what was late: ``terms`` and ``led``, as in ``core.lateness``."""
+    """
+    Return the story of one schedule, and the leaders before late fires: ``terms`` and ``led``, as in ``core.lateness``.
+    """
     found, left_out = history.of_schedule(id, newest)
     terms, led = _leaders(history, found)
     return {"changes": [change.to_dict() for change in found], "left_out": left_out, "terms": terms, "led": led}
 
 
 def _newest_runs(history: History, *, wanted: Wanted) -> dict[str, Any]:
-    """The newest occurrences and runs of the kinds wanted, each occurrence with its run."""
+    """Return the newest occurrences and runs of the requested kinds, each occurrence with its run."""
     found, looked_back_to = Runs(history).look(wanted)
     return {"occurrences": [one.to_dict() for one in found], "looked_back_to": looked_back_to}
 
 
 def _log_entries(history: History, *, since_us: int | None, behind: Position | None, limit: int) -> dict[str, Any]:
     """
-    Entries of the log, raw: behind the position *behind*, else since *since_us*, else beginning so that *limit* are
-    the newest. The first of them, that is: who wants more asks for what is behind the last.
+    Return raw entries of the log: after the position *behind*, else since *since_us*, else the newest *limit*. The
+    answer has the first of them; to get more, the asker repeats the question with the last entry as *behind*.
     """
     if behind is not None:
         found = history.entries_behind(behind, min(limit, _ENTRIES))
@@ -214,7 +216,7 @@ def _log_entries(history: History, *, since_us: int | None, behind: Position | N
 
 
 def _record_of(history: History, *, run_id: str) -> dict[str, Any]:
-    """Return whether a run is known, and its record: a job's texts, to push it once more; None: not known."""
+    """Return whether a run is known, and its record (the job's fields, to push it once more) or None."""
     original = Originals(history).of(run_id)
     record = None if original.record is None else [text.decode("latin-1") for text in original.record]
     return {"is_known": original.is_known, "record": record}
@@ -222,15 +224,15 @@ def _record_of(history: History, *, run_id: str) -> dict[str, Any]:
 
 def _ran_between(history: History, *, id: str, start_ms: int, end_ms: int, read_to: dict[str, int]) -> dict[str, Any]:
     """
-    Occurrences of a schedule that ran, found in a part of the history: ``read_to`` says how far this archive, ``by``,
-    was read for them, None: to its end; whoever asks again gives it back, and those of other archives beside it.
+    Return occurrences of a schedule that ran, found in a part of the history. ``read_to`` is how far this archive,
+    ``by``, was read (None: to its end). The asker passes it back in the next question, with those of other archives.
     """
     part = Ran(history).of(id, start_ms, end_ms, read_to)
     return {"ran": packed(part.times_ms), "by": part.archive, "read_to": part.read_to}
 
 
 def _within_bounds(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """*entries* until they are too large for one answer; the first one always."""
+    """Return *entries* up to the size of one answer, and at least the first."""
     size = 0
     for entry in entries:
         own = sum(map(len, entry.texts))

@@ -1,13 +1,12 @@
 """
 The archiver: a thread of every daemon, leader or standby, that keeps the archive up with the log.
 
-What goes wrong with the archive never stops the firing: the thread says so, as an event and in its report
-(``zsched status``), and tries again every second. A file that is not what was written is kept under another
-name, and a new archive begins beside it.
+A failing archive never stops the firing. The thread logs an event, reports the failure (``zsched status``), and tries
+again every second. A corrupted file is kept under another name, and a new archive begins beside it.
 
-Before it follows, it finds out whether the archive is of the data set in this Redis (``daemon.own_archive``): at the
-start of the daemon, which ends if it is not; or, where Redis could not be reached then, as soon as it can be, and then
-the daemon stays up, fires, and says that its archive is refused.
+Before it follows the log, it checks that the archive belongs to the data set in this Redis (``daemon.own_archive``).
+This happens at the start of the daemon, which ends if the archive does not belong. If Redis is away at the start, the
+check comes later. Then the daemon stays up, fires, and reports that its archive is refused.
 """
 
 from __future__ import annotations
@@ -46,16 +45,16 @@ from zsched.storage.questions import Knowledge
 
 log = structlog.get_logger(__name__)
 
-_FEW: Final = 2  # entries of a pass: what comes one by one is archived at once
-_STEP_MS: Final = 2000.0  # of a backlog: then it is reported how far it came
+_FEW: Final = 2  # entries of a pass: single entries are archived at once
+_STEP_MS: Final = 2000.0  # time in a backlog, between two reports of progress
 _GATHER_MS: Final = 12.0  # from one pass to the next otherwise; at 25 ms the p99 of lateness was 20 % higher (measured)
-_RETRY_S: Final = 1.0  # before trying again what went wrong
-_REFUSED_S: Final = 10.0  # before looking again whether the archive belongs to this data set
+_RETRY_S: Final = 1.0  # before another attempt after an error
+_REFUSED_S: Final = 10.0  # between two checks that the archive belongs to this data set
 _PRUNE_EVERY_MS: Final = 3_600_000.0
-_CHECK_MS: Final = 5.0  # of every idle pass, until all of the file was seen
+_CHECK_MS: Final = 5.0  # of every idle pass, until the whole file was checked
 _DAY_US: Final = 86_400 * 1_000_000
 _NOWHERE: Final = Position(-1, 0, 0)
-_MOST_FAILURES: Final = 3  # in a row, for which a loss still holds fire: it must not rest because an archive is ill
+_MOST_FAILURES: Final = 3  # in a row, during which a loss still holds fire; a bad archive must not stop firing
 _STOP_S: Final = 5.0  # for the last entries to be archived when the daemon stops
 
 
@@ -65,7 +64,8 @@ class _Stopped(Exception):
 
 class Archiver:
     """
-    Keeps one archive. ``open`` in the main thread, so that a wrong path is known at once; ``start``; ``stop``.
+    Keeps one archive. Call ``open`` in the main thread, so that a wrong path fails at once; then ``start`` and
+    ``stop``.
 
     ``position`` and ``is_healthy`` may be read by any thread.
     """
@@ -83,8 +83,8 @@ class Archiver:
         self._meter = meter or NoMeter()
         self._keys, self._own = Keys(settings.namespace), OwnArchive(settings, clock)
         self._follower: Follower | None = None
-        self._knew: Knowledge | None = None  # what it knew when it failed, until it is open again
-        self._trouble: str | None = None  # what was said last, until it is well
+        self._knew: Knowledge | None = None  # its knowledge before the failure, until it is open again
+        self._trouble: str | None = None  # the last logged problem, until it is over
         self._failed = 0  # times in a row
         self._next_prune_ms, self._is_pruning = clock.monotonic_ms(), False
         self._known_as: tuple[str, Position | None] = f"none-{daemon}", None
@@ -92,35 +92,35 @@ class Archiver:
         self._bell = Bell()  # ends a wait for the log
         self._loop = Loop("archiver", self._keep_over, self._failures, retry_s=_RETRY_S, finishes=True)
         self.moved = threading.Condition()  # notified when the position moved
-        self.audit: dict[str, Any] | None = None  # what the last audit found, for the report; any thread may set it
-        self.may_not_lead: str | None = None  # why its daemon may not; as ``audit``
+        self.audit: dict[str, Any] | None = None  # result of the last audit, for the report; any thread may set it
+        self.may_not_lead: str | None = None  # why its daemon may not lead; any thread may set it
 
     @property
     def path(self) -> Path | None:
-        """The archive's file, once it was opened."""
+        """Return the archive's file, once it was opened."""
         return self._own.path
 
     @property
     def position(self) -> Position | None:
-        """The last entry on disk."""
+        """Return the last entry on disk."""
         archive = self._own.archive
         return archive.position if archive else None
 
     @property
     def gen(self) -> str | None:
-        """Names of the data set that the archive followed, by blanks, or None."""
+        """Return the names of the data set that the archive followed, separated by blanks, or None."""
         knowledge = self.knowledge()
         return knowledge.gen if knowledge else None
 
     @property
     def has_looked(self) -> bool:
-        """True once it is decided which archive belongs to this data set, or that none can be used."""
+        """Return True once the archive of this data set is chosen, or found to be unusable."""
         return self._own.is_ours or self._trouble is not None or not self._loop.is_running
 
     def knowledge(self) -> Knowledge | None:
         """
-        Return what the archive knows, or knew when its disk failed; None without one, or before it is known to belong
-        to this data set.
+        Return the archive's knowledge, also that from before a disk failure. None without an archive, or before it is
+        known to belong to this data set.
         """
         archive, follower = self._own.archive, self._follower
         if archive is None or not self._own.is_ours:
@@ -131,7 +131,7 @@ class Archiver:
 
     @property
     def is_healthy(self) -> bool:
-        """True if the archive follows the log."""
+        """Return True if the archive follows the log."""
         follower = self._follower
         return self._own.archive is not None and follower is not None and follower.state is ArchiveState.FOLLOWING
 
@@ -143,12 +143,12 @@ class Archiver:
 
     def open(self) -> None:
         """
-        Open the archive, or make it; a disk that fails is left for later, and so is the choice of an archive where
-        Redis does not say which data set it holds.
+        Open the archive, or create it. After a disk failure this is tried later. The choice of an archive is also made
+        later if Redis does not name its data set.
 
         Raises:
-            ArchiveInUse, ArchiveForeign: the file is somebody else's, or another data set's. ArchiveError: it may not
-            be written.
+            ArchiveInUse, ArchiveForeign: the file belongs to another daemon or data set. ArchiveError: it is not
+            writable.
         """
         try:
             try:
@@ -164,21 +164,21 @@ class Archiver:
         self._loop.start()
 
     def stop(self) -> None:
-        """Archive what is in the log now, if that is quick, and end."""
+        """Archive the log up to now, if that is quick, and end."""
         self._loop.stop()
         self._bell.ring()
-        if self._loop.join(_STOP_S):  # else it is in the middle of something; the process's end closes the file
+        if self._loop.join(_STOP_S):  # otherwise a step is still running; the end of the process closes the file
             self._own.close()
             self._bell.close()
 
     # -- the thread -------------------------------------------------------------------------------
 
     def _keep_over(self) -> float | None:
-        """Follow over one connection; once more after ``stop``, for what the last script wrote."""
+        """Follow over one connection; once more after ``stop``, for the entries of the last script."""
         try:
             with closing(self._link.open()) as wire:
                 self._keep(wire)
-        except RedisRefused as error:  # a right that only the archiver needs, or out of memory for its report
+        except RedisRefused as error:  # a missing right that only the archiver needs, or no memory for its report
             self._say_once("archiver_refused", str(error))
             return _RETRY_S
         return None
@@ -193,7 +193,7 @@ class Archiver:
                 self._report(archivers, ArchiveState.STOPPED)
             except (RedisUnavailable, RedisRefused):
                 raise
-            except Exception as error:  # whatever it is, it must not end the thread unheard
+            except Exception as error:  # no error may end the thread without a report
                 self._fail(error)
                 self._report(archivers, ArchiveState.FAILED)
                 self._loop.pause(_RETRY_S)
@@ -201,7 +201,7 @@ class Archiver:
                 return
 
     def _follow_once(self, wire: Wire, archivers: Archivers) -> None:
-        """Follow until stopped. Replace a corrupt file first. Leave the archive of another data set alone."""
+        """Follow until stopped. Replace a corrupted file first. Do not touch the archive of another data set."""
         try:
             archive = self._own.archive
             if archive is None or not self._own.is_ours:
@@ -213,7 +213,7 @@ class Archiver:
             self._report(archivers, ArchiveState.REFUSED)
             self._loop.pause(_REFUSED_S)
         except ArchiveCorrupt as error:
-            archivers.forget(self._known_as[0])  # what it reported does not count any more
+            archivers.forget(self._known_as[0])  # its reports are void
             self._remember()
             self._follower = None
             self._own.begin_anew(error)
@@ -229,7 +229,9 @@ class Archiver:
         self._own.close()
 
     def _remember(self) -> None:
-        """Keep what the archive knows, which must not be named anew because its disk fails just when Redis is lost."""
+        """
+        Keep the archive's knowledge in memory: its data set must not get a new name if disk and Redis fail together.
+        """
         knowledge = self.knowledge()
         self._knew = replace(knowledge, is_new=False) if knowledge else None
 
@@ -239,7 +241,7 @@ class Archiver:
         self._follower = follower = Follower(
             *place, lease_ms=lease_ms, is_manual=is_manual, meter=self._meter, between=between
         )
-        told: tuple[object, ...] | None = None
+        reported: tuple[object, ...] | None = None
         told_ms = named_ms = 0.0
         while True:
             began_ms = self._clock.monotonic_ms()
@@ -252,10 +254,10 @@ class Archiver:
             may_not_lead = self.may_not_lead
             news = archive.position, follower.state, may_not_lead, follower.looked_at
             hold_for_ms = self._hold_for_ms(follower)
-            is_news = news != told or hold_for_ms > 0
+            is_news = news != reported or hold_for_ms > 0
             if is_news or began_ms - told_ms > REPORT_EVERY_MS:
                 now_ms = self._report(archivers, follower.state, hold_for_ms)
-                told, told_ms = news, began_ms
+                reported, told_ms = news, began_ms
                 self._prune(archive, now_ms)
             elif not self._own.is_checked:
                 self._own.is_checked = not archive.check_step(_CHECK_MS, self._clock)
@@ -266,12 +268,12 @@ class Archiver:
                 if follower.came > _FEW:
                     self._loop.pause(max(_GATHER_MS - took_ms, 0.0) / 1000)
                 if not follower.wait(self._bell):
-                    return  # a reply is in flight: the last pass is over another connection
+                    return  # a reply is in flight: the last pass uses another connection
             else:
                 self._loop.pause(follower.pause_ms / 1000)
 
     def _between(self, archivers: Archivers) -> None:
-        """Report in the middle of a pass that takes long."""
+        """Report in the middle of a long pass."""
         if self._loop.is_stopping:
             raise _Stopped
         self._loop.well()
@@ -292,10 +294,12 @@ class Archiver:
     # -- telling ----------------------------------------------------------------------------------
 
     def _report(self, archivers: Archivers, state: ArchiveState, hold_for_ms: int = 0) -> int:
-        """Tell Redis, and who waits for it; a failed archive under the name and position that it had. TIME in ms."""
+        """
+        Report to Redis and to waiting threads. A failed archive reports its last name and position. Returns TIME in ms.
+        """
         archive = self._own.archive
         about = {**self._facts, "path": str(self.path)}
-        if self._loop.is_stopping:  # the last report, which every archiver makes that is stopped in order
+        if self._loop.is_stopping:  # the last report of an archiver that is stopped in order
             state = ArchiveState.STOPPED
         if archive is not None:
             self._known_as = archive.id, archive.position
@@ -328,7 +332,7 @@ class Archiver:
             problem = f"archive {self.path}: the Redis at {self._own.address} is another data set now"
             self._say_once("archive_refused", str(self._own.refused(problem)))
         elif state is ArchiveState.OUTDATED:
-            self._say_once("archive_outdated", f"{follower.refusal}; it goes on where it is")
+            self._say_once("archive_outdated", f"{follower.refusal}; it continues where it is")
         elif follower.awaits_people:
             self._trouble = "Redis lost something that this archive has: run zsched recover"
         elif state is ArchiveState.FOLLOWING and self._trouble is not None:

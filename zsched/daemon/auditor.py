@@ -1,8 +1,8 @@
 """
-The auditor: the leader looks for what should have fired and did not, and for what will not.
+The auditor: the leader searches for occurrences that should have fired and did not, or that never will.
 
-Nothing of it trusts what fires. What should be is known from elsewhere: the archive's state, which is folded from the
-log, and the rules in it. A *pass* looks at a part of that, a *round* of passes at all of it::
+It does not trust the code that fires. The expected state comes from elsewhere: the archive's state, folded from the
+log, and the rules in it. A *pass* checks a part of it, and a *round* of passes checks all of it::
 
     a minute after the term began, and after every pass:
     begin ──► pages of 100 schedules, a pause after each ──► end: the summary
@@ -10,21 +10,21 @@ log, and the rules in it. A *pass* looks at a part of that, a *round* of passes 
       │          the next 2,500 of the round; what Redis holds and the state does not, among its next 2,500
       └── a hold, an archive that is putting back: nothing is looked at, soon again
 
-So what should have fired is found two minutes later however many schedules there are, the rest within a round: a minute
-for every 2,500 of them. A page is compared by the reconciler (``daemon.reconciler``): the archive's state as of one
-entry, P; what Redis holds of the page's schedules; and the log from P to where Redis was read, which must be of one
-history. What an entry behind P touched is not judged. Then state and Redis must say the same, whatever clients and
-daemons do meanwhile: what differs was done by another writer, or is a bug (``core.audit``).
+So an overdue schedule is found within two minutes, however many schedules there are. All others are found within a
+round: a minute per 2,500 schedules. The reconciler (``daemon.reconciler``) compares a page. It takes the archive's
+state as of one entry, P; the page's schedules in Redis; and the log from P to the moment of that read, all of one
+history. A schedule that an entry after P touched is not judged. The other schedules must be equal in state and Redis,
+whatever clients and daemons do meanwhile. A difference comes from another writer, or from a bug (``core.audit``).
 
-An occurrence that was not pushed, because RQ had a job of its run already, is wrong too when the history never pushed
-that run (``archive.ran``). Nothing puts that right: it counts for an hour.
+An occurrence that was not pushed, because RQ already had a job of its run, is also a fault if the history never pushed
+that run (``archive.ran``). It cannot be repaired: it counts as an alarm for an hour.
 
-What is wrong is said, with what was expected and what was found, and put right by a ``restore`` (reason: audit), which
-Redis refuses when the log went on meanwhile; then a few times again, and in the next pass. It fires late then, and all
-of it is recorded. What the log never had is left where it is: ``fire`` quarantines it.
+A fault is logged with the expected and the found state. It is repaired by a ``restore`` (reason: audit). Redis refuses
+the restore if the log grew meanwhile; then it is repeated a few times, and in the next pass. The occurrence then fires
+late, and all of this is recorded. A schedule that the log never had is left alone: ``fire`` quarantines it.
 
-Not guaranteed: that a Redis command of another writer is noticed before it has done harm; anything by an archive with
-entries that this version cannot read, since these may have changed what it has.
+Not guaranteed: a Redis command by another writer may do harm before it is noticed. An archive with entries that this
+version cannot read proves nothing, since these entries may have changed its state.
 """
 
 from __future__ import annotations
@@ -60,40 +60,40 @@ from zsched.storage.scanner import Placement, Scanner
 log = structlog.get_logger(__name__)
 
 _EVERY_MS: Final = 60_000.0  # from the end of a pass to the next
-_PAUSE_MS: Final = 50.0  # between pages: others' turn, here and in Redis
-_AGAIN_MS: Final = 5_000.0  # before a pass that could not be made is tried again
+_PAUSE_MS: Final = 50.0  # between pages, for other threads and other clients
+_AGAIN_MS: Final = 5_000.0  # before a failed pass is tried again
 _PAGE: Final = 100  # schedules: 1.5 ms of the server (measured)
 _ROUND: Final = 2_500  # schedules in one pass, of the round through all of them
-_OLDEST: Final = 400  # that should have fired, which every pass looks at
-_SCANNED: Final = 13  # replies in which Redis names what it holds, of one pass: 2,600 members
-_STRANGERS: Final = 200  # of them unknown to the state, in one pass
+_OLDEST: Final = 400  # overdue schedules that every pass checks
+_SCANNED: Final = 13  # replies with ids that Redis holds, in one pass: 2,600 members
+_STRANGERS: Final = 200  # ids unknown to the state, in one pass
 _BEHIND: Final = 5_000  # log entries behind the archive: if there are more, it has to catch up first
-_TRIES: Final = 3  # to put right what is wrong while the log goes on
-_SAID: Final = 50  # alarms of one pass that are said one by one
-_REMEMBERED: Final = 10_000  # alarms that are not said again while they last
+_TRIES: Final = 3  # attempts to repair a fault while the log grows
+_MOST_LOGGED: Final = 50  # alarms logged one by one in a pass
+_REMEMBERED: Final = 10_000  # lasting alarms that are not logged again
 _JUMP_MS: Final = 2_000.0  # of the server's clock against the monotonic one
 _START: Final = (-1, -1)
 
 
 @dataclass(slots=True)
 class Pass:
-    """One pass: the pages that are left, and what was found until now."""
+    """One pass: the remaining pages, and the results so far."""
 
     pages: deque[list[str]]
-    due: int  # how many should have fired, by the archive
+    due: int  # number of overdue schedules, by the archive
     now_ms: int
     checked: int = 0
     alarms: int = 0
     repaired: int = 0
-    said: int = 0
-    overdue: list[tuple[int, str]] = field(default_factory=list)  # that should have fired, and wait; due ms, id
-    throttled: int = 0  # that wait for room in their queues, which is no alarm
+    logged: int = 0
+    overdue: list[tuple[int, str]] = field(default_factory=list)  # waiting schedules that should have fired; due ms, id
+    throttled: int = 0  # throttled schedules, which are no alarm
 
 
 class Inspection:
     """
-    The scope of one page: schedules as *recall* knows them, and where the *look* found them. What others touched since
-    the archive's last entry is not judged. ``well``: what is where it should be.
+    The scope of one page: schedules by *recall*, and their places found by the *look*. Schedules that other writers
+    touched since the archive's last entry are not judged. ``well``: schedules in their right place.
     """
 
     def __init__(self, recall: Recall, look: Placement, run_suffix: str) -> None:
@@ -110,7 +110,7 @@ class Inspection:
         return touched
 
     def judge(self, page: Sequence[Recalled], held: Mapping[str, Held]) -> list[Restored]:
-        """Find what is wrong; return the rows that put it right."""
+        """Find the faults; return the rows that repair them."""
         for one in page:
             if one.id in self._touched:
                 continue
@@ -127,20 +127,20 @@ class Inspection:
         self.repaired |= {row.id for row in rows}
 
     def _alarm(self, id: str, known: Held | None, here: Held | None) -> Alarm | None:
-        """Return what is wrong with one schedule."""
+        """Return the faults of one schedule."""
         look = self._look
         if known is None:
             return unknown_schedule(id, look.places[id]) if look.places[id] else None
         alarm = misplaced(known, here, look.places[id], look.statuses[id])
-        told_ms = known.t_us // 1000
-        if alarm is None and may_be_left_out(known, told_ms, look.now_ms) is not None:
-            missing_ms = may_be_left_out(known, max(told_ms, self._recall.told_ms(id)), look.now_ms)
+        known_ms = known.t_us // 1000
+        if alarm is None and may_be_left_out(known, known_ms, look.now_ms) is not None:
+            missing_ms = may_be_left_out(known, max(known_ms, self._recall.told_ms(id)), look.now_ms)
             alarm = left_out(known, missing_ms) if missing_ms is not None else None
         return alarm
 
 
 class Auditor:
-    """Passes over the wire that it was given last; ``name``, ``every_ms`` and ``step`` are for the ``ChoreThread``."""
+    """Makes passes over the latest wire. ``name``, ``every_ms`` and ``step`` are for the ``ChoreThread``."""
 
     name: Final = "auditor"
 
@@ -148,16 +148,16 @@ class Auditor:
         self._archiver, self._keys, self._clock = archiver, keys, clock
         self.every_ms = _EVERY_MS
         self._cursor = _START  # of the round
-        self._again: list[str] = []  # what could not be put right
-        self._lasting: dict[str, tuple[Event, str]] = {}  # what was said and lasts, by id
-        self._overdue: str | None = None  # the oldest that was said to be
-        self._term = ""  # in which the following is so
+        self._again: list[str] = []  # faults that could not be repaired
+        self._lasting: dict[str, tuple[Event, str]] = {}  # logged faults that last, by id
+        self._overdue: str | None = None  # the oldest logged overdue schedule
+        self._term = ""  # the term for which the following holds
         self._steady: tuple[int, float] | None = None  # TIME and the monotonic clock at the last look
-        self._since_ms = 0  # things fire since then, without a break
+        self._since_ms = 0  # firing without a break since then
         self._suppressed = SuppressedRuns()
 
     def over(self, wire: Wire) -> Auditor:
-        """The same, over *wire* from now on."""
+        """Use *wire* from now on."""
         self._wire, self._log = wire, Log(wire, self._keys)
         self._scanner = Scanner(wire, self._keys)
         self._members = self._scanner.ids_in_places()
@@ -166,7 +166,7 @@ class Auditor:
 
     def step(self, term: Term) -> bool:
         """
-        Begin a pass and look at a page, or look at the next one; in a new term, only look at the clock.
+        Begin a pass and check a page, or check the next one. In a new term, only read the clock.
 
         Raises:
             Stale, ServerChanged, RedisUnavailable, RedisRefused, ArchiveError.
@@ -194,7 +194,7 @@ class Auditor:
     # -- a pass -----------------------------------------------------------------------------------
 
     def _begin(self, term: Term) -> Pass | None:
-        """Choose what to look at; None when nothing can be concluded now."""
+        """Choose the pages of a pass; None if nothing can be concluded now."""
         path, look = self._archiver.path, self._scanner.places(term, [])
         self._note_clock(look, is_held=look.is_held())
         if path is None or look.is_held() or self._is_something_lost(look):
@@ -216,7 +216,7 @@ class Auditor:
         return going
 
     def _note_clock(self, look: Placement, *, is_held: bool = False) -> None:
-        """Since when things fire: a clock that was set makes much due at once."""
+        """Return the time since when firing works: setting the clock makes many schedules due at once."""
         elapsed_ms = self._clock.monotonic_ms()
         if (
             is_held
@@ -227,7 +227,7 @@ class Auditor:
         self._steady = look.now_ms, elapsed_ms
 
     def _is_something_lost(self, look: Placement) -> bool:
-        """Return True if an archive has what Redis lost, and is about to put it back."""
+        """Return True if an archive has data that Redis lost, and is about to put it back."""
         reports = Archivers(self._wire, self._keys).reports()
         return any(each.state is ArchiveState.LOST and each.is_recent(look.now_ms) for each in reports)
 
@@ -252,8 +252,8 @@ class Auditor:
             self._overdue = id
         else:
             self._overdue = None
-        if done.said > _SAID:
-            log.error("audit_found_more", alarms=done.said - _SAID)
+        if done.logged > _MOST_LOGGED:
+            log.error("audit_found_more", alarms=done.logged - _MOST_LOGGED)
         self._archiver.audit = {
             "at": done.now_ms, "checked": done.checked, "alarms": done.alarms, "repaired": done.repaired,
         }  # fmt: skip
@@ -261,7 +261,7 @@ class Auditor:
     # -- a page -----------------------------------------------------------------------------------
 
     def _look_at(self, going: Pass, term: Term, ids: Sequence[str]) -> bool:
-        """Compare *ids* with Redis, say what is wrong, put it right; False when nothing can be concluded now."""
+        """Compare *ids* with Redis, log and repair the faults. Return False if nothing can be concluded now."""
         path = self._archiver.path
         assert path is not None  # the pass began with it
         with recalling_beside(path) as (recall, position):
@@ -297,7 +297,7 @@ class Auditor:
     # -- what is wrong ----------------------------------------------------------------------------
 
     def _say_all(self, going: Pass, inspection: Inspection) -> None:
-        """Say each alarm, and note which could not be put right: they are compared again in the next pass."""
+        """Log each alarm, and note the unrepaired ones: they are compared again in the next pass."""
         repaired = inspection.repaired
         for alarm in inspection.alarms.values():
             self._say(going, alarm, is_repaired=alarm.id in repaired)
@@ -306,7 +306,7 @@ class Auditor:
         going.repaired += len(repaired)
 
     def _say(self, going: Pass, alarm: Alarm, *, is_repaired: bool) -> None:
-        """Say what is wrong; what lasts, once."""
+        """Log a fault; a lasting fault only once."""
         going.alarms += 1
         if self._lasting.get(alarm.id) == (alarm.event, alarm.found):
             if is_repaired:
@@ -316,8 +316,8 @@ class Auditor:
             self._lasting.pop(alarm.id, None)
         elif len(self._lasting) < _REMEMBERED:
             self._lasting[alarm.id] = alarm.event, alarm.found
-        going.said += 1
-        if going.said <= _SAID:
+        going.logged += 1
+        if going.logged <= _MOST_LOGGED:
             log.error(
                 alarm.event.value,
                 schedule_id=alarm.id,

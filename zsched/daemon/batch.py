@@ -1,4 +1,4 @@
-"""Size of the batch that one call takes, by the time that calls take."""
+"""Batch size, steered by the time that calls take."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Final
 
 _FIRST: Final = 500
 _WINDOW: Final = 100  # scripts; the network may have changed since older ones
-_SMALL: Final = 20  # such a part of a batch takes about a round trip
+_SMALL: Final = 20  # a script with this part of a batch takes about a round trip
 
 
 class Batch:
     """
-    A batch size steered by time: what a script took, less the round trip, is brought to *target_ms*.
+    A batch size steered by time: a script's time, less the round trip, is brought to *target_ms*.
 
-    500 one-shots take 1.6 to 2.7 ms, 4,000 take 22 ms (measured on Redis 7.0); with an AOF, or on another
-    machine, fewer fit. So it begins with 500 at most.
+    500 one-shots take 1.6 to 2.7 ms, 4,000 take 22 ms (measured on Redis 7.0). With an AOF, or on another machine, they
+    take longer. So it begins with 500 at most.
 
     The round trip is the least time of the last 100 to 200 scripts, so a network that becomes slower is noticed. Under
     a backlog every script is full, and takes longer than the round trip. Then one script of 100 is a small one.
@@ -34,7 +34,7 @@ class Batch:
         return self._small if self._measures else self._size
 
     def learn(self, took_ms: float, done: int) -> None:
-        """A script that did *done* took *took_ms* as the caller saw it."""
+        """Note that a script for *done* schedules took *took_ms*, measured by the caller."""
         measured = self._measures
         self._see(took_ms, done)
         if measured or done < self._size:

@@ -10,10 +10,10 @@ import threading
 
 class Bell:
     """
-    An eventfd: rung at any time by any thread or signal handler, heard once by who waits for it.
+    An eventfd: any thread or signal handler may ring it at any time, and the waiting thread wakes up once.
 
-    The kernel keeps the ring, so one that comes between looking and sleeping is not lost. (A handler that
-    notifies a condition in that moment is: nobody waits yet, and the sleeper goes to sleep.)
+    The kernel keeps the ring, so a ring between the check and the sleep is not lost. (A condition variable would lose
+    it: no thread waits yet, and then the thread goes to sleep.)
     """
 
     def __init__(self) -> None:
@@ -25,23 +25,23 @@ class Bell:
         return self._fd
 
     def ring(self) -> None:
-        """Be heard; after ``close``, nothing."""
+        """Wake the waiting thread. After ``close``, do nothing."""
         with self._lock:
             if self._fd >= 0:
                 os.eventfd_write(self._fd, 1)
 
     @property
     def is_rung(self) -> bool:
-        """True if it was rung and nobody hushed it."""
+        """Return True if it was rung since the last ``hush``."""
         return bool(select.select([self], (), (), 0)[0])
 
     def hush(self) -> None:
-        """Forget what was rung until now."""
+        """Forget all rings until now."""
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._fd)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         with self._lock:
             fd, self._fd = self._fd, -1
             if fd >= 0:

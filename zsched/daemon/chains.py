@@ -1,21 +1,21 @@
 """
-Chains of runs: the leader sees to it that no run waits for ever for another one of its schedule.
+Chains of runs: the leader ensures that no run waits forever for another run of its schedule.
 
-The runs of some schedules wait for each other, or take each other's place (``overlap``). Those that may be open stand
-in a chain, the oldest first; ``advance`` puts the new one at its end. RQ's worker releases the next run when the one
-before it finished or failed, in the same step or a few ms later. RQ never does when that one was cancelled, stopped or
-deleted, expired in its queue, or when its worker was killed. So the leader looks over all chains twice a second.
+The runs of some schedules wait for each other, or replace each other (``overlap``). Runs that may be open form a chain,
+the oldest first; ``advance`` appends the new run. RQ's worker releases the next run when the previous one finished or
+failed, in the same step or a few ms later. RQ does not release it if the previous run was cancelled, stopped, deleted
+or expired in its queue, or if its worker was killed. So the leader checks all chains twice a second.
 
-What a chain needs, and how that is done, says the policy of its schedule (lua/lib/overlap.lua) to the two scripts that
-this chore calls: survey.lua and unblock.lua. What nobody else will do is done at once. What RQ may still do has to be
-needed for 1.5 s: RQ comes first. A killed worker is found by the one judgement of zsched (lua/lib/liveness.lua). A run
-of a dead worker that goes back into its queue (``on_lost``, a retry left) keeps its place: what follows it waits on.
+The schedule's policy (lua/lib/overlap.lua) decides the next action of a chain. This chore calls two scripts: survey.lua
+and unblock.lua. An action that only zsched can take happens at once. An action that RQ may still take happens after 1.5
+s: RQ comes first. lua/lib/liveness.lua is the one place that decides if a worker is dead. A run of a dead worker that
+returns to its queue (``on_lost``, a retry left) keeps its place, and its successors keep waiting.
 
-A round costs a look at the first runs of each chain; nothing when there is none. No archive is needed, but for the
-return of a run whose worker died: that is lost.lua's, or RQ's own.
+A round reads the first runs of each chain, and costs nothing without chains. It needs no archive. The exception is the
+return of a dead worker's run: lost.lua does that, or RQ itself.
 
-Not guaranteed: that runs beside a chain do not overlap with it: retried, backfilled, pushed again by a recovery. RQ's
-SimpleWorker does not stop a run when it is told to: that goes on to its end beside the one that took its place.
+Not guaranteed: runs outside a chain may overlap with it (retried, backfilled, pushed again by a recovery). RQ's
+SimpleWorker ignores the request to stop a run: that run continues beside its replacement.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from zsched.storage.lease import Term
 
 log = structlog.get_logger(__name__)
 
-SETTLED_MS: Final = 1500.0  # for so long a chain needs something before it is done here: RQ comes first
+SETTLED_MS: Final = 1500.0  # how long an action must be needed before it is taken here: RQ comes first
 _EVERY_MS: Final = 500.0  # from one round to the next
 _REST: Final = 10.0  # of a long round's own time: a tenth of Redis and of the interpreter at most
-_STEP_MS: Final = 250.0  # before other chores have their turn
+_STEP_MS: Final = 250.0  # before other chores continue
 _AT_ONCE: Final = 50  # chains per script: Redis does nothing else meanwhile
 
 
@@ -50,17 +50,19 @@ class ChainKeeper:
         self._keys, self._clock, self._settled_ms = keys, clock, settled_ms
 
     def over(self, wire: Wire) -> ChainKeeper:
-        """The same, asking over *wire* from now on, and knowing nothing of before."""
+        """Use *wire* from now on, and forget all earlier findings."""
         self._chains = Chains(wire, self._keys)
         self.every_ms = _EVERY_MS
         self._cursor, self._round_ms = "0", 0.0
-        self._since_ms: dict[tuple[str, str], float] = {}  # what chains need in this round, and since when
+        self._since_ms: dict[
+            tuple[str, str], float
+        ] = {}  # needed actions in this round, and since when they are needed
         self._before_ms: dict[tuple[str, str], float] = {}  # in the round before
         return self
 
     def step(self, term: Term) -> bool:
         """
-        A part of a round through all chains; whether there is more of it.
+        Do a part of a round through all chains; return whether more of it is left.
 
         Raises:
             Stale, ServerChanged, RedisUnavailable, RedisRefused.
@@ -78,7 +80,10 @@ class ChainKeeper:
         return not is_done
 
     def _is_settled(self, need: ChainNeed, now_ms: float) -> bool:
-        """Return True if it is to be done now. A need also lasts when another run is the next: the first may expire."""
+        """
+        Return True if the action is to be taken now. The need also lasts when the next run changes: the first may
+        expire.
+        """
         key = need.id, need.what
         since_ms = self._since_ms.setdefault(key, self._before_ms.get(key, now_ms))
         return need.is_urgent or now_ms - since_ms >= self._settled_ms

@@ -1,13 +1,13 @@
 """
-A leader's chores: the thread that does what a leader does besides firing, mostly from what its archive knows.
+A leader's chores: the background thread with a leader's work besides firing, mostly based on its archive.
 
-The daemon hands it the term; it opens a wire of its own and does its chores in turn, each in small steps: those that
-need the archive while it follows, the others always. Nothing that fires waits for it. What it writes goes through
-leader's scripts, so a term that is over stops it (the fence), and it waits for the next one.
+The daemon gives it the term. The thread opens its own wire and does its chores in turn, each in small steps. Chores
+that need the archive run only while it follows the log. Firing never waits for this thread. It writes only through a
+leader's scripts, so the end of a term stops it (the fence), and it waits for the next term.
 
-The fence compares ``meta.server`` with the server on which the term was won. That says nothing of the server at the
-other end of *this* wire: a replica that was promoted a moment ago holds the same meta and the same lease. So the
-wire is used only when it leads to the very server of the term.
+The fence compares ``meta.server`` with the server on which the term was won. That does not identify the server at the
+other end of *this* wire: a freshly promoted replica holds the same meta and the same lease. So the wire is used only if
+it leads to the server of the term.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from zsched.storage.connection import Link, Wire
 from zsched.storage.lease import Server, Term
 
 _RETRY_MS: Final = 1000.0  # before trying again what went wrong
-_HEALTH_MS: Final = 500.0  # between looks at an archive that does not follow
+_HEALTH_MS: Final = 500.0  # between checks of an archive that does not follow
 
 
 class Chore(Protocol):
-    """Something that a leader does every so often, over the wire that it was given last."""
+    """A periodic task of a leader, over its latest wire."""
 
     @property
     def name(self) -> str:
@@ -38,11 +38,11 @@ class Chore(Protocol):
 
     @property
     def every_ms(self) -> float:
-        """From one step to the next, when there is no more to do at once."""
+        """Return the pause before the next step if no work is left."""
 
     def step(self, term: Term) -> bool:
         """
-        Do a part, in a second at most. Return True when there is more to do at once.
+        Do a part, in a second at most. Return True if work is left.
 
         Raises:
             Stale, ServerChanged: the term is over. RedisUnavailable, RedisRefused, ArchiveError: later again.
@@ -51,8 +51,8 @@ class Chore(Protocol):
 
 class ChoreThread:
     """
-    Does *chores* from ``start`` to ``stop``, while the daemon is ``serving`` a term and the archive follows; and those
-    *without_archive* whether it does or not.
+    Does *chores* from ``start`` to ``stop``, while the daemon is ``serving`` a term and the archive follows; and the
+    chores *without_archive* even if the archive does not follow.
     """
 
     def __init__(
@@ -65,7 +65,8 @@ class ChoreThread:
         failures: Failures | None = None,
     ) -> None:
         self._link, self._archiver, self._clock = link, archiver, clock
-        self._makers, self._needing = (*without_archive, *chores), len(without_archive)  # these need it, from there on
+        # Of the makers, those from index _needing on need the archive.
+        self._makers, self._needing = (*without_archive, *chores), len(without_archive)
         self._term: Term | None = None
         self._changing = threading.Lock()  # of the term
         self._news, self._failures = threading.Event(), failures or Failures()
@@ -76,7 +77,7 @@ class ChoreThread:
         self._loop.start()
 
     def stop(self) -> None:
-        """Begin nothing more. The thread ends by itself, after the script in flight."""
+        """Start no more steps. The thread ends by itself, after the script in flight."""
         self._loop.stop()
         self._news.set()
 
@@ -108,14 +109,14 @@ class ChoreThread:
                 if Server.of(wire).id == term.server_id:
                     self._serve(wire, term)
                     return
-        except (Stale, ServerChanged):  # the main loop will notice, and say so
+        except (Stale, ServerChanged):  # the main loop will notice and report it
             self._give_up(term)
         except RedisUnavailable:  # the main loop says so
             pass
         self._wait(_RETRY_MS)
 
     def _serve(self, wire: Wire, term: Term) -> None:
-        """Do the chores over *wire* until the daemon has another term, or none."""
+        """Do the chores over *wire* until the term changes or ends."""
         chores = [make(wire) for make in self._makers]
         next_ms = [self._clock.monotonic_ms()] * len(chores)
         while not self._loop.is_stopping and self._term is term:
@@ -128,12 +129,12 @@ class ChoreThread:
             self._wait(min(next_ms, default=float("inf")) - self._clock.monotonic_ms())
 
     def _do(self, chore: Chore, term: Term) -> float:
-        """A step of *chore*; after how many ms the next."""
+        """Do a step of *chore*; return the ms until the next one."""
         try:
             has_more = chore.step(term)
         except (Stale, ServerChanged, RedisUnavailable):
             raise
-        except Exception as error:  # one chore's, and the others go on
+        except Exception as error:  # only this chore fails, the others continue
             self._failures.begin("chore", chore.name, error)
             return _RETRY_MS
         self._failures.end("chore", chore.name)
@@ -145,7 +146,7 @@ class ChoreThread:
                 self._term = None
 
     def _wait(self, ms: float | None) -> None:
-        """For news: another term, the end."""
+        """Wait for a change: another term, or the stop."""
         if ms is None or ms > 0:
             self._news.wait(None if ms is None else min(ms, _RETRY_MS) / 1000)
         self._news.clear()

@@ -1,9 +1,10 @@
 """
 The daemon: connect, lead or stand by, and fire what is due until it is told to stop.
 
-One thread does all of it. The others (``daemon.loop``) wake it, archive, answer questions and do a leader's chores.
-Every pass ends by sleeping until something can be done: the next due time, the renewal of the lease, the end of a hold,
-another's lease lapsing. Redis being gone is a state like the others: said once, tried again with growing pauses.
+One thread does all of it. Background threads (``daemon.loop``) wake it, archive, answer questions and do a leader's
+chores. Every pass ends with a sleep until the next event: a due time, the renewal of the lease, the end of a hold, or
+the end of another daemon's lease. A lost Redis is a state like the others: logged once, and tried again with growing
+pauses.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ from zsched.zone_rules import installed
 log = structlog.get_logger(__name__)
 
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 50, 2000  # between attempts to reach Redis
-_REFUSED_PAUSE_MS = 500  # before trying again what Redis refused
-_OBJECTION_PAUSE_MS = 5000  # between looks at a server on which leading is refused
-_NEW_MASTER_PAUSE_MS = 500  # the longest pause of both where Sentinels choose another server
+_REFUSED_PAUSE_MS = 500  # before another attempt after a refusal by Redis
+_OBJECTION_PAUSE_MS = 5000  # between checks of a server on which this daemon may not lead
+_NEW_MASTER_PAUSE_MS = 500  # the longest pause of both if Sentinels may choose another server
 
 
 @dataclass(slots=True)
 class Session:
-    """One connection to one server, and what works over it."""
+    """One connection to one server, and the objects that use it."""
 
     server: Server
     elector: Elector
@@ -77,14 +78,14 @@ class Daemon:
         health: DaemonHealth | None = None,
         reload: Callable[[Settings], Settings] | None = None,
     ) -> None:
-        """*reload*: gives the settings in force after SIGHUP, from those before."""
+        """Make a daemon. *reload* returns the new settings after SIGHUP, given the old ones."""
         self.id = uuid.uuid4().hex
         self._settings, self._link, self._clock = settings, link, clock or SystemClock()
         self._supervisor, self._meter = supervisor or Supervisor(self._clock), meter or NoMeter()
         self._health = health or DaemonHealth(self._clock)
         self._reload, self._must_reload = reload, False
         self._keys = Keys(settings.namespace)
-        self._zone_rules = installed()  # at the start: what a process has read of a zone it keeps
+        self._zone_rules = installed()  # read at the start: a process keeps the zones that it has read
         failures = Failures(self._health.failing)
         self._waker = Waker(link, self._keys, self._clock, failures)
         self._archiver = Archiver(settings, link, self._clock, self.id, self._meter, failures)
@@ -102,7 +103,7 @@ class Daemon:
             failures=failures,
         )
         self._is_stopping = False
-        self._said: str | None = None  # the event that told of trouble, until all is well
+        self._logged: str | None = None  # the logged problem, until it is over
         self._pause_ms = _FIRST_PAUSE_MS
         self._longest_pause_ms = _NEW_MASTER_PAUSE_MS if link.finds_master else _LONGEST_PAUSE_MS
         self._objection_pause_ms = _NEW_MASTER_PAUSE_MS if link.finds_master else _OBJECTION_PAUSE_MS
@@ -122,8 +123,8 @@ class Daemon:
         Lead or stand by until stopped.
 
         Raises:
-            RedisRefused: this Redis can never do (cluster mode, OlderFormat), or refuses our password.
-            ArchiveError: the archive is somebody else's, or may not be written.
+            RedisRefused: this Redis is unusable (cluster mode, OlderFormat), or refuses our password. ArchiveError: the
+            archive belongs to another daemon or data set, or is not writable.
         """
         log.info("daemon_started", daemon=self.id, namespace=self._settings.namespace, redis=self._link.where)
         self._archiver.open()
@@ -175,11 +176,11 @@ class Daemon:
                 if objection:
                     self._may_not_lead("leading_refused", objection)
                     self._pause(self._objection_pause_ms)
-                    return  # and look again over a new connection
+                    return  # and check again over a new connection
                 try:
                     busy = session.elector.campaign(self._archiver.gen)
                     self._say_well()
-                    if busy:  # a jump of TIME may be what ends the other's lease: know it before
+                    if busy:  # a jump of TIME may end the other daemon's lease: notice it first
                         session.ticker.observe(busy.now_ms, busy.sent_ms)
                         self._pause(busy.retry_ms)
                     else:
@@ -189,10 +190,10 @@ class Daemon:
                     session.elector.lose(error)
                 except OlderFormat:
                     raise
-                except RedisRefused as error:  # of the campaign: out of memory, no permission
+                except RedisRefused as error:  # refused attempt to lead: out of memory, no permission
                     self._may_not_lead("redis_refused", str(error))
                     self._pause(_REFUSED_PAUSE_MS)
-                    return  # the next connection asks what server this is by now
+                    return  # the next connection identifies the server again
                 self._end_pass(session.ticker)
         finally:
             if self._is_stopping:
@@ -219,7 +220,7 @@ class Daemon:
                     is_named = True
                     tick = ticker.tick(elector.term)
                     has_moved = session.replanner.step_if_free(elector.term, tick)
-            except RedisRefused as error:  # out of memory, a key of ours of a wrong type: lead on, it may be mended
+            except RedisRefused as error:  # out of memory, or a wrong type of key: keep leading, it may be repaired
                 self._health.trouble = str(error)
                 self._say_once("redis_refused", str(error))
                 tick, has_moved = Tick(wait_ms=_REFUSED_PAUSE_MS), False
@@ -231,7 +232,7 @@ class Daemon:
 
     @contextmanager
     def _serving(self, term: Term | None) -> Iterator[None]:
-        """Inside the block the chores, meter and health know of the term."""
+        """Publish the term to chores, meter and health inside the block."""
         assert term is not None  # the campaign was won
         self._health.leads = True
         self._meter.began(term.epoch)
@@ -254,7 +255,7 @@ class Daemon:
         self._waker.wait(min(for_ms, self._supervisor.longest_sleep_ms))
 
     def _end_pass(self, ticker: Ticker | None = None) -> None:
-        """Tell that the loop goes round. If settings are to be read again, *ticker* works by the new ones."""
+        """Report a finished pass to the watchdog. If a reload was requested, *ticker* gets the new settings."""
         self._health.last_pass_ms = self._clock.monotonic_ms()
         self._supervisor.beat()
         if self._must_reload and self._reload is not None:
@@ -269,12 +270,12 @@ class Daemon:
         self._say_once(event, reason)
 
     def _say_once(self, event: str, reason: str) -> None:
-        if self._said != event:
+        if self._logged != event:
             log.warning(event, redis=self._link.where, reason=reason)
-        self._said = event
+        self._logged = event
 
     def _say_well(self) -> None:
-        if self._said is not None:
-            log.info("redis_back", redis=self._link.where, after=self._said)
-        self._said = self._health.trouble = self._archiver.may_not_lead = None
+        if self._logged is not None:
+            log.info("redis_back", redis=self._link.where, after=self._logged)
+        self._logged = self._health.trouble = self._archiver.may_not_lead = None
         self._pause_ms = _FIRST_PAUSE_MS

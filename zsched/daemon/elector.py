@@ -8,16 +8,16 @@ States of a daemon (a leader of a data set without a name gives it one before it
         │             └──── STALE ─────────┤   another daemon has the lease, or it lapsed
         └──────── connection lost ─────────┘   SERVER: acquire again, the own lease is no obstacle
 
-Authoritative is the lease key in the same Redis as the data. A leader's script compares it with its
-token before it does anything; scripts run alone, so no two terms can interleave, and a leader that was
-paused or cut off can do nothing more (the fence). Clocks decide only *when* somebody tries:
-a standby tries when the lease it saw would lapse, or when a leader says that it left.
+The lease key is authoritative; it is in the same Redis as the data. A leader's script first compares the key with its
+token. Scripts run alone, so two terms cannot interleave, and a leader that was paused or cut off can write nothing more
+(the fence). Clocks only decide *when* a daemon tries: a standby tries when the known lease would lapse, or when a
+leader announces its end.
 
-One connection carries all of a leader's scripts. What server it is was asked when it was opened
-(``Server.id``), and every script compares that too, so a leader notices a restart or a promotion under it.
+One connection carries all of a leader's scripts. The server was identified when the connection was opened
+(``Server.id``). Every script compares that id, too, so a leader notices a restart or a promotion.
 
-Not guaranteed: while a partitioned old master still accepts writes there are two data sets, and a
-leader on each (set ``min-replicas-to-write``); a daemon that may not lead (replica, eviction) keeps asking.
+Not guaranteed: while a partitioned old master still accepts writes, there are two data sets, and a leader on each (set
+``min-replicas-to-write``). A daemon that may not lead (replica, eviction) keeps asking.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Elector:
 
     def campaign(self, gen: str | None = None) -> Busy | None:
         """
-        Try to lead, with *gen* as the name of a data set that has none (None: none yet). None when it leads now
-        (``term`` is set), else the ms after which to try again, and TIME.
+        Try to lead. *gen* is the name for a data set without one (None: not known yet). Return None if it leads now
+        (``term`` is set), else the ms until the next attempt, and TIME.
         """
         won = self._lease.acquire(gen)
         if isinstance(won, Busy):
@@ -56,7 +56,7 @@ class Elector:
 
     def renew_if_due(self) -> int | None:
         """
-        Renew the term when its time has come. TIME in ms if it was renewed.
+        Renew the term if it is time. Return TIME in ms if it was renewed.
 
         Raises:
             Stale, ServerChanged: the term is over; ``lose`` says so.
@@ -68,12 +68,12 @@ class Elector:
         return self.term.now_ms
 
     def ms_until_renewal(self) -> float:
-        """Milliseconds that the leader may sleep."""
+        """Return the milliseconds that the leader may sleep."""
         term = self._leading()
         return max(term.trusted_until_ms - term.lease_ms + self._renew_ms - self._clock.monotonic_ms(), 0.0)
 
     def lose(self, error: Stale | ServerChanged) -> None:
-        """The fence said that the term is over."""
+        """Note that the term is over, by the fence's reply."""
         if self.term is not None:
             log.warning("term_lost", epoch=self.term.epoch, reason=str(error))
         self.term = None

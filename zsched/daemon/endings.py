@@ -1,15 +1,14 @@
 """
-Jobs that ended since the last look, at a cost that grows with them alone and not with what waits.
+Jobs that ended since the last scan. The cost grows only with these jobs, not with the waiting ones.
 
-RQ files a job that ended under the second in which it will forget it: when it ended, plus a lifetime, of which few are
-in use (500 s for what succeeded, a year for what failed, unless somebody says otherwise). So for each lifetime there
-is a place in the registry where what ends now appears, and it moves with the clock. Every look reads what is there,
-from a little before the last look (workers' clocks differ) and leaves out what it told already. Lifetimes that
-nobody told of are learnt from a few members taken at random.
+RQ's registries have a score for each ended job: the second in which RQ will forget it. That is its end plus a lifetime.
+Few lifetimes are in use: 500 s for succeeded jobs, a year for failed ones, unless configured otherwise. So for each
+lifetime, newly ended jobs appear at one place in the registry, and that place moves with the clock. Every scan reads
+that place, beginning a little before the last scan (workers' clocks differ), and leaves out reported jobs. Unknown
+lifetimes are learnt from a few random members.
 
-Not found here: what is kept for one of more than 16 lifetimes, what RQ keeps for ever or not at all, what a worker
-filed whose clock is wrong by more than that little, and what was cancelled or deleted. The tracker finds it in its
-rounds.
+Not found here: jobs with a lifetime beyond the 16 known ones; jobs that RQ keeps forever or not at all; jobs of a
+worker whose clock is wrong by more than the margin; cancelled or deleted jobs. The tracker finds these in its rounds.
 """
 
 from __future__ import annotations
@@ -23,23 +22,26 @@ from zsched.storage.registries import Registries
 _USUAL: Final = {"finished": 500, "failed": 31_536_000}  # RQ's own lifetimes, in s
 _SLOW_S: Final = 2  # a worker's clock behind the server's, at most
 _FAST_S: Final = 60  # and ahead of it
-_BEFORE_S: Final = 30  # at most so far back: what ended while another led, or nobody
-_ALIKE_S: Final = 5  # lifetimes that differ by less are one
+_BEFORE_S: Final = 30  # the first scan's range: jobs that ended under another leader, or without one
+_ALIKE_S: Final = 5  # lifetimes that differ by less are the same
 _MOST: Final = 16  # lifetimes of one registry
-_LEARN_EVERY: Final = 20  # looks, from the first on
+_LEARN_EVERY: Final = 20  # scans, from the first on
 
 
 class Endings:
-    """Ended jobs, look by look."""
+    """Finds ended jobs, scan by scan."""
 
     def __init__(self) -> None:
         self._lifetimes: dict[str, dict[int, None]] = {}  # by registry, in the order in which they were learnt
-        self._told: dict[str, set[bytes]] = {}  # by registry, at the last look
-        self._last_s: int | None = None  # of the server, at the last look
+        self._reported: dict[str, set[bytes]] = {}  # by registry, at the last scan
+        self._last_s: int | None = None  # of the server, at the last scan
         self._looks = 0
 
     def look(self, registries: Registries) -> list[str]:
-        """Jobs that ended since the last look, at the first in the half minute before; RQ's own are among them."""
+        """
+        Return the jobs that ended since the last scan; at the first scan, in the last half minute. RQ's own are
+        included.
+        """
         now_s, keys = registries.now_s(), registries.keys()
         is_to_learn = self._looks % _LEARN_EVERY == 0
         self._looks += 1
@@ -51,8 +53,8 @@ class Endings:
         read: dict[str, set[bytes]] = {key: set() for key in keys}
         for (key, _, _), members in zip(spans, registries.members(spans), strict=True):
             read[key].update(members)
-        ended = {id for key, members in read.items() for id in members - self._told.get(key, set())}
-        self._told, self._last_s = read, now_s  # the next look reads nothing that is older than these
+        ended = {id for key, members in read.items() for id in members - self._reported.get(key, set())}
+        self._reported, self._last_s = read, now_s  # the next scan reads nothing older than these
         return [text(id) for id in ended]
 
     def _lifetimes_of(self, key: str) -> dict[int, None]:

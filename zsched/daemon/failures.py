@@ -1,4 +1,4 @@
-"""Failures in a daemon beside its main loop. Each is logged once, and known until it ends."""
+"""Failures in a daemon's background threads. Each is logged once, and kept until it ends."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _FORESEEN: Final = (RedisRefused, ArchiveError)  # logged without a traceback; a
 
 class Failures:
     """
-    Threads, chores and questions about history that fail at present, each with the reason. A failure is logged when it
-    begins, when its reason changes, and when it ends. Any thread may write and read them.
+    The present failures of threads, chores and questions about history, each with its reason. A failure is logged when
+    it begins, when its reason changes, and when it ends. Thread-safe.
     """
 
     def __init__(self, shown: dict[str, str] | None = None) -> None:
-        """*shown*: a dict to keep up for readers: ``<kind> <name>`` → a reason of one line."""
+        """Start without failures. *shown* is a dict to update for readers: ``<kind> <name>`` → a reason of one line."""
         self._reasons: dict[tuple[str, str], str] = {}  # by kind and name
         self._shown: dict[str, str] = {} if shown is None else shown
 
     @property
     def shown(self) -> dict[str, str]:
-        """Copy of the present failures: ``<kind> <name>`` → reason."""
+        """Return a copy of the present failures: ``<kind> <name>`` → reason."""
         return self._shown.copy()
 
     def begin(self, kind: str, name: str, error: Exception) -> None:
@@ -46,7 +46,7 @@ class Failures:
             log.info(f"{kind}_back", **{kind: name}, after=reason)
 
     def forget(self, kind: str) -> None:
-        """Forget all failures of *kind*, because this daemon does nothing of that kind any more."""
+        """Forget all failures of *kind*, because this daemon no longer does this kind of work."""
         for each, name in self._reasons.copy():
             if each == kind:
                 self._drop(kind, name)

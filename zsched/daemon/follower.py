@@ -1,5 +1,5 @@
 """
-Following the log into an archive: which history is this, and where does it go on?
+Follow the log into an archive: identify its history, and continue from the archive's position.
 
 The archive's position is the identity (id, t) of the last entry on its disk. Every pass reads the log from
 that id on, which is included::
@@ -9,35 +9,33 @@ that id on, which is included::
     the log goes another way ─────────── ``daemon.recovery`` finds out what happened  lost, refused, bootstrapping
     another format from there on ─────── leave the rest to whoever knows it           outdated
 
-A log that contains an entry contains everything before it, so one comparison per pass is enough, and two
-histories that share an id (a rolled-back Redis counts on from where it was) are told apart by the time.
-A report is written after the commit that it tells of, never before: ``durable`` and recovery rely on it.
-How entries and pages are read and taken in is in ``daemon.intake``.
+A log that contains an entry also contains everything before it, so one comparison per pass is enough. Two histories may
+share an id, because a rolled-back Redis reuses ids; then the times differ. A report is written after its commit, never
+before: ``durable`` and recovery rely on that.
+``daemon.intake`` reads entries and pages, and takes them in.
 
-**Bootstrap.** If the log is complete (it begins with seq 1), all of it is read. Else: the base is the log's
-last entry; what is retained before it goes into the history alone; then the schedules and open runs are read
-in pages, each together with where the log stood; then the log is followed from the base on top of that, until
-its end. Before every page the log must still contain base and last end, or it begins again: all pages must be
-of one history (rule: ONE_HISTORY). Entries say absolute things, so those that a page had in it already change nothing.
-A schedule that moved from a place not yet read to one already read is missing then; the entry of its move names
-it, and it is read once more. Then state and position are switched in one transaction; until then the old ones
-stand, and count for a merge (rule: KEEP_OLD). After a merge the log must still contain the ``merged`` entry:
-else Redis lost it again, and what was known before is still known.
+**Bootstrap.** If the log is complete (it begins with seq 1), all of it is read. Otherwise the base is the log's last
+entry. Retained entries before it go only into the history. Then the schedules and open runs are read in pages, each
+with the log's position. Then the log is followed from the base to its end, on top of these pages. All pages must be of
+one history (rule: ONE_HISTORY). So before every page the log must still contain the base and the last end; otherwise
+the bootstrap begins again. Entries hold absolute values, so an entry whose effect is already in a page changes nothing.
+A schedule may move from an unread place to one that was read already. The entry of the move names it, and it is read
+once more. Then state and position are switched in one transaction. Until then the old ones hold, and are used in a
+merge (rule: KEEP_OLD). After a merge the log must still contain the ``merged`` entry. If not, Redis lost it again, and
+the old knowledge is kept.
 
-**Healing.** An entry of a known kind that cannot be read costs the state what it said, and only that. Then a bootstrap
-begins at the archive's own position, which scans: what Redis holds has the entry's effects in it. The archive's history
-stays as it is.
+**Healing.** If an entry of a known kind cannot be read, the state lacks only its effects. Then a bootstrap begins at
+the archive's own position, and scans: the data in Redis includes these effects. The archive's history stays as it is.
 
-**A newer format.** An entry that notes a format which this version does not know (a ``term``, a ``restore``), and what
-the log has behind it, is not taken in: the position stays before it, and the state is *outdated* until this process is
-upgraded. Nor does a bootstrap or a recovery begin while ``meta`` notes such a format; the scripts of a merge refuse
-then as well. A file that holds entries of a newer format says so: no older version opens it, nor runs ``zsched
-recover`` from it. So nothing is misread, in whatever order versions come and go, where zsched alone writes the log and
-``meta``.
+**A newer format.** An entry may note a format that this version does not know (a ``term``, a ``restore``). That entry
+and all later ones are not read: the position stays before it, and the state is *outdated* until this process is
+upgraded. No bootstrap or recovery begins while ``meta`` notes such a format, and the scripts of a merge refuse, too. A
+file with entries of a newer format is marked: no older version opens it or runs ``zsched recover`` from it. So nothing
+is misread, in whatever order versions come and go, if only zsched writes the log and ``meta``.
 
-Not guaranteed: after a FLUSHALL nothing in Redis tells of a newer format until a newer version leads or puts something
-back. Until then an older one may lead there and put back what it knows, like any archive that was away before a loss;
-what a newer archive puts back later counts instead, and from its first ``restore`` on no older version fires.
+Not guaranteed: after a FLUSHALL, nothing in Redis notes the newer format until a newer version leads or restores. Until
+then an older version may lead and restore its data, like any archive that was away before a loss. Data that a newer
+archive restores later replaces it, and from the first such ``restore`` on no older version fires.
 """
 
 from __future__ import annotations
@@ -69,18 +67,18 @@ from zsched.storage.scripts import unknown_format
 log = structlog.get_logger(__name__)
 
 _WAIT_MS: Final = 1000  # for the log to go on
-_UNNAMED_MS: Final = 50  # the same until the data set's name is known, which no entry tells
-_GRAIN_MS: Final = 200  # that Redis may be late with saying that it did not
-_RETRY_MS: Final = 1000.0  # before trying again what went wrong
-_REFUSED_MS: Final = 10_000.0  # before comparing again with a data set that is another one
-_LOST_MS: Final = 200.0  # between two looks while others may be putting back what Redis lost
-_HEAL_MS: Final = 60_000.0  # least time between two bootstraps because of entries that cannot be read
+_UNNAMED_MS: Final = 50  # the same until the data set's name is known; no entry contains it
+_GRAIN_MS: Final = 200  # margin for Redis' reply that the wait timed out
+_RETRY_MS: Final = 1000.0  # before another attempt after an error
+_REFUSED_MS: Final = 10_000.0  # between two comparisons with another data set
+_LOST_MS: Final = 200.0  # between two checks while other archives may be restoring
+_HEAL_MS: Final = 60_000.0  # least time between two bootstraps caused by unreadable entries
 
 
 class Follower:
     """
-    Follows one log over one wire into *archive*. ``state`` is what it is doing. *between* is called in the middle of a
-    step that takes long; it reports and holds fire (``hold_for_ms``), and ends the step by what it raises.
+    Follows one log over one wire into *archive*. ``state`` is its present activity. *between* is called in the middle
+    of a long step. It reports and holds fire (``hold_for_ms``), and ends the step by raising an error.
     """
 
     def __init__(
@@ -102,7 +100,7 @@ class Follower:
         correction = Correction(archive, wire, keys, clock, self._pause_correcting, hold_for_ms=lease_ms)
         self._intake = Intake(archive, wire, keys, clock, correction, meter or NoMeter())
         self._correcting_since_ms: float | None = None
-        self._is_delayed = False  # a correction took so long that nothing is held for it any more
+        self._is_delayed = False  # a correction took too long: it no longer holds fire
         self._covering = Covering(archive, wire, keys, self._recovery, clock)
         self._naming, self._next_heal_ms = Naming(wire, keys), 0.0
         self.state = ArchiveState.FOLLOWING if archive.position else ArchiveState.BOOTSTRAPPING
@@ -110,14 +108,14 @@ class Follower:
 
     def step(self, within_ms: float = float("inf")) -> bool:
         """
-        Bring the archive to the log's end, or as far towards it as *within_ms* goes, and commit; False when that has to
-        be tried again.
+        Bring the archive to the log's end, or as close as possible within *within_ms*, and commit. Return False if it
+        must be tried again.
 
         Raises:
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed, what *between* raises.
         """
         self._intake.came = 0
-        if self._archive.is_bootstrapping:  # the connection broke in it: what was read may be of another history
+        if self._archive.is_bootstrapping:  # the connection broke: the pages read so far may be of another history
             self._archive.abandon_bootstrap()
         try:
             return self._step(within_ms)
@@ -138,7 +136,7 @@ class Follower:
         return self._find_history()
 
     def _pause_correcting(self) -> None:
-        """A correction is under way. One that takes long is logged, and keeps nothing from firing any more."""
+        """Note the progress of a correction. A long correction is logged, and no longer holds fire."""
         self._archive.commit()  # what is before it
         now_ms = self._clock.monotonic_ms()
         if self._correcting_since_ms is None:
@@ -155,14 +153,14 @@ class Follower:
 
     @property
     def hold_for_ms(self) -> int:
-        """Milliseconds for which nothing may fire, while a loss is found out or corrected (rule: HOLD)."""
+        """Return the milliseconds for which nothing may fire, while a loss is examined or corrected (rule: HOLD)."""
         if self._correcting_since_ms is not None:
             return 0 if self._is_delayed else self._lease_ms
         return self._lease_ms if self.state is ArchiveState.LOST else 0
 
     @property
     def pause_ms(self) -> float:
-        """The pause before the next step, after a step that said False."""
+        """Return the pause after a step that returned False."""
         if self.state is ArchiveState.REFUSED:
             return _REFUSED_MS
         if self.state is not ArchiveState.LOST:
@@ -171,16 +169,18 @@ class Follower:
 
     @property
     def awaits_people(self) -> bool:
-        """True if ``zsched recover`` has to be run."""
+        """Return True if an operator must run ``zsched recover``."""
         return self.state is ArchiveState.LOST and self._recovery.awaits_people
 
     @property
     def looked_at(self) -> frozenset[Position]:
-        """Lost positions of other archives that need not wait for this one (``daemon.peers``)."""
+        """Return lost positions of other archives that need not wait for this one (``daemon.peers``)."""
         return self._covering.looked_at
 
     def wait(self, bell: Bell) -> bool:
-        """Wait for the log to go on, a second at most. False when *bell* ended that: the wire is of no more use."""
+        """
+        Wait for new log entries, a second at most. Return False if *bell* ended the wait: then the wire is unusable.
+        """
         position, wait_ms = self._archive.position, _WAIT_MS if self._archive.gens else _UNNAMED_MS
         self._wire.send(*self._log.wait_command(position.id if position else "0-0", wait_ms))
         if not self._wire.wait_for_data((wait_ms + _GRAIN_MS) / 1000, bell) and bell.is_rung:
@@ -189,7 +189,7 @@ class Follower:
         return True
 
     def note_gen(self) -> None:
-        """Note the name of the data set that is followed; of another one nothing is noted."""
+        """Note the name of the followed data set, but not of another one."""
         if self.state is ArchiveState.FOLLOWING and (gen := self._gen_of(self._archive.position)) is not None:
             self._archive.note(gen=gen)
             self._archive.commit()
@@ -197,7 +197,7 @@ class Follower:
     # -- following --------------------------------------------------------------------------------
 
     def _follow(self, within_ms: float) -> bool:
-        """Append what is new; False when the log does not contain the archive's position."""
+        """Append new entries. Return False if the log does not contain the archive's position."""
         try:
             self._intake.read_on(within_ms)
             self._intake.complete()
@@ -208,7 +208,7 @@ class Follower:
     # -- finding out ------------------------------------------------------------------------------
 
     def _find_history(self) -> bool:
-        """Find out why the log does not go on from here, and go on with it where that is right."""
+        """Find out why the log does not continue from here, and follow it if that is right."""
         archive, merged = self._archive, None
         self._covering.forget()
         self._demand_known_format()
@@ -235,7 +235,7 @@ class Follower:
         return self._bootstrap(first, merged)
 
     def _demand_known_format(self) -> int:
-        """The format that is noted in Redis, 0 if none is. Raises OtherFormat, Garbled."""
+        """Return the format noted in Redis, or 0. Raises OtherFormat, Garbled."""
         noted = self._wire.execute("HGET", self._keys.meta(), "format")
         format = number(self._keys, "format", noted)
         if noted is not None and not is_known(format):
@@ -243,7 +243,7 @@ class Follower:
         return format
 
     def _gen_of(self, position: Position | None) -> str | None:
-        """Return the names of the data set if its log has *position*: another data set may be there since."""
+        """Return the names of the data set if its log has *position*: another data set may have replaced it."""
         gen = self._naming.gen()
         is_its = gen is not None and position is not None and self._log.contains(position)
         return gen if is_its else None
@@ -252,8 +252,8 @@ class Follower:
 
     def _heal(self) -> None:
         """
-        Read from Redis the effects of entries that could not be read. The history stays. Afterwards the position is
-        behind these entries, so none of them starts a second bootstrap.
+        Read from Redis the effects of unreadable entries. The history stays. Afterwards the position is after these
+        entries, so none of them starts a second bootstrap.
         """
         now_ms, position = self._clock.monotonic_ms(), self._archive.position
         if not self._archive.unreadable_entries or now_ms < self._next_heal_ms or position is None:
@@ -265,7 +265,7 @@ class Follower:
             self._bootstrap(last, None, since=self._archive.complete_since)
 
     def _bootstrap(self, first: Entry, merged: Position | None, since: str | None = None) -> bool:
-        """Bootstrap from *first* on. *since*: the archive has the history before it, complete since then."""
+        """Bootstrap from *first* on. *since*: the archive has the history before it, complete since that time."""
         archive, began_ms = self._archive, self._clock.monotonic_ms()
         is_complete = since is None and first.position.seq == 1
         archive.begin_bootstrap()

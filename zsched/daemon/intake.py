@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 _PAGE: Final = 100  # log entries in one read, at most
 _PAGE_BYTES: Final = 4 << 20  # of one read, about
-_READ_MS: Final = 2.0  # what one read may take of the server
+_READ_MS: Final = 2.0  # the server's time for one read
 _SPAN_MS: Final = 1000.0  # of changes in one transaction, when there is a backlog
 
 
@@ -53,7 +53,7 @@ class Intake:
     # -- entries ----------------------------------------------------------------------------------
 
     def read_on(self, within_ms: float = float("inf")) -> None:
-        """Append what is behind the archive's tail, as far as *within_ms* goes; commit once a second and at the end."""
+        """Append the entries after the archive's tail, for *within_ms* at most. Commit once a second and at the end."""
         began_ms = self._clock.monotonic_ms()
         until_ms = began_ms + within_ms
         while True:
@@ -72,13 +72,13 @@ class Intake:
                 return
 
     def complete(self) -> None:
-        """Read from Redis what entries named and the state does not have."""
+        """Read schedules from Redis that entries named and the state lacks."""
         while self._archive.unknown:
             self._scan_unknown()
             self.read_on()
 
     def append(self, entries: Sequence[Entry], tail: Position | None) -> None:
-        """Take in *entries*, which follow on *tail*. Raises HistoryChanged, OtherFormat."""
+        """Append *entries*, which follow *tail*. Raises HistoryChanged, OtherFormat."""
         self._check_dense(entries, tail)
         known, path, dropped = readable(entries), str(self._archive.path), self._archive.dropped
         self.came += len(known)
@@ -92,7 +92,10 @@ class Intake:
         self._demand_all(known, entries)
 
     def _read(self, first: str) -> tuple[list[Entry], bool]:
-        """Entries from *first* on, and whether there are more; sized so that nobody else's call waits long."""
+        """
+        Read entries from *first* on, and whether there are more. Reads are small, so that other clients do not wait
+        long.
+        """
         size, sent_ms = 1 + min(self._batch.size, self._pages.size), self._clock.monotonic_ms()  # the first is known
         entries = self._log.read(first, size)
         self._batch.learn(self._clock.monotonic_ms() - sent_ms, len(entries))
@@ -100,7 +103,7 @@ class Intake:
         return entries, len(entries) == size
 
     def _corrected(self, entries: list[Entry]) -> Iterator[list[Entry]]:
-        """Yield *entries* in parts, each to be taken in at once. Correct restores before they are (rule: CORRECTS)."""
+        """Yield *entries* in parts, each for one append. Correct restores before their append (rule: CORRECTS)."""
         at = next((at for at, entry in enumerate(entries) if self._correction.concerns(entry)), len(entries))
         if at:
             yield entries[:at]
@@ -109,7 +112,7 @@ class Intake:
             yield restores
 
     def _demand_all(self, known: Sequence[Entry], entries: Sequence[Entry]) -> None:
-        """Raises OtherFormat, with *known* made durable, where that is not all of *entries*."""
+        """Make *known* durable, and raise OtherFormat if *entries* has more than that."""
         if len(known) < len(entries):
             self._archive.commit()
             raise unknown_format(self._keys, entries[len(known)].format or 0)
@@ -125,7 +128,7 @@ class Intake:
     # -- what Redis holds -------------------------------------------------------------------------
 
     def scan_all(self, first: Entry) -> None:
-        """History up to the base, then what Redis holds; the archive's tail is then the base."""
+        """Read the history up to the base, then the data in Redis. The archive's tail is then the base."""
         base = self._log.last()
         if base is None:
             raise HistoryChanged
@@ -134,7 +137,7 @@ class Intake:
         self._scan(self._scanner.runs(self._scanner.run_ids(), base.position), base.position)
 
     def _copy(self, first: Entry, base: Position) -> None:
-        """The retained log from *first* to *base* into the history."""
+        """Copy the retained log from *first* to *base* into the history."""
         self._copy_all([first])
         last = first.position
         while last != base:
@@ -148,7 +151,7 @@ class Intake:
         self._archive.commit()
 
     def _copy_all(self, entries: Sequence[Entry]) -> None:
-        """*entries* into the history. Raises OtherFormat."""
+        """Copy *entries* into the history. Raises OtherFormat."""
         known = readable(entries)
         self._demand_all(known, entries)
         for part in self._corrected(known):
@@ -156,7 +159,7 @@ class Intake:
         self._meter.archived(known)
 
     def _scan(self, pages: Iterable[tuple[Position | None, list[Held]]], base: Position) -> None:
-        """Take in *pages*, all of them of the history that *base* is in."""
+        """Store *pages*, all of the history that contains *base*."""
         last = base
         for at, held in pages:
             if at is None or not self._log.contains(last):
@@ -168,7 +171,7 @@ class Intake:
             raise HistoryChanged
 
     def _scan_unknown(self) -> None:
-        """Read again what moved behind the scan's back; what Redis does not hold either is over."""
+        """Read schedules again that moved during the scan. If Redis does not have one, it is over."""
         archive, tail = self._archive, self._archive.tail
         assert tail is not None  # a bootstrap is under way
         schedules = sorted(id for id, run in archive.unknown if not run)

@@ -1,10 +1,10 @@
 """
 A background thread of the daemon: it does a step again and again, and survives every exception in it.
 
-Waker, archiver, chores, status line and the server of metrics each have one, the answerer two. No thread is started in
-another way, but for those of requests for metrics (``metrics.pages``), eight at most. An exception is logged once, with
-its traceback unless it was foreseen. The step is tried again after a pause, which grows. Meanwhile ``Failures`` holds
-the reason, which the daemon reports. RedisUnavailable is no failure of a thread: the main loop says that Redis is gone.
+Waker, archiver, chores, status line and the metrics server each have one, the answerer two. All threads are started
+this way, except those for metrics requests (``metrics.pages``), eight at most. An exception is logged once, with its
+traceback unless it is an expected one. The step is tried again after a growing pause. Meanwhile ``Failures`` holds the
+reason, which the daemon reports. RedisUnavailable is no failure of a thread: the main loop reports that Redis is away.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from zsched.daemon.failures import Failures
 from zsched.errors import RedisUnavailable
 
 _LONGEST_S: Final = 30.0  # longest pause between two attempts of a failing step
-_STEADY_MS: Final = 10_000.0  # without a failure: well again; so a bug in every second message fills no journal
+# Without a failure: healthy again; so a bug in every second message does not fill the journal.
+_STEADY_MS: Final = 10_000.0
 
 
 class Loop:
     """
-    A thread called *name* that does *step* again and again from ``start`` to ``stop``. The step returns the seconds to
-    pause, or None. A long step, over one connection, must end when ``is_stopping``, and call ``well`` when it made
-    progress. *finishes*: one more step is done after ``stop``.
+    A thread called *name* that repeats *step* from ``start`` to ``stop``. The step returns the pause in seconds, or
+    None. A long step, over one connection, must end when ``is_stopping``, and must call ``well`` when it made progress.
+    *finishes*: do one more step after ``stop``.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class Loop:
         finishes: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        """*retry_s*: the pause after RedisUnavailable, and the first one after another error."""
+        """Make a thread. *retry_s*: the pause after RedisUnavailable, and the first pause after another error."""
         self._name, self._step, self._failures = name, step, failures or Failures()
         self._retry_s, self._finishes, self._clock = retry_s, finishes, clock or SystemClock()
         self._failed, self._failed_ms = 0, 0.0  # failures since it was well; time of the last one
@@ -50,7 +51,7 @@ class Loop:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the thread end by itself after this step, and the last one if it *finishes*."""
+        """Let the thread end by itself after this step, and after one more if it *finishes*."""
         self._stopping.set()
 
     def join(self, within_s: float) -> bool:
@@ -61,12 +62,12 @@ class Loop:
 
     @property
     def is_running(self) -> bool:
-        """True while the thread runs."""
+        """Return True while the thread runs."""
         return self._thread.is_alive()
 
     @property
     def is_stopping(self) -> bool:
-        """True after ``stop``."""
+        """Return True after ``stop``."""
         return self._stopping.is_set()
 
     def pause(self, for_s: float) -> None:
@@ -93,7 +94,7 @@ class Loop:
             self.well()
         except RedisUnavailable:  # the main loop says so
             pause_s = self._retry_s
-        except Exception as error:  # whatever it is, it must not end the thread unheard
+        except Exception as error:  # no error may end the thread without a report
             pause_s = min(self._retry_s * 2 ** min(self._failed, 10), _LONGEST_S)
             self._failed, self._failed_ms = self._failed + 1, self._clock.monotonic_ms()
             self._failures.begin("thread", self._name, error)

@@ -1,31 +1,33 @@
 """
-Lost runs: the leader finds runs whose worker died, and puts them back into their queues or records that they are lost.
+Lost runs: the leader finds runs whose worker died. It puts them back into their queues, or records them as lost.
 
-Two ways a run is lost, and what tells of it:
+A run is lost in one of two ways:
 
-- A worker died in the middle of it. RQ's job says ``started`` for ever, and its entry in ``rq:wip`` lapses: RQ's
-  workers beat for it every 30 s, for 60 to 90 s ahead. So the runs whose entries lapsed are proposed to lost.lua,
-  which judges whether the worker is dead (lua/lib/liveness.lua). A look costs what lapsed and nothing else.
-- A worker died between taking it from its queue and beginning with it. The job says ``queued``, and it is in no list.
-  The tracker's rounds meet such runs. Lost it is when it was pushed a minute ago, is not in its queue, nobody is on
-  the way to begin it, and all of that is so still a few seconds later.
+- The worker died during the run. RQ's job keeps the status ``started`` forever, and its entry in ``rq:wip`` lapses:
+  RQ's workers renew it every 30 s, for 60 to 90 s ahead. Runs with lapsed entries are proposed to lost.lua, which
+  judges whether the worker is dead (lua/lib/liveness.lua). A scan costs only the lapsed entries.
+- The worker died between taking the job from its queue and starting it. The job has the status ``queued``, and is in no
+  list. The tracker's rounds meet such runs. A run is lost if it was pushed more than a minute ago, is not in its queue,
+  no worker is about to start it, and all of this still holds a few seconds later.
 
-What becomes of it is one script's (lost.lua), which looks once more: with ``on_lost="retry"`` and a retry left it is
-in its queue again, at once and one retry less (an ``again`` entry); otherwise it is over, as *lost* (an ``end`` entry).
-One without ``retry`` allowance is never run again. RQ's own cleanup does much the same when a worker
-does its maintenance, every ten minutes; who comes first has done it.
+One script (lost.lua) checks once more and decides. With ``on_lost="retry"`` and a retry left, the run returns to its
+queue at once, with one retry less (an ``again`` entry). Otherwise it is over, as *lost* (an ``end`` entry). A run
+without ``retry`` is never run again. RQ's own cleanup does much the same when a worker does its maintenance, every ten
+minutes. Whichever comes first does it.
 
 Clocks: the entry in ``rq:wip`` lapses by the worker's clock, the key of its execution by the server's. So a worker
-whose clock is behind is not taken for dead, and one whose clock is ahead is found as much later.
+whose clock is behind is not taken for dead. A dead worker whose clock was ahead is found correspondingly later.
 
-Not guaranteed: that a run which is lost did not happen. A worker that was only paused, or cut off from Redis, for
-longer than its heartbeat goes on when it comes back: at least once. So does one of RQ's SimpleWorker without a timeout
-that takes longer than seven minutes, for which it beats once; and RQ's own cleanup that has just read the job pushes
-too. RQ's ``on_failure`` callbacks are not called, as that would need a worker, and jobs that depend on it wait on.
-While more than 10,000 runs that were pushed at the front of a queue stand there, what was lost before it began is not
-found; nor is one that says ``started`` without an entry in ``rq:wip``. In a queue that is longer than that, one that a
-worker put back by a clock that is behind may be taken for lost. A job that RQ has among those on their way
-(``rq:queue:<queue>:intermediate``) is left to RQ's workers, which fail it after a minute, unless its execution lapsed.
+Not guaranteed: a lost run may have happened. A worker that was only paused, or cut off from Redis, for longer than its
+heartbeat continues when it comes back: the run happens at least once. The same holds for a run of RQ's SimpleWorker
+without a timeout that takes longer than seven minutes, because it sends one heartbeat only. RQ's own cleanup may also
+push a job that it has just read. RQ's ``on_failure`` callbacks are not called, because that needs a worker. Jobs that
+depend on a lost run keep waiting.
+
+A run lost before its start is not found while more than 10,000 runs that were pushed at the front stand in its queue. A
+job with the status ``started`` but without an entry in ``rq:wip`` is not found either. In a queue longer than that, a
+run that a worker with a slow clock put back may be taken for lost. RQ's workers handle a job in
+``rq:queue:<queue>:intermediate``: they fail it after a minute, unless its execution lapsed.
 """
 
 from __future__ import annotations
@@ -58,8 +60,8 @@ log = structlog.get_logger(__name__)
 
 _EVERY_MS: Final = 1000.0  # from one step to the next
 _SILENT_AT_ONCE: Final = 50  # runs per script: Redis does nothing else meanwhile
-_MISSED_AT_ONCE: Final = 6  # each with a look through its queue: 0.45 ms of 10,000 (measured)
-_SUSPECTS: Final = 1000  # runs in no list that are kept in mind
+_MISSED_AT_ONCE: Final = 6  # runs per step whose queues are searched: 0.45 ms per 10,000 jobs (measured)
+_SUSPECTS: Final = 1000  # remembered runs in no list
 
 _LONGEST_WHY: Final = 400  # characters; a worker's name takes at most half of them
 _LEFT: Final = "it left its queue and no worker has it"
@@ -68,8 +70,8 @@ _LEFT: Final = "it left its queue and no worker has it"
 @dataclass(frozen=True, slots=True)
 class LostDelays:
     """
-    Delays before a run in no list is lost, in seconds of the server: ``queued_s`` after it was pushed and
-    ``missing_s`` after it was missed first.
+    Delays before a run in no list counts as lost, in seconds of the server: ``queued_s`` after its push, and
+    ``missing_s`` after it was first missed.
     """
 
     queued_s: int = 60
@@ -81,7 +83,7 @@ USUAL: Final = LostDelays()
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A run that seems lost, and its job as it was seen. ``members``: its lapsed entries in ``rq:wip``."""
+    """A run that seems lost, with its job as read. ``members``: its lapsed entries in ``rq:wip``."""
 
     run: OpenRun
     job: Job
@@ -92,21 +94,21 @@ class _Case:
         """One line."""
         if self.job.status == "queued":
             return _LEFT
-        told = f"its worker {self.job.worker} died: no heartbeat since {self.job.heartbeat_at}"
-        return in_a_line(told, _LONGEST_WHY)
+        reason = f"its worker {self.job.worker} died: no heartbeat since {self.job.heartbeat_at}"
+        return in_a_line(reason, _LONGEST_WHY)
 
     @property
     def queued_ms(self) -> float:
-        """The time of its last push."""
+        """Return the time of its last push."""
         return ms_of(self.job.queued_at) or float("inf")
 
     @property
     def goes_on(self) -> bool:
-        """True when it is to be tried again."""
+        """Return True if it is to be retried."""
         return self.job.on_lost != OnLost.FAIL.value and whole(self.job.retries_left) > 0
 
     def dead(self, now_ms: int) -> Dead:
-        """Return the row of it for lost.lua."""
+        """Return its row for lost.lua."""
         job, run_id, why = self.job, self.run.run_id, self.why
         mark = job.queued_at if job.status == "queued" else job.heartbeat_at
         if self.goes_on:
@@ -121,24 +123,24 @@ class _Case:
 
 
 class LostRuns:
-    """The leader's chore about runs whose workers died. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
+    """A leader's chore for runs whose workers died. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
 
     name: Final = "lost"
     every_ms: Final = _EVERY_MS
 
     def __init__(self, archiver: Archiver, keys: Keys, tracker: Tracker, patience: LostDelays | None = None) -> None:
         self._archiver, self._keys, self._tracker, self._patience = archiver, keys, tracker, patience or USUAL
-        self._missing: dict[str, tuple[_Case, int]] = {}  # by run: and the second at which it was missed first
+        self._missing: dict[str, tuple[_Case, int]] = {}  # by run, with the second in which it was first missed
 
     def over(self, wire: Wire) -> LostRuns:
-        """The same, asking over *wire* from now on."""
+        """Use *wire* from now on."""
         self._dispatch, self._jobs = Dispatch(wire, self._keys), Jobs(wire, self._keys)
         self._registries = Registries(wire, self._keys.rq)
         return self
 
     def step(self, term: Term) -> bool:
         """
-        One pass over what lapsed, and over what the tracker met.
+        Make one pass over lapsed entries, and over the queued runs that the tracker met.
 
         Raises:
             Stale, ServerChanged, RedisUnavailable, RedisRefused, ArchiveError.
@@ -164,7 +166,7 @@ class LostRuns:
         return False
 
     def _ours(self, lapsed: Mapping[str, list[str]]) -> dict[RunKey, list[str]]:
-        """The lapsed entries of runs that look like ours."""
+        """Return the lapsed entries of runs that look like ours."""
         found = {}
         for run_id, members in lapsed.items():
             key = run_key(run_id, self._keys.namespace)
@@ -173,7 +175,7 @@ class LostRuns:
         return found
 
     def _seen(self, open: Iterable[tuple[OpenRun, Sequence[str]]]) -> list[_Case]:
-        """Runs with their jobs, if RQ has them."""
+        """Return the runs with their jobs, if RQ has them."""
         runs = list(open)
         jobs = self._jobs.look([run.run_id for run, _ in runs])
         return [_Case(run, job, members) for (run, members), job in zip(runs, jobs, strict=True) if job is not None]
@@ -181,7 +183,7 @@ class LostRuns:
     # -- before it began --------------------------------------------------------------------------
 
     def _missed(self, met: Iterable[_Case], now_s: int) -> list[_Case]:
-        """Queued runs that were in no list for long enough; those that were not yet are kept in mind."""
+        """Return queued runs that were in no list for long enough, and remember the others."""
         before = self._missing
         known = self._seen((case.run, case.members) for case, _ in before.values())
         cases = {case.run.run_id: case for case in (*known, *met)}
@@ -196,7 +198,7 @@ class LostRuns:
         return found
 
     def _absent(self, cases: Iterable[_Case], now_s: int) -> list[_Case]:
-        """Return the runs that wait for long and are in no list of their queues."""
+        """Return the runs that were pushed long ago and are in no list of their queues."""
         until_ms = (now_s - self._patience.queued_s) * 1000
         by_queue: dict[str, list[_Case]] = {}
         for case in cases:
@@ -219,7 +221,7 @@ class LostRuns:
         now_ms = now_s * 1000
         for portion in pages_of(cases, at_once):
             lost = self._dispatch.lose(term, as_of, [case.dead(now_ms) for case in portion], now_ms)
-            if lost is None:  # LOST: the archive will notice that Redis lost something, and say so
+            if lost is None:  # LOST: the archive will notice and report the loss in Redis
                 break
             for case in portion:
                 run_id = case.run.run_id

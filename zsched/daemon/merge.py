@@ -1,10 +1,10 @@
 """
-A merge: put back what one archive knows and Redis lost. Done by any daemon, or by ``zsched recover``.
+A merge: put data back that one archive has and Redis lost. Any daemon can do it, or ``zsched recover``.
 
-No election and no vote: each archive compares what it knows with what Redis holds, puts back what is missing,
-and says so with one ``merged`` entry. Two that know different things may both merge, in any order: the later one
-adds what the earlier one did not know, and where both know something the later change counts (``core.difference``).
-The rules, by the names under which ``tests/model`` leaves them out, one by one:
+It needs no election and no vote. Each archive compares itself with Redis, puts missing data back, and writes one
+``merged`` entry. Two archives with different data may both merge, in any order. The later merge adds data that the
+earlier one lacked; if both have data about a schedule, the later change counts (``core.difference``). The rules have
+names; ``tests/model`` removes them one by one:
 
 =================  ==================================================================================
 IDENTITY           entries are compared by id *and* t: two histories share ids
@@ -51,14 +51,14 @@ _PAGE: Final = 200  # schedules compared at a time
 
 
 class OtherRestores(Exception):
-    """Another archive is putting back what it knows: wait for it, then compare again."""
+    """Another archive is restoring its data: wait for it, then compare again."""
 
 
 class Merge:
     """
-    One comparison of *recall* with the Redis at *wire*, and what follows from it: ``compare``, then ``rows`` to look
-    or ``run`` to do it. ``common`` is the last entry that both have, None when there is none. *gens*: names of data
-    sets that the archive followed.
+    One comparison of *recall* with the Redis at *wire*, and its result. Call ``compare``, then ``rows`` for a preview
+    or ``run`` to restore. ``common`` is the last entry that both have, or None. *gens*: names of data sets that the
+    archive followed.
     """
 
     def __init__(
@@ -80,40 +80,44 @@ class Merge:
         self.reconciler = Reconciler(self._log, self._scanner, self._restoring, self, None, meanwhile=self._fetch)
         self.branch = Branch()
         self.common: Position | None = None
-        self.is_known = False  # whether anything of the own history is here
-        self.merged: Position | None = None  # the entry that says that all is back
-        self.covered: frozenset[Position] = frozenset()  # the histories' ends that it names
+        self.is_known = False  # whether Redis has anything of the archive's history
+        self.merged: Position | None = None  # the entry that marks the end of the merge
+        self.covered: frozenset[Position] = frozenset()  # the ends of histories that it names
         self.done: Counter[str] = Counter()  # rows that were put back, by place as logged
-        self.on_restored: Callable[[Sequence[Restored]], None] | None = None  # hears what each entry put back
-        self._touched: dict[Key, int] | None = None  # behind what both have; None: all that is known
+        # Called with the rows of each restore entry.
+        self.on_restored: Callable[[Sequence[Restored]], None] | None = None
+        self._touched: dict[Key, int] | None = None  # ids touched after the common entry; None: all known ids
 
     @property
     def seen(self) -> Position | None:
-        """The log's end, up to which it was compared."""
+        """Return the log's end, up to which it was compared."""
         return self.reconciler.seen
 
     @property
     def is_nothing_lost(self) -> bool:
-        """Return True if the log goes on from the archive's last entry, or an archive said that it has all of it."""
+        """Return True if the log continues from the archive's last entry, or covers the archive's history."""
         return self._position is not None and self._position in (self.common, *self.branch.merged)
 
     @property
     def restored_by_other(self) -> Position | None:
-        """The last entry of the branch by which another archive put something back."""
+        """Return the last ``restore`` entry of another archive in the branch."""
         restored = self.branch.restored
         return restored[0] if restored and restored[1] != self.archive else None
 
     def allow_another(self) -> None:
-        """Put it also into a data set with a name that the archive never followed: people want it."""
+        """Allow a merge into a data set whose name the archive never followed: an operator demanded it."""
         self._restoring.is_forced = True
 
     def compare(self) -> None:
-        """Find what both have, and what was touched since."""
+        """Find the last common entry, and the ids touched since."""
         for _ in self.comparing():
             pass
 
     def comparing(self) -> Iterator[None]:
-        """``compare`` in parts: back through the log to an entry that the archive has; what is before it, both have."""
+        """
+        Do ``compare`` in parts: read back through the log to an entry that the archive has. Both have everything before
+        it.
+        """
         last_n = -1
         for entries in self._log.pages_back():
             self.reconciler.seen = self.seen or entries[0].position
@@ -137,11 +141,11 @@ class Merge:
 
     @property
     def total(self) -> int:
-        """Number of schedules that are compared."""
+        """Return the number of compared schedules."""
         return len({id for id, _ in self._touched}) if self._touched is not None else self._recall.count()
 
     def rows(self) -> Iterator[list[Restored]]:
-        """Yield what ``run`` would put back now, in portions; nothing is written."""
+        """Yield the rows that ``run`` would put back now, in portions. Nothing is written."""
         for page in self._pages():
             yield from map(self._restoring.foresee, portions(self.reconciler.compare(page)))
 
@@ -152,8 +156,8 @@ class Merge:
 
     def run(self) -> Iterator[int]:
         """
-        Put back what Redis lacks, and say that it is merged. Gives the number of schedules that were compared, page by
-        page; ``merged`` is then the entry that says so.
+        Put back the missing data, and write the ``merged`` entry. Yield the number of compared schedules, page by page.
+        ``merged`` is then that entry.
 
         Raises:
             HistoryChanged, OtherRestores: begin again, with another comparison. OtherDataSet: this is another one.
@@ -173,12 +177,12 @@ class Merge:
         if self._position is not None:
             known.append(self._position)
         while (entry := self._restoring.merged(dict.fromkeys(known), self.seen)) is None:
-            yield compared  # on a slow network others may write for long
+            yield compared  # on a slow network, other clients may write for long
             for _ in self.reconciler.catch_up():
                 yield compared
         self.merged, self.covered = entry, frozenset(known)
 
-    # -- the scope: what its history touched behind the common entry --------------------------------
+    # -- the scope: ids that its history touched after the common entry -----------------------------
 
     def take_in(self, entry: Entry) -> set[str]:
         """Add *entry* to the branch. Raises OtherRestores."""
@@ -191,7 +195,7 @@ class Merge:
         return touched
 
     def judge(self, page: Sequence[Recalled], held: Mapping[str, Held]) -> list[Restored]:
-        """Return what Redis lacks of *page*."""
+        """Return the rows that Redis lacks of *page*."""
         return lacking_rows(self._wire, self._keys, page, held, self.branch)
 
     def note(self, rows: Sequence[Restored]) -> None:
@@ -202,14 +206,14 @@ class Merge:
             self.on_restored(rows)
 
     def _add(self, entry: Entry) -> set[str]:
-        """Take in an entry of the branch; the ids that it touched."""
+        """Add an entry of the branch; return the ids that it touched."""
         try:
             return self.branch.add(entry, self._keys.run_suffix)
-        except UnknownEntry:  # a newer version's: what it touched is not known here
+        except UnknownEntry:  # of a newer version: the touched ids are unknown
             return set()
 
     def _pages(self) -> Iterator[list[Recalled]]:
-        """Return what is known of the schedules that are compared, a page at a time."""
+        """Yield the archive's data of the compared schedules, a page at a time."""
         touched = self._touched
         ids = self._recall.ids() if touched is None else iter(dict.fromkeys(id for id, _ in touched))
         known = self._recall.known(ids, touched)
@@ -222,7 +226,7 @@ class Merge:
             self._ahead.extend(islice(self._left, 1))
 
     def _gone(self) -> Iterator[Recalled]:
-        """Yield what Redis has and the archive knows to be over, with nothing in common (rule: GONE_TOO)."""
+        """Yield schedules in Redis that the archive knows to be over, without a common entry (rule: GONE_TOO)."""
         for id in list(dict.fromkeys(self._scanner.ids())):
             if not self._recall.has(id) and (gone_us := self._recall.last_touch(id)) is not None:
                 yield Recalled(id, None, gone_us, ())

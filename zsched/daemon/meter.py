@@ -1,7 +1,8 @@
 """
-The measurements that a daemon tells; ``zsched.metrics`` takes them.
+The measurements of a daemon; ``zsched.metrics`` implements them.
 
-A meter is called in the middle of firing: it notes and returns, reads no clock, asks nobody, raises nothing.
+A meter is called in the middle of firing: it notes a value and returns. It reads no clock, does no IO and raises
+nothing.
 """
 
 from __future__ import annotations
@@ -13,22 +14,24 @@ from zsched.core.log import Entry
 
 
 class Meter(Protocol):
-    """Notes what happens. Each method is called by one thread; ``archived`` by another one than all the others."""
+    """
+    Notes events. Each method is called by one thread: ``archived`` by the archiver's, the others by the main thread.
+    """
 
     def began(self, epoch: int) -> None:
-        """This daemon leads: what the log has in *epoch* is its own."""
+        """Note that this daemon leads: the log's entries of *epoch* are its own."""
 
     def renewed(self, took_ms: float) -> None:
-        """The lease was renewed; the round trip took *took_ms*."""
+        """Note that the lease was renewed; the round trip took *took_ms*."""
 
     def ran(self, script: str, took_ms: float, fired: int) -> None:
-        """A *script* of the firing loop took *took_ms*, its round trip included, and pushed *fired* runs."""
+        """Note that a *script* of the firing loop took *took_ms*, its round trip included, and pushed *fired* runs."""
 
     def jumped(self, by_ms: float) -> None:
-        """The Redis server's clock jumped."""
+        """Note that the Redis server's clock jumped."""
 
     def archived(self, entries: Sequence[Entry]) -> None:
-        """The archive has taken in these entries of the log, of whatever daemon; after a loss some a second time."""
+        """Note that the archive has appended these log entries, of any daemon; after a loss, some a second time."""
 
 
 class NoMeter:

@@ -49,11 +49,11 @@ class Namer:
         self._naming, self._log, self._archiver, self._clock = Naming(wire, keys), Log(wire, keys), archiver, clock
         self._term: str | None = None  # the token of the term for which it asks
         self._until_ms = 0.0
-        self._is_new, self._known = True, _NOTHING  # as far as the answers so far say
+        self._is_new, self._known = True, _NOTHING  # by the answers so far
 
     def step(self, term: Term) -> float | None:
         """
-        Go on naming; call this every ASK_EVERY_MS. Return the ms that may be left, or None once there is a name.
+        Continue naming; call this every ASK_EVERY_MS. Return the ms that may be left, or None once there is a name.
 
         Raises:
             Stale, ServerChanged: the term is over. RedisUnavailable, RedisRefused.
@@ -61,8 +61,8 @@ class Namer:
         if self._term != term.token:
             self._term, self._is_new, self._known = term.token, True, _NOTHING
             self._until_ms = term.trusted_until_ms  # the end of the acquired lease: not later than the end of its hold
-        for told in self._naming.answers():
-            self._hear(told)
+        for answer in self._naming.answers():
+            self._hear(answer)
         left_ms = self._until_ms - self._clock.monotonic_ms()
         if left_ms <= 0 and not self._archiver.has_looked:  # the archiver could not look before Redis was there
             left_ms += _OWN_MS
@@ -76,19 +76,19 @@ class Namer:
         self._give(term, known or uuid.uuid4().hex, is_new=is_new)
         return None
 
-    def _hear(self, told: Knowledge) -> None:
-        self._is_new = self._is_new and self._has_nothing_else(told)
-        if told.gen is not None and (self._known.gen is None or _last_us(told) > _last_us(self._known)):
-            self._known = told
+    def _hear(self, knowledge: Knowledge) -> None:
+        self._is_new = self._is_new and self._has_nothing_else(knowledge)
+        if knowledge.gen is not None and (self._known.gen is None or _last_us(knowledge) > _last_us(self._known)):
+            self._known = knowledge
 
-    def _has_nothing_else(self, told: Knowledge) -> bool:
+    def _has_nothing_else(self, knowledge: Knowledge) -> bool:
         """Return True if an archive has nothing of any history but the log's."""
-        return told.is_new and (told.position is None or self._log.contains(told.position))
+        return knowledge.is_new and (knowledge.position is None or self._log.contains(knowledge.position))
 
     def _give(self, term: Term, gen: str, *, is_new: bool) -> None:
         names = self._naming.give(term, gen, is_new=is_new)
         log.info("data_set_named", name=names, is_new=is_new)
 
 
-def _last_us(told: Knowledge) -> int:
-    return told.position.t_us if told.position is not None else -1
+def _last_us(knowledge: Knowledge) -> int:
+    return knowledge.position.t_us if knowledge.position is not None else -1

@@ -1,21 +1,21 @@
 """
-RQ's own delayed jobs, beside zsched's: when the leader looks for them, and how many it moves at once.
+RQ's own delayed jobs: when the leader checks them, and how many it moves at once.
 
-RQ cuts its due times to whole seconds, and nobody wakes a daemon for them. So it looks once a second, when the second
-of the Redis server's clock begins. native.lua then says to the millisecond when the next job is due that is not early:
-another attempt within that second, all others at its end. When there is more than one script takes, the next ones
-follow at once, each in a pass of its own.
+RQ cuts its due times to whole seconds, and no message wakes a daemon for them. So the leader checks once a second, when
+the second of the Redis server's clock begins. native.lua then returns the next due time in milliseconds, so that no job
+is early: a retry within that second, all other jobs at its end. If one script cannot move all due jobs, the next ones
+follow at once, each in its own pass.
 
-zsched's own come first: while some of them wait, RQ's wait too, for at most a second; from then on they get a script
-every 25 ms, a tenth of the time, until they have caught up.
+zsched's own runs come first. While some of them wait, RQ's jobs wait too, for at most a second. From then on they get a
+script every 25 ms, a tenth of the time, until they have caught up.
 
-At a clean stop the locks are given up. They would lapse by themselves within 30 s, but a worker --with-scheduler that
-is started meanwhile would find them taken, start no scheduler, and look again only with its maintenance, ten minutes
-later (RQ 2.8 to 2.12, ``Worker.run_maintenance_tasks``). With a standby they are free until it looks: a worker that
-comes in between serves the queue, which zsched then leaves to it.
+At a clean stop the locks are released. They would lapse by themselves within 30 s. But a worker --with-scheduler
+started meanwhile would find them taken, start no scheduler, and check again only with its maintenance, ten minutes
+later (RQ 2.8 to 2.12, ``Worker.run_maintenance_tasks``). With a standby, the locks are free until it takes over. A
+worker that starts in between serves the queue, and zsched leaves that queue to it.
 
-Not guaranteed: that a scheduler of RQ before 2.12 that was paused for longer than its lock lives notices that it
-lost it (it refreshes and deletes locks without looking at their value); then both serve the queue for a while.
+Not guaranteed: a scheduler of RQ before 2.12 may not notice that it lost its lock in a long pause, because it refreshes
+and deletes locks without checking their value. Then both serve the queue for a while.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from zsched.storage.native import Moved, NativeJobs
 
 log = structlog.get_logger(__name__)
 
-_EVERY_MS: Final = 1000  # between two looks when nothing is due; RQ's grain of time
+_EVERY_MS: Final = 1000  # between two checks when nothing is due; RQ's time resolution
 _PATIENCE_MS: Final = 1000  # how long RQ's jobs wait for zsched's own
-_SHARE_MS: Final = 25  # between two scripts while both have more than they can do
+_SHARE_MS: Final = 25  # between two scripts while both are overloaded
 _MOST: Final = 500  # jobs per script
 _TARGET_MS: Final = 2.5  # per script
-_QUEUES: Final = 200  # per script; one in which nothing is due costs it some 8 µs (measured)
+_QUEUES: Final = 200  # queues per script; a queue without due jobs costs some 8 µs (measured)
 _WORDS: Final = {
     "gone": "its job is gone: taken out of the registry",
     "WRONGTYPE": "its key holds no hash: left, and looked at again every few seconds",
@@ -51,7 +51,7 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class NextLook:
-    """The time of the next look: at once (``has_more``), or at ``next_ms`` of the server's clock; None: never."""
+    """The time of the next check: at once (``has_more``), or at ``next_ms`` of the server's clock; None: never."""
 
     has_more: bool = False
     next_ms: int | None = None
@@ -69,20 +69,21 @@ class Native:
         self.begin()
 
     def begin(self) -> None:
-        """A term was won: look at once, and say anew which queues are served."""
-        self._parts: deque[list[bytes]] = deque()  # of the queues, those not yet done with in this round
-        self._earliest_ms: int | None = None  # due time in the parts that are done with
-        self._round_ends_ms = 0.0  # monotonic: then the queues' names are asked anew
-        self._next_ms = 0  # server's clock: the next look
+        """Begin a term: check at once, and log the served queues again."""
+        self._parts: deque[list[bytes]] = deque()  # queues not yet done in this round
+        self._earliest_ms: int | None = None  # the earliest due time in the parts that are done
+        self._round_ends_ms = 0.0  # monotonic: when to read the queues' names again
+        self._next_ms = 0  # server's clock: the next check
         self._latest_ms = 0.0  # the same by the monotonic clock, lest TIME jumps back
-        self._reasons: dict[bytes, str | None] = {}  # why a queue is left, None for one that is served
+        self._reasons: dict[bytes, str | None] = {}  # by queue: the reason why it is not served, or None
         self._refusal: str | None = None
 
     def look_if_due(self, term: Term, now_ms: int, *, is_busy: bool) -> NextLook:
         """
-        One script at most. *now_ms*: TIME just now; *is_busy*: zsched's own jobs wait.
+        Run one script at most. *now_ms*: TIME just now; *is_busy*: zsched's own runs wait.
 
-        What Redis refuses is said once and tried again a second later. Raises Stale, ServerChanged, RedisUnavailable.
+        A refusal by Redis is logged once, and the script is tried again a second later. Raises Stale, ServerChanged,
+        RedisUnavailable.
         """
         if not self._serves_all and not self._named:
             return NextLook()
@@ -97,7 +98,7 @@ class Native:
         return NextLook(has_more=bool(self._parts), next_ms=self._next_ms)
 
     def end(self, term: Term) -> None:
-        """A clean stop: give the locks up, so that a scheduler of RQ that starts now finds them free."""
+        """Release the locks at a clean stop, so that an RQ scheduler that starts now finds them free."""
         served = [queue for queue, reason in self._reasons.items() if reason is None]
         try:
             for part in pages_of(served, _QUEUES):
@@ -117,7 +118,7 @@ class Native:
             self._tell(part, moved)
             now_ms = moved.now_ms
             if moved.has_more:
-                self._parts.append(part[1:] + part[:1])  # so that no queue waits for another's backlog
+                self._parts.append(part[1:] + part[:1])  # so that no queue waits for another queue's backlog
             elif moved.next_ms is not None:
                 self._earliest_ms = min(moved.next_ms, self._earliest_ms or moved.next_ms)
         self._say_well()
@@ -130,7 +131,7 @@ class Native:
         self._round_ends_ms = at_ms + _EVERY_MS
 
     def _plan(self, now_ms: int) -> None:
-        """Plan the next look, after a look at *now_ms*."""
+        """Plan the next check, after a check at *now_ms*."""
         second_ms = (now_ms // _EVERY_MS + 1) * _EVERY_MS
         self._next_ms = now_ms if self._parts else min(second_ms, self._earliest_ms or second_ms)
         self._latest_ms = self._clock.monotonic_ms() + _EVERY_MS

@@ -1,12 +1,12 @@
 """
 The archive of one daemon: found, opened or made, and checked to belong to the data set in Redis before it is used.
 
-``archive.places`` decides which file that is, and what speaks against its name and address. A chosen path is kept: a
-disk that fails for a while must not make the daemon begin another archive.
+``archive.places`` chooses the file, and raises objections to its name and address. A chosen path is kept: after a short
+disk failure the daemon must not begin another archive.
 
-A name alone does not tell a data set from its copy (an RDB restored elsewhere). At another address than the one that it
-noted, an archive is used only where nothing would be put back: the log contains its last entry, says that it was
-merged, or was trimmed past it. Else one command says that this is the Redis that moved: ``zsched recover --from`` it.
+A name alone cannot distinguish a data set from its copy (an RDB restored elsewhere). So an archive that noted another
+address is used only if it would restore nothing: the log contains its last entry, covers it by a ``merged`` entry, or
+was trimmed past it. Otherwise an operator confirms that the Redis has moved: ``zsched recover --from`` the file.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _CHECK_AT_OPEN_MS: Final = 1000.0  # for comparing checksums before the daemon g
 
 class OwnArchive:
     """
-    A daemon's ``archive``, None while it is not open, and its ``path``. ``is_ours``: it belongs to the data set in this
-    Redis. ``has_past``: it had entries before this process, or lost some since. ``is_checked``: all of it was compared
-    with its checksums.
+    A daemon's ``archive`` (None while it is not open) and its ``path``. ``is_ours``: it belongs to the data set in this
+    Redis. ``has_past``: it had entries before this process, or lost some since. ``is_checked``: all its checksums were
+    verified.
     """
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
@@ -52,11 +52,11 @@ class OwnArchive:
         self.archive: Archive | None = None
         self.path: Path | None = None
         self.is_ours = self.has_past = self.is_checked = False
-        self._was_ours = False  # of ``path``: else it is kept only if the archive there proves to be
+        self._was_ours = False  # the path is final; otherwise it is kept only if its archive proves to be ours
 
     def prepare(self) -> None:
         """
-        Do what can be done without Redis: open the file that is configured, or see that one can be made.
+        Do the part that needs no Redis: open the configured file, or check that one can be created.
 
         Raises:
             ArchiveInUse, ArchiveForeign, ArchiveError, ArchiveFailed.
@@ -70,7 +70,7 @@ class OwnArchive:
 
     def open(self, wire: Wire) -> Archive:
         """
-        Return the archive of the data set in the Redis at *wire*, opened if it is not.
+        Return the archive of the data set in the Redis at *wire*; open it if necessary.
 
         Raises:
             ArchiveOfAnother: it belongs to another data set, or to another copy of it. RedisUnavailable, RedisRefused.
@@ -98,10 +98,10 @@ class OwnArchive:
         return refused(objection, self.path, self.path if self._settings.archive.path else self.path.parent)
 
     def begin_anew(self, error: ArchiveCorrupt) -> None:
-        """Set the corrupt file aside, and begin another in its place. Raises as ``prepare``."""
+        """Rename the corrupted file, and begin another in its place. Raises as ``prepare``."""
         self.close()
         assert self.path is not None  # it was opened, or tried to
-        at = from_ms(self._clock.now_ms()).strftime("%Y%m%dT%H%M%S.%f")[:-3]  # of two in one second, too, both are kept
+        at = from_ms(self._clock.now_ms()).strftime("%Y%m%dT%H%M%S.%f")[:-3]  # two files of one second are both kept
         kept = set_aside(self.path, "corrupt", at)
         log.error("archive_corrupt", archive=str(self.path), reason=str(error), kept=str(kept))
         self.has_past = True
@@ -115,11 +115,11 @@ class OwnArchive:
                 archive.close()
 
     def _objection(self, archive: Archive, gen: str | None) -> str | None:
-        told = Told(archive.path, archive.namespace, archive.gens, archive.address, archive.position)
-        return told.objection(gen, self.address)
+        noted = Told(archive.path, archive.namespace, archive.gens, archive.address, archive.position)
+        return noted.objection(gen, self.address)
 
     def _objection_of_log(self, archive: Archive, wire: Wire) -> str | None:
-        """Say why what the Redis at *wire* lacks must not be put back: it has another address, and may be a copy."""
+        """Return the objection to a restore into the Redis at *wire*: it has another address, and may be a copy."""
         mine, log_here = archive.position, Log(wire, self._keys)
         if mine is None or archive.address in (None, self.address) or log_here.contains(mine):
             return None
@@ -134,7 +134,7 @@ class OwnArchive:
         return f"{made_for}, and the Redis at {self.address} lacks entries of its log: it may be a copy"
 
     def _choose(self, gen: str | None) -> None:
-        """Open the file that is configured, or was chosen before; else choose one."""
+        """Open the file that was configured or chosen before; otherwise choose one."""
 
         def fits(archive: Archive) -> bool:
             return self._objection(archive, gen) is None
@@ -143,11 +143,11 @@ class OwnArchive:
             self._open_first([Path(chosen)])
             if self._settings.archive.path or self._was_ours or (self.archive is not None and fits(self.archive)):
                 return
-            self.close()  # its disk failed before anybody could see of which data set it is
+            self.close()  # its disk failed before its data set was known
         self._open_first(paths_for(self._settings.namespace, gen, self.address, os.environ), fits)
 
     def _open_first(self, paths: Sequence[Path], fits: Callable[[Archive], bool] = lambda archive: True) -> None:
-        """Open the first of *paths* that nobody uses and that *fits*, else the last."""
+        """Open the first of *paths* that is unused and *fits*, else the last."""
         for path in paths:
             is_last = path == paths[-1]
             try:
@@ -162,7 +162,7 @@ class OwnArchive:
                 self.path = None
 
     def _open_any(self, path: Path) -> None:
-        """Open the archive at *path*; where it is corrupt, a new one in its place."""
+        """Open the archive at *path*; replace a corrupted one by a new one."""
         try:
             self._open(path)
         except ArchiveCorrupt as error:

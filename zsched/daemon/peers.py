@@ -115,7 +115,7 @@ class RestoreAnswer:
             page = {id: self._better[id] for id in islice(self._better, _PAGE)}
             new = dict[str, int]()
             for id, t_us in page.items():
-                if not self._was_told(id, t_us):
+                if not self._was_repeated(id, t_us):
                     new[id] = t_us
                 yield
             known = self._recall.known(new, {(id, ""): t_us for id, t_us in new.items()})
@@ -157,7 +157,7 @@ class RestoreAnswer:
                 self._better[id] = t_us
             yield
 
-    def _was_told(self, id: str, t_us: int) -> bool:
+    def _was_repeated(self, id: str, t_us: int) -> bool:
         """Return True if a ``restore`` in this log already repeated that change of *id*."""
         return any(self._log.contains(position) for position in self._recall.restored_at(id, t_us))
 
@@ -206,11 +206,11 @@ class Covering:
             self.looked_at = frozenset()
             return
         recall = self._archive.recall()
-        mine = [
+        ours = [
             one
             for one in lost - self._covered - self._recovery.covered
             if recall.number_of(one) and not self._log.contains(one)
         ]
-        if mine and self._restoring.merged(mine, self._archive.position):
-            self._covered |= set(mine)
-        self.looked_at = frozenset(lost.difference(mine) | self._covered.intersection(mine))
+        if ours and self._restoring.merged(ours, self._archive.position):
+            self._covered |= set(ours)
+        self.looked_at = frozenset(lost.difference(ours) | self._covered.intersection(ours))

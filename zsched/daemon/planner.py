@@ -1,9 +1,9 @@
 """
 Plans the recurring schedules that a tick found due.
 
-The plan of a rule without an anchor (as cron) at a nominal time is the same for all schedules of that rule and those
-policies, so it is remembered: what is computed depends on the number of distinct rules, not of schedules. Jitter is
-each schedule's own.
+A rule without an anchor (such as cron) has the same plan at a nominal time for all schedules with that rule and the
+same policies. So the plan is cached: the cost depends on the number of distinct rules, not of schedules. Jitter is
+applied per schedule.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 from zsched.core.policy import CatchUp, Plan, Policy, plan
 from zsched.core.triggers import Anchor, build, spec_of
-from zsched.storage.dispatch import DueRecurring, PlannedRun, told
+from zsched.storage.dispatch import DueRecurring, PlannedRun, advance_words
 
 _REMEMBERED = 100_000  # (rule, policies, nominal time); each is about 250 bytes
 
 
 @dataclass(slots=True)
 class Planned:
-    """Plans, and the schedules that cannot be planned with the reason of each."""
+    """Plans, and the schedules that cannot be planned, each with its reason."""
 
     good: list[PlannedRun] = field(default_factory=list)
     bad: list[tuple[DueRecurring, bytes]] = field(default_factory=list)
@@ -30,18 +30,18 @@ class Planned:
 
 class _SharedPlan(NamedTuple):
     """
-    A plan, and the same in Lua's words; it holds from ``from_ms``, when its occurrence was due, to ``until_ms``: then
-    another one is, or this one is too late.
+    A plan, also in the form for advance.lua. It holds from ``from_ms``, the due time of its occurrence, to
+    ``until_ms``, when the next occurrence is due or this one is too late.
     """
 
     plan: Plan
-    told: bytes
+    advance_words: bytes
     from_ms: int
     until_ms: int
 
 
 class Planner:
-    """Plans with a memory; one per connection."""
+    """Makes plans, with a cache; one per connection."""
 
     def __init__(self) -> None:
         self._shared: dict[tuple[bytes, bytes | None, bytes], _SharedPlan] = {}
@@ -54,8 +54,8 @@ class Planner:
                 shared = self._shared.get((one.trigger, one.policy, one.nominal_ms))
                 if shared is None or not shared.from_ms <= now_ms <= shared.until_ms:
                     shared = self._plan(one, now_ms)
-                planned.good.append(PlannedRun(one, shared.plan, shared.told))
-            except Exception as error:  # whatever a stored rule can make Python raise is that schedule's problem
+                planned.good.append(PlannedRun(one, shared.plan, shared.advance_words))
+            except Exception as error:  # any error of a stored rule quarantines only that schedule
                 reason = f"cannot be planned: {type(error).__name__}: {error}"[:300].replace("\n", " ")
                 planned.bad.append((one, reason.encode(errors="backslashreplace")))
         return planned
@@ -67,7 +67,7 @@ class Planner:
         until_ms = from_ms + policy.patience_ms
         if made.next_ms is not None:
             until_ms = min(until_ms, made.next_ms - 1)
-        shared = _SharedPlan(made, told(made, policy), from_ms, until_ms)
+        shared = _SharedPlan(made, advance_words(made, policy), from_ms, until_ms)
         is_shared = spec.kind.anchor is Anchor.NOTHING and spec.count is None and not spec.jitter_ms
         if is_shared and made.fire_ms is not None and (policy.catch_up is not CatchUp.ALL or not made.passed):
             if len(self._shared) >= _REMEMBERED:

@@ -31,7 +31,7 @@ from zsched.storage.rqjob import Encoder
 
 log = structlog.get_logger(__name__)
 
-DONE, FAILED, UNUSABLE = 0, 1, 2  # a unit starts it again after FAILED, and not after UNUSABLE
+DONE, FAILED, UNUSABLE = 0, 1, 2  # systemd restarts the unit after FAILED, not after UNUSABLE
 # Seconds that a thread may keep the others waiting for Python: the leader's waits behind the archiver's are what
 # dispatching loses by archiving (measured on 2 cores: 0.79 × its speed alone with Python's 0.005, 0.86 with this).
 _SWITCH_S = 0.0001

@@ -1,8 +1,8 @@
 """
-Reconciler: compare what an archive knows with what Redis holds, and put right what differs.
+Reconciler: compare an archive with Redis, and repair the differences.
 
-This comparison has three callers, each with a scope and a judge of its own: a merge after a loss (``daemon.merge``),
-the audit (``daemon.auditor``), and the correction of another archive's restore (``daemon.peers``)::
+The comparison has three callers, each with its own scope and judge: a merge after a loss (``daemon.merge``), the audit
+(``daemon.auditor``), and the correction of another archive's restore (``daemon.peers``)::
 
     a page of what the archive knows
       │  ◄────────────────────────────────────────────────┐
@@ -11,9 +11,10 @@ the audit (``daemon.auditor``), and the correction of another archive's restore 
                                                                ▲                     │ AGAIN: others wrote
                                                                └── the log is read on ◄┘
 
-A comparison is true as of one entry of the log, ``seen``. What others write behind it is read and taken in, in order,
-and Redis refuses a restore whose schedules they touched (rule: COMPARE_AND_SET, lib/behind.lua). All that is read must
-be of one history: ``seen`` is in the log, what follows it is dense, and the entry at which Redis was read is reached.
+A comparison holds as of one entry of the log, ``seen``. Later entries by other writers are read in order and added.
+Redis refuses a restore of schedules that they touched (rule: COMPARE_AND_SET, lib/behind.lua). Everything read must be
+of one history: ``seen`` is in the log, the following entries are dense, and the entry at which Redis was read is
+reached.
 """
 
 from __future__ import annotations
@@ -34,21 +35,21 @@ from zsched.storage.scanner import Scanner
 _READ: Final = 100  # log entries in one read, at most
 _READ_BYTES: Final = 4 << 20  # about
 _FIRST: Final = 25  # log entries in the first read
-_LEAST: Final = 10  # rows put back at a time, however quickly the log goes on
+_LEAST: Final = 10  # rows of a restore at least, however quickly the log grows
 
 
 class HistoryChanged(Exception):
-    """The log does not contain what was read of it a moment ago."""
+    """The log no longer contains an entry that was just read."""
 
 
 class Scope(Protocol):
-    """The caller's part of a comparison: what it takes from the log, and its judge."""
+    """The caller's part of a comparison: its use of log entries, and its judge."""
 
     def take_in(self, entry: Entry) -> Collection[str]:
-        """Take in what others wrote behind the comparison. Return the ids of the schedules that it touched."""
+        """Add an entry that another writer wrote after the comparison. Return the ids of the touched schedules."""
 
     def judge(self, page: Sequence[Recalled], held: Mapping[str, Held]) -> list[Restored]:
-        """Return what has to be put back of *page*, where Redis holds *held*, by id."""
+        """Return the rows to restore for *page*; *held* is the data in Redis, by id."""
 
     def note(self, rows: Sequence[Restored]) -> None:
         """Note *rows*, which were put back, with their places as logged."""
@@ -56,8 +57,8 @@ class Scope(Protocol):
 
 class Reconciler:
     """
-    Comparisons of one *scope*, true as of ``seen``, the log's entry (None: the log is empty). ``touched``: schedules
-    that others touched since the last comparison. *meanwhile* is called while Redis works.
+    Comparisons of one *scope*, as of the log entry ``seen`` (None: the log is empty). ``touched``: schedules that other
+    writers touched since the last comparison. *meanwhile* is called while Redis works.
     """
 
     def __init__(
@@ -78,10 +79,10 @@ class Reconciler:
 
     def reconcile(self, page: Sequence[Recalled]) -> Iterator[None]:
         """
-        Put back what Redis lacks of *page*. What others touch meanwhile is compared again. Yield when it takes long.
+        Restore the missing data of *page*. Schedules touched meanwhile are compared again. Yield when it takes long.
 
         Raises:
-            HistoryChanged, OtherDataSet; what the scope raises. RedisUnavailable, RedisRefused, ArchiveError.
+            HistoryChanged, OtherDataSet, errors of the scope. RedisUnavailable, RedisRefused, ArchiveError.
         """
         while page:
             yield from self.put_back(self.compare(page))
@@ -90,7 +91,9 @@ class Reconciler:
                 yield
 
     def compare(self, page: Sequence[Recalled]) -> list[Restored]:
-        """Return what has to be put back of *page*, as of ``seen``, which is now. Raises as ``reconcile``."""
+        """
+        Return the rows to restore for *page*, as of ``seen``, which becomes the log's end. Raises as ``reconcile``.
+        """
         held: dict[str, Held] = {}
         for at, found in self._scanner.schedules(recalled.id for recalled in page):
             self.read_to(at)
@@ -99,8 +102,8 @@ class Reconciler:
 
     def put_back(self, rows: list[Restored]) -> Iterator[None]:
         """
-        Put *rows* back, but for those of schedules that others touch meanwhile: these are ``touched`` then. Where the
-        log goes on quickly, portions get small: less time passes from reading it to writing.
+        Restore *rows*, except those of schedules touched meanwhile, which are added to ``touched``. If the log grows
+        quickly, the portions become small, so that less time passes between read and write.
         """
         self.touched = set()
         while rows := [row for row in rows if row.id not in self.touched]:
@@ -113,18 +116,18 @@ class Reconciler:
                 continue
             self._size, self._own = min(self._size * 2, ROWS), written.entry
             self._scope.note(written.rows)
-            if self.seen is not None and written.entry.seq > self.seen.seq + 1:  # others wrote, of other schedules
+            if self.seen is not None and written.entry.seq > self.seen.seq + 1:  # other writers changed other schedules
                 self.read_to(written.entry)
             self.seen = written.entry
             rows = rows[len(portion) :]
 
     def catch_up(self) -> Iterator[None]:
-        """Take in what the log has behind ``seen``, up to its end."""
+        """Add the log's entries after ``seen``, up to its end."""
         while self.read_on():
             yield
 
     def read_to(self, at: Position | None) -> None:
-        """Take in the log up to *at*. Raises HistoryChanged where it does not go there from ``seen``."""
+        """Add the log's entries up to *at*. Raises HistoryChanged if the log does not lead there from ``seen``."""
         while self.seen != at:
             before = self.seen
             if at is None or (before is not None and before.order >= at.order):
@@ -134,7 +137,7 @@ class Reconciler:
                 raise HistoryChanged
 
     def read_on(self, until: Position | None = None) -> bool:
-        """Take in the next entries behind ``seen``, none behind *until*. Return True if there may be more of them."""
+        """Add the next entries after ``seen``, up to *until*. Return True if there may be more of them."""
         size = 1 + self._pages.size  # the first is known
         entries = self._log.read(self.seen.id if self.seen else "-", size)
         self._pages.learn(entries)
@@ -157,7 +160,7 @@ class Reconciler:
 def lacking_rows(
     wire: Wire, keys: Keys, page: Sequence[Recalled], held: Mapping[str, Held], branch: Branch
 ) -> list[Restored]:
-    """Judge *page* after a loss: what Redis needs to hold what an archive knows (``core.difference``)."""
+    """Judge *page* after a loss: return the rows that Redis lacks (``core.difference``)."""
     rows: list[Restored] = []
     for recalled in page:
         waits = held.get(recalled.id)

@@ -1,5 +1,5 @@
 """
-Recovery: what a daemon does when the log does not go on from where its archive is.
+Recovery: a daemon's protocol when the log does not continue from its archive's position.
 
 ::
 
@@ -7,15 +7,15 @@ Recovery: what a daemon does when the log does not go on from where its archive 
     the log was trimmed past it ──────► the history stays readable; begin again from what Redis holds
     another data set ─────────────────► refused: touch nothing
 
-As soon as the archiver finds another entry where its own should be, it reports (which holds fire), waits 1.5 s for
-``merged`` entries of other archives (rule: WAIT), longer while another one restores (YIELD), compares, and merges in
-slices between which it reports again. Who follows this very log, and was heard of within 30 s, may know better: it is
-waited for until its report says that it has looked, 10 s at most, for its machine may be gone. It corrects what was put
-back without it when it comes (``daemon.peers``). ``[archive] recovery = "manual"`` stops before the merge and
-keeps the hold up until ``zsched recover`` has done it.
+When the archiver finds another entry at its own position, it reports at once, which holds fire. It waits 1.5 s for
+``merged`` entries of other archives (rule: WAIT), and longer while another archive restores (YIELD). Then it compares,
+and merges in slices, with a report between them. An archive that follows this very log, and reported within 30 s, may
+know more. The recovery waits until that archive's report says that it has checked the position, 10 s at most, because
+its machine may be gone. When it returns later, it corrects the restored data (``daemon.peers``). ``[archive] recovery =
+"manual"`` stops before the merge, and keeps the hold until ``zsched recover`` has finished.
 
-A restorer that dies leaves a hold that lapses, and its report, an old position, from which it or another goes on.
-Not guaranteed: what an archive brings that returns after the log was trimmed past it.
+If a restoring daemon dies, its hold lapses. Its report keeps the old position, from which any daemon continues. Not
+guaranteed: an archive that returns after the log was trimmed past its position restores nothing.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from zsched.storage.restoring import OtherDataSet
 
 log = structlog.get_logger(__name__)
 
-WAIT_MS: Final = 1500.0  # for others' word: an idle archiver looks at the log once a second
-PATIENCE_MS: Final = 10_000.0  # for archives that follow this log, to report that they have looked
-_AWAITED_MS: Final = 3000.0  # before looking whether somebody ran `zsched recover`
-_NEWEST: Final = 20  # log entries, in which a ``merged`` one is looked for
+WAIT_MS: Final = 1500.0  # for entries of other archives: an idle archiver reads the log once a second
+PATIENCE_MS: Final = 10_000.0  # for reports of the archives that follow this log
+_AWAITED_MS: Final = 3000.0  # between two checks that `zsched recover` was run
+_NEWEST: Final = 20  # log entries searched for a ``merged`` one
 _NEWEST_BYTES: Final = 1_048_576  # at most, of these entries
 SLICE_MS: Final = 200.0  # of work, between two reports
 
 
 class Doing(Enum):
-    """The next part of a recovery. Its driver acts on that between two parts."""
+    """The next part of a recovery. Its driver acts on it between two parts."""
 
     COMPARING = "comparing"
     RESTORING = "restoring"
@@ -68,11 +68,11 @@ class Doing(Enum):
 
 class RecoveryLoop:
     """
-    One recovery, part by part (``steps``), whoever drives it: a daemon's thread, or ``zsched recover``.
+    One recovery, part by part (``steps``), driven by a daemon's thread or by ``zsched recover``.
 
-    *compare* makes a merge, which is compared and kept as ``merge``; *judge* says whether it is to be put back. With
-    *waits_for*, the position of an archive that follows, it waits first for all archives that may know more. If
-    *is_manual*, what is lacking is left to people. ``compared``: schedules of this merge that were compared.
+    *compare* makes a merge, which is kept as ``merge``; *judge* decides whether to restore. With *waits_for*, the
+    position of an archive that follows, it first waits for all archives that may know more. If *is_manual*, the restore
+    is left to an operator. ``compared``: the number of compared schedules of this merge.
     """
 
     def __init__(
@@ -92,8 +92,10 @@ class RecoveryLoop:
         self.compared = 0
 
     def steps(self) -> Iterator[Doing]:
-        """Do it, and yield what comes next. It ends where *judge* says no, or all is back (``merge.merged``)."""
-        others: Position | None = None  # what other archives had restored when it was looked at last
+        """
+        Recover, and yield the next part. It ends when *judge* says no, or when all data is back (``merge.merged``).
+        """
+        others: Position | None = None  # restores by other archives, as of the last check
         is_first = self._waits_for is not None
         while True:
             merge, self.compared = self.merge, 0
@@ -118,7 +120,9 @@ class RecoveryLoop:
                     return
             except (HistoryChanged, OtherDataSet):
                 yield Doing.STARTING_OVER
-            except OtherRestores:  # it is news in the next comparison, too: both of two that collide wait for long
+            except (
+                OtherRestores
+            ):  # it counts as new in the next comparison, too: both colliding recoveries wait for long
                 yield from self._wait(Doing.YIELDING, WAIT_MS)
             self.merge = self._compare()
 
@@ -131,14 +135,14 @@ class RecoveryLoop:
         return False
 
     def _wait(self, doing: Doing, for_ms: float) -> Iterator[Doing]:
-        """Wait so long, or until somebody has merged: the sooner nobody holds fire, the better."""
+        """Wait this long, or until another archive has merged: a hold should end as soon as possible."""
         until_ms, before = self._clock.monotonic_ms() + for_ms, self._last_merged()
         yield doing
         while self._clock.monotonic_ms() < until_ms and self._last_merged() == before:
             yield doing
 
     def _wait_for_followers(self, archive: str) -> Iterator[Doing]:
-        """Wait until all archives that follow this log have looked at the lost position, or PATIENCE_MS are over."""
+        """Wait until all archives that follow this log have checked the lost position, for PATIENCE_MS at most."""
         until_ms = self._clock.monotonic_ms() + PATIENCE_MS - WAIT_MS
         while self._clock.monotonic_ms() < until_ms and self._is_awaited(archive):
             yield Doing.WAITING
@@ -156,15 +160,15 @@ class RecoveryLoop:
         )
 
     def _last_merged(self) -> Position | None:
-        """The last ``merged`` entry, if it is among the log's newest."""
+        """Return the last ``merged`` entry, if it is among the log's newest."""
         newest = self._log.back(_NEWEST, most_bytes=_NEWEST_BYTES)
         return next((entry.position for entry in newest if MergedEntry.of(entry)), None)
 
 
 class Recovery:
     """
-    The recoveries of *archive* over one wire, in slices. ``verdict`` is what was found last; ``is_busy`` while there is
-    work to do at once; ``awaits_people`` in manual mode; ``covered`` are ends of histories that the last merge named.
+    The recoveries of *archive* over one wire, in slices. ``verdict`` is the last finding; ``is_busy`` while work is
+    left; ``awaits_people`` in manual mode; ``covered`` holds the ends of histories that the last merge named.
     """
 
     def __init__(
@@ -173,7 +177,7 @@ class Recovery:
         self._archive, self._wire, self._keys, self._clock = archive, wire, keys, clock
         self._hold_for_ms, self._is_manual = hold_for_ms, is_manual
         self._log, self._naming = Log(wire, keys), Naming(wire, keys)
-        self._said: Position | None = None  # the lost position that was told
+        self._reported: Position | None = None  # the lost position that was logged
         self._under_way: tuple[RecoveryLoop, Iterator[Doing]] | None = None
         self._doing, self._began_ms = Doing.COMPARING, 0.0
         self.covered: frozenset[Position] = frozenset()
@@ -186,14 +190,14 @@ class Recovery:
         return self._under_way is not None and self._doing.is_busy
 
     def forget(self) -> None:
-        """The log goes on from where the archive is."""
-        self._under_way, self._said = None, None
+        """Note that the log continues from the archive's position."""
+        self._under_way, self._reported = None, None
         self.awaits_people = False
 
     def step(self, position: Position) -> Position | None:
         """
-        Do a part of it, with the archive at *position*. The ``merged`` entry when all is
-        back; None: look at ``verdict``, and call again while it is LOST.
+        Do a part of it, with the archive at *position*. Return the ``merged`` entry when all data is back. None: check
+        ``verdict``, and call again while it is LOST.
 
         Raises:
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
@@ -225,15 +229,15 @@ class Recovery:
         return RecoveryLoop(*place, compare, is_lost, waits_for=position, is_manual=self._is_manual)
 
     def _is_lost(self, position: Position, merge: Merge) -> bool:
-        """Judge by what is there now: another data set may have come since the loss was noticed."""
+        """Judge by the present log: another data set may have replaced the first since the loss was noticed."""
         archive, first = self._archive, self._log.first()
         start = first.position if first else None
         self.verdict = judge(position, start, is_same_set=is_same_set(self._naming.gen(), archive.gens))
         is_lost = self.verdict is Verdict.LOST
-        if is_lost and self._said != position:
+        if is_lost and self._reported != position:
             common = merge.common.id if merge.common else None
             log.error("redis_history_lost", archive=str(archive.path), had=position.id, common=common)
-            self._said = position
+            self._reported = position
         return is_lost
 
     def _say(self, doing: Doing, merge: Merge) -> None:

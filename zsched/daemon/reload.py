@@ -1,9 +1,9 @@
 """
-SIGHUP: settings are read again, and what can change while the daemon runs does.
+SIGHUP: read the settings again, and apply those that can change in a running daemon.
 
-The log's level and form, and the limits of queues, hold from the next pass on. All else is what connections, archives
-and terms were made with; of that it says which keys differ, and that a restart is needed. Settings that are wrong
-change nothing.
+The log's level and format, and the limits of queues, apply from the next pass on. Connections, archives and terms
+depend on all other settings: if one differs, its key is logged, with the need of a restart. Invalid settings change
+nothing.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from zsched.events import configure
 log = structlog.get_logger(__name__)
 
 _AT_ONCE = ("log", "queues")  # sections
-_OTHERS = ("urgencies", "limits", "dashboard")  # and those that no daemon reads
+_OTHERS = ("urgencies", "limits", "dashboard")  # also the sections that no daemon reads
 
 
 def reload(before: Settings, read: Callable[[], Settings]) -> Settings:
-    """The settings in force from now on: *before*, with what *read* gives of the sections that may change."""
+    """Return the new settings: *before*, with the sections of *read* that may change."""
     try:
         given = read()
     except ConfigError as error:
@@ -42,9 +42,9 @@ def reload(before: Settings, read: Callable[[], Settings]) -> Settings:
 def _differing(one: Settings, other: Settings) -> Iterator[str]:
     """Keys whose values differ, as ``archive.retention_days``; tables under names of the user's as a whole."""
     for section in dataclasses.fields(Settings):
-        mine, theirs = getattr(one, section.name), getattr(other, section.name)
-        if mine != theirs and dataclasses.is_dataclass(mine):
-            keys = (key.name for key in dataclasses.fields(mine))
-            yield from (f"{section.name}.{key}" for key in keys if getattr(mine, key) != getattr(theirs, key))
-        elif mine != theirs:
+        before, after = getattr(one, section.name), getattr(other, section.name)
+        if before != after and dataclasses.is_dataclass(before):
+            keys = (key.name for key in dataclasses.fields(before))
+            yield from (f"{section.name}.{key}" for key in keys if getattr(before, key) != getattr(after, key))
+        elif before != after:
             yield section.name

@@ -1,24 +1,23 @@
 """
-Re-planning: when the rules of zones have changed, every schedule is planned by those of the daemon that leads.
+Re-planning: after a change of the tz database, plan every schedule by the leader's rules.
 
-``meta.tzdata`` is the version of the tz database by which all schedules are planned. A term begins with a comparison:
-where it is another one than this process has, all recurring schedules are read, a page at a time, and those whose next
-occurrence is elsewhere by the rules here are moved (``core.planning``), which the log records, old time and new::
+``meta.tzdata`` is the version of the tz database by which all schedules are planned. A term begins with a comparison.
+If this process has another version, all recurring schedules are read, a page at a time. A schedule whose next
+occurrence differs by the new rules is moved (``core.planning``). The log records the old and the new time::
 
     asking ──► meta.tzdata is ours ──► settled: nothing to do in this term
        └─────► another, or none ─────► moving: a page in every pass that has the time ──► settled: it is ours now
 
-This is done by the thread that fires. It is no chore, as it must not wait for an archive, and whatever is due meanwhile
-is looked at *before* it fires (``Replanner.keep_back``). For if it fired by the old rules, what comes after it would be
-computed by the new ones, and one occurrence could fire twice. A page takes a few ms; none is begun when something is
-due so soon, but for a tenth of the time where that is always so. So what is due does not wait, however many schedules.
+The firing thread does this. It is no chore, because it must not wait for an archive, and because due schedules must be
+checked *before* they fire (``Replanner.keep_back``). If one fired by the old rules, its successor would be computed by
+the new ones, and an occurrence could fire twice. A page takes a few ms. No page is begun when a schedule is due within
+that time; if that is always so, pages get a tenth of the time. So due schedules do not wait, however many there are.
 
-A term that ends before all is done leaves the version as it was, and the next one begins again; nothing moves twice. Of
-daemons with different data each one re-plans when it takes over, and says so.
+If a term ends too early, the version stays, and the next term begins again; nothing moves twice. If daemons have
+different data, each one re-plans when it takes over, and logs that.
 
-Not guaranteed: that a schedule which a client with other rules puts later is planned by ours; and that data which is
-installed now is used before the daemon starts again: who leads looks every hour, and says so when there is other data
-than before (``zone_rules_installed``).
+Not guaranteed: a client with other rules may put a schedule later, and that schedule follows the client's rules. New tz
+data is used only after a restart of the daemon: the leader checks hourly, and logs ``zone_rules_installed``.
 """
 
 from __future__ import annotations
@@ -49,15 +48,15 @@ log = structlog.get_logger(__name__)
 
 _PAGE: Final = 50  # schedules read and planned at a time: some 3 ms (measured), most of it here
 _AT_ONCE: Final = 100  # moves per script
-_SHARE: Final = 10  # one part in so many of the time, while something is always due
+_SHARE: Final = 10  # one part in this many of the time, while schedules are always due
 _RETRY_MS: Final = 5_000.0  # after a refusal
 _LOOK_MS: Final = 3_600_000.0  # between looks at which data is installed
 
 
 class Replanner:
     """
-    Plans schedules by the rules of zones that this process has: *rules*, as they were when it started. Of one
-    connection; the leader's loop asks ``step_if_free`` in each pass.
+    Plans schedules by this process' zone rules: *rules*, read at its start. One per connection; the leader's loop calls
+    ``step_if_free`` in each pass.
     """
 
     def __init__(self, wire: Wire, keys: Keys, rules: ZoneRules, clock: Clock) -> None:
@@ -68,7 +67,10 @@ class Replanner:
         self._before = ""  # the version by which all was planned
         self._ids: Iterator[list[str]] = iter(())
         self._moved = 0
-        self._next_ms, self._takes_ms = 0.0, 0.0  # monotonic: when a page may take of others' time; what the last took
+        self._next_ms, self._takes_ms = (
+            0.0,
+            0.0,
+        )  # monotonic: when a page may take firing time; duration of the last page
         self._refusal: str | None = None
         self._noticed, self._look_ms = rules, clock.monotonic_ms() + _LOOK_MS
 
@@ -80,12 +82,12 @@ class Replanner:
 
     def step_if_free(self, term: Term, tick: Tick) -> bool:
         """
-        Move a page of schedules, if there is something to move, and time for it after *tick*; whether it was done.
+        Move a page of schedules, if some are left and there is time for it after *tick*. Return True if it was done.
 
-        What Redis refuses is said once, and tried again. Raises Stale, ServerChanged, RedisUnavailable.
+        A refusal by Redis is logged once, and tried again. Raises Stale, ServerChanged, RedisUnavailable.
         """
         self._look_if_due()
-        if tick.wait_ms is not None or self.is_settled(term):  # held: what is put back now is moved then
+        if tick.wait_ms is not None or self.is_settled(term):  # during a hold: restored schedules are moved afterwards
             return False
         began_ms = self._clock.monotonic_ms()
         if began_ms < self._next_ms and (self._refusal is not None or self._is_something_due(tick, began_ms)):
@@ -102,8 +104,8 @@ class Replanner:
 
     def keep_back(self, term: Term, fired: FireResult) -> FireResult:
         """
-        Move those of the recurring schedules in *fired* that are elsewhere by our rules, before they fire by the old
-        ones. Return *fired* without them; they are looked at again at once. Raises as ``step_if_free``, RedisRefused.
+        Move the recurring schedules in *fired* that have another time by our rules, before they fire by the old ones.
+        Return *fired* without them; they are read again at once. Raises as ``step_if_free``, RedisRefused.
         """
         if not fired.recurring or self.is_settled(term):
             return fired
@@ -114,7 +116,10 @@ class Replanner:
         return replace(fired, recurring=staying, next_ms=fired.now_ms)
 
     def move(self, term: Term, ids: Sequence[str]) -> tuple[set[str], list[str]]:
-        """Move those of *ids* that are elsewhere by our rules: those that were moved, those that changed meanwhile."""
+        """
+        Move the schedules of *ids* that have another time by our rules. Return the moved ids, and the ids changed
+        meanwhile.
+        """
         moves = [move for _, page in self._scanner.schedules(ids) for held in page if (move := _move_of(held))]
         moved: set[str] = set()
         for page in pages_of(moves, _AT_ONCE):
@@ -138,7 +143,7 @@ class Replanner:
         page = next(self._ids, None)
         if page is not None:
             _, changed = self.move(term, page)
-            if changed:  # a client was quicker: look once more
+            if changed:  # a client was quicker: read once more
                 self.move(term, changed)
             return
         self._dispatch.replan(term, self._rules.version or "", is_done=True)
@@ -156,7 +161,7 @@ class Replanner:
         self._next_ms = self._clock.monotonic_ms() + _RETRY_MS
 
     def _recurring(self) -> Iterator[list[str]]:
-        """Ids of all recurring schedules, in pages; some twice."""
+        """Yield the ids of all recurring schedules, in pages; some twice."""
         cursor: Any = b"0"
         while True:
             cursor, members = self._wire.execute("SSCAN", self._keys.recurring(), cursor, "COUNT", _PAGE)
@@ -171,7 +176,7 @@ class Replanner:
         return tick.next_ms - tick.server_offset_ms - now_ms <= self._takes_ms
 
     def _look_if_due(self) -> None:
-        """Look whether other data was installed meanwhile; say it once for each."""
+        """Check for newly installed tz data; log each version once."""
         if self._clock.monotonic_ms() < self._look_ms:
             return
         self._look_ms = self._clock.monotonic_ms() + _LOOK_MS
@@ -182,7 +187,7 @@ class Replanner:
         self._noticed = now
 
 
-@lru_cache(maxsize=50_000)  # of answers: by way of the rule, each that is due would take twice as long (measured)
+@lru_cache(maxsize=50_000)  # cached results: computing each by its rule would take twice as long (measured)
 def _is_of_zone(trigger: bytes) -> bool:
     try:
         return spec_of(trigger).is_of_zone
@@ -191,7 +196,7 @@ def _is_of_zone(trigger: bytes) -> bool:
 
 
 def _move_of(held: Held) -> Move | None:
-    """One that cannot be planned stays: it is quarantined when it is due."""
+    """Return None for a schedule that cannot be planned: it is quarantined when it is due."""
     try:
         return move_of(held)
     except Exception:  # whatever a stored rule can make Python raise

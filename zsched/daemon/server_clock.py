@@ -1,10 +1,10 @@
 """
-The server's clock, known by the daemon's monotonic one: when to wake, and whether TIME jumped.
+The server's clock, estimated by the daemon's monotonic clock: when to wake up, and whether TIME jumped.
 
-Many replies have TIME, read by the server somewhere between sending and receiving: a fire's in microseconds, others in
+Many replies have TIME, read by the server between our sending and receiving: a fire's reply in microseconds, others in
 whole milliseconds. So each reply bounds the difference of the two clocks from both sides. The tightest lower bound is
-kept, and given up slowly (clocks may be slewed by 500 ppm, adjtimex(2)); a sleep by it ends at the due time or a
-fraction of a millisecond after it, not before.
+kept, and relaxed slowly (clocks may be slewed by 500 ppm, adjtimex(2)). A sleep by it ends at the due time or a
+fraction of a millisecond later, not before.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 from zsched.core.clock import LAST_MS, Clock
 from zsched.storage.dispatch import Window
 
-JUMP_MS = 2000  # a difference that is no slewing and no slow network any more
+JUMP_MS = 2000  # a difference too large for slewing or a slow network
 STEADY_MS = 2000.0  # how long TIME must be steady after a jump before it is believed
 _SLEW = 500e-6  # ms per ms
 
 
 class ServerClock:
-    """Fed with every reply that tells TIME; asked before sleeping and before firing."""
+    """An estimate, updated by every reply with TIME, and used before sleeping and firing."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -29,10 +29,10 @@ class ServerClock:
 
     def observe(self, now_ms: float, sent_ms: float, grain_ms: float = 1.0) -> int:
         """
-        Take TIME from a reply that has just arrived, to what was sent at *sent_ms* (monotonic): it was *now_ms* or up
-        to *grain_ms* more.
+        Take TIME from a reply that has just arrived, to a request sent at *sent_ms* (monotonic): it was *now_ms*, or up
+        to *grain_ms* later.
 
-        Return how far TIME jumped, in ms; 0 when it is where it must be, the round trip considered.
+        Return the jump of TIME in ms; 0 if TIME is within the bounds, the round trip considered.
         """
         received_ms = self._clock.monotonic_ms()
         self._round_trip_ms = received_ms - sent_ms
@@ -47,7 +47,7 @@ class ServerClock:
         return jumped
 
     def now_ms(self) -> float:
-        """The server's time now: never more than it is, and seldom less by a millisecond."""
+        """Return the server's time: never ahead of it, and seldom behind by a millisecond."""
         now = self._clock.monotonic_ms()
         known = self._decayed(now)
         return now + known if known is not None else 0.0
@@ -60,7 +60,7 @@ class ServerClock:
         return Window(int(now) - JUMP_MS, int(now + self._round_trip_ms) + JUMP_MS)
 
     def steady_in_ms(self) -> float:
-        """Milliseconds to wait until TIME may be believed again after a jump; 0 when it may."""
+        """Return the ms to wait until TIME is trusted again after a jump; 0 if it is trusted."""
         if self._unsteady_since is None:
             return 0.0
         left = self._unsteady_since + STEADY_MS - self._clock.monotonic_ms()

@@ -1,8 +1,8 @@
 """
-The one line that ``systemctl status`` shows: leader or standby or why neither, what is due, and how late.
+The line that ``systemctl status`` shows: the role (or the reason for none), the backlog, and the lateness.
 
-A thread looks at Redis every few seconds, as `zsched status` does; the daemon's own loops have better things to do.
-Without a service manager there is no thread.
+A background thread reads Redis every few seconds, as `zsched status` does, so the daemon's own loops need not. Without
+a service manager there is no thread.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from zsched.storage.overview import Overview
 from zsched.storage.reader import Reader
 
 _EVERY_S = 2.0
-_TOLD = ("no_leader", "late")  # problems that the line has in words of its own
+_SHOWN_ELSEWHERE = ("no_leader", "late")  # problems that the line expresses itself
 
 
 class StatusLine:
-    """Tells *supervisor* from ``start`` to ``stop`` what *reader* sees of daemon *id*, and what *health* says of it."""
+    """Sends *supervisor* the state of daemon *id*, from *reader* and *health*, from ``start`` to ``stop``."""
 
     def __init__(self, supervisor: Supervisor, reader: Reader, health: DaemonHealth, id: str) -> None:
         self._supervisor, self._reader, self._health, self._id = supervisor, reader, health, id
         self._loop = Loop("status", self._tell, Failures(health.failing))
 
     def start(self) -> None:
-        """Begin to tell, if somebody listens."""
+        """Start the thread, if there is a service manager."""
         if self._supervisor.listens:
             self._loop.start()
 
     def stop(self) -> None:
-        """Say no more. A look that is on ends by itself."""
+        """Stop. A read in progress ends by itself."""
         self._loop.stop()
 
     def _tell(self) -> float:
@@ -48,9 +48,9 @@ class StatusLine:
 
 
 def text_of(overview: Overview, id: str, health: DaemonHealth) -> str:
-    """*overview* in the words of daemon *id*, with the worst problem; lateness has a place of its own."""
+    """Summarise *overview* for daemon *id*, with the worst problem; lateness has its own place."""
     own = next(iter(problems(health)), None)
-    untold = [problem.text for problem in problems(overview) if problem.name not in _TOLD]
+    others = [problem.text for problem in problems(overview) if problem.name not in _SHOWN_ELSEWHERE]
     if overview.leader == id:
         role = f"leading in epoch {overview.epoch}" + (f", but {own.text}" if own else "")
     elif own:
@@ -62,11 +62,11 @@ def text_of(overview: Overview, id: str, health: DaemonHealth) -> str:
     held = f", held for {duration_text(overview.held_ms)}" if overview.held_ms else ""
     due, waiting = sum(overview.overdue.values()), sum(overview.waiting.values())
     late = f", the oldest {duration_text(overview.late_ms)} late" if due else ""
-    return "; ".join([f"{role}{held}", f"{due:,} due{late}", f"{waiting:,} waiting", *untold[:1]])
+    return "; ".join([f"{role}{held}", f"{due:,} due{late}", f"{waiting:,} waiting", *others[:1]])
 
 
 def unseen_text(error: ZschedError, health: DaemonHealth) -> str:
-    """The reason why Redis was not seen, or why the daemon does not do its work."""
+    """Return the reason why Redis could not be read, or why the daemon does not work."""
     if isinstance(error, RedisUnavailable):
         return str(error)
     return next((own.text for own in problems(health)), f"cannot look: {error}")

@@ -1,14 +1,14 @@
 """
-Messages to the service manager that started the daemon: it is ready, it lives, what it does, it goes.
+Messages to the service manager: ready, alive, status, stopping.
 
 The protocol is sd_notify(3): datagrams of ``NAME=value`` lines to the socket that ``NOTIFY_SOCKET`` names; without that
-variable nobody listens, and nothing is said. Not guaranteed: that it is heard; a socket that is gone or full is no
-reason to stop firing.
+variable nothing is sent. Not guaranteed: messages may be lost; a socket that is gone or full is no reason to stop
+firing.
 
-**Watchdog** (sd_watchdog_enabled(3)). ``beat`` is called after each pass of the main loop, whatever came of it: led,
-stood by, held, or found no Redis, since to end a daemon for its Redis would help nobody. Only a loop that is stuck is
-silent. So that no sleep looks like that, none is longer than ``longest_sleep_ms``; and so that no wait for Redis does,
-the manager has to be patient enough (``impatience``).
+**Watchdog** (sd_watchdog_enabled(3)). ``beat`` is called after each pass of the main loop, whatever its result:
+leading, standby, hold, or no Redis. Ending a daemon because of its Redis would not help. Only a stuck loop sends
+nothing. No sleep is longer than ``longest_sleep_ms``, so that it does not look stuck. The manager's timeout must be
+longer than a wait for Redis (``impatience``).
 """
 
 from __future__ import annotations
@@ -28,10 +28,13 @@ _BEATS, _SLEEPS = 10, 4
 
 
 class Supervisor:
-    """The service manager, or nobody. Any thread may call anything."""
+    """The service manager, or none. Thread-safe."""
 
     def __init__(self, clock: Clock, address: str | None = None, watchdog_ms: float | None = None) -> None:
-        """*address*: of the socket, "@…" for an abstract one. *watchdog_ms*: how long it waits for a beat."""
+        """
+        Make a sender. *address*: of the socket, "@…" for an abstract one. *watchdog_ms*: the manager's timeout for a
+        beat.
+        """
         self._clock, self.watchdog_ms = clock, watchdog_ms
         self._address = "\0" + address[1:] if address is not None and address.startswith("@") else address
         self._is_ready, self._owes_ready = False, False
@@ -48,18 +51,18 @@ class Supervisor:
 
     @property
     def listens(self) -> bool:
-        """True if there is a service manager."""
+        """Return True if there is a service manager."""
         return self._address is not None
 
     @property
     def longest_sleep_ms(self) -> float:
-        """Milliseconds that the main loop may sleep without a beat."""
+        """Return the ms that the main loop may sleep without a beat."""
         return float("inf") if self.watchdog_ms is None else self.watchdog_ms / _SLEEPS
 
     def impatience(self, timeout_s: float) -> str | None:
         """
-        Say why a daemon that is well may be ended, where Redis has *timeout_s* for each reply; None if it is not.
-        Looking up names knows no such limit: the unit gives it one, and time for it.
+        Return a warning if the manager may end a healthy daemon, given *timeout_s* for each reply of Redis; else None.
+        Name lookups have no such limit: the unit sets one, and allows time for it.
         """
         needed_s = TIMEOUTS * timeout_s
         if self.watchdog_ms is None or self.watchdog_ms >= needed_s * 1000:
@@ -68,13 +71,13 @@ class Supervisor:
         return f"{given}: a Redis that hangs may look like a daemon that does; give WatchdogSec {needed_s:g} s or more"
 
     def ready(self) -> None:
-        """It works; counts once."""
+        """Report that the daemon is ready; only the first call counts."""
         if not self._is_ready:
             self._is_ready = True
             self._say_ready()
 
     def beat(self) -> None:
-        """A pass of the main loop has ended."""
+        """Report that a pass of the main loop has ended."""
         now_ms = self._clock.monotonic_ms()
         if self._owes_ready:
             self._say_ready()
@@ -83,20 +86,20 @@ class Supervisor:
             self._say("WATCHDOG=1")
 
     def status(self, text: str) -> None:
-        """Set the line that ``systemctl status`` shows. After ``failed`` nothing more is said."""
+        """Set the line that ``systemctl status`` shows. After ``failed`` it does not change."""
         with self._speaking:
             if text != self._status and not self._has_failed:
                 self._say_status(text)
 
     def failed(self, reason: str) -> None:
-        """It ends, and why: its last status, which is shown until it is started again."""
+        """Report the end and its reason: the last status, shown until the next start."""
         with self._speaking:
             self._has_failed = True
             self._say_status(reason)
 
     @contextmanager
     def reloading(self) -> Iterator[None]:
-        """Inside the block it reads its settings again. Before it is ready that is nobody's business."""
+        """Report a reload inside the block. Before the daemon is ready, nothing is reported."""
         if self._is_ready:
             self._say(f"RELOADING=1\nMONOTONIC_USEC={self._clock.monotonic_ms() * 1000:.0f}")
         yield
@@ -104,20 +107,22 @@ class Supervisor:
             self._say_ready()
 
     def stopping(self) -> None:
-        """It ends, as it was asked to."""
+        """Report that the daemon stops as requested."""
         self._say("STOPPING=1")
 
     def _say_status(self, text: str) -> None:
         self._status = text
-        line = " ".join(text.splitlines())  # each line of a datagram says something else
+        line = " ".join(text.splitlines())  # each line of a datagram is a separate message
         self._say(f"STATUS={line}")
 
     def _say_ready(self) -> None:
-        """Without it the unit starts, or reloads, for ever; so one that was not taken is said again after a pass."""
+        """
+        Send READY. Without it the unit starts, or reloads, forever; so a failed message is sent again after a pass.
+        """
         self._owes_ready = not self._say("READY=1")
 
     def _say(self, lines: str) -> bool:
-        """Send *lines*; return True if they were taken, or nobody listens."""
+        """Send *lines*; return True if they were accepted, or if there is no manager."""
         if self._address is not None:
             with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:  # as the module says
                 sender.setblocking(False)

@@ -10,7 +10,7 @@ from zsched.archive import History
 from zsched.archive.ran import Suppressed
 from zsched.core.audit import Alarm, suppressed
 
-_LASTS_MS: Final = 3_600_000  # for this long it counts as an alarm; nothing repairs it
+_LASTS_MS: Final = 3_600_000  # how long it counts as an alarm; it cannot be repaired
 
 
 class SuppressedRuns:

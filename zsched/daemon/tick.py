@@ -1,9 +1,9 @@
 """
-One pass of the leader: fire the due one-shots, plan and advance the due recurring schedules, see to RQ's own jobs.
+One pass of the leader: fire due one-shots, plan and advance due recurring schedules, move RQ's own delayed jobs.
 
-One-shots go from lane to RQ queue inside one script. Recurring ones are answered by that script,
-planned here, and committed by another which compares version and due time, so a rule that was changed
-in between is left alone and comes back in the next pass. RQ's own delayed jobs come last (``daemon/native.py``).
+One script moves one-shots from their lane to their RQ queue. It returns due recurring schedules, which are planned
+here. Another script commits the plans. It compares version and due time, so a rule that changed in between is left
+alone and returns in the next pass. RQ's own delayed jobs come last (``daemon/native.py``).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from zsched.storage.meta import moving_away
 
 log = structlog.get_logger(__name__)
 
-_TOLD = {  # what advance.lua answers, but for the usual "fired": level and event
-    "passed": (logging.DEBUG, "occurrences_passed"),  # each range of them is told besides
+_ADVANCE_EVENTS = {  # level and event of each reply of advance.lua, except "fired"
+    "passed": (logging.DEBUG, "occurrences_passed"),  # each range of them is logged, too
     "deferred": (logging.DEBUG, "run_deferred"),
     "overlap": (logging.INFO, "run_skipped"),
     "expired": (logging.WARNING, "run_expired"),
@@ -45,8 +45,8 @@ _TOLD = {  # what advance.lua answers, but for the usual "fired": level and even
 _PUSHED = ("fired", "uncertain", "deferred")
 _REASONS = {"skipped": "uncertain", "quarantined": "its template or its queue is broken"}
 _PASSED = {Why.COALESCED: "runs_coalesced", Why.MISSED: "runs_missed", Why.LIMIT: "runs_over_limit"}
-_RETRY_JUMPED_MS = 1.0  # TIME was only late in coming: look again at once
-_RETRY_STUCK_MS = 20.0  # all schedules were changed meanwhile, or the key of the quarantine is of a wrong type
+_RETRY_JUMPED_MS = 1.0  # the reply with TIME was only late: try again at once
+_RETRY_STUCK_MS = 20.0  # all schedules were changed meanwhile, or the quarantine's key has a wrong type
 _ADVANCE_SHARE = 0.5  # of a fire's batch: advancing costs two to three times as much per schedule
 
 
@@ -64,7 +64,7 @@ class Tick:
 
 
 class Ticker:
-    """The passes of one connection's terms; keeps batch sizes, plans and the server's clock."""
+    """Makes the passes of one connection's terms; keeps batch sizes, plans and the server's clock."""
 
     def __init__(
         self,
@@ -77,8 +77,8 @@ class Ticker:
         keep_back: Callable[[Term, FireResult], FireResult] = lambda term, fired: fired,
     ) -> None:
         """
-        *limits*: by queue, the most runs per second that fire. *keep_back*: takes recurring schedules out of what is
-        due that must not fire yet.
+        Make a ticker. *limits*: by queue, the most runs per second. *keep_back*: removes recurring schedules that must
+        not fire yet from the due ones.
         """
         self._dispatch, self._native, self._clock = dispatch, native, clock
         self._meter = meter or NoMeter()
@@ -91,22 +91,22 @@ class Ticker:
         self._wrong = set[str]()  # keys of a wrong type that were logged in this term
 
     def begin(self, term: Term) -> None:
-        """A term was won: its reply is the first look at the server's clock."""
+        """Begin a term: its reply has the first TIME of the server's clock."""
         self.observe(term.now_ms, term.trusted_until_ms - term.lease_ms)
         self._native.begin()
         self._is_limited = False
         self._wrong.clear()
 
     def limit(self, runs_per_second: Mapping[str, float]) -> None:
-        """From the next pass on these are the limits, by queue."""
+        """Set the limits by queue, from the next pass on."""
         self._limits, self._is_limited = runs_per_second, False
 
     def end(self, term: Term) -> None:
-        """The daemon stops while its term is on. Raises RedisUnavailable."""
+        """Release RQ's locks, as the daemon stops during its term. Raises RedisUnavailable."""
         self._native.end(term)
 
     def observe(self, now_ms: int, sent_ms: float) -> None:
-        """Take TIME in whole milliseconds from a reply to what was sent at *sent_ms* (monotonic)."""
+        """Update the server's clock by TIME in whole milliseconds from a reply to a request sent at *sent_ms*."""
         self._note_jump(self._server_clock.observe(now_ms, sent_ms))
 
     def _note_jump(self, jumped_ms: int) -> None:
@@ -115,7 +115,7 @@ class Ticker:
             log.error("clock_jumped", by_ms=jumped_ms, remedy="fire is held until the Redis server's clock is steady")
 
     def tick(self, term: Term) -> Tick:
-        """One pass. Raises Stale, ServerChanged, RedisUnavailable, RedisRefused."""
+        """Make one pass. Raises Stale, ServerChanged, RedisUnavailable, RedisRefused."""
         unsteady_ms = self._server_clock.steady_in_ms()
         if unsteady_ms:
             return Tick(wait_ms=unsteady_ms)
@@ -149,8 +149,8 @@ class Ticker:
 
     def hold(self, term: Term, for_ms: float, look_ms: float) -> Tick:
         """
-        Do one pass that fires nothing, since this leader may not fire for *for_ms* more. The next pass is in *look_ms*.
-        Raises as ``tick``.
+        Make a pass without firing, because this leader may not fire for another *for_ms*. The next pass is in
+        *look_ms*. Raises as ``tick``.
         """
         now_ms = int(self._server_clock.now_ms())
         tick = self._stopped(term, Stopped("HELD", now_ms, now_ms + math.ceil(for_ms)))
@@ -179,7 +179,7 @@ class Ticker:
         return has_moved
 
     def _stopped(self, term: Term, stopped: Stopped) -> Tick:
-        """A hold is about what zsched lost; RQ's own jobs go on meanwhile, but not when the clock jumped."""
+        """Serve RQ's own jobs during a hold, which concerns only zsched's data, but not after a clock jump."""
         if stopped.word == "HELD" and stopped.until_ms is not None:
             if not self._is_held:
                 log.info(
@@ -196,7 +196,7 @@ class Ticker:
     def _tell_advanced(self, part: Sequence[PlannedRun], words: Sequence[str]) -> None:
         for (one, plan, _), word in zip(part, words, strict=True):
             if word != "fired":
-                level, event = _TOLD[word]
+                level, event = _ADVANCE_EVENTS[word]
                 log.log(
                     level, event, schedule_id=text(one.id), nominal_ms=plan.fire_ms, reason=_REASONS.get(word, word)
                 )

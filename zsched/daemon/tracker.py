@@ -1,25 +1,25 @@
 """
-The tracker: the leader finds out which runs are over, and writes it into the log, so that every archive learns it.
+The tracker: the leader finds finished runs, and records their ends in the log, so that every archive has them.
 
-It needs nothing in the worker and nothing where runs are fired. Three ways lead to a run that is over:
+It needs nothing in the worker or in the firing path. It finds finished runs in three ways:
 
-- RQ's own registries say what ended since the last look (``endings``), which costs what ended and nothing else: so a
-  million runs that wait, or a lost one at the head of its queue, keep nobody from being noticed;
-- the deadlines of runs that had one say which may have expired in their queues;
-- rounds through the archive's state, a part at a time, ask RQ about every run that is open: so it finds what was
-  deleted or cancelled, what ended when nobody led, and what the registries do not show.
+- RQ's own registries list the jobs that ended since the last scan (``endings``). The cost grows only with these jobs.
+  So neither a million waiting runs nor a lost run at the head of its queue delays it.
+- Deadlines name the runs that may have expired in their queues.
+- Rounds through the archive's state, a part at a time, ask RQ about every open run. They find deleted and cancelled
+  runs, runs that ended without a leader, and runs that the registries do not show.
 
-What ended and is not open in the archive after some seconds was told already, or is nobody's; unless somebody put it
-into its queue again in RQ, with rq-dashboard say: then its new end is recorded too, as one attempt more.
+If a job ended, and the archive does not list it as open after some seconds, its end is already recorded or it is not
+ours. There is one exception: somebody may requeue a run in RQ, for example by rq-dashboard. Then its new end is
+recorded, too, as another attempt.
 
-A run counts as over once, because only runs that the archive has as open are written down, and the archive has this
-term's first entry and what was written last before anything more is. What is said must be true of the history in which
-the runs were fired: the archive's last entry goes with every write, and Redis answers LOST when its log lacks it.
-That a Redis which lost the runs has no jobs of theirs tells nothing.
+An end is recorded once, for two reasons. Only runs that the archive lists as open are recorded. And the archive must
+have this term's first entry and the last recorded ends before more are written. An end must belong to the history in
+which the run was fired: every write carries the archive's last entry, and Redis answers LOST if its log lacks that
+entry. In a Redis that lost the runs, a missing job proves nothing.
 
-Not guaranteed: that a run which RQ forgot (``result_ttl``) before anybody looked is known as more than *lost*; that
-the new end of a run queued again by hand is recorded, when it came between two looks with the one before, or while
-nobody led.
+Not guaranteed: a run that RQ forgot (``result_ttl``) before the first scan is only known as *lost*. The new end of a
+requeued run is not recorded if both ends come between two scans, or without a leader.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ _LOOKED_AT: Final = 5000  # rows of the state in a part, of which most may wait:
 _LOOKED_AT_FIRST: Final = 10_000  # in a term's first round, which finds what ended when nobody led
 _ASKED: Final = 1000  # open runs in a part
 _AT_ONCE: Final = 200  # runs per script: Redis does nothing else meanwhile
-_REQUEUED: Final = 20  # runs in one step that are looked for among those that ended before
+_REQUEUED: Final = 20  # runs per step that are searched among earlier ends
 _SAME_END_MS: Final = 1000  # two writers of one end may be so far apart
-_WAITING: Final = 100_000  # ends that are waited for, or looked for among earlier ones; rounds find what is more
+_WAITING: Final = 100_000  # pending or earlier ends that are kept; rounds find the others
 _PATIENCE: Final = 40  # steps, for the archive to learn of the push of a run that ended
-_HANDED_OVER: Final = 5000  # runs met in their queues, until somebody asks for them
-CATCH_UP_S: Final = 1.0  # for the archive to have what a step wrote
+_HANDED_OVER: Final = 5000  # queued runs met by rounds, until they are requested
+CATCH_UP_S: Final = 1.0  # wait until the archive has the entries of a step
 
 
 class Tracker:
-    """A leader's chore of runs that end. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
+    """A leader's chore for finished runs. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
 
     name: Final = "tracker"
 
@@ -74,33 +74,37 @@ class Tracker:
         self._archiver, self._keys = archiver, keys
         self.every_ms = _EVERY_MS
         self._endings = Endings()
-        self._ended: dict[RunKey, int] = {}  # not yet written down, with the steps for which they are waited for
-        self._over_before: deque[RunKey] = deque(maxlen=_WAITING)  # not open: over before, or nobody's
+        self._ended: dict[RunKey, int] = {}  # not yet recorded, with the remaining steps to wait
+        self._over_before: deque[RunKey] = deque(maxlen=_WAITING)  # not open: over before, or not ours
         self._around: RunKey | None = None  # where the round goes on: also in another term
         self._queued: deque[tuple[OpenRun, Job]] = deque(maxlen=_HANDED_OVER)
-        self._told: tuple[str, Position] | None = None  # the last entry of others that says of runs that they are over
+        # The last entry of others that says of runs that they are over.
+        self._by_others: tuple[str, Position] | None = None
         self._forget(None)
 
     def over(self, wire: Wire) -> Tracker:
-        """The same, asking over *wire* from now on."""
+        """Use *wire* from now on."""
         self._dispatch, self._jobs = Dispatch(wire, self._keys), Jobs(wire, self._keys)
         self._registries, self._deadlines = Registries(wire, self._keys.rq), Deadlines(wire, self._keys)
         self._log, self._is_new_wire = Log(wire, self._keys), True
         return self
 
     def take_queued(self) -> list[tuple[OpenRun, Job]]:
-        """Runs that its rounds met in their queues since the last call, the newest of them."""
+        """Return the newest queued runs that its rounds met since the last call."""
         taken = list(self._queued)
         self._queued.clear()
         return taken
 
     def wrote(self, term: Term, entry: Position) -> None:
-        """Another chore said in *term*, up to *entry*, that runs are over: say nothing before the archive has that."""
-        self._told = term.token, entry
+        """
+        Note that another chore recorded ends in *term*, up to *entry*: record nothing before the archive has that
+        entry.
+        """
+        self._by_others = term.token, entry
 
     def step(self, term: Term) -> bool:
         """
-        One pass over all that ended since the last; there is never more to do at once.
+        Make one pass over the runs that ended since the last pass; return False.
 
         Raises:
             Stale, ServerChanged, RedisUnavailable, RedisRefused, ArchiveError.
@@ -109,7 +113,7 @@ class Tracker:
         if path is None:
             return False
         self._expect_unheard(term)
-        is_first = self._of is None or self._of[0] != term.token  # what ended before it led was archived long ago
+        is_first = self._of is None or self._of[0] != term.token  # ends before its term were archived long ago
         self._note(self._endings.look(self._registries), 0 if is_first else _PATIENCE)
         self._note(self._deadlines.passed(), _PATIENCE)
         self._until_round_ms -= self.every_ms
@@ -145,33 +149,33 @@ class Tracker:
 
     def _is_late_enough(self, as_of: Position, term: Term) -> bool:
         """
-        Return True if an archive that ends with *as_of* has what was told of runs until now: by earlier terms, by this.
+        Return True if an archive that ends with *as_of* has all recorded ends, of earlier terms and of this one.
         """
         is_this_term = self._of is not None and self._of[0] == term.token
         written = self._written if is_this_term else None
-        told = self._told[1] if self._told is not None and self._told[0] == term.token else None
+        told = self._by_others[1] if self._by_others is not None and self._by_others[0] == term.token else None
         return as_of.epoch == term.epoch and all(one is None or as_of.order >= one.order for one in (written, told))
 
     def _expect_unheard(self, term: Term) -> None:
-        """Over a new wire: the reply to what a chore wrote over the one before may be lost, and not the write."""
+        """Begin on a new wire: the reply to a chore's last write may be lost, but not the write."""
         if self._is_new_wire and (last := self._log.last()) is not None:
             self.wrote(term, last.position)
         self._is_new_wire = False
 
     def _note(self, ended: Iterable[str], patience: int) -> None:
-        """Jobs that ended; only ours count, if they look so."""
+        """Add ended jobs whose ids look like ours."""
         for run_id in ended:
             key = run_key(run_id, self._keys.namespace)
             if key is not None and (patience == 0 or len(self._ended) < _WAITING):
                 self._ended[key] = patience
 
     def _give_up(self) -> None:
-        """Wait no longer for what the archive did not have as open for so long."""
+        """Stop waiting for runs that the archive did not list as open in time."""
         self._over_before.extend(key for key, steps in self._ended.items() if steps == 1)
         self._ended = {key: steps - 1 for key, steps in self._ended.items() if steps > 1}
 
     def _go_around(self, runs: OpenRuns, is_round: bool) -> Sequence[OpenRun]:
-        """A part of the open runs, round after round."""
+        """Return a part of the open runs, round after round."""
         if not is_round:
             return ()
         self._until_round_ms = _ROUND_EVERY_MS
@@ -181,16 +185,16 @@ class Tracker:
         return found
 
     def _track(self, term: Term, as_of: Position, over: Sequence[Over]) -> None:
-        """Write down what is over."""
+        """Record the finished runs."""
         for page in pages_of(over, _AT_ONCE):
             tracked = self._dispatch.track(term, as_of, page)
-            if tracked is None:  # LOST: the archive will notice that Redis lost something, and say so
+            if tracked is None:  # LOST: the archive will notice and report the loss in Redis
                 break
             self._written = tracked.entry or self._written
             say_paused(tracked.paused)
 
     def _over_of(self, open: Sequence[OpenRun], path: Path) -> list[Over]:
-        """Return the runs that RQ is done with, in the order in which they ended: so failures in a row are counted."""
+        """Return the finished runs in the order of their ends, so that failures in a row are counted."""
         over: list[tuple[Run, str]] = []
         forgotten: list[OpenRun] = []
         for one, job in zip(open, self._jobs.look([one.run_id for one in open]), strict=True):
@@ -207,14 +211,14 @@ class Tracker:
         return [Over.of(replace(run, queue=queues[run.id]) if run.id in queues else run, seen) for run, seen in over]
 
     def _queues(self, forgotten: Sequence[OpenRun], path: Path) -> dict[str, str]:
-        """In which queues runs stood whose jobs do not say so any more, by run id: the archive may know."""
+        """Return by run id the queues of runs whose jobs no longer name one, from the archive."""
         if not forgotten:
             return {}
         with open_runs(path) as runs:
             return runs.queues(forgotten)
 
     def _requeued(self, before: Sequence[Run]) -> list[Over]:
-        """Return the runs that ended once more than was recorded."""
+        """Return the runs with one more end than recorded."""
         over = []
         for known, job in zip(before, self._jobs.look([run.id for run in before]), strict=True):
             run = of_job(known.id, job, known.fired_us, known.is_uncertain)

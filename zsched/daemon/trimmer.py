@@ -1,4 +1,4 @@
-"""The leader trims the log: what is older than an hour, or beyond 256 MiB, is in the archives or nowhere."""
+"""Trim the log, as the leader: entries older than an hour, or beyond 256 MiB, remain only in archives."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ log = structlog.get_logger(__name__)
 
 _EVERY_MS: Final = 10_000.0
 _AT_ONCE: Final = 1000  # entries per script
-_SCRIPTS: Final = 5  # per call, so some 10,000 entries a second are forgotten while a leader renews its lease twice
+_SCRIPTS: Final = 5  # per call: some 10,000 entries a second are trimmed, while a leader renews its lease twice
 _MIB: Final = 1024 * 1024
 
 
 class Trimmer:
     """
-    Keeps the log short, a small script at a time. It asks for nobody's position: an archive that was left behind
+    Keeps the log short, a small script at a time. It ignores the archives' positions: an archive that falls behind
     reads the state from Redis.
     """
 
@@ -37,7 +37,7 @@ class Trimmer:
         self._first_kept: Position | None = None  # while there is more to trim
 
     def trim_if_due(self, term: Term, now_ms: int) -> None:
-        """A few scripts at most; what Redis refuses is said once. Raises Stale, ServerChanged."""
+        """Run a few scripts at most; log a refusal by Redis once. Raises Stale, ServerChanged."""
         try:
             if self._first_kept is None and self._clock.monotonic_ms() >= self._next_ms:
                 self._next_ms = self._clock.monotonic_ms() + self._every_ms
@@ -52,7 +52,7 @@ class Trimmer:
             self._first_kept = None
 
     def _first_to_keep(self, now_ms: int) -> Position | None:
-        """The first entry that stays, or None when all do."""
+        """Return the first entry to keep, or None to keep all."""
         first, last = self._log.first(), self._log.last()
         if first is None or last is None:
             return None

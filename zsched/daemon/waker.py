@@ -1,11 +1,11 @@
 """
-Sleeping until something is due, or until somebody says that something earlier is.
+Sleep until a schedule is due, or until a message announces an earlier due time.
 
-The daemon sleeps on local file descriptors: a blocking command inside Redis has a timeout grain of
-100 ms. A thread listens on the wake channel and ends the sleep. A lost message costs a leader one idle
-tick, and a standby the rest of the lease, so the thread only has to try: when its connection breaks, or
-answers no PING, it opens another. It also asks Sentinels whether the master is still the same, for the
-whole daemon: this thread may wait for their answer.
+The daemon sleeps on local file descriptors, because a blocking command inside Redis has a resolution of 100 ms. A
+background thread listens on the wake channel and ends the sleep. A lost message costs a leader one idle tick, and a
+standby the rest of the lease. So best effort is enough: if the connection breaks, or a PING stays unanswered, the
+thread opens another connection. It also asks Sentinels for the present master, for the whole daemon, because this
+thread may wait for their answer.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 
 _RETRY_S = 0.5  # between attempts to listen again
-_READ_S = 1.0  # how often the thread looks whether it should stop
-_LOOK_S = 1.0  # between two questions to the Sentinels, if there are any, who the master is
+_READ_S = 1.0  # between two checks of the thread for the stop
+_LOOK_S = 1.0  # between two questions to the Sentinels, if any, for the present master
 _SILENCE_S = 10.0  # without a message: PING; as long again without an answer: the connection is dead
 
 
@@ -33,7 +33,7 @@ class Waker:
     def __init__(self, link: Link, keys: Keys, clock: Clock, failures: Failures | None = None) -> None:
         self._link, self._channel, self._clock = link, keys.wake(), clock
         self._alarm, self._news = Bell(), Bell()  # the sleep is over; it may have become shorter
-        self._earliest_ms: float = float("inf")  # of what was put since the last wait, server's time
+        self._earliest_ms: float = float("inf")  # earliest due time put since the last wait, server's time
         self._loop = Loop("waker", self._listen, failures, retry_s=_RETRY_S)
 
     def start(self) -> None:
@@ -41,13 +41,13 @@ class Waker:
         self._loop.start()
 
     def stop(self) -> None:
-        """Stop listening, for good. The thread ends by itself, within the time of one look or connect."""
+        """Stop listening. The thread ends by itself, within the time of one check or connect."""
         self._loop.stop()
         self._alarm.close()
         self._news.close()
 
     def wake(self) -> None:
-        """End the sleep that is on, or the next one."""
+        """End the present sleep, or the next one."""
         self._alarm.ring()
 
     def wait(self, for_ms: float) -> None:
@@ -66,10 +66,10 @@ class Waker:
             min(min(due_ms, self._earliest_ms) - server_offset_ms, limit_ms), [self._alarm, self._news]
         ):
             self._news.hush()
-        self._earliest_ms = float("inf")  # the tick that follows sees what is there
+        self._earliest_ms = float("inf")  # the following tick reads the present state
 
     def _sleep(self, until_ms: float, bells: list[Bell]) -> bool:
-        """Sleep until *until_ms* or a bell; True when the sleep is over, False when to look again."""
+        """Sleep until *until_ms* or a bell. Return True when the sleep is over, False to check again."""
         left_ms = until_ms - self._clock.monotonic_ms()
         rung = select.select(bells, (), (), max(left_ms, 0.0) / 1000)[0]
         if self._alarm in rung:
@@ -84,7 +84,7 @@ class Waker:
             self._hear_all(wire)
 
     def _hear_all(self, wire: Wire) -> None:
-        """Until stopped, or until *wire* answers nothing any more."""
+        """Listen until stopped, or until *wire* no longer answers."""
         heard_ms, is_asked = self._clock.monotonic_ms(), False
         looked_ms = heard_ms
         while not self._loop.is_stopping:

@@ -88,7 +88,7 @@ def make_app(link: Link, login: Login) -> Flask:
     app.json.default, app.json.sort_keys = str, False
     app.before_request(partial(_admit, login))
     app.after_request(_harden)
-    app.register_error_handler(Exception, partial(_told, link.where))
+    app.register_error_handler(Exception, partial(_error_page, link.where))
     app.register_blueprint(web.blueprint)
     made: Flask = app
     return made
@@ -125,7 +125,7 @@ def _escaped(text: str) -> str:
     return _ESCAPED_BY_JSON.sub(lambda pair: "&quot;" if pair[1] == '"' else pair[0], text)
 
 
-def _told(where: str, error: Exception) -> Response | HTTPException:
+def _error_page(where: str, error: Exception) -> Response | HTTPException:
     """Answer an error with one line, and log an event for whoever runs the dashboard."""
     if isinstance(error, HTTPException):
         return error

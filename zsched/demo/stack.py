@@ -42,7 +42,7 @@ class Stack:
     *quiet*, what the children say goes to files in the temporary folder, else to this process's stderr.
 
     Raises:
-        ZschedError: one of them did not start; the message repeats the end of what it said.
+        ZschedError: one of them did not start; the message has the end of its output.
     """
 
     def __init__(
@@ -97,13 +97,13 @@ class Stack:
             if overview.leader is not None:
                 return overview
             time.sleep(_POLL_S)
-        raise ZschedError(f"the daemon did not take the lead within {_LEADER_S:g} s{self._said('daemon')}")
+        raise ZschedError(f"the daemon did not take the lead within {_LEADER_S:g} s{self._end_of_log('daemon')}")
 
     def check(self) -> None:
         """Raise ZschedError when a child has ended by itself."""
         for name, child in self._children.items():
             if child.poll() is not None:
-                raise ZschedError(f"the {name} ended by itself (exit {child.returncode}){self._said(name)}")
+                raise ZschedError(f"the {name} ended by itself (exit {child.returncode}){self._end_of_log(name)}")
         if not self._redis.is_running:
             raise ZschedError("the private Redis ended by itself")
 
@@ -149,11 +149,11 @@ class Stack:
     def _output(self, name: str) -> Path:
         return self._redis.folder / f"{name}.txt"
 
-    def _said(self, name: str) -> str:
+    def _end_of_log(self, name: str) -> str:
         if not self._quiet:
             return ""
         lines = self._output(name).read_text(errors="replace").splitlines()[-_LOG_LINES:]
-        return "; it said:\n" + "\n".join(lines)
+        return "; its output:\n" + "\n".join(lines)
 
 
 # Arguments of `rq worker`. Pickle is its default, and the only one whose class has changed its name since 2.8.

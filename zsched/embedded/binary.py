@@ -84,10 +84,10 @@ def _candidates(env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 def _inspect(path: Path, origin: str) -> ServerBinary | str:
     """The binary at *path*, or what is wrong with it."""
     try:
-        told = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+        output = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as error:
         return f"cannot be run ({error})"
-    version = re.search(r"\bv=(\d+(?:\.\d+)+)", told)
+    version = re.search(r"\bv=(\d+(?:\.\d+)+)", output)
     if version is None:
         return "is not a redis-server"
     binary = ServerBinary(path.absolute(), version[1], origin)

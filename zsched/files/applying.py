@@ -293,7 +293,7 @@ class Application:
                 return self._paused(step, None if scheduled.next_at is None else to_ms(scheduled.next_at))
             held = next(self._keeper.held([step.entry.id]), None)
             step = self._step(step.entry, held, self._keeper.now_ms())
-        raise Contended(f"schedule {step.entry.id!r} was changed by others at every attempt; apply again")
+        raise Contended(f"schedule {step.entry.id!r} was changed by another writer at every attempt; apply again")
 
     def _paused(self, step: Step, next_ms: int | None) -> Step:
         """After its put, and pausing or resuming it."""

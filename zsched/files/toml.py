@@ -107,7 +107,7 @@ class Lines:
 
     def __init__(self, text: str) -> None:
         self._lines: dict[Path, int] = {}
-        self._said: set[Path] = set()  # with a statement of their own; others are only the beginning of a longer name
+        self._stated: set[Path] = set()  # with a statement of their own; others are only the beginning of a longer name
         self._find(text.replace("\r\n", "\n"))
 
     def of(self, *path: str) -> int:
@@ -137,9 +137,9 @@ class Lines:
             line += token.count("\n")
 
     def _note(self, path: Path, line: int) -> None:
-        if path not in self._said:
+        if path not in self._stated:
             self._lines[path] = line
-            self._said.add(path)
+            self._stated.add(path)
         for end in range(1, len(path)):
             self._lines.setdefault(path[:end], line)
 

@@ -89,7 +89,7 @@ class _Writing:
         lines = [f"[schedules.{key_text(schedule.id)}]"]
         reasons = [held.unreadable] if held.unreadable else []
         reasons += ["its rule cannot be read"] if schedule.trigger is None else []
-        for name, value in self._said(held).items():
+        for name, value in self._options_to_write(held).items():
             try:
                 lines.append(_pair(name, value))
             except ValueError as error:
@@ -105,7 +105,7 @@ class _Writing:
             lines = [f"# {line}" for line in lines]
         return "\n".join([*(f"# {remark}" for remark in remarks), *lines])
 
-    def _said(self, held: ScheduleWithOptions) -> Mapping[str, Any]:
+    def _options_to_write(self, held: ScheduleWithOptions) -> Mapping[str, Any]:
         """The options of *held* that a file must say."""
         options, spec = plain_options(held), held.schedule.trigger
         usual = {} if spec is None else self._usual_of(spec.kind)

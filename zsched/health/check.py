@@ -23,7 +23,7 @@ Fact = TypeVar("Fact")
 
 
 class Severity(Enum):
-    """The weight of a finding."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"  # it works, and somebody should know

@@ -1,4 +1,4 @@
-"""Checks of the archives: is what happens copied to a disk beside Redis', and how far?"""
+"""Checks of the archives: does one follow the log, and how far behind is it?"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ check_archive_lost = _of_state(
 check_archive_failed = _of_state(
     ArchiveState.FAILED,
     problem,
-    "make room on its disk, or mend it: it goes on by itself, and Redis keeps what it lacks",
+    "make room on its disk, or repair it: it continues by itself, and Redis keeps the missing entries",
 )
 check_archive_refused = _of_state(
     ArchiveState.REFUSED,

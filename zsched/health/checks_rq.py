@@ -50,15 +50,15 @@ def check_workers(probe: Probe) -> Iterator[Finding]:
 @health_check("serializer", Probe)
 def check_serializer(probe: Probe) -> Iterator[Finding]:
     """The serializer of payloads here. RQ's workers do not say which one they have."""
-    theirs, mine = text(probe.ask("HGET", probe.keys.meta(), "serializer") or b""), probe.settings.rq.serializer
-    if not theirs:
-        yield fine(f"nothing was scheduled yet; clients with these settings write {mine}")
-    elif theirs != mine:
+    stored, configured = text(probe.ask("HGET", probe.keys.meta(), "serializer") or b""), probe.settings.rq.serializer
+    if not stored:
+        yield fine(f"nothing was scheduled yet; clients with these settings write {configured}")
+    elif stored != configured:
         yield problem(
-            f"the namespace's payloads are {theirs}, and these settings say {mine}: clients with them are refused",
-            f'set [rq] serializer = "{theirs}", or take another namespace',
+            f"the namespace's payloads are {stored}, and these settings say {configured}: such clients are refused",
+            f'set [rq] serializer = "{stored}", or take another namespace',
         )
-    elif mine == "json":
+    elif configured == "json":
         yield skipped(
             "payloads are json, and RQ's workers do not tell whether they read that",
             "see that each is started as",

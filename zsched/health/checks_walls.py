@@ -82,8 +82,8 @@ def check_databases(probe: Probe) -> Iterator[Finding]:
     if probe.own_user == "default":
         yield fine("the connection has no user of its own: every such client may write in every database")
         return
-    mine = int(probe.link.pool.connection_kwargs.get("db") or 0)
-    others = sorted(n for n in map(int, re.findall(r"(?m)^db(\d+)$", "\n".join(probe.info))) if n != mine)
+    database = int(probe.link.pool.connection_kwargs.get("db") or 0)
+    others = sorted(n for n in map(int, re.findall(r"(?m)^db(\d+)$", "\n".join(probe.info))) if n != database)
     named = (probe.keys.meta(), probe.keys.rq.queues())
     shared, unknown = list[str](), list[str]()
     with closing(probe.link.open()) as wire:
@@ -96,7 +96,7 @@ def check_databases(probe: Probe) -> Iterator[Finding]:
     if shared:
         yield warning(
             f"RQ or this namespace is also in database {some(shared)}, and users are not held to one: "
-            f"who may write in database {mine} may write there",
+            f"who may write in database {database} may write there",
             "give each its own Redis; databases keep apart who connects by mistake, not who wants to",
         )
     elif unknown:

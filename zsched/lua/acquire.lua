@@ -1,4 +1,4 @@
--- acquire: begin a term: take the lease, raise the epoch, and look whether this is the Redis that led before.
+-- acquire: begin a term: take the lease, raise the epoch, and check that this is the Redis of the last term.
 --
 -- KEYS   lease meta log
 -- ARGV   daemon          uuid of the daemon
@@ -10,15 +10,15 @@
 --        |  BUSY, now ms, ms until the lease lapses  |  OFFSET
 -- LOGS   term: epoch's own entry: daemon, server, format
 --
--- A token is <daemon>:<epoch>:<lease ms>:<nonce>. The candidate's own lease is no obstacle, also when it
--- lost the reply that told it the token. Nor is a lease with more time left than its own length, or without
--- end: it was written before the clock jumped back. Taking over is always safe, since every leader's script
--- compares tokens. A changed server (restart, promotion, flush, first start) sets doubt and hold.
--- The format is noted: from then on no older zsched reads or writes here (lib/meta.lua), and no archive of an older one
--- reads on behind this entry (daemon/follower.py).
+-- A token is <daemon>:<epoch>:<lease ms>:<nonce>. The candidate's own lease is no obstacle, even if the reply with its
+-- token was lost. A lease without end, or with more time left than its length, is no obstacle either: it was written
+-- before the clock jumped back. Taking over is always safe, because every leader's script compares tokens. A changed
+-- server (restart, promotion, flush, first start) sets doubt and hold.
+-- The format is noted: from then on no older zsched reads or writes here (lib/meta.lua), and an archive of an older one
+-- stops before this entry (daemon/follower.py).
 -- Nothing fires in a data set without a name until name.lua gives it one.
--- OFFSET: the clock is a test's: moved (meta.offset_ms), or stopped (meta.frozen_ms) by somebody else than
--- this candidate (meta.frozen_by). Firing by it would be early or late for everybody but that test.
+-- OFFSET: the clock is a test's: moved (meta.offset_ms), or stopped (meta.frozen_ms) by another process than this
+-- candidate (meta.frozen_by). By it, firing would be early or late for everyone but that test.
 -- include lib/meta.lua
 
 if meta[6] or meta[7] and redis.call('HGET', meta_key, 'frozen_by') ~= daemon then

@@ -1,4 +1,4 @@
--- adopt: add a name to a data set, since all that an archive knew of the data set of that name is in it now.
+-- adopt: add a name to a data set that now has all the data of an archive with that name.
 --
 -- KEYS   meta log
 -- ARGV   gen             the name

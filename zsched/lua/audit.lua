@@ -1,4 +1,4 @@
--- audit: in which places schedules are, all of them, and whether anything may be concluded from it now.
+-- audit: return all places of schedules, and whether conclusions are possible now.
 --
 -- KEYS   lease @schedules
 -- ARGV   @term

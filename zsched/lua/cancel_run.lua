@@ -14,7 +14,7 @@
 --        again), DEAF (its worker, the detail, does not listen), BROKEN (what another writer changed), WRONGTYPE
 -- LOGS   end: rows = run, cancelled, facts
 --
--- One step, so whoever comes later finds the run either as it was or cancelled. Three may come at the same time:
+-- One step, so any later caller finds the run either unchanged or cancelled. Three callers may come at the same time:
 -- * A worker. It takes a run out of its list first, and says `started` some ms later; in between nothing can keep it
 --   from running, and it would overwrite what is written here. So a run that is not where it should wait is TAKEN.
 -- * The tracker. It writes down only what is still as it was seen (track.lua), so it cannot have seen this run open

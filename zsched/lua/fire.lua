@@ -1,4 +1,4 @@
--- fire: move due one-shots to their RQ queues; answer the due recurring ones for Python to plan.
+-- fire: move due one-shots to their RQ queues; return the due recurring schedules for Python to plan.
 --
 -- KEYS   lease meta log @lanes quarantine rq_queues deadlines limits recurring
 -- ARGV   @prefixes
@@ -18,14 +18,14 @@
 -- A doubt later than TIME was cast before the clock jumped back (rule: CLAMP): it becomes TIME. What is due until then
 -- stays doubtful, and what comes later is not. Such a hold is cleared, so that it does not count later.
 --
--- Leaving the ZSET is the exactly-once; no payload is read. A waiting one-shot's `zs` says all that
--- is special about it: "1" nothing, f = at the front, s = skip when uncertain, e = it has a deadline.
+-- Removal from the ZSET makes it exactly once; no payload is read. A waiting one-shot's `zs` has its special
+-- properties: "1" none, f = at the front, s = skip when uncertain, e = it has a deadline.
 --
--- Which schedules are recurring, the namespace's own keys say before any job is read: whoever may write rq:job:* knows
--- the next run id of a rule, and could make a job there that looks like a waiting one-shot.
+-- The namespace's own keys say which schedules are recurring, before any job is read. A program that may write rq:job:*
+-- knows the next run id of a rule, and could make a job there that looks like a waiting one-shot.
 --
--- What is due and finds no room in its queue (lib/room.lua) is throttled, so that it is never in front of others, and
--- is looked at before its lane when there is room again. That is no change of the schedule, so nothing is logged.
+-- A due schedule whose queue has no room (lib/room.lua) is throttled, so that it never blocks others. It is read before
+-- its lane when there is room again. This does not change the schedule, so nothing is logged.
 --
 -- A key of a wrong type stops as little as possible. rq:queues: runs are pushed without it. deadlines: see
 -- lib/launch. A queue, or its ZSET of throttled schedules: its schedules are quarantined. quarantine: schedules stay in
@@ -83,7 +83,7 @@ local function recurring_of(due)
   return answers
 end
 
--- Throttle a schedule whose queue has no room. True when it leaves the ZSET that *word* names; second value as
+-- Throttle a schedule whose queue has no room. Return true if it leaves the ZSET named *word*; second value as in
 -- take_special.
 local function throttle(id, word, due_ms, queue)
   local to = lane_of(word) .. ':' .. queue
@@ -102,8 +102,8 @@ local function throttle(id, word, due_ms, queue)
   return true
 end
 
--- What is not a plain waiting one-shot of an unlimited queue. True when it leaves the ZSET that *word* names; second
--- value: why it is quarantined.
+-- Handle any schedule that is not a plain waiting one-shot of an unlimited queue. Return true if it leaves the ZSET
+-- named *word*; second value: the reason of its quarantine.
 local function take_special(id, word, due_ms, run, job_key, job)
   local queue, status, flags = job[1], job[2], job[3]
   if job.err or not flags or status ~= 'scheduled' then
@@ -197,8 +197,8 @@ local function look_at(word, most, passed)
   return #due / 2, #gone - before
 end
 
--- What is due in a lane. Without a quarantine it is paged past what stays, also past recurring ones: advance may not
--- find a place for them either.
+-- Take the due schedules of a lane. Without a quarantine, page past those that stay, also past recurring ones: advance
+-- may find no place for them either.
 local function look_along(lane)
   local passed, pages, is_over = 0, 0, false
   while not is_over and looked - alone < limit do
@@ -211,7 +211,7 @@ local function look_along(lane)
   end
 end
 
--- What is throttled of one lane and queue, as far as there is room: what expired there takes none.
+-- Take the throttled schedules of one lane and queue while there is room. Expired ones need no room.
 local function look_at_throttled(word, queue)
   local passed = 0
   repeat

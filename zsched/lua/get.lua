@@ -1,4 +1,4 @@
--- get: all that Redis holds of some schedules, read at one moment.
+-- get: read all data of some schedules at one moment.
 --
 -- KEYS   @schedules wake
 -- ARGV   @prefixes

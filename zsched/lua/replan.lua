@@ -1,4 +1,4 @@
--- replan: move what waits to where the rules of its zone have it now, and note by which rules all of it is planned.
+-- replan: move waiting schedules to their times by the new zone rules, and note the version of the rules.
 --
 -- KEYS   lease @schedules
 -- ARGV   schedule_prefix              as in keys.py
@@ -10,7 +10,7 @@
 --          |  STALE  |  SERVER
 -- LOGS   replan: old, new = those versions · rows = id, "<nominal ms> <new nominal ms> <new due ms>"
 --
--- A schedule that is not as it was seen any more, in a lane or paused, is left alone (changed). No rows only ask.
+-- A schedule that changed since it was read, in a lane or paused, is left alone (changed). No rows: nothing moves.
 -- include lib/fence.lua
 -- include lib/find.lua
 

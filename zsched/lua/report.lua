@@ -1,4 +1,4 @@
--- report: say how far an archive has come; what it says must be on its disk.
+-- report: note an archive's position, which must be on its disk.
 --
 -- KEYS   meta archivers
 -- ARGV   archive         its id

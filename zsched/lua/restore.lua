@@ -1,4 +1,4 @@
--- restore: put back what Redis lost, or take out what it should have lost.
+-- restore: put back data that Redis lost, or remove schedules that are over.
 --
 -- KEYS   @schedules wake rq_queues deadlines
 -- ARGV   @prefixes

@@ -1,4 +1,4 @@
--- retry: run once more what is over, as an extra run of the same occurrence.
+-- retry: repeat a finished run, as an extra run of the same occurrence.
 --
 -- KEYS   @schedules wake schedule rq_queues op deadlines
 -- ARGV   @prefixes

@@ -1,4 +1,4 @@
--- survey: what chains of runs need that somebody looks after. Writes nothing.
+-- survey: return the actions that chains of runs need. Writes nothing.
 --
 -- KEYS   meta log chains rq_queues deadlines
 -- ARGV   cursor          0, then what the last call answered

@@ -1,4 +1,4 @@
--- track: record which runs are over, and pause a schedule whose runs fail one after the other.
+-- track: record finished runs, and pause a schedule whose runs fail one after the other.
 --
 -- KEYS   lease @schedules wake deadlines
 -- ARGV   @prefixes

@@ -1,4 +1,4 @@
--- unblock: release runs that RQ would leave waiting, withdraw those that a later one replaces, forget what is over.
+-- unblock: release runs that RQ would leave waiting, withdraw replaced runs, drop finished runs from chains.
 --
 -- KEYS   lease meta log chains rq_queues deadlines
 -- ARGV   @term

@@ -1,14 +1,14 @@
 """
-Reports of archives in Redis: how far they have come, and whether they are well; and waiting for one.
+Reports of archives in Redis: their positions and states; and waiting for an archive.
 
-A report is written after the commit that it tells of, never before. An archive is *alive* when it follows
-the log and reported within the last 30 s; an idle one reports every 3 s. Reports are read and written in every
-format, by older and newer versions: a state that one does not know is to it no report.
+A report is written after its commit, never before. An archive is *alive* when it follows the log and reported within
+the last 30 s; an idle archive reports every 3 s. Older and newer versions read and write the same reports: a report
+with an unknown state is ignored.
 
-With ``durable=True`` a change is acknowledged when at least one archive has it on its disk (``Durability``). The entry
-that a script wrote is found again in the log by its id and time; then the reports are asked until an archive that
-follows this very log has come that far. It costs the change one more round trip before, and some after: a few
-milliseconds, for the archive's fsync.
+With ``durable=True`` a change is acknowledged when at least one archive has it on its disk (``Durability``). The
+script's entry is identified in the log by its id and time. Then the reports are polled until an archive that follows
+this very log has reached it. The cost is one more round trip before the change, and some after it: a few milliseconds,
+for the archive's fsync.
 """
 
 from __future__ import annotations
@@ -96,16 +96,16 @@ class Report:
     @property
     def looked_at(self) -> frozenset[str]:
         """Lost positions of other archives that it looked at. Those in its history stand in a ``merged`` entry."""
-        told = self.about.get("looked_at")
-        return frozenset(str(each) for each in told) if isinstance(told, list) else frozenset()
+        positions = self.about.get("looked_at")
+        return frozenset(str(each) for each in positions) if isinstance(positions, list) else frozenset()
 
     @property
     def audit(self) -> Audited | None:
         """The result of the last audit that its daemon made as the leader; None when it made none."""
-        told = self.about.get("audit")
-        if not isinstance(told, dict):
+        summary = self.about.get("audit")
+        if not isinstance(summary, dict):
             return None
-        numbers: list[Any] = [told.get(name) for name in ("at", "checked", "alarms", "repaired")]
+        numbers: list[Any] = [summary.get(name) for name in ("at", "checked", "alarms", "repaired")]
         is_good = all(type(number) is int for number in numbers) and 0 <= numbers[0] <= LAST_MS
         return Audited(*numbers) if is_good else None
 
@@ -120,8 +120,8 @@ class Report:
         return self._count("unreadable_entries")
 
     def _count(self, name: str) -> int:
-        told = self.about.get(name)
-        return told if type(told) is int and 0 <= told <= LAST_MS else 0
+        number = self.about.get(name)
+        return number if type(number) is int and 0 <= number <= LAST_MS else 0
 
     def is_alive(self, now_ms: int) -> bool:
         """Return True if it follows, and was heard of within ALIVE_MS."""
@@ -135,10 +135,10 @@ class Report:
     def parse(cls, archive: bytes, text: bytes) -> Report | None:
         """The report under a field of the hash; None when another writer wrote it."""
         try:
-            entry, entry_t, told, state, about = text.decode().split(" ", 4)
+            entry, entry_t, at_ms, state, about = text.decode().split(" ", 4)
             epoch, _, seq = entry.partition("-")
             position = Position(int(epoch), int(seq), int(entry_t)) if epoch else None
-            return cls(archive.decode(), position, _instant(told), ArchiveState(state), _about(json.loads(about)))
+            return cls(archive.decode(), position, _instant(at_ms), ArchiveState(state), _about(json.loads(about)))
         except (ValueError, RecursionError):
             return None
 
@@ -182,8 +182,8 @@ class Archivers:
         hold_for_ms: int = 0,
     ) -> int:
         """
-        Tell how far *archive* has come; what *position* says must be on its disk. Nothing fires for *hold_for_ms*
-        from then. TIME in ms.
+        Report the *position* of *archive*, which must be on its disk. Nothing fires for *hold_for_ms* from then.
+        Returns TIME in ms.
         """
         reply = self._scripts.call(
             "report",
@@ -209,23 +209,23 @@ class Archivers:
         return int(self._archived("-", 0)[1])
 
     def archived(self, entry: str, entry_ms: int) -> str:
-        """Say whether *entry*, written at *entry_ms*, is on a disk: archived, waiting or LOST."""
+        """Return whether *entry*, written at *entry_ms*, is on a disk: archived, waiting or LOST."""
         return str(self._archived(entry, entry_ms)[0].decode())
 
     def _archived(self, entry: str, entry_ms: int) -> list[Any]:
         return self._scripts.call("archived", entry=entry, entry_ms=entry_ms, alive_ms=ALIVE_MS)
 
 
-def _instant(told: str) -> int:
-    if not 0 <= int(told) <= LAST_MS:
-        raise ValueError(f"{told} ms is beyond all times")
-    return int(told)
+def _instant(text: str) -> int:
+    if not 0 <= int(text) <= LAST_MS:
+        raise ValueError(f"{text} ms is beyond all times")
+    return int(text)
 
 
-def _about(told: Any) -> dict[str, Any]:
-    if not isinstance(told, dict):
-        raise ValueError(f"{told!r} is not a JSON object")
-    return told
+def _about(about: Any) -> dict[str, Any]:
+    if not isinstance(about, dict):
+        raise ValueError(f"{about!r} is not a JSON object")
+    return about
 
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.02  # between two looks at the reports

@@ -1,8 +1,8 @@
 """
-Chains of runs that may be open, of schedules whose runs wait for each other or take each other's place.
+Chains of possibly open runs, for schedules whose runs wait for each other or replace each other.
 
-What a chain is says lua/lib/chain.lua, and what one needs lua/lib/overlap.lua: no overlap policy is known here. A page
-of chains costs Redis what it looks at: the first runs of each, and nothing of those that wait behind.
+lua/lib/chain.lua defines chains, and lua/lib/overlap.lua their needs: this module knows no overlap policy. For a page
+of chains, Redis reads only the first runs of each, and not the waiting ones.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _PAGE: Final = 100  # chains in one look: Redis does nothing else meanwhile
 
 class ChainNeed(NamedTuple):
     """
-    Something that the chain of schedule *id* needs: *what*, in a word; *run*, which it lets go on, or ``-``, and *why*.
-    ``is_urgent``: nobody else will do it; else RQ may.
+    A needed action for the chain of schedule *id*: *what*, in a word; *run*, the released run or ``-``; and *why*.
+    ``is_urgent``: only zsched will do it; otherwise RQ may.
     """
 
     id: str
@@ -39,13 +39,13 @@ class Chains:
         self._scripts = Scripts(wire, keys)
 
     def page(self, cursor: str) -> tuple[str, list[ChainNeed]]:
-        """Return where to go on ("0": that was all), and what some chains need; "0" begins."""
+        """Return the next cursor ("0": done), and the needs of some chains. Begin with "0"."""
         after, *needs = self._scripts.call("survey", cursor=cursor, count=_PAGE)
         return text(after), [_need(one) for one in needs]
 
     def unblock(self, term: Term, needs: Sequence[ChainNeed]) -> list[str]:
         """
-        Do what chains need, where they still need it; return the runs that were released.
+        Do the needed actions that are still needed; return the released runs.
 
         Raises:
             Stale, ServerChanged.
@@ -55,6 +55,6 @@ class Chains:
         return [text(run_id) for run_id in reply[1]]
 
 
-def _need(told: bytes) -> ChainNeed:
-    id, what, run, urgent, why = text(told).split("\0")
+def _need(reply: bytes) -> ChainNeed:
+    id, what, run, urgent, why = text(reply).split("\0")
     return ChainNeed(id, what, run, urgent == "urgent", why)

@@ -46,7 +46,7 @@ Command = tuple[Any, ...]
 
 
 class Interruption(Protocol):
-    """The end of a wait: readable when it is over."""
+    """A signal that ends a wait: readable when the wait is over."""
 
     def fileno(self) -> int:
         """For select."""
@@ -127,7 +127,7 @@ class Link:
 
     @property
     def finds_master(self) -> bool:
-        """True if every new connection goes to who is the master then: Sentinels say who that is."""
+        """Return True if Sentinels name the master for every new connection."""
         return isinstance(self.pool, sentinel.Pool)
 
     def look_for_master(self) -> None:
@@ -205,9 +205,9 @@ class Link:
 
 class Wire:
     """
-    One physical connection. After any failure it stays broken: whoever holds it must open another,
-    and so learns that the server may be a different one. *has_moved* says of a connection that it is to a former
-    master, which is a failure too.
+    One physical connection. After any failure it stays broken. Its owner must open another one, and so notices that the
+    server may be a different one. *has_moved* returns True for a connection to a former master, which is a failure,
+    too.
     """
 
     def __init__(self, connection: Any, where: str, has_moved: Callable[[Any], bool] | None = None) -> None:
@@ -327,7 +327,7 @@ class Wire:
 
 
 def _distrust(error: BaseException | None) -> str | None:
-    """Return what TLS has against the server's certificate; None where that is not the matter."""
+    """Return the TLS error about the server's certificate; None for any other error."""
     while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
         error = error.__cause__ or error.__context__
     return None if error is None else error.verify_message.rstrip(".")

@@ -43,11 +43,11 @@ class DueRecurring(NamedTuple):
 
 
 class PlannedRun(NamedTuple):
-    """A schedule that is due, what becomes of it, and what advance.lua is told of that (``told``)."""
+    """A due schedule, its plan, and the plan's words for advance.lua."""
 
     due: DueRecurring
     plan: Plan
-    told: bytes
+    advance_words: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class Dispatch:
         Fire planned occurrences and set the next ones. A word per schedule: fired, deferred, uncertain, skipped,
         overlap, expired, passed, duplicate, changed, quarantined.
         """
-        rows = [b"%b %b %b %b %b" % (due.id, due.lane, due.due_ms, due.version, told) for due, _, told in planned]
+        rows = [b"%b %b %b %b %b" % (due.id, due.lane, due.due_ms, due.version, words) for due, _, words in planned]
         reply = self._scripts.call("advance", patience_ms=patience_ms, rows=rows, **_guard(term, window))
         if isinstance(reply[0], str):
             return Stopped(reply[0], int(reply[1]), int(reply[2]) if len(reply) > 2 else None)
@@ -260,7 +260,7 @@ def _guard(term: Term, window: Window) -> dict[str, Any]:
     return {**term.fence, "clock_from_ms": window.from_ms, "clock_until_ms": window.until_ms}
 
 
-def told(plan: Plan, policy: Policy) -> bytes:
+def advance_words(plan: Plan, policy: Policy) -> bytes:
     """Write a plan for advance.lua."""
     times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.fire_ms, plan.due_ms))
     next_times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.next_ms, plan.next_due_ms))

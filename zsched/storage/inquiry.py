@@ -1,7 +1,7 @@
 """
-Questions about the past: asked of an archive, or, when none answers, read from the log that Redis still holds.
+Questions about the past: answered by an archive or, if none answers, from the log that Redis still holds.
 
-Every answer says which of the two it is, since when nothing is missing in it, and how far it goes.
+Every answer names its source, since when it is complete, and how far it goes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Inquiry:
         self._wait_ms = max(1, min(_WAIT_MS, int(link.timeout_s * 500)))  # 0 would be for ever
 
     def chronicle(self, id: str, newest: int = 40) -> Chronicle:
-        """Return what is known of schedule *id*: its first change and its *newest* ones."""
+        """Return the first change of schedule *id* and its *newest* ones."""
         answer, source = self._ask("schedule", id=id, newest=newest)
         if answer is not None:
             return Chronicle(id, source, answer["changes"], answer["left_out"], answer["terms"], answer["led"])
@@ -60,8 +60,8 @@ class Inquiry:
             found = answer["occurrences"]
         runs = self.seen([one.run for one in found if one.run is not None])
         now = {run.id: run for run in runs}
-        told = [one.with_run(now[one.run.id]) if one.run is not None else one for one in found]
-        return kept(told, wanted), source
+        updated = [one.with_run(now[one.run.id]) if one.run is not None else one for one in found]
+        return kept(updated, wanted), source
 
     def seen(self, runs: Sequence[Run]) -> list[Run]:
         """*runs*, those that are not known to be over as RQ has them now."""
@@ -70,7 +70,7 @@ class Inquiry:
         return [as_seen(run, jobs[run.id]) if run.id in jobs else run for run in runs]
 
     def stalled(self, runs: Iterable[Run]) -> dict[str, Stalled]:
-        """Queues in which some of *runs* wait and from which nobody takes them; none where one may not look."""
+        """Return the stalled queues in which some of *runs* wait; none if this user may not check."""
         queues, found = {run.queue for run in runs if run.status is RunStatus.QUEUED and run.queue}, {}
         if queues:
             with self._link.wire() as wire:
@@ -112,8 +112,8 @@ class Inquiry:
         """
         The occurrences of schedule *id* in [start_ms, end_ms) that ran, by their nominal times; see ``core.backfill``.
 
-        An archive tells them part by part; parts may be of different archives, and each goes on in its own. What Redis
-        has behind its last entry, for it may be late, is read here.
+        An archive answers part by part. Parts may come from different archives, each with its own cursor. Entries in
+        Redis after the archive's last one are read here, because the archive may be late.
 
         Raises:
             ArchiveError: an archive gives the same part again and again.
@@ -127,8 +127,8 @@ class Inquiry:
             read_to[answer["by"]] = answer["read_to"]
             answer, source = self._ask("ran", id=id, start_ms=start_ms, end_ms=end_ms, read_to=read_to)
         if answer is None:
-            told, source = self._ran_by_log(id, start_ms, source.problem)
-            ran.update(told)
+            logged, source = self._ran_by_log(id, start_ms, source.problem)
+            ran.update(logged)
         else:
             later = self._log.entries(f"({source.as_of}", _PAGE) if source.as_of else iter(())
             ran.update(answer["ran"], self._told_ran(islice(later, _LOOKED_AT), id))
@@ -201,13 +201,13 @@ class Inquiry:
         leaders = LeadersBack()
         oldest: Entry | None = None
         for oldest in self._back():
-            mine = [change for change in self._read(oldest) if change.id == id]
-            leaders.see(oldest, mine)
-            found += [mine] if mine else []
+            relevant = [change for change in self._read(oldest) if change.id == id]
+            leaders.see(oldest, relevant)
+            found += [relevant] if relevant else []
         kept = found if len(found) <= newest + 1 else [*found[:newest], found[-1]]
-        told = [change for mine in reversed(kept) for change in mine]
+        changes = [change for relevant in reversed(kept) for change in relevant]
         source = self._redis(oldest, problem)
-        return Chronicle(id, source, told, len(found) - len(kept), leaders.terms, leaders.led)
+        return Chronicle(id, source, changes, len(found) - len(kept), leaders.terms, leaders.led)
 
     def _lookback(self, wanted: Wanted, problem: str) -> tuple[list[Occurrence], Source]:
         lookback, kinds = Lookback(wanted), kinds_telling(*LOOKED_FOR)
@@ -229,8 +229,8 @@ class Inquiry:
 
     def _told_ran(self, entries: Iterable[Entry], id: str) -> Iterator[int]:
         """The occurrences of schedule *id* that ran by the word of *entries*."""
-        told = (ran_at(change) for entry in entries for change in self._read(entry) if change.id == id)
-        return (ms for ms in told if ms is not None)
+        instants = (ran_at(change) for entry in entries for change in self._read(entry) if change.id == id)
+        return (ms for ms in instants if ms is not None)
 
     def _back(self, most: int = _LOOKED_AT) -> Iterator[Entry]:
         """The log from its end, as far as is looked."""

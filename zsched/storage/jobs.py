@@ -1,10 +1,10 @@
 """
-Runs as RQ's job hashes tell them. Nothing here unpickles; a traceback comes as its last line.
+Runs as read from RQ's job hashes. Nothing here unpickles; only the last line of a traceback is read.
 
-``Jobs`` reads many. ``Notes`` is for a task, inside its worker: it reads and writes the run's own job over the job's
-own connection. ``Deadlines`` tells the leader which have passed, so that Redis let go of runs that had not begun. What
-is kept of a run there goes when its end is recorded (track.lua); what was told ten minutes ago is forgotten here: a run
-that began in time and is still running, or that nobody knows.
+``Jobs`` reads many. ``Notes`` is for a task inside its worker: it reads and writes the run's own job over the job's own
+connection. ``Deadlines`` tells the leader which deadlines passed, so that Redis dropped the runs that had not begun. A
+deadline is removed when the run's end is recorded (track.lua). One that was reported ten minutes ago is removed here:
+its run began in time and is still running, or is unknown.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Jobs:
     def look(self, run_ids: Sequence[str]) -> list[Job | None]:
         """Read RQ's hash of each of *run_ids*; None where it holds nothing of a run."""
         return [
-            None if told == b"-" else _job(told)
+            None if reply == b"-" else _job(reply)
             for page in pages_of(run_ids, _PAGE)
-            for told in self._scripts.call("look", fields=_FIELDS, rows=page)
+            for reply in self._scripts.call("look", fields=_FIELDS, rows=page)
         ]
 
 
-def _job(told: bytes) -> Job:
-    words = text(told).split("\0", len(JOB_FIELDS) - 1)
+def _job(reply: bytes) -> Job:
+    words = text(reply).split("\0", len(JOB_FIELDS) - 1)
     job = Job(**dict(zip(JOB_FIELDS, words, strict=True)))
     return job._replace(worker=job.worker[:LONGEST_NAME], error=last_line(job.error) if job.error else "")
 
@@ -87,8 +87,8 @@ class Notes:
 
         Read from RQ's hash alone: look.lua reads keys of zsched's too, to which a worker needs no right.
         """
-        told = self.execute("HMGET", self._keys.rq.job(self._run_id), *_OF_ATTEMPTS)
-        status, left, most, returned = (bytes(value or b"").decode(errors="replace") for value in told)
+        fields = self.execute("HMGET", self._keys.rq.job(self._run_id), *_OF_ATTEMPTS)
+        status, left, most, returned = (bytes(value or b"").decode(errors="replace") for value in fields)
         return _NOTHING._replace(retries_left=left, retries=most, returned=returned).attempt if status else None
 
     def read(self, field: str) -> str:
@@ -104,7 +104,7 @@ class Notes:
             _, word = self.execute("EVAL", script, 1, job_key, field, seen, text)
             if word != b"AGAIN":
                 return
-        raise Contended(f"{field} of run {self._run_id!r} was changed by others at every attempt; call again")
+        raise Contended(f"{field} of run {self._run_id!r} was changed by another writer at every attempt; call again")
 
     def execute(self, *command: Any) -> Any:
         """The reply to *command*."""
@@ -137,23 +137,26 @@ class Deadlines:
 
     def __init__(self, wire: Wire, keys: Keys) -> None:
         self._wire, self._keys = wire, keys
-        self._told_ms = self.since_ms = -1
+        self._reported_ms = self.since_ms = -1
 
     def passed(self) -> list[str]:
-        """Run ids whose deadlines have passed since the last look, those longest ago first; all at the first."""
+        """
+        Return the run ids whose deadlines have passed since the last call, the oldest first; at the first call, all of
+        them.
+        """
         key, now_ms = self._keys.deadlines(), server_now_ms(self._wire, self._keys)
         if self._wire.execute("TYPE", key) not in (b"zset", b"none"):  # another program's: the leader tells of that
             return []
         if self.since_ms < 0:
             self.since_ms = now_ms
-        elif now_ms - self.since_ms >= _KEPT_MS:  # all that passed so long ago was told so long ago
-            self._wire.execute("ZREMRANGEBYSCORE", key, "-inf", min(self._told_ms, now_ms - _KEPT_MS))
+        elif now_ms - self.since_ms >= _KEPT_MS:  # such old deadlines were reported long ago
+            self._wire.execute("ZREMRANGEBYSCORE", key, "-inf", min(self._reported_ms, now_ms - _KEPT_MS))
         found: list[bytes] = []
         for page in range(_SPANS):
-            span = ("ZRANGEBYSCORE", key, f"({self._told_ms}", now_ms, "LIMIT", page * _MEMBERS, _MEMBERS)
+            span = ("ZRANGEBYSCORE", key, f"({self._reported_ms}", now_ms, "LIMIT", page * _MEMBERS, _MEMBERS)
             members = self._wire.execute(*span)
             found += members
             if len(members) < _MEMBERS:
                 break
-        self._told_ms = now_ms
+        self._reported_ms = now_ms
         return [text(run_id) for run_id in found]

@@ -1,10 +1,10 @@
 """
 Reading ``meta`` and other keys from outside of scripts, and what to say where another writer wrote.
 
-Where a number of ``meta`` is none, scripts answer GARBLED (lua/lib/time.lua, which has the same rule) and do nothing: a
-guess at an epoch, a doubt or a format could fire twice.
+If a number of ``meta`` is invalid, scripts answer GARBLED (lua/lib/time.lua has the same rule) and do nothing: guessing
+an epoch, a doubt or a format could fire twice.
 
-The server's clock, as scripts see it, is asked here too: ``meta`` may move it for tests.
+The server's clock, as scripts see it, is read here, too: ``meta`` may move it for tests.
 """
 
 from __future__ import annotations

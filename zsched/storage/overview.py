@@ -1,11 +1,11 @@
 """
 A namespace's counts, leader, backlog and archives at one moment, read in one round trip. Nothing here writes.
 
-Daemons tell of themselves with the reports of their archives: every daemon has an archiver, which reports at least
-every 3 s, whether it leads or stands by, and once more when it stops.
+The archives' reports also describe their daemons: every daemon has an archiver, which reports at least every 3 s, as
+leader or standby, and once more when it stops.
 
-Not guaranteed: that a daemon is there which reported within SILENT_MS, if it was killed; that one is known which has
-told nothing yet, or never could.
+Not guaranteed: a daemon that reported within SILENT_MS may have been killed since. A daemon that has not reported yet
+is unknown.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class DaemonRole(Enum):
 @dataclass(frozen=True, slots=True)
 class DaemonSeen:
     """
-    One daemon, by its last report at *told_ms* (the server's time). What it did not tell is None. ``started_ms`` is by
-    the clock of its host; ``tzdata`` is the version of the zones' rules that it plans by; ``may_not_lead``, why it is
-    BARRED; ``failing``, its threads, chores and kinds of questions that fail at present, each with the reason.
+    One daemon, by its last report at *told_ms* (the server's time). A missing fact is None. ``started_ms`` is by the
+    clock of its host. ``tzdata`` is its version of the zone rules. ``may_not_lead`` is the reason why it is BARRED.
+    ``failing`` holds its failing threads, chores and kinds of questions, each with the reason.
     """
 
     id: str
@@ -137,14 +137,14 @@ def _bar(report: Report) -> str | None:
     return reason
 
 
-def _texts(told: object) -> dict[str, str]:
-    """Return the texts in *told*, which another writer may have left. Drop everything else."""
-    pairs = told.items() if isinstance(told, dict) else ()
+def _texts(value: object) -> dict[str, str]:
+    """Return the texts in *value*, which another writer may have left. Drop everything else."""
+    pairs = value.items() if isinstance(value, dict) else ()
     return {part: reason for part, reason in pairs if isinstance(part, str) and isinstance(reason, str)}
 
 
-def _text(told: object) -> str | None:
-    return told if isinstance(told, str) else None
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,14 @@
 """
-Questions to the archives through Redis, and their answers: history reaches whoever reaches Redis.
+Questions to the archives through Redis, and their answers: every client of Redis can read the history.
 
-A question is one line of JSON on the list ``ask``: its id, what is asked (``about``), the arguments, and the
-last entry of the log that the asker saw, so that the answer knows at least that. Any daemon whose archive is
-healthy takes it and pushes one line of JSON to a list of that id, which lapses. Nobody answers within two
-seconds: the asker takes the question back and says so. A leader's question about names stands on the list
-``ask:names``.
+A question is one line of JSON on the list ``ask``: its id, its topic (``about``), the arguments, and the last log entry
+that the asker saw, which the answer must include. Any daemon with a healthy archive takes it, and pushes one line of
+JSON to a list of that id, which lapses. Without an answer within two seconds, the asker removes the question and
+reports that. A leader's question about names is on the list ``ask:names``.
 
 ``Naming`` asks for the names of a data set (``meta.gen``), and gives or adds one. Archives answer its questions in any
-state, as an archive that lost its place is just the one that is wanted. Whoever takes such a question answers with its
-``Knowledge``. The asker asks again until an archive knows a name.
+state, because an archive that lost its place may be the one that knows the name. The answer is the archive's
+``Knowledge``. The asker repeats the question until an archive knows a name.
 """
 
 from __future__ import annotations
@@ -136,12 +135,12 @@ class Knowledge:
         return {"gen": self.gen, "position": self.position and list(self.position), "is_new": self.is_new}
 
     @classmethod
-    def of_dict(cls, told: Any) -> Knowledge:
+    def of_dict(cls, answer: Any) -> Knowledge:
         """Read an answer. Raises one of ``questions.UNREADABLE`` if it has another form."""
-        gen, position = told["gen"], told["position"]
+        gen, position = answer["gen"], answer["position"]
         if gen is not None and (not isinstance(gen, str) or not gen.split()):
             raise ValueError(f"{gen!r} is no name")
-        return cls(gen, None if position is None else Position(*map(int, position)), told["is_new"] is True)
+        return cls(gen, None if position is None else Position(*map(int, position)), answer["is_new"] is True)
 
 
 class Naming:
@@ -172,9 +171,9 @@ class Naming:
 
     def answers(self) -> Iterator[Knowledge]:
         """Yield the answers since the last call. Skip those that cannot be read."""
-        while (told := self._channel.execute("LPOP", self._keys.answer(self._question.id))) is not None:
+        while (reply := self._channel.execute("LPOP", self._keys.answer(self._question.id))) is not None:
             with suppress(*UNREADABLE):
-                yield Knowledge.of_dict(json.loads(told))
+                yield Knowledge.of_dict(json.loads(reply))
 
     def give(self, term: Term, gen: str, *, is_new: bool) -> str:
         """

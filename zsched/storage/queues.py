@@ -1,11 +1,11 @@
 """
 The queues in use, the workers of RQ, and which queues are *stalled*: nobody takes jobs from them. Nothing here writes.
 
-A queue is stalled because it is *unheard* (no worker listens to it), or because RQ's workers are *suspended*. However
-much there is, some thousand workers and queues are looked at, and some hundred schedules, in a few round trips.
+A queue is stalled because it is *unheard* (no worker listens to it), or because RQ's workers are *suspended*. At most
+some thousand workers and queues are read, and some hundred schedules, in a few round trips.
 
-Not guaranteed: that every running worker is known. RQ's workers register when they start, and not again when Redis lost
-that; then only the jobs that they run show them. One that was killed counts until RQ forgets it, some minutes later.
+Not guaranteed: a running worker may be unknown. RQ's workers register when they start, and do not repeat that after a
+loss of Redis; then only their running jobs show them. A killed worker counts until RQ forgets it, some minutes later.
 
 A schedule is *throttled*, out of its lane, while its queue has no room by its limit, as fire.lua left it.
 """
@@ -53,8 +53,8 @@ class HeldBack:
 
 def throttled_sets(channel: Channel, keys: Keys) -> list[Throttled]:
     """
-    All that may hold something. A schedule goes there from its lane, unlogged, and back into it only by what is logged:
-    who reads the lanes first, then asks here and reads these, misses none but what the log tells of.
+    Return the sets that may hold schedules. A schedule moves there from its lane without a log entry, and back only
+    with one. So read the lanes first, then call this and read the sets: a schedule missed that way is in the log.
     """
     found = []
     with asking(keys.meta()):
@@ -153,20 +153,20 @@ def waiting_text(queues: Sequence[StalledQueue]) -> str:
     """``3 jobs wait, the oldest for 6 min``: in all of *queues*."""
     count = sum(one.waiting for one in queues)
     oldest_ms = max((one.waits_ms for one in queues if one.waits_ms is not None), default=None)
-    told = f"{plural(count, 'job')} wait{'s' if count == 1 else ''}"
+    jobs = f"{plural(count, 'job')} wait{'s' if count == 1 else ''}"
     if oldest_ms is None:
-        return told
+        return jobs
     unit_ms = 60_000 if oldest_ms >= 60_000 else 1000
-    return f"{told}{', the oldest' if count > 1 else ''} for {rough_duration(max(oldest_ms // unit_ms, 1) * unit_ms)}"
+    return f"{jobs}{', the oldest' if count > 1 else ''} for {rough_duration(max(oldest_ms // unit_ms, 1) * unit_ms)}"
 
 
 def workers_of(wire: Wire, rq: RqKeys) -> list[WorkerSeen]:
     """The workers that live, of the first some thousand that are registered. Raises RedisRefused, RedisUnavailable."""
     names = members(wire, rq.workers(), _WORKERS)
-    told = allowed_replies(wire, (("HMGET", name, "version", *_ABOUT_WORKER) for name in names))
+    states = allowed_replies(wire, (("HMGET", name, "version", *_ABOUT_WORKER) for name in names))
     return [
         WorkerSeen(rq.worker_name(name), text(row[0] or b"?"), frozenset(text(row[1]).split(",")))
-        for name, row in zip(names, told, strict=True)
+        for name, row in zip(names, states, strict=True)
         if row and _lives(row[1:])
     ]
 
@@ -227,8 +227,8 @@ def _unregistered(wire: Wire, rq: RqKeys, queues: list[str]) -> list[str]:
         pages = wire.replies((("SSCAN", rq.queue_workers(queue), at, "COUNT", size) for queue, at in cursors.items()))
         read = {queue: page for queue, page in zip(cursors, pages, strict=True) if not isinstance(page, RedisRefused)}
         names = sorted({name for _, page in read.values() for name in page})
-        told = dict(zip(names, wire.replies(("HMGET", name, *_ABOUT_WORKER) for name in names), strict=True))
-        without = {queue: at for queue, (at, page) in read.items() if not any(_lives(told[name]) for name in page)}
+        states = dict(zip(names, wire.replies(("HMGET", name, *_ABOUT_WORKER) for name in names), strict=True))
+        without = {queue: at for queue, (at, page) in read.items() if not any(_lives(states[name]) for name in page)}
         found += [queue for queue, at in without.items() if at == b"0"]
         cursors, size = {queue: at for queue, at in without.items() if at != b"0"}, _MANY
     return found
@@ -245,8 +245,8 @@ def _lives(about: Any) -> bool:
 def _stalled(wire: Wire, keys: Keys, queues: list[str], used: set[str]) -> list[StalledQueue]:
     lengths = allowed_replies(wire, (("LLEN", keys.rq.queue(queue)) for queue in queues))
     waiting = {queue: length for queue, length in zip(queues, lengths, strict=True) if length}
-    told = allowed_replies(wire, (("LRANGE", keys.rq.queue(queue), 0, _HEAD - 1) for queue in waiting))
-    heads = {queue: head for queue, head in zip(waiting, told, strict=True) if head}
+    pages = allowed_replies(wire, (("LRANGE", keys.rq.queue(queue), 0, _HEAD - 1) for queue in waiting))
+    heads = {queue: head for queue, head in zip(waiting, pages, strict=True) if head}
     waits_ms = _waits_ms(wire, keys, heads, [queue for queue in heads if waiting[queue] > _HEAD])
     ours = used | {queue for queue, head in heads.items() if any(run_key(text(id), keys.namespace) for id in head)}
     return [StalledQueue(queue, waiting.get(queue, 0), waits_ms.get(queue), queue in ours) for queue in queues]
@@ -254,8 +254,8 @@ def _stalled(wire: Wire, keys: Keys, queues: list[str], used: set[str]) -> list[
 
 def _waits_ms(wire: Wire, keys: Keys, heads: dict[str, list[bytes]], long: list[str]) -> dict[str, int]:
     """
-    By queue, for how long the job waits that was pushed first: the first of *heads* or, of jobs that are pushed at the
-    front, the last, which of *long* queues is not in their heads.
+    Return by queue the waiting time of the job that was pushed first: the first of *heads* or, among jobs pushed at the
+    front, the last. In *long* queues that job is not among the heads.
     """
     lasts = dict(
         zip(long, allowed_replies(wire, (("LINDEX", keys.rq.queue(queue), -1) for queue in long)), strict=True)

@@ -1,14 +1,15 @@
 """
 Rights of each kind of process in Redis: its commands, keys and channels, as an ACL takes them.
 
-One source for ``deploy/redis/users.acl`` and ``zsched doctor``; a test holds the file to it. What scripts call is read
-from their texts, because Redis holds a script to the rights of its caller: a new command in a script is a new right
-here without anybody's thinking of it. What is sent beside scripts, by Python and by RQ's own worker, is a list.
+The one source for ``deploy/redis/users.acl`` and ``zsched doctor``; a test compares the file. Redis applies the
+caller's rights to a script, so the commands of scripts are read from their texts: a new command in a script becomes a
+new right automatically. Commands outside of scripts, by Python and by RQ's own worker, are a list.
 
-The words are those that Redis 6.2 and 7 both know, so that one file serves both: no selectors, and no rights to a key
-for reading alone (7.0; and an EVALSHA wants both for each of its keys). So a user's commands hold for all of its keys.
+The rights use only words that both Redis 6.2 and 7 know, so that one file serves both. There are no selectors, and no
+read-only rights to a key (7.0; and EVALSHA needs both rights for each of its keys). So a user's commands apply to all
+of its keys.
 
-Not guaranteed: that a client cannot spoil its namespace. It runs the scripts that write there, and may do by hand what
+Not guaranteed: a client can damage its namespace. It runs the scripts that write there, and can also do by hand what
 they do (SECURITY.md).
 """
 
@@ -161,11 +162,11 @@ def rq_keys_of(script: str, rq: RqKeys) -> set[str]:
 
 def acl_file(keys: Keys) -> str:
     """
-    An ACL file with all users of a namespace, and ``operator``, who may do everything, as none of them may.
+    Return an ACL file with all users of a namespace, and ``operator``, the only one who may do everything.
 
-    Redis takes no comments in it, and refuses it until each password's SHA-256, 64 hexadecimal digits, is filled in.
-    Nobody can be ``default``, which is off and has no password, but it has all rights: Redis (7.0) reads its AOF as
-    that user, and leaves out what it may not, every script's writes among them.
+    Redis accepts no comments in it, and refuses it until each password's SHA-256, 64 hexadecimal digits, is filled in.
+    ``default`` is off and has no password, so nobody can log in as it. But it has all rights: Redis (7.0) reads its AOF
+    as that user, and would leave out forbidden commands, every script's writes among them.
     """
     lines = ["user default reset off ~* &* +@all", "user operator reset on #SHA256-OF-operator ~* &* +@all"]
     lines += [f"user {user} reset on #SHA256-OF-{user} {rights_of(roles, keys).rule}" for user, roles in USERS.items()]

@@ -1,5 +1,5 @@
 """
-Other schedulers on this Redis, by what they write there: their keys, and which of them give a sign of life.
+Other schedulers on this Redis: their keys, and the schedulers with a recent heartbeat.
 
     RQ's scheduler  a worker --with-scheduler: a STRING per queue that it serves, its name; since RQ 2.10 a HASH of it
     rq-scheduler    that package: all of its jobs in one ZSET; a HASH per process, which lapses its interval and 10 s
@@ -8,8 +8,9 @@ Other schedulers on this Redis, by what they write there: their keys, and which 
 
 Nothing here writes. Raises RedisUnavailable and RedisRefused, as wires do.
 
-Not guaranteed: that an rq-scheduler which was stopped (SIGSTOP, a frozen machine) for longer than its HASH lives is
-seen when it goes on: it only refreshes that key, and does not write it anew. Then its lock shows it, while it pushes.
+Not guaranteed: an rq-scheduler that was stopped (SIGSTOP, a frozen machine) for longer than the life of its HASH stays
+unseen when it continues: it only refreshes that key, and does not write it again. Then only its lock shows it, while it
+pushes.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def rq_schedulers(wire: Wire, steps: int | None = None) -> RqSchedulers:
     cursor, found, taken = b"0", set[str](), 0
     while steps is None or taken < steps:
         cursor, keys = wire.execute("SCAN", cursor, "MATCH", f"{RQ_SCHEDULER}*", "COUNT", _PER_STEP)
-        told = {key: wire.execute("HMGET", key, "birth", "death") for key in keys}
-        found.update(text(key) for key, (birth, death) in told.items() if birth and not death)
+        states = {key: wire.execute("HMGET", key, "birth", "death") for key in keys}
+        found.update(text(key) for key, (birth, death) in states.items() if birth and not death)
         taken += 1
         if cursor == b"0":
             break

@@ -215,12 +215,12 @@ def function_path(func: str | Function[..., Any]) -> str:
 def plain(value: object) -> object:
     """RQ's Retry or Callback as a number, path or dict that the encoder takes as well; anything else as it is."""
     if isinstance(value, Retry):
-        told: dict[str, object] = {"max": value.max}
+        options: dict[str, object] = {"max": value.max}
         if list(value.intervals) != [0]:
-            told["interval"] = list(value.intervals)
+            options["interval"] = list(value.intervals)
         if value.enqueue_at_front:
-            told["enqueue_at_front"] = True
-        return told if len(told) > 1 else value.max
+            options["enqueue_at_front"] = True
+        return options if len(options) > 1 else value.max
     if isinstance(value, Callback):
         return value.name if value.timeout == _CALLBACK_TIMEOUT_S else {"func": value.name, "timeout": value.timeout}
     return value

@@ -7,14 +7,14 @@ A script's header is its contract::
     -- ARGV   token limit            fixed arguments, in this order
     --        ...                    then any number of rows
 
-Python gives arguments by keyword and this module orders them; in Lua a key has its name with ``_key`` behind it, an
-argument its name, and ``ROWS`` is the place of the first row in ARGV. So neither side counts. A piece of ``lua/lib``
-includes what it needs; each stands once in a script, where it is needed first. Replies begin with a word: OK, or one
-that says why not; ``checked`` raises those of the fence.
+Python gives arguments by keyword, and this module orders them. In Lua a key has its name and the suffix ``_key``, an
+argument has its name, and ``ROWS`` is the index of the first row in ARGV. So neither side counts. A piece of
+``lua/lib`` includes the pieces that it needs. Each piece appears once in a script, where it is needed first. Replies
+begin with a word: OK, or a reason for refusal; ``checked`` raises those of the fence.
 
-``stream`` calls a script many times, and sends the next call while one is under way. That is twice as fast as one at a
-time (measured: 109,000 to 136,000 rows/s against 50,000 to 67,000). What was sent and not answered is sent again after
-a broken connection, so only for calls that are safe to repeat.
+``stream`` calls a script many times, and sends the next call before the reply to the last one. That is twice as fast as
+one at a time (measured: 109,000 to 136,000 rows/s against 50,000 to 67,000). After a broken connection, unanswered
+calls are sent again, so use it only for calls that are safe to repeat.
 """
 
 from __future__ import annotations

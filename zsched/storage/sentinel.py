@@ -1,7 +1,7 @@
 """
-Redis behind Sentinels: who is the master is asked for every new connection, and what answers must say so itself.
+Redis behind Sentinels: every new connection asks for the master, and the server must confirm its role.
 
-redis-py asks (``redis.sentinel``) and keeps the pool. Added here, by the guidelines for clients of Sentinel:
+redis-py asks the Sentinels (``redis.sentinel``) and keeps the pool. Added here, by the guidelines for Sentinel clients:
 
 - ROLE is the first command of a connection. A Sentinel that was cut off still names the old master, by now perhaps
   a replica that lags behind; another one is then asked first.
@@ -143,7 +143,7 @@ class Discovery:
         try:
             address: tuple[str, int] = once.discover_master(service_name)
         except MasterNotFoundError as error:
-            raise MasterNotFoundError(_told(asked, service_name)) from error
+            raise MasterNotFoundError(_no_master(asked, service_name)) from error
         self.sentinels = [one.sentinel for one in once.sentinels]
         return address
 
@@ -184,7 +184,7 @@ class _Asked:
         return self.masters
 
 
-def _told(asked: list[_Asked], master: str) -> str:
+def _no_master(asked: list[_Asked], master: str) -> str:
     """Say why no master was found, and what to do."""
     answering = [one for one in asked if not one.problem]
     silent = "; ".join(f"{_shown(one.sentinel)}: {one.problem}" for one in asked if one.problem)

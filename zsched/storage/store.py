@@ -149,11 +149,11 @@ class Store:
         """
         if self._is_serializer_agreed:
             return
-        mine, held = self.encoder.serializer, self._link.execute("HGET", self.keys.meta(), "serializer")
-        if held is not None and held.decode() != mine:
+        serializer, held = self.encoder.serializer, self._link.execute("HGET", self.keys.meta(), "serializer")
+        if held is not None and held.decode() != serializer:
             problem = f"namespace {self.keys.namespace!r} uses {held.decode()}"
             remedy = f'use serializer="{held.decode()}" or another namespace'
-            raise InvalidSchedule("serializer", mine, problem, remedy)
+            raise InvalidSchedule("serializer", serializer, problem, remedy)
         self._is_serializer_agreed = held is not None
 
     def _claim_serializer(self, *words: bytes | str) -> None:

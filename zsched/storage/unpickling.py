@@ -1,17 +1,17 @@
 """
-Pickles read without running anything that they say.
+Pickles read without running their code.
 
-A pickle is a program, and whoever can write into Redis could have it run by what unpickles it. RQ's workers do that by
-design; what only reads, compares or shows need not. So the few classes below are the only ones that are imported.
-``read_plain`` refuses a pickle with any other, ``read_shown`` has an object of it stand there by its class's name.
-Where only plain classes are in it both come to the very values that ``pickle.loads`` comes to.
+A pickle is a program: any writer of Redis can have it run by a program that unpickles it. RQ's workers do that by
+design; programs that only read, compare or show need not. So only the few classes below are imported. ``read_plain``
+refuses a pickle with any other class. ``read_shown`` replaces an object of another class by the class's name. If a
+pickle has only plain classes, both return the same values as ``pickle.loads``.
 
-Neither takes much more memory than the pickle has bytes: its instructions are looked at before they are followed, and
-what was deflated is inflated within a bound. What was read can still be large to write down, as one list may stand in
-it many times: ``excess`` says so.
+Neither needs much more memory than the size of the pickle: instructions are checked before they are executed, and
+inflating has a limit. The values may still be large in text form, because one list may appear many times: ``excess``
+reports that.
 
-Not guaranteed: that it is quick, or ends at all, for whatever somebody made up, as a key of nested tuples may take long
-to be hashed. Whoever can write that can have workers run anything (SECURITY.md).
+Not guaranteed: a forged pickle may take very long, or may not end, for example when a key of nested tuples is hashed. A
+program that can write it can also make workers run anything (SECURITY.md).
 """
 
 from __future__ import annotations

@@ -146,11 +146,11 @@ class Signature:
 def _parameter(path: str, func: Callable[..., Any], given: inspect.Parameter) -> Parameter:
     if given.kind in _REFUSED:
         raise InvalidTask(
-            path, _said(given), NOT_GIVEN, _REFUSED[given.kind], "give it parameters with names and types"
+            path, _declared(given), NOT_GIVEN, _REFUSED[given.kind], "give it parameters with names and types"
         )
     if given.name in SCHEDULE_OPTIONS:
         problem = "a parameter of this name, which is an option of client.schedule"
-        raise InvalidTask(path, _said(given), NOT_GIVEN, problem, f"rename it, {given.name}_ for example")
+        raise InvalidTask(path, _declared(given), NOT_GIVEN, problem, f"rename it, {given.name}_ for example")
     annotation = Any if given.annotation is inspect.Parameter.empty else _resolved(path, func, given)
     if given.default is not NO_DEFAULT:
         try:
@@ -172,13 +172,15 @@ def _resolved(path: str, func: Callable[..., Any], given: inspect.Parameter) -> 
     except Exception as error:  # an annotation is code
         problem = f"its annotation cannot be resolved ({type(error).__name__}: {error})"
         remedy = "import or define the type above the task, not only for type checkers"
-        raise InvalidTask(path, _said(given), NOT_GIVEN, problem, remedy) from error
+        raise InvalidTask(path, _declared(given), NOT_GIVEN, problem, remedy) from error
     if not isinstance(found, type) and type(found).__module__ not in _MAKE_TYPES:
-        raise InvalidTask(path, _said(given), NOT_GIVEN, f"its annotation is no type but {show(found)}", "give a type")
+        raise InvalidTask(
+            path, _declared(given), NOT_GIVEN, f"its annotation is no type but {show(found)}", "give a type"
+        )
     return found
 
 
-def _said(given: inspect.Parameter) -> str:
+def _declared(given: inspect.Parameter) -> str:
     """The parameter as its author wrote it, without quotes around an annotation that is text still."""
     annotation = given.annotation
     if not isinstance(annotation, str):

@@ -90,7 +90,7 @@ def test_a_backfill_whose_schedule_changes_at_every_attempt_is_contended(
 
     monkeypatch.setattr(client._store, "backfill", changed)
 
-    with pytest.raises(Contended, match=r"'r' was changed by others at every attempt.*the same call goes on"):
+    with pytest.raises(Contended, match=r"'r' was changed by another writer at every attempt.*repeat the call"):
         backfill(client, 3, 0)
     assert [] == queue(redis_client)
 

@@ -44,7 +44,7 @@ def test_set_of_a_schedule_that_others_change_all_the_time_fails_and_names_the_e
     zsched: Zsched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def contended(*_: Any, **__: Any) -> None:
-        raise Contended("schedule 'beat' was changed by others at every attempt")
+        raise Contended("schedule 'beat' was changed by another writer at every attempt")
 
     monkeypatch.setattr(Client, "update", contended)
 

@@ -177,7 +177,7 @@ def test_a_durable_update_without_an_archive_changes_nothing(short: Client) -> N
 def test_an_error_about_durable_rows_does_not_claim_that_earlier_rows_are_unwritten(short: Client) -> None:
     rows = [{"func": FUNC, "id": f"s{number}", "after": 3600} for number in range(400)]
 
-    with pytest.raises(NotArchived, match="no row that asks for it was written"):
+    with pytest.raises(NotArchived, match="no row with durable=True was written"):
         short.schedule_many([*rows, {"func": FUNC, "id": "last", "after": 3600, "durable": True}])
 
     assert "last" not in ids(short.list())

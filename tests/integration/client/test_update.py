@@ -195,7 +195,7 @@ def test_an_update_overtaken_at_every_attempt_raises_contended(
 
     monkeypatch.setattr(Lives, "_find", find_and_forestall)
 
-    with pytest.raises(Contended, match="schedule 'a' was changed by others at every attempt") as caught:
+    with pytest.raises(Contended, match="schedule 'a' was changed by another writer at every attempt") as caught:
         client.update("a", queue="sms")
     assert not isinstance(caught.value, RedisUnavailable)
     assert "default" == other.get("a").queue

@@ -131,7 +131,7 @@ def test_the_script_is_told_the_plan_and_the_overlap_policy(policy: Policy | Non
     [planned] = Planner().plan([row], NOON + HOUR).good
 
     times = f"{NOON + HOUR} {NOON + HOUR} {'queue 7' if policy else 'skip 100'} {NOON + 2 * HOUR} {NOON + 2 * HOUR}"
-    assert f"{times} coalesced:{NOON}:{NOON}:1".encode() == planned.told
+    assert f"{times} coalesced:{NOON}:{NOON}:1".encode() == planned.advance_words
 
 
 def test_the_jitter_of_one_schedule_is_not_that_of_another() -> None:

@@ -152,8 +152,8 @@ class ManualRecovery:
         """Collect what *merge* found when it was compared."""
         gen, first = Naming(wire, self._keys).gen(), Log(wire, self._keys).first()
         start, mine = first.position if first else None, known.position
-        told = Told(known.path, self._settings.namespace, known.gens, known.address, mine)
-        objection = told.objection(gen, address_of(self._settings.redis.url))
+        noted = Told(known.path, self._settings.namespace, known.gens, known.address, mine)
+        objection = noted.objection(gen, address_of(self._settings.redis.url))
         verdict = judge(mine, start, is_same_set=objection is None)
         here = merge.is_nothing_lost, merge.common, merge.is_known
         return HistoryFindings(known, verdict, objection, *here, start, merge.seen, gen, now_ms)

@@ -66,9 +66,9 @@ class DifferenceRow(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
-        told = {"what": self.what.word, "id": self.id, "due_at": iso(self.due_ms)}
+        row = {"what": self.what.word, "id": self.id, "due_at": iso(self.due_ms)}
         state = self.state if self.what is Action.BACK else None
-        return told | {"state": state, "func": self.func or None, "run_id": self.run_id}
+        return row | {"state": state, "func": self.func or None, "run_id": self.run_id}
 
     def cells(self, tz: str, *, is_done: bool) -> tuple[str, ...]:
         """For a table."""

@@ -1,10 +1,10 @@
--- behind: go on only if the log ends where the caller read it to, or what came behind touches none of its schedules
+-- behind: continue only if the log ends where the caller read it, or if later entries touch none of its schedules
 -- (rule: COMPARE_AND_SET).
 --
 -- USES   log_key seen_entry seen_t now_ms, wanted = set of schedule ids
 --
--- Clients write all the time, and then the log never ends where it was read to. An entry that says no ids, or is an
--- archive's own, means AGAIN: the caller reads it and compares once more.
+-- Clients write all the time, so the log seldom ends where it was read. An entry without ids, or an archive's own
+-- entry, means AGAIN: the caller reads it and compares once more.
 local MOST = 100  -- entries that are looked at: on a slow network so many come between reading the log and writing
 -- The fields in which ids stand as words, by name, whatever the entry's kind (lib/meta.lua). Behind `rows` the names of
 -- fields are ids themselves.

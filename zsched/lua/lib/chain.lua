@@ -1,4 +1,4 @@
--- chain: which runs of a schedule may be open, oldest first.
+-- chain: the runs of a schedule that may be open, oldest first.
 --
 -- USES   chains_key
 -- GIVES  what lib/status.lua and lib/waiting.lua give

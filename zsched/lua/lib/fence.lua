@@ -1,4 +1,4 @@
--- fence: a leader's script runs only in its own term, on the Redis that the term was won on.
+-- fence: run a leader's script only in its own term, on the Redis of that term.
 --
 -- USES   lease_key token expected_server
 -- GIVES  what lib/meta.lua gives

@@ -1,4 +1,4 @@
--- hold: fire nothing while it is not known what was lost, nor when the clock jumped.
+-- hold: fire nothing while a loss is being examined, or after a jump of the clock.
 --
 -- USES   clock_from_ms clock_until_ms
 -- GIVES  what lib/fence.lua gives

@@ -1,4 +1,4 @@
--- launch: let a run go to its RQ queue: its job's hash, its deadline and its push.
+-- launch: push a run to its RQ queue: its job's hash, its deadline and the push.
 --
 -- USES   now_ms rq_queues_key, and of set_deadline deadlines_key
 -- GIVES  is_listed, queue_accepts(queue), push(queue, run, at_front), push_all(), which ends it; what lib/rq.lua gives

@@ -1,4 +1,4 @@
--- liveness: judge whether the worker of a run is dead. Nothing else in zsched judges that.
+-- liveness: decide whether the worker of a run is dead. Only this file decides that.
 --
 -- USES   now_ms
 -- GIVES  executions_of(run) -> list of '<run>:<execution>', as they stand in rq:wip

@@ -1,4 +1,4 @@
--- mend: do what chains of runs need.
+-- mend: take the actions that chains of runs need.
 --
 -- USES   chains_key
 -- GIVES  plan(need), as need_of answers it; plan_urgent(id), of what nobody else does. These only read.

@@ -1,4 +1,4 @@
--- overlap: what becomes of runs that wait for each other, or take each other's place. A policy is a row of POLICIES.
+-- overlap: the rules for runs that wait for each other, or replace each other. A policy is a row of POLICIES.
 --
 -- USES   now_ms chains_key rq_queues_key; to decide patience_ms
 -- GIVES  for an occurrence that is due, with its id, mode, limit, run and queue:

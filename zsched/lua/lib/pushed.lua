@@ -1,4 +1,4 @@
--- pushed: tell whether the hash at a run's key may be of a run that was pushed.
+-- pushed: decide whether the hash at a run's key may belong to a pushed run.
 --
 -- GIVES  OF_RUN, fields to HMGET; is_pushed(job), of their values; make_way(run) -> true when the run may be written at
 --        its key: there is nothing, or a hash that nobody can have pushed

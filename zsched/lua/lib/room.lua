@@ -1,4 +1,4 @@
--- room: how many runs may go into each limited queue now, and when there is room again.
+-- room: the number of runs that each limited queue accepts now, and the time of its next free place.
 --
 -- USES   meta_key limits_key now_ms throttled_words
 -- GIVES  is_limited, room[queue] = how many, nil where nothing limits it; throttled = set of words that may hold

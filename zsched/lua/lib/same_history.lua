@@ -1,4 +1,4 @@
--- same_history: go on only where the log has the entry up to which the caller's archive has read it.
+-- same_history: continue only if the log has the last entry of the caller's archive.
 --
 -- USES   log_key seen_entry seen_t
 --

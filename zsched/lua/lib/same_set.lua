@@ -1,4 +1,4 @@
--- same_set: put nothing into a data set with a name that the archive never followed (rule: NAME).
+-- same_set: restore nothing into a data set whose name the archive never followed (rule: NAME).
 --
 -- USES   meta_key now_ms; names = the archive's, by blanks, '' when it knows none; is_forced = '1': people want it
 -- GIVES  named = the names of the data set, if it has one; is_other: it is such a data set, and people

@@ -1,4 +1,4 @@
--- seen: go on only while the log ends where the caller read it to (rule: COMPARE_AND_SET).
+-- seen: continue only if the log ends where the caller read it (rule: COMPARE_AND_SET).
 --
 -- USES   log_key seen_entry seen_t
 --

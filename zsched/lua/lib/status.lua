@@ -1,4 +1,4 @@
--- status: how far RQ is with a run.
+-- status: the progress of a run in RQ.
 --
 -- GIVES  is_open(status)
 --        what lib/untrusted.lua gives

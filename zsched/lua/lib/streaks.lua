@@ -1,4 +1,4 @@
--- streaks: how many runs of a schedule failed one after the other, and what becomes of it then.
+-- streaks: count a schedule's failed runs in a row, and pause the schedule at its limit.
 --
 -- USES   paused_key
 -- GIVES  count(id, run, verdict), decide_pauses(), pause_failing() -> list of the schedules that it paused

@@ -1,4 +1,4 @@
--- waiting: runs that wait in RQ, where and for whom, and taking them out of there.
+-- waiting: runs that wait in RQ, their places and predecessors, and their removal.
 --
 -- USES   now_ms
 -- GIVES  PLACES[status], how the keys begin in which such runs wait, before the queue

@@ -1,4 +1,4 @@
--- withdraw: take back runs that a later one takes the place of.
+-- withdraw: take back runs that a later run replaces.
 --
 -- USES   now_ms deadlines_key
 -- GIVES  plan_cancels(open, mode), of runs as job_of tells them and their overlap policy, which only reads; then
