@@ -45,6 +45,15 @@ def test_retrying_a_run_that_is_over_queues_and_logs_a_complete_copy(ground: Gro
     assert status == ground.job(RUN)["status"]
 
 
+def test_a_field_whose_value_is_the_name_of_another_changes_nothing(ground: Ground) -> None:
+    fields = {"status": "finished"} | JOB | {"description": "status", "meta": "m"}
+    ground.redis.hset(ground.keys.rq.job(RUN), mapping=fields)
+
+    again = retry(ground)[2]
+
+    assert ("queued", "status") == (ground.job(again)["status"], ground.job(again)["description"])
+
+
 def test_a_retry_copies_requested_fields_but_no_results(ground: Ground) -> None:
     asked = {
         "meta": "m", "result_ttl": "60", "failure_ttl": "-1", "retry_intervals": "[0]", "zs_retries": "3",

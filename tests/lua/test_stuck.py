@@ -56,6 +56,15 @@ def test_a_schedule_that_cannot_be_quarantined_does_not_block_later_schedules(
     assert 9 == led.redis.zcard(led.keys.due_normal())
 
 
+def test_fire_pushes_no_more_than_its_limit_beside_schedules_that_cannot_be_quarantined(led: Ground) -> None:
+    _stuck_one_shots(led, 2)
+    good = put_due(led, *(f"good{n}" for n in range(8)))
+    _spoil_quarantine(led)
+
+    assert 4 == led.fire(limit=4).runs
+    assert good[:4] == led.queue()
+
+
 @pytest.mark.parametrize("number", [1, 3, 100])
 def test_a_schedule_that_cannot_be_quarantined_is_tried_once_a_second(led: Ground, number: int) -> None:
     _stuck_one_shots(led, number)

@@ -175,6 +175,7 @@ def test_a_one_shot_may_say_the_defaults_of_the_signature_and_no_policy() -> Non
     [
         (TriggerSpec(EVERY, "1500"), 1500),
         (TriggerSpec(EVERY, "1500", count=1), None),
+        (TriggerSpec(RRULE, "FREQ=DAILY", starts_ms=AT_MS, count=2), 24 * HOUR_MS),
         (TriggerSpec(EVERY, "1500", starts_ms=AT_MS, ends_ms=AT_MS + 1), None),
         (TriggerSpec(CRON, "0 9,11,12 * * *"), HOUR_MS),
         (TriggerSpec(CRON, "0 0 29 2 *"), 1461 * 24 * HOUR_MS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from zoneinfo import ZoneInfo
@@ -10,7 +11,7 @@ import pytest
 from dateutil import tz as dateutil_tz
 
 from tests.unit.triggers.oracle import HOUR, ZONES, Crontab, local, ms, wall, windows
-from zsched.core.triggers import Fold, Gap, Trigger, TriggerSpec, build
+from zsched.core.triggers import Fold, Gap, Trigger, TriggerSpec, build, projection
 from zsched.core.triggers.cron import CRON
 
 NEW_YORK = "America/New_York"
@@ -66,6 +67,25 @@ def test_cron_runs_when_debians_cron_does_around_every_change_from_2000_to_2037(
             assert len(expected) == trigger.count_between(start_s * 1000 - 1, end_s * 1000 - 1)
             if expected:
                 assert expected[-1] == trigger.last_until(end_s * 1000 - 1)
+
+
+@pytest.fixture
+def short_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Pieces are found for half an hour at once, so that a repeated hour is in several blocks."""
+    projection._pieces.cache_clear()
+    monkeypatch.setattr(projection, "_BLOCK_S", 1800)
+    yield
+    projection._pieces.cache_clear()
+
+
+@pytest.mark.usefixtures("short_blocks")
+@pytest.mark.parametrize(("fold", "expected"), [(Fold.FIRST, ["00:15"]), (Fold.SECOND, ["01:15"])])
+def test_a_repeated_hour_fires_once_where_it_is_in_several_blocks(fold: Fold, expected: list[str]) -> None:
+    trigger = cron("15 1 * * *", "Europe/London", fold=fold)
+
+    found = occurrences(trigger, ms("2026-10-24T23:00"), ms("2026-10-25T04:00"))
+
+    assert expected == [datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M") for at_ms in found]
 
 
 @pytest.mark.slow
