@@ -110,6 +110,21 @@ def test_an_occurrence_that_was_blocked_until_now_is_not_overdue(scene: Scene, a
     assert ["occurrence_overdue"] == [each["event"] for each in auditing.run()]
 
 
+def test_an_audit_waits_for_an_archive_that_is_far_behind(
+    scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(scene)
+    monkeypatch.setattr(module, "_BEHIND", 1)
+    assert [] == auditing.run()
+
+    scene.client.schedule(FUNC, id="new", at=SOON)
+    scene.client.schedule(FUNC, id="newer", at=SOON)
+    auditing.steps()
+
+    assert auditing.audit is None
+    assert [] == auditing.run()
+
+
 def test_an_audit_stops_when_redis_lost_its_history(scene: Scene, auditing: Auditing) -> None:
     fill(scene)
     assert [] == auditing.run()

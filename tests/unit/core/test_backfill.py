@@ -170,6 +170,10 @@ def test_packed_times_are_unpacked_unchanged(given: set[int]) -> None:
     assert sorted(given) == unpacked(packed(sorted(given)), 201)
 
 
+def test_a_step_of_no_times_is_unpacked_as_none() -> None:
+    assert [7] == unpacked([[0, 1, 0], [7, 0, 1]], 1)
+
+
 @pytest.mark.parametrize("bad", [[[0, 1, 11]], [[0, 1, 5], [50, 1, 6]], [[0, 1, -1]], [[0, 1]], [["x", 1, 1]], [5]])
 def test_an_invalid_or_too_long_packed_answer_is_refused(bad: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
