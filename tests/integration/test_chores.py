@@ -16,6 +16,7 @@ from tests.faults.processes import eventually
 from tests.faults.threads import know
 from zsched.core.clock import SystemClock
 from zsched.daemon import chores as module
+from zsched.daemon import loop
 from zsched.daemon.chores import ChoreThread
 from zsched.errors import ArchiveFailed, RedisUnavailable, ServerChanged, Stale
 from zsched.storage.connection import Link, Wire
@@ -201,21 +202,42 @@ def test_a_failing_chore_is_logged_once_and_once_when_it_recovers(
     assert str(error) == told[0]["reason"] == told[1]["after"]
 
 
-def test_chores_go_on_soon_after_an_error_outside_of_them(
-    thread: Observed, chore: Chore, term: Term, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failing, make = iter([True]), chore.over
+class FailingOnce(Chore):
+    """Cannot be made at first, and then is sound."""
 
-    def make_but_once(wire: Wire) -> Chore:
-        if next(failing, False):
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_failed = False
+
+    def over(self, wire: Wire) -> Chore:
+        if not self.has_failed:
+            self.has_failed = True
             raise KeyError("a bug")
-        return make(wire)
+        return super().over(wire)
 
-    monkeypatch.setattr(thread, "_makers", [make_but_once])
+
+def test_chores_go_on_soon_after_an_error_outside_of_them(
+    thread: Observed, term: Term, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chore = FailingOnce()
+    monkeypatch.setattr(thread, "_makers", [chore.over])
     with thread.serving(term):
         eventually(chore.is_done_again(), within_s=10)
 
-    assert next(failing, None) is None
+    assert chore.has_failed
+
+
+def test_a_failure_of_the_thread_ends_while_the_term_lasts(
+    thread: Observed, term: Term, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_STEADY_MS", 0.0)
+    monkeypatch.setattr(thread, "_makers", [FailingOnce().over])
+
+    with capture_logs() as told, thread.serving(term):
+        eventually(lambda: len(told) == 2)
+
+    assert ["thread_failed", "thread_back"] == [each["event"] for each in told]
+    assert ["chores", "chores"] == [each["thread"] for each in told]
 
 
 def test_a_chore_with_more_work_runs_again_at_once(thread: Observed, chore: Chore, term: Term) -> None:

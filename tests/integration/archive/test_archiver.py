@@ -13,6 +13,7 @@ from tests.faults.threads import DaemonThread, know
 from zsched import Client
 from zsched.archive import Archive
 from zsched.config import ArchiveSettings
+from zsched.daemon import archiver as module
 from zsched.daemon.follower import Follower
 from zsched.daemon.merge import Merge
 from zsched.daemon.own_archive import OwnArchive
@@ -123,6 +124,16 @@ def test_an_archive_opened_without_redis_joins_the_data_set_later(
 
         eventually(lambda: daemon.daemon._archiver.position)
         assert eventually(lambda: daemon.daemon._archiver.gen)
+
+
+def test_a_new_archive_learns_the_name_of_the_data_set_as_soon_as_the_leader_gives_it(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REPORT_EVERY_MS", float("inf"))  # nothing else makes it ask
+    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own())) as daemon:
+        named = daemon.wait_for("data_set_named")
+
+        assert named["name"] == eventually(lambda: daemon.daemon._archiver.gen)
 
 
 def raising(error: Exception) -> Callable[..., bool]:

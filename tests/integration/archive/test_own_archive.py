@@ -106,6 +106,18 @@ def test_an_archive_with_entries_or_a_data_sets_name_has_a_past(
             again.archive.commit()
 
 
+def test_an_archive_in_place_of_a_corrupted_one_has_a_past(wire: Wire, folder: Path, redis_url: str) -> None:
+    path = folder / "2.db"
+    path.write_bytes(path.read_bytes()[:100] + bytes(5000))
+    settings = Settings(redis=RedisSettings(url=redis_url), archive=ArchiveSettings(path=str(path)))
+
+    with closing(OwnArchive(settings, ManualClock())) as own:
+        own.open(wire)
+
+        assert own.has_past
+    assert [] != list(folder.glob("2.db.corrupt-*"))
+
+
 def test_a_foreign_archive_is_skipped_after_its_disk_failure_ended(
     own: OwnArchive, wire: Wire, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

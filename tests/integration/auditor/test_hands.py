@@ -113,6 +113,19 @@ def test_an_audit_never_puts_a_schedule_into_quarantine(scene: Scene, auditing: 
     assert (due_ms if is_due else None) == scene.redis.zscore(lane(scene), "bad")
 
 
+def test_a_pass_logs_some_alarms_one_by_one_and_the_number_of_the_others(
+    scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_LOGGED", 2)
+    scene.client.schedule(FUNC, id="a", at=SOON)
+    scene.redis.zadd(lane(scene), {f"stranger{n}": 5e12 for n in range(3)})
+
+    told = auditing.run()
+
+    assert ["schedule_unknown", "schedule_unknown", "audit_found_more"] == [each["event"] for each in told]
+    assert 1 == told[-1]["alarms"]
+
+
 def test_a_schedule_unknown_to_the_log_is_reported_and_kept(scene: Scene, auditing: Auditing) -> None:
     scene.client.schedule(FUNC, id="a", at=SOON)
     scene.redis.zadd(lane(scene), {"stranger": 5e12})

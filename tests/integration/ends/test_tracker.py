@@ -294,6 +294,65 @@ def test_the_tracker_starts_again_with_a_rebuilt_archive(
     assert {run} == ended(tracking)
 
 
+def test_the_first_round_takes_larger_parts_than_the_later_ones(
+    tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracker, "_LOOKED_AT_FIRST", 4)
+    monkeypatch.setattr(tracker, "_LOOKED_AT", 2)
+    runs = [client.enqueue(FUNC, id=id).run_id for id in "abcd"]
+    cancel(redis_client, runs[3])
+    tracking.step()
+    assert {runs[3]} == ended(tracking)
+
+    tracking.step()  # nothing is left: the first round ends
+    cancel(redis_client, *runs)
+
+    tracking.step()
+    assert {*runs[:2], runs[3]} == ended(tracking)
+
+
+def test_the_first_rounds_of_a_term_take_large_parts_of_all_the_state(
+    tracking: Tracking, client: Client, redis_client: redis.Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracker, "_LOOKED_AT_FIRST", 2)
+    monkeypatch.setattr(tracker, "_LOOKED_AT", 0)  # a later round finds nothing
+    runs = [client.enqueue(FUNC, id=id).run_id for id in "abcd"]
+    tracking.step()
+    cancel(redis_client, *runs)
+    redis_client.delete(KEYS.lease())
+
+    with closing(Leader(redis_url)) as second:
+        tracking.follow()
+        tracking.tracker.step(second.term)  # it goes on where the last term was
+        assert set(runs[2:]) == ended(tracking)
+        for _ in range(3):
+            tracking.tracker.step(second.term)
+
+    assert set(runs) == ended(tracking)
+
+
+def test_a_part_of_a_round_is_due_exactly_after_its_pause(
+    tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracker, "_ROUND_EVERY_MS", 2 * tracker._SELDOM_MS)
+    run = client.enqueue(FUNC, id="a").run_id
+    tracking.step()
+    tracking.step()
+    tracking.step()  # the first round ends
+    cancel(redis_client, run)
+
+    tracking.step()
+    assert set() == ended(tracking)
+    tracking.step()
+    assert {run} == ended(tracking)
+
+
+def cancel(redis_client: redis.Redis, *runs: str) -> None:
+    """As RQ does: no registry that the tracker reads has them."""
+    for run in runs:
+        redis_client.hset(KEYS.rq.job(run), "status", "canceled")
+
+
 def test_an_idle_tracker_has_no_work_between_two_rounds(tracking: Tracking, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker, "_ROUND_EVERY_MS", 1e9)
     tracking.step()
