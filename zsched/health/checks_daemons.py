@@ -17,7 +17,7 @@ from zsched.storage.meta import moving_away
 from zsched.storage.overview import SILENT_MS, DaemonRole, DaemonSeen, Overview
 from zsched.storage.queues import StalledQueue, StalledQueues, waiting_text
 
-LATE_MS: Final = 10_000  # something overdue for longer is no passing hiccup: a take-over is over by then
+OVERDUE_MS: Final = 10_000  # something overdue for longer is no passing hiccup: a take-over is over by then
 
 
 # -- what a daemon knows of itself ------------------------------------------------------------------
@@ -88,7 +88,7 @@ def _start(overview: Overview) -> str:
 @health_check("late", Overview, "lateness", alert="what is due fires late")
 def check_late(overview: Overview) -> Iterator[Finding]:
     """The oldest due schedule is late."""
-    if overview.late_ms <= LATE_MS:
+    if overview.late_ms <= OVERDUE_MS:
         late = f"more than {rough_duration(overview.late_ms)} late" if overview.late_ms else "overdue"
         yield fine(f"nothing is {late}")
         return

@@ -82,7 +82,7 @@ def _per_second(row: bytes) -> float | None:
         return None
 
 
-PATIENCE_MS: Final = 300_000  # a worker of a batch, or one that is restarted, is back by then
+UNATTENDED_MS: Final = 300_000  # a worker of a batch, or one that is restarted, is back by then
 
 _WORKERS: Final = 2000  # that are looked at
 _QUEUES: Final = 2000
@@ -116,7 +116,7 @@ class StalledQueue(NamedTuple):
     @property
     def is_stuck(self) -> bool:
         """True if something waits for so long that this does not pass by itself."""
-        return self.waits_ms is not None and self.waits_ms > PATIENCE_MS
+        return self.waits_ms is not None and self.waits_ms > UNATTENDED_MS
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON; the keys are a promise."""
