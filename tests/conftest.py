@@ -6,6 +6,7 @@ Nothing here talks to a server that it did not start itself, nor writes into the
 
 from __future__ import annotations
 
+import signal
 import tempfile
 from collections.abc import Iterator
 
@@ -26,7 +27,12 @@ settings.load_profile("same")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """An archive that no path was given for is in a folder of this session, also of a child process."""
+    """
+    Give archives without a path a folder of this session, also those of child processes. Let children hear Ctrl-C also
+    where it is ignored, as in a background job of a shell without job control: they inherit that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     state, environment = tempfile.TemporaryDirectory(prefix="zsched-state-"), pytest.MonkeyPatch()
     environment.setenv("XDG_STATE_HOME", state.name)
     environment.delenv("STATE_DIRECTORY", raising=False)
