@@ -209,7 +209,7 @@ def test_a_text_of_30_mb_in_a_job_stays_small_in_log_journal_and_archive(
     assert 60_000 > _peak_kb(leader.pid) - before_kb
 
 
-def test_names_of_megabytes_among_rqs_queues_stop_no_schedule_and_are_told_short(
+def test_names_of_megabytes_among_rqs_queues_stop_no_schedule_and_are_cut_in_events(
     guarded_server: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis
 ) -> None:
     before_kb = _peak_kb(leader.pid)

@@ -1,4 +1,4 @@
-"""Pages of whatever is many: read, sent or written together, so that no reply and no pause is long."""
+"""Pages: many items are read, sent or written in small lists, so that no reply and no pause is long."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def pages_of(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield *items* in order, *size* at a time; *items* may be endless, and what was not asked for is not read."""
+    """Yield *items* in order, in lists of at most *size*. *items* may be endless: it is read one page at a time."""
     source = iter(items)
     while page := list(islice(source, size)):
         yield page

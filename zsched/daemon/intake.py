@@ -1,12 +1,12 @@
 """
-Intake of an archive: the log's entries, in portions, and pages of what Redis holds.
+Intake of an archive: entries of the log, and pages of schedules and runs that Redis holds.
 
-A portion begins with an entry that the archive has, so one comparison tells whether the log still goes on from there;
-if not, ``HistoryChanged`` is raised. Restores are corrected before they are taken in (rule: CORRECTS). An entry of a
-newer format ends the intake: what is before it is on the disk then.
+Each read begins with the archive's last entry. So one comparison shows whether the log still continues from there. If
+not, ``HistoryChanged`` is raised. A restore is corrected before it is stored (rule: CORRECTS). An entry of a newer
+format ends the intake; the entries before it are then on disk.
 
-Pages are of one history: before and after each of them the log must contain the base and where the last page stood
-(rule: ONE_HISTORY). ``daemon.follower`` says when which of it is done, and why.
+All pages are of one history: before and after each page the log must contain the base and the last page's position
+(rule: ONE_HISTORY). ``daemon.follower`` decides which of this is done, and when.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def resume_skipping(client: Client, id: str) -> None:
 
 
 def keep_busy(url: str, seed: int, is_enough: threading.Event) -> None:
-    """A client that does this and that."""
+    """Make random calls as a client, until *is_enough*."""
     client, chance = Client.from_url(url), random.Random(seed)
     for number in count():
         if is_enough.is_set():
