@@ -91,6 +91,10 @@ class Ground:
         """Move the scripts' clock."""
         self.redis.hincrby(self.keys.meta(), "offset_ms", ms)
 
+    def pass_until(self, ms: int) -> None:
+        """Move the scripts' clock so that a script that runs next sees *ms* or later."""
+        self.pass_time(ms + 1 - self.now_ms)
+
     # -- state --------------------------------------------------------------------------------
 
     def lead(self, **meta: Any) -> None:

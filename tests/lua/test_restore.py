@@ -72,7 +72,7 @@ def test_a_restored_ended_rule_has_no_place_but_exists(led: Ground) -> None:
 
 def test_a_restored_one_shot_fires_at_its_time(led: Ground) -> None:
     restore(led, one_shot(), hold_for_ms=0)
-    led.pass_time(DUE_MS - led.now_ms + 1)
+    led.pass_until(DUE_MS)
 
     assert 1 == led.fire().runs
     assert [f"a-{DUE_MS}"] == led.queue()
@@ -80,7 +80,7 @@ def test_a_restored_one_shot_fires_at_its_time(led: Ground) -> None:
 
 def test_a_restored_rule_fires_and_continues(led: Ground) -> None:
     restore(led, rule(), hold_for_ms=0)
-    led.pass_time(DUE_MS - led.now_ms + 1)
+    led.pass_until(DUE_MS)
     [row] = led.fire().recurring
 
     assert ["fired"] == led.advance((row, DUE_MS, DUE_MS + HOUR_MS))
@@ -90,7 +90,7 @@ def test_a_restored_rule_fires_and_continues(led: Ground) -> None:
 
 def test_a_plan_from_the_lost_history_is_refused(led: Ground) -> None:
     led.put_recurring("r", DUE_MS)
-    led.pass_time(DUE_MS - led.now_ms + 1)
+    led.pass_until(DUE_MS)
     [row] = led.fire().recurring
 
     restore(led, rule(), hold_for_ms=0)
@@ -159,7 +159,7 @@ def test_a_restore_removes_a_schedule_that_is_over(led: Ground, there: str) -> N
 @pytest.mark.parametrize("place", ["due", "paused"])
 def test_a_restore_removes_a_one_shot_whose_run_was_pushed_and_keeps_the_run(led: Ground, place: str) -> None:
     led.put(("a", DUE_MS))
-    led.pass_time(DUE_MS - led.now_ms + 1)
+    led.pass_until(DUE_MS)
     assert 1 == led.fire().runs
     before = led.job(f"a-{DUE_MS}")
 
