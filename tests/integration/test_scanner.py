@@ -15,7 +15,7 @@ KEYS = Keys("default")
 RUN = "a-1700000000000"
 
 
-@pytest.mark.parametrize("status", ["queued", "deferred", "scheduled", "started"])
+@pytest.mark.parametrize("status", ["queued", "deferred", "scheduled", "started", "taken"])
 def test_the_scanner_finds_open_runs_and_drops_temporary_fields(
     redis_client: redis.Redis, redis_url: str, status: str
 ) -> None:
@@ -25,6 +25,8 @@ def test_the_scanner_finds_open_runs_and_drops_temporary_fields(
     redis_client.hset(KEYS.rq.job(RUN), mapping=asked_for | way)
     if status == "queued":
         redis_client.rpush("rq:queue:mail", RUN, "somebody-elses")
+    elif status == "taken":
+        redis_client.rpush("rq:queue:mail:intermediate", RUN, "somebody-elses")
     elif status == "started":
         redis_client.zadd("rq:wip:mail", {f"{RUN}:execution": 1})
     else:

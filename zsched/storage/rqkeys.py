@@ -59,9 +59,9 @@ class RqKeys:
         """Return the name of the queue that *key* is of."""
         return key.removeprefix(self._key("queue", key[:0]))
 
-    def intermediate(self, queue: str) -> str:
+    def intermediate(self, queue: AnyStr) -> AnyStr:
         """LIST: jobs that a worker took and did not begin yet."""
-        return f"{self.queue(queue)}:intermediate"
+        return self.queue(queue + (":intermediate" if isinstance(queue, str) else b":intermediate"))
 
     def registry(self, registry: Registry, queue: AnyStr) -> AnyStr:
         """ZSET: job id (of *wip*: ``<job id>:<execution id>``) → second; see ``storage/registries.py``."""

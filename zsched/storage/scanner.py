@@ -104,8 +104,8 @@ class Scanner:
         executed; some twice.
 
         A queue is read from its end: what is pushed meanwhile is in the log, and what workers take from the front
-        moves nothing. What waits elsewhere goes into a queue from there, so it is read before; what workers took stands
-        among the started, which are read after.
+        moves nothing. What waits elsewhere goes into a queue from there, so it is read before; what workers took is
+        read after, also where a worker died before it began.
         """
         rq = self._keys.rq
         queues = queue_keys(self._wire, self._keys.rq)
@@ -120,8 +120,7 @@ class Scanner:
                 yield from self._ours(map(text, page))
                 last -= _PAGE
         for queue in queues:
-            started = self._started(rq.queue_name(queue))
-            yield from self._ours(text(member).partition(":")[0] for member in started)
+            yield from self._ours(text(member).partition(":")[0] for member in self._taken(rq.queue_name(queue)))
 
     def runs(self, run_ids: Iterable[str], at: Position | None) -> Iterator[Page]:
         """
@@ -168,10 +167,13 @@ class Scanner:
     def _ours(self, members: Iterable[str]) -> Iterator[str]:
         return (member for member in members if RunId.ours(member, self._keys.namespace))
 
-    def _started(self, queue: bytes) -> list[bytes]:
-        key = self._keys.rq.registry("wip", queue)
-        started: list[bytes] = self._wire.execute("ZRANGE", key, 0, -1) if self._is(key, b"zset") else []
-        return started
+    def _taken(self, queue: bytes) -> Iterator[bytes]:
+        """Yield what workers took from *queue*: jobs that they have not begun, then executions."""
+        taken, begun = self._keys.rq.intermediate(queue), self._keys.rq.registry("wip", queue)
+        if self._is(taken, b"list"):
+            yield from self._wire.execute("LRANGE", taken, 0, -1)
+        if self._is(begun, b"zset"):
+            yield from self._wire.execute("ZRANGE", begun, 0, -1)
 
     def _is(self, key: bytes, kind: bytes) -> bool:
         """Return True if *key* has the type that RQ gives it. Another type, left by another writer, holds no runs."""
