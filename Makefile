@@ -37,7 +37,7 @@ run: $(STAMP) ## a private Redis, the daemon and a worker with demo schedules; F
 # A test that starts a Redis without saying so by its fixtures fails here.
 check: lint ## lint, then the quick tests, which need no Redis: half a minute; ARGS="-k cron" goes to pytest
 	@ZSCHED_REDIS_SERVER=/no/redis/here $(BIN)/python -m pytest -n 2 --dist loadfile -q -m 'not redis and not slow' \
-	  $(ARGS) tests/unit tests/model tests/product
+	  --hypothesis-profile=quick $(ARGS) tests/unit tests/model tests/product
 
 test: lint ## lint, then the tests; ARGS="-k cron -x" goes to pytest, ZSCHED_REDIS_SERVER=/path picks the Redis
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)

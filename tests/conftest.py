@@ -6,6 +6,7 @@ Nothing here talks to a server that it did not start itself, nor writes into the
 
 from __future__ import annotations
 
+import gc
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -21,9 +22,14 @@ from zsched.embedded import EmbeddedRedis, find_server
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
 
-# The same examples in every run: a test that fails now and then is a bug of its own.
+# The same examples in every run: a test that fails now and then is a bug of its own. `make check` tries a quarter.
 settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("quick", settings.get_profile("same"), max_examples=25)
 settings.load_profile("same")
+
+
+# Thousands of collected tests live to the end; to look at them again and again took a tenth of the quick tests' time.
+gc.set_threshold(100_000, 50, 50)
 
 
 def pytest_configure(config: pytest.Config) -> None:

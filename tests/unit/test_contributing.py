@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents import PROJECT
+from tests.sources import source
 
 CONTRIBUTING = PROJECT / "CONTRIBUTING.md"
 ADDING = PROJECT / "docs" / "adding.md"
@@ -72,7 +73,7 @@ def defined_in(file: Path) -> set[str]:
     if file.suffix == ".lua":
         found = (name for one in _DEFINED_IN_LUA.findall(text) for name in re.split(r", *", one[0] or one[1]))
         return {name.strip() for name in found}
-    return set(_names(ast.parse(text), "")) if file.suffix == ".py" else set(re.findall(r"[\w.-]+", text))
+    return set(_names(source(file).tree, "")) if file.suffix == ".py" else set(re.findall(r"[\w.-]+", text))
 
 
 def _names(scope: ast.AST, prefix: str) -> Iterator[str]:

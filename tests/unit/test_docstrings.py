@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.documents import PROJECT
+from tests.sources import PACKAGE, Source, sources
+
 RIDDLE = re.compile(r"(What|Whether|Where|Those|Which|As|Of|How|When|Why|Who|Whose|That)\b")
 
 
-def riddles(tree: ast.Module) -> Iterator[str]:
+def riddles(source: Source) -> Iterator[str]:
     """Yield the first line of each docstring that begins with a word of half a sentence."""
-    for node in ast.walk(tree):
+    for node in source.nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             docstring = ast.get_docstring(node) or ""
             if RIDDLE.match(docstring):
@@ -21,10 +22,9 @@ def riddles(tree: ast.Module) -> Iterator[str]:
 
 
 def test_every_docstring_begins_with_a_verb_or_a_noun() -> None:
-    files = [file for folder in ("zsched", "bench") for file in sorted((ROOT / folder).rglob("*.py"))]
-    names = {str(file.relative_to(ROOT)): file for file in files}
+    files = [*PACKAGE.rglob("*.py"), *(PROJECT / "bench").rglob("*.py")]
 
-    found = {name: list(riddles(ast.parse(file.read_text()))) for name, file in names.items()}
+    found = {name: list(riddles(source)) for name, source in sources(files, PROJECT).items()}
 
     assert {} == {name: lines for name, lines in found.items() if lines}
 
@@ -32,4 +32,4 @@ def test_every_docstring_begins_with_a_verb_or_a_noun() -> None:
 def test_a_docstring_of_half_a_sentence_is_seen() -> None:
     text = '"Whether."\nclass A:\n    "A noun."\n    def b(self):\n        """\n        What it does.\n        """'
 
-    assert ["Whether.", "What it does."] == list(riddles(ast.parse(text)))
+    assert ["Whether.", "What it does."] == list(riddles(Source(text)))

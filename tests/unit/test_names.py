@@ -12,15 +12,10 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2] / "zsched"
+from tests.sources import PACKAGE, Source, sources
+
 CLASS = re.compile(r"_?[A-Z]+[a-z]\w*")
-
-
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for file in sorted(PACKAGE.rglob("*.py")):
-        yield str(file.relative_to(PACKAGE)), ast.parse(file.read_text())
 
 
 def class_names(node: ast.stmt) -> Iterator[str]:
@@ -42,38 +37,35 @@ def is_command(node: ast.FunctionDef) -> bool:
     return any("command(" in ast.unparse(each) or "group(" in ast.unparse(each) for each in node.decorator_list)
 
 
-def homonyms(
-    names_of: Callable[[ast.stmt], Iterable[str]], trees: Iterable[tuple[str, ast.Module]]
-) -> dict[str, list[str]]:
+def homonyms(names_of: Callable[[ast.stmt], Iterable[str]], modules: dict[str, Source]) -> dict[str, list[str]]:
     """Return each name that more than one module defines, with these modules."""
     places: dict[str, set[str]] = defaultdict(set)
-    for module, tree in trees:
-        for node in tree.body:
+    for module, source in modules.items():
+        for node in source.tree.body:
             for name in names_of(node):
                 places[name].add(module)
     return {name: sorted(found) for name, found in places.items() if len(found) > 1}
 
 
 def test_a_class_name_is_defined_once() -> None:
-    assert {} == homonyms(class_names, modules())
+    assert {} == homonyms(class_names, sources(PACKAGE.rglob("*.py")))
 
 
 def test_a_public_function_name_is_defined_once() -> None:
-    assert {} == homonyms(function_names, modules())
+    assert {} == homonyms(function_names, sources(PACKAGE.rglob("*.py")))
 
 
 def test_a_name_in_two_modules_is_seen() -> None:
     functions = "def show(): ...\ndef _own(): ..."
-    first = ("a.py", ast.parse(f"class Run: ...\nclass _Own: ...\nRow = tuple[str, int]\n{functions}"))
-    second = ("b.py", ast.parse(f"class Run: ...\nclass Row: ...\n_Own: TypeAlias = str\n{functions}"))
+    first = Source(f"class Run: ...\nclass _Own: ...\nRow = tuple[str, int]\n{functions}")
+    second = Source(f"class Run: ...\nclass Row: ...\n_Own: TypeAlias = str\n{functions}")
     both = ["a.py", "b.py"]
 
-    assert {"Run": both, "_Own": both, "Row": both} == homonyms(class_names, [first, second])
-    assert {"show": both} == homonyms(function_names, [first, second])
+    assert {"Run": both, "_Own": both, "Row": both} == homonyms(class_names, {"a.py": first, "b.py": second})
+    assert {"show": both} == homonyms(function_names, {"a.py": first, "b.py": second})
 
 
 def test_a_function_behind_a_command_may_have_the_name_of_another() -> None:
-    function = ("a.py", ast.parse("def show(): ..."))
-    command = ("b.py", ast.parse("@click.command()\ndef show(): ..."))
+    function, command = Source("def show(): ..."), Source("@click.command()\ndef show(): ...")
 
-    assert {} == homonyms(function_names, [function, command])
+    assert {} == homonyms(function_names, {"a.py": function, "b.py": command})

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-import zsched
+from tests.sources import PACKAGE, Source, sources
 
-PACKAGE = Path(zsched.__file__).parent
 PICKLES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "jsonpickle", "marshal", "shelve", "yaml"}
 
 # Who imports such a module, and what it names of it. ``unpickling`` subclasses the reader: it looks up no class but
@@ -37,63 +34,48 @@ OF_JOBS = ("rq.job", "rq.results", "rq.queue", "rq.worker", "rq.registry", "rq.s
 OF_JOBS += ("rq.Queue", "rq.Worker", "rq.SimpleWorker", "rq.get_current_job", "rq.group", "rq.scheduler")
 
 
-class Source:
-    """One file of zsched."""
-
-    def __init__(self, text: str | bytes) -> None:
-        self._tree = ast.parse(text)
-
-    def imports(self) -> Iterator[str]:
-        """Full names, with what is taken out of a module."""
-        for node in ast.walk(self._tree):
-            if isinstance(node, ast.Import):
-                yield from (alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-    @property
-    def knows_pickles(self) -> bool:
-        return any(name.partition(".")[0] in PICKLES for name in self.imports())
-
-    def of_pickles(self) -> set[str]:
-        """What it names of a module that unpickles."""
-        attributes = {ast.unparse(node) for node in ast.walk(self._tree) if isinstance(node, ast.Attribute)}
-        taken = {name for name in self.imports() if "." in name}
-        return {name for name in attributes | taken if name.partition(".")[0] in PICKLES}
-
-    @property
-    def asks_to_run(self) -> bool:
-        """True if a call of ``open`` or ``options`` says anything but ``runs=False``."""
-        calls = [node for node in ast.walk(self._tree) if isinstance(node, ast.Call)]
-        asked = [
-            keyword
-            for call in calls
-            if isinstance(call.func, ast.Attribute) and call.func.attr in ("open", "options")
-            for keyword in call.keywords
-            if keyword.arg in ("runs", None)
-        ]
-        return any(not (isinstance(one.value, ast.Constant) and one.value.value is False) for one in asked)
-
-    @property
-    def knows_jobs(self) -> bool:
-        return any(name == "rq" or f"{name}.".startswith(f"{each}.") for name in self.imports() for each in OF_JOBS)
+def knows_pickles(source: Source) -> bool:
+    return any(name.partition(".")[0] in PICKLES for name in source.imports)
 
 
-SOURCES = {file.relative_to(PACKAGE).as_posix(): Source(file.read_bytes()) for file in PACKAGE.rglob("*.py")}
+def of_pickles(source: Source) -> set[str]:
+    """What it names of a module that unpickles."""
+    taken = {name for name in source.imports if "." in name}
+    return {name for name in source.attributes | taken if name.partition(".")[0] in PICKLES}
+
+
+def asks_to_run(source: Source) -> bool:
+    """True if a call of ``open`` or ``options`` says anything but ``runs=False``."""
+    asked = [
+        keyword
+        for call in source.nodes
+        if isinstance(call, ast.Call)
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("open", "options")
+        for keyword in call.keywords
+        if keyword.arg in ("runs", None)
+    ]
+    return any(not (isinstance(one.value, ast.Constant) and one.value.value is False) for one in asked)
+
+
+def knows_jobs(source: Source) -> bool:
+    return any(name == "rq" or f"{name}.".startswith(f"{each}.") for name in source.imports for each in OF_JOBS)
+
+
+SOURCES = sources(PACKAGE.rglob("*.py"))
 
 
 def test_two_modules_know_pickles_and_one_of_them_runs_what_is_in_them() -> None:
-    assert IMPORTERS == {name: source.of_pickles() for name, source in SOURCES.items() if source.knows_pickles}
+    assert IMPORTERS == {name: of_pickles(source) for name, source in SOURCES.items() if knows_pickles(source)}
 
 
 def test_only_import_and_a_client_that_was_told_to_run_pickles_outside_of_workers() -> None:
-    runners = {name for name, source in SOURCES.items() if source.asks_to_run} - {"storage/rqjob.py"}
+    runners = {name for name, source in SOURCES.items() if asks_to_run(source)} - {"storage/rqjob.py"}
 
     assert set(RUNNERS) == runners
 
 
 def test_no_module_of_daemon_archive_or_command_line_knows_rqs_jobs() -> None:
-    assert set(KNOW_JOBS) == {name for name, source in SOURCES.items() if source.knows_jobs}
+    assert set(KNOW_JOBS) == {name for name, source in SOURCES.items() if knows_jobs(source)}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +87,7 @@ def test_no_module_of_daemon_archive_or_command_line_knows_rqs_jobs() -> None:
     ],
 )
 def test_the_rule_sees_a_pickle_that_is_opened(text: str, found: set[str]) -> None:
-    assert (True, found) == (Source(text).knows_pickles, Source(text).of_pickles())
+    assert (True, found) == (knows_pickles(Source(text)), of_pickles(Source(text)))
 
 
 @pytest.mark.parametrize(
@@ -119,12 +101,12 @@ def test_the_rule_sees_a_pickle_that_is_opened(text: str, found: set[str]) -> No
     ],
 )
 def test_the_rule_sees_who_asks_for_it(text: str, asks: bool) -> None:
-    assert asks is Source(text).asks_to_run
+    assert asks is asks_to_run(Source(text))
 
 
 @pytest.mark.parametrize(
     "text", ["from rq.job import Job", "import rq.job", "import rq", "from rq import Queue", "import rq.results"]
 )
 def test_the_rule_sees_who_knows_jobs(text: str) -> None:
-    assert Source(text).knows_jobs
-    assert not Source("from rq import Retry").knows_jobs
+    assert knows_jobs(Source(text))
+    assert not knows_jobs(Source("from rq import Retry"))

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 import redis
 import rq
 
+from tests.documents import PROJECT
+from tests.sources import PACKAGE, Source, sources
 from zsched.storage.keys import Keys
 from zsched.storage.rights import _RQ_KEYS, SCRIPTS, USERS, Role, acl_file, commands_of, rights_of, rq_keys_of
 
-ROOT = Path(__file__).parents[2]
-LUA = ROOT / "zsched" / "lua"
-ACL = ROOT / "deploy" / "redis" / "users.acl"
+LUA = PACKAGE / "lua"
+ACL = PROJECT / "deploy" / "redis" / "users.acl"
 # The two calls of scripts whose command stands in a table: both set or delete fields of a hash.
 FROM_TABLES = {"put.lua": {"hset"}, "lib/room.lua": {"hdel", "hset"}}
 # What sends commands to a Redis that rights are for; zsched.testing and zsched.demo have one of their own.
@@ -90,9 +92,9 @@ def test_rights_follow_the_prefix_of_rqs_keys() -> None:
             assert sorted(re.sub("^rq:", "{app}:rq:", pattern) for pattern in patterns) == list(moved)
 
 
-def sent(tree: ast.AST) -> Iterator[str]:
+def sent(source: Source) -> Iterator[str]:
     """Texts that stand where commands do: first in a call or a tuple, but for what a dict is asked for."""
-    for node in ast.walk(tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
             continue
         parts = node.args if isinstance(node, ast.Call) else node.elts if isinstance(node, ast.Tuple | ast.List) else ()
@@ -102,11 +104,11 @@ def sent(tree: ast.AST) -> Iterator[str]:
 
 def test_every_command_that_the_sources_name_is_somebodys() -> None:
     methods = dir(redis.Redis)
-    files = [file for sender in SENDERS for file in (ROOT / "zsched" / sender).rglob("*.py")]
-    files += [ROOT / "zsched" / sender for sender in SENDERS if sender.endswith(".py")]
-    files.remove(ROOT / "zsched" / "storage" / "rivals.py")  # for doctor and import, which ask as the operator
+    files = [file for sender in SENDERS for file in (PACKAGE / sender).rglob("*.py")]
+    files += [PACKAGE / sender for sender in SENDERS if sender.endswith(".py")]
+    files.remove(PACKAGE / "storage" / "rivals.py")  # for doctor and import, which ask as the operator
 
-    named = {word for file in files for word in sent(ast.parse(file.read_text()))}
+    named = {word for source in sources(files).values() for word in sent(source)}
     commands = {word for word in named if any(re.match(rf"{word}(_|$)", method) for method in methods)}
 
     assert {"evalsha", "xread", "blpop", "zscan", "memory", "hsetnx"} <= commands  # it sees them
@@ -114,26 +116,24 @@ def test_every_command_that_the_sources_name_is_somebodys() -> None:
     assert set() == commands - granted
 
 
-def texts_in(tree: ast.AST) -> set[str]:
-    """Texts and names of attributes."""
-    attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    return attributes | {
-        node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) if node.value.__class__ is str
-    }
+def words_in(sources: Iterable[Source]) -> set[str]:
+    """Names of attributes, and texts."""
+    return {word for source in sources for words in (source.attribute_names, source.texts) for word in words}
 
 
-def sources_of(role: Role) -> list[ast.AST]:
+def sources_of(role: Role) -> list[Source]:
     """What a process of *role* runs of zsched, at most."""
-    files = [file for part in RUN_BY[role] for file in (ROOT / "zsched").glob(part)]
+    files = [file for part in RUN_BY[role] for file in PACKAGE.glob(part)]
     files = [file for file in files if file.name not in ("rights.py", "rivals.py")]
     assert files
-    return [ast.parse(file.read_text()) for file in files]
+    return list(sources(files).values())
 
 
+@cache
 def commands_of_rq() -> set[str]:
     """Commands that RQ's sources send, by redis-py's methods or by scripts."""
-    trees = [ast.parse(file.read_text()) for file in Path(rq.__file__).parent.rglob("*.py")]
-    called = set().union(*map(texts_in, trees))
+    package = Path(rq.__file__).parent
+    called = words_in(sources(package.rglob("*.py"), package).values())
     found = {command for method, commands in OF_METHODS.items() if method in called for command in commands.split()}
     found |= {word.lower() for text in called for word in re.findall(r"redis\.p?call\(\W*([A-Za-z]+)", text)}
     return found | called
@@ -142,7 +142,7 @@ def commands_of_rq() -> set[str]:
 @pytest.mark.parametrize("role", Role)
 def test_every_command_of_a_role_is_one_that_its_sources_send(role: Role) -> None:
     scripts = {command for script in SCRIPTS[role] for command in commands_of(script)}
-    ours = {word for tree in sources_of(role) for word in sent(tree)}
+    ours = {word for source in sources_of(role) for word in sent(source)}
     theirs = commands_of_rq() if role in (Role.WORKER, Role.DASHBOARD) else set()
 
     unused = {
@@ -156,7 +156,7 @@ def test_every_command_of_a_role_is_one_that_its_sources_send(role: Role) -> Non
 
 @pytest.mark.parametrize("role", [role for role in Role if SCRIPTS[role]])
 def test_every_script_and_kind_of_rqs_keys_of_a_role_is_named_in_its_sources(role: Role) -> None:
-    named = set().union(*map(texts_in, sources_of(role)))
+    named = words_in(sources_of(role))
     kinds = {key.partition(":")[0] for key in _RQ_KEYS[role].split()} - {"*"}
 
     assert set() == set(SCRIPTS[role]) - named

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-import zsched
+from tests.sources import PACKAGE, sources
 from zsched.storage import rqkeys
 from zsched.storage.rqkeys import RqKeys
 
-PACKAGE = Path(zsched.__file__).parent
 LITERAL = re.compile(r"(?<![\w-])rq:|:(dependents|dependencies)\b")
 
 
-def texts(tree: ast.AST) -> Iterator[str]:
-    """The texts of *tree* that are no docstrings."""
-    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and id(node) not in said and isinstance(node.value, str | bytes):
-            yield node.value if isinstance(node.value, str) else node.value.decode(errors="replace")
-
-
 def test_no_other_file_of_the_package_has_one_of_rqs_keys() -> None:
-    files = [file for file in PACKAGE.rglob("*.py") if any(map(LITERAL.search, texts(ast.parse(file.read_bytes()))))]
+    files = {name: source for name, source in sources(PACKAGE.rglob("*.py")).items() if LITERAL.search(source.text)}
 
-    assert [Path(inspect.getfile(rqkeys))] == files
+    assert ["storage/rqkeys.py"] == [name for name, source in files.items() if any(map(LITERAL.search, source.texts))]
 
 
 def test_lua_has_the_same_keys_as_python() -> None:

@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Final
 
 from zsched.storage.keys import Keys
@@ -151,13 +152,18 @@ def commands_of(script: str) -> set[str]:
 
 def rq_keys_of(script: str, rq: RqKeys) -> set[str]:
     """Patterns of RQ's keys that a script makes itself: those of the names of lib/rq.lua that it uses."""
+    return {f"{rq.prefix}:{kind}:*" for kind in _rq_kinds_of(script)}
+
+
+@cache
+def _rq_kinds_of(script: str) -> frozenset[str]:
     library = source(_RQ_LIBRARY)
     used = re.sub("--.*", "", load(script, "{rq}").text.replace(library, ""))
     for definition in reversed(re.split("^(?=local )", library, flags=re.MULTILINE)):  # one may use those before it
         name = re.match(r"local (?:function )?(\w+)", definition)
         if name and re.search(rf"\b{name[1]}\b", used):
             used += definition
-    return {f"{rq.prefix}:{kind}:*" for kind in _RQ_KEY.findall(used) if kind != _CHANNEL}
+    return frozenset(_RQ_KEY.findall(used)) - {_CHANNEL}
 
 
 def acl_file(keys: Keys) -> str:

@@ -6,7 +6,9 @@ import random
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -34,6 +36,21 @@ class StepClock(ManualClock):
         return self.elapsed_ms
 
 
+@cache
+def _content(keep_args: bool) -> bytes:
+    """An archive of ENTRIES, which is written once for all tests."""
+    with TemporaryDirectory() as folder:
+        return archived(Path(folder) / "archive.db", ENTRIES, keep_args=keep_args).read_bytes()
+
+
+def whole_file(folder: Path, *, keep_args: bool = True) -> Path:
+    """Write an archive of ENTRIES into *folder*."""
+    path = folder / "archive.db"
+    path.touch(mode=0o600)
+    path.write_bytes(_content(keep_args))
+    return path
+
+
 def look(path: Path) -> tuple[list[Any], int]:
     """Open it, look at all of it; its state, and the number of steps."""
     with closing(Archive(path, "default", keep_args=False)) as archive:
@@ -58,7 +75,7 @@ def flipped(value: Any) -> Any:
 
 
 def test_a_file_as_it_was_written_passes(tmp_path: Path) -> None:
-    path = archived(tmp_path / "archive.db", ENTRIES, keep_args=False)
+    path = whole_file(tmp_path, keep_args=False)
 
     state, _ = look(path)
 
@@ -71,7 +88,7 @@ def test_a_new_file_is_seen_at_once(tmp_path: Path) -> None:
 
 
 def test_a_step_ends_with_its_time_and_the_next_goes_on(tmp_path: Path) -> None:
-    path = archived(tmp_path / "archive.db", ENTRIES)
+    path = whole_file(tmp_path)
     clock = StepClock()
     with closing(Archive(path, "default")) as archive:
         steps = 1
@@ -83,7 +100,7 @@ def test_a_step_ends_with_its_time_and_the_next_goes_on(tmp_path: Path) -> None:
 
 
 def test_an_archive_may_be_written_between_steps(tmp_path: Path) -> None:
-    path = archived(tmp_path / "archive.db", ENTRIES)
+    path = whole_file(tmp_path)
     clock = StepClock()
     with closing(Archive(path, "default")) as archive:
         seq = 200
@@ -99,7 +116,7 @@ def test_an_archive_may_be_written_between_steps(tmp_path: Path) -> None:
 @pytest.mark.parametrize("n", [1, 2, 100, 199])
 @pytest.mark.parametrize("column", ["epoch", "seq", "t", "kind", "body", "sum"])
 def test_a_change_in_a_history_entry_is_found(tmp_path: Path, n: int, column: str) -> None:
-    path = archived(tmp_path / "archive.db", ENTRIES)
+    path = whole_file(tmp_path)
     with closing(sqlite3.connect(path)) as db:
         [value] = db.execute(f"SELECT {column} FROM entry WHERE n = ?", (n,)).fetchone()
     change(path, f"UPDATE entry SET {column} = ? WHERE n = ?", flipped(value), n)
@@ -110,7 +127,7 @@ def test_a_change_in_a_history_entry_is_found(tmp_path: Path, n: int, column: st
 
 @pytest.mark.parametrize("column", ["id", "run", "place", "due", "note", "t", "n", "row", "sum"])
 def test_a_change_in_a_row_of_the_state_is_found(tmp_path: Path, column: str) -> None:
-    path = archived(tmp_path / "archive.db", ENTRIES)
+    path = whole_file(tmp_path)
     with closing(sqlite3.connect(path)) as db:
         [value] = db.execute(f"SELECT {column} FROM live WHERE id = 'b'").fetchone()
     change(path, f"UPDATE live SET {column} = ? WHERE id = 'b'", flipped(value))
@@ -122,7 +139,7 @@ def test_a_change_in_a_row_of_the_state_is_found(tmp_path: Path, column: str) ->
 @pytest.mark.parametrize("life", [0, 5, -32767])
 @pytest.mark.parametrize("id", ["a", "b", "id-100", "r"])
 def test_a_row_of_another_state_is_found(tmp_path: Path, id: str, life: int) -> None:
-    path = archived(tmp_path / "archive.db", ENTRIES)
+    path = whole_file(tmp_path)
     change(path, "UPDATE live SET life = ? WHERE id = ?", life, id)
 
     with pytest.raises(ArchiveCorrupt):
@@ -131,7 +148,7 @@ def test_a_row_of_another_state_is_found(tmp_path: Path, id: str, life: int) -> 
 
 @pytest.mark.parametrize("key", ["n = -32602", "n = 77", "row = 5", "row = -5"])
 def test_arguments_of_another_entry_are_found(tmp_path: Path, key: str) -> None:
-    path = archived(tmp_path / "archive.db", ENTRIES, keep_args=False)
+    path = whole_file(tmp_path, keep_args=False)
     change(path, f"UPDATE OR REPLACE argument SET {key} WHERE n = 166")
 
     with pytest.raises(ArchiveCorrupt):
@@ -139,7 +156,7 @@ def test_arguments_of_another_entry_are_found(tmp_path: Path, key: str) -> None:
 
 
 def test_an_archive_in_a_bootstrap_is_looked_at_later(tmp_path: Path) -> None:
-    with closing(Archive(archived(tmp_path / "archive.db", ENTRIES), "default")) as archive:
+    with closing(Archive(whole_file(tmp_path), "default")) as archive:
         archive.begin_bootstrap()
         archive.append([put(1, "a")])
 
@@ -151,7 +168,7 @@ def test_an_archive_in_a_bootstrap_is_looked_at_later(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["position", "life", "archive", "touches", "namespace"])
 @pytest.mark.parametrize("value", ["1-7 5", "x", None, 77, b"x"])
 def test_a_change_in_what_a_file_says_of_itself_is_found(tmp_path: Path, name: str, value: object) -> None:
-    path = archived(tmp_path / "archive.db", ENTRIES)
+    path = whole_file(tmp_path)
     change(path, "INSERT OR REPLACE INTO fact VALUES (?, ?)", name, value)
 
     with pytest.raises((ArchiveCorrupt, ArchiveForeign) if name == "namespace" else ArchiveCorrupt):
@@ -160,7 +177,7 @@ def test_a_change_in_what_a_file_says_of_itself_is_found(tmp_path: Path, name: s
 
 @pytest.mark.parametrize("data", [b"", b"other", None, "text", 5])
 def test_a_change_in_arguments_that_stand_apart_is_found(tmp_path: Path, data: object) -> None:
-    path = archived(tmp_path / "archive.db", ENTRIES, keep_args=False)
+    path = whole_file(tmp_path, keep_args=False)
     change(path, "UPDATE argument SET data = ? WHERE n = 1 AND row = 1", data)
 
     with pytest.raises(ArchiveCorrupt):
@@ -168,7 +185,7 @@ def test_a_change_in_arguments_that_stand_apart_is_found(tmp_path: Path, data: o
 
 
 def test_an_entry_that_a_schedule_needs_and_is_gone_is_missed(tmp_path: Path) -> None:
-    path = archived(tmp_path / "archive.db", ENTRIES)
+    path = whole_file(tmp_path)
     change(path, "DELETE FROM entry WHERE n = 1")
 
     with closing(Archive(path, "default")) as archive, pytest.raises(ArchiveCorrupt, match="history entry 1 "):
@@ -178,7 +195,7 @@ def test_an_entry_that_a_schedule_needs_and_is_gone_is_missed(tmp_path: Path) ->
 
 
 def test_invalid_text_is_found(tmp_path: Path) -> None:
-    path = archived(tmp_path / "archive.db", ENTRIES)
+    path = whole_file(tmp_path)
     change(path, "UPDATE entry SET kind = CAST(? AS TEXT) WHERE n = 1", b"\xff\xfe")
 
     with pytest.raises(ArchiveCorrupt):
@@ -204,7 +221,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_file_is_found(tmp_path: Path, damage: Callable[[Path], object]) -> None:
-    path = archived(tmp_path / "archive.db", ENTRIES)
+    path = whole_file(tmp_path)
     damage(path)
 
     with pytest.raises(ArchiveCorrupt, match=str(path)):
@@ -214,7 +231,7 @@ def test_a_damaged_file_is_found(tmp_path: Path, damage: Callable[[Path], object
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_a_flipped_byte_is_found_or_changes_nothing(tmp_path: Path, seed: int) -> None:
-    path = archived(tmp_path / "archive.db", ENTRIES, keep_args=False)
+    path = whole_file(tmp_path, keep_args=False)
     expected, _ = look(path)
     whole = path.read_bytes()
     chance = random.Random(seed)

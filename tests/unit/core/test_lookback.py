@@ -46,14 +46,14 @@ def told(found: Iterable[Occurrence]) -> list[Told]:
 def naive(history: Sequence[Sequence[Change]]) -> list[Told]:
     """The runs of *history*, told forwards: those pushed last first, then those of which the end alone is there."""
     runs: dict[str, Told] = {}
-    order: dict[str, tuple[int, int]] = {}
+    order: dict[str, tuple[int, int]] = {}  # also of what a recovery skipped: an end may follow
     for number, one in enumerate(change for entry in history for change in entry):
         run = one.run_id or ""
         if is_push(one):
             runs[run], order[run] = (run, RunStatus.QUEUED, 1), (1, number)
-        elif one.what is What.SKIPPED and order.get(run, (0, 0))[0] and runs[run][1] is RunStatus.QUEUED:
-            del runs[run], order[run]  # by a recovery: it was not pushed again
-        elif one.what is What.RUN_AGAIN and run in order:
+        elif one.what is What.SKIPPED and run in runs and runs[run][1] is RunStatus.QUEUED:
+            del runs[run]  # by a recovery: it was not pushed again
+        elif one.what is What.RUN_AGAIN and run in runs:
             if runs[run][1] is RunStatus.QUEUED:
                 runs[run] = (run, RunStatus.QUEUED, one.count)
         elif one.what is What.RUN_ENDED:
@@ -61,7 +61,7 @@ def naive(history: Sequence[Sequence[Change]]) -> list[Told]:
             runs[run] = (run, ended.status, ended.attempt)
             if order.get(run, (0, 0))[0] == 0:  # its push is not there
                 order[run] = (0, ended.fired_us or 0)
-    return [runs[run] for run in sorted(order, key=order.__getitem__, reverse=True)]
+    return [runs[run] for run in sorted(runs, key=order.__getitem__, reverse=True)]
 
 
 @some.composite

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.documents import programs
 
 CONFTEST = 'pytest_plugins = ["zsched.testing.fixtures"]\n'
@@ -17,6 +19,7 @@ def test_each_test_has_its_own_scheduler(scheduler):
 """
 
 
+@pytest.mark.slow
 def test_a_product_tests_its_schedules(tmp_path: Path) -> None:
     for name, text in programs("docs/client.md").items():
         (tmp_path / name).write_text(text)

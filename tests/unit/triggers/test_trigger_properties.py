@@ -164,6 +164,7 @@ def test_bounds_hold(trigger):
         assert spec.count is None or trigger.count_between(0, END * 2) <= spec.count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expr", ["30 1 * * *", "*/30 * * * *", "30 2 * * *"])
 @pytest.mark.parametrize("start", ["2026-03-08T05:00", "2026-11-01T04:00"])
 def test_from_each_second_through_a_gap_and_a_fold_the_next_one_is_the_same(expr, start):
