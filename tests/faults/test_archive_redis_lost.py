@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.faults.archives import (
@@ -103,3 +104,28 @@ def test_a_redis_with_an_older_rdb_is_restored_and_repeated_runs_are_marked(
             assert [] == repeated(history(path)) + doubles(queued(watch))
             assert [What.PUT, What.RESTORED] == whats_of(path, "lost")
             assert {"before", "lost", "marked", "new"} == {id for id, _ in assert_state_is_redis_own(server.url, path)}
+
+
+def test_nothing_that_was_cancelled_fires_before_the_archive_has_looked_at_an_older_rdb(
+    start_daemon: Start, tmp_path: Path
+) -> None:
+    path = tmp_path / "one.db"
+    with redis_with_rdb() as server, connect(server.url) as watch:
+        # The shortest hold: the archiver's pause before it tries again must be shorter, or the leader must wait for it.
+        settings = {"DAEMON_LEASE_MS": "200", "DAEMON_RENEW_MS": "50", "ARCHIVE_PATH": str(path)}
+        daemon, client = start_daemon(server.url, **settings), Client.from_url(server.url)
+        daemon.wait_for("hold_ended")
+        due = client.schedule("app.task", id="cancelled", after=1).next_at
+        watch.save()
+        saved = tmp_path / "old.rdb"
+        shutil.copy(server.folder / "dump.rdb", saved)
+        assert "cancelled" == client.cancel("cancelled")
+        await_caught_up(server.url, path)
+        server.kill()
+        daemon.wait_for("redis_lost")
+        eventually(lambda: datetime.now(UTC) > due, within_s=10)
+
+        put_back(server, saved)
+
+        assert 1 == daemon.wait_for("recovery_done")["taken_out"]
+        assert [] == queued(watch)

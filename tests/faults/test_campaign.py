@@ -239,6 +239,17 @@ def test_the_audit_accepts_a_history_that_keeps_every_promise(name: str) -> None
     assert verdict.is_ok, "\n".join(verdict.lines())
 
 
+@pytest.mark.parametrize(("at_us", "lag"), [(SOON_US, "498 ms"), (ASKED.began_us, None)])
+def test_the_lag_of_a_lost_put_is_measured_to_the_loss_that_excuses_it(at_us: int, lag: str | None) -> None:
+    witnesses = lost_at(at_us)
+    witnesses.losses.append(Loss("f", SOON_US + 60 * S, False))
+
+    verdict = judge(witnesses)
+
+    assert verdict.is_ok
+    assert lag == verdict.numbers.get("longest lag that lost a put")
+
+
 def test_a_rolled_back_history_is_two_chains_with_a_common_beginning() -> None:
     first, second, lost, new = term(1), put(2), fire(3), fire(3, late_us=S)
 

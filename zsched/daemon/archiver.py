@@ -11,6 +11,7 @@ check comes later. Then the daemon stays up, fires, and reports that its archive
 
 from __future__ import annotations
 
+import math
 import threading
 from contextlib import closing
 from dataclasses import replace
@@ -48,7 +49,7 @@ log = structlog.get_logger(__name__)
 _FEW: Final = 2  # entries of a pass: single entries are archived at once
 _STEP_MS: Final = 2000.0  # time in a backlog, between two reports of progress
 _GATHER_MS: Final = 12.0  # from one pass to the next otherwise; at 25 ms the p99 of lateness was 20 % higher (measured)
-_RETRY_S: Final = 1.0  # before another attempt after an error
+_RETRY_S: Final = 1.0  # before another attempt after an error; for a lost Redis a quarter of a lease, if that is less
 _REFUSED_S: Final = 10.0  # between two checks that the archive belongs to this data set
 _PRUNE_EVERY_MS: Final = 3_600_000.0
 _CHECK_MS: Final = 5.0  # of every idle pass, until the whole file was checked
@@ -90,7 +91,9 @@ class Archiver:
         self._known_as: tuple[str, Position | None] = f"none-{daemon}", None
         self._failures = failures or Failures()  # of the whole daemon, for the report
         self._bell = Bell()  # ends a wait for the log
-        self._loop = Loop("archiver", self._keep_over, self._failures, retry_s=_RETRY_S, finishes=True)
+        retry_s = min(_RETRY_S, settings.daemon.lease_ms / 4000)  # a returned Redis is held for a lease
+        self._loop = Loop("archiver", self._keep_over, self._failures, retry_s=retry_s, finishes=True)
+        self._looked_ms = -math.inf  # begin of the last pass over the log that ended, and was reported
         self.moved = threading.Condition()  # notified when the position moved
         self.audit: dict[str, Any] | None = None  # result of the last audit, for the report; any thread may set it
         self.may_not_lead: str | None = None  # why its daemon may not lead; any thread may set it
@@ -116,6 +119,13 @@ class Archiver:
     def has_looked(self) -> bool:
         """Return True once the archive of this data set is chosen, or found to be unusable."""
         return self._own.is_ours or self._trouble is not None or not self._loop.is_running
+
+    def has_looked_since(self, since_ms: float) -> bool:
+        """
+        Return True if a pass over the log that began after *since_ms* of the monotonic clock has ended: what it found
+        lost is held. True also if the archive is unusable.
+        """
+        return self._looked_ms > since_ms or self._trouble is not None or not self._loop.is_running
 
     def knowledge(self) -> Knowledge | None:
         """
@@ -261,6 +271,7 @@ class Archiver:
                 self._prune(archive, now_ms)
             elif not self._own.is_checked:
                 self._own.is_checked = not archive.check_step(_CHECK_MS, self._clock)
+            self._looked_ms = began_ms
             if self._loop.is_stopping:
                 return
             took_ms = self._clock.monotonic_ms() - began_ms

@@ -48,6 +48,7 @@ from zsched.zone_rules import installed
 log = structlog.get_logger(__name__)
 
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 50, 2000  # between attempts to reach Redis
+_LOOK_MS = 3000.0  # for the own archive to look at a Redis that is new or restarted, beyond the hold
 _REFUSED_PAUSE_MS = 500  # before another attempt after a refusal by Redis
 _OBJECTION_PAUSE_MS = 5000  # between checks of a server on which this daemon may not lead
 _NEW_MASTER_PAUSE_MS = 500  # the longest pause of both if Sentinels may choose another server
@@ -205,7 +206,8 @@ class Daemon:
         elector, ticker = session.elector, session.ticker
         assert elector.term is not None  # the campaign was won
         ticker.begin(elector.term)
-        is_named = elector.term.gen is not None
+        first = elector.term
+        is_named, has_looked = first.gen is not None, first.hold_ms <= first.now_ms
         while not self._is_stopping:
             sent_ms = self._clock.monotonic_ms()
             renewed_at_ms = elector.renew_if_due()
@@ -216,8 +218,10 @@ class Daemon:
             try:
                 if not is_named and (naming_ms := session.namer.step(elector.term)) is not None:
                     tick, has_moved = ticker.hold(elector.term, naming_ms, ASK_EVERY_MS), False
+                elif not has_looked and (looking_ms := self._looking_ms(first)) is not None:
+                    tick, has_moved = ticker.hold(elector.term, looking_ms, ASK_EVERY_MS), False
                 else:
-                    is_named = True
+                    is_named = has_looked = True
                     tick = ticker.tick(elector.term)
                     has_moved = session.replanner.step_if_free(elector.term, tick)
             except RedisRefused as error:  # out of memory, or a wrong type of key: keep leading, it may be repaired
@@ -229,6 +233,16 @@ class Daemon:
             if not has_moved:
                 self._sleep(tick, elector.ms_until_renewal())
             self._end_pass(ticker)
+
+    def _looking_ms(self, term: Term) -> float | None:
+        """
+        Return the ms that the own archive may take to look at a Redis that is new or restarted, as *term* began; None
+        when it has looked. The hold of ``acquire`` lasts for a lease: on a busy machine, the archive may need longer to
+        see that an older state came back.
+        """
+        began_ms = term.trusted_until_ms - term.lease_ms
+        left_ms = term.trusted_until_ms + _LOOK_MS - self._clock.monotonic_ms()
+        return left_ms if left_ms > 0 and not self._archiver.has_looked_since(began_ms) else None
 
     @contextmanager
     def _serving(self, term: Term | None) -> Iterator[None]:

@@ -63,11 +63,15 @@ class Audit:
         Whether no archive had what *call* wrote when Redis lost it: it was acknowledged shortly before, and in no
         history. What an archive knew must come back.
         """
-        is_short = any(
-            call.began_us <= loss.at_us + _SLACK_US and loss.at_us - LAG_US <= call.ended_us
+        return bool(self._losses_at(call)) and not self._is_known(call)
+
+    def _losses_at(self, call: Call) -> list[Loss]:
+        """The losses of which it was answered shortly before, or while."""
+        return [
+            loss
             for loss in self.witnesses.losses
-        )
-        return is_short and not self._is_known(call)
+            if call.began_us <= loss.at_us + _SLACK_US and loss.at_us - LAG_US <= call.ended_us
+        ]
 
     def _is_known(self, call: Call) -> bool:
         """Whether some history has what *call* wrote; of a call that names a run, that run and not an earlier one."""
@@ -80,10 +84,8 @@ class Audit:
         )
 
     def lag_of(self, call: Call) -> int:
-        """How long before the next loss it was acknowledged."""
-        return min(
-            (loss.at_us - call.ended_us for loss in self.witnesses.losses if loss.at_us > call.ended_us), default=0
-        )
+        """How long before the loss, for which ``is_in_lag`` excuses it, it was acknowledged."""
+        return max(0, *(loss.at_us - call.ended_us for loss in self._losses_at(call)))
 
     def is_in_repair(self, call: Call) -> bool:
         """
