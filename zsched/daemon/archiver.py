@@ -46,6 +46,7 @@ from zsched.storage.questions import Knowledge
 
 log = structlog.get_logger(__name__)
 
+AWAITED_MS: Final = 3000.0  # how long a leader waits for its own archive, beyond the hold of a new or restarted Redis
 _FEW: Final = 2  # entries of a pass: single entries are archived at once
 _STEP_MS: Final = 2000.0  # time in a backlog, between two reports of progress
 _GATHER_MS: Final = 12.0  # from one pass to the next otherwise; at 25 ms the p99 of lateness was 20 % higher (measured)

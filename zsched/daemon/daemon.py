@@ -19,7 +19,7 @@ import structlog
 from zsched.config import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.daemon.answerer import Answerer
-from zsched.daemon.archiver import Archiver
+from zsched.daemon.archiver import AWAITED_MS, Archiver
 from zsched.daemon.auditor import Auditor
 from zsched.daemon.chains import ChainKeeper
 from zsched.daemon.chores import ChoreThread
@@ -48,7 +48,6 @@ from zsched.zone_rules import installed
 log = structlog.get_logger(__name__)
 
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 50, 2000  # between attempts to reach Redis
-_LOOK_MS = 3000.0  # for the own archive to look at a Redis that is new or restarted, beyond the hold
 _REFUSED_PAUSE_MS = 500  # before another attempt after a refusal by Redis
 _OBJECTION_PAUSE_MS = 5000  # between checks of a server on which this daemon may not lead
 _NEW_MASTER_PAUSE_MS = 500  # the longest pause of both if Sentinels may choose another server
@@ -241,7 +240,7 @@ class Daemon:
         see that an older state came back.
         """
         began_ms = term.trusted_until_ms - term.lease_ms
-        left_ms = term.trusted_until_ms + _LOOK_MS - self._clock.monotonic_ms()
+        left_ms = term.trusted_until_ms + AWAITED_MS - self._clock.monotonic_ms()
         return left_ms if left_ms > 0 and not self._archiver.has_looked_since(began_ms) else None
 
     @contextmanager

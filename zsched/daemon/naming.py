@@ -28,7 +28,7 @@ from typing import Final
 import structlog
 
 from zsched.core.clock import Clock
-from zsched.daemon.archiver import Archiver
+from zsched.daemon.archiver import AWAITED_MS, Archiver
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
@@ -38,7 +38,6 @@ from zsched.storage.questions import Knowledge, Naming
 log = structlog.get_logger(__name__)
 
 ASK_EVERY_MS: Final = 50.0
-_OWN_MS: Final = 3000.0  # time for the daemon's own archive to be chosen, tried once a second
 _NOTHING: Final = Knowledge(None, None, is_new=True)
 
 
@@ -65,7 +64,7 @@ class Namer:
             self._hear(answer)
         left_ms = self._until_ms - self._clock.monotonic_ms()
         if left_ms <= 0 and not self._archiver.has_looked:  # the archiver could not look before Redis was there
-            left_ms += _OWN_MS
+            left_ms += AWAITED_MS
         if left_ms > 0:
             self._naming.ask()
             return left_ms
