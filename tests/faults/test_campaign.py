@@ -90,6 +90,21 @@ def advance(seq: int, nominal_ms: int, next_ms: int, passed: str = "-") -> Entry
     )
 
 
+def put_back(seq: int, nominal_ms: int) -> Entry:
+    """The rule, whose next occurrence comes after *nominal_ms*, and the run of that one, which had been pushed."""
+    rule = [
+        "trigger",
+        '{"kind":"every","expr":"1000"}',
+        "anchor",
+        str(DUE_MS - 1000),
+        "nominal",
+        str(nominal_ms + 1000),
+    ]
+    rows = ["r", "", "due", "normal", str(nominal_ms + 1000), "0", "", "0 6", *rule]
+    rows += ["r", str(nominal_ms), "open", "normal", "-", "0", "", "0 0"]
+    return entry(seq, "restore", "reason", "lost", "archive", "a", "rows", "2", *rows, t_us=nominal_ms * 1000 + 500_000)
+
+
 ASKED = Call("put", "a", DUE_US - S + 1500, DUE_US - S + 2500, run_id=f"a-{DUE_MS}", due_ms=DUE_MS)
 RULED = Call("rule", "r", DUE_US - 2 * S, DUE_US - 2 * S + 900, every_ms=1000)
 RECEIVED = Receipt(f"a-{DUE_MS}", DUE_US + 3000, 77)
@@ -209,6 +224,16 @@ FINE: dict[str, Callable[[], Witnesses]] = {
         receipts=[],
         ended_us=DUE_US - 1,
         places=[Place("a", "due", DUE_MS), Place("a", "waiting", DUE_MS)],
+    ),
+    "pushed again, and the archive that knew it does not know the rule": lambda: seen(
+        [
+            *RULE,
+            advance(3, DUE_MS, DUE_MS + 1000),
+            put_back(4, DUE_MS + 1000),
+            advance(5, DUE_MS + 2000, DUE_MS + 3000),
+        ],
+        receipts=[],
+        calls=[],
     ),
     "coalesced": lambda: seen(
         [

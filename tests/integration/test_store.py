@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -82,6 +82,37 @@ def test_a_stream_continues_after_a_script_flush(link: Link, redis_client: redis
 
     assert {b"created"} >= {word for word in words if word != b"unchanged"}
     assert (30, 30) == (len(words), redis_client.zcard(KEYS.due_normal()))
+
+
+class FlushedFirst:
+    """A wire; *times* the scripts are flushed before a script is called."""
+
+    def __init__(self, wire: Wire, flush: Callable[[], object], times: int) -> None:
+        self._wire, self._flush, self._left = wire, flush, times
+
+    def execute(self, *parts: Any) -> Any:
+        if parts[0] == "EVALSHA" and self._left:
+            self._left -= 1
+            self._flush()
+        return self._wire.execute(*parts)
+
+
+def test_a_call_whose_script_is_flushed_again_and_again_is_answered(link: Link, redis_client: redis.Redis) -> None:
+    [(rows, arguments)] = _calls(1)
+    with link.wire() as wire:
+        called = scripts.Scripts(FlushedFirst(wire, redis_client.script_flush, 3), KEYS)
+
+        assert b"created" in called.call("put", rows=rows, **arguments)
+
+
+def test_a_call_whose_script_is_flushed_each_time_is_refused_and_writes_nothing(
+    link: Link, redis_client: redis.Redis
+) -> None:
+    [(rows, arguments)] = _calls(1)
+    with link.wire() as wire, pytest.raises(RedisUnavailable, match="flushed at each of 10 attempts") as refused:
+        scripts.Scripts(FlushedFirst(wire, redis_client.script_flush, 99), KEYS).call("put", rows=rows, **arguments)
+
+    assert (False, []) == (refused.value.may_have_been_applied, redis_client.keys("*"))
 
 
 def test_a_stream_whose_connection_is_killed_resends_unanswered_calls(link: Link, redis_client: redis.Redis) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-import redis
-
 from zsched.core.log import Position, text
 from zsched.core.log.recovery import Restored
 from zsched.storage.connection import Wire
@@ -60,7 +58,7 @@ class Restoring:
         try:
             meanwhile()
         finally:  # else the next reply would be this one
-            reply = checked(self._received(command), self._keys)
+            reply = checked(self._scripts.reply("restore", command, self._wire.receive), self._keys)
         entry = _position(reply)
         if entry is None:
             return None
@@ -72,14 +70,6 @@ class Restoring:
         texts = [each for row in rows for each in row.texts()]
         reply = self._scripts.call("restore", rows=texts, hold_for_ms=0, reason="dry", row_count=len(rows), **whose)
         return _placed(rows, reply[3])
-
-    def _received(self, command: list[Any]) -> list[Any]:
-        try:
-            reply: list[Any] = self._wire.receive()
-        except redis.exceptions.NoScriptError:
-            self._scripts.ensure("restore")
-            reply = self._wire.execute(*command)
-        return reply
 
     def merged(self, positions: Iterable[Position], seen: Position | None) -> Position | None:
         """Say that nothing of these histories is missing. The entry that says so; None as ``restore``."""

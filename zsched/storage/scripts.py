@@ -21,14 +21,13 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Any
 
-import redis
 from redis.exceptions import NoScriptError
 
 from zsched.core.log import FORMAT, text
@@ -43,6 +42,7 @@ _SECTION = re.compile(r"^-- (KEYS|ARGV)\s+(.*(?:\n--\s{8}.*)*)", re.MULTILINE)
 _HEADER = re.compile(r"(?:--(?! include ).*\n)+")
 _NAME = re.compile(r"@?[a-z_]+")
 _ROWS = "..."
+_LOADS = 10  # attempts to load a script that is flushed again before it runs
 _GROUPS = {  # words of headers for names that many scripts have
     "@lanes": ("due_high", "due_normal", "due_low"),
     "@schedules": ("meta", "log", "due_high", "due_normal", "due_low", "paused", "quarantine", "recurring"),
@@ -100,13 +100,24 @@ class Scripts:
             Garbled: meta holds what is no number.
             RedisUnavailable, RedisRefused: as ``Link.execute``.
         """
-        parts = self.command(name, rows, arguments)
-        try:
-            reply = self._channel.execute(*parts)
-        except redis.exceptions.NoScriptError:
-            self.ensure(name)
-            reply = self._channel.execute(*parts)
-        return checked(reply, self._keys)
+        command = self.command(name, rows, arguments)
+        return checked(self.reply(name, command, lambda: self._channel.execute(*command)), self._keys)
+
+    def reply(self, name: str, command: Sequence[Any], receive: Callable[[], Any]) -> Any:
+        """
+        Return the reply to *command* of script *name*, which *receive* returns if the server knows the script. Else the
+        script is loaded, and the command sent again: others may flush the scripts at any time.
+
+        Raises:
+            RedisUnavailable: they did at every attempt; nothing was done.
+        """
+        for _ in range(_LOADS):
+            try:
+                return receive()
+            except NoScriptError:
+                self.ensure(name)
+                receive = partial(self._channel.execute, *command)
+        raise RedisUnavailable(f"the scripts of this Redis were flushed at each of {_LOADS} attempts; call again")
 
     def command(self, name: str, rows: Iterable[Any], arguments: dict[str, Any]) -> list[Any]:
         """The EVALSHA command with keys and arguments in the header's order."""

@@ -18,6 +18,7 @@ from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.puts import PutRecurringEntry
 from zsched.core.log.recovery import restored
 from zsched.core.model import iso
+from zsched.core.run_id import nominal_ms_of
 
 
 @dataclass
@@ -52,11 +53,12 @@ def out_of_rhythm(audit: Audit) -> Findings:
     """Occurrences are the rule's own, in order, without a hole."""
     told: set[str] = set()
     covered: dict[tuple[str, int, int], set[int]] = {}
+    again: dict[str, set[int]] = {}  # nominal times of runs that a recovery put back: an archive knew their push
     for chain in audit.histories.chains:
         rhythms: dict[str, Rhythm] = {}
         for entry in chain:
             try:
-                for finding in _follow(rhythms, entry, covered):
+                for finding in _follow(rhythms, entry, covered, again):
                     shown = f"{finding} (entry {entry.position})"
                     if shown not in told:
                         told.add(shown)
@@ -64,13 +66,19 @@ def out_of_rhythm(audit: Audit) -> Findings:
             except UnknownEntry:  # told by the check of the log
                 continue
     for (id, anchor_ms, every_ms), times in covered.items():
+        times |= {time for time in again.get(id, ()) if min(times) < time < max(times)}
         missing = [time for time in range(min(times), max(times), every_ms) if time not in times]
         if missing:
             shown = f"{len(missing)} occurrences have no outcome in any log, the first at {iso(missing[0])}"
             yield f"{id}, every {every_ms} ms from {anchor_ms}: {shown}"
 
 
-def _follow(rhythms: dict[str, Rhythm], entry: Entry, covered: dict[tuple[str, int, int], set[int]]) -> Findings:
+def _follow(
+    rhythms: dict[str, Rhythm],
+    entry: Entry,
+    covered: dict[tuple[str, int, int], set[int]],
+    again: dict[str, set[int]],
+) -> Findings:
     if entry.kind == "put_recurring":
         put = PutRecurringEntry(entry).put
         _begin(rhythms, put.id, put.schedule)
@@ -80,6 +88,8 @@ def _follow(rhythms: dict[str, Rhythm], entry: Entry, covered: dict[tuple[str, i
                 rhythms.pop(back.id, None)
                 own = {back.own[n].decode(): back.own[n + 1] for n in range(0, len(back.own), 2)}
                 _begin(rhythms, back.id, own)
+            elif (nominal_ms := nominal_ms_of(back.run)) is not None:
+                again.setdefault(back.id, set()).add(nominal_ms)
     elif entry.kind == "cancel":
         rhythms.pop(entry.fields()[b"id"].decode(), None)
     elif entry.kind == "advance":
