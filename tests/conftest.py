@@ -6,7 +6,6 @@ Nothing here talks to a server that it did not start itself, nor writes into the
 
 from __future__ import annotations
 
-import gc
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -26,10 +25,6 @@ from zsched.errors import ZschedError
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("quick", settings.get_profile("same"), max_examples=25)
 settings.load_profile("same")
-
-
-# Thousands of collected tests live to the end; to look at them again and again took a tenth of the quick tests' time.
-gc.set_threshold(100_000, 50, 50)
 
 
 def pytest_configure(config: pytest.Config) -> None:

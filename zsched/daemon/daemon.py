@@ -239,9 +239,12 @@ class Daemon:
         when it has looked. The hold of ``acquire`` lasts for a lease: on a busy machine, the archive may need longer to
         see that an older state came back.
         """
-        began_ms = term.trusted_until_ms - term.lease_ms
-        left_ms = term.trusted_until_ms + AWAITED_MS - self._clock.monotonic_ms()
-        return left_ms if left_ms > 0 and not self._archiver.has_looked_since(began_ms) else None
+        if self._archiver.has_looked_since(term.trusted_until_ms - term.lease_ms):
+            return None
+        left_ms = term.trusted_until_ms - self._clock.monotonic_ms()  # of the hold
+        if left_ms <= 0:
+            left_ms += AWAITED_MS
+        return left_ms if left_ms > 0 else None
 
     @contextmanager
     def _serving(self, term: Term | None) -> Iterator[None]:
