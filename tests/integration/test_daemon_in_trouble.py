@@ -9,11 +9,14 @@ from collections.abc import Iterator
 import pytest
 import redis
 
+from tests.faults.clocks import now_ms
 from tests.faults.ledger import connect, queued
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import STEADY, DaemonThread, know
 from tests.integration.daemons import FUNC, NAP_MS, wait_for_runs
 from zsched import Client
+from zsched.daemon import daemon as daemon_module
+from zsched.daemon.archiver import Archiver
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
@@ -47,6 +50,36 @@ def test_a_restart_of_redis_is_logged_once_and_firing_continues(own_redis: Embed
     assert 1 == len(daemon.of("redis_lost"))
     assert 1 == len(daemon.of("redis_back"))
     assert 1 <= len(daemon.of("fire_held"))
+
+
+def test_a_leader_fires_in_a_new_redis_when_its_archive_has_looked(
+    client: Client, redis_client: redis.Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_looked, asked = threading.Event(), list[float]()
+    monkeypatch.setattr(daemon_module, "AWAITED_MS", 60_000.0)
+    monkeypatch.setattr(Archiver, "has_looked_since", lambda _, since_ms: asked.append(since_ms) or has_looked.is_set())
+    redis_client.hdel("zsched:{default}:meta", "server")  # so that it is another one now
+    with DaemonThread(redis_url) as daemon:
+        run = client.schedule(FUNC, id="a", after=0)
+        held_until_ms = daemon.wait_for("term_began")["hold_ms"] + now_ms(redis_client)
+        eventually(lambda: now_ms(redis_client) > held_until_ms + 200 and len(asked) > 3)
+        assert [] == queued(redis_client)
+
+        has_looked.set()
+
+        assert [run.run_id] == wait_for_runs(redis_client, 1)
+
+
+def test_a_leader_does_not_wait_for_ever_for_an_archive_that_does_not_look(
+    client: Client, redis_client: redis.Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon_module, "AWAITED_MS", 300.0)
+    monkeypatch.setattr(Archiver, "has_looked_since", lambda *_: False)
+    redis_client.hdel("zsched:{default}:meta", "server")  # so that it is another one now
+    with DaemonThread(redis_url):
+        run = client.schedule(FUNC, id="a", after=0)
+
+        assert [run.run_id] == wait_for_runs(redis_client, 1)
 
 
 def _by_id(runs: list[str], order: str) -> list[str]:
