@@ -59,7 +59,7 @@ def test_a_leader_fires_in_a_new_redis_when_its_archive_has_looked(
     monkeypatch.setattr(daemon_module, "AWAITED_MS", 60_000.0)
     monkeypatch.setattr(Archiver, "has_looked_since", lambda _, since_ms: asked.append(since_ms) or has_looked.is_set())
     redis_client.hdel("zsched:{default}:meta", "server")  # so that it is another one now
-    with DaemonThread(redis_url) as daemon:
+    with DaemonThread(redis_url, lease_ms=2500) as daemon:  # a busy machine must not end the term
         run = client.schedule(FUNC, id="a", after=0)
         held_until_ms = daemon.wait_for("term_began")["hold_ms"] + now_ms(redis_client)
         eventually(lambda: now_ms(redis_client) > held_until_ms + 200 and len(asked) > 3)
