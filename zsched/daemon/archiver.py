@@ -123,8 +123,8 @@ class Archiver:
 
     def has_looked_since(self, since_ms: float) -> bool:
         """
-        Return True if a pass over the log that began after *since_ms* of the monotonic clock has ended: what it found
-        lost is held. True also if the archive is unusable.
+        Return True if a pass over the log has ended that began after *since_ms* of the monotonic clock. If it found a
+        loss, it has set a hold. Also return True if the archive is unusable.
         """
         return self._looked_ms > since_ms or self._trouble is not None or not self._loop.is_running
 

@@ -235,9 +235,9 @@ class Daemon:
 
     def _looking_ms(self, term: Term) -> float | None:
         """
-        Return the ms that the own archive may take to look at a Redis that is new or restarted, as *term* began; None
-        when it has looked. The hold of ``acquire`` lasts for a lease: on a busy machine, the archive may need longer to
-        see that an older state came back.
+        Return the ms to wait for the own archive, or None once it has read the log. *term* began on a new or restarted
+        Redis. The hold of ``acquire`` lasts for a lease; on a busy machine the archive may need longer to find that an
+        older state came back.
         """
         if self._archiver.has_looked_since(term.trusted_until_ms - term.lease_ms):
             return None
