@@ -35,7 +35,7 @@ run: $(STAMP) ## a private Redis, the daemon and a worker with demo schedules; F
 	@exec $(BIN)/zsched up --demo $(if $(FOR),--for $(FOR))
 
 # A test that starts a Redis without saying so by its fixtures fails here.
-check: lint ## lint, then the quick tests, which need no Redis: under a minute; ARGS="-k cron" goes to pytest
+check: lint ## lint, then the quick tests, which need no Redis: half a minute; ARGS="-k cron" goes to pytest
 	@ZSCHED_REDIS_SERVER=/no/redis/here $(BIN)/python -m pytest -n 2 --dist loadfile -q -m 'not redis and not slow' \
 	  --hypothesis-profile=quick $(ARGS) tests/unit tests/model tests/product
 

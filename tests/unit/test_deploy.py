@@ -19,6 +19,8 @@ from zsched.core.clock import ManualClock
 from zsched.daemon.supervisor import Supervisor
 from zsched.metrics.pages import HANDLERS
 
+pytestmark = pytest.mark.slow  # make and systemd-analyze
+
 CHECKOUT = Path(__file__).parents[2]
 UNITS = ("zsched.service", "zsched@.service")
 MOST_EXPOSED = 2.0  # of 10, by systemd-analyze security
@@ -120,7 +122,6 @@ def test_an_installation_in_other_places_adjusts_the_units(tmp_path: Path) -> No
     assert (tmp_path / "stage/opt/etc/zsched/zsched.toml").exists()
 
 
-@pytest.mark.slow
 def test_installing_again_changes_nothing_and_leaves_edited_settings_alone(tmp_path: Path) -> None:
     stage = f"DESTDIR={tmp_path}/stage"
     make(tmp_path, "install", stage)
@@ -215,13 +216,11 @@ def analyze(*arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", UNITS)
 def test_systemd_has_nothing_to_say_against_a_unit(installed: Path, name: str) -> None:
     assert "" == analyze("verify", "--man=no", str(installed / name))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", UNITS)
 def test_a_unit_is_little_exposed(installed: Path, name: str) -> None:
     said = analyze("security", "--offline=true", "--no-pager", str(installed / name))

@@ -38,7 +38,7 @@ from zsched.storage.scanner import Scanner
 
 ALWAYS = Window(0, LAST_MS)
 HOUR_MS = 3_600_000
-SOON = datetime.now(UTC) + timedelta(days=1)
+SOON = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
 NO_RULE = b"none"
 IDS = ["a", "b", "a-1", "r", "x_y"]
 # What changes in Redis as a run or schedule goes its way, and is told by other columns of the state than its record.

@@ -147,5 +147,5 @@ def test_an_audit_keeps_a_schedule_that_a_client_put_during_the_repair(
 
     assert [("a", True), ("b", False)] == sorted((each["schedule_id"], each["repaired"]) for each in told)
     assert [("a", "due")] == rows_put_back(scene)
-    assert SOON + timedelta(hours=1) == scene.client.get("b").next_at.replace(microsecond=SOON.microsecond)
+    assert SOON + timedelta(hours=1) == scene.client.get("b").next_at
     assert [] == auditing.run()

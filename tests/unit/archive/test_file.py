@@ -134,11 +134,13 @@ def test_two_paths_of_one_folder_are_one_archive_with_one_lock(tmp_path: Path) -
         Archive(tmp_path / "real" / ".." / "real" / "archive.db", "default")
 
 
+@pytest.mark.slow
 def test_another_process_is_named_and_what_to_do(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     with pytest.raises(ArchiveInUse, match=rf"in use by process {holder.pid}; give each daemon an \[archive\] path"):
         Archive(tmp_path / "archive.db", "default")
 
 
+@pytest.mark.slow
 def test_the_archive_of_a_process_that_died_is_free(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     holder.kill()
     holder.wait()

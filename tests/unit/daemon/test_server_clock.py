@@ -95,6 +95,7 @@ def test_a_clock_that_is_slewed_back_by_500_ppm_is_not_overtaken(trips: list[tup
         assert server.told.now_ms() <= server.true_ms + 0.03  # the trip itself was not slewed
 
 
+@pytest.mark.slow
 def test_a_day_of_slewing_is_no_jump(server: Server, clock: ManualClock) -> None:
     jumps = []
     for _ in range(86_400 * 2):

@@ -204,6 +204,7 @@ def test_a_signal_between_looking_and_sleeping_is_not_lost(link: FakeLink, metho
         signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.slow
 def test_the_waker_listens_again_after_its_connection_was_lost(waker: Waker, link: FakeLink) -> None:
     first = link.opened.get(timeout=5)
 

@@ -68,6 +68,7 @@ def _delete(scheduler: ManualScheduler, run_id: str) -> None:
     Job.fetch(run_id, connection=scheduler.redis).delete()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lose", [_cancel, _delete])
 def test_a_run_behind_a_cancelled_or_deleted_run_is_worked(
     scheduler: ManualScheduler, lose: Callable[[ManualScheduler, str], None]

@@ -119,6 +119,7 @@ def test_the_nth_of_fewer_occurrences_is_the_end_of_the_search():
     assert [13_000, 14_000] == [nth_after(trigger, 10_000, number, 14_000) for number in (2, 3)]
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(triggers())
 def test_the_rule_of_a_stored_text_is_the_one_that_wrote_it(trigger):
