@@ -27,13 +27,13 @@ local IS_PUSHED = {fired = true, uncertain = true, deferred = true}
 local PLANNED = '^' .. string.rep('([^ ]+) ', 10) .. '([^ ]+)$'  -- [^ ] takes half as long as %S
 
 -- What becomes of an occurrence whose run is new: the word, why, and the deadline of its run.
-local function decide(one, template, schedule)
+local function decide(one, run_due_ms, template, schedule)
   local flags, expires_ms = schedule[3] or '', whole_of(template[2])
-  local deadline_ms = expires_ms and tonumber(one.run_due_ms) + expires_ms
+  local deadline_ms = expires_ms and run_due_ms + expires_ms
   if deadline_ms and deadline_ms <= now_ms then
     return 'expired'
   end
-  local is_doubtful = tonumber(one.run_due_ms) <= doubt_ms
+  local is_doubtful = run_due_ms <= doubt_ms
   if is_doubtful and string.find(flags, 's', 1, true) then
     return 'skipped'
   end
@@ -50,9 +50,9 @@ local reply, moves, rows, bad = {'OK', now_ms}, {}, {}, {}
 for i = ROWS, #ARGV do
   local id, word, due_ms, planned_version, nominal_ms, run_due_ms, mode, limit, next_nominal_ms, next_due_ms, passed =
     string.match(ARGV[i], PLANNED)
-  local one = {id = id, lane = lane_of(word), key = key_of(word), due_ms = due_ms, nominal_ms = nominal_ms,
-    run_due_ms = run_due_ms, mode = mode, limit = tonumber(limit), next_nominal_ms = next_nominal_ms,
-    next_due_ms = next_due_ms, run = id .. '-' .. nominal_ms .. run_suffix}
+  local one = {id = id, lane = lane_of(word), key = key_of(word), due_ms = due_ms, mode = mode,
+    limit = tonumber(limit), next_nominal_ms = next_nominal_ms, next_due_ms = next_due_ms,
+    run = id .. '-' .. nominal_ms .. run_suffix}
   local schedule = redis.pcall('HMGET', schedule_prefix .. id, 'version', 'last', 'flags')
   local template = redis.pcall('HMGET', template_prefix .. id, 'origin', 'zs_expires')
   local queue, score = template[1], redis.call('ZSCORE', one.key, id)
@@ -70,7 +70,7 @@ for i = ROWS, #ARGV do
     one.word = 'duplicate'
   else
     one.queue, one.at_front = queue, schedule[3] and string.find(schedule[3], 'f', 1, true)
-    one.word, one.why, one.deadline_ms = decide(one, template, schedule)
+    one.word, one.why, one.deadline_ms = decide(one, tonumber(run_due_ms), template, schedule)
     one.is_uncertain = one.word == 'uncertain'
   end
   if one.word == 'quarantined' and not is_a(quarantine_key, 'hash') then

@@ -82,19 +82,20 @@ end
 
 local function launch(run, queue, job)
   launched_at = launched_at or iso(now_ms)
+  local job_key = RQ_JOB .. run
   if job.template then
-    redis.call('COPY', job.template, RQ_JOB .. run, 'REPLACE')  -- see lib/pushed.lua
+    redis.call('COPY', job.template, job_key, 'REPLACE')  -- see lib/pushed.lua
   end
   if job.before then
-    redis.call('HSET', RQ_JOB .. run, 'created_at', launched_at)
+    redis.call('HSET', job_key, 'created_at', launched_at)
   else
     -- Its status, too: a template that was put back after a loss has none.
-    redis.call('HSET', RQ_JOB .. run, 'status', 'queued', 'created_at', launched_at, 'enqueued_at', launched_at,
+    redis.call('HSET', job_key, 'status', 'queued', 'created_at', launched_at, 'enqueued_at', launched_at,
       unpack(job.fields or NO_FIELDS))
     push(queue, run, job.at_front)
   end
   if job.is_uncertain then
-    redis.call('HSET', RQ_JOB .. run, 'zs_uncertain', '1')
+    redis.call('HSET', job_key, 'zs_uncertain', '1')
   end
   if job.deadline_ms then
     set_deadline(run, job.deadline_ms)
