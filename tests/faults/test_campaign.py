@@ -135,6 +135,28 @@ def again(*fields: str) -> Witnesses:
     return seen(after, histories=[[*before, after[2]]], receipts=twice, losses=[Loss("f", DUE_US + S, True)])
 
 
+def resumed_in_a_repair(*archived: Entry) -> Witnesses:
+    """Paused, lost, resumed before it was back, and paused when all is back. *archived*: the log after the pause."""
+    paused_us, lost_us = DUE_US - 4 * S, DUE_US - 3 * S
+    back_us = lost_us + S
+    return seen(
+        [
+            term(1, t_us=DUE_US - 5 * S),
+            entry(2, "pause", "id", "a", "due", str(DUE_MS), "note", "", t_us=paused_us),
+            *archived,
+        ],
+        receipts=[],
+        calls=[
+            Call("pause", "a", paused_us, paused_us + 9),
+            Call("resume", "a", back_us - 9, back_us - 5),
+            ASKED,
+        ],
+        losses=[Loss("f", lost_us, True)],
+        windows=[Window("f", lost_us - 9, back_us)],
+        places=[Place("a", "paused", DUE_MS), Place("a", "waiting", DUE_MS)],
+    )
+
+
 RUN = f"a-{DUE_MS}"
 RULE = [term(1), rule(2)]
 FAILING: dict[str, tuple[str, Callable[[], Witnesses]]] = {
@@ -143,6 +165,10 @@ FAILING: dict[str, tuple[str, Callable[[], Witnesses]]] = {
     "acknowledged long before it was lost": ("lost", lambda: lost_at(DUE_US + 5 * S)),
     "known to an archive": ("lost", lambda: lost_at(SOON_US, put(2))),
     "durable, and lost at once": ("lost", lambda: lost_at(SOON_US, calls=[replace(ASKED, is_durable=True)])),
+    "paused, though a log has its resume": (
+        "lost",
+        lambda: resumed_in_a_repair(entry(3, "resume", "id", "a", "due", str(DUE_MS), t_us=DUE_US - 2 * S - 7), put(4)),
+    ),
     "a rule that is nowhere": ("lost", lambda: seen(RULE, calls=[RULED], receipts=[])),
     "cancelled, and fired": (
         "cancelled and back",
@@ -207,6 +233,7 @@ FINE: dict[str, Callable[[], Witnesses]] = {
         losses=[Loss("f", DUE_US - S + 99, False)],
         places=[Place("r", "recurring", None), Place("r", "due", DUE_MS)],
     ),
+    "resumed before its pause was back": lambda: resumed_in_a_repair(put(3)),
     "put while its resume was lost": lambda: seen(
         [term(1), put(2)],
         receipts=[],

@@ -101,6 +101,10 @@ class Audit:
         ]
         return any(from_us - _SLACK_US <= call.ended_us <= until_us for from_us, until_us in ends)
 
+    def did_nothing(self, call: Call) -> bool:
+        """Whether it was answered in a repair and no history has it: there was nothing to do when it came."""
+        return self.is_in_repair(call) and not self._is_known(call)
+
     def losses_between(self, from_us: int, until_us: int) -> list[Loss]:
         """What Redis lost in that time."""
         return [loss for loss in self.witnesses.losses if from_us <= loss.at_us <= until_us]
@@ -177,10 +181,14 @@ def _fate(audit: Audit, call: Call) -> Findings:
     if any(place.place == "paused" for place in where):
         told = f"{told}, for it is paused"
         paused = [each for each in calls if each.verb in ("pause", "resume") and each.outcome == "done"]
-        if paused and paused[-1].verb == "resume" and audit.is_in_lag(paused[-1]):
+        resume = paused[-1] if paused and paused[-1].verb == "resume" else None
+        if resume and audit.is_in_lag(resume):
             audit.tolerated["resumed in the archive's lag"] += 1
             return
-        if paused and paused[-1].verb == "resume" and audit.is_in_repair(call):  # a put leaves it paused
+        if resume and audit.did_nothing(resume):
+            audit.tolerated["resumed before its pause was back, so nothing was to do"] += 1
+            return
+        if resume and audit.is_in_repair(call):  # a put leaves it paused
             audit.tolerated["put before its resume was back, so the new history won"] += 1
             return
     places_ = ", ".join(place.place for place in where) or "nowhere"
