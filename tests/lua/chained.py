@@ -16,6 +16,8 @@ WITHDRAW = ("withdraw", "-")
 
 FORGET = ("forget", "-")
 
+_REGISTRIES = {"deferred": "deferred", "scheduled": "scheduled", "ready_to_enqueue": "ready"}
+
 LONG_AGO = "2000-01-01T00:00:00.000000Z"
 
 
@@ -25,12 +27,17 @@ def jobs(ground: Ground, *statuses: str, **more: str) -> None:
     for run, status in zip((A, B, C), statuses, strict=False):
         ground.redis.delete(ground.keys.rq.job(run))
         if status != "-":
-            fields = {"status": status, "origin": "default", "created_at": "2026-01-01T00:00:00.000000Z"}
+            fields = {
+                "status": status,
+                "origin": "default",
+                "created_at": "2026-01-01T00:00:00.000000Z",
+                "data": "call",
+            }
             ground.redis.hset(ground.keys.rq.job(run), mapping=fields | {"worker_name": "w"} | more)
         if status == "queued":
             ground.redis.rpush("rq:queue:default", run)
-        elif status in ("deferred", "scheduled"):
-            ground.redis.zadd(f"rq:{status}:default", {run: 1})
+        elif status in _REGISTRIES:
+            ground.redis.zadd(f"rq:{_REGISTRIES[status]}:default", {run: 1})
         if status == "deferred" and before:
             ground.redis.sadd(f"rq:job:{before}:dependents", run)
             ground.redis.sadd(f"rq:job::{run}:dependencies", before)

@@ -106,7 +106,9 @@ def test_a_backfill_with_again_gives_each_extra_run_a_new_id(rule: Ground, statu
     assert [first, second] == rule.queue()
 
 
-@pytest.mark.parametrize("status", ["created", "queued", "deferred", "scheduled", "started"])
+@pytest.mark.parametrize(
+    "status", ["created", "queued", "deferred", "ready_to_enqueue", "rate_limited", "scheduled", "started"]
+)
 def test_an_open_run_is_not_backfilled_again(rule: Ground, status: str) -> None:
     rule.redis.hset(f"rq:job:r-{AT}", "status", status)
 

@@ -15,7 +15,9 @@ RUN = f"a-{AT}"
 QUEUED_AT = "2023-11-14T22:13:20.000000Z"
 JOB = {"data": "call", "origin": "mail", "timeout": "180", "description": "app.task", "enqueued_at": QUEUED_AT}
 FACTS = '{"ended":1700000000001}'
-REGISTRIES = {"scheduled": "rq:scheduled:mail", "deferred": "rq:deferred:mail"}
+REGISTRIES = {
+    "scheduled": "rq:scheduled:mail", "deferred": "rq:deferred:mail", "ready_to_enqueue": "rq:ready:mail",
+}  # fmt: skip
 
 
 def cancel_run(ground: Ground, status: str = "queued", run: str = RUN, **over: Any) -> list[Any]:
@@ -51,7 +53,9 @@ def test_a_queued_run_leaves_its_queue_and_its_end_is_logged(ground: Ground) -> 
 
 
 @pytest.mark.parametrize("status", REGISTRIES)
-def test_cancelling_a_scheduled_or_deferred_run_removes_it_from_its_registry(ground: Ground, status: str) -> None:
+def test_cancelling_a_run_that_waits_outside_of_its_queue_removes_it_from_its_registry(
+    ground: Ground, status: str
+) -> None:
     queued(ground, status=status)
 
     assert "cancelled" == cancel_run(ground, status)[0]

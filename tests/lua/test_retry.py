@@ -156,7 +156,9 @@ def test_a_retry_leaves_a_waiting_schedule_of_the_id_alone(ground: Ground) -> No
     assert ({"a": f"normal {due_ms}"}, "scheduled") == (ground.places(), ground.job(f"a-{due_ms}")["status"])
 
 
-@pytest.mark.parametrize("status", ["queued", "started", "deferred", "scheduled", "created"])
+@pytest.mark.parametrize(
+    "status", ["queued", "started", "deferred", "ready_to_enqueue", "rate_limited", "scheduled", "created"]
+)
 def test_retrying_an_open_run_is_refused(ground: Ground, status: str) -> None:
     job(ground, status=status)
     before = ground.keyspace()

@@ -23,7 +23,7 @@ from tests.lua.chained import (
 )
 from tests.lua.ground import Ground
 
-OPEN = ("queued", "started", "scheduled")
+OPEN = ("queued", "started", "scheduled", "rate_limited")
 
 
 @pytest.mark.parametrize("status", OVER)
@@ -49,6 +49,37 @@ def test_survey_keeps_a_run_waiting_for_every_open_run_of_its_chain(led: Ground,
     chain(led, f"{QUEUE} {C}")
 
     assert ("0", []) == survey(led)
+
+
+def test_survey_releases_a_run_that_rq_called_ready_and_did_not_enqueue(led: Ground) -> None:
+    jobs(led, "finished", "ready_to_enqueue")
+    chain(led, QUEUE)
+
+    why = "RQ said that it is ready, and did not enqueue it"
+    assert ("0", [["r", *RELEASE, "-", why]]) == survey(led)
+
+
+@pytest.mark.parametrize("status", OPEN)
+def test_survey_keeps_a_ready_run_waiting_while_an_earlier_run_of_its_chain_is_open(led: Ground, status: str) -> None:
+    jobs(led, status, "ready_to_enqueue")
+    chain(led, QUEUE)
+
+    assert ("0", []) == survey(led)
+
+
+def test_survey_keeps_a_run_waiting_for_a_ready_one(led: Ground) -> None:
+    jobs(led, "finished", "ready_to_enqueue", "deferred", origin="")  # which has no queue to go to
+    chain(led, f"{QUEUE} {C}")
+
+    assert ("0", []) == survey(led)
+
+
+def test_survey_drops_a_ready_run_that_expired(led: Ground) -> None:
+    jobs(led, "finished", "ready_to_enqueue")
+    led.redis.hdel(led.keys.rq.job(B), "data")
+    chain(led, QUEUE)
+
+    assert ("0", [["r", "drop", "-", "urgent", ""]]) == survey(led)
 
 
 def dies(ground: Ground, run: str, **more: str) -> None:

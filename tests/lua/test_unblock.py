@@ -52,6 +52,28 @@ def test_releasing_a_run_queues_it_and_removes_earlier_runs_from_the_chain(led: 
     assert {b"rq:queue:default"} == led.redis.smembers("rq:queues")
 
 
+def test_releasing_a_ready_run_queues_it_and_removes_it_from_the_ready_ones(led: Ground) -> None:
+    jobs(led, "finished", "ready_to_enqueue", "deferred")
+    chain(led, f"{QUEUE} {C}")
+
+    assert [[B], []] == unblock(led, RELEASE)
+
+    assert ([B], "queued", f"queue {B} {C}") == (led.queue(), led.job(B)["status"], chain(led))
+    assert [b"rq:deferred:default"] == led.redis.keys("rq:deferred:*") + led.redis.keys("rq:ready:*")
+    assert {C.encode()} == led.redis.smembers(f"rq:job:{B}:dependents")
+
+
+def test_dropping_a_ready_run_that_expired_leaves_nothing_of_it_and_the_next_run_is_released(led: Ground) -> None:
+    jobs(led, "finished", "ready_to_enqueue", "deferred")
+    led.redis.hdel(led.keys.rq.job(B), "data")
+    chain(led, f"{QUEUE} {C}")
+
+    assert [[], []] == unblock(led, ("drop", "-"))
+
+    assert (f"queue {C}", [], []) == (chain(led), led.redis.keys("rq:ready:*"), led.redis.keys(led.keys.rq.job(B)))
+    assert [["r", "release", C]] == [need[:3] for need in survey(led)[1]]
+
+
 def test_releasing_a_run_keeps_later_runs_waiting_for_it(led: Ground) -> None:
     jobs(led, "stopped", "deferred", "deferred")
     chain(led, f"{QUEUE} {C}")

@@ -51,6 +51,8 @@ _STATUSES: Final = {
     "created": RunStatus.QUEUED,
     "queued": RunStatus.QUEUED,
     "deferred": RunStatus.QUEUED,
+    "ready_to_enqueue": RunStatus.QUEUED,  # RQ 3: what it waited for is over, and it is not in its queue yet
+    "rate_limited": RunStatus.QUEUED,  # RQ 3
     "scheduled": RunStatus.QUEUED,  # waits for its next attempt
     "started": RunStatus.RUNNING,
     "finished": RunStatus.SUCCEEDED,

@@ -18,9 +18,8 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/place.lua
 -- include lib/launch.lua
+-- include lib/status.lua
 -- include lib/pushed.lua
-
-local OPEN = {created = true, queued = true, deferred = true, scheduled = true, started = true}
 
 local at = find({id})[1]
 if not at then
@@ -47,7 +46,7 @@ local function new_run(nominal_ms, how)
   local plain = id .. '-' .. nominal_ms .. run_suffix
   if how == 'once' then
     return make_way(plain) and plain or nil
-  elseif not OPEN[redis.pcall('HGET', RQ_JOB .. plain, 'status')] then
+  elseif not is_under_way(redis.pcall('HGET', RQ_JOB .. plain, 'status')) then
     return free_run(id, tonumber(nominal_ms), seq + 1)
   end
 end

@@ -21,9 +21,9 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/place.lua
 -- include lib/launch.lua
+-- include lib/status.lua
 
 local OVER = {finished = true, failed = true, stopped = true, canceled = true}
-local OPEN = {created = true, queued = true, deferred = true, scheduled = true, started = true}
 local KEPT = {
   data = true, origin = true, description = true, meta = true, retry_intervals = true,
   enqueue_at_front_on_retry = true, success_callback_name = true, failure_callback_name = true,
@@ -65,7 +65,7 @@ if not is_forgotten and not OVER[job.status] then
   if at and not at.recurring and run_key(id, at.due_ms) == RQ_JOB .. run then
     return answer({'OK', 'WAITS', now_ms, '-'})
   end
-  return answer({'OK', OPEN[job.status] and 'NOTOVER' or 'BROKEN', now_ms, word_of(job.status) or '-'})
+  return answer({'OK', is_under_way(job.status) and 'NOTOVER' or 'BROKEN', now_ms, word_of(job.status) or '-'})
 end
 
 local flags = job.zs

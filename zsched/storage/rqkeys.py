@@ -15,7 +15,7 @@ from zsched.errors import ConfigError
 RQ_PREFIX: Final = "rq"  # the one place that says so
 _SAFE: Final = re.compile(r"[\w{}.:-]{1,64}", re.ASCII)  # within a text of Lua, and in a pattern of an ACL
 
-Registry = Literal["canceled", "deferred", "failed", "finished", "scheduled", "wip"]
+Registry = Literal["canceled", "deferred", "failed", "finished", "ready", "scheduled", "wip"]
 
 # Those of the package rq-scheduler, which knows no prefix.
 RQ_SCHEDULER_JOBS: Final = "rq:scheduler:scheduled_jobs"  # ZSET

@@ -111,7 +111,7 @@ class Scanner:
         queues = queue_keys(self._wire, self._keys.rq)
         for queue in queues:
             name = rq.queue_name(queue)
-            for registry in (rq.registry("deferred", name), rq.registry("scheduled", name)):
+            for registry in (rq.registry("deferred", name), rq.registry("ready", name), rq.registry("scheduled", name)):
                 if self._is(registry, b"zset"):
                     yield from self._ours(chain.from_iterable(self._scan("ZSCAN", registry, 2)))
         for queue in filter(lambda queue: self._is(queue, b"list"), queues):

@@ -135,7 +135,7 @@ class ManualEndings:
 
 
 _OUTLIVES_MS: Final = 10 * 366 * 86_400_000
-_WAITING: Final = (b"queued", b"deferred")
+_WAITING: Final = (b"queued", b"deferred", b"ready_to_enqueue", b"rate_limited")
 
 
 class ManualDeadlines:

@@ -54,6 +54,8 @@ def job(status: str, **more: str) -> Job:
         ("created", RunStatus.QUEUED),
         ("queued", RunStatus.QUEUED),
         ("deferred", RunStatus.QUEUED),
+        ("ready_to_enqueue", RunStatus.QUEUED),
+        ("rate_limited", RunStatus.QUEUED),
         ("scheduled", RunStatus.QUEUED),
         ("started", RunStatus.RUNNING),
         ("finished", RunStatus.SUCCEEDED),

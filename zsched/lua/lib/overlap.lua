@@ -54,7 +54,9 @@ function POLICIES.skip.at_due(_, last)
 end
 
 -- queue: a run waits as RQ's deferred job, a dependent of those before it, and RQ's worker releases it. RQ never does
--- when one before it was cancelled, stopped or deleted, expired in its queue, or when its worker died.
+-- when one before it was cancelled, stopped or deleted, expired in its queue, or when its worker died. RQ 3 releases in
+-- two steps: with the end of the one before, the run is `ready_to_enqueue`; then the worker puts it into its queue. If
+-- it dies between the two, RQ does so at its next maintenance, which may be in ten minutes.
 local IS_OVER = {canceled = 'was cancelled', stopped = 'was stopped'}
 local IS_GONE = 'is gone: it expired, or somebody deleted it'
 
@@ -96,11 +98,13 @@ function POLICIES.queue.at_due(one, last)
   return wait_behind(one, chain)
 end
 
--- The release of the run that waits, or nil. Before it in its chain nothing is in the way; of *dead* the worker died.
-local function release_of(waiting, dead)
+-- How a run is let go on that waits with a status, if it is; before it in its chain nothing is in the way. Of *dead*
+-- the worker died.
+local LET_GO = {}
+
+function LET_GO.deferred(waiting, dead)
   local before = waiting.waits_for and job_of(waiting.waits_for)
-  if before and is_in_the_way(before) or waiting.queue == '' or not queue_accepts(waiting.queue)
-    or not is_a(RQ_DEFERRED .. waiting.queue, 'zset') then
+  if before and is_in_the_way(before) then
     return nil
   end
   local why = 'nobody knows what it waits for'
@@ -111,18 +115,38 @@ local function release_of(waiting, dead)
     why = name_of(before.run) .. ' '
       .. (IS_OVER[before.status] or before.status and 'is over, and RQ did not say so' or IS_GONE)
   end
-  return {what = 'release', run = waiting.run, why = why, queue = waiting.queue,
-    is_urgent = dead or before and IS_OVER[before.status]}
+  return {what = 'release', run = waiting.run, why = why, is_urgent = dead or before and IS_OVER[before.status]}
+end
+
+-- A job without data expired before RQ wrote its status: nothing can be run, and RQ's workers end by it (measured, 3.0).
+function LET_GO.ready_to_enqueue(ready)
+  if redis.call('HEXISTS', RQ_JOB .. ready.run, 'data') == 0 then
+    return {what = 'drop', gone = ready.run, is_urgent = true}
+  end
+  return {what = 'release', run = ready.run, why = 'RQ said that it is ready, and did not enqueue it'}
+end
+
+local function let_go(waiting, dead)
+  local queue = waiting.queue
+  if queue == '' or not queue_accepts(queue) or not is_a(RQ_DEFERRED .. queue, 'zset')
+    or not is_a(RQ_READY .. queue, 'zset') then
+    return nil
+  end
+  local need = LET_GO[waiting.status](waiting, dead)
+  if need then
+    need.queue = queue
+  end
+  return need
 end
 
 function POLICIES.queue.need(runs)
   local open, left, stale, is_blocked, dead, need = {}, {}, {}, false, nil, nil
   for n, run in ipairs(runs) do
     local job = job_of(run)
-    if job.status == 'deferred' then
-      need = not is_blocked and release_of(job, dead)
+    if LET_GO[job.status or ''] then
+      need = not is_blocked and let_go(job, dead)
       if need then
-        for behind = n, #runs do
+        for behind = need.gone and n + 1 or n, #runs do
           left[#left + 1] = runs[behind]
         end
         need.left, need.stale = left, stale
@@ -147,7 +171,12 @@ function POLICIES.queue.mend(need)
     local at_front = redis.call('HGET', RQ_JOB .. need.run, 'enqueue_at_front') == '1'
     requeue(need.run, need.queue, at_front)
     redis.call('ZREM', RQ_DEFERRED .. need.queue, need.run)
+    redis.call('ZREM', RQ_READY .. need.queue, need.run)
     depend_no_more(need.run, dependencies_of(need.run))
+  elseif need.gone then
+    redis.call('ZREM', RQ_READY .. need.queue, need.gone)
+    redis.call('DEL', RQ_JOB .. need.gone)
+    depend_no_more(need.gone, dependencies_of(need.gone))
   end
   sweep(need.stale, need.queue)
   return need.left

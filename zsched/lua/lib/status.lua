@@ -1,15 +1,21 @@
 -- status: the progress of a run in RQ.
 --
--- GIVES  is_open(status)
+-- GIVES  is_open(status); is_under_way(status), also of a job that RQ made and did not queue yet
 --        what lib/untrusted.lua gives
 --        job_of(run) -> {run, status, queue, worker, told_ms, heartbeat, on_lost, retries_left, waits_for}; without a
 --        status if its job is gone, or of another type
 -- include lib/rq.lua
 -- include lib/untrusted.lua
-local IS_OPEN = {queued = true, started = true, deferred = true, scheduled = true}
+local IS_OPEN = {
+  queued = true, started = true, deferred = true, scheduled = true, ready_to_enqueue = true, rate_limited = true,
+}
 
 local function is_open(status)
   return IS_OPEN[status] or false
+end
+
+local function is_under_way(status)
+  return is_open(status) or status == 'created'
 end
 
 local function job_of(run)

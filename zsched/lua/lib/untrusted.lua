@@ -2,7 +2,7 @@
 --
 -- GIVES  is_a(key, kind), also of a key that is not there; is_ms(text): whole milliseconds, as zsched writes them;
 --        whole_of(text): a whole number of at most 15 digits, or nil
---        word_of(text), a status: letters, 20 at most; any other text is `odd`, and no text is nil
+--        word_of(text), a status: letters and _, 20 at most; any other text is `odd`, and no text is nil
 --        name_of(text), a name or key: 200 bytes at most, `?` for spaces and control characters
 --        line_of(text): 1,000 bytes at most, `?` for control characters
 --        time_of(text), a time of RQ's: 40 bytes at most, `?` for characters that no time has
@@ -27,7 +27,7 @@ local function cleaned(text, most, odd)
 end
 
 local function word_of(text)
-  return text and (#text <= 20 and string.find(text, '^%a+$') and text or 'odd') or nil
+  return text and (#text <= 20 and string.find(text, '^[%a_]+$') and text or 'odd') or nil
 end
 
 local function name_of(text)

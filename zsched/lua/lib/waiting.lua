@@ -8,7 +8,7 @@
 --        sweep(runs, queue), of what waited and was cancelled, or is gone
 -- include lib/rq.lua
 -- include lib/untrusted.lua
-local PLACES = {queued = RQ_QUEUE, scheduled = RQ_SCHEDULED, deferred = RQ_DEFERRED}
+local PLACES = {queued = RQ_QUEUE, scheduled = RQ_SCHEDULED, deferred = RQ_DEFERRED, ready_to_enqueue = RQ_READY}
 local REMAINS_MS = 600000  -- no archive that is well is so far behind
 
 -- Whether it is where it should wait; else a worker is about to begin with it. In a queue longer than *most* it is not
