@@ -11,7 +11,7 @@ script every 25 ms, a tenth of the time, until they have caught up.
 
 At a clean stop the locks are released. They would lapse by themselves within 30 s. But a worker --with-scheduler
 started meanwhile would find them taken, start no scheduler, and check again only with its maintenance, ten minutes
-later (RQ 2.8 to 2.12, ``Worker.run_maintenance_tasks``). With a standby, the locks are free until it takes over. A
+later (RQ 2.8 to 3.0, ``Worker.run_maintenance_tasks``). With a standby, the locks are free until it takes over. A
 worker that starts in between serves the queue, and zsched leaves that queue to it.
 
 Not guaranteed: a scheduler of RQ before 2.12 may not notice that it lost its lock in a long pause, because it refreshes

@@ -25,7 +25,9 @@ import redis
 import rq
 import rq.job
 from rq.exceptions import NoSuchJobError
+from rq.executions import Execution
 from rq.results import Result
+from rq.utils import as_text
 
 from zsched.core.run_id import RunId
 from zsched.core.sentences import local_text
@@ -181,6 +183,16 @@ class DashboardWorker(rq.Worker):
         with suppress(NoSuchJobError):
             return super().get_current_job()
         return None
+
+    def get_current_executions(self, refresh: bool = False) -> list[Execution]:
+        """Return what it executes, as RQ 3 asks. RQ's own forgets what lapsed, which a mere reader cannot."""
+        found, members = [], self.connection.smembers(f"{self.key}:executions")
+        for member in sorted(map(as_text, members)):
+            execution = Execution.from_composite_key(member, self.connection)
+            with suppress(KeyError, ValueError):  # it lapsed, or another program wrote it
+                execution.refresh()  # type: ignore[no-untyped-call]  # RQ's
+                found.append(execution)
+        return found
 
     @classmethod
     def find_by_key(cls, worker_key: str, connection: Any, *classes: Any, **more: Any) -> rq.worker.BaseWorker | None:

@@ -6,7 +6,7 @@ Another scheduler that runs is a warning; one that has what is scheduled here, t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from typing import Final
@@ -16,12 +16,13 @@ from zsched.core.wording import plural, some
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
 from zsched.health.facts import Probe
-from zsched.storage.queues import used_queues, workers_of
+from zsched.storage.queues import WorkerSeen, used_queues, workers_of
 from zsched.storage.registries import is_denied
 from zsched.storage.rivals import CRON_OWNER, RqSchedulers, crons, rq_schedulers
 from zsched.storage.rqkeys import RQ_SCHEDULER_JOBS
 
 OLDEST: Final = (2, 8)  # of RQ: what setup.cfg asks for, and tests run with
+BEFORE: Final = (4,)
 
 
 @health_check("workers", Probe)
@@ -31,19 +32,26 @@ def check_workers(probe: Probe) -> Iterator[Finding]:
     versions: dict[str, list[str]] = {}
     for worker in workers:
         versions.setdefault(worker.version, []).append(worker.name)
-    old = {found: names for found, names in versions.items() if _release(found) < OLDEST}
-    for found, names in sorted(old.items()):
+    unknown = {found: names for found, names in versions.items() if not OLDEST <= _release(found) < BEFORE}
+    for found, names in sorted(unknown.items()):
         yield problem(
             f"{plural(len(names), 'worker')} of RQ {found} ({some(sorted(names))}), which zsched does not know",
-            "upgrade RQ there to 2.8 or later",
+            "install RQ 2.8 to 3.x there",
         )
-    if len(versions) > 1:
+    shared = _shared_by_2_and_3(workers)
+    if shared:
+        yield problem(
+            f"workers of RQ 2 and of RQ 3 take from {some(sorted(shared))}: one of RQ 2 records a run as failed when "
+            "RQ 3 made a run that depends on it ready",
+            "upgrade all workers of a queue to RQ 3",
+        )
+    elif len(versions) > 1:
         listed = ", ".join(f"{found} ({len(names)})" for found, names in sorted(versions.items()))
         yield warning(f"workers are of different versions of RQ: {listed}", "upgrade all of them")
     if not workers:
         queues = sorted(used_queues(probe.wire, probe.keys)) or ["default"]
         yield warning("no worker of RQ is registered: what fires waits", "start one", "rq", "worker", *queues)
-    elif not old and len(versions) == 1:
+    elif not unknown and len(versions) == 1:
         yield fine(f"{plural(len(workers), 'worker')} of RQ {workers[0].version}; this machine has {here}")
 
 
@@ -66,6 +74,14 @@ def check_serializer(probe: Probe) -> Iterator[Finding]:
         )
     else:
         yield fine("payloads are pickle, as RQ's workers read them unless told otherwise")
+
+
+def _shared_by_2_and_3(workers: Sequence[WorkerSeen]) -> set[str]:
+    """Return the queues of workers of both: RQ 2.12 does not know the status ``ready_to_enqueue`` (measured)."""
+    older, newer = set[str](), set[str]()
+    for worker in workers:
+        (older if _release(worker.version) < (3,) else newer).update(worker.queues)
+    return older & newer
 
 
 def _release(version: str) -> tuple[int, ...]:

@@ -14,9 +14,9 @@
 -- LOGS   nothing: they are RQ's jobs, neither in the log nor recovered
 --
 -- A job of another status was queued, run or cancelled by somebody: RQ's scheduler would push it a second time.
--- But RQ writes registry and job one after the other (ScheduledJobRegistry.schedule, up to 2.12, ignores its
--- pipeline), so what is odd, or gone, may be half written. It is put back by PATIENCE_S, which also takes it from the
--- head, and only then taken out; a job whose key is of a wrong type is put back for ever.
+-- But RQ 2 writes registry and job one after the other (ScheduledJobRegistry.schedule ignores its pipeline), so what
+-- is odd, or gone, may be half written. It is put back by PATIENCE_S, which also takes it from the head, and only then
+-- taken out; a job whose key is of a wrong type is put back for ever.
 --
 -- RQ cuts its due times to whole seconds. So a job of RQ's score is looked at when its second begins, and put back to
 -- the millisecond from which on it is not early (``earliest``). A score with a fraction says that the job was looked at

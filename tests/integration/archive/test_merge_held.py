@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from rq import Queue, SimpleWorker
+from rq.executions import Execution
 from rq.job import Job
 
 from tests.integration.archive.ground import Scene, rows_put_back, schedule
 from tests.integration.archive.merging import due_now, put_back, run, said, snapshot, watch
+from tests.rq_steps import perform
 from zsched.core.changes import What
 from zsched.core.log import Position
 from zsched.core.log.lives import EndEntry
@@ -29,6 +31,7 @@ class Busy:
     worker: SimpleWorker
     job: Job
     queue: Queue
+    execution: Execution
 
     @classmethod
     def of(cls, scene: Scene) -> Busy:
@@ -36,8 +39,7 @@ class Busy:
         worker.register_birth()
         taken = worker.dequeue_job_and_maintain_ttl(1)
         assert taken is not None
-        worker.prepare_execution(taken[0])
-        return cls(worker, *taken)
+        return cls(worker, *taken, worker.prepare_execution(taken[0]))
 
     def fail(self) -> None:
         """It lost its connection when it was to begin."""
@@ -47,7 +49,7 @@ class Busy:
         self.worker.prepare_job_execution(self.job)
 
     def finish(self) -> None:
-        self.worker.perform_job(self.job, self.queue)
+        perform(self.worker, self.job, self.queue, self.execution)
 
 
 MARK = {b"zs_uncertain": b"1"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from html import escape, unescape
@@ -170,12 +171,21 @@ def test_a_result_without_a_json_form_is_shown_as_text(
     assert shown == job(browser, made.id)["result"]
 
 
+def works_at(worker: SimpleWorker, run_id: str) -> None:
+    """Write what *worker* executes, as RQ 2 and as RQ 3 does, and an execution that lapsed."""
+    redis_client, at = worker.connection, str(time.time())
+    redis_client.hset(worker.key, "current_job", run_id)
+    redis_client.sadd(f"{worker.key}:executions", f"{run_id}:1", f"{run_id}:0")
+    execution = {"job_id": run_id, "id": "1", "created_at": at, "last_heartbeat": at, "worker_name": worker.name}
+    redis_client.hset(f"rq:execution:{run_id}:1", mapping=execution)
+
+
 @pytest.mark.parametrize("serializer", SERIALIZERS)
 def test_a_busy_worker_shows_its_run(browser: FlaskClient, redis_client: redis.Redis, serializer: str) -> None:
     fill(redis_client, serializer)
     worker = SimpleWorker(["email"], "box.1", connection=redis_client)
     worker.register_birth()
-    redis_client.hset(worker.key, "current_job", WAITS)
+    works_at(worker, WAITS)
 
     [told] = browser.get("/0/data/workers.json", auth=AUTH).get_json()["workers"]
     worker.register_death()
@@ -187,7 +197,7 @@ def test_a_busy_worker_shows_its_run(browser: FlaskClient, redis_client: redis.R
 def test_a_worker_whose_job_was_deleted_is_shown_as_idle(browser: FlaskClient, redis_client: redis.Redis) -> None:
     worker = SimpleWorker(["email"], "box.1", connection=redis_client)
     worker.register_birth()
-    redis_client.hset(worker.key, "current_job", "gone")
+    works_at(worker, "gone")
 
     [told] = browser.get("/0/data/workers.json", auth=AUTH).get_json()["workers"]
     worker.register_death()

@@ -93,6 +93,19 @@ def test_workers_of_different_versions_are_a_warning(url: str, sound: redis.Redi
     assert ["workers are of different versions of RQ: 2.12.0 (1), 2.8.0 (1)"] == unwell(examined(url))["workers"]
 
 
+def test_workers_of_a_future_rq_are_a_problem(url: str, sound: redis.Redis) -> None:
+    registered(sound, "new", version="4.0.0")
+
+    assert "1 worker of RQ 4.0.0 (new)" in only(examined(url)["workers"], PROBLEM).text
+
+
+def test_workers_of_rq_2_and_of_rq_3_in_one_queue_are_a_problem(url: str, sound: redis.Redis) -> None:
+    registered(sound, "w1", version="2.12.0")
+    registered(sound, "w2", version="3.0.0")
+
+    assert "workers of RQ 2 and of RQ 3 take from default" in only(examined(url)["workers"], PROBLEM).text
+
+
 def test_a_worker_that_has_stopped_does_not_count(url: str, sound: redis.Redis) -> None:
     registered(sound, "w1", death="2026-01-01T00:00:00Z")
 

@@ -13,6 +13,7 @@ from rq import SimpleWorker
 from tests.faults.leader import KEYS
 from tests.faults.processes import eventually
 from tests.integration.ends.ground import FUNC, Losing, Tracking, ago, ends, finish, recorded, taken
+from tests.rq_steps import perform
 from zsched import Client
 from zsched.core.runs import EXPIRED, EXPIRED_OR_ENDED, rq_time
 from zsched.daemon import tracker
@@ -200,14 +201,14 @@ def test_a_run_whose_deadline_passes_during_its_start_counts_as_running(
     worker = SimpleWorker(["default"], connection=redis_client)
     worker.register_birth()
     job, queue = worker.dequeue_job_and_maintain_ttl(1)  # type: ignore[misc]  # there is one
-    worker.prepare_execution(job)
+    execution = worker.prepare_execution(job)
     worker.prepare_job_execution(job)
     redis_client.delete(KEYS.rq.job(run))  # the deadline: RQ takes it away once the work horse runs
     redis_client.zadd(KEYS.deadlines(), {run: 1})
 
     tracking.step()
     assert [] == ends(tracking.link)
-    worker.perform_job(job, queue)
+    perform(worker, job, queue, execution)
     tracking.step()
 
     assert [(f"{run} succeeded", 1)] == [

@@ -12,10 +12,10 @@
 -- rq:queues: if it is of a wrong type, is_listed is false, and runs are pushed without it. fire.lua does what requeue
 -- does by itself: it takes hundreds at once.
 --
--- RQ's worker passes over a job whose hash is gone, and takes the time to live away when it begins with one
--- (Job.perform, PERSIST). The time is relative, so that it is this server's and not a test's. Where the hash was, the
--- ZSET of deadlines says why it is gone, until the run's end is recorded. Where that key is of another type the run
--- expires all the same, and is recorded as lost.
+-- RQ's worker passes over a job whose hash is gone, and takes the time to live away when it begins with one (PERSIST:
+-- RQ 3 in the step that says `started`, RQ 2 a moment later in Job.perform). The time is relative, so that it is this
+-- server's and not a test's. Where the hash was, the ZSET of deadlines says why it is gone, until the run's end is
+-- recorded. Where that key is of another type the run expires all the same, and is recorded as lost.
 -- include lib/rq.lua
 local LONGEST_NAME = 1000  -- bytes; RQ's names are key names, and a writer of jobs may choose any
 local queues, queue_types = {}, {}

@@ -6,7 +6,7 @@
 local TELL_AGAIN_MS = 10000  -- see tell
 
 -- zs_stop is when it was told. Not again for a while: an RQ worker that is told so a second time when it has just
--- killed its work horse, and not yet filed the run, kills itself (Worker.kill_horse with no horse: 2.12).
+-- killed its work horse, and not yet filed the run, kills itself (Worker.kill_horse with no horse: 2.12, 3.0).
 local function tell(one)
   if one.worker == '' then
     return false
