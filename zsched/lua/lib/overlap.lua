@@ -118,7 +118,7 @@ function LET_GO.deferred(waiting, dead)
   return {what = 'release', run = waiting.run, why = why, is_urgent = dead or before and IS_OVER[before.status]}
 end
 
--- A job without data expired before RQ wrote its status: nothing can be run, and RQ's workers end by it (measured, 3.0).
+-- A job without data expired before RQ wrote its status: nothing can be run, and it ends RQ's workers (measured, 3.0).
 function LET_GO.ready_to_enqueue(ready)
   if redis.call('HEXISTS', RQ_JOB .. ready.run, 'data') == 0 then
     return {what = 'drop', gone = ready.run, is_urgent = true}
