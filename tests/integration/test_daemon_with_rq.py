@@ -1,8 +1,8 @@
 """
 A real ``rq worker`` runs what the client scheduled and the daemon fired.
 
-With the RQ that is installed; and with the lowest supported one, in a virtual environment of its own, if
-``ZSCHED_TEST_RQ_LOWEST=1`` (that needs pip's network).
+With the RQ that is installed; and with older ones that are supported, each in a virtual environment of its own, if
+``ZSCHED_TEST_RQ="2.8 2.12"`` names them (that needs pip's network).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zsched import Client
 from zsched.embedded.guard import Guard
 
 pytestmark = pytest.mark.redis
-LOWEST = "2.8"  # of setup.cfg's range
+OLDER = ("2.8", "2.12")  # the lowest of setup.cfg's range, and the last before 3
 INSTALL_S, BURST_S = 300, 60
 
 TASKS = """
@@ -49,17 +49,19 @@ print(rq.VERSION)
 """
 
 
-@pytest.fixture(scope="module", params=["installed", "lowest"])
+@pytest.fixture(scope="module", params=["installed", *OLDER])
 def rq_python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A Python with the RQ of that name."""
     if request.param == "installed":
         return sys.executable
-    if os.environ.get("ZSCHED_TEST_RQ_LOWEST") != "1":
-        pytest.skip(f"set ZSCHED_TEST_RQ_LOWEST=1 to install rq {LOWEST} into a venv of its own (needs the network)")
+    if request.param not in os.environ.get("ZSCHED_TEST_RQ", "").split():
+        pytest.skip(
+            f"set ZSCHED_TEST_RQ='{' '.join(OLDER)}' to install each into a venv of its own (needs the network)"
+        )
     place = tmp_path_factory.mktemp("rq") / "venv"
     python = str(place / "bin" / "python")
     subprocess.run([sys.executable, "-m", "venv", str(place)], check=True, timeout=INSTALL_S)
-    subprocess.run([python, "-m", "pip", "install", "-q", f"rq=={LOWEST}.*"], check=True, timeout=INSTALL_S)
+    subprocess.run([python, "-m", "pip", "install", "-q", f"rq=={request.param}.*"], check=True, timeout=INSTALL_S)
     return python
 
 
@@ -108,3 +110,22 @@ def test_a_worker_restores_and_runs_what_was_scheduled(
     assert [("now",), {}] == noted["now"]
     statuses = {run.rpartition("-")[0]: redis_client.hget(f"rq:job:{run}", "status") for run in runs}
     assert dict.fromkeys(noted, b"finished") | {"fails": b"failed"} == statuses
+
+
+def test_runs_that_wait_for_each_other_are_run_one_after_the_other(
+    rq_python: str, redis_url: str, redis_client: redis.Redis, guard: Guard, tasks: Path
+) -> None:
+    know(redis_client)
+    client = Client.from_url(redis_url)
+    with DaemonThread(redis_url):
+        client.schedule("tasks.note", id="rule", every=0.3, overlap="queue", overlap_limit=4)
+        eventually(lambda: redis_client.zcard("rq:deferred:default") == 3)
+        client.pause("rule")
+        env = {**os.environ, "TASKS_REDIS": redis_url, "PYTHONPATH": str(tasks)}
+        command = [rq_python, "-m", "rq.cli", "worker", "--burst", "--url", redis_url, "default"]
+        with (tasks / "worker.log").open("wb") as log:
+            worker = guard.spawn(command, cwd=tasks, env=env, stdout=log, stderr=log)
+            assert 0 == worker.wait(BURST_S), (tasks / "worker.log").read_text()
+
+    assert 4 == redis_client.llen("noted")
+    assert 0 == redis_client.exists("rq:deferred:default", "rq:ready:default", "rq:queue:default")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import redis
+import rq
 from rq import Queue, Retry
 from rq.job import Job
 
@@ -333,3 +334,98 @@ def test_another_namespace_has_a_lock_of_its_own(led: Ground, redis_client: redi
     reply = native(led, owner="zsched:other")
 
     assert (0, ["default", OURS]) == (reply.pushed, reply.others)
+
+
+# -- rate limits of RQ --------------------------------------------------------------------------------
+
+limited = pytest.mark.skipif(not hasattr(rq, "RateLimit"), reason="RQ 2 has no rate limits")
+
+
+def limit(ground: Ground, *ids: str, most: int = 2, key: str = "mail") -> None:
+    for id in ids:
+        ground.redis.hset(f"rq:job:{id}", mapping={"rate_limit_key": key, "rate_limit_concurrency": most})
+
+
+def slots(ground: Ground, key: str = "mail") -> tuple[list[str], list[str]]:
+    """Who has a slot, and who waits for one."""
+    allowed, held = (ground.redis.zrange(f"rq:rl:{key}:{of}", 0, -1) for of in ("allowed", "rate_limited"))
+    return [id.decode() for id in allowed], [id.decode() for id in held]
+
+
+@limited
+def test_a_job_with_a_rate_limit_has_the_fields_and_keys_that_rqs_scheduler_writes(led: Ground) -> None:
+    for id in ("ours", "rqs"):
+        ids = [f"{id}{n}" for n in range(3)]
+        delay(led, *ids, queue=id, timeout=None, ttl=500)
+        limit(led, *ids, key=id)
+    queue = Queue("rqs", connection=led.redis)
+
+    reply = native(led, "ours")
+    for n in range(3):
+        queue._enqueue_rate_limited_job(Job.fetch(f"rqs{n}", connection=led.redis))
+
+    assert (3, []) == (reply.pushed, reply.odd)
+    assert (["ours0", "ours1"], ["rqs0", "rqs1"]) == (led.queue("ours"), led.queue("rqs"))
+    assert (["ours0", "ours1"], ["ours2"]) == slots(led, "ours")
+    assert led.redis.hgetall("rq:rl:rqs") == led.redis.hgetall("rq:rl:ours")
+    assert {b"ours", b"rqs"} == led.redis.smembers("rq:rl-keys")
+    for n in range(3):
+        ours, rqs = (led.redis.hgetall(f"rq:job:{id}{n}") for id in ("ours", "rqs"))
+        differing = {name for name in ours.keys() | rqs.keys() if ours.get(name) != rqs.get(name)}
+        assert {b"origin", b"enqueued_at", b"created_at", b"rate_limit_key"} >= differing - {b"data", b"meta"}
+        assert led.redis.ttl(f"rq:job:rqs{n}") == pytest.approx(led.redis.ttl(f"rq:job:ours{n}"), abs=2)
+
+
+@limited
+def test_jobs_wait_for_a_slot_in_the_order_of_their_times_also_beside_rqs_own(led: Ground) -> None:
+    from rq.rate_limit import RateLimitRegistry  # RQ 2 has none
+
+    ids = [f"j{n}" for n in range(9)]
+    for n, id in enumerate(reversed(ids)):
+        delay(led, id, in_s=n - 20)
+    limit(led, *ids, most=1)
+    native(led)
+    order = led.queue()
+
+    while slots(led)[0]:
+        [id] = slots(led)[0]
+        RateLimitRegistry("mail", connection=led.redis).release_and_enqueue(id)
+        order += led.queue()[len(order) :]
+
+    assert ids[::-1] == order
+
+
+@limited
+@pytest.mark.parametrize("key", ["rq:rl-keys", "rq:rl:mail", "rq:rl:mail:allowed", "rq:rl:mail:rate_limited"])
+def test_a_limit_with_a_key_of_a_wrong_type_does_not_stop_other_jobs(led: Ground, key: str) -> None:
+    delay(led, "a", "b")
+    limit(led, "a")
+    led.redis.set(key, "x")
+
+    reply = native(led)
+
+    assert (1, ["default", "a", "WRONGTYPE"]) == (reply.pushed, reply.odd)
+    assert (["b"], ["a"]) == (led.queue(), waiting(led))
+
+
+@limited
+def test_a_job_that_is_gone_or_waits_for_a_queue_of_a_wrong_type_takes_no_slot(led: Ground) -> None:
+    delay(led, "a")
+    limit(led, "a", most=1)
+    led.redis.zadd("rq:rl:mail:rate_limited", {"gone": 1, "stuck": 2})
+    led.redis.hset("rq:job:stuck", mapping={"status": "rate_limited", "origin": "odd"})
+    led.redis.set("rq:queue:odd", "x")
+
+    native(led)
+
+    assert ([], ["stuck", "a"]) == slots(led)
+
+
+@limited
+@pytest.mark.parametrize("fields", [("", 2), ("mail", ""), ("mail", 0), ("mail", "many"), ("mail", -1)])
+def test_a_job_whose_limit_is_none_is_pushed(led: Ground, fields: tuple[str, object]) -> None:
+    delay(led, "a")
+    led.redis.hset("rq:job:a", mapping={"rate_limit_key": fields[0], "rate_limit_concurrency": str(fields[1])})
+
+    assert 1 == native(led).pushed
+    assert ["a"] == led.queue()

@@ -45,7 +45,7 @@ _TARGET_MS: Final = 2.5  # per script
 _QUEUES: Final = 200  # queues per script; a queue without due jobs costs some 8 µs (measured)
 _WORDS: Final = {
     "gone": "its job is gone: taken out of the registry",
-    "WRONGTYPE": "its key holds no hash: left, and looked at again every few seconds",
+    "WRONGTYPE": "its key, or one of its rate limit, is of a wrong type: left, and looked at again every few seconds",
 }
 
 

@@ -58,6 +58,7 @@ _UNSAID: Final = {  # fields of RQ, and what is to be done instead
     "stopped_callback_name": "it has a callback for being stopped; leave that out",
     "repeats_left": "it repeats itself (rq.Repeat); give it a rule: zsched add … --every … --count …",
     "webhooks": "it has webhooks; call them in its callbacks",
+    "rate_limit_key": "it has a rate limit (rq.RateLimit); leave that out, or let RQ keep the job",
     "group_id": "it is one of a group; let RQ finish the group",
 }
 

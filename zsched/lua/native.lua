@@ -1,15 +1,15 @@
 -- native: move RQ's own delayed jobs that are due to their queues, where no scheduler of RQ does.
 --
--- KEYS   lease meta log rq_queues
+-- KEYS   lease meta log rq_queues rq_limits
 -- ARGV   @term
 --        owner                        what our scheduler locks hold, the same for all daemons of a namespace
 --        lock_s                       how long they hold from now on, in seconds; 0: give them up, move nothing
 --        limit                        most jobs looked at
 --        ...                          names of RQ queues; the first are served first
--- RETURNS  OK, now ms, ms of the next look or '' (now when there are more), number looked at, number pushed, and three
---          lists: queues that others serve (name, lock's value), queues with a key of a wrong type (name, key), and
---          odd jobs (name, id, word): taken out without a push because they are gone, have "no status", or have
---          another status than scheduled; or left because WRONGTYPE is at their key
+-- RETURNS  OK, now ms, ms of the next look or '' (now when there are more), number looked at, number pushed or held by
+--          a rate limit, and three lists: queues that others serve (name, lock's value), queues with a key of a wrong
+--          type (name, key), and odd jobs (name, id, word): taken out without a push because they are gone, have
+--          "no status", or have another status than scheduled; or left because WRONGTYPE is at their key
 --          |  STALE  |  SERVER
 -- LOGS   nothing: they are RQ's jobs, neither in the log nor recovered
 --
@@ -24,6 +24,7 @@
 lock_s, limit = tonumber(lock_s), tonumber(limit)
 -- include lib/fence.lua
 -- include lib/launch.lua
+-- include lib/slots.lua
 
 local PATIENCE_S = 5
 local LAST_S = '253402300799'  -- the year 9999
@@ -90,11 +91,12 @@ end
 local function take(queue, id, score_s)
   local job_key = RQ_JOB .. id
   local job = redis.pcall('HMGET', job_key, 'status', 'origin', 'timeout', 'ttl', 'ended_at', 'enqueue_at_front',
-    'enqueue_at_front_on_retry')
-  if job.err then
+    'enqueue_at_front_on_retry', 'rate_limit_key', 'rate_limit_concurrency')
+  local limit = not job.err and limit_of(job[8], job[9])
+  if job.err or limit == false then
     return 'WRONGTYPE'
   end
-  local status, origin, timeout, ttl, ended_at, at_front, at_front_on_retry = unpack(job)
+  local status, origin, timeout, ttl, ended_at, at_front, at_front_on_retry = unpack(job, 1, 7)
   if taken[job_key] then
     return 'scheduled for ' .. taken[job_key] .. ' too'
   elseif status ~= 'scheduled' then
@@ -108,7 +110,7 @@ local function take(queue, id, score_s)
   local has_timeout = timeout and timeout ~= ''
   local fields = not has_timeout and {'origin', queue, 'timeout', DEFAULT_TIMEOUT_S}
     or origin ~= queue and {'origin', queue} or NOTHING
-  moved[#moved + 1] = {id = id, queue = queue, ttl = has_ttl and ttl, fields = fields,
+  moved[#moved + 1] = {id = id, queue = queue, ttl = has_ttl and ttl, fields = fields, limit = limit,
     at_front = is_set(at_front) or is_set(at_front_on_retry) and ended_at and ended_at ~= ''}
   taken[job_key] = queue
 end
@@ -162,13 +164,18 @@ for _, one in ipairs(served) do
   redis.call('SET', one.lock_key, owner, 'EX', lock_s)
 end
 for _, one in ipairs(moved) do
-  requeue(one.id, one.queue, one.at_front, unpack(one.fields))
+  if one.limit then
+    hold_back(one.id, one.limit, one.at_front, unpack(one.fields))
+  else
+    requeue(one.id, one.queue, one.at_front, unpack(one.fields))
+  end
   if one.ttl then  -- RQ's ttl begins anew in the queue
     redis.call('EXPIRE', RQ_JOB .. one.id, one.ttl)
     redis.call('EXPIRE', dependents_key(one.id), one.ttl)
     redis.call('EXPIRE', dependencies_key(one.id), one.ttl)
   end
 end
+fill_slots()
 push_all()
 for _, one in ipairs(served) do
   if #one.gone > 0 then

@@ -16,10 +16,11 @@ they do (SECURITY.md).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from inspect import signature
 from typing import Final
 
 from zsched.storage.keys import Keys
@@ -135,6 +136,7 @@ def rights_of(roles: Iterable[Role], keys: Keys) -> Rights:
         for script in SCRIPTS[role]:
             commands |= commands_of(script)
             patterns |= rq_keys_of(script, keys.rq)
+            patterns |= {_pattern(keys.named(key)) for key in load(script).keys if key.startswith("rq_")}
         if role is not Role.WORKER:
             patterns.add(f"{keys.prefix}*")
         if role in (Role.CLIENT, Role.DAEMON):
@@ -154,6 +156,10 @@ def commands_of(script: str) -> set[str]:
 def rq_keys_of(script: str, rq: RqKeys) -> set[str]:
     """Patterns of RQ's keys that a script makes itself: those of the names of lib/rq.lua that it uses."""
     return {f"{rq.prefix}:{kind}:*" for kind in _rq_kinds_of(script)}
+
+
+def _pattern(key: Callable[..., str]) -> str:
+    return key("*") if signature(key).parameters else key()
 
 
 @cache

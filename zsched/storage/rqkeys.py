@@ -41,6 +41,10 @@ class RqKeys:
         """SET: full keys of all workers."""
         return f"{self.prefix}:workers"
 
+    def limits(self) -> str:
+        """SET: the keys of rate limits, since RQ 3."""
+        return f"{self.prefix}:rl-keys"
+
     def suspended(self) -> str:
         """STRING: it is there while workers take nothing, by ``rq suspend``."""
         return f"{self.prefix}:suspended"
