@@ -24,6 +24,7 @@ from zsched.imports.moving import OWNERS, is_owner, owned, owners, undo
 from zsched.imports.rqcron import owner_of, read_rq_cron
 from zsched.imports.rqjobs import RQ_SCHEDULED, RQ_SCHEDULER, read_rq_scheduled, read_rq_scheduler
 from zsched.storage.rivals import CRON_OWNER, crons, rq_schedulers
+from zsched.storage.rqversion import HERE, IS_CRON_LOCAL
 from zsched.tasks.lookup import Lookup
 
 _SHOWN: Final = 10  # names in a message
@@ -49,6 +50,13 @@ def _zone_of(tz: str | None) -> tuple[str, list[str]]:
         return zone(tz).key, []
     found = machine_zone()
     return found.name, [f"times are of the zone {found.name}, by {found.found_in}; --tz gives another"]
+
+
+def _zone_of_rq_cron(tz: str | None) -> tuple[str, list[str]]:
+    """The same for ``rq cron``, which reads cron strings in UTC before RQ 3. Raises InvalidSchedule."""
+    if tz is None and not IS_CRON_LOCAL:
+        return "UTC", [f"times are in UTC, by RQ {HERE} of this machine; --tz gives another zone"]
+    return _zone_of(tz)
 
 
 def _running(what: str, names: Sequence[str], aside: str) -> str:
@@ -193,17 +201,19 @@ def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
 
 @command("rq-cron")
 @click.argument("module")
+@click.option("--tz", metavar="ZONE", help="The source's time zone; default: this machine's with RQ 3, UTC with RQ 2.")
 @_how
-def rq_cron(invocation: Invocation, /, module: str, **how: bool) -> int:
+def rq_cron(invocation: Invocation, /, module: str, tz: str | None, **how: bool) -> int:
     """
     Import the jobs that MODULE registers for RQ's own cron. MODULE is the argument of `rq cron`, such as
-    app.cron_config. It is imported as Python code and not changed. Ids are the registered names. Cron strings are in
-    UTC, as in RQ. Stop `rq cron` first: while one of this MODULE runs, nothing is imported. To go back: `zsched import
-    undo rq-cron:MODULE`, then start `rq cron`.
+    app.cron_config. It is imported as Python code and not changed. Ids are the registered names. RQ 3 reads cron
+    strings in the zone of the machine where `rq cron` runs, RQ 2 in UTC: see --tz. Stop `rq cron` first: while one of
+    this MODULE runs, nothing is imported. To go back: `zsched import undo rq-cron:MODULE`, then start `rq cron`.
 
     \b
-    Example:
+    Examples:
       zsched import rq-cron app.cron_config --dry-run
+      zsched import rq-cron app.cron_config --tz Europe/Berlin
     """
     ground = Ground.of(invocation)
     now_ms = ground.now_ms()
@@ -211,8 +221,11 @@ def rq_cron(invocation: Invocation, /, module: str, **how: bool) -> int:
         others = [one.name for one in crons(wire, ground.jobs.rq, now_ms) if one.is_of(module)]
     if others and not how["dry_run"]:
         raise ZschedError(_running(f"`rq cron {module}`", others, "the mark of a killed one lapses after 2 minutes"))
+    zone_name, remarks = _zone_of_rq_cron(tz)
     with importing():
-        source = read_rq_cron(module)
+        source = read_rq_cron(module, zone_name)
+    if any("cron" in item.options for item in source.items):
+        source.remarks += remarks
     if others:
         source.remarks.append(_running(f"`rq cron {module}`", others, "a real import refuses"))
     advice = "the module is as it was: do not start `rq cron {}` again, or every job runs twice"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from importlib.metadata import version
 from typing import Final
 
 from zsched.core.log import text
@@ -20,19 +19,17 @@ from zsched.storage.queues import WorkerSeen, used_queues, workers_of
 from zsched.storage.registries import is_denied
 from zsched.storage.rivals import CRON_OWNER, RqSchedulers, crons, rq_schedulers
 from zsched.storage.rqkeys import RQ_SCHEDULER_JOBS
-
-OLDEST: Final = (2, 8)  # of RQ: what setup.cfg asks for, and tests run with
-BEFORE: Final = (4,)
+from zsched.storage.rqversion import BEFORE, HERE, OLDEST, release
 
 
 @health_check("workers", Probe)
 def check_workers(probe: Probe) -> Iterator[Finding]:
     """The RQ of the workers, and of this machine, which writes jobs as that one does."""
-    workers, here = workers_of(probe.wire, probe.keys.rq), version("rq")
+    workers = workers_of(probe.wire, probe.keys.rq)
     versions: dict[str, list[str]] = {}
     for worker in workers:
         versions.setdefault(worker.version, []).append(worker.name)
-    unknown = {found: names for found, names in versions.items() if not OLDEST <= _release(found) < BEFORE}
+    unknown = {found: names for found, names in versions.items() if not OLDEST <= release(found) < BEFORE}
     for found, names in sorted(unknown.items()):
         yield problem(
             f"{plural(len(names), 'worker')} of RQ {found} ({some(sorted(names))}), which zsched does not know",
@@ -52,7 +49,7 @@ def check_workers(probe: Probe) -> Iterator[Finding]:
         queues = sorted(used_queues(probe.wire, probe.keys)) or ["default"]
         yield warning("no worker of RQ is registered: what fires waits", "start one", "rq", "worker", *queues)
     elif not unknown and len(versions) == 1:
-        yield fine(f"{plural(len(workers), 'worker')} of RQ {workers[0].version}; this machine has {here}")
+        yield fine(f"{plural(len(workers), 'worker')} of RQ {workers[0].version}; this machine has {HERE}")
 
 
 @health_check("serializer", Probe)
@@ -80,13 +77,8 @@ def _shared_by_2_and_3(workers: Sequence[WorkerSeen]) -> set[str]:
     """Return the queues of workers of both: RQ 2.12 does not know the status ``ready_to_enqueue`` (measured)."""
     older, newer = set[str](), set[str]()
     for worker in workers:
-        (older if _release(worker.version) < (3,) else newer).update(worker.queues)
+        (older if release(worker.version) < (3,) else newer).update(worker.queues)
     return older & newer
-
-
-def _release(version: str) -> tuple[int, ...]:
-    numbers = [part for part in version.split(".")[:2] if part.isdecimal()]
-    return tuple(map(int, numbers)) or OLDEST  # an unknown version is not judged
 
 
 # -- other schedulers ---------------------------------------------------------------------------------

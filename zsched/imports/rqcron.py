@@ -1,10 +1,12 @@
 """
 Registrations with RQ's own cron (``rq cron MODULE``, ``rq.cron.register``).
 
-RQ evaluates a cron string with croniter, in UTC, and six fields have the seconds last. Whether a day field restricts
-anything croniter decides otherwise than cron and zsched (``*/2`` does there, ``0-6`` does not): that is rewritten. What
-passes while RQ's scheduler is down is never run by it, and what runs longer than its interval runs beside itself; so it
-is here.
+RQ evaluates a cron string with croniter: RQ 2 in UTC, RQ 3 in the zone of its machine. Of a local time that a clock
+change leaves out RQ takes the instant as much later, of one that comes twice the first. (While an hour comes again RQ
+runs nothing of a rule for every few minutes; here that goes on.) Six fields have the seconds last. Whether a day field
+restricts anything croniter decides otherwise than cron and zsched (``*/2`` does there, ``0-6`` does not): that is
+rewritten. What passes while RQ's scheduler is down is never run by it, and what runs longer than its interval runs
+beside itself; so it is here.
 
 The module is imported, as ``rq cron`` would. Ids are the names of the registered, numbered where several share one.
 """
@@ -50,9 +52,9 @@ def owner_of(module: str) -> str:
     return CRON_OWNER + (module if module.startswith("/") else dotted(module))
 
 
-def read_rq_cron(module: str) -> ImportSource:
+def read_rq_cron(module: str, zone: str) -> ImportSource:
     """
-    Read the registrations of *module* (``app.cron_config``, or the path of a file).
+    Read the registrations of *module* (``app.cron_config``, or the path of a file), whose cron strings are of *zone*.
 
     Raises:
         InvalidSchedule: it cannot be imported.
@@ -71,13 +73,13 @@ def read_rq_cron(module: str) -> ImportSource:
         id = "".join(c if ID.fullmatch(c) else "_" for c in name)[:_LONGEST_ID]
         met[id] += 1
         try:
-            source.items.append(_item(job, name, id if met[id] == 1 else f"{id}-{met[id]}"))
+            source.items.append(_item(job, zone, name, id if met[id] == 1 else f"{id}-{met[id]}"))
         except (NotImportable, ValueError) as error:
             source.refuse(name, str(job.cron or job.interval), str(error))
     return source
 
 
-def _item(job: CronJob, name: str, id: str) -> Item:
+def _item(job: CronJob, zone: str, name: str, id: str) -> Item:
     """The schedule that *job* is. Raises ValueError, NotImportable."""
     given = dict(job.job_options)
     if given.pop("webhooks", None):
@@ -85,7 +87,10 @@ def _item(job: CronJob, name: str, id: str) -> Item:
     options: dict[str, Any] = {_OPTIONS.get(name, name): value for name, value in given.items()}
     options |= {"queue": job.queue_name, "args": list(job.args), "kwargs": dict(job.kwargs)}
     options |= {"overlap": "allow", "catch_up": "none"}
-    options |= {"every": job.interval} if job.interval else {"cron": cron_of_croniter(str(job.cron)), "tz": "UTC"}
+    if job.interval:
+        options["every"] = job.interval
+    else:
+        options |= {"cron": cron_of_croniter(str(job.cron)), "tz": zone, "gap": "shift", "fold": "first"}
     return Item(id, name, function_path(job.func or job.func_name), options)
 
 

@@ -9,8 +9,10 @@ import redis
 from rq.cron import CronScheduler
 
 from tests.integration.imports.ground import Zsched, summary
+from zsched.cli import imports
 from zsched.cli.program import FAILED, USAGE
 from zsched.client import Client
+from zsched.imports.crontab import MachineZone
 
 pytestmark = pytest.mark.once
 
@@ -45,8 +47,8 @@ def test_cron_jobs_that_a_module_registers_are_copied(
 ) -> None:
     module = str(config) if by_path else "cron_config"
 
-    result = zsched("import", "rq-cron", module)
-    again = zsched("import", "rq-cron", module)
+    result = zsched("import", "rq-cron", module, "--tz", "Asia/Seoul")
+    again = zsched("import", "rq-cron", module, "--tz", "Asia/Seoul")
 
     rules = {one.id: one.trigger.expr for one in client.list()}
     assert {
@@ -57,7 +59,12 @@ def test_cron_jobs_that_a_module_registers_are_copied(
         "tasks_of_cron_beat": "90000",
     } == rules
     digest = client.get("tasks_of_cron_digest").to_dict()
-    assert {"func": "tasks_of_cron.digest", "queue": "email", "timeout_s": 77, "tz": "UTC"}.items() <= digest.items()
+    assert {
+        "func": "tasks_of_cron.digest",
+        "queue": "email",
+        "timeout_s": 77,
+        "tz": "Asia/Seoul",
+    }.items() <= digest.items()
     assert f"rq-cron:{module}" == digest["managed_by"]
     assert "5 created, 0 updated, 0 unchanged, 0 removed, 2 refused" == summary(result)
     assert "0 created, 0 updated, 5 unchanged, 0 removed, 2 refused" == summary(again)
@@ -130,3 +137,17 @@ def test_a_cron_job_that_is_not_allowed_is_not_scheduled_though_its_module_is_im
     assert (FAILED, 5) == (result.exit_code, result.stderr.count("allow_callables"))
     assert [] == list(client.list())
     assert (tmp_path / "ran").exists()
+
+
+def test_the_zone_of_cron_strings_is_this_machines_with_rq_3_and_utc_with_rq_2(
+    zsched: Zsched, client: Client, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "machine_zone", lambda: MachineZone("Europe/Berlin", "a link"))
+    remarks = []
+    for is_local in (True, False):
+        monkeypatch.setattr(imports, "IS_CRON_LOCAL", is_local)
+        remarks.append(zsched("import", "rq-cron", "cron_config").stderr)
+        assert ("Europe/Berlin" if is_local else "UTC") == client.get("tasks_of_cron_digest").to_dict()["tz"]
+
+    assert "times are of the zone Europe/Berlin, by a link; --tz gives another" in remarks[0]
+    assert "times are in UTC, by RQ " in remarks[1]

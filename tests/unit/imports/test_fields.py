@@ -114,8 +114,8 @@ BY_CRON = [
 ]
 
 
-def fires(cron: str, zone: str, start: datetime, minutes: int) -> list[datetime]:
-    spec = define_trigger({"cron": cron, "tz": zone})
+def fires(cron: str, zone: str, start: datetime, minutes: int, **more: str) -> list[datetime]:
+    spec = define_trigger({"cron": cron, "tz": zone, **more})
     end_ms, found = to_ms(start) + minutes * 60_000, []
     at_ms = build(spec, 0).next_after(to_ms(start) - 1)
     while at_ms is not None and at_ms < end_ms:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from croniter import croniter
+from rq.cron import CronJob
 
 from tests.unit.imports.test_fields import fires
-from zsched.imports.rqcron import cron_of_croniter
+from zsched.imports.rqcron import _item, cron_of_croniter
+from zsched.storage.rqversion import IS_CRON_LOCAL
 
 START = datetime(2028, 2, 20, tzinfo=UTC)  # before a leap day
 DAYS = 90
+STARTS = [datetime(2028, month, day, tzinfo=UTC) for month, day in ((3, 9), (3, 23), (10, 26), (11, 2), (9, 28))]
 
 
 @pytest.mark.parametrize(
@@ -48,3 +53,31 @@ def test_a_cron_string_fires_when_rq_enqueues_it(text: str) -> None:
 def test_a_cron_string_without_a_counterpart_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^cron '.*; (write|schedule)"):
         cron_of_croniter(text)
+
+
+@pytest.fixture
+def as_before() -> Iterator[None]:
+    """Zone changes of the process end with the test: this is set up first, so it ends last."""
+    yield
+    time.tzset()
+
+
+@pytest.mark.skipif(not IS_CRON_LOCAL, reason="RQ 2 reads cron strings in UTC")
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"])
+@pytest.mark.parametrize("text", ["30 2 * * *", "0 9 * * 1-5", "0,30 1-3 * * *", "15 0,2 * * *"])
+def test_local_times_around_a_change_of_the_clock_are_rqs(
+    as_before: None, zone: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    for start in STARTS:
+        job, expected = CronJob("q", func_name="app.task", cron=text), []
+        job.latest_enqueue_time = start - timedelta(seconds=1)
+        while (at := job.get_next_enqueue_time()) < start + timedelta(days=6):
+            expected.append(at)
+            job.latest_enqueue_time = at
+
+        options = _item(job, zone, "n", "n").options
+
+        told = {name: options[name] for name in ("gap", "fold")}
+        assert expected == fires(options["cron"], options["tz"], start, 6 * 1440, **told)
