@@ -103,6 +103,7 @@ def sent(source: Source) -> Iterator[str]:
             yield str(first.value).lower()
 
 
+@pytest.mark.slow
 def test_every_command_that_the_sources_name_is_somebodys() -> None:
     methods = dir(redis.Redis)
     files = [file for sender in SENDERS for file in (PACKAGE / sender).rglob("*.py")]
@@ -140,6 +141,7 @@ def commands_of_rq() -> set[str]:
     return found | called
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", Role)
 def test_every_command_of_a_role_is_one_that_its_sources_send(role: Role) -> None:
     scripts = {command for script in SCRIPTS[role] for command in commands_of(script)}

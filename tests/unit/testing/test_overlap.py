@@ -32,6 +32,7 @@ def begin_elsewhere(scheduler: ManualScheduler, run: Fired) -> None:
 # -- without work -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overlap", "fired", "worked"),
     [("skip", 4, 4), ("allow", 4, 4), ("queue", 2, 2), ("cancel_previous", 4, 1)],

@@ -57,6 +57,7 @@ def test_other_names_are_refused_with_a_suggestion(name, suggested):
     assert len(str(caught.value)) < 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*ZONES, "Africa/Freetown", "America/Noronha", "Asia/Gaza", "America/Scoresbysund"])
 def test_every_change_of_a_zone_is_found_to_the_second(name):
     for first, last in (("1935-01-01", "1950-01-01"), ("1999-01-01", "2026-01-01")):
