@@ -37,7 +37,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 
 KEYS = Keys("default")
-_OPEN = ("queued", "started", "deferred", "scheduled")
+_OVER = ("finished", "failed", "stopped", "canceled", "")  # also when its job is gone
 MODES = ("skip", "queue", "allow", "cancel_previous")
 LIMIT = 3  # runs that wait, with overlap="queue"
 TASKS = '''
@@ -221,7 +221,7 @@ def play(
     eventually(is_over, duration_s + 60)
     stage.client.pause(mode)
     open_s = seconds * (LIMIT + 3) + 60
-    eventually(lambda: all(stage.status(run) not in _OPEN for run in stage.runs(mode)), open_s)
+    eventually(lambda: all(stage.status(run) in _OVER for run in stage.runs(mode)), open_s)
     words, spans = stage.words(mode), stage.spans(mode)
     gaps = [after.began_s - (before.ended_s or before.alive_s) for before, after in pairwise(spans)]
     return Figures(
