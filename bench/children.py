@@ -27,7 +27,7 @@ from rq.defaults import DEFAULT_RESULT_TTL
 from rq.scheduler import RQScheduler
 
 from bench.arena import Arena, Ground
-from bench.load import FUNC, QUEUE_KEY
+from bench.load import FUNC, QUEUE_KEY, RQ
 from bench.results import Broken
 from zsched.client import Client
 from zsched.config import load_settings
@@ -179,9 +179,9 @@ def _ends(url: str, per_s: int, seconds: int) -> int:
         part = run_ids[first : first + _ENDS]
         with commands.pipeline() as pipeline:
             pipeline.lpop(QUEUE_KEY, len(part))
-            pipeline.zadd("rq:finished:default", dict.fromkeys(part, now_ms // 1000 + DEFAULT_RESULT_TTL))
+            pipeline.zadd(RQ.registry("finished", "default"), dict.fromkeys(part, now_ms // 1000 + DEFAULT_RESULT_TTL))
             for run in part:
-                pipeline.hset(f"rq:job:{run}", mapping=ended)
+                pipeline.hset(RQ.job(run), mapping=ended)
             pipeline.execute()
     return 0
 

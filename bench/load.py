@@ -10,10 +10,12 @@ from bench.results import Broken
 from zsched.client import Client
 from zsched.core.clock import from_ms
 from zsched.core.option_table import ScheduleOptions, ScheduleRow
+from zsched.storage.rqkeys import RqKeys
 
 FUNC = "app.tasks.send_reminder"
 ARGS = (123456, "email")
-QUEUE_KEY = "rq:queue:default"
+RQ = RqKeys()
+QUEUE_KEY = RQ.queue("default")
 _PAGE = 20_000  # entries of a queue per read
 
 Timed = tuple[str, int]  # schedule id, due time in ms

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from bench.arena import Ground
-from bench.load import QUEUE_KEY, Timed, run_ids
+from bench.load import QUEUE_KEY, RQ, Timed, run_ids
 from zsched.core.clock import Clock
 
 _PER_BATCH = 1000
@@ -50,7 +50,7 @@ def _commands(ground: Ground, timed: Sequence[Timed]) -> bytes:
         runs = run_ids(batch)
         parts.append(encode("ZRANGE", lane, "0", str(_PER_BATCH - 1)))
         parts.append(encode("ZREM", lane, *(id for id, _ in batch)))
-        parts += [encode("HSET", f"rq:job:{run}", "status", "queued", "enqueued_at", _ENQUEUED_AT) for run in runs]
+        parts += [encode("HSET", RQ.job(run), "status", "queued", "enqueued_at", _ENQUEUED_AT) for run in runs]
         parts.append(encode("RPUSH", QUEUE_KEY, *runs))
         parts.append(encode("XADD", log, "*", "kind", "fire", "runs", " ".join(runs)))
     parts.append(encode("PING"))

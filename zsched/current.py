@@ -20,6 +20,7 @@ from zsched.core.run_id import RunId
 from zsched.errors import InvalidSchedule
 from zsched.storage.jobs import Notes
 from zsched.storage.keys import Keys
+from zsched.storage.rqkeys import prefix_of
 
 _FIELD: Final = "zs_note"
 _LONGEST: Final = 4096  # bytes of a note; a longer one would not be recorded (core/runs.py)
@@ -68,6 +69,11 @@ def current_job() -> tuple[Job, RunId] | None:
     return job, parts
 
 
+def keys_of_run(job: Job, parts: RunId) -> Keys:
+    """Return the keys of the namespace of *job*, with the prefix that RQ has in this process."""
+    return Keys(parts.namespace, prefix_of(job))
+
+
 def current_run() -> CurrentRun | None:
     """
     The run that is being executed here; None outside of a worker's job, and in a job that is not zsched's.
@@ -78,7 +84,7 @@ def current_run() -> CurrentRun | None:
     if found is None:
         return None
     job, parts = found
-    notes = Notes(job.connection, Keys(parts.namespace), job.id)
+    notes = Notes(job.connection, keys_of_run(job, parts), job.id)
     attempt = notes.attempt()
     nominal_at = from_ms(parts.nominal_ms)
     started_at = job.started_at or nominal_at

@@ -137,6 +137,10 @@ class OlderFormat(OtherFormat):
     """An older zsched kept this namespace in a form that this one does not read any more. Nothing was written."""
 
 
+class OtherPrefix(RedisRefused):
+    """The runs of this namespace are RQ's jobs under another prefix of its keys. Nothing was written."""
+
+
 class ConfigError(ZschedError):
     """A configuration file, variable or flag is wrong; the message names place, key and remedy."""
 

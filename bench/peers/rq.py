@@ -13,7 +13,7 @@ from typing import Any
 from rq import Queue
 from rq.scheduler import RQScheduler
 
-from bench.load import ARGS, FUNC, Timed
+from bench.load import ARGS, FUNC, RQ, Timed
 from zsched.core.clock import Clock, from_ms
 
 NAME = "RQ's scheduler"
@@ -42,7 +42,7 @@ def dispatch_s(commands: Any, clock: Clock) -> float:
     """Seconds to move all that is due to the queue."""
     scheduler: Any = RQScheduler(["default"], commands, logging_level=logging.WARNING)
     scheduler.acquire_locks()
-    scheduled = "rq:scheduled:default"
+    scheduled = RQ.registry("scheduled", "default")
     started_ms = clock.monotonic_ms()
     while commands.zcard(scheduled):
         scheduler.enqueue_scheduled_jobs()
@@ -55,7 +55,7 @@ def lateness_ms(commands: Any, timed: Sequence[Timed]) -> list[float]:
     """
     with commands.pipeline(transaction=False) as pipeline:
         for id, _ in timed:
-            pipeline.hget(f"rq:job:{id}", "enqueued_at")
+            pipeline.hget(RQ.job(id), "enqueued_at")
         written = pipeline.execute()
     return [
         datetime.fromisoformat(at.decode()).timestamp() * 1000 - due_ms

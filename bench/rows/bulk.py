@@ -8,7 +8,7 @@ from functools import partial
 from bench import load
 from bench.arena import Arena, Ground
 from bench.contest import Contestant, Figure, contest
-from bench.load import Timed
+from bench.load import RQ, Timed
 from bench.peers import rq, rq_scheduler
 from bench.peers.bullmq import NAME as BULLMQ
 from bench.peers.bullmq import BullMQ
@@ -55,7 +55,7 @@ def _zsched(arena: Arena, ground: Ground, count: int) -> Figure:
 
 
 def _rq(arena: Arena, ground: Ground, count: int, insert: Callable[..., None]) -> Figure:
-    return _timed_insert(arena, ground, count, insert, "rq:scheduled:default")
+    return _timed_insert(arena, ground, count, insert, RQ.registry("scheduled", "default"))
 
 
 def _rq_scheduler(arena: Arena, ground: Ground, count: int) -> Figure:

@@ -11,12 +11,12 @@ from bench import load
 from bench.arena import Arena, Ground
 from bench.children import leader
 from bench.contest import Contestant, Figure, contest
-from bench.load import Timed
+from bench.load import RQ, Timed
 from bench.peers import rq
 from bench.results import Broken, Result
 
 _OVERDUE_MS: Final = 60_000
-_REGISTRY: Final = "rq:scheduled:default"
+_REGISTRY: Final = RQ.registry("scheduled", "default")
 _PAGE: Final = 2000  # jobs per pipeline
 _UNIT: Final = "jobs/s"
 
@@ -57,12 +57,12 @@ def _insert(arena: Arena, ground: Ground, count: int) -> list[str]:
     due_ms = arena.clock.now_ms() - _OVERDUE_MS
     timed: list[Timed] = [(f"delayed-{number:06}", due_ms) for number in range(count)]
     rq.insert(ground.redis, timed[:1])
-    job, due_s = ground.redis.hgetall(f"rq:job:{timed[0][0]}"), ground.redis.zscore(_REGISTRY, timed[0][0])
+    job, due_s = ground.redis.hgetall(RQ.job(timed[0][0])), ground.redis.zscore(_REGISTRY, timed[0][0])
     for start in range(1, count, _PAGE):
         ids = [id for id, _ in timed[start : start + _PAGE]]
         with ground.redis.pipeline(transaction=False) as pipeline:
             for id in ids:
-                pipeline.hset(f"rq:job:{id}", mapping=job)
+                pipeline.hset(RQ.job(id), mapping=job)
             pipeline.zadd(_REGISTRY, dict.fromkeys(ids, due_s))
             pipeline.execute()
     return [id for id, _ in timed]
@@ -80,7 +80,7 @@ def _per_second(ground: Ground, ids: list[str]) -> float:
     for start in range(0, len(ids), _PAGE):
         with ground.redis.pipeline(transaction=False) as pipeline:
             for id in ids[start : start + _PAGE]:
-                pipeline.hget(f"rq:job:{id}", "enqueued_at")
+                pipeline.hget(RQ.job(id), "enqueued_at")
             scripts.update(datetime.fromisoformat(at.decode()).timestamp() for at in pipeline.execute())
     first, last = min(scripts), max(scripts)
     if first == last:

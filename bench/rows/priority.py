@@ -36,7 +36,7 @@ def _zsched(arena: Arena, ground: Ground, low: int, over_ms: int) -> Figure:
     load.put(client, urgent, priority="high")
     with leader(arena, ground):
         arena.wait_for("all is fired", lambda: ground.waiting() == 0)
-    load.prove_once(load.run_ids(backlog), load.queued(ground.redis, "rq:queue:low"))
+    load.prove_once(load.run_ids(backlog), load.queued(ground.redis, load.RQ.queue("low")))
     load.prove_once(load.run_ids(urgent), load.queued(ground.redis))
     fired = list(journal.fires(ground))
     begun_ms = fired[0].t_us / 1000

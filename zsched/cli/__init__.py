@@ -11,6 +11,7 @@ Results go to stdout, everything else to stderr; with ``--json`` both are JSON, 
 
 from __future__ import annotations
 
+from zsched.cli.acl import acl
 from zsched.cli.files import apply, export
 from zsched.cli.functions import tasks
 from zsched.cli.health import doctor, status
@@ -28,7 +29,7 @@ __all__ = ["main", "program"]
 
 _COMMANDS = (
     *(add, set_, ls, show, cancel, pause, resume, run, retry, cancel_run, backfill, next_, why, history, log),
-    *(tasks, apply, export, import_, status, doctor, dashboard, recover, daemon, up),
+    *(tasks, apply, export, import_, status, doctor, acl, dashboard, recover, daemon, up),
 )
 for _command in _COMMANDS:
     program.add_command(_command)

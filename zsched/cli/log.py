@@ -26,7 +26,7 @@ from zsched.core.runs import RunStatus
 from zsched.core.sentences import local_text, sentence, told_together
 from zsched.core.wording import plural, some
 from zsched.errors import RedisUnavailable
-from zsched.storage.keys import Keys
+from zsched.storage.keys import keys_of
 
 _LIMIT: Final = 50  # lines, without --since and --limit
 _LOOKED_AT: Final = 10_000  # entries, in search of one schedule's entries
@@ -85,7 +85,7 @@ def log(
       zsched log --since 2026-12-24T00:00Z --json | jq -r .kind | sort | uniq -c
     """
     settings = invocation.settings()
-    teller = _LogLines(Keys(settings.namespace).run_suffix, id and check_id(id), zone_name(tz) or "UTC", invocation)
+    teller = _LogLines(keys_of(settings).run_suffix, id and check_id(id), zone_name(tz) or "UTC", invocation)
     since_at = _instant(since, tz)
     if since_at is None and limit is None:
         limit = _LIMIT

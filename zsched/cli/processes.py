@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,6 +21,8 @@ from zsched.core.arguments import check_queue
 from zsched.core.clock import SystemClock
 from zsched.errors import ConfigError
 from zsched.events import configure
+from zsched.storage.keys import keys_of
+from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE
 
 _LOOK_S = 0.2  # between two checks that all children are alive
 
@@ -126,6 +129,8 @@ def dashboard(invocation: Invocation, listen: str | None) -> int:
 
     app = _extra()
     settings = invocation.settings()
+    if app.prefix() != (prefix := keys_of(settings).rq.prefix):  # RQ reads it only when it is imported
+        os.execve(sys.executable, sys.orig_argv, os.environ | {RQ_PREFIX_VARIABLE: prefix})
     configure(settings.log.level, settings.log.format)
     chosen = settings.dashboard if listen is None else dataclasses.replace(settings.dashboard, listen=listen)
     family, address = app.resolve(chosen.listen)

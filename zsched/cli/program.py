@@ -111,6 +111,7 @@ def connect(settings: Settings) -> Client:
         open_link(settings),
         settings.namespace,
         serializer=settings.rq.serializer,
+        rq_prefix=settings.rq.prefix,
         payload_limit=settings.limits.payload_bytes,
         urgencies=settings.urgencies,
     )

@@ -17,7 +17,7 @@ from zsched.health.check import Finding
 from zsched.health.facts import Facts, QueuesUnknown
 from zsched.health.verdict import HealthVerdict, Shell, judge_health
 from zsched.storage.archivers import Audited, Report, last_audit
-from zsched.storage.keys import Keys
+from zsched.storage.keys import keys_of
 from zsched.storage.overview import Overview
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
@@ -89,14 +89,14 @@ def looking(settings: Settings) -> Callable[[], StatusView]:
     Raises:
         ConfigError; the function RedisUnavailable, RedisRefused.
     """
-    link, serializer = open_link(settings), settings.rq.serializer
-    reader = Reader(link, Keys(settings.namespace), Encoder(serializer))
-    client = Client(link, settings.namespace, serializer=serializer)
+    link, keys, serializer = open_link(settings), keys_of(settings), settings.rq.serializer
+    reader = Reader(link, keys, Encoder(serializer))
+    client = Client(link, settings.namespace, serializer=serializer, rq_prefix=keys.rq.prefix)
 
     def look() -> StatusView:
         upcoming = _upcoming(client)
         facts = Facts.look(reader, SystemClock())
-        verdict = judge_health(facts, Shell(link, serializer))
+        verdict = judge_health(facts, Shell(link, serializer, keys.rq.prefix))
         return StatusView(settings.namespace, redact(settings.redis.url), facts, verdict, upcoming)
 
     return look

@@ -45,6 +45,7 @@ class ClientOptions(TypedDict, total=False):
     """Options of a ``Client`` besides its Redis and its namespace."""
 
     serializer: str
+    rq_prefix: str | None
     payload_limit: int
     durable_timeout_s: float
     urgencies: Presets | None
@@ -57,10 +58,11 @@ class Client(Lives):
     Schedules in one namespace of one Redis, and their past (``Past``). Thread-safe; no I/O until used.
 
     *redis* is a ``redis.Redis``, also ``Sentinel.master_for(…)`` (its settings are used, not its retries), or a Link.
-    *serializer* is "pickle" (RQ's default) or "json", one for a whole namespace and its workers. *durable_timeout_s*:
-    how long a call with ``durable=True`` waits for an archive. *urgencies* change the presets of ``core.options``, or
-    add to them. *runs_pickles*: ``update`` unpickles payloads from Redis as a worker does. This runs code that any
-    writer of rq:job:* may have put there. Otherwise it opens plain values only.
+    *serializer* is "pickle" (RQ's default) or "json", one for a whole namespace and its workers. *rq_prefix*: what RQ's
+    keys begin with, also one for all; None: what RQ has, ``RQ_KEY_PREFIX`` of the environment or "rq".
+    *durable_timeout_s*: how long a call with ``durable=True`` waits for an archive. *urgencies* change the presets of
+    ``core.options``, or add to them. *runs_pickles*: ``update`` unpickles payloads from Redis as a worker does. This
+    runs code that any writer of rq:job:* may have put there. Otherwise it opens plain values only.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Client(Lives):
         namespace: str = "default",
         *,
         serializer: str = "pickle",
+        rq_prefix: str | None = None,
         payload_limit: int = 262_144,
         durable_timeout_s: float = 5.0,
         urgencies: Presets | None = None,
@@ -78,7 +81,7 @@ class Client(Lives):
         link = redis if isinstance(redis, Link) else Link.adopt(redis)
         self._clock, self._urgencies = clock or SystemClock(), merged_presets(urgencies or {})
         self._runs_pickles = runs_pickles
-        self._keys, self._encoder = Keys(namespace), Encoder(serializer, payload_limit)
+        self._keys, self._encoder = Keys(namespace, rq_prefix), Encoder(serializer, payload_limit)
         store, reader = Store(link, self._keys, self._encoder), Reader(link, self._keys, self._encoder)
         super().__init__(store, reader, Inquiry(link, self._keys), Reruns(link, self._keys))
         self._durability = Durability(link, self._keys, self._clock, durable_timeout_s)

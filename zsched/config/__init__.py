@@ -9,6 +9,8 @@ from zsched.config.parsing import QueueSettings
 from zsched.config.settings import (
     FILE_VARIABLE,
     PASSWORD_VARIABLE,
+    RQ_PREFIX_FORM,
+    RQ_PREFIX_REMEDY,
     ArchiveSettings,
     DaemonSettings,
     DashboardSettings,
@@ -26,6 +28,8 @@ from zsched.config.urls import has_password, redact
 __all__ = [
     "FILE_VARIABLE",
     "PASSWORD_VARIABLE",
+    "RQ_PREFIX_FORM",
+    "RQ_PREFIX_REMEDY",
     "ArchiveSettings",
     "DaemonSettings",
     "DashboardSettings",

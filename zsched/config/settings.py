@@ -58,6 +58,8 @@ from zsched.errors import ConfigError, show
 FILE_VARIABLE = "ZSCHED_CONFIG"
 PASSWORD_VARIABLE = "ZSCHED_DASHBOARD_PASSWORD"  # no setting: nobody is to write it into the file of settings
 LONGEST_LEASE_MS = 60_000  # also the longest hold; the same number stands in lua/lib/time.lua
+RQ_PREFIX_FORM = r"[A-Za-z0-9_.:{}-]{1,64}"  # as RQ has it; safe in a text of Lua, and in a pattern of an ACL
+RQ_PREFIX_REMEDY = "use 1 to 64 of a-z, A-Z, 0-9 and _ . : - { }"
 _PREFIX = "ZSCHED_"
 _NO_HOST = "redis:///0"  # what `url` adds to Sentinels when it is not given
 # Ours, but not settings.
@@ -135,6 +137,7 @@ class RqSettings:
     serializer: str = setting("pickle", one_of("pickle", "json"))
     allow_callables: tuple[str, ...] = setting(("*",), words)
     native: bool | tuple[str, ...] = setting(True, _queues)
+    prefix: str | None = setting(None, matching(RQ_PREFIX_FORM, RQ_PREFIX_REMEDY))
 
 
 @dataclass(frozen=True, slots=True)

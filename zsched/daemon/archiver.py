@@ -41,7 +41,7 @@ from zsched.errors import (
 )
 from zsched.storage.archivers import REPORT_EVERY_MS, Archivers, ArchiveState
 from zsched.storage.connection import Link, Wire
-from zsched.storage.keys import Keys
+from zsched.storage.keys import keys_of
 from zsched.storage.questions import Knowledge
 
 log = structlog.get_logger(__name__)
@@ -83,7 +83,7 @@ class Archiver:
     ) -> None:
         self._settings, self._link, self._clock, self._facts = settings, link, clock, facts(daemon, clock)
         self._meter = meter or NoMeter()
-        self._keys, self._own = Keys(settings.namespace), OwnArchive(settings, clock)
+        self._keys, self._own = keys_of(settings), OwnArchive(settings, clock)
         self._follower: Follower | None = None
         self._knew: Knowledge | None = None  # its knowledge before the failure, until it is open again
         self._trouble: str | None = None  # the last logged problem, until it is over

@@ -35,11 +35,11 @@ from zsched.daemon.tick import Tick, Ticker
 from zsched.daemon.tracker import Tracker
 from zsched.daemon.trimmer import Trimmer
 from zsched.daemon.waker import Waker
-from zsched.errors import OlderFormat, RedisRefused, RedisUnavailable, ServerChanged, Stale
+from zsched.errors import OlderFormat, OtherPrefix, RedisRefused, RedisUnavailable, ServerChanged, Stale
 from zsched.health.facts import DaemonHealth
 from zsched.storage.connection import Link
 from zsched.storage.dispatch import Dispatch
-from zsched.storage.keys import Keys
+from zsched.storage.keys import keys_of
 from zsched.storage.lease import Lease, Server, Term
 from zsched.storage.log import Log
 from zsched.storage.native import NativeJobs
@@ -84,7 +84,7 @@ class Daemon:
         self._supervisor, self._meter = supervisor or Supervisor(self._clock), meter or NoMeter()
         self._health = health or DaemonHealth(self._clock)
         self._reload, self._must_reload = reload, False
-        self._keys = Keys(settings.namespace)
+        self._keys = keys_of(settings)
         self._zone_rules = installed()  # read at the start: a process keeps the zones that it has read
         failures = Failures(self._health.failing)
         self._waker = Waker(link, self._keys, self._clock, failures)
@@ -188,7 +188,7 @@ class Daemon:
                             self._lead(session)
                 except (Stale, ServerChanged) as error:
                     session.elector.lose(error)
-                except OlderFormat:
+                except (OlderFormat, OtherPrefix):
                     raise
                 except RedisRefused as error:  # refused attempt to lead: out of memory, no permission
                     self._may_not_lead("redis_refused", str(error))

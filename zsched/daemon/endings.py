@@ -43,13 +43,15 @@ class Endings:
         included.
         """
         now_s, keys = registries.now_s(), registries.keys()
+        for key, kind in keys.items():
+            self._lifetimes.setdefault(key, {_USUAL[kind]: None})
         is_to_learn = self._looks % _LEARN_EVERY == 0
         self._looks += 1
         if is_to_learn:
             self._learn(registries, keys)
         earliest_s = now_s - _BEFORE_S
         since_s = min(max(self._last_s or earliest_s, earliest_s), now_s) - _SLOW_S
-        spans = [(key, since_s + s, now_s + s + _FAST_S) for key in keys for s in sorted(self._lifetimes_of(key))]
+        spans = [(key, since_s + s, now_s + s + _FAST_S) for key in keys for s in sorted(self._lifetimes[key])]
         read: dict[str, set[bytes]] = {key: set() for key in keys}
         for (key, _, _), members in zip(spans, registries.members(spans), strict=True):
             read[key].update(members)
@@ -57,12 +59,9 @@ class Endings:
         self._reported, self._last_s = read, now_s  # the next scan reads nothing older than these
         return [text(id) for id in ended]
 
-    def _lifetimes_of(self, key: str) -> dict[int, None]:
-        return self._lifetimes.setdefault(key, {_USUAL[key.split(":")[1]]: None})
-
     def _learn(self, registries: Registries, keys: Iterable[str]) -> None:
         for key, shown in registries.lifetimes(list(keys)).items():
-            known = self._lifetimes_of(key)
+            known = self._lifetimes[key]
             for lifetime_s in shown:
                 if not any(one < lifetime_s + _SLOW_S and lifetime_s < one + _ALIKE_S for one in known):
                     known[lifetime_s] = None

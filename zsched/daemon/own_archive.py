@@ -29,7 +29,7 @@ from zsched.core.difference import Verdict, judge
 from zsched.daemon.merge import Merge
 from zsched.errors import ArchiveCorrupt, ArchiveFailed, ArchiveInUse, ArchiveOfAnother
 from zsched.storage.connection import Wire
-from zsched.storage.keys import Keys
+from zsched.storage.keys import keys_of
 from zsched.storage.log import Log
 from zsched.storage.questions import Naming
 
@@ -47,7 +47,7 @@ class OwnArchive:
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
-        self._keys = Keys(settings.namespace)
+        self._keys = keys_of(settings)
         self.address = address_of(settings.redis.url)
         self.archive: Archive | None = None
         self.path: Path | None = None

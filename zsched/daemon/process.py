@@ -21,11 +21,11 @@ from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.reload import reload
 from zsched.daemon.status_line import StatusLine
 from zsched.daemon.supervisor import Supervisor
-from zsched.errors import ArchiveForeign, ConfigError, OlderFormat, ZschedError
+from zsched.errors import ArchiveForeign, ConfigError, OlderFormat, OtherPrefix, ZschedError
 from zsched.events import configure
 from zsched.health.facts import DaemonHealth
 from zsched.storage.connection import Link
-from zsched.storage.keys import Keys
+from zsched.storage.keys import keys_of
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
 
@@ -60,7 +60,7 @@ def run_daemon(read: Callable[[], Settings]) -> int:
     except ZschedError as error:
         supervisor.failed(str(error))
         log.error("daemon_failed", reason=str(error))
-        return UNUSABLE if isinstance(error, ArchiveForeign | OlderFormat) else FAILED
+        return UNUSABLE if isinstance(error, ArchiveForeign | OlderFormat | OtherPrefix) else FAILED
     return DONE
 
 
@@ -69,7 +69,7 @@ def _run(settings: Settings, read: Callable[[], Settings], clock: Clock, supervi
     link = Link.from_url(redis.url, redis.timeout_s, redis.read_password())
     with _metered(settings, clock, health) as meter:
         daemon = Daemon(settings, link, clock, supervisor, meter, health, partial(reload, read=read))
-        reader = Reader(link, Keys(settings.namespace), Encoder(settings.rq.serializer))
+        reader = Reader(link, keys_of(settings), Encoder(settings.rq.serializer))
         line = StatusLine(supervisor, reader, health, daemon.id)
 
         def stop(number: int, frame: FrameType | None) -> None:

@@ -38,6 +38,7 @@ from zsched.dashboard import jobs
 from zsched.dashboard.login import Login
 from zsched.errors import ConfigError
 from zsched.storage.connection import RESENDS, Link
+from zsched.storage.rqkeys import prefix_of
 
 log = structlog.get_logger(__name__)
 
@@ -65,6 +66,11 @@ class _AsText(json.JSONEncoder):
 
     def default(self, value: Any) -> Any:
         return str(value)
+
+
+def prefix() -> str:
+    """The prefix of the keys that RQ's own classes read in this process."""
+    return prefix_of(jobs.DashboardJob)
 
 
 def make_app(link: Link, login: Login) -> Flask:

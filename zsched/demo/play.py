@@ -25,7 +25,7 @@ from zsched.demo.runs import DecidedOccurrence, LogReader, RunReader
 from zsched.demo.screen import Screen, Summary
 from zsched.demo.stack import Stack
 from zsched.storage.connection import Link
-from zsched.storage.keys import Keys
+from zsched.storage.keys import Keys, keys_of
 
 # -- its schedules ----------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ def play(settings: Settings, seconds: float | None, *, to_stderr: bool = False, 
         _introduce(screen, client, stack)
         screen.begin(begin_ms)
         redis = stack.settings.redis
-        player = Player(Link.from_url(redis.url, redis.timeout_s), Keys(stack.settings.namespace), screen)
+        player = Player(Link.from_url(redis.url, redis.timeout_s), keys_of(stack.settings), screen)
         with contextlib.suppress(KeyboardInterrupt):
             while seconds is None or clock.monotonic_ms() < begin_ms + seconds * 1000:
                 player.tick()

@@ -24,7 +24,9 @@ from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
 from zsched.files.toml import key_text, toml_text
+from zsched.storage.keys import keys_of
 from zsched.storage.overview import Overview
+from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE
 
 _ROOT: Final = Path(__file__).resolve().parents[2]  # where children find zsched, installed or not
 _LEADER_S: Final = 20.0  # from the daemon's start to its first lease
@@ -161,10 +163,10 @@ _SERIALIZER: Final = {"pickle": (), "json": ("--serializer", "rq.serializers.JSO
 
 
 def _environment(settings: Settings) -> Mapping[str, str]:
-    """The environment in which a child has exactly *settings*, and finds zsched."""
+    """The environment in which a child, also a worker of RQ, has exactly *settings*, and finds zsched."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
     path = os.pathsep.join(filter(None, [str(_ROOT), inherited.get("PYTHONPATH")]))
-    return inherited | _variables("", settings) | {"PYTHONPATH": path}
+    return inherited | _variables("", settings) | {"PYTHONPATH": path, RQ_PREFIX_VARIABLE: keys_of(settings).rq.prefix}
 
 
 def _variables(section: str, values: Any) -> dict[str, str]:

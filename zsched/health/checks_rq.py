@@ -1,5 +1,5 @@
 """
-Checks of RQ: its workers and their serializer, and other schedulers in the same queues.
+Checks of RQ: its workers, their serializer and the prefix of their keys, and other schedulers in the same queues.
 
 Another scheduler that runs is a warning; one that has what is scheduled here, too, is a problem, since that runs twice.
 """
@@ -18,8 +18,8 @@ from zsched.health.facts import Probe
 from zsched.storage.queues import WorkerSeen, used_queues, workers_of
 from zsched.storage.registries import is_denied
 from zsched.storage.rivals import CRON_OWNER, RqSchedulers, crons, rq_schedulers
-from zsched.storage.rqkeys import RQ_SCHEDULER_JOBS
-from zsched.storage.rqversion import BEFORE, HERE, OLDEST, release
+from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE, RQ_SCHEDULER_JOBS, RqKeys, prefix_of_environment
+from zsched.storage.rqversion import BEFORE, HAS_PREFIX, HERE, OLDEST, release
 
 
 @health_check("workers", Probe)
@@ -71,6 +71,46 @@ def check_serializer(probe: Probe) -> Iterator[Finding]:
         )
     else:
         yield fine("payloads are pickle, as RQ's workers read them unless told otherwise")
+
+
+@health_check("prefix", Probe)
+def check_prefix(probe: Probe) -> Iterator[Finding]:
+    """The prefix of RQ's keys: of the namespace, of these settings, and of the workers, which need not have these."""
+    stored, ours = text(probe.ask("HGET", probe.keys.meta(), "rq_prefix") or b""), probe.keys.rq.prefix
+    if stored and stored != ours:
+        yield problem(
+            f"the namespace keeps its runs under RQ's prefix {stored!r}, and these settings say {ours!r}: daemons and "
+            "clients with them are refused",
+            f'set [rq] prefix = "{stored}", or give another namespace',
+        )
+        return
+    theirs = prefix_of_environment() if HAS_PREFIX else RQ_PREFIX  # of RQ's own commands that are started here
+    if theirs != ours:
+        yield warning(
+            f"{RQ_PREFIX_VARIABLE} of this environment makes RQ's prefix {theirs!r}, and [rq] prefix is {ours!r}",
+            f"set {RQ_PREFIX_VARIABLE}={ours} for services, workers and rq's commands",
+        )
+    others = [] if _has_workers(probe, ours) else sorted({RQ_PREFIX, theirs} - {ours})
+    elsewhere = [other for other in others if _has_workers(probe, other)]
+    if elsewhere:
+        queues = sorted(used_queues(probe.wire, probe.keys)) or ["default"]
+        yield problem(
+            f"no worker takes jobs under RQ's prefix {ours!r}, and workers do under {elsewhere[0]!r}: what fires waits",
+            "start workers under the prefix of the namespace",
+            *("rq", "worker", *queues),
+        )
+    elif theirs == ours:
+        yield fine(f"RQ's keys begin with {ours}:")
+
+
+def _has_workers(probe: Probe, prefix: str) -> bool:
+    """True if workers are seen under *prefix*; this user may have no right to look."""
+    try:
+        return bool(workers_of(probe.wire, RqKeys(prefix)))
+    except RedisRefused as error:
+        if is_denied(error):
+            return False
+        raise
 
 
 def _shared_by_2_and_3(workers: Sequence[WorkerSeen]) -> set[str]:

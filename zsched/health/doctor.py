@@ -24,7 +24,7 @@ from zsched.health.check import Finding, HealthCheck, Severity, checks_of, skipp
 from zsched.health.facts import Probe, info_of
 from zsched.health.verdict import Shell
 from zsched.storage.connection import Link
-from zsched.storage.keys import Keys
+from zsched.storage.keys import keys_of
 from zsched.storage.overview import Overview
 from zsched.storage.queues import StalledQueues
 from zsched.storage.reader import Reader
@@ -67,9 +67,9 @@ def examine(
         RedisUnavailable: Redis is not reached. RedisRefused: it does not let this user in, or does not tell INFO.
     """
     with closing(link.open()) as wire:
-        keys, clock = Keys(settings.namespace), clock or SystemClock()
+        keys, clock = keys_of(settings), clock or SystemClock()
         probe = Probe(settings, link, wire, keys, clock, info_of(wire), roles, user, config_file)
-        shell, facts = Shell(link, settings.rq.serializer), _facts(probe)
+        shell, facts = Shell(link, settings.rq.serializer, keys.rq.prefix), _facts(probe)
         refusals = set[tuple[str, str]]()  # one of a group is enough
         for check in CHECKS:
             for finding in _findings(check, facts[check.needs]):

@@ -22,6 +22,7 @@ from zsched.health import checks_archives, checks_daemons, checks_recent
 from zsched.health.check import Finding, HealthCheck, Severity, checks_of
 from zsched.health.facts import DaemonHealth, Facts, RedisUnseen
 from zsched.storage.connection import Link
+from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE
 
 _HOSTS: Final = ("localhost", "127.0.0.1")  # where redis-cli and RQ go by themselves
 _PORT: Final = 6379
@@ -29,10 +30,11 @@ _PORT: Final = 6379
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """Writes commands for the Redis of *link*, and for workers that read payloads by *serializer*."""
+    """Writes commands for the Redis of *link*, and for workers that have this serializer and this prefix of keys."""
 
     link: Link
     serializer: str = "pickle"
+    rq_prefix: str = RQ_PREFIX
 
     def completed(self, finding: Finding) -> Finding:
         """Return *finding* with its command at the end of the remedy."""
@@ -45,8 +47,9 @@ class Shell:
         """
         Return *command* as a shell reads it. ``redis-cli`` gets host and port, but no user: the one of the settings
         may seldom do what a remedy needs. Behind Sentinels the host is MASTER, as it is another one tomorrow. ``rq
-        worker`` gets the namespace's serializer, and its URL in the environment, as all users may read arguments. RQ
-        takes Sentinels from a module alone, so then the URL is left out.
+        worker`` gets the namespace's serializer, and its prefix and its URL in the environment: RQ takes the prefix
+        from there alone, and all users may read arguments. RQ takes Sentinels from a module alone, so then the URL is
+        left out.
         """
         words = list(map(str, command))
         if words[0] == "redis-cli":
@@ -54,8 +57,9 @@ class Shell:
         if words[:2] == ["rq", "worker"]:
             if self.serializer == "json":
                 words[2:2] = ["--serializer", "json"]
+            prefix = "" if self.rq_prefix == RQ_PREFIX else f"{RQ_PREFIX_VARIABLE}={shlex.quote(self.rq_prefix)} "
             url = "" if self.link.finds_master or self._is_usual else f"RQ_REDIS_URL={shlex.quote(self._url)} "
-            return url + shlex.join(words)
+            return prefix + url + shlex.join(words)
         return shlex.join(words)
 
     @property

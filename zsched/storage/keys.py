@@ -11,18 +11,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from zsched.config import Settings
 from zsched.core.model import Priority
 from zsched.core.run_id import run_id_of, suffix_of
 from zsched.errors import InvalidSchedule
-from zsched.storage.rqkeys import RQ_PREFIX, RqKeys
+from zsched.storage.rqkeys import RqKeys
 
 NAMESPACE = re.compile(r"[a-z0-9_]{1,32}")
 
 
 class Keys:
-    """The keys of one namespace; ``rq`` has those of RQ beside them."""
+    """The keys of one namespace; ``rq`` has those of RQ beside them (*rq_prefix* as ``RqKeys`` takes it)."""
 
-    def __init__(self, namespace: str, rq_prefix: str = RQ_PREFIX) -> None:
+    def __init__(self, namespace: str, rq_prefix: str | None = None) -> None:
         if not isinstance(namespace, str) or not NAMESPACE.fullmatch(namespace):
             raise InvalidSchedule("namespace", namespace, "not a namespace", "give 1 to 32 of a-z, 0-9 and _")
         self.namespace, self.rq = namespace, RqKeys(rq_prefix)
@@ -36,8 +37,8 @@ class Keys:
         return f"{self.prefix}lease"
 
     def meta(self) -> str:
-        """HASH: gen, epoch, seq, server, hold, doubt, format, serializer, tzdata (version), throttled; in tests also
-        offset_ms, frozen_ms, frozen_by."""
+        """HASH: gen, epoch, seq, server, hold, doubt, format, serializer, rq_prefix, tzdata (version), throttled; in
+        tests also offset_ms, frozen_ms, frozen_by."""
         return f"{self.prefix}meta"
 
     def log(self) -> str:
@@ -146,3 +147,8 @@ class Keys:
         """Return the function of the key that headers of scripts call *name*; RQ's begin with ``rq_``."""
         function: Callable[..., str] = getattr(*((self.rq, name[3:]) if name.startswith("rq_") else (self, name)))
         return function
+
+
+def keys_of(settings: Settings) -> Keys:
+    """Return the keys that *settings* name. Raises ConfigError."""
+    return Keys(settings.namespace, settings.rq.prefix)

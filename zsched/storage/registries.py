@@ -19,7 +19,7 @@ from zsched.core.log import text
 from zsched.core.runs import ms_of
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Wire
-from zsched.storage.rqkeys import RqKeys
+from zsched.storage.rqkeys import Registry, RqKeys
 
 
 def allowed_replies(wire: Wire, commands: Iterable[Command]) -> list[Any]:
@@ -87,13 +87,10 @@ class Registries:
     def __init__(self, wire: Wire, rq: RqKeys) -> None:
         self._wire, self._rq = wire, rq
 
-    def keys(self) -> list[str]:
-        """The registries of all queues that RQ knows."""
-        return [
-            key
-            for queue in self.queues()
-            for key in (self._rq.registry("finished", queue), self._rq.registry("failed", queue))
-        ]
+    def keys(self) -> dict[str, str]:
+        """The registries of all queues that RQ knows, each with its kind: ``finished`` or ``failed``."""
+        kinds: tuple[Registry, ...] = ("finished", "failed")
+        return {self._rq.registry(kind, queue): kind for queue in self.queues() for kind in kinds}
 
     def queues(self) -> list[str]:
         """The names of all queues that RQ knows."""

@@ -1,19 +1,23 @@
 """
 Every key of RQ that zsched reads or writes, one function per key, as ``keys.py`` has zsched's own.
 
-All of them begin with one prefix. RQ 2 has no other than ``rq``. Scripts have the same keys in ``lua/lib/rq.lua``;
-``scripts.py`` puts the prefix in there. Names of jobs and queues may be bytes: other programs choose them too.
+All of them begin with one prefix, ``rq`` unless ``RQ_KEY_PREFIX`` says another; RQ 2 has no other. Scripts have the
+same keys in ``lua/lib/rq.lua``; ``scripts.py`` puts the prefix in there. Names of jobs and queues may be bytes: other
+programs choose them too.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from typing import AnyStr, Final, Literal
+from typing import AnyStr, Final, Literal, Protocol
 
+from zsched.config import RQ_PREFIX_FORM, RQ_PREFIX_REMEDY
 from zsched.errors import ConfigError
+from zsched.storage.rqversion import HAS_PREFIX, HERE
 
 RQ_PREFIX: Final = "rq"  # the one place that says so
-_SAFE: Final = re.compile(r"[\w{}.:-]{1,64}", re.ASCII)  # within a text of Lua, and in a pattern of an ACL
+RQ_PREFIX_VARIABLE: Final = "RQ_KEY_PREFIX"  # of the environment, for RQ 3
 
 Registry = Literal["canceled", "deferred", "failed", "finished", "ready", "scheduled", "wip"]
 
@@ -23,12 +27,35 @@ RQ_SCHEDULER: Final = "rq:scheduler_instance:"  # HASH for each process; its nam
 RQ_SCHEDULER_LOCK: Final = "rq:scheduler_lock"  # STRING while one pushes
 
 
-class RqKeys:
-    """The keys of RQ's with one prefix."""
+def prefix_of_environment() -> str:
+    """Return the prefix that RQ 3 takes from this environment when it is imported."""
+    return os.environ.get(RQ_PREFIX_VARIABLE) or RQ_PREFIX
 
-    def __init__(self, prefix: str = RQ_PREFIX) -> None:
-        if not _SAFE.fullmatch(prefix):
-            raise ConfigError(f"RQ's prefix={prefix!r}: use 1 to 64 of a-z, A-Z, 0-9 and _ . : - {{ }}")
+
+class _Jobs(Protocol):
+    redis_job_namespace_prefix: str
+
+
+def prefix_of(job: _Jobs) -> str:
+    """Return the prefix that *job*, RQ's or a class of RQ's, has in this process."""
+    return job.redis_job_namespace_prefix.removesuffix(":job:")
+
+
+class RqKeys:
+    """
+    The keys of RQ's with one *prefix*; None: that of the environment.
+
+    Raises:
+        ConfigError: the prefix has other characters than RQ takes, or RQ 2 is here, whose keys have none but ``rq``.
+    """
+
+    def __init__(self, prefix: str | None = None) -> None:
+        prefix = prefix_of_environment() if prefix is None else prefix
+        if not re.fullmatch(RQ_PREFIX_FORM, prefix):
+            raise ConfigError(f"RQ's prefix={prefix!r}: {RQ_PREFIX_REMEDY}")
+        if prefix != RQ_PREFIX and not HAS_PREFIX:
+            remedy = f"upgrade RQ to 3, or leave [rq] prefix and {RQ_PREFIX_VARIABLE} out"
+            raise ConfigError(f"RQ's prefix={prefix!r}: RQ {HERE} here gives its keys no prefix; {remedy}")
         self.prefix = prefix
 
     # -- one key ----------------------------------------------------------------------------

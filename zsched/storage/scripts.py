@@ -31,11 +31,20 @@ from typing import Any
 from redis.exceptions import NoScriptError
 
 from zsched.core.log import FORMAT, text
-from zsched.errors import NewerFormat, OlderFormat, OtherFormat, RedisUnavailable, ServerChanged, Stale, ZschedError
+from zsched.errors import (
+    NewerFormat,
+    OlderFormat,
+    OtherFormat,
+    OtherPrefix,
+    RedisUnavailable,
+    ServerChanged,
+    Stale,
+    ZschedError,
+)
 from zsched.storage.connection import RESENDS, Channel, Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.meta import garbled
-from zsched.storage.rqkeys import RQ_PREFIX
+from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE
 
 _INCLUDE = re.compile(r"^-- include (\S+)\n", re.MULTILINE)
 _SECTION = re.compile(r"^-- (KEYS|ARGV)\s+(.*(?:\n--\s{8}.*)*)", re.MULTILINE)
@@ -97,6 +106,7 @@ class Scripts:
             Stale: the lease is not this term's.
             ServerChanged: the Redis is not the one that the term was won on.
             NewerFormat, OlderFormat: another zsched keeps the namespace in a form that this one does not know.
+            OtherPrefix: it has another prefix of RQ's keys.
             Garbled: meta holds what is no number.
             RedisUnavailable, RedisRefused: as ``Link.execute``.
         """
@@ -151,6 +161,8 @@ def checked(reply: list[Any], keys: Keys) -> list[Any]:
         raise ServerChanged("this Redis is not the one on which the term began")
     if word == "FORMAT":
         raise unknown_format(keys, int(reply[1]))
+    if word == "PREFIX":
+        raise other_prefix(keys, text(reply[1]))
     if word == "GARBLED":
         raise garbled(keys, text(reply[1]), reply[2])
     return reply[1:] if word == "OK" else [word, *reply[1:]]
@@ -165,6 +177,14 @@ def unknown_format(keys: Keys, theirs: int) -> OtherFormat:
     return OlderFormat(
         f"an older zsched kept this namespace in format {theirs}, and this one knows {FORMAT}: give another namespace, "
         f"or remove the keys {keys.prefix}* and schedule again"
+    )
+
+
+def other_prefix(keys: Keys, theirs: str) -> OtherPrefix:
+    """Return the error for a namespace whose runs are under the prefix *theirs* of RQ's keys."""
+    return OtherPrefix(
+        f"namespace {keys.namespace!r} keeps its runs under RQ's prefix {theirs!r}, and here that is {keys.rq.prefix!r}"
+        f": set [rq] prefix or {RQ_PREFIX_VARIABLE} to {theirs!r}, or give another namespace"
     )
 
 

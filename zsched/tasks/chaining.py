@@ -38,11 +38,10 @@ from zsched.core.arguments import check_id
 from zsched.core.forms import Seconds
 from zsched.core.options import PRESETS, TRIGGERS
 from zsched.core.run_id import RunId
-from zsched.current import current_job
+from zsched.current import current_job, keys_of_run
 from zsched.errors import NOT_GIVEN, InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.jobs import Notes
-from zsched.storage.keys import Keys
 from zsched.storage.rqjob import Encoder, function_path
 
 MOST: Final = 100  # Nexts of one run: their ids stand in its job's hash; schedule_many is for more
@@ -108,7 +107,7 @@ class Turn:
     """One execution of a run by a worker."""
 
     def __init__(self, job: Job, parts: RunId) -> None:
-        self._job, self._parts, self._keys = job, parts, Keys(parts.namespace)
+        self._job, self._parts, self._keys = job, parts, keys_of_run(job, parts)
         self._notes = Notes(job.connection, self._keys, job.id)
 
     @classmethod
@@ -148,7 +147,8 @@ class Turn:
         named = self._named(calls)
         link = Link.adopt(self._job.connection)
         try:
-            client = Client(link, self._parts.namespace, serializer=self._serializer)
+            prefix = self._keys.rq.prefix
+            client = Client(link, self._parts.namespace, serializer=self._serializer, rq_prefix=prefix)
             for place, (func, options) in enumerate(named[len(done) :], len(done)):
                 done.append(client.schedule_as(f"next:{self._job.id}:{place}", func, **options).id)
                 self._mark(done, is_all=len(done) == len(named))

@@ -31,7 +31,7 @@ from zsched.daemon.reconciler import HistoryChanged
 from zsched.daemon.recovery import Doing, RecoveryLoop
 from zsched.errors import RedisRefused, RedisUnavailable, ZschedError
 from zsched.storage.connection import Link, Wire
-from zsched.storage.keys import Keys
+from zsched.storage.keys import keys_of
 from zsched.storage.log import Log
 from zsched.storage.overview import Overview
 from zsched.storage.questions import Naming
@@ -76,7 +76,7 @@ class ManualRecovery:
     def __init__(self, settings: Settings, file: Path | None, *, is_dry: bool, is_forced: bool, is_quiet: bool) -> None:
         """Raises NoArchive, ArchiveError, ConfigError."""
         self._settings, self._is_named, self._is_forced = settings, file is not None, is_forced
-        self._is_quiet, self._keys = is_quiet, Keys(settings.namespace)
+        self._is_quiet, self._keys = is_quiet, keys_of(settings)
         self._link = Link.from_url(settings.redis.url, settings.redis.timeout_s, settings.redis.read_password())
         self._reader = Reader(self._link, self._keys, Encoder(settings.rq.serializer, settings.limits.payload_bytes))
         is_chosen = file is not None or settings.archive.path is not None

@@ -4,10 +4,14 @@
 -- GIVES  what lib/time.lua and lib/untrusted.lua give; throttled_words, version()
 --        append(kind, fields); add_row(rows, of, words, text) and append_rows(kind, rows), where rows begins as {}
 --        or the reply FORMAT, what the namespace has: another zsched keeps it in a form that this one does not know
+--        or the reply PREFIX, what the namespace has: its runs are jobs under another prefix of RQ's keys
 -- include lib/time.lua
 -- include lib/untrusted.lua
 if format > FORMAT or meta[9] and format < OLDEST_FORMAT then
   return {'FORMAT', meta[9]}
+end
+if meta[10] and meta[10] ~= '{rq}' then
+  return {'PREFIX', meta[10]}
 end
 local throttled_words = meta[8] or ''  -- see lib/lanes.lua
 
@@ -26,7 +30,7 @@ local function append(kind, fields)
   local id = version()
   redis.call('XADD', log_key, id, 'kind', kind, 't', t, unpack(fields))
   seq = seq + 1
-  redis.call('HSET', meta_key, 'seq', string.format('%.0f', seq))
+  redis.call('HSET', meta_key, 'seq', string.format('%.0f', seq), 'rq_prefix', '{rq}')
   return id
 end
 

@@ -18,7 +18,7 @@ local LONGEST_HOLD = 60000  -- ms: the longest lease that a daemon may have; LON
 local MOST = 253402300799999  -- the year 9999 in ms: LAST_MS of core/clock.py
 local time = redis.call('TIME')
 local meta = redis.call('HMGET', meta_key, 'epoch', 'seq', 'server', 'hold', 'doubt', 'offset_ms',
-  'frozen_ms', 'throttled', 'format')
+  'frozen_ms', 'throttled', 'format', 'rq_prefix')
 local epoch, seq, server = tonumber(meta[1] or '0'), tonumber(meta[2] or '0'), meta[3]
 local hold_ms, doubt_ms = tonumber(meta[4] or '0'), tonumber(meta[5] or '-1')
 local offset_ms, frozen_ms, format = tonumber(meta[6] or '0'), tonumber(meta[7] or '0'), tonumber(meta[9] or '0')
