@@ -12,6 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.log_rows import row_lines
+from tests.prefix import RQ
 
 _READ = "return redis.call('XRANGE', KEYS[1], '-', '+')"  # redis-py makes dicts of entries, and names repeat
 
@@ -72,7 +73,7 @@ def fired(client: redis.Redis) -> list[tuple[str, int]]:
 
 def queued(client: Any, queue: str = "default") -> list[str]:
     """The run ids in an RQ queue."""
-    return [run.decode() for run in client.lrange(f"rq:queue:{queue}", 0, -1)]
+    return [run.decode() for run in client.lrange(f"{RQ}:queue:{queue}", 0, -1)]
 
 
 def doubles(runs: list[str]) -> list[str]:

@@ -25,6 +25,7 @@ import redis
 
 from tests.faults.processes import STEADY, DaemonProcess, eventually
 from tests.faults.threads import know
+from tests.prefix import RQ
 from zsched import Client
 from zsched.core.changes import Change
 from zsched.core.log import changes
@@ -110,7 +111,7 @@ class Stage:
 
     def listeners(self, worker: str) -> int:
         """How many connections listen to the channel of *worker*."""
-        return int(self.redis.execute_command("PUBSUB", "NUMSUB", f"rq:pubsub:{worker}")[1])
+        return int(self.redis.execute_command("PUBSUB", "NUMSUB", f"{RQ}:pubsub:{worker}")[1])
 
     def schedule(
         self, id: str, mode: str, every: float, seconds: float, gate: tuple[str, int] | None = None, **more: Any
@@ -164,7 +165,7 @@ class Stage:
 
     def waiting(self) -> int:
         """How many wait for others, of all schedules."""
-        return int(self.redis.zcard("rq:deferred:default"))
+        return int(self.redis.zcard(f"{RQ}:deferred:default"))
 
 
 def _first_on_path(folder: Path) -> str:

@@ -27,6 +27,7 @@ from tests.faults.life import Life
 from tests.faults.processes import SHORT, Start, eventually
 from tests.faults.proxy import Proxy
 from tests.faults.threads import know
+from tests.prefix import RQ
 from zsched import Client
 from zsched.archive import Archive, History
 from zsched.core.changes import What
@@ -120,8 +121,8 @@ def test_an_archive_joins_while_clients_write_and_another_daemon_fires(
     with living(life):
         joined = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
         joined.wait_for("archive_bootstrapped")
-        pushed = redis_client.llen("rq:queue:default")
-        eventually(lambda: redis_client.llen("rq:queue:default") > pushed + 100)
+        pushed = redis_client.llen(f"{RQ}:queue:default")
+        eventually(lambda: redis_client.llen(f"{RQ}:queue:default") > pushed + 100)
     life.settle()
 
     await_caught_up(redis_url, path)
@@ -164,7 +165,7 @@ def test_an_archive_left_behind_by_trimming_bootstraps_and_keeps_its_history(
     away.wait_for("term_began")
     client, life = Client.from_url(redis_url), Life(redis_url, redis_client, seed=3, soon_ms=1_000)
     client.schedule("app.task", id="old", after=0)
-    eventually(lambda: redis_client.llen("rq:queue:default"))
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
     old_log = log_in(redis_url)
     await_caught_up(redis_url, path)
     stop(away)

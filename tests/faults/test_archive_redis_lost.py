@@ -18,6 +18,7 @@ from tests.faults.archives import (
 from tests.faults.ledger import connect, doubles, queued
 from tests.faults.processes import Start, eventually
 from tests.faults.setbacks import put_back, put_back_by, redis_with_rdb, two_daemons
+from tests.prefix import RQ
 from zsched import Client
 from zsched.archive import START, History
 from zsched.core.changes import What
@@ -49,7 +50,7 @@ def test_an_emptied_redis_is_restored_and_both_histories_are_kept(start_daemon: 
         stop_standby_first(daemons, watch)
         again, new = sorted(queued(watch))  # in Redis in either order: whether one of them was held longer is chance
         assert ["fired", "new"] == [run.rpartition("-")[0] for run in (again, new)]
-        assert [b"1", None] == [watch.hget(f"rq:job:{run}", "zs_uncertain") for run in (again, new)]
+        assert [b"1", None] == [watch.hget(f"{RQ}:job:{run}", "zs_uncertain") for run in (again, new)]
         assert {"restored": 1, "pushed_again": 1, "skipped": 0, "taken_out": 0} == together
         new_log = log_in(server.url)
         for path, daemon, told in zip(paths, daemons, lost, strict=True):
@@ -94,7 +95,7 @@ def test_a_redis_with_an_older_rdb_is_restored_and_repeated_runs_are_marked(
         new_log, now_queued = log_in(server.url), queued(watch)
         assert ["marked", "new"] == [run.rpartition("-")[0] for run in now_queued]
         again = [run for run in now_queued if run in pushed]
-        assert [b"1"] == [watch.hget(f"rq:job:{run}", "zs_uncertain") for run in again]
+        assert [b"1"] == [watch.hget(f"{RQ}:job:{run}", "zs_uncertain") for run in again]
         assert common == new_log[: len(common)]
         assert {"restored": 1, "pushed_again": 0, "skipped": 0, "taken_out": 0} == together
         for path, daemon, told in zip(paths, daemons, lost, strict=True):

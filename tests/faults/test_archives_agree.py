@@ -31,6 +31,7 @@ from tests.faults.archives import (
 from tests.faults.ledger import assert_dense
 from tests.faults.life import Life
 from tests.faults.processes import SHORT, DaemonProcess, Start, eventually
+from tests.prefix import RQ
 from zsched.archive import START, History
 
 IS_LONG = os.environ.get("ZSCHED_TEST_LONG") == "1"
@@ -114,7 +115,7 @@ def test_two_archives_have_the_whole_log_although_their_daemons_are_killed(
     figures = {
         "schedules": life.scheduled,
         "entries": len(log),
-        "runs": redis_client.llen("rq:queue:default"),
+        "runs": redis_client.llen(f"{RQ}:queue:default"),
         "kills": pair.kills,
         "of_leader": pair.kills_of_leader,
     }

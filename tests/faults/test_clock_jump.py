@@ -16,6 +16,7 @@ from tests.faults.clocks import now_ms
 from tests.faults.ledger import assert_dense, connect, entries, queued
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread, know
+from tests.prefix import RQ
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.storage.scripts import load
@@ -91,7 +92,7 @@ def test_a_standby_that_takes_over_after_a_jump_fires_no_run_early(skewed: Skewe
 
 def has_campaigned(watch: redis.Redis) -> bool:
     """Return whether a daemon has asked for the lease, by the slow log."""
-    sha = sha1(load("acquire").text.encode()).hexdigest()
+    sha = sha1(load("acquire", RQ).text.encode()).hexdigest()
     return any(sha in str(entry["command"]) for entry in watch.slowlog_get(128))
 
 
@@ -155,7 +156,7 @@ def test_schedules_put_after_a_clock_was_corrected_are_not_uncertain(skewed: Ske
 
         eventually(lambda: len(queued(watch)) >= 4)
         assert {"one", "two", "tick"} == {run.rpartition("-")[0] for run in queued(watch)}
-        assert not any(watch.hget(f"rq:job:{run}", "zs_uncertain") for run in queued(watch))
+        assert not any(watch.hget(f"{RQ}:job:{run}", "zs_uncertain") for run in queued(watch))
         assert [] == [entry for entry in entries(watch, "fire") if "skipped" in entry.fields]
         assert is_restarted == len([entry for entry in entries(watch, "fire") if "doubt" in entry.fields])
         assert_dense(watch)

@@ -17,6 +17,7 @@ from tests.faults.ledger import assert_dense, doubles, entries, fired, longest_p
 from tests.faults.processes import STEADY, DaemonProcess, Start, eventually
 from tests.faults.streams import schedule_stream
 from tests.faults.threads import know
+from tests.prefix import RQ
 from zsched.embedded import EmbeddedRedis
 
 IS_LONG = os.environ.get("ZSCHED_TEST_LONG") == "1"
@@ -54,11 +55,11 @@ def test_every_run_is_queued_once_after_kill_9_of_the_leader(
 ) -> None:
     leader, standby = two_daemons(start_daemon, server.url)
     expected = schedule_stream(server.url, watch, RUNS)
-    eventually(lambda: watch.llen("rq:queue:default") > RUNS // 4)
+    eventually(lambda: watch.llen(f"{RQ}:queue:default") > RUNS // 4)
 
     leader.send(signal.SIGKILL)
 
-    eventually(lambda: watch.llen("rq:queue:default") >= RUNS, within_s=60)
+    eventually(lambda: watch.llen(f"{RQ}:queue:default") >= RUNS, within_s=60)
     assert_each_once_and_never_early(watch, expected)
     assert_pause(watch, 2_500)
     assert -signal.SIGKILL == leader.wait()
@@ -72,12 +73,12 @@ def test_a_clean_stop_hands_over_at_once(start_daemon: Start, server: EmbeddedRe
     standby = start_daemon(server.url, **STEADY)
     standby.wait_for("daemon_started")
     expected = schedule_stream(server.url, watch, 2_000)
-    eventually(lambda: watch.llen("rq:queue:default") > 500)
+    eventually(lambda: watch.llen(f"{RQ}:queue:default") > 500)
 
     leader.send(signal.SIGTERM)
 
     standby.wait_for("term_began")
-    eventually(lambda: watch.llen("rq:queue:default") >= 2_000, within_s=60)
+    eventually(lambda: watch.llen(f"{RQ}:queue:default") >= 2_000, within_s=60)
     assert_each_once_and_never_early(watch, expected)
     assert_pause(watch, 100)
     assert 0 == leader.wait()
@@ -90,16 +91,16 @@ def test_a_suspended_leader_that_resumes_logs_its_lost_term_and_repeats_no_run(
     lease = {} if IS_LONG else {"DAEMON_LEASE_MS": "500", "DAEMON_RENEW_MS": "100"}
     leader, standby = two_daemons(start_daemon, server.url, **lease)
     expected = schedule_stream(server.url, watch, RUNS)
-    eventually(lambda: watch.llen("rq:queue:default") > RUNS // 4)
+    eventually(lambda: watch.llen(f"{RQ}:queue:default") > RUNS // 4)
 
     leader.send(signal.SIGSTOP)
     standby.wait_for("term_began")
-    taken_over = watch.llen("rq:queue:default")
-    eventually(lambda: watch.llen("rq:queue:default") > taken_over + RUNS // 4)
+    taken_over = watch.llen(f"{RQ}:queue:default")
+    eventually(lambda: watch.llen(f"{RQ}:queue:default") > taken_over + RUNS // 4)
     leader.send(signal.SIGCONT)
 
     leader.wait_for("term_lost")
-    eventually(lambda: watch.llen("rq:queue:default") >= RUNS, within_s=60)
+    eventually(lambda: watch.llen(f"{RQ}:queue:default") >= RUNS, within_s=60)
     assert_each_once_and_never_early(watch, expected)
     assert 2 == len({entry.fields["daemon"] for entry in entries(watch, "term")})
     assert 0 == len(standby.of("term_lost"))

@@ -14,6 +14,7 @@ from tests.faults.identities import PATIENT, begin, copy, fill, fill_held, gen, 
 from tests.faults.ledger import connect, queued
 from tests.faults.processes import SHORT, WITHIN_S, DaemonProcess, Start, eventually
 from tests.integration.command_line import Zsched
+from tests.prefix import RQ
 from zsched import Client
 from zsched.config.urls import address_of
 from zsched.embedded import EmbeddedRedis
@@ -326,7 +327,7 @@ def test_the_first_run_of_a_new_data_set_is_not_uncertain(
     daemons = [start_daemon(server.url, ARCHIVE_PATH="", **SHORT) for _ in range(2)]
 
     runs = eventually(lambda: len(found := queued(watch)) == 2 and found)
-    assert [None, None] == [watch.hget(f"rq:job:{run}", "zs_uncertain") for run in runs]
+    assert [None, None] == [watch.hget(f"{RQ}:job:{run}", "zs_uncertain") for run in runs]
     assert watch.hget(KEYS.meta(), "doubt") is None
     assert [True] == [event["is_new"] for daemon in daemons for event in daemon.of("data_set_named")]
     stop(*daemons)
@@ -344,5 +345,5 @@ def test_the_first_run_after_a_flush_is_uncertain_if_an_archive_had_entries(
     second = start_daemon(server.url, ARCHIVE_PATH=str(path), **SHORT)
 
     [run] = eventually(lambda: queued(watch))
-    assert b"1" == watch.hget(f"rq:job:{run}", "zs_uncertain")
+    assert b"1" == watch.hget(f"{RQ}:job:{run}", "zs_uncertain")
     stop(second)

@@ -11,6 +11,7 @@ from tests.faults.ledger import assert_dense, doubles, fired, queued
 from tests.faults.processes import Start, eventually
 from tests.faults.proxy import Proxy
 from tests.faults.threads import know
+from tests.prefix import RQ
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis
@@ -63,7 +64,7 @@ def test_calls_with_lost_replies_fire_each_schedule_once(
         try:
             client.enqueue(FUNC, id=f"now-{n}")
         except RedisUnavailable:  # a second call would be a second run, so look whether the first was one
-            if not watch.keys(f"rq:job:now-{n}-*"):
+            if not watch.keys(f"{RQ}:job:now-{n}-*"):
                 enqueue_now(n)
 
     for n in range(500):
@@ -72,7 +73,7 @@ def test_calls_with_lost_replies_fire_each_schedule_once(
         if n % 5 < 2:
             enqueue_now(n)
 
-    eventually(lambda: watch.llen("rq:queue:default") >= 1_200, within_s=60)
+    eventually(lambda: watch.llen(f"{RQ}:queue:default") >= 1_200, within_s=60)
     runs = queued(watch)
     assert [] == doubles([run.rpartition("-")[0] for run in runs])
     assert 1_200 == len(runs) == len(fired(watch))

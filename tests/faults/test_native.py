@@ -16,6 +16,7 @@ from rq import Queue
 
 from tests.faults.ledger import doubles, queued
 from tests.faults.processes import SHORT, Start, eventually
+from tests.prefix import RQ
 from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis
 
@@ -49,7 +50,7 @@ def lateness_ms(client: redis.Redis, due: datetime, ids: set[str]) -> list[float
     """Of each job by the ``enqueued_at`` that was written, in order."""
     with client.pipeline() as pipeline:
         for id in ids:
-            pipeline.hget(f"rq:job:{id}", "enqueued_at")
+            pipeline.hget(f"{RQ}:job:{id}", "enqueued_at")
         return sorted((datetime.fromisoformat(at.decode()) - due).total_seconds() * 1000 for at in pipeline.execute())
 
 
@@ -65,12 +66,12 @@ def test_rqs_delayed_jobs_are_queued_after_kill_9_of_the_leader(
         queue.enqueue_at(at, "app.task", job_id=id)
     standby = start_daemon(server.url, **OVER_A_SECOND)
     standby.wait_for("daemon_started")
-    eventually(lambda: watch.llen("rq:queue:default") >= 10)
+    eventually(lambda: watch.llen(f"{RQ}:queue:default") >= 10)
 
     leader.send(signal.SIGKILL)
 
     standby.wait_for("term_began")
-    eventually(lambda: watch.llen("rq:queue:default") >= len(due), within_s=30)
+    eventually(lambda: watch.llen(f"{RQ}:queue:default") >= len(due), within_s=30)
     runs = queued(watch)
     assert [] == doubles(runs)
     assert set(due) == set(runs)
@@ -89,8 +90,8 @@ def test_thousands_of_delayed_jobs_due_in_one_second_are_queued_once_each(
     expected = delay(watch, now(watch) + timedelta(hours=1), AT_ONCE)
     due = now(watch) + timedelta(seconds=3)
 
-    watch.zadd("rq:scheduled:default", dict.fromkeys(expected, due.timestamp()))
-    eventually(lambda: watch.llen("rq:queue:default") >= AT_ONCE, within_s=60)
+    watch.zadd(f"{RQ}:scheduled:default", dict.fromkeys(expected, due.timestamp()))
+    eventually(lambda: watch.llen(f"{RQ}:queue:default") >= AT_ONCE, within_s=60)
 
     runs = queued(watch)
     assert [] == doubles(runs)
@@ -108,13 +109,13 @@ def test_a_backlog_of_delayed_jobs_survives_kill_9_of_the_leader(
     leader = start_daemon(server.url, **SHORT)
     leader.wait_for("term_began")
     standby = start_daemon(server.url, **SHORT)
-    eventually(lambda: watch.llen("rq:queue:default") > 0)
+    eventually(lambda: watch.llen(f"{RQ}:queue:default") > 0)
 
     leader.send(signal.SIGKILL)
 
     standby.wait_for("term_began")
-    eventually(lambda: watch.llen("rq:queue:default") >= OVERDUE, within_s=60)
+    eventually(lambda: watch.llen(f"{RQ}:queue:default") >= OVERDUE, within_s=60)
     runs = queued(watch)
     assert [] == doubles(runs)
     assert expected == set(runs)
-    assert 0 == watch.zcard("rq:scheduled:default")
+    assert 0 == watch.zcard(f"{RQ}:scheduled:default")

@@ -16,6 +16,7 @@ from rq import Queue
 
 from tests.faults.processes import STEADY, Start, eventually
 from tests.faults.test_native import now
+from tests.prefix import RQ
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
@@ -56,5 +57,5 @@ def test_500_jobs_at_once_never_have_more_than_the_slots_of_their_limit_and_all_
     assert {b"1"} == set(watch.hvals("done"))
     at_once = Counter(map(int, watch.lrange("at once", 0, -1)))
     assert SLOTS == max(at_once)
-    eventually(lambda: watch.zcard("rq:rl:mail:allowed") == 0)
-    assert 0 == watch.exists("rq:rl:mail:rate_limited", "rq:queue:default")
+    eventually(lambda: watch.zcard(f"{RQ}:rl:mail:allowed") == 0)
+    assert 0 == watch.exists(f"{RQ}:rl:mail:rate_limited", f"{RQ}:queue:default")

@@ -15,6 +15,7 @@ from rq import Queue
 
 from tests.faults.overlap import Stage
 from tests.faults.processes import eventually
+from tests.prefix import RQ
 from zsched.embedded.guard import Guard
 
 pytestmark = [
@@ -90,4 +91,4 @@ def test_a_run_whose_worker_died_before_it_was_queued_is_released_and_none_is_lo
         waits += [released[behind] - float(killed[run]) for run, behind in pairwise(runs)]
     assert SCHEDULES * BEHIND == len(waits)
     assert max(waits) < RELEASED_WITHIN_S
-    assert 0 == redis_client.zcard("rq:ready:default")
+    assert 0 == redis_client.zcard(f"{RQ}:ready:default")

@@ -28,6 +28,7 @@ from tests.faults.archives import (
 from tests.faults.ledger import connect, doubles, queued
 from tests.faults.processes import DaemonProcess, Start, eventually
 from tests.faults.setbacks import put_back, put_back_by, redis_with_rdb, two_daemons
+from tests.prefix import RQ
 from zsched import Client, NotArchived, RedisUnavailable
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
@@ -212,7 +213,7 @@ def test_an_emptied_redis_gets_every_acknowledged_write_back_under_load(start_da
             rows = [{"func": "app.task", "id": f"{policy}-{n}", "after": 0} for n in range(IN_DOUBT)]
             client.schedule_many({**row, "on_uncertain": policy} for row in rows)
         before = fill(client)
-        eventually(lambda: watch.llen("rq:queue:default") == 2 * IN_DOUBT)
+        eventually(lambda: watch.llen(f"{RQ}:queue:default") == 2 * IN_DOUBT)
         waiting = queued(watch)
         await_caught_up(server.url, *paths, within_s=WITHIN_S)
 
@@ -240,7 +241,7 @@ def test_an_emptied_redis_gets_every_acknowledged_write_back_under_load(start_da
         assert [] == doubles(now_queued)
         refired = {run for run in waiting if run.startswith("refire-")}
         assert refired == {run for run in now_queued if run.startswith("refire-")}
-        assert {b"1"} == {watch.hget(f"rq:job:{run}", "zs_uncertain") for run in refired}
+        assert {b"1"} == {watch.hget(f"{RQ}:job:{run}", "zs_uncertain") for run in refired}
         assert refired <= {change.run_id for change in again}
         assert [] == [run for run in now_queued if run.startswith("skip-")]
         assert {f"skip-{n}" for n in range(IN_DOUBT)} == {change.id for change in skipped}

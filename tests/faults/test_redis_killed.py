@@ -12,6 +12,7 @@ import redis
 from tests.faults.clocks import now_ms
 from tests.faults.ledger import assert_dense, connect, doubles, entries, fired, queued
 from tests.faults.processes import SHORT, Start, eventually
+from tests.prefix import RQ
 from zsched import Client
 from zsched.core.clock import SystemClock, from_ms
 from zsched.embedded import EmbeddedRedis
@@ -36,14 +37,14 @@ def test_kill_9_of_redis_loses_no_run_and_repeats_none(start_daemon: Start, fsyn
         client = Client.from_url(server.url)
         rows = [{"func": FUNC, "id": f"s{n}", "at": from_ms(begin_ms + n), "allow_past": True} for n in range(RUNS)]
         assert RUNS == client.schedule_many(rows).created
-        eventually(lambda: watch.llen("rq:queue:default") > RUNS // 4)
+        eventually(lambda: watch.llen(f"{RQ}:queue:default") > RUNS // 4)
 
         server.kill()  # the process alone: what it wrote is with the kernel, so everysec loses nothing either
         daemon.wait_for("redis_lost")
         server.start()
         before = set(queued(watch))
 
-        eventually(lambda: watch.llen("rq:queue:default") >= RUNS, within_s=60)
+        eventually(lambda: watch.llen(f"{RQ}:queue:default") >= RUNS, within_s=60)
         runs = queued(watch)
         assert [] == doubles(runs)
         assert {f"s{n}-{begin_ms + n}" for n in range(RUNS)} == set(runs)
@@ -63,7 +64,7 @@ def assert_doubtful_ones_are_marked(watch: redis.Redis, runs: list[str], before:
     assert marked
     pipe = watch.pipeline(transaction=False)
     for run in runs:
-        pipe.hget(f"rq:job:{run}", "zs_uncertain")
+        pipe.hget(f"{RQ}:job:{run}", "zs_uncertain")
     assert marked == {run for run, mark in zip(runs, pipe.execute(), strict=True) if mark == b"1"}
 
 
@@ -81,16 +82,16 @@ def test_an_uncertain_run_is_fired_or_skipped_by_on_uncertain_and_recorded(start
         daemon.wait_for("redis_lost")
         eventually(lambda: SystemClock().now_ms() > due.timestamp() * 1000)
         server.start()
-        eventually(lambda: watch.llen("rq:queue:default") >= 2)
+        eventually(lambda: watch.llen(f"{RQ}:queue:default") >= 2)
         client.schedule(FUNC, id="later", after=0)
-        eventually(lambda: watch.llen("rq:queue:default") >= 3)
+        eventually(lambda: watch.llen(f"{RQ}:queue:default") >= 3)
 
         assert {"once-refire", "rule-refire", "later"} == {run.rpartition("-")[0] for run in queued(watch)}
         skipped = " ".join(entry.fields.get("skipped", "") for entry in entries(watch, "fire")).split()
         assert ["once-skip"] == [run.rpartition("-")[0] for run in skipped]
         rows = [line.split() for entry in entries(watch, "advance") for line in entry.rows]
         assert {("rule-refire", "uncertain"), ("rule-skip", "skipped")} == {(row[0], row[1]) for row in rows}
-        assert 0 == watch.exists(f"rq:job:{skipped[0]}")
+        assert 0 == watch.exists(f"{RQ}:job:{skipped[0]}")
         assert {"rule-refire", "rule-skip"} == {
             id.decode() for id in watch.zrange("zsched:{default}:due:normal", 0, -1)
         }

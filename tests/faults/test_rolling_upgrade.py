@@ -19,6 +19,7 @@ from tests.faults.archives import fact, has_caught_up, log_in, report_of
 from tests.faults.ledger import assert_dense, doubles, queued
 from tests.faults.processes import DaemonProcess, Start, archive_of_its_own, eventually
 from tests.faults.streams import schedule_stream
+from tests.prefix import RQ
 from zsched import Client, NewerFormat
 from zsched.cli.program import USAGE
 from zsched.core.log import FORMAT
@@ -59,12 +60,12 @@ def test_alternating_leaders_of_two_versions_fire_each_run_once(
     for share, code in ((4, other), (2, None)):  # forth, and back: an upgrade that is taken back
         follower = start_daemon(server.url, code=code)
         follower.wait_for("daemon_started")
-        eventually(lambda share=share: watch.llen("rq:queue:default") >= len(runs) // share)
+        eventually(lambda share=share: watch.llen(f"{RQ}:queue:default") >= len(runs) // share)
         end(leader)
         follower.wait_for("term_began")
         leader = follower
 
-    eventually(lambda: watch.llen("rq:queue:default") >= len(runs))
+    eventually(lambda: watch.llen(f"{RQ}:queue:default") >= len(runs))
     end(leader)
     assert [] == doubles(queued(watch))
     assert set(runs) == set(queued(watch))

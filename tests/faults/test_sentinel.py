@@ -21,6 +21,7 @@ from redis.sentinel import Sentinel
 from tests.faults.ledger import assert_dense, connect, doubles, entries, fired, longest_pause_ms, queued
 from tests.faults.processes import Start, eventually
 from tests.faults.sentinels import NAME, Sentinels
+from tests.prefix import RQ
 from zsched import Client, NotArchived, RedisUnavailable
 from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis
@@ -66,7 +67,7 @@ def server_with(sentinels: Sentinels, number: int) -> EmbeddedRedis | None:
     try:
         master = sentinels.master()
         with connect(master.tcp_url) as client:
-            return master if client.llen("rq:queue:default") >= number else None
+            return master if client.llen(f"{RQ}:queue:default") >= number else None
     except redis.ConnectionError:
         return None
 
@@ -123,13 +124,13 @@ def test_dispatch_continues_after_kill_9_of_the_master_and_repeated_runs_are_mar
     daemon.wait_for("hold_ended")
     expected = schedule_stream(sentinels.url, old)
     with connect(old.tcp_url) as client:
-        eventually(lambda: client.llen("rq:queue:default") > RUNS // 6)
+        eventually(lambda: client.llen(f"{RQ}:queue:default") > RUNS // 6)
         for replica in sentinels.servers[1:]:  # what is pushed from now on is lost
             replica.suspend()
         client.execute_command("CLIENT", "KILL", "TYPE", "replica")
-        kept = client.llen("rq:queue:default")
+        kept = client.llen(f"{RQ}:queue:default")
         durable = schedule_durable(sentinels.url, server_now_ms(old) + 2_000)
-        eventually(lambda: client.llen("rq:queue:default") > kept + 100)
+        eventually(lambda: client.llen(f"{RQ}:queue:default") > kept + 100)
         pushed = set(queued(client))
     old.kill()
     for replica in sentinels.servers[1:]:
@@ -143,7 +144,7 @@ def test_dispatch_continues_after_kill_9_of_the_master_and_repeated_runs_are_mar
         assert_dense(client)
         of_first_term = [entry for entry in entries(client, "fire") if entry.id.startswith("1-")]
         survived = {run for entry in of_first_term for run in entry.fields["runs"].split()}
-        marked = {run for run in expected if client.hexists(f"rq:job:{run}", "zs_uncertain")}
+        marked = {run for run in expected if client.hexists(f"{RQ}:job:{run}", "zs_uncertain")}
         pause_ms = longest_pause_ms(client)
     again = pushed - survived
     assert len(again) >= 100
@@ -163,13 +164,13 @@ def test_every_connection_of_a_daemon_moves_to_the_new_master_after_a_failover(
     client = Client.from_url(sentinels.url)
     expected = schedule_stream(sentinels.url, old)
     with connect(old.tcp_url) as watch:
-        eventually(lambda: watch.llen("rq:queue:default") > RUNS // 6)
+        eventually(lambda: watch.llen(f"{RQ}:queue:default") > RUNS // 6)
 
     new = sentinels.fail_over()
 
     daemon.wait_for("term_began", 2)
     with connect(new.tcp_url) as watch:
-        eventually(lambda: watch.llen("rq:queue:default") >= RUNS, within_s=60)
+        eventually(lambda: watch.llen(f"{RQ}:queue:default") >= RUNS, within_s=60)
         assert set(expected) == set(queued(watch))
         assert [] == doubles(queued(watch))
         assert_dense(watch)

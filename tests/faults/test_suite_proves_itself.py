@@ -21,6 +21,7 @@ from tests.faults.overdue import put_due
 from tests.faults.threads import know
 from tests.lua import test_advance, test_fire, test_fire_refused
 from tests.lua.ground import Ground
+from tests.prefix import RQ
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.errors import RedisRefused, ServerChanged, Stale
@@ -56,7 +57,7 @@ def check_a_rolled_back_history_pushes_nothing_twice_unmarked(case: Case) -> Non
     lane = case.redis.zrange(KEYS.due_normal(), 0, -1, withscores=True)
     case.leader.fire()
     case.redis.zadd(KEYS.due_normal(), dict(lane))  # a Redis that lost its last moments
-    case.redis.hset(f"rq:job:{once.run_id}", "status", "scheduled")
+    case.redis.hset(f"{RQ}:job:{once.run_id}", "status", "scheduled")
     case.redis.hset(KEYS.meta(), "server", "the one that was promoted")
     with suppress(ServerChanged):
         case.leader.fire()
@@ -76,7 +77,7 @@ def check_one_occurrence_is_advanced_once(case: Case) -> None:
     for _ in range(2):
         case.leader.advance(due, now_ms)
         for run in queued(case.redis):  # a worker ran it and nothing is kept of it
-            case.redis.delete(f"rq:job:{run}")
+            case.redis.delete(f"{RQ}:job:{run}")
     assert [] == doubles(queued(case.redis)), "one occurrence was pushed twice"
 
 

@@ -22,6 +22,7 @@ from tests.faults.threads import DaemonThread, know
 from tests.integration import reminders
 from tests.integration.client.ground import payload
 from tests.integration.in_process import work_off
+from tests.prefix import RQ
 from zsched import Client
 from zsched.core.log import Entry
 from zsched.core.run_id import RunId
@@ -196,7 +197,7 @@ def test_a_repeated_run_schedules_no_second_next_after_the_first_has_run(stage: 
     run = reminders.poll.enqueue(stage.client, number=1, last=2).run_id
     stage.work()
     with DaemonThread(stage.url):
-        eventually(lambda: stage.redis.llen("rq:queue:default") == 1)
+        eventually(lambda: stage.redis.llen(f"{RQ}:queue:default") == 1)
     stage.work()
     assert ["poll 1", "poll 2"] == stage.receipts()
 

@@ -10,6 +10,7 @@ import redis
 
 from tests.faults.leader import KEYS, Leader
 from tests.faults.threads import know
+from tests.prefix import RQ
 from zsched.core.clock import ManualClock
 from zsched.core.runs import rq_time
 from zsched.daemon.chains import SETTLED_MS, ChainKeeper
@@ -52,7 +53,7 @@ class Keeping:
             fields |= {"dependency_id": before}
             self.redis.hset(KEYS.rq.job(run_id), mapping={name: value for name, value in fields.items() if value})
         if status == "deferred":
-            self.redis.zadd("rq:deferred:default", {run_id: 1})
+            self.redis.zadd(f"{RQ}:deferred:default", {run_id: 1})
 
     def chain(self, text: str, id: str = "r") -> None:
         self.redis.hset(KEYS.chains(), id, text)
@@ -63,7 +64,7 @@ class Keeping:
 
     @property
     def queue(self) -> list[str]:
-        return [run_id.decode() for run_id in self.redis.lrange("rq:queue:default", 0, -1)]
+        return [run_id.decode() for run_id in self.redis.lrange(f"{RQ}:queue:default", 0, -1)]
 
 
 @pytest.fixture
@@ -200,7 +201,7 @@ def test_finished_runs_and_empty_chains_are_removed(keeping: Keeping) -> None:
 
 def test_a_queued_run_of_cancel_previous_is_withdrawn_at_once(keeping: Keeping) -> None:
     keeping.job(A, "queued")
-    keeping.redis.rpush("rq:queue:default", A, B)
+    keeping.redis.rpush(f"{RQ}:queue:default", A, B)
     keeping.job(B, "queued")
     keeping.chain(f"cancel_previous {A} {B}")
 

@@ -14,6 +14,7 @@ import redis
 from click.testing import CliRunner, Result
 
 from tests.integration.command_line import Zsched
+from tests.prefix import RQ
 from zsched.cli import program
 from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, PIPE_CLOSED, UNHEALTHY, USAGE
 from zsched.embedded.guard import Guard
@@ -236,11 +237,11 @@ def test_a_schedule_from_the_command_line_fires_and_a_real_worker_runs_it(
     run_id = json.loads(added.stdout)["run_id"]
 
     daemon = guard.spawn(command_line("daemon"), stderr=subprocess.DEVNULL, env=env)
-    arrived = redis_client.blmove("rq:queue:default", "rq:queue:default", DEADLINE_S, "LEFT", "LEFT")
+    arrived = redis_client.blmove(f"{RQ}:queue:default", f"{RQ}:queue:default", DEADLINE_S, "LEFT", "LEFT")
     daemon.terminate()
     worker = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--quiet", "--url", redis_url, "default"]
     worked = guard.spawn(worker, stderr=subprocess.DEVNULL).wait(DEADLINE_S)
 
     assert run_id.encode() == arrived
     assert (DONE, 0) == (daemon.wait(DEADLINE_S), worked)
-    assert b"finished" == redis_client.hget(f"rq:job:{run_id}", "status")
+    assert b"finished" == redis_client.hget(f"{RQ}:job:{run_id}", "status")

@@ -18,6 +18,7 @@ import redis
 from click.testing import CliRunner, Result
 
 from tests.faults.processes import eventually
+from tests.prefix import RQ
 from zsched import Client
 from zsched.cli import program
 from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE
@@ -68,7 +69,7 @@ def test_backfill_prints_pushed_and_already_executed_runs(zsched: Zsched, redis_
     assert (DONE, f"r: 1 run pushed, {local(3)}\n") == (first.exit_code, first.stdout)
     assert f"r: 2 runs pushed, {local(4)} to {local(2)}; 1 ran already, or are open\n" == second.stdout
     assert "from Redis alone, whose log goes back to 20" in second.stderr
-    assert [run(3), run(4), run(2)] == [one.decode() for one in redis_client.lrange("rq:queue:default", 0, -1)]
+    assert [run(3), run(4), run(2)] == [one.decode() for one in redis_client.lrange(f"{RQ}:queue:default", 0, -1)]
 
 
 def test_a_dry_run_lists_what_would_run_and_pushes_nothing(zsched: Zsched, redis_client: redis.Redis) -> None:
@@ -76,7 +77,7 @@ def test_a_dry_run_lists_what_would_run_and_pushes_nothing(zsched: Zsched, redis
 
     assert [f"{local(2)}  {run(2)}", f"{local(1)}  {run(1)}"] == told[:2]
     assert [f"r: 2 runs would be pushed, {local(2)} to {local(1)}"] == told[2:]
-    assert 0 == redis_client.llen("rq:queue:default")
+    assert 0 == redis_client.llen(f"{RQ}:queue:default")
 
 
 def test_the_list_of_a_long_dry_run_is_shortened(zsched: Zsched) -> None:
@@ -123,7 +124,7 @@ def test_backfill_again_repeats_finished_runs(zsched: Zsched, redis_client: redi
     zsched("backfill", "r", *stretch(2, 1), "--again")
 
     assert foreseen.startswith(f"{local(2)}  an extra run\n")
-    assert redis_client.lindex("rq:queue:default", -1).startswith(f"{run(2)}-r".encode())
+    assert redis_client.lindex(f"{RQ}:queue:default", -1).startswith(f"{run(2)}-r".encode())
 
 
 @pytest.mark.parametrize(
@@ -179,12 +180,12 @@ def test_a_real_ctrl_c_stops_the_backfill_and_the_same_command_continues(
     command = [sys.executable, "-c", MAIN, "backfill", "r", *stretch(90_000)]
     env = os.environ | {"ZSCHED_REDIS_URL": redis_url, "PYTHONPATH": str(ROOT), **IMPATIENT}
     process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    eventually(lambda: redis_client.llen("rq:queue:default"))
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
     process.send_signal(signal.SIGINT)
 
     _, told = process.communicate(timeout=30)
 
-    pushed = redis_client.llen("rq:queue:default")
+    pushed = redis_client.llen(f"{RQ}:queue:default")
     assert (INTERRUPTED, "goes on from there") == (process.returncode, told.strip()[-18:])
     assert 0 < pushed < 90_000
     assert pushed == json.loads(zsched("backfill", "r", *stretch(90_000), "--dry-run", "--json").stdout)["ran"]

@@ -12,6 +12,7 @@ from rq.suspension import resume, suspend
 
 from tests.integration.command_line import Zsched
 from tests.integration.standing import lead, now_ms, report, verdict
+from tests.prefix import RQ
 from zsched import Client
 from zsched.cli.program import DONE, UNHEALTHY
 from zsched.core.model import iso
@@ -38,15 +39,15 @@ def client(redis_url: str) -> Client:
 
 def listens(redis_client: redis.Redis, queues: str, name: str = "w1") -> None:
     """Register a worker as RQ does."""
-    redis_client.hset(f"rq:worker:{name}", mapping={"version": "2.8.0", "queues": queues})
-    for key in ("rq:workers", *(f"rq:workers:{queue}" for queue in queues.split(","))):
-        redis_client.sadd(key, f"rq:worker:{name}")
+    redis_client.hset(f"{RQ}:worker:{name}", mapping={"version": "2.8.0", "queues": queues})
+    for key in (f"{RQ}:workers", *(f"{RQ}:workers:{queue}" for queue in queues.split(","))):
+        redis_client.sadd(key, f"{RQ}:worker:{name}")
 
 
 def waits(redis_client: redis.Redis, job: str, minutes: int) -> None:
     """Make *job* one that was pushed so long ago."""
     at = str(iso(now_ms(redis_client) - minutes * 60_000 - 500)).replace("+00:00", "Z")
-    redis_client.hset(f"rq:job:{job}", "enqueued_at", f"{at[:19]}.000000Z")
+    redis_client.hset(f"{RQ}:job:{job}", "enqueued_at", f"{at[:19]}.000000Z")
 
 
 def pushed(client: Client, queue: str = "email") -> str:
@@ -101,7 +102,7 @@ def test_the_oldest_run_is_found_behind_runs_pushed_at_the_front(
 
 
 def test_a_deleted_job_has_no_age(zsched: Zsched, led: redis.Redis, client: Client) -> None:
-    led.delete(f"rq:job:{pushed(client)}")
+    led.delete(f"{RQ}:job:{pushed(client)}")
 
     found = told(zsched)
 
@@ -174,7 +175,7 @@ def test_leftover_names_of_killed_workers_do_not_count(
     zsched: Zsched, led: redis.Redis, client: Client, dead: int
 ) -> None:
     waits(led, pushed(client), minutes=6)
-    led.sadd("rq:workers:email", *(f"rq:worker:killed-{n}" for n in range(dead)))
+    led.sadd(f"{RQ}:workers:email", *(f"{RQ}:worker:killed-{n}" for n in range(dead)))
     assert ["unheard"] == names(told(zsched))[0]
 
     listens(led, "email", "alive")
@@ -194,10 +195,10 @@ def test_every_queue_of_a_large_fleet_is_checked(zsched: Zsched, led: redis.Redi
 def test_an_unregistered_worker_counts_while_it_runs_a_job(zsched: Zsched, led: redis.Redis, client: Client) -> None:
     waits(led, pushed(client), minutes=6)
 
-    led.zadd("rq:wip:email", {"job:execution": now_ms(led) / 1000 + 90})
+    led.zadd(f"{RQ}:wip:email", {"job:execution": now_ms(led) / 1000 + 90})
     assert ([], []) == names(told(zsched))
 
-    led.zadd("rq:wip:email", {"job:execution": now_ms(led) / 1000 - 90})
+    led.zadd(f"{RQ}:wip:email", {"job:execution": now_ms(led) / 1000 - 90})
     assert ["unheard"] == names(told(zsched))[0]
 
 
@@ -221,7 +222,7 @@ def test_suspended_workers_are_a_warning_and_a_problem_when_runs_wait_for_minute
 
 def test_why_says_that_a_queued_run_has_no_worker(led: redis.Redis, client: Client) -> None:
     run = pushed(client)
-    led.sadd("rq:workers:email", "rq:worker:killed")
+    led.sadd(f"{RQ}:workers:email", f"{RQ}:worker:killed")
     assert client.why(run).now.endswith("; RQ knows of no worker that listens to queue email")
 
     listens(led, "email")
@@ -233,7 +234,7 @@ def test_why_says_that_a_queued_run_has_no_worker(led: redis.Redis, client: Clie
 
 def test_status_without_worker_data_shows_everything_else(zsched: Zsched, led: redis.Redis, client: Client) -> None:
     pushed(client)
-    led.set("rq:queues", "of a wrong type")
+    led.set(f"{RQ}:queues", "of a wrong type")
 
     result, found = zsched("status"), told(zsched)
 
@@ -246,7 +247,7 @@ def test_thousands_of_queues_take_few_round_trips(
     led: redis.Redis, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queues = [f"q{n}" for n in range(5000)]
-    led.sadd("rq:queues", *(f"rq:queue:{queue}" for queue in queues))
+    led.sadd(f"{RQ}:queues", *(f"{RQ}:queue:{queue}" for queue in queues))
     trips, wait = [], Wire.execute
     monkeypatch.setattr(Wire, "execute", lambda wire, *command: (trips.append(command), wait(wire, *command))[1])
 

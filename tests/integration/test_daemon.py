@@ -19,6 +19,7 @@ from tests.faults.overdue import put_due
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.integration.daemons import FUNC, NAP_MS, wait_for_runs
+from tests.prefix import RQ
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis
@@ -181,7 +182,7 @@ def _make_list(client: redis.Redis, key: str) -> None:
 
 def _make_queue_a_string(client: redis.Redis) -> None:
     client.hset(TEMPLATE, "origin", "odd")
-    client.set("rq:queue:odd", "1")
+    client.set(f"{RQ}:queue:odd", "1")
 
 
 BROKEN: dict[str, Callable[[redis.Redis], Any]] = {

@@ -14,6 +14,7 @@ from tests.faults.ledger import connect, queued
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import STEADY, DaemonThread, know
 from tests.integration.daemons import FUNC, NAP_MS, wait_for_runs
+from tests.prefix import RQ
 from zsched import Client
 from zsched.daemon import daemon as daemon_module
 from zsched.daemon.archiver import Archiver
@@ -185,8 +186,8 @@ def test_a_daemon_fires_after_redis_was_out_of_memory(own_redis: EmbeddedRedis) 
 
         daemon.wait_for("redis_refused")
         assert 1 == watch.zcard("zsched:{default}:due:normal")
-        assert b"scheduled" == watch.hget(f"rq:job:{one.run_id}", "status")
-        assert 0 == watch.llen("rq:queue:default")
+        assert b"scheduled" == watch.hget(f"{RQ}:job:{one.run_id}", "status")
+        assert 0 == watch.llen(f"{RQ}:queue:default")
         watch.config_set("maxmemory", "0")
         daemon.daemon._waker.wake()
 

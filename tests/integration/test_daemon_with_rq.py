@@ -19,6 +19,7 @@ import redis
 
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread, know
+from tests.prefix import RQ
 from zsched import Client
 from zsched.embedded.guard import Guard
 
@@ -85,8 +86,10 @@ def test_a_worker_restores_and_runs_what_was_scheduled(
         client.schedule("tasks.note", id="rule", every=0.2, count=1, meta={"a": 1}, result_ttl=60, failure_ttl=-1)
         client.schedule("tasks.fail", id="fails", after=timedelta(0), retry=1, queue="other")
         client.enqueue("tasks.note", id="now", args=("now",))
-        eventually(lambda: redis_client.llen("rq:queue:default") == 4 and redis_client.llen("rq:queue:other") == 1)
-    runs = [run.decode() for name in ("default", "other") for run in redis_client.lrange(f"rq:queue:{name}", 0, -1)]
+        eventually(
+            lambda: redis_client.llen(f"{RQ}:queue:default") == 4 and redis_client.llen(f"{RQ}:queue:other") == 1
+        )
+    runs = [run.decode() for name in ("default", "other") for run in redis_client.lrange(f"{RQ}:queue:{name}", 0, -1)]
     env = {**os.environ, "TASKS_REDIS": redis_url, "PYTHONPATH": str(tasks), "PYTHONWARNINGS": "default"}
 
     if serializer == "pickle":
@@ -108,7 +111,7 @@ def test_a_worker_restores_and_runs_what_was_scheduled(
     assert {"once", "front", "rule", "now"} == set(noted)
     assert [(1, "zwei"), {"drei": [3.5, None]}] == noted["once"]
     assert [("now",), {}] == noted["now"]
-    statuses = {run.rpartition("-")[0]: redis_client.hget(f"rq:job:{run}", "status") for run in runs}
+    statuses = {run.rpartition("-")[0]: redis_client.hget(f"{RQ}:job:{run}", "status") for run in runs}
     assert dict.fromkeys(noted, b"finished") | {"fails": b"failed"} == statuses
 
 
@@ -119,7 +122,7 @@ def test_runs_that_wait_for_each_other_are_run_one_after_the_other(
     client = Client.from_url(redis_url)
     with DaemonThread(redis_url):
         client.schedule("tasks.note", id="rule", every=0.3, overlap="queue", overlap_limit=4)
-        eventually(lambda: redis_client.zcard("rq:deferred:default") == 3)
+        eventually(lambda: redis_client.zcard(f"{RQ}:deferred:default") == 3)
         client.pause("rule")
         env = {**os.environ, "TASKS_REDIS": redis_url, "PYTHONPATH": str(tasks)}
         command = [rq_python, "-m", "rq.cli", "worker", "--burst", "--url", redis_url, "default"]
@@ -128,4 +131,4 @@ def test_runs_that_wait_for_each_other_are_run_one_after_the_other(
             assert 0 == worker.wait(BURST_S), (tasks / "worker.log").read_text()
 
     assert 4 == redis_client.llen("noted")
-    assert 0 == redis_client.exists("rq:deferred:default", "rq:ready:default", "rq:queue:default")
+    assert 0 == redis_client.exists(f"{RQ}:deferred:default", f"{RQ}:ready:default", f"{RQ}:queue:default")

@@ -18,6 +18,7 @@ from tests.faults.threads import know
 from tests.integration.asking import a_daemon, ask, pages_of
 from tests.integration.command_line import Zsched
 from tests.integration.in_process import work_off
+from tests.prefix import RQ
 from zsched import Client
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers
@@ -76,8 +77,8 @@ def test_a_daemon_and_the_command_line_run_no_payload_from_redis(
     client.schedule("app.task", kwargs={"x": bomb}, id="daily", cron="0 9 * * *", durable=True)
     client.schedule("app.task", args=(bomb,), id="ticks", every=0.1, count=3, overlap="allow", durable=True)
     client.enqueue("app.task", args=(bomb,), id="now", durable=True)
-    redis_client.hset(f"rq:job:{waits.run_id}", "meta", pickle.dumps({"x": bomb}))
-    eventually(lambda: redis_client.llen("rq:queue:default") == 4)
+    redis_client.hset(f"{RQ}:job:{waits.run_id}", "meta", pickle.dumps({"x": bomb}))
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:default") == 4)
 
     for command in [*ALL, *(f"{each} {id}" for each in EACH for id in ("waits", "daily", "ticks", "now"))]:
         zsched(*command.split())

@@ -12,6 +12,7 @@ import redis
 from tests.integration.command_line import Zsched
 from tests.integration.standing import KEYS, LAST_T, now_ms, report
 from tests.log_rows import add_entry, end_fields
+from tests.prefix import RQ
 from zsched import Client
 from zsched.cli.program import UNHEALTHY
 from zsched.core.clock import from_ms
@@ -72,7 +73,7 @@ def hurt(led: redis.Redis, client: Client) -> None:
     client.schedule("app.run", id="a", at=from_ms(at_ms - 60_000), allow_past=True, queue="email")
     client.schedule("app.run", id="later", after=3600, queue="push")
     run = str(client.enqueue("app.run", queue="email").run_id)
-    led.hset(f"rq:job:{run}", "enqueued_at", "2026-01-01T00:00:00.000000Z")
+    led.hset(f"{RQ}:job:{run}", "enqueued_at", "2026-01-01T00:00:00.000000Z")
     led.hset(KEYS.quarantine(), "broken", "low 5 5 why")
     led.hset(KEYS.meta(), "doubt", at_ms + 3_600_000)
     led.hset(KEYS.meta(), "throttled", "low:email")

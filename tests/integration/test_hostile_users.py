@@ -20,12 +20,14 @@ from tests.faults.ledger import entries
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import know
 from tests.integration.users import GuardedRedis
+from tests.prefix import RQ
 from zsched import Client
 from zsched.core.log import Entry
 from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
+from zsched.storage.rights import Role, rights_of
 
 pytestmark = pytest.mark.redis
 KEYS, FAR = Keys("default"), datetime(2031, 7, 1, tzinfo=UTC)
@@ -72,10 +74,8 @@ def hostile(
     """A user without any right on this namespace's keys."""
     user = request.param
     if user == OTHER:
-        lines = [line.decode() for line in operator.execute_command("ACL", "LIST")]
-        [rules] = [line for line in lines if line.startswith("user zsched-client ")]
-        words = rules.replace("{default}", "{other}").split()[2:]
-        operator.execute_command("ACL", "SETUSER", "zsched-other", "reset", *words, ">secret")
+        words = rights_of([Role.CLIENT], Keys("other")).rule.split()
+        operator.execute_command("ACL", "SETUSER", "zsched-other", "reset", "on", *words, ">secret")
         connected = redis.Redis.from_url(
             guarded_server.server.tcp_url.replace("://", "://zsched-other:secret@"), protocol=2
         )
@@ -97,7 +97,7 @@ def log_of(guarded_server: GuardedRedis) -> list[Entry]:
 
 def bait(client: Client, id: str, at: datetime, **options: object) -> str:
     run_id = client.schedule("tasks.note", id=id, at=at, **options).run_id  # type: ignore[arg-type]
-    return f"rq:job:{run_id}"
+    return f"{RQ}:job:{run_id}"
 
 
 def has_fired(operator: redis.Redis, *ids: str) -> None:
@@ -125,7 +125,7 @@ def test_a_writer_of_jobs_cannot_quarantine_cancel_or_lose_a_foreign_schedule(
         [("origin", FORGED), ("origin", "q\n!"), ("status", f"x {far}=canceled"), ("status", f"x\n{far}=canceled")]
     ):
         hostile.hset(bait(client, f"bait{number}", soon), field, text)
-        hostile.set(f"rq:queue:{text}", "x")
+        hostile.set(f"{RQ}:queue:{text}", "x")
     has_fired(operator, "bait0", "bait1", "bait2", "bait3")
     archived(client)
     assert {"bait0", "bait1"} == {id.decode() for id in operator.hkeys(KEYS.quarantine())}
@@ -145,11 +145,11 @@ def test_a_writer_of_jobs_cannot_remove_a_foreign_rule_from_its_lane(
     due_ms = client.get("payroll").next_ms
     run = f"payroll-{due_ms}"
 
-    hostile.hset(f"rq:job:{run}", mapping={"status": "scheduled", "origin": "evil", "data": "mine", "zs": "1"})
+    hostile.hset(f"{RQ}:job:{run}", mapping={"status": "scheduled", "origin": "evil", "data": "mine", "zs": "1"})
 
-    eventually(lambda: operator.lrange("rq:queue:default", 0, 0) == [run.encode()])
-    assert b"mine" != operator.hget(f"rq:job:{run}", "data")
-    assert 0 == operator.exists("rq:queue:evil")
+    eventually(lambda: operator.lrange(f"{RQ}:queue:default", 0, 0) == [run.encode()])
+    assert b"mine" != operator.hget(f"{RQ}:job:{run}", "data")
+    assert 0 == operator.exists(f"{RQ}:queue:evil")
     told = client.get("payroll")
     assert ("active", True) == (told.state.value, due_ms < (told.next_ms or 0))
 
@@ -167,7 +167,7 @@ def test_a_writer_of_jobs_cannot_make_ended_runs_run_again(
     job = bait(client, "bait", soon)
     paid = [bait(client, f"pay-{n}", soon) for n in range(20)]
     hostile.hset(job, "origin", "q\n!")
-    hostile.set("rq:queue:q\n!", "x")
+    hostile.set(f"{RQ}:queue:q\n!", "x")
     with guarded_server.connect("zsched-client") as by_hand:  # a client of this namespace, too, can cost itself no more
         by_hand.zadd(KEYS.due_normal(), {"a\nb": 1})
     has_fired(operator, *(f"pay-{n}" for n in range(20)))
@@ -183,7 +183,7 @@ def test_a_writer_of_jobs_cannot_make_ended_runs_run_again(
 
     leader.wait_for("recovery_done")
     assert 0 == operator.exists(*paid)
-    assert 0 == operator.llen("rq:queue:default")
+    assert 0 == operator.llen(f"{RQ}:queue:default")
 
 
 def test_a_text_of_30_mb_in_a_job_stays_small_in_log_journal_and_archive(
@@ -215,12 +215,12 @@ def test_names_of_megabytes_among_rqs_queues_stop_no_schedule_and_are_cut_in_eve
     before_kb = _peak_kb(leader.pid)
     with guarded_server.connect("zsched-worker") as worker:
         for letter in b"ABC":
-            worker.sadd("rq:queues", b"rq:queue:" + bytes([letter]) * 1_000_000)
+            worker.sadd(f"{RQ}:queues", f"{RQ}:queue:".encode() + bytes([letter]) * 1_000_000)
     eventually(lambda: leader.of("native_queue_served") or leader.of("native_queue_left"))  # it has the names
 
     client.schedule("tasks.note", id="rule", every=0.2, overlap="allow")
 
-    eventually(lambda: operator.llen("rq:queue:default") >= 5)
+    eventually(lambda: operator.llen(f"{RQ}:queue:default") >= 5)
     assert 60_000 > _peak_kb(leader.pid) - before_kb  # twenty times the names
     assert 20_000 > max(len(str(event)) for event in leader.events)
 

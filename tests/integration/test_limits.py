@@ -21,6 +21,7 @@ from tests.faults.ledger import doubles, entries, fired, queued
 from tests.faults.processes import STEADY, DaemonProcess, eventually
 from tests.integration.archive.ground import Scene, rows_put_back
 from tests.integration.auditor.ground import Auditing, Quiet, alarms, busy
+from tests.prefix import RQ
 from zsched import Client
 from zsched.cli import program
 from zsched.core.audit import GRACE_MS
@@ -96,8 +97,8 @@ def test_a_limited_queue_fires_at_its_rate_and_delays_no_other_queue(
     schedule(client, "urgent", "default", 1, urgent_ms, priority="high")
     daemon = daemons.start(email=100)
 
-    eventually(lambda: redis_client.llen("rq:queue:default") == 2001)
-    eventually(lambda: redis_client.llen("rq:queue:email") >= 400)
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:default") == 2001)
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:email") >= 400)
     daemons.stop(daemon)
 
     runs, limited_ms = [run for run, _ in fired(redis_client)], pushes_ms(redis_client, "limited")
@@ -126,7 +127,7 @@ def slow_log(redis_client: redis.Redis) -> Iterator[None]:
 
 def looks(client: redis.Redis) -> int:
     """How often the daemon looked for what is due, of what the server noted."""
-    fire = f"EVALSHA {sha1(load('fire').text.encode()).hexdigest()} ".encode()
+    fire = f"EVALSHA {sha1(load('fire', RQ).text.encode()).hexdigest()} ".encode()
     return sum(one["command"].startswith(fire) for one in client.slowlog_get(100_000))
 
 
@@ -137,13 +138,13 @@ def test_the_daemon_sleeps_between_two_runs_of_a_limited_queue(
     daemon = daemons.start(email=5)
     daemon.wait_for("term_began")
     schedule(client, "s", "email", 100, now_ms(redis_client))
-    eventually(lambda: redis_client.llen("rq:queue:email") >= 1)
-    had, began_ms = redis_client.llen("rq:queue:email"), now_ms(redis_client)
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:email") >= 1)
+    had, began_ms = redis_client.llen(f"{RQ}:queue:email"), now_ms(redis_client)
     redis_client.slowlog_reset()
 
-    eventually(lambda: redis_client.llen("rq:queue:email") >= 11)
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:email") >= 11)
     looked = looks(redis_client)
-    runs, took_s = redis_client.llen("rq:queue:email") - had, (now_ms(redis_client) - began_ms) / 1000
+    runs, took_s = redis_client.llen(f"{RQ}:queue:email") - had, (now_ms(redis_client) - began_ms) / 1000
     daemons.stop(daemon)
 
     steps = [after - before for before, after in pairwise(pushes_ms(redis_client, "s"))]
@@ -161,7 +162,7 @@ def test_recurring_schedules_of_a_limited_queue_fire_one_after_another(
     assert 10 == client.schedule_many(rows).created
     daemon = daemons.start(email=10)
 
-    eventually(lambda: redis_client.llen("rq:queue:email") == 10)
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:email") == 10)
     daemons.stop(daemon)
 
     moves = [line.split() for one in entries(redis_client, "advance") for line in one.rows]
@@ -180,10 +181,10 @@ def test_a_takeover_obeys_the_limit_and_pushes_no_run_twice(
     eventually(lambda: first.of("term_began") or second.of("term_began"))
     leader = first if first.of("term_began") else second
     schedule(client, "s", "email", 150, now_ms(redis_client))
-    eventually(lambda: redis_client.llen("rq:queue:email") >= 30)
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:email") >= 30)
 
     leader.send(signal.SIGKILL)
-    eventually(lambda: redis_client.llen("rq:queue:email") == 150)
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:email") == 150)
 
     runs = queued(redis_client, "email")
     assert [] == doubles(runs)
@@ -206,17 +207,17 @@ def test_a_leader_sets_its_limits_again_in_its_next_term(redis_client: redis.Red
 def test_a_restart_changes_or_removes_a_limit(client: Client, redis_client: redis.Redis, daemons: Configured) -> None:
     schedule(client, "s", "email", 2000, now_ms(redis_client))
     slow = daemons.start(email=1)
-    eventually(lambda: redis_client.llen("rq:queue:email") >= 1)
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:email") >= 1)
     daemons.stop(slow)
 
-    begin = redis_client.llen("rq:queue:email")
+    begin = redis_client.llen(f"{RQ}:queue:email")
     faster = daemons.start(email=200)
-    eventually(lambda: redis_client.llen("rq:queue:email") >= begin + 100)
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:email") >= begin + 100)
     daemons.stop(faster)
 
-    assert redis_client.llen("rq:queue:email") < 2000
+    assert redis_client.llen(f"{RQ}:queue:email") < 2000
     unlimited = daemons.start()
-    eventually(lambda: redis_client.llen("rq:queue:email") == 2000)
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:email") == 2000)
     eventually(lambda: not redis_client.exists("zsched:{default}:limits"))
     daemons.stop(unlimited)
 
@@ -232,7 +233,7 @@ def test_throttled_schedules_are_shown_and_are_not_a_problem(
     schedule(client, "s", "email", 50, due_ms)
     schedule(client, "h", "email", 3, due_ms + 1, priority="high")
     daemon = daemons.start(email=0.1)
-    eventually(lambda: redis_client.llen("rq:queue:email") == 1)
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:email") == 1)
     eventually(lambda: client.overview().held_back)
 
     overview: Overview = client.overview()

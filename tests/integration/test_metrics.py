@@ -17,6 +17,7 @@ from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.threads import know
 from tests.integration.asking import Answer, a_daemon, ask, pages, pages_of
 from tests.integration.in_process import work_off
+from tests.prefix import RQ
 from tests.unit.metrics.ground import outcomes_of
 from zsched import Client
 from zsched.core.clock import ManualClock
@@ -189,10 +190,10 @@ def test_two_daemons_count_each_fire_once_across_a_take_over(
 def test_only_the_deepest_of_a_thousand_queues_have_labels(redis_client: redis.Redis, redis_url: str) -> None:
     with redis_client.pipeline() as pipeline:
         for n in range(1000):
-            pipeline.sadd("rq:queues", f"rq:queue:q{n}")
-            pipeline.rpush(f"rq:queue:q{n}", *["job"] * (1 + n % 7))
-        pipeline.set("rq:queue:q1001", "no list")
-        pipeline.sadd("rq:queues", "rq:queue:q1001")
+            pipeline.sadd(f"{RQ}:queues", f"{RQ}:queue:q{n}")
+            pipeline.rpush(f"{RQ}:queue:q{n}", *["job"] * (1 + n % 7))
+        pipeline.set(f"{RQ}:queue:q1001", "no list")
+        pipeline.sadd(f"{RQ}:queues", f"{RQ}:queue:q1001")
         pipeline.execute()
 
     with pages(redis_url) as where:

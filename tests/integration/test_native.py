@@ -17,6 +17,7 @@ from rq import Queue, Retry
 
 from tests.faults.processes import SHORT, DaemonProcess, Start, eventually
 from tests.faults.threads import DaemonThread, know
+from tests.prefix import RQ
 from zsched import Client
 from zsched.embedded.guard import Guard
 
@@ -85,7 +86,7 @@ def noted(client: redis.Redis) -> list[str]:
 
 
 def queued(client: redis.Redis, queue: str = "default") -> list[str]:
-    return [id.decode() for id in client.lrange(f"rq:queue:{queue}", 0, -1)]
+    return [id.decode() for id in client.lrange(f"{RQ}:queue:{queue}", 0, -1)]
 
 
 def served(daemon: DaemonProcess, queue: str = "default") -> bool:
@@ -103,7 +104,7 @@ def test_a_plain_worker_runs_what_enqueue_in_delayed(
     eventually(lambda: len(noted(redis_client)) >= 3)
 
     assert {"soon": 1, "soon-too": 1, "elsewhere": 1} == Counter(noted(redis_client))
-    eventually(lambda: redis_client.hget("rq:job:soon", "status") == b"finished")
+    eventually(lambda: redis_client.hget(f"{RQ}:job:soon", "status") == b"finished")
 
 
 def test_a_schedule_that_cannot_be_quarantined_does_not_delay_rqs_jobs(
@@ -136,10 +137,10 @@ def test_a_failing_job_is_retried_until_no_retries_are_left(
     else:
         run = Client.from_url(redis_url).schedule("tasks.fail", id="fails", after=0, retry=retry).run_id
 
-    eventually(lambda: redis_client.hget(f"rq:job:{run}", "status") == b"failed")
+    eventually(lambda: redis_client.hget(f"{RQ}:job:{run}", "status") == b"failed")
     assert [run] * 3 == noted(redis_client)
-    assert b"0" == redis_client.hget(f"rq:job:{run}", "retries_left")
-    assert (b"2" if who == "zsched" else None) == redis_client.hget(f"rq:job:{run}", "zs_retries")
+    assert b"0" == redis_client.hget(f"{RQ}:job:{run}", "retries_left")
+    assert (b"2" if who == "zsched" else None) == redis_client.hget(f"{RQ}:job:{run}", "zs_retries")
 
 
 @pytest.mark.parametrize("who", ["RQ", "zsched"])
@@ -175,7 +176,8 @@ def test_rqs_delayed_jobs_are_never_queued_early(start_daemon: Start, redis_clie
     eventually(lambda: len(queued(redis_client)) == len(due))
 
     late_ms = sorted(
-        (datetime.fromisoformat(redis_client.hget(f"rq:job:{id}", "enqueued_at").decode()) - at).total_seconds() * 1000
+        (datetime.fromisoformat(redis_client.hget(f"{RQ}:job:{id}", "enqueued_at").decode()) - at).total_seconds()
+        * 1000
         for id, at in due.items()
     )
     assert 0 <= late_ms[0]
@@ -185,9 +187,9 @@ def test_rqs_delayed_jobs_are_never_queued_early(start_daemon: Start, redis_clie
 def test_a_running_rq_scheduler_keeps_its_queue_and_no_job_is_queued_twice(
     start_daemon: Start, redis_client: redis.Redis, work: Work
 ) -> None:
-    redis_client.sadd("rq:queues", "rq:queue:default", "rq:queue:free")
+    redis_client.sadd(f"{RQ}:queues", f"{RQ}:queue:default", f"{RQ}:queue:free")
     work("--with-scheduler", "default")
-    holder = eventually(lambda: redis_client.get("rq:scheduler-lock:default"))
+    holder = eventually(lambda: redis_client.get(f"{RQ}:scheduler-lock:default"))
     daemon = start_daemon()
 
     left = daemon.wait_for("native_queue_left")
@@ -199,25 +201,25 @@ def test_a_running_rq_scheduler_keeps_its_queue_and_no_job_is_queued_twice(
     eventually(lambda: len(noted(redis_client)) >= 20)
     assert dict.fromkeys(ids, 1) == Counter(noted(redis_client))
     eventually(lambda: queued(redis_client, "free") == ["free"])
-    assert holder == redis_client.get("rq:scheduler-lock:default")
+    assert holder == redis_client.get(f"{RQ}:scheduler-lock:default")
     assert not served(daemon)
 
 
 def test_a_worker_with_scheduler_leaves_a_served_queue_alone(
     start_daemon: Start, redis_client: redis.Redis, work: Work
 ) -> None:
-    redis_client.sadd("rq:queues", "rq:queue:default")
+    redis_client.sadd(f"{RQ}:queues", f"{RQ}:queue:default")
     daemon = start_daemon()
     daemon.wait_for("native_queue_served")
     work("--with-scheduler", "default")
-    eventually(lambda: redis_client.scard("rq:workers") == 1)
+    eventually(lambda: redis_client.scard(f"{RQ}:workers") == 1)
 
     ids = [f"job-{n}" for n in range(20)]
     delay(redis_client, *ids, in_s=1)
 
     eventually(lambda: len(noted(redis_client)) >= 20)
     assert dict.fromkeys(ids, 1) == Counter(noted(redis_client))
-    assert OURS == redis_client.get("rq:scheduler-lock:default")
+    assert OURS == redis_client.get(f"{RQ}:scheduler-lock:default")
     assert [] == daemon.of("native_queue_left")
 
 
@@ -225,18 +227,18 @@ def test_a_queue_whose_scheduler_stopped_is_served_until_a_clean_stop(
     start_daemon: Start, redis_client: redis.Redis
 ) -> None:
     delay(redis_client, "a")
-    redis_client.set("rq:scheduler-lock:default", "somebody", ex=60)
+    redis_client.set(f"{RQ}:scheduler-lock:default", "somebody", ex=60)
     daemon = start_daemon()
     daemon.wait_for("native_queue_left")
 
-    redis_client.delete("rq:scheduler-lock:default")
+    redis_client.delete(f"{RQ}:scheduler-lock:default")
 
     daemon.wait_for("native_queue_served")
     eventually(lambda: queued(redis_client) == ["a"])
-    assert OURS == redis_client.get("rq:scheduler-lock:default")
+    assert OURS == redis_client.get(f"{RQ}:scheduler-lock:default")
     daemon.send(signal.SIGTERM)
     assert 0 == daemon.wait()
-    assert redis_client.get("rq:scheduler-lock:default") is None
+    assert redis_client.get(f"{RQ}:scheduler-lock:default") is None
 
 
 def test_native_false_leaves_rqs_jobs_and_locks_alone(
@@ -251,7 +253,7 @@ def test_native_false_leaves_rqs_jobs_and_locks_alone(
     eventually(lambda: queued(redis_client, "ours"))
     assert redis_client.time()[0] >= begin_s + 1  # so it had looked for RQ's jobs, if it did
     assert [] == queued(redis_client)
-    assert redis_client.get("rq:scheduler-lock:default") is None
+    assert redis_client.get(f"{RQ}:scheduler-lock:default") is None
     assert [] == daemon.of("native_queue_served")
 
 
@@ -265,7 +267,7 @@ def test_a_list_of_native_queues_serves_only_these_queues(start_daemon: Start, r
 
     eventually(lambda: queued(redis_client, "reports") == ["later"])
     assert [] == queued(redis_client)
-    assert redis_client.get("rq:scheduler-lock:default") is None
+    assert redis_client.get(f"{RQ}:scheduler-lock:default") is None
     daemon.wait_for("native_queue_served", 2)
     assert {"mail", "reports"} == {event["queue"] for event in daemon.of("native_queue_served")}
 
@@ -293,15 +295,15 @@ def test_a_steady_stream_of_schedules_does_not_starve_rqs_jobs(redis_client: red
     put_more(30_000)
     with DaemonThread(redis_url, batch_max=5):
         eventually(is_served_during_the_stream)
-        eventually(lambda: redis_client.llen("rq:queue:default") == ours, within_s=60)
+        eventually(lambda: redis_client.llen(f"{RQ}:queue:default") == ours, within_s=60)
 
 
 def test_a_registry_of_a_wrong_type_does_not_stop_schedules(
     start_daemon: Start, redis_client: redis.Redis, redis_url: str
 ) -> None:
     delay(redis_client, "a")
-    redis_client.set("rq:scheduled:broken", "no registry")
-    redis_client.sadd("rq:queues", "rq:queue:broken")
+    redis_client.set(f"{RQ}:scheduled:broken", "no registry")
+    redis_client.sadd(f"{RQ}:queues", f"{RQ}:queue:broken")
     daemon = start_daemon()
 
     told = daemon.wait_for("native_queue_left")
@@ -309,7 +311,7 @@ def test_a_registry_of_a_wrong_type_does_not_stop_schedules(
     Client.from_url(redis_url).schedule("tasks.note", id="ours", after=0, queue="ours")
 
     eventually(lambda: queued(redis_client, "ours"))
-    assert ("broken", "wrong type at rq:scheduled:broken") == (told["queue"], told["reason"])
+    assert ("broken", f"wrong type at {RQ}:scheduled:broken") == (told["queue"], told["reason"])
     assert [] == daemon.of("redis_refused")
 
 
@@ -317,11 +319,11 @@ def test_a_delayed_job_that_has_finished_is_logged_and_not_queued_again(
     start_daemon: Start, redis_client: redis.Redis
 ) -> None:
     delay(redis_client, "a")
-    redis_client.hset("rq:job:a", "status", "finished")
+    redis_client.hset(f"{RQ}:job:a", "status", "finished")
 
     daemon = start_daemon()
 
     told = daemon.wait_for("native_jobs_odd")
     assert ("default", 1, "a", "warning") == (told["queue"], told["count"], told["first"], told["level"])
     assert "finished" in told["reason"]
-    assert ([], 0) == (queued(redis_client), redis_client.zcard("rq:scheduled:default"))
+    assert ([], 0) == (queued(redis_client), redis_client.zcard(f"{RQ}:scheduled:default"))

@@ -21,6 +21,7 @@ from tests.faults.overlap import KEYS, LIMIT, Stage, play
 from tests.faults.processes import eventually
 from tests.faults.threads import STEADY, DaemonThread
 from tests.integration.ends.ground import lapse
+from tests.prefix import RQ
 from zsched.daemon import daemon
 from zsched.daemon.chains import ChainKeeper
 from zsched.embedded.guard import Guard
@@ -252,13 +253,13 @@ def test_rqs_workers_keep_a_key_of_their_execution_alive(
     run_id = stage.client.enqueue("overlap_tasks.work", args=("spans:a", 60.0, "over", 1), timeout=900).run_id or ""
     stage.pid(run_id)
 
-    [execution] = stage.redis.zrange(f"rq:executions:{run_id}", 0, -1)
-    assert least_s - 10 < stage.redis.ttl(b"rq:execution:%b:%b" % (run_id.encode(), execution)) <= most_s
+    [execution] = stage.redis.zrange(f"{RQ}:executions:{run_id}", 0, -1)
+    assert least_s - 10 < stage.redis.ttl(f"{RQ}:execution:%b:%b".encode() % (run_id.encode(), execution)) <= most_s
     assert stage.redis.hget(KEYS.rq.job(run_id), "last_heartbeat")
 
     stage.redis.rpush("over", "")
     eventually(lambda: stage.status(run_id) == "finished")
-    assert 0 == stage.redis.exists(b"rq:execution:%b:%b" % (run_id.encode(), execution))
+    assert 0 == stage.redis.exists(f"{RQ}:execution:%b:%b".encode() % (run_id.encode(), execution))
 
 
 def test_a_simple_worker_ignores_a_stop_command(stage: Stage, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tests.faults.clocks import now_ms, set_back
 from tests.faults.ledger import doubles, fired, queued
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
+from tests.prefix import RQ
 from zsched import Client
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
@@ -169,12 +170,12 @@ def test_a_run_past_its_deadline_is_recorded_and_not_pushed(
 
     with DaemonThread(redis_url) as daemon:
         assert {"run_id": late.run_id}.items() <= daemon.wait_for("run_expired").items()
-        eventually(lambda: redis_client.llen("rq:queue:default") == 1)
+        eventually(lambda: redis_client.llen(f"{RQ}:queue:default") == 1)
 
     [run] = queued(redis_client)
     assert run.startswith("patient-")
-    assert 0 == redis_client.exists(f"rq:job:{late.run_id}")
-    assert HOUR_MS - 60_000 < redis_client.pttl(f"rq:job:{run}") <= HOUR_MS + 1000, "what is left of two hours"
+    assert 0 == redis_client.exists(f"{RQ}:job:{late.run_id}")
+    assert HOUR_MS - 60_000 < redis_client.pttl(f"{RQ}:job:{run}") <= HOUR_MS + 1000, "what is left of two hours"
     [expired] = client.history("late")[0]
     assert (What.EXPIRED, late.run_id) == (expired.what, expired.run_id)
     assert HOUR_MS - 2000 < (expired.late_ms or 0) < HOUR_MS + 60_000
@@ -206,7 +207,7 @@ def test_schedules_of_one_rule_are_spread_over_its_jitter_and_never_early(
         rule = {"func": FUNC, "every": 3600, "jitter": 2, "starts": starts}
         client.schedule_many({**rule, "id": f"s{n}"} for n in range(40))
         schedules = list(client.list())
-        eventually(lambda: redis_client.llen("rq:queue:default") == 40)
+        eventually(lambda: redis_client.llen(f"{RQ}:queue:default") == 40)
 
     dues = {one.id: one.next_ms or 0 for one in schedules}
     runs = {run.rpartition("-")[0]: t_us for run, t_us in fired(redis_client)}

@@ -13,10 +13,11 @@ import redis
 from tests.documents import programs
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread, know
+from tests.prefix import RQ
 from zsched import Client
 
 pytestmark = pytest.mark.once
-QUEUE = "rq:queue:email"
+QUEUE = f"{RQ}:queue:email"
 
 
 def test_a_worker_runs_the_schedule_of_the_readme(tmp_path: Path, redis_url: str, redis_client: redis.Redis) -> None:

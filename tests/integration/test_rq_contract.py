@@ -21,6 +21,7 @@ from rq.job import Job
 
 from tests.faults.ledger import Entry, entries
 from tests.faults.processes import archive_of_its_own
+from tests.prefix import RQ
 from zsched import Client
 from zsched.config import ArchiveSettings, DaemonSettings, Settings
 from zsched.core.clock import LAST_MS
@@ -228,9 +229,9 @@ def test_rq_obeys_the_options_of_a_run(bench: Bench) -> None:
     assert {kept: "finished", pleased: "finished"} | dict.fromkeys(
         (failing, retried, at_front, hanging), "failed"
     ) == statuses
-    assert -1 == bench.redis.ttl(f"rq:job:{kept}")
-    assert 0 < bench.redis.ttl(f"rq:job:{short}") <= 60
-    assert time.time() + 900 < bench.redis.zscore("rq:failed:default", str(failing)) < time.time() + 1010
+    assert -1 == bench.redis.ttl(f"{RQ}:job:{kept}")
+    assert 0 < bench.redis.ttl(f"{RQ}:job:{short}") <= 60
+    assert time.time() + 900 < bench.redis.zscore(f"{RQ}:failed:default", str(failing)) < time.time() + 1010
     assert ({"trace": [1]}, "Say hello") == (bench.job(str(pleased)).meta, bench.job(str(pleased)).description)
     assert "JobTimeoutException" in str(bench.job(str(hanging)).latest_result().exc_string)
     runs = [run for what, run, _, _ in receipts if what == "failing"]

@@ -14,6 +14,7 @@ from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.proxy import Proxy
 from tests.faults.threads import know
 from tests.integration.service_manager import Manager
+from tests.prefix import RQ
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis
@@ -210,7 +211,7 @@ def limited(configured: Configured, redis_url: str, redis_client: redis.Redis) -
     daemon = configured.start(redis_url)
     daemon.wait_for("term_began")
     due_now(redis_url, redis_client, 500)
-    eventually(lambda: redis_client.llen("rq:queue:email") == 1)
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:email") == 1)
     return daemon
 
 
@@ -220,7 +221,7 @@ def test_sighup_reloads_queue_limits_and_the_log_level(
     configured.write('[queues.email]\nmax_per_second = 1000\n[log]\nlevel = "debug"')
     configured.reload(limited)
 
-    eventually(lambda: redis_client.llen("rq:queue:email") == 500)
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:email") == 500)
     limited.wait_for("runs_fired")  # told at debug
     assert ["log.level", "queues"] == limited.of("settings_reloaded")[0]["changed"]
     assert [] == limited.of("restart_needed")
@@ -233,7 +234,7 @@ def test_sighup_removes_a_limit_that_is_no_longer_in_the_file(
     configured.write("")
     configured.reload(limited)
 
-    eventually(lambda: redis_client.llen("rq:queue:email") == 500)
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:email") == 500)
 
 
 def test_a_reload_names_what_needs_a_restart_and_a_broken_file_changes_nothing(
@@ -253,11 +254,11 @@ def test_a_reload_names_what_needs_a_restart_and_a_broken_file_changes_nothing(
     assert "zsched.toml" in daemon.wait_for("reload_failed")["reason"]
 
     due_now(redis_url, redis_client, 2)
-    eventually(lambda: redis_client.llen("rq:queue:email") == 1)
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:email") == 1)
     configured.write("[queues.email]\nmax_per_second = 0.01")
     configured.reload(daemon)
     assert [[], []] == [one["changed"] for one in daemon.of("settings_reloaded")]
-    assert 1 == redis_client.llen("rq:queue:email")
+    assert 1 == redis_client.llen(f"{RQ}:queue:email")
     assert (tmp_path / "first.db").exists()
     assert not (tmp_path / "second.db").exists()
     end(daemon)

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from tests.integration.reminders import digest, plain, send_reminder, untyped
+from tests.prefix import RQ
 from tests.unit.tasks.ground import define
 from zsched import Client, InvalidSchedule, NotArchived, NotImportable
 from zsched.client.many import _RowReader
@@ -72,7 +73,7 @@ def test_enqueuing_a_task_does_not_replace_its_recurring_schedule(client: Client
 
     assert "digest" != told.id
     assert "cron" == client.get("digest").kind
-    assert [told.run_id] == [run.decode() for run in redis_client.lrange("rq:queue:default", 0, -1)]
+    assert [told.run_id] == [run.decode() for run in redis_client.lrange(f"{RQ}:queue:default", 0, -1)]
 
 
 def test_enqueuing_a_task_replaces_its_waiting_one_shot(client: Client, redis_client: redis.Redis) -> None:
@@ -82,7 +83,7 @@ def test_enqueuing_a_task_replaces_its_waiting_one_shot(client: Client, redis_cl
 
     assert "updated" == told.outcome
     assert [] == list(client.list())
-    assert [told.run_id] == [run.decode() for run in redis_client.lrange("rq:queue:email", 0, -1)]
+    assert [told.run_id] == [run.decode() for run in redis_client.lrange(f"{RQ}:queue:email", 0, -1)]
 
 
 @pytest.mark.parametrize("verb", ["schedule", "enqueue"])

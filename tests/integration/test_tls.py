@@ -17,6 +17,7 @@ import pytest
 from tests.faults.ledger import connect
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import know
+from tests.prefix import RQ
 from zsched import Client, RedisRefused, RedisUnavailable
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
@@ -109,7 +110,7 @@ def test_client_daemon_and_worker_speak_tls(tls: TlsRedis, guard: Guard, tmp_pat
         know(plain)
         daemon = DaemonProcess(guard, url)
         client.schedule("tasks.note", id="now", after=0)
-        eventually(lambda: plain.llen("rq:queue:default") == 1)
+        eventually(lambda: plain.llen(f"{RQ}:queue:default") == 1)
 
     path = os.pathsep.join([str(tmp_path), *sys.path])
     command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "default"]

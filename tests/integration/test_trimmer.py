@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from tests.faults.leader import Leader
 from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread, know
+from tests.prefix import RQ
 from zsched import Client
 from zsched.archive import History
 from zsched.config import ArchiveSettings
@@ -245,11 +246,11 @@ def test_a_daemon_without_the_right_to_trim_logs_it_once_and_fires(
     client, archive = Client.from_url(without_right), ArchiveSettings(path=archive_of_its_own(), log_keep_s=1)
     with DaemonThread(without_right, archive=archive) as daemon:
         client.schedule("app.run", id="first", after=0.01)
-        eventually(lambda: redis_client.llen("rq:queue:default") == 1)
+        eventually(lambda: redis_client.llen(f"{RQ}:queue:default") == 1)
         eventually(lambda: refusals(redis_client) >= 2)
 
         client.schedule("app.run", id="second", after=0.01)
-        eventually(lambda: redis_client.llen("rq:queue:default") == 2)
+        eventually(lambda: redis_client.llen(f"{RQ}:queue:default") == 2)
     assert 1 == len(daemon.of("log_not_trimmed"))
     assert [] == daemon.of("redis_refused")
 

@@ -20,6 +20,7 @@ from rq.job import Job
 
 from tests.faults.processes import DaemonProcess, eventually
 from tests.integration.users import DEPLOY, GuardedRedis
+from tests.prefix import RQ
 from zsched import Client
 from zsched.cli import program
 from zsched.embedded import EmbeddedRedis
@@ -142,7 +143,7 @@ def test_client_daemon_and_worker_need_no_right_beyond_their_users(
     assert "RQ knows of no worker that listens to queue nobody" in client.why("withdrawn").now
     client.cancel_run(str(withdrawn.run_id))
     Queue("default", connection=operator).enqueue_in(timedelta(0), "tasks.fail")
-    eventually(lambda: operator.llen("rq:queue:default") >= 3 and not operator.exists("rq:scheduled:default"))
+    eventually(lambda: operator.llen(f"{RQ}:queue:default") >= 3 and not operator.exists(f"{RQ}:scheduled:default"))
     eventually(lambda: client.get("rule").next_ms is None and client.get("replaced").next_ms is None)
 
     for queue in ("default", "limited", "other"):
@@ -172,7 +173,7 @@ def test_a_worker_that_schedules_needs_the_rights_of_a_client(
     operator: redis.Redis,
 ) -> None:
     client.schedule("tasks.step", id="step", after=0, kwargs={"n": 1}, queue="chained")
-    eventually(lambda: operator.llen("rq:queue:chained") == 1)
+    eventually(lambda: operator.llen(f"{RQ}:queue:chained") == 1)
 
     for _ in range(3):
         work("zsched-scheduling-worker", "chained")
@@ -263,7 +264,7 @@ def test_a_client_user_can_ask_why_its_run_waits(guarded: GuardedRedis, client: 
     run_id = str(client.enqueue("tasks.note", id="run", queue="email").run_id)
     assert client.why(run_id).now.endswith("; RQ knows of no worker that listens to queue email")
 
-    operator.set("rq:suspended", 1)
+    operator.set(f"{RQ}:suspended", 1)
     assert client.why(run_id).now.endswith("; RQ's workers are suspended: rq resume lets them go on")
     assert [] == guarded.refused()
 
@@ -276,7 +277,7 @@ def test_the_dashboard_works_with_a_read_only_user(guarded: GuardedRedis, operat
 
     operator.flushall()  # what know() wrote
     fill(operator, "pickle")
-    operator.sadd("rq:workers", "rq:worker:dead")  # whose own key has lapsed: RQ would take it out of the set
+    operator.sadd(f"{RQ}:workers", f"{RQ}:worker:dead")  # whose own key has lapsed: RQ would take it out of the set
     browser = make_app(Link.from_url(guarded.url("zsched-dashboard"), 5.0), Login("me", "secret")).test_client()
     lists = [f"jobs/default/{name}/8/asc/1" for name in ("queued", "finished", "failed", "started", "deferred")]
     data = [f"/0/data/{part}.json" for part in ("queues", "workers", f"job/{DONE}", f"job/{FAILED}", *lists)]

@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from tests.integration.users import GuardedRedis
+from tests.prefix import RQ
 from zsched import Client, RedisRefused
 from zsched.embedded.guard import Guard
 from zsched.storage.keys import Keys
@@ -23,14 +24,14 @@ FAR = datetime(2031, 7, 1, tzinfo=UTC)
 DENIED = {
     "zsched-client": [
         "FLUSHALL", "FLUSHDB", "CONFIG GET *", "KEYS *", "SCAN 0", "SLOWLOG RESET", "SHUTDOWN", "ACL LIST", "MONITOR",
-        "CLIENT LIST", "EVAL return(1) 0", "SET other x", "HGETALL rq:worker:w",
-        "ZRANGE rq:finished:default 0 -1", "HGET zsched:{mail}:meta seq", "PUBLISH elsewhere x",
-        "SORT rq:queue:default", "REPLICAOF NO ONE",
+        "CLIENT LIST", "EVAL return(1) 0", "SET other x", f"HGETALL {RQ}:worker:w",
+        f"ZRANGE {RQ}:finished:default 0 -1", "HGET zsched:{mail}:meta seq", "PUBLISH elsewhere x",
+        f"SORT {RQ}:queue:default", "REPLICAOF NO ONE",
     ],
     "zsched-daemon": [
         "FLUSHALL", "FLUSHDB", "CONFIG SET maxmemory 1", "CONFIG GET *", "KEYS *", "SCAN 0", "SHUTDOWN", "ACL LIST",
-        "EVAL return(1) 0", "SET other x", "HGETALL rq:worker:w", "HGET zsched:{mail}:meta seq", "SUBSCRIBE elsewhere",
-        "SAVE", "SWAPDB 0 1",
+        "EVAL return(1) 0", "SET other x", f"HGETALL {RQ}:worker:w", "HGET zsched:{mail}:meta seq",
+        "SUBSCRIBE elsewhere", "SAVE", "SWAPDB 0 1",
     ],
     "zsched-worker": [
         "FLUSHALL", "CONFIG GET *", "KEYS *", "SCAN 0", "SET other x", "HGET zsched:{default}:meta seq",
@@ -38,9 +39,10 @@ DENIED = {
         "XADD zsched:{default}:log * kind put", "SUBSCRIBE zsched:{default}:wake", "CLIENT KILL ID 1",
     ],
     "zsched-dashboard": [
-        "FLUSHALL", "CONFIG GET *", "KEYS *", "GET other", "SET rq:x 1", "DEL rq:queue:default", "HSET rq:job:x a b",
-        "LPUSH rq:queue:default x", "ZREMRANGEBYSCORE rq:finished:default 0 1", "EXPIRE rq:job:x 1", "EVAL return(1) 0",
-        "XADD zsched:{default}:log * kind put", "PUBLISH rq:pubsub:w x", "SUBSCRIBE rq:pubsub:w",
+        "FLUSHALL", "CONFIG GET *", "KEYS *", "GET other", f"SET {RQ}:x 1", f"DEL {RQ}:queue:default",
+        f"HSET {RQ}:job:x a b", f"LPUSH {RQ}:queue:default x", f"ZREMRANGEBYSCORE {RQ}:finished:default 0 1",
+        f"EXPIRE {RQ}:job:x 1", "EVAL return(1) 0",
+        "XADD zsched:{default}:log * kind put", f"PUBLISH {RQ}:pubsub:w x", f"SUBSCRIBE {RQ}:pubsub:w",
         "RPUSH zsched:{default}:ask x",
     ],
 }  # fmt: skip
@@ -64,14 +66,14 @@ def test_a_user_can_write_only_the_jobs_of_another_namespace(
     held = operator.keys("zsched:{mail}:*")
 
     with guarded.connect(user) as connected:
-        connected.hset(f"rq:job:{waiting.run_id}", "description", "another")
+        connected.hset(f"{RQ}:job:{waiting.run_id}", "description", "another")
         for key in held:
             for command in ("TTL" if user == "zsched-worker" else "PTTL", "HGETALL", "HSET", "ZADD", "XADD"):
                 rest = {"HSET": ["x", "y"], "ZADD": ["1", "x"], "XADD": ["*", "x", "y"]}.get(command, [])
                 with pytest.raises(redis.exceptions.NoPermissionError):
                     connected.execute_command(command, key, *rest)
 
-    assert b"another" == operator.hget(f"rq:job:{waiting.run_id}", "description")
+    assert b"another" == operator.hget(f"{RQ}:job:{waiting.run_id}", "description")
     assert [b"zsched:{mail}:due:normal"] == [key for key in held if b":due:" in key]
 
 
@@ -80,7 +82,7 @@ def test_a_script_has_no_more_rights_than_its_user(guarded: GuardedRedis, operat
     sha = operator.script_load("return redis.call(unpack(ARGV))")
 
     with guarded.connect(user) as connected:
-        for command in ("GETSET rq:job:x y", "LPUSH other x", "HGETALL zsched:{mail}:meta", "FLUSHALL", "KEYS *"):
+        for command in (f"GETSET {RQ}:job:x y", "LPUSH other x", "HGETALL zsched:{mail}:meta", "FLUSHALL", "KEYS *"):
             with pytest.raises(redis.ResponseError, match=r"executing the script can't (run this command|access)"):
                 connected.evalsha(sha, 0, *command.split(" "))
 

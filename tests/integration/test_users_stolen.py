@@ -23,6 +23,7 @@ from rq.serializers import JSONSerializer
 from tests.faults.processes import eventually
 from tests.faults.threads import know
 from tests.integration.users import GuardedRedis
+from tests.prefix import RQ
 from zsched import Client
 from zsched.embedded.guard import Guard
 
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.redis
 FAR = datetime(2031, 7, 1, tzinfo=UTC)
 WITHIN_S = 60
 NAMESPACE = "zsched:{default}:"
-RUN = "rq:job:waiting-1940716800000"
+RUN = f"{RQ}:job:waiting-1940716800000"
 
 
 @pytest.fixture
@@ -62,22 +63,22 @@ def worker_of(guarded: GuardedRedis, tmp_path: Path, guard: Guard) -> Callable[.
 CAN = {
     "zsched-client": [
         f"HGETALL {RUN}", f"HSET {RUN} data another", f"DEL {RUN}",  # the jobs of all
-        "LPUSH rq:queue:default x", "DEL rq:queue:default", "PUBLISH rq:pubsub:worker x",
+        f"LPUSH {RQ}:queue:default x", f"DEL {RQ}:queue:default", f"PUBLISH {RQ}:pubsub:worker x",
         f"HSET {NAMESPACE}meta seq 1", f"SET {NAMESPACE}lease mine", f"XADD {NAMESPACE}log 99999-1 kind put",
         f"ZADD {NAMESPACE}due:high 1 made-up", f"DEL {NAMESPACE}recurring", f"XREVRANGE {NAMESPACE}log + -",
     ],
     "zsched-daemon": [
-        f"HGETALL {RUN}", f"HSET {RUN} data another", "DEL rq:queue:default", "PUBLISH rq:pubsub:worker x",
+        f"HGETALL {RUN}", f"HSET {RUN} data another", f"DEL {RQ}:queue:default", f"PUBLISH {RQ}:pubsub:worker x",
         f"SET {NAMESPACE}lease mine", f"XTRIM {NAMESPACE}log MAXLEN 0",
-        "ZREM rq:finished:default x", "ZREM rq:failed:default x", "ZADD rq:deferred:default 1 x",
+        f"ZREM {RQ}:finished:default x", f"ZREM {RQ}:failed:default x", f"ZADD {RQ}:deferred:default 1 x",
     ],
     "zsched-worker": [
-        f"HGETALL {RUN}", f"HSET {RUN} data another", f"DEL {RUN}", "DEL rq:queue:default", "SET rq:suspended 1",
-        "PUBLISH rq:pubsub:worker x", "EVAL return(1) 0",
+        f"HGETALL {RUN}", f"HSET {RUN} data another", f"DEL {RUN}", f"DEL {RQ}:queue:default", f"SET {RQ}:suspended 1",
+        f"PUBLISH {RQ}:pubsub:worker x", "EVAL return(1) 0",
     ],
-    "zsched-scheduling-worker": [f"DEL {NAMESPACE}recurring", "SET rq:suspended 1", "DEL rq:queue:default"],
+    "zsched-scheduling-worker": [f"DEL {NAMESPACE}recurring", f"SET {RQ}:suspended 1", f"DEL {RQ}:queue:default"],
     "zsched-dashboard": [
-        f"HGETALL {RUN}", f"XRANGE {NAMESPACE}log - +", "LRANGE rq:queue:default 0 -1", "SMEMBERS rq:workers",
+        f"HGETALL {RUN}", f"XRANGE {NAMESPACE}log - +", f"LRANGE {RQ}:queue:default 0 -1", f"SMEMBERS {RQ}:workers",
     ],
     "operator": ["KEYS *", "CONFIG GET *", "ACL LIST", "FLUSHALL"],
 }  # fmt: skip
@@ -102,13 +103,13 @@ def test_a_user_who_writes_a_queue_can_run_code_in_its_workers(
             return Path.touch, (ran,)
 
     with guarded.connect(user) as thief:
-        job = b"rq:job:made-up"
+        job = f"{RQ}:job:made-up".encode()
         data = zlib.compress(pickle.dumps(("builtins.len", None, (Bomb(),), {})))
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         thief.hset(
             job, mapping={"data": data, "created_at": now, "enqueued_at": now, "origin": "default", "status": ""}
         )
-        thief.lpush("rq:queue:default", "made-up")
+        thief.lpush(f"{RQ}:queue:default", "made-up")
     assert 0 == worker_of("--burst", "default").wait(WITHIN_S)
 
     assert ran.exists()
@@ -130,13 +131,13 @@ def result_key(guarded: GuardedRedis, worker_of: Callable[..., subprocess.Popen[
     with guarded.connect("zsched-worker") as service:
         job = Queue("done", connection=service).enqueue("builtins.len", "argument")
     assert 0 == worker_of("--burst", "done").wait(WITHIN_S)
-    return f"rq:results:{job.id}"
+    return f"{RQ}:results:{job.id}"
 
 
 def result_of(guarded: GuardedRedis, result_key: str) -> object:
     """Return what RQ tells the service that waits for the job."""
     with guarded.connect("operator") as operator:
-        return Job.fetch(result_key.removeprefix("rq:results:"), connection=operator).return_value(refresh=True)
+        return Job.fetch(result_key.removeprefix(f"{RQ}:results:"), connection=operator).return_value(refresh=True)
 
 
 @pytest.mark.parametrize("user", ["zsched-client", "zsched-daemon", "zsched-worker"])
@@ -204,7 +205,7 @@ def test_a_client_can_stop_workers(
 ) -> None:
     worker = worker_of("--name", "victim", "idle")
     with guarded.connect("operator") as operator:
-        eventually(lambda: operator.pubsub_numsub("rq:pubsub:victim")[0][1])
+        eventually(lambda: operator.pubsub_numsub(f"{RQ}:pubsub:victim")[0][1])
 
     with guarded.connect(user) as thief:
         send_shutdown_command(thief, "victim")
@@ -218,12 +219,12 @@ def test_a_client_can_empty_queues_of_others(guarded: GuardedRedis, user: str) -
         Queue("theirs", connection=operator).enqueue("tasks.note")
 
     with guarded.connect(user) as thief:
-        assert 1 == thief.delete("rq:queue:theirs")
+        assert 1 == thief.delete(f"{RQ}:queue:theirs")
 
 
 @pytest.mark.parametrize("user", ["zsched-client", "zsched-daemon", "zsched-worker"])
 def test_a_user_has_the_same_rights_in_every_database(guarded: GuardedRedis, user: str) -> None:
-    key = "rq:job:staging" if user == "zsched-worker" else f"{NAMESPACE}meta"
+    key = f"{RQ}:job:staging" if user == "zsched-worker" else f"{NAMESPACE}meta"
 
     with guarded.connect(user) as thief:
         thief.select(3)

@@ -15,6 +15,7 @@ from tests.integration.command_line import Zsched
 from tests.lua.ground import EPOCH, LEASE_MS, SERVER, TOKEN, Ground
 from tests.lua.scene import DUE_MS, furnish, kept, set_back, spoil
 from tests.lua.test_wrong_values import SPOILS
+from tests.prefix import RQ
 from zsched import Client
 from zsched.config import DaemonSettings
 from zsched.core.clock import SystemClock, from_ms
@@ -148,8 +149,8 @@ def ticker(ground: Ground) -> Iterator[Ticker]:
 
 def test_a_leader_logs_a_corrupted_set_of_queues_once_per_term_and_fires(ground: Ground, ticker: Ticker) -> None:
     ground.redis.hdel(ground.keys.meta(), "frozen_ms", "frozen_by")
-    ground.redis.delete("rq:queues")
-    ground.redis.set("rq:queues", "x")
+    ground.redis.delete(f"{RQ}:queues")
+    ground.redis.set(f"{RQ}:queues", "x")
     term = Term(TOKEN, EPOCH, SERVER, LEASE_MS, SystemClock().monotonic_ms() + LEASE_MS, ground.now_ms, 0)
 
     with capture_logs() as told:
@@ -159,8 +160,8 @@ def test_a_leader_logs_a_corrupted_set_of_queues_once_per_term_and_fires(ground:
         ticker.tick(term)
 
     said = [one for one in told if one["event"] == "key_of_wrong_type"]
-    assert ["rq:queues"] * 2 == [one["key"] for one in said]
-    assert "RENAME rq:queues" in said[0]["remedy"]
+    assert [f"{RQ}:queues"] * 2 == [one["key"] for one in said]
+    assert f"RENAME {RQ}:queues" in said[0]["remedy"]
     assert f"due-{DUE_MS}" in ground.queue()
 
 
@@ -181,7 +182,7 @@ def test_a_schedule_that_cannot_go_into_quarantine_does_not_keep_the_leader_busy
     assert 1 == sum(one["event"] == "key_of_wrong_type" for one in told)
 
 
-@pytest.mark.parametrize("key", ["rq:queues", "zsched:{default}:deadlines"])
+@pytest.mark.parametrize("key", [f"{RQ}:queues", "zsched:{default}:deadlines"])
 def test_status_names_a_key_of_a_wrong_type(zsched: Zsched, ground: Ground, key: str) -> None:
     spoil(ground, key)
 

@@ -17,6 +17,7 @@ from tests.faults.ledger import doubles, entries, queued
 from tests.faults.processes import DaemonProcess, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.archive.ground import HOUR_MS
+from tests.prefix import RQ
 from zsched import Client
 from zsched.core.changes import What
 from zsched.core.clock import from_ms, to_ms
@@ -93,7 +94,7 @@ def test_a_daemon_with_new_zone_rules_fires_at_the_new_time_and_logs_both_versio
         assert b"2025a" == redis_client.hget("zsched:{default}:meta", "tzdata")
     with running(machine.start("2025b", EAST)) as after:
         said = after.wait_for("zone_rules_changed")
-        eventually(lambda: redis_client.llen("rq:queue:default"))
+        eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
         story = client.why("r")
 
     assert {"old": "2025a", "new": "2025b", "moved": 2, "level": "warning"}.items() <= said.items()
@@ -118,7 +119,7 @@ def test_an_occurrence_that_fired_by_the_old_rules_does_not_fire_again(
         client.schedule(FUNC, id="r", rrule=daily(at_ms, TZ), tz=TZ)
 
     with running(machine.start("2025a", TZ)):
-        eventually(lambda: redis_client.llen("rq:queue:default"))
+        eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
     with running(machine.start("2025b", WEST)) as after:
         after.wait_for("zone_rules_changed")
         next_ms = client.get("r").next_ms
@@ -143,7 +144,7 @@ def test_an_occurrence_due_by_the_old_rules_at_start_waits_for_its_new_time(
     with running(machine.start("2025b", WEST)) as after:
         after.wait_for("zone_rules_changed")
         client.schedule(FUNC, id="behind", after=0.01)
-        eventually(lambda: redis_client.llen("rq:queue:default"))
+        eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
 
     assert ["behind"] == [run.rpartition("-")[0] for run in queued(redis_client)]
     assert later_ms == client.get("r").next_ms
@@ -160,6 +161,6 @@ def test_a_schedule_moved_to_an_earlier_time_wakes_the_daemon(
 
     with DaemonThread(redis_url, idle_ms=60_000) as daemon:
         daemon.wait_for("zone_rules_changed")
-        eventually(lambda: redis_client.llen("rq:queue:default"))
+        eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
 
     assert [f"r-{to_ms(next_at)}"] == queued(redis_client)

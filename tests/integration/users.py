@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ from redis.retry import Retry
 from tests.faults.processes import eventually
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
+from zsched.storage.keys import Keys
+from zsched.storage.rights import acl_file
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "redis"
 # What is refused in passing, and does no harm (README.md): to RQ's worker, and to redis-py's connections.
@@ -23,7 +24,7 @@ HARMLESS = {"client", "client|list", "client|setinfo"}
 
 def fill_in_passwords(folder: Path) -> Path:
     """A copy of the ACL file in *folder* that Redis takes, with the passwords beside it."""
-    shutil.copy(DEPLOY / "users.acl", folder)
+    (folder / "users.acl").write_text(acl_file(Keys("default")))  # deploy/redis/users.acl, if the prefix is RQ's own
     [steps] = re.findall(r"^```sh\n(.*?)^```", (DEPLOY / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     subprocess.run(["bash", "-euo", "pipefail", "-c", steps], cwd=folder, check=True, timeout=60)
     return folder / "users.acl"

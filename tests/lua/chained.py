@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.lua.ground import SERVER, TOKEN, Ground
+from tests.prefix import RQ
 
 A, B, C = "r-1767225600000", "r-1767225660000", "r-1767225720000"
 
@@ -35,12 +36,12 @@ def jobs(ground: Ground, *statuses: str, **more: str) -> None:
             }
             ground.redis.hset(ground.keys.rq.job(run), mapping=fields | {"worker_name": "w"} | more)
         if status == "queued":
-            ground.redis.rpush("rq:queue:default", run)
+            ground.redis.rpush(f"{RQ}:queue:default", run)
         elif status in _REGISTRIES:
-            ground.redis.zadd(f"rq:{_REGISTRIES[status]}:default", {run: 1})
+            ground.redis.zadd(f"{RQ}:{_REGISTRIES[status]}:default", {run: 1})
         if status == "deferred" and before:
-            ground.redis.sadd(f"rq:job:{before}:dependents", run)
-            ground.redis.sadd(f"rq:job::{run}:dependencies", before)
+            ground.redis.sadd(f"{RQ}:job:{before}:dependents", run)
+            ground.redis.sadd(f"{RQ}:job::{run}:dependencies", before)
             ground.redis.hset(
                 ground.keys.rq.job(run), mapping={"dependency_id": before, "allow_dependency_failures": "1"}
             )

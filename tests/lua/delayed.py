@@ -11,6 +11,7 @@ from rq import Queue, Retry
 from rq.job import Job
 
 from tests.lua.ground import SERVER, TOKEN, Ground
+from tests.prefix import RQ
 from zsched.core.clock import from_ms
 
 OURS, LOCK_S = "zsched:default", 30
@@ -51,7 +52,7 @@ def fail(ground: Ground, id: str, retry: Retry, ended: datetime, took: timedelta
 
 def fail_again(ground: Ground, id: str, ended: datetime, took: timedelta = timedelta(0)) -> None:
     """The same of a job that is queued."""
-    ground.redis.lrem("rq:queue:default", 0, id)
+    ground.redis.lrem(f"{RQ}:queue:default", 0, id)
     job = Job.fetch(id, connection=ground.redis)
     job.started_at, job.ended_at = ended - timedelta(milliseconds=5), ended
     with ground.redis.pipeline() as pipeline, patch("rq.job.now", lambda: ended + took):
@@ -60,9 +61,9 @@ def fail_again(ground: Ground, id: str, ended: datetime, took: timedelta = timed
 
 
 def waiting(ground: Ground, queue: str = "default") -> list[str]:
-    return [id.decode() for id in ground.redis.zrange(f"rq:scheduled:{queue}", 0, -1)]
+    return [id.decode() for id in ground.redis.zrange(f"{RQ}:scheduled:{queue}", 0, -1)]
 
 
 def queued_at(ground: Ground, id: str) -> datetime:
     """The time that native.lua wrote when it queued the job."""
-    return datetime.fromisoformat(ground.redis.hget(f"rq:job:{id}", "enqueued_at").decode())
+    return datetime.fromisoformat(ground.redis.hget(f"{RQ}:job:{id}", "enqueued_at").decode())

@@ -12,7 +12,6 @@ from zsched.core.clock import LAST_MS
 from zsched.core.model import Priority
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.rqkeys import RQ_PREFIX
 from zsched.storage.scripts import Scripts
 
 SERVER = "server-1"
@@ -70,7 +69,7 @@ class Fire:
 class Ground:
     """A namespace, its keys, and its scripts. ``redis`` is a plain client that gives bytes."""
 
-    def __init__(self, client: redis.Redis, url: str, namespace: str = "default", rq_prefix: str = RQ_PREFIX) -> None:
+    def __init__(self, client: redis.Redis, url: str, namespace: str = "default", rq_prefix: str | None = None) -> None:
         self.redis, self.keys = client, Keys(namespace, rq_prefix)
         self.link = Link.from_url(url, 5.0)
         self.scripts = Scripts(self.link, self.keys)

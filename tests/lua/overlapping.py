@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.lua.ground import Ground
+from tests.prefix import RQ
 
 LONG_AGO = "2000-01-01T00:00:00.000000Z"
 
@@ -34,16 +35,16 @@ def fired(led: Ground, mode: str, number: int = 1, limit: int = 100) -> list[str
 
 def becomes(led: Ground, run: str, status: str | None, **more: str) -> None:
     """Move RQ's job of *run* to *status*; None deletes it."""
-    led.redis.lrem("rq:queue:default", 0, run)
-    led.redis.zrem("rq:deferred:default", run)
+    led.redis.lrem(f"{RQ}:queue:default", 0, run)
+    led.redis.zrem(f"{RQ}:deferred:default", run)
     if status is None:
         led.redis.delete(led.keys.rq.job(run))
         return
     led.redis.hset(led.keys.rq.job(run), mapping={"status": status} | more)
     if status == "queued":
-        led.redis.rpush("rq:queue:default", run)
+        led.redis.rpush(f"{RQ}:queue:default", run)
     elif status in ("deferred", "scheduled"):
-        led.redis.zadd(f"rq:{status}:default", {run: 1})
+        led.redis.zadd(f"{RQ}:{status}:default", {run: 1})
 
 
 def chain(led: Ground, id: str = "r") -> str | None:
@@ -52,7 +53,7 @@ def chain(led: Ground, id: str = "r") -> str | None:
 
 
 def dependents(led: Ground, run: str) -> set[str]:
-    return {member.decode() for member in led.redis.smembers(f"rq:job:{run}:dependents")}
+    return {member.decode() for member in led.redis.smembers(f"{RQ}:job:{run}:dependents")}
 
 
 def told(led: Ground) -> list[str]:

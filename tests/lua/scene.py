@@ -9,6 +9,7 @@ from tests.lua import restoring
 from tests.lua.ground import FIELDS, HOUR_MS, SERVER, TEMPLATE, TOKEN, Ground
 from tests.lua.test_lost import again, end, execution, job
 from tests.lua.test_pause_resume import UNPLANNED
+from tests.prefix import RQ
 
 FENCE = {"token": TOKEN, "expected_server": SERVER}
 DUE_MS = 1_700_000_000_000
@@ -45,7 +46,7 @@ def furnish(ground: Ground) -> None:
     client.hset(keys.rq.job(WORKED[1]), "retries_left", "1")
     _chain(ground)
     client.hset(keys.rq.job("delayed"), mapping={"status": "scheduled", "origin": "default", "timeout": "180"})
-    client.zadd("rq:scheduled:default", {"delayed": 1_700_000_000})
+    client.zadd(f"{RQ}:scheduled:default", {"delayed": 1_700_000_000})
     ground.report()
 
 
@@ -54,11 +55,11 @@ def _chain(ground: Ground) -> None:
     first, second = CHAIN
     client.hset(keys.rq.job(first), mapping={"status": "stopped", "origin": "default"})
     client.hset(keys.rq.job(second), mapping={"status": "deferred", "origin": "default", "dependency_id": first})
-    client.sadd(f"rq:job:{first}:dependents", second)
-    client.sadd(f"rq:job::{second}:dependencies", first)
-    client.zadd("rq:deferred:default", {second: 1})
+    client.sadd(f"{RQ}:job:{first}:dependents", second)
+    client.sadd(f"{RQ}:job::{second}:dependencies", first)
+    client.zadd(f"{RQ}:deferred:default", {second: 1})
     client.hset(keys.rq.job(GONE), mapping={"status": "queued", "origin": "default", "enqueued_at": "then"})
-    client.rpush("rq:queue:default", GONE)
+    client.rpush(f"{RQ}:queue:default", GONE)
     client.hset(keys.chains(), mapping={"chain": f"queue {first} {second}", "withdrawn": f"cancel_previous {GONE}"})
     client.zadd(keys.deadlines(), {GONE: DUE_MS * 2, WORKED[0]: DUE_MS})
 
@@ -87,7 +88,7 @@ def contents(ground: Ground) -> dict[str, Any]:
             pipeline.execute_command(*_READ[kind.decode()](key))
         for key, kind, held in zip(keys, types, pipeline.execute(), strict=True):
             name = key.decode()
-            if kind == b"set" or (kind == b"stream" and "rq:results:" in name):
+            if kind == b"set" or (kind == b"stream" and ":results:" in name):
                 held = sorted(held) if kind == b"set" else [one[1] for one in held]
             found[name] = [kind, held]
     return found

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.lua.ground import EPOCH, HOUR_MS, LEASE_MS, TEMPLATE, Ground
+from tests.prefix import RQ
 from zsched.core.clock import from_ms
 from zsched.errors import ServerChanged, Stale
 
@@ -97,7 +98,7 @@ def test_an_advance_that_is_sent_twice_pushes_one_run(led: Ground) -> None:
 def test_a_run_id_that_exists_already_is_not_pushed_again_and_the_schedule_goes_on(led: Ground) -> None:
     [row] = _due(led)
     due_ms, next_ms = int(row[2]), led.now_ms + HOUR_MS
-    led.redis.hset(f"rq:job:r-{due_ms}", mapping={"status": "finished", "data": "old"})
+    led.redis.hset(f"{RQ}:job:r-{due_ms}", mapping={"status": "finished", "data": "old"})
 
     words = led.advance((row, due_ms, next_ms))
 
@@ -111,7 +112,7 @@ def _with_previous(led: Ground, **job: str) -> list[str]:
     [row] = _due(led)
     led.redis.hset(led.keys.schedule("r"), "last", "r-1")
     if job:
-        led.redis.hset("rq:job:r-1", mapping=job)
+        led.redis.hset(f"{RQ}:job:r-1", mapping=job)
     return row
 
 
@@ -125,7 +126,7 @@ def test_a_run_whose_previous_one_is_open_is_skipped_and_recorded(led: Ground, s
     assert (["overlap"], [], {"r": f"normal {next_ms}"}) == (words, led.queue(), led.places())
     assert led.last.rows[0].endswith(" - r-1")
     assert "r-1" == led.schedule("r")["last"]
-    assert 0 == led.redis.exists(f"rq:job:r-{row[2]}")
+    assert 0 == led.redis.exists(f"{RQ}:job:r-{row[2]}")
 
 
 @pytest.mark.parametrize("status", ["finished", "failed", "stopped", "canceled", None])
@@ -205,7 +206,7 @@ def test_the_doubt_is_compared_with_the_due_time_not_the_nominal_time(led: Groun
 
 
 def test_a_run_with_the_front_flag_is_pushed_to_the_front(led: Ground) -> None:
-    led.redis.rpush("rq:queue:default", "waiting")
+    led.redis.rpush(f"{RQ}:queue:default", "waiting")
     [row] = _due(led, own={"flags": "f"})
 
     led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
@@ -245,10 +246,10 @@ def test_a_schedule_without_template_is_quarantined_and_the_rest_go_on(led: Grou
 
 def test_a_schedule_whose_queue_has_another_type_is_quarantined(led: Ground) -> None:
     [row] = _due(led, template={"origin": "broken"})
-    led.redis.set("rq:queue:broken", "not a list")
+    led.redis.set(f"{RQ}:queue:broken", "not a list")
 
     assert ["quarantined"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
-    assert led.redis.hget(led.keys.quarantine(), "r").endswith(b"wrong type at rq:queue:broken")
+    assert led.redis.hget(led.keys.quarantine(), "r").endswith(f"wrong type at {RQ}:queue:broken".encode())
 
 
 def test_advance_is_refused_without_the_current_lease_or_server(led: Ground) -> None:
@@ -278,7 +279,7 @@ def test_advance_is_refused_during_a_hold_and_after_a_clock_jump(led: Ground) ->
 
 def test_an_occurrence_is_pushed_without_a_set_of_queues(led: Ground) -> None:
     [row] = _due(led)
-    led.redis.set("rq:queues", "not a set")
+    led.redis.set(f"{RQ}:queues", "not a set")
 
     assert ["fired"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
     assert [f"r-{row[2]}"] == led.queue()

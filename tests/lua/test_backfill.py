@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.lua.ground import HOUR_MS, Ground
+from tests.prefix import RQ
 from zsched.core.clock import from_ms
 
 AT = 1_700_000_000_000
@@ -34,12 +35,12 @@ def iso(ms: int) -> str:
 
 
 def test_backfilled_runs_are_queued_in_order_with_the_ids_of_their_occurrences(rule: Ground) -> None:
-    rule.redis.rpush("rq:queue:default", "others")
+    rule.redis.rpush(f"{RQ}:queue:default", "others")
 
     assert ["backfilled", f"r-{AT}", f"r-{LATER}"] == backfill(rule, AT, LATER)
 
     assert ["others", f"r-{AT}", f"r-{LATER}"] == rule.queue()
-    assert {b"rq:queue:default"} == rule.redis.smembers("rq:queues")
+    assert {f"{RQ}:queue:default".encode()} == rule.redis.smembers(f"{RQ}:queues")
     assert ("backfill", {"id": "r", "runs": f"r-{AT} r-{LATER}"}) == (rule.last.kind, rule.last.fields)
 
 
@@ -53,7 +54,7 @@ def test_a_run_is_a_copy_of_the_template_that_is_queued_now(rule: Ground) -> Non
     assert rule.template("r").items() <= job.items()
     assert "queued" == job["status"]
     assert iso(before_ms) <= job["created_at"] == job["enqueued_at"] <= iso(rule.now_ms)
-    assert -1 == rule.redis.pttl(f"rq:job:r-{AT}")
+    assert -1 == rule.redis.pttl(f"{RQ}:job:r-{AT}")
 
 
 def test_a_backfill_leaves_the_schedule_unchanged(rule: Ground) -> None:
@@ -67,7 +68,7 @@ def test_a_backfill_leaves_the_schedule_unchanged(rule: Ground) -> None:
 
 def test_a_schedule_at_the_front_is_backfilled_at_the_back(led: Ground) -> None:
     led.put_recurring("r", own={"flags": "f"})
-    led.redis.rpush("rq:queue:default", "others")
+    led.redis.rpush(f"{RQ}:queue:default", "others")
 
     backfill(led, AT)
 
@@ -76,7 +77,7 @@ def test_a_schedule_at_the_front_is_backfilled_at_the_back(led: Ground) -> None:
 
 @pytest.mark.parametrize("status", ["queued", "started", "finished", "failed"])
 def test_a_backfill_does_not_push_an_existing_run_again(rule: Ground, status: str) -> None:
-    rule.redis.hset(f"rq:job:r-{AT}", "status", status)
+    rule.redis.hset(f"{RQ}:job:r-{AT}", "status", status)
 
     assert ["backfilled", "-", f"r-{LATER}"] == backfill(rule, AT, LATER)
 
@@ -85,7 +86,7 @@ def test_a_backfill_does_not_push_an_existing_run_again(rule: Ground, status: st
 
 
 def test_a_backfill_whose_runs_all_exist_writes_nothing(rule: Ground) -> None:
-    rule.redis.hset(f"rq:job:r-{AT}", "status", "finished")
+    rule.redis.hset(f"{RQ}:job:r-{AT}", "status", "finished")
     before = rule.keyspace()
 
     assert ["backfilled", "-"] == backfill(rule, AT)
@@ -96,10 +97,10 @@ def test_a_backfill_whose_runs_all_exist_writes_nothing(rule: Ground) -> None:
 @pytest.mark.parametrize("status", [None, "finished", "failed", "canceled"])
 def test_a_backfill_with_again_gives_each_extra_run_a_new_id(rule: Ground, status: str | None) -> None:
     if status:
-        rule.redis.hset(f"rq:job:r-{AT}", "status", status)
+        rule.redis.hset(f"{RQ}:job:r-{AT}", "status", status)
 
     _, first = backfill(rule, AT, how="again")
-    rule.redis.delete(f"rq:job:{first}")
+    rule.redis.delete(f"{RQ}:job:{first}")
     _, second = backfill(rule, AT, how="again", op="op-2")
 
     assert [f"r-{AT}-r2", f"r-{AT}-r3"] == [first, second]
@@ -110,14 +111,14 @@ def test_a_backfill_with_again_gives_each_extra_run_a_new_id(rule: Ground, statu
     "status", ["created", "queued", "deferred", "ready_to_enqueue", "rate_limited", "scheduled", "started"]
 )
 def test_an_open_run_is_not_backfilled_again(rule: Ground, status: str) -> None:
-    rule.redis.hset(f"rq:job:r-{AT}", "status", status)
+    rule.redis.hset(f"{RQ}:job:r-{AT}", "status", status)
 
     assert ["backfilled", "-"] == backfill(rule, AT, how="again")
 
 
 def test_a_call_sent_again_with_its_operation_id_gets_the_first_reply(rule: Ground) -> None:
     first = backfill(rule, AT, LATER)
-    rule.redis.delete(f"rq:job:r-{AT}")  # RQ may have forgotten it by then
+    rule.redis.delete(f"{RQ}:job:r-{AT}")  # RQ may have forgotten it by then
 
     assert first == backfill(rule, AT, LATER)
 
@@ -132,7 +133,7 @@ def test_the_deadline_of_a_backfilled_run_counts_from_the_push(led: Ground) -> N
 
     pushed_ms = int(led.last.t) // 1000
     assert str(pushed_ms + HOUR_MS) == led.job(f"r-{AT}")["zs_deadline"]
-    assert HOUR_MS - 60_000 < led.redis.pttl(f"rq:job:r-{AT}") <= HOUR_MS
+    assert HOUR_MS - 60_000 < led.redis.pttl(f"{RQ}:job:r-{AT}") <= HOUR_MS
 
 
 @pytest.mark.parametrize("place", ["paused", "ended"])
@@ -174,7 +175,7 @@ REFUSED = {
     "of one that is a one-shot now": (_one_shot, "CHANGED"),
     "of one in quarantine": (_quarantine, "QUARANTINED"),
     "without a template": (lambda ground: ground.redis.delete(ground.keys.template("r")), "QUARANTINED"),
-    "into a queue that is none": (lambda ground: ground.redis.set("rq:queue:default", "x"), "WRONGTYPE"),
+    "into a queue that is none": (lambda ground: ground.redis.set(f"{RQ}:queue:default", "x"), "WRONGTYPE"),
     "of what another writer made of it": (
         lambda ground: (
             ground.redis.rename(ground.keys.recurring(), ground.keys.schedule("r"))
@@ -203,7 +204,7 @@ def test_backfilled_run_ids_contain_the_namespace(redis_client: Any, redis_serve
     shop.put_recurring("r")
 
     first = backfill(shop, AT)
-    shop.redis.hset(f"rq:job:r-{AT}-nshop", "status", "finished")
+    shop.redis.hset(f"{RQ}:job:r-{AT}-nshop", "status", "finished")
     again = backfill(shop, AT, how="again", op="op-2")
     shop.close()
 

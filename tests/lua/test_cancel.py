@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.lua.ground import HOUR_MS, Ground
+from tests.prefix import RQ
 
 
 def test_cancelling_a_one_shot_leaves_only_its_log_entry(ground: Ground) -> None:
@@ -73,7 +74,7 @@ def test_cancelling_a_schedule_leaves_its_fired_run_alone(led: Ground) -> None:
 def test_cancelling_a_schedule_keeps_a_run_that_rq_changed(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
-    ground.redis.hset(f"rq:job:a-{due_ms}", "status", "canceled")
+    ground.redis.hset(f"{RQ}:job:a-{due_ms}", "status", "canceled")
 
     assert "cancelled" == ground.call("cancel", id="a")[0]
     assert "canceled" == ground.job(f"a-{due_ms}")["status"]
@@ -82,8 +83,8 @@ def test_cancelling_a_schedule_keeps_a_run_that_rq_changed(ground: Ground) -> No
 def test_a_run_key_of_another_type_does_not_stop_a_cancel(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
-    ground.redis.delete(f"rq:job:a-{due_ms}")
-    ground.redis.set(f"rq:job:a-{due_ms}", "x")
+    ground.redis.delete(f"{RQ}:job:a-{due_ms}")
+    ground.redis.set(f"{RQ}:job:a-{due_ms}", "x")
 
     assert "cancelled" == ground.call("cancel", id="a")[0]
     assert {} == ground.places()

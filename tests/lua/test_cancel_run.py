@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.lua.ground import HOUR_MS, Ground
+from tests.prefix import RQ
 from zsched.core.runs import ms_of
 
 AT = 1_700_000_000_000
@@ -16,7 +17,7 @@ QUEUED_AT = "2023-11-14T22:13:20.000000Z"
 JOB = {"data": "call", "origin": "mail", "timeout": "180", "description": "app.task", "enqueued_at": QUEUED_AT}
 FACTS = '{"ended":1700000000001}'
 REGISTRIES = {
-    "scheduled": "rq:scheduled:mail", "deferred": "rq:deferred:mail", "ready_to_enqueue": "rq:ready:mail",
+    "scheduled": f"{RQ}:scheduled:mail", "deferred": f"{RQ}:deferred:mail", "ready_to_enqueue": f"{RQ}:ready:mail",
 }  # fmt: skip
 
 
@@ -34,7 +35,7 @@ def cancel_run(ground: Ground, status: str = "queued", run: str = RUN, **over: A
 def queued(ground: Ground, *before: str, status: str = "queued") -> None:
     ground.redis.hset(ground.keys.rq.job(RUN), mapping=JOB | {"status": status})
     if status == "queued":
-        ground.redis.rpush("rq:queue:mail", *before, RUN, "behind")
+        ground.redis.rpush(f"{RQ}:queue:mail", *before, RUN, "behind")
     elif status in REGISTRIES:
         ground.redis.zadd(REGISTRIES[status], {RUN: 1_700_000_060, "other": 1})
 
@@ -48,7 +49,7 @@ def test_a_queued_run_leaves_its_queue_and_its_end_is_logged(ground: Ground) -> 
     job = ground.job(RUN)
     assert JOB | {"status": "canceled", "ended_at": job["ended_at"], "zs_told": job["ended_at"]} == job
     assert now_ms == ms_of(job["ended_at"])
-    assert [(RUN.encode(), now_ms // 1000)] == ground.redis.zrange("rq:canceled:mail", 0, -1, withscores=True)
+    assert [(RUN.encode(), now_ms // 1000)] == ground.redis.zrange(f"{RQ}:canceled:mail", 0, -1, withscores=True)
     assert ("0-1", "end", [f"{RUN} cancelled {FACTS}"]) == (ground.last.id, ground.last.kind, ground.last.rows)
 
 
@@ -69,16 +70,16 @@ def test_cancelling_a_run_in_a_long_queue_deletes_the_jobs_data_and_keeps_the_li
     assert "cancelled" == cancel_run(ground)[0]
     job = ground.job(RUN)
     assert ("canceled", "1", False) == (job["status"], job["zs_gone"], "data" in job)
-    assert 50_002 == ground.redis.llen("rq:queue:mail")
+    assert 50_002 == ground.redis.llen(f"{RQ}:queue:mail")
     assert 590_000 < ground.redis.pttl(ground.keys.rq.job(RUN)) <= 600_000
-    assert ("end", 0) == (ground.last.kind, ground.redis.exists("rq:canceled:mail"))
+    assert ("end", 0) == (ground.last.kind, ground.redis.exists(f"{RQ}:canceled:mail"))
 
 
 def test_cancelling_searches_a_queue_of_the_maximum_length(ground: Ground) -> None:
     queued(ground, *(f"x{number}" for number in range(49_998)))
 
     assert "cancelled" == cancel_run(ground)[0]
-    assert (49_999, "call") == (ground.redis.llen("rq:queue:mail"), ground.job(RUN)["data"])
+    assert (49_999, "call") == (ground.redis.llen(f"{RQ}:queue:mail"), ground.job(RUN)["data"])
 
 
 def test_a_call_sent_again_with_its_operation_id_gets_the_first_reply(ground: Ground) -> None:
@@ -94,7 +95,7 @@ def test_cancelling_a_started_run_sends_a_stop_command_to_its_worker(ground: Gro
     job = JOB | {"status": "started", "worker_name": "w1"}
     ground.redis.hset(ground.keys.rq.job(RUN), mapping=job)
     with ground.redis.pubsub(ignore_subscribe_messages=True) as listening:
-        listening.subscribe("rq:pubsub:w1")
+        listening.subscribe(f"{RQ}:pubsub:w1")
         listening.get_message(timeout=5)
 
         assert ["stopping", "w1"] == cancel_run(ground)[::2]
@@ -110,13 +111,13 @@ def test_a_stop_command_is_not_repeated_within_ten_seconds_as_that_may_kill_the_
     ground.redis.hset(ground.keys.rq.job(RUN), mapping=JOB | {"status": "started", "worker_name": "w1"})
     told = []
     with ground.redis.pubsub(ignore_subscribe_messages=True) as listening:
-        listening.subscribe("rq:pubsub:w1")
+        listening.subscribe(f"{RQ}:pubsub:w1")
         listening.get_message(timeout=5)
 
         for ms in (0, 9_000, 2_000):
             ground.pass_time(ms)
             assert "stopping" == cancel_run(ground)[0]
-        ground.redis.publish("rq:pubsub:w1", "the end")
+        ground.redis.publish(f"{RQ}:pubsub:w1", "the end")
         while (message := listening.get_message(timeout=5)) is not None and message["data"] != b"the end":
             told.append(message["data"])
 
@@ -125,22 +126,22 @@ def test_a_stop_command_is_not_repeated_within_ten_seconds_as_that_may_kill_the_
 
 def test_a_deferred_run_that_is_cancelled_is_not_released_by_rq(ground: Ground) -> None:
     queued(ground, status="deferred")
-    ground.redis.sadd("rq:job:before:dependents", RUN)
-    ground.redis.sadd(f"rq:job::{RUN}:dependencies", "before")
+    ground.redis.sadd(f"{RQ}:job:before:dependents", RUN)
+    ground.redis.sadd(f"{RQ}:job::{RUN}:dependencies", "before")
 
     assert "cancelled" == cancel_run(ground, "deferred")[0]
 
-    assert [] == ground.redis.keys("rq:job:before:dependents") + ground.redis.keys("rq:job::*")
-    assert [b"other"] == ground.redis.zrange("rq:deferred:mail", 0, -1)
+    assert [] == ground.redis.keys(f"{RQ}:job:before:dependents") + ground.redis.keys(f"{RQ}:job::*")
+    assert [b"other"] == ground.redis.zrange(f"{RQ}:deferred:mail", 0, -1)
 
 
 def test_cancelling_a_run_that_rq_released_removes_its_dependency_keys(ground: Ground) -> None:
     queued(ground)
-    ground.redis.sadd(f"rq:job::{RUN}:dependencies", "before")
+    ground.redis.sadd(f"{RQ}:job::{RUN}:dependencies", "before")
 
     assert "cancelled" == cancel_run(ground)[0]
 
-    assert [] == ground.redis.keys("rq:job::*")
+    assert [] == ground.redis.keys(f"{RQ}:job::*")
 
 
 def test_cancelling_reports_a_worker_that_does_not_listen(ground: Ground) -> None:
@@ -213,6 +214,6 @@ def test_keys_of_another_type_are_reported_before_anything_is_written(ground: Gr
 
     ground.redis.delete(ground.keys.rq.job(RUN))
     queued(ground)
-    ground.redis.set("rq:canceled:mail", "x")
+    ground.redis.set(f"{RQ}:canceled:mail", "x")
     assert "WRONGTYPE" == cancel_run(ground)[0]
-    assert (2, []) == (ground.redis.llen("rq:queue:mail"), ground.entries())
+    assert (2, []) == (ground.redis.llen(f"{RQ}:queue:mail"), ground.entries())

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.lua.ground import HOUR_MS, TEMPLATE, Ground
+from tests.prefix import RQ
 
 
 def _enqueue(ground: Ground, id: str = "e", op: str = "op-1", **over: Any) -> list[Any]:
@@ -21,7 +22,7 @@ def test_a_run_is_queued_and_logged_whole(ground: Ground) -> None:
     assert ("created", "0-1", f"e-{now_ms}", [run]) == (word, version, run, ground.queue())
     assert TEMPLATE.items() <= ground.job(run).items()
     assert "queued" == ground.job(run)["status"]
-    assert {b"rq:queue:default"} == ground.redis.smembers("rq:queues")
+    assert {f"{RQ}:queue:default".encode()} == ground.redis.smembers(f"{RQ}:queues")
     entry = ground.last
     pairs = [text for pair in TEMPLATE.items() for text in pair]
     assert ("0-1", "enqueue", ["run", run, "front", "0", "fields", "4", *pairs]) == (entry.id, entry.kind, entry.texts)
@@ -47,7 +48,7 @@ def test_calls_for_one_id_in_the_same_millisecond_get_different_run_ids(ground: 
 
 
 def test_enqueue_at_front_puts_the_run_first(ground: Ground) -> None:
-    ground.redis.rpush("rq:queue:default", "waiting")
+    ground.redis.rpush(f"{RQ}:queue:default", "waiting")
 
     run = _enqueue(ground, at_front=1)[3]
 
@@ -79,7 +80,7 @@ def test_enqueue_with_keep_or_error_leaves_a_waiting_schedule_alone(ground: Grou
 
 
 def test_a_queue_of_another_type_is_reported(ground: Ground) -> None:
-    ground.redis.set("rq:queue:default", "x")
+    ground.redis.set(f"{RQ}:queue:default", "x")
 
     assert "WRONGTYPE" == _enqueue(ground)[0]
     assert [] == ground.entries()

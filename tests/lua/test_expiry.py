@@ -8,6 +8,7 @@ import pytest
 
 from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, TEMPLATE, Ground
 from tests.lua.restoring import WHOSE
+from tests.prefix import RQ
 from zsched.core.runs import EXPIRED, EXPIRED_OR_ENDED, RunStatus, of_job
 from zsched.storage.jobs import Deadlines, Jobs
 
@@ -113,7 +114,7 @@ def test_an_occurrence_past_its_deadline_is_recorded_and_its_schedule_continues(
 
     assert (["expired"], [], {"r": f"normal {next_ms}"}) == (words, led.queue(), led.places())
     assert [f"r expired {row[2]} {next_ms} {next_ms} -"] == led.last.rows
-    assert 0 == led.redis.exists(f"rq:job:r-{row[2]}")
+    assert 0 == led.redis.exists(f"{RQ}:job:r-{row[2]}")
     assert ("last" not in led.schedule("r"), str(next_ms)) == (True, led.schedule("r")["nominal"])
 
 
@@ -277,7 +278,7 @@ def test_a_run_that_is_gone_before_its_deadline_did_not_expire(ground: Ground) -
 def test_a_run_with_an_execution_counts_as_running_not_as_expired(ground: Ground) -> None:
     run = _enqueue(ground, **EXPIRES)
     ground.redis.delete(ground.keys.rq.job(run))
-    ground.redis.zadd(f"rq:executions:{run}", {"one": 1})
+    ground.redis.zadd(f"{RQ}:executions:{run}", {"one": 1})
     ground.pass_time(2 * MINUTE_MS)
 
     [job] = Jobs(ground.link, ground.keys).look([run])

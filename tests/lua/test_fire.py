@@ -7,6 +7,7 @@ import redis
 from rq.job import Job
 
 from tests.lua.ground import EPOCH, HOUR_MS, SERVER, TOKEN, Ground, put_due
+from tests.prefix import RQ
 from zsched.core.clock import from_ms
 from zsched.storage.connection import Link
 from zsched.storage.scripts import Scripts
@@ -20,7 +21,7 @@ def test_a_due_one_shot_moves_from_its_lane_to_its_queue(led: Ground) -> None:
     assert (1, 1, "", 0) == (fired.runs, fired.looked, fired.next_ms, fired.uncertain)
     assert [run] == led.queue()
     assert {} == led.places()
-    assert {b"rq:queue:default"} == led.redis.smembers("rq:queues")
+    assert {f"{RQ}:queue:default".encode()} == led.redis.smembers(f"{RQ}:queues")
     job = led.job(run)
     enqueued_at = from_ms(fired.now_ms).strftime("%Y-%m-%dT%H:%M:%S.%f") + "Z"
     assert ("queued", enqueued_at, "call") == (job["status"], job["enqueued_at"], job["data"])
@@ -88,7 +89,7 @@ def test_the_batch_limit_is_spent_on_the_higher_lanes_first(led: Ground) -> None
 
 
 def test_runs_with_the_front_flag_are_queued_before_the_others_by_due_time(led: Ground) -> None:
-    led.redis.rpush("rq:queue:default", "waiting")
+    led.redis.rpush(f"{RQ}:queue:default", "waiting")
     front = put_due(led, "f1", "f2", zs="1f")
     [back] = put_due(led, "b")
 
@@ -104,12 +105,12 @@ def test_each_run_goes_to_the_queue_of_its_origin(led: Ground) -> None:
     led.fire()
 
     assert ([push], [sms]) == (led.queue("push"), led.queue("sms"))
-    assert {b"rq:queue:push", b"rq:queue:sms"} == led.redis.smembers("rq:queues")
+    assert {f"{RQ}:queue:push".encode(), f"{RQ}:queue:sms".encode()} == led.redis.smembers(f"{RQ}:queues")
 
 
 def test_a_run_that_rq_cancelled_before_its_time_is_not_pushed(led: Ground) -> None:
     cancelled, good = put_due(led, "a", "b")
-    led.redis.hset(f"rq:job:{cancelled}", "data", b'["app.task", null, [], {}]')
+    led.redis.hset(f"{RQ}:job:{cancelled}", "data", b'["app.task", null, [], {}]')
     with redis.Redis.from_url(led.link.where) as theirs:
         Job.fetch(cancelled, connection=theirs, serializer="json").cancel()
 
@@ -125,15 +126,15 @@ def test_a_run_that_rq_cancelled_before_its_time_is_not_pushed(led: Ground) -> N
 def test_schedules_that_cannot_be_pushed_are_quarantined_and_the_rest_go_on(led: Ground) -> None:
     gone, wrong_job, good = put_due(led, "gone", "job", "good")
     [wrong_queue] = put_due(led, "queue", origin="broken")
-    led.redis.delete(f"rq:job:{gone}", f"rq:job:{wrong_job}")
-    led.redis.rpush(f"rq:job:{wrong_job}", "not a hash")
-    led.redis.set("rq:queue:broken", "not a list")
+    led.redis.delete(f"{RQ}:job:{gone}", f"{RQ}:job:{wrong_job}")
+    led.redis.rpush(f"{RQ}:job:{wrong_job}", "not a hash")
+    led.redis.set(f"{RQ}:queue:broken", "not a list")
     at = {name: run.rpartition("-")[2] for name, run in (("gone", gone), ("job", wrong_job), ("queue", wrong_queue))}
 
     fired = led.fire()
 
     why = {
-        "gone": "its hash is gone", "queue": "wrong type at rq:queue:broken", "job": "wrong type at its key",
+        "gone": "its hash is gone", "queue": f"wrong type at {RQ}:queue:broken", "job": "wrong type at its key",
     }  # fmt: skip
     assert why == dict(fired.quarantined)
     assert ["fire", "quarantine"] == [entry.kind for entry in led.entries()[-2:]]
@@ -142,7 +143,7 @@ def test_schedules_that_cannot_be_pushed_are_quarantined_and_the_rest_go_on(led:
     assert {name: f"quarantine normal {due_ms}" for name, due_ms in at.items()} == led.places()
     kept = led.redis.hget(led.keys.quarantine(), "gone").decode()
     assert f"normal {at['gone']} {fired.now_ms} its hash is gone" == kept
-    assert b"not a list" == led.redis.get("rq:queue:broken")
+    assert b"not a list" == led.redis.get(f"{RQ}:queue:broken")
 
 
 def test_a_recurring_schedule_with_a_key_of_another_type_is_quarantined(led: Ground) -> None:
@@ -158,13 +159,13 @@ def test_a_recurring_schedule_with_a_key_of_another_type_is_quarantined(led: Gro
 
 def test_a_corrupted_set_of_queues_is_reported_and_does_not_stop_a_push(led: Ground) -> None:
     [run] = put_due(led, "a")
-    led.redis.set("rq:queues", "not a set")
+    led.redis.set(f"{RQ}:queues", "not a set")
 
     fired = led.fire()
 
-    assert (1, ["rq:queues"]) == (fired.runs, fired.wrong)
-    assert ([run], b"not a set") == (led.queue(), led.redis.get("rq:queues"))
-    assert ["rq:queues"] == led.fire().wrong  # also where nothing is due
+    assert (1, [f"{RQ}:queues"]) == (fired.runs, fired.wrong)
+    assert ([run], b"not a set") == (led.queue(), led.redis.get(f"{RQ}:queues"))
+    assert [f"{RQ}:queues"] == led.fire().wrong  # also where nothing is due
 
 
 @pytest.mark.parametrize("key", ["deadlines", "quarantine", "recurring"])

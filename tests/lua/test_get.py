@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.lua.ground import FIELDS, HOUR_MS, OWN, TEMPLATE, Ground
+from tests.prefix import RQ
 
 
 def _fields(flat: list[str]) -> dict[str, str]:
@@ -38,8 +39,8 @@ def test_get_returns_place_and_content_of_each_id(ground: Ground) -> None:
 def test_a_key_of_another_type_does_not_hide_the_others(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms), ("b", due_ms))
-    ground.redis.delete(f"rq:job:a-{due_ms}")
-    ground.redis.set(f"rq:job:a-{due_ms}", "x")
+    ground.redis.delete(f"{RQ}:job:a-{due_ms}")
+    ground.redis.set(f"{RQ}:job:a-{due_ms}", "x")
 
     _, _, _, a, b = ground.call("get", ["a", "b"])
 

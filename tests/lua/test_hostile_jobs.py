@@ -11,6 +11,7 @@ from importlib import resources
 import pytest
 
 from tests.lua.ground import EPOCH, HOUR_MS, LEASE_MS, SERVER, TOKEN, Ground
+from tests.prefix import RQ
 from zsched import Client
 from zsched.archive.openruns import OpenRun
 from zsched.core.clock import ManualClock
@@ -106,7 +107,7 @@ def fire(scene: Scene) -> None:
     led, due_ms = scene.led, scene.led.now_ms - 1000
     scene.spoil(scene.one_shots(due_ms))
     if scene.text and len(scene.text) < 1000:  # its origin is a queue that takes nothing
-        led.redis.set(b"rq:queue:" + scene.text, "x")
+        led.redis.set(f"{RQ}:queue:".encode() + scene.text, "x")
     led.fire()
 
 
@@ -158,9 +159,9 @@ def chains(scene: Scene) -> None:
             after = f"{id}-1800000060000"
             waits = {"status": "deferred", "origin": "default", "dependency_id": run}
             led.redis.hset(led.keys.rq.job(after), mapping=waits)
-            led.redis.zadd("rq:deferred:default", {after: 1})
+            led.redis.zadd(f"{RQ}:deferred:default", {after: 1})
             led.redis.hset(led.keys.chains(), id, f"{mode} {run} {after}")
-            led.redis.rpush("rq:queue:default", run)
+            led.redis.rpush(f"{RQ}:queue:default", run)
         for field, number in zip(fields_read(), range(1000), strict=False):  # and of the one that waits
             led.redis.hset(led.keys.rq.job(f"bait{number}-1800000060000"), field, scene.text)
         keeper = ChainKeeper(led.keys, clock).over(scene.wire)
@@ -173,12 +174,12 @@ def chains(scene: Scene) -> None:
 def native(scene: Scene) -> None:
     led = scene.led
     runs = list(scene.victims("scheduled"))
-    led.redis.zadd("rq:scheduled:default", dict.fromkeys(runs, 1))
-    led.redis.sadd("rq:queues", "rq:queue:default")
+    led.redis.zadd(f"{RQ}:scheduled:default", dict.fromkeys(runs, 1))
+    led.redis.sadd(f"{RQ}:queues", f"{RQ}:queue:default")
     for _ in range(2):
         NativeJobs(scene.wire, led.keys).move(TERM, [b"default"], 1000)
         led.pass_time(10_000)
-    led.redis.set("rq:scheduler-lock:default", scene.text)
+    led.redis.set(f"{RQ}:scheduler-lock:default", scene.text)
     [holder] = NativeJobs(scene.wire, led.keys).move(TERM, [b"default"], 10).others.values()
     assert len(holder) <= 4000
 
@@ -187,7 +188,7 @@ def client_calls(scene: Scene) -> None:
     client = scene.client
     for status, call in (("finished", client.retry), ("queued", client.cancel_run)):
         runs = list(scene.victims(status, ended_at=PASSED))
-        scene.led.redis.rpush("rq:queue:default", *runs)
+        scene.led.redis.rpush(f"{RQ}:queue:default", *runs)
         for run in runs:
             with suppress(ZschedError):
                 call(run)

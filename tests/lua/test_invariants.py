@@ -9,6 +9,7 @@ import pytest
 
 from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground
 from tests.lua.test_pause_resume import UNPLANNED
+from tests.prefix import RQ
 from zsched.core.clock import LAST_MS
 
 IDS = ["a", "b", "a-1", "r", "x_y"]
@@ -101,12 +102,12 @@ class Storm:
 
     def rq_cancels(self) -> None:
         for run in self._waiting()[:1]:
-            self.ground.redis.hset(f"rq:job:{run}", "status", "canceled")
+            self.ground.redis.hset(f"{RQ}:job:{run}", "status", "canceled")
 
     def lose_hash(self) -> None:
         if self.random.random() < 0.3:
             for run in self._waiting()[:1]:
-                self.ground.redis.delete(f"rq:job:{run}")
+                self.ground.redis.delete(f"{RQ}:job:{run}")
 
     def limit(self) -> None:
         """Another limit of the one queue; no limit at all is one of them."""
@@ -151,8 +152,8 @@ class Storm:
         queue = ground.queue()
         assert [] == [run for run, times in Counter(queue).items() if times > 1]
         waiting = set(self._waiting())
-        for key in ground.redis.keys("rq:job:*"):
-            run, status = key.decode().removeprefix("rq:job:"), ground.redis.hget(key, "status")
+        for key in ground.redis.keys(f"{RQ}:job:*"):
+            run, status = key.decode().removeprefix(f"{RQ}:job:"), ground.redis.hget(key, "status")
             if status == b"scheduled":
                 assert run in waiting, f"{run} waits in no lane"
             elif status == b"queued":

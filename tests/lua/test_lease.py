@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.lua.ground import Ground
+from tests.prefix import RQ
 from zsched.core.log import FORMAT
 from zsched.errors import ServerChanged, Stale
 
@@ -34,6 +35,7 @@ def test_the_first_term_on_a_new_redis_begins_with_doubt_and_hold(ground: Ground
         "doubt": str(now_ms),
         "hold": str(hold_ms),
         "format": str(FORMAT),
+        "rq_prefix": RQ,
     }
     assert expected == _meta(ground)
     assert token.encode() == ground.redis.get(ground.keys.lease())

@@ -9,6 +9,7 @@ import pytest
 from tests.lua.ground import SERVER, TOKEN, Ground
 from tests.lua.overlapping import advance, becomes, fired
 from tests.lua.test_lost import PACKED
+from tests.prefix import RQ
 from zsched.core.runs import rq_time
 
 HOUR_S = 3600
@@ -60,9 +61,9 @@ def test_overlap_chains_and_lost_runs_agree_on_whether_a_worker_is_dead(
     heartbeat = {} if silent_s is None else {"last_heartbeat": rq_time(frozen_ms - int(silent_s * 1000))}
     becomes(led, run, "started", worker_name="w", **heartbeat)
     if execution is not None:
-        led.redis.zadd(f"rq:executions:{run}", {"x": 1})
+        led.redis.zadd(f"{RQ}:executions:{run}", {"x": 1})
     if execution == "alive":
-        led.redis.set(f"rq:execution:{run}:x", "")
+        led.redis.set(f"{RQ}:execution:{run}:x", "")
 
     assert is_dead == judge(led, run)
 

@@ -11,6 +11,7 @@ from rq.job import Job
 from rq.registry import FailedJobRegistry, StartedJobRegistry
 
 from tests.lua.ground import EPOCH, SERVER, TOKEN, Entry, Ground
+from tests.prefix import RQ
 from zsched.core.clock import from_ms
 from zsched.errors import ServerChanged, Stale
 
@@ -41,10 +42,10 @@ def job(ground: Ground, run: str, status: str = "started", **more: str) -> None:
 def execution(ground: Ground, run: str, name: str = "x", is_alive: bool = False) -> str:
     """Write what a worker leaves behind when it is killed during *run*."""
     member = f"{run}:{name}"
-    ground.redis.zadd("rq:wip:default", {member: 1_767_225_660})
-    ground.redis.zadd(f"rq:executions:{run}", {name: 9_999_999_999})
+    ground.redis.zadd(f"{RQ}:wip:default", {member: 1_767_225_660})
+    ground.redis.zadd(f"{RQ}:executions:{run}", {name: 9_999_999_999})
     if is_alive:
-        ground.redis.hset(f"rq:execution:{member}", "id", name)
+        ground.redis.hset(f"{RQ}:execution:{member}", "id", name)
     return member
 
 
@@ -68,7 +69,7 @@ NOTHING = ["-", "0", [], [], []]
 
 
 def test_a_lost_run_with_retries_left_is_queued_at_once(led: Ground, seen: Entry) -> None:
-    led.redis.rpush("rq:queue:default", "before")
+    led.redis.rpush(f"{RQ}:queue:default", "before")
     job(led, A, retries_left="2")
     member = execution(led, A)
 
@@ -81,15 +82,15 @@ def test_a_lost_run_with_retries_left_is_queued_at_once(led: Ground, seen: Entry
     assert ["before", A] == led.queue()
     assert (b"queued", b"1") == (status, retries_left)
     assert ENQUEUED.encode() < enqueued_at
-    assert not led.redis.exists("rq:wip:default", f"rq:executions:{A}")
-    assert b"rq:queue:default" in led.redis.smembers("rq:queues")
+    assert not led.redis.exists(f"{RQ}:wip:default", f"{RQ}:executions:{A}")
+    assert f"{RQ}:queue:default".encode() in led.redis.smembers(f"{RQ}:queues")
 
 
 @pytest.mark.parametrize(("flag", "expected"), [("1", [A, "before"]), ("", ["before", A]), ("0", ["before", A])])
 def test_a_retried_lost_run_goes_to_the_front_if_its_retries_do(
     led: Ground, seen: Entry, flag: str, expected: list[str]
 ) -> None:
-    led.redis.rpush("rq:queue:default", "before")
+    led.redis.rpush(f"{RQ}:queue:default", "before")
     job(led, A, retries_left="1", enqueue_at_front_on_retry=flag)
 
     lose(led, seen, again(A, execution(led, A)))
@@ -117,7 +118,7 @@ def test_a_lost_run_without_retries_ends_as_failed_in_log_and_rq(led: Ground, se
     filed = Job.fetch(A, connection=led.redis)
     assert ("failed", from_ms(LOST_MS)) == (filed.get_status().value, filed.ended_at)  # as the log has it
     assert WHY == filed.latest_result().exc_string  # type: ignore[union-attr]  # there is one
-    [(member_of, until_s)] = led.redis.zrange("rq:failed:default", 0, -1, withscores=True)
+    [(member_of, until_s)] = led.redis.zrange(f"{RQ}:failed:default", 0, -1, withscores=True)
     assert (A.encode(), True) == (member_of, abs(until_s - led.now_ms / 1000 - YEAR_S) < 60)
     assert YEAR_S - 60 < led.redis.ttl(led.keys.rq.job(A)) <= YEAR_S
     assert [A] == FailedJobRegistry(connection=led.redis).get_job_ids()
@@ -128,25 +129,25 @@ def test_a_lost_run_without_retries_ends_as_failed_in_log_and_rq(led: Ground, se
 def test_a_lost_run_keeps_its_last_ten_results(led: Ground, seen: Entry) -> None:
     job(led, A)
     for number in range(12):
-        led.redis.xadd(f"rq:results:{A}", {"type": "2", "number": number})
+        led.redis.xadd(f"{RQ}:results:{A}", {"type": "2", "number": number})
 
     lose(led, seen, end(A, execution(led, A)))
 
-    kept = [fields.get(b"number") for _, fields in led.redis.xrange(f"rq:results:{A}")]
+    kept = [fields.get(b"number") for _, fields in led.redis.xrange(f"{RQ}:results:{A}")]
     assert [*(str(number).encode() for number in range(3, 12)), None] == kept
 
 
 @pytest.mark.parametrize(("ttl", "lives_s"), [("60", 60), ("-1", -1), ("0", -2), ("1.5", YEAR_S), ("", YEAR_S)])
 def test_a_lost_run_is_kept_for_its_failure_ttl(led: Ground, seen: Entry, ttl: str, lives_s: int) -> None:
     job(led, A, failure_ttl=ttl)
-    led.redis.xadd(f"rq:results:{A}", {"type": "2"})  # of an attempt before
-    for key in (led.keys.rq.job(A), f"rq:results:{A}"):
+    led.redis.xadd(f"{RQ}:results:{A}", {"type": "2"})  # of an attempt before
+    for key in (led.keys.rq.job(A), f"{RQ}:results:{A}"):
         led.redis.expire(key, 7)
 
     assert [A] == lose(led, seen, end(A, execution(led, A)))[4]
 
-    assert lives_s == led.redis.ttl(led.keys.rq.job(A)) == led.redis.ttl(f"rq:results:{A}")
-    assert ("0" != ttl) == (led.redis.zscore("rq:failed:default", A) is not None)
+    assert lives_s == led.redis.ttl(led.keys.rq.job(A)) == led.redis.ttl(f"{RQ}:results:{A}")
+    assert ("0" != ttl) == (led.redis.zscore(f"{RQ}:failed:default", A) is not None)
 
 
 def test_retried_and_ended_runs_are_logged_as_two_entries(led: Ground, seen: Entry) -> None:
@@ -187,8 +188,8 @@ def test_a_deleted_job_is_not_lost(led: Ground, seen: Entry) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [f"rq:job:{A}", "rq:queue:default", "rq:wip:default", "rq:failed:default", f"rq:executions:{A}",
-            f"rq:results:{A}", "rq:queue:default:intermediate"],
+    "key", [f"{RQ}:job:{A}", f"{RQ}:queue:default", f"{RQ}:wip:default", f"{RQ}:failed:default", f"{RQ}:executions:{A}",
+            f"{RQ}:results:{A}", f"{RQ}:queue:default:intermediate"],
 )  # fmt: skip
 def test_a_key_of_a_wrong_type_hides_no_other_run(led: Ground, seen: Entry, key: str) -> None:
     job(led, A, retries_left="1")
@@ -204,7 +205,7 @@ def test_a_run_named_twice_is_pushed_once(led: Ground, seen: Entry) -> None:
     members = f"{execution(led, A)} {execution(led, A, 'y')}"
 
     assert [[A], []] == lose(led, seen, again(A, members), again(A, members))[3:5]
-    assert ([A], 0) == (led.queue(), led.redis.exists("rq:wip:default"))
+    assert ([A], 0) == (led.queue(), led.redis.exists(f"{RQ}:wip:default"))
 
 
 # -- in a chain -----------------------------------------------------------------------------------
@@ -215,9 +216,9 @@ AFTER = "a-1767225660000"
 def waits(ground: Ground, run: str, before: str) -> None:
     """*run* waits behind *before* in the chain of its schedule."""
     job(ground, run, "deferred", dependency_id=before)
-    ground.redis.zadd("rq:deferred:default", {run: 1})
-    ground.redis.sadd(f"rq:job:{before}:dependents", run)
-    ground.redis.sadd(f"rq:job::{run}:dependencies", before)
+    ground.redis.zadd(f"{RQ}:deferred:default", {run: 1})
+    ground.redis.sadd(f"{RQ}:job:{before}:dependents", run)
+    ground.redis.sadd(f"{RQ}:job::{run}:dependencies", before)
     ground.redis.hset(ground.keys.chains(), "a", f"queue {before} {run}")
 
 
@@ -242,7 +243,7 @@ def test_a_retried_lost_run_keeps_its_place_in_its_chain(led: Ground, seen: Entr
 
     assert ([A], b"deferred") == (led.queue(), led.redis.hget(led.keys.rq.job(AFTER), "status"))
     assert f"queue {A} {AFTER}".encode() == led.redis.hget(led.keys.chains(), "a")
-    assert {AFTER.encode()} == led.redis.smembers(f"rq:job:{A}:dependents")
+    assert {AFTER.encode()} == led.redis.smembers(f"{RQ}:job:{A}:dependents")
 
 
 def test_chains_of_a_wrong_type_hide_no_lost_run(led: Ground, seen: Entry) -> None:
@@ -256,7 +257,7 @@ def test_chains_of_a_wrong_type_hide_no_lost_run(led: Ground, seen: Entry) -> No
 
 
 def test_a_run_that_left_its_queue_is_pushed_again(led: Ground, seen: Entry) -> None:
-    led.redis.rpush("rq:queue:default", "later")
+    led.redis.rpush(f"{RQ}:queue:default", "later")
     job(led, A, "queued", retries_left="1")
     job(led, B, "queued")
 
@@ -270,9 +271,9 @@ def test_a_run_that_left_its_queue_is_pushed_again(led: Ground, seen: Entry) -> 
 def test_a_queued_taken_or_started_run_is_not_pushed_again(led: Ground, seen: Entry, where: str) -> None:
     job(led, A, "queued", retries_left="1")
     if where == "in its queue":
-        led.redis.rpush("rq:queue:default", "x", A, "y")
+        led.redis.rpush(f"{RQ}:queue:default", "x", A, "y")
     elif where == "taken":
-        led.redis.rpush("rq:queue:default:intermediate", A)
+        led.redis.rpush(f"{RQ}:queue:default:intermediate", A)
     elif where == "begun":
         execution(led, A)
     else:
@@ -283,22 +284,22 @@ def test_a_queued_taken_or_started_run_is_not_pushed_again(led: Ground, seen: En
 
 def test_a_run_whose_worker_died_before_starting_it_leaves_the_intermediate_queue(led: Ground, seen: Entry) -> None:
     job(led, A, "queued", retries_left="1")
-    led.redis.rpush("rq:queue:default:intermediate", A)
+    led.redis.rpush(f"{RQ}:queue:default:intermediate", A)
     member = execution(led, A)
 
     assert [A] == lose(led, seen, again(A, member, "queued"))[3]
 
     assert [A] == led.queue()
-    assert not led.redis.exists("rq:queue:default:intermediate", "rq:wip:default", f"rq:executions:{A}")
+    assert not led.redis.exists(f"{RQ}:queue:default:intermediate", f"{RQ}:wip:default", f"{RQ}:executions:{A}")
 
 
 def test_a_run_twice_in_the_intermediate_queue_is_pushed_once(led: Ground, seen: Entry) -> None:
     job(led, A)
-    led.redis.rpush("rq:queue:default:intermediate", A, A)
+    led.redis.rpush(f"{RQ}:queue:default:intermediate", A, A)
 
     assert [A] == lose(led, seen, end(A, execution(led, A)))[4]
 
-    assert [A.encode()] == led.redis.lrange("rq:queue:default:intermediate", 0, -1)
+    assert [A.encode()] == led.redis.lrange(f"{RQ}:queue:default:intermediate", 0, -1)
 
 
 # -- failures in a row ----------------------------------------------------------------------------

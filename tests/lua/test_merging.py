@@ -9,6 +9,7 @@ import pytest
 
 from tests.lua.ground import HOUR_MS, LEASE_MS, Ground
 from tests.lua.restoring import DUE_MS, gone, hold, merged, one_shot, restore, rule, run, seen
+from tests.prefix import RQ
 from tests.unit.core.test_touches import TOUCHED
 from zsched.core.log import Position
 from zsched.errors import RedisRefused
@@ -196,7 +197,7 @@ def test_a_restore_without_memory_writes_nothing(led: Ground, call: Any) -> None
 
 
 def test_a_run_is_put_back_without_a_set_of_queues(led: Ground) -> None:
-    led.redis.set("rq:queues", "a text")
+    led.redis.set(f"{RQ}:queues", "a text")
 
     restore(led, one_shot(), run(id="c"))
 

@@ -10,6 +10,7 @@ from rq.job import Job
 
 from tests.lua.delayed import LOCK_S, OURS, Reply, delay, native, waiting
 from tests.lua.ground import Ground
+from tests.prefix import RQ
 from zsched.core.clock import from_ms
 from zsched.errors import RedisRefused, ServerChanged, Stale
 
@@ -21,13 +22,13 @@ def _is_later(reply: Reply) -> bool:
 
 
 def _lock(ground: Ground, queue: str = "default") -> bytes | None:
-    held: bytes | None = ground.redis.get(f"rq:scheduler-lock:{queue}")
+    held: bytes | None = ground.redis.get(f"{RQ}:scheduler-lock:{queue}")
     return held
 
 
 def test_a_due_job_is_queued_as_rqs_scheduler_would(led: Ground) -> None:
     delay(led, "a")
-    led.redis.srem("rq:queues", "rq:queue:default")
+    led.redis.srem(f"{RQ}:queues", f"{RQ}:queue:default")
 
     reply = native(led)
 
@@ -35,7 +36,7 @@ def test_a_due_job_is_queued_as_rqs_scheduler_would(led: Ground) -> None:
         reply.pushed, reply.looked, reply.next_ms, reply.others, reply.broken, reply.odd
     )  # fmt: skip
     assert (["a"], []) == (led.queue(), waiting(led))
-    assert {b"rq:queue:default"} == led.redis.smembers("rq:queues")
+    assert {f"{RQ}:queue:default".encode()} == led.redis.smembers(f"{RQ}:queues")
     job = Job.fetch("a", connection=led.redis)
     assert ("queued", 180, "default") == (job.get_status(), job.timeout, job.origin)
     assert from_ms(reply.now_ms) == job.enqueued_at
@@ -57,25 +58,25 @@ def test_a_job_that_is_due_in_two_registries_is_pushed_once(led: Ground) -> None
 def test_a_moved_job_has_the_fields_that_rqs_scheduler_writes(led: Ground) -> None:
     for id in ("ours", "rqs"):
         delay(led, id, queue=id, timeout=None, ttl=500, retry=Retry(max=3, interval=60), meta={"a": 1})
-        led.redis.hdel(f"rq:job:{id}", "timeout")
-        led.redis.hset(f"rq:job:{id}", "origin", "another")
-        led.redis.persist(f"rq:job:{id}")
+        led.redis.hdel(f"{RQ}:job:{id}", "timeout")
+        led.redis.hset(f"{RQ}:job:{id}", "origin", "another")
+        led.redis.persist(f"{RQ}:job:{id}")
     queue = Queue("rqs", connection=led.redis)
 
     native(led, "ours")
     queue._enqueue_job(Job.fetch("rqs", connection=led.redis))
 
-    ours, rqs = (led.redis.hgetall(f"rq:job:{id}") for id in ("ours", "rqs"))
+    ours, rqs = (led.redis.hgetall(f"{RQ}:job:{id}") for id in ("ours", "rqs"))
     differing = {name for name in ours.keys() | rqs.keys() if ours.get(name) != rqs.get(name)}
     assert {b"origin", b"enqueued_at", b"created_at"} >= differing - {b"data", b"meta"}
     assert (b"180", b"ours") == (ours[b"timeout"], ours[b"origin"])
-    assert 490 < led.redis.ttl("rq:job:ours") <= 500
+    assert 490 < led.redis.ttl(f"{RQ}:job:ours") <= 500
 
 
 def test_the_next_due_time_is_the_earliest_of_all_queues(led: Ground) -> None:
     delay(led, "a", in_s=3600)
     delay(led, "b", queue="other", in_s=60)
-    earliest_ms = int(led.redis.zscore("rq:scheduled:other", "b")) * 1000
+    earliest_ms = int(led.redis.zscore(f"{RQ}:scheduled:other", "b")) * 1000
 
     assert earliest_ms == native(led, "default", "other", "unknown").next_ms
 
@@ -84,7 +85,7 @@ def test_without_delayed_jobs_there_is_no_next_time_and_only_the_lock_is_written
     before = led.keyspace().keys()
 
     assert "" == native(led).next_ms
-    assert {b"rq:scheduler-lock:default"} == led.keyspace().keys() - before
+    assert {f"{RQ}:scheduler-lock:default".encode()} == led.keyspace().keys() - before
 
 
 def test_native_stops_at_its_limit_and_returns_the_current_time_as_the_next(led: Ground) -> None:
@@ -114,31 +115,31 @@ def test_native_writes_no_log_entry(led: Ground) -> None:
 def test_a_queue_locked_by_another_scheduler_is_left_alone(led: Ground) -> None:
     delay(led, "a")
     delay(led, "b", queue="other")
-    led.redis.set("rq:scheduler-lock:default", "worker-1", ex=60)
-    before = led.redis.zrange("rq:scheduled:default", 0, -1, withscores=True)
+    led.redis.set(f"{RQ}:scheduler-lock:default", "worker-1", ex=60)
+    before = led.redis.zrange(f"{RQ}:scheduled:default", 0, -1, withscores=True)
 
     reply = native(led, "default", "other")
 
     assert (["default", "worker-1"], 1) == (reply.others, reply.pushed)
-    assert before == led.redis.zrange("rq:scheduled:default", 0, -1, withscores=True)
+    assert before == led.redis.zrange(f"{RQ}:scheduled:default", 0, -1, withscores=True)
     assert ([], ["b"], b"worker-1") == (led.queue(), led.queue("other"), _lock(led))
-    assert led.redis.ttl("rq:scheduler-lock:default") > LOCK_S
+    assert led.redis.ttl(f"{RQ}:scheduler-lock:default") > LOCK_S
 
 
 def test_native_takes_and_renews_its_scheduler_lock(led: Ground) -> None:
     native(led)
-    led.redis.expire("rq:scheduler-lock:default", 3)
+    led.redis.expire(f"{RQ}:scheduler-lock:default", 3)
 
     native(led)
 
     assert OURS.encode() == _lock(led)
-    assert LOCK_S - 2 <= led.redis.ttl("rq:scheduler-lock:default") <= LOCK_S
+    assert LOCK_S - 2 <= led.redis.ttl(f"{RQ}:scheduler-lock:default") <= LOCK_S
 
 
 def test_only_own_scheduler_locks_are_released(led: Ground) -> None:
     delay(led, "a")
-    led.redis.set("rq:scheduler-lock:default", OURS)
-    led.redis.set("rq:scheduler-lock:other", "worker-1")
+    led.redis.set(f"{RQ}:scheduler-lock:default", OURS)
+    led.redis.set(f"{RQ}:scheduler-lock:other", "worker-1")
 
     reply = native(led, "default", "other", lock_s=0)
 
@@ -174,7 +175,7 @@ def test_native_without_memory_moves_no_job(led: Ground) -> None:
 
 
 def test_jobs_with_at_front_are_queued_first_by_their_time(led: Ground) -> None:
-    led.redis.rpush("rq:queue:default", "waiting")
+    led.redis.rpush(f"{RQ}:queue:default", "waiting")
     delay(led, "back")
     delay(led, "front-1", "front-2", at_front=True)
 
@@ -187,9 +188,9 @@ def test_jobs_with_at_front_are_queued_first_by_their_time(led: Ground) -> None:
 def test_enqueue_at_front_on_retry_applies_from_the_second_attempt(
     led: Ground, ended_at: str, queue: list[str]
 ) -> None:
-    led.redis.rpush("rq:queue:default", "waiting")
+    led.redis.rpush(f"{RQ}:queue:default", "waiting")
     delay(led, "a", retry=Retry(max=2, interval=60, enqueue_at_front=True))
-    led.redis.hset("rq:job:a", "ended_at", ended_at)
+    led.redis.hset(f"{RQ}:job:a", "ended_at", ended_at)
     is_at_front = Job.fetch("a", connection=led.redis).should_enqueue_at_front()
 
     native(led)
@@ -203,9 +204,9 @@ def test_enqueue_at_front_on_retry_applies_from_the_second_attempt(
 
 def test_a_deleted_job_is_removed_from_its_registry_at_the_second_look(led: Ground) -> None:
     delay(led, "a", "b")
-    led.redis.delete("rq:job:a")
+    led.redis.delete(f"{RQ}:job:a")
 
-    first, (left, score) = native(led), led.redis.zrange("rq:scheduled:default", 0, 0, withscores=True)[0]
+    first, (left, score) = native(led), led.redis.zrange(f"{RQ}:scheduled:default", 0, 0, withscores=True)[0]
     led.pass_time(PATIENCE_MS)
     second = native(led)
 
@@ -218,20 +219,20 @@ def test_a_deleted_job_is_removed_from_its_registry_at_the_second_look(led: Grou
 @pytest.mark.parametrize("status", ["queued", "started", "finished", "failed", "canceled", "deferred", "strange"])
 def test_a_job_of_another_status_is_not_queued_again(led: Ground, status: str) -> None:
     delay(led, "a")
-    led.redis.hset("rq:job:a", "status", status)
-    before = led.redis.hgetall("rq:job:a")
+    led.redis.hset(f"{RQ}:job:a", "status", status)
+    before = led.redis.hgetall(f"{RQ}:job:a")
 
     assert (0, []) == (native(led).pushed, led.queue())
     led.pass_time(PATIENCE_MS)
     reply = native(led)
 
     assert (0, ["default", "a", status]) == (reply.pushed, reply.odd)
-    assert ([], [], before) == (led.queue(), waiting(led), led.redis.hgetall("rq:job:a"))
+    assert ([], [], before) == (led.queue(), waiting(led), led.redis.hgetall(f"{RQ}:job:a"))
 
 
 def test_an_odd_job_is_looked_at_again_after_five_seconds_and_not_before(led: Ground) -> None:
     delay(led, "a")
-    led.redis.hset("rq:job:a", "status", "started")
+    led.redis.hset(f"{RQ}:job:a", "status", "started")
     first = native(led)
     assert isinstance(first.next_ms, int)
 
@@ -246,7 +247,7 @@ def test_an_odd_job_is_looked_at_again_after_five_seconds_and_not_before(led: Gr
 
 def test_a_job_without_a_status_is_reported(led: Ground) -> None:
     delay(led, "a")
-    led.redis.hdel("rq:job:a", "status")
+    led.redis.hdel(f"{RQ}:job:a", "status")
     native(led)
     led.pass_time(PATIENCE_MS)
 
@@ -255,11 +256,11 @@ def test_a_job_without_a_status_is_reported(led: Ground) -> None:
 
 def test_a_job_whose_hash_rq_writes_after_the_registry_is_not_lost(led: Ground) -> None:
     delay(led, "a")
-    written = led.redis.hgetall("rq:job:a")
-    led.redis.delete("rq:job:a")  # RQ 2 writes the registry at once, also where it was given a pipeline
+    written = led.redis.hgetall(f"{RQ}:job:a")
+    led.redis.delete(f"{RQ}:job:a")  # RQ 2 writes the registry at once, also where it was given a pipeline
     led.pass_time(1000)
     assert (0, []) == (native(led).pushed, native(led).odd)
-    led.redis.hset("rq:job:a", mapping=written)
+    led.redis.hset(f"{RQ}:job:a", mapping=written)
     led.pass_time(PATIENCE_MS)
 
     assert 1 == native(led).pushed
@@ -269,8 +270,8 @@ def test_a_job_whose_hash_rq_writes_after_the_registry_is_not_lost(led: Ground) 
 def test_a_job_key_of_a_wrong_type_does_not_block_other_jobs(led: Ground) -> None:
     delay(led, "a", "b", "c")
     for id in ("a", "b"):
-        led.redis.delete(f"rq:job:{id}")
-        led.redis.lpush(f"rq:job:{id}", "x")
+        led.redis.delete(f"{RQ}:job:{id}")
+        led.redis.lpush(f"{RQ}:job:{id}", "x")
 
     replies = [native(led, limit=1) for _ in range(3)]
 
@@ -284,25 +285,25 @@ def test_a_job_key_of_a_wrong_type_does_not_block_other_jobs(led: Ground) -> Non
     assert _is_later(again)
 
 
-@pytest.mark.parametrize("key", ["rq:scheduled:default", "rq:queue:default", "rq:scheduler-lock:default"])
+@pytest.mark.parametrize("key", [f"{RQ}:scheduled:default", f"{RQ}:queue:default", f"{RQ}:scheduler-lock:default"])
 def test_a_queue_with_a_key_of_a_wrong_type_does_not_stop_other_queues(led: Ground, key: str) -> None:
     delay(led, "a")
     delay(led, "b", queue="other")
     led.redis.delete(key)
     led.redis.hset(key, "x", "y")
-    before = led.redis.dump(key), led.redis.dump("rq:scheduled:default")
+    before = led.redis.dump(key), led.redis.dump(f"{RQ}:scheduled:default")
 
     reply = native(led, "default", "other")
 
     assert (["default", key], 1, "") == (reply.broken, reply.pushed, reply.next_ms)
     assert ["b"] == led.queue("other")
-    assert before == (led.redis.dump(key), led.redis.dump("rq:scheduled:default"))
+    assert before == (led.redis.dump(key), led.redis.dump(f"{RQ}:scheduled:default"))
 
 
 def test_a_delayed_job_is_pushed_without_a_set_of_queues(led: Ground) -> None:
     delay(led, "a")
-    led.redis.delete("rq:queues")
-    led.redis.set("rq:queues", "x")
+    led.redis.delete(f"{RQ}:queues")
+    led.redis.set(f"{RQ}:queues", "x")
 
     assert 1 == native(led).pushed
     assert ["a"] == led.queue()
@@ -311,7 +312,7 @@ def test_a_delayed_job_is_pushed_without_a_set_of_queues(led: Ground) -> None:
 @pytest.mark.parametrize("score", ["+inf", "-inf", "1e300", "-5", "1.5"])
 def test_a_corrupted_score_in_a_registry_does_no_harm(led: Ground, score: str) -> None:
     delay(led, "a")
-    led.redis.zadd("rq:scheduled:default", {"a": float(score)})
+    led.redis.zadd(f"{RQ}:scheduled:default", {"a": float(score)})
 
     reply = native(led)
 
@@ -322,9 +323,9 @@ def test_a_corrupted_score_in_a_registry_does_no_harm(led: Ground, score: str) -
 @pytest.mark.parametrize("ttl", ["0", "-1", "abc", "1.5", "9" * 30])
 def test_a_corrupted_time_to_live_is_ignored(led: Ground, ttl: str) -> None:
     delay(led, "a")
-    led.redis.hset("rq:job:a", "ttl", ttl)
+    led.redis.hset(f"{RQ}:job:a", "ttl", ttl)
 
-    assert (1, -1) == (native(led).pushed, led.redis.ttl("rq:job:a"))
+    assert (1, -1) == (native(led).pushed, led.redis.ttl(f"{RQ}:job:a"))
 
 
 def test_another_namespace_has_a_lock_of_its_own(led: Ground, redis_client: redis.Redis) -> None:
@@ -343,12 +344,12 @@ limited = pytest.mark.skipif(not hasattr(rq, "RateLimit"), reason="RQ 2 has no r
 
 def limit(ground: Ground, *ids: str, most: int = 2, key: str = "mail") -> None:
     for id in ids:
-        ground.redis.hset(f"rq:job:{id}", mapping={"rate_limit_key": key, "rate_limit_concurrency": most})
+        ground.redis.hset(f"{RQ}:job:{id}", mapping={"rate_limit_key": key, "rate_limit_concurrency": most})
 
 
 def slots(ground: Ground, key: str = "mail") -> tuple[list[str], list[str]]:
     """Who has a slot, and who waits for one."""
-    allowed, held = (ground.redis.zrange(f"rq:rl:{key}:{of}", 0, -1) for of in ("allowed", "rate_limited"))
+    allowed, held = (ground.redis.zrange(f"{RQ}:rl:{key}:{of}", 0, -1) for of in ("allowed", "rate_limited"))
     return [id.decode() for id in allowed], [id.decode() for id in held]
 
 
@@ -367,13 +368,13 @@ def test_a_job_with_a_rate_limit_has_the_fields_and_keys_that_rqs_scheduler_writ
     assert (3, []) == (reply.pushed, reply.odd)
     assert (["ours0", "ours1"], ["rqs0", "rqs1"]) == (led.queue("ours"), led.queue("rqs"))
     assert (["ours0", "ours1"], ["ours2"]) == slots(led, "ours")
-    assert led.redis.hgetall("rq:rl:rqs") == led.redis.hgetall("rq:rl:ours")
-    assert {b"ours", b"rqs"} == led.redis.smembers("rq:rl-keys")
+    assert led.redis.hgetall(f"{RQ}:rl:rqs") == led.redis.hgetall(f"{RQ}:rl:ours")
+    assert {b"ours", b"rqs"} == led.redis.smembers(f"{RQ}:rl-keys")
     for n in range(3):
-        ours, rqs = (led.redis.hgetall(f"rq:job:{id}{n}") for id in ("ours", "rqs"))
+        ours, rqs = (led.redis.hgetall(f"{RQ}:job:{id}{n}") for id in ("ours", "rqs"))
         differing = {name for name in ours.keys() | rqs.keys() if ours.get(name) != rqs.get(name)}
         assert {b"origin", b"enqueued_at", b"created_at", b"rate_limit_key"} >= differing - {b"data", b"meta"}
-        assert led.redis.ttl(f"rq:job:rqs{n}") == pytest.approx(led.redis.ttl(f"rq:job:ours{n}"), abs=2)
+        assert led.redis.ttl(f"{RQ}:job:rqs{n}") == pytest.approx(led.redis.ttl(f"{RQ}:job:ours{n}"), abs=2)
 
 
 @limited
@@ -396,7 +397,9 @@ def test_jobs_wait_for_a_slot_in_the_order_of_their_times_also_beside_rqs_own(le
 
 
 @limited
-@pytest.mark.parametrize("key", ["rq:rl-keys", "rq:rl:mail", "rq:rl:mail:allowed", "rq:rl:mail:rate_limited"])
+@pytest.mark.parametrize(
+    "key", [f"{RQ}:rl-keys", f"{RQ}:rl:mail", f"{RQ}:rl:mail:allowed", f"{RQ}:rl:mail:rate_limited"]
+)
 def test_a_limit_with_a_key_of_a_wrong_type_does_not_stop_other_jobs(led: Ground, key: str) -> None:
     delay(led, "a", "b")
     limit(led, "a")
@@ -412,9 +415,9 @@ def test_a_limit_with_a_key_of_a_wrong_type_does_not_stop_other_jobs(led: Ground
 def test_a_job_that_is_gone_or_waits_for_a_queue_of_a_wrong_type_takes_no_slot(led: Ground) -> None:
     delay(led, "a")
     limit(led, "a", most=1)
-    led.redis.zadd("rq:rl:mail:rate_limited", {"gone": 1, "stuck": 2})
-    led.redis.hset("rq:job:stuck", mapping={"status": "rate_limited", "origin": "odd"})
-    led.redis.set("rq:queue:odd", "x")
+    led.redis.zadd(f"{RQ}:rl:mail:rate_limited", {"gone": 1, "stuck": 2})
+    led.redis.hset(f"{RQ}:job:stuck", mapping={"status": "rate_limited", "origin": "odd"})
+    led.redis.set(f"{RQ}:queue:odd", "x")
 
     native(led)
 
@@ -425,7 +428,7 @@ def test_a_job_that_is_gone_or_waits_for_a_queue_of_a_wrong_type_takes_no_slot(l
 @pytest.mark.parametrize("fields", [("", 2), ("mail", ""), ("mail", 0), ("mail", "many"), ("mail", -1)])
 def test_a_job_whose_limit_is_none_is_pushed(led: Ground, fields: tuple[str, object]) -> None:
     delay(led, "a")
-    led.redis.hset("rq:job:a", mapping={"rate_limit_key": fields[0], "rate_limit_concurrency": str(fields[1])})
+    led.redis.hset(f"{RQ}:job:a", mapping={"rate_limit_key": fields[0], "rate_limit_concurrency": str(fields[1])})
 
     assert 1 == native(led).pushed
     assert ["a"] == led.queue()

@@ -13,6 +13,7 @@ from rq.registry import ScheduledJobRegistry
 from tests.lua.delayed import fail, fail_again, native, queued_at, waiting
 from tests.lua.ground import Ground
 from tests.lua.limited import now_ms, pass_on
+from tests.prefix import RQ
 from zsched.core.clock import from_ms, to_ms
 
 SECOND_MS = 1_800_000_000_000  # a whole one
@@ -79,7 +80,7 @@ def test_rqs_scheduler_also_moves_a_job_at_the_end_of_its_second(at_second: Grou
 def test_a_job_that_is_cancelled_within_its_second_is_not_queued(at_second: Ground) -> None:
     _enqueue_at(at_second, "a", SECOND)
     native(at_second)
-    at_second.redis.hset("rq:job:a", "status", "canceled")
+    at_second.redis.hset(f"{RQ}:job:a", "status", "canceled")
     pass_on(at_second, 1000)
 
     reply = native(at_second)
@@ -117,8 +118,8 @@ def test_another_attempt_is_queued_at_the_millisecond_when_its_interval_is_over(
 def test_a_retried_run_of_zsched_is_queued_when_its_interval_is_over(at_second: Ground) -> None:
     fields = {"retries_left": "1", "zs_retries": "2", "retry_intervals": "[7, 1]", "status": "scheduled", "zs": "1"}
     times = {"started_at": "2027-01-15T07:59:59.600000Z", "ended_at": "2027-01-15T07:59:59.655321Z"}
-    at_second.redis.hset("rq:job:a-1", mapping=fields | times | {"origin": "default", "timeout": "180"})
-    at_second.redis.zadd("rq:scheduled:default", {"a-1": SECOND_MS // 1000 + 6})
+    at_second.redis.hset(f"{RQ}:job:a-1", mapping=fields | times | {"origin": "default", "timeout": "180"})
+    at_second.redis.zadd(f"{RQ}:scheduled:default", {"a-1": SECOND_MS // 1000 + 6})
 
     _run_all(at_second, SECOND + 60 * S)
 
@@ -178,8 +179,8 @@ FAILED = {
 
 
 def test_a_retry_with_known_end_and_interval_is_queued_within_its_second(at_second: Ground) -> None:
-    at_second.redis.hset("rq:job:a", mapping=FAILED)
-    at_second.redis.zadd("rq:scheduled:default", {"a": SECOND_MS // 1000})
+    at_second.redis.hset(f"{RQ}:job:a", mapping=FAILED)
+    at_second.redis.zadd(f"{RQ}:scheduled:default", {"a": SECOND_MS // 1000})
 
     _run_all(at_second, SECOND + 60 * S)
 
@@ -218,8 +219,8 @@ def test_a_retry_with_unknown_end_or_interval_waits_for_the_end_of_its_second(
     at_second: Ground, other: Mapping[str, str | None]
 ) -> None:
     fields = {**FAILED, **other}
-    at_second.redis.hset("rq:job:a", mapping={name: text for name, text in fields.items() if text is not None})
-    at_second.redis.zadd("rq:scheduled:default", {"a": SECOND_MS // 1000})
+    at_second.redis.hset(f"{RQ}:job:a", mapping={name: text for name, text in fields.items() if text is not None})
+    at_second.redis.zadd(f"{RQ}:scheduled:default", {"a": SECOND_MS // 1000})
 
     _run_all(at_second, SECOND + 60 * S)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.lua.ground import Ground
+from tests.prefix import RQ
 from zsched.storage.scripts import load
 
-JOB = "rq:job:a-1700000000000"
+JOB = f"{RQ}:job:a-1700000000000"
 
 
 def note(ground: Ground, text: str, seen: str = "", field: str = "zs_note") -> str:

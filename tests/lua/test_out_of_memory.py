@@ -10,6 +10,7 @@ import pytest
 
 from tests.lua.ground import HOUR_MS, SERVER, TEMPLATE, TOKEN, Ground
 from tests.lua.test_pause_resume import UNPLANNED
+from tests.prefix import RQ
 from zsched.errors import RedisRefused
 
 
@@ -66,7 +67,7 @@ def full(led: Ground) -> Ground:
     """Something of everything; the scripts loaded."""
     led.put(("later", led.now_ms + HOUR_MS), ("paused", "+60000"))
     led.put(("due", _DUE), ("missed", _DUE), ("bad", _DUE), allow_past=1)
-    led.redis.delete(f"rq:job:bad-{_DUE}")
+    led.redis.delete(f"{RQ}:job:bad-{_DUE}")
     led.put_recurring("rule")
     led.put_recurring("due-rule", _DUE)
     for id in ("paused", "missed"):

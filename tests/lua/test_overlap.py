@@ -9,6 +9,7 @@ import pytest
 
 from tests.lua.ground import Ground
 from tests.lua.overlapping import LONG_AGO, advance, becomes, chain, dependents, fired, put, told
+from tests.prefix import RQ
 
 OPEN = ("queued", "started", "deferred", "scheduled")
 
@@ -31,7 +32,7 @@ def test_the_overlap_policy_decides_the_outcome_while_the_previous_run_is_open(
     blocked = {"skip": "overlap", "queue": "deferred"}.get(mode, "fired")
     assert (blocked if status in OPEN else "fired") == word
     assert (run in led.queue()) == (word == "fired")
-    assert (led.redis.zscore("rq:deferred:default", run) is not None) == (word == "deferred")
+    assert (led.redis.zscore(f"{RQ}:deferred:default", run) is not None) == (word == "deferred")
     assert ("" if mode in ("skip", "allow") else mode) == (chain(led) or "").partition(" ")[0]
 
 
@@ -54,8 +55,8 @@ def test_cancel_previous_withdraws_a_waiting_run_and_records_its_end(led: Ground
     assert row.startswith(f'{first} cancelled {{"ended":')
     assert ("canceled", [], []) == (
         led.job(first)["status"],
-        led.redis.zrange("rq:deferred:default", 0, -1),
-        led.redis.zrange("rq:scheduled:default", 0, -1),
+        led.redis.zrange(f"{RQ}:deferred:default", 0, -1),
+        led.redis.zrange(f"{RQ}:scheduled:default", 0, -1),
     )
     assert 0 < led.redis.ttl(led.keys.rq.job(first)) <= 600
 
@@ -67,14 +68,14 @@ def test_cancel_previous_removes_a_deferred_run_from_rqs_dependents(led: Ground)
     advance(led, "cancel_previous")
 
     assert (set(), "canceled") == (dependents(led, first), led.job(second)["status"])
-    assert 0 == led.redis.exists(f"rq:job::{second}:dependencies")
+    assert 0 == led.redis.exists(f"{RQ}:job::{second}:dependencies")
 
 
 def test_cancel_previous_stops_a_running_run_and_keeps_it_in_the_chain(led: Ground) -> None:
     [first] = fired(led, "cancel_previous")
     becomes(led, first, "started", worker_name="w")
     with led.redis.pubsub(ignore_subscribe_messages=True) as listener:
-        listener.subscribe("rq:pubsub:w")
+        listener.subscribe(f"{RQ}:pubsub:w")
         listener.get_message(timeout=5)
 
         word, second = advance(led, "cancel_previous")
@@ -88,7 +89,7 @@ def test_cancel_previous_stops_a_running_run_and_keeps_it_in_the_chain(led: Grou
 
 def test_cancel_previous_keeps_a_run_that_a_worker_has_just_taken(led: Ground) -> None:
     [first] = fired(led, "cancel_previous")
-    led.redis.lpop("rq:queue:default")
+    led.redis.lpop(f"{RQ}:queue:default")
 
     _, second = advance(led, "cancel_previous")
 
@@ -97,7 +98,7 @@ def test_cancel_previous_keeps_a_run_that_a_worker_has_just_taken(led: Ground) -
 
 def test_cancel_previous_in_a_long_queue_deletes_only_the_jobs_data(led: Ground) -> None:
     [first] = fired(led, "cancel_previous")
-    led.redis.rpush("rq:queue:default", *(f"x{number}" for number in range(2001)))
+    led.redis.rpush(f"{RQ}:queue:default", *(f"x{number}" for number in range(2001)))
 
     advance(led, "cancel_previous")
 

@@ -8,6 +8,7 @@ from rq.job import Job, JobStatus
 
 from tests.lua.ground import HOUR_MS, Ground
 from tests.lua.overlapping import LONG_AGO, advance, becomes, chain, dependents, due, fired, put, told
+from tests.prefix import RQ
 
 
 def test_a_waiting_run_is_a_deferred_job_like_rqs(led: Ground) -> None:
@@ -45,7 +46,7 @@ def test_an_occurrence_beyond_the_overlap_limit_is_skipped(led: Ground) -> None:
     words = [advance(led, "queue", limit=2)[0] for _ in range(4)]
 
     assert ["deferred", "deferred", "overlap", "overlap"] == words
-    assert 2 == led.redis.zcard("rq:deferred:default")
+    assert 2 == led.redis.zcard(f"{RQ}:deferred:default")
     assert led.schedule("r")["last"] == (chain(led) or "").split(" ")[-1]
 
 
@@ -123,8 +124,8 @@ def test_withdrawing_a_deferred_run_removes_its_rq_dependencies(led: Ground, sta
     _, third = advance(led, "queue")
 
     assert ({third}, f"queue {first} {third}") == (dependents(led, first), chain(led))
-    assert 0 == led.redis.exists(f"rq:job::{second}:dependencies")
-    assert [third.encode()] == led.redis.zrange("rq:deferred:default", 0, -1)
+    assert 0 == led.redis.exists(f"{RQ}:job::{second}:dependencies")
+    assert [third.encode()] == led.redis.zrange(f"{RQ}:deferred:default", 0, -1)
 
 
 @pytest.mark.parametrize("what", ["cancelled", "expired", "runs"])
@@ -144,7 +145,7 @@ def test_a_run_in_the_middle_that_no_longer_waits_frees_a_place_in_a_full_chain(
     left = [first, second, *([third] if what == "runs" else []), fourth, fifth]
     assert ("deferred", "queue " + " ".join(left)) == (word, chain(led))
     assert "overlap" == advance(led, "queue", limit=3)[0]
-    assert (led.redis.zscore("rq:deferred:default", third), {fifth}) == (None, dependents(led, fourth))
+    assert (led.redis.zscore(f"{RQ}:deferred:default", third), {fifth}) == (None, dependents(led, fourth))
 
 
 @pytest.mark.parametrize(("limit", "word"), [(200, "deferred"), (99, "overlap")])
@@ -168,9 +169,9 @@ def test_a_chain_longer_than_luas_unpack_limit_is_counted(led: Ground) -> None:
         for run in runs:
             pipeline.hset(led.keys.rq.job(run), "status", "deferred")
         pipeline.execute()
-    led.redis.zadd("rq:deferred:default", dict.fromkeys(runs, 1))
+    led.redis.zadd(f"{RQ}:deferred:default", dict.fromkeys(runs, 1))
     led.redis.hset(led.keys.chains(), "r", "queue " + " ".join(runs))
-    assert ("overlap", 9000) == (advance(led, "queue", limit=9000)[0], led.redis.zcard("rq:deferred:default"))
+    assert ("overlap", 9000) == (advance(led, "queue", limit=9000)[0], led.redis.zcard(f"{RQ}:deferred:default"))
 
     led.redis.delete(led.keys.rq.job(runs[4500]))
     assert ("deferred", "overlap") == (advance(led, "queue", limit=9000)[0], advance(led, "queue", limit=9000)[0])
@@ -184,14 +185,14 @@ def test_a_run_id_repeated_after_a_loss_is_deferred(led: Ground) -> None:
 
     assert ["deferred"] == led.advance((row, int(row[2]), int(row[2]) + 1), overlap="queue")
     assert ({again}, f"queue {first} {again}") == (dependents(led, first), chain(led))
-    assert led.redis.zscore("rq:deferred:default", again) is not None
+    assert led.redis.zscore(f"{RQ}:deferred:default", again) is not None
 
 
 def test_a_deferred_run_with_the_front_flag_is_released_to_the_front(led: Ground) -> None:
     put(led, flags="f")
     first, second = fired(led, "queue", 2)
     becomes(led, first, "finished")
-    led.redis.rpush("rq:queue:default", "other")
+    led.redis.rpush(f"{RQ}:queue:default", "other")
 
     Queue("default", connection=led.redis).enqueue_dependents(Job.fetch(first, connection=led.redis))
 
@@ -224,9 +225,9 @@ def test_a_key_of_another_type_quarantines_one_schedule_and_the_rest_go_on(led: 
     [first] = fired(led, "queue")
     row, other = due(led), due(led, "s")
     key = {
-        "deferred": "rq:deferred:default",
-        "dependents": f"rq:job:{first}:dependents",
-        "dependencies": f"rq:job::{led.run('r', row[2])}:dependencies",
+        "deferred": f"{RQ}:deferred:default",
+        "dependents": f"{RQ}:job:{first}:dependents",
+        "dependencies": f"{RQ}:job::{led.run('r', row[2])}:dependencies",
         "chains": led.keys.chains(),
     }[what]
     led.redis.delete(key)

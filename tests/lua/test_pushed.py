@@ -8,6 +8,7 @@ import pytest
 
 from tests.lua.ground import HOUR_MS, Ground
 from tests.lua.restoring import DUE_MS, one_shot, restore, run
+from tests.prefix import RQ
 
 NOT_PUSHED = [
     {"x": "1"},
@@ -53,7 +54,7 @@ def rule(led: Ground) -> Ground:
 @pytest.mark.parametrize("fields", NOT_PUSHED, ids=str)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_forged_hash_is_replaced_by_the_run(rule: Ground, name: str, fields: dict[str, str]) -> None:
-    rule.redis.hset(f"rq:job:r-{AT}", mapping=fields)
+    rule.redis.hset(f"{RQ}:job:r-{AT}", mapping=fields)
 
     assert "-" != CALLS[name](rule)
     job = rule.job(f"r-{AT}")
@@ -63,16 +64,16 @@ def test_a_forged_hash_is_replaced_by_the_run(rule: Ground, name: str, fields: d
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_job_key_of_another_type_is_replaced_by_the_run(rule: Ground, name: str) -> None:
-    rule.redis.set(f"rq:job:r-{AT}", "x", ex=1000)
+    rule.redis.set(f"{RQ}:job:r-{AT}", "x", ex=1000)
 
     assert "-" != CALLS[name](rule)
-    assert ([f"r-{AT}"], -1) == (rule.queue(), rule.redis.ttl(f"rq:job:r-{AT}"))
+    assert ([f"r-{AT}"], -1) == (rule.queue(), rule.redis.ttl(f"{RQ}:job:r-{AT}"))
 
 
 @pytest.mark.parametrize("fields", PUSHED, ids=str)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_run_that_was_pushed_or_taken_is_left_alone(rule: Ground, name: str, fields: dict[str, str]) -> None:
-    rule.redis.hset(f"rq:job:r-{AT}", mapping=fields)
+    rule.redis.hset(f"{RQ}:job:r-{AT}", mapping=fields)
 
     assert "-" == CALLS[name](rule)
     mark = {"zs_uncertain": "1"} if name == "restore" else {}
@@ -88,7 +89,7 @@ def test_a_forged_one_shot_does_not_remove_a_recurring_schedule_from_its_lane(
     due_ms = led.now_ms - 1000
     led.put_recurring("r", due_ms)
     forged = {"status": "scheduled", "origin": "evil", "data": "mine", **fields}
-    led.redis.hset(f"rq:job:r-{due_ms}", mapping=forged)
+    led.redis.hset(f"{RQ}:job:r-{due_ms}", mapping=forged)
 
     fired = led.fire()
 
@@ -101,7 +102,7 @@ def test_a_forged_one_shot_does_not_remove_a_recurring_schedule_from_its_lane(
 def test_the_run_of_a_recurring_schedule_replaces_a_forged_one_shot(led: Ground) -> None:
     due_ms = led.now_ms - 1000
     led.put_recurring("r", due_ms)
-    led.redis.hset(f"rq:job:r-{due_ms}", mapping={"status": "scheduled", "origin": "evil", "data": "mine", "zs": "1"})
+    led.redis.hset(f"{RQ}:job:r-{due_ms}", mapping={"status": "scheduled", "origin": "evil", "data": "mine", "zs": "1"})
 
     words = led.advance((led.fire().recurring[0], due_ms, due_ms + HOUR_MS))
 
@@ -124,7 +125,7 @@ def test_no_field_of_a_job_turns_a_one_shot_into_a_recurring_schedule(led: Groun
     due_ms = led.now_ms - 1000
     led.put_recurring("r")
     led.put(("a", due_ms), allow_past=1)
-    led.redis.hset(f"rq:job:a-{due_ms}", mapping={**led.schedule("r"), "zs": "1"})
+    led.redis.hset(f"{RQ}:job:a-{due_ms}", mapping={**led.schedule("r"), "zs": "1"})
 
     fired = led.fire()
 
@@ -137,7 +138,7 @@ def test_a_recurring_schedule_is_recognised_without_the_set_of_recurring_ids(led
     led.put(("a", due_ms), allow_past=1)
     led.redis.delete(led.keys.recurring())
     led.redis.set(led.keys.recurring(), "x")
-    led.redis.hset(f"rq:job:r-{due_ms}", mapping={"status": "scheduled", "origin": "evil", "zs": "1"})
+    led.redis.hset(f"{RQ}:job:r-{due_ms}", mapping={"status": "scheduled", "origin": "evil", "zs": "1"})
 
     fired = led.fire()
 
@@ -153,7 +154,7 @@ def test_restoring_the_run_of_a_waiting_one_shot_changes_nothing(led: Ground) ->
 
 @pytest.mark.parametrize("value", ["x", None])
 def test_a_restored_one_shot_replaces_a_forged_hash(led: Ground, value: str | None) -> None:
-    key = f"rq:job:a-{DUE_MS}"
+    key = f"{RQ}:job:a-{DUE_MS}"
     if value is None:
         led.redis.hset(key, "x", "1")
     else:
@@ -167,7 +168,7 @@ def test_a_restored_one_shot_replaces_a_forged_hash(led: Ground, value: str | No
 
 def test_a_run_on_request_avoids_an_id_that_a_forged_hash_occupies(rule: Ground) -> None:
     rule.redis.hset(rule.keys.meta(), "frozen_ms", AT + 5)
-    rule.redis.hset(f"rq:job:r-{AT + 5}-r1", "status", "queued")
+    rule.redis.hset(f"{RQ}:job:r-{AT + 5}-r1", "status", "queued")
 
     word, _, pushed = rule.call("run_now", id="r")
 

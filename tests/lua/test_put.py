@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.lua.ground import FIELDS, HOUR_MS, Ground
+from tests.prefix import RQ
 from zsched.core.clock import from_ms
 
 
@@ -47,7 +48,7 @@ def test_entry_ids_continue_after_the_epoch_and_seq_in_meta(ground: Ground) -> N
 def test_a_put_writes_no_gen_and_no_server(ground: Ground) -> None:
     ground.put(("a", "+1000"))
 
-    assert {b"seq": b"1"} == ground.redis.hgetall(ground.keys.meta())
+    assert {b"seq": b"1", b"rq_prefix": RQ.encode()} == ground.redis.hgetall(ground.keys.meta())
 
 
 def test_putting_the_same_row_again_changes_and_logs_nothing(ground: Ground) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.lua.ground import FIELDS, HOUR_MS, Ground
+from tests.prefix import RQ
 
 
 @pytest.mark.parametrize("status", ["queued", "started", "finished", "failed", "canceled"])
 def test_a_put_whose_run_exists_in_rq_returns_already_fired(ground: Ground, status: str) -> None:
     due_ms = ground.now_ms + HOUR_MS
-    ground.redis.hset(f"rq:job:a-{due_ms}", mapping={"status": status, "data": "old", "zs": "1"})
+    ground.redis.hset(f"{RQ}:job:a-{due_ms}", mapping={"status": status, "data": "old", "zs": "1"})
 
     words = ground.put(("a", due_ms, "new"))
 
@@ -26,7 +27,7 @@ def test_a_put_whose_run_has_only_a_workers_fields_returns_already_fired(
     ground: Ground, fields: dict[str, str]
 ) -> None:
     due_ms = ground.now_ms + HOUR_MS
-    ground.redis.hset(f"rq:job:a-{due_ms}", mapping=fields)
+    ground.redis.hset(f"{RQ}:job:a-{due_ms}", mapping=fields)
 
     words = ground.put(("a", due_ms))
 
@@ -37,7 +38,7 @@ def test_a_put_whose_run_has_only_a_workers_fields_returns_already_fired(
 @pytest.mark.parametrize("fields", [{"status": "finished"}, {"enqueued_at": "x"}, {"status": "later"}])
 def test_a_put_whose_run_id_belongs_to_a_foreign_job_is_refused(ground: Ground, fields: dict[str, str]) -> None:
     due_ms, fields = ground.now_ms + HOUR_MS, {"data": "theirs", **fields}
-    ground.redis.hset(f"rq:job:a-{due_ms}", mapping=fields)
+    ground.redis.hset(f"{RQ}:job:a-{due_ms}", mapping=fields)
 
     words = ground.put(("a", due_ms), ("b", due_ms))
 
@@ -49,7 +50,7 @@ def test_a_put_whose_run_id_belongs_to_a_foreign_job_is_refused(ground: Ground, 
 @pytest.mark.parametrize("fields", [{"x": "1"}, {"status": "scheduled", "x": "1"}, {"status": "", "started_at": ""}])
 def test_a_forged_hash_does_not_prevent_a_put(ground: Ground, fields: dict[str, str]) -> None:
     due_ms = ground.now_ms + HOUR_MS
-    ground.redis.hset(f"rq:job:a-{due_ms}", mapping=fields)
+    ground.redis.hset(f"{RQ}:job:a-{due_ms}", mapping=fields)
 
     assert [("created", str(due_ms))] == ground.put(("a", due_ms))
     assert FIELDS.keys() | {"data", "status", "created_at"} == ground.job(f"a-{due_ms}").keys()
@@ -59,7 +60,7 @@ def test_a_forged_hash_does_not_prevent_a_put(ground: Ground, fields: dict[str, 
 def test_a_put_of_a_run_that_rq_cancelled_returns_already_fired_in_any_lane(ground: Ground, lane: str) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
-    ground.redis.hset(f"rq:job:a-{due_ms}", "status", "canceled")
+    ground.redis.hset(f"{RQ}:job:a-{due_ms}", "status", "canceled")
 
     words = ground.put(("a", due_ms, "other"), lane=lane)
 
@@ -70,7 +71,7 @@ def test_a_put_of_a_run_that_rq_cancelled_returns_already_fired_in_any_lane(grou
 def test_moving_a_schedule_keeps_its_run_that_rq_cancelled(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
-    ground.redis.hset(f"rq:job:a-{due_ms}", "status", "canceled")
+    ground.redis.hset(f"{RQ}:job:a-{due_ms}", "status", "canceled")
 
     words = ground.put(("a", due_ms + 1))
 
@@ -82,7 +83,7 @@ def test_moving_a_schedule_keeps_its_run_that_rq_cancelled(ground: Ground) -> No
 def test_a_put_repairs_a_schedule_without_its_hash(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
-    ground.redis.delete(f"rq:job:a-{due_ms}")
+    ground.redis.delete(f"{RQ}:job:a-{due_ms}")
 
     words = ground.put(("a", due_ms))
 
@@ -104,7 +105,7 @@ def test_a_put_repairs_a_scheduled_hash_that_is_in_no_lane(ground: Ground) -> No
 
 def test_a_key_of_another_type_at_the_run_is_reported_and_the_rest_is_put(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
-    ground.redis.rpush(f"rq:job:bad-{due_ms}", "x")
+    ground.redis.rpush(f"{RQ}:job:bad-{due_ms}", "x")
 
     words = ground.put(("bad", due_ms), ("good", due_ms))
 
@@ -156,7 +157,7 @@ def test_a_one_shot_put_replaces_a_recurring_schedule_and_deletes_its_keys(groun
 
 def _seen(ground: Ground, run: str) -> list[bytes]:
     flat: list[bytes] = []
-    for name, value in ground.redis.hgetall(f"rq:job:{run}").items():
+    for name, value in ground.redis.hgetall(f"{RQ}:job:{run}").items():
         flat += (name, value)
     return flat
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.lua.ground import HOUR_MS, OWN, TEMPLATE, Ground
+from tests.prefix import RQ
 
 
 def test_a_new_recurring_schedule_has_a_place_a_rule_and_a_template(ground: Ground) -> None:
@@ -190,7 +191,7 @@ def test_a_recurring_put_replaces_a_one_shot_and_its_waiting_run(ground: Ground)
 def test_replacing_a_one_shot_keeps_its_run_that_rq_cancelled(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("r", due_ms))
-    ground.redis.hset(f"rq:job:r-{due_ms}", "status", "canceled")
+    ground.redis.hset(f"{RQ}:job:r-{due_ms}", "status", "canceled")
 
     ground.put_recurring("r")
 

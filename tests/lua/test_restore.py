@@ -6,6 +6,7 @@ import pytest
 
 from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground
 from tests.lua.restoring import DUE_MS, JOB, RULE, gone, hold, logged, merged, one_shot, restore, rule, run
+from tests.prefix import RQ
 from zsched.core.log.recovery import Restored
 from zsched.storage.restoring import ROWS, portions
 
@@ -44,7 +45,7 @@ def test_a_restored_rule_is_in_its_place_with_a_new_version(led: Ground, place: 
 
 
 def test_a_restore_deletes_the_old_keys_of_the_schedule(led: Ground) -> None:
-    led.redis.hset(f"rq:job:a-{DUE_MS}", "of_another_history", "x")
+    led.redis.hset(f"{RQ}:job:a-{DUE_MS}", "of_another_history", "x")
     for key in (led.keys.schedule("r"), led.keys.template("r")):
         led.redis.hset(key, "of_another_history", "x")
 
@@ -171,7 +172,7 @@ def test_a_restore_removes_a_one_shot_whose_run_was_pushed_and_keeps_the_run(led
 
 def test_a_restore_keeps_a_scheduled_run_that_rq_changed(led: Ground) -> None:
     led.put(("a", DUE_MS))
-    led.redis.hset(f"rq:job:a-{DUE_MS}", "status", "canceled")
+    led.redis.hset(f"{RQ}:job:a-{DUE_MS}", "status", "canceled")
 
     restore(led, gone("a", str(DUE_MS)))
 
@@ -197,7 +198,7 @@ def test_a_restore_into_an_empty_redis_works(ground: Ground) -> None:
 
     assert ({"a": f"low {DUE_MS}", "r": f"low {DUE_MS}"}, "0-1") == (ground.places(), ground.last.id)
     assert hold(ground) > ground.now_ms
-    assert {b"seq", b"hold", b"doubt", b"format"} == ground.redis.hgetall(ground.keys.meta()).keys()
+    assert {b"seq", b"hold", b"doubt", b"format", b"rq_prefix"} == ground.redis.hgetall(ground.keys.meta()).keys()
 
 
 def test_a_portion_of_rows_fits_into_one_script_call(led: Ground) -> None:

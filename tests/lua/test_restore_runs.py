@@ -6,6 +6,7 @@ import pytest
 
 from tests.lua.ground import TEMPLATE, Ground
 from tests.lua.restoring import DUE_MS, gone, logged, one_shot, restore, rule, run, texts_of
+from tests.prefix import RQ
 from zsched.core.log.recovery import Restored
 
 
@@ -15,12 +16,12 @@ def test_an_open_run_is_pushed_again_and_marked_uncertain(led: Ground) -> None:
     job = led.job(f"a-{DUE_MS}")
     assert ("queued", "1", "call") == (job["status"], job["zs_uncertain"], job["data"])
     assert job["created_at"] == job["enqueued_at"]
-    assert ([f"a-{DUE_MS}"], {b"rq:queue:default"}) == (led.queue(), led.redis.smembers("rq:queues"))
+    assert ([f"a-{DUE_MS}"], {f"{RQ}:queue:default".encode()}) == (led.queue(), led.redis.smembers(f"{RQ}:queues"))
     assert ({}, ["open"]) == (led.places(), reply[3])
 
 
 def test_restored_runs_are_pushed_in_order_and_front_runs_first(led: Ground) -> None:
-    led.redis.rpush("rq:queue:default", "others")
+    led.redis.rpush(f"{RQ}:queue:default", "others")
 
     restore(led, run(id="a"), run(id="b", flags="f"), run(id="c"), run(id="d", flags="f"))
 
@@ -28,7 +29,7 @@ def test_restored_runs_are_pushed_in_order_and_front_runs_first(led: Ground) -> 
 
 
 def test_the_restored_run_of_a_front_rule_goes_to_the_front(led: Ground) -> None:
-    led.redis.rpush("rq:queue:default", "others")
+    led.redis.rpush(f"{RQ}:queue:default", "others")
 
     restore(led, run()._replace(job=texts_of(TEMPLATE), own=texts_of({"flags": "f"})))
 
@@ -47,7 +48,7 @@ def test_a_skipped_run_is_only_recorded(led: Ground) -> None:
 
 
 def test_a_run_for_a_broken_queue_is_refused_and_the_others_go_on(led: Ground) -> None:
-    led.redis.set("rq:queue:broken", "a text")
+    led.redis.set(f"{RQ}:queue:broken", "a text")
 
     reply = restore(led, run(id="x", queue="broken"), run(id="y"), one_shot(id="z"))
 
@@ -75,7 +76,7 @@ def test_a_run_whose_job_exists_is_not_pushed_again(led: Ground) -> None:
 @pytest.mark.parametrize("place", ["open", "skipped"])
 @pytest.mark.parametrize("status", ["failed", "finished", "started"])
 def test_a_run_with_only_a_workers_fields_is_left_to_rq(led: Ground, place: str, status: str) -> None:
-    led.redis.hset(f"rq:job:a-{DUE_MS}", "status", status)
+    led.redis.hset(f"{RQ}:job:a-{DUE_MS}", "status", status)
 
     reply = restore(led, run(place), run(place, id="b"))
 
@@ -86,8 +87,8 @@ def test_a_run_with_only_a_workers_fields_is_left_to_rq(led: Ground, place: str,
 
 
 def test_a_dry_run_says_what_would_be_logged_and_writes_nothing(led: Ground) -> None:
-    led.redis.hset(f"rq:job:a-{DUE_MS}", "status", "started")
-    led.redis.set("rq:queue:broken", "a text")
+    led.redis.hset(f"{RQ}:job:a-{DUE_MS}", "status", "started")
+    led.redis.set(f"{RQ}:queue:broken", "a text")
     before = led.keyspace()
 
     reply = restore(led, run(), run("skipped", id="b"), run(id="c", queue="broken"), one_shot(id="d"), reason="dry")
@@ -97,8 +98,8 @@ def test_a_dry_run_says_what_would_be_logged_and_writes_nothing(led: Ground) -> 
 
 
 def test_a_run_that_exists_in_rq_is_left_to_rq_although_its_queue_is_broken(led: Ground) -> None:
-    led.redis.set("rq:queue:broken", "a text")
-    led.redis.hset(f"rq:job:a-{DUE_MS}", "status", "started")
+    led.redis.set(f"{RQ}:queue:broken", "a text")
+    led.redis.hset(f"{RQ}:job:a-{DUE_MS}", "status", "started")
 
     assert ["held"] == restore(led, run(queue="broken"))[3]
 
@@ -118,7 +119,7 @@ def test_a_run_whose_schedule_was_removed_is_pushed_again(led: Ground, back: Res
 
 def test_a_scheduled_run_that_rq_cancelled_is_not_pushed(led: Ground) -> None:
     led.put(("a", DUE_MS))
-    led.redis.hset(f"rq:job:a-{DUE_MS}", "status", "canceled")
+    led.redis.hset(f"{RQ}:job:a-{DUE_MS}", "status", "canceled")
 
     restore(led, rule(id="a"), run())
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground
+from tests.prefix import RQ
 
 AT = 1_700_000_000_000
 RUN = f"a-{AT}"
@@ -41,7 +42,7 @@ def test_retrying_a_run_that_is_over_queues_and_logs_a_complete_copy(ground: Gro
     assert ("0-1", "enqueue", ["run", again, "front", "0", "fields", "4"]) == (entry.id, entry.kind, entry.texts[:6])
     assert JOB == dict(zip(entry.texts[6:14:2], entry.texts[7:14:2], strict=True))
     assert ["of", RUN] == entry.texts[14:]
-    assert {b"rq:queue:mail"} == ground.redis.smembers("rq:queues")
+    assert {f"{RQ}:queue:mail".encode()} == ground.redis.smembers(f"{RQ}:queues")
     assert status == ground.job(RUN)["status"]
 
 
@@ -97,7 +98,7 @@ def test_a_retry_id_is_not_reused_after_rq_deleted_the_first(ground: Ground) -> 
     runs = []
     for number in range(3):
         runs.append(retry(ground, op=f"op-{number}")[2])
-        ground.redis.delete(ground.keys.rq.job(runs[-1]), "rq:queue:mail")
+        ground.redis.delete(ground.keys.rq.job(runs[-1]), f"{RQ}:queue:mail")
 
     assert [f"{RUN}-r{number}" for number in (1, 2, 3)] == runs
 
@@ -126,7 +127,7 @@ def test_a_call_sent_again_with_its_operation_id_queues_nothing_more(ground: Gro
 
 
 def test_a_retry_goes_to_the_front_if_the_run_did(ground: Ground) -> None:
-    ground.redis.rpush("rq:queue:mail", "waiting")
+    ground.redis.rpush(f"{RQ}:queue:mail", "waiting")
     job(ground, zs="1f")
 
     again = retry(ground)[2]
@@ -250,7 +251,7 @@ def test_a_job_of_another_type_or_without_data_is_not_retried(ground: Ground) ->
 
 def test_a_queue_of_another_type_is_reported(ground: Ground) -> None:
     job(ground)
-    ground.redis.set("rq:queue:mail", "x")
+    ground.redis.set(f"{RQ}:queue:mail", "x")
 
     assert "WRONGTYPE" == retry(ground)[0]
     assert [] == ground.entries()

@@ -10,6 +10,7 @@ import pytest
 
 from tests.lua.ground import HOUR_MS, Ground
 from tests.lua.limited import EMAIL, ids, now_ms, pass_on, put_due, put_many
+from tests.prefix import RQ
 from zsched.core.clock import LAST_MS
 
 
@@ -187,8 +188,8 @@ def test_an_expired_cancelled_or_broken_run_uses_no_token(still: Ground) -> None
     due_ms = now_ms(still) - 1000
     still.put(("late", due_ms), ("later", due_ms + 1), allow_past=1, fields=EMAIL | {"zs": "1e", "zs_expires": "5"})
     put_due(still, "cancelled", "broken", "good")
-    still.redis.hset(f"rq:job:cancelled-{due_ms}", "status", "canceled")
-    still.redis.delete(f"rq:job:broken-{due_ms + 1}")
+    still.redis.hset(f"{RQ}:job:cancelled-{due_ms}", "status", "canceled")
+    still.redis.delete(f"{RQ}:job:broken-{due_ms + 1}")
 
     fired = still.fire()
 

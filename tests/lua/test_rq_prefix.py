@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 from tests.lua.ground import Ground
 from tests.lua.scene import CALLS, DUE_MS, contents, furnish, kept, set_back
 from tests.lua.test_hostile_jobs import TERM
+from tests.prefix import RQ, needs_prefix
 from zsched.core.runs import of_job, rq_time
 from zsched.embedded import EmbeddedRedis
-from zsched.errors import ConfigError
+from zsched.errors import ConfigError, OtherPrefix
 from zsched.storage.dispatch import Dispatch, Over
 from zsched.storage.jobs import Jobs
 from zsched.storage.log import Log
@@ -22,6 +24,7 @@ from zsched.storage.registries import Registries
 from zsched.storage.rqkeys import RqKeys
 
 OTHER = "{app}:rq"
+pytestmark = needs_prefix
 
 
 @pytest.fixture
@@ -34,7 +37,7 @@ def moved(led: Ground, redis_server: EmbeddedRedis) -> Iterator[Ground]:
 
 def renamed(value: Any) -> str:
     """*value* as it is under the other prefix."""
-    return repr(value).replace("rq:", f"{OTHER}:")
+    return repr(value).replace(f"{RQ}:", f"{OTHER}:")
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -44,9 +47,11 @@ def test_a_script_works_the_same_under_another_prefix(led: Ground, moved: Ground
 
     reply = CALLS[name](led)
     after = contents(led)
-    set_back(led, {key.replace(b"rq:", f"{OTHER}:".encode()): held for key, held in usual.items()})
+    set_back(led, {key.replace(f"{RQ}:".encode(), f"{OTHER}:".encode()): held for key, held in usual.items()})
+    led.redis.hset(led.keys.meta(), "rq_prefix", OTHER)
 
     assert renamed(reply) == repr(CALLS[name](moved))
+    led.redis.hset(led.keys.meta(), "rq_prefix", RQ)
     assert {renamed(key): renamed(held) for key, held in after.items()} == {
         repr(key): repr(held) for key, held in contents(moved).items()
     }
@@ -87,3 +92,24 @@ def test_a_run_is_fired_executed_and_tracked_under_another_prefix(moved: Ground)
 def test_a_prefix_with_special_characters_is_refused(prefix: str) -> None:
     with pytest.raises(ConfigError, match="RQ's prefix="):
         RqKeys(prefix)
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if name != "report"])  # which is about archives alone
+def test_a_namespace_keeps_its_prefix_and_no_script_does_anything_under_another(
+    led: Ground, moved: Ground, name: str
+) -> None:
+    furnish(led)
+    before = contents(led)
+
+    with pytest.raises(
+        OtherPrefix, match=re.escape(f"under RQ's prefix '{RQ}', and here that is '{OTHER}': set [rq] prefix or RQ_KEY")
+    ):
+        CALLS[name](moved)
+
+    assert before == contents(led)
+
+
+def test_the_first_entry_of_a_namespace_notes_its_prefix(moved: Ground) -> None:
+    moved.put(("a", DUE_MS), allow_past=1)
+
+    assert OTHER.encode() == moved.redis.hget(moved.keys.meta(), "rq_prefix")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground
+from tests.prefix import RQ
 
 
 def _run_now(ground: Ground, id: str, op: str = "op-1") -> list[Any]:
@@ -25,7 +26,7 @@ def test_a_one_shot_runs_now_under_the_run_id_of_its_time(ground: Ground) -> Non
     assert ground.job(run)["created_at"] <= ground.job(run)["enqueued_at"]
     entry = ground.last
     assert ("0-2", "run_now", {"id": "a", "run": run, "last": "0"}) == (entry.id, entry.kind, entry.fields)
-    assert {b"rq:queue:default"} == ground.redis.smembers("rq:queues")
+    assert {f"{RQ}:queue:default".encode()} == ground.redis.smembers(f"{RQ}:queues")
 
 
 def test_a_recurring_schedule_gets_an_extra_run_and_keeps_its_next_time(ground: Ground) -> None:
@@ -51,7 +52,7 @@ def test_runs_in_the_same_millisecond_get_different_ids(ground: Ground) -> None:
 
     queue = ground.queue()
     assert (40, 40) == (len(queue), len(set(queue)))
-    assert all(ground.redis.exists(f"rq:job:{run}") for run in queue)
+    assert all(ground.redis.exists(f"{RQ}:job:{run}") for run in queue)
 
 
 def _arguments(op: str) -> dict[str, Any]:
@@ -88,7 +89,7 @@ def test_run_now_of_a_paused_one_shot_removes_the_schedule(ground: Ground) -> No
 
 @pytest.mark.parametrize("kind", ["one-shot", "recurring"])
 def test_run_now_respects_the_front_flag_of_the_schedule(ground: Ground, kind: str) -> None:
-    ground.redis.rpush("rq:queue:default", "waiting")
+    ground.redis.rpush(f"{RQ}:queue:default", "waiting")
     if kind == "recurring":
         ground.put_recurring("a", own={"flags": "fs"})
     else:
@@ -108,7 +109,7 @@ def test_run_now_of_an_unknown_id_returns_not_found(ground: Ground) -> None:
 def test_run_now_does_not_push_a_cancelled_or_broken_one_shot(ground: Ground, broken: str) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
-    key = f"rq:job:a-{due_ms}"
+    key = f"{RQ}:job:a-{due_ms}"
     if broken == "cancelled by RQ":
         ground.redis.hset(key, "status", "canceled")
     else:
@@ -135,7 +136,7 @@ def test_run_now_does_not_push_a_schedule_without_a_template(ground: Ground, bro
 
 def test_a_queue_of_another_type_is_reported(ground: Ground) -> None:
     ground.put_recurring("r")
-    ground.redis.set("rq:queue:default", "x")
+    ground.redis.set(f"{RQ}:queue:default", "x")
 
     assert "WRONGTYPE" == _run_now(ground, "r")[0]
     assert 1 == len(ground.entries())

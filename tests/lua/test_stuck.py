@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.lua.ground import Ground
+from tests.prefix import RQ
 
 
 def put_due(ground: Ground, *ids: str, lane: str = "normal") -> list[str]:
@@ -32,7 +33,7 @@ def test_fire_reports_a_quarantine_key_of_a_wrong_type(led: Ground) -> None:
 
 def _stuck_one_shots(ground: Ground, number: int) -> None:
     for run in put_due(ground, *(f"stuck{n:03}" for n in range(number))):
-        ground.redis.delete(f"rq:job:{run}")
+        ground.redis.delete(f"{RQ}:job:{run}")
 
 
 def _due_rules(ground: Ground, number: int) -> None:

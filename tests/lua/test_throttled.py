@@ -10,6 +10,7 @@ from tests.lua.ground import HOUR_MS, SERVER, TEMPLATE, TOKEN, Ground
 from tests.lua.limited import EMAIL, ids, now_ms, pass_on, put_due
 from tests.lua.restoring import WHOSE
 from tests.lua.test_pause_resume import UNPLANNED
+from tests.prefix import RQ
 
 
 def put_rule(ground: Ground, id: str, **options: Any) -> int:
@@ -125,7 +126,7 @@ def test_a_throttled_schedule_can_be_put_with_another_time_queue_and_lane(late: 
 
     assert [("updated", str(due_ms))] == words
     assert {"b": f"high {due_ms}", "r": f"normal {due_ms}"} == late.places()
-    assert 2 == len(late.redis.keys("rq:job:*"))  # the run of "a", and the one that waits
+    assert 2 == len(late.redis.keys(f"{RQ}:job:*"))  # the run of "a", and the one that waits
 
 
 def test_putting_the_same_definition_keeps_a_throttled_schedule_in_its_place(late: Ground) -> None:

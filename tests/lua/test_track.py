@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.lua.ground import EPOCH, SERVER, TOKEN, Entry, Ground
+from tests.prefix import RQ
 from zsched.core.runs import JOB_FIELDS, Job
 from zsched.errors import RedisRefused, ServerChanged, Stale
 from zsched.storage.jobs import Jobs
@@ -70,7 +71,7 @@ def test_look_returns_the_newest_error_of_a_failed_run(led: Ground) -> None:
     job(led, A, "failed")
     for text in ("old", "Traceback:\n  somewhere\nValueError: new\n"):
         packed = b64encode(zlib.compress(text.encode()))
-        led.redis.xadd(f"rq:results:{A}", {"type": 2, "exc_string": packed})
+        led.redis.xadd(f"{RQ}:results:{A}", {"type": 2, "exc_string": packed})
 
     [told] = Jobs(led.link, led.keys).look([A])
 
@@ -81,7 +82,7 @@ def test_look_returns_the_newest_error_of_a_failed_run(led: Ground) -> None:
 @pytest.mark.parametrize("error", [b"", b"no base64!", b64encode(b"no zlib"), b"x" * 300_000])
 def test_look_returns_no_error_if_it_is_unreadable(led: Ground, error: bytes) -> None:
     job(led, A, "failed")
-    led.redis.xadd(f"rq:results:{A}", {"type": 2, "exc_string": error})
+    led.redis.xadd(f"{RQ}:results:{A}", {"type": 2, "exc_string": error})
 
     [told] = Jobs(led.link, led.keys).look([A])
 
@@ -101,7 +102,7 @@ def test_look_returns_none_for_a_missing_or_corrupted_job(led: Ground, broken: s
 
 def test_look_returns_a_run_whose_results_have_a_wrong_type(led: Ground) -> None:
     job(led, A, "failed")
-    led.redis.set(f"rq:results:{A}", "?")
+    led.redis.set(f"{RQ}:results:{A}", "?")
 
     [told] = Jobs(led.link, led.keys).look([A])
 

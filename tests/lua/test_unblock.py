@@ -27,6 +27,7 @@ from tests.lua.chained import (
     unblock,
 )
 from tests.lua.ground import EPOCH, LEASE_MS, SERVER, TOKEN, Ground
+from tests.prefix import RQ
 from zsched.core.clock import ManualClock
 from zsched.daemon.chains import SETTLED_MS, ChainKeeper
 from zsched.errors import RedisRefused, ServerChanged, Stale
@@ -39,7 +40,7 @@ from zsched.storage.lease import Term
 def test_releasing_a_run_queues_it_and_removes_earlier_runs_from_the_chain(led: Ground, status: str) -> None:
     jobs(led, status, "deferred")
     chain(led, QUEUE)
-    led.redis.rpush("rq:queue:default", "before")
+    led.redis.rpush(f"{RQ}:queue:default", "before")
 
     reply = unblock(led, RELEASE)
 
@@ -48,8 +49,8 @@ def test_releasing_a_run_queues_it_and_removes_earlier_runs_from_the_chain(led: 
     assert (f"{EPOCH}-1", "unblock", [f"{B} {WHY[status]}"]) == (entry.id, entry.kind, entry.rows)
     assert (["before", B], f"queue {B}") == (led.queue(), chain(led))
     assert ("queued", 27) == (job["status"], len(job["enqueued_at"]))
-    assert [] == led.redis.keys("rq:deferred:*") + led.redis.keys("rq:job:*:depend*")
-    assert {b"rq:queue:default"} == led.redis.smembers("rq:queues")
+    assert [] == led.redis.keys(f"{RQ}:deferred:*") + led.redis.keys(f"{RQ}:job:*:depend*")
+    assert {f"{RQ}:queue:default".encode()} == led.redis.smembers(f"{RQ}:queues")
 
 
 def test_releasing_a_ready_run_queues_it_and_removes_it_from_the_ready_ones(led: Ground) -> None:
@@ -59,8 +60,8 @@ def test_releasing_a_ready_run_queues_it_and_removes_it_from_the_ready_ones(led:
     assert [[B], []] == unblock(led, RELEASE)
 
     assert ([B], "queued", f"queue {B} {C}") == (led.queue(), led.job(B)["status"], chain(led))
-    assert [b"rq:deferred:default"] == led.redis.keys("rq:deferred:*") + led.redis.keys("rq:ready:*")
-    assert {C.encode()} == led.redis.smembers(f"rq:job:{B}:dependents")
+    assert [f"{RQ}:deferred:default".encode()] == led.redis.keys(f"{RQ}:deferred:*") + led.redis.keys(f"{RQ}:ready:*")
+    assert {C.encode()} == led.redis.smembers(f"{RQ}:job:{B}:dependents")
 
 
 def test_dropping_a_ready_run_that_expired_leaves_nothing_of_it_and_the_next_run_is_released(led: Ground) -> None:
@@ -70,7 +71,7 @@ def test_dropping_a_ready_run_that_expired_leaves_nothing_of_it_and_the_next_run
 
     assert [[], []] == unblock(led, ("drop", "-"))
 
-    assert (f"queue {C}", [], []) == (chain(led), led.redis.keys("rq:ready:*"), led.redis.keys(led.keys.rq.job(B)))
+    assert (f"queue {C}", [], []) == (chain(led), led.redis.keys(f"{RQ}:ready:*"), led.redis.keys(led.keys.rq.job(B)))
     assert [["r", "release", C]] == [need[:3] for need in survey(led)[1]]
 
 
@@ -81,7 +82,7 @@ def test_releasing_a_run_keeps_later_runs_waiting_for_it(led: Ground) -> None:
     unblock(led, RELEASE)
 
     assert ([B], f"queue {B} {C}", {C.encode()}) == (
-        led.queue(), chain(led), led.redis.smembers(f"rq:job:{B}:dependents"),
+        led.queue(), chain(led), led.redis.smembers(f"{RQ}:job:{B}:dependents"),
     )  # fmt: skip
 
 
@@ -92,25 +93,25 @@ def test_releasing_skips_an_expired_run_in_the_middle_of_a_chain(led: Ground) ->
 
     assert [[C], []] == unblock(led, ("release", C))
     assert ([C], f"queue {C}") == (led.queue(), chain(led))
-    assert [] == led.redis.keys("rq:deferred:*") + led.redis.keys("rq:job:*:depend*")
+    assert [] == led.redis.keys(f"{RQ}:deferred:*") + led.redis.keys(f"{RQ}:job:*:depend*")
 
 
 def test_releasing_a_run_removes_both_of_its_dependencies(led: Ground) -> None:
     jobs(led, "stopped", "stopped", "deferred")
-    led.redis.sadd(f"rq:job:{A}:dependents", C, "other")
-    led.redis.sadd(f"rq:job::{C}:dependencies", A)
+    led.redis.sadd(f"{RQ}:job:{A}:dependents", C, "other")
+    led.redis.sadd(f"{RQ}:job::{C}:dependencies", A)
     chain(led, f"{QUEUE} {C}")
 
     unblock(led, ("release", C))
 
-    assert [f"rq:job:{A}:dependents".encode()] == led.redis.keys("rq:job:*:depend*")
-    assert {b"other"} == led.redis.smembers(f"rq:job:{A}:dependents")
+    assert [f"{RQ}:job:{A}:dependents".encode()] == led.redis.keys(f"{RQ}:job:*:depend*")
+    assert {b"other"} == led.redis.smembers(f"{RQ}:job:{A}:dependents")
 
 
 def test_releasing_a_run_with_the_front_flag_queues_it_first(led: Ground) -> None:
     jobs(led, "stopped", "deferred", enqueue_at_front="1")
     chain(led, QUEUE)
-    led.redis.rpush("rq:queue:default", "before")
+    led.redis.rpush(f"{RQ}:queue:default", "before")
 
     unblock(led, RELEASE)
 
@@ -159,10 +160,10 @@ def test_a_chain_that_changed_since_the_survey_is_left_alone(led: Ground, change
     elif change == "expired":
         led.redis.delete(led.keys.rq.job(B))
     elif change == "queue":
-        led.redis.set("rq:queue:default", "text")
+        led.redis.set(f"{RQ}:queue:default", "text")
     elif change == "deferred":
-        led.redis.delete("rq:deferred:default")
-        led.redis.set("rq:deferred:default", "text")
+        led.redis.delete(f"{RQ}:deferred:default")
+        led.redis.set(f"{RQ}:deferred:default", "text")
     before = led.keyspace()
 
     run = C if change == "not the next" else B
@@ -210,20 +211,20 @@ def test_withdrawing_cancels_a_waiting_run_and_records_its_end(led: Ground, stat
     assert row.startswith(f'{A} cancelled {{"ended":')
     assert json.loads(row.split(" ", 2)[2])["error"] == "its next occurrence came first (overlap=cancel_previous)"
     assert ("canceled", f"cancel_previous {B}", []) == (led.job(A)["status"], chain(led), led.queue())
-    assert [] == led.redis.keys("rq:scheduled:*") + led.redis.keys("rq:deferred:*")
+    assert [] == led.redis.keys(f"{RQ}:scheduled:*") + led.redis.keys(f"{RQ}:deferred:*")
 
 
 def test_withdrawing_a_running_run_sends_its_worker_a_stop_command_every_ten_seconds(led: Ground) -> None:
     jobs(led, "started", "queued")
     chain(led, CANCEL)
     with led.redis.pubsub(ignore_subscribe_messages=True) as listener:
-        listener.subscribe("rq:pubsub:w")
+        listener.subscribe(f"{RQ}:pubsub:w")
         listener.get_message(timeout=5)
 
         for passed_ms in (0, 0, 9000, 1001, 0):
             led.pass_time(passed_ms)
             unblock(led, WITHDRAW)
-        led.redis.publish("rq:pubsub:w", "that was all")
+        led.redis.publish(f"{RQ}:pubsub:w", "that was all")
 
         heard: list[bytes] = []
         while heard[-1:] != [b"that was all"]:
@@ -252,7 +253,7 @@ def test_the_last_run_stays_in_the_chain_until_all_runs_are_over(
 
 def test_withdrawing_skips_a_run_that_a_worker_has_just_taken(led: Ground) -> None:
     jobs(led, "queued", "started")
-    led.redis.delete("rq:queue:default")
+    led.redis.delete(f"{RQ}:queue:default")
     chain(led, CANCEL)
 
     unblock(led, WITHDRAW)

@@ -8,16 +8,17 @@ import pytest
 
 from tests.lua.ground import Entry, Ground
 from tests.lua.scene import CALLS, CHAIN, GONE, WORKED, contents, furnish, kept, set_back, spoil
+from tests.prefix import RQ
 from zsched.errors import RedisRefused
 from zsched.storage.scripts import load
 
 READS = ("get", "look", "archived", "renew")
 IDS = ("later", "rule", "due-rule", "new", "paused-rule")
 OF_RQ = (
-    ["rq:queues", "rq:queue:default", "rq:queue:email", "rq:queue:default:intermediate"]
-    + [f"rq:{registry}:default" for registry in ("deferred", "scheduled", "wip", "failed", "canceled")]
-    + [f"rq:{kind}:{run}" for run in (*WORKED, *CHAIN, GONE) for kind in ("job", "executions", "results")]
-    + [f"rq:job:{CHAIN[0]}:dependents", f"rq:job::{CHAIN[1]}:dependencies", "rq:scheduler-lock:default"]
+    [f"{RQ}:queues", f"{RQ}:queue:default", f"{RQ}:queue:email", f"{RQ}:queue:default:intermediate"]
+    + [f"{RQ}:{registry}:default" for registry in ("deferred", "scheduled", "wip", "failed", "canceled")]
+    + [f"{RQ}:{kind}:{run}" for run in (*WORKED, *CHAIN, GONE) for kind in ("job", "executions", "results")]
+    + [f"{RQ}:job:{CHAIN[0]}:dependents", f"{RQ}:job::{CHAIN[1]}:dependencies", f"{RQ}:scheduler-lock:default"]
 )
 
 
@@ -74,7 +75,7 @@ def _pushed(entry: Entry) -> list[str]:
 def _assert_sound(ground: Ground, told: int, placed: set[str]) -> None:
     """Check that the entries after the first *told* are true, and account for all of *placed*."""
     new = [entry for entry in ground.entries()[told:] if entry.kind != "restore"]
-    lists = [f"rq:queue:{name}" for name in ("default", "email")]
+    lists = [f"{RQ}:queue:{name}" for name in ("default", "email")]
     waiting = [run for key in lists if ground.redis.type(key) == b"list" for run in ground.redis.lrange(key, 0, -1)]
     for run in (run for entry in new for run in _pushed(entry)):
         status = ground.redis.hget(ground.keys.rq.job(run), "status")

@@ -71,6 +71,8 @@ def test_the_shipped_file_documents_every_key_with_its_default() -> None:
     for name in ("password_file", "master", "sentinel_password_file"):  # TOML has no null: the text says what holds
         flat[("redis", name)] = None
     flat[("archive", "path")] = flat[("dashboard", "password_file")] = flat[("metrics", "listen")] = None
+    assert "{default}:rq" == flat[("rq", "prefix")]
+    flat[("rq", "prefix")] = None
     assert defaults == {key: tuple(value) if isinstance(value, list) else value for key, value in flat.items()}
 
 

@@ -10,8 +10,8 @@ from zsched.storage.connection import Link
 KEY = "zsched:{default}:meta"
 
 
-def shell(url: str, serializer: str = "pickle", password: str | None = None) -> Shell:
-    return Shell(Link.from_url(url, 1.0, password), serializer)
+def shell(url: str, serializer: str = "pickle", password: str | None = None, rq_prefix: str = "rq") -> Shell:
+    return Shell(Link.from_url(url, 1.0, password), serializer, rq_prefix)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,11 @@ def test_redis_cli_goes_where_the_settings_go(url: str, said: str) -> None:
         ("unix:///run/redis.sock?db=1", {}, "RQ_REDIS_URL='unix:///run/redis.sock?db=1' rq worker email"),
         ("unix://:secret@/run/redis.sock", {}, "RQ_REDIS_URL=unix://:PASSWORD@/run/redis.sock rq worker email"),
         ("redis+sentinel://a:26379/main/0", {}, "rq worker email"),
+        (
+            "redis://db/0",
+            {"rq_prefix": "{app}:rq"},
+            "RQ_KEY_PREFIX='{app}:rq' RQ_REDIS_URL=redis://db/0 rq worker email",
+        ),
     ],
 )
 def test_a_worker_is_started_where_the_settings_go(url: str, options: dict[str, str], said: str) -> None:

@@ -13,6 +13,7 @@ import redis
 import rq
 
 from tests.documents import PROJECT
+from tests.prefix import RQ
 from tests.sources import PACKAGE, Source, sources
 from zsched.storage.keys import Keys
 from zsched.storage.rights import _RQ_KEYS, SCRIPTS, USERS, Role, acl_file, commands_of, rights_of, rq_keys_of
@@ -42,9 +43,8 @@ OF_KINDS = {"workers": "queue_workers"}  # RqKeys' method of another name
 
 
 def test_the_file_is_what_the_rights_say() -> None:
-    make = 'python -c \'from zsched.storage.rights import *; print(acl_file(Keys("default")), end="")\''
 
-    assert acl_file(Keys("default")) == ACL.read_text(), f"make it anew: {make} > deploy/redis/users.acl"
+    assert acl_file(Keys("default", "rq")) == ACL.read_text(), "make it anew: bin/zsched acl > deploy/redis/users.acl"
 
 
 def test_every_script_is_somebodys() -> None:
@@ -73,12 +73,14 @@ def test_no_key_of_rqs_is_overlooked() -> None:
     for file in LUA.rglob("*.lua"):
         code = re.sub(r"--.*", "", file.read_text())
 
-        keys = re.findall(r"rq[:}]|':(?:dependents|dependencies|intermediate)'", code)
+        keys = re.findall(r"rq:|rq}:|':(?:dependents|dependencies|intermediate)'", code)
         assert bool(keys) == (file == LUA / "lib" / "rq.lua"), f"{file}: take the key from lib/rq.lua"
 
     rq = Keys("default").rq
-    assert {"rq:job:*", "rq:queue:*", "rq:wip:*", "rq:failed:*", "rq:executions:*"} <= rq_keys_of("lost", rq)
-    assert {"rq:job:*"} == rq_keys_of("run_now", rq) - {"rq:queue:*"}
+    assert {f"{RQ}:job:*", f"{RQ}:queue:*", f"{RQ}:wip:*", f"{RQ}:failed:*", f"{RQ}:executions:*"} <= rq_keys_of(
+        "lost", rq
+    )
+    assert {f"{RQ}:job:*"} == rq_keys_of("run_now", rq) - {f"{RQ}:queue:*"}
     assert set() == rq_keys_of("quarantine", rq)
     assert not any("pubsub" in key for key in rq_keys_of("cancel_run", rq))
 
@@ -90,7 +92,7 @@ def test_rights_follow_the_prefix_of_rqs_keys() -> None:
         usual, other = rights_of(roles, Keys("default")), rights_of(roles, keys)
         assert usual.commands == other.commands
         for patterns, moved in ((usual.keys, other.keys), (usual.channels, other.channels)):
-            assert sorted(re.sub("^rq:", "{app}:rq:", pattern) for pattern in patterns) == list(moved)
+            assert sorted(pattern.replace(f"{RQ}:", "{app}:rq:") for pattern in patterns) == list(moved)
 
 
 def sent(source: Source) -> Iterator[str]:
@@ -170,14 +172,14 @@ def test_a_namespace_has_its_own_keys_and_channel() -> None:
     rights = rights_of([Role.CLIENT], Keys("mail"))
 
     assert "zsched:{mail}:*" in rights.keys
-    assert ("rq:pubsub:*", "zsched:{mail}:wake") == rights.channels
-    assert "default" not in rights.rule
+    assert {f"{RQ}:pubsub:*", "zsched:{mail}:wake"} == set(rights.channels)
+    assert "{default}" not in rights.rule.replace(RQ, "")
 
 
 def test_a_worker_has_none_of_zscheds_keys_and_a_dashboard_no_command_that_writes() -> None:
     worker, dashboard = (rights_of([role], Keys("default")) for role in (Role.WORKER, Role.DASHBOARD))
 
-    assert ("rq:*",) == worker.keys
+    assert (f"{RQ}:*",) == worker.keys
     assert ((), set()) == (
         dashboard.channels,
         {"hset", "del", "evalsha", "eval", "script|load"} & set(dashboard.commands),
@@ -191,7 +193,7 @@ def test_a_user_of_two_roles_may_do_what_both_may() -> None:
     )
 
     assert set(worker.commands) | set(client.commands) == set(both.commands)
-    assert ("rq:*", "zsched:{default}:*") == both.keys
+    assert {f"{RQ}:*", "zsched:{default}:*"} == set(both.keys)
 
 
 @pytest.mark.parametrize("user", ["operator", *USERS])

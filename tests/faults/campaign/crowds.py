@@ -9,6 +9,7 @@ from tests.faults.campaign.clients import Caller
 from tests.faults.campaign.receipts import FUNC
 from tests.faults.campaign.stage import Stage
 from tests.faults.campaign.workers import BULK, ODD
+from tests.prefix import RQ
 from zsched import ScheduleRow
 from zsched.core.clock import from_ms
 
@@ -40,7 +41,7 @@ def malformed(stage: Stage, rng: random.Random) -> None:
     _put(caller, ids, due_ms, BULK)
     bad = rng.choice(ids)
     stage.foreign.add(bad)
-    key = f"rq:job:{bad}-{due_ms}"
+    key = f"{RQ}:job:{bad}-{due_ms}"
     with stage.watch() as watch:
         how = rng.choice(["gone", "no queue", "wrong type"])
         if how == "no queue":
@@ -57,11 +58,11 @@ def wrong_queue(stage: Stage, rng: random.Random) -> None:
     caller = _caller(stage, "odd")
     ids = [caller.new_id() for _ in range(20)]
     with stage.watch() as watch:
-        while not watch.eval(_BREAK_QUEUE, 1, f"rq:queue:{ODD}"):
+        while not watch.eval(_BREAK_QUEUE, 1, f"{RQ}:queue:{ODD}"):
             stage.wait(0.01)
         _put(caller, ids, now_us() // 1000 + 300, ODD)
         stage.wait(rng.uniform(0.8, 1.5))
-        watch.delete(f"rq:queue:{ODD}")
+        watch.delete(f"{RQ}:queue:{ODD}")
     _put(caller, ids, now_us() // 1000 + 300, ODD)
     stage.wait(0.3)
 

@@ -21,11 +21,12 @@ from tests.faults.campaign.receipts import FUNC
 from tests.faults.campaign.stage import Stage
 from tests.faults.campaign.workers import BULK
 from tests.faults.ledger import connect
-from tests.integration.users import DEPLOY
+from tests.prefix import RQ
 from zsched import ScheduleRow
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
 from zsched.core.log import changes
+from zsched.storage.rights import Role, rights_of
 
 _GOOD, _FAR, _BAITS = 300, 20, 60
 _PASSWORD = "hostile"
@@ -49,10 +50,10 @@ def write_jobs(stage: Stage, rng: random.Random) -> None:
     with stage.watch() as watch, _hostile(stage, watch) as writer:
         for bait in baits:
             victim = rng.choice([*far, *rng.sample(good, _FAR)])
-            _spoil(writer, rng, f"rq:job:{bait}-{due_ms}", victim, f"{victim}-{waiting[victim]}")
+            _spoil(writer, rng, f"{RQ}:job:{bait}-{due_ms}", victim, f"{victim}-{waiting[victim]}")
         made_ms = int(watch.zscore(KEYS.due_normal(), rule) or due_ms)
         for number in range(1, 20):  # jobs of runs to come
-            writer.hset(f"rq:job:{rule}-{made_ms + 200 * number}", "status", "finished")
+            writer.hset(f"{RQ}:job:{rule}-{made_ms + 200 * number}", "status", "finished")
         stage.wait(max(due_ms - now_us() // 1000, 0) / 1000 + 0.5)
         caller.client.cancel(rule)
     told = (change for entry in log_in(stage.redis.tcp_url) for change in changes(entry))
@@ -69,10 +70,9 @@ def _put(caller: Caller, ids: list[str], due_ms: int) -> None:
 
 def _hostile(stage: Stage, watch: redis.Redis) -> redis.Redis:
     """Connected as a worker of deploy/redis/users.acl."""
-    [line] = [one for one in (DEPLOY / "users.acl").read_text().splitlines() if one.startswith("user zsched-worker ")]
-    rights = [word for word in line.split()[2:] if not word.startswith("#")]
+    rights = rights_of([Role.WORKER], KEYS).rule.split()
     ask: Any = watch.execute_command
-    ask("ACL", "SETUSER", "hostile", *rights, f">{_PASSWORD}")
+    ask("ACL", "SETUSER", "hostile", "reset", "on", *rights, f">{_PASSWORD}")
     writer = connect(stage.redis.tcp_url.replace("://", f"://hostile:{_PASSWORD}@"))
     try:
         writer.zcard(KEYS.due_normal())
@@ -94,7 +94,7 @@ def _spoil(writer: redis.Redis, rng: random.Random, job: str, victim: str, run: 
         writer.hset(job, field, text)
         if field == "origin" and 0 < len(text) < 1000:
             shown = text if isinstance(text, bytes) else text.encode()
-            writer.set(b"rq:queue:" + shown, "no list")
+            writer.set(f"{RQ}:queue:".encode() + shown, "no list")
 
     def retype() -> None:
         writer.delete(job)

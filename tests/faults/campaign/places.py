@@ -9,6 +9,7 @@ import redis
 
 from tests.faults.archives import KEYS
 from tests.faults.campaign.witnesses import Place
+from tests.prefix import RQ
 from zsched.core.run_id import schedule_of
 
 WAITING = "waiting"  # a job in waiting, which belongs to a one-shot that has a place
@@ -32,13 +33,13 @@ def read(client: Any) -> list[Place]:
 
 
 def _waiting(client: redis.Redis) -> Iterator[Place]:
-    for keys in _pages(client.scan_iter(match="rq:job:*", count=1000)):
+    for keys in _pages(client.scan_iter(match=f"{RQ}:job:*", count=1000)):
         pipe = client.pipeline(transaction=False)
         for key in keys:
             pipe.hmget(key, "status", "zs")
         for key, told in zip(keys, pipe.execute(raise_on_error=False), strict=True):
             if isinstance(told, list) and told[0] == b"scheduled" and told[1]:
-                run = key.decode().removeprefix("rq:job:")
+                run = key.decode().removeprefix(f"{RQ}:job:")
                 yield Place(schedule_of(run), WAITING, int(run[len(schedule_of(run)) + 1 :]))
 
 

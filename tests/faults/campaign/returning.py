@@ -20,6 +20,7 @@ from tests.faults.campaign.receipts import FUNC
 from tests.faults.campaign.stage import Seat, Stage
 from tests.faults.campaign.workers import BULK
 from tests.faults.processes import eventually
+from tests.prefix import RQ
 from zsched import ScheduleRow
 from zsched.archive.body import position_of
 from zsched.archive.recall import recalling
@@ -51,7 +52,7 @@ def fired_but_not_archived(stage: Stage, name: str) -> None:
     _, ids, due_ms = put(stage, name, _BURST, 2_500)
     stage.await_archives(sum(seat.is_running for seat in stage.seats))
     stage.daemons_net.delay_s = _SLOW_S
-    jobs = [f"rq:job:{id}-{due_ms}" for id in (ids[0], ids[-1])]
+    jobs = [f"{RQ}:job:{id}-{due_ms}" for id in (ids[0], ids[-1])]
     with stage.watch() as watch:
         eventually(lambda: any(watch.hget(job, "status") != b"scheduled" for job in jobs))
 

@@ -26,6 +26,7 @@ from tests.faults.campaign.stage import Stage
 from tests.faults.campaign.witnesses import Window, Witnesses
 from tests.faults.campaign.workers import BULK, ODD, QUEUE
 from tests.faults.processes import eventually
+from tests.prefix import RQ
 from zsched.archive.body import position_of
 from zsched.embedded import Guard
 
@@ -274,7 +275,7 @@ def _is_due(stage: Stage) -> bool:
 
 def _is_queued(stage: Stage) -> bool:
     with stage.watch() as watch:
-        return any(watch.llen(f"rq:queue:{queue}") for queue in (QUEUE, BULK, ODD))
+        return any(watch.llen(f"{RQ}:queue:{queue}") for queue in (QUEUE, BULK, ODD))
 
 
 _LANES = ("high", "normal", "low")

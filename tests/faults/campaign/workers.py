@@ -19,6 +19,7 @@ import redis
 
 from tests.faults.campaign import receipts
 from tests.faults.ledger import connect
+from tests.prefix import RQ
 from zsched.embedded import Guard
 
 QUEUE, BULK, ODD = "default", "bulk", "odd"  # of the workers; of the quick hand; of the quick hand, and broken at times
@@ -27,10 +28,10 @@ _PAGE = 500
 _IDLE_S = 0.02
 _KEPT_S = 500  # as RQ keeps results
 # Of a job that was lost meanwhile nothing is made.
-_FINISH = """
+_FINISH = f"""
 local kept_s, registry, until_s = tonumber(ARGV[1]), ARGV[2], redis.call('TIME')[1] + tonumber(ARGV[1])
 for i = 3, #ARGV do
-  local key = 'rq:job:' .. ARGV[i]
+  local key = '{RQ}:job:' .. ARGV[i]
   if redis.call('EXISTS', key) == 1 then
     redis.call('HSET', key, 'status', 'finished')
     redis.call('EXPIRE', key, kept_s)
@@ -101,10 +102,10 @@ class QuickHand:
     def _take(self, client: Any, queue: str) -> int:
         """Take a page of *queue*; none of a key that is not a list."""
         try:
-            runs = [run.decode() for run in client.lpop(f"rq:queue:{queue}", _PAGE) or []]
+            runs = [run.decode() for run in client.lpop(f"{RQ}:queue:{queue}", _PAGE) or []]
         except redis.ResponseError:
             return 0
         if runs:
             receipts.write(self._path, runs)
-            client.eval(_FINISH, 0, _KEPT_S, f"rq:finished:{queue}", *runs)
+            client.eval(_FINISH, 0, _KEPT_S, f"{RQ}:finished:{queue}", *runs)
         return len(runs)

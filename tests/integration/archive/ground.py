@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from tests.faults.clocks import now_ms
 from tests.faults.threads import know
+from tests.prefix import RQ
 from zsched import Client, ScheduleRow
 from zsched.archive import Archive
 from zsched.archive.body import Record
@@ -127,7 +128,7 @@ class Scene:
 
     def queued(self) -> set[str]:
         """Run ids in RQ's queue."""
-        return {run.decode() for run in self.redis.lrange("rq:queue:default", 0, -1)}
+        return {run.decode() for run in self.redis.lrange(f"{RQ}:queue:default", 0, -1)}
 
 
 class Storm:

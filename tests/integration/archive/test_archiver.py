@@ -10,6 +10,7 @@ import redis
 
 from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread, know
+from tests.prefix import RQ
 from zsched import Client
 from zsched.archive import Archive
 from zsched.config import ArchiveSettings
@@ -64,7 +65,7 @@ def test_an_archive_that_keeps_failing_after_a_loss_does_not_stop_firing(
         daemon.wait_for("recovery_began")
         client.schedule("app.tasks.run", id="due", after=0)
 
-        eventually(lambda: redis_client.llen("rq:queue:default"))
+        eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
         assert 3 <= len(daemon.of("recovery_began"))
 
 

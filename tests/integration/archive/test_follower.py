@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.integration.archive.ground import Scene, schedule
+from tests.prefix import RQ
 from zsched.archive import START
 from zsched.archive.places import told_by
 from zsched.core.clock import ManualClock
@@ -156,8 +157,8 @@ def test_a_redis_that_lost_the_end_of_its_log_is_restored_and_followed(scene: Sc
 def test_corrupted_keys_do_not_stop_a_bootstrap(scene: Scene) -> None:
     schedule(scene, "a")
     run = f"x-1800000000000{scene.keys.run_suffix}"
-    scene.redis.sadd("rq:queues", "rq:queue:default")
-    scene.redis.rpush("rq:queue:default", run, f"y-1800000000000{scene.keys.run_suffix}", "a job of somebody's")
+    scene.redis.sadd(f"{RQ}:queues", f"{RQ}:queue:default")
+    scene.redis.rpush(f"{RQ}:queue:default", run, f"y-1800000000000{scene.keys.run_suffix}", "a job of somebody's")
     scene.redis.set(scene.keys.rq.job(run), "a text")
     scene.redis.zadd(scene.keys.due_low(), {"infinite": "inf", "half": "1.5", b"\xff": 5, "two words": 7})
     scene.redis.hset(scene.keys.paused(), mapping={"never": "normal never 5 why"})

@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.integration.archive.ground import Scene, schedule
+from tests.prefix import RQ
 from zsched.core.clock import ManualClock
 from zsched.daemon import follower as module
 from zsched.daemon.follower import Follower
@@ -34,8 +35,8 @@ def break_a_fire(scene: Scene) -> None:
     run = scene.keys.run_id("a", due_ms)
     scene.redis.zrem(scene.keys.due_normal(), "a")
     scene.redis.hset(scene.keys.rq.job(run), "status", "queued")
-    scene.redis.sadd("rq:queues", "rq:queue:default")
-    scene.redis.rpush("rq:queue:default", run)
+    scene.redis.sadd(f"{RQ}:queues", f"{RQ}:queue:default")
+    scene.redis.rpush(f"{RQ}:queue:default", run)
     write(scene, "fire", runs=run, skipped="")
     write(scene, "quarantine", lines="none")
 

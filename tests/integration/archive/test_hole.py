@@ -10,6 +10,7 @@ import redis
 from tests.faults.clocks import now_ms
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread, know
+from tests.prefix import RQ
 from zsched import Client
 from zsched.errors import RedisRefused
 from zsched.storage.archivers import Archivers
@@ -39,7 +40,7 @@ def test_a_hole_in_the_log_stops_firing_until_the_key_of_the_log_is_renamed(
     redis_url: str, redis_client: redis.Redis, link: Link, make_hole: Callable[[redis.Redis], None]
 ) -> None:
     know(redis_client)
-    client, queue_key = Client.from_url(redis_url), "rq:queue:default"
+    client, queue_key = Client.from_url(redis_url), f"{RQ}:queue:default"
     with DaemonThread(redis_url, **PATIENT) as daemon:
         eventually(Archivers(link, KEYS).alive)
         client.schedule("app.tasks.run", id="rule", every=0.2, overlap="allow")

@@ -8,6 +8,7 @@ import pytest
 
 from tests.integration.archive.ground import Scene, Storm, assert_state_is_redis_own, rows_put_back, schedule
 from tests.integration.archive.merging import due_now, lane_states, lead, once, put_back, run, said, snapshot, watch
+from tests.prefix import RQ
 from zsched.core.changes import What
 from zsched.core.log import Position
 from zsched.daemon import merge as merge_module
@@ -124,5 +125,5 @@ def test_random_operations_between_the_pages_of_a_merge_are_noticed(
     watched = watch(scene)
     watched.go_on()
     assert_state_is_redis_own(scene)
-    pushed = [run.decode() for run in scene.redis.lrange("rq:queue:default", 0, -1)]
+    pushed = [run.decode() for run in scene.redis.lrange(f"{RQ}:queue:default", 0, -1)]
     assert sorted(set(pushed)) == sorted(pushed)

@@ -18,6 +18,7 @@ from tests.integration.archive.merging import (
     snapshot,
     watch,
 )
+from tests.prefix import RQ
 from zsched.core.log.recovery import MergedEntry
 from zsched.daemon.merge import OtherRestores
 from zsched.storage.archivers import Archivers, ArchiveState
@@ -132,7 +133,7 @@ def test_two_archives_restore_their_state_after_repeated_rollbacks(scene: Scene,
             one.go_on()
             scene.archive = one.archive
             assert_state_is_redis_own(scene)
-        queue = scene.redis.lrange("rq:queue:default", 0, -1)
+        queue = scene.redis.lrange(f"{RQ}:queue:default", 0, -1)
         assert sorted(set(queue)) == sorted(queue)
 
 

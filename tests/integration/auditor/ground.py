@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.integration.archive.ground import HOUR_MS, SOON, Scene, State, Storm
+from tests.prefix import RQ
 from zsched.core.clock import ManualClock
 from zsched.core.log import Entry
 from zsched.daemon import auditor as module
@@ -102,7 +103,7 @@ def entries(scene: Scene) -> list[Entry]:
 
 
 def job_of(scene: Scene, id: str) -> str:
-    [run] = [key.decode() for key in scene.redis.keys(f"rq:job:{id}-*")]
+    [run] = [key.decode() for key in scene.redis.keys(f"{RQ}:job:{id}-*")]
     return run
 
 

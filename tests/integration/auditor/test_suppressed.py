@@ -7,6 +7,7 @@ import pytest
 from tests.integration.archive.ground import Scene
 from tests.integration.auditor.ground import FUNC, Auditing
 from tests.integration.command_line import Zsched
+from tests.prefix import RQ
 from zsched.core.changes import What
 
 
@@ -79,7 +80,7 @@ def test_a_pushed_run_is_not_pushed_again_and_raises_no_alarm(scene: Scene, audi
     told = auditing.run()
 
     assert {run} == scene.queued()
-    assert 1 == len(scene.redis.lrange("rq:queue:default", 0, -1))
+    assert 1 == len(scene.redis.lrange(f"{RQ}:queue:default", 0, -1))
     assert not any(each["event"] == "run_suppressed" for each in told)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import redis
 
 from tests.faults.processes import eventually
+from tests.prefix import RQ
 from zsched import Client
 from zsched.core.backfill import Backfill
 from zsched.core.clock import to_ms
@@ -29,7 +30,7 @@ def run(hours_ago: int, suffix: str = "") -> str:
 
 
 def queue(redis_client: redis.Redis) -> list[str]:
-    return [run.decode() for run in redis_client.lrange("rq:queue:default", 0, -1)]
+    return [run.decode() for run in redis_client.lrange(f"{RQ}:queue:default", 0, -1)]
 
 
 def backfill(client: Client, first: int, last: int, **options: Any) -> Backfill:

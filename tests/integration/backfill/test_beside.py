@@ -13,6 +13,7 @@ from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.archive.ground import Scene
 from tests.integration.backfill.ground import HOUR, KEYS, NOW, TASKS, archived, backfill, queue, run
+from tests.prefix import RQ
 from zsched import Client
 from zsched.core.changes import What
 from zsched.core.clock import from_ms, to_ms
@@ -48,7 +49,7 @@ def test_coalesced_occurrences_can_be_backfilled(redis_client: redis.Redis, redi
 def test_a_rule_firing_during_its_backfill_runs_each_occurrence_once(client: Client, redis_client: redis.Redis) -> None:
     client.schedule(f"{TASKS}.done", id="quick", every=0.05, overlap="allow")
     start = from_ms(client.get("quick").anchor_ms or 0)
-    eventually(lambda: redis_client.llen("rq:queue:default") >= 5)
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:default") >= 5)
 
     done = [client.backfill("quick", start, from_ms(client._reader.now_ms())) for _ in range(5)]
     client.pause("quick")
@@ -83,7 +84,7 @@ def test_a_lost_open_backfill_run_is_restored(client: Client, redis_url: str, li
         backfill(client, 5, 4, again=True)
         redis_client.delete(KEYS.rq.job(run(5)))
         lost = set(queue(redis_client)) - {run(5)}
-        redis_client.lrem("rq:queue:default", 0, run(5))
+        redis_client.lrem(f"{RQ}:queue:default", 0, run(5))
         eventually(lambda: any(e.kind == "end" for e in Log(link, KEYS).entries()))
         archived(link)
 

@@ -16,6 +16,7 @@ import redis
 from tests.faults.processes import eventually
 from tests.faults.threads import STEADY, DaemonThread
 from tests.integration.backfill.ground import HOUR, KEYS, NOW, archived, backfill, queue, run
+from tests.prefix import RQ
 from zsched import Client
 from zsched.archive import ran as archive_ran
 from zsched.core.clock import to_ms
@@ -52,7 +53,7 @@ def work(redis_client: redis.Redis, redis_url: str, tmp_path: Path) -> Iterator[
 def forget(redis_client: redis.Redis, link: Link) -> None:
     """RQ forgets all jobs, and Redis the log but for its last entry."""
     last = archived(link)
-    redis_client.delete("rq:queue:default", *redis_client.keys("rq:job:*"))
+    redis_client.delete(f"{RQ}:queue:default", *redis_client.keys(f"{RQ}:job:*"))
     redis_client.xtrim(KEYS.log(), minid=last.id, approximate=False)
 
 

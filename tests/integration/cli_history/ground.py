@@ -10,6 +10,7 @@ import redis
 from tests.faults.processes import eventually
 from tests.faults.threads import STEADY, DaemonThread
 from tests.integration import command_line
+from tests.prefix import RQ
 from zsched.config import ArchiveSettings
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
@@ -56,4 +57,4 @@ class Leading:
 
 def queued(redis_client: redis.Redis, number: int = 1) -> None:
     """Waits for runs."""
-    eventually(lambda: redis_client.llen("rq:queue:default") >= number)
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:default") >= number)

@@ -16,6 +16,7 @@ import redis
 
 from tests.faults.processes import eventually
 from tests.integration.cli_history.ground import ALONE, DEADLINE_S, FUNC, IMPATIENT, KEYS, Leading, Zsched, queued
+from tests.prefix import RQ
 from zsched import Client
 from zsched.cli.program import DONE, NOT_FOUND, USAGE
 from zsched.embedded.guard import Guard
@@ -101,18 +102,18 @@ def test_why_of_a_paused_or_cancelled_schedule_says_so(
 def test_why_of_a_quarantined_schedule_gives_the_reason(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
 ) -> None:
-    redis_client.set("rq:queue:broken", "no list")
+    redis_client.set(f"{RQ}:queue:broken", "no list")
     with Leading(redis_url, path):
         client.schedule(FUNC, id="broken", after=0.05, queue="broken")
         run = client.schedule(FUNC, id="lost", after=0.2).run_id
-        redis_client.delete(f"rq:job:{run}")
+        redis_client.delete(f"{RQ}:job:{run}")
         eventually(lambda: client.overview().quarantined == 2)
 
         broken, lost = zsched.story("broken"), zsched.story("lost")
 
-    assert "quarantined: wrong type at rq:queue:broken" == broken[1]
+    assert f"quarantined: wrong type at {RQ}:queue:broken" == broken[1]
     assert re.fullmatch(
-        r'quarantined since .*: "wrong type at rq:queue:broken"; schedule it again, or cancel it', broken[2]
+        rf'quarantined since .*: "wrong type at {RQ}:queue:broken"; schedule it again, or cancel it', broken[2]
     )
     assert "quarantined: its hash is gone" == lost[1]
 

@@ -19,6 +19,7 @@ from tests.faults.archives import await_caught_up
 from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
 from tests.integration.archive.ground import Scene
 from tests.integration.cli_recover.ground import HOUR_S, Zsched, copied, dump, listed, populate, told
+from tests.prefix import RQ
 from zsched import Client
 from zsched.cli import program
 from zsched.cli.program import DONE, INTERRUPTED, UNHEALTHY
@@ -103,7 +104,7 @@ def test_a_daemon_in_manual_mode_fires_nothing_until_recover_was_run(
     status = eventually(lambda: awaited(redis_url))
 
     # then: it holds, and says so
-    assert (0, None) == (redis_client.llen("rq:queue:default"), redis_client.get("rq:job:new"))
+    assert (0, None) == (redis_client.llen(f"{RQ}:queue:default"), redis_client.get(f"{RQ}:job:new"))
     assert [problem for problem in status["problems"] if f"{path} lost: Redis lost something" in problem]
 
     result = zsched()
@@ -111,11 +112,11 @@ def test_a_daemon_in_manual_mode_fires_nothing_until_recover_was_run(
     assert (DONE, "") == (result.exit_code, result.stderr)
     assert told(before) == told([one for one in listed(client) if one.id == "later"])
     daemon.wait_for("archive_bootstrapped", 2)
-    eventually(lambda: redis_client.llen("rq:queue:default"))
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
     await_caught_up(redis_url, path)
     daemon.send(signal.SIGTERM)
     assert 0 == daemon.wait()
-    [run] = redis_client.lrange("rq:queue:default", 0, -1)
+    [run] = redis_client.lrange(f"{RQ}:queue:default", 0, -1)
     assert run.startswith(b"new-")
 
 

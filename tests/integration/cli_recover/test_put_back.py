@@ -7,6 +7,7 @@ from rq.job import Job, JobStatus
 
 from tests.integration.archive.ground import Scene
 from tests.integration.cli_recover.ground import HOUR_S, Zsched, dump, listed, populate, told
+from tests.prefix import RQ
 from zsched.cli.program import DONE, USAGE
 from zsched.cli.recovering import report
 from zsched.core.clock import SystemClock
@@ -93,7 +94,7 @@ def test_a_recovery_brings_back_the_same_schedules_with_the_same_next_times(scen
     assert told(before) == told(listed(scene.client))
     [again] = scene.queued()
     assert again.startswith("fired-")
-    assert b"1" == scene.redis.hget(f"rq:job:{again}", "zs_uncertain")
+    assert b"1" == scene.redis.hget(f"{RQ}:job:{again}", "zs_uncertain")
     table = [line.split() for line in result.stdout.splitlines() if "app." in line]
     assert [["pushed", "again", "fired"], ["skipped", "careful"]] == [table[0][:3], table[1][:2]]
     assert "put back 4 schedules, 1 of them overdue" in result.stdout.splitlines()
@@ -103,7 +104,7 @@ def test_a_recovery_brings_back_the_same_schedules_with_the_same_next_times(scen
 def test_recover_reports_a_run_that_cannot_be_pushed_again(scene: Scene, zsched: Zsched) -> None:
     populate(scene)
     scene.redis.flushall()
-    scene.redis.set("rq:queue:default", "another writer's")
+    scene.redis.set(f"{RQ}:queue:default", "another writer's")
 
     result = zsched()
 

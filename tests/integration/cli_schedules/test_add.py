@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from tests.integration.cli_schedules.ground import FUNC, LATER, Zsched
+from tests.prefix import RQ
 from zsched.cli.program import DONE, FAILED, USAGE
 
 pytestmark = pytest.mark.once
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.once
 
 def is_empty(redis_client: redis.Redis) -> bool:
     """Whether no schedule was written; the serializer's name may be."""
-    return redis_client.keys("zsched:*due*") == redis_client.keys("rq:*") == redis_client.keys("*schedule:*") == []
+    return redis_client.keys("zsched:*due*") == redis_client.keys(f"{RQ}:*") == redis_client.keys("*schedule:*") == []
 
 
 def test_a_local_time_is_read_in_its_zone(zsched: Zsched) -> None:

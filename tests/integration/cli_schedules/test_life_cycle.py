@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from tests.integration.cli_schedules.ground import FUNC, Zsched
+from tests.prefix import RQ
 from zsched.cli.program import DONE, FAILED, NOT_FOUND
 
 pytestmark = pytest.mark.once
@@ -60,7 +61,7 @@ def test_one_unknown_id_does_not_stop_the_others(some: Zsched, command: str) -> 
 def test_run_pushes_at_once_and_prints_the_run_id(some: Zsched, redis_client: redis.Redis) -> None:
     result = some("run", "beat")
 
-    assert [result.output.strip().encode()] == redis_client.lrange("rq:queue:default", 0, -1)
+    assert [result.output.strip().encode()] == redis_client.lrange(f"{RQ}:queue:default", 0, -1)
 
 
 def test_run_of_an_unknown_schedule_is_not_found(zsched: Zsched) -> None:

@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from tests.integration.cli_schedules.ground import FUNC, Zsched
+from tests.prefix import RQ
 from zsched.cli.program import USAGE
 
 pytestmark = pytest.mark.once
@@ -61,7 +62,7 @@ def test_ls_refuses_bad_filters(zsched: Zsched, arguments: tuple[str, ...]) -> N
 
 
 def test_show_prints_the_note_and_escapes_terminal_codes(some: Zsched, redis_client: redis.Redis) -> None:
-    run = next(key for key in redis_client.keys("rq:job:stopped-*"))
+    run = next(key for key in redis_client.keys(f"{RQ}:job:stopped-*"))
     redis_client.hset(run, "description", "red \x1b[31m text")
 
     shown = some("show", "stopped").output

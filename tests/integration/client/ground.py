@@ -10,6 +10,7 @@ from typing import Any
 
 import redis
 
+from tests.prefix import RQ
 from zsched.storage.keys import Keys
 from zsched.storage.unpickling import inflated
 
@@ -25,7 +26,7 @@ def pass_time(redis_client: redis.Redis, by: timedelta) -> None:
 
 def queued(redis_client: redis.Redis, name: str = "default") -> list[str]:
     """The run ids in an RQ queue."""
-    return [run.decode() for run in redis_client.lrange(f"rq:queue:{name}", 0, -1)]
+    return [run.decode() for run in redis_client.lrange(f"{RQ}:queue:{name}", 0, -1)]
 
 
 def payload(redis_client: redis.Redis, key: str) -> Any:

@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from tests.integration.client.ground import HOUR, KEYS, payload
+from tests.prefix import RQ
 from zsched import Client, RedisUnavailable
 from zsched.core.clock import to_ms
 
@@ -56,7 +57,7 @@ def test_the_later_of_two_rows_with_one_id_wins(client: Client, redis_client: re
     many = client.schedule_many({"func": "app.task", "id": "a", "at": soon, "args": (n,)} for n in range(3))
 
     assert (1, 2, ["a"] * 3) == (many.created, many.updated, many.ids)
-    assert ("app.task", None, (2,), {}) == payload(redis_client, f"rq:job:a-{to_ms(soon)}")
+    assert ("app.task", None, (2,), {}) == payload(redis_client, f"{RQ}:job:a-{to_ms(soon)}")
 
 
 def test_a_one_shot_row_replaces_a_recurring_row_of_the_same_id(client: Client, soon: datetime) -> None:

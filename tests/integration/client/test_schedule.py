@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from tests.integration.client.ground import HOUR, pass_time
+from tests.prefix import RQ
 from zsched import (
     Client,
     InvalidSchedule,
@@ -70,13 +71,13 @@ def test_policies_of_a_rule_are_in_every_run_and_survive_an_update(client: Clien
     assert "unchanged" == client.schedule("app.task", id="r", every=60, on_lost="fail", pause_after_failures=3).outcome
     assert "updated" == client.update("r", args=(1,)).outcome
     assert ("fail", 3) == policies(client, "r")
-    assert b"fail" == redis_client.hget(f"rq:job:{client.run_now('r')}", "zs_on_lost")
+    assert b"fail" == redis_client.hget(f"{RQ}:job:{client.run_now('r')}", "zs_on_lost")
 
     assert "updated" == client.update("r", pause_after_failures=2).outcome
     assert ("fail", 2) == policies(client, "r")
     assert "updated" == client.update("r", on_lost="retry", pause_after_failures=None).outcome
     assert ("retry", None) == policies(client, "r")
-    assert redis_client.hget(f"rq:job:{client.run_now('r')}", "zs_on_lost") is None
+    assert redis_client.hget(f"{RQ}:job:{client.run_now('r')}", "zs_on_lost") is None
 
 
 def test_on_lost_is_stored_in_a_one_shots_job_only_if_not_the_default(
@@ -88,7 +89,7 @@ def test_on_lost_is_stored_in_a_one_shots_job_only_if_not_the_default(
             client.enqueue("app.task", on_lost=word).run_id,
             client.schedule("app.task", at=soon, on_lost=word).run_id,
         )
-        words[word] = [redis_client.hget(f"rq:job:{run_id}", "zs_on_lost") for run_id in runs]
+        words[word] = [redis_client.hget(f"{RQ}:job:{run_id}", "zs_on_lost") for run_id in runs]
 
     assert {"retry": [None, None], "fail": [b"fail", b"fail"]} == words
     client.schedule("app.task", id="a", at=soon, on_lost="fail")

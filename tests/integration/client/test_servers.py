@@ -15,6 +15,7 @@ import pytest
 import redis
 
 from tests.integration.client.ground import ROOT, ids
+from tests.prefix import RQ
 from zsched import (
     Client,
     InvalidSchedule,
@@ -144,8 +145,8 @@ def test_out_of_memory_is_refused_with_the_servers_words(client: Client, redis_c
 
 
 def test_a_key_of_another_type_raises_redis_refused(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
-    redis_client.set(f"rq:job:a-{to_ms(soon)}", "x")
-    redis_client.set("rq:queue:broken", "x")
+    redis_client.set(f"{RQ}:job:a-{to_ms(soon)}", "x")
+    redis_client.set(f"{RQ}:queue:broken", "x")
 
     with pytest.raises(RedisRefused, match=r"schedule 'a'.*another type"):
         client.schedule("app.task", id="a", at=soon)

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from tests.integration.client.ground import HOUR, KEYS, pass_time, payload
+from tests.prefix import RQ
 from zsched import (
     Client,
     Contended,
@@ -26,14 +27,14 @@ from zsched.errors import Garbled
 
 def test_update_changes_only_the_time_of_a_one_shot(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
     client.schedule("app.task", id="a", at=soon, args=(1,), timeout=60, meta={"m": 1}, retry=2, description="Say hello")
-    before = redis_client.hgetall(f"rq:job:a-{to_ms(soon)}")
+    before = redis_client.hgetall(f"{RQ}:job:a-{to_ms(soon)}")
 
     made = client.update("a", at=soon + HOUR)
 
     assert ("updated", soon + HOUR, f"a-{to_ms(soon + HOUR)}") == (made.outcome, made.next_at, made.run_id)
-    after = redis_client.hgetall(f"rq:job:{made.run_id}")
+    after = redis_client.hgetall(f"{RQ}:job:{made.run_id}")
     assert before | {b"created_at": after[b"created_at"]} == after
-    assert 0 == redis_client.exists(f"rq:job:a-{to_ms(soon)}")
+    assert 0 == redis_client.exists(f"{RQ}:job:a-{to_ms(soon)}")
 
 
 def test_update_changes_only_the_payload_of_a_one_shot(
@@ -44,7 +45,7 @@ def test_update_changes_only_the_payload_of_a_one_shot(
     made = client.update("a", kwargs={"k": 2})
 
     assert ("updated", soon) == (made.outcome, made.next_at)
-    assert ("app.task", None, (1,), {"k": 2}) == payload(redis_client, f"rq:job:{made.run_id}")
+    assert ("app.task", None, (1,), {"k": 2}) == payload(redis_client, f"{RQ}:job:{made.run_id}")
 
 
 def test_update_changes_the_payload_of_an_overdue_one_shot(

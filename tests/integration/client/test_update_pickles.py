@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from tests.integration.client.ground import HOUR, KEYS, payload
+from tests.prefix import RQ
 from zsched import Client, InvalidSchedule
 
 
@@ -35,7 +36,7 @@ def made(tmp_path: Path) -> Path:
 @pytest.fixture
 def key(client: Client, redis_client: redis.Redis, soon: datetime, made: Path) -> str:
     """The job of a one-shot whose payload and meta somebody with rights to rq:job:* replaced."""
-    key = f"rq:job:{client.schedule('app.task', id='reminder-42', at=soon, args=(1,)).run_id}"
+    key = f"{RQ}:job:{client.schedule('app.task', id='reminder-42', at=soon, args=(1,)).run_id}"
     evil = Running(made)
     redis_client.hset(key, mapping={"data": pickle.dumps(("app.task", None, (evil,), {})), "meta": pickle.dumps(evil)})
     return key
@@ -68,7 +69,7 @@ def test_an_update_with_args_and_kwargs_replaces_a_payload_without_opening_it(
     made_by_update = client.update("reminder-42", args=(2,), kwargs={"a": 1})
 
     assert not made.exists()
-    assert ("app.task", None, (2,), {"a": 1}) == payload(redis_client, f"rq:job:{made_by_update.run_id}")
+    assert ("app.task", None, (2,), {"a": 1}) == payload(redis_client, f"{RQ}:job:{made_by_update.run_id}")
 
 
 def test_an_update_of_the_time_keeps_payload_and_meta_without_opening_them(
@@ -79,7 +80,7 @@ def test_an_update_of_the_time_keeps_payload_and_meta_without_opening_them(
     moved = client.update("reminder-42", at=soon + HOUR)
 
     assert not made.exists()
-    assert before == redis_client.hmget(f"rq:job:{moved.run_id}", "data", "meta")
+    assert before == redis_client.hmget(f"{RQ}:job:{moved.run_id}", "data", "meta")
 
 
 def test_an_update_keeps_plain_arguments_that_it_does_not_change(
@@ -89,7 +90,7 @@ def test_an_update_keeps_plain_arguments_that_it_does_not_change(
 
     made = client.update("a", kwargs={"k": 2})
 
-    assert ("app.task", None, (soon, {1, 2}), {"k": 2}) == payload(redis_client, f"rq:job:{made.run_id}")
+    assert ("app.task", None, (soon, {1, 2}), {"k": 2}) == payload(redis_client, f"{RQ}:job:{made.run_id}")
 
 
 def test_a_client_that_trusts_all_writers_opens_objects_of_any_class(redis_url: str, redis_client: redis.Redis) -> None:

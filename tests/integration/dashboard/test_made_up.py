@@ -17,6 +17,7 @@ from flask.testing import FlaskClient
 from rq import SimpleWorker
 
 from tests.integration.dashboard.ground import DONE, FAILED, WAITS, fill
+from tests.prefix import RQ
 from zsched.dashboard.app import make_app
 from zsched.dashboard.login import Login
 from zsched.storage.connection import Link
@@ -48,14 +49,14 @@ def listed(browser: FlaskClient, queue: str, registry: str) -> Any:
 
 def overwrite_result(client: redis.Redis, run_id: str, **fields: str | bytes) -> None:
     """A newer result than the run's own."""
-    client.xadd(f"rq:results:{run_id}", {"type": "2", **fields})  # type: ignore[dict-item]  # texts and bytes
+    client.xadd(f"{RQ}:results:{run_id}", {"type": "2", **fields})  # type: ignore[dict-item]  # texts and bytes
 
 
 @pytest.mark.parametrize("field", ["data", "exc_info"])
 def test_fields_that_no_page_shows_are_not_decompressed(
     browser: FlaskClient, redis_client: redis.Redis, field: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    redis_client.hset(f"rq:job:{WAITS}", field, BOMB)
+    redis_client.hset(f"{RQ}:job:{WAITS}", field, BOMB)
     inflated: list[int] = []
     original = zlib.decompress
     monkeypatch.setattr(zlib, "decompress", lambda data, *more: inflated.append(len(data)) or original(data, *more))
@@ -67,8 +68,8 @@ def test_fields_that_no_page_shows_are_not_decompressed(
 
 
 def test_oversized_values_are_replaced_by_the_reason(browser: FlaskClient, redis_client: redis.Redis) -> None:
-    redis_client.hset(f"rq:job:{DONE}", "meta", TOO_MUCH)
-    redis_client.xadd(f"rq:results:{DONE}", {"type": "1", "return_value": b64encode(TOO_MUCH)})
+    redis_client.hset(f"{RQ}:job:{DONE}", "meta", TOO_MUCH)
+    redis_client.xadd(f"{RQ}:results:{DONE}", {"type": "1", "return_value": b64encode(TOO_MUCH)})
 
     told = job(browser, DONE)
 
@@ -100,9 +101,9 @@ def test_a_traceback_that_decompresses_to_too_much_is_replaced_by_the_reason(
 def test_a_job_that_rq_cannot_restore_is_marked_and_hides_no_other(
     browser: FlaskClient, redis_client: redis.Redis, field: str, value: str | bytes
 ) -> None:
-    redis_client.rpush("rq:queue:email", DONE)
-    redis_client.hset(f"rq:job:{DONE}", mapping={"origin": "email"})
-    redis_client.hset(f"rq:job:{WAITS}", field, value)
+    redis_client.rpush(f"{RQ}:queue:email", DONE)
+    redis_client.hset(f"{RQ}:job:{DONE}", mapping={"origin": "email"})
+    redis_client.hset(f"{RQ}:job:{WAITS}", field, value)
 
     first, second = listed(browser, "email", "queued")
 
@@ -124,7 +125,7 @@ def test_a_result_that_rq_cannot_read_is_marked(
 
 @pytest.mark.parametrize("job_id", ["<b>x</b>", "a b", "", "x" * 100_000])
 def test_a_malformed_job_id_hides_no_other_job(browser: FlaskClient, redis_client: redis.Redis, job_id: str) -> None:
-    redis_client.lpush("rq:queue:email", job_id)
+    redis_client.lpush(f"{RQ}:queue:email", job_id)
 
     assert [WAITS] == [one["id"] for one in listed(browser, "email", "queued")]
 

@@ -24,6 +24,7 @@ from structlog.testing import capture_logs
 from tests.integration.dashboard import tasks
 from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, fill
 from tests.integration.in_process import work_off
+from tests.prefix import RQ
 from zsched.dashboard.app import SHOWN, make_app
 from zsched.dashboard.login import Login
 from zsched.storage.connection import Link
@@ -177,7 +178,7 @@ def works_at(worker: SimpleWorker, run_id: str) -> None:
     redis_client.hset(worker.key, "current_job", run_id)
     redis_client.sadd(f"{worker.key}:executions", f"{run_id}:1", f"{run_id}:0")
     execution = {"job_id": run_id, "id": "1", "created_at": at, "last_heartbeat": at, "worker_name": worker.name}
-    redis_client.hset(f"rq:execution:{run_id}:1", mapping=execution)
+    redis_client.hset(f"{RQ}:execution:{run_id}:1", mapping=execution)
 
 
 @pytest.mark.parametrize("serializer", SERIALIZERS)
@@ -286,7 +287,7 @@ def test_the_dashboard_refuses_every_change(
 
 def test_viewing_pages_changes_nothing_in_redis(browser: FlaskClient, redis_client: redis.Redis) -> None:
     fill(redis_client, "json")
-    redis_client.rpush("rq:queue:email", "gone-1798102800000")
+    redis_client.rpush(f"{RQ}:queue:email", "gone-1798102800000")
     before = everything(redis_client)
 
     answers = [browser.get(path, auth=AUTH, follow_redirects=True).status_code for path in PAGES]

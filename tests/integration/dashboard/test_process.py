@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ pytest.importorskip("rq_dashboard", reason="needs the extra dashboard")
 from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.sentinels import Sentinels
 from tests.integration.dashboard.ground import DONE, NOMINAL, dashboard, fill
+from tests.prefix import needs_prefix
 from zsched.cli import program
 from zsched.cli.program import DONE as WENT_WELL
 from zsched.cli.program import USAGE
@@ -47,6 +49,17 @@ def test_the_dashboard_shows_runs_until_a_signal_ends_it(
     assert "zsched" == started.told["user"]
     assert (200, 401) == (page.status, refused.status)
     assert f"digest \\u00b7 {NOMINAL}" in page.text
+
+
+@needs_prefix
+def test_the_dashboard_shows_the_jobs_of_the_prefix_in_its_settings(redis_url: str, redis_client: redis.Redis) -> None:
+    redis_client.sadd("{other}:rq:queues", "{other}:rq:queue:mail")
+    redis_client.rpush("{other}:rq:queue:mail", "a", "b")
+
+    with dashboard(REDIS_URL=redis_url, RQ_PREFIX="{other}:rq") as started:
+        [queue] = json.loads(started.get("/0/data/queues.json").text)["queues"]
+
+    assert ("mail", 2) == (queue["name"], queue["count"])
 
 
 def test_the_dashboard_frees_its_port_at_its_end(redis_url: str) -> None:

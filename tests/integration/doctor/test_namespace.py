@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from tests.integration.doctor.ground import KEYS, command_of, examined, only, report, unwell
+from tests.prefix import RQ
 from zsched import Client
 from zsched.core.log import FORMAT
 from zsched.core.log.entry import OLDEST_FORMAT
@@ -39,8 +40,8 @@ def client(url: str) -> Client:
         (KEYS.chains(), "hash"),
         (KEYS.deadlines(), "zset"),
         (KEYS.archivers(), "hash"),
-        ("rq:queues", "set"),
-        ("rq:workers", "set"),
+        (f"{RQ}:queues", "set"),
+        (f"{RQ}:workers", "set"),
     ],
 )
 def test_a_key_of_a_wrong_type_is_named(url: str, sound: redis.Redis, key: str, type: str) -> None:
@@ -55,9 +56,9 @@ def test_a_key_of_a_wrong_type_is_named(url: str, sound: redis.Redis, key: str, 
     assert "leftovers" not in unwell(found)
 
 
-@pytest.mark.parametrize(("key", "type"), [("rq:queue:email", "list"), ("rq:failed:email", "zset")])
+@pytest.mark.parametrize(("key", "type"), [(f"{RQ}:queue:email", "list"), (f"{RQ}:failed:email", "zset")])
 def test_a_queues_key_of_a_wrong_type_is_named(url: str, sound: redis.Redis, key: str, type: str) -> None:
-    sound.sadd("rq:queues", "rq:queue:email")
+    sound.sadd(f"{RQ}:queues", f"{RQ}:queue:email")
     sound.set(key, "mine")
 
     assert f"{key} is a string, and has to be a {type}" in only(examined(url)["key types"], PROBLEM).text

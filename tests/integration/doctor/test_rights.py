@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import redis
 
 from tests.integration.doctor.ground import KEYS, command_of, examined, only
+from tests.prefix import RQ
 from zsched.embedded import EmbeddedRedis, ServerBinary, find_server, packaged_server
 from zsched.health.check import Severity
 from zsched.health.checks_rights import form_of, rehearsed
 from zsched.storage.connection import Link
-from zsched.storage.rights import Role, rights_of
+from zsched.storage.rights import Role, acl_file, rights_of
 
 PASSWORD = "secret"
-USERS = Path(__file__).parents[3] / "deploy" / "redis" / "users.acl"
 OK, PROBLEM, SKIPPED = Severity.OK, Severity.PROBLEM, Severity.SKIPPED
 SERVERS = {"older": packaged_server(), "usual": find_server()}
 
@@ -68,7 +67,7 @@ def test_a_user_with_the_rights_of_its_role_is_ok(admin: redis.Redis, any_server
 def test_the_users_of_users_acl_are_ok(
     admin: redis.Redis, any_server: EmbeddedRedis, name: str, roles: tuple[Role, ...]
 ) -> None:
-    [line] = [line for line in USERS.read_text().splitlines() if line.startswith(f"user {name} ")]
+    [line] = [line for line in acl_file(KEYS).splitlines() if line.startswith(f"user {name} ")]
     words = [word for word in line.split()[2:] if not word.startswith("#")]
     admin.execute_command("ACL", "SETUSER", name, *words, f">{PASSWORD}")
     url = any_server.tcp_url.replace("redis://", f"redis://{name}:{PASSWORD}@")
@@ -88,7 +87,7 @@ def test_a_missing_command_right_is_named_with_the_remedy(
     assert ["ACL", "SETUSER", "somebody", f"+{right}"] == command_of(only(found, PROBLEM))
 
 
-@pytest.mark.parametrize("lacking", ["rq:queue:*", "rq:job:*", KEYS.prefix + "*"])
+@pytest.mark.parametrize("lacking", [f"{RQ}:queue:*", f"{RQ}:job:*", KEYS.prefix + "*"])
 def test_a_missing_key_right_is_named(admin: redis.Redis, any_server: EmbeddedRedis, lacking: str) -> None:
     kept = [f"~{key}" for key in rights_of([Role.DAEMON], KEYS).keys if key != lacking]
     url = user(admin, any_server, Role.DAEMON, "resetkeys", *kept)
@@ -97,7 +96,7 @@ def test_a_missing_key_right_is_named(admin: redis.Redis, any_server: EmbeddedRe
 
 
 def test_a_missing_channel_right_is_named(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
-    url = user(admin, any_server, Role.DAEMON, "resetchannels", "&rq:pubsub:*")
+    url = user(admin, any_server, Role.DAEMON, "resetchannels", f"&{RQ}:pubsub:*")
 
     assert ["ACL", "SETUSER", "somebody", f"&{KEYS.wake()}"] == command_of(only(examined(url)["rights"], PROBLEM))
 

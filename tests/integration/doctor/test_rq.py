@@ -19,6 +19,7 @@ from rq_scheduler import Scheduler
 
 from tests.faults.processes import eventually
 from tests.integration.doctor.ground import KEYS, examined, only, unwell
+from tests.prefix import IN_ENVIRONMENT, RQ, needs_prefix
 from zsched import Client
 from zsched.embedded.guard import Guard
 from zsched.health.check import Severity
@@ -49,9 +50,14 @@ def client(url: str) -> Client:
 def registered(sound: redis.Redis, name: str = "w1", **fields: str) -> None:
     """A worker as RQ registers it, with other *fields*."""
     told = {"version": version("rq"), "queues": "default", "pid": "1", "hostname": "box"} | fields
-    sound.hset(f"rq:worker:{name}", mapping=told)
-    for key in ("rq:workers", *(f"rq:workers:{queue}" for queue in told["queues"].split(","))):
-        sound.sadd(key, f"rq:worker:{name}")
+    sound.hset(f"{RQ}:worker:{name}", mapping=told)
+    for key in (f"{RQ}:workers", *(f"{RQ}:workers:{queue}" for queue in told["queues"].split(","))):
+        sound.sadd(key, f"{RQ}:worker:{name}")
+
+
+def worker_of(url: str, *arguments: str) -> list[str]:
+    """The words of the command that a remedy gives for a worker."""
+    return [*IN_ENVIRONMENT, f"RQ_REDIS_URL={url}", "rq", "worker", *arguments]
 
 
 def waits(sound: redis.Redis, ago: timedelta) -> None:
@@ -131,7 +137,39 @@ def test_the_serializer_check_is_skipped_for_json(url: str) -> None:
 
     assert "do not tell" in only(found["serializer"], SKIPPED).text
     command = only(found["workers"], WARNING).remedy.partition(": ")[2]
-    assert [f"RQ_REDIS_URL={url}", "rq", "worker", "--serializer", "json", "default"] == shlex.split(command)
+    assert [*IN_ENVIRONMENT, f"RQ_REDIS_URL={url}", "rq", "worker", "--serializer", "json", "default"] == shlex.split(
+        command
+    )
+
+
+# -- prefix of RQ's keys ------------------------------------------------------------------------------
+
+
+def test_the_usual_prefix_is_ok(url: str) -> None:
+    assert f"RQ's keys begin with {RQ}:" == only(examined(url)["prefix"], OK).text
+
+
+@needs_prefix
+def test_another_prefix_than_the_namespaces_is_a_problem(url: str, client: Client) -> None:
+    client.schedule("app.task", id="a", every=HOUR)
+
+    finding = only(examined(url, rq={"prefix": "{app}:rq"})["prefix"], PROBLEM)
+
+    assert f"under RQ's prefix '{RQ}', and these settings say '{{app}}:rq'" in finding.text
+    assert f'set [rq] prefix = "{RQ}", or give another namespace' == finding.remedy
+
+
+@needs_prefix
+def test_workers_under_another_prefix_than_the_settings_are_a_problem(url: str, sound: redis.Redis) -> None:
+    registered(sound)
+
+    other, nobody = examined(url, rq={"prefix": "{app}:rq"})["prefix"]
+
+    assert f"RQ_KEY_PREFIX of this environment makes RQ's prefix '{RQ}', and [rq] prefix is '{{app}}:rq'" == other.text
+    assert (WARNING, PROBLEM) == (other.severity, nobody.severity)
+    assert f"no worker takes jobs under RQ's prefix '{{app}}:rq', and workers do under '{RQ}'" in nobody.text
+    command = nobody.remedy.partition(": ")[2]
+    assert ["RQ_KEY_PREFIX={app}:rq", f"RQ_REDIS_URL={url}", "rq", "worker", "default"] == shlex.split(command)
 
 
 # -- queues -------------------------------------------------------------------------------------------
@@ -149,7 +187,7 @@ def test_a_used_queue_without_workers_is_a_warning(
     finding = only(examined(url)["queues"], WARNING)
 
     assert "nobody listens to queue email, which schedules use" == finding.text
-    assert [f"RQ_REDIS_URL={url}", "rq", "worker", "email"] == shlex.split(finding.remedy.rpartition(": ")[2])
+    assert worker_of(url, "email") == shlex.split(finding.remedy.rpartition(": ")[2])
 
 
 @pytest.mark.parametrize(("ago", "severity"), [(timedelta(minutes=6), PROBLEM), (timedelta(0), WARNING)])
@@ -176,7 +214,7 @@ def test_suspended_workers_are_a_finding(url: str, sound: redis.Redis, ago: time
 
 
 def test_an_unused_queue_is_ignored(url: str, sound: redis.Redis) -> None:
-    sound.sadd("rq:queues", "rq:queue:old")
+    sound.sadd(f"{RQ}:queues", f"{RQ}:queue:old")
 
     assert "no queue is used" == only(examined(url)["queues"], OK).text
 
@@ -186,39 +224,39 @@ def test_an_unused_queue_is_ignored(url: str, sound: redis.Redis) -> None:
 
 def test_a_worker_with_scheduler_is_named(url: str, sound: redis.Redis, work: Work) -> None:
     work("--with-scheduler", "email")
-    eventually(lambda: sound.exists("rq:scheduler-lock:email") and Worker.count(connection=sound))
+    eventually(lambda: sound.exists(f"{RQ}:scheduler-lock:email") and Worker.count(connection=sound))
 
     finding = only(examined(url)["rq's scheduler"], WARNING)
 
-    holder = sound.get("rq:scheduler-lock:email").decode()
+    holder = sound.get(f"{RQ}:scheduler-lock:email").decode()
     assert f"RQ's scheduler {holder}" in finding.text
     assert "lock of email" in finding.text
     assert "without --with-scheduler" in finding.remedy
 
 
 def test_a_scheduler_lock_of_another_namespace_is_a_warning(url: str, sound: redis.Redis) -> None:
-    sound.sadd("rq:queues", "rq:queue:email")
-    sound.set("rq:scheduler-lock:email", f"zsched:{KEYS.namespace}")
+    sound.sadd(f"{RQ}:queues", f"{RQ}:queue:email")
+    sound.set(f"{RQ}:scheduler-lock:email", f"zsched:{KEYS.namespace}")
     assert OK is only(examined(url)["rq's scheduler"], OK).severity
 
-    sound.set("rq:scheduler-lock:email", "zsched:other")
+    sound.set(f"{RQ}:scheduler-lock:email", "zsched:other")
     assert "the namespace other has" in only(examined(url)["rq's scheduler"], WARNING).text
 
 
 def test_a_scheduler_lock_is_ok_if_rq_moves_its_own_jobs(url: str, sound: redis.Redis) -> None:
-    sound.sadd("rq:queues", "rq:queue:email")
-    sound.set("rq:scheduler-lock:email", "somebody")
+    sound.sadd(f"{RQ}:queues", f"{RQ}:queue:email")
+    sound.set(f"{RQ}:scheduler-lock:email", "somebody")
 
     assert OK is only(examined(url, rq={"native": False})["rq's scheduler"], OK).severity
 
 
 def test_only_the_locks_of_listed_native_queues_count(url: str, sound: redis.Redis) -> None:
-    sound.sadd("rq:queues", "rq:queue:email", "rq:queue:push")
-    sound.set("rq:scheduler-lock:push", "somebody")
+    sound.sadd(f"{RQ}:queues", f"{RQ}:queue:email", f"{RQ}:queue:push")
+    sound.set(f"{RQ}:scheduler-lock:push", "somebody")
     finding = only(examined(url, rq={"native": ["email"]})["rq's scheduler"], OK)
     assert "in email; those of other queues are left to RQ's schedulers" in finding.text
 
-    sound.set("rq:scheduler-lock:email", "somebody")
+    sound.set(f"{RQ}:scheduler-lock:email", "somebody")
     finding = only(examined(url, rq={"native": ["email"]})["rq's scheduler"], WARNING)
     assert "has the scheduler's lock of email:" in finding.text
 
@@ -269,7 +307,7 @@ def test_imported_jobs_are_ok_until_an_rq_scheduler_runs_again(url: str, client:
 def test_rqs_cron_is_a_warning_while_it_has_a_heartbeat(url: str, sound: redis.Redis) -> None:
     killed, running = CronScheduler(sound, name="killed"), CronScheduler(sound, name="box.1")
     killed.register_birth()
-    sound.zadd("rq:cron_schedulers", {"killed": sound.time()[0] - 3600})
+    sound.zadd(f"{RQ}:cron_schedulers", {"killed": sound.time()[0] - 3600})
     assert OK is only(examined(url)["rq's cron"], OK).severity
 
     running.config_file = "app/cron_config.py"

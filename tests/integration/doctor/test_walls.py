@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from tests.integration.doctor.ground import KEYS, examined, only
+from tests.prefix import RQ
 from zsched.config import Settings
 from zsched.core.clock import SystemClock
 from zsched.embedded import EmbeddedRedis, find_server, packaged_server
@@ -179,9 +180,9 @@ def put(server: EmbeddedRedis, database: int, key: str) -> None:
 
 
 @pytest.mark.parametrize("role", [Role.CLIENT, Role.DAEMON])
-@pytest.mark.parametrize("key", [KEYS.meta(), "rq:queues"])
+@pytest.mark.parametrize("key", [KEYS.meta(), f"{RQ}:queues"])
 def test_zsched_or_rq_keys_in_another_database_are_a_warning(empty: EmbeddedRedis, key: str, role: Role) -> None:
-    put(empty, 0, "rq:queues")
+    put(empty, 0, f"{RQ}:queues")
     put(empty, 3, key)
 
     finding = only(examined(as_user(empty, role), roles=(role,))["databases"], WARNING)

@@ -8,6 +8,7 @@ from pathlib import Path
 import redis
 
 from tests.faults.leader import KEYS, Leader
+from tests.prefix import RQ
 from zsched.archive import Archive
 from zsched.archive.openruns import open_runs
 from zsched.core.changes import Change
@@ -132,13 +133,13 @@ def finish(redis_client: redis.Redis, *runs: str, lifetime_s: int = 500, late_s:
     with redis_client.pipeline() as pipeline:
         for run in runs:
             pipeline.hset(KEYS.rq.job(run), mapping={"status": "finished", "ended_at": rq_time(now_s * 1000)})
-            pipeline.zadd("rq:finished:default", {run: now_s + lifetime_s})
+            pipeline.zadd(f"{RQ}:finished:default", {run: now_s + lifetime_s})
         pipeline.execute()
 
 
 def taken(client: redis.Redis, run_id: str | None) -> str:
     """A worker took *run_id* from its queue and died."""
-    client.lrem("rq:queue:default", 1, run_id or "")
+    client.lrem(f"{RQ}:queue:default", 1, run_id or "")
     return run_id or ""
 
 
@@ -152,9 +153,9 @@ def ago(client: redis.Redis, *run_ids: str | None) -> None:
 
 def lapse(client: redis.Redis, run_id: str) -> None:
     """Two minutes pass for what RQ knows of the worker of *run_id*."""
-    for member in client.zrange("rq:wip:default", 0, -1):
+    for member in client.zrange(f"{RQ}:wip:default", 0, -1):
         if member.startswith(run_id.encode()):
-            client.zadd("rq:wip:default", {member: client.time()[0] - 60})
-            client.delete(b"rq:execution:" + member)
+            client.zadd(f"{RQ}:wip:default", {member: client.time()[0] - 60})
+            client.delete(f"{RQ}:execution:".encode() + member)
     earlier = datetime.now(UTC) - timedelta(minutes=2)
     client.hset(KEYS.rq.job(run_id), "last_heartbeat", earlier.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))

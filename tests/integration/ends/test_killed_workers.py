@@ -22,6 +22,7 @@ from tests.integration.ends.ground import (
     lapse,
     recorded,
 )
+from tests.prefix import RQ
 from zsched import Client
 from zsched.config import ArchiveSettings
 from zsched.embedded.guard import Guard
@@ -128,9 +129,10 @@ def test_a_run_of_a_killed_worker_without_retries_ends_as_lost(
     assert None not in (run.heartbeat_ms, run.started_ms, run.ended_ms)
     assert (run.duration_ms or 0) == max((run.heartbeat_ms or 0) - (run.started_ms or 0), 0)
     assert (b"failed", True) == (
-        redis_client.hget(KEYS.rq.job(run_id), "status"), redis_client.zscore("rq:failed:default", run_id) is not None,
+        redis_client.hget(KEYS.rq.job(run_id), "status"),
+        redis_client.zscore(f"{RQ}:failed:default", run_id) is not None,
     )  # fmt: skip
-    assert ([], 0) == (agains(link), redis_client.zcard("rq:wip:default"))
+    assert ([], 0) == (agains(link), redis_client.zcard(f"{RQ}:wip:default"))
     assert [run] == recorded(link)
 
 

@@ -13,6 +13,7 @@ from rq import SimpleWorker
 from tests.faults.leader import KEYS
 from tests.faults.processes import eventually
 from tests.integration.ends.ground import FUNC, Losing, Tracking, ago, ends, finish, recorded, taken
+from tests.prefix import RQ
 from tests.rq_steps import perform
 from zsched import Client
 from zsched.core.runs import EXPIRED, EXPIRED_OR_ENDED, rq_time
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.redis
 def fail(client: redis.Redis, run: str, at_s: int) -> None:
     """Fail a run as RQ's worker does."""
     client.hset(KEYS.rq.job(run), mapping={"status": "failed", "ended_at": rq_time(at_s * 1000)})
-    client.zadd("rq:failed:default", {run: at_s + 31_536_000})
+    client.zadd(f"{RQ}:failed:default", {run: at_s + 31_536_000})
 
 
 def unheard(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -111,7 +112,7 @@ def test_a_run_replaced_by_cancel_previous_is_recorded_once_with_that_reason(
 
     client.schedule(FUNC, id="r", every=0.001, overlap="cancel_previous")
     fire()
-    [first] = redis_client.lrange("rq:queue:default", 0, -1)
+    [first] = redis_client.lrange(f"{RQ}:queue:default", 0, -1)
     tracking.step()
     tracking.follows = False
 
@@ -157,7 +158,7 @@ def test_a_second_end_is_recorded_although_the_first_read_of_it_failed(
     tracking.step()
     finish(redis_client, run)
     tracking.step()
-    redis_client.zrem("rq:finished:default", run)
+    redis_client.zrem(f"{RQ}:finished:default", run)
     fail(redis_client, run, redis_client.time()[0] + 2)
     monkeypatch.setattr(Jobs, "look", interrupted)
 
@@ -180,7 +181,7 @@ def test_expired_before_start_is_claimed_only_by_a_tracker_that_watched_the_run(
 ) -> None:
     run = client.enqueue(FUNC, id="a", expires_after=1800).run_id
     tracking.follow()
-    redis_client.delete(KEYS.rq.job(run), "rq:queue:default")
+    redis_client.delete(KEYS.rq.job(run), f"{RQ}:queue:default")
     redis_client.zadd(KEYS.deadlines(), {run: 1})
     looked_ms = redis_client.time()[0] * 1000 + pushed_s_before * 1000
     monkeypatch.setattr("zsched.storage.jobs.server_now_ms", lambda *_: looked_ms)

@@ -18,6 +18,7 @@ from tests.integration.ends.ground import (
     recorded,
     taken,
 )
+from tests.prefix import RQ
 from zsched import Client
 from zsched.core.runs import rq_time
 from zsched.daemon import lost, tracker
@@ -43,7 +44,7 @@ def test_a_lost_run_at_the_head_of_its_queue_does_not_block_others(
     assert [(runs[1], "succeeded", ""), (head, "lost", LEFT)] == [
         (run.id, run.status.value, run.error) for run in recorded(losing.link)
     ]
-    assert [runs[2].encode()] == redis_client.lrange("rq:queue:default", 0, -1)
+    assert [runs[2].encode()] == redis_client.lrange(f"{RQ}:queue:default", 0, -1)
 
 
 def test_a_run_that_left_its_queue_is_pushed_again_while_retries_are_left(
@@ -55,7 +56,7 @@ def test_a_run_that_left_its_queue_is_pushed_again_while_retries_are_left(
 
     losing.step()
     assert [(runs[0], 2, LEFT)] == [(row.run_id, row.count, row.why) for row in agains(losing.link)]
-    assert [runs[1].encode(), runs[0].encode()] == redis_client.lrange("rq:queue:default", 0, -1)
+    assert [runs[1].encode(), runs[0].encode()] == redis_client.lrange(f"{RQ}:queue:default", 0, -1)
 
     ago(redis_client, *runs)
     taken(redis_client, runs[0])
@@ -70,9 +71,9 @@ def test_a_run_that_may_still_start_is_not_lost(
     first, second = (client.enqueue(FUNC, id=id, retry=1).run_id or "" for id in "ab")
     ago(redis_client, first, second)
     if why_not == "on its way":
-        redis_client.rpush("rq:queue:default:intermediate", taken(redis_client, first))
+        redis_client.rpush(f"{RQ}:queue:default:intermediate", taken(redis_client, first))
     elif why_not == "begun":
-        redis_client.zadd(f"rq:executions:{taken(redis_client, first)}", {"x": 1})
+        redis_client.zadd(f"{RQ}:executions:{taken(redis_client, first)}", {"x": 1})
     elif why_not == "behind the head":
         taken(redis_client, second)
     elif why_not == "pushed just now":
@@ -97,7 +98,7 @@ def test_a_run_is_missing_for_a_while_before_it_counts_as_lost(
     for passed_s in (0, 4):
         monkeypatch.setattr(Registries, "now_s", lambda self, passed_s=passed_s: now_s + passed_s)
         losing.step()
-    redis_client.rpush("rq:queue:default:intermediate", runs[1])  # a worker has it after all
+    redis_client.rpush(f"{RQ}:queue:default:intermediate", runs[1])  # a worker has it after all
     assert [] == recorded(losing.link)
     monkeypatch.setattr(Registries, "now_s", lambda self: now_s + 5)
     losing.step()
@@ -132,9 +133,9 @@ def test_a_run_that_may_be_behind_the_scanned_part_of_a_queue_is_not_lost(
 ) -> None:
     others = [f"other-{number}" for number in range(registries._LINE)]
     for age_s, other in ((7200, others[len(others) // 2]), (7100, others[-1])):
-        redis_client.hset(f"rq:job:{other}", "enqueued_at", rq_time((redis_client.time()[0] - age_s) * 1000))
+        redis_client.hset(f"{RQ}:job:{other}", "enqueued_at", rq_time((redis_client.time()[0] - age_s) * 1000))
     ago(redis_client, client.enqueue(FUNC, id="a").run_id)
-    redis_client.lpush("rq:queue:default", *reversed(others))
+    redis_client.lpush(f"{RQ}:queue:default", *reversed(others))
 
     losing.step()
 
@@ -146,15 +147,15 @@ def test_a_worker_whose_clock_is_behind_does_not_count_as_dead(
 ) -> None:
     run_id = taken(redis_client, client.enqueue(FUNC, id="a", retry=1).run_id)
     redis_client.hset(KEYS.rq.job(run_id), "status", "started")
-    redis_client.zadd("rq:wip:default", {f"{run_id}:x": redis_client.time()[0]})
+    redis_client.zadd(f"{RQ}:wip:default", {f"{run_id}:x": redis_client.time()[0]})
     lapse(redis_client, run_id)
-    redis_client.zadd(f"rq:executions:{run_id}", {"x": 1})
-    redis_client.set(f"rq:execution:{run_id}:x", "lives", ex=60)
+    redis_client.zadd(f"{RQ}:executions:{run_id}", {"x": 1})
+    redis_client.set(f"{RQ}:execution:{run_id}:x", "lives", ex=60)
 
     losing.step()
     assert ([], []) == (agains(losing.link), recorded(losing.link))
 
-    redis_client.delete(f"rq:execution:{run_id}:x")
+    redis_client.delete(f"{RQ}:execution:{run_id}:x")
     losing.step()
     assert [run_id] == [row.run_id for row in agains(losing.link)]
 
@@ -164,7 +165,7 @@ def test_a_lapsed_execution_is_not_lost_while_its_worker_is_alive(
 ) -> None:
     run_id = taken(redis_client, client.enqueue(FUNC, id="a", retry=1).run_id)
     now_s = redis_client.time()[0]
-    redis_client.zadd("rq:wip:default", {f"{run_id}:x": now_s - 1})
+    redis_client.zadd(f"{RQ}:wip:default", {f"{run_id}:x": now_s - 1})
     beat = rq_time((now_s - 30) * 1000)
     redis_client.hset(KEYS.rq.job(run_id), mapping={"status": "started", "last_heartbeat": beat})
 
@@ -222,7 +223,7 @@ def test_a_corrupted_number_of_retries_does_not_hide_other_lost_runs(
     redis_client.hset(KEYS.rq.job(odd), "retries_left", "²")
     for run_id in (odd, good):
         redis_client.hset(KEYS.rq.job(run_id), "status", "started")
-        redis_client.zadd("rq:wip:default", {f"{run_id}:x": redis_client.time()[0]})
+        redis_client.zadd(f"{RQ}:wip:default", {f"{run_id}:x": redis_client.time()[0]})
         lapse(redis_client, run_id)
 
     losing.step()
@@ -232,13 +233,13 @@ def test_a_corrupted_number_of_retries_does_not_hide_other_lost_runs(
 
 def test_lapsed_foreign_jobs_are_left_to_rq(losing: Losing, redis_client: redis.Redis) -> None:
     members = {f"{uuid}:x": 1 for uuid in ("1c4e", "mail-1767225600000", "1c4e-1767225600000-nother")}
-    redis_client.zadd("rq:wip:default", members)
-    redis_client.sadd("rq:queues", "rq:queue:default")
+    redis_client.zadd(f"{RQ}:wip:default", members)
+    redis_client.sadd(f"{RQ}:queues", f"{RQ}:queue:default")
 
     with structlog.testing.capture_logs() as events:
         losing.step()
 
-    assert ([], 3) == (events, redis_client.zcard("rq:wip:default"))
+    assert ([], 3) == (events, redis_client.zcard(f"{RQ}:wip:default"))
 
 
 def test_the_default_delay_is_longer_than_a_worker_needs_to_start() -> None:

@@ -20,6 +20,7 @@ from tests.integration.ends.ground import (
     opened,
     recorded,
 )
+from tests.prefix import RQ
 from zsched import Client
 from zsched.core.runs import rq_time
 from zsched.daemon import endings, tracker
@@ -143,7 +144,7 @@ def test_runs_of_recurring_schedules_are_tracked(tracking: Tracking, client: Cli
     now = client.run_now("r")
     fired = eventually(lambda: (fired := tracking.leader.fire()).recurring and fired)
     tracking.leader.advance(fired.recurring, fired.now_ms)
-    runs = {run.decode() for run in redis_client.lrange("rq:queue:default", 0, -1)}
+    runs = {run.decode() for run in redis_client.lrange(f"{RQ}:queue:default", 0, -1)}
     finish(redis_client, *runs)
 
     tracking.step()
@@ -161,7 +162,7 @@ def test_a_run_whose_job_was_deleted_is_recorded_with_its_queue(
     client.enqueue(FUNC, id="asked", queue="email")
     fired = eventually(lambda: (fired := tracking.leader.fire()).recurring and fired)
     tracking.leader.advance(fired.recurring, fired.now_ms)
-    runs = [run.decode() for run in redis_client.lrange("rq:queue:email", 0, -1)]
+    runs = [run.decode() for run in redis_client.lrange(f"{RQ}:queue:email", 0, -1)]
     redis_client.delete(*map(KEYS.rq.job, runs))
     passed = {run: 1 for run in runs if not run.startswith("asked-")}
     redis_client.zadd(KEYS.deadlines(), passed)
@@ -210,8 +211,8 @@ def test_foreign_jobs_are_not_recorded(tracking: Tracking, client: Client, redis
     tracking.step()
     finish(redis_client, "report-1795277135295", "8b1f7f9a-1c4e-4e0f-9d53-446655440000", "a-1-nother", "x")
     finish(redis_client, "x-" + "1" * 5000)
-    redis_client.set("rq:failed:default", "not a registry")
-    redis_client.zadd("rq:finished:default", {"never": "-inf", "ever": "+inf"})
+    redis_client.set(f"{RQ}:failed:default", "not a registry")
+    redis_client.zadd(f"{RQ}:finished:default", {"never": "-inf", "ever": "+inf"})
 
     for _ in range(tracker._PATIENCE + 1):
         tracking.step()
@@ -225,9 +226,9 @@ def test_a_requeued_run_is_recorded_again(tracking: Tracking, client: Client, re
     tracking.step()
     now_s = redis_client.time()[0]
     redis_client.hset(KEYS.rq.job(run), mapping={"status": "failed", "ended_at": rq_time(now_s * 1000 - 2000)})
-    redis_client.zadd("rq:failed:default", {run: now_s + 31_536_000})
+    redis_client.zadd(f"{RQ}:failed:default", {run: now_s + 31_536_000})
     tracking.step()
-    redis_client.zrem("rq:failed:default", run)
+    redis_client.zrem(f"{RQ}:failed:default", run)
     finish(redis_client, run)
 
     for _ in range(2 * tracker._PATIENCE):

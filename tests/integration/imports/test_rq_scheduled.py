@@ -15,6 +15,7 @@ from rq.serializers import JSONSerializer
 
 from tests.integration.imports.ground import LATER, SOON, Zsched, summary
 from tests.integration.in_process import work_off
+from tests.prefix import RQ
 from zsched.cli.program import DONE, FAILED
 from zsched.client import Client
 from zsched.errors import RedisUnavailable
@@ -72,8 +73,8 @@ def test_a_job_with_milliseconds_in_its_score_keeps_them(
     zsched: Zsched, client: Client, queue: Queue, redis_client: redis.Redis
 ) -> None:
     job = queue.enqueue_in(LATER, "app.tasks.remind")
-    score_s = redis_client.zscore("rq:scheduled:email", job.id) + 0.1239
-    redis_client.zadd("rq:scheduled:email", {job.id: score_s})
+    score_s = redis_client.zscore(f"{RQ}:scheduled:email", job.id) + 0.1239
+    redis_client.zadd(f"{RQ}:scheduled:email", {job.id: score_s})
 
     zsched("import", "rq-scheduled")
 
@@ -120,7 +121,7 @@ def test_a_job_with_an_invalid_time_is_refused_and_the_rest_is_moved(
     zsched: Zsched, client: Client, queue: Queue, score: float
 ) -> None:
     good, odd = (queue.enqueue_in(LATER, "app.tasks.remind") for _ in range(2))
-    queue.connection.zadd("rq:scheduled:email", {odd.id: score})
+    queue.connection.zadd(f"{RQ}:scheduled:email", {odd.id: score})
 
     result = zsched("import", "rq-scheduled", "--json")
 

@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 from tests.faults.leader import KEYS
 from tests.faults.processes import eventually
 from tests.log_rows import row_lines
+from tests.prefix import RQ
 from zsched.cli import program
 from zsched.core.log import Position
 from zsched.storage.archivers import Archivers
@@ -24,7 +25,7 @@ def status(redis_client: redis.Redis, run_id: str) -> str:
 
 
 def queue(redis_client: redis.Redis) -> list[str]:
-    return [run.decode() for run in redis_client.lrange("rq:queue:default", 0, -1)]
+    return [run.decode() for run in redis_client.lrange(f"{RQ}:queue:default", 0, -1)]
 
 
 def ends(link: Link) -> dict[str, list[str]]:

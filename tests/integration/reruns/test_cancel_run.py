@@ -14,6 +14,7 @@ from tests.faults.leader import KEYS
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.reruns.ground import TASKS, UNKNOWN, archived, ends, queue, status, zsched
+from tests.prefix import RQ
 from zsched import Client, RunNotOver
 from zsched.cli.program import DONE, FAILED, NOT_FOUND
 from zsched.core.log.lives import EndEntry
@@ -68,7 +69,7 @@ def test_a_run_waiting_for_its_next_attempt_can_be_cancelled(
 
     assert "cancelled" == client.cancel_run(run)
 
-    assert ("canceled", 0) == (status(redis_client, run), redis_client.zcard("rq:scheduled:default"))
+    assert ("canceled", 0) == (status(redis_client, run), redis_client.zcard(f"{RQ}:scheduled:default"))
 
 
 def test_cancelling_a_running_run_stops_it(
@@ -104,7 +105,7 @@ def test_cancelling_a_run_of_a_dead_worker_is_refused(client: Client, redis_clie
 def test_cancelling_a_run_between_queue_and_worker_is_refused(client: Client, redis_client: redis.Redis) -> None:
     run = client.enqueue(f"{TASKS}.done", id="a").run_id
     assert run is not None
-    redis_client.delete("rq:queue:default")
+    redis_client.delete(f"{RQ}:queue:default")
 
     with pytest.raises(RunNotOver, match="on its way to a worker, or was lost"):
         client.cancel_run(run)
@@ -117,12 +118,12 @@ def test_a_worker_skips_a_run_cancelled_in_a_long_queue(
     run = client.enqueue(f"{TASKS}.done", (1,), id="a").run_id
     assert run is not None
     for _ in range(10):
-        redis_client.rpush("rq:queue:default", *(f"x{number}" for number in range(5000)))
+        redis_client.rpush(f"{RQ}:queue:default", *(f"x{number}" for number in range(5000)))
 
     assert "cancelled" == client.cancel_run(run)
 
-    assert 50_001 == redis_client.llen("rq:queue:default")
-    redis_client.ltrim("rq:queue:default", 0, 0)
+    assert 50_001 == redis_client.llen(f"{RQ}:queue:default")
+    redis_client.ltrim(f"{RQ}:queue:default", 0, 0)
     assert [] == work()
     assert "already_over" == client.cancel_run(run)
     again = client.retry(run)  # from the archive

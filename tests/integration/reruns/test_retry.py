@@ -15,6 +15,7 @@ from tests.faults.leader import KEYS, Leader
 from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import STEADY, DaemonThread
 from tests.integration.reruns.ground import TASKS, UNKNOWN, archived, ends, queue, status
+from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, PayloadGone, RedisRefused, RunNotFound, RunNotOver
 from zsched.config import ArchiveSettings
 from zsched.core.changes import What
@@ -134,7 +135,7 @@ def test_retry_takes_a_run_that_rq_deleted_from_the_archive(
     if pushed == "retried":
         redis_client.hset(KEYS.rq.job(first), "status", "failed")
         first = client.retry(first)
-    redis_client.delete(KEYS.rq.job(first), "rq:queue:default")
+    redis_client.delete(KEYS.rq.job(first), f"{RQ}:queue:default")
 
     again = client.retry(first)
 
@@ -177,7 +178,7 @@ def test_a_retried_run_that_redis_lost_is_restored_and_its_rule_stays(
         run = client.run_now("r")
         redis_client.hset(KEYS.rq.job(run), "status", "failed")
         again = client.retry(run)
-        redis_client.lrem("rq:queue:default", 0, run)
+        redis_client.lrem(f"{RQ}:queue:default", 0, run)
         archived(link)
         eventually(lambda: ends(link).get(run))
         archived(link)

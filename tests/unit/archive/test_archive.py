@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.prefix import RQ
 from tests.unit.archive.ground import (
     DUE_MS,
     SECOND_US,
@@ -129,7 +130,7 @@ def test_an_entry_that_cannot_be_read_to_its_end_changes_nothing(archive: Archiv
 
 
 def test_a_bad_text_of_a_fire_costs_that_text_and_not_its_runs(archive: Archive) -> None:
-    bad = entry(3, "quarantine", "rows", 2, "bait", f"low {DUE_MS}", "", "wrong type at rq:queue:q", "!", "")
+    bad = entry(3, "quarantine", "rows", 2, "bait", f"low {DUE_MS}", "", f"wrong type at {RQ}:queue:q", "!", "")
     archive.append([put(1, "a", "b", "c", "bait")])
 
     problems = archive.append([fire(2, f"a-{DUE_MS} x b-{DUE_MS}", cancelled=f"! c-{DUE_MS}=odd"), bad])

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.prefix import RQ
 from zsched.daemon.endings import Endings
 
 NOW_S = 1_800_000_000
-KEY = "rq:finished:mail"
+KEY = f"{RQ}:finished:mail"
 
 
 @dataclass
@@ -22,8 +23,8 @@ class _Registries:
     def now_s(self) -> int:
         return NOW_S
 
-    def keys(self) -> list[str]:
-        return [KEY]
+    def keys(self) -> dict[str, str]:
+        return {KEY: "finished"}
 
     def lifetimes(self, keys: Sequence[str]) -> dict[str, list[int]]:
         self.learnt += 1

@@ -10,6 +10,7 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
+from tests.prefix import RQ
 from zsched.core.clock import ManualClock
 from zsched.daemon.native import Native, NextLook
 from zsched.errors import RedisRefused, Stale
@@ -178,7 +179,7 @@ def test_native_without_queues_asks_again_a_second_later() -> None:
 
 
 def test_an_event_tells_when_another_process_serves_a_queue(events: list[MutableMapping[str, Any]]) -> None:
-    native = _native(jobs := _Jobs(names=[b"a", b"b"], broken={b"b": "rq:queue:b"}), clock=(clock := ManualClock(0)))
+    native = _native(jobs := _Jobs(names=[b"a", b"b"], broken={b"b": f"{RQ}:queue:b"}), clock=(clock := ManualClock(0)))
 
     for others in ({}, {}, {b"a": "worker-1"}, {b"a": "worker-1"}, {b"a": "worker-2"}, {}):
         jobs.others = others

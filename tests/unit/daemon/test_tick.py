@@ -10,6 +10,7 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
+from tests.prefix import RQ
 from tests.unit.daemon.leading import BOOTED_MS, HOUR_MS, NOTHING, NOW_MS, TERM, TickingLeader, hourly
 from zsched.daemon.native import NextLook
 from zsched.daemon.server_clock import JUMP_MS, STEADY_MS
@@ -339,9 +340,9 @@ def test_a_meter_receives_duration_and_runs_of_each_script(leader: TickingLeader
 def test_a_key_of_a_wrong_type_is_logged_once_per_term(
     leader: TickingLeader, events: list[MutableMapping[str, Any]]
 ) -> None:
-    for wrong in (["rq:queues"], ["rq:queues", "other"], []):
+    for wrong in ([f"{RQ}:queues"], [f"{RQ}:queues", "other"], []):
         leader.tick(replace(NOTHING, wrong=wrong))
-    assert ["rq:queues", "other"] == [event["key"] for event in events]
+    assert [f"{RQ}:queues", "other"] == [event["key"] for event in events]
     assert all(event["key"] in event["remedy"] for event in events)
 
     leader.ticker.begin(TERM)

@@ -10,6 +10,7 @@ import redis
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.prefix import RQ
 from tests.unit.monitoring.ground import asked, dashboard, panels, queries
 from zsched import Client
 from zsched.core.clock import SystemClock
@@ -35,8 +36,8 @@ def exposed(redis_url: str, redis_client: redis.Redis) -> dict[str, Labels]:
     """Each sample that a daemon exposes, of a namespace that has some of everything."""
     keys, link = Keys("default"), Link.from_url(redis_url, 5.0)
     Client.from_url(redis_url).schedule("builtins.len", args=("a",), id="a", after=60)
-    redis_client.sadd("rq:queues", "rq:queue:email")
-    redis_client.rpush("rq:queue:email", "a job")
+    redis_client.sadd(f"{RQ}:queues", f"{RQ}:queue:email")
+    redis_client.rpush(f"{RQ}:queue:email", "a job")
     last = Log(link, keys).last()
     audit = {"at": last.position.t_us // 1000, "checked": 1, "alarms": 0, "repaired": 0}
     about = {"host": "a", "path": "1.db", "audit": audit}

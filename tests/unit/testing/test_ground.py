@@ -12,6 +12,7 @@ import fakeredis
 import pytest
 import redis
 
+from tests.prefix import RQ
 from tests.unit.testing import tasks
 from tests.unit.testing.ground import HOUR, KEYS, NINE
 from zsched import Client, ConfigError
@@ -46,7 +47,7 @@ def _queue(client: redis.Redis) -> None:
 
 @pytest.mark.parametrize(
     ("use", "shown"),
-    [(_schedule, "zsched:{default}:log"), (_lead, "zsched:{default}:lease"), (_queue, "rq:queue:default")],
+    [(_schedule, "zsched:{default}:log"), (_lead, "zsched:{default}:lease"), (_queue, f"{RQ}:queue:default")],
 )
 def test_a_redis_that_is_in_use_is_refused_and_left_as_it_is(redis_client: redis.Redis, use: Any, shown: str) -> None:
     use(redis_client)
@@ -117,7 +118,7 @@ def test_a_daemon_does_not_lead_where_a_test_turns_the_clock(redis_client: redis
 
     with pytest.raises(RedisRefused, match="a daemon does not lead there"):  # nor afterwards
         _term(redis_client, "daemon-1")
-    assert 0 == redis_client.exists("rq:queue:default")
+    assert 0 == redis_client.exists(f"{RQ}:queue:default")
 
 
 def test_a_running_daemon_says_why_it_does_not_lead(

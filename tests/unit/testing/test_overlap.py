@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from rq.job import Job
 
+from tests.prefix import RQ
 from tests.unit.testing import tasks
 from tests.unit.testing.ground import KEYS, MINUTE, NINE
 from zsched import Run, RunStatus
@@ -20,12 +21,12 @@ def ids(runs: list[Fired] | list[Run]) -> list[str]:
 
 def queued(scheduler: ManualScheduler) -> list[str]:
     """The runs that RQ has in their queue, in order."""
-    return [run_id.decode() for run_id in scheduler.redis.lrange("rq:queue:default", 0, -1)]
+    return [run_id.decode() for run_id in scheduler.redis.lrange(f"{RQ}:queue:default", 0, -1)]
 
 
 def begin_elsewhere(scheduler: ManualScheduler, run: Fired) -> None:
     """A worker of another process takes the first of the queue, which is *run*."""
-    assert run.id.encode() == scheduler.redis.lpop("rq:queue:default")
+    assert run.id.encode() == scheduler.redis.lpop(f"{RQ}:queue:default")
     scheduler.redis.hset(KEYS.rq.job(run.id), mapping={"status": "started", "worker_name": "elsewhere"})
 
 
@@ -147,7 +148,7 @@ def test_a_run_that_another_took_the_place_of_does_not_come_back(scheduler: Manu
     [second] = scheduler.advance(MINUTE)
 
     scheduler.redis.hset(KEYS.rq.job(first.id), "status", "queued")  # it failed there, and is to be tried again
-    scheduler.redis.lpush("rq:queue:default", first.id)
+    scheduler.redis.lpush(f"{RQ}:queue:default", first.id)
 
     assert [second.id] == ids(scheduler.work())
     assert {first.id: RunStatus.CANCELLED, second.id: RunStatus.SUCCEEDED} == {

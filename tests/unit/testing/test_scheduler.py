@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.prefix import RQ
 from tests.unit.testing import tasks
 from tests.unit.testing.ground import HOUR, KEYS, MINUTE, NINE, nominal
 from zsched import Client, InvalidSchedule, ZschedError
@@ -25,7 +26,7 @@ def test_an_hourly_schedule_advanced_by_three_hours_fires_three_times_each_at_it
     ten = datetime(2026, 1, 1, 10, tzinfo=UTC)
     first = Fired("hourly-1767261600000", "hourly", f"{tasks.__name__}.note", (1,), {}, "mail", ten, ten)
     assert first == runs[0]
-    assert [run.id.encode() for run in runs] == scheduler.redis.lrange("rq:queue:mail", 0, -1)
+    assert [run.id.encode() for run in runs] == scheduler.redis.lrange(f"{RQ}:queue:mail", 0, -1)
 
 
 def test_the_next_time_is_exactly_the_schedules(scheduler: ManualScheduler) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rq import Retry
 
+from tests.prefix import RQ
 from tests.unit.testing import tasks
 from tests.unit.testing.ground import HOUR, KEYS, MINUTE, NINE, nominal
 from zsched import RunStatus
@@ -134,7 +135,7 @@ def test_only_the_queues_that_are_named_are_worked_in_their_order(scheduler: Man
     scheduler.work("fast", "slow")
 
     assert ["fast", "slow"] == tasks.CALLS
-    assert 1 == scheduler.redis.llen("rq:queue:other")
+    assert 1 == scheduler.redis.llen(f"{RQ}:queue:other")
 
 
 def test_json_payloads_are_worked_too(ground: Any) -> None:
