@@ -16,7 +16,7 @@ KEYS = Keys("default")
 RUN = "a-1700000000000"
 
 
-@pytest.mark.parametrize("status", ["queued", "deferred", "scheduled", "started", "taken"])
+@pytest.mark.parametrize("status", ["queued", "deferred", "scheduled", "started", "taken", "rate_limited"])
 def test_the_scanner_finds_open_runs_and_drops_temporary_fields(
     redis_client: redis.Redis, redis_url: str, status: str
 ) -> None:
@@ -30,6 +30,9 @@ def test_the_scanner_finds_open_runs_and_drops_temporary_fields(
         redis_client.rpush(f"{RQ}:queue:mail:intermediate", RUN, "somebody-elses")
     elif status == "started":
         redis_client.zadd(f"{RQ}:wip:mail", {f"{RUN}:execution": 1})
+    elif status == "rate_limited":
+        redis_client.sadd(f"{RQ}:rl-keys", "digest")
+        redis_client.zadd(f"{RQ}:rl:digest:rate_limited", {RUN: 1, "somebody-elses": 1})
     else:
         redis_client.zadd(f"{RQ}:{status}:mail", {RUN: 1, "somebody-elses": 1})
 

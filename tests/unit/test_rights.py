@@ -39,7 +39,7 @@ OF_METHODS = {
     "register_script": "evalsha script|exists script|load",
 }  # fmt: skip
 OF_ONE_RQ = {"client|info", "hdel", "zpopmin"}  # which RQ 2 or RQ 3 has, and the other has not
-OF_KINDS = {"workers": "queue_workers"}  # RqKeys' method of another name
+OF_KINDS = {"workers": "queue_workers", "rl-keys": "limits", "rl": "limit_waiting"}  # RqKeys' method of another name
 
 
 def test_the_file_is_what_the_rights_say() -> None:
@@ -80,7 +80,7 @@ def test_no_key_of_rqs_is_overlooked() -> None:
     assert {f"{RQ}:job:*", f"{RQ}:queue:*", f"{RQ}:wip:*", f"{RQ}:failed:*", f"{RQ}:executions:*"} <= rq_keys_of(
         "lost", rq
     )
-    assert {f"{RQ}:job:*"} == rq_keys_of("run_now", rq) - {f"{RQ}:queue:*"}
+    assert {f"{RQ}:job:*", f"{RQ}:rl:*"} == rq_keys_of("run_now", rq) - {f"{RQ}:queue:*"}
     assert set() == rq_keys_of("quarantine", rq)
     assert not any("pubsub" in key for key in rq_keys_of("cancel_run", rq))
 

@@ -27,9 +27,7 @@ def test_lua_has_the_same_keys_as_python() -> None:
     kinds = re.findall(r"^local RQ_[A-Z]+ = '\{rq\}:([a-z-]+):'$", library, re.MULTILINE)
 
     assert len(kinds) == len(re.findall(r"^local RQ_", library, re.MULTILINE))
-    assert {"execution", "rl"} == {
-        kind for kind in kinds if f'"{kind}"' not in in_python
-    }  # which scripts alone look at
+    assert {"execution"} == {kind for kind in kinds if f'"{kind}"' not in in_python}  # which scripts alone look at
 
 
 @pytest.mark.parametrize("name", ["a", b"a", "a:b", b"\xff"])

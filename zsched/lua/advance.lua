@@ -1,6 +1,6 @@
 -- advance: fire planned occurrences of recurring schedules and set their next ones.
 --
--- KEYS   lease meta log @lanes quarantine rq_queues chains deadlines
+-- KEYS   lease meta log @lanes quarantine rq_queues rq_limits chains deadlines
 -- ARGV   @prefixes
 --        @term
 --        clock_from_ms clock_until_ms   as in fire
@@ -36,6 +36,14 @@ local function decide(one, run_due_ms, template, schedule)
   local is_doubtful = run_due_ms <= doubt_ms
   if is_doubtful and string.find(flags, 's', 1, true) then
     return 'skipped'
+  end
+  local wrong_key
+  if flags ~= '' and string.find(flags, 'l', 1, true) then
+    one.rate_limit, wrong_key = limit_of(unpack(redis.call('HMGET', template_prefix .. one.id, 'rate_limit_key',
+      'rate_limit_concurrency')))
+  end
+  if wrong_key then
+    return 'quarantined', 'wrong type at ' .. wrong_key
   end
   local verdict, why = overlapping(one, schedule[2])
   if verdict == 'overlap' then

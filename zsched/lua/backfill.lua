@@ -1,6 +1,6 @@
 -- backfill: push runs of a recurring schedule for occurrences that passed without one.
 --
--- KEYS   @schedules wake schedule template rq_queues op deadlines
+-- KEYS   @schedules wake schedule template rq_queues rq_limits op deadlines
 -- ARGV   @prefixes
 --        id
 --        planned_version  of the schedule as it was read; its rule says which occurrences there were
@@ -32,12 +32,14 @@ end
 if not at.recurring or held_version ~= planned_version then
   return answer({'OK', 'CHANGED', now_ms})
 end
-local template = redis.pcall('HMGET', template_key, 'data', 'origin', 'zs_expires')
+local template = redis.pcall('HMGET', template_key, 'data', 'origin', 'zs_expires', 'rate_limit_key',
+  'rate_limit_concurrency')
 if at.place == 'quarantine' or template.err or not template[1] then
   return answer({'OK', 'QUARANTINED', now_ms})
 end
 local queue, expires_ms = template[2], whole_of(template[3])
-if not queue_accepts(queue) then
+local rate_limit = limit_of(template[4], template[5])
+if rate_limit == false or not queue_accepts(queue) then
   return answer({'OK', 'WRONGTYPE', now_ms})
 end
 
@@ -62,7 +64,7 @@ if #runs == 0 then
 end
 
 append('backfill', {'id', id, 'runs', table.concat(runs, ' ')})
-local job = {template = template_key, deadline_ms = expires_ms and now_ms + expires_ms}
+local job = {template = template_key, rate_limit = rate_limit, deadline_ms = expires_ms and now_ms + expires_ms}
 for _, run in ipairs(runs) do
   launch(run, queue, job)
 end

@@ -33,7 +33,7 @@ most_waiting, keep_op_ms = tonumber(most_waiting), tonumber(keep_op_ms)
 local OVER = {finished = true, failed = true, stopped = true, canceled = true}
 
 local job_key = RQ_JOB .. run
-local job = redis.pcall('HMGET', job_key, 'status', 'enqueued_at', 'origin', 'worker_name', 'zs_stop')
+local job = redis.pcall('HMGET', job_key, 'status', 'enqueued_at', 'origin', 'worker_name', 'zs_stop', 'rate_limit_key')
 if job.err then
   return string.find(job.err, 'WRONGTYPE', 1, true) and answer({'OK', 'BROKEN', now_ms, '-'}) or job
 end
@@ -55,17 +55,17 @@ local at = status == 'scheduled' and find({id})[1]
 if at and not at.recurring and id .. '-' .. at.due_ms .. run_suffix == run then
   return answer({'OK', 'WAITS', now_ms, '-'})
 end
-if not PLACES[status] or queue == '' then
+local one = {run = run, status = status, queue = queue, limit_key = job[6]}
+local place_key, canceled_key = place_of(one), RQ_CANCELED .. queue
+if not place_key or queue == '' then
   return answer({'OK', 'BROKEN', now_ms, status})
 end
-local place_key, canceled_key = PLACES[status] .. queue, RQ_CANCELED .. queue
 if not is_a(place_key, status == 'queued' and 'list' or 'zset') or not is_a(canceled_key, 'zset') then
   return answer({'OK', 'WRONGTYPE', now_ms, '-'})
 end
 if status .. ' ' .. enqueued_at ~= seen then
   return answer({'OK', 'AGAIN', now_ms, status})
 end
-local one = {run = run, status = status, queue = queue}
 if not is_in_place(one, most_waiting) then
   return answer({'OK', 'TAKEN', now_ms, status})
 end

@@ -1,6 +1,6 @@
 -- enqueue: put one run into its RQ queue at once, through the same log as everything else.
 --
--- KEYS   @schedules wake rq_queues op deadlines
+-- KEYS   @schedules wake rq_queues rq_limits op deadlines
 -- ARGV   @prefixes
 --        id
 --        if_exists       replace | keep | error
@@ -17,20 +17,18 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/place.lua
 -- include lib/launch.lua
 
-local job, queue, expires_ms = {unpack(ARGV, ROWS)}, nil, nil
+local job, given = {unpack(ARGV, ROWS)}, {}
 for i = 1, #job, 2 do
-  if job[i] == 'origin' then
-    queue = job[i + 1]
-  elseif job[i] == 'zs_expires' then
-    expires_ms = whole_of(job[i + 1])
-  end
+  given[job[i]] = job[i + 1]
 end
+local queue, expires_ms = given.origin, whole_of(given.zs_expires)
+local rate_limit = limit_of(given.rate_limit_key, given.rate_limit_concurrency)
 local at = find({id})[1]
 local run = free_run(id, now_ms, 0)
 if at and if_exists ~= 'replace' then
   return answer({'OK', if_exists == 'keep' and 'kept' or 'EXISTS', now_ms, version(), '-'})
 end
-if not queue_accepts(queue) then
+if rate_limit == false or not queue_accepts(queue) then
   return answer({'OK', 'WRONGTYPE', now_ms, version(), '-'})
 end
 
@@ -42,6 +40,7 @@ local put_version = append('enqueue', fields)
 if at then
   remove(id, at)
 end
-launch(run, queue, {fields = job, at_front = at_front == '1', deadline_ms = expires_ms and now_ms + expires_ms})
+launch(run, queue, {fields = job, at_front = at_front == '1', rate_limit = rate_limit,
+  deadline_ms = expires_ms and now_ms + expires_ms})
 push_all()
 return answer({'OK', at and 'updated' or 'created', now_ms, put_version, run})

@@ -1,6 +1,6 @@
 -- fire: move due one-shots to their RQ queues; return the due recurring schedules for Python to plan.
 --
--- KEYS   lease meta log @lanes quarantine rq_queues deadlines limits recurring
+-- KEYS   lease meta log @lanes quarantine rq_queues rq_limits deadlines limits recurring
 -- ARGV   @prefixes
 --        @term
 --        clock_from_ms clock_until_ms  where TIME must be by the caller's monotonic clock
@@ -19,7 +19,8 @@
 -- stays doubtful, and what comes later is not. Such a hold is cleared, so that it does not count later.
 --
 -- Removal from the ZSET makes it exactly once; no payload is read. A waiting one-shot's `zs` has its special
--- properties: "1" none, f = at the front, s = skip when uncertain, e = it has a deadline.
+-- properties: "1" none, f = at the front, s = skip when uncertain, e = it has a deadline, l = it has a rate limit of
+-- RQ's, and is queued when that has a slot.
 --
 -- The namespace's own keys say which schedules are recurring, before any job is read. A program that may write rq:job:*
 -- knows the next run id of a rule, and could make a job there that looks like a waiting one-shot.
@@ -28,9 +29,9 @@
 -- its lane when there is room again. This does not change the schedule, so nothing is logged.
 --
 -- A key of a wrong type stops as little as possible. rq:queues: runs are pushed without it. deadlines: see
--- lib/launch. A queue, or its ZSET of throttled schedules: its schedules are quarantined. quarantine: schedules stay in
--- their lanes, are looked at again within a second, and what is due behind them goes on. recurring: a schedule with its
--- own hash is a recurring one.
+-- lib/launch. A queue, its ZSET of throttled schedules, or a key of a rate limit: its schedules are quarantined.
+-- quarantine: schedules stay in their lanes, are looked at again within a second, and what is due behind them goes on.
+-- recurring: a schedule with its own hash is a recurring one.
 clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(limit)
 -- include lib/hold.lua
 -- include lib/launch.lua
@@ -43,9 +44,10 @@ end
 
 local LAST_MS = '253402300799999'  -- the year 9999; a score beyond it is of another writer, and no integer
 
-local runs, job_keys = {}, {}  -- what is pushed, and where its hash is
+local runs, job_keys = {}, {}  -- what is pushed, and where its hash is; behind those the runs with a rate limit
+local limited = {}  -- runs with a rate limit, each with its queue and whether it goes to the front
 local uncertain, skipped, expired, cancelled, quarantined, rows, recurring = {}, {}, {}, {}, {}, {}, {}
-local marked, deadlines, dropped, bad, leaving, throttling = {}, {}, {}, {}, {}, {}
+local deadlines, dropped, bad, leaving, throttling = {}, {}, {}, {}, {}, {}
 local wrong, is_noted = {}, {}  -- keys of a wrong type
 local pcall = redis.pcall
 local NO_JOB = {}
@@ -145,12 +147,23 @@ local function take_special(id, word, due_ms, run, job_key, job)
   if room[queue] == 0 then
     return throttle(id, word, due_ms, queue)
   end
+  local rate_limit, wrong_key
+  if string.find(flags, 'l', 1, true) then
+    rate_limit, wrong_key = limit_of(unpack(redis.call('HMGET', job_key, 'rate_limit_key', 'rate_limit_concurrency')))
+  end
+  if wrong_key then
+    return true, 'wrong type at ' .. wrong_key
+  end
   spend(queue)
-  take(run, job_key, queue, string.find(flags, 'f', 1, true))
+  local at_front = string.find(flags, 'f', 1, true)
+  if rate_limit then
+    limited[#limited + 1] = {run = run, queue = queue, rate_limit = rate_limit, at_front = at_front}
+  else
+    take(run, job_key, queue, at_front)
+  end
   deadlines[run] = deadline_ms
   if is_uncertain then
     uncertain[#uncertain + 1] = run
-    marked[run] = true
   end
   return true
 end
@@ -230,6 +243,10 @@ for _, lane in ipairs(lanes) do
   look_along(lane)
 end
 
+for _, one in ipairs(limited) do
+  runs[#runs + 1] = one.run
+end
+
 local fields = {}
 local function field(name, values, separator)
   if #values > 0 then
@@ -268,11 +285,14 @@ end
 if #fields > 0 then
   local now_iso = iso(now_ms)
   local call = redis.call
-  for n = 1, #runs do
+  for n = 1, #job_keys do
     call('HSET', job_keys[n], 'status', 'queued', 'enqueued_at', now_iso)
-    if marked[runs[n]] then
-      call('HSET', job_keys[n], 'zs_uncertain', '1')
-    end
+  end
+  for _, one in ipairs(limited) do
+    hold_back(one.run, one.queue, one.rate_limit, one.at_front)
+  end
+  for _, run in ipairs(uncertain) do
+    call('HSET', RQ_JOB .. run, 'zs_uncertain', '1')
   end
   for run, deadline_ms in pairs(deadlines) do
     set_deadline(run, deadline_ms)

@@ -1,6 +1,6 @@
 -- lost: put runs whose worker died back into their queues, or record that they are lost.
 --
--- KEYS   lease @schedules wake rq_queues chains deadlines
+-- KEYS   lease @schedules wake rq_queues rq_limits chains deadlines
 -- ARGV   @prefixes
 --        @term
 --        seen_entry seen_t            id and t of an entry of the history in which the runs were fired
@@ -52,15 +52,16 @@ end
 -- What is known of a run that is lost; nothing of one that is to be left alone.
 local function look(run, status, mark, members)
   local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'last_heartbeat', 'enqueued_at', 'origin',
-    'retries_left', 'enqueue_at_front_on_retry', 'failure_ttl')
+    'retries_left', 'enqueue_at_front_on_retry', 'failure_ttl', 'rate_limit_key', 'rate_limit_concurrency')
   local queue = job[4]
   local told_mark = not job.err and time_of(job[status == 'queued' and 3 or 2]) or ''
-  if job.err or job[1] ~= status or told_mark ~= mark or not queue_accepts(queue) then
+  local rate_limit = limit_of(job[8], job[9])
+  if job.err or job[1] ~= status or told_mark ~= mark or not queue_accepts(queue) or rate_limit == false then
     return nil
   end
   local one = {run = run, queue = queue, members = {}, has_lapsed = members ~= '',
     retries_left = tonumber(job[5] or ''), at_front = job[6] and job[6] ~= '' and tonumber(job[6]) ~= 0,
-    failure_ttl = job[7], job_key = RQ_JOB .. run,
+    failure_ttl = job[7], rate_limit = rate_limit, job_key = RQ_JOB .. run,
     queue_key = RQ_QUEUE .. queue, intermediate_key = intermediate_key(queue),
     wip_key = RQ_WIP .. queue, failed_key = RQ_FAILED .. queue, executions_key = RQ_EXECUTIONS .. run,
     results_key = RQ_RESULTS .. run}
@@ -115,8 +116,7 @@ end
 
 local again, ended = {kind = 'again', runs = {}, rows = {}}, {kind = 'end', runs = {}, rows = {}}
 local lost, is_lost = {}, {}
-for i = ROWS, #ARGV, 9 do
-  local id, run, status, mark, members, word, words, text, packed = unpack(ARGV, i, i + 8)
+local function decide(id, run, status, mark, members, word, words, text, packed)
   local one = not is_lost[run] and look(run, status, mark, members)
   if one and (word == 'end' or (one.retries_left or 0) >= 1) then
     one.packed, one.goes_on = packed, word == 'again'
@@ -129,6 +129,10 @@ for i = ROWS, #ARGV, 9 do
     add_row(kind.rows, run, words, text)
     lost[#lost + 1], is_lost[run] = one, true
   end
+end
+
+for i = ROWS, #ARGV, 9 do
+  decide(unpack(ARGV, i, i + 8))
 end
 if #lost == 0 then
   return {'OK', now_ms, '-', '0', {}, {}, {}}
@@ -143,7 +147,8 @@ log_plans()
 for _, one in ipairs(lost) do
   clear(one)
   if one.goes_on then
-    requeue(one.run, one.queue, one.at_front, 'retries_left', string.format('%.0f', one.retries_left - 1))
+    requeue(one.run, one.queue, one.at_front, one.rate_limit,
+      'retries_left', string.format('%.0f', one.retries_left - 1))
   else
     fail(one)
   end

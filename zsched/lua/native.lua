@@ -24,7 +24,6 @@
 lock_s, limit = tonumber(lock_s), tonumber(limit)
 -- include lib/fence.lua
 -- include lib/launch.lua
--- include lib/slots.lua
 
 local PATIENCE_S = 5
 local LAST_S = '253402300799'  -- the year 9999
@@ -92,8 +91,8 @@ local function take(queue, id, score_s)
   local job_key = RQ_JOB .. id
   local job = redis.pcall('HMGET', job_key, 'status', 'origin', 'timeout', 'ttl', 'ended_at', 'enqueue_at_front',
     'enqueue_at_front_on_retry', 'rate_limit_key', 'rate_limit_concurrency')
-  local limit = not job.err and limit_of(job[8], job[9])
-  if job.err or limit == false then
+  local rate_limit = not job.err and limit_of(job[8], job[9])
+  if job.err or rate_limit == false then
     return 'WRONGTYPE'
   end
   local status, origin, timeout, ttl, ended_at, at_front, at_front_on_retry = unpack(job, 1, 7)
@@ -110,7 +109,7 @@ local function take(queue, id, score_s)
   local has_timeout = timeout and timeout ~= ''
   local fields = not has_timeout and {'origin', queue, 'timeout', DEFAULT_TIMEOUT_S}
     or origin ~= queue and {'origin', queue} or NOTHING
-  moved[#moved + 1] = {id = id, queue = queue, ttl = has_ttl and ttl, fields = fields, limit = limit,
+  moved[#moved + 1] = {id = id, queue = queue, ttl = has_ttl and ttl, fields = fields, rate_limit = rate_limit,
     at_front = is_set(at_front) or is_set(at_front_on_retry) and ended_at and ended_at ~= ''}
   taken[job_key] = queue
 end
@@ -164,18 +163,13 @@ for _, one in ipairs(served) do
   redis.call('SET', one.lock_key, owner, 'EX', lock_s)
 end
 for _, one in ipairs(moved) do
-  if one.limit then
-    hold_back(one.id, one.limit, one.at_front, unpack(one.fields))
-  else
-    requeue(one.id, one.queue, one.at_front, unpack(one.fields))
-  end
+  requeue(one.id, one.queue, one.at_front, one.rate_limit, unpack(one.fields))
   if one.ttl then  -- RQ's ttl begins anew in the queue
     redis.call('EXPIRE', RQ_JOB .. one.id, one.ttl)
     redis.call('EXPIRE', dependents_key(one.id), one.ttl)
     redis.call('EXPIRE', dependencies_key(one.id), one.ttl)
   end
 end
-fill_slots()
 push_all()
 for _, one in ipairs(served) do
   if #one.gone > 0 then

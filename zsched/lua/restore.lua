@@ -1,6 +1,6 @@
 -- restore: put back data that Redis lost, or remove schedules that are over.
 --
--- KEYS   @schedules wake rq_queues deadlines
+-- KEYS   @schedules wake rq_queues rq_limits deadlines
 -- ARGV   @prefixes
 --        seen_entry seen_t   the log's end up to which the caller compared; - and 0 when it is empty
 --        hold_for_ms     > 0: nothing fires for so long, the restorer is not done yet
@@ -58,21 +58,19 @@ for n = 1, row_count do
   local row = {id = id, run = run, place = place, lane = lane, due_ms = due_ms, t_us = t_us, note = note,
     first = first, first_own = first_own, after = after}
   if place == 'open' then
+    local given = {}
     for i = first, after - 1, 2 do
-      if ARGV[i] == 'origin' then
-        row.queue = ARGV[i + 1]
-      elseif ARGV[i] == 'zs' or ARGV[i] == 'flags' then
-        row.at_front = string.find(ARGV[i + 1], 'f', 1, true)
-      elseif ARGV[i] == 'zs_expires' then
-        row.expires_ms = whole_of(ARGV[i + 1])
-      end
+      given[ARGV[i]] = ARGV[i + 1]
     end
+    row.queue, row.expires_ms = given.origin, whole_of(given.zs_expires)
+    row.at_front = string.find((given.zs or '') .. (given.flags or ''), 'f', 1, true)
+    row.rate_limit = limit_of(given.rate_limit_key, given.rate_limit_concurrency)
   end
   if place ~= 'gone' and run ~= '' then
     row.run_id = id .. '-' .. run
     if not make_way(row.run_id) then  -- it was pushed here, or a worker has it: it is RQ's
       row.place = IS_SCHEDULE[place] and 'gone' or 'held'
-    elseif place == 'open' and (not queue_accepts(row.queue) or waits(row)) then
+    elseif place == 'open' and (row.rate_limit == false or not queue_accepts(row.queue) or waits(row)) then
       row.place = 'refused'
     end
   end
@@ -171,7 +169,7 @@ for n, row in ipairs(rows) do
       deadline_ms = math.max(due_ms, tonumber(row.t_us) / 1000) + row.expires_ms
     end
     launch(row.run_id, row.queue, {fields = {unpack(ARGV, row.first, row.first_own - 1)}, at_front = row.at_front,
-      is_uncertain = true, deadline_ms = deadline_ms})
+      rate_limit = row.rate_limit, is_uncertain = true, deadline_ms = deadline_ms})
   elseif row.place == 'held' then  -- it may also wait in its queue: an older copy came back
     redis.call('HSET', RQ_JOB .. row.run_id, 'zs_uncertain', '1')
   end

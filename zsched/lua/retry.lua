@@ -1,6 +1,6 @@
 -- retry: repeat a finished run, as an extra run of the same occurrence.
 --
--- KEYS   @schedules wake schedule rq_queues op deadlines
+-- KEYS   @schedules wake schedule rq_queues rq_limits op deadlines
 -- ARGV   @prefixes
 --        id              its schedule's
 --        run             the run that is over
@@ -27,11 +27,11 @@ local OVER = {finished = true, failed = true, stopped = true, canceled = true}
 local KEPT = {
   data = true, origin = true, description = true, meta = true, retry_intervals = true,
   enqueue_at_front_on_retry = true, success_callback_name = true, failure_callback_name = true,
-  stopped_callback_name = true,
+  stopped_callback_name = true, rate_limit_key = true,
 }
 local NUMBERS = {  -- a worker dies of one that is none
   timeout = true, result_ttl = true, failure_ttl = true, retries_left = true, success_callback_timeout = true,
-  failure_callback_timeout = true, stopped_callback_timeout = true,
+  failure_callback_timeout = true, stopped_callback_timeout = true, rate_limit_concurrency = true,
 }
 local MOST = 200  -- texts of its fields
 local LONGEST = 100000  -- bytes of a field that is neither payload nor meta; tags may take 40,000
@@ -95,7 +95,8 @@ end
 if not job.data or job.data == '' or not job.origin or job.origin == '' then
   return answer({'OK', 'BROKEN', now_ms, '-'})
 end
-if not queue_accepts(job.origin) then
+local rate_limit = limit_of(job.rate_limit_key, job.rate_limit_concurrency)
+if rate_limit == false or not queue_accepts(job.origin) then
   return answer({'OK', 'WRONGTYPE', now_ms, '-'})
 end
 
@@ -109,6 +110,7 @@ fields[#fields + 1] = 'of'
 fields[#fields + 1] = run
 append('enqueue', fields)
 local expires_ms = whole_of(job.zs_expires)
-launch(again, job.origin, {fields = its_texts, at_front = is_front, deadline_ms = expires_ms and now_ms + expires_ms})
+launch(again, job.origin, {fields = its_texts, at_front = is_front, rate_limit = rate_limit,
+  deadline_ms = expires_ms and now_ms + expires_ms})
 push_all()
 return answer({'OK', 'retried', now_ms, again})

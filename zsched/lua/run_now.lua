@@ -1,6 +1,6 @@
 -- run_now: push a run of a schedule at once.
 --
--- KEYS   @schedules wake schedule template rq_queues op deadlines
+-- KEYS   @schedules wake schedule template rq_queues rq_limits op deadlines
 -- ARGV   @prefixes
 --        id
 --        keep_op_ms      op holds the reply that long, and a call sent again gets it
@@ -27,7 +27,8 @@ else
   run = id .. '-' .. at.due_ms .. run_suffix
   source = run_key(id, at.due_ms)
 end
-local job = redis.pcall('HMGET', source, 'data', 'origin', 'status', 'zs', 'zs_expires')
+local job = redis.pcall('HMGET', source, 'data', 'origin', 'status', 'zs', 'zs_expires', 'rate_limit_key',
+  'rate_limit_concurrency')
 local flags = at.recurring and redis.pcall('HGET', schedule_key, 'flags') or job[4]
 if type(flags) == 'table' then
   return answer({'OK', 'WRONGTYPE', now_ms, '-'})
@@ -35,7 +36,8 @@ end
 if job.err or not job[1] or not at.recurring and job[3] ~= 'scheduled' then
   return answer({'OK', 'QUARANTINED', now_ms, '-'})
 end
-if not queue_accepts(job[2]) then
+local rate_limit = limit_of(job[6], job[7])
+if rate_limit == false or not queue_accepts(job[2]) then
   return answer({'OK', 'WRONGTYPE', now_ms, '-'})
 end
 
@@ -44,11 +46,12 @@ local at_front = type(flags) == 'string' and string.find(flags, 'f', 1, true)
 local deadline_ms = expires_ms and now_ms + expires_ms
 append('run_now', {'id', id, 'run', run, 'last', at.recurring and '1' or '0'})
 if at.recurring then
-  launch(run, queue, {template = template_key, at_front = at_front, deadline_ms = deadline_ms})
+  launch(run, queue, {template = template_key, at_front = at_front, rate_limit = rate_limit,
+    deadline_ms = deadline_ms})
   redis.call('HSET', schedule_key, 'last', run)
 else
   leave(id, at)
-  requeue(run, queue, at_front)
+  requeue(run, queue, at_front, rate_limit)
   if deadline_ms then
     set_deadline(run, deadline_ms)
   end

@@ -1,6 +1,6 @@
 -- survey: return the actions that chains of runs need. Writes nothing.
 --
--- KEYS   meta log chains rq_queues deadlines
+-- KEYS   meta log chains rq_queues rq_limits deadlines
 -- ARGV   cursor          0, then what the last call answered
 --        count           chains to look at, about
 -- RETURNS  OK, cursor (0: that was all), then per chain that needs something, joined by \0: its schedule's id, what it

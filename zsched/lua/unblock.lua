@@ -1,6 +1,6 @@
 -- unblock: release runs that RQ would leave waiting, withdraw replaced runs, drop finished runs from chains.
 --
--- KEYS   lease meta log chains rq_queues deadlines
+-- KEYS   lease meta log chains rq_queues rq_limits deadlines
 -- ARGV   @term
 --        ...   three texts per chain: its schedule's id, what it needs, and the run, both as survey answered them
 -- RETURNS  OK, now ms, list of the runs that were released, list of the chains that do not need that any more

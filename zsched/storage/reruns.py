@@ -165,7 +165,7 @@ class Reruns:
             problem = f"its worker {detail!r} does not listen, so has probably died"
             return RunNotOver(f"run {run_id!r} could not be stopped: {problem}; it is over when RQ gives it up")
         if word == "WRONGTYPE":
-            keys = "its queue's or a registry's key"
+            keys = "its queue's, a registry's or its rate limit's key"
             return RedisRefused(f"run {run_id!r}: {keys} holds a value of another type; see redis-cli TYPE")
         problem = "its job in RQ is not as RQ and zsched write it: somebody changed it"
         return RedisRefused(f"run {run_id!r}: {problem}; see redis-cli HGETALL {self._keys.rq.job(run_id)}")

@@ -102,7 +102,7 @@ _COMMANDS: Final[Mapping[Role, str]] = {
 # Which of RQ's keys are used beside scripts, after their prefix.
 _RQ_KEYS: Final[Mapping[Role, str]] = {
     Role.CLIENT: "queues suspended wip:* workers:*",
-    Role.DAEMON: "deferred:* executions:* failed:* finished:* job:* queue:* queues ready:* scheduled:* wip:*",
+    Role.DAEMON: "deferred:* executions:* failed:* finished:* job:* queue:* queues ready:* rl-keys rl:* scheduled:* wip:*",
     Role.WORKER: "*",
     Role.DASHBOARD: "*",
 }

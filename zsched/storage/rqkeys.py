@@ -72,6 +72,10 @@ class RqKeys:
         """SET: the keys of rate limits, since RQ 3."""
         return f"{self.prefix}:rl-keys"
 
+    def limit_waiting(self, limit: AnyStr) -> AnyStr:
+        """ZSET: job id → second since which it waits for a slot of the rate limit *limit*."""
+        return self._key("rl", limit + (":rate_limited" if isinstance(limit, str) else b":rate_limited"))
+
     def suspended(self) -> str:
         """STRING: it is there while workers take nothing, by ``rq suspend``."""
         return f"{self.prefix}:suspended"

@@ -100,8 +100,8 @@ class Scanner:
 
     def run_ids(self) -> Iterator[str]:
         """
-        Ids of this namespace's runs that wait in RQ's queues, for another run or for another attempt, or are being
-        executed; some twice.
+        Ids of this namespace's runs that wait in RQ's queues, for another run, for another attempt or for a slot of
+        their rate limit, or are being executed; some twice.
 
         A queue is read from its end: what is pushed meanwhile is in the log, and what workers take from the front
         moves nothing. What waits elsewhere goes into a queue from there, so it is read before; what workers took is
@@ -112,8 +112,10 @@ class Scanner:
         for queue in queues:
             name = rq.queue_name(queue)
             for registry in (rq.registry("deferred", name), rq.registry("ready", name), rq.registry("scheduled", name)):
-                if self._is(registry, b"zset"):
-                    yield from self._ours(chain.from_iterable(self._scan("ZSCAN", registry, 2)))
+                yield from self._waiting(registry)
+        if self._is(rq.limits(), b"set"):  # a run may go from a registry to its limit, and from there into its queue
+            for limit in self._wire.execute("SMEMBERS", rq.limits()):
+                yield from self._waiting(rq.limit_waiting(limit))
         for queue in filter(lambda queue: self._is(queue, b"list"), queues):
             last = -1
             while page := self._wire.execute("LRANGE", queue, last - _PAGE + 1, last):
@@ -167,6 +169,11 @@ class Scanner:
     def _ours(self, members: Iterable[str]) -> Iterator[str]:
         return (member for member in members if RunId.ours(member, self._keys.namespace))
 
+    def _waiting(self, key: bytes) -> Iterator[str]:
+        """Yield the runs in the ZSET at *key*."""
+        if self._is(key, b"zset"):
+            yield from self._ours(chain.from_iterable(self._scan("ZSCAN", key, 2)))
+
     def _taken(self, queue: bytes) -> Iterator[bytes]:
         """Yield what workers took from *queue*: jobs that they have not begun, then executions."""
         taken, begun = self._keys.rq.intermediate(queue), self._keys.rq.registry("wip", queue)
@@ -175,7 +182,7 @@ class Scanner:
         if self._is(begun, b"zset"):
             yield from self._wire.execute("ZRANGE", begun, 0, -1)
 
-    def _is(self, key: bytes, kind: bytes) -> bool:
+    def _is(self, key: str | bytes, kind: bytes) -> bool:
         """Return True if *key* has the type that RQ gives it. Another type, left by another writer, holds no runs."""
         return bool(self._wire.execute("TYPE", key) == kind)
 

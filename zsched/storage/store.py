@@ -49,7 +49,7 @@ def refusal(word: str, id: str, keys: Keys, *, due_ms: int | None = None, now_ms
     if word == "NOTFOUND":
         return ScheduleNotFound(f"no schedule {id!r} in namespace {keys.namespace!r}; see zsched ls, zsched why {id}")
     if word == "WRONGTYPE":
-        which = f"its key, its run's key or its {keys.rq.queue('<name>')} key"
+        which = f"its key, its run's key, its {keys.rq.queue('<name>')} key or a key of its rate limit"
         return RedisRefused(f"schedule {id!r}: {which} holds a value of another type; see redis-cli TYPE")
     if word == "TAKEN":
         problem = "RQ has a job by the id of its run, and zsched did not make it"

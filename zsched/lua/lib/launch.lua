@@ -1,62 +1,20 @@
--- launch: push a run to its RQ queue: its job's hash, its deadline and the push.
+-- launch: make a run go to its RQ queue, at once or when its rate limit has a slot: its job's hash and its deadline.
 --
--- USES   now_ms rq_queues_key, and of set_deadline deadlines_key
--- GIVES  is_listed, queue_accepts(queue), push(queue, run, at_front), push_all(), which ends it; what lib/rq.lua gives
---        set_deadline(run, deadline_ms): if it has not begun by then it does not run
+-- USES   now_ms rq_queues_key rq_limits_key, and of set_deadline deadlines_key
+-- GIVES  set_deadline(run, deadline_ms): if it has not begun by then it does not run
 --        launch(run, queue, job), of a run that has no job, or one that makes way. What *job* may have: `template`, the
---        key that its hash is copied from, or `fields`, that hash's texts; at_front; deadline_ms; is_uncertain; and
---        `before`, the runs that it waits for: then it is not pushed, and lib/overlap.lua makes it wait
---        requeue(run, queue, at_front, ...), of a run whose job is there; what follows are further texts of the hash
---
--- RQ's own shape: rq:queues is a SET of full keys, a worker takes from the left, RPUSH is the back. Workers do not need
--- rq:queues: if it is of a wrong type, is_listed is false, and runs are pushed without it. fire.lua does what requeue
--- does by itself: it takes hundreds at once.
+--        key that its hash is copied from, or `fields`, that hash's texts; rate_limit, as limit_of answers it;
+--        at_front; deadline_ms; is_uncertain; and `before`, the runs that it waits for: then it is not pushed, and
+--        lib/overlap.lua makes it wait
+--        requeue(run, queue, at_front, rate_limit, ...), of a run whose job is there; what follows are further texts of
+--        the hash
+--        push_all(), which ends it; what lib/slots.lua gives
 --
 -- RQ's worker passes over a job whose hash is gone, and takes the time to live away when it begins with one (PERSIST:
 -- RQ 3 in the step that says `started`, RQ 2 a moment later in Job.perform). The time is relative, so that it is this
 -- server's and not a test's. Where the hash was, the ZSET of deadlines says why it is gone, until the run's end is
 -- recorded. Where that key is of another type the run expires all the same, and is recorded as lost.
--- include lib/rq.lua
-local LONGEST_NAME = 1000  -- bytes; RQ's names are key names, and a writer of jobs may choose any
-local queues, queue_types = {}, {}
-local is_listed = is_a(rq_queues_key, 'set')
-
-local function queue_accepts(queue)
-  if not queue then
-    return false
-  end
-  if not queue_types[queue] then
-    queue_types[queue] = #queue <= LONGEST_NAME and redis.call('TYPE', RQ_QUEUE .. queue).ok or 'no name'
-  end
-  return queue_types[queue] == 'list' or queue_types[queue] == 'none'
-end
-
-local function push(queue, run, at_front)
-  local waiting = queues[queue]
-  if not waiting then
-    waiting = {back = {}, front = {}}
-    queues[queue] = waiting
-  end
-  local side = at_front and waiting.front or waiting.back
-  side[#side + 1] = run
-end
-
--- Those at the front keep their order: the oldest is pushed last and stands first.
-local function push_all()
-  for queue, waiting in pairs(queues) do
-    local key = RQ_QUEUE .. queue
-    if is_listed then
-      redis.call('SADD', rq_queues_key, key)
-    end
-    if #waiting.back > 0 then
-      redis.call('RPUSH', key, unpack(waiting.back))
-    end
-    for i = #waiting.front, 1, -1 do
-      redis.call('LPUSH', key, waiting.front[i])
-    end
-  end
-end
-
+-- include lib/slots.lua
 local can_note_deadlines
 
 local function set_deadline(run, deadline_ms)
@@ -71,14 +29,15 @@ local function set_deadline(run, deadline_ms)
   end
 end
 
-local NO_FIELDS = {}
-local launched_at  -- now, as RQ writes times
-
-local function requeue(run, queue, at_front, ...)
-  launched_at = launched_at or iso(now_ms)
-  redis.call('HSET', RQ_JOB .. run, 'status', 'queued', 'enqueued_at', launched_at, ...)
-  push(queue, run, at_front)
+local function requeue(run, queue, at_front, rate_limit, ...)
+  if rate_limit then
+    hold_back(run, queue, rate_limit, at_front, ...)
+  else
+    enqueue(run, queue, at_front, ...)
+  end
 end
+
+local NO_FIELDS = {}
 
 local function launch(run, queue, job)
   launched_at = launched_at or iso(now_ms)
@@ -88,6 +47,8 @@ local function launch(run, queue, job)
   end
   if job.before then
     redis.call('HSET', job_key, 'created_at', launched_at)
+  elseif job.rate_limit then
+    hold_back(run, queue, job.rate_limit, job.at_front, 'created_at', launched_at, unpack(job.fields or NO_FIELDS))
   else
     -- Its status, too: a template that was put back after a loss has none.
     redis.call('HSET', job_key, 'status', 'queued', 'created_at', launched_at, 'enqueued_at', launched_at,
@@ -100,4 +61,9 @@ local function launch(run, queue, job)
   if job.deadline_ms then
     set_deadline(run, job.deadline_ms)
   end
+end
+
+local function push_all()
+  fill_slots()
+  push_queues()
 end

@@ -1,6 +1,6 @@
 -- overlap: the rules for runs that wait for each other, or replace each other. A policy is a row of POLICIES.
 --
--- USES   now_ms chains_key rq_queues_key; to decide patience_ms
+-- USES   now_ms chains_key rq_queues_key rq_limits_key; to decide patience_ms
 -- GIVES  for an occurrence that is due, with its id, mode, limit, run and queue:
 --        overlapping(one, last) -> 'overlap', run | 'deferred', run | 'free', why the one before does not count |
 --        'broken', what is in the way. It only reads. Then join(one) before the run is launched; and defer(one) after,
@@ -38,6 +38,9 @@ function POLICIES.skip.at_due(_, last)
   end
   local job = redis.pcall('HMGET', RQ_JOB .. last, 'status', 'enqueued_at')
   local status, queued_at = job[1], job[2]
+  if status == 'rate_limited' and (queued_at or '') == '' then  -- it waits for its first slot
+    queued_at = redis.call('HGET', RQ_JOB .. last, 'created_at')
+  end
   if not is_open(status) then
     return 'free'
   elseif status == 'started' then
@@ -133,9 +136,13 @@ local function let_go(waiting, dead)
     return nil
   end
   local need = LET_GO[waiting.status](waiting, dead)
-  if need then
-    need.queue = queue
+  if need and waiting.limit_key then
+    need.rate_limit = limit_of(waiting.limit_key, redis.call('HGET', RQ_JOB .. waiting.run, 'rate_limit_concurrency'))
   end
+  if not need or need.rate_limit == false then
+    return nil
+  end
+  need.queue = queue
   return need
 end
 
@@ -169,7 +176,7 @@ end
 function POLICIES.queue.mend(need)
   if need.run then
     local at_front = redis.call('HGET', RQ_JOB .. need.run, 'enqueue_at_front') == '1'
-    requeue(need.run, need.queue, at_front)
+    requeue(need.run, need.queue, at_front, need.rate_limit)
     redis.call('ZREM', RQ_DEFERRED .. need.queue, need.run)
     redis.call('ZREM', RQ_READY .. need.queue, need.run)
     depend_no_more(need.run, dependencies_of(need.run))

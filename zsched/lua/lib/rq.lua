@@ -1,6 +1,7 @@
 -- rq: how RQ writes keys and times. A key is one of these and the name of a queue or worker, or the id of a job.
 --
 -- GIVES  RQ_JOB and the like; dependents_key(run), dependencies_key(run), intermediate_key(queue)
+--        limit_allowed_key(key), limit_waiting_key(key), of a rate limit
 --        iso(ms) -> 2026-11-21T08:00:00.123000Z; equal length, so texts compare like instants
 --
 -- storage/scripts.py puts the prefix of RQ's keys in where {rq} stands. storage/rqkeys.py says what is at each.
@@ -29,6 +30,14 @@ end
 
 local function intermediate_key(queue)
   return RQ_QUEUE .. queue .. ':intermediate'
+end
+
+local function limit_allowed_key(key)
+  return RQ_LIMIT .. key .. ':allowed'
+end
+
+local function limit_waiting_key(key)
+  return RQ_LIMIT .. key .. ':rate_limited'
 end
 
 -- Days to civil date: the era algorithm of Howard Hinnant's "chrono-compatible low-level date algorithms".

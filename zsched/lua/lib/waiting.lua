@@ -1,8 +1,8 @@
 -- waiting: runs that wait in RQ, their places and predecessors, and their removal.
 --
 -- USES   now_ms
--- GIVES  PLACES[status], how the keys begin in which such runs wait, before the queue
---        is_in_place(one, most), of a run with its status and queue, and dependencies_of(run), which only read; then
+-- GIVES  place_of(one), of a run with its status, queue and limit_key: the key where it waits; nil if it does not wait
+--        is_in_place(one, most), of such a run, and dependencies_of(run), which only read; then
 --        take_out(one), which wants its dependencies, or depend_no_more(run, dependencies) alone
 --        REMAINS_MS, of a job that is taken out and not kept
 --        sweep(runs, queue), of what waited and was cancelled, or is gone
@@ -11,11 +11,20 @@
 local PLACES = {queued = RQ_QUEUE, scheduled = RQ_SCHEDULED, deferred = RQ_DEFERRED, ready_to_enqueue = RQ_READY}
 local REMAINS_MS = 600000  -- no archive that is well is so far behind
 
+local function place_of(one)
+  if one.status == 'rate_limited' then
+    return (one.limit_key or '') ~= '' and limit_waiting_key(one.limit_key) or nil
+  end
+  return PLACES[one.status] and one.queue ~= '' and PLACES[one.status] .. one.queue or nil
+end
+
 -- Whether it is where it should wait; else a worker is about to begin with it. In a queue longer than *most* it is not
 -- looked for, which keeps everybody waiting: it is_far.
 local function is_in_place(one, most)
-  local key = PLACES[one.status] .. one.queue
-  if one.status ~= 'queued' then
+  local key = place_of(one)
+  if not key then
+    return false
+  elseif one.status ~= 'queued' then
     return is_a(key, 'zset') and redis.call('ZSCORE', key, one.run)
   end
   one.is_far = is_a(key, 'list') and redis.call('LLEN', key) > most
@@ -42,7 +51,7 @@ end
 -- the archive is behind. What is far stays in its list and loses its data: to RQ there is no such job then, so a worker
 -- passes it over (measured, RQ 2.8 and 2.12).
 local function take_out(one)
-  local place_key, job_key = PLACES[one.status] .. one.queue, RQ_JOB .. one.run
+  local place_key, job_key = place_of(one), RQ_JOB .. one.run
   local at = iso(now_ms)
   redis.call('HSET', job_key, 'status', 'canceled', 'ended_at', at, 'zs_told', at)
   depend_no_more(one.run, one.dependencies)  -- or RQ would release it all the same

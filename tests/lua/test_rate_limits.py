@@ -1,0 +1,366 @@
+"""RQ's rate limits: whatever pushes a run hands it to its limit, as RQ itself would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import rq
+from rq import Queue
+from rq.job import Job
+
+from tests.lua import restoring
+from tests.lua.chained import QUEUE, A, B, chain, jobs, unblock
+from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground, put_due
+from tests.lua.overlapping import advance, becomes, put
+from tests.lua.test_backfill import backfill
+from tests.lua.test_cancel_run import FACTS
+from tests.lua.test_lost import again, end, job, lose
+from tests.lua.test_native import slots
+from tests.lua.test_retry import retry
+
+KEY = "mail"
+LIMIT = {"rate_limit_key": KEY, "rate_limit_concurrency": "1"}
+LIMITED = FIELDS | LIMIT | {"zs": "1l"}
+ALLOWED, WAITING = f"rq:rl:{KEY}:allowed", f"rq:rl:{KEY}:rate_limited"
+KEYS = ["rq:rl-keys", f"rq:rl:{KEY}", ALLOWED, WAITING]
+
+
+def take_slot(ground: Ground, name: str = "other") -> None:
+    """Let another job of RQ's have the slot."""
+    ground.redis.hset(ground.keys.rq.job(name), mapping={"status": "started"})
+    ground.redis.zadd(ALLOWED, {name: 1})
+
+
+def _texts(fields: dict[str, str]) -> list[str]:
+    return [text for pair in fields.items() for text in pair]
+
+
+def _fire(ground: Ground) -> str:
+    [run] = put_due(ground, "a", **LIMITED)
+    ground.fire()
+    return run
+
+
+def _advance(ground: Ground) -> str:
+    put(ground, template=LIMIT, flags="l")
+    return advance(ground, "allow")[1]
+
+
+def _run_now_once(ground: Ground) -> str:
+    ground.put(("a", ground.now_ms + HOUR_MS), fields=LIMITED)
+    return str(ground.call("run_now", id="a")[2])
+
+
+def _run_now_of_a_rule(ground: Ground) -> str:
+    ground.put_recurring("r", template=LIMIT)
+    return str(ground.call("run_now", id="r")[2])
+
+
+def _enqueue(ground: Ground) -> str:
+    return str(ground.call("enqueue", _texts(TEMPLATE | LIMIT), id="e", if_exists="replace", at_front=0)[3])
+
+
+def _retry(ground: Ground) -> str:
+    ground.redis.hset(ground.keys.rq.job("a-1700000000000"), mapping=TEMPLATE | LIMIT | {"status": "failed"})
+    return str(retry(ground)[2])
+
+
+def _backfill(ground: Ground) -> str:
+    ground.put_recurring("r", template=LIMIT)
+    return str(backfill(ground, 1_700_000_000_000)[-1])
+
+
+def _restore(ground: Ground) -> str:
+    lost = restoring.Restored(
+        "a", "1700000000000", "open", "", 1_700_000_000_000, restoring.T_US, None,
+        restoring.texts_of(LIMITED | {"data": "call"}), (),
+    )  # fmt: skip
+    restoring.restore(ground, lost)
+    return "a-1700000000000"
+
+
+def _lost(ground: Ground) -> str:
+    ground.put(("waits", "+60000"))
+    job(ground, "r-1767225600000", retries_left="2", data="call", **LIMIT)
+    ground.redis.hdel(ground.keys.rq.job("r-1767225600000"), "enqueued_at")
+    lose(ground, ground.last, again("r-1767225600000"))
+    return "r-1767225600000"
+
+
+def _unblock(ground: Ground) -> str:
+    jobs(ground, "stopped", "deferred", timeout="180", dependency_ids=f'["{A}"]', **LIMIT)
+    chain(ground, QUEUE)
+    unblock(ground, ("release", B))
+    return B
+
+
+LAUNCHES: dict[str, Callable[[Ground], str]] = {
+    "fire": _fire, "advance": _advance, "run_now of a one-shot": _run_now_once, "run_now of a rule": _run_now_of_a_rule,
+    "enqueue": _enqueue, "retry": _retry, "backfill": _backfill, "restore": _restore, "lost": _lost,
+    "unblock": _unblock,
+}  # fmt: skip
+each_launch = pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
+
+
+@each_launch
+def test_a_run_is_queued_when_its_limit_has_a_slot(led: Ground, launch: Callable[[Ground], str]) -> None:
+    run = launch(led)
+
+    assert ([run], []) == slots(led)
+    assert [run] == led.queue()
+    assert "queued" == led.job(run)["status"]
+    assert {KEY.encode()} == led.redis.smembers("rq:rl-keys")
+    assert {b"concurrency": b"1"} == led.redis.hgetall(f"rq:rl:{KEY}")
+
+
+@each_launch
+def test_a_run_waits_while_others_have_all_slots_of_its_limit(led: Ground, launch: Callable[[Ground], str]) -> None:
+    take_slot(led)
+
+    run = launch(led)
+
+    assert (["other"], [run]) == slots(led)
+    assert [] == led.queue()
+    assert "rate_limited" == led.job(run)["status"]
+    assert "enqueued_at" not in led.job(run)
+
+
+@pytest.mark.skipif(not hasattr(rq, "RateLimit"), reason="RQ 2 has no rate limits")
+@pytest.mark.parametrize("is_full", [False, True], ids=["with a slot", "without a slot"])
+@each_launch
+def test_a_run_has_the_fields_and_keys_that_rq_gives_it(
+    led: Ground, launch: Callable[[Ground], str], is_full: bool
+) -> None:
+    if is_full:
+        take_slot(led)
+        led.redis.hset("rq:job:rqs-other", "status", "started")
+        led.redis.zadd("rq:rl:rqs:allowed", {"rqs-other": 1})
+    run = launch(led)
+    led.redis.copy(led.keys.rq.job(run), "rq:job:theirs")
+    led.redis.hset("rq:job:theirs", mapping={"status": "scheduled", "rate_limit_key": "rqs", "data": "call"})
+    led.redis.hdel("rq:job:theirs", "enqueued_at")
+
+    Queue("rqs", connection=led.redis)._enqueue_rate_limited_job(Job.fetch("theirs", connection=led.redis))
+
+    led.redis.hdel("rq:job:theirs", "data")  # packed
+    ours, theirs = led.job(run), led.job("theirs")
+    differing = {name for name in ours | theirs if (ours.get(name) or "") != (theirs.get(name) or "")}
+    assert {"origin", "enqueued_at", "rate_limit_key", "data"} >= differing
+    assert ("enqueued_at" in theirs) == ("enqueued_at" in ours) == (not is_full)
+    assert led.redis.hgetall("rq:rl:rqs") == led.redis.hgetall(f"rq:rl:{KEY}")
+    assert [len(ids) for ids in slots(led, "rqs")] == [len(ids) for ids in slots(led)]
+
+
+@each_launch
+@pytest.mark.parametrize("key", KEYS)
+def test_a_run_is_not_pushed_past_a_limit_with_a_key_of_a_wrong_type(
+    led: Ground, launch: Callable[[Ground], str], key: str
+) -> None:
+    led.redis.set(key, "x")
+
+    launch(led)
+
+    assert ([], b"x") == (led.queue(), led.redis.get(key))
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_one_shot_is_quarantined_with_the_limits_key_that_is_of_a_wrong_type(led: Ground, key: str) -> None:
+    led.redis.set(key, "x")
+    put_due(led, "a", **LIMITED)
+    put_due(led, "b")
+
+    fired = led.fire()
+
+    assert ([["a", f"wrong type at {key}"]], 1) == (fired.quarantined, fired.runs)
+
+
+def test_a_rule_is_quarantined_with_the_limits_key_that_is_of_a_wrong_type(led: Ground) -> None:
+    led.redis.set(ALLOWED, "x")
+    put(led, template=LIMIT, flags="l")
+
+    word, _ = advance(led, "allow")
+
+    assert ("quarantined", f"quarantine normal {led.schedule('r')['nominal']}") == (word, led.places()["r"])
+    assert [f"wrong type at {ALLOWED}"] == [row.split(" ", 6)[6] for row in led.last.rows]
+
+
+def test_runs_wait_for_a_slot_in_the_order_of_their_times_also_beside_runs_without_a_limit(led: Ground) -> None:
+    first_ms = led.now_ms - 1000
+    limited = [(f"j{n}", first_ms + n) for n in range(9)]
+    led.put(*reversed(limited), fields=LIMITED | {"rate_limit_concurrency": "2"}, allow_past=1)
+    put_due(led, "free")
+
+    fired = led.fire()
+
+    runs = [f"{id}-{due_ms}" for id, due_ms in limited]
+    assert (10, runs[:2], runs[2:]) == (fired.runs, *slots(led))
+    assert {*runs[:2]} < {*led.queue()}
+    assert 3 == len(led.queue())
+    logged = led.last.fields["runs"].split()
+    assert (10, runs) == (len(logged), [run for run in logged if run in runs])
+
+
+def test_a_fired_run_at_the_front_waits_as_such_and_is_pushed_to_the_front(led: Ground) -> None:
+    led.redis.rpush("rq:queue:default", "others")
+    put_due(led, "a", **LIMITED | {"zs": "1fl"})
+    put_due(led, "b", **LIMITED | {"zs": "1fl"})
+
+    led.fire()
+
+    [first], [second] = slots(led)
+    assert [first, "others"] == led.queue()
+    assert ("1", "1") == (led.job(first)["enqueue_at_front"], led.job(second)["enqueue_at_front"])
+
+
+def test_a_limited_run_keeps_its_deadline_and_its_mark_while_it_waits(led: Ground) -> None:
+    take_slot(led)
+    [run] = put_due(led, "a", **LIMITED | {"zs": "1el", "zs_expires": str(HOUR_MS)})
+    led.redis.hset(led.keys.meta(), "doubt", led.now_ms)
+
+    fired = led.fire()
+
+    assert (1, "1") == (fired.uncertain, led.job(run)["zs_uncertain"])
+    assert HOUR_MS - 10_000 < led.redis.pttl(led.keys.rq.job(run)) <= HOUR_MS
+    assert [run.encode()] == led.redis.zrange(led.keys.deadlines(), 0, -1)
+
+
+def test_a_flag_without_a_limit_in_the_job_pushes_the_run(led: Ground) -> None:
+    [run] = put_due(led, "a", zs="1l")
+
+    led.fire()
+
+    assert ([run], ([], [])) == (led.queue(), slots(led))
+
+
+def test_the_newest_number_of_slots_counts(led: Ground) -> None:
+    first_ms = led.now_ms - 1000
+    led.put(("a", first_ms), fields=LIMITED, allow_past=1)
+    led.put(("b", first_ms + 1), fields=LIMITED | {"rate_limit_concurrency": "3"}, allow_past=1)
+
+    led.fire()
+
+    assert (2, 0) == tuple(len(runs) for runs in slots(led))
+    assert {b"concurrency": b"3"} == led.redis.hgetall(f"rq:rl:{KEY}")
+
+
+def test_a_lost_run_that_has_a_slot_comes_back_into_its_queue_with_it(led: Ground) -> None:
+    take_slot(led, "r-1767225600000")
+
+    run = _lost(led)
+
+    assert (([run], []), [run]) == (slots(led), led.queue())
+
+
+def test_a_lost_run_that_ends_is_not_queued(led: Ground) -> None:
+    led.put(("waits", "+60000"))
+    job(led, A, data="call", **LIMIT)
+
+    lose(led, led.last, end(A))
+
+    assert ([], "failed") == (led.queue(), led.job(A)["status"])
+
+
+def test_a_throttled_run_is_handed_to_its_limit_when_its_queue_has_room(still: Ground) -> None:
+    still.limit(default=1)
+    put_due(still, "a", "b", **LIMITED)
+
+    first = still.fire()
+    still.redis.hincrby(still.keys.meta(), "frozen_ms", 1000)
+    second = still.fire()
+
+    assert (1, 1) == (first.runs, second.runs)
+    assert [1, 1] == [len(runs) for runs in slots(still)]
+
+
+# -- runs that wait ------------------------------------------------------------------------------------
+
+
+def cancel_run(ground: Ground, run: str) -> str:
+    id, status = run.rpartition("-")[0], ground.job(run)["status"]
+    seen = f"{status} {ground.job(run).get('enqueued_at', '')}"
+    return str(ground.call("cancel_run", id=id, run=run, seen=seen, facts=FACTS, most_waiting=50)[0])
+
+
+def test_cancelling_a_run_takes_it_out_of_those_that_wait_for_a_slot(led: Ground) -> None:
+    take_slot(led)
+    run = _fire(led)
+
+    assert "cancelled" == cancel_run(led, run)
+
+    assert (["other"], []) == slots(led)
+    assert ("canceled", "end") == (led.job(run)["status"], led.last.kind)
+
+
+def test_cancelling_a_run_that_just_got_its_slot_asks_to_look_again(led: Ground) -> None:
+    take_slot(led)
+    run = _fire(led)
+    led.redis.zrem(WAITING, run)
+
+    assert "TAKEN" == cancel_run(led, run)
+
+
+def test_cancelling_a_run_that_names_no_limit_finds_it_broken(led: Ground) -> None:
+    take_slot(led)
+    run = _fire(led)
+    led.redis.hdel(led.keys.rq.job(run), "rate_limit_key")
+
+    assert "BROKEN" == cancel_run(led, run)
+
+
+def test_a_run_that_waits_for_a_slot_is_withdrawn_for_the_next_one(led: Ground) -> None:
+    take_slot(led)
+    put(led, template=LIMIT, flags="l")
+    _, first = advance(led, "cancel_previous")
+
+    word, second = advance(led, "cancel_previous")
+
+    assert ("fired", (["other"], [second]), "canceled") == (word, slots(led), led.job(first)["status"])
+
+
+def test_a_withdrawn_run_without_a_place_stays_in_its_chain(led: Ground) -> None:
+    jobs(led, "rate_limited", "queued")
+    led.redis.hset(led.keys.rq.job(B), "origin", "")
+    chain(led, f"cancel_previous {A} {B}")
+
+    assert [[], []] == unblock(led, ("withdraw", "-"))
+    assert f"cancel_previous {A} {B}" == chain(led)
+
+
+def test_a_run_that_waits_for_a_slot_is_in_the_way_of_the_next_one(led: Ground) -> None:
+    take_slot(led)
+    put(led, template=LIMIT, flags="l")
+    advance(led, "skip")
+
+    assert "overlap" == advance(led, "skip")[0]
+
+
+def test_a_run_that_waits_too_long_for_its_first_slot_is_not_in_the_way(led: Ground) -> None:
+    take_slot(led)
+    put(led, template=LIMIT, flags="l")
+    _, first = advance(led, "skip")
+    led.pass_time(HOUR_MS + 1)
+
+    assert "fired" == advance(led, "skip")[0]
+    assert first in slots(led)[1]
+
+
+def test_a_deferred_run_of_a_wrong_limit_stays_deferred(led: Ground) -> None:
+    led.redis.set(ALLOWED, "x")
+
+    _unblock(led)
+
+    assert "deferred" == led.job(B)["status"]
+
+
+def test_a_chained_run_is_deferred_without_a_slot_and_asks_for_one_when_it_is_released(led: Ground) -> None:
+    put(led, template=LIMIT, flags="l")
+    _, first = advance(led, "queue")
+    word, second = advance(led, "queue")
+    deferred = (word, slots(led), led.job(second)["status"])
+
+    becomes(led, first, "canceled")
+    unblock(led, ("release", second))
+
+    assert ("deferred", ([first], []), "deferred") == deferred
+    assert ([first], [second]) == slots(led)

@@ -1,0 +1,58 @@
+-- push: put runs into their RQ queues.
+--
+-- USES   now_ms rq_queues_key
+-- GIVES  is_listed, queue_accepts(queue); what lib/rq.lua and lib/untrusted.lua give
+--        enqueue(run, queue, at_front, ...), of a run whose job is there; what follows are further texts of the hash
+--        push(queue, run, at_front), of one whose hash says already that it is queued; push_queues(), which ends it
+--
+-- RQ's own shape: rq:queues is a SET of full keys, a worker takes from the left, RPUSH is the back. Workers do not need
+-- rq:queues: if it is of a wrong type, is_listed is false, and runs are pushed without it. fire.lua and lib/launch.lua
+-- do what enqueue does by themselves: they take hundreds at once.
+-- include lib/rq.lua
+-- include lib/untrusted.lua
+local LONGEST_NAME = 1000  -- bytes; RQ's names are key names, and a writer of jobs may choose any
+local queues, queue_types = {}, {}
+local is_listed = is_a(rq_queues_key, 'set')
+local launched_at  -- now, as RQ writes times
+
+local function queue_accepts(queue)
+  if not queue then
+    return false
+  end
+  if not queue_types[queue] then
+    queue_types[queue] = #queue <= LONGEST_NAME and redis.call('TYPE', RQ_QUEUE .. queue).ok or 'no name'
+  end
+  return queue_types[queue] == 'list' or queue_types[queue] == 'none'
+end
+
+local function push(queue, run, at_front)
+  local waiting = queues[queue]
+  if not waiting then
+    waiting = {back = {}, front = {}}
+    queues[queue] = waiting
+  end
+  local side = at_front and waiting.front or waiting.back
+  side[#side + 1] = run
+end
+
+local function enqueue(run, queue, at_front, ...)
+  launched_at = launched_at or iso(now_ms)
+  redis.call('HSET', RQ_JOB .. run, 'status', 'queued', 'enqueued_at', launched_at, ...)
+  push(queue, run, at_front)
+end
+
+-- Those at the front keep their order: the oldest is pushed last and stands first.
+local function push_queues()
+  for queue, waiting in pairs(queues) do
+    local key = RQ_QUEUE .. queue
+    if is_listed then
+      redis.call('SADD', rq_queues_key, key)
+    end
+    if #waiting.back > 0 then
+      redis.call('RPUSH', key, unpack(waiting.back))
+    end
+    for i = #waiting.front, 1, -1 do
+      redis.call('LPUSH', key, waiting.front[i])
+    end
+  end
+end
