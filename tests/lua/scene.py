@@ -14,6 +14,7 @@ from tests.prefix import RQ
 FENCE = {"token": TOKEN, "expected_server": SERVER}
 DUE_MS = 1_700_000_000_000
 EMAIL = FIELDS | {"origin": "email"}
+LIMITED = FIELDS | {"zs": "1l", "rate_limit_key": "sms", "rate_limit_concurrency": "1"}
 EXPIRES = str(10 * 365 * 24 * HOUR_MS)  # so long after DUE_MS that it has not passed
 WORKED = [f"{name}-1767225600000" for name in ("ended", "again", "lost")]  # runs that workers had
 CHAIN = [f"chain-{ms}" for ms in (1767225600000, 1767225660000)]  # of which the first is over, and the second waits
@@ -31,6 +32,11 @@ def furnish(ground: Ground) -> None:
     ground.put(("missed", DUE_MS), ("due", DUE_MS), ("bad", DUE_MS + 1), allow_past=1)
     ground.put(("expiring", DUE_MS), fields=FIELDS | {"zs": "1e", "zs_expires": EXPIRES}, allow_past=1)
     ground.put(("mail-1", DUE_MS), ("mail-2", DUE_MS), fields=EMAIL, allow_past=1)
+    ground.put(("limited-1", DUE_MS), ("limited-2", DUE_MS), fields=LIMITED, allow_past=1)
+    client.sadd(keys.rq.limits(), "sms")
+    client.hset(f"{keys.rq.prefix}:rl:sms", "concurrency", 1)
+    client.zadd(f"{keys.rq.prefix}:rl:sms:allowed", {"nobody": 1})
+    client.zadd(keys.rq.limit_waiting("sms"), {"nobody-else": 1})
     client.delete(keys.rq.job(f"bad-{DUE_MS + 1}"))
     ground.put_recurring("rule", template={"zs_expires": EXPIRES})
     for id in RULES[1:]:
@@ -201,6 +207,7 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "unblock": lambda g: g.call(
         "unblock", ["chain", "release", CHAIN[1]], **FENCE
     ),
+    "free_slots": lambda g: g.call("free_slots", ["sms", 0], most=10, **FENCE),
     "native": lambda g: g.call("native", ["default"], owner="zsched:default", lock_s=30, limit=10, **FENCE),
     "restore": lambda g: restoring.restore(
         g, restoring.one_shot("paused", "later"), restoring.rule("due", "rule"), restoring.one_shot("quarantine", "x"),

@@ -19,6 +19,7 @@ OF_RQ = (
     + [f"{RQ}:{registry}:default" for registry in ("deferred", "scheduled", "wip", "failed", "canceled")]
     + [f"{RQ}:{kind}:{run}" for run in (*WORKED, *CHAIN, GONE) for kind in ("job", "executions", "results")]
     + [f"{RQ}:job:{CHAIN[0]}:dependents", f"{RQ}:job::{CHAIN[1]}:dependencies", f"{RQ}:scheduler-lock:default"]
+    + [f"{RQ}:rl:sms", f"{RQ}:rl:sms:allowed", f"{RQ}:rl:sms:rate_limited"]
 )
 
 
@@ -79,7 +80,9 @@ def _assert_sound(ground: Ground, told: int, placed: set[str]) -> None:
     waiting = [run for key in lists if ground.redis.type(key) == b"list" for run in ground.redis.lrange(key, 0, -1)]
     for run in (run for entry in new for run in _pushed(entry)):
         status = ground.redis.hget(ground.keys.rq.job(run), "status")
-        assert status == b"deferred" or (status == b"queued" and run.encode() in waiting), run
+        has_slot = status == b"queued" and run.encode() in waiting
+        waits_for_slot = status == b"rate_limited" and ground.redis.zscore("rq:rl:sms:rate_limited", run) is not None
+        assert status == b"deferred" or has_slot or waits_for_slot, run
     words = {word for entry in new for text in entry.texts for word in text.replace("=", " ").split()}
     for id in placed - _places(ground):
         assert id in words or any(word.startswith(f"{id}-") for word in words), id

@@ -30,6 +30,7 @@ from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.naming import ASK_EVERY_MS, Namer
 from zsched.daemon.native import Native
 from zsched.daemon.replan import Replanner
+from zsched.daemon.slots import SlotKeeper
 from zsched.daemon.supervisor import Supervisor
 from zsched.daemon.tick import Tick, Ticker
 from zsched.daemon.tracker import Tracker
@@ -93,13 +94,13 @@ class Daemon:
         tracker = Tracker(self._archiver, self._keys)
         lost = LostRuns(self._archiver, self._keys, tracker)
         auditor = Auditor(self._archiver, self._keys, self._clock)
-        chains = ChainKeeper(self._keys, self._clock)
+        chains, slots = ChainKeeper(self._keys, self._clock), SlotKeeper(self._keys, self._clock)
         self._chores = ChoreThread(
             link,
             self._archiver,
             self._clock,
             [tracker.over, lost.over, auditor.over],
-            without_archive=[chains.over],
+            without_archive=[chains.over, slots.over],
             failures=failures,
         )
         self._is_stopping = False

@@ -63,7 +63,7 @@ SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
         "resume", "retry", "run_now",
     ),
     Role.DAEMON: (
-        "acquire", "adopt", "advance", "audit", "fire", "get", "limits", "look", "lost", "merged", "name",
+        "acquire", "adopt", "advance", "audit", "fire", "free_slots", "get", "limits", "look", "lost", "merged", "name",
         "native", "quarantine", "release", "renew", "replan", "report", "restore", "survey", "track", "trim", "unblock",
     ),
     Role.WORKER: ("note",),
@@ -102,7 +102,9 @@ _COMMANDS: Final[Mapping[Role, str]] = {
 # Which of RQ's keys are used beside scripts, after their prefix.
 _RQ_KEYS: Final[Mapping[Role, str]] = {
     Role.CLIENT: "queues suspended wip:* workers:*",
-    Role.DAEMON: "deferred:* executions:* failed:* finished:* job:* queue:* queues ready:* rl-keys rl:* scheduled:* wip:*",
+    Role.DAEMON: (
+        "deferred:* executions:* failed:* finished:* job:* queue:* queues ready:* rl-keys rl:* scheduled:* wip:*"
+    ),
     Role.WORKER: "*",
     Role.DASHBOARD: "*",
 }

@@ -34,6 +34,7 @@ from zsched.core.clock import LAST_MS, ManualClock, from_ms
 from zsched.core.runs import Run
 from zsched.daemon.chains import ChainKeeper
 from zsched.daemon.native import Native
+from zsched.daemon.slots import SlotKeeper
 from zsched.daemon.tick import Tick, Ticker
 from zsched.errors import ConfigError, InvalidSchedule, RedisUnavailable, Stale, ZschedError
 from zsched.files import Application, Applied, ClientChecks, read
@@ -90,6 +91,7 @@ class ManualScheduler:
         settings = DaemonSettings(overlap_patience_s=overlap_patience_s)
         self._ticker = Ticker(Dispatch(wire, self._keys), never, settings, self._clock)
         self._chains = ChainKeeper(self._keys, self._clock, settled_ms=0.0).over(wire)
+        self._slots = SlotKeeper(self._keys, self._clock).over(wire)
         self._pushes, self._deadlines = Pushes(wire, self._keys), ManualDeadlines(wire, self._keys)
         self._endings = ManualEndings(wire, self._keys, self._pushes)
         self._worker = InlineWorker(ground.plain_client(self.redis), self._clock, serializer)
@@ -243,10 +245,12 @@ class ManualScheduler:
         return names if any(self._wire.execute("LLEN", self._keys.rq.queue(name)) for name in names) else ()
 
     def _release(self) -> None:
-        """Let go on what waits, by its ``overlap``, for runs that were cancelled, deleted or expired."""
-        if self._wire.execute("EXISTS", self._keys.chains()):  # fakeredis takes a tenth of a pass to look at none
+        """Let go on what waits, by its ``overlap`` or rate limit, for runs that were cancelled, deleted or expired."""
+        # fakeredis takes a tenth of a pass to look at no chains.
+        if self._wire.execute("EXISTS", self._keys.chains(), self._keys.rq.limits()):
             with _warnings_only():
                 self._chains.step(self._term)
+                self._slots.step(self._term)
 
     def _look(self) -> list[Push]:
         """Return the runs that were pushed since the last look; keep their deadlines."""

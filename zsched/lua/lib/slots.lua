@@ -6,7 +6,8 @@
 --        no limit; false and a key's name if that is of a wrong type
 --        hold_back(run, queue, limit, at_front, ...), of a run whose job is there: it waits for a slot, unless it has
 --        one; what follows are further texts of the hash
---        fill_slots(), before push_queues: those that wait longest are queued, as far as there are slots
+--        fill(limit): those that wait longest are queued, as far as there are slots; fill_slots(), before push_queues,
+--        fills those of all limits that runs were handed to
 --        what lib/push.lua gives
 --
 -- States and keys are RQ's (rate_limit.py, RateLimitRegistry): a SET of all limits' keys; of each a HASH with the
@@ -15,11 +16,11 @@
 -- gives a slot back when it ends a job; the leader those of workers that died, and RQ's maintenance too. A run that
 -- comes back into its queue has its slot still.
 -- include lib/push.lua
-local limit_of, hold_back, fill_slots
+local limit_of, hold_back, fill, fill_slots
 
 do  -- lost.lua is near the 200 local names that a chunk of Lua may have
   local MOST_FILLED = 1000  -- of those that wait, in a script; the others when a slot is given back
-  local touched, count_held, wrong_keys = {}, 0, {}  -- touched: most runs at once, by the limit's key
+  local touched, count_held, wrong_keys = {}, 0, {}  -- touched: limits by their keys
 
   function limit_of(key, most)
     most = whole_of(most)
@@ -40,7 +41,7 @@ do  -- lost.lua is near the 200 local names that a chunk of Lua may have
   end
 
   function hold_back(run, queue, limit, at_front, ...)
-    touched[limit.key] = limit.most
+    touched[limit.key] = limit
     if redis.call('ZSCORE', limit_allowed_key(limit.key), run) then
       enqueue(run, queue, at_front, ...)
       return
@@ -55,10 +56,10 @@ do  -- lost.lua is near the 200 local names that a chunk of Lua may have
   end
 
   -- One that is gone, or waits no more, is left out, as RQ leaves it out.
-  local function fill(key, most)
-    local allowed_key, waiting_key = limit_allowed_key(key), limit_waiting_key(key)
+  function fill(limit)
+    local allowed_key, waiting_key = limit_allowed_key(limit.key), limit_waiting_key(limit.key)
     for _ = 1, MOST_FILLED do
-      local run = redis.call('ZCARD', allowed_key) < most and redis.call('ZRANGE', waiting_key, 0, 0)[1]
+      local run = redis.call('ZCARD', allowed_key) < limit.most and redis.call('ZRANGE', waiting_key, 0, 0)[1]
       local job = run and redis.pcall('HMGET', RQ_JOB .. run, 'origin', 'status', 'enqueue_at_front') or {}
       local queue = job[2] == 'rate_limited' and job[1]
       if not run or queue and not queue_accepts(queue) then
@@ -73,10 +74,10 @@ do  -- lost.lua is near the 200 local names that a chunk of Lua may have
   end
 
   function fill_slots()
-    for key, most in pairs(touched) do
+    for key, limit in pairs(touched) do
       redis.call('SADD', rq_limits_key, key)
-      redis.call('HSET', RQ_LIMIT .. key, 'concurrency', string.format('%.0f', most))
-      fill(key, most)
+      redis.call('HSET', RQ_LIMIT .. key, 'concurrency', string.format('%.0f', limit.most))
+      fill(limit)
     end
   end
 end

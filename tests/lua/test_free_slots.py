@@ -1,0 +1,154 @@
+"""free_slots.lua, and the leader's chore that calls it: slots of rate limits that no job needs any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from tests.lua.ground import EPOCH, LEASE_MS, SERVER, TOKEN, Ground
+from tests.lua.test_native import slots
+from zsched.core.clock import ManualClock
+from zsched.daemon.slots import SlotKeeper
+from zsched.errors import ServerChanged, Stale
+from zsched.storage.lease import Term
+
+TERM = Term(TOKEN, EPOCH, SERVER, LEASE_MS, float("inf"), 0, 0)
+ALLOWED, WAITING = "rq:rl:mail:allowed", "rq:rl:mail:rate_limited"
+
+
+def job(ground: Ground, id: str, status: str, of: str = "", key: str = "mail") -> None:
+    """A job with *status*; *of*: where the limit has it."""
+    fields = {"status": status, "origin": "default", "data": "call", "rate_limit_key": key}
+    ground.redis.hset(ground.keys.rq.job(id), mapping=fields)
+    if of:
+        ground.redis.sadd("rq:rl-keys", key)
+        ground.redis.hset(f"rq:rl:{key}", "concurrency", 1)
+        ground.redis.zadd(f"rq:rl:{key}:{of}", {id: 1})
+
+
+def free(ground: Ground, key: str = "mail", passed: int = 0, most: int = 100, **over: Any) -> list[int]:
+    """How many slots were freed, and how many jobs were looked at, -1 if that is all."""
+    arguments = {"token": TOKEN, "expected_server": SERVER, "most": most} | over
+    return ground.call("free_slots", [key, passed], **arguments)
+
+
+@pytest.fixture
+def keeper(led: Ground) -> Iterator[SlotKeeper]:
+    with closing(led.link.open()) as wire:
+        yield SlotKeeper(led.keys, ManualClock()).over(wire)
+
+
+@pytest.mark.parametrize(
+    "status", ["finished", "failed", "canceled", "stopped", "scheduled", "deferred", "rate_limited", "odd", ""]
+)
+def test_the_slot_of_a_job_that_is_over_goes_to_the_one_that_waits_longest(led: Ground, status: str) -> None:
+    job(led, "over", status, "allowed")
+    job(led, "next", "rate_limited", "rate_limited")
+
+    assert [1, -1] == free(led)
+
+    assert ((["next"], []), ["next"]) == (slots(led), led.queue())
+    assert ("queued", True) == (led.job("next")["status"], "enqueued_at" in led.job("next"))
+    assert [] == led.entries()
+
+
+@pytest.mark.parametrize("status", ["queued", "started"])
+def test_a_job_that_is_queued_or_running_keeps_its_slot(led: Ground, status: str) -> None:
+    job(led, "works", status, "allowed")
+    job(led, "next", "rate_limited", "rate_limited")
+
+    assert [0, -1] == free(led)
+    assert (["works"], ["next"]) == slots(led)
+
+
+def test_the_slot_of_a_job_that_is_gone_is_freed(led: Ground) -> None:
+    job(led, "gone", "queued", "allowed")
+    led.redis.delete(led.keys.rq.job("gone"))
+
+    assert ([1, -1], ([], [])) == (free(led), slots(led))
+
+
+@pytest.mark.parametrize(("lapses_in_s", "keeps"), [(60, True), (-60, False)])
+def test_a_cancelled_job_keeps_its_slot_while_its_execution_goes_on(led: Ground, lapses_in_s: int, keeps: bool) -> None:
+    job(led, "works", "canceled", "allowed")
+    led.redis.zadd("rq:executions:works", {"x": led.now_ms // 1000 + lapses_in_s})
+
+    free(led)
+
+    assert keeps == (slots(led)[0] == ["works"])
+
+
+def test_a_slot_that_nobody_has_is_filled(led: Ground) -> None:
+    job(led, "next", "rate_limited", "rate_limited")
+
+    assert ([0, -1], ["next"]) == (free(led), led.queue())
+
+
+def test_jobs_are_looked_at_in_parts_and_none_is_passed_over(led: Ground) -> None:
+    for n in range(5):
+        job(led, f"j{n}", "finished" if n in (0, 3) else "started", "allowed")
+
+    first = free(led, most=2)
+    second = free(led, passed=first[1], most=2)
+    third = free(led, passed=second[1], most=2)
+
+    assert [[1, 1], [1, 2], [0, -1]] == [first, second, third]
+    assert ["j1", "j2", "j4"] == slots(led)[0]
+
+
+@pytest.mark.parametrize("key", ["rq:rl:mail", ALLOWED, WAITING, "rq:job:over", "rq:executions:over"])
+def test_a_key_of_a_wrong_type_is_left_alone(led: Ground, key: str) -> None:
+    job(led, "over", "finished", "allowed")
+    led.redis.delete(key)
+    led.redis.set(key, "x")
+
+    free(led)
+
+    assert b"x" == led.redis.get(key)
+    assert [] == led.queue()
+
+
+@pytest.mark.parametrize("most", ["", "0", "many", "-1"])
+def test_a_limit_without_a_number_of_slots_is_left_alone(led: Ground, most: str) -> None:
+    job(led, "over", "finished", "allowed")
+    led.redis.hset("rq:rl:mail", "concurrency", most)
+
+    assert ([0, -1], ["over"]) == (free(led), slots(led)[0])
+
+
+def test_slots_are_freed_only_in_the_current_term_on_its_server(led: Ground) -> None:
+    with pytest.raises(Stale):
+        free(led, token="other")
+    with pytest.raises(ServerChanged):
+        free(led, expected_server="other")
+
+
+def test_the_chore_looks_at_all_limits_part_by_part(led: Ground, keeper: SlotKeeper) -> None:
+    for n in range(45):
+        job(led, f"j{n}", "finished", "allowed", key=f"k{n}")
+
+    steps = [keeper.step(TERM) for _ in range(3)]
+
+    assert [True, True, False] == steps
+    assert [] == led.redis.keys("rq:rl:*:allowed")
+    assert 1000 <= keeper.every_ms
+
+
+def test_the_chore_looks_at_all_jobs_of_a_large_limit(led: Ground, keeper: SlotKeeper) -> None:
+    for n in range(250):
+        job(led, f"j{n:03}", "started" if n < 200 else "finished", "allowed")
+
+    steps = [keeper.step(TERM) for _ in range(3)]
+
+    assert ([True, True, False], 200) == (steps, len(slots(led)[0]))
+
+
+@pytest.mark.parametrize("kind", ["none", "string"])
+def test_the_chore_does_nothing_without_a_set_of_limits(led: Ground, keeper: SlotKeeper, kind: str) -> None:
+    if kind == "string":
+        led.redis.set("rq:rl-keys", "x")
+
+    assert not keeper.step(TERM)
