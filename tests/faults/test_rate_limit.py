@@ -1,4 +1,4 @@
-"""RQ's rate limits hold when the leader queues RQ's delayed jobs: 500 at once, three slots, real workers."""
+"""RQ's rate limits hold when the leader queues runs and RQ's delayed jobs: 500 at once, three slots, real workers."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from rq import Queue
 from tests.faults.processes import STEADY, Start, eventually
 from tests.faults.test_native import now
 from tests.prefix import RQ
+from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
@@ -25,6 +26,8 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(rq, "RateLimit"), reason="RQ 2 has no rate limits"),
 ]
 JOBS, SLOTS, WORKERS = 500, 3, 6
+RQS = 100  # of RQ's own delayed jobs beside them, of the same limit
+KILLED_EACH = 20  # jobs done: then a worker is killed
 TASKS = '''
 import os, redis
 
@@ -36,6 +39,41 @@ def work(name):
     client.hincrby("done", name)
     client.decr("at work")
 '''
+
+# Workers that are forked, as that takes milliseconds. Every so often one is killed between its job's commit and the
+# call that gives the slot back. RQ's maintenance, with which a worker begins, would free the slot: it is left out.
+DYING_WORKERS = """
+import os, signal, sys
+import redis
+import rq.worker.base
+from rq import SimpleWorker
+
+each, lanes = int(sys.argv[2]), int(sys.argv[3])
+release = rq.worker.base.release_slot
+
+def release_or_die(job):
+    if client.incr("ended") % each == 0:
+        client.rpush("killed", job.id)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return release(job)
+
+class Worker(SimpleWorker):
+    def run_maintenance_tasks(self):
+        pass
+
+rq.worker.base.release_slot = release_or_die
+living = 0
+while os.getppid() > 1:
+    if living < lanes:
+        if not os.fork():
+            client = redis.Redis.from_url(sys.argv[1])
+            Worker(["default"], connection=client).work(logging_level="ERROR")
+            os._exit(0)
+        living += 1
+    else:
+        os.wait()
+        living -= 1
+"""
 
 
 def test_500_jobs_at_once_never_have_more_than_the_slots_of_their_limit_and_all_run(
@@ -58,4 +96,30 @@ def test_500_jobs_at_once_never_have_more_than_the_slots_of_their_limit_and_all_
     at_once = Counter(map(int, watch.lrange("at once", 0, -1)))
     assert SLOTS == max(at_once)
     eventually(lambda: watch.zcard(f"{RQ}:rl:mail:allowed") == 0)
+    assert 0 == watch.exists(f"{RQ}:rl:mail:rate_limited", f"{RQ}:queue:default")
+
+
+def test_500_runs_at_once_beside_jobs_of_rq_never_have_more_than_their_slots_although_workers_are_killed(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, guard: Guard, tmp_path: Path
+) -> None:
+    (tmp_path / "limited_tasks.py").write_text(TASKS)
+    start_daemon(server.url, **STEADY).wait_for("term_began")
+    client, queue = Client.from_url(server.url), Queue("default", connection=watch)
+    due = now(watch).replace(microsecond=0) + timedelta(seconds=6)
+    rows = [{"func": "limited_tasks.work", "args": (f"r{n}",), "id": f"r{n}", "at": due} for n in range(JOBS)]
+    put = client.schedule_many([{**row, "rate_limit": rq.RateLimit("mail", SLOTS)} for row in rows])
+    assert JOBS == put.created
+    for n in range(RQS):
+        queue.enqueue_at(due, "limited_tasks.work", f"j{n}", rate_limit=rq.RateLimit("mail", SLOTS))
+    assert now(watch) < due
+    env = os.environ | {"PYTHONPATH": str(tmp_path), "TASKS_REDIS": server.url}
+    command = [sys.executable, "-c", DYING_WORKERS, server.url, str(KILLED_EACH), str(WORKERS)]
+    guard.spawn(command, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    eventually(lambda: watch.hlen("done") == JOBS + RQS, 240)
+
+    assert {b"1"} == set(watch.hvals("done"))
+    assert SLOTS == max(map(int, watch.lrange("at once", 0, -1)))
+    eventually(lambda: watch.zcard(f"{RQ}:rl:mail:allowed") == 0)
+    assert (JOBS + RQS) // KILLED_EACH == watch.llen("killed")
     assert 0 == watch.exists(f"{RQ}:rl:mail:rate_limited", f"{RQ}:queue:default")

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import assert_type
 from zoneinfo import ZoneInfo
 
-from rq import Callback, Retry
+from rq import Callback, RateLimit, Retry
 
 from zsched import Client, Schedule, Scheduled, ScheduleOptions, ScheduleRow, task
 from zsched.core.model import IfExists, OnLost, OnUncertain, Priority
@@ -44,6 +44,11 @@ def takes_every_option(client: Client) -> None:
     client.schedule("app.task", after=5, timeout="5m", retry=3, result_ttl=60, failure_ttl=timedelta(days=1), meta={})
     client.schedule("app.task", after=5, retry=Retry(max=3, interval=[60, 300]), on_success=Callback(remind))
     client.schedule("app.task", after=5, retry={"max": 3}, on_success="app.done", on_failure={"func": "app.failed"})
+    client.schedule("app.task", after=5, rate_limit=RateLimit("mail", 3))
+    client.schedule("app.task", after=5, rate_limit={"key": "mail", "concurrency": 3})
+    client.enqueue("app.task", rate_limit=("mail", 3))
+    client.update("a", rate_limit="mail:3")
+    client.update("a", rate_limit=None)
     client.schedule("app.task", after=5, description="x", tags=["a"], created_by="me", managed_by="file:x")
     client.enqueue("app.task", (1,), {"k": 1}, id="a", queue="email", priority="high", expires_after=30)
     client.update("a", func=remind, args=(2,), at=AT, priority="low", ends=None)

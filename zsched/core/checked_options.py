@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
 
-from zsched.core.forms import Option, Stored, Words
+from zsched.core.forms import Option, RateLimit, Stored, Words
 from zsched.core.option_table import OPTIONS
 from zsched.core.policy import USUAL, OnLost, OnUncertain, Policy, Priority
 
@@ -34,13 +34,18 @@ class CheckedOptions:
     policy: Policy = USUAL  # recurring
     jitter_ms: int = 0  # a definition's: of one-shots alone, as a recurring rule has its own
     expires_ms: int | None = None  # a run that has not begun so long after it was due does not run
+    rate_limit: RateLimit | None = None
     tags: tuple[str, ...] = ()
     created_by: str | None = None
     managed_by: str | None = None
 
     def texts(self, stored: Stored) -> dict[str, str]:
         """Return the fields of the options that are *stored* there and differ from their defaults."""
-        return {option.field: option.form.text(value) for option, value in self._differing(_STORED[stored])}
+        return {
+            field: text
+            for option, value in self._differing(_STORED[stored])
+            for field, text in zip(option.field.split(), option.form.texts(value), strict=True)
+        }
 
     def letters(self) -> str:
         """Return the flag letters of the options that differ from their defaults."""
@@ -72,7 +77,7 @@ _KEPT: Final[list[_Kept]] = [
 _STORED: Final = {stored: [kept for kept in _KEPT if kept[0].stored is stored] for stored in Stored}
 _LETTERED: Final = [kept for kept in _KEPT if kept[0].letter]
 _READ: Final = {
-    stored: [option for option in OPTIONS.values() if option.stored is stored and option.field]
+    stored: [(option, option.field.split()) for option in OPTIONS.values() if option.stored is stored and option.field]
     for stored in (Stored.JOB, Stored.RQ, Stored.OWN, Stored.LABEL)
 }
 
@@ -81,11 +86,11 @@ def read_options(texts: Mapping[Stored, Mapping[str, str]]) -> dict[str, Any]:
     """Return the values, by attribute, of the options in *texts*: the inverse of ``CheckedOptions.texts``."""
     values: dict[str, Any] = {}
     for stored, held in texts.items():
-        for option in _READ[stored]:
-            text = held.get(option.field)
-            if text is not None:
+        for option, fields in _READ[stored]:
+            found = [held[field] for field in fields if field in held]
+            if len(found) == len(fields):
                 try:
-                    values[option.attribute] = option.form.read(text)
+                    values[option.attribute] = option.form.read_texts(found)
                 except UNREADABLE:
                     continue
     return values

@@ -8,17 +8,20 @@ say it. How a command line says it is ``cli.puts``' to know, by the form's class
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
-from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from zsched.core.arguments import check_id, check_queue, check_tags, check_text, choice, flag, seconds_to_ms, zone_name
 from zsched.core.triggers import Fold, Gap
 from zsched.errors import InvalidSchedule
 
 _DIGITS: Final = 18  # longest number that is read from a field
+_MOST_SLOTS: Final = 1_000_000
+_LONGEST_KEY: Final = 200  # characters of a rate limit's key
+_RQ_SETS: Final = (":allowed", ":rate_limited")
 
 Seconds: TypeAlias = float | timedelta
 GapWord: TypeAlias = Gap | Literal["first_valid", "shift", "skip"]
@@ -43,6 +46,26 @@ class CallbackLike(Protocol):
     def timeout(self) -> int | None: ...
 
 
+class RateLimitLike(Protocol):
+    """``rq.RateLimit``, which the core does not import."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def concurrency(self) -> int: ...
+
+
+class RateLimit(NamedTuple):
+    """A checked rate limit of RQ's: at most *concurrency* jobs with the same *key* are queued or running at once."""
+
+    key: str
+    concurrency: int
+
+    def __str__(self) -> str:
+        return f"{self.key}:{self.concurrency}"
+
+
+RateLimitValue: TypeAlias = str | tuple[str, int] | list[Any] | dict[str, Any] | RateLimitLike
 RetryValue: TypeAlias = int | dict[str, Any] | RetryLike
 CallbackValue: TypeAlias = str | Callable[..., Any] | dict[str, Any] | CallbackLike
 
@@ -67,6 +90,14 @@ class Form:
     def read(self, text: str) -> Any:
         """Return the checked value of a *text* in Redis. Raises ValueError or TypeError: another program wrote it."""
         return text
+
+    def texts(self, value: Any) -> tuple[str, ...]:
+        """Return the checked *value* as the fields of its option have it; most options have one field."""
+        return (self.text(value),)
+
+    def read_texts(self, texts: Sequence[str]) -> Any:
+        """Return the checked value of the *texts* in its option's fields. Raises as ``read``."""
+        return self.read(texts[0])
 
     def given(self, value: Any) -> Any:
         """Return the checked *value* as a caller would give it."""
@@ -146,6 +177,51 @@ class Number(Form):
 
     def read(self, text: str) -> int:
         return whole_number(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Slots(Form):
+    """A key and a number of slots: ``rq.RateLimit``, (key, number), a dict of its two arguments, or ``key:number``."""
+
+    metavar: str = "KEY:N"
+
+    def check(self, name: str, value: Any) -> RateLimit:
+        key, concurrency = _parts_of_limit(value)
+        if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not isinstance(key, str):
+            remedy = 'give "key:3", ("key", 3), {"key": …, "concurrency": …} or rq.RateLimit'
+            raise InvalidSchedule(name, value, "not a rate limit", remedy)
+        if not 1 <= concurrency <= _MOST_SLOTS:
+            raise InvalidSchedule(name, value, f"{concurrency} slots", f"give 1 to {_MOST_SLOTS} slots")
+        if not 1 <= len(key) <= _LONGEST_KEY or not key.isprintable():
+            raise InvalidSchedule(name, value, "not a usable key", f"give 1 to {_LONGEST_KEY} printable characters")
+        if key.endswith(_RQ_SETS):
+            problem = f"RQ has its own sets at keys that end in {' and '.join(_RQ_SETS)}"
+            raise InvalidSchedule(name, value, problem, "give another key")
+        return RateLimit(key, concurrency)
+
+    def texts(self, value: RateLimit) -> tuple[str, ...]:
+        return value.key, str(value.concurrency)
+
+    def read_texts(self, texts: Sequence[str]) -> RateLimit:
+        return self.check("rate_limit", (texts[0], whole_number(texts[1])))
+
+    def given(self, value: RateLimit | None) -> str | None:
+        return None if value is None else str(value)
+
+    def shown(self, value: RateLimit | None) -> dict[str, Any] | None:
+        return None if value is None else value._asdict()
+
+
+def _parts_of_limit(value: Any) -> tuple[Any, Any]:
+    """Return key and number of what may be a rate limit; None twice if it is none."""
+    if isinstance(value, str):
+        key, _, number = value.rpartition(":")
+        return key, int(number) if number.isascii() and number.isdigit() and len(number) <= _DIGITS else None
+    if isinstance(value, dict):
+        return (value["key"], value["concurrency"]) if value.keys() == {"key", "concurrency"} else (None, None)
+    if isinstance(value, tuple | list):
+        return (value[0], value[1]) if len(value) == 2 else (None, None)
+    return getattr(value, "key", None), getattr(value, "concurrency", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,10 +351,10 @@ class Option:
     """
     All that there is to know of an option; ``name`` and ``is_optional`` (None may be given) come from its key and type.
 
-    ``field`` is the name under which Redis keeps it. ``letter`` is the flag that stands for what differs from the
-    default. ``attribute`` is where ``Schedule`` has the checked value ("-": nowhere); the option's own name unless
-    given. ``once`` says why a one-shot cannot have it. ``elsewhere`` are the names that other schedulers have for it,
-    by spaces. ``shown`` is its name in JSON.
+    ``field`` is the name under which Redis keeps it, or its names by spaces. ``letter`` is the flag that stands for
+    what differs from the default. ``attribute`` is where ``Schedule`` has the checked value ("-": nowhere); the
+    option's own name unless given. ``once`` says why a one-shot cannot have it. ``elsewhere`` are the names that other
+    schedulers have for it, by spaces. ``shown`` is its name in JSON.
     """
 
     help: str

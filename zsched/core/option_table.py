@@ -48,11 +48,13 @@ from zsched.core.forms import (
     Number,
     Option,
     QueueName,
+    RateLimitValue,
     RetryValue,
     RqSeconds,
     ScheduleId,
     Seconds,
     ShortText,
+    Slots,
     Stored,
     Tags,
     Whole,
@@ -179,6 +181,9 @@ class _RunOptions(TypedDict, total=False):
         attribute="failure_ttl_s")]
     retry: Annotated[RetryValue | None, Option(
         "How often RQ retries a failed run.", Number(), Stored.RQ, "retries_left", attribute="retries")]
+    rate_limit: Annotated[RateLimitValue | None, Option(
+        "RQ 3's limit: at most N runs and jobs of this key are queued or running at once.", Slots(), Stored.JOB,
+        "rate_limit_key rate_limit_concurrency", letter="l")]
     meta: Annotated[dict[str, Any] | None, Option("RQ's job.meta, a JSON object.", Json(), Stored.RQ, attribute="-")]
     on_success: Annotated[CallbackValue | None, Option(
         "Dotted path of RQ's callback.", Form("FUNC"), Stored.RQ, attribute="-", elsewhere="depends_on")]
@@ -280,6 +285,7 @@ class TaskCall(Protocol[Result, *Before]):
         result_ttl: int | timedelta | None = ...,
         failure_ttl: int | timedelta | None = ...,
         retry: RetryValue | None = ...,
+        rate_limit: RateLimitValue | None = ...,
         meta: dict[str, Any] | None = ...,
         on_success: CallbackValue | None = ...,
         on_failure: CallbackValue | None = ...,

@@ -86,6 +86,7 @@ class Job(NamedTuple):
     returned: str = ""  # attempts that ended by returning rq.Retry
     on_lost: str = ""
     timeout: str = ""  # in seconds
+    limit: str = ""  # for whose slot it waits: the rate limit's key and its slots, in parentheses
     error: str = ""
     note: str = ""
 
@@ -118,6 +119,7 @@ JOB_FIELDS: Final = {
     "returned": "number_of_retries",
     "on_lost": "zs_on_lost",
     "timeout": "timeout",
+    "limit": "rate_limit_key",
     "error": "exc_string",  # of its newest result, packed
     "note": "zs_note",
 }
@@ -145,7 +147,8 @@ class Run:
     clock. ``worker``: its name in RQ. ``error``: the last line of the traceback, or why it is lost. ``note``: what the
     task reported with ``current_run().note``. ``is_uncertain``: a lost Redis may have pushed it already.
     ``queue`` and ``timeout_s`` are '' and None where RQ forgot the job. ``heartbeat_ms``: when the worker of one that
-    is lost beat last; ``ended_ms`` is when it was found.
+    is lost beat last; ``ended_ms`` is when it was found. ``limit``: RQ's rate limit for whose slot it waits, such as
+    ``mail (3)``, or ''.
     """
 
     id: str
@@ -162,6 +165,7 @@ class Run:
     queue: str = _fact("queue", str, "")
     timeout_s: int | None = _fact("timeout", _number)
     heartbeat_ms: int | None = _fact("heartbeat", _number)
+    limit: str = ""
 
     @property
     def schedule_id(self) -> str:
@@ -271,6 +275,7 @@ def of_job(
         queue=job.queue[:LONGEST_NAME],
         timeout_s=whole(job.timeout) or None,
         heartbeat_ms=ms_of(job.heartbeat_at) if status is RunStatus.LOST else None,
+        limit=job.limit if job.status == "rate_limited" else "",
     )
 
 

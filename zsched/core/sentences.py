@@ -65,7 +65,8 @@ def state_text(run: Run, tz: str) -> str:
     """Say the state of a run: ``is running since … on worker w``, ``succeeded after 1.2 s, …``."""
     if run.status is RunStatus.QUEUED:
         since = "" if run.queued_ms is None else f" since {_at(run.queued_ms, tz)}"
-        return f"is queued{since}{_attempt(run)}"
+        waits = f"; it waits for a slot of RQ's limit {shortened(run.limit)}" if run.limit else ""
+        return f"is queued{since}{_attempt(run)}{waits}"
     if run.status is RunStatus.RUNNING:
         since = "" if run.started_ms is None else f" since {_at(run.started_ms, tz)}"
         return f"is running{since}{f' on worker {run.worker}' if run.worker else ''}{_attempt(run)}"

@@ -37,6 +37,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from zsched.core.clock import from_ms
+from zsched.core.option_table import OPTIONS
 from zsched.core.pages import pages_of
 from zsched.core.wording import blanked
 from zsched.errors import InvalidSchedule
@@ -58,7 +59,6 @@ _UNSAID: Final = {  # fields of RQ, and what is to be done instead
     "stopped_callback_name": "it has a callback for being stopped; leave that out",
     "repeats_left": "it repeats itself (rq.Repeat); give it a rule: zsched add … --every … --count …",
     "webhooks": "it has webhooks; call them in its callbacks",
-    "rate_limit_key": "it has a rate limit (rq.RateLimit); leave that out, or let RQ keep the job",
     "group_id": "it is one of a group; let RQ finish the group",
 }
 
@@ -103,10 +103,23 @@ class RQJobs:
             options["at_front"] = True
         if int(fields.get("ttl", 0)) > 0:  # -1: for ever
             options["expires_after"] = int(fields["ttl"])
+        if fields.keys() >= {"rate_limit_key", "rate_limit_concurrency"}:  # RQ ignores the one without the other
+            options["rate_limit"] = _limit(fields["rate_limit_key"], fields["rate_limit_concurrency"])
         described = fields.get("description", b"").decode(errors="replace")
         if described and not described.startswith(f"{func}("):  # RQ's own, of function and arguments: ours is shorter
             options["description"] = blanked(described)[:_SHOWN]
         return func, options
+
+
+def _limit(key: bytes, most: bytes) -> str:
+    """The option rate_limit of a job with these fields. Raises ValueError."""
+    form = OPTIONS["rate_limit"].form
+    try:
+        return str(form.read_texts([key.decode(), most.decode()]))
+    except ValueError as error:  # also InvalidSchedule
+        raise ValueError(
+            f"zsched does not take its rate limit ({error}); give it another, or let RQ keep it"
+        ) from error
 
 
 def instant_of_score(score_s: float) -> datetime:

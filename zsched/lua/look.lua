@@ -1,7 +1,8 @@
 -- look: what RQ's job hashes say of runs. Writes nothing.
 --
 -- KEYS   meta log deadlines
--- ARGV   fields   of RQ's hash, by spaces; exc_string is that of the newest result of a run that failed
+-- ARGV   fields   of RQ's hash, by spaces; exc_string is that of the newest result of a run that failed, and
+--                 rate_limit_key of a run that waits for a slot the key and the slots: "<key> (<number>)"
 --        ...      run ids
 -- RETURNS  OK, then per run: - when RQ holds nothing of it (or its key is of another type), else the fields, joined by
 --          \0; each is cleaned but the last, which may have any text
@@ -39,6 +40,11 @@ local function of_gone(run)
   end
 end
 
+local function limit_of(run, key)
+  local most = whole_of(redis.call('HGET', RQ_JOB .. run, 'rate_limit_concurrency'))
+  return name_of(key) .. (most and string.format(' (%.0f)', most) or '')
+end
+
 local function cleaned_as(name, value)
   if name == 'zs_note' then
     return string.sub(value, 1, LONGEST_NOTE)
@@ -74,6 +80,8 @@ for i = ROWS, #ARGV do
     for n, name in ipairs(names) do
       if name == 'exc_string' then
         texts[n] = job.status == 'failed' and newest_error(run) or ''
+      elseif name == 'rate_limit_key' then
+        texts[n] = job.status == 'rate_limited' and job[name] and limit_of(run, job[name]) or ''
       else
         texts[n] = job[name] and cleaned_as(name, job[name]) or ''
       end

@@ -30,6 +30,7 @@ from zsched.core.forms import Stored
 from zsched.core.log import text as shown
 from zsched.core.model import Definition, Payload
 from zsched.errors import InvalidSchedule, NotImportable
+from zsched.storage.rqversion import HAS_RATE_LIMITS, HERE
 from zsched.storage.unpickling import NotPlain, inflated, read_plain
 
 DEFAULT_TIMEOUT_S = 180  # RQ's own
@@ -113,10 +114,14 @@ class Encoder:
         and time only.
 
         Raises:
-            InvalidSchedule: an option that RQ would choke on.
+            InvalidSchedule: an option that RQ would choke on, or that the RQ which is installed here does not have.
         """
         payload = definition.payload
         func = function_path(payload.func)
+        if definition.rate_limit and not HAS_RATE_LIMITS:
+            problem = f"RQ {HERE}, which is installed here, has no rate limits"
+            remedy = "install rq>=3 here and for the workers, or give [queues.<queue>] max_per_second instead"
+            raise InvalidSchedule("rate_limit", str(definition.rate_limit), problem, remedy)
         pairs: Pairs = {
             "origin": definition.queue,
             "timeout": str(timeout_s(payload.timeout)),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import redis
+import rq
 from rq import Queue, Repeat, Retry
 from rq.registry import ScheduledJobRegistry
 from rq.serializers import JSONSerializer
@@ -18,6 +19,7 @@ from tests.integration.in_process import work_off
 from tests.prefix import RQ
 from zsched.cli.program import DONE, FAILED
 from zsched.client import Client
+from zsched.core.forms import RateLimit
 from zsched.errors import RedisUnavailable
 from zsched.imports import rqjobs
 from zsched.imports.moving import Moving
@@ -114,6 +116,22 @@ def test_a_job_that_cannot_be_expressed_is_refused_and_stays(zsched: Zsched, cli
     assert "the method of an object" in problems[method.id]
     assert "its job is gone" in problems[gone.id]
     assert [] == list(client.list())
+
+
+@pytest.mark.skipif(not hasattr(rq, "RateLimit"), reason="RQ 2 has no rate limits")
+def test_a_job_keeps_its_rate_limit(zsched: Zsched, client: Client, queue: Queue, redis_client: redis.Redis) -> None:
+    limited = queue.enqueue_in(LATER, "app.tasks.remind", rate_limit=rq.RateLimit("mail", 3))
+    odd = queue.enqueue_in(LATER, "app.tasks.remind", rate_limit=rq.RateLimit("mail:allowed", 3))
+    half = queue.enqueue_in(LATER, "app.tasks.remind")
+    redis_client.hset(half.key, "rate_limit_key", "mail")
+
+    result = zsched("import", "rq-scheduled")
+
+    assert "2 created, 0 updated, 0 unchanged, 0 removed, 1 refused" == summary(result)
+    assert RateLimit("mail", 3) == client.get(limited.id).rate_limit
+    assert client.get(half.id).rate_limit is None
+    assert "zsched does not take its rate limit" in result.stdout + result.stderr
+    assert odd.id in ScheduledJobRegistry(queue=queue).get_job_ids()
 
 
 @pytest.mark.parametrize("score", [1.8e12, math.inf])  # milliseconds; what no calendar has

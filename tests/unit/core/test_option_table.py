@@ -14,7 +14,7 @@ import pytest
 
 from tests.documents import PROJECT
 from zsched.core.checked_options import CheckedOptions, read_letters, read_options
-from zsched.core.forms import Option, Stored, Words
+from zsched.core.forms import Option, RateLimit, Stored, Words
 from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, FOR_UPDATE, OPTIONS, ScheduleOptions, TaskCall
 from zsched.core.policy import OnLost, OnUncertain, Priority
 from zsched.core.triggers import RULES, KindOptions
@@ -27,6 +27,7 @@ OTHER = CheckedOptions(
     pause_after_failures=3,
     jitter_ms=5000,
     expires_ms=60_000,
+    rate_limit=RateLimit("mail", 3),
     tags=("a", "ä"),
     created_by="me",
     managed_by="file:x",
@@ -92,15 +93,16 @@ def test_an_update_takes_all_but_the_id_and_what_to_do_when_it_is_taken() -> Non
 def test_options_that_differ_from_their_defaults_are_written_and_read_back(stored: Stored) -> None:
     texts = OTHER.texts(stored)
 
-    assert {option.field for option in OPTIONS.values() if option.stored is stored} == texts.keys()
+    kept = [option for option in OPTIONS.values() if option.stored is stored]
+    assert {field for option in kept for field in option.field.split()} == texts.keys()
     assert {name: getattr(OTHER, name) for name in read_options({stored: texts})} == read_options({stored: texts})
-    assert len(texts) == len(read_options({stored: texts}))
+    assert len(kept) == len(read_options({stored: texts}))
     assert CheckedOptions().texts(stored) == {}
 
 
 def test_flags_are_written_and_read_back() -> None:
-    assert ("fse", "") == (OTHER.letters(), CheckedOptions().letters())
-    assert {"at_front": True, "on_uncertain": OnUncertain.SKIP} == read_letters("fse")
+    assert ("fsel", "") == (OTHER.letters(), CheckedOptions().letters())
+    assert {"at_front": True, "on_uncertain": OnUncertain.SKIP} == read_letters("fsel")
     assert {} == read_letters("")
 
 
@@ -108,6 +110,11 @@ def test_flags_are_written_and_read_back() -> None:
     ("stored", "texts"),
     [
         (Stored.JOB, {"zs_on_lost": "perhaps", "zs_expires": "soon", "zs_jitter": "9" * 5000}),
+        (Stored.JOB, {"rate_limit_key": "mail"}),
+        (Stored.JOB, {"rate_limit_concurrency": "3"}),
+        (Stored.JOB, {"rate_limit_key": "mail", "rate_limit_concurrency": "many"}),
+        (Stored.JOB, {"rate_limit_key": "mail", "rate_limit_concurrency": "0"}),
+        (Stored.JOB, {"rate_limit_key": "", "rate_limit_concurrency": "3"}),
         (Stored.OWN, {"pause_after": ""}),
         (Stored.LABEL, {"tags": "["}),
         (Stored.LABEL, {"tags": "5"}),
@@ -126,6 +133,7 @@ def test_options_are_given_back_as_a_caller_would_give_them() -> None:
     checked = {name: OPTIONS[name].form.check(name, value) for name, value in other.items() if value is not None}
     assert {OPTIONS[name].attribute: value for name, value in checked.items()}.items() >= {
         "priority": Priority.LOW, "jitter_ms": 5000, "expires_ms": 60_000, "on_lost": OnLost.FAIL, "tags": ("a", "ä"),
+        "rate_limit": RateLimit("mail", 3),
     }.items()  # fmt: skip
 
 

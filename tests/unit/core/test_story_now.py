@@ -119,6 +119,7 @@ def test_an_end_of_a_later_version_is_shown_as_lost() -> None:
     [
         (pushed(RUN, DUE_MS * 1000), f"is queued since {DUE}"),
         (Run(RUN, RunStatus.QUEUED, attempt=2), "is queued, attempt 2"),
+        (Run(RUN, RunStatus.QUEUED, limit="mail (3)"), "is queued; it waits for a slot of RQ's limit mail (3)"),
         (Run(RUN, RunStatus.RUNNING, started_ms=DUE_MS, worker="w"), f"is running since {DUE} on worker w"),
         (Run(RUN, RunStatus.RUNNING, attempt=2), "is running, attempt 2"),
         (Run(RUN, RunStatus.LOST, error=GONE), f"is lost: {GONE}"),

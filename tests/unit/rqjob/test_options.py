@@ -10,7 +10,9 @@ import pytest
 from rq import Callback, Retry
 
 from tests.unit.rqjob.ground import definition_of
+from zsched.core.forms import RateLimit
 from zsched.errors import InvalidSchedule
+from zsched.storage import rqjob
 from zsched.storage.rqjob import Encoder, plain, timeout_s
 
 
@@ -109,3 +111,59 @@ def test_plain_values_that_rq_would_refuse_are_refused(option: str, given: objec
         Encoder().shared(definition_of(**{option: given}))
 
     assert option == caught.value.field
+
+
+class _Likeness:
+    """What rq.RateLimit is to zsched, also where RQ has none."""
+
+    def __init__(self, key: Any, concurrency: Any) -> None:
+        self.key, self.concurrency = key, concurrency
+
+
+@pytest.mark.parametrize(
+    "given_as",
+    ["mail:a:3", ("mail:a", 3), ["mail:a", 3], {"key": "mail:a", "concurrency": 3}, _Likeness("mail:a", 3)],
+)
+def test_a_rate_limit_is_written_in_rqs_two_fields_and_as_a_flag(
+    given_as: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rqjob, "HAS_RATE_LIMITS", True)
+    definition = definition_of(rate_limit=given_as)
+
+    pairs = Encoder().shared(definition)
+
+    assert ("mail:a", "3", "l") == (pairs["rate_limit_key"], pairs["rate_limit_concurrency"], definition.letters())
+    assert (RateLimit("mail:a", 3), "mail:a:3") == (definition.rate_limit, definition.given()["rate_limit"])
+
+
+@pytest.mark.parametrize(
+    ("rate_limit", "problem"),
+    [
+        ("mail", "not a rate limit"), ("mail:", "not a rate limit"), ("mail:-1", "not a rate limit"),
+        ("10/m", "not a rate limit"), (3, "not a rate limit"), (("mail", 3, 4), "not a rate limit"),
+        (("mail", True), "not a rate limit"), (("mail", 2.5), "not a rate limit"), ((b"mail", 3), "not a rate limit"),
+        ({"key": "mail"}, "not a rate limit"), (_Likeness("mail", "3"), "not a rate limit"),
+        ("mail:٣", "not a rate limit"), ("mail:" + "9" * 5000, "not a rate limit"),
+        ("mail:0", "0 slots; give 1 to 1000000"), ("mail:1000001", "1000001 slots; give 1 to 1000000"),
+        (":3", "not a usable key; give 1 to 200 printable"), ("x" * 201 + ":3", "not a usable key"),
+        ("a\nb:3", "not a usable key"), ("mail:allowed:3", "RQ has its own sets at keys that end in :allowed"),
+        ("mail:rate_limited:3", "and :rate_limited; give another key"),
+    ],
+)  # fmt: skip
+def test_a_rate_limit_that_is_none_or_that_rq_would_mix_up_is_refused(rate_limit: Any, problem: str) -> None:
+    with pytest.raises(InvalidSchedule, match=r"^rate_limit=") as refused:
+        definition_of(rate_limit=rate_limit)
+
+    assert problem in str(refused.value)
+
+
+def test_a_rate_limit_is_refused_where_rq_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rqjob, "HAS_RATE_LIMITS", False)
+    monkeypatch.setattr(rqjob, "HERE", "2.12.1")
+
+    with pytest.raises(InvalidSchedule) as refused:
+        Encoder().shared(definition_of(rate_limit="mail:3"))
+
+    assert "rate_limit='mail:3': RQ 2.12.1, which is installed here, has no rate limits; install rq>=3" in str(
+        refused.value
+    )

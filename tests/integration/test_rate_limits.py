@@ -1,0 +1,129 @@
+"""RQ's rate limits as an option: from calls, files and the command line to RQ's registry and workers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import redis
+import rq
+from rq import Queue
+from rq.job import Job
+
+from tests.faults.threads import DaemonThread
+from tests.integration.command_line import Zsched
+from tests.integration.in_process import work_off
+from zsched import Client, InvalidSchedule
+from zsched.core.forms import RateLimit
+
+pytestmark = pytest.mark.skipif(not hasattr(rq, "RateLimit"), reason="RQ 2 has no rate limits")
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
+FUNC = "tests.integration.reruns.tasks.done"
+
+
+def runs_of(redis_client: redis.Redis, of: str, key: str = "mail") -> list[str]:
+    return [run.decode() for run in redis_client.zrange(f"rq:rl:{key}:{of}", 0, -1)]
+
+
+def test_a_schedule_keeps_its_rate_limit_through_updates(client: Client) -> None:
+    client.schedule(FUNC, id="once", at=LATER, rate_limit=rq.RateLimit("mail", 3))
+    client.schedule(FUNC, id="rule", every=60, rate_limit=("mail", 3))
+
+    for id in ("once", "rule"):
+        client.update(id, args=(1,))
+        found = client.get(id)
+        assert found is not None
+        assert RateLimit("mail", 3) == found.rate_limit
+        assert {"key": "mail", "concurrency": 3} == found.to_dict()["rate_limit"]
+        client.update(id, rate_limit="mail:5")
+        found = client.get(id)
+        assert found is not None
+        assert RateLimit("mail", 5) == found.rate_limit
+        client.update(id, rate_limit=None)
+        found = client.get(id)
+        assert found is not None
+        assert found.rate_limit is None
+
+
+def test_the_same_call_with_the_same_rate_limit_changes_nothing(client: Client) -> None:
+    for id, when in (("once", {"at": LATER}), ("rule", {"cron": "0 0 1 1 *"})):
+        client.schedule(FUNC, id=id, rate_limit="mail:3", **when)  # type: ignore[arg-type]  # a time or a rule
+
+        again = client.schedule(FUNC, id=id, rate_limit={"key": "mail", "concurrency": 3}, **when)  # type: ignore[arg-type]
+        other = client.schedule(FUNC, id=id, rate_limit="mail:4", **when)  # type: ignore[arg-type]
+
+        assert ("unchanged", "updated") == (again.outcome, other.outcome)
+
+
+def test_the_command_line_and_files_give_a_rate_limit(zsched: Zsched, client: Client, tmp_path: Path) -> None:
+    file = tmp_path / "schedules.toml"
+    file.write_text(f'owner = "us"\n[schedules.filed]\nfunc = "{FUNC}"\nevery = "1h"\nrate_limit = "mail:2"\n')
+
+    added = zsched("add", "told", FUNC, "--every", "1h", "--rate-limit", "mail:4")
+    applied = zsched("apply", str(file))
+
+    limits = {one.id: one.rate_limit for one in client.list()}
+    assert {"told": RateLimit("mail", 4), "filed": RateLimit("mail", 2)} == limits
+    exported = zsched("export").stdout
+    assert 'rate_limit = "mail:4"' in exported
+    cleared = zsched("set", "told", "--unset", "rate-limit")
+    told = client.get("told")
+    assert ([0] * 3, ["", "", ""]) == (
+        [done.exit_code for done in (added, applied, cleared)],
+        [done.stderr for done in (added, applied, cleared)],
+    )
+    assert told is not None
+    assert told.rate_limit is None
+
+
+def test_a_bad_rate_limit_is_refused_before_anything_is_written(client: Client) -> None:
+    with pytest.raises(InvalidSchedule, match=r"^rate_limit='mail:allowed:3': .*; give another key$"):
+        client.enqueue(FUNC, rate_limit="mail:allowed:3")
+
+    assert [] == [*client.list()]
+
+
+def test_a_run_without_a_slot_says_for_what_it_waits_and_can_be_cancelled(
+    client: Client, daemon: DaemonThread, redis_client: redis.Redis
+) -> None:
+    first, second, third = (client.enqueue(FUNC, id=id, rate_limit="mail:1").run_id for id in ("a", "b", "c"))
+
+    story = client.why("b")
+
+    assert ([first], [second, third]) == (runs_of(redis_client, "allowed"), runs_of(redis_client, "rate_limited"))
+    assert story.now is not None
+    assert "its run is queued; it waits for a slot of RQ's limit mail (1)" in story.now
+    assert second is not None
+    assert "cancelled" == client.cancel_run(second)
+    assert [third] == runs_of(redis_client, "rate_limited")
+    assert "canceled" == Job.fetch(second, connection=redis_client).get_status()
+
+
+def test_rqs_worker_takes_runs_and_jobs_of_one_limit_in_the_order_of_their_coming(
+    client: Client, redis_client: redis.Redis
+) -> None:
+    queue = Queue("default", connection=redis_client)
+    ids = []
+    for n in range(3):
+        ids.append(client.enqueue(FUNC, (f"ours{n}",), id=f"o{n}", rate_limit=("mail", 1)).run_id)
+        ids.append(queue.enqueue(FUNC, f"rqs{n}", rate_limit=rq.RateLimit("mail", 1)).id)
+    assert 1 == len(queue)
+
+    for _ in ids:
+        work_off(queue, redis_client)
+
+    assert {"finished"} == {Job.fetch(str(id), connection=redis_client).get_status() for id in ids}
+    assert [] == runs_of(redis_client, "allowed") + runs_of(redis_client, "rate_limited")
+    assert 6 == redis_client.llen("receipts")
+
+
+def test_a_retried_run_keeps_its_rate_limit(client: Client, redis_client: redis.Redis) -> None:
+    run = client.enqueue(FUNC, id="a", rate_limit="mail:1").run_id
+    assert run is not None
+    work_off(Queue("default", connection=redis_client), redis_client)
+    blocker = client.enqueue(FUNC, id="b", rate_limit="mail:1").run_id
+
+    again = client.retry(run)
+
+    assert ([blocker], [again]) == (runs_of(redis_client, "allowed"), runs_of(redis_client, "rate_limited"))
