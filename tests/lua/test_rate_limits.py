@@ -244,6 +244,25 @@ def test_the_newest_number_of_slots_counts(led: Ground) -> None:
     assert {b"concurrency": b"3"} == led.redis.hgetall(f"rq:rl:{KEY}")
 
 
+def test_a_script_queues_no_more_than_a_thousand_that_wait_for_slots_of_all_limits(led: Ground) -> None:
+    for key in ("a", "b"):
+        led.redis.sadd("rq:rl-keys", key)
+        with led.redis.pipeline(transaction=False) as pipeline:
+            for n in range(600):
+                pipeline.hset(f"rq:job:{key}{n}", mapping={"status": "rate_limited", "origin": "default"})
+                pipeline.zadd(f"rq:rl:{key}:rate_limited", {f"{key}{n}": n})
+            pipeline.execute()
+    rows = [(key, led.now_ms - 1000) for key in ("a", "b")]
+    for row in rows:
+        limit = {"rate_limit_key": row[0], "rate_limit_concurrency": "10000"}
+        led.put(row, fields=FIELDS | limit | {"zs": "1l"}, allow_past=1)
+
+    led.fire()
+
+    assert 997 < len(led.queue()) <= 1000
+    assert 1202 == len(led.queue()) + sum(len(slots(led, key)[1]) for key in ("a", "b"))
+
+
 def test_a_lost_run_that_has_a_slot_comes_back_into_its_queue_with_it(led: Ground) -> None:
     take_slot(led, "r-1767225600000")
 

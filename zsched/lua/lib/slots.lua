@@ -19,7 +19,7 @@
 local limit_of, hold_back, fill, fill_slots
 
 do  -- lost.lua is near the 200 local names that a chunk of Lua may have
-  local MOST_FILLED = 1000  -- of those that wait, in a script; the others when a slot is given back
+  local left = 1000  -- of those that wait, in this script; the others when a slot is freed, or a second later
   local touched, count_held, wrong_keys = {}, 0, {}  -- touched: limits by their keys
 
   function limit_of(key, most)
@@ -58,7 +58,8 @@ do  -- lost.lua is near the 200 local names that a chunk of Lua may have
   -- One that is gone, or waits no more, is left out, as RQ leaves it out.
   function fill(limit)
     local allowed_key, waiting_key = limit_allowed_key(limit.key), limit_waiting_key(limit.key)
-    for _ = 1, MOST_FILLED do
+    while left > 0 do
+      left = left - 1
       local run = redis.call('ZCARD', allowed_key) < limit.most and redis.call('ZRANGE', waiting_key, 0, 0)[1]
       local job = run and redis.pcall('HMGET', RQ_JOB .. run, 'origin', 'status', 'enqueue_at_front') or {}
       local queue = job[2] == 'rate_limited' and job[1]
