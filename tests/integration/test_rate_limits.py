@@ -11,11 +11,16 @@ import rq
 from rq import Queue
 from rq.job import Job
 
+from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.command_line import Zsched
 from tests.integration.in_process import work_off
+from tests.integration.reruns.ground import archived
 from zsched import Client, InvalidSchedule
 from zsched.core.forms import RateLimit
+from zsched.storage.archivers import Archivers
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
 
 pytestmark = pytest.mark.skipif(not hasattr(rq, "RateLimit"), reason="RQ 2 has no rate limits")
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
@@ -127,3 +132,31 @@ def test_a_retried_run_keeps_its_rate_limit(client: Client, redis_client: redis.
     again = client.retry(run)
 
     assert ([blocker], [again]) == (runs_of(redis_client, "allowed"), runs_of(redis_client, "rate_limited"))
+
+
+@pytest.mark.parametrize("is_archived_first", [True, False], ids=["pushed after", "pushed before"])
+def test_runs_that_redis_lost_get_and_wait_for_slots_again(
+    client: Client, redis_url: str, link: Link, redis_client: redis.Redis, is_archived_first: bool
+) -> None:
+    """An archive learns of them from the log, or finds them in RQ when it begins."""
+    runs: list[str | None] = []
+
+    def push() -> None:
+        runs.extend(client.enqueue(FUNC, id=id, rate_limit="mail:1").run_id for id in "abc")
+
+    if not is_archived_first:
+        push()
+        redis_client.xtrim(Keys("default").log(), maxlen=0)  # so only RQ knows of them
+    with DaemonThread(redis_url):
+        eventually(lambda: Archivers(link, Keys("default")).alive())
+        if is_archived_first:
+            push()
+        client.schedule(FUNC, id="later", at=LATER)
+        archived(link)
+
+        redis_client.flushall()
+
+        eventually(lambda: len(runs_of(redis_client, "rate_limited")) == 2)
+    assert set(runs) == {*runs_of(redis_client, "allowed"), *runs_of(redis_client, "rate_limited")}
+    assert runs_of(redis_client, "allowed") == [id.decode() for id in redis_client.lrange("rq:queue:default", 0, -1)]
+    assert {b"mail"} == redis_client.smembers("rq:rl-keys")
