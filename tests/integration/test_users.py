@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import redis
+import rq
 from click.testing import CliRunner
 from rq import Queue, Worker
 from rq.job import Job
@@ -161,6 +162,33 @@ def test_client_daemon_and_worker_need_no_right_beyond_their_users(
     assert list(client.log()[0])
     assert client.preview("daily", n=1)
     assert client.overview().leader is not None
+    assert [] == guarded.refused()
+    assert not [event for event in leader.events if event["level"] in ("error", "critical")]
+
+
+@pytest.mark.skipif(not hasattr(rq, "RateLimit"), reason="RQ 2 has no rate limits")
+def test_rate_limits_need_no_right_beyond_their_users(
+    guarded: GuardedRedis,
+    client: Client,
+    leader: DaemonProcess,
+    work: Callable[[str, str], None],
+    operator: redis.Redis,
+) -> None:
+    runs = [client.schedule("tasks.note", id=f"limited-{n}", after=0, rate_limit="mail:1").run_id for n in range(3)]
+    eventually(lambda: operator.zcard("rq:rl:mail:rate_limited") == 2)
+    waits = str(client.enqueue("tasks.note", id="waits", rate_limit="mail:1").run_id)
+    assert "it waits for a slot of RQ's limit mail (1)" in client.why("waits").now
+    client.cancel_run(waits)
+    operator.hset("rq:job:gone", "status", "finished")
+    operator.sadd("rq:rl-keys", "other")
+    operator.hset("rq:rl:other", "concurrency", 1)
+    operator.zadd("rq:rl:other:allowed", {"gone": 1})
+
+    work("zsched-worker", "default")
+
+    for run in runs:
+        eventually(is_over(client, run))
+    eventually(lambda: not operator.exists("rq:rl:other:allowed"))
     assert [] == guarded.refused()
     assert not [event for event in leader.events if event["level"] in ("error", "critical")]
 
