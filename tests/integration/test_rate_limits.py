@@ -16,6 +16,7 @@ from tests.faults.threads import DaemonThread
 from tests.integration.command_line import Zsched
 from tests.integration.in_process import work_off
 from tests.integration.reruns.ground import archived
+from tests.prefix import RQ
 from zsched import Client, InvalidSchedule
 from zsched.core.forms import RateLimit
 from zsched.storage.archivers import Archivers
@@ -28,7 +29,7 @@ FUNC = "tests.integration.reruns.tasks.done"
 
 
 def runs_of(redis_client: redis.Redis, of: str, key: str = "mail") -> list[str]:
-    return [run.decode() for run in redis_client.zrange(f"rq:rl:{key}:{of}", 0, -1)]
+    return [run.decode() for run in redis_client.zrange(f"{RQ}:rl:{key}:{of}", 0, -1)]
 
 
 def test_a_schedule_keeps_its_rate_limit_through_updates(client: Client) -> None:
@@ -158,5 +159,5 @@ def test_runs_that_redis_lost_get_and_wait_for_slots_again(
 
         eventually(lambda: len(runs_of(redis_client, "rate_limited")) == 2)
     assert set(runs) == {*runs_of(redis_client, "allowed"), *runs_of(redis_client, "rate_limited")}
-    assert runs_of(redis_client, "allowed") == [id.decode() for id in redis_client.lrange("rq:queue:default", 0, -1)]
-    assert {b"mail"} == redis_client.smembers("rq:rl-keys")
+    assert runs_of(redis_client, "allowed") == [id.decode() for id in redis_client.lrange(f"{RQ}:queue:default", 0, -1)]
+    assert {b"mail"} == redis_client.smembers(f"{RQ}:rl-keys")

@@ -175,20 +175,20 @@ def test_rate_limits_need_no_right_beyond_their_users(
     operator: redis.Redis,
 ) -> None:
     runs = [client.schedule("tasks.note", id=f"limited-{n}", after=0, rate_limit="mail:1").run_id for n in range(3)]
-    eventually(lambda: operator.zcard("rq:rl:mail:rate_limited") == 2)
+    eventually(lambda: operator.zcard(f"{RQ}:rl:mail:rate_limited") == 2)
     waits = str(client.enqueue("tasks.note", id="waits", rate_limit="mail:1").run_id)
     assert "it waits for a slot of RQ's limit mail (1)" in client.why("waits").now
     client.cancel_run(waits)
-    operator.hset("rq:job:gone", "status", "finished")
-    operator.sadd("rq:rl-keys", "other")
-    operator.hset("rq:rl:other", "concurrency", 1)
-    operator.zadd("rq:rl:other:allowed", {"gone": 1})
+    operator.hset(f"{RQ}:job:gone", "status", "finished")
+    operator.sadd(f"{RQ}:rl-keys", "other")
+    operator.hset(f"{RQ}:rl:other", "concurrency", 1)
+    operator.zadd(f"{RQ}:rl:other:allowed", {"gone": 1})
 
     work("zsched-worker", "default")
 
     for run in runs:
         eventually(is_over(client, run))
-    eventually(lambda: not operator.exists("rq:rl:other:allowed"))
+    eventually(lambda: not operator.exists(f"{RQ}:rl:other:allowed"))
     assert [] == guarded.refused()
     assert not [event for event in leader.events if event["level"] in ("error", "critical")]
 

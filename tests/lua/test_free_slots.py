@@ -10,13 +10,14 @@ import pytest
 
 from tests.lua.ground import EPOCH, LEASE_MS, SERVER, TOKEN, Ground
 from tests.lua.test_native import slots
+from tests.prefix import RQ
 from zsched.core.clock import ManualClock
 from zsched.daemon.slots import SlotKeeper
 from zsched.errors import ServerChanged, Stale
 from zsched.storage.lease import Term
 
 TERM = Term(TOKEN, EPOCH, SERVER, LEASE_MS, float("inf"), 0, 0)
-ALLOWED, WAITING = "rq:rl:mail:allowed", "rq:rl:mail:rate_limited"
+ALLOWED, WAITING = f"{RQ}:rl:mail:allowed", f"{RQ}:rl:mail:rate_limited"
 
 
 def job(ground: Ground, id: str, status: str, of: str = "", key: str = "mail") -> None:
@@ -24,9 +25,9 @@ def job(ground: Ground, id: str, status: str, of: str = "", key: str = "mail") -
     fields = {"status": status, "origin": "default", "data": "call", "rate_limit_key": key}
     ground.redis.hset(ground.keys.rq.job(id), mapping=fields)
     if of:
-        ground.redis.sadd("rq:rl-keys", key)
-        ground.redis.hset(f"rq:rl:{key}", "concurrency", 1)
-        ground.redis.zadd(f"rq:rl:{key}:{of}", {id: 1})
+        ground.redis.sadd(f"{RQ}:rl-keys", key)
+        ground.redis.hset(f"{RQ}:rl:{key}", "concurrency", 1)
+        ground.redis.zadd(f"{RQ}:rl:{key}:{of}", {id: 1})
 
 
 def free(ground: Ground, key: str = "mail", passed: int = 0, most: int = 100, **over: Any) -> list[int]:
@@ -74,7 +75,7 @@ def test_the_slot_of_a_job_that_is_gone_is_freed(led: Ground) -> None:
 @pytest.mark.parametrize(("lapses_in_s", "keeps"), [(60, True), (-60, False)])
 def test_a_cancelled_job_keeps_its_slot_while_its_execution_goes_on(led: Ground, lapses_in_s: int, keeps: bool) -> None:
     job(led, "works", "canceled", "allowed")
-    led.redis.zadd("rq:executions:works", {"x": led.now_ms // 1000 + lapses_in_s})
+    led.redis.zadd(f"{RQ}:executions:works", {"x": led.now_ms // 1000 + lapses_in_s})
 
     free(led)
 
@@ -99,7 +100,7 @@ def test_jobs_are_looked_at_in_parts_and_none_is_passed_over(led: Ground) -> Non
     assert ["j1", "j2", "j4"] == slots(led)[0]
 
 
-@pytest.mark.parametrize("key", ["rq:rl:mail", ALLOWED, WAITING, "rq:job:over", "rq:executions:over"])
+@pytest.mark.parametrize("key", [f"{RQ}:rl:mail", ALLOWED, WAITING, f"{RQ}:job:over", f"{RQ}:executions:over"])
 def test_a_key_of_a_wrong_type_is_left_alone(led: Ground, key: str) -> None:
     job(led, "over", "finished", "allowed")
     led.redis.delete(key)
@@ -114,7 +115,7 @@ def test_a_key_of_a_wrong_type_is_left_alone(led: Ground, key: str) -> None:
 @pytest.mark.parametrize("most", ["", "0", "many", "-1"])
 def test_a_limit_without_a_number_of_slots_is_left_alone(led: Ground, most: str) -> None:
     job(led, "over", "finished", "allowed")
-    led.redis.hset("rq:rl:mail", "concurrency", most)
+    led.redis.hset(f"{RQ}:rl:mail", "concurrency", most)
 
     assert ([0, -1], ["over"]) == (free(led), slots(led)[0])
 
@@ -133,7 +134,7 @@ def test_the_chore_looks_at_all_limits_part_by_part(led: Ground, keeper: SlotKee
     steps = [keeper.step(TERM) for _ in range(3)]
 
     assert [True, True, False] == steps
-    assert [] == led.redis.keys("rq:rl:*:allowed")
+    assert [] == led.redis.keys(f"{RQ}:rl:*:allowed")
     assert 1000 <= keeper.every_ms
 
 
@@ -149,6 +150,6 @@ def test_the_chore_looks_at_all_jobs_of_a_large_limit(led: Ground, keeper: SlotK
 @pytest.mark.parametrize("kind", ["none", "string"])
 def test_the_chore_does_nothing_without_a_set_of_limits(led: Ground, keeper: SlotKeeper, kind: str) -> None:
     if kind == "string":
-        led.redis.set("rq:rl-keys", "x")
+        led.redis.set(f"{RQ}:rl-keys", "x")
 
     assert not keeper.step(TERM)

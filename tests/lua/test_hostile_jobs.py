@@ -183,12 +183,12 @@ def chains(scene: Scene) -> None:
 
 def slots(scene: Scene) -> None:
     led = scene.led
-    led.redis.sadd("rq:rl-keys", "mail", scene.text)
-    led.redis.hset("rq:rl:mail", "concurrency", 1000)
+    led.redis.sadd(f"{RQ}:rl-keys", "mail", scene.text)
+    led.redis.hset(f"{RQ}:rl:mail", "concurrency", 1000)
     for status, of in (("finished", "allowed"), ("rate_limited", "rate_limited")):
         for run in scene.victims(status, **LIMIT):
-            led.redis.zadd(f"rq:rl:mail:{of}", {run: 1})
-        led.redis.zadd(f"rq:rl:mail:{of}", {scene.text: 2})
+            led.redis.zadd(f"{RQ}:rl:mail:{of}", {run: 1})
+        led.redis.zadd(f"{RQ}:rl:mail:{of}", {scene.text: 2})
         SlotKeeper(led.keys, ManualClock()).over(scene.wire).step(TERM)
 
 

@@ -18,12 +18,13 @@ from tests.lua.test_cancel_run import FACTS
 from tests.lua.test_lost import again, end, job, lose
 from tests.lua.test_native import slots
 from tests.lua.test_retry import retry
+from tests.prefix import RQ
 
 KEY = "mail"
 LIMIT = {"rate_limit_key": KEY, "rate_limit_concurrency": "1"}
 LIMITED = FIELDS | LIMIT | {"zs": "1l"}
-ALLOWED, WAITING = f"rq:rl:{KEY}:allowed", f"rq:rl:{KEY}:rate_limited"
-KEYS = ["rq:rl-keys", f"rq:rl:{KEY}", ALLOWED, WAITING]
+ALLOWED, WAITING = f"{RQ}:rl:{KEY}:allowed", f"{RQ}:rl:{KEY}:rate_limited"
+KEYS = [f"{RQ}:rl-keys", f"{RQ}:rl:{KEY}", ALLOWED, WAITING]
 
 
 def take_slot(ground: Ground, name: str = "other") -> None:
@@ -110,8 +111,8 @@ def test_a_run_is_queued_when_its_limit_has_a_slot(led: Ground, launch: Callable
     assert ([run], []) == slots(led)
     assert [run] == led.queue()
     assert "queued" == led.job(run)["status"]
-    assert {KEY.encode()} == led.redis.smembers("rq:rl-keys")
-    assert {b"concurrency": b"1"} == led.redis.hgetall(f"rq:rl:{KEY}")
+    assert {KEY.encode()} == led.redis.smembers(f"{RQ}:rl-keys")
+    assert {b"concurrency": b"1"} == led.redis.hgetall(f"{RQ}:rl:{KEY}")
 
 
 @each_launch
@@ -134,21 +135,21 @@ def test_a_run_has_the_fields_and_keys_that_rq_gives_it(
 ) -> None:
     if is_full:
         take_slot(led)
-        led.redis.hset("rq:job:rqs-other", "status", "started")
-        led.redis.zadd("rq:rl:rqs:allowed", {"rqs-other": 1})
+        led.redis.hset(f"{RQ}:job:rqs-other", "status", "started")
+        led.redis.zadd(f"{RQ}:rl:rqs:allowed", {"rqs-other": 1})
     run = launch(led)
-    led.redis.copy(led.keys.rq.job(run), "rq:job:theirs")
-    led.redis.hset("rq:job:theirs", mapping={"status": "scheduled", "rate_limit_key": "rqs", "data": "call"})
-    led.redis.hdel("rq:job:theirs", "enqueued_at")
+    led.redis.copy(led.keys.rq.job(run), f"{RQ}:job:theirs")
+    led.redis.hset(f"{RQ}:job:theirs", mapping={"status": "scheduled", "rate_limit_key": "rqs", "data": "call"})
+    led.redis.hdel(f"{RQ}:job:theirs", "enqueued_at")
 
     Queue("rqs", connection=led.redis)._enqueue_rate_limited_job(Job.fetch("theirs", connection=led.redis))
 
-    led.redis.hdel("rq:job:theirs", "data")  # packed
+    led.redis.hdel(f"{RQ}:job:theirs", "data")  # packed
     ours, theirs = led.job(run), led.job("theirs")
     differing = {name for name in ours | theirs if (ours.get(name) or "") != (theirs.get(name) or "")}
     assert {"origin", "enqueued_at", "rate_limit_key", "data"} >= differing
     assert ("enqueued_at" in theirs) == ("enqueued_at" in ours) == (not is_full)
-    assert led.redis.hgetall("rq:rl:rqs") == led.redis.hgetall(f"rq:rl:{KEY}")
+    assert led.redis.hgetall(f"{RQ}:rl:rqs") == led.redis.hgetall(f"{RQ}:rl:{KEY}")
     assert [len(ids) for ids in slots(led, "rqs")] == [len(ids) for ids in slots(led)]
 
 
@@ -202,7 +203,7 @@ def test_runs_wait_for_a_slot_in_the_order_of_their_times_also_beside_runs_witho
 
 
 def test_a_fired_run_at_the_front_waits_as_such_and_is_pushed_to_the_front(led: Ground) -> None:
-    led.redis.rpush("rq:queue:default", "others")
+    led.redis.rpush(f"{RQ}:queue:default", "others")
     put_due(led, "a", **LIMITED | {"zs": "1fl"})
     put_due(led, "b", **LIMITED | {"zs": "1fl"})
 
@@ -241,16 +242,16 @@ def test_the_newest_number_of_slots_counts(led: Ground) -> None:
     led.fire()
 
     assert (2, 0) == tuple(len(runs) for runs in slots(led))
-    assert {b"concurrency": b"3"} == led.redis.hgetall(f"rq:rl:{KEY}")
+    assert {b"concurrency": b"3"} == led.redis.hgetall(f"{RQ}:rl:{KEY}")
 
 
 def test_a_script_queues_no_more_than_a_thousand_that_wait_for_slots_of_all_limits(led: Ground) -> None:
     for key in ("a", "b"):
-        led.redis.sadd("rq:rl-keys", key)
+        led.redis.sadd(f"{RQ}:rl-keys", key)
         with led.redis.pipeline(transaction=False) as pipeline:
             for n in range(600):
-                pipeline.hset(f"rq:job:{key}{n}", mapping={"status": "rate_limited", "origin": "default"})
-                pipeline.zadd(f"rq:rl:{key}:rate_limited", {f"{key}{n}": n})
+                pipeline.hset(f"{RQ}:job:{key}{n}", mapping={"status": "rate_limited", "origin": "default"})
+                pipeline.zadd(f"{RQ}:rl:{key}:rate_limited", {f"{key}{n}": n})
             pipeline.execute()
     rows = [(key, led.now_ms - 1000) for key in ("a", "b")]
     for row in rows:
