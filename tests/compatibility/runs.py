@@ -43,7 +43,7 @@ TESTS: Final = {
 
 @dataclass(frozen=True)
 class Run:
-    """One run: with what, which tests, and what came of them. ``at`` is a date; ``tree`` is git's name of the folder zsched."""
+    """One run: with what, which tests, what came of them, on which day. ``tree`` is git's name of the folder zsched."""
 
     server: str
     rq: str
