@@ -13,6 +13,7 @@ from tests.compatibility.servers import servers
 
 SERIES = ("newest", "2.12", "2.8")  # of RQ; the whole suite runs with the first two, the contract with the last
 CONTRACT_ONLY = ("2.8",)
+EXTENTS = {"whole": Extent.WHOLE, "server": Extent.SERVER, "contract": Extent.CONTRACT}
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -21,7 +22,9 @@ CONTRACT_ONLY = ("2.8",)
 )
 @click.option("--rq", "series", multiple=True, default=SERIES, show_default=True, help="A series of RQ; repeatable.")
 @click.option("--python", "pythons", multiple=True, default=(sys.executable,), help="A Python; repeatable.")
-@click.option("--only-server", is_flag=True, help="Not the whole suite: only the tests that depend on the server.")
+@click.option(
+    "--tests", "asked", default="whole", show_default=True, type=click.Choice([*EXTENTS]), help="Which tests."
+)
 @click.option("--page", "is_page", is_flag=True, help="No run: ask the servers, and write the page anew.")
 @click.option("-n", "workers", default="4", show_default=True, help="Processes that run tests.")
 @click.argument("options", nargs=-1)
@@ -29,7 +32,7 @@ def main(
     named: tuple[str, ...],
     series: tuple[str, ...],
     pythons: tuple[str, ...],
-    only_server: bool,
+    asked: str,
     is_page: bool,
     workers: str,
     options: tuple[str, ...],
@@ -47,9 +50,7 @@ def main(
             chosen = python_with(None if one == "newest" else one, python)
             answers = ask_rq(chosen)
             keep_answers("rqs", {answers.pop("version"): answers})
-            extent = Extent.SERVER if only_server else Extent.WHOLE
-            if one in CONTRACT_ONLY:
-                extent = Extent.CONTRACT
+            extent = Extent.CONTRACT if one in CONTRACT_ONLY else EXTENTS[asked]
             for server in () if is_page else here:
                 click.echo(f"{extent}: {server}, RQ {one}, {python}")
                 done = run(chosen, server, extent, ["-n", workers, *options])
