@@ -97,7 +97,7 @@ text = "".join(file.read_text() for file in pathlib.Path(rq.__file__).parent.rgl
 says = lambda words: "yes" if words in text else "no"
 print(json.dumps({
     "version": rq.VERSION,
-    "statuses of a job": ", ".join(sorted(status.value for status in rq.job.JobStatus)),
+    "statuses `rate_limited` and `ready_to_enqueue`": says("'rate_limited'"),
     "`perform_job` takes": ", ".join(list(inspect.signature(rq.worker.Worker.perform_job).parameters)[1:]),
     "a worker asks `CLIENT INFO`, not `CLIENT LIST`": says("client_info()"),
     "rate limits of RQ's own": says("rate_limit_key"),
