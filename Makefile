@@ -26,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test lint lines bench faults mutants install uninstall clean
+.PHONY: help run check test lint lines bench faults mutants matrix install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -58,6 +58,9 @@ faults: $(STAMP) ## the fault campaign; SECONDS=120 SEED=7, ARGS="--only flushal
 
 mutants: $(STAMP) ## which changes of a line no test notices; SAMPLE=200 SEED=1, ARGS="--only zsched/lua --list"
 	@exec $(BIN)/python -m tests.mutants --sample $(or $(SAMPLE),200) --seed $(or $(SEED),1) $(ARGS)
+
+matrix: $(STAMP) ## the tests with each server and RQ, and docs/compatibility.md: hours; ARGS="--server Valkey"
+	@exec $(BIN)/python -m tests.compatibility -n $(WORKERS) $(ARGS)
 
 define demand_python
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

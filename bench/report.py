@@ -23,7 +23,7 @@ def environment(*, is_quick: bool, repeat: int) -> dict[str, Any]:
     except Absent:
         bullmq = None
     return {
-        "redis": str(server.version),
+        "redis": str(server),
         "redis_server": str(server.path),
         "persistence": "no RDB; no AOF unless a row says so",
         "python": platform.python_version(),
@@ -45,7 +45,7 @@ def to_json(about: dict[str, Any], results: Iterable[Result]) -> dict[str, Any]:
 def table(about: dict[str, Any], results: Sequence[Result]) -> str:
     """The report as text."""
     lines = [
-        f"Redis {about['redis']} ({about['persistence']}), loopback TCP · Python {about['python']} · "
+        f"{about['redis']} ({about['persistence']}), loopback TCP · Python {about['python']} · "
         f"redis-py {about['redis_py']} · RQ {about['rq']} · BullMQ {about['bullmq'] or 'left out'}",
         f"{about['cores']} cores, load {about['load']} at the start · medians of {about['repetitions']} interleaved "
         f"repetitions{' · quick sizes: too small to judge by' if about['is_quick'] else ''}",

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.once
 PACKAGE = Path(__file__).parents[2]
 DEADLINE_S = 60.0
 ABOUT = {
-    "redis": "7.0.15", "persistence": "none", "python": "3.11", "redis_py": "8.1", "rq": "2.12", "bullmq": None,
+    "redis": "Redis 7.0.15", "persistence": "none", "python": "3.11", "redis_py": "8.1", "rq": "2.12", "bullmq": None,
     "cores": 2, "load": 0.1, "repetitions": 3, "is_quick": False,
 }  # fmt: skip
 

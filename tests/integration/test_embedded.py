@@ -229,7 +229,10 @@ def test_zsched_redis_server_naming_a_missing_file_is_an_error() -> None:
 def test_valkey_on_path_is_accepted(tmp_path: Path) -> None:
     valkey = script(tmp_path, "valkey-server", "echo 'Valkey server v=8.1.0 sha=0'")
 
-    assert ServerBinary(valkey, "8.1.0", "PATH") == find_server({"PATH": str(tmp_path)})
+    found = find_server({"PATH": str(tmp_path)})
+
+    assert ServerBinary(valkey, "8.1.0", "PATH", "Valkey") == found
+    assert "Valkey 8.1.0" == str(found)
 
 
 def test_a_too_old_server_on_path_is_skipped_for_the_packaged_server(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def is_busy(other: redis.Redis) -> bool:
     try:
         other.ping()
     except redis.ResponseError as error:
-        if "Redis is busy running a script" not in str(error):
+        if "is busy running a script" not in str(error):  # Redis or Valkey
             raise
         return True
     return False

@@ -87,9 +87,9 @@ class Stack:
             self._close()
 
     @property
-    def redis_version(self) -> str:
-        """The version of the private Redis."""
-        return self._redis.server.version
+    def server(self) -> str:
+        """Product and version of the private server: "Valkey 9.1.2"."""
+        return str(self._redis.server)
 
     def wait_for_leader(self, client: Client) -> Overview:
         """The overview once the daemon leads. Raises ZschedError when it does not."""

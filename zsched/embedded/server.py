@@ -124,7 +124,7 @@ class EmbeddedRedis:
                 return
             if not self._tcp or self.port is not None or _PORT_TAKEN not in self._log():
                 break
-        raise ZschedError(f"{self.server.path} ({self.server.version}) did not start; its log ends:\n{self._log()}")
+        raise ZschedError(f"{self.server.path} ({self.server}) did not start; its log ends:\n{self._log()}")
 
     def stop(self) -> None:
         """End the server in order, as SIGTERM does; its folder stays."""

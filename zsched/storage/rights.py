@@ -5,9 +5,9 @@ The one source for ``deploy/redis/users.acl`` and ``zsched doctor``; a test comp
 caller's rights to a script, so the commands of scripts are read from their texts: a new command in a script becomes a
 new right automatically. Commands outside of scripts, by Python and by RQ's own worker, are a list.
 
-The rights use only words that both Redis 6.2 and 7 know, so that one file serves both. There are no selectors, and no
-read-only rights to a key (7.0; and EVALSHA needs both rights for each of its keys). So a user's commands apply to all
-of its keys.
+The rights use only words that Redis 6.2 knows, later ones and Valkey too, so that one file serves all. There are no
+selectors, and no read-only rights to a key (7.0; and EVALSHA needs both rights for each of its keys). So a user's
+commands apply to all of its keys.
 
 Not guaranteed: a client can damage its namespace. It runs the scripts that write there, and can also do by hand what
 they do (SECURITY.md).

@@ -1,0 +1,159 @@
+"""A run of the suite with a server, an RQ and a Python, and the file that keeps the last run of each combination."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+from xml.etree import ElementTree
+
+from zsched.embedded import ServerBinary
+from zsched.embedded.binary import SERVER_VARIABLE
+from zsched.storage.rqversion import release
+
+PROJECT = Path(__file__).parents[2]
+RESULTS = Path(__file__).with_name("results.json")
+INSTALL_S = 900
+_VERSIONS = "import platform, importlib.metadata as m; print(m.version('rq'), platform.python_version())"
+
+
+class Extent(StrEnum):
+    """Which tests of the suite ran."""
+
+    WHOLE = "whole suite"
+    SERVER = "tests that depend on the server"
+    CONTRACT = "contract with RQ's worker"
+
+
+TESTS: Final = {
+    Extent.WHOLE: (),
+    Extent.SERVER: ("-m", "redis and not once"),
+    Extent.CONTRACT: ("tests/integration/test_daemon_with_rq.py", "-k", "installed"),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: with what, which tests, what came of them, on which day. ``tree`` is git's name of the folder zsched."""
+
+    server: str
+    rq: str
+    python: str
+    extent: Extent
+    passed: int
+    skipped: int
+    failed: tuple[str, ...]
+    took_s: int
+    at: str
+    tree: str
+
+    @property
+    def of(self) -> tuple[str, str, str, str]:
+        """The combination; a later run of the same one replaces this."""
+        return self.server, self.rq, self.python, self.extent
+
+
+def python_with(rq: str | None, python: str) -> Path:
+    """Return a Python with zsched, what tests need and the newest RQ of series *rq*; None: the RQ that is newest."""
+    here = Path(sys.prefix)
+    if rq is None and Path(python).resolve() == Path(sys.executable).resolve():
+        return here / "bin" / "python"
+    version = _output(python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
+    place = here / "matrix" / f"python{version}-rq{rq or ''}"
+    found = place / "bin" / "python"
+    if not (place / ".installed").exists():
+        subprocess.run([python, "-m", "venv", "--clear", str(place)], check=True, timeout=INSTALL_S)
+        wanted = ["--editable", f"{PROJECT}[dev]", *([f"rq=={rq}.*"] if rq else [])]
+        subprocess.run([str(found), "-m", "pip", "install", "-q", *wanted], check=True, timeout=INSTALL_S)
+        (place / ".installed").touch()
+    return found
+
+
+def run(python: Path, server: ServerBinary, extent: Extent, options: Sequence[str]) -> Run:
+    """Run those tests by *python*, and return what came of them; *options* go to pytest."""
+    environment = os.environ | {SERVER_VARIABLE: str(server.path), "ZSCHED_TEST_RQ": ""}
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        reporting = ["--dist", "loadfile", f"--junitxml={report}"]
+        command = [str(python), "-m", "pytest", *reporting, *options, *TESTS[extent]]
+        subprocess.run(command, cwd=PROJECT, env=environment, check=False)
+        if not report.exists():
+            raise RuntimeError(f"{server}: pytest ended without a report; run it by hand: {' '.join(command)}")
+        passed, skipped, failed, took_s = read_report(report)
+    rq, version = _output(str(python), "-c", _VERSIONS).split()
+    tree = _output("git", "rev-parse", "--short=10", "HEAD:zsched")
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    return Run(str(server), rq, version, extent, passed, skipped, failed, took_s, today, tree)
+
+
+def read_report(file: Path) -> tuple[int, int, tuple[str, ...], int]:
+    """Return of pytest's report in XML: how many passed, how many were skipped, which failed, and the seconds."""
+    root = ElementTree.parse(file).getroot()
+    passed, skipped, failed = 0, 0, list[str]()
+    for case in root.iter("testcase"):
+        ends = {child.tag for child in case}
+        if ends & {"failure", "error"}:
+            failed.append(f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}")
+        elif "skipped" in ends:
+            skipped += 1
+        else:
+            passed += 1
+    return (
+        passed,
+        skipped,
+        tuple(sorted(set(failed))),
+        round(sum(float(s.get("time", 0)) for s in root.iter("testsuite"))),
+    )
+
+
+def load() -> list[Run]:
+    """Return the runs that are kept."""
+    return [
+        Run(**{**run, "extent": Extent(run["extent"]), "failed": tuple(run["failed"])}) for run in _kept("runs", [])
+    ]
+
+
+def answers(of: str) -> dict[str, dict[str, str]]:
+    """Return the answers that are kept, *of* "servers" or "rqs": by its name, and by the question."""
+    return dict(_kept(of, {}))
+
+
+def keep_answers(of: str, new: dict[str, dict[str, str]]) -> None:
+    """Put *new* answers in the place of older ones of the same server or RQ."""
+    known = answers(of) | new
+    _write({of: {name: known[name] for name in sorted(known, key=order)}})
+
+
+def keep(new: Iterable[Run]) -> list[Run]:
+    """Put *new* in the place of runs of the same combination, write the file, and return all."""
+    runs = {run.of: run for run in [*load(), *new]}
+    ordered = sorted(runs.values(), key=lambda run: (*order(run.server), release(run.rq), run.python, run.extent))
+    _write({"runs": [asdict(run) for run in ordered]})
+    return ordered
+
+
+def _kept(what: str, nothing: Any) -> Any:
+    return json.loads(RESULTS.read_text()).get(what, nothing) if RESULTS.exists() else nothing
+
+
+def _write(new: dict[str, Any]) -> None:
+    told = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps(told | new, indent=1, ensure_ascii=False) + "\n")
+
+
+def order(name: str) -> tuple[str, tuple[int, ...]]:
+    """Return what servers and RQs are sorted by: Redis before Valkey, then the numbers of the version."""
+    return name.rstrip("0123456789."), tuple(map(int, re.findall(r"\d+", name)))
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, cwd=PROJECT, check=True, capture_output=True, text=True).stdout.strip()
