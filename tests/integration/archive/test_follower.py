@@ -136,9 +136,11 @@ def test_a_redis_that_lost_the_end_of_its_log_is_restored_and_followed(scene: Sc
     schedule(scene, "a", "b")
     assert scene.follower.step()
     last = scene.log()[-1].position
-    scene.redis.xdel(scene.keys.log(), last.id)  # as if it had never been
+    kept = scene.redis.xrange(scene.keys.log())[:-1]
+    scene.redis.delete(scene.keys.log())  # not XDEL: Valkey 9 lets nobody use the id of a deleted entry again
+    for id, fields in kept:
+        scene.redis.xadd(scene.keys.log(), fields, id=id)
     scene.redis.zrem(scene.keys.due_normal(), "b")
-    scene.redis.execute_command("XSETID", scene.keys.log(), scene.log()[-1].position.id)
     scene.redis.hset(scene.keys.meta(), "seq", last.seq - 1)
     schedule(scene, "c")
     assert last.id == scene.log()[-1].position.id
