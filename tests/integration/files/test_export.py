@@ -18,8 +18,16 @@ from zsched.core.model import Priority
 from zsched.core.options import SCHEDULE_OPTIONS
 from zsched.files import write
 from zsched.files.checking import REFUSED
+from zsched.storage import rqjob
 
 pytestmark = pytest.mark.once
+
+
+@pytest.fixture(autouse=True)
+def any_rq(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RQ 2 has no rate limits, and nothing runs here."""
+    monkeypatch.setattr(rqjob, "HAS_RATE_LIMITS", True)
+
 
 LETTERS = string.ascii_letters + "\"'\\\n\t\r\x7f\x00#=[]{} é한🎉\u2028"
 
@@ -75,6 +83,7 @@ def options(chance: random.Random, is_pickle: bool) -> dict[str, Any]:
         "pause_after_failures": lambda: chance.randrange(1, 9),
         "timeout": lambda: chance.choice([-1, 90, "1h", 180]),
         "retry": lambda: chance.choice([1, 3, Retry(2, 60), Retry(3, [1, 2], enqueue_at_front=True)]),
+        "rate_limit": lambda: chance.choice(["sms:3", ('a "key": é', 1_000_000), {"key": "sms", "concurrency": 1}]),
         "result_ttl": lambda: chance.choice([-1, 60, 86_400]),
         "failure_ttl": lambda: chance.choice([-1, 0, 59, 86_400 * 400]),
         "meta": lambda: {words(chance): value(chance)},
