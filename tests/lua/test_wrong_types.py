@@ -81,7 +81,7 @@ def _assert_sound(ground: Ground, told: int, placed: set[str]) -> None:
     for run in (run for entry in new for run in _pushed(entry)):
         status = ground.redis.hget(ground.keys.rq.job(run), "status")
         has_slot = status == b"queued" and run.encode() in waiting
-        waits_for_slot = status == b"rate_limited" and ground.redis.zscore("rq:rl:sms:rate_limited", run) is not None
+        waits_for_slot = status == b"rate_limited" and ground.redis.zscore(f"{RQ}:rl:sms:rate_limited", run) is not None
         assert status == b"deferred" or has_slot or waits_for_slot, run
     words = {word for entry in new for text in entry.texts for word in text.replace("=", " ").split()}
     for id in placed - _places(ground):

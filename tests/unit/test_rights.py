@@ -143,6 +143,13 @@ def commands_of_rq() -> set[str]:
     return found | called
 
 
+def test_a_worker_may_send_every_command_of_rqs_own_scripts() -> None:
+    texts = [file.read_text() for file in Path(rq.__file__).parent.rglob("*.py")]
+    called = {word.lower() for text in texts for word in re.findall(r"redis\.p?call\('([A-Za-z]+)'", text)}
+
+    assert set() == called - set(rights_of([Role.WORKER], Keys("default")).commands)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("role", Role)
 def test_every_command_of_a_role_is_one_that_its_sources_send(role: Role) -> None:

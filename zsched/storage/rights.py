@@ -85,12 +85,12 @@ _COMMANDS: Final[Mapping[Role, str]] = {
         "zcount zrandmember zrange zrangebyscore zremrangebyscore zscan"
     ),
     # Of RQ's worker, read from its sources, 2.8 to 3.0; without CLIENT LIST, which it can do without. EVAL: run.note.
-    # RQ 3 alone: CLIENT INFO, which tells of the own connection only, and ZPOPMIN, for rate limits.
+    # RQ 3 alone: CLIENT INFO, which tells of the own connection only, and ZPOPMIN and ZCOUNT, for rate limits.
     Role.WORKER: (
         "blmove blpop client|info del eval evalsha exec exists expire get hdel hexists hget hgetall hincrby "
         "hincrbyfloat hset info llen lmove lpop lpos lpush lrange lrem persist publish rpush sadd script|exists "
         "script|load set smembers srem subscribe ttl unsubscribe unwatch watch xadd xlen xread xrevrange zadd zcard "
-        "zpopmin zrange zrangebyscore zrem zremrangebyscore zscore"
+        "zcount zpopmin zrange zrangebyscore zrem zremrangebyscore zscore"
     ),
     Role.DASHBOARD: (
         "exec exists get hexists hget hgetall hlen hmget hscan info lindex llen lpos lrange memory|usage pttl "
