@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from tests.faults.threads import know
-from tests.integration.backfill.ground import TASKS
+from tests.integration.backfill.ground import NOW, TASKS
 from zsched import Client
 from zsched.storage.connection import Link
 
@@ -16,7 +16,7 @@ def client(redis_client: redis.Redis, link: Link) -> Client:
     """A client with a schedule r at every full hour."""
     know(redis_client)
     client = Client(link)
-    client.schedule(f"{TASKS}.done", id="r", cron="0 * * * *", args=(1,))
+    client.schedule(f"{TASKS}.done", id="r", cron=f"{NOW.minute} * * * *", args=(1,))
     return client
 
 

@@ -21,7 +21,8 @@ from zsched.storage.log import Log
 KEYS = Keys("default")
 TASKS = "tests.integration.reruns.tasks"
 HOUR = timedelta(hours=1)
-NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - HOUR  # an hour that has passed for sure
+# An occurrence of r that has passed for sure. The next one after now comes in half an hour, and so in no test.
+NOW = datetime.now(UTC).replace(second=0, microsecond=0) - 1.5 * HOUR
 
 
 def run(hours_ago: int, suffix: str = "") -> str:
