@@ -105,6 +105,10 @@ class RedisUnavailable(ZschedError):
         super().__init__(message)
 
 
+class SlotMoves(RedisUnavailable):
+    """The keys are on their way to another node of the Redis Cluster. It passes by itself; a call waited in vain."""
+
+
 class Contended(ZschedError):
     """
     Others changed the schedule, or the run's notes, at every attempt of the call.

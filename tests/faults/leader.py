@@ -17,13 +17,13 @@ KEYS = Keys("default")
 class Leader:
     """A leader whose scripts the test calls one by one."""
 
-    def __init__(self, url: str) -> None:
-        self._wire = Link.from_url(url, 5).open()
-        lease = Lease(self._wire, KEYS, Server.of(self._wire), SystemClock(), "leader", 60_000)
+    def __init__(self, url: str, keys: Keys = KEYS) -> None:
+        self._wire = Link.from_url(url, 5, keys=keys).open()
+        lease = Lease(self._wire, keys, Server.of(self._wire), SystemClock(), "leader", 60_000)
         term = lease.acquire("gen-1")
         assert isinstance(term, Term)
         self.term = term
-        self.dispatch = Dispatch(self._wire, KEYS)
+        self.dispatch = Dispatch(self._wire, keys)
 
     def fire(self) -> FireResult:
         """One fire that is not held."""

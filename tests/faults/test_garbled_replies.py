@@ -16,7 +16,7 @@ from tests.faults.threads import know
 from zsched import Client
 from zsched.errors import RedisUnavailable
 from zsched.storage.connection import Link
-from zsched.storage.sentinel import our_options
+from zsched.storage.found import our_options
 
 pytestmark = pytest.mark.once
 

@@ -66,8 +66,8 @@ def test_the_shipped_file_documents_every_key_with_its_default() -> None:
     defaults = {key: value_of(Settings(), *key) for key in keys()}
     assert "/run/credentials/" in flat[("redis", "password_file")]
     assert flat[("archive", "path")].endswith("/archive.db")
-    assert 3 == len(flat[("redis", "sentinels")])
-    flat[("redis", "sentinels")] = []
+    assert (3, 3) == (len(flat[("redis", "sentinels")]), len(flat[("redis", "cluster")]))
+    flat[("redis", "sentinels")] = flat[("redis", "cluster")] = []
     for name in ("password_file", "master", "sentinel_password_file"):  # TOML has no null: the text says what holds
         flat[("redis", name)] = None
     flat[("archive", "path")] = flat[("dashboard", "password_file")] = flat[("metrics", "listen")] = None

@@ -32,7 +32,7 @@ RUN_BY = {
     Role.WORKER: ("current.py", "storage/jobs.py"),
     Role.DASHBOARD: ("storage/*.py", "health/*.py", "cli/status*.py"),
 }
-OF_CONNECTIONS = {"client|setname", "hello", "multi", "discard", "ping", "role", "select"}
+OF_CONNECTIONS = {"cluster|slots", "client|setname", "hello", "multi", "discard", "ping", "role", "select"}
 # What redis-py sends when a method of another name is called.
 OF_METHODS = {
     "delete": "del", "pipeline": "exec", "watch": "unwatch", "sscan_iter": "sscan",

@@ -173,6 +173,11 @@ def test_a_master_that_is_not_found_is_explained(answers: list[Any], message: st
     assert message in str(caught.value)
 
 
+def set_up_by(pool: Pool, connection: Any) -> None:
+    """What redis-py does with a new *connection* of *pool*."""
+    pool.connection_kwargs["redis_connect_func"](connection)
+
+
 class FakeConnection:
     """A connection to *port* that says *role*."""
 
@@ -199,8 +204,8 @@ def test_a_new_connection_asks_for_the_role_and_an_acl_without_role_is_let_pass(
     found, may_not = discovery(state(1)), FakeConnection(role=redis.exceptions.NoPermissionError("NOPERM"))
     connection = FakeConnection()
 
-    found.greet(connection, None)
-    found.greet(may_not, lambda connection: connection.did.append("theirs"))
+    set_up_by(Pool("mymaster", found), connection)
+    set_up_by(Pool("mymaster", found, redis_connect_func=lambda connection: connection.did.append("theirs")), may_not)
 
     assert (["on_connect", "ROLE"], ["theirs", "ROLE"]) == (connection.did, may_not.did)
 
@@ -209,18 +214,17 @@ def test_after_a_replica_was_named_another_sentinel_is_asked_first() -> None:
     found = discovery(state(1), state(2))
 
     with pytest.raises(redis.ConnectionError, match=r"10\.0\.0\.1:1, master by its Sentinel, is a slave now"):
-        found.greet(FakeConnection(role="slave"), None)
+        found.greet(FakeConnection(role="slave"))
 
     assert ("10.0.0.1", 2) == found.discover_master("mymaster")
 
 
 def test_connections_to_a_former_master_break_before_the_next_command_but_not_in_the_middle_of_one() -> None:
-    master = 1
-    connection = FakeConnection(1)
-    wire = Wire(connection, "x", lambda each: each.port != master)
+    pool, connection = Pool("mymaster", discovery(state(2))), FakeConnection(1)
+    wire = Wire(connection, "x", pool)
     wire.send("GET")
 
-    master = 2
+    pool.look()
     wire.send("GET")
     wire.receive()
     wire.receive()

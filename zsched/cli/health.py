@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from zsched.cli.program import DONE, UNHEALTHY, Invocation, command, open_link
+from zsched.cli.program import DONE, UNHEALTHY, Invocation, command
 from zsched.cli.status_screen import status_lines, watch
 from zsched.cli.status_view import looking
 from zsched.core.arguments import zone_name
 from zsched.core.wording import plural
 from zsched.health.verdict import NAMES
+from zsched.storage.connection import link_of
 
 if TYPE_CHECKING:
     from zsched.health.check import Finding
@@ -122,7 +123,7 @@ def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> 
     from zsched.storage.rights import Role
 
     settings = invocation.settings()
-    link, asked = open_link(settings), tuple(map(Role, roles))
+    link, asked = link_of(settings), tuple(map(Role, roles))
     findings = list(examine(settings, link, asked, user, config_file=invocation.config_file))
     invocation.answer_rows(map(_to_dict, findings), _HEADER, _rows(findings))
     if not invocation.wants_json:

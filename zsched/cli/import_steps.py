@@ -11,7 +11,7 @@ from typing import Any, Final
 from zsched.cli.files import applied_lines
 from zsched.cli.functions import check_allowed, importing, tell_unchecked
 from zsched.cli.output import Progress, aligned, due_text, jsonable, printable
-from zsched.cli.program import DONE, FAILED, Invocation, connect, open_link
+from zsched.cli.program import DONE, FAILED, Invocation, connect
 from zsched.client import Client
 from zsched.client.keeper import Keeper
 from zsched.config import Settings
@@ -29,7 +29,7 @@ from zsched.imports.found import ImportSource, Item
 from zsched.imports.moving import Undone
 from zsched.imports.putting import Imported, Importing, refuse_twins
 from zsched.imports.rqjobs import RQJobs
-from zsched.storage.connection import Link
+from zsched.storage.connection import Link, link_of
 from zsched.storage.rqjob import Encoder
 
 
@@ -48,7 +48,7 @@ class Ground:
         settings = invocation.settings()
         client = connect(settings)
         checks = ClientChecks(client, partial(check_allowed, settings), importing)
-        return cls(invocation, settings, client, open_link(settings), checks)
+        return cls(invocation, settings, client, link_of(settings), checks)
 
     @property
     def jobs(self) -> RQJobs:

@@ -14,13 +14,14 @@ from typing import Any
 import click
 
 from zsched.cli.output import say
-from zsched.cli.program import DONE, FAILED, Invocation, command, connect, open_link
+from zsched.cli.program import DONE, FAILED, Invocation, command, connect
 from zsched.config import Settings
 from zsched.config.parsing import listen_address
 from zsched.core.arguments import check_queue
 from zsched.core.clock import SystemClock
 from zsched.errors import ConfigError
 from zsched.events import configure
+from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE
 
@@ -135,7 +136,7 @@ def dashboard(invocation: Invocation, listen: str | None) -> int:
     chosen = settings.dashboard if listen is None else dataclasses.replace(settings.dashboard, listen=listen)
     family, address = app.resolve(chosen.listen)
     login = login_for(chosen, os.environ, address[0])
-    link = open_link(settings)
+    link = link_of(settings)
     serving = app.DashboardServer(app.make_app(link, login), family, address)
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -26,7 +26,7 @@ from zsched.client import Client
 from zsched.config import Settings
 from zsched.core.story import Source
 from zsched.errors import ConfigError, InvalidSchedule, RunNotFound, ScheduleNotFound, ZschedError
-from zsched.storage.connection import Link
+from zsched.storage.connection import link_of
 
 # Exit codes, each with its one meaning; scripts and the documentation rely on them.
 DONE: Final = 0
@@ -100,15 +100,10 @@ class Invocation:
             click.echo(f"zsched: {message}", err=True)
 
 
-def open_link(settings: Settings) -> Link:
-    """Return a link by the settings; no connection is made yet. Raises ConfigError."""
-    return Link.from_url(settings.redis.url, settings.redis.timeout_s, settings.redis.read_password())
-
-
 def connect(settings: Settings) -> Client:
     """Return a client by the settings; no connection is made yet. Raises ConfigError."""
     return Client(
-        open_link(settings),
+        link_of(settings),
         settings.namespace,
         serializer=settings.rq.serializer,
         rq_prefix=settings.rq.prefix,

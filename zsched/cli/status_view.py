@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from zsched.cli.program import open_link
 from zsched.client import Client
 from zsched.config import Settings
 from zsched.config.urls import redact
@@ -17,6 +16,7 @@ from zsched.health.check import Finding
 from zsched.health.facts import Facts, QueuesUnknown
 from zsched.health.verdict import HealthVerdict, Shell, judge_health
 from zsched.storage.archivers import Audited, Report, last_audit
+from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.overview import Overview
 from zsched.storage.reader import Reader
@@ -89,7 +89,7 @@ def looking(settings: Settings) -> Callable[[], StatusView]:
     Raises:
         ConfigError; the function RedisUnavailable, RedisRefused.
     """
-    link, keys, serializer = open_link(settings), keys_of(settings), settings.rq.serializer
+    link, keys, serializer = link_of(settings), keys_of(settings), settings.rq.serializer
     reader = Reader(link, keys, Encoder(serializer))
     client = Client(link, settings.namespace, serializer=serializer, rq_prefix=keys.rq.prefix)
 

@@ -99,7 +99,8 @@ class Client(Lives):
         """
         Make a client of the Redis at *url*; *timeout_s* holds for connecting and for each reply. Raises ConfigError.
         """
-        return cls(Link.from_url(url, timeout_s, password), namespace, **options)
+        keys = Keys(namespace, options.get("rq_prefix"))
+        return cls(Link.from_url(url, timeout_s, password, keys), namespace, **options)
 
     # -- schedule -----------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from zsched.config.urls import SentinelUrl, address, is_sentinel_url
+from zsched.config.urls import Address, ClusterUrl, SentinelUrl, is_cluster_url, is_sentinel_url
 from zsched.errors import ConfigError, show
 
 Parser = Callable[[object], Any]
@@ -110,12 +110,16 @@ def words(given: object) -> tuple[str, ...]:
     raise ValueError('write a list of words: ["a", "b"] in a file, a,b elsewhere')
 
 
-def addresses(given: object) -> tuple[str, ...]:
-    """A TOML list of ``host:port``, or some with commas between; none is allowed."""
-    found = () if given in ("", [], ()) else words(given)
-    for each in found:
-        address(each)
-    return found
+def addresses(read: Callable[[str], Address]) -> Callable[[object], tuple[str, ...]]:
+    """A TOML list of what *read* takes, or some with commas between; none is allowed."""
+
+    def parse(given: object) -> tuple[str, ...]:
+        found = () if given in ("", [], ()) else words(given)
+        for each in found:
+            read(each)
+        return found
+
+    return parse
 
 
 def listen_address(given: object) -> str:
@@ -136,15 +140,18 @@ def path(given: object) -> str:
 
 
 def redis_url(given: object) -> str:
-    """``redis://host:port/db``, ``rediss://…``, ``unix:///path?db=0``, or of Sentinels (``config.urls``)."""
+    """``redis://host:port/db``, ``rediss://…``, ``unix:///path?db=0``, of Sentinels or a Cluster (``config.urls``)."""
     remedy = (
-        "write redis://host:6379/0, rediss://host:6379/0, unix:///path/redis.sock?db=0 or "
-        "redis+sentinel://host:26379,host2:26379/<master name>/0"
+        "write redis://host:6379/0, rediss://host:6379/0, unix:///path/redis.sock?db=0, "
+        "redis+sentinel://host:26379,host2:26379/<master name>/0 or redis+cluster://host:6379,host2:6379"
     )
     if not isinstance(given, str):
         raise ValueError(remedy)
     if is_sentinel_url(given):
         SentinelUrl.parse(given)
+        return given
+    if is_cluster_url(given):
+        ClusterUrl.parse(given)
         return given
     try:
         parts = urlsplit(given)

@@ -43,12 +43,17 @@ from zsched.config.parsing import (
 from zsched.config.urls import (
     MASTER,
     REDIS_CREDENTIAL,
+    ClusterUrl,
     SentinelUrl,
+    address,
+    cluster_node,
     credential_file,
     gives_password,
     has_password,
+    is_cluster_url,
     is_sentinel_url,
     join,
+    join_cluster,
     read_password_file,
     redact,
     with_password_file,
@@ -84,16 +89,17 @@ class RedisSettings:
     """
     The connection to Redis. ``timeout_s`` holds for connecting and for each reply.
 
-    ``load_settings`` makes one URL of ``url``, ``sentinels``, ``master`` and ``sentinel_password_file``: who connects
-    needs ``url`` and the password alone.
+    ``load_settings`` makes one URL of ``url``, ``sentinels``, ``master``, ``sentinel_password_file`` and ``cluster``:
+    who connects needs ``url`` and the password alone.
     """
 
     url: str = setting("redis://localhost:6379/0", redis_url)
     timeout_s: float = setting(5.0, number_within(0.05, 300))
     password_file: str | None = setting(None, path)
-    sentinels: tuple[str, ...] = setting((), addresses)
+    sentinels: tuple[str, ...] = setting((), addresses(address))
     master: str | None = setting(None, matching(MASTER, "write the name of the master, as Sentinel knows it"))
     sentinel_password_file: str | None = setting(None, path)
+    cluster: tuple[str, ...] = setting((), addresses(cluster_node))
 
     def read_password(self) -> str | None:
         """
@@ -245,7 +251,7 @@ def load_settings(
     }
     settings = Settings(**{name: value for (inside, name), value in parsed.items() if not inside}, **sections, **tables)
     _check_together(settings, given)
-    redis = _with_credential(_with_sentinels(settings.redis, given), env)
+    redis = _with_credential(_with_cluster(_with_sentinels(settings.redis, given), given), env)
     return dataclasses.replace(settings, redis=redis)
 
 
@@ -334,7 +340,7 @@ def _check_together(settings: Settings, given: Mapping[SettingKey, _Given]) -> N
             f"{', '.join(places)}: renew_ms={daemon.renew_ms} must be less than half of lease_ms={daemon.lease_ms}, "
             f"so that one late renewal does not end a term; lower renew_ms or raise lease_ms"
         )
-    if redis.password_file is not None and gives_password(_of_the_master(redis.url)):
+    if redis.password_file is not None and gives_password(_of_the_server(redis.url)):
         raise ConfigError(f"{_places(given, 'url', 'password_file')}: two passwords; take the one in the URL away")
 
 
@@ -359,16 +365,32 @@ def _with_sentinels(redis: RedisSettings, given: Mapping[SettingKey, _Given]) ->
     return dataclasses.replace(redis, url=url)
 
 
+def _with_cluster(redis: RedisSettings, given: Mapping[SettingKey, _Given]) -> RedisSettings:
+    """*redis* with the nodes of the Cluster in its URL."""
+    if not redis.cluster:
+        return redis
+    if redis.sentinels:
+        problem = "a Cluster has no Sentinels; take one of the two away"
+        raise ConfigError(f"{_places(given, 'sentinels', 'cluster')}: {problem}")
+    try:
+        url = join_cluster(redis.url if ("redis", "url") in given else _NO_HOST, redis.cluster)
+    except ValueError as error:
+        raise ConfigError(f"{_places(given, 'url', 'cluster')}: {error}") from None
+    return dataclasses.replace(redis, url=url)
+
+
 def _with_credential(redis: RedisSettings, env: Mapping[str, str]) -> RedisSettings:
     """*redis* with the password that systemd hands over, unless it has one."""
-    if redis.password_file is not None or gives_password(_of_the_master(redis.url)):
+    if redis.password_file is not None or gives_password(_of_the_server(redis.url)):
         return redis
     return dataclasses.replace(redis, password_file=credential_file(env, REDIS_CREDENTIAL))
 
 
-def _of_the_master(url: str) -> str:
-    """*url* without what it says of the Sentinels."""
-    return SentinelUrl.parse(url).plain if is_sentinel_url(url) else url
+def _of_the_server(url: str) -> str:
+    """What *url* says of the server that has the data, without Sentinels and nodes."""
+    if is_sentinel_url(url):
+        return SentinelUrl.parse(url).plain
+    return ClusterUrl.parse(url).plain if is_cluster_url(url) else url
 
 
 def _places(given: Mapping[SettingKey, _Given], *names: str) -> str:

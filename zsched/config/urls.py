@@ -1,9 +1,12 @@
 """
-URLs of Redis: the Sentinels in them, addresses; and passwords, hidden and read.
+URLs of Redis: the Sentinels or nodes in them, addresses; and passwords, hidden and read.
 
 The URL of a Redis behind Sentinels is ``redis+sentinel://[user:password@]host[:port][,…]/<master>[/db][?options]``.
 User, password and database are the master's; ``rediss+sentinel`` speaks TLS with it. Options whose names begin with
 ``sentinel_`` hold for the connections to the Sentinels, the others for those to the master.
+
+That of a Redis Cluster is ``redis+cluster://[user:password@]host[:port][,…][?options]``, with any of its nodes;
+``rediss+cluster`` speaks TLS. All of it holds for every node. A Cluster has no database but 0.
 
 The address of a Redis, as an archive notes it, is one text for all ways to write it, without user and password. It is
 taken from the settings and never resolved to an IP. A host name means the same Redis after its machine changed.
@@ -16,7 +19,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,18 +124,18 @@ def is_sentinel_url(url: str) -> bool:
     return url.split("://", 1)[0] in SCHEMES
 
 
-def address(text: str) -> Address:
+def address(text: str, port: int = _PORT, of: str = "Sentinel") -> Address:
     """
-    Host and port of ``host``, ``host:port`` or ``[IPv6]:port``.
+    Host and port of ``host``, ``host:port`` or ``[IPv6]:port``; *port* if it names none, as an *of* has.
 
     Raises:
         ValueError: it is none of these.
     """
     found = _HOST.fullmatch(text.strip())
-    port = int(found[2] or _PORT) if found else 0
-    if found is None or not 0 < port < 65536:
-        raise ValueError(f"{text!r} is no host of a Sentinel; write host:{_PORT}")
-    return found[1].strip("[]"), port
+    given = int(found[2] or port) if found else 0
+    if found is None or not 0 < given < 65536:
+        raise ValueError(f"{text!r} is no host of a {of}; write host:{port}")
+    return found[1].strip("[]"), given
 
 
 def join(url: str, sentinels: Sequence[str], master: str) -> str:
@@ -142,13 +145,19 @@ def join(url: str, sentinels: Sequence[str], master: str) -> str:
     Raises:
         ValueError: *url* names a host, or is not of the kind that has one.
     """
+    scheme, user, db, query = _hostless(url, "sentinels and master")
+    return f"{scheme}+sentinel://{user}{','.join(sentinels)}/{master}/{db}{query}"
+
+
+def _hostless(url: str, instead: str) -> tuple[str, str, str, str]:
+    """Scheme, user, database and query of *url*, which leaves the hosts to the settings *instead*."""
     parts = urlsplit(url)
     userinfo, at, host = parts.netloc.rpartition("@")
     if parts.scheme not in ("redis", "rediss") or host:
-        remedy = "write redis://user@/0 without a host, or take sentinels and master away"
-        raise ValueError(f"it says where Redis is, and so do sentinels and master; {remedy}")
-    query = f"?{parts.query}" if parts.query else ""
-    return f"{parts.scheme}+sentinel://{userinfo}{at}{','.join(sentinels)}/{master}/{parts.path.strip('/') or 0}{query}"
+        verb = "do" if " and " in instead else "does"
+        remedy = f"write redis://user@/0 without a host, or take {instead} away"
+        raise ValueError(f"it says where Redis is, and so {verb} {instead}; {remedy}")
+    return parts.scheme, userinfo + at, parts.path.strip("/") or "0", f"?{parts.query}" if parts.query else ""
 
 
 def with_password_file(url: str, file: str) -> str:
@@ -156,25 +165,87 @@ def with_password_file(url: str, file: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}sentinel_password_file={quote(file)}"
 
 
-# -- addresses --------------------------------------------------------------------------------------
+# -- Cluster ----------------------------------------------------------------------------------------
 
 
 _REDIS_PORT = 6379
+_CLUSTER_SCHEMES = ("redis+cluster", "rediss+cluster")
+_CLUSTER_FORM = "write redis+cluster://host:6379,host2:6379"
+_CLUSTER_URL = re.compile(r"(rediss?)\+cluster://(?:([^/?#]*)@)?([^/?#@]*)(?:/([^/?#]*))?(?:\?([^#]*))?")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterUrl:
+    """A URL taken apart. ``plain`` is what it says of every node, as a URL without a host."""
+
+    nodes: tuple[Address, ...]
+    plain: str
+
+    @classmethod
+    def parse(cls, url: str) -> ClusterUrl:
+        """
+        Take *url* apart.
+
+        Raises:
+            ValueError: it is none; the message says what to write.
+        """
+        found = _CLUSTER_URL.fullmatch(url)
+        if found is None:
+            raise ValueError(f"the nodes cannot be read; {_CLUSTER_FORM}")
+        scheme, userinfo, hosts, db, query = found.groups()
+        if db not in (None, "", "0") or parse_qs(query or "").get("db", ["0"]) != ["0"]:
+            raise ValueError("a Redis Cluster has database 0 alone: take the other one away")
+        try:
+            nodes = tuple(cluster_node(host) for host in hosts.split(","))
+        except ValueError:  # what stands there may be a part of an unescaped password
+            raise ValueError(f"the nodes cannot be read; {_CLUSTER_FORM}") from None
+        return cls(nodes, f"{scheme}://{userinfo + '@' if userinfo else ''}/0{'?' + query if query else ''}")
+
+
+def is_cluster_url(url: str) -> bool:
+    """Return True if *url* has the scheme of a Redis Cluster, good or bad."""
+    return url.split("://", 1)[0] in _CLUSTER_SCHEMES
+
+
+def cluster_node(text: str) -> Address:
+    """Host and port of a node, written as in ``address``. Raises ValueError."""
+    return address(text, _REDIS_PORT, "node")
+
+
+def join_cluster(url: str, nodes: Sequence[str]) -> str:
+    """
+    The URL of the Cluster of *nodes*, with user and options of *url*, which names no host.
+
+    Raises:
+        ValueError: *url* names a host, or another database than 0.
+    """
+    scheme, user, db, query = _hostless(url, "cluster")
+    joined = f"{scheme}+cluster://{user}{','.join(nodes)}{'' if db == '0' else '/' + db}{query}"
+    ClusterUrl.parse(joined)
+    return joined
+
+
+# -- addresses --------------------------------------------------------------------------------------
 
 
 def address_of(url: str) -> str:
     """
-    Return the address in *url*, a checked ``[redis] url``: ``host:port/db``, ``unix:/path/db``, or for Sentinels
-    ``sentinels:host:port,host:port/master/db`` with the hosts sorted.
+    Return the address in *url*, a checked ``[redis] url``: ``host:port/db``, ``unix:/path/db``, for Sentinels
+    ``sentinels:host:port,host:port/master/db`` with the hosts sorted, for a Cluster ``cluster:host:port,host:port/0``.
     """
     if is_sentinel_url(url):
         parsed = SentinelUrl.parse(url)
-        hosts = sorted(host_port(host.lower(), port) for host, port in parsed.sentinels)
-        return f"sentinels:{','.join(hosts)}/{parsed.master}/{_database(parsed.plain)}"
+        return f"sentinels:{_sorted(parsed.sentinels)}/{parsed.master}/{_database(parsed.plain)}"
+    if is_cluster_url(url):
+        return f"cluster:{_sorted(ClusterUrl.parse(url).nodes)}/0"
     parts = urlsplit(url)
     if parts.scheme == "unix":
         return f"unix:{unquote(parts.path)}/{_database(url)}"
     return f"{host_port(parts.hostname or 'localhost', parts.port or _REDIS_PORT)}/{_database(url)}"
+
+
+def _sorted(hosts: Iterable[Address]) -> str:
+    return ",".join(sorted(host_port(host.lower(), port) for host, port in hosts))
 
 
 def _database(url: str) -> int:

@@ -24,7 +24,7 @@ from zsched.daemon.supervisor import Supervisor
 from zsched.errors import ArchiveForeign, ConfigError, OlderFormat, OtherPrefix, ZschedError
 from zsched.events import configure
 from zsched.health.facts import DaemonHealth
-from zsched.storage.connection import Link
+from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
@@ -65,8 +65,7 @@ def run_daemon(read: Callable[[], Settings]) -> int:
 
 
 def _run(settings: Settings, read: Callable[[], Settings], clock: Clock, supervisor: Supervisor) -> None:
-    redis, health = settings.redis, DaemonHealth(clock)
-    link = Link.from_url(redis.url, redis.timeout_s, redis.read_password())
+    link, health = link_of(settings), DaemonHealth(clock)
     with _metered(settings, clock, health) as meter:
         daemon = Daemon(settings, link, clock, supervisor, meter, health, partial(reload, read=read))
         reader = Reader(link, keys_of(settings), Encoder(settings.rq.serializer))
@@ -80,7 +79,7 @@ def _run(settings: Settings, read: Callable[[], Settings], clock: Clock, supervi
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, stop)
         signal.signal(signal.SIGHUP, lambda number, frame: daemon.reload())
-        if (impatience := supervisor.impatience(redis.timeout_s)) is not None:
+        if (impatience := supervisor.impatience(link.timeout_s)) is not None:
             log.warning("watchdog_too_short", reason=impatience)
         line.start()
         try:

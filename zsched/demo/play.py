@@ -24,7 +24,7 @@ from zsched.core.triggers import zone
 from zsched.demo.runs import DecidedOccurrence, LogReader, RunReader
 from zsched.demo.screen import Screen, Summary
 from zsched.demo.stack import Stack
-from zsched.storage.connection import Link
+from zsched.storage.connection import Link, link_of
 from zsched.storage.keys import Keys, keys_of
 
 # -- its schedules ----------------------------------------------------------------------------------
@@ -176,8 +176,7 @@ def play(settings: Settings, seconds: float | None, *, to_stderr: bool = False, 
         put_all(client, start_ms)
         _introduce(screen, client, stack)
         screen.begin(begin_ms)
-        redis = stack.settings.redis
-        player = Player(Link.from_url(redis.url, redis.timeout_s), keys_of(stack.settings), screen)
+        player = Player(link_of(stack.settings), keys_of(stack.settings), screen)
         with contextlib.suppress(KeyboardInterrupt):
             while seconds is None or clock.monotonic_ms() < begin_ms + seconds * 1000:
                 player.tick()

@@ -25,7 +25,7 @@ from zsched.health.verdict import problems
 from zsched.metrics.collector import LONGEST_S, DaemonCollector, Lookout
 from zsched.metrics.meter import DaemonMeter, LogTally, Names
 from zsched.metrics.pages import served
-from zsched.storage.connection import Link
+from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
@@ -43,9 +43,9 @@ def serving(
     Raises:
         ZschedError: nothing can listen there now.
     """
-    redis, keys, queues = settings.redis, keys_of(settings), Names()
+    keys, queues = keys_of(settings), Names()
     meter = DaemonMeter(LogTally(keys.run_suffix, queues), health)
-    link = Link.from_url(redis.url, min(redis.timeout_s, LONGEST_S), redis.read_password())
+    link = link_of(settings, LONGEST_S)
     lookout = Lookout(Reader(link, keys, Encoder(settings.rq.serializer)), clock)
     registry = CollectorRegistry()
     registry.register(DaemonCollector(meter, lookout, queues, build))

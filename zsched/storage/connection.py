@@ -16,21 +16,26 @@ import select
 import ssl
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from threading import Event
 from typing import Any, Protocol
 
 import redis
 from redis.connection import ConnectionPool
 from redis.sentinel import SentinelConnectionPool
 
-from zsched.config.urls import is_sentinel_url, redact
+from zsched.config import Settings
+from zsched.config.urls import is_cluster_url, is_sentinel_url, redact
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.pages import pages_of
-from zsched.errors import ConfigError, RedisRefused, RedisUnavailable, show
-from zsched.storage import sentinel
-from zsched.storage.sentinel import adopted_options, our_options
+from zsched.errors import ConfigError, RedisRefused, RedisUnavailable, SlotMoves, show
+from zsched.storage import cluster, sentinel
+from zsched.storage.found import FoundPool, adopted_options, our_options
+from zsched.storage.keys import Keys, keys_of
 
 RESENDS = 2  # after the first attempt
 _PIPELINED = 500  # commands in flight
+_REST_S = 0.05  # between two attempts at a slot that is being moved
+_WHOLE = "it is used again when it is whole; if that lasts, look at it with redis-cli --cluster check"
 _TRUST = "name who signed it in [redis] url, ?ssl_ca_certs=/path/of/ca.crt, and the host as the certificate has it"
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
 _UNREADABLE = (ValueError, RecursionError)  # raised by redis-py's own parser, used without hiredis
@@ -70,16 +75,16 @@ class Link:
     def __init__(self, pool: ConnectionPool, where: str, timeout_s: float, clock: Clock | None = None) -> None:
         self.pool, self.where, self.timeout_s = pool, where, timeout_s
         self._clock = clock or SystemClock()
-        self._has_moved = pool.has_moved if isinstance(pool, sentinel.Pool) else None
+        self._found = pool if isinstance(pool, FoundPool) else None
 
     @classmethod
-    def from_url(cls, url: str, timeout_s: float, password: str | None = None) -> Link:
+    def from_url(cls, url: str, timeout_s: float, password: str | None = None, keys: Keys | None = None) -> Link:
         """
-        A link to *url* (redis://, rediss://, unix:// or redis+sentinel://), waiting *timeout_s* for connection and
-        reply.
+        A link to *url* (redis://, rediss://, unix://, redis+sentinel:// or, with *keys*, redis+cluster://), waiting
+        *timeout_s* for connection and reply.
 
         Raises:
-            ConfigError: not a Redis URL.
+            ConfigError: not a Redis URL; or *keys* are in more than one slot of the Cluster.
         """
         if not isinstance(url, str):
             raise ConfigError(f"redis url {url!r}: not a text; give redis://host:6379/0 or unix:///path")
@@ -87,7 +92,9 @@ class Link:
         if password is not None:
             options["password"] = password
         if is_sentinel_url(url):
-            return cls._behind_sentinels(url, timeout_s, options)
+            return cls._found_by(lambda: sentinel.Pool.by_url(url, **options), url, timeout_s)
+        if is_cluster_url(url) and keys is not None:
+            return cls._found_by(lambda: cluster.Pool.by_url(url, keys, **options), url, timeout_s)
         try:
             pool = ConnectionPool.from_url(url, **options)
         except ValueError as error:
@@ -98,9 +105,9 @@ class Link:
         return cls(pool, redact(url), timeout_s)
 
     @classmethod
-    def _behind_sentinels(cls, url: str, timeout_s: float, options: dict[str, Any]) -> Link:
+    def _found_by(cls, make: Callable[[], FoundPool], url: str, timeout_s: float) -> Link:
         try:
-            pool = sentinel.Pool.by_url(url, **options)
+            pool = make()
         except (ValueError, TypeError) as error:
             raise ConfigError(f"redis url {redact(url)!r}: {error}") from error
         return cls(pool, pool.where, timeout_s)
@@ -127,34 +134,42 @@ class Link:
 
     @property
     def finds_master(self) -> bool:
-        """Return True if Sentinels name the master for every new connection."""
-        return isinstance(self.pool, sentinel.Pool)
+        """Return True if Sentinels, or a Cluster's nodes, name the master for every new connection."""
+        return self._found is not None
+
+    @property
+    def is_to_cluster(self) -> bool:
+        """Return True if it follows a slot of a Redis Cluster."""
+        return isinstance(self._found, cluster.Pool)
 
     def look_for_master(self) -> None:
-        """Ask the Sentinels, if there are any, so that connections to a former master break. Raises nothing."""
-        if isinstance(self.pool, sentinel.Pool):
+        """Ask those who name the master, if any, so that connections to a former one break. Raises nothing."""
+        if self._found is not None:
             with suppress(*_LOST):  # what is connected may well go on without them
-                self.pool.look()
+                self._found.look()
 
     def execute(self, *command: Any) -> Any:
         """
         The reply to *command*.
 
         Raises:
-            RedisUnavailable: not reached, or every reply was lost, within about ``timeout_s``.
+            RedisUnavailable: not reached, or every reply was lost, or the slot was not whole, within about
+            ``timeout_s``.
             RedisRefused: an error reply, but for NOSCRIPT, which the script loader handles.
         """
         deadline_ms = self._clock.monotonic_ms() + self.timeout_s * 1000
-        lost = False
-        for attempt in range(1 + RESENDS):
+        lost, failures = False, 0
+        while True:
             try:
                 with self.wire() as wire:
                     return wire.execute(*command)
             except RedisUnavailable as error:
                 lost = lost or error.may_have_been_applied
-                if attempt == RESENDS or self._clock.monotonic_ms() >= deadline_ms:
-                    raise RedisUnavailable(str(error), may_have_been_applied=lost) from error
-        raise AssertionError("unreachable")
+                failures += not isinstance(error, SlotMoves)
+                if failures > RESENDS or self._clock.monotonic_ms() >= deadline_ms:
+                    raise type(error)(str(error), may_have_been_applied=lost) from error
+                if isinstance(error, SlotMoves):
+                    rest()
 
     @contextmanager
     def wire(self) -> Iterator[Wire]:
@@ -166,7 +181,7 @@ class Link:
         """
         with self._converted():
             connection: Any = self.pool.get_connection()
-        wire = Wire(connection, self.where, self._has_moved)
+        wire = Wire(connection, self.where, self._found)
         try:
             yield wire
         finally:
@@ -179,7 +194,7 @@ class Link:
         with self._converted():
             connection = self.pool.connection_class(**self.pool.connection_kwargs)
             connection.connect()
-        return Wire(connection, self.where, self._has_moved)
+        return Wire(connection, self.where, self._found)
 
     @contextmanager
     def _converted(self) -> Iterator[None]:
@@ -206,13 +221,18 @@ class Link:
 class Wire:
     """
     One physical connection. After any failure it stays broken. Its owner must open another one, and so notices that the
-    server may be a different one. *has_moved* returns True for a connection to a former master, which is a failure,
+    server may be a different one. *found*: the pool that knows whether that is a former master, which is a failure,
     too.
     """
 
-    def __init__(self, connection: Any, where: str, has_moved: Callable[[Any], bool] | None = None) -> None:
-        self._connection, self.where, self._has_moved = connection, where, has_moved
+    def __init__(self, connection: Any, where: str, found: FoundPool | None = None) -> None:
+        self._connection, self.where, self._found = connection, where, found
         self.is_broken, self.in_flight = False, 0
+
+    @property
+    def follows_slot(self) -> bool:
+        """Return True if it is to the owner of a slot of a Redis Cluster, of a link that follows it."""
+        return isinstance(self._found, cluster.Pool)
 
     def execute(self, *command: Any) -> Any:
         """The reply to *command*, sent once. Raises as ``Link.execute``."""
@@ -280,9 +300,9 @@ class Wire:
 
     def _demand_master(self) -> None:
         """Raises RedisUnavailable where the server is a former master and nothing is in flight to it."""
-        if self._has_moved is None or self.is_broken or self.in_flight > 0:
+        if self._found is None or self.is_broken or self.in_flight > 0:
             return
-        if self._has_moved(self._connection):
+        if self._found.has_moved(self._connection):
             self.close()
             raise RedisUnavailable(f"Redis at {self.where} has another master now")
 
@@ -298,13 +318,25 @@ class Wire:
         except redis.AuthenticationError as error:  # NOAUTH: none was given; to redis-py a lost connection
             self.close()
             raise RedisRefused(f"Redis at {self.where} wants user and password; check [redis] url") from error
-        except (redis.BusyLoadingError, redis.ReadOnlyError, redis.exceptions.MasterDownError) as error:
+        except (redis.BusyLoadingError, redis.ReadOnlyError, redis.exceptions.ClusterDownError) as error:
             self.close()  # another server may answer next time
             raise RedisUnavailable(f"Redis at {self.where} cannot take writes now: {_reason(error)}") from error
-        except (redis.exceptions.MovedError, redis.exceptions.ClusterCrossSlotError) as error:
+        except redis.exceptions.MovedError as error:
+            is_expected = self._found is not None and self._found.redirected(self._connection, error)
+            may_have_been_applied = self.in_flight > 1  # what was sent behind it
             self.close()
-            problem = "RQ cannot run on Redis Cluster; use a single Redis or Sentinel"
-            raise RedisRefused(f"Redis at {self.where} is a cluster: {problem}") from error
+            if not is_expected:
+                raise RedisRefused(one_node_only(self.where)) from error
+            message = f"slot {error.slot_id} of the Redis Cluster at {self.where} moved to {error.node_addr}"
+            raise RedisUnavailable(message, may_have_been_applied=may_have_been_applied) from error
+        except (redis.exceptions.TryAgainError, redis.exceptions.AskError) as error:
+            may_have_been_applied = self.in_flight > 1
+            self.close()
+            message = f"a slot of the Redis Cluster at {self.where} is being moved to another node; {_WHOLE}"
+            raise SlotMoves(message, may_have_been_applied=may_have_been_applied) from error
+        except redis.exceptions.ClusterCrossSlotError as error:
+            self.close()
+            raise RedisRefused(one_node_only(self.where)) from error
         except redis.ResponseError as error:
             self.in_flight -= 1
             if _UNTYPED.search(str(error)):
@@ -324,6 +356,25 @@ class Wire:
         except BaseException:  # Ctrl-C between command and reply: the next reply would be this one's
             self.close()
             raise
+
+
+def link_of(settings: Settings, most_s: float | None = None) -> Link:
+    """
+    Return a link by *settings*, which waits *most_s* at most; no connection is made yet. Raises ConfigError.
+    """
+    given = settings.redis
+    timeout_s = given.timeout_s if most_s is None else min(given.timeout_s, most_s)
+    return Link.from_url(given.url, timeout_s, given.read_password(), keys_of(settings))
+
+
+def rest() -> None:
+    """Wait before another attempt at a slot that is being moved."""
+    Event().wait(_REST_S)
+
+
+def one_node_only(where: str) -> str:
+    """Return what is wrong with a connection to one node of a Cluster."""
+    return f"Redis at {where} is a node of a Redis Cluster: name some of its nodes by redis+cluster://host:6379,host2"
 
 
 def _distrust(error: BaseException | None) -> str | None:

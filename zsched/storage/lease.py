@@ -17,7 +17,7 @@ from typing import Any
 from zsched.core.clock import Clock
 from zsched.core.log import text
 from zsched.errors import RedisRefused
-from zsched.storage.connection import Wire
+from zsched.storage.connection import Wire, one_node_only
 from zsched.storage.keys import Keys
 from zsched.storage.scripts import Scripts
 
@@ -42,14 +42,12 @@ class Server:
         Ask the server at the other end of *wire*.
 
         Raises:
-            RedisRefused: it runs in cluster mode, in which RQ cannot work.
+            RedisRefused: it is a node of a Cluster, whose slots *wire* does not follow.
             RedisUnavailable: it does not answer.
         """
         info = dict(line.split(":", 1) for line in wire.execute("INFO").decode().splitlines() if ":" in line)
-        if info.get("cluster_enabled") == "1":
-            raise RedisRefused(
-                f"Redis at {wire.where} is a cluster, and RQ cannot run on one; use a single Redis or Sentinel"
-            )
+        if info.get("cluster_enabled") == "1" and not wire.follows_slot:
+            raise RedisRefused(one_node_only(wire.where))
         return cls(
             id=f"{info.get('run_id', '')}{info.get('master_replid', '')}",
             version=info.get("valkey_version") or info.get("redis_version", "unknown"),

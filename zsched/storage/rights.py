@@ -70,8 +70,9 @@ SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.DASHBOARD: (),  # whoever may run a script may keep Redis busy for ever
 }  # fmt: skip
 
-# What a connection is set up and kept alive with. By MULTI and DISCARD a user finds out its rights (checks_rights).
-_CONNECTION: Final = "client|setname discard hello multi ping role select"
+# What a connection is set up and kept alive with. By MULTI and DISCARD a user finds out its rights (checks_rights), by
+# CLUSTER SLOTS and EXISTS the owner of its keys.
+_CONNECTION: Final = "client|setname cluster|slots discard exists hello multi ping role select"
 
 # What is sent beside scripts, among it what runs them.
 _COMMANDS: Final[Mapping[Role, str]] = {

@@ -30,6 +30,7 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
+from zsched.core.clock import SystemClock
 from zsched.core.log import FORMAT, text
 from zsched.errors import (
     NewerFormat,
@@ -38,10 +39,11 @@ from zsched.errors import (
     OtherPrefix,
     RedisUnavailable,
     ServerChanged,
+    SlotMoves,
     Stale,
     ZschedError,
 )
-from zsched.storage.connection import RESENDS, Channel, Link, Wire
+from zsched.storage.connection import RESENDS, Channel, Link, Wire, rest
 from zsched.storage.keys import Keys
 from zsched.storage.meta import garbled
 from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE
@@ -248,7 +250,8 @@ def stream(link: Link, keys: Keys, name: str, calls: Iterable[BulkCall]) -> Iter
             have been applied.
     """
     flight: deque[BulkCall] = deque()
-    losses = 0
+    losses, clock = 0, SystemClock()
+    replied_ms = clock.monotonic_ms()
     with ExitStack() as stack:
         wire, scripts = _connect(link, keys, name, stack)
         source = iter(calls)
@@ -264,11 +267,14 @@ def stream(link: Link, keys: Keys, name: str, calls: Iterable[BulkCall]) -> Iter
                     continue
                 reply = checked(wire.receive(), keys)
             except (RedisUnavailable, NoScriptError) as error:
-                losses += 1
-                if losses > RESENDS:
+                is_moving = isinstance(error, SlotMoves)
+                losses += not is_moving
+                if losses > RESENDS or (is_moving and clock.monotonic_ms() - replied_ms > link.timeout_s * 1000):
                     raise RedisUnavailable(str(error), may_have_been_applied=True) from error
                 wire.close()
                 stack.close()
+                if is_moving:
+                    rest()
                 try:
                     wire, scripts = _connect(link, keys, name, stack)
                 except RedisUnavailable as gone:
@@ -277,7 +283,7 @@ def stream(link: Link, keys: Keys, name: str, calls: Iterable[BulkCall]) -> Iter
                     wire.send(*scripts.command(name, *call))
             else:
                 flight.popleft()
-                losses = 0
+                losses, replied_ms = 0, clock.monotonic_ms()
                 yield reply
 
 

@@ -1,29 +1,25 @@
 """
 Redis behind Sentinels: every new connection asks for the master, and the server must confirm its role.
 
-redis-py asks the Sentinels (``redis.sentinel``) and keeps the pool. Added here, by the guidelines for Sentinel clients:
+redis-py asks the Sentinels (``redis.sentinel``) and keeps the pool (``found``). Added here, by the guidelines for
+Sentinel clients:
 
 - ROLE is the first command of a connection. A Sentinel that was cut off still names the old master, by now perhaps
   a replica that lags behind; another one is then asked first.
 - A discovery that fails says which Sentinels were asked, and what each of them said.
-- All connections of a link move together: ``Pool.has_moved`` is true of those to any other server than the one
-  found last, by whatever thread. An old master may take writes for ten seconds after a failover that was asked for,
-  until Sentinel makes a replica of it and throws these writes away.
+- All connections of a link move together (``found``). An old master may take writes for ten seconds after a failover
+  that was asked for, until Sentinel makes a replica of it and throws these writes away.
 
 Not guaranteed: that there is one master (``min-replicas-to-write`` ends the old one's at once).
-
-Every connection of ours, behind Sentinels or not, is set up by ``our_options``: it sends nothing twice.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import redis
-from redis.backoff import NoBackoff
-from redis.connection import ConnectionPool, parse_url
-from redis.retry import Retry
+from redis.connection import parse_url
 from redis.sentinel import (
     MasterNotFoundError,
     Sentinel,
@@ -34,42 +30,15 @@ from redis.sentinel import (
 
 from zsched.config.urls import SentinelUrl, host_port, read_password_file
 from zsched.errors import ConfigError
-
-# Options of redis-py's own client machinery that must not move into a pool of ours.
-_OF_CLIENT = ("maint_notifications_pool_handler", "maint_notifications_config", "himport_registry", "event_dispatcher")
+from zsched.storage.found import PATIENCE_S, FoundPool, adopted_options, our_options
 
 
-def our_options() -> dict[str, Any]:
-    """Return the options of every connection of ours."""
-    return {
-        "retry": Retry(NoBackoff(), 0),
-        "retry_on_error": [],
-        "health_check_interval": 0,
-        "protocol": 2,
-        "decode_responses": False,
-    }
-
-
-def adopted_options(theirs: ConnectionPool) -> dict[str, Any]:
-    """The options of *theirs*, with ours over them."""
-    kept = {k: v for k, v in theirs.connection_kwargs.items() if k not in _OF_CLIENT and not k.startswith("orig_")}
-    return kept | our_options()
-
-
-# Seconds for a Sentinel to answer: one on the host that just died must not keep us from asking the others.
-_PATIENCE_S: Final = 1.0
-
-
-class Pool(SentinelConnectionPool):
+class Pool(FoundPool):
     """A pool of connections to the present master."""
 
     def __init__(self, master: str, discovery: Discovery, **options: Any) -> None:
-        first = options.get("redis_connect_func")
-        options["redis_connect_func"] = lambda connection: discovery.greet(connection, first)
-        super().__init__(master, discovery, is_master=True, **options)  # type: ignore[no-untyped-call]  # redis-py's
         hosts = ",".join(_shown(one) for one in discovery.sentinels)
-        scheme = "rediss" if issubclass(self.connection_class, redis.SSLConnection) else "redis"
-        self.where = f"{scheme}+sentinel://{hosts}/{master}/{options.get('db') or 0}"
+        super().__init__(master, discovery, "sentinel", f"{hosts}/{master}/{options.get('db') or 0}", **options)
 
     @classmethod
     def by_url(cls, url: str, **options: Any) -> Pool:
@@ -86,8 +55,8 @@ class Pool(SentinelConnectionPool):
         to_sentinels = {k: v for k, v in options.items() if k != "password"} | _of_sentinels(parsed)
         if to_sentinels.get("ssl"):
             to_sentinels |= {name: value for name, value in to_master.items() if name.startswith("ssl_")}
-        if to_sentinels["socket_timeout"] > _PATIENCE_S:
-            to_sentinels |= {"socket_timeout": _PATIENCE_S, "socket_connect_timeout": _PATIENCE_S}
+        if to_sentinels["socket_timeout"] > PATIENCE_S:
+            to_sentinels |= {"socket_timeout": PATIENCE_S, "socket_connect_timeout": PATIENCE_S}
         manager = Sentinel(parsed.sentinels, sentinel_kwargs=to_sentinels)  # type: ignore[no-untyped-call]  # redis-py's
         to_master["connection_class"] = SentinelManagedSSLConnection if is_tls else SentinelManagedConnection
         return cls(parsed.master, Discovery(manager), **to_master)
@@ -109,14 +78,6 @@ class Pool(SentinelConnectionPool):
         manager.sentinels = [_impatient(one) for one in manager.sentinels]
         options = {name: value for name, value in adopted_options(theirs).items() if name != "connection_pool"}
         return cls(theirs.service_name, Discovery(manager), connection_class=theirs.connection_class, **options)
-
-    def look(self) -> None:
-        """Ask who the master is now. Raises MasterNotFoundError."""
-        self.proxy.get_master_address()  # type: ignore[no-untyped-call]  # redis-py's
-
-    def has_moved(self, connection: Any) -> bool:
-        """Return True if *connection* is to another server than the master that was found last."""
-        return self.master_address not in (None, (connection.host, connection.port))
 
 
 class Discovery:
@@ -147,17 +108,13 @@ class Discovery:
         self.sentinels = [one.sentinel for one in once.sentinels]
         return address
 
-    def greet(self, connection: Any, first: Any) -> None:
+    def greet(self, connection: Any) -> None:
         """
-        Set up a new *connection* (by the user's *first*, if there is one), and refuse it if that is no master.
+        Refuse a new *connection* if that is to no master.
 
         Raises:
             redis.ConnectionError: it is a replica.
         """
-        if first is None:
-            connection.on_connect()
-        else:
-            first(connection)
         connection.send_command("ROLE", check_health=False)
         try:
             role = connection.read_response()[0].decode()
@@ -213,7 +170,7 @@ def _impatient(sentinel: redis.Redis) -> redis.Redis:
     theirs = sentinel.connection_pool
     options = adopted_options(theirs)
     for name in ("socket_timeout", "socket_connect_timeout"):
-        options[name] = min(options.get(name) or _PATIENCE_S, _PATIENCE_S)
+        options[name] = min(options.get(name) or PATIENCE_S, PATIENCE_S)
     return redis.Redis(connection_pool=redis.ConnectionPool(connection_class=theirs.connection_class, **options))
 
 

@@ -30,7 +30,7 @@ from zsched.daemon.merge import Merge, OtherRestores
 from zsched.daemon.reconciler import HistoryChanged
 from zsched.daemon.recovery import Doing, RecoveryLoop
 from zsched.errors import RedisRefused, RedisUnavailable, ZschedError
-from zsched.storage.connection import Link, Wire
+from zsched.storage.connection import Wire, link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.log import Log
 from zsched.storage.overview import Overview
@@ -77,7 +77,7 @@ class ManualRecovery:
         """Raises NoArchive, ArchiveError, ConfigError."""
         self._settings, self._is_named, self._is_forced = settings, file is not None, is_forced
         self._is_quiet, self._keys = is_quiet, keys_of(settings)
-        self._link = Link.from_url(settings.redis.url, settings.redis.timeout_s, settings.redis.read_password())
+        self._link = link_of(settings)
         self._reader = Reader(self._link, self._keys, Encoder(settings.rq.serializer, settings.limits.payload_bytes))
         is_chosen = file is not None or settings.archive.path is not None
         gen = None if is_chosen else Naming(self._link, self._keys).gen()

@@ -12,6 +12,7 @@
 -- A number is digits, behind a minus or not, and no further from 0 than the last time, as in storage/meta.py: tonumber
 -- also takes nan, 1e300, 2.5 and 0x7, with which a script would fail between two writes, or leave a hole in the log.
 -- All are looked at with one match, since every script does it.
+-- include lib/whole.lua
 local FORMAT = 2  -- of keys, values and entries: core/log/entry.py says when it is raised
 local OLDEST_FORMAT = 2  -- that is still read
 local LONGEST_HOLD = 60000  -- ms: the longest lease that a daemon may have; LONGEST_LEASE_MS of config/settings.py

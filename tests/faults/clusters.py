@@ -1,0 +1,172 @@
+"""A Redis Cluster of three masters: real processes on ports of 127.0.0.1, moved slots, failovers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import redis
+from redis.crc import key_slot
+
+from tests.faults.ledger import connect
+from tests.faults.processes import eventually
+from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
+
+PREFIX = "{default}:rq"
+SLOT = key_slot(b"default")
+ENV = {"RQ_PREFIX": PREFIX}  # settings of a daemon
+_SLOTS = 16384
+_NODE_TIMEOUT_MS = 2000  # after which a master counts as failed
+_SERVER = {
+    "cluster-enabled": "yes",
+    "cluster-node-timeout": str(_NODE_TIMEOUT_MS),
+    "repl-diskless-sync-delay": "0",
+    "save": '""',
+}
+_AT_ONCE = 100  # keys of a MIGRATE
+
+
+class Cluster:
+    """
+    Three masters, each with *replicas*, held by *guard*; *settings* are the servers'. ``url`` is what zsched is given.
+    """
+
+    def __init__(self, guard: Guard, replicas: int = 0, **settings: str) -> None:
+        config = _SERVER | {name.replace("_", "-"): value for name, value in settings.items()}
+        self.servers = [EmbeddedRedis(tcp=True, guard=guard, config=config) for _ in range(3 * (1 + replicas))]
+        for server in self.servers:
+            server.start()
+        masters, others = self.servers[:3], self.servers[3:]
+        for number, master in enumerate(masters):
+            first, last = (_SLOTS * each // 3 for each in (number, number + 1))
+            self.tell(master, "SET-CONFIG-EPOCH", number + 1)
+            self.tell(master, "ADDSLOTS", *range(first, last))
+        for number, server in enumerate(self.servers):
+            for other in self.servers[:number]:
+                self.tell(server, "MEET", "127.0.0.1", other.port)
+        eventually(lambda: all(self._known(server) == len(self.servers) for server in self.servers))
+        for number, replica in enumerate(others):
+            self.tell(replica, "REPLICATE", self.id_of(masters[number % 3]))
+        eventually(lambda: all(b"cluster_state:ok" in self.tell(server, "INFO") for server in self.servers))
+        eventually(lambda: all(self._is_copy(replica) for replica in others))
+        eventually(lambda: self._named(masters[0]) == len(self.servers))
+
+    @property
+    def hosts(self) -> list[str]:
+        """``host:port`` of every node."""
+        return [f"127.0.0.1:{server.port}" for server in self.servers]
+
+    @property
+    def url(self) -> str:
+        """What a user writes: three of the nodes."""
+        return f"redis+cluster://{','.join(self.hosts[:3])}"
+
+    def owner(self) -> EmbeddedRedis:
+        """The node that has the slot of the namespace "default", by its own word."""
+        return eventually(self._owner)
+
+    def another(self) -> EmbeddedRedis:
+        """A master that has another slot."""
+        return next(server for server in self.servers if server is not self.owner() and self._is_master(server))
+
+    def fail_over(self) -> EmbeddedRedis:
+        """Let a replica of the owner take over, in order; return it when all nodes name it."""
+        old = self.owner()
+        new = self.replica_of(old)
+        self.tell(new, "FAILOVER")
+        eventually(lambda: all(self._named_owner(server) == new.port for server in self.servers))
+        return new
+
+    def another_than(self, old: EmbeddedRedis) -> EmbeddedRedis:
+        """The owner, when it is not *old* any more."""
+        return eventually(lambda: found if (found := self._owner()) is not old else None)
+
+    def replica_of(self, master: EmbeddedRedis) -> EmbeddedRedis:
+        """A replica of *master*."""
+        id = self.id_of(master).decode()
+        return next(server for server in self.servers if server.is_running and id in self._myself(server).split(" ")[3])
+
+    # -- a migration, as redis-cli does it ------------------------------------------------------
+
+    def begin_move(self, target: EmbeddedRedis) -> None:
+        """Open the slot for a migration from its owner to *target*."""
+        source = self.owner()
+        self.tell(target, "SETSLOT", SLOT, "IMPORTING", self.id_of(source))
+        self.tell(source, "SETSLOT", SLOT, "MIGRATING", self.id_of(target))
+
+    def move_some(self, source: EmbeddedRedis, target: EmbeddedRedis, number: int = _AT_ONCE) -> int:
+        """Move *number* keys; return how many there were."""
+        with connect(source.tcp_url) as client:
+            keys = client.execute_command("CLUSTER GETKEYSINSLOT", SLOT, number)
+            if keys:
+                client.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 20_000, "KEYS", *keys)
+        return len(keys)
+
+    def end_move(self, target: EmbeddedRedis) -> None:
+        """Make *target* the owner of the slot, whose keys it has; it knows it first."""
+        id = self.id_of(target)
+        for server in [target, *(each for each in self.servers if each is not target and self._is_master(each))]:
+            self.tell(server, "SETSLOT", SLOT, "NODE", id)
+
+    def move(self, target: EmbeddedRedis) -> int:
+        """Move the slot of the namespace "default" to *target*; return the number of its keys."""
+        source = self.owner()
+        self.begin_move(target)
+        number = 0
+        while some := self.move_some(source, target):
+            number += some
+        self.end_move(target)
+        return number
+
+    # -- nodes ----------------------------------------------------------------------------------
+
+    def tell(self, server: EmbeddedRedis, *command: Any) -> Any:
+        """The reply of *server* to CLUSTER *command*, as bytes."""
+        with connect(server.tcp_url) as client:
+            connection: Any = client.connection_pool.get_connection()  # as it is: the client parses some replies
+            try:
+                connection.send_command("CLUSTER", *command)
+                return connection.read_response()
+            finally:
+                connection.disconnect()
+
+    def id_of(self, server: EmbeddedRedis) -> bytes:
+        """The id of a node."""
+        id: bytes = self.tell(server, "MYID")
+        return id
+
+    def _owner(self) -> EmbeddedRedis | None:
+        """Who answers for the slot; None if nobody does, or two do."""
+        found = list[EmbeddedRedis]()
+        for server in self.servers:
+            with contextlib.suppress(redis.RedisError):
+                if server.is_running and self._is_master(server) and self._named_owner(server) == server.port:
+                    found.append(server)
+        return found[0] if len(found) == 1 else None
+
+    def _named_owner(self, server: EmbeddedRedis) -> int | None:
+        """The port of the slot's owner, as *server* knows it."""
+        return next((port for first, last, port in self._ranges(server) if first <= SLOT <= last), None)
+
+    def _ranges(self, server: EmbeddedRedis) -> Iterator[tuple[int, int, int]]:
+        for first, last, master, *_ in self.tell(server, "SLOTS"):
+            yield first, last, master[1]
+
+    def _named(self, server: EmbeddedRedis) -> int:
+        """How many nodes *server* names as owners of slots, or as their replicas."""
+        return len({node[1] for _, _, *nodes in self.tell(server, "SLOTS") for node in nodes})
+
+    def _known(self, server: EmbeddedRedis) -> int:
+        return sum(b"handshake" not in line for line in self.tell(server, "NODES").splitlines())
+
+    def _myself(self, server: EmbeddedRedis) -> str:
+        return next(line for line in self.tell(server, "NODES").decode().splitlines() if "myself" in line)
+
+    def _is_master(self, server: EmbeddedRedis) -> bool:
+        return server.is_running and "master" in self._myself(server).split(" ")[2]
+
+    def _is_copy(self, server: EmbeddedRedis) -> bool:
+        with connect(server.tcp_url) as client:
+            return client.info("replication").get("master_link_status") == "up"

@@ -1,0 +1,182 @@
+"""
+Redis Cluster: all keys of a namespace are in one slot, so a link speaks with one node, the slot's owner.
+
+Every new connection looks the owner up: the nodes of the URL, then those that they named, are asked for CLUSTER SLOTS
+until one answers. The owner must then confirm that the slot is its own, by a reply to EXISTS. Nothing is sent twice by
+this module. What a node answers instead of executing a command says what to do:
+
+- MOVED: the slot has another owner, after a migration or a failover. The connection breaks, and so do all others of the
+  link before their next command; the next connection goes to the node that MOVED named. That node is another server,
+  so a leader's term ends, and hold and doubt apply (docs/recovery.md). RQ's own keys moved in the same instant.
+- TRYAGAIN, ASK: keys of the slot are on their way, one after the other. A script needs all of its keys in one place, so
+  ASK is not followed. Each script looks for a key that never exists before anything else (lua/lib/whole.lua), and such
+  an answer is its end. Who calls waits, and calls again, until the slot is whole.
+- CLUSTERDOWN: no majority, or no owner. It passes, too.
+
+Not guaranteed: that a slot has one owner. A master that was cut off takes writes until ``cluster-node-timeout`` has
+passed, and its Cluster forgets them (``min-replicas-to-write`` ends that sooner).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import redis
+from redis.connection import parse_url
+from redis.crc import key_slot
+from redis.exceptions import AskError, ClusterDownError, MovedError, NoPermissionError
+from redis.sentinel import MasterNotFoundError, SentinelManagedConnection, SentinelManagedSSLConnection
+
+from zsched.config.urls import Address, ClusterUrl, host_port
+from zsched.errors import ConfigError
+from zsched.storage.found import PATIENCE_S, FoundPool, our_options
+from zsched.storage.keys import Keys
+from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE
+
+_MOST_ASKED: Final = 32  # nodes, for one answer; a large Cluster has a thousand
+
+
+class Pool(FoundPool):
+    """A pool of connections to the owner of a namespace's slot."""
+
+    def __init__(self, keys: Keys, discovery: Discovery, **options: Any) -> None:
+        self._discovery = discovery
+        super().__init__(keys.namespace, discovery, "cluster", _shown(discovery.seeds), **options)
+
+    @classmethod
+    def by_url(cls, url: str, keys: Keys, **options: Any) -> Pool:
+        """
+        A pool by a ``redis+cluster://`` URL for the slot of *keys*; the URL's options go before *options*.
+
+        Raises:
+            ConfigError: *keys* are in more than one slot. ValueError: not such a URL.
+        """
+        parsed = ClusterUrl.parse(url)
+        to_node = {**options, **parse_url(parsed.plain), **our_options()}  # type: ignore[no-untyped-call]  # redis-py's
+        to_node.pop("db", None)  # a node knows one, and no SELECT
+        is_tls = to_node.pop("connection_class", None) is redis.SSLConnection
+        discovery = Discovery(parsed.nodes, slot_of(keys), keys.meta(), is_tls=is_tls, options=to_node)
+        to_node["connection_class"] = SentinelManagedSSLConnection if is_tls else SentinelManagedConnection
+        return cls(keys, discovery, **to_node)
+
+    def redirected(self, connection: Any, moved: MovedError) -> bool:
+        """Let the next connection go to the node that *moved* names."""
+        self.proxy.master_address = self._discovery.follow(connection, moved)
+        self.disconnect(inuse_connections=False)  # they would all be told the same, one after the other
+        return True
+
+
+class Discovery:
+    """Finds the owner of *slot* for a ``SentinelConnectionPool``; *key* is a key in it. Thread-safe."""
+
+    def __init__(self, seeds: Iterable[Address], slot: int, key: str, *, is_tls: bool, options: dict[str, Any]) -> None:
+        self.seeds, self.slot, self._key = tuple(seeds), slot, key
+        self._nodes = self.seeds  # whom to ask, in this order
+        self._next: Address | None = None  # named by MOVED; asked for nothing before it is connected to
+        self._connection_class = redis.SSLConnection if is_tls else redis.Connection
+        timeout_s = min(options.get("socket_timeout") or PATIENCE_S, PATIENCE_S)
+        self._options = {**options, "socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
+
+    def discover_master(self, service_name: str) -> Address:
+        """
+        The address of the slot's owner, as MOVED or else the first node that answers says.
+
+        Raises:
+            MasterNotFoundError: none knows; says why.
+        """
+        named, self._next = self._next, None
+        if named is not None:
+            return named
+        problems = list[str]()
+        for node in self._nodes[:_MOST_ASKED]:
+            try:
+                owner, known = _owner(self._ask(node), self.slot, node)
+            except (redis.RedisError, OSError, ValueError, TypeError, IndexError) as error:
+                problems.append(f"{host_port(*node)}: {str(error) or type(error).__name__}")
+                continue
+            if owner is not None:
+                rest = (each for each in (*self.seeds, *known) if each != node)
+                self._nodes = tuple(dict.fromkeys((node, *rest)))
+                return owner
+            problems.append(f"{host_port(*node)}: no node has slot {self.slot}")
+        raise MasterNotFoundError(
+            f"no node of the Cluster says who owns slot {self.slot} ({'; '.join(problems)}); start the nodes, or "
+            f"correct their addresses or password; redis-cli --cluster check shows the Cluster's state"
+        )
+
+    def greet(self, connection: Any) -> None:
+        """
+        Refuse a new *connection* if it is to another node than the slot's owner.
+
+        Raises:
+            redis.ConnectionError: it is, or the Cluster is down.
+        """
+        connection.send_command("EXISTS", self._key, check_health=False)
+        try:
+            connection.read_response()
+        except MovedError as error:
+            self.follow(connection, error)
+            raise redis.ConnectionError(
+                f"{host_port(connection.host, connection.port)} no longer owns slot {self.slot}, but {error.node_addr}"
+            ) from error
+        except (AskError, NoPermissionError):  # the owner; its slot is being moved; an ACL tells with the first script
+            return
+        except ClusterDownError as error:
+            self._nodes = self._nodes[1:] + self._nodes[:1]
+            raise redis.ConnectionError(f"{host_port(connection.host, connection.port)}: {error}") from error
+
+    def follow(self, connection: Any, moved: MovedError) -> Address:
+        """
+        Return the node that *moved* names, without a host one on *connection*'s. The next connection goes there, and
+        others ask it first: the rest of the Cluster may hear later that it owns the slot.
+        """
+        owner = self._next = (moved.host or connection.host, int(moved.port))
+        self._nodes = tuple(dict.fromkeys((owner, *self._nodes)))
+        return owner
+
+    def _ask(self, node: Address) -> list[Any]:
+        """The reply of *node* to CLUSTER SLOTS, which 6.2 has and 8 still has."""
+        host, port = node
+        connection: Any = self._connection_class(host=host, port=port, **self._options)  # redis-py's is untyped
+        try:
+            connection.connect()
+            connection.send_command("CLUSTER", "SLOTS", check_health=False)
+            reply: list[Any] = connection.read_response()
+            return reply
+        finally:
+            connection.disconnect()
+
+
+def slot_of(keys: Keys) -> int:
+    """
+    Return the slot of a Redis Cluster that all of *keys* are in.
+
+    Raises:
+        ConfigError: RQ's keys are elsewhere, or everywhere.
+    """
+    slot, theirs = key_slot(keys.meta().encode()), key_slot(keys.rq.queues().encode())
+    if slot == theirs == key_slot(keys.rq.workers().encode()):
+        return slot
+    is_spread = theirs != key_slot(keys.rq.workers().encode())
+    where = "spreads RQ's keys over all slots" if is_spread else f"puts RQ's keys in slot {theirs}"
+    raise ConfigError(
+        f"namespace {keys.namespace!r} is in slot {slot} of a Redis Cluster, and RQ's prefix {keys.rq.prefix!r} "
+        f"{where}: a script needs all of its keys in one slot; set [rq] prefix, and {RQ_PREFIX_VARIABLE} of RQ's "
+        f"workers, to '{{{keys.namespace}}}:rq'"
+    )
+
+
+def _owner(slots: list[Any], slot: int, asked: Address) -> tuple[Address | None, list[Address]]:
+    """The master of *slot*, None if there is none, and the masters of all slots; in the words of CLUSTER SLOTS."""
+    owner, masters = None, list[Address]()
+    for first, last, (host, port, *_), *_ in slots:
+        master = (host.decode() if host not in (None, b"", b"?") else asked[0], int(port))
+        masters.append(master)
+        if first <= slot <= last:
+            owner = master
+    return owner, masters
+
+
+def _shown(nodes: Iterable[Address]) -> str:
+    return ",".join(host_port(*node) for node in nodes)
