@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "storage":        (("errors", "config", "core", "storage"),          ("redis",)),
     "storage.rqjob":  (("errors", "core", "storage"),                    ("redis", "rq")),
     "client":         (("errors", "core", "storage", "client"),            ()),
+    "cluster":        (("errors", "config", "storage"),                  ("redis",)),  # for RQ's workers
     "current":        (("errors", "core", "storage"),                    ("rq",)),  # inside a worker's job
     "tasks":          (("errors", "core", "storage", "client", "current", "tasks"), ()),
     "tasks.signature": (("errors", "core"),                              ("typeguard",)),

@@ -33,7 +33,7 @@ May = Callable[..., bool]  # tells of the words of a command whether they would 
 
 # What follows a command, by what it needs to be well-formed: @ is a key, & a channel. Nothing of it is executed.
 _ARGUMENTS: Final = {
-    "": "client|info discard exec hello info multi ping role time unsubscribe unwatch",
+    "": "client|info cluster|slots discard exec hello info multi ping role time unsubscribe unwatch",
     "@": "del exists get hgetall hkeys hlen hvals llen lpop memory|usage persist pttl scard smembers ttl type watch "
     "xlen zcard zpopmin zrandmember",
     "@ 1": "blpop expire hdel hexists hget hmget hscan lindex lpos lpush pexpire rpush sadd set sismember smismember "

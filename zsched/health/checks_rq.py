@@ -108,7 +108,7 @@ def _has_workers(probe: Probe, prefix: str) -> bool:
     try:
         return bool(workers_of(probe.wire, RqKeys(prefix)))
     except RedisRefused as error:
-        if is_denied(error):
+        if is_denied(error) or probe.is_cluster:  # keys under another prefix are in other slots
             return False
         raise
 
@@ -155,6 +155,9 @@ def check_rq_scheduler_locks(probe: Probe) -> Iterator[Finding]:
 @health_check("rq_scheduler", Probe, "rq-scheduler")
 def check_rq_scheduler(probe: Probe) -> Iterator[Finding]:
     """The package rq-scheduler: its jobs stand in one ZSET, where copies of what was imported stay."""
+    if probe.is_cluster:
+        yield fine("rq-scheduler has no prefix, so its keys would be in other slots; they are not looked for")
+        return
     count, ids = probe.ask_all([("ZCARD", RQ_SCHEDULER_JOBS), ("ZRANGE", RQ_SCHEDULER_JOBS, 0, _JOBS - 1)])
     count, here = count or 0, sum(probe.ask_all(("EXISTS", probe.keys.schedule(text(id))) for id in ids or ()))
     running = _rq_schedulers(probe)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
+from redis.crc import key_slot
+
 from zsched.core.log import text
 from zsched.core.wording import some
 from zsched.errors import RedisRefused
@@ -42,8 +44,9 @@ def check_redis(probe: Probe) -> Iterator[Finding]:
 @health_check("role", Probe)
 def check_role(probe: Probe) -> Iterator[Finding]:
     """The server's role, and what a failover may lose."""
-    if probe.is_cluster:
-        yield problem("it runs in cluster mode, in which RQ cannot work", "use a single Redis, or Sentinel")
+    if probe.is_unfollowed_node:
+        remedy = "name some of its nodes in [redis] url: redis+cluster://host:6379,host2:6379"
+        yield problem("it is one node of a Redis Cluster, and a slot may move to another", remedy)
         return
     if probe.is_replica:
         master = f"{probe.info.get('master_host')}:{probe.info.get('master_port')}"
@@ -69,6 +72,28 @@ def check_role(probe: Probe) -> Iterator[Finding]:
         )
     else:
         yield fine(f"a master of {replicas}, that takes no writes without them")
+
+
+@health_check("slot", Probe)
+def check_slot(probe: Probe) -> Iterator[Finding]:
+    """The slot of a Redis Cluster with all of the namespace's keys: its state, and the Cluster's."""
+    if not probe.is_cluster:
+        yield fine("no Redis Cluster")
+        return
+    slot = key_slot(probe.keys.meta().encode())
+    lines = probe.ask("CLUSTER", "NODES").decode().splitlines()
+    here = next(line for line in lines if "myself" in line)
+    failing = sum("fail" in line.split(" ")[2] for line in lines)
+    if f"[{slot}-" in here:
+        yield warning(
+            f"slot {slot} is being moved key by key: nothing fires, and callers wait, until it is whole",
+            "if that lasts, end it",
+            *("redis-cli", "--cluster", "fix", "HOST:PORT"),
+        )
+    elif failing:
+        yield warning(f"{failing} of {len(lines)} nodes of the Cluster do not answer", "start or remove them")
+    else:
+        yield fine(f"slot {slot} of the Redis Cluster is whole; {len(lines)} nodes answer")
 
 
 def _round_trip_ms(probe: Probe) -> float:

@@ -79,6 +79,9 @@ def check_sandbox(probe: Probe) -> Iterator[Finding]:
 @health_check("databases", Probe)
 def check_databases(probe: Probe) -> Iterator[Finding]:
     """Look in the other databases for keys that users of this one may write."""
+    if probe.is_cluster:
+        yield fine("a Redis Cluster has no other database")
+        return
     if probe.own_user == "default":
         yield fine("the connection has no user of its own: every such client may write in every database")
         return

@@ -18,7 +18,7 @@ from typing import Any, Final
 from zsched.config import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.recent import Recent
-from zsched.errors import Garbled, RedisRefused
+from zsched.errors import Garbled, RedisRefused, SlotMoves
 from zsched.health import checks_namespace, checks_rights, checks_rq, checks_server, checks_walls, verdict
 from zsched.health.check import Finding, HealthCheck, Severity, checks_of, skipped
 from zsched.health.facts import Probe, info_of
@@ -60,8 +60,8 @@ def examine(
     config_file: str | None = None,
 ) -> Iterator[Finding]:
     """
-    Yield what each check finds; *roles*, *user* and *config_file* as in ``Probe``. In cluster mode nothing but that is
-    looked at.
+    Yield what each check finds; *roles*, *user* and *config_file* as in ``Probe``. Of a node of a Cluster whose slots
+    the link does not follow, nothing but that is looked at; nor at keys of a slot that is being moved.
 
     Raises:
         RedisUnavailable: Redis is not reached. RedisRefused: it does not let this user in, or does not tell INFO.
@@ -72,13 +72,17 @@ def examine(
         shell, facts = Shell(link, settings.rq.serializer, keys.rq.prefix), _facts(probe)
         refusals = set[tuple[str, str]]()  # one of a group is enough
         for check in CHECKS:
-            for finding in _findings(check, facts[check.needs]):
-                refusal = finding.group, finding.text
-                if finding.severity is not Severity.SKIPPED or refusal not in refusals:
-                    yield shell.completed(finding)
-                if finding.severity is Severity.SKIPPED:
-                    refusals.add(refusal)
-            if check.name == "role" and probe.is_cluster:
+            try:
+                for finding in _findings(check, facts[check.needs]):
+                    refusal = finding.group, finding.text
+                    if finding.severity is not Severity.SKIPPED or refusal not in refusals:
+                        yield shell.completed(finding)
+                    if finding.severity is Severity.SKIPPED:
+                        refusals.add(refusal)
+            except SlotMoves as error:  # nobody can look at its keys now
+                yield check.named(skipped(str(error), "ask again then"))
+                return
+            if check.name == "role" and probe.is_unfollowed_node:
                 return
 
 

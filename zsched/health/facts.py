@@ -115,6 +115,11 @@ class Probe:
         return self.info.get("cluster_enabled") == "1"
 
     @property
+    def is_unfollowed_node(self) -> bool:
+        """True if the connection is to one node of a Redis Cluster, and stays there."""
+        return self.is_cluster and not self.wire.follows_slot
+
+    @property
     def is_replica(self) -> bool:
         """True if writes are refused."""
         return self.info.get("role", "master") != "master"

@@ -46,7 +46,8 @@ class Shell:
     def written(self, command: Sequence[object]) -> str:
         """
         Return *command* as a shell reads it. ``redis-cli`` gets host and port, but no user: the one of the settings
-        may seldom do what a remedy needs. Behind Sentinels the host is MASTER, as it is another one tomorrow. ``rq
+        may seldom do what a remedy needs. Behind Sentinels the host is MASTER, as it is another one tomorrow, and in a
+        Cluster OWNER. ``rq
         worker`` gets the namespace's serializer, and its prefix and its URL in the environment: RQ takes the prefix
         from there alone, and all users may read arguments. RQ takes Sentinels from a module alone, so then the URL is
         left out.
@@ -58,7 +59,10 @@ class Shell:
             if self.serializer == "json":
                 words[2:2] = ["--serializer", "json"]
             prefix = "" if self.rq_prefix == RQ_PREFIX else f"{RQ_PREFIX_VARIABLE}={shlex.quote(self.rq_prefix)} "
-            url = "" if self.link.finds_master or self._is_usual else f"RQ_REDIS_URL={shlex.quote(self._url)} "
+            if self.link.is_to_cluster:
+                words[2:2] = ["--connection-class", "zsched.cluster.ClusterRedis"]
+            is_named = self.link.is_to_cluster or not (self.link.finds_master or self._is_usual)
+            url = f"RQ_REDIS_URL={shlex.quote(self._url)} " if is_named else ""
             return prefix + url + shlex.join(words)
         return shlex.join(words)
 
@@ -76,7 +80,7 @@ class Shell:
         if path:
             words += ["-s", path]
         elif self.link.finds_master:
-            words += ["-h", "MASTER"]
+            words += ["-h", "OWNER" if self.link.is_to_cluster else "MASTER"]
         else:
             words += ["-h", host] if host and host not in _HOSTS else []
             words += ["-p", port] if port and port != _PORT else []

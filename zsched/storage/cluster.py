@@ -26,52 +26,72 @@ import redis
 from redis.connection import parse_url
 from redis.crc import key_slot
 from redis.exceptions import AskError, ClusterDownError, MovedError, NoPermissionError
+from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, SentinelManagedConnection, SentinelManagedSSLConnection
 
 from zsched.config.urls import Address, ClusterUrl, host_port
 from zsched.errors import ConfigError
-from zsched.storage.found import PATIENCE_S, FoundPool, our_options
+from zsched.storage.found import PATIENCE_S, FoundPool, adopted_options, our_options
 from zsched.storage.keys import Keys
-from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE
+from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE, RqKeys
 
 _MOST_ASKED: Final = 32  # nodes, for one answer; a large Cluster has a thousand
 
 
-class Pool(FoundPool):
-    """A pool of connections to the owner of a namespace's slot."""
+Classes = tuple[type[redis.Connection], type[redis.Connection]]  # without TLS, and with it
+PLAIN: Final[Classes] = (SentinelManagedConnection, SentinelManagedSSLConnection)
 
-    def __init__(self, keys: Keys, discovery: Discovery, **options: Any) -> None:
-        self._discovery = discovery
-        super().__init__(keys.namespace, discovery, "cluster", _shown(discovery.seeds), **options)
+
+class Redirected(redis.ConnectionError):
+    """A node did not execute a command, because it has not the slot, or not all of its keys."""
+
+
+class Pool(FoundPool):
+    """A pool of connections to the owner of a slot."""
+
+    def __init__(self, discovery: Discovery, **options: Any) -> None:
+        self.discovery = discovery
+        super().__init__(str(discovery.slot), discovery, "cluster", _shown(discovery.seeds), **options)
 
     @classmethod
-    def by_url(cls, url: str, keys: Keys, **options: Any) -> Pool:
+    def by_url(cls, url: str, key: str, classes: Classes = PLAIN, retry: Retry | None = None, **options: Any) -> Pool:
         """
-        A pool by a ``redis+cluster://`` URL for the slot of *keys*; the URL's options go before *options*.
+        A pool by a ``redis+cluster://`` URL for the slot of *key*; the URL's options go before *options*. *retry*:
+        which commands its connections send again; None: none.
 
         Raises:
-            ConfigError: *keys* are in more than one slot. ValueError: not such a URL.
+            ValueError: not such a URL.
         """
         parsed = ClusterUrl.parse(url)
         to_node = {**options, **parse_url(parsed.plain), **our_options()}  # type: ignore[no-untyped-call]  # redis-py's
         to_node.pop("db", None)  # a node knows one, and no SELECT
         is_tls = to_node.pop("connection_class", None) is redis.SSLConnection
-        discovery = Discovery(parsed.nodes, slot_of(keys), keys.meta(), is_tls=is_tls, options=to_node)
-        to_node["connection_class"] = SentinelManagedSSLConnection if is_tls else SentinelManagedConnection
-        return cls(keys, discovery, **to_node)
+        discovery = Discovery(parsed.nodes, key, is_tls=is_tls, options=to_node)
+        if retry is not None:
+            to_node["retry"] = retry
+        return cls(discovery, connection_class=classes[is_tls], **to_node)
+
+    @classmethod
+    def adopt(cls, theirs: Pool) -> Pool:
+        """A pool that finds the owner as *theirs* does, and with whose connections nothing is sent twice."""
+        is_tls = issubclass(theirs.connection_class, redis.SSLConnection)
+        options = {name: value for name, value in adopted_options(theirs).items() if name != "connection_pool"}
+        return cls(theirs.discovery, connection_class=PLAIN[is_tls], **options)
 
     def redirected(self, connection: Any, moved: MovedError) -> bool:
-        """Let the next connection go to the node that *moved* names."""
-        self.proxy.master_address = self._discovery.follow(connection, moved)
+        """Let the next connection go to the node that *moved* names. Return False for a key of another slot."""
+        if int(moved.slot_id) != self.discovery.slot:
+            return False
+        self.proxy.master_address = self.discovery.follow(connection, moved)
         self.disconnect(inuse_connections=False)  # they would all be told the same, one after the other
         return True
 
 
 class Discovery:
-    """Finds the owner of *slot* for a ``SentinelConnectionPool``; *key* is a key in it. Thread-safe."""
+    """Finds the owner of the slot of *key* for a ``SentinelConnectionPool``. Thread-safe."""
 
-    def __init__(self, seeds: Iterable[Address], slot: int, key: str, *, is_tls: bool, options: dict[str, Any]) -> None:
-        self.seeds, self.slot, self._key = tuple(seeds), slot, key
+    def __init__(self, seeds: Iterable[Address], key: str, *, is_tls: bool, options: dict[str, Any]) -> None:
+        self.seeds, self.slot, self._key = tuple(seeds), key_slot(key.encode()), key
         self._nodes = self.seeds  # whom to ask, in this order
         self._next: Address | None = None  # named by MOVED; asked for nothing before it is connected to
         self._connection_class = redis.SSLConnection if is_tls else redis.Connection
@@ -116,10 +136,9 @@ class Discovery:
         try:
             connection.read_response()
         except MovedError as error:
-            self.follow(connection, error)
-            raise redis.ConnectionError(
-                f"{host_port(connection.host, connection.port)} no longer owns slot {self.slot}, but {error.node_addr}"
-            ) from error
+            owner = host_port(*self.follow(connection, error))
+            here = host_port(connection.host, connection.port)
+            raise Redirected(f"{here} no longer owns slot {self.slot}, but {owner}") from error
         except (AskError, NoPermissionError):  # the owner; its slot is being moved; an ACL tells with the first script
             return
         except ClusterDownError as error:
@@ -148,23 +167,25 @@ class Discovery:
             connection.disconnect()
 
 
-def slot_of(keys: Keys) -> int:
+def demand_one_slot(keys: Keys) -> None:
     """
-    Return the slot of a Redis Cluster that all of *keys* are in.
-
     Raises:
-        ConfigError: RQ's keys are elsewhere, or everywhere.
+        ConfigError: *keys* of zsched's are in one slot of a Redis Cluster, and RQ's elsewhere, or everywhere.
     """
-    slot, theirs = key_slot(keys.meta().encode()), key_slot(keys.rq.queues().encode())
-    if slot == theirs == key_slot(keys.rq.workers().encode()):
-        return slot
-    is_spread = theirs != key_slot(keys.rq.workers().encode())
-    where = "spreads RQ's keys over all slots" if is_spread else f"puts RQ's keys in slot {theirs}"
+    slot, theirs = key_slot(keys.meta().encode()), slots_of(keys.rq)
+    if {slot} == theirs:
+        return
+    where = "spreads RQ's keys over all slots" if len(theirs) > 1 else f"puts RQ's keys in slot {theirs.pop()}"
     raise ConfigError(
         f"namespace {keys.namespace!r} is in slot {slot} of a Redis Cluster, and RQ's prefix {keys.rq.prefix!r} "
         f"{where}: a script needs all of its keys in one slot; set [rq] prefix, and {RQ_PREFIX_VARIABLE} of RQ's "
         f"workers, to '{{{keys.namespace}}}:rq'"
     )
+
+
+def slots_of(rq: RqKeys) -> set[int]:
+    """Return the one slot that all of RQ's keys are in; more than one if its prefix has no hash tag."""
+    return {key_slot(key.encode()) for key in (rq.queues(), rq.workers())}
 
 
 def _owner(slots: list[Any], slot: int, asked: Address) -> tuple[Address | None, list[Address]]:

@@ -34,6 +34,7 @@ from zsched.storage.keys import Keys, keys_of
 
 RESENDS = 2  # after the first attempt
 _PIPELINED = 500  # commands in flight
+_NODES = "name some of its nodes, [redis] url = redis+cluster://host:6379,host2:6379, for all of its slots"
 _REST_S = 0.05  # between two attempts at a slot that is being moved
 _WHOLE = "it is used again when it is whole; if that lasts, look at it with redis-cli --cluster check"
 _TRUST = "name who signed it in [redis] url, ?ssl_ca_certs=/path/of/ca.crt, and the host as the certificate has it"
@@ -94,7 +95,8 @@ class Link:
         if is_sentinel_url(url):
             return cls._found_by(lambda: sentinel.Pool.by_url(url, **options), url, timeout_s)
         if is_cluster_url(url) and keys is not None:
-            return cls._found_by(lambda: cluster.Pool.by_url(url, keys, **options), url, timeout_s)
+            cluster.demand_one_slot(keys)
+            return cls._found_by(lambda: cluster.Pool.by_url(url, keys.meta(), **options), url, timeout_s)
         try:
             pool = ConnectionPool.from_url(url, **options)
         except ValueError as error:
@@ -126,7 +128,7 @@ class Link:
         options = adopted_options(theirs)
         timeout_s = options.get("socket_timeout") or 5.0
         if isinstance(theirs, SentinelConnectionPool):
-            found = sentinel.Pool.adopt(theirs)
+            found = cluster.Pool.adopt(theirs) if isinstance(theirs, cluster.Pool) else sentinel.Pool.adopt(theirs)
             return cls(found, found.where, timeout_s)
         where = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         pool = ConnectionPool(connection_class=theirs.connection_class, **options)
@@ -322,11 +324,12 @@ class Wire:
             self.close()  # another server may answer next time
             raise RedisUnavailable(f"Redis at {self.where} cannot take writes now: {_reason(error)}") from error
         except redis.exceptions.MovedError as error:
-            is_expected = self._found is not None and self._found.redirected(self._connection, error)
+            if self._found is None or not self._found.redirected(self._connection, error):
+                self.in_flight -= 1
+                problem = "other slots are not asked" if self.follows_slot else _NODES
+                raise RedisRefused(f"a key is in slot {error.slot_id}, which is elsewhere; {problem}") from error
             may_have_been_applied = self.in_flight > 1  # what was sent behind it
             self.close()
-            if not is_expected:
-                raise RedisRefused(one_node_only(self.where)) from error
             message = f"slot {error.slot_id} of the Redis Cluster at {self.where} moved to {error.node_addr}"
             raise RedisUnavailable(message, may_have_been_applied=may_have_been_applied) from error
         except (redis.exceptions.TryAgainError, redis.exceptions.AskError) as error:
@@ -335,7 +338,7 @@ class Wire:
             message = f"a slot of the Redis Cluster at {self.where} is being moved to another node; {_WHOLE}"
             raise SlotMoves(message, may_have_been_applied=may_have_been_applied) from error
         except redis.exceptions.ClusterCrossSlotError as error:
-            self.close()
+            self.in_flight -= 1
             raise RedisRefused(one_node_only(self.where)) from error
         except redis.ResponseError as error:
             self.in_flight -= 1
@@ -374,7 +377,7 @@ def rest() -> None:
 
 def one_node_only(where: str) -> str:
     """Return what is wrong with a connection to one node of a Cluster."""
-    return f"Redis at {where} is a node of a Redis Cluster: name some of its nodes by redis+cluster://host:6379,host2"
+    return f"Redis at {where} is a node of a Redis Cluster; {_NODES}"
 
 
 def _distrust(error: BaseException | None) -> str | None:

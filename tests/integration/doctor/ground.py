@@ -14,7 +14,7 @@ from zsched.config import DaemonSettings, RqSettings, Settings
 from zsched.health.check import Finding, Severity
 from zsched.health.doctor import examine
 from zsched.storage.connection import Link
-from zsched.storage.keys import Keys
+from zsched.storage.keys import Keys, keys_of
 from zsched.storage.rights import Role
 
 KEYS = Keys("default")
@@ -33,7 +33,7 @@ def examined(
 ) -> dict[str, list[Finding]]:
     """By check what it found; *daemon* and *rq* are settings of their sections."""
     settings = Settings(namespace=namespace, daemon=DaemonSettings(**(daemon or {})), rq=RqSettings(**(rq or {})))
-    link = Link.from_url(url, 5.0)
+    link = Link.from_url(url, 5.0, keys=keys_of(settings))
     found: dict[str, list[Finding]] = defaultdict(list)
     try:
         for finding in examine(settings, link, roles, user, clock):

@@ -100,12 +100,12 @@ def test_a_master_that_accepts_writes_without_replicas_is_a_warning(
     assert "takes no writes without them" in only(examined(url)["role"], OK).text
 
 
-def test_cluster_mode_is_a_problem_and_ends_the_checks() -> None:
+def test_one_node_of_a_cluster_is_a_problem_and_ends_the_checks() -> None:
     with EmbeddedRedis(config={"cluster-enabled": "yes"}) as server:
         found = examined(server.url)
 
     assert ["redis", "role"] == list(found)
-    assert "cluster mode" in only(found["role"], PROBLEM).text
+    assert "one node of a Redis Cluster" in only(found["role"], PROBLEM).text
 
 
 def test_an_older_redis_has_the_same_checks() -> None:

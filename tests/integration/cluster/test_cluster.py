@@ -1,0 +1,179 @@
+"""What sits around a daemon on a Redis Cluster: RQ's workers, the doctor, the command line, a recovery by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from tests.faults.clusters import ENV, PREFIX, SLOT, Cluster
+from tests.faults.ledger import connect
+from tests.faults.processes import DaemonProcess, archive_of_its_own, eventually
+from tests.integration.doctor.ground import examined, only
+from zsched import Client, ConfigError
+from zsched.cluster import ClusterRedis
+from zsched.embedded.guard import Guard
+from zsched.health.check import Severity
+from zsched.storage.rqversion import HAS_PREFIX
+
+pytestmark = pytest.mark.skipif(not HAS_PREFIX, reason="RQ 2 gives its keys no prefix")
+
+TASKS = """
+import time
+
+def answer(number):
+    return number
+
+def take(seconds):
+    time.sleep(seconds)
+"""
+
+
+def environment(**more: str) -> dict[str, str]:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
+    env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return env | {"RQ_KEY_PREFIX": PREFIX} | more
+
+
+def start_worker(guard: Guard, cluster: Cluster, folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """A real ``rq worker`` that follows the slot, as docs/cluster.md starts it."""
+    (folder / "clustertasks.py").write_text(TASKS)
+    command = [sys.executable, "-m", "rq.cli", "worker", "--connection-class", "zsched.cluster.ClusterRedis"]
+    with (folder / "worker.log").open("ab") as log:
+        return guard.spawn(
+            [*command, "-u", cluster.url, *arguments, "default"], stdout=log, stderr=log, env=environment(), cwd=folder
+        )
+
+
+def status_of(cluster: Cluster, run_id: str | None) -> str:
+    """RQ's status of a run, wherever its slot is."""
+    with connect(cluster.owner().tcp_url) as client:
+        return (client.hget(f"{PREFIX}:job:{run_id}", "status") or b"").decode()
+
+
+def run_cli(cluster: Cluster, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "zsched.cli", "-u", cluster.url, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment(**more))
+
+
+@pytest.fixture
+def client(cluster: Cluster) -> Client:
+    return Client.from_url(cluster.url, rq_prefix=PREFIX)
+
+
+@pytest.fixture
+def cluster(guard: Guard) -> Cluster:
+    return Cluster(guard, replicas=1)
+
+
+def test_a_worker_follows_the_slot_through_a_migration_and_a_failover(
+    guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
+) -> None:
+    daemon = DaemonProcess(guard, cluster.url, **ENV)
+    daemon.wait_for("hold_ended")
+    worker = start_worker(guard, cluster, tmp_path)
+
+    def finishes(id: str, func: str = "clustertasks.answer", argument: float = 1) -> None:
+        run = client.schedule(func, args=(argument,), id=id, after=0.01).run_id
+        eventually(lambda: status_of(cluster, run) == "finished", within_s=40)
+
+    def busy(id: str) -> str | None:
+        run = client.schedule("clustertasks.take", args=(2,), id=id, after=0.01).run_id
+        eventually(lambda: status_of(cluster, run) == "started", within_s=40)
+        return run
+
+    finishes("before")
+    idle_owner = cluster.fail_over()
+    finishes("idle-failover")
+    run = busy("busy-failover")
+    cluster.fail_over()
+    eventually(lambda: status_of(cluster, run) == "finished")
+    assert idle_owner is not cluster.owner()
+    cluster.move(cluster.another())
+    finishes("idle-migration")
+    run = busy("busy-migration")
+    cluster.move(cluster.another())
+    eventually(lambda: status_of(cluster, run) == "finished")
+    finishes("after")
+
+    assert worker.poll() is None, (tmp_path / "worker.log").read_text()
+    assert 4 == sum(run.status == "succeeded" for id in ("before", "idle-failover", "idle-migration", "after")
+                    for run in client.runs(id))  # fmt: skip
+
+
+def test_rq_enqueues_through_its_connection_and_a_run_is_cancelled_on_the_way(
+    guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
+) -> None:
+    start_worker(guard, cluster, tmp_path)
+    run = client.enqueue("clustertasks.take", (60,)).run_id
+    assert run is not None
+    eventually(lambda: status_of(cluster, run) == "started")
+
+    assert "stopping" == client.cancel_run(run)
+
+    eventually(lambda: status_of(cluster, run) in ("stopped", "canceled"))
+
+
+def test_rq_s_connection_refuses_what_is_no_cluster_or_no_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RQ_KEY_PREFIX", "rq")
+
+    with pytest.raises(ConfigError, match=r"prefix 'rq' spreads its keys over all slots .* set RQ_KEY_PREFIX to"):
+        ClusterRedis.from_url("redis+cluster://h")
+    with pytest.raises(ConfigError, match=r"redis://\*\*\*@h.* not that of a Redis Cluster; write redis\+cluster://"):
+        ClusterRedis.from_url("redis://:secret@h/0")
+
+
+def test_a_plain_connection_to_a_node_is_refused_with_the_remedy(cluster: Cluster, client: Client) -> None:
+    client.schedule("app.run", id="a", every=60)
+    node = cluster.another()
+
+    plain = Client(redis.Redis(port=node.port), rq_prefix=PREFIX)
+
+    with pytest.raises(Exception, match=r"which is elsewhere; name some of its nodes, \[redis\] url = redis\+cluster"):
+        plain.get("a")
+
+
+def test_the_doctor_looks_at_the_slot(guard: Guard, cluster: Cluster, client: Client) -> None:
+    client.schedule("app.run", id="a", every=60)
+
+    def found() -> dict[str, Any]:
+        return examined(cluster.url, rq={"prefix": PREFIX})
+
+    whole = found()
+    owner, other = cluster.owner(), cluster.another()
+    cluster.tell(owner, "SETSLOT", SLOT, "MIGRATING", cluster.id_of(other))
+    moving = found()
+    cluster.tell(owner, "SETSLOT", SLOT, "STABLE")
+
+    assert f"slot {SLOT} of the Redis Cluster is whole; 6 nodes answer" == only(whole["slot"], Severity.OK).text
+    assert f"slot {SLOT} is being moved key by key" in only(moving["slot"], Severity.WARNING).text
+    for check in ("role", "rights", "databases", "rq-scheduler", "rq's cron"):
+        assert not any(one.severity in (Severity.PROBLEM, Severity.SKIPPED) for one in whole[check]), whole[check]
+    workers = only(whole["workers"], Severity.WARNING).remedy
+    assert f"RQ_KEY_PREFIX='{PREFIX}' RQ_REDIS_URL={cluster.url} rq worker --connection-class" in workers
+
+
+def test_a_recovery_by_hand_puts_back_what_a_node_forgot(guard: Guard, cluster: Cluster, client: Client) -> None:
+    archive = archive_of_its_own()
+    manual = {"ARCHIVE_PATH": archive, "ARCHIVE_RECOVERY": "manual"}
+    daemon = DaemonProcess(guard, cluster.url, **ENV, **manual)
+    daemon.wait_for("hold_ended")
+    for n in range(20):
+        client.schedule("app.run", id=f"k{n}", every=3600, durable=True)
+    with connect(cluster.owner().tcp_url) as owner:
+        owner.flushall()
+    daemon.wait_for("recovery_awaited")
+
+    settings = {f"ZSCHED_{name}": value for name, value in (ENV | manual).items()}
+    recovered = run_cli(cluster, "recover", **settings)
+
+    assert 0 == recovered.returncode, recovered.stderr
+    assert {f"k{n}" for n in range(20)} == {one.id for one in client.list()}
+    listed = run_cli(cluster, "ls", "--json", **settings)
+    assert 20 == len(json.loads(listed.stdout))
