@@ -171,7 +171,7 @@ def with_password_file(url: str, file: str) -> str:
 _REDIS_PORT = 6379
 _CLUSTER_SCHEMES = ("redis+cluster", "rediss+cluster")
 _CLUSTER_FORM = "write redis+cluster://host:6379,host2:6379"
-_CLUSTER_URL = re.compile(r"(rediss?)\+cluster://(?:([^/?#]*)@)?([^/?#@]*)(?:/([^/?#]*))?(?:\?([^#]*))?")
+_CLUSTER_URL = re.compile(r"(rediss?)\+cluster://(?:([^/?#]*)@)?([^/?#@]*)(?:/([^/?#@]*))?(?:\?([^#]*))?")
 
 
 @dataclass(frozen=True, slots=True)

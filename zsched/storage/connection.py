@@ -24,7 +24,7 @@ from redis.connection import ConnectionPool
 from redis.sentinel import SentinelConnectionPool
 
 from zsched.config import Settings
-from zsched.config.urls import is_cluster_url, is_sentinel_url, redact
+from zsched.config.urls import host_port, is_cluster_url, is_sentinel_url, redact
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.pages import pages_of
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable, SlotMoves, show
@@ -330,7 +330,7 @@ class Wire:
                 raise RedisRefused(f"a key is in slot {error.slot_id}, which is elsewhere; {problem}") from error
             may_have_been_applied = self.in_flight > 1  # what was sent behind it
             self.close()
-            message = f"slot {error.slot_id} of the Redis Cluster at {self.where} moved to {error.node_addr}"
+            message = f"slot {error.slot_id} of the Redis Cluster at {self.where} moved to {host_port(error.host, error.port)}"
             raise RedisUnavailable(message, may_have_been_applied=may_have_been_applied) from error
         except (redis.exceptions.TryAgainError, redis.exceptions.AskError) as error:
             may_have_been_applied = self.in_flight > 1
