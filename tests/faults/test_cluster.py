@@ -21,18 +21,21 @@ from tests.faults.clusters import ENV, PREFIX, Cluster
 from tests.faults.leader import Leader
 from tests.faults.ledger import assert_dense, connect, doubles, fired, longest_pause_ms
 from tests.faults.processes import Start, eventually
-from zsched import Client, ConfigError, RedisUnavailable
+from zsched import Client, RedisUnavailable
 from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.errors import SlotMoves
 from zsched.storage.keys import Keys
+from zsched.storage.rqversion import HAS_PREFIX
 from zsched.storage.scripts import load
+
+pytestmark = pytest.mark.skipif(not HAS_PREFIX, reason="RQ 2 gives its keys no prefix")
 
 RUNS = 20_000 if os.environ.get("ZSCHED_TEST_LONG") == "1" else 3_000
 EVERY_MS = 2
 QUEUE = f"{PREFIX}:queue:default"
-WITHIN_MS = 15_000  # without dispatching; measured: see docs/cluster.md
+WITHIN_MS = 15_000  # without dispatching; measured: docs/cluster.md
 
 
 def client_of(cluster: Cluster, **options: Any) -> Client:
@@ -70,7 +73,7 @@ def assert_each_once_or_marked(cluster: Cluster, expected: list[str]) -> None:
         log = [run for run, _ in fired(owner)]
         marked = {run for run in expected if owner.hexists(f"{PREFIX}:job:{run}", "zs_uncertain")}
         assert_dense(owner)
-        pause_ms = longest_pause_ms(owner)  # of what the log still has
+        pause_ms = longest_pause_ms(owner)  # after a FLUSHALL: of what was pushed since
     assert set(expected) <= set(queue)
     assert set(doubles(queue)) <= marked
     assert set(doubles(log)) <= marked
@@ -221,12 +224,3 @@ def test_what_a_node_forgot_under_load_is_put_back_by_the_archive(guard: Guard, 
 
     eventually(lambda: set(expected) <= set(queue_of(cluster)), within_s=60)
     assert_each_once_or_marked(cluster, expected)
-
-
-def test_namespace_and_prefix_in_two_slots_are_refused_with_both_named() -> None:
-    url = "redis+cluster://127.0.0.1:1"
-
-    with pytest.raises(ConfigError, match=r"'default' is in slot 5718 .* prefix 'rq' spreads .* '\{default\}:rq'"):
-        Client.from_url(url)
-    with pytest.raises(ConfigError, match=r"prefix '\{x\}:rq' puts RQ's keys in slot 16287"):
-        Client.from_url(url, rq_prefix="{x}:rq")

@@ -330,7 +330,8 @@ class Wire:
                 raise RedisRefused(f"a key is in slot {error.slot_id}, which is elsewhere; {problem}") from error
             may_have_been_applied = self.in_flight > 1  # what was sent behind it
             self.close()
-            message = f"slot {error.slot_id} of the Redis Cluster at {self.where} moved to {host_port(error.host, error.port)}"
+            owner = host_port(error.host, error.port)
+            message = f"slot {error.slot_id} of the Redis Cluster at {self.where} moved to {owner}"
             raise RedisUnavailable(message, may_have_been_applied=may_have_been_applied) from error
         except (redis.exceptions.TryAgainError, redis.exceptions.AskError) as error:
             may_have_been_applied = self.in_flight > 1
