@@ -163,6 +163,15 @@ def test_keys_in_two_slots_are_refused_with_both_named() -> None:
         Client.from_url("redis+cluster://h", rq_prefix="{x}:rq")
 
 
+def test_redis_py_s_client_of_a_cluster_is_refused_with_what_to_write() -> None:
+    theirs = object.__new__(redis.RedisCluster)
+
+    with pytest.raises(
+        ConfigError, match=r"redis=RedisCluster: it sends again .* use Client\.from_url\('redis\+cluster"
+    ):
+        Client(theirs)
+
+
 def test_rq_s_client_can_be_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RQ_KEY_PREFIX", "{default}:rq")
     theirs = ClusterRedis.from_url("redis+cluster://h1,h2")

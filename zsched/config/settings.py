@@ -387,7 +387,7 @@ def _with_credential(redis: RedisSettings, env: Mapping[str, str]) -> RedisSetti
 
 
 def _of_the_server(url: str) -> str:
-    """What *url* says of the server that has the data, without Sentinels and nodes."""
+    """Return what *url* says of the server that has the data, without Sentinels and nodes."""
     if is_sentinel_url(url):
         return SentinelUrl.parse(url).plain
     return ClusterUrl.parse(url).plain if is_cluster_url(url) else url

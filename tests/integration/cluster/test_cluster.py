@@ -27,11 +27,19 @@ pytestmark = pytest.mark.skipif(not HAS_PREFIX, reason="RQ 2 gives its keys no p
 TASKS = """
 import time
 
+import zsched
+
 def answer(number):
     return number
 
 def take(seconds):
     time.sleep(seconds)
+
+@zsched.task
+def chain(more: int):
+    zsched.current_run().note(more=more)
+    if more:
+        return zsched.Next(after=0.05, more=more - 1)
 """
 
 
@@ -107,7 +115,18 @@ def test_a_worker_follows_the_slot_through_a_migration_and_a_failover(
                     for run in client.runs(id))  # fmt: skip
 
 
-def test_rq_enqueues_through_its_connection_and_a_run_is_cancelled_on_the_way(
+def test_a_task_makes_notes_and_schedules_its_next_run_through_its_worker_s_connection(
+    guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
+) -> None:
+    DaemonProcess(guard, cluster.url, **ENV).wait_for("hold_ended")
+    start_worker(guard, cluster, tmp_path)
+
+    client.schedule("clustertasks.chain", kwargs={"more": 1}, id="chain", after=0.01)
+
+    eventually(lambda: [0, 1] == sorted(run.note["more"] for run in client.runs(status="succeeded")), within_s=40)
+
+
+def test_a_started_run_is_stopped_by_a_command_to_its_worker(
     guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
 ) -> None:
     start_worker(guard, cluster, tmp_path)
