@@ -122,11 +122,10 @@ class Link:
         Raises:
             ConfigError: *client* is not a ``redis.Redis``; an asyncio client, say, or a URL.
         """
-        if isinstance(client, redis.RedisCluster):
-            remedy = (
-                "it sends again what may have been done; use Client.from_url('redis+cluster://host:6379,host2:6379')"
-            )
-            raise ConfigError(f"redis={type(client).__name__}: {remedy}")
+        given: object = client  # an untyped caller's may be anything
+        if isinstance(given, redis.RedisCluster):
+            remedy = "use Client.from_url('redis+cluster://host:6379,host2:6379')"
+            raise ConfigError(f"redis=RedisCluster: it sends again what may have been done; {remedy}")
         if not isinstance(client, redis.Redis):
             raise ConfigError(f"redis={redact(show(client))}: not a redis.Redis; give one, or use Client.from_url(url)")
         theirs = client.connection_pool
