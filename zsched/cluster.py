@@ -21,7 +21,7 @@ from redis.sentinel import SentinelManagedConnection, SentinelManagedSSLConnecti
 
 from zsched.config.urls import is_cluster_url, redact
 from zsched.errors import ConfigError
-from zsched.storage.cluster import Pool, Redirected, slots_of
+from zsched.storage.cluster import ClusterPool, Redirected, slots_of
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE, RqKeys
 
 _CONNECT_S: Final = 5.0
@@ -72,7 +72,7 @@ class ClusterRedis(redis.Redis):
         retry = Retry(ExponentialBackoff(_LONGEST_REST_S, 0.02), _ATTEMPTS, supported_errors=(Redirected,))
         options = {"socket_connect_timeout": _CONNECT_S, **options}
         try:
-            pool = Pool.by_url(url, rq.queues(), (_Following, _FollowingByTls), retry, **options)
+            pool = ClusterPool.by_url(url, rq.queues(), (_Following, _FollowingByTls), retry, **options)
         except ValueError as error:
             raise ConfigError(f"redis url {redact(url)!r}: {error}") from error
         return cls(connection_pool=pool)

@@ -15,7 +15,7 @@ from zsched.cluster import ClusterRedis
 from zsched.config import load_settings
 from zsched.config.urls import ClusterUrl, address_of
 from zsched.errors import SlotMoves
-from zsched.storage.cluster import Discovery, Pool, Redirected
+from zsched.storage.cluster import ClusterPool, Redirected, SlotOwner
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 
@@ -39,7 +39,7 @@ def slots(owner: tuple[str | None, int] = OWNER) -> Slots:
     ]
 
 
-class Asked(Discovery):
+class Asked(SlotOwner):
     """Asks nobody: *answers* by node."""
 
     def __init__(self, answers: dict[tuple[str, int], Slots | Exception]) -> None:
@@ -256,8 +256,8 @@ def test_after_a_node_without_majority_another_one_is_asked_first() -> None:
 # -- what a node answers instead of executing -------------------------------------------------------
 
 
-def wire_to(reply: Any) -> tuple[Wire, FakeConnection, Pool]:
-    connection, pool = FakeConnection(reply), Pool(Asked({("seed", 2): slots()}))
+def wire_to(reply: Any) -> tuple[Wire, FakeConnection, ClusterPool]:
+    connection, pool = FakeConnection(reply), ClusterPool(Asked({("seed", 2): slots()}))
     return Wire(connection, "x", pool), connection, pool
 
 

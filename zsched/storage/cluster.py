@@ -46,15 +46,17 @@ class Redirected(redis.ConnectionError):
     """A node did not execute a command, because it has not the slot, or not all of its keys."""
 
 
-class Pool(FoundPool):
+class ClusterPool(FoundPool):
     """A pool of connections to the owner of a slot."""
 
-    def __init__(self, discovery: Discovery, **options: Any) -> None:
+    def __init__(self, discovery: SlotOwner, **options: Any) -> None:
         self.discovery = discovery
         super().__init__(str(discovery.slot), discovery, "cluster", _shown(discovery.seeds), **options)
 
     @classmethod
-    def by_url(cls, url: str, key: str, classes: Classes = PLAIN, retry: Retry | None = None, **options: Any) -> Pool:
+    def by_url(
+        cls, url: str, key: str, classes: Classes = PLAIN, retry: Retry | None = None, **options: Any
+    ) -> ClusterPool:
         """
         A pool by a ``redis+cluster://`` URL for the slot of *key*; the URL's options go before *options*. *retry*:
         which commands its connections send again; None: none.
@@ -66,13 +68,13 @@ class Pool(FoundPool):
         to_node = {**options, **parse_url(parsed.plain), **our_options()}  # type: ignore[no-untyped-call]  # redis-py's
         to_node.pop("db", None)  # a node knows one, and no SELECT
         is_tls = to_node.pop("connection_class", None) is redis.SSLConnection
-        discovery = Discovery(parsed.nodes, key, is_tls=is_tls, options=to_node)
+        discovery = SlotOwner(parsed.nodes, key, is_tls=is_tls, options=to_node)
         if retry is not None:
             to_node["retry"] = retry
         return cls(discovery, connection_class=classes[is_tls], **to_node)
 
     @classmethod
-    def adopt(cls, theirs: Pool) -> Pool:
+    def adopt(cls, theirs: ClusterPool) -> ClusterPool:
         """A pool that finds the owner as *theirs* does, and with whose connections nothing is sent twice."""
         is_tls = issubclass(theirs.connection_class, redis.SSLConnection)
         options = {name: value for name, value in adopted_options(theirs).items() if name != "connection_pool"}
@@ -87,7 +89,7 @@ class Pool(FoundPool):
         return True
 
 
-class Discovery:
+class SlotOwner:
     """Finds the owner of the slot of *key* for a ``SentinelConnectionPool``. Thread-safe."""
 
     def __init__(self, seeds: Iterable[Address], key: str, *, is_tls: bool, options: dict[str, Any]) -> None:

@@ -96,7 +96,7 @@ class Link:
             return cls._found_by(lambda: sentinel.Pool.by_url(url, **options), url, timeout_s)
         if is_cluster_url(url) and keys is not None:
             cluster.demand_one_slot(keys)
-            return cls._found_by(lambda: cluster.Pool.by_url(url, keys.meta(), **options), url, timeout_s)
+            return cls._found_by(lambda: cluster.ClusterPool.by_url(url, keys.meta(), **options), url, timeout_s)
         try:
             pool = ConnectionPool.from_url(url, **options)
         except ValueError as error:
@@ -132,7 +132,11 @@ class Link:
         options = adopted_options(theirs)
         timeout_s = options.get("socket_timeout") or 5.0
         if isinstance(theirs, SentinelConnectionPool):
-            found = cluster.Pool.adopt(theirs) if isinstance(theirs, cluster.Pool) else sentinel.Pool.adopt(theirs)
+            found = (
+                cluster.ClusterPool.adopt(theirs)
+                if isinstance(theirs, cluster.ClusterPool)
+                else sentinel.Pool.adopt(theirs)
+            )
             return cls(found, found.where, timeout_s)
         where = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         pool = ConnectionPool(connection_class=theirs.connection_class, **options)
@@ -146,7 +150,7 @@ class Link:
     @property
     def is_to_cluster(self) -> bool:
         """Return True if it follows a slot of a Redis Cluster."""
-        return isinstance(self._found, cluster.Pool)
+        return isinstance(self._found, cluster.ClusterPool)
 
     def look_for_master(self) -> None:
         """Ask those who name the master, if any, so that connections to a former one break. Raises nothing."""
@@ -238,7 +242,7 @@ class Wire:
     @property
     def follows_slot(self) -> bool:
         """Return True if it is to the owner of a slot of a Redis Cluster, of a link that follows it."""
-        return isinstance(self._found, cluster.Pool)
+        return isinstance(self._found, cluster.ClusterPool)
 
     def execute(self, *command: Any) -> Any:
         """The reply to *command*, sent once. Raises as ``Link.execute``."""
