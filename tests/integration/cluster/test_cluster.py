@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import redis
 
 from tests.faults.clusters import ENV, PREFIX, SLOT, Cluster
-from tests.faults.ledger import connect
+from tests.faults.ledger import connect, doubles
 from tests.faults.processes import DaemonProcess, archive_of_its_own, eventually
 from tests.integration.doctor.ground import examined, only
 from zsched import Client, ConfigError
@@ -34,6 +35,10 @@ def answer(number):
 
 def take(seconds):
     time.sleep(seconds)
+
+def write():
+    with open("ran", "a") as file:
+        file.write(zsched.current_run().id + "\\n")
 
 @zsched.task
 def chain(more: int):
@@ -113,6 +118,34 @@ def test_a_worker_follows_the_slot_through_a_migration_and_a_failover(
     assert worker.poll() is None, (tmp_path / "worker.log").read_text()
     assert 4 == sum(run.status == "succeeded" for id in ("before", "idle-failover", "idle-migration", "after")
                     for run in client.runs(id))  # fmt: skip
+
+
+def test_workers_run_each_run_once_while_its_slot_moves_and_its_queue_is_often_empty(
+    guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
+) -> None:
+    DaemonProcess(guard, cluster.url, **ENV).wait_for("hold_ended")
+    worker = start_worker(guard, cluster, tmp_path, "--worker-class", "rq.worker.SimpleWorker")
+    ran = tmp_path / "ran"
+    now = datetime.now(UTC) + timedelta(seconds=2)
+    rows = [
+        {"func": "clustertasks.write", "id": f"w{n:03d}", "at": now + timedelta(milliseconds=20 * n)}
+        for n in range(300)
+    ]
+    assert 300 == client.schedule_many(rows).created
+    eventually(lambda: ran.exists() and len(ran.read_text().split()) > 50)
+
+    cluster.move(cluster.another())
+    eventually(lambda: len(ran.read_text().split()) > 150, within_s=40)
+    cluster.move(cluster.another())
+
+    expected = {f"w{n:03d}" for n in range(300)}
+    eventually(lambda: expected <= {run.partition("-")[0] for run in ran.read_text().split()}, within_s=60)
+    assert worker.poll() is None, (tmp_path / "worker.log").read_text()
+    runs = ran.read_text().split()
+    with connect(cluster.owner().tcp_url) as owner:
+        marked = {run for run in runs if owner.hexists(f"{PREFIX}:job:{run}", "zs_uncertain")}
+    assert set(doubles(runs)) <= marked
+    sys.stdout.write(f"measured: {len(marked)} of 300 runs marked, {len(doubles(runs))} ran twice\n")
 
 
 def test_a_task_makes_notes_and_schedules_its_next_run_through_its_worker_s_connection(
