@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from threading import Event, Thread
@@ -135,7 +136,10 @@ def test_dispatch_continues_on_the_new_owner_after_a_failover(guard: Guard, star
     eventually(lambda: done.run_id in queue_of(cluster))
 
 
-def test_a_slot_moves_under_load_without_loss_or_double(guard: Guard, start_daemon: Start) -> None:
+@pytest.mark.parametrize("way", [Cluster.move, Cluster.move_whole])
+def test_a_slot_moves_under_load_without_loss_or_double(
+    guard: Guard, start_daemon: Start, way: Callable[[Cluster, EmbeddedRedis], int]
+) -> None:
     cluster = Cluster(guard)
     old, new = cluster.owner(), cluster.another()
     daemon = start_daemon(cluster.url, **ENV)
@@ -144,7 +148,7 @@ def test_a_slot_moves_under_load_without_loss_or_double(guard: Guard, start_daem
     with Putting(cluster) as putting:
         eventually(lambda: length(old) > RUNS // 6)
 
-        number = cluster.move(new)
+        number = way(cluster, new)
 
         daemon.wait_for("term_began", 2, within_s=60)
         eventually(lambda: set(expected) <= set(queue_of(cluster)), within_s=60)
