@@ -15,40 +15,16 @@ from typing import Any, Final, Self
 
 import redis
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import AskError, MovedError, TryAgainError
 from redis.retry import Retry
-from redis.sentinel import SentinelManagedConnection, SentinelManagedSSLConnection
 
 from zsched.config.urls import is_cluster_url, redact
 from zsched.errors import ConfigError
-from zsched.storage.cluster import ClusterPool, Redirected, slots_of
+from zsched.storage.cluster import FOLLOWING, ClusterPool, Redirected, slots_of
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE, RqKeys
 
 _CONNECT_S: Final = 5.0
 _ATTEMPTS: Final = 240  # about two minutes, in which a slot may be moved
 _LONGEST_REST_S: Final = 0.5
-
-
-class _Following(SentinelManagedConnection):
-    """A connection that leaves a node that has not the slot; whoever sent the command sends it again."""
-
-    def read_response(self, *arguments: Any, **options: Any) -> Any:
-        """Raise Redirected for what says that, or that a master became a replica while it let a command wait."""
-        try:
-            return super().read_response(*arguments, **options)
-        except redis.ResponseError as error:
-            if not isinstance(error, (AskError, TryAgainError)) and not str(error).startswith("UNBLOCKED "):
-                raise
-            pool = self.connection_pool.connection_pool_ref()
-            if isinstance(error, MovedError) and pool is not None:
-                pool.redirected(self, error)
-                self.host, self.port = pool.master_address  # where redis-py connects to again, without asking
-            self.disconnect()  # type: ignore[no-untyped-call]  # redis-py's
-            raise Redirected(str(error)) from error
-
-
-class _FollowingByTls(_Following, SentinelManagedSSLConnection):
-    """The same, over TLS."""
 
 
 class ClusterRedis(redis.Redis):
@@ -72,7 +48,7 @@ class ClusterRedis(redis.Redis):
         retry = Retry(ExponentialBackoff(_LONGEST_REST_S, 0.02), _ATTEMPTS, supported_errors=(Redirected,))
         options = {"socket_connect_timeout": _CONNECT_S, **options}
         try:
-            pool = ClusterPool.by_url(url, rq.queues(), (_Following, _FollowingByTls), retry, **options)
+            pool = ClusterPool.by_url(url, rq.queues(), FOLLOWING, retry, **options)
         except ValueError as error:
             raise ConfigError(f"redis url {redact(url)!r}: {error}") from error
         return cls(connection_pool=pool)

@@ -82,7 +82,7 @@ def make_app(link: Link, login: Login) -> Flask:
     """
     web.Job, web.Queue, web.Worker = jobs.DashboardJob, jobs.Queue, jobs.DashboardWorker
     web.from_url = lambda *_url, **_options: ("", current_app.extensions[_CONNECTION])
-    client = redis.Redis(connection_pool=link.pool)
+    client = redis.Redis(connection_pool=link.client_pool())
     client.set_retry(Retry(NoBackoff(), RESENDS))
 
     # Any: rq-dashboard keeps its connection as an attribute of it. Its files go by the path of the application's own.

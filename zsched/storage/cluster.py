@@ -25,7 +25,7 @@ from typing import Any, Final
 import redis
 from redis.connection import parse_url
 from redis.crc import key_slot
-from redis.exceptions import AskError, ClusterDownError, MovedError, NoPermissionError
+from redis.exceptions import AskError, ClusterDownError, MovedError, NoPermissionError, TryAgainError
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, SentinelManagedConnection, SentinelManagedSSLConnection
 
@@ -35,6 +35,7 @@ from zsched.storage.found import PATIENCE_S, FoundPool, adopted_options, our_opt
 from zsched.storage.keys import Keys
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE, RqKeys
 
+_OWN: Final = ("connection_pool", "redis_connect_func")  # options that each pool makes
 _MOST_ASKED: Final = 32  # nodes, for one answer; a large Cluster has a thousand
 
 
@@ -44,6 +45,32 @@ PLAIN: Final[Classes] = (SentinelManagedConnection, SentinelManagedSSLConnection
 
 class Redirected(redis.ConnectionError):
     """A node did not execute a command, because it has not the slot, or not all of its keys."""
+
+
+class Following(SentinelManagedConnection):
+    """A connection that leaves a node that has not the slot; whoever sent the command sends it again."""
+
+    def read_response(self, *arguments: Any, **options: Any) -> Any:
+        """Raise Redirected for what says that, or that a master became a replica while it let a command wait."""
+        try:
+            return super().read_response(*arguments, **options)
+        except redis.ResponseError as error:
+            if not isinstance(error, (AskError, TryAgainError)) and not str(error).startswith("UNBLOCKED "):
+                raise
+            pool = self.connection_pool.connection_pool_ref()
+            if isinstance(error, MovedError):
+                if pool is None or not pool.redirected(self, error):
+                    raise  # of another slot
+                self.host, self.port = pool.master_address  # where redis-py connects to again, without asking
+            self.disconnect()  # type: ignore[no-untyped-call]  # redis-py's
+            raise Redirected(str(error)) from error
+
+
+class FollowingByTls(Following, SentinelManagedSSLConnection):
+    """The same, over TLS."""
+
+
+FOLLOWING: Final[Classes] = (Following, FollowingByTls)
 
 
 class ClusterPool(FoundPool):
@@ -77,8 +104,14 @@ class ClusterPool(FoundPool):
     def adopt(cls, theirs: ClusterPool) -> ClusterPool:
         """A pool that finds the owner as *theirs* does, and with whose connections nothing is sent twice."""
         is_tls = issubclass(theirs.connection_class, redis.SSLConnection)
-        options = {name: value for name, value in adopted_options(theirs).items() if name != "connection_pool"}
+        options = {name: value for name, value in adopted_options(theirs).items() if name not in _OWN}
         return cls(theirs.discovery, connection_class=PLAIN[is_tls], **options)
+
+    def following(self) -> ClusterPool:
+        """A pool for a client of redis-py's, which knows nothing of slots."""
+        is_tls = issubclass(self.connection_class, redis.SSLConnection)
+        options = {name: value for name, value in self.connection_kwargs.items() if name not in _OWN}
+        return ClusterPool(self.discovery, connection_class=FOLLOWING[is_tls], **options)
 
     def redirected(self, connection: Any, moved: MovedError) -> bool:
         """Let the next connection go to the node that *moved* names. Return False for a key of another slot."""

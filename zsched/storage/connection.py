@@ -152,6 +152,10 @@ class Link:
         """Return True if it follows a slot of a Redis Cluster."""
         return isinstance(self._found, cluster.ClusterPool)
 
+    def client_pool(self) -> ConnectionPool:
+        """Return the pool for a client of redis-py's: this link's, or one whose connections follow the slot."""
+        return self.pool.following() if isinstance(self.pool, cluster.ClusterPool) else self.pool
+
     def look_for_master(self) -> None:
         """Ask those who name the master, if any, so that connections to a former one break. Raises nothing."""
         if self._found is not None:

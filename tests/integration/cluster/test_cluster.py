@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
 import sys
+import urllib.request
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -209,6 +211,28 @@ def test_the_doctor_looks_at_the_slot(guard: Guard, cluster: Cluster, client: Cl
         assert not any(one.severity in (Severity.PROBLEM, Severity.SKIPPED) for one in whole[check]), whole[check]
     workers = only(whole["workers"], Severity.WARNING).remedy
     assert f"RQ_KEY_PREFIX='{PREFIX}' RQ_REDIS_URL={cluster.url} rq worker --connection-class" in workers
+
+
+def test_the_dashboard_follows_the_slot(guard: Guard, cluster: Cluster, client: Client) -> None:
+    pytest.importorskip("flask")
+    client.schedule("app.run", id="a", every=60)
+    command = [sys.executable, "-m", "zsched.cli", "--json", "-u", cluster.url, "dashboard", "--listen", "127.0.0.1:0"]
+    process = guard.spawn(command, stdout=subprocess.PIPE, env=environment(ZSCHED_RQ_PREFIX=PREFIX))
+    assert process.stdout is not None
+    told = json.loads(process.stdout.readline())
+    login = base64.b64encode(f"{told['user']}:{told['password']}".encode()).decode()
+    page = urllib.request.Request(
+        f"{told['url'].rstrip('/')}/0/data/queues.json", headers={"Authorization": f"Basic {login}"}
+    )
+
+    def answers() -> bool:
+        with urllib.request.urlopen(page, timeout=20) as reply:
+            return "queues" in json.load(reply)
+
+    assert answers()
+    cluster.move(cluster.another())
+    assert answers()
+    process.stdout.close()
 
 
 def test_a_recovery_by_hand_puts_back_what_a_node_forgot(guard: Guard, cluster: Cluster, client: Client) -> None:
