@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -27,18 +28,28 @@ _SERVER = {
     "save": '""',
 }
 _AT_ONCE = 100  # keys of a MIGRATE
+_HIGHEST_PORT = 65535 - 10_000  # a node talks with the others on the port 10,000 above
 
 
 class Cluster:
     """
     Three masters, each with *replicas*, held by *guard*; *settings* are the servers'. ``url`` is what zsched is given.
+    *tls*: files of certificates, as settings of a server; then nodes and zsched speak TLS, and only the test does not.
     """
 
-    def __init__(self, guard: Guard, replicas: int = 0, **settings: str) -> None:
+    def __init__(
+        self, guard: Guard, replicas: int = 0, *, tls: Mapping[str, str] | None = None, **settings: str
+    ) -> None:
         config = _SERVER | {name.replace("_", "-"): value for name, value in settings.items()}
-        self.servers = [EmbeddedRedis(tcp=True, guard=guard, config=config) for _ in range(3 * (1 + replicas))]
-        for server in self.servers:
+        self._scheme = "redis" if tls is None else "rediss"
+        self.servers, self._ports = list[EmbeddedRedis](), dict[EmbeddedRedis, int]()  # that nodes name each other by
+        for _ in range(3 * (1 + replicas)):
+            port = free_port()
+            own = {} if tls is None else {"tls-port": str(port), "tls-cluster": "yes", "tls-replication": "yes", **tls}
+            server = EmbeddedRedis(tcp=True, guard=guard, config=config | own)
             server.start()
+            self.servers.append(server)
+            self._ports[server] = server.port or 0 if tls is None else port
         masters, others = self.servers[:3], self.servers[3:]
         for number, master in enumerate(masters):
             first, last = (_SLOTS * each // 3 for each in (number, number + 1))
@@ -46,7 +57,7 @@ class Cluster:
             self.tell(master, "ADDSLOTS", *range(first, last))
         for number, server in enumerate(self.servers):
             for other in self.servers[:number]:
-                self.tell(server, "MEET", "127.0.0.1", other.port)
+                self.tell(server, "MEET", "127.0.0.1", self._ports[other])
         eventually(lambda: all(self._known(server) == len(self.servers) for server in self.servers))
         for number, replica in enumerate(others):
             self.tell(replica, "REPLICATE", self.id_of(masters[number % 3]))
@@ -57,12 +68,12 @@ class Cluster:
     @property
     def hosts(self) -> list[str]:
         """``host:port`` of every node."""
-        return [f"127.0.0.1:{server.port}" for server in self.servers]
+        return [f"127.0.0.1:{port}" for port in self._ports.values()]
 
     @property
     def url(self) -> str:
         """What a user writes: three of the nodes."""
-        return f"redis+cluster://{','.join(self.hosts[:3])}"
+        return f"{self._scheme}+cluster://{','.join(self.hosts[:3])}"
 
     def owner(self) -> EmbeddedRedis:
         """The node that has the slot of the namespace "default", by its own word."""
@@ -102,7 +113,7 @@ class Cluster:
         with connect(source.tcp_url) as client:
             keys = client.execute_command("CLUSTER GETKEYSINSLOT", SLOT, number)
             if keys:
-                client.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 20_000, "KEYS", *keys)
+                client.execute_command("MIGRATE", "127.0.0.1", self._ports[target], "", 0, 20_000, "KEYS", *keys)
         return len(keys)
 
     def end_move(self, target: EmbeddedRedis) -> None:
@@ -183,3 +194,12 @@ class Cluster:
     def _is_copy(self, server: EmbeddedRedis) -> bool:
         with connect(server.tcp_url) as client:
             return client.info("replication").get("master_link_status") == "up"
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that a node can have."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = int(free.getsockname()[1])
+        if port <= _HIGHEST_PORT:
+            return port

@@ -116,8 +116,8 @@ class Putting:
 def test_dispatch_continues_on_the_new_owner_after_a_failover(guard: Guard, start_daemon: Start, way: str) -> None:
     cluster = Cluster(guard, replicas=1)
     old = cluster.owner()
-    daemon = start_daemon(cluster.url, **ENV)
-    daemon.wait_for("hold_ended")
+    daemons = [start_daemon(cluster.url, **ENV) for _ in range(2)]
+    eventually(lambda: any(daemon.of("hold_ended") for daemon in daemons))
     expected = schedule_stream(cluster)
     eventually(lambda: length(old) > RUNS // 6)
 
@@ -127,7 +127,7 @@ def test_dispatch_continues_on_the_new_owner_after_a_failover(guard: Guard, star
         cluster.fail_over()
 
     assert cluster.another_than(old) is not old
-    daemon.wait_for("term_began", 2, within_s=60)
+    eventually(lambda: sum(len(daemon.of("term_began")) for daemon in daemons) >= 2, within_s=60)
     eventually(lambda: set(expected) <= set(queue_of(cluster)), within_s=60)
     assert_each_once_or_marked(cluster, expected)
     with connect(cluster.owner().tcp_url) as owner:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.clusters import ENV, PREFIX, Cluster
 from tests.faults.ledger import connect
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import know
@@ -22,6 +23,7 @@ from zsched import Client, RedisRefused, RedisUnavailable
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
+from zsched.storage.rqversion import HAS_PREFIX
 
 pytestmark = pytest.mark.redis
 DAYS = "3650"
@@ -51,11 +53,11 @@ def make_ca(folder: Path, name: str) -> None:
     openssl(folder, "req", "-x509", *key, "-out", f"{name}.crt", "-days", DAYS, "-subj", f"/CN={name}")
 
 
-def make_certificate(folder: Path, name: str, ca: str) -> None:
-    """``<name>.crt`` and ``<name>.key``, for the host "localhost", signed by *ca*."""
+def make_certificate(folder: Path, name: str, ca: str, host: str = "DNS:localhost") -> None:
+    """``<name>.crt`` and ``<name>.key`` for *host*, signed by *ca*."""
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{name}.key")
     openssl(folder, "req", *key, "-out", f"{name}.csr", "-subj", f"/CN={name}")
-    (folder / "names").write_text("subjectAltName=DNS:localhost\n")
+    (folder / "names").write_text(f"subjectAltName={host}\n")
     signed = ("-CA", f"{ca}.crt", "-CAkey", f"{ca}.key", "-CAcreateserial", "-extfile", "names", "-days", DAYS)
     openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.crt", *signed)
 
@@ -92,6 +94,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
         make_ca(folder, ca)
     for name in ("server", "client"):
         make_certificate(folder, name, "ca")
+    make_certificate(folder, "node", "ca", "IP:127.0.0.1")  # of a Cluster, whose nodes name each other by address
     return folder
 
 
@@ -151,6 +154,26 @@ def test_a_client_certificate_is_sent_to_a_server_that_requires_it(guard: Guard,
     assert Client.from_url(strict.url(ssl_ca_certs="ca.crt", **ours)).schedule("tasks.note", after=5).id
     with pytest.raises(RedisUnavailable):
         Client.from_url(strict.url(ssl_ca_certs="ca.crt")).schedule("tasks.note", after=5)
+
+
+@pytest.mark.skipif(not HAS_PREFIX, reason="RQ 2 gives its keys no prefix")
+def test_a_cluster_s_nodes_are_followed_over_tls(tls: TlsRedis, guard: Guard, certificates: Path) -> None:
+    files = {"cert-file": "node.crt", "key-file": "node.key", "ca-cert-file": "ca.crt"}
+    settings = {f"tls-{name}": str(certificates / file) for name, file in files.items()}
+    cluster = Cluster(guard, tls=settings | {"tls-auth-clients": "no"})
+    url = f"{cluster.url}?ssl_ca_certs={certificates / 'ca.crt'}"
+    client = Client.from_url(url, rq_prefix=PREFIX)
+    daemon = DaemonProcess(guard, url, **ENV)
+    daemon.wait_for("hold_ended")
+
+    cluster.move(cluster.another())
+    run = client.schedule("app.run", id="later", after=0.01, durable=True).run_id
+
+    with connect(cluster.owner().tcp_url) as owner:
+        eventually(lambda: owner.exists(f"{PREFIX}:job:{run}"), within_s=40)
+        eventually(lambda: owner.llen(f"{PREFIX}:queue:default") == 1, within_s=40)
+    with pytest.raises(RedisRefused, match="not trusted here"):
+        Client.from_url(cluster.url, rq_prefix=PREFIX).get("later")
 
 
 def test_a_missing_ca_file_is_named(tls: TlsRedis) -> None:

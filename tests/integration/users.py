@@ -22,12 +22,22 @@ DEPLOY = Path(__file__).parents[2] / "deploy" / "redis"
 HARMLESS = {"client", "client|list", "client|setinfo"}
 
 
-def fill_in_passwords(folder: Path) -> Path:
+def fill_in_passwords(folder: Path, rq_prefix: str | None = None) -> Path:
     """A copy of the ACL file in *folder* that Redis takes, with the passwords beside it."""
-    (folder / "users.acl").write_text(acl_file(Keys("default")))  # deploy/redis/users.acl, if the prefix is RQ's own
+    keys = Keys("default", rq_prefix)
+    (folder / "users.acl").write_text(acl_file(keys))  # deploy/redis/users.acl, if the prefix is RQ's own
     [steps] = re.findall(r"^```sh\n(.*?)^```", (DEPLOY / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     subprocess.run(["bash", "-euo", "pipefail", "-c", steps], cwd=folder, check=True, timeout=60)
     return folder / "users.acl"
+
+
+def refusals(client: redis.Redis) -> list[str]:
+    """What *client* finds in ACL LOG of refusals that do harm: user, reason and command or key."""
+    return [
+        f"{entry['username']}: {entry['reason']} {entry['object']}"
+        for entry in client.acl_log()
+        if not (entry["reason"] == "command" and entry["object"] in HARMLESS)
+    ]
 
 
 class GuardedRedis:
@@ -71,12 +81,7 @@ class GuardedRedis:
     def refused(self) -> list[str]:
         """What ACL LOG holds of refusals that do harm: user, reason and command or key."""
         with self.connect("operator") as operator:
-            entries = operator.acl_log()
-        return [
-            f"{entry['username']}: {entry['reason']} {entry['object']}"
-            for entry in entries
-            if not (entry["reason"] == "command" and entry["object"] in HARMLESS)
-        ]
+            return refusals(operator)
 
     def empty(self) -> None:
         """Nothing is in it, and nothing was refused."""

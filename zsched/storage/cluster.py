@@ -31,7 +31,7 @@ from redis.sentinel import MasterNotFoundError, SentinelManagedConnection, Senti
 
 from zsched.config.urls import Address, ClusterUrl, host_port
 from zsched.errors import ConfigError
-from zsched.storage.found import PATIENCE_S, FoundPool, adopted_options, our_options
+from zsched.storage.found import PATIENCE_S, FoundPool, adopted_options, distrust_of, our_options
 from zsched.storage.keys import Keys
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE, RqKeys
 
@@ -139,22 +139,26 @@ class SlotOwner:
 
         Raises:
             MasterNotFoundError: none knows; says why.
+            redis.AuthenticationError, redis.ConnectionError: every node refuses the password, or is not trusted.
         """
         named, self._next = self._next, None
         if named is not None:
             return named
-        problems = list[str]()
+        problems, errors = list[str](), list[Exception]()
         for node in self._nodes[:_MOST_ASKED]:
             try:
                 owner, known = _owner(self._ask(node), self.slot, node)
             except (redis.RedisError, OSError, ValueError, TypeError, IndexError) as error:
                 problems.append(f"{host_port(*node)}: {str(error) or type(error).__name__}")
+                errors.append(error)
                 continue
             if owner is not None:
                 rest = (each for each in (*self.seeds, *known) if each != node)
                 self._nodes = tuple(dict.fromkeys((node, *rest)))
                 return owner
             problems.append(f"{host_port(*node)}: no node has slot {self.slot}")
+        if len(errors) == len(problems) and all(map(_is_for_the_user, errors)):
+            raise errors[-1]
         raise MasterNotFoundError(
             f"no node of the Cluster says who owns slot {self.slot} ({'; '.join(problems)}); start the nodes, or "
             f"correct their addresses or password; redis-cli --cluster check shows the Cluster's state"
@@ -232,6 +236,11 @@ def _owner(slots: list[Any], slot: int, asked: Address) -> tuple[Address | None,
         if first <= slot <= last:
             owner = master
     return owner, masters
+
+
+def _is_for_the_user(error: Exception) -> bool:
+    """Return True for an *error* that does not pass by itself: a password, or a certificate."""
+    return isinstance(error, redis.AuthenticationError) or distrust_of(error) is not None
 
 
 def _shown(nodes: Iterable[Address]) -> str:

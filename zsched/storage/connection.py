@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 import select
-import ssl
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event
@@ -29,7 +28,7 @@ from zsched.core.clock import Clock, SystemClock
 from zsched.core.pages import pages_of
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable, SlotMoves, show
 from zsched.storage import cluster, sentinel
-from zsched.storage.found import FoundPool, adopted_options, our_options
+from zsched.storage.found import FoundPool, adopted_options, distrust_of, our_options
 from zsched.storage.keys import Keys, keys_of
 
 RESENDS = 2  # after the first attempt
@@ -224,7 +223,7 @@ class Link:
                 raise RedisUnavailable(f"Redis at {self.where} is busy: {_reason(error)}") from error
             raise RedisRefused(f"Redis at {self.where} refused the connection: {_reason(error)}") from error
         except _LOST as error:
-            if (distrust := _distrust(error)) is not None:
+            if (distrust := distrust_of(error)) is not None:
                 problem = f"has a certificate that is not trusted here ({distrust})"
                 raise RedisRefused(f"Redis at {self.where} {problem}; {_TRUST}") from error
             raise RedisUnavailable(f"cannot reach Redis at {self.where}: {_reason(error)}") from error
@@ -391,13 +390,6 @@ def rest() -> None:
 def one_node_only(where: str) -> str:
     """Return what is wrong with a connection to one node of a Cluster."""
     return f"Redis at {where} is a node of a Redis Cluster; {_NODES}"
-
-
-def _distrust(error: BaseException | None) -> str | None:
-    """Return the TLS error about the server's certificate; None for any other error."""
-    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
-        error = error.__cause__ or error.__context__
-    return None if error is None else error.verify_message.rstrip(".")
 
 
 def _no_reply(where: str, error: redis.RedisError) -> str:

@@ -11,6 +11,7 @@ Every connection of ours, looked up or not, is set up by ``our_options``: it sen
 
 from __future__ import annotations
 
+import ssl
 from typing import Any, Protocol
 
 import redis
@@ -83,3 +84,10 @@ class FoundPool(SentinelConnectionPool):
     def redirected(self, connection: Any, moved: redis.exceptions.MovedError) -> bool:
         """Take note that *connection*'s server named another one. Return False if nothing like that is expected."""
         return False
+
+
+def distrust_of(error: BaseException | None) -> str | None:
+    """Return the TLS error about the server's certificate; None for any other error."""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return None if error is None else error.verify_message.rstrip(".")

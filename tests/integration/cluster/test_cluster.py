@@ -19,7 +19,8 @@ from tests.faults.clusters import ENV, PREFIX, SLOT, Cluster
 from tests.faults.ledger import connect, doubles
 from tests.faults.processes import DaemonProcess, archive_of_its_own, eventually
 from tests.integration.doctor.ground import examined, only
-from zsched import Client, ConfigError
+from tests.integration.users import fill_in_passwords, refusals
+from zsched import Client, ConfigError, RedisRefused
 from zsched.cluster import ClusterRedis
 from zsched.embedded.guard import Guard
 from zsched.health.check import Severity
@@ -56,13 +57,13 @@ def environment(**more: str) -> dict[str, str]:
     return env | {"RQ_KEY_PREFIX": PREFIX} | more
 
 
-def start_worker(guard: Guard, cluster: Cluster, folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+def start_worker(guard: Guard, url: str, folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
     """A real ``rq worker`` that follows the slot, as docs/cluster.md starts it."""
     (folder / "clustertasks.py").write_text(TASKS)
     command = [sys.executable, "-m", "rq.cli", "worker", "--connection-class", "zsched.cluster.ClusterRedis"]
     with (folder / "worker.log").open("ab") as log:
         return guard.spawn(
-            [*command, "-u", cluster.url, *arguments, "default"], stdout=log, stderr=log, env=environment(), cwd=folder
+            [*command, "-u", url, *arguments, "default"], stdout=log, stderr=log, env=environment(), cwd=folder
         )
 
 
@@ -92,7 +93,7 @@ def test_a_worker_follows_the_slot_through_a_migration_and_a_failover(
 ) -> None:
     daemon = DaemonProcess(guard, cluster.url, **ENV)
     daemon.wait_for("hold_ended")
-    worker = start_worker(guard, cluster, tmp_path)
+    worker = start_worker(guard, cluster.url, tmp_path)
 
     def finishes(id: str, func: str = "clustertasks.answer", argument: float = 1) -> None:
         run = client.schedule(func, args=(argument,), id=id, after=0.01).run_id
@@ -126,7 +127,7 @@ def test_workers_run_each_run_once_while_its_slot_moves_and_its_queue_is_often_e
     guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
 ) -> None:
     DaemonProcess(guard, cluster.url, **ENV).wait_for("hold_ended")
-    worker = start_worker(guard, cluster, tmp_path, "--worker-class", "rq.worker.SimpleWorker")
+    worker = start_worker(guard, cluster.url, tmp_path, "--worker-class", "rq.worker.SimpleWorker")
     ran = tmp_path / "ran"
     now = datetime.now(UTC) + timedelta(seconds=2)
     rows = [
@@ -154,7 +155,7 @@ def test_a_task_makes_notes_and_schedules_its_next_run_through_its_worker_s_conn
     guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
 ) -> None:
     DaemonProcess(guard, cluster.url, **ENV).wait_for("hold_ended")
-    start_worker(guard, cluster, tmp_path)
+    start_worker(guard, cluster.url, tmp_path)
 
     client.schedule("clustertasks.chain", kwargs={"more": 1}, id="chain", after=0.01)
 
@@ -164,7 +165,7 @@ def test_a_task_makes_notes_and_schedules_its_next_run_through_its_worker_s_conn
 def test_a_started_run_is_stopped_by_a_command_to_its_worker(
     guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
 ) -> None:
-    start_worker(guard, cluster, tmp_path)
+    start_worker(guard, cluster.url, tmp_path)
     run = client.enqueue("clustertasks.take", (60,)).run_id
     assert run is not None
     eventually(lambda: status_of(cluster, run) == "started")
@@ -253,3 +254,37 @@ def test_a_recovery_by_hand_puts_back_what_a_node_forgot(guard: Guard, cluster: 
     assert {f"k{n}" for n in range(20)} == {one.id for one in client.list()}
     listed = run_cli(cluster, "ls", "--json", **settings)
     assert 20 == len(json.loads(listed.stdout))
+
+
+def test_the_users_of_the_acl_file_may_do_what_a_cluster_needs(guard: Guard, tmp_path: Path) -> None:
+    users = fill_in_passwords(tmp_path, PREFIX)
+    lines = users.read_text().splitlines()
+    nodes = "user default on nopass ~* &* +@all"  # the test's own, and between nodes
+    users.write_text("\n".join([nodes, *(line for line in lines if not line.startswith("user default "))]) + "\n")
+    cluster = Cluster(guard, replicas=1, aclfile=str(users))
+
+    def url(user: str) -> str:
+        password = (tmp_path / f"{user}.password").read_text().strip()
+        return cluster.url.replace("://", f"://{user}:{password}@")
+
+    DaemonProcess(guard, url("zsched-daemon"), **ENV).wait_for("hold_ended")
+    start_worker(guard, url("zsched-worker"), tmp_path)
+    client = Client.from_url(url("zsched-client"), rq_prefix=PREFIX)
+
+    def finishes(id: str) -> None:
+        run = client.schedule("clustertasks.answer", args=(1,), id=id, after=0.01, durable=True).run_id
+        eventually(lambda: status_of(cluster, run) == "finished", within_s=40)
+
+    finishes("before")
+    cluster.fail_over()
+    finishes("after-failover")
+    cluster.move(cluster.another())
+    finishes("after-migration")
+
+    refused = list[str]()
+    for server in cluster.servers:
+        with connect(server.tcp_url) as node:
+            refused += refusals(node)
+    assert [] == refused
+    with pytest.raises(RedisRefused, match=r"refused user or password; check \[redis\] url"):
+        Client.from_url(cluster.url.replace("://", "://zsched-client:wrong@"), rq_prefix=PREFIX).get("before")
