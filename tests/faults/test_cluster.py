@@ -204,6 +204,7 @@ def test_a_script_whose_other_keys_are_all_there_writes_nothing_into_a_slot_that
         owner.hset(keys.limits(), "other", "- 0")
         owner.zadd(keys.deadlines(), {"other": 9e12})
         owner.sadd(keys.rq.queues(), keys.rq.queue("other"))
+        owner.sadd(keys.rq.limits(), "other")
         eventually(lambda: owner.zscore(keys.due_normal(), "due") < owner.time()[0] * 1000)
         assert all(owner.exists(keys.named(key)()) for key in load("fire").keys)
         written = owner.xlen(keys.log())
