@@ -10,12 +10,13 @@ from tests.compatibility.runs import PROJECT, Run, answers, load
 
 PAGE: Final = PROJECT / "docs" / "compatibility.md"
 _TEXT: Final = Path(__file__).with_name("page.md")  # what a person wrote, with a place for each table
+_HEAD: Final = ("server", "RQ", "prefix", "Python", "tests", "passed", "skipped", "failed", "ran")
 
 
 def page() -> str:
     """Return the page's text."""
     return _TEXT.read_text().format(
-        runs=_table(("server", "RQ", "Python", "tests", "passed", "skipped", "failed", "ran"), map(_row, load())),
+        runs=_table(_HEAD, map(_row, load())),
         failed=_failed(load()),
         servers=_differences(answers("servers")),
         rqs=_differences({f"RQ {version}": told for version, told in answers("rqs").items()}),
@@ -24,7 +25,7 @@ def page() -> str:
 
 def _row(run: Run) -> tuple[str, ...]:
     counts = (f"{count:,}" for count in (run.passed, run.skipped, len(run.failed)))
-    return run.server, run.rq, run.python, run.extent, *counts, f"{run.at}, {run.took_s:,} s, `{run.tree}`"
+    return run.server, run.rq, f"`{run.prefix}`", run.python, run.extent, *counts, f"{run.at}, {run.took_s:,} s, `{run.tree}`"
 
 
 def _failed(runs: Iterable[Run]) -> str:

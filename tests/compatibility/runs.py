@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree
 
+from tests.prefix import RQ
 from zsched.embedded import ServerBinary
 from zsched.embedded.binary import SERVER_VARIABLE
+from zsched.storage.rqkeys import RQ_PREFIX
 from zsched.storage.rqversion import release
 
 PROJECT = Path(__file__).parents[2]
@@ -43,7 +45,10 @@ TESTS: Final = {
 
 @dataclass(frozen=True)
 class Run:
-    """One run: with what, which tests, what came of them, on which day. ``tree`` is git's name of the folder zsched."""
+    """
+    One run: with what, which tests, what came of them, on which day. ``prefix`` is that of RQ's keys, ``tree`` git's
+    name of the folder zsched.
+    """
 
     server: str
     rq: str
@@ -55,11 +60,12 @@ class Run:
     took_s: int
     at: str
     tree: str
+    prefix: str = RQ_PREFIX
 
     @property
-    def of(self) -> tuple[str, str, str, str]:
+    def of(self) -> tuple[str, str, str, str, str]:
         """The combination; a later run of the same one replaces this."""
-        return self.server, self.rq, self.python, self.extent
+        return self.server, self.rq, self.prefix, self.python, self.extent
 
 
 def python_with(rq: str | None, python: str) -> Path:
@@ -92,7 +98,7 @@ def run(python: Path, server: ServerBinary, extent: Extent, options: Sequence[st
     rq, version = _output(str(python), "-c", _VERSIONS).split()
     tree = _output("git", "rev-parse", "--short=10", "HEAD:zsched")
     today = f"{datetime.now(UTC):%Y-%m-%d}"
-    return Run(str(server), rq, version, extent, passed, skipped, failed, took_s, today, tree)
+    return Run(str(server), rq, version, extent, passed, skipped, failed, took_s, today, tree, RQ)
 
 
 def read_report(file: Path) -> tuple[int, int, tuple[str, ...], int]:
@@ -136,7 +142,7 @@ def keep_answers(of: str, new: dict[str, dict[str, str]]) -> None:
 def keep(new: Iterable[Run]) -> list[Run]:
     """Put *new* in the place of runs of the same combination, write the file, and return all."""
     runs = {run.of: run for run in [*load(), *new]}
-    ordered = sorted(runs.values(), key=lambda run: (*order(run.server), release(run.rq), run.python, run.extent))
+    ordered = sorted(runs.values(), key=lambda run: (*order(run.server), release(run.rq), *run.of[2:]))
     _write({"runs": [asdict(run) for run in ordered]})
     return ordered
 

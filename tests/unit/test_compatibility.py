@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,10 +59,11 @@ def test_a_later_run_of_the_same_combination_replaces_the_earlier_one(results: P
     assert servers == tuple(run.server for run in kept)
 
 
-def test_a_run_of_other_tests_is_kept_beside(results: Path) -> None:
+@pytest.mark.parametrize("other", [{"extent": Extent.SERVER}, {"prefix": "{default}:rq"}])
+def test_a_run_of_other_tests_or_with_another_prefix_is_kept_beside(results: Path, other: dict[str, Any]) -> None:
     keep([a_run()])
 
-    assert 2 == len(keep([replace(a_run(), extent=Extent.SERVER)]))
+    assert 2 == len(keep([replace(a_run(), **other)]))
 
 
 def test_versions_are_ordered_as_numbers() -> None:
