@@ -25,7 +25,8 @@ def page() -> str:
 
 def _row(run: Run) -> tuple[str, ...]:
     counts = (f"{count:,}" for count in (run.passed, run.skipped, len(run.failed)))
-    return run.server, run.rq, f"`{run.prefix}`", run.python, run.extent, *counts, f"{run.at}, {run.took_s:,} s, `{run.tree}`"
+    combination = run.server, run.rq, f"`{run.prefix}`", run.python, run.extent
+    return *combination, *counts, f"{run.at}, {run.took_s:,} s, `{run.tree}`"
 
 
 def _failed(runs: Iterable[Run]) -> str:
