@@ -50,6 +50,7 @@ def main(
             chosen = python_with(None if one == "newest" else one, python)
             answers = ask_rq(chosen)
             keep_answers("rqs", {answers.pop("version"): answers})
+            PAGE.write_text(page())  # a test compares it with what is kept
             extent = Extent.CONTRACT if one in CONTRACT_ONLY else EXTENTS[asked]
             for server in () if is_page else here:
                 click.echo(f"{extent}: {server}, RQ {one}, {python}")
