@@ -80,8 +80,8 @@ class Server(EmbeddedRedis):
 
     def _mend_aof(self) -> None:
         """
-        Take a torn end off the append-only file, back to before a MULTI without its EXEC. The tool gets the file itself:
-        given the manifest, that of Valkey 9 does not know its own base file (valkey-io/valkey#4739).
+        Take a torn end off the append-only file, back to before a MULTI without its EXEC. The tool gets the file
+        itself: given the manifest, that of Valkey 9 does not know its own base file (valkey-io/valkey#4739).
         """
         tool = self.folder / "redis-check-aof"  # the server's binary is it, by that name
         tool.unlink(missing_ok=True)
