@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from datetime import UTC
 from typing import Any
@@ -37,8 +38,10 @@ def insert(commands: Any, timed: Sequence[Timed]) -> None:
 def insert_recurring(commands: Any, rules: Sequence[Daily]) -> None:
     """Schedule *rules* by ``cron``: it has no other way."""
     scheduler = _scheduler(commands)
-    for id, cron in rules:
-        scheduler.cron(cron, FUNC, args=ARGS, id=id, use_local_timezone=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of crontab
+        for id, cron in rules:
+            scheduler.cron(cron, FUNC, args=ARGS, id=id)
 
 
 def dispatch_s(commands: Any, clock: Clock) -> float:
