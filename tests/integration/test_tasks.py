@@ -164,8 +164,15 @@ def test_recurring_rows_of_one_task_and_rule_share_shape_and_rule(client: Client
     rules = [one.rule for one in read if isinstance(one, Recurring)]
     assert (rules[0], rules[2]) == (rules[1], rules[3])
     assert rules[0] is not rules[2]
-    with pytest.raises(InvalidSchedule, match="value"):
-        reader.read(plain.row(every=60, value=1) | {"kwargs": {"value": "no number"}})
+
+
+def test_a_recurring_row_like_the_previous_one_has_its_payload_checked(client: Client) -> None:
+    rows: list[Any] = [{"func": send_reminder, "args": ("e1", word), "every": 60} for word in ("sms", "fax", "push")]
+
+    many = client.schedule_many(rows)
+
+    assert [(1, "channel")] == [(index, error.field) for index, error in many.errors]  # type: ignore[attr-defined]
+    assert (["reminder-e1", None, "reminder-e1"], 1, 1) == (many.ids, many.created, many.updated)
 
 
 def test_a_durable_task_is_durable_in_schedule_many(client: Client, redis_client: redis.Redis) -> None:

@@ -1,8 +1,8 @@
 """
 The package that services import: schedule, change, list, cancel, and ask what became of it.
 
-``client`` puts and reads schedules. ``many`` puts thousands at once, which ``rows`` reads, and ``keeper`` does so from a
-file. ``first_times`` plans recurring ones. ``lives`` changes existing schedules and runs. ``past`` reads the history.
+``client`` puts and reads schedules. ``many`` puts thousands at once, which ``rows`` or ``keeper`` give it.
+``first_times`` plans recurring ones. ``lives`` changes existing schedules and runs. ``past`` reads the history.
 ``calls`` holds the shared parts of all calls.
 """
 
