@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any, TypedDict, Unpack
 
 from zsched.client.calls import Typed, completed, naming_lost_call, new_id, op_of
-from zsched.client.first_times import REPLANS, FirstTimes, Rule, outdated
+from zsched.client.first_times import REPLANS, FirstTimes, PlannedRule, outdated
 from zsched.client.lives import Lives
-from zsched.client.many import Puts, put_rows
+from zsched.client.many import BulkPut, put_rows
 from zsched.client.rows import RowReader, time_argument
 from zsched.core.arguments import check_id, instant_ms
 from zsched.core.clock import Clock, SystemClock, from_ms, to_ms
@@ -149,7 +149,7 @@ class Client(Lives):
             NotArchived: as ``schedule``. RedisUnavailable: Redis was not reached.
         """
         noted = _Noted(rows, partial(self._durability.require, "no row with durable=True was written"))
-        reader, puts = RowReader(self._store, self._define), self._puts()
+        reader, puts = RowReader(self._store, self._define), self._bulk_put()
         many = put_rows(noted, reader, puts, self._keys, on_progress or (lambda done: None))
         if noted.is_asked_for and many.done > len(many.errors):
             self._durability.wait_for_all(f"{many.done - len(many.errors)} rows")
@@ -283,8 +283,8 @@ class Client(Lives):
     def _define(self, func: Any, options: Mapping[str, Any], id: str) -> Definition:
         return define(func, options, id, self._urgencies)
 
-    def _puts(self) -> Puts:
-        return Puts(self._store, FirstTimes(self._clock, self._reader))
+    def _bulk_put(self) -> BulkPut:
+        return BulkPut(self._store, FirstTimes(self._clock, self._reader))
 
     def _durably(self, definition: Definition, put: Callable[[], Answer]) -> Answer:
         """Return the answer of *put*, once it is as durable as *definition* demands. Raises NotArchived."""
@@ -305,7 +305,11 @@ class Client(Lives):
     def _put_recurring(
         self, definition: Definition, spec: TriggerSpec, op: str | None, seen_version: str = ""
     ) -> Answer:
-        record, rule, first_times = self._store.record(definition), Rule(spec), FirstTimes(self._clock, self._reader)
+        record, rule, first_times = (
+            self._store.record(definition),
+            PlannedRule(spec),
+            FirstTimes(self._clock, self._reader),
+        )
         with naming_lost_call(definition.id):
             for _ in range(REPLANS):
                 row = RecurringRow(record, rule.text, first_times.plan(rule, record.id), seen_version)

@@ -20,7 +20,7 @@ from zsched.storage.reader import Reader
 REPLANS: Final = 5  # plans that are outdated on arrival, before the call gives up
 
 
-class Rule:
+class PlannedRule:
     """
     A rule with its text, which many schedules may share. ``plan``: the last one that holds for all of them, but for
     their jitter, which has ``room_ms``.
@@ -45,7 +45,7 @@ class FirstTimes:
         """Take in the server's time."""
         self._ahead_ms = server_ms - self._clock.now_ms()
 
-    def plan(self, rule: Rule, id: str) -> Bracket:
+    def plan(self, rule: PlannedRule, id: str) -> Bracket:
         """
         Return the plan of the first time of schedule *id*.
 

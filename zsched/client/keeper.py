@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from zsched.client.calls import new_id
 from zsched.client.client import Client
-from zsched.client.first_times import Rule
-from zsched.client.rows import Item, Recurring
+from zsched.client.first_times import PlannedRule
+from zsched.client.rows import PutItem, Recurring
 from zsched.core.clock import from_ms
 from zsched.core.model import Definition, IfExists, Schedule, Scheduled, ScheduleState
 from zsched.core.revision import PAYLOAD, is_same, options_of
@@ -123,12 +123,12 @@ class Keeper:
         number of each, and the result or the error. Raises RedisUnavailable, RedisRefused.
         """
 
-        def items() -> Iterator[tuple[int, Item]]:
+        def items() -> Iterator[tuple[int, PutItem]]:
             for number, (given, held) in enumerate(wanted):
                 definition, version = _condition(given, held)
-                yield number, Recurring(self._store.record(definition), Rule(_rule(definition)), version)
+                yield number, Recurring(self._store.record(definition), PlannedRule(_rule(definition)), version)
 
-        for outcomes in self._client._puts().put(items()):
+        for outcomes in self._client._bulk_put().put(items()):
             for outcome in outcomes:
                 if outcome.word in _CHANGED:
                     yield outcome.number, None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
 from zsched.client.calls import Typed, completed, new_id
-from zsched.client.first_times import Rule
+from zsched.client.first_times import PlannedRule
 from zsched.core.arguments import check_id, instant_ms, seconds_to_ms
 from zsched.core.model import At, Definition
 from zsched.core.options import define_rule
@@ -34,11 +34,11 @@ class Recurring(NamedTuple):
     """A recurring schedule to put. ``seen_version`` as of ``RecurringRow``."""
 
     record: RecurringRecord
-    rule: Rule
+    rule: PlannedRule
     seen_version: str = ""
 
 
-Item = tuple[Shape, OneShotRow] | Recurring  # a schedule, ready to be put
+PutItem = tuple[Shape, OneShotRow] | Recurring  # a schedule, ready to be put
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class _Rules:
     path: str
     jitter_ms: int
     typed: Typed | None
-    rules: dict[tuple[Any, ...], Rule] = field(default_factory=dict)
+    rules: dict[tuple[Any, ...], PlannedRule] = field(default_factory=dict)
 
 
 class RowReader:
@@ -74,7 +74,7 @@ class RowReader:
         self._rules: dict[tuple[Any, ...], _Rules] = {}
         self._shapes: dict[Shape, Shape] = {}
 
-    def read(self, row: Mapping[str, Any]) -> Item:
+    def read(self, row: Mapping[str, Any]) -> PutItem:
         """Return what *row* says, ready to be put. Raises ZschedError; TypeError, ValueError: it is not a row."""
         rest = dict(row)
         id, at, after = rest.pop("id", None), rest.pop("at", None), rest.pop("after", None)
@@ -95,7 +95,7 @@ class RowReader:
             due = f"+{seconds_to_ms('after', after, 0) + delay_ms}"
         return known.shape, (own_id, due, self._encoder.call(known.path, *call))
 
-    def _recurring(self, row: Mapping[str, Any], rest: dict[str, Any], id: Any, args: Any, kwargs: Any) -> Item:
+    def _recurring(self, row: Mapping[str, Any], rest: dict[str, Any], id: Any, args: Any, kwargs: Any) -> PutItem:
         """The same of a row without the time of a one-shot; *rest*: its options but for id and arguments."""
         options: dict[str, Any] = {}
         func = rest.get("func")
@@ -106,7 +106,7 @@ class RowReader:
         rule = None if known is None or rule_key is None else known.rules.get(rule_key)
         if known is not None and rule is None:
             with suppress(InvalidSchedule):  # which is told as of the whole row
-                rule = Rule(define_rule({**rest, **options}, known.jitter_ms))
+                rule = PlannedRule(define_rule({**rest, **options}, known.jitter_ms))
                 _remember(known.rules, rule_key, rule)
         if known is None or rule is None:
             return self._read_new(row, key, rule_key)
@@ -117,7 +117,7 @@ class RowReader:
 
     def _read_new(
         self, row: Mapping[str, Any], key: tuple[Any, ...] | None, rule_key: tuple[Any, ...] | None
-    ) -> Item:  # fmt: skip
+    ) -> PutItem:  # fmt: skip
         """Check *row* in full, and remember its shape as *key*; None: it cannot be remembered."""
         options = dict(row)
         if "func" not in options:
@@ -127,7 +127,7 @@ class RowReader:
         definition = self._define(func, options, new_id())
         typed = func if isinstance(func, Typed) else None
         if isinstance(definition.when, TriggerSpec):
-            record, rule = self._store.record(definition), Rule(definition.when)
+            record, rule = self._store.record(definition), PlannedRule(definition.when)
             known = _Rules(record.shape, function_path(func), definition.when.jitter_ms, typed)
             _remember(known.rules, rule_key, rule)
             _remember(self._rules, key if rule_key is not None else None, known)

@@ -19,10 +19,10 @@
 -- RETURNS  OK, now ms, version, then per row: word, due ms
 --        words: created updated unchanged kept EXISTS CHANGED WRONGTYPE AGAIN; due ms is - where there is none
 --        AGAIN: plan this row once more from now
--- LOGS   put_recurring: shapes n, per shape: lane, schedule n, its pairs, template n, its pairs; rows n, per written row
---        (id, words), (trigger, text), (data, bytes). Words: shape, due, nominal, anchor, created_at, last, ended_at,
---        paused when it stays so, digest; - where there is none. The rest of a schedule's hash follows from the entry:
---        version is its id, updated_at its time
+-- LOGS   put_recurring: shapes n, per shape: lane, schedule n, its pairs, template n, its pairs; rows n, per written
+--        row (id, words), (trigger, text), (data, bytes). Words: shape, due, nominal, anchor, created_at, last,
+--        ended_at, paused when it stays so, digest; - where there is none. The rest of a schedule's hash follows from
+--        the entry: version is its id, updated_at its time
 --
 -- The anchor (TIME at the rule's creation, or just before) and the due time stay as long as the trigger's text is
 -- the same but for its jitter, so a new payload neither moves nor repeats an occurrence, and new jitter counts from the

@@ -82,7 +82,7 @@ class PutEntry(ParsedEntry, kind="put"):
         return dict(enumerate(range(first + 3, first + 4 * int(body[first - 1]), 4)))
 
 
-class RecurringShape(NamedTuple):
+class LoggedShape(NamedTuple):
     """The shared part of recurring schedules: their lane, own fields, and those of their template."""
 
     lane: bytes
@@ -101,7 +101,7 @@ class PutRecurring(NamedTuple):
     nominal_ms: int | None
     last: str | None
     is_paused: bool
-    shape: RecurringShape
+    shape: LoggedShape
     words: Texts
     trigger: bytes
     at: int
@@ -175,16 +175,16 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
     def payloads(self) -> Mapping[int, int]:
         return {number: put.at for number, put in enumerate(self.puts)}
 
-    def _shapes(self) -> tuple[list[RecurringShape], int]:
+    def _shapes(self) -> tuple[list[LoggedShape], int]:
         """The entry's shapes, and where its rows begin."""
-        body, shapes, at = self.entry.body, list[RecurringShape](), 2
+        body, shapes, at = self.entry.body, list[LoggedShape](), 2
         expect(body[0] == b"shapes")
         for _ in range(int(body[1])):
             first = at + 4
             last = first + 2 * int(body[at + 3])
             end = last + 2 + 2 * int(body[last + 1])
             expect((body[at], body[at + 2], body[last]) == (b"lane", b"schedule", b"template"))
-            shapes.append(RecurringShape(body[at + 1], body[first:last], body[last + 2 : end]))
+            shapes.append(LoggedShape(body[at + 1], body[first:last], body[last + 2 : end]))
             at = end
         return shapes, at
 
