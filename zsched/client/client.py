@@ -305,11 +305,8 @@ class Client(Lives):
     def _put_recurring(
         self, definition: Definition, spec: TriggerSpec, op: str | None, seen_version: str = ""
     ) -> Answer:
-        record, rule, first_times = (
-            self._store.record(definition),
-            PlannedRule(spec),
-            FirstTimes(self._clock, self._reader),
-        )
+        record, rule = self._store.record(definition), PlannedRule(spec)
+        first_times = FirstTimes(self._clock, self._reader)
         with naming_lost_call(definition.id):
             for _ in range(REPLANS):
                 row = RecurringRow(record, rule.text, first_times.plan(rule, record.id), seen_version)

@@ -129,7 +129,7 @@ class _RecurringPortion:
 
 
 class BulkPut:
-    """BulkPut numbered items. For one use."""
+    """A put of many numbered items; for one use."""
 
     def __init__(self, store: Store, first_times: FirstTimes) -> None:
         self._store, self._first_times = store, first_times
