@@ -130,13 +130,13 @@ class Keeper:
 
         for outcomes in self._client._bulk_put().put(items()):
             for outcome in outcomes:
-                if outcome.word in _CHANGED:
+                if outcome.word.decode() in _CHANGED:
                     yield outcome.number, None
                 elif (error := outcome.refusal(self.keys)) is not None:
                     yield outcome.number, error
                 else:
-                    next_at = None if outcome.due_ms == "-" else from_ms(int(outcome.due_ms))
-                    yield outcome.number, Scheduled(outcome.id, outcome.word, next_at, None)
+                    next_at = None if outcome.due_ms == b"-" else from_ms(int(outcome.due_ms))
+                    yield outcome.number, Scheduled(outcome.id, outcome.word.decode(), next_at, None)
 
     def _of(self, found: StoredSchedule) -> ScheduleWithOptions:
         schedule, data, unreadable = found.schedule, bytes(found.fields.get("data", b"")), ""  # type: ignore[arg-type]  # bytes

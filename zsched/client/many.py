@@ -11,7 +11,7 @@ until it is answered.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -40,28 +40,28 @@ BYTES_PER_CALL: Final = 262_144  # of payloads
 TEXTS_PER_CALL: Final = 4000  # of shapes; Lua unpacks no more than some 8,000
 
 Numbered = tuple[int, PutItem]
-GOOD: Final = frozenset({"created", "updated", "unchanged", "kept", "already_fired"})  # words that are no refusal
+_GOOD: Final = {  # words that are no refusal, and where ``Many`` counts them
+    word.encode(): word for word in ("created", "updated", "unchanged", "kept", "already_fired")
+}
 
 
 class PutOutcome(NamedTuple):
     """
-    Result of one item: a word of ``Answer``, and its due time as text, or "-". ``error``: why it was not sent; the word
-    is "" then.
+    Result of one item: a word of ``Answer``, and its due time or "-", as Redis gives them. ``error``: why it was not
+    sent; the word is empty then.
     """
 
     number: int
     id: str
-    word: str
-    due_ms: str = "-"
+    word: bytes
+    due_ms: bytes = b"-"
     now_ms: int = 0
     error: ZschedError | None = None
 
     def refusal(self, keys: Keys) -> ZschedError | None:
         """Return the error, or that of the word, or None."""
-        if self.error is not None or self.word in GOOD:
-            return self.error
-        due_ms = None if self.due_ms == "-" else int(self.due_ms)
-        return refusal(self.word, self.id, keys, due_ms=due_ms, now_ms=self.now_ms)
+        due_ms = None if self.due_ms == b"-" else int(self.due_ms)
+        return self.error or refusal(self.word.decode(), self.id, keys, due_ms=due_ms, now_ms=self.now_ms)
 
 
 @dataclass(slots=True)
@@ -80,8 +80,8 @@ class _OneShotPortion:
         self.size += len(row[2])
         return len(self.rows) >= ONE_SHOTS_PER_CALL or self.size >= BYTES_PER_CALL
 
-    def ids(self) -> Iterable[str]:
-        return (row[0] for row in self.rows)
+    def ids(self) -> list[str]:
+        return [row[0] for row in self.rows]
 
     def call(self) -> BulkCall:
         """Return the call, with an operation id if sending it twice could act twice."""
@@ -150,12 +150,8 @@ class BulkPut:
             for replies in self._store.put_many(self._calls(source)):
                 portion = self._sent.popleft()
                 if isinstance(portion, _OneShotPortion):
-                    yield self._refused + [
-                        PutOutcome(number, row[0], word.decode(), due_ms.decode(), replies.now_ms)
-                        for number, row, word, due_ms in zip(
-                            portion.numbers, portion.rows, replies.words, replies.due_ms, strict=True
-                        )
-                    ]
+                    rows = zip(portion.numbers, portion.ids(), replies.words, replies.due_ms, strict=True)
+                    yield self._refused + [PutOutcome(*row, replies.now_ms) for row in rows]
                 else:
                     yield self._refused + self._answered(portion, replies)
                 self._refused = []
@@ -167,10 +163,10 @@ class BulkPut:
             id = waiting.item.record.id
             if word != b"AGAIN":
                 self._unanswered.discard(id)
-                found.append(PutOutcome(waiting.number, id, word.decode(), due_ms.decode(), replies.now_ms))
+                found.append(PutOutcome(waiting.number, id, word, due_ms, replies.now_ms))
             elif waiting.plans >= REPLANS:
                 self._unanswered.discard(id)
-                found.append(PutOutcome(waiting.number, id, "", error=outdated()))
+                found.append(PutOutcome(waiting.number, id, b"", error=outdated()))
             else:
                 self._first_times.tell(replies.now_ms)
                 self._again.append(waiting)
@@ -217,7 +213,7 @@ class BulkPut:
             row = RecurringRow(record, rule.text, self._first_times.plan(rule, record.id), seen_version)
         except (InvalidSchedule, TriggerError) as error:
             self._unanswered.discard(record.id)
-            self._refused.append(PutOutcome(number, record.id, "", error=error))
+            self._refused.append(PutOutcome(number, record.id, b"", error=error))
             return False
         return self._recurring.add(_Waiting(number, waiting.item, plans + 1), row)
 
@@ -259,13 +255,14 @@ def put_rows(
 
     for outcomes in puts.put(items()):
         for outcome in outcomes:
-            error = outcome.refusal(keys)
-            if error is not None:
+            if outcome.word in _GOOD:
+                many.ids[outcome.number] = outcome.id
+            elif (error := outcome.refusal(keys)) is not None:
                 fail(outcome.number, error)
-                continue
-            many.ids[outcome.number] = outcome.id
-            many.done += 1
-            setattr(many, outcome.word, getattr(many, outcome.word) + 1)
+        for word, count in Counter(outcome.word for outcome in outcomes).items():
+            if (name := _GOOD.get(word)) is not None:
+                setattr(many, name, getattr(many, name) + count)
+                many.done += count
         on_progress(many.done)
     many.errors.sort(key=lambda failed: failed[0])
     return many

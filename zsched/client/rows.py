@@ -28,6 +28,8 @@ _OF_RULE: Final = (*RULES, "starts", "ends", "count")  # options in which rows o
 _REMEMBERED: Final = 10_000  # shapes, and rules of a shape
 
 V = TypeVar("V")
+_Key = tuple[Any, ...]
+_NONE: Final[Mapping[_Key, Any]] = {}
 
 
 class Recurring(NamedTuple):
@@ -62,7 +64,7 @@ class _Rules:
     path: str
     jitter_ms: int
     typed: Typed | None
-    rules: dict[tuple[Any, ...], PlannedRule] = field(default_factory=dict)
+    rules: dict[_Key, PlannedRule] = field(default_factory=dict)
 
 
 class RowReader:
@@ -70,8 +72,8 @@ class RowReader:
 
     def __init__(self, store: Store, define: Define) -> None:
         self._store, self._encoder, self._define = store, store.encoder, define
-        self._one_shots: dict[tuple[Any, ...], _OneShots] = {}
-        self._rules: dict[tuple[Any, ...], _Rules] = {}
+        self._one_shots: dict[_Key, _OneShots] = {}
+        self._rules: dict[_Key, _Rules] = {}
         self._shapes: dict[Shape, Shape] = {}
 
     def read(self, row: Mapping[str, Any]) -> PutItem:
@@ -79,11 +81,11 @@ class RowReader:
         rest = dict(row)
         id, at, after = rest.pop("id", None), rest.pop("at", None), rest.pop("after", None)
         args, kwargs = rest.pop("args", ()), rest.pop("kwargs", None)
-        call = () if args is None else args, kwargs
+        args = () if args is None else args
         if at is None and after is None:
-            return self._recurring(row, rest, id, *call)
-        known = self._one_shots.get(key) if (key := _key(rest)) and (at is None) != (after is None) else None
-        if known is None:
+            return self._recurring(row, rest, id, args, kwargs)
+        key, known = _look_up(self._one_shots, rest)
+        if known is None or (at is not None and after is not None):
             return self._read_new(row, key, None)
         if known.typed is not None:
             id = known.typed.checked_id(id, args, kwargs)
@@ -93,7 +95,7 @@ class RowReader:
             due = str(instant_ms("at", at, known.tz, known.gap, known.fold) + delay_ms)
         else:
             due = f"+{seconds_to_ms('after', after, 0) + delay_ms}"
-        return known.shape, (own_id, due, self._encoder.call(known.path, *call))
+        return known.shape, (own_id, due, self._encoder.call(known.path, args, kwargs))
 
     def _recurring(self, row: Mapping[str, Any], rest: dict[str, Any], id: Any, args: Any, kwargs: Any) -> PutItem:
         """The same of a row without the time of a one-shot; *rest*: its options but for id and arguments."""
@@ -101,9 +103,8 @@ class RowReader:
         func = rest.get("func")
         if type(func) is str or not isinstance(func, Typed):  # its own options depend on these
             options = {name: rest.pop(name) for name in _OF_RULE if name in rest}
-        key, rule_key = _key(rest), _key(options)
-        known = self._rules.get(key) if key is not None else None
-        rule = None if known is None or rule_key is None else known.rules.get(rule_key)
+        key, known = _look_up(self._rules, rest)
+        rule_key, rule = _look_up(_NONE if known is None else known.rules, options)
         if known is not None and rule is None:
             with suppress(InvalidSchedule):  # which is told as of the whole row
                 rule = PlannedRule(define_rule({**rest, **options}, known.jitter_ms))
@@ -116,7 +117,7 @@ class RowReader:
         return Recurring(RecurringRecord(own_id, known.shape, self._encoder.call(known.path, args, kwargs)), rule)
 
     def _read_new(
-        self, row: Mapping[str, Any], key: tuple[Any, ...] | None, rule_key: tuple[Any, ...] | None
+        self, row: Mapping[str, Any], key: _Key | None, rule_key: _Key | None
     ) -> PutItem:  # fmt: skip
         """Check *row* in full, and remember its shape as *key*; None: it cannot be remembered."""
         options = dict(row)
@@ -158,29 +159,28 @@ def time_argument(definition: Definition) -> str:
     return f"+{when.delay_ms + delay_ms}"  # type: ignore[union-attr]  # a one-shot
 
 
-def _key(options: Mapping[str, Any]) -> tuple[Any, ...] | None:
+def _look_up(known: Mapping[_Key, V], options: Mapping[str, Any]) -> tuple[_Key | None, V | None]:
     """
-    Return a key that is equal for options of equal types and values: True is not 1 here. None: one of them cannot be
-    hashed. A list of texts, such as tags, can.
+    Return the key of *options* and what is known by it. Keys are equal for equal types and values: True is not 1 here.
+    None: one of the options cannot be hashed. A list of texts, such as tags, can.
     """
     key = (*options.items(), *map(type, options.values()))
     try:
-        hash(key)
+        return key, known.get(key)
     except TypeError:
         texts = {name: tuple(value) if _is_texts(value) else value for name, value in options.items()}
-        key = (*texts.items(), *map(type, options.values()))
-        try:
-            hash(key)
-        except TypeError:
-            return None
-    return key
+    key = (*texts.items(), *map(type, options.values()))
+    try:
+        return key, known.get(key)
+    except TypeError:
+        return None, None
 
 
 def _is_texts(value: object) -> bool:
     return type(value) is list and all(type(each) is str for each in value)
 
 
-def _remember(known: dict[tuple[Any, ...], V], key: tuple[Any, ...] | None, value: V) -> None:
+def _remember(known: dict[_Key, V], key: _Key | None, value: V) -> None:
     if len(known) >= _REMEMBERED:
         known.clear()
     if key is not None:
