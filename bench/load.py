@@ -18,7 +18,10 @@ RQ = RqKeys()
 QUEUE_KEY = RQ.queue("default")
 _PAGE = 20_000  # entries of a queue per read
 
+MINUTES = 1440  # of a day, and so many rules
+
 Timed = tuple[str, int]  # schedule id, due time in ms
+Daily = tuple[str, str]  # schedule id, cron expression (UTC)
 
 
 def spread(count: int, from_ms_: int, over_ms: int, name: str = "reminder") -> list[Timed]:
@@ -30,6 +33,21 @@ def rows(timed: Iterable[Timed], **options: Unpack[ScheduleOptions]) -> Iterator
     """The rows of ``schedule_many``."""
     for id, due_ms in timed:
         yield {"func": FUNC, "id": id, "at": from_ms(due_ms), "args": ARGS, "allow_past": True, **options}
+
+
+def daily(count: int, name: str = "digest") -> list[Daily]:
+    """*count* recurring schedules, each daily at one of the 1,440 minutes of a day."""
+    return [(f"{name}-{number:06}", _cron(number % MINUTES)) for number in range(count)]
+
+
+def _cron(minute: int) -> str:
+    return f"{minute % 60} {minute // 60} * * *"
+
+
+def daily_rows(rules: Iterable[Daily]) -> Iterator[ScheduleRow]:
+    """The rows of ``schedule_many`` for recurring schedules."""
+    for id, cron in rules:
+        yield {"func": FUNC, "id": id, "cron": cron, "args": ARGS}
 
 
 def put(client: Client, timed: Sequence[Timed], **options: Unpack[ScheduleOptions]) -> None:

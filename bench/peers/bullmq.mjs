@@ -2,6 +2,7 @@
 //
 //   bulk       {count}            -> {seconds}              addBulk of delayed jobs, 1,000 a call
 //   dispatch   {count}            -> {seconds, count}       due delayed jobs -> wait list, 1,000 a script
+//   upsert     {count}            -> {seconds}              job schedulers, 1,000 calls in flight
 //   recurring  {count}            -> {seconds, count}       job schedulers due at once, until each was processed
 //   lateness   {per_s, seconds}   -> {late_ms: [...]}       delayed jobs, due until a worker has them
 //
@@ -40,6 +41,23 @@ async function bulk({ count }) {
   return { seconds: seconds(since) };
 }
 
+const cron = (n) => `${(n % 1440) % 60} ${Math.floor((n % 1440) / 60)} * * *`;
+
+async function upsertAll(count, repeatOf) {
+  for (let start = 0; start < count; start += PER_CALL) {
+    const size = Math.min(PER_CALL, count - start);
+    await Promise.all(Array.from({ length: size }, (_, i) => queue.upsertJobScheduler(
+      `schedule-${start + i}`, repeatOf(start + i), { name: 'send', data: [123456, 'email'] })));
+  }
+}
+
+async function upsert({ count }) {
+  await queue.waitUntilReady();
+  const since = process.hrtime.bigint();
+  await upsertAll(count, (n) => ({ pattern: cron(n), tz: 'UTC' }));
+  return { seconds: seconds(since) };
+}
+
 async function dispatch({ count }) {
   const worker = new Worker('bench', async () => {}, { connection, autorun: false });
   await worker.waitUntilReady();
@@ -55,11 +73,7 @@ async function dispatch({ count }) {
 
 async function recurring({ count }) {
   const due = Date.now() + 1000 + count * 0.5;
-  const names = Array.from({ length: count }, (_, n) => `schedule-${n}`);
-  for (let start = 0; start < count; start += PER_CALL) {
-    await Promise.all(names.slice(start, start + PER_CALL).map((name) =>
-      queue.upsertJobScheduler(name, { every: 86_400_000, startDate: due }, { name: 'send', data: [123456, 'email'] })));
-  }
+  await upsertAll(count, () => ({ every: 86_400_000, startDate: due }));
   await new Promise((resolve) => setTimeout(resolve, Math.max(due - Date.now(), 0) + 100));
   const ran = new Set();
   let end;
@@ -92,5 +106,5 @@ async function lateness({ per_s: perS, seconds: length }) {
   return { late_ms: late };
 }
 
-const answer = await { bulk, dispatch, recurring, lateness }[asked.task](asked);
+const answer = await { bulk, upsert, dispatch, recurring, lateness }[asked.task](asked);
 process.stdout.write(JSON.stringify(answer), () => process.exit(0));

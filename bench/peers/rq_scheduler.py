@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from datetime import UTC
 from typing import Any
 
-from bench.load import ARGS, FUNC, Timed
+from bench.load import ARGS, FUNC, Daily, Timed
 from bench.results import Absent
 from zsched.core.clock import Clock, from_ms
 
@@ -32,6 +33,15 @@ def insert(commands: Any, timed: Sequence[Timed]) -> None:
     for id, due_ms in timed:
         at = from_ms(due_ms).astimezone(UTC).replace(tzinfo=None)
         scheduler.enqueue_at(at, FUNC, *ARGS, job_id=id)
+
+
+def insert_recurring(commands: Any, rules: Sequence[Daily]) -> None:
+    """Schedule *rules* by ``cron``: it has no other way."""
+    scheduler = _scheduler(commands)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of crontab
+        for id, cron in rules:
+            scheduler.cron(cron, FUNC, args=ARGS, id=id)
 
 
 def dispatch_s(commands: Any, clock: Clock) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 
 from bench import journal, load
@@ -13,14 +12,10 @@ from bench.peers.bullmq import NAME as BULLMQ
 from bench.peers.bullmq import BullMQ
 from bench.results import Broken, Result
 from bench.rows import dispatch
-from zsched.core.option_table import ScheduleRow
 
-_RULES = 1440  # one per minute of the day
 _MINUTE_MS, _DAY_MS = 60_000, 86_400_000
 _PER_PIPELINE = 1000
 _UNIT = "runs/s"
-
-Rule = tuple[str, int]  # schedule id, minute of the day (UTC)
 
 
 def measure(arena: Arena) -> Result:
@@ -41,8 +36,8 @@ def measure(arena: Arena) -> Result:
 
 
 def _zsched(arena: Arena, ground: Ground, count: int) -> Figure:
-    rules = [(f"digest-{number:06}", number % _RULES) for number in range(count)]
-    many = ground.client().schedule_many(_rows(rules))
+    rules = load.daily(count)
+    many = ground.client().schedule_many(load.daily_rows(rules))
     if many.created != count:
         raise Broken(f"{many.created:,} of {count:,} were created; first errors: {many.errors[:3]}")
     _make_due(ground, rules, arena.clock.now_ms())
@@ -58,12 +53,7 @@ def _zsched(arena: Arena, ground: Ground, count: int) -> Figure:
     return Figure(journal.per_second(advanced), {"scripts > 10 ms": float(len(ground.slow_scripts_ms()))})
 
 
-def _rows(rules: Iterable[Rule]) -> Iterable[ScheduleRow]:
-    for id, minute in rules:
-        yield {"func": load.FUNC, "id": id, "cron": f"{minute % 60} {minute // 60} * * *", "args": load.ARGS}
-
-
-def _make_due(ground: Ground, rules: list[Rule], now_ms: int) -> None:
+def _make_due(ground: Ground, rules: list[load.Daily], now_ms: int) -> None:
     """
     Move each schedule back to its rule's last occurrence, as if the daemon had been away since.
 
@@ -72,8 +62,9 @@ def _make_due(ground: Ground, rules: list[Rule], now_ms: int) -> None:
     lane, midnight_ms = ground.keys.due_normal(), now_ms - now_ms % _DAY_MS
     for start in range(0, len(rules), _PER_PIPELINE):
         with ground.redis.pipeline(transaction=False) as pipeline:
-            for id, minute in rules[start : start + _PER_PIPELINE]:
-                last_ms = midnight_ms + minute * _MINUTE_MS
+            for id, cron in rules[start : start + _PER_PIPELINE]:
+                minute, hour = cron.split(" ")[:2]
+                last_ms = midnight_ms + (int(hour) * 60 + int(minute)) * _MINUTE_MS
                 last_ms -= _DAY_MS if last_ms > now_ms else 0
                 pipeline.zadd(lane, {id: last_ms})
                 pipeline.hset(ground.keys.schedule(id), "nominal", last_ms)

@@ -77,10 +77,9 @@ def fire(seq: int, *fields: str, late_us: int = 500) -> Entry:
 
 
 def rule(seq: int) -> Entry:
-    own = {"version": f"1-{seq}", "trigger": '{"kind":"every","expr":"1000"}', "anchor": str(DUE_MS - 1000)}
-    own |= {"nominal": str(DUE_MS)}
-    pairs = [text for pair in own.items() for text in pair]
-    return entry(seq, "put_recurring", "id", "r", "due", str(DUE_MS), "schedule", "4", *pairs, "template", "0")
+    shape = ("shapes", "1", "lane", "normal", "schedule", "0", "template", "0")
+    words, trigger = f"1 {DUE_MS} {DUE_MS} {DUE_MS - 1000} 5 - - - d", '{"kind":"every","expr":"1000"}'
+    return entry(seq, "put_recurring", *shape, "rows", "1", "r", words, "trigger", trigger, "data", "")
 
 
 def advance(seq: int, nominal_ms: int, next_ms: int, passed: str = "-") -> Entry:

@@ -39,7 +39,7 @@ def _calls(count: int) -> Iterator[scripts.Call]:
         "field_size": len(FIELDS),
     }  # fmt: skip
     for n in range(count):
-        yield [*FIELDS, f"i-{n:03}", due_ms, "call"], arguments
+        yield "put", [*FIELDS, f"i-{n:03}", due_ms, "call"], arguments
 
 
 def _words(replies: Iterator[list[Any]]) -> list[bytes]:
@@ -50,7 +50,7 @@ def _words(replies: Iterator[list[Any]]) -> list[bytes]:
 
 
 def test_replies_of_a_stream_come_in_order(link: Link, redis_client: redis.Redis) -> None:
-    assert [b"created"] * 50 == _words(scripts.stream(link, KEYS, "put", _calls(50)))
+    assert [b"created"] * 50 == _words(scripts.stream(link, KEYS, ["put"], _calls(50)))
 
     entries = redis_client.xrange(KEYS.log())
     assert [f"i-{n:03}".encode() in str(fields).encode() for n, (_, fields) in enumerate(entries)] == [True] * 50
@@ -64,7 +64,7 @@ def test_a_stream_reads_only_a_little_ahead(link: Link) -> None:
             read.append(n)
             yield call
 
-    replies = scripts.stream(link, KEYS, "put", source())
+    replies = scripts.stream(link, KEYS, ["put"], source())
     for _ in range(3):
         next(replies)
 
@@ -74,7 +74,7 @@ def test_a_stream_reads_only_a_little_ahead(link: Link) -> None:
 
 
 def test_a_stream_continues_after_a_script_flush(link: Link, redis_client: redis.Redis) -> None:
-    replies = scripts.stream(link, KEYS, "put", _calls(30))
+    replies = scripts.stream(link, KEYS, ["put"], _calls(30))
     words = [next(replies)[2] for _ in range(10)]
     redis_client.script_flush()
 
@@ -98,25 +98,25 @@ class FlushedFirst:
 
 
 def test_a_call_whose_script_is_flushed_again_and_again_is_answered(link: Link, redis_client: redis.Redis) -> None:
-    [(rows, arguments)] = _calls(1)
+    [(name, rows, arguments)] = _calls(1)
     with link.wire() as wire:
         called = scripts.Scripts(FlushedFirst(wire, redis_client.script_flush, 3), KEYS)
 
-        assert b"created" in called.call("put", rows=rows, **arguments)
+        assert b"created" in called.call(name, rows=rows, **arguments)
 
 
 def test_a_call_whose_script_is_flushed_each_time_is_refused_and_writes_nothing(
     link: Link, redis_client: redis.Redis
 ) -> None:
-    [(rows, arguments)] = _calls(1)
+    [(name, rows, arguments)] = _calls(1)
     with link.wire() as wire, pytest.raises(RedisUnavailable, match="flushed at each of 10 attempts") as refused:
-        scripts.Scripts(FlushedFirst(wire, redis_client.script_flush, 99), KEYS).call("put", rows=rows, **arguments)
+        scripts.Scripts(FlushedFirst(wire, redis_client.script_flush, 99), KEYS).call(name, rows=rows, **arguments)
 
     assert (False, []) == (refused.value.may_have_been_applied, redis_client.keys("*"))
 
 
 def test_a_stream_whose_connection_is_killed_resends_unanswered_calls(link: Link, redis_client: redis.Redis) -> None:
-    replies = scripts.stream(link, KEYS, "put", _calls(30))
+    replies = scripts.stream(link, KEYS, ["put"], _calls(30))
     words = [next(replies)[2] for _ in range(10)]
     redis_client.client_kill_filter(_type="normal", skipme=True)
 
@@ -128,7 +128,7 @@ def test_a_stream_whose_connection_is_killed_resends_unanswered_calls(link: Link
 def test_a_stream_that_loses_its_server_reports_may_have_been_applied() -> None:
     with EmbeddedRedis() as server:
         link = Link.from_url(server.url, 5.0)
-        replies = scripts.stream(link, KEYS, "put", _calls(30))
+        replies = scripts.stream(link, KEYS, ["put"], _calls(30))
         next(replies)
         server.kill()
 
@@ -142,7 +142,7 @@ def test_a_stream_that_finds_no_server_reports_not_applied() -> None:
     link = Link.from_url("redis://127.0.0.1:1/0", 0.5)
 
     with pytest.raises(RedisUnavailable) as caught:
-        list(scripts.stream(link, KEYS, "put", _calls(1)))
+        list(scripts.stream(link, KEYS, ["put"], _calls(1)))
     assert not caught.value.may_have_been_applied
 
 

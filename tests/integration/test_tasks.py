@@ -13,7 +13,7 @@ from tests.integration.reminders import digest, plain, send_reminder, untyped
 from tests.prefix import RQ
 from tests.unit.tasks.ground import define
 from zsched import Client, InvalidSchedule, NotArchived, NotImportable
-from zsched.client.many import _RowReader
+from zsched.client.rows import Recurring, RowReader
 from zsched.core.model import Priority
 from zsched.storage.keys import Keys
 from zsched.storage.rqjob import Encoder
@@ -141,12 +141,38 @@ def test_rows_of_one_task_share_their_shape(client: Client) -> None:
         defined.append(options)
         return client._define(func, options, id)
 
-    reader = _RowReader(client._store, define_row)
+    reader = RowReader(client._store, define_row)
 
     read = [reader.read(plain.row(after=HOUR, value=number)) for number in range(3)]
 
     assert 1 == len(defined)
     assert 1 == len({id(shape) for shape, _ in read})  # type: ignore[misc]  # one-shots
+
+
+def test_recurring_rows_of_one_task_and_rule_share_shape_and_rule(client: Client) -> None:
+    defined: list[Mapping[str, Any]] = []
+
+    def define_row(func: Any, options: Mapping[str, Any], id: str) -> Any:
+        defined.append(options)
+        return client._define(func, options, id)
+
+    reader = RowReader(client._store, define_row)
+
+    read = [reader.read(plain.row(every=60 + number // 2, value=number)) for number in range(4)]
+
+    assert 2 == len(defined)
+    rules = [one.rule for one in read if isinstance(one, Recurring)]
+    assert (rules[0], rules[2]) == (rules[1], rules[3])
+    assert rules[0] is not rules[2]
+
+
+def test_a_recurring_row_like_the_previous_one_has_its_payload_checked(client: Client) -> None:
+    rows: list[Any] = [{"func": send_reminder, "args": ("e1", word), "every": 60} for word in ("sms", "fax", "push")]
+
+    many = client.schedule_many(rows)
+
+    assert [(1, "channel")] == [(index, error.field) for index, error in many.errors]  # type: ignore[attr-defined]
+    assert (["reminder-e1", None, "reminder-e1"], 1, 1) == (many.ids, many.created, many.updated)
 
 
 def test_a_durable_task_is_durable_in_schedule_many(client: Client, redis_client: redis.Redis) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import redis
 
 from tests.log_rows import WITH_ROWS, row_lines
+from zsched.core import log as core
 from zsched.core.clock import LAST_MS
 from zsched.core.model import Priority
 from zsched.storage.connection import Link
@@ -155,6 +156,10 @@ class Ground:
             found.append(Entry(id.decode(), kind, t, rest))
         return found
 
+    def parsed(self) -> list[core.Entry]:
+        """The entries as an archive reads them."""
+        return [core.Entry.of(id, texts) for id, texts in self.link.execute("XRANGE", self.keys.log(), "-", "+")]
+
     @property
     def last(self) -> Entry:
         return self.entries()[-1]
@@ -198,20 +203,42 @@ class Ground:
         reply = self.call("put", texts, **(arguments | over))
         return reply, list(zip(reply[2::2], reply[3::2], strict=True))
 
-    def put_recurring(
+    def put_recurring(self, id: str = "r", next: Any = None, op: str | None = None, **row: Any) -> list[Any]:
+        """Put one rule, see ``rule``: word, now ms, version, due ms."""
+        now_ms, version, word, due_ms = self.put_rules(self.rule(id, next, **row), op=op)
+        return [word, now_ms, version, due_ms]
+
+    def put_rules(self, *rows: list[Any], op: str | None = None, **over: Any) -> list[Any]:
+        """Reply of put_recurring to *rows* of ``rule``: now ms, version, then per row word and due ms."""
+        shapes: list[Any] = []
+        texts: list[Any] = []
+        for shape, *row in rows:
+            if shape not in shapes:
+                shapes.append(shape)
+            texts += [shapes.index(shape) + 1, *row]
+        arguments = {"op": op or "-", "keep_op_ms": 60_000 if op else 0, "shape_count": len(shapes)}
+        given = [text for shape in shapes for text in shape]
+        return self.call("put_recurring", [*given, *texts], **(arguments | over))
+
+    def rule(
         self, id: str = "r", next: Any = None, own: dict[str, str] | None = None,
-        template: dict[str, str] | None = None, op: str | None = None, **over: Any,
+        template: dict[str, str] | None = None, **row: Any,
     ) -> list[Any]:  # fmt: skip
-        """Reply of put_recurring; by default a rule whose next time is in an hour."""
-        own_texts = [text for pair in (OWN | (own or {})).items() for text in pair]
-        template_texts = [text for pair in (TEMPLATE | (template or {})).items() for text in pair]
-        arguments = {
-            "id": id, "lane": "normal", "if_exists": "replace", "op": op or "-", "keep_op_ms": 60_000 if op else 0,
-            "seen_version": "", "trigger": "rule-1", "digest": "digest-1", "anchor_ms": "", "jitter_ms": 0,
-            "next_ms": self.now_ms + HOUR_MS if next is None else next, "from_ms": 0, "until_ms": LAST_MS,
-            "schedule_size": len(own_texts),
+        """A row of put_recurring, its shape first; by default of a rule whose next time is in an hour."""
+        said = {
+            "lane": "normal", "if_exists": "replace", "seen_version": "", "trigger": "rule-1", "digest": "digest-1",
+            "anchor_ms": "", "jitter_ms": 0, "next_ms": self.now_ms + HOUR_MS if next is None else next,
+            "from_ms": 0, "until_ms": LAST_MS,
         }  # fmt: skip
-        return self.call("put_recurring", [*own_texts, *template_texts], **(arguments | over))
+        assert row.keys() <= said.keys()
+        said |= row
+        job = TEMPLATE | (template or {})
+        data = job.pop("data")
+        own_texts, texts = ([text for pair in fields.items() for text in pair] for fields in (OWN | (own or {}), job))
+        shape = [said.pop("lane"), said.pop("if_exists"), len(own_texts), len(texts), *own_texts, *texts]
+        names = ("anchor_ms", "next_ms", "jitter_ms", "from_ms", "until_ms")
+        head = [said[name] for name in ("seen_version", "trigger", "digest")]
+        return [shape, id, *head, data, *(said[name] for name in names)]
 
     def fire(self, **over: Any) -> Fire:
         reply = self.fire_reply(**over)

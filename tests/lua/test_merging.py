@@ -35,8 +35,8 @@ def test_a_merge_is_refused_when_the_log_grew_since_the_comparison(
 BEHIND: dict[str, tuple[tuple[str, ...], bool]] = {  # texts of an entry, and whether it touches schedule a
     "another put": (("put", "lane", "low", "fields", "0", "rows", "1", "b", "5", "data", "x"), False),
     "a put": (("put", "lane", "low", "fields", "0", "rows", "2", "b", "5", "data", "x", "a", "5", "data", "x"), True),
-    "another rule": (("put_recurring", "id", "a-1", "due", "5", "schedule", "0", "template", "0"), False),
-    "a rule": (("put_recurring", "id", "a", "due", "5", "schedule", "0", "template", "0"), True),
+    "another rule": (("put_recurring", "shapes", "0", "rows", "1", "a-1", "1 5", "data", "x"), False),
+    "a rule": (("put_recurring", "shapes", "0", "rows", "2", "b", "1 5", "data", "x", "a", "1 5", "data", "x"), True),
     "another fire": (("fire", "runs", f"a-1-{DUE_MS} ab-{DUE_MS}"), False),
     "a fire": (("fire", "runs", f"b-{DUE_MS} a-{DUE_MS}"), True),
     "a fire of a namespace": (("fire", "runs", f"a-{DUE_MS}-nshop"), True),

@@ -6,6 +6,12 @@ import pytest
 
 from tests.lua.ground import HOUR_MS, OWN, TEMPLATE, Ground
 from tests.prefix import RQ
+from zsched.core.log.kinds import OWN as OWN_FIELD
+from zsched.core.log.puts import PutRecurringEntry
+
+
+def _flat(fields: dict[str, str]) -> list[str]:
+    return [text for pair in fields.items() for text in pair]
 
 
 def test_a_new_recurring_schedule_has_a_place_a_rule_and_a_template(ground: Ground) -> None:
@@ -31,20 +37,34 @@ def test_the_log_entry_contains_schedule_and_template(ground: Ground) -> None:
     assert ("0-1", "put_recurring") == (entry.id, entry.kind)
     assert entry.t.startswith(str(now_ms))
     texts = entry.texts
-    assert ["id", "r", "due", str(next_ms), "schedule"] == texts[:5]
-    end = 6 + 2 * int(texts[5])
-    assert ground.schedule("r") == dict(zip(texts[6:end:2], texts[7:end:2], strict=True))
-    assert ["template", str(len(TEMPLATE))] == texts[end : end + 2]
-    assert TEMPLATE == dict(zip(texts[end + 2 :: 2], texts[end + 3 :: 2], strict=True))
+    assert ["shapes", "1", "lane", "normal", "schedule", "2", *_flat(OWN), "template", "3"] == texts[:12]
+    assert TEMPLATE == {**dict(zip(texts[12:18:2], texts[13:18:2], strict=True)), "data": texts[-1]}
+    words = f"1 {next_ms} {next_ms} {now_ms} {now_ms} - - - digest-1"
+    assert ["rows", "1", "r", words, "trigger", "rule-1", "data", "call"] == texts[18:]
+
+
+@pytest.mark.parametrize("is_updated", [False, True])
+def test_an_archive_reads_the_record_that_redis_holds(ground: Ground, is_updated: bool) -> None:
+    ground.put_recurring("r", own={"tags": '["a"]'})
+    if is_updated:
+        ground.redis.hset(ground.keys.schedule("r"), "last", "r-1")
+        ground.put_recurring("r", digest="digest 2", template={"data": "new"}, lane="high")
+
+    lane, record = PutRecurringEntry(ground.parsed()[-1]).record_of(0)
+
+    fields = {name.decode(): value.decode() for name, value in zip(record[::2], record[1::2], strict=True)}
+    own = {name.removeprefix(OWN_FIELD): value for name, value in fields.items() if name.startswith(OWN_FIELD)}
+    assert (ground.schedule("r"), ground.schedule("r")["lane"]) == (own, lane)
+    assert ground.template("r") == {name: value for name, value in fields.items() if not name.startswith(OWN_FIELD)}
 
 
 def test_putting_the_same_definition_again_changes_and_logs_nothing(ground: Ground) -> None:
-    _, _, version, due_ms = ground.put_recurring("r")
+    _, _, _, due_ms = ground.put_recurring("r")
     ground.pass_time(60_000)
 
     again = ground.put_recurring("r")
 
-    assert ["unchanged", version, due_ms] == [again[0], *again[2:]]
+    assert ["unchanged", due_ms] == [again[0], again[3]]
     assert 1 == len(ground.entries())
 
 
@@ -143,9 +163,10 @@ def test_an_interval_begins_at_the_servers_time(ground: Ground) -> None:
 def test_a_plan_that_is_stale_at_the_servers_time_returns_again(ground: Ground, from_in: int, until_in: int) -> None:
     now_ms = ground.now_ms
 
-    word, told_ms = ground.put_recurring("r", now_ms + until_in, from_ms=now_ms + from_in, until_ms=now_ms + until_in)
+    window = {"from_ms": now_ms + from_in, "until_ms": now_ms + until_in}
+    word, told_ms, _, due_ms = ground.put_recurring("r", now_ms + until_in, **window)
 
-    assert "AGAIN" == word
+    assert ("AGAIN", "-") == (word, due_ms)
     assert now_ms - 1 <= told_ms <= ground.now_ms
     assert {} == ground.places()
     assert [] == ground.entries()
@@ -328,12 +349,10 @@ def test_a_key_of_another_type_is_reported_and_nothing_is_written(ground: Ground
 # -- paused schedules in the log entry ----------------------------------------------------------------
 
 
-def _behind_template(ground: Ground) -> list[str]:
-    """The texts of the last entry behind the template's pairs."""
+def _state(ground: Ground) -> str:
+    """What the last entry says of its only row: paused, or -."""
     texts = ground.last.texts
-    template = 6 + 2 * int(texts[5])
-    assert "template" == texts[template]
-    return texts[template + 2 + 2 * int(texts[template + 1]) :]
+    return texts[texts.index("rows") + 3].split(" ")[7]
 
 
 @pytest.mark.parametrize("trigger", ["rule-1", "rule-2"])
@@ -343,7 +362,7 @@ def test_the_log_entry_of_a_paused_schedule_says_that_it_stays_paused(ground: Gr
 
     ground.put_recurring("r", digest="digest-2", trigger=trigger)
 
-    assert ["paused", "1"] == _behind_template(ground)
+    assert "paused" == _state(ground)
 
 
 def test_a_paused_one_shot_that_becomes_recurring_is_logged_as_paused(ground: Ground) -> None:
@@ -354,16 +373,112 @@ def test_a_paused_one_shot_that_becomes_recurring_is_logged_as_paused(ground: Gr
     ground.put_recurring("r", next_ms)
 
     assert {"r": f"paused normal {next_ms}"} == ground.places()
-    assert ["paused", "1"] == _behind_template(ground)
+    assert "paused" == _state(ground)
 
 
 def test_the_log_entry_of_an_unpaused_schedule_has_no_paused_field(ground: Ground) -> None:
     ground.put_recurring("r")
-    of_new = _behind_template(ground)
+    of_new = _state(ground)
     ground.put_recurring("r", digest="digest-2")
-    of_active = _behind_template(ground)
+    of_active = _state(ground)
     ground.redis.zrem(ground.keys.due_normal(), "r")
     ground.redis.hset(ground.keys.quarantine(), "r", f"normal {ground.now_ms} 1 cannot be planned")
     ground.put_recurring("r", digest="digest-3")
 
-    assert ([], [], []) == (of_new, of_active, _behind_template(ground))
+    assert ("-", "-", "-") == (of_new, of_active, _state(ground))
+
+
+# -- many rows ----------------------------------------------------------------------------------------
+
+
+def test_rows_of_several_shapes_are_put_in_one_entry(ground: Ground) -> None:
+    next_ms = ground.now_ms + HOUR_MS
+    rows = [
+        ground.rule("a", next_ms),
+        ground.rule("b", next_ms + 1, own={"tags": '["b"]'}, lane="high", trigger="rule-2"),
+        ground.rule("c", next_ms + 2, template={"data": "of c"}, digest="digest-c"),
+    ]
+
+    _, version, *answers = ground.put_rules(*rows)
+
+    assert ["created", str(next_ms), "created", str(next_ms + 1), "created", str(next_ms + 2)] == answers
+    assert [("put_recurring", version)] == [(entry.kind, entry.id) for entry in ground.entries()]
+    assert ["shapes", "2"] == ground.last.texts[:2]
+    assert {"a": f"normal {next_ms}", "b": f"high {next_ms + 1}", "c": f"normal {next_ms + 2}"} == ground.places()
+    assert [version] * 3 == [ground.schedule(id)["version"] for id in "abc"]
+    assert ["call", "call", "of c"] == [ground.template(id)["data"] for id in "abc"]
+    assert [None, '["b"]', None] == [ground.schedule(id).get("tags") for id in "abc"]
+    assert ["rule-1", "rule-2", "rule-1"] == [ground.schedule(id)["trigger"] for id in "abc"]
+
+
+def test_each_row_has_its_own_answer_and_only_what_changed_is_logged(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put_rules(*(ground.rule(id, due_ms) for id in ("same", "kept", "taken", "seen", "broken", "paused")))
+    ground.put(("once", due_ms))
+    ground.call("pause", id="paused", note="")
+    ground.redis.delete(ground.keys.template("broken"))
+    ground.redis.set(ground.keys.template("broken"), "not ours")
+    next_ms = due_ms + 1
+    other = {"trigger": "rule-2", "digest": "digest-2"}
+
+    _, _, *answers = ground.put_rules(
+        ground.rule("same", next_ms),
+        ground.rule("kept", next_ms, if_exists="keep", **other),
+        ground.rule("taken", next_ms, if_exists="error", **other),
+        ground.rule("seen", next_ms, seen_version="0-99", **other),
+        ground.rule("broken", next_ms, **other),
+        ground.rule("late", next_ms, until_ms=1),
+        ground.rule("once", next_ms),
+        ground.rule("paused", next_ms, **other),
+        ground.rule("new", next_ms),
+    )
+
+    words = ["unchanged", "kept", "EXISTS", "CHANGED", "WRONGTYPE", "AGAIN", "updated", "updated", "created"]
+    assert words == answers[::2]
+    due = [str(due_ms)] * 3 + ["-"] * 3 + [str(next_ms)] * 3
+    assert due == answers[1::2]
+    assert ["once", "paused", "new"] == [put.id for put in PutRecurringEntry(ground.parsed()[-1]).puts]
+    assert f"paused normal {next_ms}" == ground.places()["paused"]
+    assert {} == ground.job(f"once-{due_ms}")
+
+
+def test_a_refused_call_with_many_rows_logs_and_writes_nothing(ground: Ground) -> None:
+    ground.put_rules(*(ground.rule(f"r-{n}") for n in range(5)))
+    before = [ground.schedule(f"r-{n}") for n in range(5)]
+
+    _, _, *answers = ground.put_rules(*(ground.rule(f"r-{n}", if_exists="error", digest="d") for n in range(5)))
+
+    assert ["EXISTS"] * 5 == answers[::2]
+    assert (1, before) == (len(ground.entries()), [ground.schedule(f"r-{n}") for n in range(5)])
+
+
+def test_a_call_with_many_rows_that_is_sent_again_gets_the_first_reply(ground: Ground) -> None:
+    rows = [ground.rule("a", "+5000", if_exists="error"), ground.rule("b", until_ms=1), ground.rule("c")]
+    first = ground.put_rules(*rows, op="op-1")
+    ground.pass_time(1000)
+
+    assert [str(one) for one in first] == ground.put_rules(*rows, op="op-1")
+    assert 1 == len(ground.entries())
+
+
+def test_a_full_call_is_put_whatever_its_shapes(ground: Ground) -> None:
+    many = {f"zs_field_{n:02}": "x" * n for n in range(16)}
+    rows = [ground.rule(f"r-{n:03}", own={"tags": str(n)}, template=many | {"meta": str(n)}) for n in range(100)]
+
+    answers = ground.put_rules(*rows)[2:]
+
+    assert ["created"] * 100 == answers[::2]
+    assert ["shapes", "100"] == ground.last.texts[:2]
+    assert "99" == ground.template("r-099")["meta"] == ground.schedule("r-099")["tags"]
+
+
+def test_the_daemon_is_woken_once_for_the_earliest_of_many_rows(ground: Ground) -> None:
+    first_ms = ground.now_ms + HOUR_MS
+    with ground.redis.pubsub() as told:
+        told.subscribe(ground.keys.wake())
+        told.get_message(timeout=5)
+
+        ground.put_rules(*(ground.rule(f"r-{n}", first_ms + (n - 2) ** 2) for n in range(5)))
+        ground.redis.publish(ground.keys.wake(), "end")
+
+        assert [str(first_ms).encode(), b"end"] == [told.get_message(timeout=5)["data"] for _ in range(2)]

@@ -28,7 +28,7 @@ from typing import Final
 from zsched.core.log import Position
 
 APPLICATION_ID: Final = 0x7A736368  # "zsch", in the file's header: this is no other program's database
-VERSION: Final = 2  # raised with the tables, and with how entries stand in them; others are refused
+VERSION: Final = 3  # raised with the tables, and with how entries stand in them; others are refused
 SEGMENT_BITS: Final = 16
 
 _TABLES: Final = """

@@ -9,15 +9,15 @@ may have been applied, and the effect of repeating it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, TypedDict, Unpack
 
 from zsched.client.calls import Typed, completed, naming_lost_call, new_id, op_of
-from zsched.client.lives import REPLANS, Lives
-from zsched.client.many import put_rows, time_argument
-from zsched.core import planning
+from zsched.client.first_times import REPLANS, FirstTimes, PlannedRule, outdated
+from zsched.client.lives import Lives
+from zsched.client.many import BulkPut, put_rows
+from zsched.client.rows import RowReader, time_argument
 from zsched.core.arguments import check_id, instant_ms
 from zsched.core.clock import Clock, SystemClock, from_ms, to_ms
 from zsched.core.listing import Filter, select
@@ -28,7 +28,7 @@ from zsched.core.planning import occurrences
 from zsched.core.recent import Recent
 from zsched.core.revision import PAYLOAD, revise
 from zsched.core.triggers import TriggerSpec, check, zone
-from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule, RedisUnavailable
+from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule
 from zsched.storage.archivers import Durability
 from zsched.storage.connection import Link
 from zsched.storage.inquiry import Inquiry
@@ -38,7 +38,7 @@ from zsched.storage.queues import StalledQueues
 from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.reruns import Reruns
 from zsched.storage.rqjob import Encoder
-from zsched.storage.store import Answer, OneShotRow, Store
+from zsched.storage.store import Answer, OneShotRow, RecurringRow, Store
 
 
 class ClientOptions(TypedDict, total=False):
@@ -149,7 +149,8 @@ class Client(Lives):
             NotArchived: as ``schedule``. RedisUnavailable: Redis was not reached.
         """
         noted = _Noted(rows, partial(self._durability.require, "no row with durable=True was written"))
-        many = put_rows(self._store, noted, self._put_at_once, self._define, on_progress or (lambda done: None))
+        reader, puts = RowReader(self._store, self._define), self._bulk_put()
+        many = put_rows(noted, reader, puts, self._keys, on_progress or (lambda done: None))
         if noted.is_asked_for and many.done > len(many.errors):
             self._durability.wait_for_all(f"{many.done - len(many.errors)} rows")
         return many
@@ -282,9 +283,8 @@ class Client(Lives):
     def _define(self, func: Any, options: Mapping[str, Any], id: str) -> Definition:
         return define(func, options, id, self._urgencies)
 
-    def _put_at_once(self, definition: Definition) -> Scheduled:
-        """Write a row of many; the call waits for all rows together."""
-        return self._put(replace(definition, durable=False))
+    def _bulk_put(self) -> BulkPut:
+        return BulkPut(self._store, FirstTimes(self._clock, self._reader))
 
     def _durably(self, definition: Definition, put: Callable[[], Answer]) -> Answer:
         """Return the answer of *put*, once it is as durable as *definition* demands. Raises NotArchived."""
@@ -305,23 +305,16 @@ class Client(Lives):
     def _put_recurring(
         self, definition: Definition, spec: TriggerSpec, op: str | None, seen_version: str = ""
     ) -> Answer:
-        record, now_ms = self._store.record(definition), self._clock.now_ms()
-        check(replace(spec, ends_ms=None), now_ms)  # a schedule that never fires is refused without Redis
+        record, rule = self._store.record(definition), PlannedRule(spec)
+        first_times = FirstTimes(self._clock, self._reader)
         with naming_lost_call(definition.id):
             for _ in range(REPLANS):
-                plan = planning.first(spec, now_ms, definition.id)
-                if plan.next is None:  # by our clock, or forever: the server's clock decides
-                    now_ms = self._reader.now_ms()
-                    check(spec, now_ms)
-                    plan = planning.first(spec, now_ms, definition.id)
-                if plan.next is None:
-                    raise InvalidSchedule("ends", spec.ends_ms, "no occurrence is left before it", "move it")
-                put = partial(self._store.put_recurring, record, spec, plan, op, seen_version)
-                answer = self._durably(definition, put)
+                row = RecurringRow(record, rule.text, first_times.plan(rule, record.id), seen_version)
+                answer = self._durably(definition, partial(self._store.put_recurring, row, op))
                 if answer.word != "AGAIN":
                     return answer
-                now_ms = answer.now_ms
-        raise RedisUnavailable("the occurrences pass faster than Redis answers; give a longer interval")
+                first_times.tell(answer.now_ms)
+        raise outdated()
 
     def _revised(self, found: StoredSchedule, changes: Mapping[str, Any]) -> Definition:
         """Return the stored options, updated by *changes*. The payload is opened only if a part of it changes."""
@@ -372,5 +365,6 @@ class _Noted:
 
 def _is_durable(row: Mapping[str, Any]) -> bool:
     func = row.get("func")
-    own = func.options.get("durable") if isinstance(func, Typed) else None
-    return row.get("durable", own) is True
+    if type(func) is str or not isinstance(func, Typed):
+        return row.get("durable") is True
+    return row.get("durable", func.options.get("durable")) is True

@@ -14,15 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from zsched.client.calls import new_id
 from zsched.client.client import Client
+from zsched.client.first_times import PlannedRule
+from zsched.client.rows import PutItem, Recurring
+from zsched.core.clock import from_ms
 from zsched.core.model import Definition, IfExists, Schedule, Scheduled, ScheduleState
 from zsched.core.revision import PAYLOAD, is_same, options_of
 from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, check
-from zsched.errors import InvalidSchedule, ScheduleExists
+from zsched.errors import InvalidSchedule, ZschedError
 from zsched.storage.reader import StoredSchedule
+
+_CHANGED: Final = ("CHANGED", "EXISTS")  # words for a schedule that is not as it was compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +111,32 @@ class Keeper:
         Raises:
             InvalidSchedule: no occurrence is left. RedisUnavailable, RedisRefused.
         """
-        if held is None:
-            definition = replace(definition, if_exists=IfExists.ERROR)
-        version = "" if held is None else held.schedule.version or ""  # without one it is broken: put in any case
+        definition, version = _condition(definition, held)
         answer = self._client._put_recurring(definition, _rule(definition), new_id(), version)
-        if answer.word == "CHANGED":
-            return None
-        try:
-            return self._client._scheduled(definition, answer)
-        except ScheduleExists:
-            return None
+        return None if answer.word in _CHANGED else self._client._scheduled(definition, answer)
+
+    def put_many(
+        self, wanted: Iterable[tuple[Definition, ScheduleWithOptions | None]]
+    ) -> Iterator[tuple[int, Scheduled | ZschedError | None]]:
+        """
+        Put each definition as ``put`` would, many in a call; no one is awaited until an archive has it. Yield the
+        number of each, and the result or the error. Raises RedisUnavailable, RedisRefused.
+        """
+
+        def items() -> Iterator[tuple[int, PutItem]]:
+            for number, (given, held) in enumerate(wanted):
+                definition, version = _condition(given, held)
+                yield number, Recurring(self._store.record(definition), PlannedRule(_rule(definition)), version)
+
+        for outcomes in self._client._bulk_put().put(items()):
+            for outcome in outcomes:
+                if outcome.word.decode() in _CHANGED:
+                    yield outcome.number, None
+                elif (error := outcome.refusal(self.keys)) is not None:
+                    yield outcome.number, error
+                else:
+                    next_at = None if outcome.due_ms == b"-" else from_ms(int(outcome.due_ms))
+                    yield outcome.number, Scheduled(outcome.id, outcome.word.decode(), next_at, None)
 
     def _of(self, found: StoredSchedule) -> ScheduleWithOptions:
         schedule, data, unreadable = found.schedule, bytes(found.fields.get("data", b"")), ""  # type: ignore[arg-type]  # bytes
@@ -129,6 +150,13 @@ class Keeper:
         except Exception as error:  # fields that another writer wrote
             unreadable = f"its fields cannot be read ({type(error).__name__}: {error})"
         return ScheduleWithOptions(schedule, options_of(schedule, stored), data, found.digest, unreadable)
+
+
+def _condition(definition: Definition, held: ScheduleWithOptions | None) -> tuple[Definition, str]:
+    """Return *definition* and a version, by which it is put only if Redis still holds *held* (None: nothing)."""
+    if held is None:
+        return replace(definition, if_exists=IfExists.ERROR), ""
+    return definition, held.schedule.version or ""  # without one it is broken: put in any case
 
 
 def _rule(definition: Definition) -> TriggerSpec:

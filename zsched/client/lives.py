@@ -10,6 +10,7 @@ from datetime import datetime
 
 from zsched.client.backfill import Filling
 from zsched.client.calls import naming_lost_call, new_id
+from zsched.client.first_times import REPLANS
 from zsched.client.past import Past
 from zsched.core import planning
 from zsched.core.arguments import check_id, check_text, choice, flag
@@ -20,8 +21,6 @@ from zsched.storage.inquiry import Inquiry
 from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.reruns import Reruns
 from zsched.storage.store import Answer, Store
-
-REPLANS = 5  # plans that are outdated on arrival, before the call gives up
 
 
 class Lives(Past):

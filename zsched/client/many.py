@@ -1,51 +1,72 @@
 """
-``schedule_many``: turn rows into calls of put.lua; fast if the rows are alike.
+Many puts: schedules into calls of the put scripts, a call sent while the one before it is answered.
 
-Rows that differ only in id, time and arguments share a *shape*, which is checked and encoded once. The rest is checked
-row by row. Rows of a shape are collected into *portions*, and a portion is sent while the next one is read. Of two rows
-with the same id, the later one wins, as if they had been put in turn. A recurring row right after a one-shot with the
-same id is refused. Recurring rows are put one by one.
+One-shots of a shape are collected into *portions*, recurring schedules of all shapes into one. A portion is sent while
+the next one is read. All go over one connection, so they are put in the order in which they were given, as far as that
+can be told: of two schedules with the same id, the later one wins.
+
+A recurring schedule whose plan was outdated on arrival is planned and sent again. So another schedule with its id waits
+until it is answered.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, NamedTuple
 
-from zsched.client.calls import Typed, completed, new_id
-from zsched.core.arguments import check_id, instant_ms, seconds_to_ms
-from zsched.core.model import At, Definition, IfExists, Many, Scheduled
-from zsched.core.triggers import Fold, Gap, TriggerSpec, delay_of
+from zsched.client.calls import new_id
+from zsched.client.first_times import REPLANS, FirstTimes, outdated
+from zsched.client.rows import PutItem, Recurring, RowReader
+from zsched.core.model import IfExists, Many
 from zsched.errors import InvalidSchedule, ScheduleExists, TriggerError, ZschedError
-from zsched.storage.rqjob import function_path
-from zsched.storage.store import OneShotRow, Shape, Store, refusal
+from zsched.storage.keys import Keys
+from zsched.storage.scripts import BulkCall
+from zsched.storage.store import (
+    OneShotRow,
+    RecurringRow,
+    Replies,
+    Shape,
+    Store,
+    one_shots_call,
+    recurring_call,
+    refusal,
+)
 
-ROWS_PER_CALL = 200  # 1.5 ms of the server per call; larger calls make other clients wait (measured)
-BYTES_PER_CALL = 262_144  # of payloads
+ONE_SHOTS_PER_CALL: Final = 200  # 1.5 ms of the server per call; larger calls make other clients wait (measured)
+RECURRING_PER_CALL: Final = 100  # 1.3 ms where they are new, 2.3 where all of them change
+BYTES_PER_CALL: Final = 262_144  # of payloads
+TEXTS_PER_CALL: Final = 4000  # of shapes; Lua unpacks no more than some 8,000
 
-Define = Callable[[Any, Mapping[str, Any], str], Definition]  # function, options, default id
-Read = tuple[Shape, OneShotRow] | Definition  # a one-shot ready to send, or a recurring schedule
+Numbered = tuple[int, PutItem]
+_GOOD: Final = {  # words that are no refusal, and where ``Many`` counts them
+    word.encode(): word for word in ("created", "updated", "unchanged", "kept", "already_fired")
+}
 
 
-@dataclass(frozen=True, slots=True)
-class _ShapeSeen:
-    """A known shape, with the data to read another row of it."""
+class PutOutcome(NamedTuple):
+    """
+    Result of one item: a word of ``Answer``, and its due time or "-", as Redis gives them. ``error``: why it was not
+    sent; the word is empty then.
+    """
 
-    shape: Shape
-    path: str
-    tz: str | None
-    gap: Gap
-    fold: Fold
-    jitter_ms: int
-    typed: Typed | None
+    number: int
+    id: str
+    word: bytes
+    due_ms: bytes = b"-"
+    now_ms: int = 0
+    error: ZschedError | None = None
+
+    def refusal(self, keys: Keys) -> ZschedError | None:
+        """Return the error, or that of the word, or None."""
+        due_ms = None if self.due_ms == b"-" else int(self.due_ms)
+        return self.error or refusal(self.word.decode(), self.id, keys, due_ms=due_ms, now_ms=self.now_ms)
 
 
 @dataclass(slots=True)
-class _Portion:
-    """One-shots of one shape for one call: the rows, and the index of each."""
+class _OneShotPortion:
+    """One-shots of one shape for one call: the rows, and the number of each."""
 
     shape: Shape
     numbers: list[int] = field(default_factory=list)
@@ -57,180 +78,191 @@ class _Portion:
         self.numbers.append(number)
         self.rows.append(row)
         self.size += len(row[2])
-        return len(self.rows) >= ROWS_PER_CALL or self.size >= BYTES_PER_CALL
+        return len(self.rows) >= ONE_SHOTS_PER_CALL or self.size >= BYTES_PER_CALL
 
-    def needs_op(self) -> bool:
-        """Return True if sending the call twice could act twice."""
-        return self.shape.if_exists is not IfExists.REPLACE or any(row[1][0] == "+" for row in self.rows)
+    def ids(self) -> list[str]:
+        return [row[0] for row in self.rows]
+
+    def call(self) -> BulkCall:
+        """Return the call, with an operation id if sending it twice could act twice."""
+        needs_op = self.shape.if_exists is not IfExists.REPLACE or any(row[1][0] == "+" for row in self.rows)
+        return one_shots_call(self.shape, self.rows, new_id() if needs_op else None)
 
 
-class _RowReader:
-    """Checks and encodes rows; remembers shapes."""
+class _Waiting(NamedTuple):
+    """A recurring schedule that was not answered yet, and how many plans of it were made."""
 
-    def __init__(self, store: Store, define: Define) -> None:
-        self._store, self._encoder, self._define = store, store.encoder, define
-        self._known: dict[tuple[Any, ...], _ShapeSeen] = {}
-        self._shapes: dict[Shape, Shape] = {}
+    number: int
+    item: Recurring
+    plans: int
 
-    def read(self, row: Mapping[str, Any]) -> Read:
-        """Return a one-shot ready to send, or the definition of a recurring schedule. Raises ZschedError."""
-        rest = dict(row)
-        id, at, after = rest.pop("id", None), rest.pop("at", None), rest.pop("after", None)
-        args, kwargs = rest.pop("args", ()), rest.pop("kwargs", None)
-        try:
-            known = self._known.get(_key(rest)) if (at is None) != (after is None) else None
-        except TypeError:  # an option that cannot be hashed, such as a list of tags
-            known = None
-        if known is None:
-            return self._read_new(row, rest)
-        if known.typed is not None:
-            id = known.typed.checked_id(id, args, kwargs)
-        own_id = new_id() if id is None else check_id(id)
-        delay_ms = delay_of(own_id, known.jitter_ms) if known.jitter_ms else 0
-        if at is not None:
-            due = str(instant_ms("at", at, known.tz, known.gap, known.fold) + delay_ms)
-        else:
-            due = f"+{seconds_to_ms('after', after, 0) + delay_ms}"
-        return known.shape, (
-            own_id,
-            due,
-            self._encoder.call(known.path, () if args is None else args, kwargs),
+
+@dataclass(slots=True)
+class _RecurringPortion:
+    """Recurring schedules for one call, with their plans."""
+
+    waiting: list[_Waiting] = field(default_factory=list)
+    rows: list[RecurringRow] = field(default_factory=list)
+    shapes: set[int] = field(default_factory=set)  # by identity
+    size: int = 0
+    texts: int = 0  # of the shapes
+
+    def add(self, waiting: _Waiting, row: RecurringRow) -> bool:
+        """Add a row; return True when the portion is full."""
+        shape = row.record.shape
+        self.waiting.append(waiting)
+        self.rows.append(row)
+        self.size += len(row.record.data)
+        if id(shape) not in self.shapes:
+            self.shapes.add(id(shape))
+            self.texts += len(shape.own) + len(shape.template)
+            self.size += sum(map(len, shape.template))
+        is_long = self.texts >= TEXTS_PER_CALL or self.size >= BYTES_PER_CALL
+        return is_long or len(self.rows) >= RECURRING_PER_CALL
+
+    def call(self) -> BulkCall:
+        """Return the call, with an operation id if sending it twice could answer differently."""
+        is_conditional = any(
+            row.seen_version or row.record.shape.if_exists is not IfExists.REPLACE for row in self.rows
         )
-
-    def _read_new(self, row: Mapping[str, Any], rest: dict[str, Any]) -> Read:
-        options = dict(row)
-        if "func" not in options:
-            raise InvalidSchedule("func", None, "the row has none", 'give "func": a dotted path or a function')
-        func = options.pop("func")
-        options = dict(completed(func, options))
-        definition = self._define(func, options, new_id())
-        if isinstance(definition.when, TriggerSpec):
-            return definition
-        shape = self._store.shape(definition)
-        shape = self._shapes.setdefault(shape, shape)  # equal shapes are one object: portions go by identity
-        own: OneShotRow = (definition.id, time_argument(definition), self._encoder.data(definition.payload))
-        with suppress(TypeError):  # not hashable: checked in full each time
-            self._known[_key(rest)] = _ShapeSeen(
-                shape,
-                function_path(func),
-                options.get("tz") if options.get("tz") is None else definition.tz,
-                Gap(options.get("gap") or Gap.SHIFT),
-                Fold(options.get("fold") or Fold.FIRST),
-                definition.jitter_ms,
-                func if isinstance(func, Typed) else None,
-            )
-        return shape, own
+        return recurring_call(self.rows, new_id() if is_conditional else None)
 
 
-def _key(options: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return a key that is equal for options of equal types and values: True is not 1 here."""
-    return (*options.items(), *map(type, options.values()))
+class BulkPut:
+    """A put of many numbered items; for one use."""
 
-
-def time_argument(definition: Definition) -> str:
-    """Return a one-shot's time for put.lua: ms, or "+" and ms from the server's now."""
-    when, delay_ms = definition.when, delay_of(definition.id, definition.jitter_ms)
-    if isinstance(when, At):
-        return str(when.due_ms + delay_ms)
-    return f"+{when.delay_ms + delay_ms}"  # type: ignore[union-attr]  # a one-shot
-
-
-def put_rows(
-    store: Store,
-    rows: Iterable[Mapping[str, Any]],
-    put_recurring: Callable[[Definition], Scheduled],
-    define: Define,
-    on_progress: Callable[[int], None],
-) -> Many:
-    """Put *rows*; see ``Client.schedule_many``. *put_recurring* puts one, *define* checks one."""
-    return _Rows(store, put_recurring, define, on_progress).put(rows)
-
-
-class _Rows:
-    """One ``schedule_many`` under way."""
-
-    def __init__(
-        self,
-        store: Store,
-        put_recurring: Callable[[Definition], Scheduled],
-        define: Define,
-        on_progress: Callable[[int], None],
-    ) -> None:
-        self._store, self._put_recurring, self._define, self._on_progress = store, put_recurring, define, on_progress
-        self._many = Many()
-        self._open: dict[int, _Portion] = {}  # by identity of the shape
+    def __init__(self, store: Store, first_times: FirstTimes) -> None:
+        self._store, self._first_times = store, first_times
+        self._open: dict[int, _OneShotPortion] = {}  # by identity of the shape
         self._open_ids: set[str] = set()
-        self._sent: deque[_Portion] = deque()
+        self._recurring = _RecurringPortion()
+        self._sent: deque[_OneShotPortion | _RecurringPortion] = deque()
+        self._unanswered: set[str] = set()  # ids of recurring schedules
+        self._again: deque[_Waiting] = deque()
+        self._refused: list[PutOutcome] = []  # not sent
+        self._held: Numbered | None = None  # until those that were sent are answered
+        self._is_read = False  # True: all items were read
 
-    def put(self, rows: Iterable[Mapping[str, Any]]) -> Many:
-        many = self._many
-        for now_ms, words in self._store.put_many(self._calls(rows)):
-            self._tally(self._sent.popleft(), words, now_ms)
-            self._on_progress(many.done)
-        many.errors.sort(key=lambda failed: failed[0])
-        self._on_progress(many.done)
-        return many
+    def put(self, items: Iterable[Numbered]) -> Iterator[list[PutOutcome]]:
+        """Put *items*. Yield their outcomes, those of a call together. Raises RedisUnavailable, RedisRefused."""
+        source = iter(items)
+        while not self._is_read or self._again:
+            for replies in self._store.put_many(self._calls(source)):
+                portion = self._sent.popleft()
+                if isinstance(portion, _OneShotPortion):
+                    rows = zip(portion.numbers, portion.ids(), replies.words, replies.due_ms, strict=True)
+                    yield self._refused + [PutOutcome(*row, replies.now_ms) for row in rows]
+                else:
+                    yield self._refused + self._answered(portion, replies)
+                self._refused = []
+        yield self._refused
 
-    def _calls(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Shape, list[OneShotRow], str | None]]:
-        """Read the rows. Yield each portion when it is full, or when it must be sent before a row of the same id."""
-        reader, ids = _RowReader(self._store, self._define), self._many.ids
-        for number, row in enumerate(rows):
-            ids.append(None)
-            try:
-                read = reader.read(row)
-                if isinstance(read, Definition):
-                    self._recur(number, read)
-                    continue
-            except (InvalidSchedule, ScheduleExists, TriggerError) as error:
-                self._fail(number, error)
+    def _answered(self, portion: _RecurringPortion, replies: Replies) -> list[PutOutcome]:
+        found = []
+        for waiting, word, due_ms in zip(portion.waiting, replies.words, replies.due_ms, strict=True):
+            id = waiting.item.record.id
+            if word != b"AGAIN":
+                self._unanswered.discard(id)
+                found.append(PutOutcome(waiting.number, id, word, due_ms, replies.now_ms))
+            elif waiting.plans >= REPLANS:
+                self._unanswered.discard(id)
+                found.append(PutOutcome(waiting.number, id, b"", error=outdated()))
+            else:
+                self._first_times.tell(replies.now_ms)
+                self._again.append(waiting)
+        return found
+
+    def _calls(self, source: Iterator[Numbered]) -> Iterator[BulkCall]:
+        """Read items. Yield a call for each portion when it is full, or when it must be sent before another item."""
+        while not self._is_read or self._again:
+            if self._again:
+                if self._plan(self._again.popleft()):
+                    yield self._close_recurring()
                 continue
-            except (TypeError, ValueError) as error:  # not a mapping of names
-                self._fail(number, InvalidSchedule("row", row, f"not a row ({error})", "give a dict of options"))
+            numbered, self._held = self._held or next(source, None), None
+            if numbered is None:
+                self._is_read = True
                 continue
-            shape, own = read
-            if own[0] in self._open_ids:
-                yield from self._close_all()
+            number, item = numbered
+            own_id = item.record.id if isinstance(item, Recurring) else item[1][0]
+            if own_id in self._unanswered:
+                self._held = numbered
+                break
+            if own_id in self._open_ids:
+                yield from self._close_one_shots()
+            if isinstance(item, Recurring):
+                self._unanswered.add(own_id)
+                if self._plan(_Waiting(number, item, 0)):
+                    yield self._close_recurring()
+                continue
+            shape, row = item
             portion = self._open.get(id(shape))
             if portion is None:
-                portion = self._open[id(shape)] = _Portion(shape)
-            self._open_ids.add(own[0])
-            if portion.add(number, own):
+                portion = self._open[id(shape)] = _OneShotPortion(shape)
+            self._open_ids.add(own_id)
+            if portion.add(number, row):
                 yield self._close(portion)
-        yield from self._close_all()
+        yield from self._close_one_shots()
+        if self._recurring.rows:
+            yield self._close_recurring()
 
-    def _close(self, portion: _Portion) -> tuple[Shape, list[OneShotRow], str | None]:
+    def _plan(self, waiting: _Waiting) -> bool:
+        """Plan and add a recurring schedule; return True when the portion is full."""
+        number, (record, rule, seen_version), plans = waiting
+        try:
+            row = RecurringRow(record, rule.text, self._first_times.plan(rule, record.id), seen_version)
+        except (InvalidSchedule, TriggerError) as error:
+            self._unanswered.discard(record.id)
+            self._refused.append(PutOutcome(number, record.id, b"", error=error))
+            return False
+        return self._recurring.add(_Waiting(number, waiting.item, plans + 1), row)
+
+    def _close(self, portion: _OneShotPortion) -> BulkCall:
         del self._open[id(portion.shape)]
-        self._open_ids.difference_update(row[0] for row in portion.rows)
+        self._open_ids.difference_update(portion.ids())
         self._sent.append(portion)
-        return portion.shape, portion.rows, new_id() if portion.needs_op() else None
+        return portion.call()
 
-    def _close_all(self) -> Iterator[tuple[Shape, list[OneShotRow], str | None]]:
+    def _close_one_shots(self) -> Iterator[BulkCall]:
         for portion in list(self._open.values()):
             yield self._close(portion)
 
-    def _recur(self, number: int, definition: Definition) -> None:
-        """Put a recurring row over another connection, so its id must not be in transit on this one."""
-        if definition.id in self._open_ids or any(row[0] == definition.id for sent in self._sent for row in sent.rows):
-            problem = "the row before it is a one-shot of the same id"
-            raise InvalidSchedule("id", definition.id, problem, "give one row per id")
-        self._count(self._put_recurring(definition).outcome)
-        self._many.ids[number] = definition.id
-        self._many.done += 1
+    def _close_recurring(self) -> BulkCall:
+        portion, self._recurring = self._recurring, _RecurringPortion()
+        self._sent.append(portion)
+        return portion.call()
 
-    def _tally(self, portion: _Portion, words: list[bytes], now_ms: int) -> None:
-        for number, row, word in zip(portion.numbers, portion.rows, words, strict=True):
-            text = word.decode()
-            error = refusal(text, row[0], self._store.keys, due_ms=int(row[1]), now_ms=now_ms)
-            if error is None:
-                self._many.ids[number] = row[0]
-                self._many.done += 1
-                self._count(text)
-            else:
-                self._fail(number, error)
 
-    def _count(self, outcome: str) -> None:
-        setattr(self._many, outcome, getattr(self._many, outcome) + 1)
+def put_rows(
+    rows: Iterable[Mapping[str, Any]], reader: RowReader, puts: BulkPut, keys: Keys, on_progress: Callable[[int], None]
+) -> Many:
+    """Put *rows*; see ``Client.schedule_many``."""
+    many = Many()
 
-    def _fail(self, number: int, error: ZschedError) -> None:
-        self._many.errors.append((number, error))
-        self._many.done += 1
+    def fail(number: int, error: ZschedError) -> None:
+        many.errors.append((number, error))
+        many.done += 1
+
+    def items() -> Iterator[Numbered]:
+        for number, row in enumerate(rows):
+            many.ids.append(None)
+            try:
+                yield number, reader.read(row)
+            except (InvalidSchedule, ScheduleExists, TriggerError) as error:
+                fail(number, error)
+            except (TypeError, ValueError) as error:  # not a mapping of names
+                fail(number, InvalidSchedule("row", row, f"not a row ({error})", "give a dict of options"))
+
+    for outcomes in puts.put(items()):
+        for outcome in outcomes:
+            if outcome.word in _GOOD:
+                many.ids[outcome.number] = outcome.id
+            elif (error := outcome.refusal(keys)) is not None:
+                fail(outcome.number, error)
+        for word, count in Counter(outcome.word for outcome in outcomes).items():
+            if (name := _GOOD.get(word)) is not None:
+                setattr(many, name, getattr(many, name) + count)
+                many.done += count
+        on_progress(many.done)
+    many.errors.sort(key=lambda failed: failed[0])
+    return many

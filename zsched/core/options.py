@@ -108,6 +108,17 @@ def define_trigger(options: Mapping[str, Any]) -> TriggerSpec:
     return when
 
 
+def define_rule(options: Mapping[str, Any], jitter_ms: int) -> TriggerSpec:
+    """
+    Return the rule in *options*, of a recurring schedule whose other options were checked; *jitter_ms* is the jitter
+    that these give it. Raises as ``define``.
+    """
+    when = _when(options)
+    if not isinstance(when, TriggerSpec):
+        raise InvalidSchedule("at", when, "a one-shot has no rule", GIVE_A_RULE)
+    return _with_jitter(when, jitter_ms, options.get("jitter")) if jitter_ms else when
+
+
 def _refuse_unknown(options: Mapping[str, Any], known: frozenset[str]) -> None:
     for name, value in options.items():
         if name not in known:

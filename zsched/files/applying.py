@@ -16,7 +16,8 @@ lost in the middle, what was put stays. Applying the same file again goes on fro
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
@@ -25,11 +26,11 @@ from typing import Any, Final
 from zsched.client import Client
 from zsched.client.keeper import Keeper, ScheduleWithOptions
 from zsched.core.clock import to_ms
-from zsched.core.model import Definition, Schedule, ScheduleState, iso
+from zsched.core.model import Definition, Schedule, Scheduled, ScheduleState, iso
 from zsched.core.revision import is_same
 from zsched.core.triggers import RULES, TriggerSpec, check, zone
 from zsched.core.wording import duration_text
-from zsched.errors import Contended, InvalidSchedule, RedisUnavailable, ZschedError
+from zsched.errors import Contended, InvalidSchedule, RedisRefused, RedisUnavailable, ZschedError
 from zsched.files.checking import DURATIONS
 from zsched.files.reading import STDIN, FileEntry, ScheduleFile
 from zsched.files.toml import toml_text
@@ -229,16 +230,18 @@ class Application:
         """
         steps, removals, applied = list(steps), list(removals), Applied()
         done, total = 0, len(steps) + len(removals)
+        results: dict[int, Step | ZschedError] = {}
         try:
-            for step in steps:
-                try:
-                    applied.steps.append(self._done(step))
-                except RedisUnavailable:
-                    raise
-                except ZschedError as error:  # of this one: it must not stop the others
-                    applied.errors.append((step.entry.id, error))
+            for number, result in self._results(steps):
+                results[number] = result
                 done += 1
                 on_progress(done)
+            for number, step in enumerate(steps):
+                result = results[number]
+                if isinstance(result, Step):
+                    applied.steps.append(result)
+                else:
+                    applied.errors.append((step.entry.id, result))
             for id in removals:
                 if applied.errors:
                     applied.stale.append(id)
@@ -283,12 +286,39 @@ class Application:
     def _is_own(self, schedule: Schedule) -> bool:
         return schedule.managed_by == self._file.owner
 
-    def _done(self, step: Step) -> Step:
-        """*step* after it was done. One whose schedule has changed since is compared again."""
+    def _results(self, steps: Sequence[Step]) -> Iterator[tuple[int, Step | ZschedError]]:
+        """Do *steps*. Yield the number of each and the step after that, or its error, which stops no other."""
+        together = [n for n, step in enumerate(steps) if step.writes and not step.definition.durable]
+        left = dict.fromkeys(range(len(steps)))
+        with suppress(RedisRefused, InvalidSchedule):  # of a call with many; which of them is refused, each will tell
+            for place, scheduled in self._keeper.put_many((steps[n].definition, steps[n].held) for n in together):
+                number = together[place]
+                del left[number]
+                if isinstance(scheduled, ZschedError):
+                    yield number, scheduled
+                else:
+                    yield number, self._tried(steps[number], scheduled)
+        for number in left:
+            yield number, self._tried(steps[number], None)
+
+    def _tried(self, step: Step, scheduled: Scheduled | None) -> Step | ZschedError:
+        """Return the result of ``_done``, or its error. Raises RedisUnavailable."""
+        try:
+            return self._done(step, scheduled)
+        except RedisUnavailable:
+            raise
+        except ZschedError as error:
+            return error
+
+    def _done(self, step: Step, scheduled: Scheduled | None) -> Step:
+        """
+        Return *step* after it was done; *scheduled*: its put already was. One whose schedule has changed since it was
+        compared is compared again.
+        """
         for _ in range(_RECOMPARED):
-            if not step.writes:
+            if scheduled is None and not step.writes:
                 return self._paused(step, None if step.held is None else step.held.schedule.next_ms)
-            scheduled = self._keeper.put(step.definition, step.held)
+            scheduled = scheduled or self._keeper.put(step.definition, step.held)
             if scheduled is not None:
                 return self._paused(step, None if scheduled.next_at is None else to_ms(scheduled.next_at))
             held = next(self._keeper.held([step.entry.id]), None)

@@ -1,161 +1,257 @@
--- put_recurring: create or replace one recurring schedule.
+-- put_recurring: create or replace recurring schedules.
 --
--- KEYS   @schedules wake schedule template op
+-- KEYS   @schedules wake op
 -- ARGV   @prefixes
---        id lane
---        if_exists       replace | keep | error
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
---        seen_version    what an update read, '' when this is none
---        trigger         the rule's canonical text
---        digest          of everything that the definition says
---        anchor_ms       the rule's anchor, or '' for TIME
---        next_ms         first nominal time: ms by the caller's plan, or +ms from TIME
---        jitter_ms       how much later than that it is due
---        from_ms until_ms   the plan holds while from_ms <= TIME < until_ms
---        schedule_size   number of field/value texts for the schedule's hash
---        ...             those, then the field/value texts of the template
--- RETURNS  OK, word, now ms, version, due ms or -   |   AGAIN, now ms: plan once more from there
---        words: created updated unchanged kept EXISTS CHANGED WRONGTYPE
--- LOGS   put_recurring: id, due, schedule n, its pairs, template n, its pairs; paused = 1 when it stays so
+--        shape_count     number of shapes; a shape is what rows share
+--        ...             per shape: lane, if_exists (replace | keep | error), number of texts for the schedule's hash,
+--                        number of texts for the template, those field/value texts; then per row:
+--                        shape           its number, from 1
+--                        id
+--                        seen_version    what the caller read; '' when the put is not conditional
+--                        trigger         the rule's canonical text
+--                        digest          of everything that the definition says
+--                        data            the template's data
+--                        anchor_ms       the rule's anchor, or '' for TIME
+--                        next_ms         first nominal time: ms by the caller's plan, or +ms from TIME
+--                        jitter_ms       how much later than that it is due
+--                        from_ms until_ms   the plan holds while from_ms <= TIME < until_ms
+-- RETURNS  OK, now ms, version, then per row: word, due ms
+--        words: created updated unchanged kept EXISTS CHANGED WRONGTYPE AGAIN; due ms is - where there is none
+--        AGAIN: plan this row once more from now
+-- LOGS   put_recurring: shapes n, per shape: lane, schedule n, its pairs, template n, its pairs; rows n, per written
+--        row (id, words), (trigger, text), (data, bytes). Words: shape, due, nominal, anchor, created_at, last,
+--        ended_at, paused when it stays so, digest; - where there is none. The rest of a schedule's hash follows from
+--        the entry: version is its id, updated_at its time
 --
 -- The anchor (TIME at the rule's creation, or just before) and the due time stay as long as the trigger's text is
 -- the same but for its jitter, so a new payload neither moves nor repeats an occurrence, and new jitter counts from the
 -- next one on. A put never resumes. Failures in a row are forgotten when pause_after changes; they are counted, not
 -- asked for, so the entry does not have them.
-keep_op_ms, schedule_size = tonumber(keep_op_ms), tonumber(schedule_size)
+keep_op_ms, shape_count = tonumber(keep_op_ms), tonumber(shape_count)
 -- include lib/op.lua
 -- include lib/place.lua
 
-local first_of_template = ROWS + schedule_size
+local ROW_SIZE = 11  -- texts of a row
 local MS = '^%-?%d+$'
+local READ = {'version', 'trigger', 'digest', 'anchor', 'nominal', 'last', 'created_at', 'ended_at', 'pause_after',
+  'failures'}
+local FORMS = {version = '^%d+%-%d+$', anchor = MS, nominal = MS, last = '^[%w_-]+$', created_at = MS, ended_at = MS,
+  failures = MS}
 local IS_OURS = {  -- fields of a schedule's hash that no caller gives
   version = true, trigger = true, digest = true, anchor = true, lane = true, nominal = true, last = true,
   created_at = true, updated_at = true, ended_at = true, failures = true,
 }
+local NONE = {}
+local now = string.format('%.0f', now_ms)
 
-local at = find({id})[1]
-for _, key in ipairs({schedule_key, template_key}) do
-  local held = redis.call('TYPE', key).ok
-  if held ~= 'hash' and held ~= 'none' then
-    return answer({'OK', 'WRONGTYPE', now_ms, version(), '-'})
+-- Field/value texts of ARGV: where they are, and as a table.
+local function pairs_at(first, size)
+  local asked = {}
+  for i = first, first + size - 1, 2 do
+    asked[ARGV[i]] = ARGV[i + 1]
+  end
+  return {first = first, size = size, asked = asked}
+end
+
+local function add_pairs(texts, pairs_of)
+  for i = pairs_of.first, pairs_of.first + pairs_of.size - 1 do
+    texts[#texts + 1] = ARGV[i]
   end
 end
-if at and if_exists ~= 'replace' then
-  return answer({'OK', if_exists == 'keep' and 'kept' or 'EXISTS', now_ms, version(), at.due_ms or '-'})
+
+local shapes, first_row = {}, ROWS  -- by their numbers as texts
+for n = 1, shape_count do
+  local first = first_row + 4
+  local own = pairs_at(first, tonumber(ARGV[first - 2]))
+  local template = pairs_at(first + own.size, tonumber(ARGV[first - 1]))
+  shapes[string.format('%d', n)] = {lane = ARGV[first - 4], if_exists = ARGV[first - 3], own = own, template = template}
+  first_row = first + own.size + template.size
 end
--- The hash as it is, without malformed numbers and a malformed last run, which another program wrote.
-local old, is_sound = {}, true
-if at and at.recurring then
-  old = redis.call('HMGET', schedule_key, 'version', 'trigger', 'digest', 'anchor', 'nominal', 'last', 'created_at',
-    'ended_at', 'pause_after', 'failures')
-  for n, form in pairs({[1] = '^%d+%-%d+$', [4] = MS, [5] = MS, [6] = '^[%w_-]+$', [7] = MS, [8] = MS, [10] = MS}) do
-    if old[n] and not (string.find(old[n], form) and (form ~= MS or is_ms(old[n]))) then
-      old[n], is_sound = false, false
+local ids, keys = {}, {}
+for i = first_row, #ARGV, ROW_SIZE do
+  local n = #ids + 1
+  ids[n] = ARGV[i + 1]
+  keys[2 * n - 1], keys[2 * n] = schedule_prefix .. ids[n], template_prefix .. ids[n]
+end
+local found = find(ids)
+local has_hashes = redis.call('EXISTS', unpack(keys)) > 0  -- of one schedule at least
+
+-- The hash of a schedule as it is, without malformed numbers and a malformed last run, which another program wrote; and
+-- whether it has none of these.
+local function read(schedule_key)
+  local values, old, is_sound = redis.call('HMGET', schedule_key, unpack(READ)), {}, true
+  for n, field in ipairs(READ) do
+    local value, form = values[n], FORMS[field]
+    if value and form and not (string.find(value, form) and (form ~= MS or is_ms(value))) then
+      is_sound = false
+    elseif value then
+      old[field] = value
     end
   end
+  return old, is_sound
 end
-local has_ended = at and at.place == 'ended' and old[8] and not old[5]
-local function is_due_then()
-  return is_ms(at.due_ms) and tonumber(at.due_ms) >= tonumber(old[5])
-end
-local has_time = has_ended or old[5] and (at.place == 'ended' or is_due_then())  -- that this put may keep
 
--- Does the hash at *key* hold the texts from *first* to *last*, and else only *others*? Another program may have
--- changed it, and a put repairs that.
-local function holds(key, first, last, others)
-  local asked, count = {}, 0
-  for i = first, last, 2 do
-    asked[ARGV[i]] = ARGV[i + 1]
-    count = count + 1
-  end
+-- Does the hash at *key* hold these pairs and *data*, and else only *others*? Another program may have changed it, and
+-- a put repairs that.
+local function holds(key, pairs_of, data, others)
+  local asked, count = pairs_of.asked, pairs_of.size / 2 + (data and 1 or 0)
   local texts = redis.call('HGETALL', key)
   for i = 1, #texts, 2 do
-    if asked[texts[i]] == texts[i + 1] then
+    local field, value = texts[i], texts[i + 1]
+    local wanted = asked[field] or field == 'data' and data
+    if wanted == value then
       count = count - 1
-    elseif asked[texts[i]] or not others[texts[i]] then
+    elseif wanted or not others[field] then
       return false
     end
   end
   return count == 0
 end
 
-local function is_same()
-  return old[3] == digest and old[2] == trigger and is_sound and old[1] and old[4] and has_time
-    and (has_ended or at.lane == lane and at.place ~= 'quarantine')
-    and holds(schedule_key, ROWS, first_of_template - 1, IS_OURS) and holds(template_key, first_of_template, #ARGV, {})
-end
-
-if seen_version ~= '' and old[1] ~= seen_version then
-  return answer({'OK', 'CHANGED', now_ms, version(), '-'})
-end
-if is_same() then
-  return answer({'OK', 'unchanged', now_ms, old[1], at.due_ms or '-'})
-end
-
-local nominal_ms, due_ms = next_ms, nil
-if anchor_ms == '' then
-  anchor_ms = string.format('%.0f', now_ms)
-end
 local function without_jitter(rule)
   return rule and (string.gsub(rule, '"jitter_ms":%d+,', ''))
 end
-if old[4] and has_time and without_jitter(old[2]) == without_jitter(trigger) then
-  anchor_ms, nominal_ms, due_ms = old[4], old[5], at.due_ms
-elseif now_ms < tonumber(from_ms) or now_ms >= tonumber(until_ms) then
-  return {'AGAIN', now_ms}
-elseif string.sub(next_ms, 1, 1) == '+' then
-  nominal_ms = string.format('%.0f', now_ms + tonumber(next_ms))
-end
-due_ms = due_ms or nominal_ms and string.format('%.0f', tonumber(nominal_ms) + tonumber(jitter_ms))
 
-local put_version = version()
-local schedule = {'version', put_version, 'trigger', trigger, 'digest', digest, 'anchor', anchor_ms,
-  'lane', lane, 'updated_at', string.format('%.0f', now_ms), 'created_at', old[7] or string.format('%.0f', now_ms)}
-local pause_after = false
-for i = ROWS, first_of_template - 1 do
-  schedule[#schedule + 1] = ARGV[i]
-  if ARGV[i] == 'pause_after' and (i - ROWS) % 2 == 0 then
-    pause_after = ARGV[i + 1]
+-- Read and decide. What is written of row n is in olds[n], anchors[n], nominals[n] and dues[n].
+local reply, written, used = {'OK', now_ms, version()}, {}, {}  -- used: the shapes of written rows
+local rows, row_count, olds, anchors, nominals, dues, endings = {}, 0, {}, {}, {}, {}, {}
+for n, id in ipairs(ids) do
+  local number, _, seen_version, trigger, digest, data, anchor_ms, next_ms, jitter_ms, from_ms, until_ms =
+    unpack(ARGV, first_row + ROW_SIZE * (n - 1), first_row + ROW_SIZE * n - 1)
+  local shape, at, schedule_key, template_key = shapes[number], found[n], keys[2 * n - 1], keys[2 * n]
+  local old, is_sound, has_ended, has_time = NONE, true, false, false  -- has_time: one that this put may keep
+  local word, due_ms, nominal_ms = nil, nil, nil
+  if has_hashes and not (is_a(schedule_key, 'hash') and is_a(template_key, 'hash')) then
+    word = 'WRONGTYPE'
+  elseif at and shape.if_exists ~= 'replace' then
+    word, due_ms = shape.if_exists == 'keep' and 'kept' or 'EXISTS', at.due_ms
+  elseif at and at.recurring then
+    old, is_sound = read(schedule_key)
+    has_ended = at.place == 'ended' and old.ended_at and not old.nominal
+    has_time = has_ended or old.nominal
+      and (at.place == 'ended' or is_ms(at.due_ms) and tonumber(at.due_ms) >= tonumber(old.nominal))
+  end
+  if not word and seen_version ~= '' and old.version ~= seen_version then
+    word = 'CHANGED'
+  elseif not word and old.digest == digest and old.trigger == trigger and is_sound and old.version and old.anchor
+    and has_time and (has_ended or at.lane == shape.lane and at.place ~= 'quarantine')
+    and holds(schedule_key, shape.own, nil, IS_OURS) and holds(template_key, shape.template, data, NONE) then
+    word, due_ms = 'unchanged', at.due_ms
+  elseif not word and old.anchor and has_time and without_jitter(old.trigger) == without_jitter(trigger) then
+    anchor_ms, nominal_ms, due_ms = old.anchor, old.nominal, at.due_ms
+  elseif not word and (now_ms < tonumber(from_ms) or now_ms >= tonumber(until_ms)) then
+    word = 'AGAIN'
+  elseif not word then
+    nominal_ms = string.sub(next_ms, 1, 1) == '+' and string.format('%.0f', now_ms + tonumber(next_ms)) or next_ms
+    due_ms = jitter_ms == '0' and nominal_ms or string.format('%.0f', tonumber(nominal_ms) + tonumber(jitter_ms))
+    anchor_ms = anchor_ms == '' and now or anchor_ms
+  end
+  if not word then
+    word = at and 'updated' or 'created'
+    if not due_ms and nominal_ms then  -- it had no place
+      due_ms = string.format('%.0f', tonumber(nominal_ms) + tonumber(jitter_ms))
+    end
+    if not shape.number then
+      used[#used + 1] = shape
+      shape.number = string.format('%d', #used)
+    end
+    written[#written + 1] = n
+    olds[n], anchors[n], nominals[n], dues[n] = old, anchor_ms, nominal_ms or false, due_ms or false
+    endings[n] = not due_ms and old.ended_at or false
+    rows[row_count + 1] = id
+    rows[row_count + 2] = shape.number .. ' ' .. (due_ms or '-') .. ' ' .. (nominal_ms or '-') .. ' ' .. anchor_ms
+      .. ' ' .. (old.created_at or now) .. ' ' .. (old.last or '-') .. ' ' .. (endings[n] or '-')
+      .. (at and at.place == 'paused' and due_ms and ' paused ' or ' - ') .. digest
+    rows[row_count + 3] = 'trigger'
+    rows[row_count + 4] = trigger
+    rows[row_count + 5] = 'data'
+    rows[row_count + 6] = data
+    row_count = row_count + 6
+  end
+  reply[2 * n + 2], reply[2 * n + 3] = word, due_ms or '-'
+end
+if #written == 0 then
+  return answer(reply)
+end
+
+local fields = {'shapes', #used}
+for _, shape in ipairs(used) do
+  for _, text in ipairs({'lane', shape.lane, 'schedule', shape.own.size / 2}) do
+    fields[#fields + 1] = text
+  end
+  add_pairs(fields, shape.own)
+  fields[#fields + 1] = 'template'
+  fields[#fields + 1] = shape.template.size / 2
+  add_pairs(fields, shape.template)
+end
+fields[#fields + 1] = 'rows'
+fields[#fields + 1] = #written
+local head = #fields
+for i = 1, row_count do
+  fields[head + i] = rows[i]
+end
+local put_version = append('put_recurring', fields)
+
+-- A HSET for each shape, in which a row's own texts are replaced.
+for _, shape in ipairs(used) do
+  shape.schedule = {'HSET', '', 'trigger', '', 'digest', '', 'anchor', '', 'created_at', '',
+    'version', put_version, 'updated_at', now, 'lane', shape.lane}
+  add_pairs(shape.schedule, shape.own)
+  shape.schedule_size = #shape.schedule
+  shape.job = {'HSET', '', 'data', ''}
+  add_pairs(shape.job, shape.template)
+end
+local new_ids, old_keys, members, earliest = {}, {}, {}, {}
+for _, n in ipairs(written) do
+  local at, lane = found[n], shapes[ARGV[first_row + ROW_SIZE * (n - 1)]].lane
+  new_ids[#new_ids + 1] = ids[n]
+  if at and not at.recurring then
+    remove(ids[n], at)
+  elseif at and not (dues[n] and at.key == lane_keys[lane]) then  -- else ZADD moves it
+    leave(ids[n], at)
+  end
+  if has_hashes then
+    old_keys[#old_keys + 1] = keys[2 * n - 1]
+    old_keys[#old_keys + 1] = keys[2 * n]
   end
 end
-local kept = {nominal = nominal_ms, last = old[6], ended_at = not due_ms and old[8] or nil}
-for field, value in pairs(kept) do
-  if value then
-    schedule[#schedule + 1] = field
-    schedule[#schedule + 1] = value
+if has_hashes then
+  redis.call('DEL', unpack(old_keys))
+end
+redis.call('SADD', recurring_key, unpack(new_ids))
+for _, n in ipairs(written) do
+  local row = first_row + ROW_SIZE * (n - 1)
+  local shape, old, at, due_ms = shapes[ARGV[row]], olds[n], found[n], dues[n]
+  local lane, schedule, size, job = shape.lane, shape.schedule, shape.schedule_size, shape.job
+  schedule[2], schedule[4], schedule[6] = keys[2 * n - 1], ARGV[row + 3], ARGV[row + 4]
+  schedule[8], schedule[10] = anchors[n], old.created_at or now
+  if nominals[n] then
+    schedule[size + 1], schedule[size + 2], size = 'nominal', nominals[n], size + 2
+  end
+  if old.last then
+    schedule[size + 1], schedule[size + 2], size = 'last', old.last, size + 2
+  end
+  if endings[n] then
+    schedule[size + 1], schedule[size + 2], size = 'ended_at', endings[n], size + 2
+  end
+  if old.failures and old.pause_after and old.pause_after == shape.own.asked.pause_after then
+    schedule[size + 1], schedule[size + 2], size = 'failures', old.failures, size + 2
+  end
+  redis.call(unpack(schedule, 1, size))
+  job[2], job[4] = keys[2 * n], ARGV[row + 5]
+  redis.call(unpack(job))
+  if due_ms and at and at.place == 'paused' then
+    park(paused_key, ids[n], lane, due_ms, at.since_ms, at.note)
+  elseif due_ms then
+    local due, to = tonumber(due_ms), members[lane] or {}
+    to[#to + 1] = due_ms
+    to[#to + 1] = ids[n]
+    members[lane], earliest[lane] = to, math.min(due, earliest[lane] or due)
   end
 end
-local template = {unpack(ARGV, first_of_template)}
-
-local fields = {'id', id, 'due', due_ms or '-', 'schedule', #schedule / 2}
-for i = 1, #schedule do
-  fields[#fields + 1] = schedule[i]
+for lane, to in pairs(members) do
+  wake_if_earlier(lane, string.format('%.0f', earliest[lane]))
+  redis.call('ZADD', lane_keys[lane], unpack(to))
 end
-fields[#fields + 1] = 'template'
-fields[#fields + 1] = #template / 2
-for i = 1, #template do
-  fields[#fields + 1] = template[i]
-end
-if at and at.place == 'paused' and due_ms then
-  fields[#fields + 1] = 'paused'
-  fields[#fields + 1] = '1'
-end
-append('put_recurring', fields)
-
-if at then
-  remove(id, at)
-end
-redis.call('SADD', recurring_key, id)
-redis.call('DEL', schedule_key, template_key)
-redis.call('HSET', schedule_key, unpack(schedule))
-redis.call('HSET', template_key, unpack(template))
-if pause_after and pause_after == old[9] and old[10] then
-  redis.call('HSET', schedule_key, 'failures', old[10])
-end
-if at and at.place == 'paused' and due_ms then
-  park(paused_key, id, lane, due_ms, at.since_ms, at.note)
-elseif due_ms then
-  wake_if_earlier(lane, due_ms)
-  redis.call('ZADD', lane_keys[lane], due_ms, id)
-end
-return answer({'OK', at and 'updated' or 'created', now_ms, put_version, due_ms or '-'})
+return answer(reply)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -89,8 +89,10 @@ class Reader:
         """
         Return what ``find`` would give of *record* once it was put by the rule *spec*: its place and times are empty.
         """
-        own = _bytes({**record.own, "trigger": spec.to_text()})
-        row: list[Any] = [b"due", record.lane.value.encode(), b"", b"", b"", 1, own, _bytes(record.template)]
+        shape = record.shape
+        own = _encoded([*shape.own, "trigger", spec.to_text()])
+        row: list[Any] = [b"due", shape.lane.value.encode(), b"", b"", b"", 1, own]
+        row.append(_encoded([*shape.template, "data", record.data]))
         return StoredSchedule(self._schedule(record.id, row), row[7], 0, record.digest(spec))
 
     def active(
@@ -231,9 +233,8 @@ class Reader:
         return list(args), kwargs
 
 
-def _bytes(fields: Mapping[str, str | bytes]) -> list[bytes]:
+def _encoded(texts: Iterable[str | bytes]) -> list[bytes]:
     """Names and texts of a hash, flat, as Redis gives them."""
-    texts = (text for field in fields.items() for text in field)
     return [text if isinstance(text, bytes) else text.encode() for text in texts]
 
 

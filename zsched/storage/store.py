@@ -82,25 +82,52 @@ class Shape:
     allow_past: bool
 
 
+class RecurringShape:
+    """
+    The shared part of recurring schedules that differ in id, rule and arguments. ``own``: fields for zsched;
+    ``template``: fields of their runs for RQ; both flat.
+    """
+
+    __slots__ = ("_digest", "if_exists", "lane", "own", "template")
+
+    def __init__(self, lane: Priority, if_exists: IfExists, own: Pairs, template: Pairs) -> None:
+        self.lane, self.if_exists, self.own, self.template = lane, if_exists, _flat(own), _flat(template)
+        self._digest = hashlib.blake2b(digest_size=12)
+        self._digest.update(_separated(lane.value, *self.own, *self.template))
+
+    def digest(self, rule: str, data: bytes) -> str:
+        """
+        Return the digest of a put of this by the rule *rule*, a spec's text: a put whose digest Redis has already
+        changes nothing.
+        """
+        digest = self._digest.copy()
+        digest.update(_separated(rule, data))
+        return digest.hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class RecurringRecord:
-    """A recurring schedule but for its rule: ``own`` fields for zsched, the ``template`` of its runs for RQ."""
+    """A recurring schedule but for its rule."""
 
     id: str
-    lane: Priority
-    own: dict[str, str]
-    template: Pairs
-    if_exists: IfExists
+    shape: RecurringShape
+    data: bytes
 
     def digest(self, spec: TriggerSpec) -> str:
-        """
-        Return the digest of a put of this by the rule *spec*: a put whose digest Redis has already changes nothing.
-        """
-        digest = hashlib.blake2b(digest_size=12)
-        for text in (spec.to_text(), self.lane.value, *_flat(self.own), *_flat(self.template)):
-            digest.update(text if isinstance(text, bytes) else text.encode())
-            digest.update(b"\0")
-        return digest.hexdigest()
+        """Return the ``digest`` of the record by *spec*."""
+        return self.shape.digest(spec.to_text(), self.data)
+
+
+class RecurringRow(NamedTuple):
+    """
+    A recurring schedule to put by a plan; *rule* is its spec's text. ``seen_version``: put it only if Redis has that
+    version; "": whatever Redis has.
+    """
+
+    record: RecurringRecord
+    rule: str
+    bracket: Bracket
+    seen_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +143,14 @@ class Answer:
     now_ms: int
     detail: str | None = None
     entry: str | None = None
+
+
+class Replies(NamedTuple):
+    """Results of a call with many rows: the server's time, and per row a word of ``Answer`` and its due time or "-"."""
+
+    now_ms: int
+    words: list[bytes]
+    due_ms: list[bytes]
 
 
 class Refilled(NamedTuple):
@@ -176,24 +211,10 @@ class Store:
     def put(self, shape: Shape, row: OneShotRow, op: str | None, seen: Sequence[bytes] | None = None) -> Answer:
         """Put one row. *op* makes a relative or conditional call repeatable; *seen* makes it an update."""
         self.check_serializer()
-        rows, arguments = _put_call(shape, [row], op, seen)
-        now_ms, version, word, due_ms = self._scripts.call("put", rows=rows, **arguments)
+        name, rows, arguments = one_shots_call(shape, [row], op, seen)
+        now_ms, version, word, due_ms = self._scripts.call(name, rows=rows, **arguments)
         self._claim_serializer(word)
         return Answer(_text(word), int(now_ms), _detail(due_ms), _entry(word, version))
-
-    def put_many(
-        self, calls: Iterable[tuple[Shape, list[OneShotRow], str | None]]
-    ) -> Iterator[tuple[int, list[bytes]]]:
-        """Put the rows of each call, ids distinct within one. Yields per call, in order, now and a word per row."""
-        for reply in stream(self._link, self.keys, "put", self._put_calls(calls)):
-            words = reply[2::2]
-            self._claim_serializer(*words)
-            yield int(reply[0]), words
-
-    def _put_calls(self, calls: Iterable[tuple[Shape, list[OneShotRow], str | None]]) -> Iterator[BulkCall]:
-        for call in calls:
-            self.check_serializer()
-            yield _put_call(*call, None)
 
     # -- recurring ------------------------------------------------------------------------------
 
@@ -202,43 +223,36 @@ class Store:
         shared = self.encoder.shared(definition)
         func = str(shared.pop("zs_func", shared["description"]))
         letters = definition.letters()
-        own = {"flags": letters, "func": func, **definition.texts(Stored.LABEL), **definition.texts(Stored.OWN)}
+        own: Pairs = {"flags": letters, "func": func, **definition.texts(Stored.LABEL), **definition.texts(Stored.OWN)}
         if policy := definition.policy.to_text():
             own["policy"] = policy
-        template = shared | {"data": self.encoder.data(definition.payload), "status": "queued"}
+        template = shared | {"status": "queued"}
         if letters:  # in a run's job too, as in a one-shot's: an archive that begins while it is open reads them there
             template["zs"] = "1" + letters
-        return RecurringRecord(definition.id, definition.priority, own, template, definition.if_exists)
+        shape = RecurringShape(definition.priority, definition.if_exists, own, template)
+        return RecurringRecord(definition.id, shape, self.encoder.data(definition.payload))
 
-    def put_recurring(
-        self, record: RecurringRecord, spec: TriggerSpec, bracket: Bracket, op: str | None, seen_version: str = ""
-    ) -> Answer:
-        """Put one recurring schedule by a plan; AGAIN when the server's time is outside of its bracket."""
-        own, template = _flat(record.own), _flat(record.template)
+    def put_recurring(self, row: RecurringRow, op: str | None) -> Answer:
+        """Put one row; AGAIN when the server's time is outside of its bracket."""
         self.check_serializer()
-        reply = self._scripts.call(
-            "put_recurring",
-            id=record.id,
-            lane=record.lane.value,
-            if_exists=record.if_exists.value,
-            op=op or "-",
-            keep_op_ms=KEEP_OP_MS if op else 0,
-            seen_version=seen_version,
-            trigger=spec.to_text(),
-            digest=record.digest(spec),
-            anchor_ms="" if bracket.anchor_ms is None else bracket.anchor_ms,
-            next_ms=bracket.next,
-            jitter_ms=bracket.jitter_ms,
-            from_ms=bracket.from_ms,
-            until_ms=bracket.until_ms,
-            schedule_size=len(own),
-            rows=[*own, *template],
-        )
-        if reply[0] == "AGAIN":
-            return Answer("AGAIN", int(reply[1]))
-        word, now_ms, version, due_ms = reply
+        name, rows, arguments = recurring_call([row], op)
+        now_ms, version, word, due_ms = self._scripts.call(name, rows=rows, **arguments)
         self._claim_serializer(word)
         return Answer(_text(word), int(now_ms), _detail(due_ms), _entry(word, version))
+
+    # -- many -------------------------------------------------------------------------------------
+
+    def put_many(self, calls: Iterable[BulkCall]) -> Iterator[Replies]:
+        """Put by ``one_shots_call`` and ``recurring_call``, ids distinct in a call. Yield replies in their order."""
+        for reply in stream(self._link, self.keys, ("put", "put_recurring"), self._agreed(calls)):
+            words = reply[2::2]
+            self._claim_serializer(*words)
+            yield Replies(int(reply[0]), words, reply[3::2])
+
+    def _agreed(self, calls: Iterable[BulkCall]) -> Iterator[BulkCall]:
+        for call in calls:
+            self.check_serializer()
+            yield call
 
     # -- runs now ---------------------------------------------------------------------------------
 
@@ -310,8 +324,10 @@ class Store:
         return Answer(_text(word), int(now_ms), _detail(due_ms[0]) if due_ms else None)
 
 
-def _put_call(shape: Shape, rows: Iterable[OneShotRow], op: str | None, seen: Sequence[bytes] | None) -> BulkCall:
-    """Rows and arguments of put.lua."""
+def one_shots_call(
+    shape: Shape, rows: Iterable[OneShotRow], op: str | None, seen: Sequence[bytes] | None = None
+) -> BulkCall:
+    """Return the call of put.lua for *rows* of *shape*."""
     texts: list[Any] = [*(seen or ()), *shape.pairs]
     for row in rows:
         texts += row
@@ -324,7 +340,27 @@ def _put_call(shape: Shape, rows: Iterable[OneShotRow], op: str | None, seen: Se
         "seen_size": -1 if seen is None else len(seen),
         "field_size": len(shape.pairs),
     }
-    return texts, arguments
+    return "put", texts, arguments
+
+
+def recurring_call(rows: Iterable[RecurringRow], op: str | None) -> BulkCall:
+    """Return the call of put_recurring.lua for *rows*, of any shapes."""
+    numbers: dict[int, int] = {}  # by identity of the shape, which is quick
+    texts_of: dict[tuple[Any, ...], int] = {}
+    texts: list[Any] = []
+    for record, rule, bracket, seen_version in rows:
+        shape = record.shape
+        number = numbers.get(id(shape))
+        if number is None:
+            said = (shape.lane.value, shape.if_exists.value, len(shape.own), len(shape.template))
+            number = numbers[id(shape)] = texts_of.setdefault((*said, *shape.own, *shape.template), len(texts_of) + 1)
+        texts += (
+            number, record.id, seen_version, rule, shape.digest(rule, record.data), record.data,
+            "" if bracket.anchor_ms is None else bracket.anchor_ms, bracket.next, bracket.jitter_ms,
+            bracket.from_ms, bracket.until_ms,
+        )  # fmt: skip
+    arguments = {"op": op or "-", "keep_op_ms": KEEP_OP_MS if op else 0, "shape_count": len(texts_of)}
+    return "put_recurring", [*(text for shape in texts_of for text in shape), *texts], arguments
 
 
 def _labels(definition: Definition) -> Pairs:
@@ -335,6 +371,11 @@ def _labels(definition: Definition) -> Pairs:
 def _flat(pairs: Pairs | dict[str, str]) -> tuple[str | bytes, ...]:
     """Field and value texts in the fields' order, so that equal content is equal text."""
     return tuple(text for field in sorted(pairs) for text in (field, pairs[field]))
+
+
+def _separated(*texts: str | bytes) -> bytes:
+    """Texts as one, with a separator that keeps different texts different."""
+    return b"".join(each for text in texts for each in (text if isinstance(text, bytes) else text.encode(), b"\0"))
 
 
 def _text(word: bytes | str) -> str:

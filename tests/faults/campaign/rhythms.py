@@ -80,8 +80,9 @@ def _follow(
     again: dict[str, set[int]],
 ) -> Findings:
     if entry.kind == "put_recurring":
-        put = PutRecurringEntry(entry).put
-        _begin(rhythms, put.id, put.schedule)
+        parsed = PutRecurringEntry(entry)
+        for number, put in enumerate(parsed.puts):
+            _begin(rhythms, put.id, parsed.schedule_of(number))
     elif entry.kind == "restore":
         for back in restored(entry):
             if back.is_schedule:

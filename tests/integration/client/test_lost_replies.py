@@ -82,11 +82,14 @@ def test_lost_replies_cause_no_duplicate(cutter: _Cutter, redis_client: redis.Re
         client.schedule("app.task", id=f"rule-{n}", every=60, if_exists="error")
         client.enqueue("app.task", args=(n,))
     many = client.schedule_many({"func": "app.task", "after": 3600, "queue": f"q{n % 3}"} for n in range(900))
+    rules = client.schedule_many(
+        {"func": "app.task", "id": f"many-{n}", "every": 60, "if_exists": "error"} for n in range(900)
+    )
     run = client.run_now("rule-1")
 
     assert cutter.cuts >= 20
-    assert (900, []) == (many.done, many.errors)
-    assert 20 * 3 + 900 == redis_client.zcard(KEYS.due_normal())
+    assert (900, [], 900, []) == (many.done, many.errors, rules.created, rules.errors)
+    assert 20 * 3 + 900 + 900 == redis_client.zcard(KEYS.due_normal())
     queue = queued(redis_client)
     assert (21, 21, 1) == (len(queue), len(set(queue)), queue.count(run))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,8 +12,10 @@ import redis
 
 from tests.integration.client.ground import HOUR, KEYS, payload
 from tests.prefix import RQ
-from zsched import Client, RedisUnavailable
-from zsched.core.clock import to_ms
+from zsched import Client, InvalidSchedule, RedisUnavailable
+from zsched.core.clock import ManualClock, to_ms
+from zsched.errors import RedisRefused
+from zsched.storage.store import Replies, Store
 
 
 def test_valid_rows_are_scheduled_and_invalid_rows_reported_by_index(client: Client, soon: datetime) -> None:
@@ -60,12 +62,18 @@ def test_the_later_of_two_rows_with_one_id_wins(client: Client, redis_client: re
     assert ("app.task", None, (2,), {}) == payload(redis_client, f"{RQ}:job:a-{to_ms(soon)}")
 
 
-def test_a_one_shot_row_replaces_a_recurring_row_of_the_same_id(client: Client, soon: datetime) -> None:
-    rows = [{"func": "app.task", "id": "a", "every": 60}, {"func": "app.task", "id": "a", "at": soon}]
+@pytest.mark.parametrize(
+    "kinds", ["one-shot, rule", "rule, one-shot", "rule, one-shot, rule", "one-shot, rule, one-shot"]
+)
+def test_rows_of_one_id_and_different_kinds_are_put_in_turn(client: Client, soon: datetime, kinds: str) -> None:
+    times: dict[str, Any] = {"one-shot": {"at": soon}, "rule": {"cron": "0 9 * * *"}}
+    names = kinds.split(", ")
 
-    many = client.schedule_many(rows)
+    many = client.schedule_many({"func": "app.task", "id": "a", **times[name]} for name in names)
 
-    assert ([], "once", 1) == (many.errors, client.get("a").kind, len(list(client.list())))
+    kind = "once" if names[-1] == "one-shot" else "cron"
+    assert ([], 1, len(names) - 1) == (many.errors, many.created, many.updated)
+    assert [kind] == [schedule.kind for schedule in client.list()]
 
 
 def test_a_generator_of_more_than_ten_thousand_rows_is_scheduled(
@@ -126,3 +134,131 @@ def test_a_row_like_the_previous_row_is_checked_as_strictly(client: Client, soon
     many = client.schedule_many(rows)
 
     assert (["a", None], 1) == (many.ids, len(many.errors))
+
+
+# -- recurring rows -----------------------------------------------------------------------------------
+
+
+def _rules(count: int, **options: Any) -> list[Any]:
+    """Rows with 60 rules and 3 shapes."""
+    return [
+        {"func": "app.task", "id": f"r-{n:04}", "cron": f"{n % 60} 9 * * *", "args": (n,), "queue": f"q{n % 3}"}
+        | options
+        for n in range(count)
+    ]
+
+
+def test_recurring_rows_of_many_shapes_share_calls_and_entries(client: Client, redis_client: redis.Redis) -> None:
+    told: list[int] = []
+
+    many = client.schedule_many(_rules(1050), told.append)
+
+    assert (1050, 1050, []) == (many.created, many.done, many.errors)
+    assert 11 == redis_client.xlen(KEYS.log())
+    assert (sorted(told), 1050) == (told, told[-1])
+    found = client.get("r-1049")
+    assert ("cron", "29 9 * * *", "q2") == (found.kind, found.trigger and found.trigger.expr, found.queue)
+    assert ("app.task", None, (1049,), {}) == payload(redis_client, KEYS.template("r-1049"))
+
+
+@pytest.mark.parametrize("jitter", [None, 30])
+def test_a_row_and_a_single_call_put_the_same_schedule(
+    client: Client, redis_client: redis.Redis, jitter: int | None
+) -> None:
+    options = {"jitter": jitter, "tags": ["b", "a"], "pause_after_failures": 3, "catch_up": "all", "overlap": "queue"}
+    client.schedule_many(_rules(120, **options))
+    before = redis_client.xlen(KEYS.log())
+
+    again = [client.schedule(row.pop("func"), **row) for row in _rules(120, **options)[57:62]]
+
+    assert {"unchanged"} == {one.outcome for one in again}
+    assert [client.get(one.id).next_at for one in again] == [one.next_at for one in again]
+    assert (120, before) == (client.schedule_many(_rules(120, **options)).unchanged, redis_client.xlen(KEYS.log()))
+
+
+def test_one_bad_recurring_row_among_500_is_reported_and_the_others_are_put(client: Client) -> None:
+    rows = _rules(500)
+    rows[250] |= {"cron": "61 9 * * *"}
+
+    many = client.schedule_many(rows)
+
+    [(index, error)] = many.errors
+    assert (250, 499, None) == (index, many.created, many.ids[250])
+    assert isinstance(error, InvalidSchedule)
+    assert str(error).startswith("cron='61 9 * * *': ")
+    assert error.remedy
+
+
+def test_a_rule_that_never_fires_or_is_over_is_refused_among_others(client: Client) -> None:
+    rows = _rules(4)
+    rows[1] |= {"cron": "0 0 30 2 *"}
+    rows[2] |= {"ends": datetime(2020, 1, 1, tzinfo=UTC)}
+
+    many = client.schedule_many(rows)
+
+    assert [1, 2] == [index for index, _ in many.errors]
+    assert (["r-0000", None, None, "r-0003"], 2, 4) == (many.ids, many.created, many.done)
+
+
+def test_recurring_rows_that_may_not_replace_are_refused_or_kept_one_by_one(client: Client) -> None:
+    client.schedule_many(_rules(3))
+
+    many = client.schedule_many([*_rules(5, if_exists="error"), *_rules(7, if_exists="keep")])
+
+    assert [0, 1, 2] == [index for index, _ in many.errors]
+    assert all("exists" in str(error) for _, error in many.errors)
+    assert (4, 5) == (many.created, many.kept)
+
+
+def test_a_recurring_row_whose_key_holds_another_type_is_reported(client: Client, redis_client: redis.Redis) -> None:
+    redis_client.set(KEYS.template("r-0001"), "not ours")
+
+    many = client.schedule_many(_rules(3))
+
+    [(index, error)] = many.errors
+    assert (1, 2) == (index, many.created)
+    assert isinstance(error, RedisRefused)
+
+
+@pytest.mark.parametrize("wrong", [-2 * HOUR, 30 * HOUR])
+def test_a_client_with_a_wrong_clock_puts_rows_by_the_servers_clock(
+    redis_url: str, client: Client, redis_client: redis.Redis, wrong: timedelta
+) -> None:
+    rows = [
+        {"func": "app.task", "id": f"r-{n:03}", "cron": "*/30 * * * *", "jitter": n % 2 or None} for n in range(700)
+    ]
+    clock = ManualClock(wall_ms=to_ms(datetime.now(UTC) + wrong))
+
+    redis_client.config_resetstat()
+
+    many = Client.from_url(redis_url, clock=clock).schedule_many(rows)
+
+    assert (700, []) == (many.created, many.errors)
+    assert redis_client.info("commandstats")["cmdstat_evalsha"]["calls"] <= 7 + 4  # the first rows twice
+    assert 700 == client.schedule_many(rows).unchanged
+    now = datetime.now(UTC)
+    assert all(now < one.next_at < now + HOUR for one in client.list() if one.next_at)
+
+
+def test_a_row_whose_plans_are_always_outdated_is_reported(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def replies(store: Store, calls: Any) -> Iterator[Replies]:
+        for _, texts, _ in calls:
+            words = [b"AGAIN", b"created"] if "b" in texts else [b"AGAIN"]
+            yield Replies(5, words, [b"-", b"9"][: len(words)])
+
+    monkeypatch.setattr(Store, "put_many", replies)
+
+    many = client.schedule_many([{"func": "app.task", "id": id, "every": 60} for id in "ab"])
+
+    [(index, error)] = many.errors
+    assert (0, [None, "b"], 1, 2) == (index, many.ids, many.created, many.done)
+    assert "faster than Redis answers" in str(error)
+
+
+def test_a_generator_that_repeats_one_id_puts_its_rows_in_turn(client: Client) -> None:
+    many = client.schedule_many({"func": "app.task", "id": "r", "every": 60 + n} for n in range(9))
+
+    assert (1, 8, []) == (many.created, many.updated, many.errors)
+    trigger = client.get("r").trigger
+    assert trigger is not None
+    assert "68000" == trigger.expr

@@ -183,3 +183,45 @@ def test_a_schedule_that_has_ended_is_changed_but_not_paused(ground: Ground, red
     schedule = ground.client.get("beat")
     assert ([], [("beat", "updated")]) == (applied.errors, outcomes(applied.steps))
     assert ("ended", "email") == (schedule.state.value, schedule.queue)
+
+
+def _large(count: int, minute: int = 0) -> str:
+    return "".join(
+        f'[schedules.r-{n:03}]\nfunc = "app.task"\ncron = "{minute} 9 * * *"\nqueue = "q{n % 4}"\n'
+        for n in range(count)
+    )
+
+
+def test_a_large_file_is_put_by_a_few_calls(ground: Ground, redis_client: redis.Redis) -> None:
+    applied = ground.apply(_large(250))
+
+    assert (250, 3) == (applied.count("created"), log_length(redis_client))
+    assert [f"r-{n:03}" for n in range(250)] == [step.entry.id for step in applied.steps]
+    assert all(step.next_ms for step in applied.steps)
+
+
+def test_of_a_large_file_what_was_changed_meanwhile_is_compared_again(
+    ground: Ground, redis_client: redis.Redis
+) -> None:
+    ground.apply(_large(150))
+    application = ground.application(_large(160, minute=5))
+    steps = application.compare()
+    ground.client.update("r-007", args=("of another writer",))
+    ground.client.cancel("r-008")
+    ground.client.schedule("app.task", id="r-155", every=60)
+
+    applied = application.run(steps, [], lambda done: None)
+
+    assert [("r-155", True)] == [(id, "managed by nobody" in str(error)) for id, error in applied.errors]
+    assert 159 == len(applied.steps)
+    assert {"5 9 * * *"} == {one.trigger.expr for one in ground.client.list(kind="cron") if one.trigger}
+    assert 160 == len(ground.ids())
+
+
+def test_of_a_large_file_one_refused_schedule_stops_no_other(ground: Ground, redis_client: redis.Redis) -> None:
+    redis_client.set(KEYS.template("r-007"), "not ours")
+
+    applied = ground.apply(_large(120))
+
+    assert ["r-007"] == [id for id, _ in applied.errors]
+    assert 119 == len(applied.steps) == len(ground.ids())

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import pytest
 
 from tests.integration.files.ground import BEAT, DIGEST, Ground, outcomes, texts
 from zsched.client.keeper import Keeper
-from zsched.core.model import Scheduled
 from zsched.errors import RedisUnavailable
 
 pytestmark = pytest.mark.once
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.once
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do *act* right before the first put."""
-    put, acts = Keeper.put, [act]
+    put_many, acts = Keeper.put_many, [act]
 
-    def after(self: Keeper, *args: Any) -> Scheduled | None:
+    def after(self: Keeper, wanted: Any) -> Any:
         if acts:
             acts.pop()()
-        return put(self, *args)
+        return put_many(self, wanted)
 
-    monkeypatch.setattr(Keeper, "put", after)
+    monkeypatch.setattr(Keeper, "put_many", after)
 
 
 def test_a_schedule_that_changed_in_between_is_compared_again(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,17 +65,16 @@ def test_a_lost_connection_reports_progress_and_the_same_command_continues(
 ) -> None:
     many = "".join(f'[schedules.n{n}]\nfunc = "app.n"\nevery = 60\n' for n in range(5))
     done: list[int] = []
-    put = Keeper.put
+    put_many = Keeper.put_many
 
-    def broken(self: Keeper, *args: Any) -> Scheduled | None:
-        if len(done) == 3:
-            raise RedisUnavailable("the connection is gone", may_have_been_applied=True)
-        return put(self, *args)
+    def broken(self: Keeper, wanted: Any) -> Iterator[Any]:
+        yield from put_many(self, islice(wanted, 3))
+        raise RedisUnavailable("the connection is gone", may_have_been_applied=True)
 
     application = ground.application(many)
     steps = application.compare()
     with monkeypatch.context() as patch:
-        patch.setattr(Keeper, "put", broken)
+        patch.setattr(Keeper, "put_many", broken)
         with pytest.raises(RedisUnavailable, match="3 of 5 schedules were done, and the same command") as caught:
             application.run(steps, [], done.append)
 

@@ -90,7 +90,7 @@ UNKNOWN = [
     entry(1, "conjure", "what", "ever"),
     entry(1, "put", "lane", "low"),
     entry(1, "put", "lane", "low", "fields", "x"),
-    entry(1, "put_recurring", "id", "r", "due", 5),
+    entry(1, "put_recurring", "shapes", 0, "rows", 1, "r", "1 5"),
     entry(1, "enqueue", "run"),
     entry(1, "advance", "rows", 1, "r", "fired 1"),
     Entry.of(b"1-1", [b"another writer's", b"\xff"]),

@@ -18,7 +18,8 @@ FIELDS = [b"description", b"app.task", b"origin", b"mail", b"data", b"\x80\n", b
 OWN = [b"schedule:trigger", b"every 60000", b"schedule:lane", b"high", b"schedule:created_at", b"5"]
 PUT = ["lane", "low", "fields", 1, "origin", "mail", "rows", 2]
 PUT += ["a", DUE_MS, "data", b"\x80", "b-1", DUE_MS + 1, "data", b""]
-RULE = ["id", "r", "due", DUE_MS, "schedule", 1, "trigger", "every 5", "template", 1, "data", b"\xff"]
+RULES = ["shapes", 1, "lane", "low", "schedule", 0, "template", 0, "rows", 2]
+RULES += [text for id in "rs" for text in (id, f"1 {DUE_MS} {DUE_MS} 5 5 - - - d", "trigger", "every 5", "data", b"x")]
 
 
 def entry(kind: str, *texts: Any, seq: int = 7, t_us: int = T_US) -> Entry:

@@ -34,8 +34,17 @@ def change(id: str, what: What, **more: Any) -> Change:
 
 PUT = ["lane", "low", "fields", 2, "origin", "mail", "zs_created_by", "ann", "rows", 2]
 PUT += ["a", DUE_MS, "data", b"\x80\n", "b-1", DUE_MS + 1, "data", b""]
-RULE = ["id", "r", "due", DUE_MS, "schedule", 2, "trigger", "every 5", "created_by", "ann"]
-RULE += ["template", 1, "data", b"\xff"]
+SHAPES = ["shapes", 2, "lane", "high", "schedule", 0, "template", 1, "origin", "mail"]
+SHAPES += ["lane", "low", "schedule", 1, "created_by", "ann", "template", 0]
+
+
+def rule(*ids: str, due_ms: Any = DUE_MS, state: str = "-", digest: str = "d") -> list[Any]:
+    """The texts of a ``put_recurring`` entry: rules of the second shape."""
+    words = f"2 {due_ms} {due_ms} 11 12 r-1 - {state} {digest}"
+    rows = [text for id in ids for text in (id, words, "trigger", "every 5", "data", b"\xff")]
+    return [*SHAPES, "rows", len(ids), *rows]
+
+
 PUSHED = ["run", f"a-{DUE_MS}", "front", 0, "fields", 2, "origin", "mail", "zs_created_by", "ann"]
 
 MOVED = [
@@ -59,14 +68,17 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
             change("b-1", What.PUT, run_id=f"b-1-{DUE_MS + 1}-nshop", nominal_ms=DUE_MS + 1, why="paused", by="ann"),
         ],
     ),
-    "put_recurring": (entry("put_recurring", *RULE), [change("r", What.PUT, nominal_ms=DUE_MS, by="ann")]),
+    "put_recurring": (
+        entry("put_recurring", *rule("r", "s")),
+        [change(id, What.PUT, nominal_ms=DUE_MS, by="ann") for id in ("r", "s")],
+    ),
     "put_recurring that stays paused": (
-        entry("put_recurring", *RULE, "paused", 1),
+        entry("put_recurring", *rule("r", state="paused")),
         [change("r", What.PUT, nominal_ms=DUE_MS, by="ann", why="paused")],
     ),
     "put_recurring that stays ended": (
-        entry("put_recurring", "id", "r", "due", "-", "schedule", 0, "template", 0),
-        [change("r", What.PUT)],
+        entry("put_recurring", *rule("r", due_ms="-")),
+        [change("r", What.PUT, by="ann")],
     ),
     "enqueue": (entry("enqueue", *PUSHED), [change("a", What.ENQUEUED, run_id=f"a-{DUE_MS}", by="ann")]),
     "run_now": (
@@ -195,9 +207,13 @@ def test_an_entry_says_what_its_script_did(entry: Entry, said: list[Change]) -> 
         entry("put", "lane", "low", "fields", "many"),
         entry("put", "lane", "low", "fields", 0, "rows", 1, "a", "soon", "data", ""),
         entry("put", "lane", "low", "fields", 0, "rows", 1, b"\xff", 5, "data", ""),
-        entry("put_recurring", "id", "r"),
-        entry("put_recurring", *RULE[:-1]),
-        entry("put_recurring", *RULE[:3], "soon", *RULE[4:]),
+        entry("put_recurring", "shapes", "1"),
+        entry("put_recurring", *rule("r")[:-1]),
+        entry("put_recurring", *rule("r")[:-2]),
+        entry("put_recurring", *rule("r"), "id", "r"),
+        entry("put_recurring", *rule("r", due_ms="soon")),
+        entry("put_recurring", *rule("r")[:-5], "2 5 5", *rule("r")[-4:]),
+        entry("put_recurring", "shapes", "1", *SHAPES[2:10], *rule("r")[len(SHAPES) :]),
         entry("enqueue"),
         entry("enqueue", "run"),
         entry("run_now", "id", "a"),
@@ -263,11 +279,26 @@ def test_a_put_gives_its_rows() -> None:
 
 
 def test_a_put_recurring_gives_its_record() -> None:
-    put = PutRecurringEntry(entry("put_recurring", *RULE, "paused", "1")).put
+    parsed = PutRecurringEntry(entry("put_recurring", *rule("r", "s", state="paused", digest="d e")))
+    put = parsed.puts[1]
 
-    assert ("r", DUE_MS, True) == (put.id, put.due_ms, put.is_paused)
-    assert {"trigger": b"every 5", "created_by": b"ann"} == put.schedule
-    assert [b"data", b"\xff"] == put.template
+    assert ("s", DUE_MS, True, "r-1") == (put.id, put.due_ms, put.is_paused, put.last)
+    due, updated = str(DUE_MS).encode(), str(T_US // 1000).encode()
+    own = {"created_by": b"ann", "version": b"3-7", "trigger": b"every 5", "digest": b"d e", "lane": b"low"}
+    own |= {"anchor": b"11", "created_at": b"12", "updated_at": updated, "nominal": due, "last": b"r-1"}
+    assert own == parsed.schedule_of(1)
+    lane, record = parsed.record_of(1)
+    assert ("low", [b"data", b"\xff"]) == (lane, record[:2])
+    assert own == {n.decode().removeprefix("schedule:"): v for n, v in zip(record[2::2], record[3::2], strict=True)}
+
+
+def test_a_put_recurring_that_stays_ended_has_no_nominal_time() -> None:
+    parsed = PutRecurringEntry(entry("put_recurring", *rule("r", due_ms="-")))
+
+    [row] = parsed.rows()
+
+    assert ("ended", None, None) == (row.place, row.due_ms, row.nominal_ms)  # type: ignore[attr-defined]  # Placed
+    assert "nominal" not in parsed.schedule_of(0)
 
 
 @pytest.mark.parametrize(

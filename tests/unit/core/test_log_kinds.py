@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.core.recovering import DUE_MS, RULE, RUN, SUFFIX, entry, restore, row
+from tests.unit.core.recovering import DUE_MS, RULES, RUN, SUFFIX, entry, restore, row
 from tests.unit.core.test_touches import TOUCHED
 from zsched.archive import Archive, History
 from zsched.core.changes import OUTCOMES, Change, What
@@ -114,7 +114,7 @@ def test_an_entry_of_archives_alone_is_unknown_in_the_log() -> None:
 @pytest.mark.parametrize(
     ("given", "happened"),
     [
-        (entry("put_recurring", *RULE), {(What.PUT, ""): 1}),
+        (entry("put_recurring", *RULES), {(What.PUT, ""): 2}),
         (TOUCHED["put"][0], {(What.PUT, ""): 2}),
         (
             TOUCHED["fire"][0],

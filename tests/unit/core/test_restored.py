@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.core.recovering import DUE_MS, FIELDS, RULE, RUN, entry, restore, row
+from tests.unit.core.recovering import DUE_MS, FIELDS, RULES, RUN, entry, restore, row
 from zsched.archive.body import without_arguments
 from zsched.core.log import Entry, Position, changes
 from zsched.core.log.recovery import MergedEntry, Restored, RestoreEntry, restored
@@ -78,7 +78,7 @@ def explains_absence(*entries: Entry) -> bool:
     return Chronicle("a", Source(None, None, None), told).explains_absence
 
 
-PUT_RULE = entry("put_recurring", *RULE[:1], "a", *RULE[2:])
+PUT_RULE = entry("put_recurring", *("a" if text == "r" else text for text in RULES))
 
 
 @pytest.mark.parametrize(

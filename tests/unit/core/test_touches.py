@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.log_rows import row_fields
-from tests.unit.core.recovering import DUE_MS, LATER, PUT, RULE, RUN, SUFFIX, T_US, entry, restore, row
+from tests.unit.core.recovering import DUE_MS, LATER, PUT, RULES, RUN, SUFFIX, T_US, entry, restore, row
 from zsched.core.log import Entry, Touch, UnknownEntry, touches
 from zsched.core.log.kinds import KINDS
 
@@ -26,7 +26,7 @@ BAD = row_fields("quarantine", f"e low {DUE_MS} its hash is gone", "no-id! high 
 
 TOUCHED: dict[str, tuple[Entry, list[tuple[str, str]]]] = {
     "put": (entry("put", *PUT), [("a", ""), ("a", RUN), ("b-1", ""), ("b-1", LATER)]),
-    "put_recurring": (entry("put_recurring", *RULE), [("r", "")]),
+    "put_recurring": (entry("put_recurring", *RULES), [("r", ""), ("s", "")]),
     "enqueue": (entry("enqueue", "run", f"a-1-{RUN}", "front", 0, "fields", 0), [("a-1", ""), ("a-1", RUN)]),
     "run_now": (entry("run_now", "id", "r", "run", f"r-{RUN}-r1", "last", 1), [("r", ""), ("r", f"{RUN}-r1")]),
     "backfill": (entry("backfill", "id", "r", "runs", f"r-{RUN} r-{RUN}-r7"), [("r", RUN), ("r", f"{RUN}-r7")]),

@@ -28,8 +28,8 @@ StoredRow = tuple[bytes, bytes, bytes]  # id, words, a text of somebody else or 
 
 # Of keys, values and entries; raised when an older zsched would misread what a newer one writes. The same number stands
 # in lua/lib/time.lua, and so does that of the oldest form that is still read.
-FORMAT: Final = 2
-OLDEST_FORMAT: Final = 2
+FORMAT: Final = 3
+OLDEST_FORMAT: Final = 3
 
 _DIGITS = 18  # of a whole number, at most: what an archive's file can hold
 

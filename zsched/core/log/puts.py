@@ -13,6 +13,7 @@ from zsched.core.log.rows import Forgotten, Key, OneShotsPut, Placed, Row, RunPu
 from zsched.core.run_id import nominal_ms_of, run_id_of, run_key, schedule_of
 
 _ENQUEUED_HEAD: Final = 6  # texts before the pairs of an ``enqueue`` entry
+_ROW_WORDS: Final = 9  # of a row of a ``put_recurring`` entry; the last one may have blanks
 
 
 class Puts(NamedTuple):
@@ -81,63 +82,111 @@ class PutEntry(ParsedEntry, kind="put"):
         return dict(enumerate(range(first + 3, first + 4 * int(body[first - 1]), 4)))
 
 
+class LoggedShape(NamedTuple):
+    """The shared part of recurring schedules: their lane, own fields, and those of their template."""
+
+    lane: bytes
+    schedule: Texts
+    template: Texts
+
+
 class PutRecurring(NamedTuple):
-    """A recurring schedule. ``due_ms`` is None when it stays ended; ``first``: where its template begins."""
+    """
+    A recurring schedule. ``due_ms`` and ``nominal_ms`` are None when it stays ended. ``words`` as put_recurring.lua has
+    them, ``at``: the place of its arguments in the body.
+    """
 
     id: str
     due_ms: int | None
+    nominal_ms: int | None
+    last: str | None
     is_paused: bool
-    schedule: dict[str, bytes]
-    template: Texts
-    first: int
+    shape: LoggedShape
+    words: Texts
+    trigger: bytes
+    at: int
 
 
 class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
-    """A recurring schedule was put."""
+    """Recurring schedules were put."""
 
     whats = frozenset({What.PUT})
     has_records = True
 
     @once
-    def put(self) -> PutRecurring:
-        """Parse the entry's put."""
+    def puts(self) -> list[PutRecurring]:
+        """Parse the entry's rows."""
         body = self.entry.body
-        expect(body[0] == b"id" and body[2] == b"due" and body[4] == b"schedule")
-        first = 6 + 2 * int(body[5])
-        schedule = {name.decode(): value for name, value in zip(body[6:first:2], body[7:first:2], strict=True)}
-        expect(body[first] == b"template")
-        last = first + 2 + 2 * int(body[first + 1])
-        expect(len(body) >= last)
-        return PutRecurring(
-            id=body[1].decode(),
-            due_ms=milliseconds(body[3]),
-            is_paused=body[last:] == [b"paused", b"1"],
-            schedule=schedule,
-            template=body[first + 2 : last],
-            first=first + 2,
-        )
+        shapes, first = self._shapes()
+        expect(body[first] == b"rows" and len(body) == first + 2 + 6 * int(body[first + 1]))
+        found = []
+        for at in range(first + 2, len(body), 6):
+            id, said, _, trigger = body[at : at + 4]
+            expect(body[at + 2] == b"trigger" and body[at + 4] == b"data")
+            words = said.split(b" ", _ROW_WORDS - 1)
+            number, due_ms, nominal_ms, _, _, last, _, state, _ = words
+            put = PutRecurring(
+                id=id.decode(),
+                due_ms=milliseconds(due_ms),
+                nominal_ms=milliseconds(nominal_ms),
+                last=None if last == b"-" else text(last),
+                is_paused=state == b"paused",
+                shape=shapes[int(number) - 1],
+                words=words,
+                trigger=trigger,
+                at=at + 5,
+            )
+            found.append(put)
+        return found
 
-    def rows(self) -> Iterable[Row]:
-        put = self.put
-        nominal, last = (put.schedule.get(name) for name in ("nominal", "last"))
-        place = "paused" if put.is_paused else "ended" if put.due_ms is None else "due"
-        times = put.due_ms, milliseconds(nominal)
-        yield Placed(put.id, "", place, *times, None if last is None else text(last), keeps_note=put.is_paused)
+    def rows(self) -> Iterator[Row]:
+        for number, put in enumerate(self.puts):
+            place = "paused" if put.is_paused else "ended" if put.due_ms is None else "due"
+            times = put.due_ms, put.nominal_ms
+            yield Placed(put.id, "", place, *times, put.last, keeps_note=put.is_paused, number=number)
 
     def changes(self) -> Iterator[Change]:
-        put, by = self.put, self.put.schedule.get("created_by")
-        why = "paused" if put.is_paused else ""
-        yield self._change(put.id, What.PUT, nominal_ms=put.due_ms, why=why, by=text(by) if by else None)
+        for put in self.puts:
+            why, by = "paused" if put.is_paused else "", _value(put.shape.schedule, b"created_by")
+            yield self._change(put.id, What.PUT, nominal_ms=put.due_ms, why=why, by=by)
+
+    def counts(self) -> Counts:
+        return Counts(Counter({(What.PUT, ""): len(self.puts)}))
+
+    def schedule_of(self, number: int) -> dict[str, bytes]:
+        """Return the fields of the schedule's hash in row *number*."""
+        put = self.puts[number]
+        _, _, nominal, anchor, created, last, ended, _, digest = put.words
+        position = self.entry.position
+        fields = dict(zip(map(text, put.shape.schedule[::2]), put.shape.schedule[1::2], strict=True))
+        fields |= {"version": position.id.encode(), "trigger": put.trigger, "digest": digest, "lane": put.shape.lane}
+        fields |= {"anchor": anchor, "created_at": created, "updated_at": b"%d" % (position.t_us // 1000)}
+        others = {"nominal": nominal, "last": last, "ended_at": ended}
+        return fields | {name: value for name, value in others.items() if value != b"-"}
 
     def record_of(self, number: int) -> Given:
-        own = [each for name, value in self.put.schedule.items() for each in (f"{OWN}{name}".encode(), value)]
-        return text(self.put.schedule.get("lane", b"normal")), [*self.put.template, *own]
+        put, own = self.puts[number], self.schedule_of(number)
+        named = [each for name, value in own.items() for each in (f"{OWN}{name}".encode(), value)]
+        return text(put.shape.lane), [*put.shape.template, b"data", self.entry.body[put.at], *named]
 
     def owners(self) -> Sequence[Key]:
-        return [(self.put.id, "")]
+        return [(put.id, "") for put in self.puts]
 
     def payloads(self) -> Mapping[int, int]:
-        return self._payloads_in([(self.put.first, self.put.first + len(self.put.template))])
+        return {number: put.at for number, put in enumerate(self.puts)}
+
+    def _shapes(self) -> tuple[list[LoggedShape], int]:
+        """The entry's shapes, and where its rows begin."""
+        body, shapes, at = self.entry.body, list[LoggedShape](), 2
+        expect(body[0] == b"shapes")
+        for _ in range(int(body[1])):
+            first = at + 4
+            last = first + 2 * int(body[at + 3])
+            end = last + 2 + 2 * int(body[last + 1])
+            expect((body[at], body[at + 2], body[last]) == (b"lane", b"schedule", b"template"))
+            shapes.append(LoggedShape(body[at + 1], body[first:last], body[last + 2 : end]))
+            at = end
+        return shapes, at
 
 
 class Enqueued(NamedTuple):

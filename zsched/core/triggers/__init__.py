@@ -21,8 +21,10 @@ from zsched.core.triggers.trigger import (
     delay_of,
     due_of,
     kind_named,
+    lag_of,
     nth_after,
     read_spec,
+    room_of,
     spec_of,
 )
 from zsched.core.triggers.zones import resolve_local, zone
@@ -43,9 +45,11 @@ __all__ = [
     "delay_of",
     "due_of",
     "kind_named",
+    "lag_of",
     "nth_after",
     "read_spec",
     "resolve_local",
+    "room_of",
     "spec_of",
     "zone",
 ]

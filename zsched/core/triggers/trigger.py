@@ -219,12 +219,24 @@ def due_of(trigger: Trigger, id: str, nominal_ms: int) -> int:
     Raises:
         TriggerError: the trigger cannot produce a time.
     """
+    return nominal_ms + lag_of(id, nominal_ms, room_of(trigger, nominal_ms))
+
+
+def room_of(trigger: Trigger, nominal_ms: int) -> int:
+    """
+    Return by how much the occurrence *nominal_ms* may be late: the rule's jitter, or less where the next one comes.
+
+    Raises:
+        TriggerError: the trigger cannot produce a time.
+    """
     most_ms = trigger.spec.jitter_ms
-    if not most_ms:
-        return nominal_ms
-    next_ms = trigger.next_after(nominal_ms)
-    room_ms = most_ms if next_ms is None else min(most_ms, next_ms - nominal_ms - 1)
-    return nominal_ms + _spread(f"{id} {nominal_ms}", room_ms)
+    next_ms = trigger.next_after(nominal_ms) if most_ms else None
+    return most_ms if next_ms is None else min(most_ms, next_ms - nominal_ms - 1)
+
+
+def lag_of(id: str, nominal_ms: int, room_ms: int) -> int:
+    """Return by how much the occurrence *nominal_ms* of schedule *id* is late, of *room_ms*."""
+    return _spread(f"{id} {nominal_ms}", room_ms) if room_ms else 0
 
 
 def delay_of(id: str, most_ms: int) -> int:

@@ -1,0 +1,82 @@
+"""
+The first time of a recurring schedule: its rule is checked, and planned by the server's clock as far as it is known.
+
+A script takes a plan only if it is right at the server's time, else it answers AGAIN and that time. From then on plans
+are made by the server's clock, so a client whose clock is wrong is refused once and not for every schedule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from zsched.core import planning
+from zsched.core.clock import Clock
+from zsched.core.planning import Bracket
+from zsched.core.triggers import TriggerSpec, build, check, lag_of, room_of
+from zsched.errors import InvalidSchedule, RedisUnavailable
+from zsched.storage.reader import Reader
+
+REPLANS: Final = 5  # plans that are outdated on arrival, before the call gives up
+
+
+class PlannedRule:
+    """
+    A rule with its text, which many schedules may share. ``plan``: the last one that holds for all of them, but for
+    their jitter, which has ``room_ms``.
+    """
+
+    __slots__ = ("plan", "room_ms", "spec", "text")
+
+    def __init__(self, spec: TriggerSpec) -> None:
+        self.spec, self.text = spec, spec.to_text()
+        self.plan: Bracket | None = None
+        self.room_ms = 0
+
+
+class FirstTimes:
+    """Plans the first times of rules."""
+
+    def __init__(self, clock: Clock, reader: Reader) -> None:
+        self._clock, self._reader = clock, reader
+        self._ahead_ms = 0  # of the server's clock
+
+    def tell(self, server_ms: int) -> None:
+        """Take in the server's time."""
+        self._ahead_ms = server_ms - self._clock.now_ms()
+
+    def plan(self, rule: PlannedRule, id: str) -> Bracket:
+        """
+        Return the plan of the first time of schedule *id*.
+
+        Raises:
+            InvalidSchedule: the rule never fires, or no occurrence is left. TriggerError. RedisUnavailable.
+        """
+        spec, plan, now_ms = rule.spec, rule.plan, self._clock.now_ms() + self._ahead_ms
+        if plan is None or not plan.from_ms <= now_ms < plan.until_ms:
+            plan = self._planned(spec, now_ms, id)
+            if plan.anchor_ms is not None:  # a rule that is counted from here, by this id
+                return plan
+            rule.plan = plan
+            if spec.jitter_ms:
+                rule.room_ms = room_of(build(spec, now_ms), int(plan.next or 0))
+        if not rule.room_ms:
+            return plan
+        return replace(plan, jitter_ms=lag_of(id, int(plan.next or 0), rule.room_ms))
+
+    def _planned(self, spec: TriggerSpec, now_ms: int, id: str) -> Bracket:
+        plan = planning.first(spec, now_ms, id)
+        if plan.next is None:  # by our clock, or forever: the server's clock decides
+            check(replace(spec, ends_ms=None), now_ms)  # a schedule that never fires is refused without Redis
+            now_ms = self._reader.now_ms()
+            self.tell(now_ms)
+            check(spec, now_ms)
+            plan = planning.first(spec, now_ms, id)
+        if plan.next is None:
+            raise InvalidSchedule("ends", spec.ends_ms, "no occurrence is left before it", "move it")
+        return plan
+
+
+def outdated() -> RedisUnavailable:
+    """Return the error for a schedule whose plans were outdated on arrival, ``REPLANS`` times."""
+    return RedisUnavailable("the occurrences pass faster than Redis answers; give a longer interval")

@@ -1,0 +1,187 @@
+"""
+The rows of ``schedule_many``, checked and encoded; fast if the rows are alike.
+
+Rows that differ only in id, time or rule, and arguments share a *shape*, which is checked and encoded once. The rest is
+checked row by row. Of recurring rows a rule that another row of the shape had is checked and planned once, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeVar
+
+from zsched.client.calls import Typed, completed, new_id
+from zsched.client.first_times import PlannedRule
+from zsched.core.arguments import check_id, instant_ms, seconds_to_ms
+from zsched.core.model import At, Definition
+from zsched.core.options import define_rule
+from zsched.core.triggers import RULES, Fold, Gap, TriggerSpec, delay_of
+from zsched.errors import InvalidSchedule
+from zsched.storage.rqjob import function_path
+from zsched.storage.store import OneShotRow, RecurringRecord, RecurringShape, Shape, Store
+
+Define = Callable[[Any, Mapping[str, Any], str], Definition]  # function, options, default id
+
+_OF_RULE: Final = (*RULES, "starts", "ends", "count")  # options in which rows of a shape may differ
+_REMEMBERED: Final = 10_000  # shapes, and rules of a shape
+
+V = TypeVar("V")
+_Key = tuple[Any, ...]
+_NONE: Final[Mapping[_Key, Any]] = {}
+
+
+class Recurring(NamedTuple):
+    """A recurring schedule to put. ``seen_version`` as of ``RecurringRow``."""
+
+    record: RecurringRecord
+    rule: PlannedRule
+    seen_version: str = ""
+
+
+PutItem = tuple[Shape, OneShotRow] | Recurring  # a schedule, ready to be put
+
+
+@dataclass(frozen=True, slots=True)
+class _OneShots:
+    """A known shape of one-shots, with the data to read another row of it."""
+
+    shape: Shape
+    path: str
+    tz: str | None
+    gap: Gap
+    fold: Fold
+    jitter_ms: int
+    typed: Typed | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """A known shape of recurring schedules; ``rules``: those that its rows had, by their options."""
+
+    shape: RecurringShape
+    path: str
+    jitter_ms: int
+    typed: Typed | None
+    rules: dict[_Key, PlannedRule] = field(default_factory=dict)
+
+
+class RowReader:
+    """Checks and encodes rows; remembers shapes."""
+
+    def __init__(self, store: Store, define: Define) -> None:
+        self._store, self._encoder, self._define = store, store.encoder, define
+        self._one_shots: dict[_Key, _OneShots] = {}
+        self._rules: dict[_Key, _Rules] = {}
+        self._shapes: dict[Shape, Shape] = {}
+
+    def read(self, row: Mapping[str, Any]) -> PutItem:
+        """Return what *row* says, ready to be put. Raises ZschedError; TypeError, ValueError: it is not a row."""
+        rest = dict(row)
+        id, at, after = rest.pop("id", None), rest.pop("at", None), rest.pop("after", None)
+        args, kwargs = rest.pop("args", ()), rest.pop("kwargs", None)
+        args = () if args is None else args
+        if at is None and after is None:
+            return self._recurring(row, rest, id, args, kwargs)
+        key, known = _look_up(self._one_shots, rest)
+        if known is None or (at is not None and after is not None):
+            return self._read_new(row, key, None)
+        if known.typed is not None:
+            id = known.typed.checked_id(id, args, kwargs)
+        own_id = new_id() if id is None else check_id(id)
+        delay_ms = delay_of(own_id, known.jitter_ms) if known.jitter_ms else 0
+        if at is not None:
+            due = str(instant_ms("at", at, known.tz, known.gap, known.fold) + delay_ms)
+        else:
+            due = f"+{seconds_to_ms('after', after, 0) + delay_ms}"
+        return known.shape, (own_id, due, self._encoder.call(known.path, args, kwargs))
+
+    def _recurring(self, row: Mapping[str, Any], rest: dict[str, Any], id: Any, args: Any, kwargs: Any) -> PutItem:
+        """The same of a row without the time of a one-shot; *rest*: its options but for id and arguments."""
+        options: dict[str, Any] = {}
+        func = rest.get("func")
+        if type(func) is str or not isinstance(func, Typed):  # its own options depend on these
+            options = {name: rest.pop(name) for name in _OF_RULE if name in rest}
+        key, known = _look_up(self._rules, rest)
+        rule_key, rule = _look_up(_NONE if known is None else known.rules, options)
+        if known is not None and rule is None:
+            with suppress(InvalidSchedule):  # which is told as of the whole row
+                rule = PlannedRule(define_rule({**rest, **options}, known.jitter_ms))
+                _remember(known.rules, rule_key, rule)
+        if known is None or rule is None:
+            return self._read_new(row, key, rule_key)
+        if known.typed is not None:
+            id = known.typed.checked_id(id, args, kwargs)
+        own_id = new_id() if id is None else check_id(id)
+        return Recurring(RecurringRecord(own_id, known.shape, self._encoder.call(known.path, args, kwargs)), rule)
+
+    def _read_new(
+        self, row: Mapping[str, Any], key: _Key | None, rule_key: _Key | None
+    ) -> PutItem:  # fmt: skip
+        """Check *row* in full, and remember its shape as *key*; None: it cannot be remembered."""
+        options = dict(row)
+        if "func" not in options:
+            raise InvalidSchedule("func", None, "the row has none", 'give "func": a dotted path or a function')
+        func = options.pop("func")
+        options = dict(completed(func, options))
+        definition = self._define(func, options, new_id())
+        typed = func if isinstance(func, Typed) else None
+        if isinstance(definition.when, TriggerSpec):
+            record, rule = self._store.record(definition), PlannedRule(definition.when)
+            known = _Rules(record.shape, function_path(func), definition.when.jitter_ms, typed)
+            _remember(known.rules, rule_key, rule)
+            _remember(self._rules, key if rule_key is not None else None, known)
+            return Recurring(record, rule)
+        shape = self._store.shape(definition)
+        if len(self._shapes) >= _REMEMBERED:
+            self._shapes.clear()
+        shape = self._shapes.setdefault(shape, shape)  # equal shapes are one object: portions go by identity
+        own: OneShotRow = (definition.id, time_argument(definition), self._encoder.data(definition.payload))
+        one_shots = _OneShots(
+            shape,
+            function_path(func),
+            options.get("tz") if options.get("tz") is None else definition.tz,
+            Gap(options.get("gap") or Gap.SHIFT),
+            Fold(options.get("fold") or Fold.FIRST),
+            definition.jitter_ms,
+            typed,
+        )
+        _remember(self._one_shots, key if rule_key is None else None, one_shots)
+        return shape, own
+
+
+def time_argument(definition: Definition) -> str:
+    """Return a one-shot's time for put.lua: ms, or "+" and ms from the server's now."""
+    when, delay_ms = definition.when, delay_of(definition.id, definition.jitter_ms)
+    if isinstance(when, At):
+        return str(when.due_ms + delay_ms)
+    return f"+{when.delay_ms + delay_ms}"  # type: ignore[union-attr]  # a one-shot
+
+
+def _look_up(known: Mapping[_Key, V], options: Mapping[str, Any]) -> tuple[_Key | None, V | None]:
+    """
+    Return the key of *options* and what is known by it. Keys are equal for equal types and values: True is not 1 here.
+    None: one of the options cannot be hashed. A list of texts, such as tags, can.
+    """
+    key = (*options.items(), *map(type, options.values()))
+    try:
+        return key, known.get(key)
+    except TypeError:
+        texts = {name: tuple(value) if _is_texts(value) else value for name, value in options.items()}
+    key = (*texts.items(), *map(type, options.values()))
+    try:
+        return key, known.get(key)
+    except TypeError:
+        return None, None
+
+
+def _is_texts(value: object) -> bool:
+    return type(value) is list and all(type(each) is str for each in value)
+
+
+def _remember(known: dict[_Key, V], key: _Key | None, value: V) -> None:
+    if len(known) >= _REMEMBERED:
+        known.clear()
+    if key is not None:
+        known[key] = value
