@@ -5,17 +5,16 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zsched.core.checked_options import UNREADABLE, read_letters, read_options
 from zsched.core.clock import LAST_MS, Clock
+from zsched.core.entry import text as shown
 from zsched.core.forms import Stored, whole_number
 from zsched.core.listing import IdTest
-from zsched.core.log import text as shown
 from zsched.core.model import Priority, Schedule, ScheduleState
 from zsched.core.pages import pages_of
 from zsched.core.policy import USUAL, Policy
-from zsched.core.recent import Ahead, Recent
 from zsched.core.run_id import RunId
 from zsched.core.triggers import TriggerSpec, delay_of, read_spec
 from zsched.errors import InvalidSchedule
@@ -23,12 +22,15 @@ from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log, recent
 from zsched.storage.meta import asking, due_from_score, server_now_ms
-from zsched.storage.overview import Overview, look
 from zsched.storage.queues import StalledQueues, stalled_queues, throttled_sets
 from zsched.storage.registries import Registries
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
-from zsched.storage.store import RecurringRecord
+
+if TYPE_CHECKING:
+    from zsched.core.recent import Ahead, Recent
+    from zsched.storage.overview import Overview
+    from zsched.storage.store import RecurringRecord
 
 _PAGE = 200  # schedules read by one script
 # Ids and due times of one command, once a listing needs more than a page: 1 to 2 ms of the server (measured).
@@ -136,6 +138,8 @@ class Reader:
 
     def overview(self) -> Overview:
         """Counts, leader and backlog. Raises as ``storage.overview.look``."""
+        from zsched.storage.overview import look  # for `zsched status`
+
         return look(self._link, self._keys)
 
     def stalled_queues(self) -> StalledQueues:

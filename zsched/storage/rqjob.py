@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from zsched.core.entry import text as shown
 from zsched.core.forms import Stored
-from zsched.core.log import text as shown
 from zsched.core.model import Definition, Payload
 from zsched.errors import InvalidSchedule, NotImportable
 from zsched.storage.rqversion import HAS_RATE_LIMITS, HERE
