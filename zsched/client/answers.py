@@ -34,7 +34,7 @@ class RunList(list[Run]):
 
 
 class Answers:
-    """What the calls of ``Past`` do."""
+    """Answers to the calls of ``Past``."""
 
     def __init__(self, reader: Reader, inquiry: Inquiry) -> None:
         self._reader, self._inquiry = reader, inquiry
