@@ -37,7 +37,7 @@ from zsched.daemon import daemon, process
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.chores import ChoreThread
 
-_CHECKOUT = Path(__file__).resolve().parents[1]  # where ``bench`` and ``zsched`` are
+CHECKOUT = Path(__file__).resolve().parents[1]  # where ``bench`` and ``zsched`` are
 _STOP_S = 10.0  # from SIGTERM to exit
 _ENDS = 100  # runs that end at the same moment
 _FAR_S = 86_400  # when the puts beside a measurement are due: after it
@@ -46,7 +46,7 @@ _FAR_S = 86_400  # when the puts beside a measurement are due: after it
 def spawn(arena: Arena, told: IO[bytes], state: Path, role: str, url: str, *numbers: int) -> subprocess.Popen[bytes]:
     """Start a process in *role*, which logs to *told* and keeps files in *state*."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_CHECKOUT), environment.get("PYTHONPATH"))))
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(CHECKOUT), environment.get("PYTHONPATH"))))
     environment["STATE_DIRECTORY"] = str(state)
     command = [sys.executable, "-m", "bench.children", role, url, *map(str, numbers)]
     return arena.guard.spawn(command, stdout=subprocess.DEVNULL, stderr=told, env=environment)

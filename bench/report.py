@@ -1,18 +1,28 @@
-"""Results as a table for people and as JSON for programs."""
+"""
+Results as a table for people and as JSON for programs.
+
+A row is written when it ends. An interrupted benchmark has told all rows that it finished, and its JSON is whole.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
-from typing import Any
+from textwrap import indent
+from typing import Any, Final
 
 from bench.peers.bullmq import BullMQ
 from bench.results import Absent, Goal, Result, Series
 from zsched.embedded import find_server
 
-_COLUMNS = ("", "with", "median", "", "lowest … highest", "ratio", "")
+Write = Callable[[str], object]  # of a whole line or several
+Add = Callable[[Result], None]
+
+_COLUMNS: Final = ("", "with", "median", "", "lowest … highest", "ratio", "")
 
 
 def environment(*, is_quick: bool, repeat: int) -> dict[str, Any]:
@@ -37,27 +47,37 @@ def environment(*, is_quick: bool, repeat: int) -> dict[str, Any]:
     }
 
 
-def to_json(about: dict[str, Any], results: Iterable[Result]) -> dict[str, Any]:
-    """All figures of all repetitions."""
-    return {"environment": about, "rows": [_row(result) for result in results]}
+@contextmanager
+def json_report(about: dict[str, Any], write: Write) -> Iterator[Add]:
+    """One JSON object: what the figures depend on, and the rows that are added, with all repetitions."""
+    separator = ""
+
+    def add(result: Result) -> None:
+        nonlocal separator
+        write(separator + indent(json.dumps(_row(result), indent=2), "    "))
+        separator = ","
+
+    write(f'{{\n  "environment": {json.dumps(about)},\n  "rows": [')
+    try:
+        yield add
+    finally:
+        write("  ]\n}")
 
 
-def table(about: dict[str, Any], results: Sequence[Result]) -> str:
-    """The report as text."""
-    lines = [
+@contextmanager
+def table_report(about: dict[str, Any], write: Write) -> Iterator[Add]:
+    """Text: what the figures depend on, and the rows that are added."""
+    write(
         f"{about['redis']} ({about['persistence']}), loopback TCP · Python {about['python']} · "
-        f"redis-py {about['redis_py']} · RQ {about['rq']} · BullMQ {about['bullmq'] or 'left out'}",
+        f"redis-py {about['redis_py']} · RQ {about['rq']} · BullMQ {about['bullmq'] or 'left out'}\n"
         f"{about['cores']} cores, load {about['load']} at the start · medians of {about['repetitions']} interleaved "
-        f"repetitions{' · quick sizes: too small to judge by' if about['is_quick'] else ''}",
-    ]
-    for result in results:
-        lines += ["", f"{result.row}: {result.title}"]
-        rows = [_cells(result, series) for series in result.series]
-        lines += _aligned([_COLUMNS, *rows]) if rows else []
-        lines += [f"  goal {_goal(goal)}" for goal in result.goals]
-        lines += [f"  note: {note}" for note in result.notes]
-        lines += [f"  BROKEN: {problem}" for problem in result.broken]
-    return "\n".join(lines)
+        f"repetitions{' · quick sizes: too small to judge by' if about['is_quick'] else ''}"
+    )
+
+    def add(result: Result) -> None:
+        write("\n".join(_section(result)))
+
+    yield add
 
 
 def figure(value: float) -> str:
@@ -65,6 +85,18 @@ def figure(value: float) -> str:
     if abs(value) >= 100 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def _section(result: Result) -> list[str]:
+    """The lines of one row."""
+    rows = [_cells(result, series) for series in result.series]
+    return [
+        f"\n{result.row}: {result.title}",
+        *(_aligned([_COLUMNS, *rows]) if rows else []),
+        *(f"  goal {_goal(goal)}" for goal in result.goals),
+        *(f"  note: {note}" for note in result.notes),
+        *(f"  BROKEN: {problem}" for problem in result.broken),
+    ]
 
 
 def _cells(result: Result, series: Series) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import redis
 
-from zsched.core.log.entry import row_texts, rows_of
+from zsched.core.entry import row_texts, rows_of
 from zsched.core.runs import Run, facts_text
 
 # Words of zsched's own in a row, by kind. What follows them in a line is a text of somebody else.

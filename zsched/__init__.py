@@ -1,11 +1,15 @@
-"""zsched: a Redis-native scheduler that fires into RQ queues, exactly once, never early, nothing lost."""
+"""
+zsched: a Redis-native scheduler that fires into RQ queues, exactly once, never early, nothing lost.
 
-from zsched.client import Client
-from zsched.core.backfill import Backfill
-from zsched.core.model import Many, Schedule, Scheduled
-from zsched.core.option_table import ScheduleOptions, ScheduleRow
-from zsched.core.runs import Run, RunStatus
-from zsched.current import CurrentRun, current_run
+Each public name is imported at its first use (PEP 562). So a service pays for what it uses: a client costs neither
+typeguard, which tasks need, nor RQ, which a worker's job needs. Type checkers and editors read the plain imports below.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
 from zsched.errors import (
     ArchiveError,
     ConfigError,
@@ -29,8 +33,16 @@ from zsched.errors import (
     TriggerError,
     ZschedError,
 )
-from zsched.tasks.chaining import Next
-from zsched.tasks.task import Task, task
+
+if TYPE_CHECKING:
+    from zsched.client import Client
+    from zsched.core.backfill import Backfill
+    from zsched.core.model import Many, Schedule, Scheduled
+    from zsched.core.option_table import ScheduleOptions, ScheduleRow
+    from zsched.core.runs import Run, RunStatus
+    from zsched.current import CurrentRun, current_run
+    from zsched.tasks.chaining import Next
+    from zsched.tasks.task import Task, task
 
 __version__ = "0.1.0"
 
@@ -71,3 +83,34 @@ __all__ = [
     "current_run",
     "task",
 ]
+
+# The same imports for the running program: name -> module. A test compares the two.
+_HOMES: Final = {
+    "Backfill": "zsched.core.backfill",
+    "Client": "zsched.client",
+    "CurrentRun": "zsched.current",
+    "Many": "zsched.core.model",
+    "Next": "zsched.tasks.chaining",
+    "Run": "zsched.core.runs",
+    "RunStatus": "zsched.core.runs",
+    "Schedule": "zsched.core.model",
+    "ScheduleOptions": "zsched.core.option_table",
+    "ScheduleRow": "zsched.core.option_table",
+    "Scheduled": "zsched.core.model",
+    "Task": "zsched.tasks.task",
+    "current_run": "zsched.current",
+    "task": "zsched.tasks.task",
+}
+
+if not TYPE_CHECKING:  # a type checker would take every name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name at its first use."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+        return value
+
+    def __dir__() -> list[str]:
+        """List the public names, also those that are not imported yet."""
+        return sorted({*globals(), *__all__})

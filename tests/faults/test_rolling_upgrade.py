@@ -34,7 +34,7 @@ def another_version(folder: Path, format: int) -> Path:
     shutil.copytree(Path(zsched.__file__).parent, folder / "zsched")
     said = {
         "lua/lib/time.lua": (f"local FORMAT = {FORMAT}", f"-- another version\nlocal FORMAT = {format}"),
-        "core/log/entry.py": (f"\nFORMAT: Final = {FORMAT}", f"\nFORMAT: Final = {format}"),
+        "core/entry.py": (f"\nFORMAT: Final = {FORMAT}", f"\nFORMAT: Final = {format}"),
     }
     for name, (ours, theirs) in said.items():
         file = folder / "zsched" / name

@@ -12,16 +12,17 @@ from pathlib import Path
 import pytest
 
 from bench.arena import Arena
-from bench.catalogue import ROWS
+from bench.catalogue import ROWS, Row
 from bench.contest import Contestant, Figure, contest
 from bench.journal import Fire, Lateness, lateness_ms, per_second
 from bench.load import prove_count, prove_once, spread
 from bench.program import main
 from bench.raw import encode
-from bench.report import figure, table, to_json
+from bench.report import figure, json_report, table_report
 from bench.results import Absent, Broken, Result, percentile
 from bench.rows import archive
 from zsched.archive import Archive
+from zsched.cli.program import INTERRUPTED
 from zsched.embedded.guard import Guard
 
 pytestmark = pytest.mark.once
@@ -107,7 +108,11 @@ def test_the_table_names_figures_ratios_goals_and_what_broke() -> None:
     result.notes.append("a note")
     result.broken.append("one lost")
 
-    lines = table(ABOUT, [result]).splitlines()
+    told: list[str] = []
+    with table_report(ABOUT, told.append) as add:
+        add(result)
+
+    lines = "\n".join(told).splitlines()
 
     zsched = next(line for line in lines if line.startswith("  zsched"))
     assert ["zsched", "10", "200", "jobs/s", "100", "…", "300", "0.50", "×", "raw", "p50", "2"] == zsched.split()
@@ -119,8 +124,12 @@ def test_the_table_names_figures_ratios_goals_and_what_broke() -> None:
 
 
 def test_json_has_every_repetition() -> None:
-    row = json.loads(json.dumps(to_json(ABOUT, [measured()])))["rows"][0]
+    told: list[str] = []
+    with json_report(ABOUT, told.append) as add:
+        add(measured())
+        add(measured())
 
+    row, _ = json.loads("\n".join(told))["rows"]
     assert [100.0, 300.0, 200.0] == row["series"][0]["values"]
     assert 200.0 == row["series"][0]["median"]
     assert 0.5 == row["series"][0]["ratio"]
@@ -236,6 +245,18 @@ def test_a_quick_run_of_the_archive_rows_names_figures_and_goals() -> None:
     assert [2, 2, 1, 1] == [len(row["goals"]) for row in rows.values()]
 
 
+def test_a_quick_run_of_the_start_and_listing_rows_names_figures_and_goals() -> None:
+    report = json.loads(bench("--quick", "--json", "--only", "startup", "--only", "listing"))
+
+    startup, listing = report["rows"]
+    assert [[], []] == [row["broken"] for row in (startup, listing)]
+    assert ["python", "import redis", "a client", "zsched --version", "zsched ls"] == [
+        series["who"] for series in startup["series"]
+    ]
+    assert 3 == len(listing["series"])
+    assert [4, 2] == [len(row["goals"]) for row in (startup, listing)]
+
+
 def test_an_incomplete_archive_breaks_the_row(tmp_path: Path) -> None:
     with closing(Archive(tmp_path / "archive.db", "default")):
         pass
@@ -250,6 +271,34 @@ def test_a_quick_run_reports_as_a_table() -> None:
     assert any(line.startswith("bulk: ") for line in lines)
     assert any(line.startswith("  zsched ") and "rows/s" in line for line in lines)
     assert any(line.startswith("  goal ≥ 90,000/s: ") for line in lines)
+
+
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Arguments of a run whose second row is interrupted."""
+
+    def interrupt(arena: Arena) -> Result:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(ROWS, "dispatch", Row("dispatch", "first", lambda arena: measured()))
+    monkeypatch.setitem(ROWS, "native", Row("native", "second", interrupt))
+    return ["--only", "dispatch", "--only", "native"]
+
+
+def test_an_interrupted_run_has_told_the_rows_that_ended(
+    interrupted: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert INTERRUPTED == main(interrupted)
+
+    assert "dispatch: a row" in capsys.readouterr().out.splitlines()
+
+
+def test_the_json_of_an_interrupted_run_is_whole(interrupted: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert INTERRUPTED == main([*interrupted, "--json"])
+
+    report = json.loads(capsys.readouterr().out)
+    assert ["dispatch"] == [row["row"] for row in report["rows"]]
+    assert "load" in report["environment"]
 
 
 def test_an_unknown_row_is_refused_with_the_list_of_rows(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,8 +12,8 @@ import zsched
 from tests.lua.ground import HOUR_MS, Ground
 from tests.lua.restoring import WHOSE
 from zsched.core.clock import LAST_MS
+from zsched.core.entry import OLDEST_FORMAT
 from zsched.core.log import FORMAT
-from zsched.core.log.entry import OLDEST_FORMAT
 from zsched.errors import Garbled, NewerFormat, OlderFormat
 from zsched.storage.meta import number
 from zsched.storage.scripts import load

@@ -8,8 +8,9 @@ from typing import Final
 
 import click
 
+from zsched.cli.formats import due_text
 from zsched.cli.functions import check_allowed, importing, tell_unchecked
-from zsched.cli.output import Progress, due_text, printable, say
+from zsched.cli.output import Progress, printable, say
 from zsched.cli.program import DONE, FAILED, USAGE, Invocation, command, connect
 from zsched.cli.values import content
 from zsched.core.wording import plural

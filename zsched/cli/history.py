@@ -6,7 +6,8 @@ from typing import Final
 
 import click
 
-from zsched.cli.output import CELLS, aligned, cells, printable, remark, with_short_workers
+from zsched.cli.formats import CELLS, cells, remark, with_short_workers
+from zsched.cli.output import aligned, printable
 from zsched.cli.program import DONE, NOT_FOUND, Invocation, command
 from zsched.core.arguments import zone_name
 from zsched.core.changes import OUTCOMES, Change

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any, Final
 
 from zsched.cli.files import applied_lines
+from zsched.cli.formats import due_text
 from zsched.cli.functions import check_allowed, importing, tell_unchecked
-from zsched.cli.output import Progress, aligned, due_text, jsonable, printable
+from zsched.cli.output import Progress, aligned, jsonable, printable
 from zsched.cli.program import DONE, FAILED, Invocation, connect
 from zsched.client import Client
 from zsched.client.keeper import Keeper

@@ -12,7 +12,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from zsched.cli.output import due_text, iso_text, pairs, run_lines, utc_text
+from zsched.cli.formats import due_text, iso_text, run_lines, utc_text
+from zsched.cli.output import pairs
 from zsched.cli.program import Invocation, command
 from zsched.cli.values import duration, instant
 from zsched.client import Client

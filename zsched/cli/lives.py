@@ -12,7 +12,8 @@ from typing import Final
 
 import click
 
-from zsched.cli.output import Progress, due_text, say
+from zsched.cli.formats import due_text
+from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, command
 from zsched.cli.values import instant
 from zsched.core.backfill import Backfill

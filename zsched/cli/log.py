@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import click
 
-from zsched.cli.output import printable, with_short_workers
+from zsched.cli.formats import with_short_workers
+from zsched.cli.output import printable
 from zsched.cli.program import Invocation, close_stdout, command, connect
 from zsched.cli.values import duration, instant
 from zsched.client import Client

@@ -3,6 +3,9 @@ The frame around every command: exit codes, shared options, the Invocation, and 
 
 ``-u -n -c --json`` may stand before and after the command's name. A command returns an exit code, or None for DONE. It
 raises ZschedError or click's own errors; these become one line on stderr here.
+
+The program is loaded before the command is known. So this module imports the client, the settings and each command
+where they are used: ``zsched --version`` needs none of them.
 """
 
 from __future__ import annotations
@@ -15,18 +18,18 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.exceptions import Exit
 
-from zsched import config
 from zsched.cli.output import aligned, echo_array, printable, say
-from zsched.client import Client
-from zsched.config import Settings
-from zsched.core.story import Source
 from zsched.errors import ConfigError, InvalidSchedule, RunNotFound, ScheduleNotFound, ZschedError
-from zsched.storage.connection import link_of
+
+if TYPE_CHECKING:
+    from zsched.client import Client
+    from zsched.config import Settings
+    from zsched.core.story import Source
 
 # Exit codes, each with its one meaning; scripts and the documentation rely on them.
 DONE: Final = 0
@@ -55,12 +58,16 @@ class Invocation:
     @property
     def config_file(self) -> str | None:
         """Return the path of the configuration file, or None."""
-        return self.given.get("config") or os.environ.get(config.FILE_VARIABLE) or None
+        from zsched.config import FILE_VARIABLE
+
+        return self.given.get("config") or os.environ.get(FILE_VARIABLE) or None
 
     def settings(self) -> Settings:
         """Merge defaults < file < environment < options. Raises ConfigError."""
+        from zsched.config import load_settings
+
         flags = {"redis.url": self.given.get("redis_url"), "namespace": self.given.get("namespace")}
-        return config.load_settings(self.given.get("config"), flags=flags)
+        return load_settings(self.given.get("config"), flags=flags)
 
     def client(self) -> Client:
         """Return a client by the settings. Raises ConfigError."""
@@ -102,6 +109,9 @@ class Invocation:
 
 def connect(settings: Settings) -> Client:
     """Return a client by the settings; no connection is made yet. Raises ConfigError."""
+    from zsched.client import Client
+    from zsched.storage.connection import link_of
+
     return Client(
         link_of(settings),
         settings.namespace,
@@ -144,6 +154,29 @@ class Subcommand(click.Command):
         for names, attributes in _SHARED:
             if taken.intersection(names):
                 self.params.append(_option([name for name in names if name not in taken], attributes))
+
+
+class LazyCommand(click.Command):
+    """
+    A command that is imported when it is called. *place*: its module and function; *summary*: its line in lists of
+    commands.
+    """
+
+    def __init__(self, name: str, place: str, summary: str) -> None:
+        super().__init__(name, short_help=summary)
+        self._place = place
+
+    def load(self) -> click.Command:
+        """Import the command itself."""
+        module, _, function = self._place.rpartition(".")
+        found: click.Command = getattr(importlib.import_module(module), function)
+        return found
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Return a context of the command itself, in which click calls it, shows its help or completes it."""
+        return self.load().make_context(info_name, args, parent, **extra)
 
 
 class Program(click.Group):

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from zsched.cli.formats import due_text
 from zsched.cli.functions import check_allowed, importing, tell_unchecked
-from zsched.cli.output import due_text
 from zsched.cli.program import Invocation, command, connect
 from zsched.cli.values import duration, instant, json_array, json_object
 from zsched.core.arguments import zone_name

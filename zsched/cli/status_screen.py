@@ -15,7 +15,8 @@ from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from zsched.cli.output import aligned, pairs, printable, remark
+from zsched.cli.formats import remark
+from zsched.cli.output import aligned, pairs, printable
 from zsched.cli.status_view import StatusView, complete_since
 from zsched.core.changes import What
 from zsched.core.model import Priority, Schedule

@@ -12,8 +12,6 @@ import click
 
 from zsched.core.wording import parse_duration
 from zsched.errors import ConfigError
-from zsched.files.checking import strict_json
-from zsched.files.reading import STDIN
 
 _DATE: Final = re.compile(r"[\d-]+|\d{4}-?W\d\d(-?\d)?", re.ASCII)
 
@@ -59,6 +57,8 @@ def json_object(text: str) -> dict[str, Any]:
 
 
 def _json(text: str) -> Any:
+    from zsched.files.checking import strict_json  # commands without JSON need not wait for it
+
     try:
         return strict_json(text)
     except ValueError as error:
@@ -72,6 +72,8 @@ def content(file: str, wanted: str) -> bytes:
     Raises:
         ConfigError: it cannot be read.
     """
+    from zsched.files.reading import STDIN
+
     if file == STDIN:
         return sys.stdin.buffer.read()
     try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from zsched.client.calls import Typed, completed, naming_lost_call, new_id, op_of
 from zsched.client.first_times import REPLANS, FirstTimes, PlannedRule, outdated
@@ -25,20 +25,20 @@ from zsched.core.model import After, At, Definition, Many, Schedule, Scheduled, 
 from zsched.core.option_table import EnqueueOptions, RuleOptions, ScheduleOptions, ScheduleRow, UpdateOptions
 from zsched.core.options import Presets, define, define_now, define_trigger, merged_presets
 from zsched.core.planning import occurrences
-from zsched.core.recent import Recent
 from zsched.core.revision import PAYLOAD, revise
 from zsched.core.triggers import TriggerSpec, check, zone
 from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule
 from zsched.storage.archivers import Durability
 from zsched.storage.connection import Link
-from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
-from zsched.storage.overview import Overview
-from zsched.storage.queues import StalledQueues
 from zsched.storage.reader import Reader, StoredSchedule
-from zsched.storage.reruns import Reruns
 from zsched.storage.rqjob import Encoder
 from zsched.storage.store import Answer, OneShotRow, RecurringRow, Store
+
+if TYPE_CHECKING:
+    from zsched.core.recent import Recent
+    from zsched.storage.overview import Overview
+    from zsched.storage.queues import StalledQueues
 
 
 class ClientOptions(TypedDict, total=False):
@@ -81,10 +81,9 @@ class Client(Lives):
         link = redis if isinstance(redis, Link) else Link.adopt(redis)
         self._clock, self._urgencies = clock or SystemClock(), merged_presets(urgencies or {})
         self._runs_pickles = runs_pickles
-        self._keys, self._encoder = Keys(namespace, rq_prefix), Encoder(serializer, payload_limit)
-        store, reader = Store(link, self._keys, self._encoder), Reader(link, self._keys, self._encoder)
-        super().__init__(store, reader, Inquiry(link, self._keys), Reruns(link, self._keys))
-        self._durability = Durability(link, self._keys, self._clock, durable_timeout_s)
+        keys, self._encoder = Keys(namespace, rq_prefix), Encoder(serializer, payload_limit)
+        super().__init__(link, keys, Store(link, keys, self._encoder), Reader(link, keys, self._encoder))
+        self._durability = Durability(link, keys, self._clock, durable_timeout_s)
 
     @classmethod
     def from_url(

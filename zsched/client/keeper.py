@@ -12,7 +12,7 @@ guaranteed: several puts do not happen together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from zsched.client.client import Client
 from zsched.client.first_times import PlannedRule
 from zsched.client.rows import PutItem, Recurring
 from zsched.core.clock import from_ms
+from zsched.core.listing import id_test
 from zsched.core.model import Definition, IfExists, Schedule, Scheduled, ScheduleState
 from zsched.core.revision import PAYLOAD, is_same, options_of
 from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, check
@@ -79,9 +80,9 @@ class Keeper:
         self._store.check_serializer()  # before any payload is opened
         return (self._of(found) for found in self._reader.find_many(ids))
 
-    def recurring(self) -> Iterator[Schedule]:
-        """Return all recurring schedules by id; no payload is opened."""
-        return self._reader.schedules(self._reader.recurring())
+    def recurring(self, globs: Sequence[str] = ()) -> Iterator[Schedule]:
+        """Return the recurring schedules whose id matches one of *globs*, or all, by id; no payload is opened."""
+        return self._reader.schedules(filter(id_test(globs), self._reader.recurring()))
 
     def wanted(
         self, definition: Definition, held: ScheduleWithOptions | None

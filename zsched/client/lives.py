@@ -7,28 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from zsched.client.backfill import Filling
 from zsched.client.calls import naming_lost_call, new_id
 from zsched.client.first_times import REPLANS
 from zsched.client.past import Past
 from zsched.core import planning
 from zsched.core.arguments import check_id, check_text, choice, flag
-from zsched.core.backfill import Backfill
 from zsched.core.model import Missed, Schedule
 from zsched.errors import RedisUnavailable
-from zsched.storage.inquiry import Inquiry
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader, StoredSchedule
-from zsched.storage.reruns import Reruns
 from zsched.storage.store import Answer, Store
+
+if TYPE_CHECKING:
+    from zsched.core.backfill import Backfill
+    from zsched.storage.reruns import Reruns
 
 
 class Lives(Past):
     """The calls of ``Client`` that change existing schedules and runs."""
 
-    def __init__(self, store: Store, reader: Reader, inquiry: Inquiry, reruns: Reruns) -> None:
-        super().__init__(reader, inquiry)
-        self._store, self._reruns = store, reruns
+    def __init__(self, link: Link, keys: Keys, store: Store, reader: Reader) -> None:
+        super().__init__(link, keys, reader)
+        self._store = store
 
     # -- life cycle ---------------------------------------------------------------------------------
 
@@ -130,6 +134,8 @@ class Lives(Past):
             with *again*). Contended: another writer changed it again and again. RedisUnavailable, RedisRefused. Runs
             pushed until then stay.
         """
+        from zsched.client.backfill import Filling  # it reads the past, which other calls need not wait for
+
         filling = Filling(self._store, self._inquiry, self._find, check_id(id), flag("again", again))
         return filling.fill(start, end, flag("dry_run", dry_run), on_progress or (lambda done, total: None))
 
@@ -140,6 +146,12 @@ class Lives(Past):
         return self._find(check_id(id)).schedule
 
     # -- how ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _reruns(self) -> Reruns:
+        from zsched.storage.reruns import Reruns
+
+        return Reruns(self._link, self._keys)
 
     def _resume(self, id: str, missed: Missed) -> Answer:
         op = new_id()

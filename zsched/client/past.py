@@ -1,43 +1,36 @@
 """
 The part of the client that reads the past: stories of schedules, occurrences, runs, and the log.
 
-The answers come from a daemon's archive, which is asked through Redis. If no archive answers, they come from the log
-that Redis still holds. Every answer names its source. Only the question itself is written to Redis.
+``answers`` finds and tells it. It is imported with the first question: a service that only schedules need not wait for
+the readers of logs and archives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from zsched.core.arguments import check_id, choice, instant_ms, zone_name
-from zsched.core.changes import OUTCOMES, What
-from zsched.core.log import Entry, Position
-from zsched.core.lookback import Lookback, Occurrence, Wanted
-from zsched.core.run_id import RunId
-from zsched.core.runs import OPEN, Run, RunStatus
-from zsched.core.story import Chronicle, Source, Story, tell, tell_of_run
-from zsched.errors import InvalidSchedule
-from zsched.storage.inquiry import Inquiry
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader
 
-_OF_A_RUN: Final = 1000  # changes of a schedule among which its run is searched: the length of an answer
-
-
-class RunList(list[Run]):
-    """Runs in order, and their source."""
-
-    def __init__(self, runs: Iterable[Run], source: Source) -> None:
-        super().__init__(runs)
-        self.source = source
+if TYPE_CHECKING:
+    from zsched.client.answers import Answers, RunList
+    from zsched.core.changes import What
+    from zsched.core.entry import Entry, Position
+    from zsched.core.lookback import Occurrence
+    from zsched.core.runs import RunStatus
+    from zsched.core.story import Source, Story
+    from zsched.storage.inquiry import Inquiry
 
 
 class Past:
     """The calls of ``Client`` that ask for the past of its namespace. Raises RedisUnavailable, RedisRefused."""
 
-    def __init__(self, reader: Reader, inquiry: Inquiry) -> None:
-        self._reader, self._inquiry = reader, inquiry
+    def __init__(self, link: Link, keys: Keys, reader: Reader) -> None:
+        self._link, self._keys, self._reader = link, keys, reader
 
     def why(self, id: str, tz: str | None = None) -> Story:
         """
@@ -46,25 +39,7 @@ class Past:
         run's id, tell the part of its schedule's story that concerns the run. A schedule with the same id takes
         precedence.
         """
-        zone, parts = zone_name(tz), RunId.parse(id) if isinstance(id, str) else None
-        check_id(id if parts is None else parts.schedule_id)
-        chronicle = self._inquiry.chronicle(id)
-        found = self._reader.find(id)
-        if found is None and not chronicle.explains_absence:  # it may have fired between the two
-            chronicle = self._inquiry.chronicle(id)
-        if found is None and not chronicle.changes and parts is not None:
-            of_schedule = self._inquiry.chronicle(parts.schedule_id, _OF_A_RUN)
-            if of_schedule.changes:
-                return self._why_run(id, of_schedule, zone)
-        runs = self._inquiry.seen(_open(chronicle))
-        stalled = self._inquiry.stalled(runs)
-        return tell(chronicle, found.schedule if found else None, self._reader.now_ms(), zone, runs, stalled)
-
-    def _why_run(self, run_id: str, chronicle: Chronicle, zone: str | None) -> Story:
-        found = self._reader.find(chronicle.id)
-        runs = self._inquiry.seen([run for run in _runs(chronicle, RunStatus) if run.id == run_id])
-        stalled, schedule = self._inquiry.stalled(runs), found.schedule if found else None
-        return tell_of_run(run_id, chronicle, schedule, self._reader.now_ms(), zone, runs, stalled)
+        return self._answers.why(id, tz)
 
     def history(
         self, id: str | None = None, *, status: str | What | RunStatus | None = None, limit: int = 20
@@ -75,14 +50,7 @@ class Past:
         *status*, which may be a run's (as in ``runs``; "cancelled" matches either). ``source`` tells where the data
         comes from.
         """
-        _check_limit(limit)
-        words = set(OUTCOMES) if status is None else {what for what in OUTCOMES if status in (what, what.value)}
-        statuses = {one for one in RunStatus if status in (one, one.value)}
-        if not words and not statuses:
-            names = ", ".join(dict.fromkeys(one.value for one in (*OUTCOMES, *RunStatus)))
-            raise InvalidSchedule("status", status, "not an outcome of an occurrence or run", f"give one of {names}")
-        asked_for = None if id is None else check_id(id)
-        return self._inquiry.occurrences(Wanted(frozenset(words), frozenset(statuses), limit, asked_for))
+        return self._answers.history(id, status=status, limit=limit)
 
     def runs(self, id: str | None = None, status: str | RunStatus | None = None, limit: int = 20) -> RunList:
         """
@@ -90,11 +58,7 @@ class Past:
         comes from RQ at this moment. ``source`` tells where the data comes from, and how far back it goes. With a final
         *status* and no *id*, the list has the runs that ended last.
         """
-        _check_limit(limit)
-        statuses = RunStatus if status is None else (choice("status", status, RunStatus),)
-        wanted = Wanted(frozenset(), frozenset(statuses), limit, None if id is None else check_id(id))
-        found, source = self._inquiry.occurrences(wanted)
-        return RunList((one.run for one in found if one.run is not None), source)
+        return self._answers.runs(id, status, limit)
 
     def log(self, since: datetime | None = None, *, limit: int = 50) -> tuple[Iterator[Entry], Source]:
         """
@@ -103,27 +67,20 @@ class Past:
         Raises:
             ArchiveError: while they are read, when the archive stops answering.
         """
-        _check_limit(limit, 50_000)
-        since_us = None if since is None else instant_ms("since", since, None) * 1000
-        return self._inquiry.entries(since_us, limit)
+        return self._answers.log(since, limit=limit)
 
     def follow_log(self, after: Position | None = None) -> Iterator[Entry]:
         """Yield entries of the log after *after*, or from now on, as they come, without end."""
-        return self._inquiry.follow(after or self._inquiry.last())
+        return self._answers.follow_log(after)
 
+    @cached_property
+    def _answers(self) -> Answers:
+        from zsched.client.answers import Answers
 
-def _open(chronicle: Chronicle) -> list[Run]:
-    """Return the runs of *chronicle* that are not known to be over, the last pushed first."""
-    return [run for run in _runs(chronicle, OPEN) if not run.is_over]
+        return Answers(self._reader, self._inquiry)
 
+    @cached_property
+    def _inquiry(self) -> Inquiry:
+        from zsched.storage.inquiry import Inquiry
 
-def _runs(chronicle: Chronicle, statuses: Iterable[RunStatus]) -> list[Run]:
-    """Return the runs of *chronicle*, the last pushed first."""
-    lookback = Lookback(Wanted(frozenset(), frozenset(statuses), len(chronicle.changes)))
-    lookback.see(chronicle.changes)
-    return [one.run for one in lookback.found() if one.run is not None]
-
-
-def _check_limit(limit: object, most: int = 1000) -> None:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= most:
-        raise InvalidSchedule("limit", limit, "not a valid number of results", f"give 1 to {most}")
+        return Inquiry(self._link, self._keys)

@@ -28,13 +28,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
 from itertools import islice
-from typing import Final, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 from zsched.core.clock import LAST_MS, from_ms
-from zsched.core.difference import Held
 from zsched.core.policy import Range, latest_due
 from zsched.core.run_id import RunId
 from zsched.core.triggers import Anchor, Fold, Gap, Trigger, TriggerSpec, build, due_of, resolve_local, spec_of, zone
+
+if TYPE_CHECKING:
+    from zsched.core.difference import Held
 
 _JUST_MS: Final = 5000  # so much before TIME an anchor may lie: longer than a reply takes, shorter than clocks go wrong
 _REACH_MS: Final = 12 * 3_600_000  # back in time; zones change by an hour or two, and what is a day off is another one

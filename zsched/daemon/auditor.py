@@ -64,6 +64,7 @@ _PAUSE_MS: Final = 50.0  # between pages, for other threads and other clients
 _AGAIN_MS: Final = 5_000.0  # before a failed pass is tried again
 _PAGE: Final = 100  # schedules: 1.5 ms of the server (measured)
 _ROUND: Final = 2_500  # schedules in one pass, of the round through all of them
+_CHOSEN: Final = 10  # passes whose schedules are chosen at once: choosing reads the state, 0.3 s of a million (measured)
 _OLDEST: Final = 400  # overdue schedules that every pass checks
 _SCANNED: Final = 13  # replies with ids that Redis holds, in one pass: 2,600 members
 _STRANGERS: Final = 200  # ids unknown to the state, in one pass
@@ -148,6 +149,7 @@ class Auditor:
         self._archiver, self._keys, self._clock = archiver, keys, clock
         self.every_ms = _EVERY_MS
         self._cursor = _START  # of the round
+        self._chosen = deque[str]()  # the next schedules of the round
         self._again: list[str] = []  # faults that could not be repaired
         self._lasting: dict[str, tuple[Event, str]] = {}  # logged faults that last, by id
         self._overdue: str | None = None  # the oldest logged overdue schedule
@@ -203,17 +205,28 @@ class Auditor:
             if position is None:
                 return None
             due, oldest = recall.overdue(look.now_ms - GRACE_MS, _OLDEST)
-            next = recall.next_ids(self._cursor, _ROUND)
-            self._cursor = next[-1][1] if len(next) == _ROUND else _START
+            next = self._next_of_round(recall)
             strangers = list(islice(self._strangers(recall), _STRANGERS))
         again, self._again = self._again, []
-        ids = list(dict.fromkeys([*oldest, *again, *(id for id, _ in next), *strangers]))
+        ids = list(dict.fromkeys([*oldest, *again, *next, *strangers]))
         pages = deque(pages_of(ids, _PAGE))
         going = Pass(pages, due, look.now_ms)
         suppressed, going.alarms = self._suppressed.look(path, look.now_ms)
         for alarm in suppressed:
             self._say(going, alarm, is_repaired=False)
         return going
+
+    def _next_of_round(self, recall: Recall) -> list[str]:
+        """
+        Return the schedules of the round for one pass. They are chosen for some passes at once, by id alone: each pass
+        reads anew what is known of them. One that is put meanwhile comes later in the round, or in the next one.
+        """
+        if not self._chosen:
+            limit = _CHOSEN * _ROUND
+            found = recall.next_ids(self._cursor, limit)
+            self._cursor = found[-1][1] if len(found) == limit else _START
+            self._chosen.extend(id for id, _ in found)
+        return [self._chosen.popleft() for _ in range(min(_ROUND, len(self._chosen)))]
 
     def _note_clock(self, look: Placement, *, is_held: bool = False) -> None:
         """Return the time since when firing works: setting the clock makes many schedules due at once."""

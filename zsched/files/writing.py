@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any
 
 from zsched.client import Client
@@ -56,8 +55,8 @@ class _Writing:
     def write(self, owner: str | None, globs: tuple[str, ...]) -> WrittenFile:
         written = WrittenFile()
         kept: list[Schedule] = []
-        for one in self._keeper.recurring():
-            if _is_wanted(one, owner, globs):
+        for one in self._keeper.recurring(globs):
+            if owner is None or (one.managed_by or "") == owner:
                 if one.state is ScheduleState.ENDED:
                     written.ended.append(one.id)
                 else:
@@ -121,11 +120,6 @@ class _Writing:
             definition = self._keeper.define("module.function", {kind.name: kind.example})
             self._usual[kind] = plain_options(self._keeper.wanted(definition, None)[1])
         return self._usual[kind]
-
-
-def _is_wanted(one: Schedule, owner: str | None, globs: tuple[str, ...]) -> bool:
-    is_owned = owner is None or (one.managed_by or "") == owner
-    return is_owned and (not globs or any(fnmatchcase(one.id, glob) for glob in globs))
 
 
 def _pair(name: str, value: Any) -> str:

@@ -22,7 +22,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from zsched.core.clock import LAST_MS, Clock
-from zsched.core.log import Position
+from zsched.core.entry import Position
 from zsched.errors import NotArchived, RedisUnavailable
 from zsched.storage.connection import Channel, Link
 from zsched.storage.keys import Keys

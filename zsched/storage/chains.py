@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from zsched.core.log import text
+from zsched.core.entry import text
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from zsched.core.log import Position, text
+from zsched.core.entry import Position, text
 from zsched.core.planning import Move
 from zsched.core.policy import Plan, Policy
 from zsched.core.runs import BAD, GONE, Run, RunStatus, facts_text

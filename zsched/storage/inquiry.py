@@ -14,8 +14,9 @@ from typing import Any, Final
 from zsched.core.backfill import MOST, ran_at, unpacked
 from zsched.core.changes import Change
 from zsched.core.clock import LAST_MS
+from zsched.core.entry import Entry, Position, UnknownEntry
 from zsched.core.lateness import LeadersBack
-from zsched.core.log import Entry, Position, UnknownEntry, changes, kinds_telling
+from zsched.core.log import changes, kinds_telling
 from zsched.core.lookback import LOOKED_FOR, Lookback, Occurrence, Wanted, kept
 from zsched.core.runs import Run, RunStatus, as_seen
 from zsched.core.story import Chronicle, Source, Stalled

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import redis
 
-from zsched.core.log import text
+from zsched.core.entry import text
 from zsched.core.pages import pages_of
 from zsched.core.runs import JOB_FIELDS, Job
 from zsched.core.wording import LONGEST_NAME

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zsched.core.clock import Clock
-from zsched.core.log import text
+from zsched.core.entry import text
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire, one_node_only
 from zsched.storage.keys import Keys

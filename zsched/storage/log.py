@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.log import Entry, Position
-from zsched.core.recent import Counting, Recent
+from zsched.core.entry import Entry, Position
 from zsched.storage.connection import Channel
 from zsched.storage.keys import Keys
+
+if TYPE_CHECKING:
+    from zsched.core.recent import Recent
 
 _LAST_SEQ = 2**64 - 1
 # Bounds of a read backwards. An entry has 100 bytes or 200 payloads, and no command tells its size before it is read.
@@ -168,6 +170,8 @@ _LOOKED_FOR_MS: Final = 250.0
 
 def recent(log: Log, now_ms: int, run_suffix: str, clock: Clock) -> Recent:
     """Count what *log* tells of the time before *now_ms*, the server's; *run_suffix* as in ``core.recent``."""
+    from zsched.core.recent import Counting  # it reads all kinds of entries: other readers need not wait for that
+
     counting, oldest_seq = Counting(now_ms, run_suffix), 1
     for entry in log.back(for_ms=_LOOKED_FOR_MS, clock=clock):
         if not counting.see(entry):

@@ -16,7 +16,7 @@ from typing import Any, Final
 import redis
 
 from zsched.core.clock import LAST_MS
-from zsched.core.log import text
+from zsched.core.entry import text
 from zsched.errors import Garbled, RedisRefused
 from zsched.storage.connection import Channel
 from zsched.storage.keys import Keys

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from zsched.core.log import text
+from zsched.core.entry import text
 from zsched.core.pages import pages_of
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.clock import LAST_MS
-from zsched.core.log import Entry, Position, text
+from zsched.core.entry import Entry, Position, text
 from zsched.core.log.lives import TermEntry
 from zsched.core.model import Priority, iso
 from zsched.errors import RedisRefused

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from zsched.core.log import Position, text
+from zsched.core.entry import Position, text
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Channel, Link, Wire
 from zsched.storage.keys import Keys

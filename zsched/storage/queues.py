@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from zsched.core.log import text
+from zsched.core.entry import text
 from zsched.core.model import Priority
 from zsched.core.run_id import run_key
 from zsched.core.runs import ms_of

@@ -5,16 +5,16 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zsched.core.checked_options import UNREADABLE, read_letters, read_options
 from zsched.core.clock import LAST_MS, Clock
+from zsched.core.entry import text as shown
 from zsched.core.forms import Stored, whole_number
-from zsched.core.log import text as shown
+from zsched.core.listing import IdTest
 from zsched.core.model import Priority, Schedule, ScheduleState
 from zsched.core.pages import pages_of
 from zsched.core.policy import USUAL, Policy
-from zsched.core.recent import Ahead, Recent
 from zsched.core.run_id import RunId
 from zsched.core.triggers import TriggerSpec, delay_of, read_spec
 from zsched.errors import InvalidSchedule
@@ -22,14 +22,19 @@ from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log, recent
 from zsched.storage.meta import asking, due_from_score, server_now_ms
-from zsched.storage.overview import Overview, look
 from zsched.storage.queues import StalledQueues, stalled_queues, throttled_sets
 from zsched.storage.registries import Registries
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
-from zsched.storage.store import RecurringRecord
+
+if TYPE_CHECKING:
+    from zsched.core.recent import Ahead, Recent
+    from zsched.storage.overview import Overview
+    from zsched.storage.store import RecurringRecord
 
 _PAGE = 200  # schedules read by one script
+# Ids and due times of one command, once a listing needs more than a page: 1 to 2 ms of the server (measured).
+_LONG_PAGE = 2000
 # Bounds of `has_fired` in the newest part of the log: entries, bytes, time.
 _LOOKED_AT, _BYTES, _LOOKED_FOR_MS = 2000, 4 * 1_048_576, 250.0
 _PLACES = {
@@ -73,17 +78,20 @@ class Reader:
         """One schedule, or None."""
         return next(iter(self.find_many([id])), None)
 
-    def find_many(self, ids: Iterable[str]) -> Iterator[StoredSchedule]:
-        """Yield the schedules of *ids* that exist, in their order, with what an update needs; read page by page."""
-        for page in pages_of(ids, _PAGE):
+    def find_many(self, ids: Iterable[str], at_first: int | None = None) -> Iterator[StoredSchedule]:
+        """
+        Yield the schedules of *ids* that exist, in their order, with what an update needs; read page by page.
+        *at_first*: the first page has so many at most.
+        """
+        for page in pages_of(ids, _PAGE, at_first):
             now_ms, _, _, *rows = self._scripts.call("get", rows=page)
             for id, row in zip(page, rows, strict=True):
                 if row:
                     yield StoredSchedule(self._schedule(id, row), row[7], int(now_ms), _decoded(row[6]).get("digest"))
 
-    def schedules(self, ids: Iterable[str]) -> Iterator[Schedule]:
-        """Return the schedules of *ids* that exist, in their order."""
-        return (found.schedule for found in self.find_many(ids))
+    def schedules(self, ids: Iterable[str], at_first: int | None = None) -> Iterator[Schedule]:
+        """Return the schedules of *ids* that exist, as ``find_many``."""
+        return (found.schedule for found in self.find_many(ids, at_first))
 
     def expected(self, record: RecurringRecord, spec: TriggerSpec) -> StoredSchedule:
         """
@@ -96,15 +104,15 @@ class Reader:
         return StoredSchedule(self._schedule(record.id, row), row[7], 0, record.digest(spec))
 
     def active(
-        self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None
+        self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None, is_wanted: IdTest
     ) -> Iterator[tuple[int, str]]:
         """
-        (due ms, id) of schedules in lanes, or throttled, with from_ms <= due <= until_ms, by due time and id, past
-        *after*. One that is throttled meanwhile is missed, or there twice.
+        (due ms, id) of schedules in lanes, or throttled, whose id is wanted, with from_ms <= due <= until_ms, by due
+        time and id, past *after*. One that is throttled meanwhile is missed, or there twice.
         """
         keys = [self._keys.due(lane) for lane in Priority]
         keys += [throttled.key(self._keys) for throttled in throttled_sets(self._link, self._keys)]
-        return heapq.merge(*(self._lane(key, from_ms, until_ms, after) for key in keys))
+        return heapq.merge(*(self._lane(key, from_ms, until_ms, after, is_wanted) for key in keys))
 
     def paused(self) -> list[str]:
         """Ids of paused schedules, sorted."""
@@ -132,6 +140,8 @@ class Reader:
 
     def overview(self) -> Overview:
         """Counts, leader and backlog. Raises as ``storage.overview.look``."""
+        from zsched.storage.overview import look  # for `zsched status`
+
         return look(self._link, self._keys)
 
     def stalled_queues(self) -> StalledQueues:
@@ -158,28 +168,25 @@ class Reader:
         return replace(ahead, times=times)
 
     def _lane(
-        self, key: str, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None
+        self, key: str, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None, is_wanted: IdTest
     ) -> Iterator[tuple[int, str]]:
         """One ZSET, paged by score; a page may begin again within one score, so what was seen is passed over."""
         low = max(from_ms or 0, after[0] if after else 0)
         high: int | str = "+inf" if until_ms is None else until_ms
-        last, offset = after, 0
+        last, offset, size = after, 0, _PAGE
         while True:
-            command = ("ZRANGEBYSCORE", key, low, high, "WITHSCORES", "LIMIT", offset, _PAGE)
-            flat = self._link.execute(*command)
-            page = [
-                (due_from_score(due), id.decode(errors="backslashreplace"))
-                for id, due in zip(flat[::2], flat[1::2], strict=True)
-            ]
-            for one in page:
-                if last is None or one > last:
-                    yield one
-                    last = one
-            if len(page) < _PAGE:
+            flat = self._link.execute("ZRANGEBYSCORE", key, low, high, "WITHSCORES", "LIMIT", offset, size)
+            scores = flat[1::2]
+            for member, score in zip(flat[::2], scores, strict=True):
+                id = member.decode(errors="backslashreplace")
+                if is_wanted(id) and (last is None or (due_from_score(score), id) > last):
+                    last = due_from_score(score), id
+                    yield last
+            if len(scores) < size:
                 return
-            due_ms = page[-1][0]
-            offset = offset + _PAGE if due_ms == low else sum(1 for due, _ in page if due == due_ms)
-            low = due_ms
+            due_ms = due_from_score(scores[-1])
+            low, offset = due_ms, offset + size if due_ms == low else scores.count(scores[-1])
+            size = min(2 * size, _LONG_PAGE)
 
     def _schedule(self, id: str, row: list[Any]) -> Schedule:
         place, lane, due_ms, since_ms, note, recurring = row[:6]

@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from zsched.core.log import text
+from zsched.core.entry import text
 from zsched.core.run_id import RunId
 from zsched.core.runs import Run, RunStatus, as_seen, facts_text
 from zsched.errors import InvalidSchedule, PayloadGone, RedisRefused, RunNotFound, RunNotOver

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from zsched.core.log import Position, text
+from zsched.core.entry import Position, text
 from zsched.core.log.recovery import Restored
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys

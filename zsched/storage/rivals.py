@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from zsched.core.log import text
+from zsched.core.entry import text
 from zsched.storage.connection import Wire
 from zsched.storage.rqkeys import RQ_SCHEDULER, RQ_SCHEDULER_LOCK, RqKeys
 

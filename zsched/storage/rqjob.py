@@ -8,6 +8,9 @@ here, from values that were checked here; tests restore it with RQ's own ``Job.r
 Written per waiting one-shot: data, origin, timeout, description, and only those optional fields that
 were asked for; a hash stays a compact listpack while every value has at most 64 bytes, so ``data`` is
 deflated only when that makes it smaller, which ``Job.restore`` accepts.
+
+RQ is imported where a value of its own is read or made, that is for retries, callbacks and timeouts as texts: a service
+that uses none of them does not wait for RQ, its worker and its scheduler.
 """
 
 from __future__ import annotations
@@ -23,11 +26,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from rq import Callback, Retry
-from rq.utils import parse_timeout
-
+from zsched.core.entry import text as shown
 from zsched.core.forms import Stored
-from zsched.core.log import text as shown
 from zsched.core.model import Definition, Payload
 from zsched.errors import InvalidSchedule, NotImportable
 from zsched.storage.rqversion import HAS_RATE_LIMITS, HERE
@@ -158,10 +158,14 @@ class Encoder:
         options: dict[str, Any] = {"queue": text.get("origin", "default")}
         options |= {name: int(text[name]) for name in ("timeout", "result_ttl", "failure_ttl") if name in text}
         if "retries_left" in text:
+            from rq import Retry
+
             intervals, at_front = json.loads(text["retry_intervals"]), "enqueue_at_front_on_retry" in text
             options["retry"] = Retry(int(text["retries_left"]), intervals, at_front)
         for option, stem in (("on_success", "success"), ("on_failure", "failure")):
             if f"{stem}_callback_name" in text:
+                from rq import Callback
+
                 options[option] = Callback(text[f"{stem}_callback_name"], text[f"{stem}_callback_timeout"])
         if "meta" in job:
             meta: bytes = job["meta"]  # type: ignore[assignment]  # as it is stored
@@ -219,6 +223,8 @@ def function_path(func: str | Function[..., Any]) -> str:
 
 def plain(value: object) -> object:
     """RQ's Retry or Callback as a number, path or dict that the encoder takes as well; anything else as it is."""
+    from rq import Callback, Retry
+
     if isinstance(value, Retry):
         options: dict[str, object] = {"max": value.max}
         if list(value.intervals) != [0]:
@@ -244,7 +250,11 @@ def timeout_s(timeout: object) -> int:
         seconds = DEFAULT_TIMEOUT_S
     elif isinstance(timeout, timedelta):
         seconds = -(-timeout // timedelta(seconds=1))
-    elif isinstance(timeout, int | float | str) and not isinstance(timeout, bool):
+    elif isinstance(timeout, int) and not isinstance(timeout, bool):
+        seconds = timeout
+    elif isinstance(timeout, float | str):
+        from rq.utils import parse_timeout
+
         try:
             seconds = parse_timeout(timeout)
         except Exception:  # RQ raises its own error, AssertionError or OverflowError
@@ -267,6 +277,8 @@ def _ttl(field: str, value: object) -> Pairs:
 def _retry(retry: object) -> Pairs:
     if retry is None:
         return {}
+    from rq import Retry
+
     if isinstance(retry, int) and not isinstance(retry, bool) and retry >= 1:
         retry = Retry(max=retry)
     elif isinstance(retry, dict):
@@ -294,6 +306,8 @@ def _is_interval(given: object) -> bool:
 def _callback(field: str, stem: str, callback: object) -> Pairs:
     if callback is None:
         return {}
+    from rq import Callback
+
     if isinstance(callback, dict):
         callback = _made(field, Callback, callback, "give func, a dotted path, and timeout")
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.difference import Held
-from zsched.core.log import Position, any_milliseconds, text
+from zsched.core.entry import Position, any_milliseconds, text
 from zsched.core.log.kinds import OWN
 from zsched.core.model import Priority
 from zsched.core.pages import pages_of

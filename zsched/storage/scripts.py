@@ -31,7 +31,7 @@ from typing import Any
 from redis.exceptions import NoScriptError
 
 from zsched.core.clock import SystemClock
-from zsched.core.log import FORMAT, text
+from zsched.core.entry import FORMAT, text
 from zsched.errors import (
     NewerFormat,
     OlderFormat,

@@ -11,8 +11,8 @@ import pytest
 from tests.integration.archive.ground import Scene, schedule
 from zsched.archive import recalling
 from zsched.core.clock import SystemClock
+from zsched.core.entry import OLDEST_FORMAT
 from zsched.core.log import FORMAT, Position, entry
-from zsched.core.log.entry import OLDEST_FORMAT
 from zsched.errors import ArchiveForeign
 from zsched.storage.archivers import ArchiveState
 

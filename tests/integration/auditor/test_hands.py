@@ -79,6 +79,22 @@ def test_a_round_of_audits_checks_every_schedule_once(
     assert 10 == len({id for each in said for id in each})
 
 
+def test_a_round_of_audits_goes_on_where_its_last_choice_ended(
+    scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_ROUND", 2)
+    monkeypatch.setattr(module, "_CHOSEN", 2)
+    for number in range(6):
+        scene.client.schedule(FUNC, id=f"s{number}", at=SOON)
+    auditing.run()
+    scene.client.schedule(FUNC, id="put-later", at=SOON)
+    scene.redis.delete(lane(scene))
+
+    said = [[each["schedule_id"] for each in auditing.run()] for _ in range(3)]
+
+    assert [["s2", "s3"], ["s4", "s5"], ["put-later"]] == [sorted(each) for each in said]
+
+
 def test_an_audit_does_not_restore_a_schedule_whose_run_is_in_rq(scene: Scene, auditing: Auditing) -> None:
     scene.client.schedule(FUNC, id="a", at=SOON)
     scene.client.schedule(FUNC, id="b", at=SOON)

@@ -66,6 +66,32 @@ def test_a_listing_reads_no_more_than_it_needs(client: Client, redis_client: red
     assert stats["cmdstat_zrangebyscore"]["calls"] <= 3
 
 
+def test_a_listing_by_id_reads_only_the_schedules_that_match(
+    client: Client, redis_client: redis.Redis, soon: datetime
+) -> None:
+    rows = [{"func": "app.task", "id": f"i-{n:04}", "at": soon + n // 900 * HOUR} for n in range(5000)]
+    client.schedule_many(rows)
+    matching = [row["id"] for row in rows if "99" in row["id"]]
+    redis_client.config_resetstat()
+
+    first = list(client.list(match="*99*", limit=5))
+    rest = client.list(match="*99*", after=first[-1].cursor)
+
+    assert matching == [*(one.id for one in first), *ids(rest)]
+    stats = redis_client.info("commandstats")
+    assert len(matching) == stats["cmdstat_hgetall"]["calls"]
+    assert stats["cmdstat_zrangebyscore"]["calls"] <= 20
+
+
+def test_a_listing_of_a_few_reads_a_few(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
+    client.schedule_many({"func": "app.task", "at": soon} for _ in range(100))
+    redis_client.config_resetstat()
+
+    assert 5 == len(list(client.list(limit=5)))
+
+    assert 5 == redis_client.info("commandstats")["cmdstat_hgetall"]["calls"]
+
+
 def test_a_corrupted_schedule_hides_no_other_schedule(
     client: Client, redis_client: redis.Redis, soon: datetime
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zsched.cli.output import cells, remark, run_lines, with_short_workers
+from zsched.cli.formats import cells, remark, run_lines, with_short_workers
 from zsched.core.runs import Run, RunStatus
 
 WORKER = "b5958f3c" + "0" * 24

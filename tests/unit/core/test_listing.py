@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zsched.core.listing import Cursor, Filter, select
+from zsched.core.listing import Cursor, Filter, IdTest, select
 from zsched.core.model import Priority, Schedule, ScheduleState
 from zsched.errors import InvalidSchedule
 
@@ -26,14 +26,15 @@ class _Memory:
 
     def __init__(self, *schedules: Schedule) -> None:
         self._all = {schedule.id: schedule for schedule in schedules}
+        self.read: list[str] = []
 
     def _ids(self, state: ScheduleState) -> list[str]:
         return sorted(id for id, one in self._all.items() if one.state is state)
 
     def active(
-        self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None
+        self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None, is_wanted: IdTest
     ) -> Iterator[tuple[int, str]]:
-        due = sorted((self._all[id].next_ms or 0, id) for id in self._ids(ACTIVE))
+        due = sorted((self._all[id].next_ms or 0, id) for id in self._ids(ACTIVE) if is_wanted(id))
         for one in due:
             is_between = (from_ms is None or one[0] >= from_ms) and (until_ms is None or one[0] <= until_ms)
             if is_between and (after is None or one > after):
@@ -48,16 +49,20 @@ class _Memory:
     def recurring(self) -> list[str]:
         return sorted(id for id, one in self._all.items() if one.kind != "once")
 
-    def schedules(self, ids: Iterable[str]) -> Iterator[Schedule]:
-        return (self._all[id] for id in ids if id in self._all)
+    def schedules(self, ids: Iterable[str], at_first: int | None = None) -> Iterator[Schedule]:
+        for id in ids:
+            self.read.append(id)
+            if id in self._all:
+                yield self._all[id]
 
 
-SOURCE = _Memory(
+SCHEDULES = (
     _schedule("b", due_ms=20), _schedule("a", due_ms=20), _schedule("z", due_ms=10, func="app.other", tags=("t",)),
     _schedule("r", due_ms=15, kind="cron", queue="sms"), _schedule("p2", PAUSED, 5),
     _schedule("p1", PAUSED, 50, "every"),
     _schedule("q", QUARANTINED, 1), _schedule("e", ENDED, None, "rrule", priority=None),
 )  # fmt: skip
+SOURCE = _Memory(*SCHEDULES)
 ORDER = ["z", "r", "a", "b", "p1", "p2", "q", "e"]
 
 
@@ -88,6 +93,9 @@ def test_active_schedules_are_listed_by_due_time_and_the_others_by_id() -> None:
         ({"match": "p*"}, ["p1", "p2"]),
         ({"match": "[ab]"}, ["a", "b"]),
         ({"match": "A"}, []),
+        ({"match": "[!ab]", "state": "active"}, ["z", "r"]),
+        ({"match": "?", "queue": "sms"}, ["r"]),
+        ({"match": "p*", "limit": 1}, ["p1"]),
         ({"due_after_ms": 15}, ["a", "b", "p1"]),
         ({"due_before_ms": 15}, ["z", "p2", "q"]),
         ({"due_after_ms": 10, "due_before_ms": 20}, ["r"]),
@@ -99,6 +107,13 @@ def test_active_schedules_are_listed_by_due_time_and_the_others_by_id() -> None:
 )
 def test_filters(options: dict[str, Any], ids: list[str]) -> None:
     assert ids == _listed(**options)
+
+
+def test_a_schedule_whose_id_does_not_match_is_not_read() -> None:
+    source = _Memory(*SCHEDULES)
+
+    assert ["a", "q"] == [schedule.id for schedule in select(_filter(match="[aq]*"), source)]
+    assert {"a", "q"} == set(source.read)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 100])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.log_rows import row_fields
 from zsched.core.changes import Change, What
+from zsched.core.entry import OLDEST_FORMAT
 from zsched.core.log import FORMAT, Entry, Position, UnknownEntry, changes, parse, readable
-from zsched.core.log.entry import OLDEST_FORMAT
 from zsched.core.log.fires import AdvanceEntry, FireEntry, QuarantineEntry
 from zsched.core.log.kinds import KINDS
 from zsched.core.log.puts import PutEntry, PutRecurringEntry

@@ -21,3 +21,9 @@ def test_pages_of_what_has_no_end_are_read_one_by_one() -> None:
 
     assert [0, 1, 2] == next(pages_of(source, 3))
     assert 3 == next(source)
+
+
+def test_pages_grow_from_a_short_first_one() -> None:
+    assert [[0], [1, 2], [3, 4, 5], [6]] == list(pages_of(range(7), 3, first=1))
+    assert [[0, 1], [2]] == list(pages_of(range(3), 2, first=5))
+    assert [[0]] == list(pages_of(range(1), 2, first=0))

@@ -1,13 +1,12 @@
 """
 The log: its entries, and what each kind of them says.
 
-``entry`` has an entry as it stands in Redis. ``kinds`` has what may be asked of one, and the registry of the classes
-that answer, a class for each kind. They stand in a module for each family: ``puts``, ``fires``, ``lives``,
+``core.entry`` has an entry as it stands in Redis. ``kinds`` has what may be asked of one, and the registry of the
+classes that answer, a class for each kind. They stand in a module for each family: ``puts``, ``fires``, ``lives``,
 ``recovery``. ``rows`` has what they change. To add a kind: its script, and its class in a family.
 """
 
-from zsched.core.log import fires, lives, puts, recovery  # noqa: F401  (each registers its kinds)
-from zsched.core.log.entry import (
+from zsched.core.entry import (
     FORMAT,
     Entry,
     Position,
@@ -21,6 +20,7 @@ from zsched.core.log.entry import (
     reading,
     text,
 )
+from zsched.core.log import fires, lives, puts, recovery  # noqa: F401  (each registers its kinds)
 from zsched.core.log.kinds import (
     changes,
     is_leaders,

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Final, NamedTuple
 
 from zsched.core.changes import BACKFILL, RUN_NOW, WAITS_FOR, Change, What
-from zsched.core.log.entry import Entry, any_milliseconds, expect, milliseconds, rows_of, text
+from zsched.core.entry import Entry, any_milliseconds, expect, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Advanced, OneShotsFired, OneShotsLeft, PushedByRule, Quarantined, Row
 from zsched.core.policy import Passed, Priority, Range, Why

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar, overload
 
 from zsched.core.changes import Change, What
-from zsched.core.log.entry import Entry, Texts, UnknownEntry, reading, rows_of, text
+from zsched.core.entry import Entry, Texts, UnknownEntry, reading, rows_of, text
 from zsched.core.log.rows import Key, Row, Touch
 from zsched.core.run_id import ID, RunKey, nominal_ms_of, run_id_of, run_key, usual_keys
 from zsched.core.runs import Run, RunStatus

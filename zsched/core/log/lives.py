@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from zsched.core.changes import Change, What
-from zsched.core.log.entry import Entry, milliseconds, rows_of, text
+from zsched.core.entry import Entry, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Mentioned, Paused, Replanned, Resumed, Row, RunsOver
 from zsched.core.run_id import run_id_of

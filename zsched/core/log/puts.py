@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from zsched.core.changes import RETRY_OF, Change, What
-from zsched.core.log.entry import Texts, expect, ids_of, milliseconds, text
+from zsched.core.entry import Texts, expect, ids_of, milliseconds, text
 from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, OneShotsPut, Placed, Row, RunPushed
 from zsched.core.run_id import nominal_ms_of, run_id_of, run_key, schedule_of

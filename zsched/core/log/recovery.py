@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zsched.core.changes import Change, What
-from zsched.core.log.entry import Entry, Position, Texts, any_milliseconds, expect, milliseconds, reading, text
+from zsched.core.entry import Entry, Position, Texts, any_milliseconds, expect, milliseconds, reading, text
 from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, Placed, Row, RunPushed, RunsOver, Touch
 from zsched.core.run_id import run_id_of

@@ -24,8 +24,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from croniter import croniter
-
 from zsched.core.triggers.projection import Projection
 from zsched.core.triggers.spec import Anchor, BadRule, Fold, Gap, TriggerKind, TriggerSpec
 from zsched.core.triggers.walls import CYCLE_YEARS, Layer, Times, WallRule, Year, shape
@@ -197,6 +195,10 @@ def _values(place: _Place, text: str) -> tuple[int, ...]:
 @lru_cache(maxsize=4096)
 def _expand(place: _Place, text: str) -> tuple[tuple[int | str, ...], dict[int, set[int | str]]]:
     """Expand one field by croniter: its values, and for the day of week which of the month's."""
+    from croniter import (
+        croniter,
+    )  # with dateutil it takes as long as half of redis: only who parses a rule waits for it
+
     for item in text.split(","):
         if _BY_LOT.fullmatch(item):
             raise BadRule(f"{item!r} would be drawn by lot", f"write a number ({place.allowed}); jitter= spreads load")

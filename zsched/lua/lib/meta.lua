@@ -35,7 +35,7 @@ local function append(kind, fields)
 end
 
 -- Add a row: the id of a schedule or run, words of zsched's own, and a text of somebody else if there is one. That text
--- is a field of its own, without a name, so it can hold anything (core/log/entry.py reads it).
+-- is a field of its own, without a name, so it can hold anything (core/entry.py reads it).
 local MOST_TEXTS = 4000  -- of an entry; unpack fails near 8,000
 local function add_row(rows, of, words, text)
   local fields = rows[#rows]

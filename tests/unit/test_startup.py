@@ -1,0 +1,91 @@
+"""
+Imports of a start: a program imports what it uses, and no more. Modules are counted, not seconds.
+
+A program runs in a process of its own and prints the modules that it has at its end.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+import zsched
+from tests.sources import PACKAGE
+from zsched.cli import program
+
+SHOWN = "; import sys; print(*sys.modules)"
+CALLED = "from zsched.cli import main; import sys; sys.argv = ['zsched', {}]; main()"
+OUTSIDE = {"click", "croniter", "dateutil", "fakeredis", "redis", "rich", "rq", "sqlite3", "structlog", "typeguard"}
+INSIDE = {f"zsched.{name}" for name in ("archive", "cli", "client", "core", "daemon", "files", "health", "tasks")}
+OF_THE_PAST = {"zsched.client.answers", "zsched.core.log", "zsched.core.story", "zsched.storage.inquiry"}
+
+
+def imported_by(code: str) -> set[str]:
+    """The modules of a process that ran *code*, which may print lines of its own before."""
+    told = subprocess.run([sys.executable, "-c", code + SHOWN], check=True, capture_output=True, text=True).stdout
+    return set(told.splitlines()[-1].split())
+
+
+@pytest.mark.slow
+def test_the_package_alone_imports_no_other_package() -> None:
+    assert not imported_by("import zsched") & (OUTSIDE | INSIDE)
+
+
+@pytest.mark.slow
+def test_a_client_imports_redis_and_nothing_for_other_calls() -> None:
+    modules = imported_by("import zsched; zsched.Client.from_url('redis://localhost')")
+
+    assert {"redis"} == modules & OUTSIDE
+    assert {"zsched.client", "zsched.core"} == modules & INSIDE
+    assert not modules & OF_THE_PAST
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_the_command_line_imports_click_alone_until_a_command_is_called(option: str) -> None:
+    modules = imported_by(CALLED.format(repr(option)))
+
+    assert {"click"} == modules & OUTSIDE
+    assert not modules & {"zsched.client", "zsched.config", "zsched.core.model", "zsched.cli.listing"}
+
+
+@pytest.mark.slow
+def test_a_command_imports_nothing_for_other_commands() -> None:
+    modules = imported_by(CALLED.format("'ls', '--help'"))
+
+    assert {"click", "redis"} == modules & OUTSIDE
+    assert {"zsched.cli", "zsched.client", "zsched.core"} == modules & INSIDE
+    assert not modules & OF_THE_PAST
+
+
+def test_every_public_name_can_be_imported() -> None:
+    assert set(zsched.__all__) <= set(dir(zsched))
+    assert [] == [name for name in zsched.__all__ if not hasattr(zsched, name)]
+
+
+def test_a_type_checker_and_the_program_import_a_public_name_from_the_same_module() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    typed = next(node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" == ast.unparse(node.test))
+    imports = [node for node in typed.body if isinstance(node, ast.ImportFrom)]
+
+    assert {alias.name: node.module for node in imports for alias in node.names} == zsched._HOMES
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'zsched' has no attribute 'Clinet'"):
+        _ = zsched.Clinet
+
+
+@pytest.mark.parametrize("name", program.commands)
+def test_a_command_is_found_under_its_name(name: str) -> None:
+    assert name == program.commands[name].load().name
+
+
+def test_the_list_of_commands_cuts_no_line() -> None:
+    lines = program.get_help(program.make_context("zsched", [], resilient_parsing=True)).partition("Commands:")[2]
+
+    assert len(program.commands) == len(lines.strip().splitlines())
+    assert "..." not in lines
