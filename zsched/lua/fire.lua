@@ -53,12 +53,6 @@ local pcall = redis.pcall
 local NO_JOB = {}
 local recurring_type = redis.call('TYPE', recurring_key).ok
 
-local function take(run, job_key, queue, at_front)
-  local n = #runs + 1
-  runs[n], job_keys[n] = run, job_key
-  push(queue, run, at_front)
-end
-
 local function note_wrong(key)
   if not is_noted[key] then
     is_noted[key] = true
@@ -66,14 +60,38 @@ local function note_wrong(key)
   end
 end
 
--- Return 1 for each recurring schedule of what is *due*, as ZRANGEBYSCORE gives it, or nothing where there is none.
-local function recurring_of(due)
-  local ids, answers = {}, {}
-  if recurring_type == 'none' or not due[1] then
-    return answers
+local FEW = 32  -- schedules; a round trip seldom finds more
+
+-- Return the ids of what is due in a ZSET, at most *most*, past the first *passed*; and the due time of each. Where the
+-- first few have one due time, so may thousands. Then the others with that time are read without it: Redis before 7.2
+-- takes longer to write a score than for anything else here.
+local function due_in(key, most, passed)
+  local ids, times, n, wanted, at = {}, {}, 0, math.min(most, FEW), nil
+  while wanted > 0 do
+    local found, step
+    if at then
+      found, step = redis.call('ZRANGEBYSCORE', key, '-inf', at, 'LIMIT', passed + n, wanted), 1
+    else
+      found, step = redis.call('ZRANGEBYSCORE', key, '-inf', now_ms, 'WITHSCORES', 'LIMIT', passed + n, wanted), 2
+    end
+    for i = 1, #found, step do
+      n = n + 1
+      ids[n], times[n] = found[i], at or found[i + 1]
+    end
+    if not at and #found < 2 * wanted then
+      break
+    end
+    at = not at and times[n] == times[1] and times[1] or nil
+    wanted = most - n
   end
-  for n = 1, #due / 2 do
-    ids[n] = due[2 * n - 1]
+  return ids, times
+end
+
+-- Return 1 for each recurring schedule of *ids*, or nothing where there is none.
+local function recurring_of(ids)
+  local answers = {}
+  if recurring_type == 'none' or not ids[1] then
+    return answers
   end
   if recurring_type == 'set' then
     return redis.call('SMISMEMBER', recurring_key, unpack(ids))
@@ -107,7 +125,7 @@ end
 -- Handle any schedule that is not a plain waiting one-shot of an unlimited queue. Return true if it leaves the ZSET
 -- named *word*; second value: the reason of its quarantine.
 local function take_special(id, word, due_ms, run, job_key, job)
-  local queue, status, flags = job[1], job[2], job[3]
+  local status, queue, flags = job[1], job[2], job[3]
   if job.err or not flags or status ~= 'scheduled' then
     if not string.find(id, '^[%w_-]+$') or #id > 128 then  -- of another program; words of advance are split at spaces
       return true, 'its id is malformed'
@@ -159,7 +177,8 @@ local function take_special(id, word, due_ms, run, job_key, job)
   if rate_limit then
     limited[#limited + 1] = {run = run, queue = queue, rate_limit = rate_limit, at_front = at_front}
   else
-    take(run, job_key, queue, at_front)
+    runs[#runs + 1], job_keys[#job_keys + 1] = run, job_key
+    push(queue, run, at_front)
   end
   deadlines[run] = deadline_ms
   if is_uncertain then
@@ -177,17 +196,26 @@ local function look_at(word, most, passed)
   local key, name = key_of(word), lane_of(word)
   local gone = leaving[key] or {}
   local before = #gone
-  local due = redis.call('ZRANGEBYSCORE', key, '-inf', now_ms, 'WITHSCORES', 'LIMIT', passed, most)
-  local is_doubtful = due[2] and tonumber(due[2]) <= doubt_ms  -- the oldest, so perhaps others
-  local is_recurring = recurring_of(due)
-  for i = 1, #due, 2 do
-    local id, due_ms = due[i], due[i + 1]
-    local run = id .. '-' .. due_ms .. run_suffix
+  local ids, times = due_in(key, most, passed)
+  local is_doubtful = times[1] and tonumber(times[1]) <= doubt_ms  -- the oldest, so perhaps others
+  local is_recurring = recurring_of(ids)
+  local due_ms, tail, plain_queue, back = nil, nil, false, nil  -- of the one before: most are alike
+  for n = 1, #ids do
+    local id = ids[n]
+    if times[n] ~= due_ms then
+      due_ms = times[n]
+      tail = '-' .. due_ms .. run_suffix
+    end
+    local run = id .. tail
     local job_key = RQ_JOB .. run
-    local job = is_recurring[(i + 1) / 2] == 1 and NO_JOB or pcall('HMGET', job_key, 'origin', 'status', 'zs')
-    if job[3] == '1' and job[2] == 'scheduled' and not is_doubtful and not room[job[1]] and queue_accepts(job[1]) then
-      take(run, job_key, job[1], false)
-      gone[#gone + 1] = id
+    local job = is_recurring[n] == 1 and NO_JOB or pcall('HMGET', job_key, 'status', 'origin', 'zs')
+    local queue = job[2]
+    if job[3] == '1' and job[1] == 'scheduled' and queue ~= plain_queue and not is_doubtful and not room[queue]
+      and queue_accepts(queue) then
+      plain_queue, back = queue, back_of(queue)
+    end
+    if job[3] == '1' and job[1] == 'scheduled' and queue == plain_queue then
+      runs[#runs + 1], job_keys[#job_keys + 1], back[#back + 1], gone[#gone + 1] = run, job_key, run, id
     else
       local leaves, problem = take_special(id, word, due_ms, run, job_key, job)
       if problem and not is_a(quarantine_key, 'hash') then
@@ -206,8 +234,8 @@ local function look_at(word, most, passed)
     end
   end
   leaving[key] = #gone > 0 and gone or nil
-  looked = looked + #due / 2
-  return #due / 2, #gone - before
+  looked = looked + #ids
+  return #ids, #gone - before
 end
 
 -- Take the due schedules of a lane. Without a quarantine, page past those that stay, also past recurring ones: advance

@@ -132,17 +132,20 @@ if #writes > 0 then
   end
   append('put', fields)
 
-  local job = {'HSET', '', 'data', '', 'status', 'scheduled', 'created_at', iso(now_ms)}
+  -- What fire reads stands first, where Redis finds it soonest; the shared texts begin with it (storage/rqjob.py).
+  local job = {'HSET', '', 'status', 'scheduled'}
   for i = first_field, first_row - 1 do
     job[#job + 1] = ARGV[i]
   end
+  local size = #job
+  job[size + 1], job[size + 2], job[size + 3] = 'created_at', iso(now_ms), 'data'
   local members, earliest = {}, nil
   redis.call('DEL', unpack(runs))  -- a hash without a place would leave fields of its own
   for _, write in ipairs(writes) do
     if write.at then
       remove(write.id, write.at)
     end
-    job[2], job[4] = write.run, write.data
+    job[2], job[size + 4] = write.run, write.data
     redis.call(unpack(job))
     if write.at and write.at.place == 'paused' then
       park(paused_key, write.id, lane, write.due_ms, write.at.since_ms, write.at.note)

@@ -3,7 +3,8 @@
 -- USES   now_ms rq_queues_key
 -- GIVES  is_listed, queue_accepts(queue); what lib/rq.lua and lib/untrusted.lua give
 --        enqueue(run, queue, at_front, ...), of a run whose job is there; what follows are further texts of the hash
---        push(queue, run, at_front), of one whose hash says already that it is queued; push_queues(), which ends it
+--        push(queue, run, at_front), of one whose hash says already that it is queued; back_of(queue), a list that such
+--        runs may be added to; push_queues(), which ends it
 --
 -- RQ's own shape: rq:queues is a SET of full keys, a worker takes from the left, RPUSH is the back. Workers do not need
 -- rq:queues: if it is of a wrong type, is_listed is false, and runs are pushed without it. fire.lua and lib/launch.lua
@@ -25,13 +26,17 @@ local function queue_accepts(queue)
   return queue_types[queue] == 'list' or queue_types[queue] == 'none'
 end
 
+local function waiting_of(queue)
+  queues[queue] = queues[queue] or {back = {}, front = {}}
+  return queues[queue]
+end
+
+local function back_of(queue)
+  return waiting_of(queue).back
+end
+
 local function push(queue, run, at_front)
-  local waiting = queues[queue]
-  if not waiting then
-    waiting = {back = {}, front = {}}
-    queues[queue] = waiting
-  end
-  local side = at_front and waiting.front or waiting.back
+  local side = at_front and waiting_of(queue).front or back_of(queue)
   side[#side + 1] = run
 end
 
