@@ -116,9 +116,7 @@ class RowReader:
         own_id = new_id() if id is None else check_id(id)
         return Recurring(RecurringRecord(own_id, known.shape, self._encoder.call(known.path, args, kwargs)), rule)
 
-    def _read_new(
-        self, row: Mapping[str, Any], key: _Key | None, rule_key: _Key | None
-    ) -> PutItem:  # fmt: skip
+    def _read_new(self, row: Mapping[str, Any], key: _Key | None, rule_key: _Key | None) -> PutItem:
         """Check *row* in full, and remember its shape as *key*; None: it cannot be remembered."""
         options = dict(row)
         if "func" not in options:
