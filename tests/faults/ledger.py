@@ -38,9 +38,9 @@ class Entry:
         return row_lines(self.texts)
 
 
-def connect(url: str) -> redis.Redis:
-    """A plain client, RESP 2, without retries."""
-    return redis.Redis.from_url(url, protocol=2, retry=Retry(NoBackoff(), 0), socket_timeout=20)
+def connect(url: str, retries: int = 0) -> redis.Redis:
+    """A plain client, RESP 2."""
+    return redis.Redis.from_url(url, protocol=2, retry=Retry(NoBackoff(), retries), socket_timeout=20)
 
 
 def entries(client: Any, kind: str | None = None) -> list[Entry]:

@@ -20,8 +20,8 @@ from zsched.storage.rights import _RQ_KEYS, SCRIPTS, USERS, Role, acl_file, comm
 
 LUA = PACKAGE / "lua"
 ACL = PROJECT / "deploy" / "redis" / "users.acl"
-# The two calls of scripts whose command stands in a table: both set or delete fields of a hash.
-FROM_TABLES = {"put.lua": {"hset"}, "lib/room.lua": {"hdel", "hset"}}
+# Calls of scripts whose command stands in a table, and their number: they set or delete fields of a hash.
+FROM_TABLES = {"put.lua": 1, "put_recurring.lua": 2, "lib/room.lua": 1}
 # What sends commands to a Redis that rights are for; zsched.testing and zsched.demo have one of their own.
 SENDERS = ("storage", "daemon", "client", "tasks", "files", "metrics", "current.py")
 
@@ -63,8 +63,8 @@ def test_no_call_of_a_script_is_overlooked() -> None:
         if calls:
             hidden[file.relative_to(LUA).as_posix()] = len(calls)
 
-    assert dict.fromkeys(FROM_TABLES, 1) == hidden
-    for script in ("put", "fire"):  # which have them, by themselves and by an include
+    assert FROM_TABLES == hidden
+    for script in ("put", "put_recurring", "fire"):  # which have them, by themselves and by an include
         assert {"hset"} <= commands_of(script)
     assert {"hdel", "hset"} <= commands_of("fire")
 

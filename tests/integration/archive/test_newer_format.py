@@ -10,9 +10,10 @@ import pytest
 
 from tests.integration.archive.ground import Scene, schedule
 from zsched.archive import recalling
+from zsched.core import entry
 from zsched.core.clock import SystemClock
 from zsched.core.entry import OLDEST_FORMAT
-from zsched.core.log import FORMAT, Position, entry
+from zsched.core.log import FORMAT, Position
 from zsched.errors import ArchiveForeign
 from zsched.storage.archivers import ArchiveState
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.unit.monitoring.ground import CHECKOUT, RUNBOOK, alerts
 from zsched.cli import program
+from zsched.cli.program import LazyCommand
 
 TEXT = RUNBOOK.read_text()
 SECTIONS = dict(re.findall(r"^### (\w+)\n\n(.*?)\n(?=\n#|\Z)", TEXT, re.MULTILINE | re.DOTALL))
@@ -50,6 +51,7 @@ def test_every_row_of_the_requirement_has_alerts() -> None:
 def test_every_command_of_the_runbook_can_be_typed(text: str) -> None:
     name, *rest = shlex.split(re.sub(r"[\[\]…]", "", text))[1:]
     command = program.commands[name]
+    command = command.load() if isinstance(command, LazyCommand) else command
 
     options = {option for parameter in command.params for option in parameter.opts}
     given = {word for word in takewhile(lambda word: word != "|", rest) if re.match(r"-\w|--\w", word)}
