@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import redis
@@ -233,8 +234,9 @@ class Ground:
         assert row.keys() <= said.keys()
         said |= row
         job = TEMPLATE | (template or {})
-        data = job.pop("data")
-        own_texts, texts = ([text for pair in fields.items() for text in pair] for fields in (OWN | (own or {}), job))
+        data, flags = job.pop("data"), "e" if "zs_expires" in job else ""
+        own = OWN | {"flags": flags} | (own or {})
+        own_texts, texts = ([text for pair in fields.items() for text in pair] for fields in (own, job))
         shape = [said.pop("lane"), said.pop("if_exists"), len(own_texts), len(texts), *own_texts, *texts]
         names = ("anchor_ms", "next_ms", "jitter_ms", "from_ms", "until_ms")
         head = [said[name] for name in ("seen_version", "trigger", "digest")]
@@ -243,6 +245,7 @@ class Ground:
     def fire(self, **over: Any) -> Fire:
         reply = self.fire_reply(**over)
         assert reply[0].isdigit(), reply
+        reply[9] = [reply[9][n : n + 8] for n in range(0, len(reply[9]), 8)]
         return Fire(*reply)
 
     def fire_reply(self, **over: Any) -> list[Any]:
@@ -260,13 +263,19 @@ class Ground:
         Commit (recurring row of fire, fire ms or "", next ms or "") plans, each optionally with (first, last, count)
         of what is coalesced, or with a text of what passed; each is due *jitter_ms* after its time. A word per plan.
         """
-        rows: list[Any] = []
+        lanes: dict[str, dict[str, list[Any]]] = {}
         for row, fire_ms, next_ms, *passed in planned:
             fire, then = ("-" if ms == "" else ms for ms in (fire_ms, next_ms))
             told = passed[0] if len(passed) == 1 else "coalesced:{}:{}:{}".format(*passed) if passed else "-"
             due = fire if fire == "-" else int(fire) + jitter_ms
-            words = (*row[:4], fire, due, overlap, overlap_limit, then, then, told)
-            rows.append(" ".join(map(str, words)))
+            plan = " ".join(map(str, (fire, due, overlap, overlap_limit, then, then, told)))
+            lanes.setdefault(row[1], {}).setdefault(plan, []).append(row)
+        rows: list[Any] = []
+        for lane, plans in lanes.items():
+            due_rows = list(chain.from_iterable(plans.values()))
+            rows += [lane, len(plans), len(due_rows)]
+            rows += [f"{len(each)} {plan}" for plan, each in plans.items()]
+            rows += [row[n] for n in (0, 2, 3) for row in due_rows]
         return self.call("advance", rows, **({"patience_ms": HOUR_MS} | self._guard() | over))[1:]
 
     def limit(self, **per_second: float) -> None:

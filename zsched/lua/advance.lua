@@ -5,9 +5,11 @@
 --        @term
 --        clock_from_ms clock_until_ms   as in fire
 --        patience_ms                  a run that waits longer than this no longer counts for overlap
---        ...   a text per schedule, words by single spaces: id, word of lib/lanes, due ms, version, nominal ms or -
---              (none fires), when that is due, overlap policy, most runs that wait, next nominal ms or -, when that is
---              due, and what is recorded of those that passed: "<why>:<first ms>:<last ms>:<count>" by commas, or -
+--        ...   per word of lib/lanes: the word, the number of plans and of schedules, the plans, then of the schedules,
+--              in the order of their plans, the ids, the due ms, and the versions. A plan is words by single spaces:
+--              the number of its schedules, nominal ms or - (none fires), when that is due, overlap policy, most runs
+--              that wait, next nominal ms or -, when that is due, and what is recorded of those that passed:
+--              "<why>:<first ms>:<last ms>:<count>" by commas, or -
 -- RETURNS  OK, now ms, then per schedule a word: fired deferred uncertain skipped overlap expired passed duplicate
 --          changed quarantined
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
@@ -23,79 +25,117 @@ clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(c
 -- include lib/overlap.lua
 -- include lib/pushed.lua
 
+local pcall = redis.pcall
 local IS_PUSHED = {fired = true, uncertain = true, deferred = true}
-local PLANNED = '^' .. string.rep('([^ ]+) ', 10) .. '([^ ]+)$'  -- [^ ] takes half as long as %S
+local PLAN = '^' .. string.rep('([^ ]+) ', 7) .. '([^ ]+)$'  -- [^ ] takes half as long as %S
+local OF_ITS_RUN = '[efl]'  -- flags of a schedule whose run needs more than its template
 
--- What becomes of an occurrence whose run is new: the word, why, and the deadline of its run.
-local function decide(one, run_due_ms, template, schedule)
-  local flags, expires_ms = schedule[3] or '', whole_of(template[2])
-  local deadline_ms = expires_ms and run_due_ms + expires_ms
-  if deadline_ms and deadline_ms <= now_ms then
+local function read_plan(text, word)
+  local size, nominal_ms, due_ms, mode, limit, next_nominal_ms, next_due_ms, passed = string.match(text, PLAN)
+  local run_due_ms, nominal, lane = tonumber(due_ms), nominal_ms, lane_of(word)
+  if due_ms ~= nominal_ms then
+    nominal = nominal_ms .. string.format('+%.0f', run_due_ms - tonumber(nominal_ms))
+  end
+  return {
+    size = tonumber(size), key = key_of(word), lane = lane, mode = mode, has_chain = has_chain(mode),
+    limit = tonumber(limit), fires = nominal_ms ~= '-', run_tail = '-' .. nominal_ms .. run_suffix,
+    run_due_ms = run_due_ms, is_doubtful = run_due_ms and run_due_ms <= doubt_ms,
+    next_nominal_ms = next_nominal_ms, next_due_ms = next_due_ms, words = {},
+    recorded = ' ' .. nominal .. ' ' .. next_nominal_ms .. ' ' .. next_due_ms .. ' ' .. passed,
+  }
+end
+
+-- What becomes of the occurrence of *one* of a *plan*, whose run is new: the word, and why.
+local function decide(one, plan, last, flags)
+  local expires_ms = string.find(flags, 'e', 1, true) and whole_of(redis.call('HGET', one.template, 'zs_expires'))
+  one.deadline_ms = expires_ms and plan.run_due_ms + expires_ms
+  if one.deadline_ms and one.deadline_ms <= now_ms then
     return 'expired'
   end
-  local is_doubtful = run_due_ms <= doubt_ms
-  if is_doubtful and string.find(flags, 's', 1, true) then
+  if plan.is_doubtful and string.find(flags, 's', 1, true) then
     return 'skipped'
   end
   local wrong_key
-  if flags ~= '' and string.find(flags, 'l', 1, true) then
-    one.rate_limit, wrong_key = limit_of(unpack(redis.call('HMGET', template_prefix .. one.id, 'rate_limit_key',
+  if string.find(flags, 'l', 1, true) then
+    one.rate_limit, wrong_key = limit_of(unpack(redis.call('HMGET', one.template, 'rate_limit_key',
       'rate_limit_concurrency')))
   end
   if wrong_key then
     return 'quarantined', 'wrong type at ' .. wrong_key
   end
-  local verdict, why = overlapping(one, schedule[2])
+  local verdict, why = overlapping(one, last)
   if verdict == 'overlap' then
     return 'overlap', why
   elseif verdict == 'broken' then
     return 'quarantined', why
   end
-  return is_doubtful and 'uncertain' or verdict == 'free' and 'fired' or 'deferred', why, deadline_ms
+  one.is_uncertain, one.at_front = plan.is_doubtful, string.find(flags, 'f', 1, true)
+  return plan.is_doubtful and 'uncertain' or verdict == 'free' and 'fired' or 'deferred', why
 end
 
-local reply, moves, rows, bad = {'OK', now_ms}, {}, {}, {}
-for i = ROWS, #ARGV do
-  local id, word, due_ms, planned_version, nominal_ms, run_due_ms, mode, limit, next_nominal_ms, next_due_ms, passed =
-    string.match(ARGV[i], PLANNED)
-  local one = {id = id, lane = lane_of(word), key = key_of(word), due_ms = due_ms, mode = mode,
-    limit = tonumber(limit), next_nominal_ms = next_nominal_ms, next_due_ms = next_due_ms,
-    run = id .. '-' .. nominal_ms .. run_suffix}
-  local schedule = redis.pcall('HMGET', schedule_prefix .. id, 'version', 'last', 'flags')
-  local template = redis.pcall('HMGET', template_prefix .. id, 'origin', 'zs_expires')
-  local queue, score = template[1], redis.call('ZSCORE', one.key, id)
+-- What becomes of schedule n of those that change is at n of each list; ones: of those with more than a template.
+local reply, rows, bad = {'OK', now_ms}, {}, {}
+local ids, plans, words, runs, run_queues, ones = {}, {}, {}, {}, {}, {}
+local plain_queue, has_jobs  -- of the one before, which accepts runs: most are alike; whether a run's key has a job
+
+local function look_at(id, due_ms, score, planned_version, plan, run)
+  local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'last', 'flags')
+  local queue = pcall('HGET', template_prefix .. id, 'origin')
+  local word, why, one = nil, nil, false
   if score ~= due_ms or schedule[1] ~= planned_version then
-    one.word = 'changed'
-  elseif word ~= one.lane and not is_a(lane_keys[one.lane], 'zset') then
-    one.word = 'changed'
+    word = 'changed'
   elseif type(queue) ~= 'string' then
-    one.word, one.why = 'quarantined', 'its template is gone or of the wrong type'
-  elseif not queue_accepts(queue) then
-    one.word, one.why = 'quarantined', 'wrong type at ' .. RQ_QUEUE .. name_of(queue)
-  elseif nominal_ms == '-' then
-    one.word = 'passed'
-  elseif not make_way(one.run) then
-    one.word = 'duplicate'
+    word, why = 'quarantined', 'its template is gone or of the wrong type'
+  elseif queue ~= plain_queue and not queue_accepts(queue) then
+    word, why = 'quarantined', 'wrong type at ' .. RQ_QUEUE .. name_of(queue)
+  elseif not plan.fires then
+    word = 'passed'
+  elseif has_jobs and not make_way(run) then
+    word = 'duplicate'
+  elseif plan.is_doubtful or plan.has_chain or schedule[3] and string.find(schedule[3], OF_ITS_RUN) then
+    one = {id = id, mode = plan.mode, limit = plan.limit, run = run, queue = queue, template = template_prefix .. id}
+    word, why = decide(one, plan, schedule[2], schedule[3] or '')
   else
-    one.queue, one.at_front = queue, schedule[3] and string.find(schedule[3], 'f', 1, true)
-    one.word, one.why, one.deadline_ms = decide(one, tonumber(run_due_ms), template, schedule)
-    one.is_uncertain = one.word == 'uncertain'
+    word, why = overlapping(plan, schedule[2])
+    word, plain_queue = word == 'free' and 'fired' or word, queue
   end
-  if one.word == 'quarantined' and not is_a(quarantine_key, 'hash') then
-    one.word = 'changed'
+  if word == 'quarantined' and not is_a(quarantine_key, 'hash') then
+    word = 'changed'
   end
-  reply[#reply + 1] = one.word
-  if one.word == 'quarantined' then
-    bad[#bad + 1] = one
-  elseif one.word ~= 'changed' then
-    moves[#moves + 1] = one
+  reply[#reply + 1] = word
+  if word == 'changed' then
+    return
+  elseif word == 'quarantined' then
+    bad[#bad + 1] = {id = id, plan = plan, due_ms = due_ms, why = why}
+  else
+    local n = #ids + 1
+    ids[n], plans[n], words[n], runs[n], run_queues[n], ones[n] = id, plan, word, run, queue, one
   end
-  if one.word ~= 'changed' then
-    local jitter_ms = run_due_ms ~= nominal_ms and tonumber(run_due_ms) - tonumber(nominal_ms)
-    local nominal = nominal_ms .. (jitter_ms and string.format('+%.0f', jitter_ms) or '')
-    local words = one.word .. ' ' .. nominal .. ' ' .. next_nominal_ms .. ' ' .. next_due_ms .. ' ' .. passed
-    add_row(rows, id, words, one.why)
+  plan.words[word] = plan.words[word] or word .. plan.recorded
+  add_row(rows, id, plan.words[word], why)
+end
+
+local at = ROWS
+while at <= #ARGV do
+  local word, plan_count, size = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local first = at + 3 + plan_count
+  local plan_of, run_of, job_keys, n = {}, {}, {}, 0
+  for i = at + 3, first - 1 do
+    local plan = read_plan(ARGV[i], word)
+    for _ = 1, plan.size do
+      local run = ARGV[first + n] .. plan.run_tail
+      n = n + 1
+      plan_of[n], run_of[n], job_keys[n] = plan, run, RQ_JOB .. run
+    end
   end
+  local scores = redis.call('ZMSCORE', key_of(word), unpack(ARGV, first, first + size - 1))
+  has_jobs = redis.call('EXISTS', unpack(job_keys)) > 0
+  local is_stuck = word ~= lane_of(word) and not is_a(lane_keys[lane_of(word)], 'zset')
+  for i = 1, size do
+    local k = first + i - 1
+    look_at(ARGV[k], ARGV[k + size], not is_stuck and scores[i], ARGV[k + 2 * size], plan_of[i], run_of[i])
+  end
+  at = first + 3 * size
 end
 if #rows == 0 then
   return reply
@@ -103,40 +143,45 @@ end
 
 append_rows('advance', rows)
 
-local function start(one)
+local plain = {}
+local function start(id, run, queue, one, is_new)
+  if not one then
+    plain.template, plain.is_new = template_prefix .. id, is_new
+    launch(run, queue, plain)
+    return
+  end
   join(one)
-  one.template = template_prefix .. one.id
-  launch(one.run, one.queue, one)
+  launch(run, queue, one)
   if one.before then
     defer(one)
   end
 end
 
 local returning = {high = {}, normal = {}, low = {}}
-for _, one in ipairs(moves) do
-  local schedule_key = schedule_prefix .. one.id
-  local is_pushed = IS_PUSHED[one.word]
+for k, id in ipairs(ids) do
+  local plan, run, schedule_key = plans[k], runs[k], schedule_prefix .. id
+  local is_pushed = IS_PUSHED[words[k]]
   if is_pushed then
-    start(one)
+    start(id, run, run_queues[k], ones[k], not has_jobs)
   end
-  if one.next_due_ms == '-' then
-    redis.call('ZREM', one.key, one.id)
+  if plan.next_due_ms == '-' then
+    redis.call('ZREM', plan.key, id)
     redis.call('HDEL', schedule_key, 'nominal')
     redis.call('HSET', schedule_key, 'ended_at', string.format('%.0f', now_ms))
     if is_pushed then
-      redis.call('HSET', schedule_key, 'last', one.run)
+      redis.call('HSET', schedule_key, 'last', run)
     end
   else
-    local lane = returning[one.lane]
-    if one.key ~= lane_keys[one.lane] then
-      redis.call('ZREM', one.key, one.id)
+    local lane = returning[plan.lane]
+    if plan.key ~= lane_keys[plan.lane] then
+      redis.call('ZREM', plan.key, id)
     end
-    lane[#lane + 1] = one.next_due_ms
-    lane[#lane + 1] = one.id
+    local place = #lane
+    lane[place + 1], lane[place + 2] = plan.next_due_ms, id
     if is_pushed then
-      redis.call('HSET', schedule_key, 'nominal', one.next_nominal_ms, 'last', one.run)
+      redis.call('HSET', schedule_key, 'nominal', plan.next_nominal_ms, 'last', run)
     else
-      redis.call('HSET', schedule_key, 'nominal', one.next_nominal_ms)
+      redis.call('HSET', schedule_key, 'nominal', plan.next_nominal_ms)
     end
   end
 end
@@ -147,8 +192,8 @@ for lane, members in pairs(returning) do
 end
 push_all()
 for _, one in ipairs(bad) do
-  redis.call('ZREM', one.key, one.id)
-  park(quarantine_key, one.id, one.lane, one.due_ms, nil, one.why)
+  redis.call('ZREM', one.plan.key, one.id)
+  park(quarantine_key, one.id, one.plan.lane, one.due_ms, nil, one.why)
 end
 append_rows('end', ends)
 return reply

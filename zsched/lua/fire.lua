@@ -7,8 +7,8 @@
 --        limit                        most schedules looked at
 -- RETURNS  OK, now in microseconds, next due ms after this batch or '', number looked at, number pushed, lists of
 --          skipped, expired and cancelled as in LOGS, list of those quarantined, each a list: id, reason, number
---          uncertain, the due recurring schedules, each a list: id, word of lib/lanes, due ms, version, trigger,
---          anchor, nominal, policy, and the keys of a wrong type that it met and left alone
+--          uncertain, the due recurring schedules, each with eight texts: id, word of lib/lanes, due ms, version,
+--          trigger, anchor, nominal, policy; and a list of the keys of a wrong type that it met and left alone
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   fire: runs = run ids pushed · uncertain = those of them that a lost history may have pushed ·
 --        skipped = uncertain and on_uncertain=skip · expired = later than their deadlines ·
@@ -62,27 +62,30 @@ end
 
 local FEW = 32  -- schedules; a round trip seldom finds more
 
--- Return the ids of what is due in a ZSET, at most *most*, past the first *passed*; and the due time of each. Where the
--- first few have one due time, so may thousands. Then the others with that time are read without it: Redis before 7.2
--- takes longer to write a score than for anything else here.
+-- Return the ids of what is due in a ZSET, at most *most*, past the first *passed*; and the due time of each. Where a
+-- few in a row have one due time, so may thousands. Then the others with that time are read without it: Redis before
+-- 7.2 takes longer to write a score than for anything else here.
 local function due_in(key, most, passed)
-  local ids, times, n, wanted, at = {}, {}, 0, math.min(most, FEW), nil
-  while wanted > 0 do
-    local found, step
-    if at then
-      found, step = redis.call('ZRANGEBYSCORE', key, '-inf', at, 'LIMIT', passed + n, wanted), 1
-    else
-      found, step = redis.call('ZRANGEBYSCORE', key, '-inf', now_ms, 'WITHSCORES', 'LIMIT', passed + n, wanted), 2
-    end
-    for i = 1, #found, step do
+  local ids, times, n, size = {}, {}, 0, FEW
+  while n < most do
+    local wanted = math.min(size, most - n)
+    local found = redis.call('ZRANGEBYSCORE', key, '-inf', now_ms, 'WITHSCORES', 'LIMIT', passed + n, wanted)
+    for i = 1, #found, 2 do
       n = n + 1
-      ids[n], times[n] = found[i], at or found[i + 1]
+      ids[n], times[n] = found[i], found[i + 1]
     end
-    if not at and #found < 2 * wanted then
+    if #found < 2 * wanted then
       break
     end
-    at = not at and times[n] == times[1] and times[1] or nil
-    wanted = most - n
+    size = most
+    local at = times[n]
+    if n < most and at == found[2] then
+      size = FEW
+      for _, id in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', at, 'LIMIT', passed + n, most - n)) do
+        n = n + 1
+        ids[n], times[n] = id, at
+      end
+    end
   end
   return ids, times
 end
@@ -137,7 +140,11 @@ local function take_special(id, word, due_ms, run, job_key, job)
         return throttle(id, word, due_ms, queue)
       end
       spend(queue)
-      recurring[#recurring + 1] = {id, word, due_ms, unpack(schedule, 1, 5)}
+      local k = #recurring
+      recurring[k + 1], recurring[k + 2], recurring[k + 3] = id, word, due_ms
+      for field = 1, 5 do
+        recurring[k + 3 + field] = schedule[field]
+      end
       return false
     elseif flags and not job.err then
       cancelled[#cancelled + 1] = run .. '=' .. (word_of(status) or 'none')
@@ -206,9 +213,12 @@ local function look_at(word, most, passed)
       due_ms = times[n]
       tail = '-' .. due_ms .. run_suffix
     end
-    local run = id .. tail
-    local job_key = RQ_JOB .. run
-    local job = is_recurring[n] == 1 and NO_JOB or pcall('HMGET', job_key, 'status', 'origin', 'zs')
+    local run, job_key, job = nil, nil, NO_JOB
+    if is_recurring[n] ~= 1 then
+      run = id .. tail
+      job_key = RQ_JOB .. run
+      job = pcall('HMGET', job_key, 'status', 'origin', 'zs')
+    end
     local queue = job[2]
     if job[3] == '1' and job[1] == 'scheduled' and queue ~= plain_queue and not is_doubtful and not room[queue]
       and queue_accepts(queue) then

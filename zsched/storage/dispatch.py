@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 from zsched.core.entry import Position, text
@@ -182,7 +183,7 @@ class Dispatch:
             expired=_texts(expired),
             cancelled=_texts(cancelled),
             quarantined=[(text(id), text(reason)) for id, reason in quarantined],
-            recurring=[DueRecurring._make(row) for row in recurring],
+            recurring=[DueRecurring._make(row) for row in zip(*[iter(recurring)] * 8, strict=True)],
             wrong=_texts(wrong),
         )
 
@@ -193,11 +194,12 @@ class Dispatch:
         Fire planned occurrences and set the next ones. A word per schedule: fired, deferred, uncertain, skipped,
         overlap, expired, passed, duplicate, changed, quarantined.
         """
-        rows = [b"%b %b %b %b %b" % (due.id, due.lane, due.due_ms, due.version, words) for due, _, words in planned]
+        rows, order = _advance_rows(planned)
         reply = self._scripts.call("advance", patience_ms=patience_ms, rows=rows, **_guard(term, window))
         if isinstance(reply[0], str):
             return Stopped(reply[0], int(reply[1]), int(reply[2]) if len(reply) > 2 else None)
-        return _texts(reply[1:])
+        words = dict(zip(order, _texts(reply[1:]), strict=True))
+        return [words[number] for number in range(len(planned))]
 
     def quarantine(self, term: Term, bad: Sequence[tuple[DueRecurring, bytes]]) -> int:
         """Take schedules that cannot be planned out of their lanes, each with a reason; how many were still there."""
@@ -258,6 +260,24 @@ class Dispatch:
 
 def _guard(term: Term, window: Window) -> dict[str, Any]:
     return {**term.fence, "clock_from_ms": window.from_ms, "clock_until_ms": window.until_ms}
+
+
+def _advance_rows(planned: Sequence[PlannedRun]) -> tuple[list[bytes | int], list[int]]:
+    """Return the rows of advance.lua, and the number of the schedule that each of its answers is for."""
+    lanes: dict[bytes, dict[bytes, list[int]]] = {}
+    for number, (due, _, words) in enumerate(planned):
+        lanes.setdefault(due.lane, {}).setdefault(words, []).append(number)
+    rows: list[bytes | int] = []
+    order: list[int] = []
+    for lane, by_plan in lanes.items():
+        numbers = list(chain.from_iterable(by_plan.values()))
+        rows += (lane, len(by_plan), len(numbers))
+        rows += [b"%d %b" % (len(each), words) for words, each in by_plan.items()]
+        rows += [planned[number].due.id for number in numbers]
+        rows += [planned[number].due.due_ms for number in numbers]
+        rows += [planned[number].due.version for number in numbers]
+        order += numbers
+    return rows, order
 
 
 def advance_words(plan: Plan, policy: Policy) -> bytes:

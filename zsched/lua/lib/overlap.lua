@@ -2,6 +2,7 @@
 --
 -- USES   now_ms chains_key rq_queues_key rq_limits_key; to decide patience_ms
 -- GIVES  for an occurrence that is due, with its id, mode, limit, run and queue:
+--        has_chain(mode), if its runs wait for or replace others; else overlapping needs no more of *one* than its mode
 --        overlapping(one, last) -> 'overlap', run | 'deferred', run | 'free', why the one before does not count |
 --        'broken', what is in the way. It only reads. Then join(one) before the run is launched; and defer(one) after,
 --        if one.before has runs that it waits for
@@ -235,6 +236,10 @@ function POLICIES.cancel_previous.mend(need)
 end
 
 -- What follows is the same for all of them.
+
+local function has_chain(mode)
+  return POLICIES[mode].need ~= nil
+end
 
 local function overlapping(one, last)
   local policy = POLICIES[one.mode]
