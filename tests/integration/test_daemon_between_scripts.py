@@ -14,6 +14,7 @@ from tests.faults.overdue import put_due
 from tests.faults.threads import know
 from zsched import Client
 from zsched.core.clock import from_ms
+from zsched.core.model import Priority
 from zsched.core.policy import USUAL, Plan
 from zsched.errors import Stale
 from zsched.storage.dispatch import DueRecurring, PlannedRun, advance_words
@@ -176,3 +177,30 @@ def test_a_plan_without_a_next_time_ends_the_schedule(
 def _places(client: redis.Redis) -> list[object]:
     lanes = [client.zrange(KEYS.prefix + f"due:{lane}", 0, -1, withscores=True) for lane in ("high", "normal", "low")]
     return [*lanes, client.hgetall(KEYS.paused()), client.hgetall(KEYS.quarantine())]
+
+
+def test_each_schedule_gets_its_own_answer_however_plans_and_lanes_are_mixed(
+    client: Client, leader: Leader, redis_client: redis.Redis
+) -> None:
+    priorities = ("normal", "high", "normal", "low", "high", "normal", "low")
+    for number, priority in enumerate(priorities):
+        client.schedule("app.run", id=f"s{number}", every=60, priority=priority)
+        redis_client.zadd(KEYS.due(Priority(priority)), {f"s{number}": number % 2 + 1_000})
+        redis_client.hset(KEYS.schedule(f"s{number}"), "nominal", number % 2 + 1_000)
+    due, _ = fire_when_due(leader)
+    mixed = sorted(due, key=lambda one: one.id)
+    changed = {b"s2", b"s4"}
+    plans = {number: Plan(number + 1_000, number + 1_000, (), HOUR_MS, HOUR_MS) for number in range(2)}
+    for id in changed:
+        client.update(id.decode(), args=(1,))
+
+    planned = [
+        PlannedRun(one, plan, advance_words(plan, USUAL)) for one in mixed for plan in [plans[int(one.due_ms) % 2]]
+    ]
+    words = leader.dispatch.advance(leader.term, ALWAYS, HOUR_MS, planned)
+
+    assert ["changed" if one.id in changed else "fired" for one in mixed] == words
+    assert {f"{one.id.decode()}-{one.due_ms.decode()}" for one in mixed if one.id not in changed} == set(
+        queued(redis_client)
+    )
+    assert 5 == sum(redis_client.zcount(KEYS.due(lane), HOUR_MS, HOUR_MS) for lane in Priority)

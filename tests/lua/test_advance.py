@@ -66,6 +66,22 @@ def test_advance_skips_a_schedule_whose_rule_changed_since_fire(led: Ground, dig
     assert before == led.keyspace()
 
 
+def test_schedules_with_one_plan_are_looked_at_each_by_itself(led: Ground) -> None:
+    due_ms, next_ms = led.now_ms - 1000, led.now_ms + HOUR_MS
+    for id in ("changed", "first", "plain", "pushed"):
+        led.put_recurring(id, due_ms, own={"flags": "f" if id == "first" else ""})
+    rows = led.fire().recurring
+    led.redis.hset(led.keys.schedule("changed"), "version", "7-999")
+    led.redis.hset(led.keys.rq.job(f"pushed-{due_ms}"), "status", "finished")
+
+    words = led.advance(*((row, due_ms, next_ms) for row in rows))
+
+    assert [("changed", "changed"), ("first", "fired"), ("plain", "fired"), ("pushed", "duplicate")] == [
+        (row[0], word) for row, word in zip(rows, words, strict=True)
+    ]
+    assert [f"first-{due_ms}", f"plain-{due_ms}"] == led.queue()
+
+
 def test_advance_skips_a_schedule_whose_payload_changed_since_fire(led: Ground) -> None:
     [row] = _due(led)
     led.put_recurring("r", digest="digest-2")
@@ -301,10 +317,7 @@ def test_the_run_of_another_namespace_carries_its_name(led: Ground, redis_url: s
 def test_a_log_row_has_the_jitter_between_nominal_and_due_time(led: Ground) -> None:
     [row] = _due(led)
     nominal_ms, next_ms = int(row[2]), led.now_ms + HOUR_MS
-    words = (*row[:4], nominal_ms - 250, nominal_ms, "skip", 100, next_ms, next_ms, "-")
 
-    reply = led.call("advance", [" ".join(map(str, words))], patience_ms=HOUR_MS, **led._guard())
-
-    assert "fired" == reply[-1]
+    assert ["fired"] == led.advance((row, nominal_ms - 250, next_ms), jitter_ms=250)
     assert [f"r fired {nominal_ms - 250}+250 {next_ms} {next_ms} -"] == led.last.rows
     assert [f"r-{nominal_ms - 250}"] == led.queue()

@@ -140,11 +140,8 @@ def test_a_run_of_a_rule_has_its_deadline(led: Ground) -> None:
 def test_a_deadline_counts_from_the_due_time_not_the_nominal_time(led: Ground) -> None:
     row = _due_rule(led)
     due_ms, nominal_ms, next_ms = int(row[2]), int(row[2]) - HOUR_MS, led.now_ms + HOUR_MS
-    words = (*row[:4], nominal_ms, due_ms, "skip", 100, next_ms, next_ms, "-")
 
-    [word] = led.call("advance", [" ".join(map(str, words))], patience_ms=HOUR_MS, **led._guard())[1:]
-
-    assert "fired" == word
+    assert ["fired"] == led.advance((row, nominal_ms, next_ms), jitter_ms=due_ms - nominal_ms)
     assert _has_deadline_at(led, f"r-{nominal_ms}", due_ms + MINUTE_MS)
 
 

@@ -38,6 +38,24 @@ def test_one_log_entry_records_the_whole_batch(led: Ground) -> None:
     assert entry.t.startswith(str(fired.now_ms))
 
 
+@pytest.mark.parametrize("sizes", [(70, 70, 70), (1, 100, 3, 90), (32, 33, 31, 64), (200,)], ids=str)
+@pytest.mark.parametrize("limit", [200, 90, 33])
+def test_many_one_shots_at_few_times_go_in_the_order_of_their_times(
+    led: Ground, sizes: tuple[int, ...], limit: int
+) -> None:
+    due_ms = led.now_ms - 1000
+    rows = [(f"a{n:03}", due_ms + time) for time, size in enumerate(sizes) for n in range(size)]
+    rows = [(f"{id}t{at}", at) for id, at in rows]
+    led.put(*rows, allow_past=1)
+
+    looked = []
+    while len(led.queue()) < len(rows):
+        looked.append(led.fire(limit=limit).looked)
+
+    assert [f"{id}-{at}" for id, at in rows] == led.queue()
+    assert [limit] * (len(rows) // limit) == looked[: len(rows) // limit]
+
+
 def test_fire_with_nothing_due_writes_nothing_and_returns_the_next_time(led: Ground) -> None:
     due_ms = led.now_ms + HOUR_MS
     led.put(("low", due_ms), lane="low")
