@@ -175,6 +175,19 @@ def test_a_recurring_schedule_with_a_key_of_another_type_is_quarantined(led: Gro
     assert "quarantine" == led.last.kind
 
 
+@pytest.mark.parametrize("ids", [("a",), ("a", "b"), ("b", "c")], ids=str)
+def test_a_one_shot_whose_job_names_no_queue_is_quarantined_and_the_others_fire(
+    led: Ground, ids: tuple[str, ...]
+) -> None:
+    run, *others = put_due(led, *ids)
+    led.redis.hdel(led.keys.rq.job(run), "origin")
+
+    fired = led.fire()
+
+    assert [[ids[0], "its job names no queue"]] == fired.quarantined
+    assert others == led.queue()
+
+
 def test_a_corrupted_set_of_queues_is_reported_and_does_not_stop_a_push(led: Ground) -> None:
     [run] = put_due(led, "a")
     led.redis.set(f"{RQ}:queues", "not a set")

@@ -206,7 +206,7 @@ local function look_at(word, most, passed)
   local ids, times = due_in(key, most, passed)
   local is_doubtful = times[1] and tonumber(times[1]) <= doubt_ms  -- the oldest, so perhaps others
   local is_recurring = recurring_of(ids)
-  local due_ms, tail, plain_queue, back = nil, nil, false, nil  -- of the one before: most are alike
+  local due_ms, tail, plain_queue, back  -- of the one before: most are alike
   for n = 1, #ids do
     local id = ids[n]
     if times[n] ~= due_ms then
