@@ -3,9 +3,9 @@
 -- USES   now_ms rq_queues_key rq_limits_key, and of set_deadline deadlines_key
 -- GIVES  set_deadline(run, deadline_ms): if it has not begun by then it does not run
 --        launch(run, queue, job), of a run that has no job, or one that makes way. What *job* may have: `template`, the
---        key that its hash is copied from; is_new, if nothing is there; or `fields`, that hash's texts; rate_limit, as limit_of answers it;
---        at_front; deadline_ms; is_uncertain; and `before`, the runs that it waits for: then it is not pushed, and
---        lib/overlap.lua makes it wait
+--        key that its hash is copied from; is_new, if nothing is there; or `fields`, that hash's texts; rate_limit, as
+--        limit_of answers it; at_front; deadline_ms; is_uncertain; and `before`, the runs that it waits for: then it is
+--        not pushed, and lib/overlap.lua makes it wait
 --        requeue(run, queue, at_front, rate_limit, ...), of a run whose job is there; what follows are further texts of
 --        the hash
 --        push_all(), which ends it; what lib/slots.lua gives
