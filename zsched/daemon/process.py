@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -16,6 +17,7 @@ import structlog
 from zsched.config import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.daemon.about import versions
+from zsched.daemon.archivist_process import ArchivistProcess
 from zsched.daemon.daemon import Daemon
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.reload import reload
@@ -65,9 +67,10 @@ def run_daemon(read: Callable[[], Settings]) -> int:
 
 
 def _run(settings: Settings, read: Callable[[], Settings], clock: Clock, supervisor: Supervisor) -> None:
+    archivist = ArchivistProcess(settings, uuid.uuid4().hex, _tally(settings, clock))
     link, health = link_of(settings), DaemonHealth(clock)
     with _metered(settings, clock, health) as meter:
-        daemon = Daemon(settings, link, clock, supervisor, meter, health, partial(reload, read=read))
+        daemon = Daemon(settings, link, clock, supervisor, meter, health, partial(reload, read=read), archivist)
         reader = Reader(link, keys_of(settings), Encoder(settings.rq.serializer))
         line = StatusLine(supervisor, reader, health, daemon.id)
 
@@ -86,6 +89,15 @@ def _run(settings: Settings, read: Callable[[], Settings], clock: Clock, supervi
             daemon.run()
         finally:
             line.stop()
+
+
+def _tally(settings: Settings, clock: Clock) -> Meter:
+    """Return what counts in the archivist's process for the meter of the daemon."""
+    if settings.metrics.listen is None:
+        return NoMeter()
+    from zsched.metrics.meter import DaemonMeter, LogTally, Names
+
+    return DaemonMeter(LogTally(keys_of(settings).run_suffix, Names()), DaemonHealth(clock))
 
 
 def _metered(settings: Settings, clock: Clock, health: DaemonHealth) -> AbstractContextManager[Meter]:

@@ -21,7 +21,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import accumulate
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 from zsched.core.changes import OUTCOMES as DECIDED
 from zsched.core.changes import What
@@ -118,6 +118,9 @@ DURATION_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)
 TIMEOUT_RATIO: Final = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1)  # above 1: it was stopped, or should have been
 
 
+_COUNTS: Final = ("outcomes", "lateness_s", "wait_s", "duration_s", "timeout_ratio", "ended")
+
+
 class LogTally:
     """
     Counts, from the process's start on. ``led`` may be called by any thread, ``see`` by one alone; the counts may be
@@ -148,6 +151,15 @@ class LogTally:
                 self._last = entry.position
                 with suppress(UnknownEntry), reading(entry):
                     self._count(parse(entry, self._run_suffix))
+
+    def counts(self) -> dict[str, Any]:
+        """Return all counts; the thread that sees calls it."""
+        return {name: getattr(self, name) for name in _COUNTS}
+
+    def take(self, counts: dict[str, Any]) -> None:
+        """Have these *counts*, of the process that sees the log."""
+        for name in _COUNTS:
+            setattr(self, name, counts[name])
 
     def _is_new(self, position: Position) -> bool:
         """
@@ -221,3 +233,11 @@ class DaemonMeter:
     def archived(self, entries: Sequence[Entry]) -> None:
         """The archive has these."""
         self.tally.see(entries)
+
+    def counts(self) -> dict[str, Any]:
+        """What the log said."""
+        return self.tally.counts()
+
+    def counted(self, counts: Any) -> None:
+        """What the log said to another process."""
+        self.tally.take(counts)

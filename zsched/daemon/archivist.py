@@ -1,0 +1,134 @@
+"""
+The archivist: what a daemon does besides firing. It follows the log, answers questions, and does a leader's chores.
+
+``Threads`` does it in threads of this process. A daemon has it in a process of its own (``archivist_process``), so that
+what fires does not wait for Python's interpreter lock while others archive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from zsched.config import Settings
+from zsched.core.clock import Clock
+from zsched.daemon.answerer import Answerer
+from zsched.daemon.archiver import Archiver
+from zsched.daemon.auditor import Auditor
+from zsched.daemon.chains import ChainKeeper
+from zsched.daemon.chores import ChoreThread
+from zsched.daemon.failures import Failures
+from zsched.daemon.lost import LostRuns
+from zsched.daemon.meter import Meter
+from zsched.daemon.slots import SlotKeeper
+from zsched.daemon.tracker import Tracker
+from zsched.storage.connection import Link
+from zsched.storage.keys import keys_of
+from zsched.storage.lease import Term
+from zsched.storage.questions import Knowledge
+
+
+class Archivist(Protocol):
+    """What the main loop tells its archivist, and asks. Nothing of it waits, but ``open`` and ``stop``."""
+
+    def open(self) -> None:
+        """Open the archive, as ``Archiver.open`` does and raises."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """Archive the log up to now, if that is quick, and end."""
+
+    def serve(self, term: Term | None) -> None:
+        """Do a leader's chores in *term*, from now on; None: this daemon does not lead."""
+
+    def object(self, reason: str | None) -> None:
+        """Report *reason*, why this daemon may not lead; None: it may."""
+
+    @property
+    def gen(self) -> str | None:
+        """As ``Archiver.gen``."""
+
+    @property
+    def has_looked(self) -> bool:
+        """As ``Archiver.has_looked``."""
+
+    def has_looked_since(self, since_ms: float) -> bool:
+        """As ``Archiver.has_looked_since``."""
+
+    def knowledge(self) -> Knowledge | None:
+        """As ``Archiver.knowledge``."""
+
+
+class Threads:
+    """An archivist in threads of this process. *about* and *on_pass* as for the ``archiver``."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        link: Link,
+        clock: Clock,
+        daemon: str,
+        meter: Meter,
+        failures: Failures,
+        about: dict[str, Any] | None = None,
+        on_pass: Callable[[], None] = lambda: None,
+    ) -> None:
+        keys = keys_of(settings)
+        self.archiver = Archiver(settings, link, clock, daemon, meter, failures, about, on_pass)
+        self._answerer = Answerer(self.archiver, link, keys, failures)
+        tracker = Tracker(self.archiver, keys)
+        lost = LostRuns(self.archiver, keys, tracker)
+        auditor = Auditor(self.archiver, keys, clock)
+        chains, slots = ChainKeeper(keys, clock), SlotKeeper(keys, clock)
+        self._chores = ChoreThread(
+            link,
+            self.archiver,
+            clock,
+            [tracker.over, lost.over, auditor.over],
+            without_archive=[chains.over, slots.over],
+            failures=failures,
+        )
+
+    def open(self) -> None:
+        """Open the archive."""
+        self.archiver.open()
+
+    def start(self) -> None:
+        """Start the threads."""
+        self.archiver.start()
+        self._answerer.start()
+        self._chores.start()
+
+    def stop(self) -> None:
+        """Let all end; wait for the archiver."""
+        self._chores.stop()
+        self._answerer.stop()
+        self.archiver.stop()
+
+    def serve(self, term: Term | None) -> None:
+        """Hand the term over."""
+        self._chores.serve(term)
+
+    def object(self, reason: str | None) -> None:
+        """Leave it to the archiver's report."""
+        self.archiver.may_not_lead = reason
+
+    @property
+    def gen(self) -> str | None:
+        """The archiver's."""
+        return self.archiver.gen
+
+    @property
+    def has_looked(self) -> bool:
+        """The archiver's."""
+        return self.archiver.has_looked
+
+    def has_looked_since(self, since_ms: float) -> bool:
+        """The archiver's."""
+        return self.archiver.has_looked_since(since_ms)
+
+    def knowledge(self) -> Knowledge | None:
+        """The archiver's."""
+        return self.archiver.knowledge()
