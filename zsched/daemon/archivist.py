@@ -43,7 +43,7 @@ class Archivist(Protocol):
     def serve(self, term: Term | None) -> None:
         """Do a leader's chores in *term*, from now on; None: this daemon does not lead."""
 
-    def object(self, reason: str | None) -> None:
+    def objected(self, reason: str | None) -> None:
         """Report *reason*, why this daemon may not lead; None: it may."""
 
     @property
@@ -111,7 +111,7 @@ class Threads:
         """Hand the term over."""
         self._chores.serve(term)
 
-    def object(self, reason: str | None) -> None:
+    def objected(self, reason: str | None) -> None:
         """Leave it to the archiver's report."""
         self.archiver.may_not_lead = reason
 

@@ -38,7 +38,7 @@ from zsched.daemon.failures import Failures
 from zsched.daemon.loop import Loop
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.errors import ArchiveFailed, ArchiveInUse, ZschedError
-from zsched.storage.connection import link_of
+from zsched.storage.connection import Link, link_of
 from zsched.storage.lease import Term
 from zsched.storage.questions import Knowledge
 
@@ -47,6 +47,7 @@ log = structlog.get_logger(__name__)
 _DONE, _ORPHANED, _REFUSED = 0, 3, 4  # exit codes of an archivist: told to stop; its daemon is gone; see its message
 _RESTART_S: Final = 1.0  # after an archivist that died
 _HEAR_S: Final = 0.5  # wait for a message, between two checks for the stop
+_LOOK_S: Final = 1.0  # between two questions for the present master, as in daemon/waker.py
 _TELL_S: Final = 1.0  # the longest time without a message to the daemon
 _STOP_S: Final = 7.0  # for an archivist to end in order; its archiver alone may take 5
 _LOCKED_S: Final = 1.0  # for the archivist of a daemon that was killed to end, and to leave the archive
@@ -121,7 +122,7 @@ class ArchivistProcess:
         self._term = term
         self._tell("serve", term)
 
-    def object(self, reason: str | None) -> None:
+    def objected(self, reason: str | None) -> None:
         """Leave it to the archiver's report."""
         self._objection = reason
         self._tell("object", reason)
@@ -234,7 +235,7 @@ class _Inside:
         place = (self._settings, link, self._clock, daemon, self._meter, self._failures)
         self._threads = Threads(*place, self._about, on_pass)
         if link.finds_master:
-            Loop("lookout", lambda: link.look_for_master() or _TELL_S, self._failures).start()
+            Loop("lookout", partial(_look_for_master, link), self._failures).start()
         self._send("here", None)
         self._socket.settimeout(_TELL_S)
         while True:
@@ -256,7 +257,7 @@ class _Inside:
                 self._meter.began(about.epoch) if about is not None else None
                 self._threads.serve(about)
             elif word == "object":
-                self._threads.object(about)
+                self._threads.objected(about)
             elif word == "failing":
                 self._failures.show_others(about)
             elif word == "stop":
@@ -300,3 +301,8 @@ class _Inside:
         flags = socket.MSG_DONTWAIT if word == "said" else 0  # a daemon that was stopped hears the next one
         with suppress(BlockingIOError, BrokenPipeError, ConnectionError):
             self._socket.send(pickle.dumps((word, about)), flags)
+
+
+def _look_for_master(link: Link) -> float:
+    link.look_for_master()
+    return _LOOK_S

@@ -288,4 +288,4 @@ class Daemon:
     def _object(self, reason: str | None) -> None:
         if reason != self._objected:
             self._objected = reason
-            self._archivist.object(reason)
+            self._archivist.objected(reason)
