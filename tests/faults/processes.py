@@ -101,6 +101,12 @@ class DaemonProcess(Telling):
         return self._process.pid
 
     @property
+    def archivist_pid(self) -> int:
+        """Of the process that archives for it."""
+        keeper = _child_of(self.pid)
+        return _child_of(keeper)
+
+    @property
     def has_ended(self) -> bool:
         """Whether the process is no more."""
         return self._process.poll() is not None
@@ -122,6 +128,11 @@ class DaemonProcess(Telling):
                     self.add(json.loads(line))
                 except ValueError:  # a traceback
                     self.add({"event": "no_json", "text": line.decode(errors="replace")})
+
+
+def _child_of(pid: int) -> int:
+    """The one child of process *pid*, as soon as it has one."""
+    return int(eventually(lambda: Path(f"/proc/{pid}/task/{pid}/children").read_text().split())[0])
 
 
 Start = Callable[..., DaemonProcess]  # what the fixture start_daemon is

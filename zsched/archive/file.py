@@ -36,8 +36,10 @@ _PARTS: Final = ("", "-wal", "-shm")  # of one database
 class Lock:
     """The right to write the archive at *path*, until ``release`` or the process's end."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, holder: int | None = None) -> None:
         """
+        *holder*: the process that is named to others, if not this one.
+
         Raises:
             ArchiveInUse: another process has it. ArchiveError, ArchiveFailed: folder or file cannot be made.
         """
@@ -61,7 +63,7 @@ class Lock:
             raise ArchiveInUse(f"archive {path} is in use by process {holder}; {remedy}") from error
         with suppress(OSError):  # on a full disk the lock holds all the same, but nobody is named
             os.truncate(self._fd, 0)
-            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+            os.pwrite(self._fd, f"{holder or os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Give it up; once more does nothing. The file stays: to remove it would let two have it."""

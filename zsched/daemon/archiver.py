@@ -92,7 +92,7 @@ class Archiver:
         self._facts = facts(daemon, clock) if about is None else about
         self._on_pass = on_pass
         self._meter = meter or NoMeter()
-        self._keys, self._own = keys_of(settings), OwnArchive(settings, clock)
+        self._keys, self._own = keys_of(settings), OwnArchive(settings, clock, self._facts["pid"])
         self._follower: Follower | None = None
         self._knew: Knowledge | None = None  # its knowledge before the failure, until it is open again
         self._trouble: str | None = None  # the last logged problem, until it is over

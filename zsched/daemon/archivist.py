@@ -29,7 +29,7 @@ from zsched.storage.questions import Knowledge
 
 
 class Archivist(Protocol):
-    """What the main loop tells its archivist, and asks. Nothing of it waits, but ``open`` and ``stop``."""
+    """The archivist, as the main loop knows it. No call waits, but ``open`` and ``stop``."""
 
     def open(self) -> None:
         """Open the archive, as ``Archiver.open`` does and raises."""
@@ -48,17 +48,17 @@ class Archivist(Protocol):
 
     @property
     def gen(self) -> str | None:
-        """As ``Archiver.gen``."""
+        """Return what ``Archiver.gen`` returns."""
 
     @property
     def has_looked(self) -> bool:
-        """As ``Archiver.has_looked``."""
+        """Return what ``Archiver.has_looked`` returns."""
 
     def has_looked_since(self, since_ms: float) -> bool:
-        """As ``Archiver.has_looked_since``."""
+        """Return what ``Archiver.has_looked_since`` returns."""
 
     def knowledge(self) -> Knowledge | None:
-        """As ``Archiver.knowledge``."""
+        """Return what ``Archiver.knowledge`` returns."""
 
 
 class Threads:
@@ -117,18 +117,18 @@ class Threads:
 
     @property
     def gen(self) -> str | None:
-        """The archiver's."""
+        """Ask the archiver."""
         return self.archiver.gen
 
     @property
     def has_looked(self) -> bool:
-        """The archiver's."""
+        """Ask the archiver."""
         return self.archiver.has_looked
 
     def has_looked_since(self, since_ms: float) -> bool:
-        """The archiver's."""
+        """Ask the archiver."""
         return self.archiver.has_looked_since(since_ms)
 
     def knowledge(self) -> Knowledge | None:
-        """The archiver's."""
+        """Ask the archiver."""
         return self.archiver.knowledge()
