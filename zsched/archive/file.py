@@ -57,10 +57,10 @@ class Lock:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = os.read(self._fd, 32).decode(errors="replace").strip() or "another process"
+            who = os.read(self._fd, 32).decode(errors="replace").strip() or "another process"
             os.close(self._fd)
             remedy = "give each daemon an [archive] path of its own"
-            raise ArchiveInUse(f"archive {path} is in use by process {holder}; {remedy}") from error
+            raise ArchiveInUse(f"archive {path} is in use by process {who}; {remedy}") from error
         with suppress(OSError):  # on a full disk the lock holds all the same, but nobody is named
             os.truncate(self._fd, 0)
             os.pwrite(self._fd, f"{holder or os.getpid()}\n".encode(), 0)
