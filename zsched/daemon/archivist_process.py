@@ -57,7 +57,7 @@ _LEFT_TO_DAEMON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What an archivist says of itself, about once in each pass over the log."""
+    """The state of an archivist, which it sends about once in each pass over the log."""
 
     knowledge: Knowledge | None = None
     has_looked: bool = False
@@ -129,21 +129,21 @@ class ArchivistProcess:
 
     @property
     def gen(self) -> str | None:
-        """As the archivist said last."""
+        """Return what the archivist said last."""
         knowledge = self._said.knowledge
         return knowledge.gen if knowledge else None
 
     @property
     def has_looked(self) -> bool:
-        """As the archivist said last."""
+        """Return what the archivist said last."""
         return self._said.has_looked or self._is_gone.is_set()
 
     def has_looked_since(self, since_ms: float) -> bool:
-        """As the archivist said last."""
+        """Return what the archivist said last."""
         return self._said.looked_ms > since_ms or not self._said.is_trusted or self._is_gone.is_set()
 
     def knowledge(self) -> Knowledge | None:
-        """As the archivist said last, also while it is away."""
+        """Return what the archivist said last, also while it is away."""
         return self._said.knowledge
 
     # -- messages -------------------------------------------------------------------------------

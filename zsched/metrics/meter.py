@@ -235,9 +235,9 @@ class DaemonMeter:
         self.tally.see(entries)
 
     def counts(self) -> dict[str, Any]:
-        """What the log said."""
+        """Return the counts of the log."""
         return self.tally.counts()
 
     def counted(self, counts: Any) -> None:
-        """What the log said to another process."""
+        """Take the counts of another process."""
         self.tally.take(counts)
