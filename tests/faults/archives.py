@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -136,8 +135,7 @@ def stop_standby_first(daemons: list[DaemonProcess], watch: redis.Redis) -> None
 def stop(*daemons: DaemonProcess) -> None:
     """Stop them as systemd does, one after the other; each must end well."""
     for daemon in daemons:
-        daemon.send(signal.SIGTERM)
-        assert 0 == daemon.wait()
+        daemon.stop()
 
 
 # -- comparing --------------------------------------------------------------------------------------

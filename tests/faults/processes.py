@@ -115,6 +115,12 @@ class DaemonProcess(Telling):
         """Send a signal to this process and no other."""
         self._process.send_signal(number)
 
+    def stop(self) -> None:
+        """Stop it as systemd does; it must end well. Waits until it runs: before, a signal ends it as any process."""
+        self.wait_for("daemon_started")
+        self.send(signal.SIGTERM)
+        assert 0 == self.wait()
+
     def wait(self, within_s: float = WITHIN_S) -> int:
         """The exit code, when it has ended and all that it told is in ``events``."""
         code = self._process.wait(within_s)

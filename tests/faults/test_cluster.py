@@ -22,16 +22,16 @@ from tests.faults.clusters import ENV, PREFIX, Cluster
 from tests.faults.leader import Leader
 from tests.faults.ledger import assert_dense, connect, doubles, fired, longest_pause_ms
 from tests.faults.processes import Start, eventually
+from tests.prefix import needs_prefix
 from zsched import Client, RedisUnavailable
 from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.errors import SlotMoves
 from zsched.storage.keys import Keys
-from zsched.storage.rqversion import HAS_PREFIX
 from zsched.storage.scripts import load
 
-pytestmark = pytest.mark.skipif(not HAS_PREFIX, reason="RQ 2 gives its keys no prefix")
+pytestmark = needs_prefix
 
 RUNS = 20_000 if os.environ.get("ZSCHED_TEST_LONG") == "1" else 3_000
 EVERY_MS = 2

@@ -329,8 +329,8 @@ def test_the_first_run_of_a_new_data_set_is_not_uncertain(
     runs = eventually(lambda: len(found := queued(watch)) == 2 and found)
     assert [None, None] == [watch.hget(f"{RQ}:job:{run}", "zs_uncertain") for run in runs]
     assert watch.hget(KEYS.meta(), "doubt") is None
-    assert [True] == [event["is_new"] for daemon in daemons for event in daemon.of("data_set_named")]
     stop(*daemons)
+    assert [True] == [event["is_new"] for daemon in daemons for event in daemon.of("data_set_named")]
 
 
 def test_the_first_run_after_a_flush_is_uncertain_if_an_archive_had_entries(

@@ -17,7 +17,7 @@ import redis
 import zsched
 from tests.faults.archives import fact, has_caught_up, log_in, report_of
 from tests.faults.ledger import assert_dense, doubles, queued
-from tests.faults.processes import DaemonProcess, Start, archive_of_its_own, eventually
+from tests.faults.processes import Start, archive_of_its_own, eventually
 from tests.faults.streams import schedule_stream
 from tests.prefix import RQ
 from zsched import Client, NewerFormat
@@ -44,11 +44,6 @@ def another_version(folder: Path, format: int) -> Path:
     return folder
 
 
-def end(daemon: DaemonProcess) -> None:
-    daemon.send(signal.SIGTERM)
-    assert daemon.wait() == 0
-
-
 def test_alternating_leaders_of_two_versions_fire_each_run_once(
     server: EmbeddedRedis, watch: redis.Redis, start_daemon: Start, tmp_path: Path
 ) -> None:
@@ -61,12 +56,12 @@ def test_alternating_leaders_of_two_versions_fire_each_run_once(
         follower = start_daemon(server.url, code=code)
         follower.wait_for("daemon_started")
         eventually(lambda share=share: watch.llen(f"{RQ}:queue:default") >= len(runs) // share)
-        end(leader)
+        leader.stop()
         follower.wait_for("term_began")
         leader = follower
 
     eventually(lambda: watch.llen(f"{RQ}:queue:default") >= len(runs))
-    end(leader)
+    leader.stop()
     assert [] == doubles(queued(watch))
     assert set(runs) == set(queued(watch))
     assert_dense(watch)
@@ -82,7 +77,7 @@ def test_older_daemons_and_clients_are_refused_after_a_newer_format_led(
     new = start_daemon(server.url, code=another_version(tmp_path, FORMAT + 1))
     new.wait_for("daemon_started")
 
-    end(old)
+    old.stop()
     new.wait_for("term_began")
     older = start_daemon(server.url)
     refusal = older.wait_for("redis_refused")
@@ -91,8 +86,8 @@ def test_older_daemons_and_clients_are_refused_after_a_newer_format_led(
     with pytest.raises(NewerFormat):
         client.schedule("app.tasks.t", id="kept", after=60)
     assert watch.zcard("zsched:{default}:due:normal") == 1
-    end(older)
-    end(new)
+    older.stop()
+    new.stop()
 
 
 def test_an_older_archive_stops_at_a_newer_format_and_continues_when_upgraded(
@@ -115,7 +110,7 @@ def test_an_older_archive_stops_at_a_newer_format_and_continues_when_upgraded(
     term = next(entry for entry in log_in(server.url) if entry.format == FORMAT + 1)
     assert told.position is not None
     assert (1, str(told.position)) == (term.position.seq - told.position.seq, fact(path, "position"))
-    end(old)
+    old.stop()
     start_daemon(server.url, code=newer, ARCHIVE_PATH=str(path))
     eventually(lambda: has_caught_up(server.url, path))
 
@@ -133,7 +128,7 @@ def test_an_older_daemon_refuses_an_archive_of_a_newer_format(
     new = start_daemon(server.url, code=another_version(tmp_path, FORMAT + 1), ARCHIVE_PATH=str(path))
     new.wait_for("term_began")
     eventually(lambda: has_caught_up(server.url, path))
-    end(new)
+    new.stop()
 
     older = start_daemon(server.url, ARCHIVE_PATH=str(path))
 
@@ -164,5 +159,5 @@ def test_a_restore_by_a_newer_archive_ends_the_term_of_an_older_leader(
     stopped = eventually(lambda: outdated(server.url, mine))
     assert ("restore", stopped.position.seq) == (restore.kind, restore.position.seq - 1)
     assert f"in format {FORMAT + 1}, and this one knows {FORMAT}" in old.wait_for("redis_refused")["reason"]
-    end(old)
-    end(new)
+    old.stop()
+    new.stop()

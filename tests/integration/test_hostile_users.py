@@ -6,7 +6,6 @@ or repeat nobody else's schedules.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -63,8 +62,7 @@ def leader(guarded_server: GuardedRedis, client: Client, guard: Guard, archive: 
     daemon.wait_for("term_began")
     eventually(lambda: any(report.is_alive(client.overview().now_ms) for report in client.overview().archives))
     yield daemon
-    daemon.send(signal.SIGTERM)
-    assert daemon.wait() == 0
+    daemon.stop()
 
 
 @pytest.fixture(params=HOSTILE)

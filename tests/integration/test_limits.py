@@ -54,8 +54,7 @@ class Configured:
 
     def stop(self, daemon: DaemonProcess) -> None:
         """Stop it in order."""
-        daemon.send(signal.SIGTERM)
-        assert 0 == daemon.wait()
+        daemon.stop()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -236,8 +235,7 @@ def test_a_queue_whose_scheduler_stopped_is_served_until_a_clean_stop(
     daemon.wait_for("native_queue_served")
     eventually(lambda: queued(redis_client) == ["a"])
     assert OURS == redis_client.get(f"{RQ}:scheduler-lock:default")
-    daemon.send(signal.SIGTERM)
-    assert 0 == daemon.wait()
+    daemon.stop()
     assert redis_client.get(f"{RQ}:scheduler-lock:default") is None
 
 

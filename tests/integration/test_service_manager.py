@@ -52,11 +52,6 @@ def own_redis() -> Iterator[EmbeddedRedis]:
         yield server
 
 
-def end(daemon: DaemonProcess) -> None:
-    daemon.send(signal.SIGTERM)
-    assert 0 == daemon.wait()
-
-
 # -- ready, and the end -------------------------------------------------------------------------------
 
 
@@ -72,7 +67,7 @@ def test_a_daemon_is_ready_when_redis_has_answered_and_not_before(manager: Manag
     own_redis.start()
     manager.wait_for("READY")
     manager.wait_for_status("leading in epoch 1")
-    end(daemon)
+    daemon.stop()
 
     manager.wait_for("STOPPING")
     assert ["READY", "STOPPING"] == manager.names("READY", "RELOADING", "STOPPING")
@@ -140,7 +135,7 @@ def test_a_daemon_survives_an_outage_of_redis_and_leads_afterwards(
         own_redis.resume()
     daemon.wait_for("redis_back")
 
-    end(daemon)
+    daemon.stop()
     manager.wait_for("STOPPING")
     assert ["READY", "STOPPING"] == manager.names("READY", "STOPPING")  # one process, ready once
 
@@ -261,4 +256,4 @@ def test_a_reload_names_what_needs_a_restart_and_a_broken_file_changes_nothing(
     assert 1 == redis_client.llen(f"{RQ}:queue:email")
     assert (tmp_path / "first.db").exists()
     assert not (tmp_path / "second.db").exists()
-    end(daemon)
+    daemon.stop()

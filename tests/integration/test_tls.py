@@ -18,12 +18,11 @@ from tests.faults.clusters import ENV, PREFIX, Cluster
 from tests.faults.ledger import connect
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import know
-from tests.prefix import RQ
+from tests.prefix import RQ, needs_prefix
 from zsched import Client, RedisRefused, RedisUnavailable
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
-from zsched.storage.rqversion import HAS_PREFIX
 
 pytestmark = pytest.mark.redis
 DAYS = "3650"
@@ -156,7 +155,7 @@ def test_a_client_certificate_is_sent_to_a_server_that_requires_it(guard: Guard,
         Client.from_url(strict.url(ssl_ca_certs="ca.crt")).schedule("tasks.note", after=5)
 
 
-@pytest.mark.skipif(not HAS_PREFIX, reason="RQ 2 gives its keys no prefix")
+@needs_prefix
 def test_a_cluster_s_nodes_are_followed_over_tls(tls: TlsRedis, guard: Guard, certificates: Path) -> None:
     files = {"cert-file": "node.crt", "key-file": "node.key", "ca-cert-file": "ca.crt"}
     settings = {f"tls-{name}": str(certificates / file) for name, file in files.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import urllib.request
@@ -88,8 +87,7 @@ def leader(
     daemon.wait_for("term_began")
     eventually(lambda: has_archive(client))
     yield daemon
-    daemon.send(signal.SIGTERM)
-    assert daemon.wait() == 0
+    daemon.stop()
 
 
 def has_archive(client: Client) -> bool:
@@ -234,9 +232,7 @@ def test_a_daemon_with_its_own_rights_serves_metrics(
 
     with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as answer:
         told = answer.read().decode()
-    daemon.send(signal.SIGTERM)
-
-    assert 0 == daemon.wait()
+    daemon.stop()
     assert "zsched_redis_up 1.0" in told
     assert [] == guarded.refused()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
@@ -62,8 +61,7 @@ def machine(guard: Guard, redis_url: str, tmp_path: Path, monkeypatch: pytest.Mo
 def running(daemon: DaemonProcess) -> Iterator[DaemonProcess]:
     """Stops *daemon* at the end of the block."""
     yield daemon
-    daemon.send(signal.SIGTERM)
-    assert 0 == daemon.wait()
+    daemon.stop()
 
 
 def daily(at_ms: int, rules: str) -> str:

@@ -10,6 +10,7 @@ import redis
 from redis.exceptions import AskError, ClusterDownError, MovedError, TryAgainError
 from redis.sentinel import MasterNotFoundError
 
+from tests.prefix import needs_prefix
 from zsched import Client, ConfigError, RedisRefused, RedisUnavailable
 from zsched.cluster import ClusterRedis
 from zsched.config import load_settings
@@ -143,6 +144,7 @@ def test_one_password_is_enough(tmp_path: Path) -> None:
         load_settings(env=given)
 
 
+@needs_prefix
 def test_a_link_names_the_nodes_without_the_password_and_sends_nothing_twice() -> None:
     link = Link.from_url(URL, 5.0, keys=Keys("default", "{default}:rq"))
 
@@ -156,6 +158,7 @@ def test_a_link_names_the_nodes_without_the_password_and_sends_nothing_twice() -
     assert "db" not in options
 
 
+@needs_prefix
 def test_keys_in_two_slots_are_refused_with_both_named() -> None:
     with pytest.raises(ConfigError, match=r"'default' is in slot 5718 .* prefix 'rq' spreads .* '\{default\}:rq'"):
         Client.from_url("redis+cluster://h", rq_prefix="rq")
@@ -172,6 +175,7 @@ def test_redis_py_s_client_of_a_cluster_is_refused_with_what_to_write() -> None:
         Client(theirs)
 
 
+@needs_prefix
 def test_rq_s_client_can_be_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RQ_KEY_PREFIX", "{default}:rq")
     theirs = ClusterRedis.from_url("redis+cluster://h1,h2")

@@ -13,7 +13,7 @@ import redis
 import rq
 
 from tests.documents import PROJECT
-from tests.prefix import RQ
+from tests.prefix import RQ, needs_prefix
 from tests.sources import PACKAGE, Source, sources
 from zsched.storage.keys import Keys
 from zsched.storage.rights import _RQ_KEYS, SCRIPTS, USERS, Role, acl_file, commands_of, rights_of, rq_keys_of
@@ -38,7 +38,7 @@ OF_METHODS = {
     "delete": "del", "pipeline": "exec", "watch": "unwatch", "sscan_iter": "sscan",
     "register_script": "evalsha script|exists script|load",
 }  # fmt: skip
-OF_ONE_RQ = {"client|info", "hdel", "zpopmin"}  # which RQ 2 or RQ 3 has, and the other has not
+OF_ONE_RQ = {"client|info", "hdel", "zcount", "zpopmin"}  # which RQ 2 or RQ 3 has, and the other has not
 OF_KINDS = {"workers": "queue_workers", "rl-keys": "limits", "rl": "limit_waiting"}  # RqKeys' method of another name
 
 
@@ -85,6 +85,7 @@ def test_no_key_of_rqs_is_overlooked() -> None:
     assert not any("pubsub" in key for key in rq_keys_of("cancel_run", rq))
 
 
+@needs_prefix
 def test_rights_follow_the_prefix_of_rqs_keys() -> None:
     keys = Keys("default", rq_prefix="{app}:rq")
 

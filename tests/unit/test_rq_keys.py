@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from tests.prefix import needs_prefix
 from tests.sources import PACKAGE, sources
 from zsched.storage import rqkeys
 from zsched.storage.rqkeys import RqKeys
@@ -30,6 +31,7 @@ def test_lua_has_the_same_keys_as_python() -> None:
     assert {"execution"} == {kind for kind in kinds if f'"{kind}"' not in in_python}  # which scripts alone look at
 
 
+@needs_prefix
 @pytest.mark.parametrize("name", ["a", b"a", "a:b", b"\xff"])
 def test_a_queue_is_named_as_its_key_was_made(name: str | bytes) -> None:
     rq = RqKeys("{app}:rq")

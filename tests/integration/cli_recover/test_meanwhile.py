@@ -114,8 +114,7 @@ def test_a_daemon_in_manual_mode_fires_nothing_until_recover_was_run(
     daemon.wait_for("archive_bootstrapped", 2)
     eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
     await_caught_up(redis_url, path)
-    daemon.send(signal.SIGTERM)
-    assert 0 == daemon.wait()
+    daemon.stop()
     [run] = redis_client.lrange(f"{RQ}:queue:default", 0, -1)
     assert run.startswith(b"new-")
 

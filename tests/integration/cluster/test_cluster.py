@@ -20,13 +20,13 @@ from tests.faults.ledger import connect, doubles
 from tests.faults.processes import DaemonProcess, archive_of_its_own, eventually
 from tests.integration.doctor.ground import examined, only
 from tests.integration.users import fill_in_passwords, refusals
+from tests.prefix import needs_prefix
 from zsched import Client, ConfigError, RedisRefused
 from zsched.cluster import ClusterRedis
 from zsched.embedded.guard import Guard
 from zsched.health.check import Severity
-from zsched.storage.rqversion import HAS_PREFIX
 
-pytestmark = pytest.mark.skipif(not HAS_PREFIX, reason="RQ 2 gives its keys no prefix")
+pytestmark = needs_prefix
 
 TASKS = """
 import time
