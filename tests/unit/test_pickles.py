@@ -13,7 +13,7 @@ PICKLES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "jso
 # Who imports such a module, and what it names of it. ``unpickling`` subclasses the reader: it looks up no class but
 # plain ones (tests/unit/test_unpickling.py).
 IMPORTERS = {
-    "daemon/archivist_process.py": {"pickle.loads", "pickle.dumps"},  # over a socket that only its own processes have
+    "daemon/archivist_messages.py": {"pickle.loads", "pickle.dumps"},  # over a socket that only its own processes have
     "storage/rqjob.py": {"pickle.loads", "pickle.dumps", "pickle.HIGHEST_PROTOCOL"},
     "storage/unpickling.py": {"pickle.Unpickler"},
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from zsched.config import Settings
+from zsched.config import LogSettings, Settings
 from zsched.core.clock import Clock
 from zsched.daemon.answerer import Answerer
 from zsched.daemon.archiver import Archiver
@@ -45,6 +45,9 @@ class Archivist(Protocol):
 
     def objected(self, reason: str | None) -> None:
         """Report *reason*, why this daemon may not lead; None: it may."""
+
+    def log_as(self, settings: LogSettings) -> None:
+        """Log by these *settings* from now on, as the daemon does."""
 
     @property
     def gen(self) -> str | None:
@@ -114,6 +117,9 @@ class Threads:
     def objected(self, reason: str | None) -> None:
         """Leave it to the archiver's report."""
         self.archiver.may_not_lead = reason
+
+    def log_as(self, settings: LogSettings) -> None:
+        """Nothing: its process has one log."""
 
     @property
     def gen(self) -> str | None:

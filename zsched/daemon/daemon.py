@@ -90,7 +90,7 @@ class Daemon:
         self._waker = Waker(link, self._keys, self._clock, failures)
         self._archivist: Archivist = archivist or Threads(settings, link, self._clock, self.id, self._meter, failures)
         if archivist is not None:
-            archivist.share(failures, self._meter)
+            archivist.share(failures, self._meter, self.stop)
         self._is_stopping = False
         self._logged: str | None = None  # the logged problem, until it is over
         self._objected: str | None = None  # why it may not lead, as the archivist knows it
@@ -265,6 +265,7 @@ class Daemon:
             self._must_reload = False
             with self._supervisor.reloading():
                 self._settings = self._reload(self._settings)
+                self._archivist.log_as(self._settings.log)
                 if ticker is not None:
                     ticker.limit(self._settings.runs_per_second)
 

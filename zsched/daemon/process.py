@@ -87,6 +87,7 @@ def _run(settings: Settings, read: Callable[[], Settings], clock: Clock, supervi
         line.start()
         try:
             daemon.run()
+            archivist.check()
         finally:
             line.stop()
 
