@@ -101,10 +101,19 @@ class DaemonProcess(Telling):
         return self._process.pid
 
     @property
+    def keeper_pid(self) -> int:
+        """Of the process that starts its archivist."""
+        return _child_of(self.pid)
+
+    @property
     def archivist_pid(self) -> int:
         """Of the process that archives for it."""
-        keeper = _child_of(self.pid)
-        return _child_of(keeper)
+        return _child_of(self.keeper_pid)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Of all its processes."""
+        return self.pid, self.keeper_pid, self.archivist_pid
 
     @property
     def has_ended(self) -> bool:
@@ -114,6 +123,10 @@ class DaemonProcess(Telling):
     def send(self, number: signal.Signals) -> None:
         """Send a signal to this process and no other."""
         self._process.send_signal(number)
+
+    def send_to_all(self, number: signal.Signals) -> None:
+        """Send a signal to all its processes, as systemd does, and a terminal."""
+        os.killpg(self.pid, number)
 
     def stop(self) -> None:
         """Stop it as systemd does; it must end well. Waits until it runs: before, a signal ends it as any process."""

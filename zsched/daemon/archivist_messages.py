@@ -1,5 +1,5 @@
 """
-What a daemon and its archivist tell each other: ``Orders`` one way, ``State`` the other way.
+Messages between a daemon and its archivist: ``Orders`` one way, ``State`` the other way.
 
 Each message is one datagram with the whole state of its sender, and replaces the one before. So a lost datagram does no
 harm: the archivist names the last orders that it heard, and the daemon repeats newer ones; the archivist repeats its
