@@ -89,9 +89,9 @@ def test_a_full_disk_stops_no_run_and_the_archive_is_complete_afterwards(
     await_tries(redis_url, path, 3)
     with pytest.raises(NotArchived) as refused:
         client.schedule("app.task", id="not-durable", after=3600, durable=True)
-    daemon.send(signal.SIGSTOP)  # the file and the report as of one moment
+    daemon.send_to_all(signal.SIGSTOP)  # the file and the report as of one moment
     report, on_disk = report_of(redis_url, path), position_on(disk, path, tmp_path / "copy")
-    daemon.send(signal.SIGCONT)
+    daemon.send_to_all(signal.SIGCONT)
 
     disk.free(daemon.archivist_pid)
     back = daemon.wait_for("archive_back")

@@ -276,11 +276,11 @@ def test_a_new_daemon_leading_after_a_flush_keeps_the_name_of_the_data_set(
     await_caught_up(server.url, path_of(knows))
     before = gen(watch)
 
-    knows.send(signal.SIGSTOP)
+    knows.send_to_all(signal.SIGSTOP)
     watch.flushall()
     fresh = start_daemon(server.url, ARCHIVE_PATH=str(tmp_path / "fresh.db"), **PATIENT)
     fresh.wait_for("term_began")
-    knows.send(signal.SIGCONT)
+    knows.send_to_all(signal.SIGCONT)
 
     named = fresh.wait_for("data_set_named")
     assert (before.decode(), False) == (named["name"], named["is_new"])

@@ -80,7 +80,7 @@ class Scene:
     def b_returns(self, a_pauses_s: float = 0) -> DaemonProcess:
         """B follows; A gets no time from before B's start until *a_pauses_s* after B saw the loss."""
         if a_pauses_s:
-            self.a.send(signal.SIGSTOP)
+            self.a.send_to_all(signal.SIGSTOP)
         b = self._start_b()
         b.wait_for("redis_history_lost")
         timer = threading.Timer(a_pauses_s, self.a.send, [signal.SIGCONT])

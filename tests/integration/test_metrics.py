@@ -167,9 +167,9 @@ def test_two_daemons_count_each_fire_once_across_a_take_over(
     client.enqueue(FUNC, id="asked-for")
     eventually(lambda: is_nothing_due(redis_client))
 
-    first.send(signal.SIGSTOP)
+    first.send_to_all(signal.SIGSTOP)
     second.wait_for("term_began")
-    first.send(signal.SIGCONT)
+    first.send_to_all(signal.SIGCONT)
     first.wait_for("term_lost")
     for n in range(30):
         client.schedule(FUNC, id=f"after-{n}", after=0.1)
