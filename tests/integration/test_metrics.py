@@ -132,6 +132,7 @@ def test_a_scrape_agrees_with_the_log(client: Client, redis_client: redis.Redis,
     assert {"fire", "advance"} == page.by("script_seconds_count", "script").keys()
     assert page["lease_renewal_seconds_count"] > 0
     assert page["process_resident_memory_bytes"] > 0
+    assert page["archivist_process_resident_memory_bytes"] > 0
 
 
 def test_a_scrape_counts_waiting_and_overdue_schedules(
