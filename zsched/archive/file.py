@@ -1,12 +1,12 @@
 """
 An archive's file: who may open it, how it is opened, and what its errors mean.
 
-One process writes it, guarded by a lock on ``<path>.lock``: a lock on the file itself would be dropped
-whenever anything in the process closed it (fcntl(2), "record locks"). Nobody but its owner reads it: 0600
-in a folder 0700, for payloads are in it. A file that is a symbolic link, somebody else's, or open to others is refused:
-SQLite gives its write-ahead log the modes of the file. So is a file with a second name (a hard link), for each name has
-a lock and a write-ahead log of its own. Folders may be links: file and lock are found by what they lead to, so that two
-paths of one file are one.
+One process writes it, guarded by a lock on ``<path>.lock``, which names the daemon that this process archives for. A
+lock on the file itself would be dropped whenever anything in the process closed it (fcntl(2), "record locks"). Nobody
+but its owner reads it: 0600 in a folder 0700, for payloads are in it. A file that is a symbolic link, somebody else's,
+or open to others is refused: SQLite gives its write-ahead log the modes of the file. So is a file with a second name (a
+hard link), for each name has a lock and a write-ahead log of its own. Folders may be links: file and lock are found by
+what they lead to, so that two paths of one file are one.
 """
 
 from __future__ import annotations
