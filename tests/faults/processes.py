@@ -125,8 +125,9 @@ class DaemonProcess(Telling):
         self._process.send_signal(number)
 
     def send_to_all(self, number: signal.Signals) -> None:
-        """Send a signal to all its processes, as systemd does, and a terminal."""
-        os.killpg(self.pid, number)
+        """Send a signal to all its processes, as systemd does, and a terminal; nothing once the first has ended."""
+        if not self.has_ended:
+            os.killpg(self.pid, number)
 
     def stop(self) -> None:
         """Stop it as systemd does; it must end well. Waits until it runs: before, a signal ends it as any process."""

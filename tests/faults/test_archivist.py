@@ -18,6 +18,7 @@ from tests.faults.threads import know
 from tests.integration.asking import ask, pages_of
 from tests.integration.in_process import work_off
 from zsched import Client
+from zsched.embedded import EmbeddedRedis
 
 pytestmark = pytest.mark.once
 
@@ -191,6 +192,16 @@ def test_a_daemon_fires_while_its_archivist_hangs_and_the_archive_catches_up(
     assert is_complete(redis_url, path)
 
 
+def test_a_daemon_stops_although_its_archivist_hangs(daemon: DaemonProcess, redis_client: redis.Redis) -> None:
+    others = Others(daemon)
+    os.kill(others.archivist, signal.SIGSTOP)
+
+    daemon.stop()
+
+    eventually(others.have_ended)
+    assert not redis_client.exists(KEYS.lease())
+
+
 def test_an_archivist_archives_while_its_daemon_hangs(
     daemon: DaemonProcess, client: Client, redis_url: str, path: Path
 ) -> None:
@@ -204,6 +215,24 @@ def test_an_archivist_archives_while_its_daemon_hangs(
     assert [] == daemon.of("archive_failed")
     daemon.stop()
     assert is_complete(redis_url, path)
+
+
+# -- told by both -----------------------------------------------------------------------------------
+
+
+def test_what_fails_in_either_process_is_in_status_and_in_the_metrics(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
+) -> None:
+    watch.execute_command("ACL", "SETUSER", "default", "-subscribe", "-blpop")  # here, and there
+    daemon = start_daemon(server.url, METRICS_LISTEN="127.0.0.1:0", **STEADY)
+    where, client = pages_of(daemon), Client.from_url(server.url)
+    here, there = ["thread waker"], ["thread answerer", "thread names"]
+
+    eventually(lambda: [sorted(here + there)] == [sorted(one.failing) for one in client.overview().daemons])
+    eventually(lambda: "zsched_failing 3.0" in ask(where, "/metrics").text)
+
+    watch.execute_command("ACL", "SETUSER", "default", "+@all")
+    daemon.stop()
 
 
 # -- signals to all ---------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ class Scene:
             self.a.send_to_all(signal.SIGSTOP)
         b = self._start_b()
         b.wait_for("redis_history_lost")
-        timer = threading.Timer(a_pauses_s, self.a.send, [signal.SIGCONT])
+        timer = threading.Timer(a_pauses_s, self.a.send_to_all, [signal.SIGCONT])
         timer.start()
         try:
             eventually(lambda: has_caught_up(self.server.url, self.paths[1]), 60)
