@@ -6,7 +6,7 @@ harm: the archivist names the last orders that it heard, and the daemon repeats 
 state every second. Sending never waits, because a process that hangs must not stop the other one. A process that dies
 leaves no half of a datagram (SOCK_SEQPACKET).
 
-Datagrams carry pickles: only processes of one program have the two ends, and each is a fork of the other's parent.
+Datagrams carry pickles: only a daemon and the processes that it forked have the two ends.
 """
 
 from __future__ import annotations

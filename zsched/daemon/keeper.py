@@ -141,11 +141,15 @@ class _Inside:
                 was_opened=self._was_opened,
                 refusal=self._refusal,
                 knowledge=archiver.knowledge(),
-                has_looked=archiver.has_looked,
-                is_trusted=archiver.is_trusted,
-                looked_ms=archiver.looked_ms,
                 failing=self._failures.own,
             )
+            if self._orders.is_started:  # until then a leader waits for it
+                state = replace(
+                    state,
+                    has_looked=archiver.has_looked,
+                    is_trusted=archiver.is_trusted,
+                    looked_ms=archiver.looked_ms,
+                )
             has_counts = is_counting and now_ms - self._counted_ms >= _TELL_S * 1000
             if has_counts or state != self._told or now_ms - self._told_ms >= _TELL_S * 1000:
                 counted = replace(state, counts=self._meter.counts()) if has_counts else state

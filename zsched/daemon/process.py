@@ -67,7 +67,8 @@ def run_daemon(read: Callable[[], Settings]) -> int:
 
 
 def _run(settings: Settings, read: Callable[[], Settings], clock: Clock, supervisor: Supervisor) -> None:
-    archivist = ArchivistProcess(settings, uuid.uuid4().hex, _tally(settings, clock))
+    daemon_id = uuid.uuid4().hex
+    archivist = ArchivistProcess(settings, daemon_id, _tally(settings, clock, daemon_id))
     link, health = link_of(settings), DaemonHealth(clock)
     with _metered(settings, clock, health, archivist) as meter:
         daemon = Daemon(settings, link, clock, supervisor, meter, health, partial(reload, read=read), archivist)
@@ -92,13 +93,13 @@ def _run(settings: Settings, read: Callable[[], Settings], clock: Clock, supervi
             line.stop()
 
 
-def _tally(settings: Settings, clock: Clock) -> Meter:
+def _tally(settings: Settings, clock: Clock, daemon: str) -> Meter:
     """Return the meter of the archivist's process. Its health is never asked."""
     if settings.metrics.listen is None:
         return NoMeter()
     from zsched.metrics.meter import DaemonMeter, LogTally, Names
 
-    return DaemonMeter(LogTally(keys_of(settings).run_suffix, Names()), DaemonHealth(clock))
+    return DaemonMeter(LogTally(keys_of(settings).run_suffix, Names(), daemon), DaemonHealth(clock))
 
 
 def _metered(

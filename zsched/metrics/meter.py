@@ -8,8 +8,8 @@ the archiver's thread; what fires computes nothing. What an archive is given a s
 An archivist in a process of its own has a meter of its own, which counts for that of the daemon (``counts`` and
 ``counted``, about once a second).
 
-Not guaranteed: that anybody counts what clients wrote while nobody led, when the leader before that is gone, or in the
-milliseconds before the leader hears that it leads, nor the last entries of a daemon that was killed. While the archive
+Not guaranteed: that anybody counts what clients wrote while nobody led, when the leader before that is gone, nor the
+last entries of a daemon that was killed. While the archive
 is in trouble the counts stand still; they catch up when it reads the log again, but for what was trimmed from it
 meanwhile. They begin with 0 in each process that archives: ask Prometheus for rates and increases.
 """
@@ -135,9 +135,12 @@ class LogTally:
     read meanwhile.
     """
 
-    def __init__(self, run_suffix: str, queues: Names) -> None:
-        """*run_suffix*: the namespace's part of run ids."""
-        self._run_suffix, self._queues = run_suffix, queues
+    def __init__(self, run_suffix: str, queues: Names, daemon: str | None = None) -> None:
+        """
+        *run_suffix*: the namespace's part of run ids. *daemon*: its id. A term counts from its first entry on, which
+        names the daemon; one that began before the tally, from the call of ``led`` on.
+        """
+        self._run_suffix, self._queues, self._daemon = run_suffix, queues, daemon and daemon.encode()
         self._epochs: set[int] = set()
         self._last: Position | None = None
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
@@ -155,7 +158,9 @@ class LogTally:
         """Count *entries*, if they are of its terms, and new. What cannot be read, the archiver has said."""
         kinds = kinds_telling(*_COUNTED)
         for entry in entries:
-            if entry.kind in kinds and entry.position.epoch in self._epochs and self._is_new(entry.position):
+            if entry.kind == "term" and self._daemon in entry.body:
+                self.led(entry.position.epoch)
+            elif entry.kind in kinds and entry.position.epoch in self._epochs and self._is_new(entry.position):
                 self._last = entry.position
                 with suppress(UnknownEntry), reading(entry):
                     self._count(parse(entry, self._run_suffix))
