@@ -41,6 +41,14 @@ _LOOK_AGAIN_S: Final = 0.02  # between two attempts meanwhile
 
 def keep(datagrams: Datagrams, settings: Settings, about: dict[str, Any], meter: Meter) -> NoReturn:
     """Be the keeper. *about*: the facts of the daemon. Ends with the daemon, or when the archivist was told to end."""
+    try:
+        _keep(datagrams, settings, about, meter)
+    except BaseException:  # no other process can be started, for example
+        log.exception("keeper_crashed")
+    os._exit(1)
+
+
+def _keep(datagrams: Datagrams, settings: Settings, about: dict[str, Any], meter: Meter) -> NoReturn:
     for each in _LEFT_TO_DAEMON:
         signal.signal(each, signal.SIG_IGN)
     _be_called("zsched-keeper")
