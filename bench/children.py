@@ -33,7 +33,7 @@ from zsched.client import Client
 from zsched.config import load_settings
 from zsched.core.clock import SystemClock
 from zsched.core.runs import rq_time
-from zsched.daemon import daemon, process
+from zsched.daemon import archivist, process
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.chores import ChoreThread
 
@@ -125,7 +125,7 @@ class _TellingChores(ChoreThread):
 
 def _daemon_told(url: str) -> int:
     """A whole daemon, of which one thread's processor time can be told."""
-    with patch.object(daemon, "ChoreThread", _TellingChores):
+    with patch.object(archivist, "ChoreThread", _TellingChores):
         return _daemon(url)
 
 
@@ -141,7 +141,7 @@ class _NoArchiver(Archiver):
 
 def _daemon_alone(url: str) -> int:
     """Only a yardstick: no setting makes a daemon like this."""
-    with patch.object(daemon, "Archiver", _NoArchiver):
+    with patch.object(archivist, "Archiver", _NoArchiver):
         return _daemon(url)
 
 

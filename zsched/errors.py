@@ -188,7 +188,7 @@ class ArchiveError(ZschedError):
 
 
 class ArchiveInUse(ArchiveError):
-    """Another process writes this archive."""
+    """Another daemon writes this archive; the message has the number of its main process."""
 
 
 class ArchiveForeign(ArchiveError):

@@ -4,8 +4,8 @@ The cost of archiving to firing: dispatch by a whole daemon, beside one without 
 Both are processes that run ``zsched.daemon.process`` with default settings; in the second the archiver, which no
 setting turns off, opens no file and starts no thread. The load is that of ``dispatch``: all is put before the
 daemon starts. So this archive is a new one, which takes in the puts while the daemon fires, the hardest case:
-reading, folding and fsyncs of twice as many occurrences as are fired. Leader and archiver are threads of one
-Python process and share its interpreter lock, Redis has a second core: on two cores, anybody else's work shows.
+reading, folding and fsyncs of twice as many occurrences as are fired. Leader and archiver are processes, and Redis is
+a third one: on two cores, each takes processor time from the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cost of a daemon that has nothing to fire."""
+"""The cost of a daemon, of all its processes, that has nothing to fire."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench import load
 from bench.arena import Arena, Ground
 from bench.children import leader
 from bench.contest import Contestant, Figure, contest
-from bench.processor import process_s
+from bench.processor import memory_mb, processes_s
 from bench.results import Result
 
 _AHEAD_MS, _OVER_MS = 86_400_000, 86_400_000  # due tomorrow, all over the day
@@ -33,8 +33,9 @@ def _zsched(arena: Arena, ground: Ground, count: int, seconds: int) -> Figure:
     with leader(arena, ground) as child:
         arena.wait_for("all is archived", ground.is_archived, 300.0)
         time.sleep(_SETTLE_S)
-        before = process_s(child.pid)
+        before = processes_s(child.pid)
         started_ms = arena.clock.monotonic_ms()
         time.sleep(seconds)
         took_s = (arena.clock.monotonic_ms() - started_ms) / 1000
-        return Figure(100 * (process_s(child.pid) - before) / took_s)
+        spent_s = processes_s(child.pid) - before
+        return Figure(100 * spent_s / took_s, {"MB": memory_mb(child.pid)})

@@ -2,8 +2,9 @@
 The cost and the delay of finding out which runs are over, while others wait.
 
 A million runs wait in a queue that nobody serves; behind them others were pushed, and another process ends those as
-RQ's worker does, evenly. What is measured is the processor time of the one thread of the daemon that tracks (the
-archive is written by another), and from the end that RQ's hash tells to the log entry that records it.
+RQ's worker does, evenly. What is measured is the processor time of the one thread that tracks (the archive is written
+by another), and from the end that RQ's hash tells to the log entry that records it. Beside it stands the processor time
+of the whole daemon, which also archives those entries.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from bench.arena import Arena, Ground
 from bench.children import CHORES_TID, folder, leader, running
 from bench.contest import Contestant, Figure, contest
 from bench.journal import Ends
-from bench.processor import thread_s
+from bench.processor import processes_s, thread_s
 from bench.results import Broken, Result, percentile
 
 _PER_S = 10_000
@@ -50,14 +51,15 @@ def _zsched(arena: Arena, ground: Ground, seconds: int, waiting: int) -> Figure:
         arena.wait_for("all is pushed", lambda: ground.waiting() == 0, 120.0)
         arena.wait_for("all is archived", ground.is_archived, 300.0)
         tid = int((state / CHORES_TID).read_text())
-        before_s = thread_s(child.pid, tid)
+        before_s, all_before_s = thread_s(tid), processes_s(child.pid)
         with running(arena, "ends", ground.url, _PER_S, seconds) as ender:
             arena.wait_for("all ended", lambda: ender.poll() is not None, seconds + 60.0)
         ends = Ends(ground)
         arena.wait_for("all is recorded", lambda: ends.read() >= total, 60.0)
-        spent_s = thread_s(child.pid, tid) - before_s
+        spent_s, all_spent_s = thread_s(tid) - before_s, processes_s(child.pid) - all_before_s
     rate = ends.per_second()
     if rate < 0.9 * _PER_S:
         raise Broken(f"only {rate:,.0f} runs ended per second: this machine is too busy to say")
     recorded = {f"recorded p{percent} ms": percentile(ends.late_ms, percent) for percent in (50, 99)}
-    return Figure(100 * spent_s * _PER_S / total, recorded | {"ends/s": rate})
+    whole = {"daemon % of a core": 100 * all_spent_s * _PER_S / total}
+    return Figure(100 * spent_s * _PER_S / total, recorded | whole | {"ends/s": rate})

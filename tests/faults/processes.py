@@ -101,6 +101,21 @@ class DaemonProcess(Telling):
         return self._process.pid
 
     @property
+    def keeper_pid(self) -> int:
+        """Of the process that starts its archivist."""
+        return _child_of(self.pid)
+
+    @property
+    def archivist_pid(self) -> int:
+        """Of the process that archives for it."""
+        return _child_of(self.keeper_pid)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Of all its processes."""
+        return self.pid, self.keeper_pid, self.archivist_pid
+
+    @property
     def has_ended(self) -> bool:
         """Whether the process is no more."""
         return self._process.poll() is not None
@@ -108,6 +123,11 @@ class DaemonProcess(Telling):
     def send(self, number: signal.Signals) -> None:
         """Send a signal to this process and no other."""
         self._process.send_signal(number)
+
+    def send_to_all(self, number: signal.Signals) -> None:
+        """Send a signal to all its processes, as systemd does, and a terminal; nothing once the first has ended."""
+        if not self.has_ended:
+            os.killpg(self.pid, number)
 
     def stop(self) -> None:
         """Stop it as systemd does; it must end well. Waits until it runs: before, a signal ends it as any process."""
@@ -128,6 +148,11 @@ class DaemonProcess(Telling):
                     self.add(json.loads(line))
                 except ValueError:  # a traceback
                     self.add({"event": "no_json", "text": line.decode(errors="replace")})
+
+
+def _child_of(pid: int) -> int:
+    """The one child of process *pid*, as soon as it has one."""
+    return int(eventually(lambda: Path(f"/proc/{pid}/task/{pid}/children").read_text().split())[0])
 
 
 Start = Callable[..., DaemonProcess]  # what the fixture start_daemon is

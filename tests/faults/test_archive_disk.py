@@ -80,7 +80,7 @@ def test_a_full_disk_stops_no_run_and_the_archive_is_complete_afterwards(
     await_caught_up(redis_url, path)
     client.schedule("app.task", id="before", after=3600, durable=True)
 
-    disk.fill(daemon.pid)
+    disk.fill(daemon.archivist_pid)
     assert len(MUCH) == client.schedule_many(MUCH).created
     failed = daemon.wait_for("archive_failed")
     for n in range(5):
@@ -89,11 +89,11 @@ def test_a_full_disk_stops_no_run_and_the_archive_is_complete_afterwards(
     await_tries(redis_url, path, 3)
     with pytest.raises(NotArchived) as refused:
         client.schedule("app.task", id="not-durable", after=3600, durable=True)
-    daemon.send(signal.SIGSTOP)  # the file and the report as of one moment
+    daemon.send_to_all(signal.SIGSTOP)  # the file and the report as of one moment
     report, on_disk = report_of(redis_url, path), position_on(disk, path, tmp_path / "copy")
-    daemon.send(signal.SIGCONT)
+    daemon.send_to_all(signal.SIGCONT)
 
-    disk.free(daemon.pid)
+    disk.free(daemon.archivist_pid)
     back = daemon.wait_for("archive_back")
     await_caught_up(redis_url, path)
     client.schedule("app.task", id="durable-again", after=3600, durable=True)
@@ -126,12 +126,12 @@ def test_an_archive_with_a_log_trimmed_during_a_full_disk_says_since_when_it_is_
     await_caught_up(redis_url, path)
     old_log = log_in(redis_url)
 
-    disk.fill(daemon.pid)
+    disk.fill(daemon.archivist_pid)
     for n in range(20):
         client.schedule("app.task", id=f"meanwhile{n}", after=3600)
     daemon.wait_for("archive_failed")
     redis_client.xtrim(KEYS.log(), maxlen=5, approximate=False)
-    disk.free(daemon.pid)
+    disk.free(daemon.archivist_pid)
 
     left = daemon.wait_for("archive_left_behind")
     told = daemon.wait_for("archive_bootstrapped", 2)

@@ -93,11 +93,11 @@ def test_a_suspended_leader_that_resumes_logs_its_lost_term_and_repeats_no_run(
     expected = schedule_stream(server.url, watch, RUNS)
     eventually(lambda: watch.llen(f"{RQ}:queue:default") > RUNS // 4)
 
-    leader.send(signal.SIGSTOP)
+    leader.send_to_all(signal.SIGSTOP)
     standby.wait_for("term_began")
     taken_over = watch.llen(f"{RQ}:queue:default")
     eventually(lambda: watch.llen(f"{RQ}:queue:default") > taken_over + RUNS // 4)
-    leader.send(signal.SIGCONT)
+    leader.send_to_all(signal.SIGCONT)
 
     leader.wait_for("term_lost")
     eventually(lambda: watch.llen(f"{RQ}:queue:default") >= RUNS, within_s=60)

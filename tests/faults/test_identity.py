@@ -276,11 +276,11 @@ def test_a_new_daemon_leading_after_a_flush_keeps_the_name_of_the_data_set(
     await_caught_up(server.url, path_of(knows))
     before = gen(watch)
 
-    knows.send(signal.SIGSTOP)
+    knows.send_to_all(signal.SIGSTOP)
     watch.flushall()
     fresh = start_daemon(server.url, ARCHIVE_PATH=str(tmp_path / "fresh.db"), **PATIENT)
     fresh.wait_for("term_began")
-    knows.send(signal.SIGCONT)
+    knows.send_to_all(signal.SIGCONT)
 
     named = fresh.wait_for("data_set_named")
     assert (before.decode(), False) == (named["name"], named["is_new"])
@@ -299,13 +299,13 @@ def test_an_archive_absent_while_the_data_set_was_renamed_is_refused_until_recov
     fill_held(server.url)
     await_caught_up(server.url, path)
     before = gen(watch)
-    silent.send(signal.SIGSTOP)
+    silent.send_to_all(signal.SIGSTOP)
     watch.flushall()
     fresh = start_daemon(server.url, ARCHIVE_PATH=str(tmp_path / "fresh.db"), **SHORT)
     fresh.wait_for("data_set_named")
     assert before != gen(watch)
 
-    silent.send(signal.SIGCONT)
+    silent.send_to_all(signal.SIGCONT)
 
     said = silent.wait_for("archive_refused")["reason"]
     assert f"zsched recover --from {path}" in said

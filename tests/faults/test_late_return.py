@@ -80,10 +80,10 @@ class Scene:
     def b_returns(self, a_pauses_s: float = 0) -> DaemonProcess:
         """B follows; A gets no time from before B's start until *a_pauses_s* after B saw the loss."""
         if a_pauses_s:
-            self.a.send(signal.SIGSTOP)
+            self.a.send_to_all(signal.SIGSTOP)
         b = self._start_b()
         b.wait_for("redis_history_lost")
-        timer = threading.Timer(a_pauses_s, self.a.send, [signal.SIGCONT])
+        timer = threading.Timer(a_pauses_s, self.a.send_to_all, [signal.SIGCONT])
         timer.start()
         try:
             eventually(lambda: has_caught_up(self.server.url, self.paths[1]), 60)

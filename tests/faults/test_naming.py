@@ -22,13 +22,13 @@ def test_a_data_set_keeps_its_name_if_the_disk_fails_during_a_flush(
     fill_held(server.url)
     await_caught_up(server.url, path)
     before = gen(watch)
-    disk.fill(daemon.pid)
+    disk.fill(daemon.archivist_pid)
     Client.from_url(server.url).schedule("app.mail", id="poke", after=3600)
     daemon.wait_for("archive_failed")
 
     watch.flushall()
     eventually(lambda: gen(watch))
-    disk.free(daemon.pid)
+    disk.free(daemon.archivist_pid)
 
     assert before == gen(watch)
     daemon.wait_for("recovery_done")

@@ -100,9 +100,9 @@ def test_an_older_archive_stops_at_a_newer_format_and_continues_when_upgraded(
     new = start_daemon(server.url, code=newer)
     new.wait_for("daemon_started")
 
-    old.send(signal.SIGSTOP)  # both are there when the newer one takes over
+    old.send_to_all(signal.SIGSTOP)  # both are there when the newer one takes over
     new.wait_for("term_began")
-    old.send(signal.SIGCONT)
+    old.send_to_all(signal.SIGCONT)
     refusal = old.wait_for("archive_outdated")
     told = eventually(lambda: outdated(server.url, path))
 
@@ -145,11 +145,11 @@ def test_a_restore_by_a_newer_archive_ends_the_term_of_an_older_leader(
     new.wait_for("hold_ended")
     eventually(lambda: has_caught_up(server.url, path))
 
-    new.send(signal.SIGSTOP)
+    new.send_to_all(signal.SIGSTOP)
     watch.flushall()
     old = start_daemon(server.url, ARCHIVE_PATH=str(mine))
     old.wait_for("term_began")
-    new.send(signal.SIGCONT)
+    new.send_to_all(signal.SIGCONT)
     new.wait_for("recovery_done")
     old.wait_for("archive_outdated")
     new.wait_for("term_began", 2)

@@ -132,6 +132,7 @@ def test_a_scrape_agrees_with_the_log(client: Client, redis_client: redis.Redis,
     assert {"fire", "advance"} == page.by("script_seconds_count", "script").keys()
     assert page["lease_renewal_seconds_count"] > 0
     assert page["process_resident_memory_bytes"] > 0
+    assert page["archivist_process_resident_memory_bytes"] > 0
 
 
 def test_a_scrape_counts_waiting_and_overdue_schedules(
@@ -167,9 +168,9 @@ def test_two_daemons_count_each_fire_once_across_a_take_over(
     client.enqueue(FUNC, id="asked-for")
     eventually(lambda: is_nothing_due(redis_client))
 
-    first.send(signal.SIGSTOP)
+    first.send_to_all(signal.SIGSTOP)
     second.wait_for("term_began")
-    first.send(signal.SIGCONT)
+    first.send_to_all(signal.SIGCONT)
     first.wait_for("term_lost")
     for n in range(30):
         client.schedule(FUNC, id=f"after-{n}", after=0.1)

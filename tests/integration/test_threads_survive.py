@@ -137,7 +137,7 @@ def test_a_bug_while_answering_is_logged_and_sent_to_the_asker(
     client = Client.from_url(redis_url)
     daemon = start()
     client.schedule("app.run", id="a", after=3600)
-    eventually(lambda: daemon.daemon._archiver.is_healthy)
+    eventually(lambda: daemon.daemon._archivist.archiver.is_healthy)
 
     answers = [Questions(link, Keys("default")).ask("schedule", id="a", newest=3) for _ in range(TIMES)]
 

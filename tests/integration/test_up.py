@@ -46,9 +46,8 @@ class Up:
         return len(self._held)
 
     def pid_of(self, word: str) -> int:
-        """The descendant with *word* as an argument of its command."""
-        [pid] = [pid for pid in self._held if word in Path(f"/proc/{pid}/cmdline").read_text().split("\0")]
-        return pid
+        """The descendant with *word* as an argument of its command; of several, which are a daemon, the first."""
+        return next(pid for pid in self._held if word in Path(f"/proc/{pid}/cmdline").read_text().split("\0"))
 
     def has_left_nobody(self) -> bool:
         return all(select.select([held], [], [], DEADLINE_S)[0] for held in self._held.values())

@@ -22,6 +22,10 @@ _BESIDES = {
     "zsched/daemon/about.py": "tests/integration/test_daemons_seen.py tests/integration/test_questions.py",
     "zsched/daemon/archiver.py": "tests/integration/test_daemon_in_trouble.py tests/faults/test_archive_disk.py",
     **{
+        f"zsched/daemon/{name}.py": "tests/faults/test_archivist.py"
+        for name in ("archivist_messages", "archivist_process", "keeper")
+    },
+    **{
         f"zsched/daemon/{name}.py": "tests/integration/archive tests/faults/test_archives_agree.py"
         for name in ("correction", "covering", "merge", "recovery")
     },

@@ -47,9 +47,9 @@ class Archive:
     Every method raises ArchiveCorrupt or ArchiveFailed; after that, ``close`` is all that can be done.
     """
 
-    def __init__(self, path: Path, namespace: str, *, keep_args: bool = True) -> None:
+    def __init__(self, path: Path, namespace: str, *, keep_args: bool = True, holder: int | None = None) -> None:
         """
-        Open the archive, or make it.
+        Open the archive, or make it. *holder*: as of ``Lock``.
 
         Raises:
             ArchiveInUse, ArchiveForeign, ArchiveCorrupt, ArchiveFailed, ArchiveError.
@@ -58,7 +58,7 @@ class Archive:
         self._keeps_args = keep_args
         self._suffix = suffix_of(namespace)
         self._check: Check | None = None
-        self._lock = Lock(path)
+        self._lock = Lock(path, holder)
         try:
             self._db = connect_to_write(path, namespace, leaves_traces=keep_args)
         except BaseException:

@@ -1,12 +1,12 @@
 """
 An archive's file: who may open it, how it is opened, and what its errors mean.
 
-One process writes it, guarded by a lock on ``<path>.lock``: a lock on the file itself would be dropped
-whenever anything in the process closed it (fcntl(2), "record locks"). Nobody but its owner reads it: 0600
-in a folder 0700, for payloads are in it. A file that is a symbolic link, somebody else's, or open to others is refused:
-SQLite gives its write-ahead log the modes of the file. So is a file with a second name (a hard link), for each name has
-a lock and a write-ahead log of its own. Folders may be links: file and lock are found by what they lead to, so that two
-paths of one file are one.
+One process writes it, guarded by a lock on ``<path>.lock``, which names the daemon that this process archives for. A
+lock on the file itself would be dropped whenever anything in the process closed it (fcntl(2), "record locks"). Nobody
+but its owner reads it: 0600 in a folder 0700, for payloads are in it. A file that is a symbolic link, somebody else's,
+or open to others is refused: SQLite gives its write-ahead log the modes of the file. So is a file with a second name (a
+hard link), for each name has a lock and a write-ahead log of its own. Folders may be links: file and lock are found by
+what they lead to, so that two paths of one file are one.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ _PARTS: Final = ("", "-wal", "-shm")  # of one database
 class Lock:
     """The right to write the archive at *path*, until ``release`` or the process's end."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, holder: int | None = None) -> None:
         """
+        *holder*: the process that is named to others, if not this one.
+
         Raises:
             ArchiveInUse: another process has it. ArchiveError, ArchiveFailed: folder or file cannot be made.
         """
@@ -55,13 +57,13 @@ class Lock:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = os.read(self._fd, 32).decode(errors="replace").strip() or "another process"
+            who = os.read(self._fd, 32).decode(errors="replace").strip() or "another process"
             os.close(self._fd)
             remedy = "give each daemon an [archive] path of its own"
-            raise ArchiveInUse(f"archive {path} is in use by process {holder}; {remedy}") from error
+            raise ArchiveInUse(f"archive {path} is in use by process {who}; {remedy}") from error
         with suppress(OSError):  # on a full disk the lock holds all the same, but nobody is named
             os.truncate(self._fd, 0)
-            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+            os.pwrite(self._fd, f"{holder or os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Give it up; once more does nothing. The file stays: to remove it would let two have it."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -80,10 +81,18 @@ class Archiver:
         daemon: str,
         meter: Meter | None = None,
         failures: Failures | None = None,
+        about: dict[str, Any] | None = None,
+        on_pass: Callable[[], None] = lambda: None,
     ) -> None:
-        self._settings, self._link, self._clock, self._facts = settings, link, clock, facts(daemon, clock)
+        """
+        *about*: the facts of the daemon, if it is another process. *on_pass*: called in the archiver's thread when a
+        pass over the log has ended, or failed.
+        """
+        self._settings, self._link, self._clock = settings, link, clock
+        self._facts = facts(daemon, clock) if about is None else about
+        self._on_pass = on_pass
         self._meter = meter or NoMeter()
-        self._keys, self._own = keys_of(settings), OwnArchive(settings, clock)
+        self._keys, self._own = keys_of(settings), OwnArchive(settings, clock, self._facts["pid"])
         self._follower: Follower | None = None
         self._knew: Knowledge | None = None  # its knowledge before the failure, until it is open again
         self._trouble: str | None = None  # the last logged problem, until it is over
@@ -119,14 +128,24 @@ class Archiver:
     @property
     def has_looked(self) -> bool:
         """Return True once the archive of this data set is chosen, or found to be unusable."""
-        return self._own.is_ours or self._trouble is not None or not self._loop.is_running
+        return self._own.is_ours or not self.is_trusted
+
+    @property
+    def is_trusted(self) -> bool:
+        """Return False if it is in trouble: then nobody need wait for it."""
+        return self._trouble is None and self._loop.is_running
+
+    @property
+    def looked_ms(self) -> float:
+        """Return when the last pass over the log began that ended, and was reported; of the monotonic clock."""
+        return self._looked_ms
 
     def has_looked_since(self, since_ms: float) -> bool:
         """
         Return True if a pass over the log has ended that began after *since_ms* of the monotonic clock. If it found a
         loss, it has set a hold. Also return True if the archive is unusable.
         """
-        return self._looked_ms > since_ms or self._trouble is not None or not self._loop.is_running
+        return self._looked_ms > since_ms or not self.is_trusted
 
     def knowledge(self) -> Knowledge | None:
         """
@@ -273,6 +292,7 @@ class Archiver:
             elif not self._own.is_checked:
                 self._own.is_checked = not archive.check_step(_CHECK_MS, self._clock)
             self._looked_ms = began_ms
+            self._on_pass()
             if self._loop.is_stopping:
                 return
             took_ms = self._clock.monotonic_ms() - began_ms
@@ -330,6 +350,7 @@ class Archiver:
         if failing := self._failures.shown:
             about["failing"] = failing
         now_ms = archivers.report(*self._known_as, state, about, hold_for_ms)
+        self._on_pass()
         with self.moved:
             self.moved.notify_all()
         return now_ms

@@ -13,8 +13,8 @@ it leads to the server of the term.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Final, Protocol
 
 from zsched.core.clock import Clock
@@ -51,7 +51,7 @@ class Chore(Protocol):
 
 class ChoreThread:
     """
-    Does *chores* from ``start`` to ``stop``, while the daemon is ``serving`` a term and the archive follows; and the
+    Does *chores* from ``start`` to ``stop``, while there is a term to ``serve`` and the archive follows; and the
     chores *without_archive* even if the archive does not follow.
     """
 
@@ -81,16 +81,8 @@ class ChoreThread:
         self._loop.stop()
         self._news.set()
 
-    @contextmanager
-    def serving(self, term: Term | None) -> Iterator[None]:
-        """Inside the block this daemon leads, in *term*."""
-        self._hand_over(term)
-        try:
-            yield
-        finally:
-            self._hand_over(None)
-
-    def _hand_over(self, term: Term | None) -> None:
+    def serve(self, term: Term | None) -> None:
+        """Serve *term* from now on, until another is given; None: this daemon does not lead."""
         with self._changing:
             self._term = term
         self._news.set()

@@ -1,10 +1,10 @@
 """
 The daemon: connect, lead or stand by, and fire what is due until it is told to stop.
 
-One thread does all of it. Background threads (``daemon.loop``) wake it, archive, answer questions and do a leader's
-chores. Every pass ends with a sleep until the next event: a due time, the renewal of the lease, the end of a hold, or
-the end of another daemon's lease. A lost Redis is a state like the others: logged once, and tried again with growing
-pauses.
+One thread does all of it. A background thread (``daemon.waker``) wakes it. Its archivist archives, answers questions
+and does a leader's chores, in a process of its own. Every pass ends with a sleep until the next event: a due time, the
+renewal of the lease, the end of a hold, or the end of another daemon's lease. A lost Redis is a state like the others:
+logged once, and tried again with growing pauses.
 """
 
 from __future__ import annotations
@@ -18,22 +18,17 @@ import structlog
 
 from zsched.config import Settings
 from zsched.core.clock import Clock, SystemClock
-from zsched.daemon.answerer import Answerer
-from zsched.daemon.archiver import AWAITED_MS, Archiver
-from zsched.daemon.auditor import Auditor
-from zsched.daemon.chains import ChainKeeper
-from zsched.daemon.chores import ChoreThread
+from zsched.daemon.archiver import AWAITED_MS
+from zsched.daemon.archivist import Archivist, Threads
+from zsched.daemon.archivist_process import ArchivistProcess
 from zsched.daemon.elector import Elector
 from zsched.daemon.failures import Failures
-from zsched.daemon.lost import LostRuns
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.naming import ASK_EVERY_MS, Namer
 from zsched.daemon.native import Native
 from zsched.daemon.replan import Replanner
-from zsched.daemon.slots import SlotKeeper
 from zsched.daemon.supervisor import Supervisor
 from zsched.daemon.tick import Tick, Ticker
-from zsched.daemon.tracker import Tracker
 from zsched.daemon.trimmer import Trimmer
 from zsched.daemon.waker import Waker
 from zsched.errors import OlderFormat, OtherPrefix, RedisRefused, RedisUnavailable, ServerChanged, Stale
@@ -78,9 +73,13 @@ class Daemon:
         meter: Meter | None = None,
         health: DaemonHealth | None = None,
         reload: Callable[[Settings], Settings] | None = None,
+        archivist: ArchivistProcess | None = None,
     ) -> None:
-        """Make a daemon. *reload* returns the new settings after SIGHUP, given the old ones."""
-        self.id = uuid.uuid4().hex
+        """
+        Make a daemon. *reload* returns the new settings after SIGHUP, given the old ones. *archivist*: the process that
+        archives, and has this daemon's id; else threads do.
+        """
+        self.id = uuid.uuid4().hex if archivist is None else archivist.daemon
         self._settings, self._link, self._clock = settings, link, clock or SystemClock()
         self._supervisor, self._meter = supervisor or Supervisor(self._clock), meter or NoMeter()
         self._health = health or DaemonHealth(self._clock)
@@ -89,22 +88,12 @@ class Daemon:
         self._zone_rules = installed()  # read at the start: a process keeps the zones that it has read
         failures = Failures(self._health.failing)
         self._waker = Waker(link, self._keys, self._clock, failures)
-        self._archiver = Archiver(settings, link, self._clock, self.id, self._meter, failures)
-        self._answerer = Answerer(self._archiver, link, self._keys, failures)
-        tracker = Tracker(self._archiver, self._keys)
-        lost = LostRuns(self._archiver, self._keys, tracker)
-        auditor = Auditor(self._archiver, self._keys, self._clock)
-        chains, slots = ChainKeeper(self._keys, self._clock), SlotKeeper(self._keys, self._clock)
-        self._chores = ChoreThread(
-            link,
-            self._archiver,
-            self._clock,
-            [tracker.over, lost.over, auditor.over],
-            without_archive=[chains.over, slots.over],
-            failures=failures,
-        )
+        self._archivist: Archivist = archivist or Threads(settings, link, self._clock, self.id, self._meter, failures)
+        if archivist is not None:
+            archivist.share(failures, self._meter, self.stop)
         self._is_stopping = False
         self._logged: str | None = None  # the logged problem, until it is over
+        self._objected: str | None = None  # why it may not lead, as the archivist knows it
         self._pause_ms = _FIRST_PAUSE_MS
         self._longest_pause_ms = _NEW_MASTER_PAUSE_MS if link.finds_master else _LONGEST_PAUSE_MS
         self._objection_pause_ms = _NEW_MASTER_PAUSE_MS if link.finds_master else _OBJECTION_PAUSE_MS
@@ -128,11 +117,9 @@ class Daemon:
             archive belongs to another daemon or data set, or is not writable.
         """
         log.info("daemon_started", daemon=self.id, namespace=self._settings.namespace, redis=self._link.where)
-        self._archiver.open()
+        self._archivist.open()
         self._waker.start()
-        self._archiver.start()
-        self._answerer.start()
-        self._chores.start()
+        self._archivist.start()
         try:
             while not self._is_stopping:
                 try:
@@ -147,9 +134,7 @@ class Daemon:
         finally:
             self._supervisor.stopping()
             self._waker.stop()
-            self._chores.stop()
-            self._answerer.stop()
-            self._archiver.stop()
+            self._archivist.stop()
             log.info("daemon_stopped", daemon=self.id)
 
     @contextmanager
@@ -160,7 +145,7 @@ class Daemon:
             self._supervisor.ready()
             lease = Lease(wire, self._keys, server, self._clock, self.id, settings.lease_ms)
             elector = Elector(lease, self._clock, settings.renew_ms)
-            namer = Namer(wire, self._keys, self._archiver, self._clock)
+            namer = Namer(wire, self._keys, self._archivist, self._clock)
             replanner = Replanner(wire, self._keys, self._zone_rules, self._clock)
             dispatch = Dispatch(wire, self._keys)
             native = Native(NativeJobs(wire, self._keys), self._settings.rq.native, self._clock)
@@ -179,7 +164,7 @@ class Daemon:
                     self._pause(self._objection_pause_ms)
                     return  # and check again over a new connection
                 try:
-                    busy = session.elector.campaign(self._archiver.gen)
+                    busy = session.elector.campaign(self._archivist.gen)
                     self._say_well()
                     if busy:  # a jump of TIME may end the other daemon's lease: notice it first
                         session.ticker.observe(busy.now_ms, busy.sent_ms)
@@ -240,7 +225,7 @@ class Daemon:
         Redis. The hold of ``acquire`` lasts for a lease; on a busy machine the archive may need longer to find that an
         older state came back.
         """
-        if self._archiver.has_looked_since(term.trusted_until_ms - term.lease_ms):
+        if self._archivist.has_looked_since(term.trusted_until_ms - term.lease_ms):
             return None
         left_ms = term.trusted_until_ms - self._clock.monotonic_ms()  # of the hold
         if left_ms <= 0:
@@ -249,14 +234,15 @@ class Daemon:
 
     @contextmanager
     def _serving(self, term: Term | None) -> Iterator[None]:
-        """Publish the term to chores, meter and health inside the block."""
+        """Publish the term to archivist, meter and health inside the block."""
         assert term is not None  # the campaign was won
         self._health.leads = True
         self._meter.began(term.epoch)
+        self._archivist.serve(term)
         try:
-            with self._chores.serving(term):
-                yield
+            yield
         finally:
+            self._archivist.serve(None)
             self._health.leads = False
 
     def _sleep(self, tick: Tick, renewal_ms: float) -> None:
@@ -279,11 +265,13 @@ class Daemon:
             self._must_reload = False
             with self._supervisor.reloading():
                 self._settings = self._reload(self._settings)
+                self._archivist.log_as(self._settings.log)
                 if ticker is not None:
                     ticker.limit(self._settings.runs_per_second)
 
     def _may_not_lead(self, event: str, reason: str) -> None:
-        self._health.trouble, self._archiver.may_not_lead = f"may not lead: {reason}", reason
+        self._health.trouble = f"may not lead: {reason}"
+        self._object(reason)
         self._say_once(event, reason)
 
     def _say_once(self, event: str, reason: str) -> None:
@@ -294,5 +282,11 @@ class Daemon:
     def _say_well(self) -> None:
         if self._logged is not None:
             log.info("redis_back", redis=self._link.where, after=self._logged)
-        self._logged = self._health.trouble = self._archiver.may_not_lead = None
+        self._logged = self._health.trouble = None
+        self._object(None)
         self._pause_ms = _FIRST_PAUSE_MS
+
+    def _object(self, reason: str | None) -> None:
+        if reason != self._objected:
+            self._objected = reason
+            self._archivist.objected(reason)

@@ -1,10 +1,11 @@
 """
 A background thread of the daemon: it does a step again and again, and survives every exception in it.
 
-Waker, archiver, chores, status line and the metrics server each have one, the answerer two. All threads are started
-this way, except those for metrics requests (``metrics.pages``), eight at most. An exception is logged once, with its
-traceback unless it is an expected one. The step is tried again after a growing pause. Meanwhile ``Failures`` holds the
-reason, which the daemon reports. RedisUnavailable is no failure of a thread: the main loop reports that Redis is away.
+Waker, archiver, chores, status line, metrics server and what hears the archivist's process each have one, the answerer
+two. All threads are started this way, except those for metrics requests (``metrics.pages``), eight at most. An
+exception is logged once, with its traceback unless it is an expected one. The step is tried again after a growing
+pause. Meanwhile ``Failures`` holds the reason, which the daemon reports. RedisUnavailable is no failure of a thread:
+the main loop reports that Redis is away.
 """
 
 from __future__ import annotations

@@ -8,14 +8,15 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from zsched.core.log import Entry
 
 
 class Meter(Protocol):
     """
-    Notes events. Each method is called by one thread: ``archived`` by the archiver's, the others by the main thread.
+    Notes events. Each method is called by one thread: ``archived`` and ``counts`` by the archiver's, the others by
+    the main thread.
     """
 
     def began(self, epoch: int) -> None:
@@ -32,6 +33,12 @@ class Meter(Protocol):
 
     def archived(self, entries: Sequence[Entry]) -> None:
         """Note that the archive has appended these log entries, of any daemon; after a loss, some a second time."""
+
+    def counts(self) -> Any:
+        """Return what ``archived`` counted, for ``counted`` in another process. None: nobody asks for it."""
+
+    def counted(self, counts: Any) -> None:
+        """Take the *counts* of another process as one's own."""
 
 
 class NoMeter:
@@ -50,4 +57,10 @@ class NoMeter:
         """Nothing."""
 
     def archived(self, entries: Sequence[Entry]) -> None:
+        """Nothing."""
+
+    def counts(self) -> Any:
+        """Nothing."""
+
+    def counted(self, counts: Any) -> None:
         """Nothing."""

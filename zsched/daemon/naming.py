@@ -28,7 +28,8 @@ from typing import Final
 import structlog
 
 from zsched.core.clock import Clock
-from zsched.daemon.archiver import AWAITED_MS, Archiver
+from zsched.daemon.archiver import AWAITED_MS
+from zsched.daemon.archivist import Archivist
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
@@ -42,10 +43,10 @@ _NOTHING: Final = Knowledge(None, None, is_new=True)
 
 
 class Namer:
-    """Naming of the data set at *wire*, by a leader whose own archive is that of *archiver*."""
+    """Naming of the data set at *wire*, by a leader whose own archive is that of *archivist*."""
 
-    def __init__(self, wire: Wire, keys: Keys, archiver: Archiver, clock: Clock) -> None:
-        self._naming, self._log, self._archiver, self._clock = Naming(wire, keys), Log(wire, keys), archiver, clock
+    def __init__(self, wire: Wire, keys: Keys, archivist: Archivist, clock: Clock) -> None:
+        self._naming, self._log, self._archivist, self._clock = Naming(wire, keys), Log(wire, keys), archivist, clock
         self._term: str | None = None  # the token of the term for which it asks
         self._until_ms = 0.0
         self._is_new, self._known = True, _NOTHING  # by the answers so far
@@ -63,12 +64,12 @@ class Namer:
         for answer in self._naming.answers():
             self._hear(answer)
         left_ms = self._until_ms - self._clock.monotonic_ms()
-        if left_ms <= 0 and not self._archiver.has_looked:  # the archiver could not look before Redis was there
+        if left_ms <= 0 and not self._archivist.has_looked:  # the archiver could not look before Redis was there
             left_ms += AWAITED_MS
         if left_ms > 0:
             self._naming.ask()
             return left_ms
-        if (own := self._archiver.knowledge()) is not None:  # it may have been opened meanwhile
+        if (own := self._archivist.knowledge()) is not None:  # it may have been opened meanwhile
             self._hear(own)
         known = self._known.gen
         is_new = self._is_new and own is not None and known is None

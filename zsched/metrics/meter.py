@@ -5,11 +5,13 @@ of what the log says of the terms that it led.
 Every daemon's archive follows the whole log. So that the sum over all daemons counts everything once, each counts what
 was written in its own terms: an entry's id begins with its epoch. It counts when its archive has taken an entry in, in
 the archiver's thread; what fires computes nothing. What an archive is given a second time, after a loss, counts once.
+An archivist in a process of its own has a meter of its own, which counts for that of the daemon (``counts`` and
+``counted``, about once a second).
 
-Not guaranteed: that anybody counts what clients wrote while nobody led, when the leader before that is gone, or in the
-milliseconds before the leader hears that it leads, nor the last entries of a daemon that was killed. While the archive
+Not guaranteed: that anybody counts what clients wrote while nobody led, when the leader before that is gone, nor the
+last entries of a daemon that was killed. While the archive
 is in trouble the counts stand still; they catch up when it reads the log again, but for what was trimmed from it
-meanwhile. They begin with 0 in each process: ask Prometheus for rates and increases.
+meanwhile. They begin with 0 in each process that archives: ask Prometheus for rates and increases.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from itertools import accumulate
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 from zsched.core.changes import OUTCOMES as DECIDED
 from zsched.core.changes import What
@@ -43,18 +45,21 @@ class Names:
     """The first names that came, each under itself, *most* of them at most; the others are all ``other``."""
 
     def __init__(self, most: int = MOST) -> None:
-        self._room, self._known, self._lock = most, {OTHER, UNKNOWN}, Lock()
+        self._room, self._known, self._lock = most, {name: name for name in (OTHER, UNKNOWN)}, Lock()
 
     def of(self, name: str) -> str:
-        """The label's value for *name*; the same from now on. Any thread may ask."""
-        if name in self._known:
-            return name
+        """
+        The label's value for *name*; the same from now on, also the same object: a pickle of the counts has it once.
+        Any thread may ask.
+        """
+        if (known := self._known.get(name)) is not None:
+            return known
         name = label_text(name) or UNKNOWN
         with self._lock:
             if name not in self._known and self._room:
                 self._room -= 1
-                self._known.add(name)
-        return name if name in self._known else OTHER
+                self._known[name] = name
+        return self._known.get(name, OTHER)
 
 
 def label_text(value: str) -> str:
@@ -73,10 +78,10 @@ class Distribution:
     is ahead of the counts: nothing that the next reading does not mend.
     """
 
-    __slots__ = ("_bounds", "_counts", "_names", "total")
+    __slots__ = ("_bounds", "_counts", "total")
 
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds, self._names = bounds, [*(repr(float(bound)) for bound in bounds), "+Inf"]
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)  # the last: larger than all bounds
         self.total = 0.0
 
@@ -98,7 +103,12 @@ class Distribution:
 
     def buckets(self) -> list[tuple[str, float]]:
         """Return the buckets for Prometheus: each bound with the number of values that are no larger, ``+Inf`` last."""
-        return list(zip(self._names, accumulate(self._counts.copy()), strict=True))
+        return list(zip(_names_of(self._bounds), accumulate(self._counts.copy()), strict=True))
+
+
+@cache
+def _names_of(bounds: tuple[float, ...]) -> tuple[str, ...]:
+    return (*(repr(float(bound)) for bound in bounds), "+Inf")
 
 
 # -- what the log says ------------------------------------------------------------------------------
@@ -116,6 +126,7 @@ LATENESS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2
 WAIT_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)  # in a queue
 DURATION_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)
 TIMEOUT_RATIO: Final = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1)  # above 1: it was stopped, or should have been
+_COUNTS: Final = ("outcomes", "lateness_s", "wait_s", "duration_s", "timeout_ratio", "ended")  # of a LogTally
 
 
 class LogTally:
@@ -124,9 +135,12 @@ class LogTally:
     read meanwhile.
     """
 
-    def __init__(self, run_suffix: str, queues: Names) -> None:
-        """*run_suffix*: the namespace's part of run ids."""
-        self._run_suffix, self._queues = run_suffix, queues
+    def __init__(self, run_suffix: str, queues: Names, daemon: str | None = None) -> None:
+        """
+        *run_suffix*: the namespace's part of run ids. *daemon*: its id. A term counts from its first entry on, which
+        names the daemon; one that began before the tally, from the call of ``led`` on.
+        """
+        self._run_suffix, self._queues, self._daemon = run_suffix, queues, daemon and daemon.encode()
         self._epochs: set[int] = set()
         self._last: Position | None = None
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
@@ -144,10 +158,21 @@ class LogTally:
         """Count *entries*, if they are of its terms, and new. What cannot be read, the archiver has said."""
         kinds = kinds_telling(*_COUNTED)
         for entry in entries:
-            if entry.kind in kinds and entry.position.epoch in self._epochs and self._is_new(entry.position):
+            if entry.kind == "term" and self._daemon in entry.body:
+                self.led(entry.position.epoch)
+            elif entry.kind in kinds and entry.position.epoch in self._epochs and self._is_new(entry.position):
                 self._last = entry.position
                 with suppress(UnknownEntry), reading(entry):
                     self._count(parse(entry, self._run_suffix))
+
+    def counts(self) -> dict[str, Any]:
+        """Return all counts, which change when more is seen: the thread that sees calls it."""
+        return {name: getattr(self, name) for name in _COUNTS}
+
+    def take(self, counts: dict[str, Any]) -> None:
+        """Have these *counts* from now on, of another process that sees the log."""
+        for name in _COUNTS:
+            setattr(self, name, counts[name])
 
     def _is_new(self, position: Position) -> bool:
         """
@@ -221,3 +246,11 @@ class DaemonMeter:
     def archived(self, entries: Sequence[Entry]) -> None:
         """The archive has these."""
         self.tally.see(entries)
+
+    def counts(self) -> dict[str, Any]:
+        """Return the counts of the log."""
+        return self.tally.counts()
+
+    def counted(self, counts: Any) -> None:
+        """Take the counts of another process."""
+        self.tally.take(counts)

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
@@ -35,10 +35,15 @@ _STUCK_MS: Final = 30_000.0  # without a pass, beside what the settings let one 
 
 @contextmanager
 def serving(
-    settings: Settings, clock: Clock, health: DaemonHealth, build: Mapping[str, str | None]
+    settings: Settings,
+    clock: Clock,
+    health: DaemonHealth,
+    build: Mapping[str, str | None],
+    archivist: Callable[[], int] | None = None,
 ) -> Iterator[DaemonMeter]:
     """
-    Serve inside the block what the meter that it gives is told, and what *health* says. *build*: versions.
+    Serve inside the block what the meter that it gives is told, and what *health* says. *build*: versions. *archivist*:
+    tells the number of the process that archives.
 
     Raises:
         ZschedError: nothing can listen there now.
@@ -50,6 +55,8 @@ def serving(
     registry = CollectorRegistry()
     registry.register(DaemonCollector(meter, lookout, queues, build))
     ProcessCollector(registry=registry)  # seconds of processor, memory, open files
+    if archivist is not None:
+        ProcessCollector("zsched_archivist", archivist, registry=registry)
 
     def alive() -> tuple[bool, str]:
         silent_ms = clock.monotonic_ms() - health.last_pass_ms

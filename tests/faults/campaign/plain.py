@@ -26,9 +26,9 @@ def kill_standby(stage: Stage, rng: random.Random) -> None:
 def pause_leader(stage: Stage, rng: random.Random) -> None:
     """It goes on when another has led for a while."""
     leader = stage.leader()
-    leader.process.send(signal.SIGSTOP)
+    leader.process.send_to_all(signal.SIGSTOP)
     stage.wait(rng.uniform(1.3, 2.5) * LEASE_MS / 1000)
-    leader.process.send(signal.SIGCONT)
+    leader.process.send_to_all(signal.SIGCONT)
     stage.wait(0.5)
 
 
@@ -106,10 +106,10 @@ def fill_disk(stage: Stage, rng: random.Random) -> None:
     """Both archives stand still; the log goes on."""
     disk = LimitedFiles(stage.folder)
     for seat in stage.seats:
-        disk.fill(seat.process.pid)
+        disk.fill(seat.process.archivist_pid)
     stage.wait(2.0)
     for seat in stage.seats:
-        disk.free(seat.process.pid)
+        disk.free(seat.process.archivist_pid)
     stage.wait(1.0)
 
 

@@ -78,10 +78,10 @@ def return_while_slow(stage: Stage, rng: random.Random) -> None:
 @contextmanager
 def _slowed(stage: Stage, seat: Seat, seconds: float) -> Iterator[None]:
     """The daemon on *seat* gets no time during the block and *seconds* more, as on a machine that is overloaded."""
-    seat.process.send(signal.SIGSTOP)
+    seat.process.send_to_all(signal.SIGSTOP)
     yield
     stage.wait(seconds)
-    seat.process.send(signal.SIGCONT)
+    seat.process.send_to_all(signal.SIGCONT)
 
 
 def pause_over_flush(stage: Stage, rng: random.Random) -> None:

@@ -148,7 +148,7 @@ class Stage:
         if not seat.is_running:
             return
         seat.is_running = False
-        seat.process.send(signal.SIGCONT)
+        seat.process.send_to_all(signal.SIGCONT)
         seat.process.send(number)
         code = seat.process.wait(_STOP_S)
         if code not in (0, -number):
@@ -208,7 +208,7 @@ class Stage:
 
     def _look_after(self, seat: Seat) -> None:
         if seat.is_running:
-            seat.process.send(signal.SIGCONT)
+            seat.process.send_to_all(signal.SIGCONT)
             if seat.process.has_ended:
                 seat.is_running = False
                 said = [event["event"] for event in seat.process.events[-3:]]

@@ -81,7 +81,7 @@ def test_a_bug_is_logged_with_its_traceback_and_a_disk_failure_without(
             failing.setattr(Follower, "step", raising(ArchiveFailed("disk I/O error")))
             Client.from_url(redis_url).schedule("app.tasks.run", id="a", after=3600)
             daemon.wait_for("archive_failed")
-            eventually(lambda: daemon.daemon._archiver._failed > 2)
+            eventually(lambda: daemon.daemon._archivist.archiver._failed > 2)
             assert [] == daemon.of("archiver_crashed")
 
             failing.setattr(Follower, "step", raising(KeyError("a bug")))
@@ -94,7 +94,7 @@ def test_an_archive_refused_at_run_time_gives_no_name_to_a_data_set(redis_url: s
     know(redis_client)
     archivers, keys = Archivers(Link.from_url(redis_url, 5.0), Keys("default")), Keys("default")
     with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own())) as daemon:
-        archiver = daemon.daemon._archiver
+        archiver = daemon.daemon._archivist.archiver
         Client.from_url(redis_url).schedule("app.tasks.run", id="a", after=3600)
         eventually(lambda: following(archivers) and archiver.gen and archiver.position)
 
@@ -123,8 +123,8 @@ def test_an_archive_opened_without_redis_joins_the_data_set_later(
     with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own())) as daemon:
         Client.from_url(redis_url).schedule("app.tasks.run", id="a", after=3600)
 
-        eventually(lambda: daemon.daemon._archiver.position)
-        assert eventually(lambda: daemon.daemon._archiver.gen)
+        eventually(lambda: daemon.daemon._archivist.archiver.position)
+        assert eventually(lambda: daemon.daemon._archivist.archiver.gen)
 
 
 def test_a_new_archive_learns_the_name_of_the_data_set_as_soon_as_the_leader_gives_it(
@@ -134,7 +134,7 @@ def test_a_new_archive_learns_the_name_of_the_data_set_as_soon_as_the_leader_giv
     with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own())) as daemon:
         named = daemon.wait_for("data_set_named")
 
-        assert named["name"] == eventually(lambda: daemon.daemon._archiver.gen)
+        assert named["name"] == eventually(lambda: daemon.daemon._archivist.archiver.gen)
 
 
 def raising(error: Exception) -> Callable[..., bool]:

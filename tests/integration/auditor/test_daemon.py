@@ -43,7 +43,7 @@ def test_a_daemon_restores_a_schedule_that_another_writer_removed(
         eventually(lambda: redis_client.zscore(keys.due_normal(), "a") is not None)
         eventually(lambda: any(each["event"] == "schedule_missing" for each in daemon.events))
         story = client.why("a")
-        audit = daemon.daemon._archiver.audit
+        audit = daemon.daemon._archivist.archiver.audit
 
     assert audit is not None
     assert audit["checked"] == 1

@@ -230,7 +230,8 @@ def test_an_archive_with_a_full_disk_does_not_acknowledge(
         daemon = DaemonProcess(guard, redis_url, ARCHIVE_PATH=str(path))
         eventually(archivers.alive)
         client.schedule(FUNC, id="small", at=soon, durable=True)
-        resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))  # it can write no file
+        limits = 0, resource.RLIM_INFINITY  # of a process that can write no file
+        resource.prlimit(daemon.archivist_pid, resource.RLIMIT_FSIZE, limits)
 
         with pytest.raises(NotArchived) as on_a_full_disk:
             client.schedule(FUNC, id="on_a_full_disk", at=soon, durable=True)

@@ -133,6 +133,16 @@ def test_the_run_ids_of_another_namespace_are_read_as_its_own() -> None:
     assert (2, 2.0) == (number(tally.lateness_s), pytest.approx(tally.lateness_s.total))
 
 
+def test_a_term_counts_from_its_first_entry_on_which_names_the_daemon() -> None:
+    tally = LogTally("", Names(), "d1")
+    others = entry("term", daemon="d2", id="3-1"), moved(FIRE, "3-2")
+    ours = entry("term", daemon="d1", id="4-3"), moved(FIRE, "4-4")
+
+    tally.see([*others, *ours])
+
+    assert outcomes_of([FIRE]) == tally.outcomes
+
+
 # -- runs that ended ----------------------------------------------------------------------------------
 
 

@@ -1,0 +1,287 @@
+"""The processes of a daemon (itself, keeper, archivist): each is killed, stopped or hangs, and all get signals."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from pathlib import Path
+
+import pytest
+import redis
+from rq import Queue
+
+from tests.faults.archives import KEYS, assert_state_is_redis_own, await_caught_up, history, log_in, repeated
+from tests.faults.ledger import entries, queued
+from tests.faults.processes import STEADY, DaemonProcess, Start, eventually
+from tests.faults.threads import know
+from tests.integration.asking import ask, pages_of
+from tests.integration.in_process import work_off
+from zsched import Client
+from zsched.embedded import EmbeddedRedis
+
+pytestmark = pytest.mark.once
+
+FUNC = "app.task"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "archive.db"
+
+
+@pytest.fixture
+def daemon(start_daemon: Start, redis_url: str, redis_client: redis.Redis, path: Path) -> DaemonProcess:
+    """A daemon that leads, and whose archive follows."""
+    know(redis_client)
+    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), METRICS_LISTEN="127.0.0.1:0", **STEADY)
+    daemon.wait_for("term_began")
+    await_caught_up(redis_url, path)
+    return daemon
+
+
+@pytest.fixture
+def client(redis_url: str) -> Client:
+    return Client.from_url(redis_url)
+
+
+class Others:
+    """The keeper and the archivist of a daemon, held by descriptors."""
+
+    def __init__(self, daemon: DaemonProcess) -> None:
+        self.keeper, self.archivist = daemon.keeper_pid, daemon.archivist_pid
+        self._held = [os.pidfd_open(pid) for pid in (self.keeper, self.archivist)]
+
+    def have_ended(self) -> bool:
+        """Return True when both have ended; then they can no longer be asked."""
+        return all(is_over(held) for held in self._held)
+
+
+def is_over(held: int) -> bool:
+    """Return True if the process of the descriptor has ended, also if nobody waited for it yet."""
+    return bool(select.select([held], (), (), 0)[0])
+
+
+def is_complete(url: str, path: Path) -> bool:
+    """Return True if the archive at *path*, which nobody writes now, has the whole log, once."""
+    archived = history(path)
+    assert [] == repeated(archived)
+    return {entry.position for entry in log_in(url)} == {entry.position for entry in archived}
+
+
+def fire(client: Client, watch: redis.Redis, id: str) -> None:
+    """Schedule a run, and wait until it is in its queue."""
+    before = len(queued(watch))
+    client.schedule(FUNC, id=id, after=0)
+    eventually(lambda: len(queued(watch)) == before + 1)
+
+
+# -- killed -----------------------------------------------------------------------------------------
+
+
+def test_an_archivist_that_is_killed_is_started_again_and_misses_nothing(
+    daemon: DaemonProcess, client: Client, redis_url: str, redis_client: redis.Redis, path: Path
+) -> None:
+    first = daemon.archivist_pid
+    client.schedule(FUNC, id="before", after=3600)
+
+    os.kill(first, signal.SIGKILL)
+    fire(client, redis_client, "meanwhile")
+    died = daemon.wait_for("archivist_died")
+    await_caught_up(redis_url, path)
+    client.schedule(FUNC, id="durable", after=3600, durable=True)
+
+    assert -signal.SIGKILL == died["exit_code"]
+    assert first != daemon.archivist_pid
+    assert 1 == len(daemon.of("term_began"))
+    daemon.stop()
+    assert is_complete(redis_url, path)
+    assert_state_is_redis_own(redis_url, path)
+
+
+def test_the_archivist_that_comes_next_does_the_chores_of_the_term(
+    daemon: DaemonProcess, client: Client, redis_url: str, redis_client: redis.Redis, path: Path
+) -> None:
+    os.kill(daemon.archivist_pid, signal.SIGKILL)
+    daemon.wait_for("archivist_died")
+    await_caught_up(redis_url, path)
+
+    client.enqueue("builtins.len", id="a", args=("abc",))
+    eventually(lambda: queued(redis_client))
+    work_off(Queue("default", connection=redis_client), redis_client)
+
+    eventually(lambda: entries(redis_client, "end"))
+    daemon.stop()
+
+
+def test_the_metrics_of_the_archivist_that_comes_next_begin_anew(
+    daemon: DaemonProcess, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
+) -> None:
+    where = pages_of(daemon)
+    fire(client, redis_client, "one")
+    fire(client, redis_client, "two")
+    eventually(lambda: 'fires_total{outcome="fired"} 2.0' in ask(where, "/metrics").text)
+
+    os.kill(daemon.archivist_pid, signal.SIGKILL)
+    daemon.wait_for("archivist_died")
+    await_caught_up(redis_url, path)
+    fire(client, redis_client, "three")
+
+    eventually(lambda: 'fires_total{outcome="fired"} 1.0' in ask(where, "/metrics").text)
+    daemon.stop()
+
+
+def test_a_daemon_whose_keeper_is_killed_stops_in_order_and_fails(
+    daemon: DaemonProcess, redis_client: redis.Redis, path: Path
+) -> None:
+    others = Others(daemon)
+
+    os.kill(others.keeper, signal.SIGKILL)
+
+    assert 1 == daemon.wait()
+    [failed] = daemon.of("daemon_failed")
+    assert "the processes that archive have died" in failed["reason"]
+    assert 1 == len(daemon.of("daemon_stopped"))
+    assert not redis_client.exists(KEYS.lease())
+    eventually(others.have_ended)
+
+
+def test_nothing_of_a_killed_daemon_remains_and_the_next_one_has_its_archive(
+    daemon: DaemonProcess, start_daemon: Start, client: Client, redis_url: str, path: Path
+) -> None:
+    others = Others(daemon)
+    client.schedule(FUNC, id="before", after=3600)
+
+    daemon.send(signal.SIGKILL)
+    daemon.wait()
+    next_one = start_daemon(redis_url, ARCHIVE_PATH=str(path))
+
+    eventually(others.have_ended)
+    next_one.wait_for("archive_opened")
+    await_caught_up(redis_url, path)
+    next_one.stop()
+    assert is_complete(redis_url, path)
+
+
+def test_an_archivist_that_hangs_ends_with_its_daemon(daemon: DaemonProcess) -> None:
+    others = Others(daemon)
+    os.kill(others.archivist, signal.SIGSTOP)
+
+    daemon.send(signal.SIGKILL)
+    daemon.wait()
+
+    eventually(others.have_ended)
+
+
+# -- hangs ------------------------------------------------------------------------------------------
+
+
+def test_a_daemon_fires_while_its_archivist_hangs_and_the_archive_catches_up(
+    daemon: DaemonProcess, client: Client, redis_url: str, redis_client: redis.Redis, path: Path
+) -> None:
+    archivist = daemon.archivist_pid
+    os.kill(archivist, signal.SIGSTOP)
+
+    for n in range(5):
+        fire(client, redis_client, f"run-{n}")
+    os.kill(archivist, signal.SIGCONT)
+
+    await_caught_up(redis_url, path)
+    assert archivist == daemon.archivist_pid
+    daemon.stop()
+    assert is_complete(redis_url, path)
+
+
+def test_a_daemon_stops_although_its_archivist_hangs(daemon: DaemonProcess, redis_client: redis.Redis) -> None:
+    others = Others(daemon)
+    os.kill(others.archivist, signal.SIGSTOP)
+
+    daemon.stop()
+
+    eventually(others.have_ended)
+    assert not redis_client.exists(KEYS.lease())
+
+
+def test_an_archivist_archives_while_its_daemon_hangs(
+    daemon: DaemonProcess, client: Client, redis_url: str, path: Path
+) -> None:
+    daemon.send(signal.SIGSTOP)
+
+    for n in range(500):  # more states than the daemon's socket holds
+        client.schedule(FUNC, id=f"later-{n}", after=3600, durable=n % 20 == 0)
+    await_caught_up(redis_url, path)
+
+    daemon.send(signal.SIGCONT)
+    assert [] == daemon.of("archive_failed")
+    daemon.stop()
+    assert is_complete(redis_url, path)
+
+
+# -- told by both -----------------------------------------------------------------------------------
+
+
+def test_what_fails_in_either_process_is_in_status_and_in_the_metrics(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
+) -> None:
+    watch.execute_command("ACL", "SETUSER", "default", "-subscribe", "-blpop")  # here, and there
+    daemon = start_daemon(server.url, METRICS_LISTEN="127.0.0.1:0", **STEADY)
+    where, client = pages_of(daemon), Client.from_url(server.url)
+    here, there = ["thread waker"], ["thread answerer", "thread names"]
+
+    eventually(lambda: [sorted(here + there)] == [sorted(one.failing) for one in client.overview().daemons])
+    eventually(lambda: "zsched_failing 3.0" in ask(where, "/metrics").text)
+
+    watch.execute_command("ACL", "SETUSER", "default", "+@all")
+    daemon.stop()
+
+
+# -- signals to all ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_all_processes_stops_the_daemon_in_order_and_the_last_entries_are_archived(
+    daemon: DaemonProcess, client: Client, redis_client: redis.Redis, redis_url: str, path: Path, number: signal.Signals
+) -> None:
+    others = Others(daemon)
+    client.schedule_many([{"func": FUNC, "id": f"s{n}", "after": 3600} for n in range(2000)])
+
+    daemon.send_to_all(number)
+
+    assert 0 == daemon.wait()
+    assert others.have_ended()
+    assert [] == [each for each in daemon.events if each["level"] == "error"]
+    assert not redis_client.exists(KEYS.lease())
+    assert is_complete(redis_url, path)
+
+
+def test_sighup_to_all_processes_reloads_the_log_level_of_all(
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, path: Path, tmp_path: Path
+) -> None:
+    know(redis_client)
+    file = tmp_path / "zsched.toml"
+    file.write_text('[log]\nlevel = "info"\n')
+    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), CONFIG=str(file), **STEADY)
+    await_caught_up(redis_url, path)
+    archivist = daemon.archivist_pid
+
+    file.write_text('[log]\nlevel = "warning"\n[archive]\nretention_days = 7\n')
+    daemon.send_to_all(signal.SIGHUP)
+    daemon.wait_for("restart_needed")
+    os.kill(archivist, signal.SIGKILL)
+    daemon.wait_for("archivist_died")
+    await_caught_up(redis_url, path)
+
+    assert 1 == len(daemon.of("archive_opened"))  # the next archivist's was not worth a warning
+    daemon.stop()
+
+
+def test_a_daemon_that_stops_while_its_archivist_is_away_archives_the_last_entries(
+    daemon: DaemonProcess, client: Client, redis_url: str, path: Path
+) -> None:
+    os.kill(daemon.archivist_pid, signal.SIGKILL)
+    daemon.wait_for("archivist_died")
+    client.schedule(FUNC, id="last", after=3600)
+
+    daemon.stop()
+
+    assert is_complete(redis_url, path)

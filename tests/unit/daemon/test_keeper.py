@@ -1,0 +1,92 @@
+"""The archivist's side of its process, in a thread of the test: what it says of itself, without a Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from zsched.archive import Archive
+from zsched.config import ArchiveSettings, LogSettings, RedisSettings, Settings
+from zsched.core.clock import SystemClock
+from zsched.daemon import keeper
+from zsched.daemon.about import facts
+from zsched.daemon.archivist_messages import Datagrams, Orders, State
+from zsched.daemon.keeper import _Inside
+from zsched.daemon.meter import NoMeter
+from zsched.errors import ArchiveForeign, ArchiveInUse
+
+OPEN = Orders(1, LogSettings())
+
+
+class Ends:
+    """An archivist, and the daemon's end of its connection."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "archive.db"
+        self.daemon, theirs = Datagrams.pair()
+        redis = RedisSettings(url=f"unix://{folder}/nowhere")
+        settings = Settings(redis=redis, archive=ArchiveSettings(path=str(self.path)))
+        self.inside = _Inside(theirs, settings, facts("d1", SystemClock()), NoMeter())
+
+    def order(self, orders: Orders) -> State:
+        """Let it obey *orders*; return what it says then."""
+        self.inside._obey(orders)
+        self.inside._say()
+        state = self.daemon.receive(0)
+        assert isinstance(state, State)
+        return state
+
+
+@pytest.fixture
+def ends(tmp_path: Path) -> Iterator[Ends]:
+    ends = Ends(tmp_path)
+    yield ends
+    ends.inside._threads.stop()
+    ends.daemon.close()
+    ends.inside._datagrams.close()
+
+
+def test_an_archivist_that_does_not_follow_yet_is_waited_for(ends: Ends) -> None:
+    state = ends.order(OPEN)
+
+    assert (True, None, 1) == (state.was_opened, state.refusal, state.heard)
+    assert (False, True) == (state.has_looked, state.is_trusted)
+
+
+def test_an_archivist_that_follows_is_not_waited_for_when_its_thread_has_ended(ends: Ends) -> None:
+    ends.order(OPEN)
+
+    state = ends.order(replace(OPEN, number=2, is_started=True, is_stopping=True))
+
+    assert (2, True, False) == (state.heard, state.has_looked, state.is_trusted)
+
+
+def test_an_archive_of_another_namespace_is_refused(ends: Ends) -> None:
+    Archive(ends.path, "another").close()
+
+    assert isinstance(ends.order(OPEN).refusal, ArchiveForeign)
+
+
+def test_an_archive_in_use_is_refused_when_it_does_not_become_free(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "_LOCKED_S", 0.05)
+    with closing(Archive(ends.path, "default")):
+        assert isinstance(ends.order(OPEN).refusal, ArchiveInUse)
+
+
+def test_the_same_orders_once_more_change_nothing(ends: Ends) -> None:
+    first = ends.order(OPEN)
+    ends.inside._obey(OPEN)
+    ends.inside._say()
+
+    assert ends.daemon.receive(0) is None
+    assert first == ends.inside._told
+
+
+def test_an_archivist_ends_when_its_daemon_is_gone(ends: Ends) -> None:
+    ends.daemon.end()
+
+    ends.inside.run()  # returns

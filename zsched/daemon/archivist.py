@@ -1,0 +1,140 @@
+"""
+The archivist: what a daemon does besides firing. It follows the log, answers questions, and does a leader's chores.
+
+``Threads`` does it in threads of this process. A daemon has it in a process of its own (``archivist_process``), so that
+what fires does not wait for Python's interpreter lock while others archive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from zsched.config import LogSettings, Settings
+from zsched.core.clock import Clock
+from zsched.daemon.answerer import Answerer
+from zsched.daemon.archiver import Archiver
+from zsched.daemon.auditor import Auditor
+from zsched.daemon.chains import ChainKeeper
+from zsched.daemon.chores import ChoreThread
+from zsched.daemon.failures import Failures
+from zsched.daemon.lost import LostRuns
+from zsched.daemon.meter import Meter
+from zsched.daemon.slots import SlotKeeper
+from zsched.daemon.tracker import Tracker
+from zsched.storage.connection import Link
+from zsched.storage.keys import keys_of
+from zsched.storage.lease import Term
+from zsched.storage.questions import Knowledge
+
+
+class Archivist(Protocol):
+    """The archivist, as the main loop knows it. No call waits, but ``open`` and ``stop``."""
+
+    def open(self) -> None:
+        """Open the archive, as ``Archiver.open`` does and raises."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """Archive the log up to now, if that is quick, and end."""
+
+    def serve(self, term: Term | None) -> None:
+        """Do a leader's chores in *term*, from now on; None: this daemon does not lead."""
+
+    def objected(self, reason: str | None) -> None:
+        """Report *reason*, why this daemon may not lead; None: it may."""
+
+    def log_as(self, settings: LogSettings) -> None:
+        """Log by these *settings* from now on, as the daemon does."""
+
+    @property
+    def gen(self) -> str | None:
+        """Return what ``Archiver.gen`` returns."""
+
+    @property
+    def has_looked(self) -> bool:
+        """Return what ``Archiver.has_looked`` returns."""
+
+    def has_looked_since(self, since_ms: float) -> bool:
+        """Return what ``Archiver.has_looked_since`` returns."""
+
+    def knowledge(self) -> Knowledge | None:
+        """Return what ``Archiver.knowledge`` returns."""
+
+
+class Threads:
+    """An archivist in threads of this process. *about* and *on_pass* as for the ``archiver``."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        link: Link,
+        clock: Clock,
+        daemon: str,
+        meter: Meter,
+        failures: Failures,
+        about: dict[str, Any] | None = None,
+        on_pass: Callable[[], None] = lambda: None,
+    ) -> None:
+        keys = keys_of(settings)
+        self.archiver = Archiver(settings, link, clock, daemon, meter, failures, about, on_pass)
+        self._answerer = Answerer(self.archiver, link, keys, failures)
+        tracker = Tracker(self.archiver, keys)
+        lost = LostRuns(self.archiver, keys, tracker)
+        auditor = Auditor(self.archiver, keys, clock)
+        chains, slots = ChainKeeper(keys, clock), SlotKeeper(keys, clock)
+        self._chores = ChoreThread(
+            link,
+            self.archiver,
+            clock,
+            [tracker.over, lost.over, auditor.over],
+            without_archive=[chains.over, slots.over],
+            failures=failures,
+        )
+
+    def open(self) -> None:
+        """Open the archive."""
+        self.archiver.open()
+
+    def start(self) -> None:
+        """Start the threads."""
+        self.archiver.start()
+        self._answerer.start()
+        self._chores.start()
+
+    def stop(self) -> None:
+        """Let all end; wait for the archiver."""
+        self._chores.stop()
+        self._answerer.stop()
+        self.archiver.stop()
+
+    def serve(self, term: Term | None) -> None:
+        """Hand the term over."""
+        self._chores.serve(term)
+
+    def objected(self, reason: str | None) -> None:
+        """Leave it to the archiver's report."""
+        self.archiver.may_not_lead = reason
+
+    def log_as(self, settings: LogSettings) -> None:
+        """Nothing: its process has one log."""
+
+    @property
+    def gen(self) -> str | None:
+        """Ask the archiver."""
+        return self.archiver.gen
+
+    @property
+    def has_looked(self) -> bool:
+        """Ask the archiver."""
+        return self.archiver.has_looked
+
+    def has_looked_since(self, since_ms: float) -> bool:
+        """Ask the archiver."""
+        return self.archiver.has_looked_since(since_ms)
+
+    def knowledge(self) -> Knowledge | None:
+        """Ask the archiver."""
+        return self.archiver.knowledge()
