@@ -3,11 +3,16 @@ The server's clock, estimated by the daemon's monotonic clock: when to wake up, 
 
 Many replies have TIME, read by the server between our sending and receiving: a fire's reply in microseconds, others in
 whole milliseconds. So each reply bounds the difference of the two clocks from both sides. The tightest lower bound is
-kept, and relaxed slowly (clocks may be slewed by 500 ppm, adjtimex(2)). A sleep by it ends at the due time or a
-fraction of a millisecond later, not before.
+kept, and relaxed slowly (clocks may be slewed by 500 ppm, adjtimex(2)).
+
+A script that is sent a little before the due time arrives at the due time. How much before is learned from replies in
+microseconds: the shortest way to the server counts, so a script seldom arrives too early. One that does finds nothing
+due, and is sent again.
 """
 
 from __future__ import annotations
+
+import math
 
 from zsched.core.clock import LAST_MS, Clock
 from zsched.storage.dispatch import Window
@@ -24,6 +29,8 @@ class ServerClock:
         self._clock = clock
         self._least: float | None = None  # lower bound of (server's ms − monotonic ms)
         self._least_at = 0.0
+        self._arrival: float | None = None  # the least of (TIME at the arrival − monotonic ms at the sending)
+        self._arrival_at = 0.0
         self._round_trip_ms = 0.0  # of the last reply
         self._unsteady_since: float | None = None
 
@@ -42,8 +49,11 @@ class ServerClock:
         if known is not None and (low > known + JUMP_MS or high < known - JUMP_MS):
             jumped = round((low if low > known else high) - known)
             self._unsteady_since = received_ms
-            known = None
+            known = self._arrival = None
         self._least, self._least_at = low if known is None else max(low, min(known, high)), received_ms
+        if grain_ms < 1:
+            relaxed = math.inf if self._arrival is None else self._arrival + (sent_ms - self._arrival_at) * _SLEW
+            self._arrival, self._arrival_at = min(relaxed, now_ms - sent_ms), sent_ms
         return jumped
 
     def now_ms(self) -> float:
@@ -51,6 +61,10 @@ class ServerClock:
         now = self._clock.monotonic_ms()
         known = self._decayed(now)
         return now + known if known is not None else 0.0
+
+    def arrival_offset_ms(self) -> float:
+        """Return the server's time when a script that is sent now arrives, less the monotonic clock."""
+        return self.now_ms() - self._clock.monotonic_ms() if self._arrival is None else self._arrival
 
     def window(self) -> Window:
         """Return the window in which TIME must be when a script that is sent now is run."""

@@ -54,7 +54,8 @@ _ADVANCE_SHARE = 0.5  # of a fire's batch: advancing costs two to three times as
 class Tick:
     """
     The next step after a pass: go on at once (``has_more``), wait ``wait_ms``, or sleep until ``next_ms`` of
-    the server's clock (None: nothing waits), which is the monotonic one plus ``server_offset_ms``.
+    the server's clock (None: nothing waits). For a script that is sent then, that is the monotonic clock plus
+    ``server_offset_ms``.
     """
 
     has_more: bool = False
@@ -144,8 +145,7 @@ class Ticker:
         if is_stuck:
             return Tick(wait_ms=_RETRY_STUCK_MS)
         next_ms = min((at_ms for at_ms in (fired.next_ms, look.next_ms) if at_ms is not None), default=None)
-        offset_ms = self._server_clock.now_ms() - self._clock.monotonic_ms()
-        return Tick(next_ms=next_ms, server_offset_ms=offset_ms)
+        return Tick(next_ms=next_ms, server_offset_ms=self._server_clock.arrival_offset_ms())
 
     def hold(self, term: Term, for_ms: float, look_ms: float) -> Tick:
         """

@@ -58,8 +58,8 @@ class Waker:
 
     def wait_until_due(self, due_ms: float, server_offset_ms: float, most_ms: float) -> None:
         """
-        Sleep until *due_ms* of the server's clock, which is the monotonic one plus *server_offset_ms*, but
-        at most *most_ms*; an earlier due time that is put meanwhile is waited for instead.
+        Sleep until *due_ms* of the server's clock, which is the monotonic one plus *server_offset_ms*, but at most
+        *most_ms*. An earlier due time that is put meanwhile is waited for instead.
         """
         limit_ms = self._clock.monotonic_ms() + most_ms
         while not self._sleep(

@@ -95,6 +95,43 @@ def test_a_clock_that_is_slewed_back_by_500_ppm_is_not_overtaken(trips: list[tup
         assert server.told.now_ms() <= server.true_ms + 0.03  # the trip itself was not slewed
 
 
+@given(st.lists(st.tuples(st.floats(0.1, 5), st.floats(0, 5), st.floats(0, 50)), min_size=1, max_size=40))
+def test_a_script_arrives_at_its_time_after_the_shortest_way_and_later_after_others(
+    trips: list[tuple[float, float, float]],
+) -> None:
+    clock = ManualClock(elapsed_ms=777.0)
+    server = Server(clock)
+    for there_ms, back_ms, pause_ms in trips:
+        server.ask(there_ms, back_ms, grain_ms=0.001)
+        clock.advance(pause_ms)
+    shortest_ms = min(there_ms for there_ms, _, _ in trips)
+
+    due_ms = server.true_ms + 100
+    clock.advance(due_ms - server.told.arrival_offset_ms() - clock.monotonic_ms())  # it is sent now
+    clock.advance(shortest_ms)
+
+    assert due_ms == pytest.approx(server.true_ms, abs=0.002 + 1.3)  # slewing by 500 ppm is allowed for, over 2.5 s
+
+
+def test_the_offset_of_arrivals_follows_a_clock_that_runs_faster_or_slower(server: Server, clock: ManualClock) -> None:
+    for drift in (400e-6, -400e-6):
+        for _ in range(1000):
+            server.ask(there_ms=0.2, grain_ms=0.001)
+            clock.advance(100)
+            server.offset_ms += 100 * drift
+
+        assert server.offset_ms + 0.2 == pytest.approx(server.told.arrival_offset_ms(), abs=0.1)
+
+
+def test_after_a_jump_arrivals_are_learned_anew(server: Server) -> None:
+    server.ask(there_ms=0.2, grain_ms=0.001)
+    server.offset_ms += 60_000
+
+    server.ask(there_ms=0.3, grain_ms=0.001)
+
+    assert server.offset_ms + 0.3 == pytest.approx(server.told.arrival_offset_ms(), abs=0.01)
+
+
 @pytest.mark.slow
 def test_a_day_of_slewing_is_no_jump(server: Server, clock: ManualClock) -> None:
     jumps = []
