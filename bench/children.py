@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import IO, Any
 from unittest.mock import patch
@@ -163,6 +164,14 @@ def _puts(url: str, per_s: int, seconds: int) -> int:
     return 0
 
 
+def _bulk(url: str) -> int:
+    """Put one-shots with ``schedule_many``, as fast as it goes, until this process is ended."""
+    Client.from_url(url).schedule_many(
+        {"func": FUNC, "id": f"beside-{number}", "after": _FAR_S, "args": (number, "email")} for number in count()
+    )
+    return 0
+
+
 def _ends(url: str, per_s: int, seconds: int) -> int:
     """End *per_s* runs of the queue default a second, evenly, as RQ's worker writes it, for *seconds*."""
     clock = SystemClock()
@@ -189,6 +198,6 @@ def _ends(url: str, per_s: int, seconds: int) -> int:
 if __name__ == "__main__":
     roles: dict[str, Callable[..., int]] = {
         "daemon": _daemon, "daemon-alone": _daemon_alone, "daemon-told": _daemon_told, "rq-scheduler": _rq_scheduler,
-        "puts": _puts, "ends": _ends,
+        "puts": _puts, "bulk": _bulk, "ends": _ends,
     }  # fmt: skip
     sys.exit(roles[sys.argv[1]](sys.argv[2], *map(int, sys.argv[3:])))
