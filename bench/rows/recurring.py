@@ -30,8 +30,8 @@ def measure(arena: Arena) -> Result:
         ]
         contest(arena, ground, result, contestants)
     result.notes.append("BullMQ: with its worker, as it sets the next time only when the job runs; `every` of a day")
-    result.at_least("0.2 × raw", result.ratio("zsched"), 0.2)
-    result.at_least("4 × BullMQ", result.ratio("zsched", BULLMQ), 4.0)
+    result.at_least("0.1 × raw", result.ratio("zsched"), 0.1)
+    result.at_least("6 × BullMQ", result.ratio("zsched", BULLMQ), 6.0)
     return result
 
 

@@ -21,7 +21,7 @@ from bench.results import Broken, Result, percentile
 
 _PER_S = 10_000
 _IDLE_QUEUE = "nobody"
-_GOAL_PERCENT, _GOAL_MS = 25.0, 1000.0
+_GOAL_PERCENT, _GOAL_MS = 20.0, 1000.0
 
 
 def measure(arena: Arena) -> Result:
@@ -36,7 +36,7 @@ def measure(arena: Arena) -> Result:
         ]  # fmt: skip
         contest(arena, ground, result, contestants)
     for series in result.series:
-        result.at_most(f"25 % of a core ({series.who})", series.median, _GOAL_PERCENT)
+        result.at_most(f"20 % of a core ({series.who})", series.median, _GOAL_PERCENT)
         result.at_most(f"1 s p99 from end to record ({series.who})", series.detail("recorded p99 ms"), _GOAL_MS)
     return result
 
