@@ -104,6 +104,21 @@ def put_back(seq: int, nominal_ms: int) -> Entry:
     return entry(seq, "restore", "reason", "lost", "archive", "a", "rows", "2", *rows, t_us=nominal_ms * 1000 + 500_000)
 
 
+def occurrence(seq: int) -> Entry:
+    """One of the rule, whose first has the number 3."""
+    return advance(seq, DUE_MS + 1000 * (seq - 3), DUE_MS + 1000 * (seq - 2))
+
+
+def found_again(before: int) -> list[Entry]:
+    """The rule as an archive read it in Redis, before the occurrence of that number, and another schedule."""
+    next_ms = DUE_MS + 1000 * (before - 3)
+    rule = ["schedule:trigger", '{"kind":"every","expr":"1000"}', "schedule:anchor", str(DUE_MS - 1000)]
+    rows = [["other", "0"], ["r", "6", *rule, "schedule:nominal", str(next_ms)]]
+    return [
+        entry(0, "scan", id, "", "due", "normal", str(DUE_MS), *rest, t_us=next_ms * 1000 - 1) for id, *rest in rows
+    ]
+
+
 ASKED = Call("put", "a", DUE_US - S + 1500, DUE_US - S + 2500, run_id=f"a-{DUE_MS}", due_ms=DUE_MS)
 RULED = Call("rule", "r", DUE_US - 2 * S, DUE_US - 2 * S + 900, every_ms=1000)
 RECEIVED = Receipt(f"a-{DUE_MS}", DUE_US + 3000, 77)
@@ -250,6 +265,15 @@ FINE: dict[str, Callable[[], Witnesses]] = {
         receipts=[],
         ended_us=DUE_US - 1,
         places=[Place("a", "due", DUE_MS), Place("a", "waiting", DUE_MS)],
+    ),
+    "an archive that began anew goes on with what it found": lambda: seen(
+        [put_back(7, DUE_MS + 3000), advance(8, DUE_MS + 4000, DUE_MS + 5000)],
+        histories=[
+            [*RULE, occurrence(3), *found_again(6), occurrence(6)],
+            [*found_again(4), occurrence(4), occurrence(5), occurrence(6)],
+        ],
+        calls=[],
+        receipts=[],
     ),
     "pushed again, and the archive that knew it does not know the rule": lambda: seen(
         [

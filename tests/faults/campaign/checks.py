@@ -279,7 +279,9 @@ def _received_again(audit: Audit, run_id: str, received: list[Receipt], pushes: 
         audit.tolerated["pushed again, marked, after a push in the archive's lag"] += 1
     else:
         times = ", ".join(str(receipt.t_us) for receipt in received)
-        yield f"{run_id} was received at {times} and pushed {len(pushes)} times: {_shown(pushes[-1])}"
+        ago = ", ".join(f"{loss.fault} at {loss.at_us}" for loss in between) or "no loss"
+        story = _story(audit, pushes[0].id)
+        yield f"{run_id} was received at {times} and pushed {len(pushes)} times ({ago} between them); log: {story}"
 
 
 def _is_at_most_once(audit: Audit, id: str) -> bool:

@@ -14,9 +14,11 @@ from typing import NamedTuple
 
 from zsched.core.changes import Change, What
 from zsched.core.log import Entry, Position, UnknownEntry, changes
+from zsched.core.log.recovery import ScanEntry
 
 _PUSHED = (What.FIRED, What.ENQUEUED, What.PUSHED_AGAIN)
 UNCERTAIN = "uncertain"
+SCAN = ScanEntry.kind
 
 
 class Push(NamedTuple):
@@ -86,12 +88,19 @@ class Histories:
 
 
 def chains_of(history: list[Entry]) -> list[list[Entry]]:
-    """The histories that an archive learnt one after the other, each from its beginning; the last one is the one on."""
+    """
+    The histories that an archive learnt one after the other, each from its beginning; the last one is the one on. One
+    may begin with scans, where an archive that missed a part of the log read Redis: it goes on from there.
+    """
     chains: list[list[Entry]] = []
     chain: list[Entry] = []
     for entry in history:
         seq = entry.position.seq
-        if chain and seq != chain[-1].position.seq + 1:
+        is_after_scan = bool(chain) and chain[-1].kind == SCAN
+        if entry.kind == SCAN and chain and not is_after_scan:
+            chains.append(chain)
+            chain = []
+        elif chain and not is_after_scan and seq != chain[-1].position.seq + 1:
             chains.append(chain)
             kept = next((n for n in range(len(chain), 0, -1) if chain[n - 1].position.seq == seq - 1), 0)
             chain = chain[:kept]

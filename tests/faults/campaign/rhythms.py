@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.faults.campaign.checks import Audit, Findings
+from tests.faults.campaign.histories import SCAN
 from zsched.core.log import Entry, UnknownEntry
 from zsched.core.log.fires import AdvanceEntry
+from zsched.core.log.kinds import OWN
 from zsched.core.log.puts import PutRecurringEntry
-from zsched.core.log.recovery import restored
+from zsched.core.log.recovery import ScanEntry, restored
 from zsched.core.model import iso
 from zsched.core.run_id import nominal_ms_of
 
@@ -83,6 +85,11 @@ def _follow(
         parsed = PutRecurringEntry(entry)
         for number, put in enumerate(parsed.puts):
             _begin(rhythms, put.id, parsed.schedule_of(number))
+    elif entry.kind == SCAN:
+        for found in ScanEntry(entry).found:
+            if not found.run:
+                texts = zip(found.record[::2], found.record[1::2], strict=True)
+                _begin(rhythms, found.id, {name.decode().removeprefix(OWN): value for name, value in texts})
     elif entry.kind == "restore":
         for back in restored(entry):
             if back.is_schedule:
