@@ -133,7 +133,7 @@ def stop_standby_first(daemons: list[DaemonProcess], watch: redis.Redis) -> None
 
 
 def stop(*daemons: DaemonProcess) -> None:
-    """Stop them as systemd does, one after the other; each must end well."""
+    """Stop daemons one after the other."""
     for daemon in daemons:
         daemon.stop()
 

@@ -130,8 +130,8 @@ class DaemonProcess(Telling):
             os.killpg(self.pid, number)
 
     def stop(self) -> None:
-        """Stop it as systemd does; it must end well. Waits until it runs: before, a signal ends it as any process."""
-        self.wait_for("daemon_started")
+        """Stop the daemon as systemd does, and check its exit code."""
+        self.wait_for("daemon_started")  # a signal before the handlers are installed would kill it
         self.send(signal.SIGTERM)
         assert 0 == self.wait()
 

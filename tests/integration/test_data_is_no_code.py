@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,8 +64,7 @@ def daemon(
     eventually(Archivers(link, Keys("default")).alive)
     yield daemon
     if not daemon.has_ended:
-        daemon.send(signal.SIGTERM)
-        daemon.wait()
+        daemon.stop()
 
 
 def test_a_daemon_and_the_command_line_run_no_payload_from_redis(
@@ -110,8 +108,7 @@ def test_arguments_are_only_in_the_archive_and_in_no_event_metric_or_story(
     told |= {id: zsched("why", id).output for id in ("waits", "daily", "now")}
     told |= {path: ask(where, path).text for path in ("/metrics", "/healthz", "/readyz")}
     story = zsched("why", "fails").output
-    daemon.send(signal.SIGTERM)
-    daemon.wait()
+    daemon.stop()
     told["events"] = json.dumps(daemon.events)
     files = b"".join(
         Path(f"{archive}{part}").read_bytes() for part in ("", "-wal") if Path(f"{archive}{part}").exists()

@@ -52,10 +52,6 @@ class Configured:
         daemon.wait_for("daemon_started")
         return daemon
 
-    def stop(self, daemon: DaemonProcess) -> None:
-        """Stop it in order."""
-        daemon.stop()
-
 
 @pytest.fixture
 def daemons(guard: Guard, redis_url: str, tmp_path: Path) -> Configured:
@@ -98,7 +94,7 @@ def test_a_limited_queue_fires_at_its_rate_and_delays_no_other_queue(
 
     eventually(lambda: redis_client.llen(f"{RQ}:queue:default") == 2001)
     eventually(lambda: redis_client.llen(f"{RQ}:queue:email") >= 400)
-    daemons.stop(daemon)
+    daemon.stop()
 
     runs, limited_ms = [run for run, _ in fired(redis_client)], pushes_ms(redis_client, "limited")
     assert min(pushes_ms(redis_client, "limited") + pushes_ms(redis_client, "other")) >= due_ms
@@ -144,7 +140,7 @@ def test_the_daemon_sleeps_between_two_runs_of_a_limited_queue(
     eventually(lambda: redis_client.llen(f"{RQ}:queue:email") >= 11)
     looked = looks(redis_client)
     runs, took_s = redis_client.llen(f"{RQ}:queue:email") - had, (now_ms(redis_client) - began_ms) / 1000
-    daemons.stop(daemon)
+    daemon.stop()
 
     steps = [after - before for before, after in pairwise(pushes_ms(redis_client, "s"))]
     assert min(steps) >= 199  # times of the log are in µs, those of limits in whole ms
@@ -162,7 +158,7 @@ def test_recurring_schedules_of_a_limited_queue_fire_one_after_another(
     daemon = daemons.start(email=10)
 
     eventually(lambda: redis_client.llen(f"{RQ}:queue:email") == 10)
-    daemons.stop(daemon)
+    daemon.stop()
 
     moves = [line.split() for one in entries(redis_client, "advance") for line in one.rows]
     times_ms = [one.t / 1000 for one in entries(redis_client, "advance")]
@@ -200,25 +196,25 @@ def test_a_leader_sets_its_limits_again_in_its_next_term(redis_client: redis.Red
     redis_client.delete(KEYS.lease(), KEYS.limits())
 
     assert [b"email"] == list(eventually(lambda: redis_client.hgetall(KEYS.limits())))
-    daemons.stop(daemon)
+    daemon.stop()
 
 
 def test_a_restart_changes_or_removes_a_limit(client: Client, redis_client: redis.Redis, daemons: Configured) -> None:
     schedule(client, "s", "email", 2000, now_ms(redis_client))
     slow = daemons.start(email=1)
     eventually(lambda: redis_client.llen(f"{RQ}:queue:email") >= 1)
-    daemons.stop(slow)
+    slow.stop()
 
     begin = redis_client.llen(f"{RQ}:queue:email")
     faster = daemons.start(email=200)
     eventually(lambda: redis_client.llen(f"{RQ}:queue:email") >= begin + 100)
-    daemons.stop(faster)
+    faster.stop()
 
     assert redis_client.llen(f"{RQ}:queue:email") < 2000
     unlimited = daemons.start()
     eventually(lambda: redis_client.llen(f"{RQ}:queue:email") == 2000)
     eventually(lambda: not redis_client.exists("zsched:{default}:limits"))
-    daemons.stop(unlimited)
+    unlimited.stop()
 
     runs = queued(redis_client, "email")
     assert sorted(set(runs)) == runs
@@ -250,7 +246,7 @@ def test_throttled_schedules_are_shown_and_are_not_a_problem(
     assert [{"queue": "email", "max_per_second": 0.1, "waiting": 52}] == json.loads(as_json)["held_back"]
     assert 0 == json.loads(as_json)["late_ms"]
     assert [*(f"s{n:04}" for n in range(50)), "h0001", "h0002"] == listed
-    daemons.stop(daemon)
+    daemon.stop()
 
 
 # -- the archive and the auditor ----------------------------------------------------------------------

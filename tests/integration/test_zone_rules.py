@@ -59,7 +59,7 @@ def machine(guard: Guard, redis_url: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 @contextmanager
 def running(daemon: DaemonProcess) -> Iterator[DaemonProcess]:
-    """Stops *daemon* at the end of the block."""
+    """Stop *daemon* at the end of the block."""
     yield daemon
     daemon.stop()
 
