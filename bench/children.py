@@ -41,6 +41,7 @@ from zsched.daemon.chores import ChoreThread
 CHECKOUT = Path(__file__).resolve().parents[1]  # where ``bench`` and ``zsched`` are
 _STOP_S = 10.0  # from SIGTERM to exit
 _ENDS = 100  # runs that end at the same moment
+TIMER_KEY = "bench:timer"  # where the role timer tells its lateness
 _FAR_S = 86_400  # when the puts beside a measurement are due: after it
 
 
@@ -172,6 +173,22 @@ def _bulk(url: str) -> int:
     return 0
 
 
+def _timer(url: str, per_s: int, seconds: int) -> int:
+    """Ask the server for its time at *per_s* times a second, evenly; tell what it says behind each, in µs."""
+    clock, late_us = SystemClock(), []
+    commands: Any = redis.Redis.from_url(url, protocol=2)
+    first_ms = clock.now_ms() + 100
+    for number in range(per_s * seconds):
+        at_ms = first_ms + number * 1000 // per_s
+        left_ms = at_ms - clock.now_ms()
+        if left_ms > 0:
+            time.sleep(left_ms / 1000)
+        s, us = commands.time()
+        late_us.append(s * 1_000_000 + us - at_ms * 1000)
+    commands.rpush(TIMER_KEY, *late_us)
+    return 0
+
+
 def _ends(url: str, per_s: int, seconds: int) -> int:
     """End *per_s* runs of the queue default a second, evenly, as RQ's worker writes it, for *seconds*."""
     clock = SystemClock()
@@ -198,6 +215,6 @@ def _ends(url: str, per_s: int, seconds: int) -> int:
 if __name__ == "__main__":
     roles: dict[str, Callable[..., int]] = {
         "daemon": _daemon, "daemon-alone": _daemon_alone, "daemon-told": _daemon_told, "rq-scheduler": _rq_scheduler,
-        "puts": _puts, "bulk": _bulk, "ends": _ends,
+        "puts": _puts, "bulk": _bulk, "ends": _ends, "timer": _timer,
     }  # fmt: skip
     sys.exit(roles[sys.argv[1]](sys.argv[2], *map(int, sys.argv[3:])))

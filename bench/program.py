@@ -8,6 +8,7 @@ from bench import report
 from bench.arena import Arena
 from bench.catalogue import ROWS, Row
 from bench.results import Broken, Result
+from bench.yardstick import speed
 from zsched.cli.program import DONE, FAILED, INTERRUPTED, USAGE
 from zsched.core.clock import SystemClock
 from zsched.embedded.guard import Guard
@@ -81,13 +82,17 @@ def _run(rows: list[Row], is_quick: bool, repeat: int, add: report.Add) -> bool:
     is_broken = False
     with Guard() as guard:
         arena = Arena(guard, say, is_quick=is_quick, repeat=repeat, clock=clock)
-        for row in rows:
-            try:
-                result = row.run(arena)
-            except Broken as error:
-                result = Result(row.name, row.about, broken=[str(error)])
-            add(result)
-            is_broken = is_broken or bool(result.broken)
+        with arena.redis() as ground:
+            before = speed(arena, ground)
+            for row in rows:
+                try:
+                    result = row.run(arena)
+                except Broken as error:
+                    result = Result(row.name, row.about, broken=[str(error)])
+                after = speed(arena, ground)
+                result.speed, before = (before + after) / 2, after
+                add(result)
+                is_broken = is_broken or bool(result.broken)
         say("done")
     return is_broken
 

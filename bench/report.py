@@ -93,7 +93,8 @@ def _section(result: Result) -> list[str]:
     return [
         f"\n{result.row}: {result.title}",
         *(_aligned([_COLUMNS, *rows]) if rows else []),
-        *(f"  goal {_goal(goal)}" for goal in result.goals),
+        *(f"  goal {_goal(goal, result.speed)}" for goal in result.goals),
+        *([f"  speed: {figure(result.speed)} × that of the machine of the goals"] if result.goals else []),
         *(f"  note: {note}" for note in result.notes),
         *(f"  BROKEN: {problem}" for problem in result.broken),
     ]
@@ -121,9 +122,9 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return lines
 
 
-def _goal(goal: Goal) -> str:
-    assert goal.value is not None
-    return f"{goal.text}: {figure(goal.value)}, {'met' if goal.is_met else 'MISSED'}"
+def _goal(goal: Goal, speed: float) -> str:
+    here = f" ({figure(goal.limit_at(speed))} on this machine)" if goal.power else ""
+    return f"{goal.text}{here}: {figure(goal.value)}, {'met' if goal.is_met_at(speed) else 'MISSED'}"
 
 
 def _row(result: Result) -> dict[str, Any]:
@@ -143,7 +144,16 @@ def _row(result: Result) -> dict[str, Any]:
             }
             for series in result.series
         ],
-        "goals": [{"text": goal.text, "value": goal.value, "is_met": goal.is_met} for goal in result.goals],
+        "machine_speed": result.speed,
+        "goals": [
+            {
+                "text": goal.text,
+                "value": goal.value,
+                "limit": goal.limit_at(result.speed),
+                "is_met": goal.is_met_at(result.speed),
+            }
+            for goal in result.goals
+        ],
         "notes": result.notes,
         "broken": result.broken,
     }

@@ -53,11 +53,25 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure to reach: *value* (None: not measured) against a limit that *text* says in words."""
+    """
+    A *value* to reach: at least *limit* if *is_floor*, else at most; *text* says the limit in words. ``power`` is how
+    the limit goes with the machine's speed: 1 for a rate, -1 for a time, 0 for a ratio or a size.
+    """
 
     text: str
-    value: float | None
-    is_met: bool
+    value: float
+    limit: float
+    is_floor: bool
+    power: int = 0
+
+    def limit_at(self, speed: float) -> float:
+        """Return the limit for a machine of this *speed*, 1 being that of the machine the goals were set for."""
+        return self.limit * speed**self.power
+
+    def is_met_at(self, speed: float) -> bool:
+        """Return True if the value reaches the limit for a machine of this *speed*."""
+        limit = self.limit_at(speed)
+        return self.value >= limit if self.is_floor else self.value <= limit
 
 
 @dataclass(slots=True)
@@ -65,7 +79,8 @@ class Result:
     """
     One row of the report. ``baseline`` is the series that the others are told as multiples of.
 
-    ``notes`` say what was left out or how to read it; ``broken`` what went wrong.
+    ``notes`` say what was left out or how to read it; ``broken`` what went wrong. ``speed``: of the machine meanwhile
+    (``bench.yardstick``).
     """
 
     row: str
@@ -75,6 +90,7 @@ class Result:
     goals: list[Goal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
+    speed: float = 1.0
 
     def open(self, who: str, size: str, unit: str) -> Series:
         """A series of this row; the same one when asked again."""
@@ -96,14 +112,24 @@ class Result:
         return above.median / below.median
 
     def at_least(self, text: str, value: float | None, limit: float) -> None:
-        """Add the goal that *value* is *limit* or more. What was not measured is no goal."""
-        if value is not None:
-            self.goals.append(Goal(f"≥ {text}", value, value >= limit))
+        """Add the goal that *value*, a ratio, is *limit* or more. What was not measured is no goal."""
+        self._add(text, value, limit, is_floor=True)
 
     def at_most(self, text: str, value: float | None, limit: float) -> None:
-        """Add the goal that *value* is *limit* or less."""
+        """Add the goal that *value*, a ratio, a size or a lease, is *limit* or less on any machine."""
+        self._add(text, value, limit, is_floor=False)
+
+    def at_rate(self, text: str, value: float | None, limit: float) -> None:
+        """Add the goal that *value*, per second, is *limit* or more on a machine of speed 1."""
+        self._add(text, value, limit, is_floor=True, power=1)
+
+    def within(self, text: str, value: float | None, limit: float) -> None:
+        """Add the goal that *value*, a time or a share of a core, is *limit* or less on a machine of speed 1."""
+        self._add(text, value, limit, is_floor=False, power=-1)
+
+    def _add(self, text: str, value: float | None, limit: float, *, is_floor: bool, power: int = 0) -> None:
         if value is not None:
-            self.goals.append(Goal(f"≤ {text}", value, value <= limit))
+            self.goals.append(Goal(f"{'≥' if is_floor else '≤'} {text}", value, limit, is_floor, power))
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

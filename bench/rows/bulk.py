@@ -53,7 +53,7 @@ def measure_recurring(arena: Arena) -> Result:
         contest(arena, ground, result, contestants)
     result.notes.append("BullMQ: `upsertJobScheduler`, 1,000 calls in flight; rq-scheduler: `cron`, one by one")
     series = result.find("zsched")
-    result.at_least("25,000/s", series.median if series else None, 25_000)
+    result.at_rate("25,000/s", series.median if series else None, 25_000)
     result.at_least("0.25 × one-shots", result.ratio("zsched", _ONE_SHOTS), 0.25)
     result.at_least("BullMQ", result.ratio("zsched", BULLMQ), 1.0)
     return result

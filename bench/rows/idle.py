@@ -24,7 +24,7 @@ def measure(arena: Arena) -> Result:
         one = Contestant("zsched", f"{count:,} pending", "% of a core", partial(_zsched, arena, ground, count, seconds))
         contest(arena, ground, result, [one])
     series = result.find("zsched")
-    result.at_most("0.5 % of a core", series.median if series else None, 0.5)
+    result.within("0.5 % of a core", series.median if series else None, 0.5)
     return result
 
 

@@ -35,8 +35,8 @@ def measure(arena: Arena) -> Result:
         ]
         contest(replace(arena, repeat=1), ground, result, contestants)
     first, found = result.find(_FIRST), result.find(_BY_ID)
-    result.at_most("10 ms for the first page", first.median if first else None, 10)
-    result.at_most("3,000 ms for five ids by a pattern", found.median if found else None, 3000)
+    result.within("10 ms for the first page", first.median if first else None, 10)
+    result.within("3,000 ms for five ids by a pattern", found.median if found else None, 3000)
     result.notes.append("the median of 20 or 5 calls of one client; `max`: the slowest; put once for each line")
     return result
 

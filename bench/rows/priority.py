@@ -23,7 +23,7 @@ def measure(arena: Arena) -> Result:
         one = Contestant(_WHO, f"{low:,} low", "p99 ms", partial(_zsched, arena, ground, low, over_ms))
         contest(arena, ground, result, [one])
     series = result.find(_WHO)
-    result.at_most("20 ms p99", series.median if series else None, 20.0)
+    result.within("20 ms p99", series.median if series else None, 20.0)
     return result
 
 

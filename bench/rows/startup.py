@@ -38,8 +38,8 @@ def measure(arena: Arena) -> Result:
         ]
         contest(arena, ground, result, contestants)
     version, ls = result.find(_VERSION), result.find(_LS)
-    result.at_most("150 ms for zsched --version", version.median if version else None, 150)
-    result.at_most("250 ms for zsched ls", ls.median if ls else None, 250)
+    result.within("150 ms for zsched --version", version.median if version else None, 150)
+    result.within("250 ms for zsched ls", ls.median if ls else None, 250)
     result.at_most("1 × import redis for zsched --version", result.ratio(_VERSION), 1)
     result.at_most("2 × import redis for zsched ls", result.ratio(_LS), 2)
     result.notes.append(f"zsched ls: {_SCHEDULES} schedules; modules are compiled before; a client: Client.from_url")

@@ -36,8 +36,8 @@ def measure(arena: Arena) -> Result:
         ]  # fmt: skip
         contest(arena, ground, result, contestants)
     for series in result.series:
-        result.at_most(f"20 % of a core ({series.who})", series.median, _GOAL_PERCENT)
-        result.at_most(f"1 s p99 from end to record ({series.who})", series.detail("recorded p99 ms"), _GOAL_MS)
+        result.within(f"20 % of a core ({series.who})", series.median, _GOAL_PERCENT)
+        result.within(f"1 s p99 from end to record ({series.who})", series.detail("recorded p99 ms"), _GOAL_MS)
     return result
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -76,6 +76,16 @@ class Observed(ChoreThread):
         return lambda: len(self.waits) > number + 2  # it may have been about to wait
 
 
+@contextmanager
+def serving(thread: ChoreThread, term: Term) -> Iterator[None]:
+    """Serve *term* during the block."""
+    thread.serve(term)
+    try:
+        yield
+    finally:
+        thread.serve(None)
+
+
 @pytest.fixture
 def chore() -> Chore:
     return Chore()
@@ -108,7 +118,7 @@ def test_chores_are_done_while_the_daemon_leads(thread: Observed, chore: Chore, 
     eventually(thread.rests)
     assert [] == chore.done
 
-    with thread.serving(term):
+    with serving(thread, term):
         eventually(chore.is_done_again())
 
     eventually(thread.rests)
@@ -116,9 +126,9 @@ def test_chores_are_done_while_the_daemon_leads(thread: Observed, chore: Chore, 
 
 
 def test_the_next_term_uses_a_new_wire(thread: Observed, chore: Chore, term: Term) -> None:
-    with thread.serving(term):
+    with serving(thread, term):
         eventually(chore.is_done_again())
-    with thread.serving(replace(term, token="another")):
+    with serving(thread, replace(term, token="another")):
         eventually(chore.is_done_again())
 
     assert ["another", term.token] == sorted({each.token for _, each in chore.done}, key=len)
@@ -129,7 +139,7 @@ def test_a_chore_waits_while_the_archive_does_not_follow(
     thread: Observed, chore: Chore, archiver: Archiver, term: Term
 ) -> None:
     archiver.is_healthy = False
-    with thread.serving(term):
+    with serving(thread, term):
         eventually(thread.has_looked_again())
         assert [] == chore.done
 
@@ -144,7 +154,7 @@ def test_a_chore_that_needs_no_archive_runs_without_one(
     needing, archiver.is_healthy = Chore(), False
     thread = ChoreThread(link, archiver, SystemClock(), [needing.over], without_archive=[chore.over])  # type: ignore[arg-type]
     thread.start()
-    with thread.serving(term):
+    with serving(thread, term):
         eventually(chore.is_done_again())
         eventually(chore.is_done_again())
         assert [] == needing.done
@@ -157,7 +167,7 @@ def test_a_chore_that_needs_no_archive_runs_without_one(
 
 
 def test_a_chore_does_not_run_on_another_server_than_its_terms(thread: Observed, chore: Chore, term: Term) -> None:
-    with thread.serving(replace(term, server_id="of a master that this replica was promoted after")):
+    with serving(thread, replace(term, server_id="of a master that this replica was promoted after")):
         eventually(thread.has_looked_again())
 
     assert [] == chore.done
@@ -167,19 +177,19 @@ def test_a_chore_does_not_run_on_another_server_than_its_terms(thread: Observed,
 def test_chores_leave_an_ended_term_and_serve_the_next(
     thread: Observed, chore: Chore, term: Term, error: type[Exception]
 ) -> None:
-    with capture_logs() as told, thread.serving(term):
+    with capture_logs() as told, serving(thread, term):
         eventually(chore.is_done_again())
         chore.raises = [error("over")]
         eventually(lambda: not chore.raises)
         eventually(thread.rests)
-        with thread.serving(replace(term, token="next")):
+        with serving(thread, replace(term, token="next")):
             eventually(chore.is_done_again())
 
     assert [] == told
 
 
 def test_chores_reopen_a_lost_connection_without_logging_it(thread: Observed, chore: Chore, term: Term) -> None:
-    with capture_logs() as told, thread.serving(term):
+    with capture_logs() as told, serving(thread, term):
         eventually(chore.is_done_again())
         before = chore.wire
         chore.raises = [RedisUnavailable("lost")]
@@ -195,7 +205,7 @@ def test_a_failing_chore_is_logged_once_and_once_when_it_recovers(
     thread: Observed, chore: Chore, term: Term, error: Exception
 ) -> None:
     chore.raises = [error] * 3
-    with capture_logs() as told, thread.serving(term):
+    with capture_logs() as told, serving(thread, term):
         eventually(chore.is_done_again())
 
     assert [("chore_failed", "chore"), ("chore_back", "chore")] == [(each["event"], each["chore"]) for each in told]
@@ -221,7 +231,7 @@ def test_chores_go_on_soon_after_an_error_outside_of_them(
 ) -> None:
     chore = FailingOnce()
     monkeypatch.setattr(thread, "_makers", [chore.over])
-    with thread.serving(term):
+    with serving(thread, term):
         eventually(chore.is_done_again(), within_s=10)
 
     assert chore.has_failed
@@ -233,7 +243,7 @@ def test_a_failure_of_the_thread_ends_while_the_term_lasts(
     monkeypatch.setattr(loop, "_STEADY_MS", 0.0)
     monkeypatch.setattr(thread, "_makers", [FailingOnce().over])
 
-    with capture_logs() as told, thread.serving(term):
+    with capture_logs() as told, serving(thread, term):
         eventually(lambda: len(told) == 2)
 
     assert ["thread_failed", "thread_back"] == [each["event"] for each in told]
@@ -243,5 +253,5 @@ def test_a_failure_of_the_thread_ends_while_the_term_lasts(
 def test_a_chore_with_more_work_runs_again_at_once(thread: Observed, chore: Chore, term: Term) -> None:
     chore.every_ms, chore.has_more = 3_600_000.0, True
 
-    with thread.serving(term):
+    with serving(thread, term):
         eventually(lambda: len(chore.done) > 100)

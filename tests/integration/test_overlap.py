@@ -22,7 +22,7 @@ from tests.faults.processes import eventually
 from tests.faults.threads import STEADY, DaemonThread
 from tests.integration.ends.ground import lapse
 from tests.prefix import RQ
-from zsched.daemon import daemon
+from zsched.daemon import archivist
 from zsched.daemon.chains import ChainKeeper
 from zsched.embedded.guard import Guard
 
@@ -60,7 +60,7 @@ def test_queue_runs_occurrences_back_to_back_up_to_the_overlap_limit(
     stage: Stage, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RQ's workers release them all: the leader has no part in it."""
-    monkeypatch.setattr(daemon, "ChainKeeper", partial(ChainKeeper, settled_ms=float("inf")))
+    monkeypatch.setattr(archivist, "ChainKeeper", partial(ChainKeeper, settled_ms=float("inf")))
     stage.workers(4)
     with DaemonThread(redis_url, **STEADY):
         told = play(
