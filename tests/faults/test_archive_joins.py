@@ -212,7 +212,7 @@ def test_a_bootstrap_interrupted_by_kill_9_is_completed_by_the_next_start(start_
         watch.xtrim(KEYS.log(), maxlen=5, approximate=False)
 
         with Proxy(server.port) as slow:
-            slow.delay_s = 0.05  # some 15 pages of schedules, three replies each
+            slow.delay_s = 0.1  # some 15 pages of schedules, three replies each: time to kill three processes
             killed = start_daemon(slow.url, ARCHIVE_PATH=str(path))
             eventually(lambda: is_in_the_middle_of_a_bootstrap(path))
             killed.send(signal.SIGKILL)
