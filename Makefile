@@ -19,7 +19,7 @@ STAGE      := $(abspath $(DESTDIR))
 HOUSE      := $(STAGE)$(PREFIX)/lib/zsched
 MANUAL     := $(STAGE)$(PREFIX)/share/doc/zsched
 UNITS      := zsched.service zsched@.service
-PAGES      := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md $(wildcard docs/* config/* deploy/*.* deploy/*/*)
+PAGES      := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md $(wildcard docs/*.md docs/*/* config/* deploy/*.* deploy/*/*)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where this is set (many containers do), each of the tests' hundreds of processes would compile all of zsched anew.
@@ -59,7 +59,7 @@ faults: $(STAMP) ## the fault campaign; SECONDS=120 SEED=7, ARGS="--only flushal
 mutants: $(STAMP) ## which changes of a line no test notices; SAMPLE=200 SEED=1, ARGS="--only zsched/lua --list"
 	@exec $(BIN)/python -m tests.mutants --sample $(or $(SAMPLE),200) --seed $(or $(SEED),1) $(ARGS)
 
-matrix: $(STAMP) ## the tests with each server and RQ, and docs/compatibility.md: hours; ARGS="--server Valkey"
+matrix: $(STAMP) ## the tests with each server and RQ, and docs/reference/compatibility.md: hours; ARGS="--server Valkey"
 	@exec $(BIN)/python -m tests.compatibility -n $(WORKERS) $(ARGS)
 
 define demand_python
@@ -72,7 +72,7 @@ endef
 # A virtual environment as any other, but that no path in it begins with DESTDIR; built from a copy, so that nothing is
 # written here and nothing of an older build is installed. Units are ours, and changed beside them (systemctl edit);
 # settings are never overwritten.
-install: ## for a machine: the program below PREFIX (/usr/local), units, settings in /etc; see deploy/README.md
+install: ## for a machine: the program below PREFIX (/usr/local), units, settings in /etc; see docs/how-to/run-under-systemd.md
 	@$(demand_python)
 	@umask 022; set -e; \
 	  $(PYTHON) -m venv "$(HOUSE)"; \
@@ -91,7 +91,7 @@ install: ## for a machine: the program below PREFIX (/usr/local), units, setting
 	  for page in $(PAGES); do install -D -m 0644 "$$page" "$(MANUAL)/$$page"; done; \
 	  settings="$(STAGE)$(SYSCONFDIR)/zsched/zsched.toml"; \
 	  [ -e "$$settings" ] || install -D -m 0644 config/zsched.toml "$$settings"
-	@echo "installed; next: $(PREFIX)/share/doc/zsched/deploy/README.md"
+	@echo "installed; next: $(PREFIX)/share/doc/zsched/docs/how-to/run-under-systemd.md"
 
 uninstall: ## take that away again; settings and archives stay
 	@rm -rf "$(HOUSE)" "$(MANUAL)"

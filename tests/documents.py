@@ -10,7 +10,8 @@ PROJECT = Path(__file__).parents[1]
 
 def pages() -> list[Path]:
     """Every page that a reader may open."""
-    return sorted(page for place in (".", "docs", "deploy", "deploy/redis") for page in (PROJECT / place).glob("*.md"))
+    beside = [page for place in (".", "deploy/redis") for page in (PROJECT / place).glob("*.md")]
+    return sorted([*beside, *(PROJECT / "docs").rglob("*.md")])
 
 
 def programs(page: str) -> dict[str, str]:

@@ -38,7 +38,7 @@ def main(
     options: tuple[str, ...],
 ) -> None:
     """
-    Run the suite with each server, RQ and Python, and write docs/compatibility.md. OPTIONS go to pytest.
+    Run the suite with each server, RQ and Python, and write docs/reference/compatibility.md. OPTIONS go to pytest.
 
     A run takes a quarter of an hour. What came of it is kept when it ends (results.json). Exit code 1: a test failed.
     """

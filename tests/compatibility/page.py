@@ -1,4 +1,4 @@
-"""``docs/compatibility.md``, from what ``results.json`` keeps."""
+"""``docs/reference/compatibility.md``, from what ``results.json`` keeps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.compatibility.runs import PROJECT, Run, answers, load
 
-PAGE: Final = PROJECT / "docs" / "compatibility.md"
+PAGE: Final = PROJECT / "docs" / "reference" / "compatibility.md"
 _TEXT: Final = Path(__file__).with_name("page.md")  # what a person wrote, with a place for each table
 _HEAD: Final = ("server", "RQ", "prefix", "Python", "tests", "passed", "skipped", "failed", "ran")
 

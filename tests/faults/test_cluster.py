@@ -36,7 +36,7 @@ pytestmark = needs_prefix
 RUNS = 20_000 if os.environ.get("ZSCHED_TEST_LONG") == "1" else 3_000
 EVERY_MS = 2
 QUEUE = f"{PREFIX}:queue:default"
-WITHIN_MS = 15_000  # without dispatching; measured: docs/cluster.md
+WITHIN_MS = 15_000  # without dispatching; measured: docs/how-to/run-on-redis-cluster.md
 
 
 def client_of(cluster: Cluster, **options: Any) -> Client:

@@ -1,5 +1,5 @@
 """
-A product and its tests, written with README and docs/client.md alone: typed tasks, a service, a file of schedules.
+A product and its tests, written with README and docs/how-to/schedule.md alone: typed tasks, a service, a file of schedules.
 
 So it has no name of zsched that these do not tell, and stands on the fixture that products are offered.
 """

@@ -14,7 +14,7 @@ from tests.documents import PROJECT
 from tests.sources import source
 
 CONTRIBUTING = PROJECT / "CONTRIBUTING.md"
-ADDING = PROJECT / "docs" / "adding.md"
+ADDING = PROJECT / "docs" / "contributing" / "adding.md"
 
 _QUOTED = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"(zsched|tests|bench|docs|config|deploy|bin)(/[\w@.-]+)+/?|[A-Z]+\.md")

@@ -106,7 +106,7 @@ def test_every_page_is_installed_where_the_links_of_others_look_for_it(tmp_path:
 
     manual = tmp_path / "stage/usr/local/share/doc/zsched"
     assert {str(page.relative_to(CHECKOUT)) for page in pages()} <= files(manual)
-    assert {"config/zsched.toml", "deploy/prometheus/alerts.yml", "docs/dashboard.png"} <= files(manual)
+    assert {"config/zsched.toml", "deploy/prometheus/alerts.yml", "docs/pictures/dashboard.png"} <= files(manual)
 
 
 def test_an_installation_in_other_places_adjusts_the_units(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_a_unit_is_little_exposed(installed: Path, name: str) -> None:
 @pytest.mark.parametrize("name", UNITS)
 def test_the_drop_in_for_addresses_is_known_to_systemd(installed: Path, name: str) -> None:
     [drop_in] = re.findall(
-        r"(?s)```ini\n(\[Service\]\nIPAddressDeny.*?)```", (CHECKOUT / "deploy/README.md").read_text()
+        r"(?s)```ini\n(\[Service\]\nIPAddressDeny.*?)```", (CHECKOUT / "docs/how-to/run-under-systemd.md").read_text()
     )
     file = installed / name
     assert "Service does not define an IP address allow list" in address_line(file)

@@ -36,7 +36,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 def test_the_pages_have_links() -> None:
-    assert "docs/operations.md" in links(PROJECT / "README.md")
+    assert "docs/how-to/operate.md" in links(PROJECT / "README.md")
 
 
 def test_every_page_of_the_docs_is_linked_from_the_readme_or_from_a_page_that_is() -> None:
@@ -50,7 +50,7 @@ def test_every_page_of_the_docs_is_linked_from_the_readme_or_from_a_page_that_is
 
 
 def test_the_architecture_page_names_files_that_are_there() -> None:
-    page, package = (PROJECT / "docs/architecture.md").read_text(), PROJECT / "zsched"
+    page, package = (PROJECT / "docs/explanation/architecture.md").read_text(), PROJECT / "zsched"
     packages = "|".join(folder.name for folder in package.iterdir() if folder.is_dir())
 
     names = set(re.findall(rf"\b(?:{packages})/[a-z_/]+(?:\.lua)?", page))
@@ -59,7 +59,7 @@ def test_the_architecture_page_names_files_that_are_there() -> None:
 
 
 def test_the_architecture_page_has_a_row_for_each_package() -> None:
-    page = (PROJECT / "docs/architecture.md").read_text()
+    page = (PROJECT / "docs/explanation/architecture.md").read_text()
 
     packages = {file.parent.name for file in (PROJECT / "zsched").glob("*/__init__.py")} | {"lua"}
     assert packages == {name for name in packages if f"\n| `{name}` |" in page}

@@ -39,7 +39,7 @@ _HELP: Final = f"""
     and writes nothing.
 
     With --json, "problems" holds texts, "alarms" the same with names and remedies, and "warnings" is like "alarms".
-    Names: {", ".join(NAMES)}. docs/operations.md has the other keys.
+    Names: {", ".join(NAMES)}. docs/how-to/operate.md has the other keys.
 
     \b
     Examples:

@@ -105,7 +105,7 @@ class Client(Lives):
 
     def schedule(self, func: str | Callable[..., Any], **options: Unpack[ScheduleOptions]) -> Scheduled:
         """
-        Create or replace a schedule; the options are those of docs/client.md.
+        Create or replace a schedule; the options are those of docs/how-to/schedule.md.
 
         Raises:
             InvalidSchedule: an option is bad; nothing was written.

@@ -58,7 +58,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def start_worker(guard: Guard, url: str, folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """A real ``rq worker`` that follows the slot, as docs/cluster.md starts it."""
+    """A real ``rq worker`` that follows the slot, as docs/how-to/run-on-redis-cluster.md starts it."""
     (folder / "clustertasks.py").write_text(TASKS)
     command = [sys.executable, "-m", "rq.cli", "worker", "--connection-class", "zsched.cluster.ClusterRedis"]
     with (folder / "worker.log").open("ab") as log:

@@ -23,7 +23,7 @@ from zsched.client import Client
 
 pytestmark = pytest.mark.once
 
-GUIDE = Path(__file__).parents[3] / "docs" / "migration.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "move-in.md"
 LINES = """\
 SHELL=/bin/sh
 MAILTO=root

@@ -14,7 +14,7 @@ import yaml
 CHECKOUT = Path(__file__).parents[3]
 PROMETHEUS = CHECKOUT / "deploy" / "prometheus"
 DASHBOARD = CHECKOUT / "deploy" / "grafana" / "zsched.json"
-RUNBOOK = CHECKOUT / "docs" / "runbook.md"
+RUNBOOK = CHECKOUT / "docs" / "reference" / "runbook.md"
 
 _NAMED = re.compile(r"([a-z_:]*zsched_[a-z0-9_:]+)(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*"([^"]*)"')

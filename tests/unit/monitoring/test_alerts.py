@@ -64,7 +64,7 @@ def test_an_alert_says_how_bad_it_is_what_it_is_and_where_to_read_on(name: str) 
     assert rule["labels"]["severity"] in ("critical", "warning")
     assert {"summary", "description", "runbook"} == rule["annotations"].keys()
     assert rule["annotations"]["summary"].startswith("{{ $labels.namespace }}: ")
-    assert f"docs/runbook.md#{name.lower()}" == rule["annotations"]["runbook"]
+    assert f"docs/reference/runbook.md#{name.lower()}" == rule["annotations"]["runbook"]
 
 
 @pytest.mark.parametrize("check", [check for check in CHECKS if check.alert], ids=lambda check: check.name)

@@ -9,7 +9,7 @@
 -- 60 to 90 s after the worker was killed. RQ's SimpleWorker sets it once, for as long as its job may take and a minute
 -- more. A worker that is paused or without a connection for less than a minute is alive by this rule.
 -- The heartbeat is by the worker's clock. It has to be older than the least life of a key: a worker whose keys were
--- lost with Redis' memory writes them again within 30 s (RQ 2; RQ 3 renews the heartbeat alone). docs/policies.md tells
+-- lost with Redis' memory writes them again within 30 s (RQ 2; RQ 3 renews the heartbeat alone). docs/explanation/policies.md tells
 -- the delay.
 -- include lib/rq.lua
 -- include lib/untrusted.lua
