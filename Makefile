@@ -26,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test lint lines bench faults mutants matrix install uninstall clean
+.PHONY: help run check test lint lines bench faults mutants matrix pages docs install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -55,6 +55,13 @@ bench: $(STAMP) ## the benchmark beside RQ's scheduler and rq-scheduler; ARGS="-
 
 faults: $(STAMP) ## the fault campaign; SECONDS=120 SEED=7, ARGS="--only flushall --keep DIR"
 	@exec $(BIN)/python -m tests.faults.campaign --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(ARGS)
+
+pages: $(STAMP) ## the pages of docs/reference that are made from the code
+	@$(BIN)/python -m docs.pages
+
+docs: $(VENV)/.docs ## the site of the documentation, in build/site; ARGS="serve" shows it at http://127.0.0.1:8000
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build --quiet)
+	@test -n "$(ARGS)" || echo "docs: build/site/index.html"
 
 mutants: $(STAMP) ## which changes of a line no test notices; SAMPLE=200 SEED=1, ARGS="--only zsched/lua --list"
 	@exec $(BIN)/python -m tests.mutants --sample $(or $(SAMPLE),200) --seed $(or $(SEED),1) $(ARGS)
@@ -103,6 +110,10 @@ clean: ## remove .venv, caches and build leftovers
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Made once, and again when the dependencies change.
+$(VENV)/.docs: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	@touch $@
+
 $(STAMP): setup.cfg pyproject.toml
 	@$(demand_python)
 	@echo "installing into $(VENV) …" >&2

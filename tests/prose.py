@@ -15,6 +15,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Final, NamedTuple
 
+import click
+
 from tests.documents import PROJECT, pages
 
 LONGEST: Final = 40  # words of a sentence
@@ -71,10 +73,10 @@ def main(names: list[str]) -> None:
         found = figures(page)
         all_sentences += found.sentences
         longest = max(map(words, found.sentences), default=0)
-        print(f"{found.mean:5.1f}  {longest:4}  {len(found.sentences):4}  {page.relative_to(PROJECT)}")
+        click.echo(f"{found.mean:5.1f}  {longest:4}  {len(found.sentences):4}  {page.relative_to(PROJECT)}")
         for sentence in found.long:
-            print(f"       {words(sentence)}: {sentence}")
-    print(f"{Figures(all_sentences).mean:5.1f}  {'':4}  {len(all_sentences):4}  all")
+            click.echo(f"       {words(sentence)}: {sentence}")
+    click.echo(f"{Figures(all_sentences).mean:5.1f}  {'':4}  {len(all_sentences):4}  all")
 
 
 if __name__ == "__main__":

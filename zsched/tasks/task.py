@@ -91,7 +91,7 @@ class Task(Typed, Generic[P, R]):
 
         Raises:
             InvalidSchedule: a parameter is unknown, missing or of another type; ``field`` names it.
-            And as ``client.schedule``.
+            ZschedError: as ``client.schedule``.
         """
         payload, options = self._split(given)
         return client.schedule(self, kwargs=payload, **options)
