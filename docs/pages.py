@@ -76,8 +76,8 @@ def _command(command: click.Command, path: str, left_out: AbstractSet[str]) -> I
     yield f"`{' '.join([path, '[OPTIONS]', *shown, *(['COMMAND …'] if inner else [])])}`\n"
     for block in inspect.cleandoc(command.help or "").split("\n\n"):
         text = block.replace("\f", "")
-        example = text.partition("\b\n")[2]
-        yield f"```text\n{inspect.cleandoc(example)}\n```\n" if example else f"{text}\n"
+        kept = text.partition("\b\n")[2]
+        yield f"```text\n{kept}\n```\n" if kept else f"{text}\n"
     options = [each for each in command.params if isinstance(each, click.Option) and not left_out & {*each.opts}]
     if options:
         yield "| option | meaning |"
