@@ -58,7 +58,7 @@ def check_no_archive(overview: Overview) -> Iterator[Finding]:
         yield skipped("none follows the log, as no daemon leads")
 
 
-@health_check("audit", Overview, alert="the auditor found what should have fired, or is not where it should be")
+@health_check("audit", Overview, alert="the auditor found a missing or wrong schedule or occurrence")
 def check_audit(overview: Overview) -> Iterator[Finding]:
     """The last audit found what it could not put right."""
     last = last_audit(overview.archives, overview.now_ms)

@@ -85,7 +85,7 @@ def _start(overview: Overview) -> str:
 # -- whether it fires -------------------------------------------------------------------------------
 
 
-@health_check("late", Overview, "lateness", alert="what is due fires late")
+@health_check("late", Overview, "lateness", alert="due schedules fire late")
 def check_late(overview: Overview) -> Iterator[Finding]:
     """The oldest due schedule is late."""
     if overview.late_ms <= OVERDUE_MS:
