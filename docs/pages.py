@@ -7,6 +7,7 @@ commands    the help texts of ``zsched``
 settings    the comments of ``config/zsched.toml``
 metrics     the families in ``zsched.metrics.collector``
 errors      the classes in ``zsched.errors``
+python      signatures and docstrings: ``docs.python_page``
 =========== ==============================================
 """
 
@@ -24,6 +25,7 @@ from unittest.mock import patch
 import click
 
 import zsched
+from docs.python_page import python
 from zsched import errors
 from zsched.cli import program
 from zsched.core.forms import Form, Words, YesNo
@@ -182,6 +184,7 @@ def error_classes() -> Iterator[str]:
 
 PAGES: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "options": options, "commands": commands, "settings": settings, "metrics": metrics, "errors": error_classes,
+    "python": python,
 }  # fmt: skip
 
 
