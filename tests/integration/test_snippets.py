@@ -21,7 +21,7 @@ from zsched.cli import program
 
 pytestmark = pytest.mark.once
 
-SHELL = re.compile(r"^```(?:sh|shell|bash)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NOT_RUN = "<!-- not run: "  # before a piece of Python, with the reason
 PYTHON = re.compile(rf"^(?:{NOT_RUN}[^>]*-->\n+)?```python\n.*?^```", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`zsched ([a-z-]+[^`]*)`")
@@ -31,7 +31,8 @@ INCOMPLETE = (click.MissingParameter, click.BadOptionUsage)  # what a sentence m
 
 def shell_commands(text: str) -> Iterator[list[str]]:
     """Yield the words behind ``zsched`` of each command in a page's blocks for a shell."""
-    for line in (line.partition(" #")[0].strip() for block in SHELL.findall(text) for line in block.splitlines()):
+    blocks = [block for language, block in BLOCK.findall(text) if language in ("", "sh", "shell", "bash")]
+    for line in (line.partition(" #")[0].strip() for block in blocks for line in block.splitlines()):
         if not line.isascii():  # a drawing, or an output
             continue
         lexer = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars="|&;<>")
@@ -100,7 +101,7 @@ def pieces(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", [page for page in pages() if pieces(page)], ids=relative)
-def test_each_piece_of_python_runs(
+def test_every_piece_of_python_runs(
     page: Path, redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     know(redis_client)
