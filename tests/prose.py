@@ -39,7 +39,7 @@ class Figures(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Words per sentence; 0 of a page without sentences."""
+        """Words per sentence; 0 for a page without sentences."""
         return mean(map(words, self.sentences)) if self.sentences else 0.0
 
     @property

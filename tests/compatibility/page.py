@@ -36,7 +36,7 @@ def _failed(runs: Iterable[Run]) -> str:
 
 
 def _differences(told: dict[str, dict[str, str]]) -> str:
-    """Return a row for each question that was not answered alike by all, a column for each who answered."""
+    """Return a row for each question that got different answers, with a column for each program that answered."""
     questions = dict.fromkeys(question for given in told.values() for question in given)
     rows = [(question, *(given.get(question, "") for given in told.values())) for question in questions]
     return _table(("", *told), [row for row in rows if len(set(row[1:])) > 1])

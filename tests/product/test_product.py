@@ -1,7 +1,8 @@
 """
-A product and its tests, written with README and docs/how-to alone: typed tasks, a service, a file of schedules.
+A product and its tests, written with README and docs/how-to/schedule.md alone: typed tasks, a service, a file of
+schedules.
 
-So it has no name of zsched that these do not tell, and stands on the fixture that products are offered.
+So it uses only names of zsched in these pages, and the fixture that products are offered.
 """
 
 from __future__ import annotations

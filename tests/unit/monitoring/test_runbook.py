@@ -1,4 +1,4 @@
-"""The runbook: a paragraph for each alert, and nothing in it that is not there."""
+"""The runbook: a paragraph for each alert, and only existing commands, events and settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORDS = sorted({quoted for quoted in QUOTED if re.fullmatch(r"[a-z]+(?:_[a-z]+)+
 
 
 def sources() -> str:
-    """All code, and what settings there are."""
+    """Return all code and all settings as text."""
     files = [*CHECKOUT.joinpath("zsched").rglob("*.py"), *CHECKOUT.joinpath("zsched").rglob("*.lua")]
     return "\n".join(file.read_text() for file in files)
 

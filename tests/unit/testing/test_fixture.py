@@ -1,4 +1,6 @@
-"""The fixture, and the test in docs/how-to/test-schedules.md, run by pytest in a folder of its own."""
+"""
+The fixture, and the test in docs/how-to/schedule.md, as a product has them: pytest runs them in a separate folder.
+"""
 
 from __future__ import annotations
 
