@@ -18,7 +18,7 @@ from tests.prose import LONGEST, MEAN, MEAN_OF_PAGE, Figures, figures, sentences
 DIALECT = {
     r"\btold\b": "said, shown, reported; or name who reports what to whom",
     r"\bis none\b": "name the noun: an invalid id",
-    r"\bthose (that|which|of)\b": "name the noun: throttled runs",
+    r"\bthose (that|which)\b": "name the noun: throttled runs",
     r"\bwhoever\b": "users who, a program that",
     r"\bno matter here\b": "does not count",
     r"\bin vain\b": "without success",

@@ -50,7 +50,7 @@ _HELP: Final = f"""
       daemons have different versions or time zone rules
 
     With --json, "problems" holds texts, "alarms" the same with names and remedies, and "warnings" is like "alarms".
-    Names: {", ".join(NAMES)}. docs/how-to/operate.md has the other keys.
+    Names: {", ".join(NAMES)}. docs/reference/status.md has the other keys.
 
     \b
     Examples:

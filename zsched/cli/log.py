@@ -58,7 +58,7 @@ def _since(text: str) -> datetime | timedelta:
     "--limit",
     type=click.IntRange(1, 50_000),
     metavar="N",
-    help=f"At most this many lines: the newest, or the first ones since --since; default {_LIMIT}.",
+    help=f"At most this many lines: the newest, or the first ones since --since; default {_LIMIT} without --since.",
 )
 @click.option("--tz", metavar="ZONE", help="Read and show times in this zone instead of UTC.")
 def log(

@@ -42,7 +42,8 @@ class Backfill:
     Result of ``client.backfill`` in [start_ms, end_ms): done, or with ``is_dry_run`` planned.
 
     ``runs`` were pushed, the oldest first. Left out were ``ran`` occurrences that ran already, or are open, and
-    ``pending`` that the schedule fires anyway. ``source`` says who told what ran, and since when that is complete.
+    ``pending`` that the schedule fires anyway. ``source`` is the archive or the log that knew which occurrences ran,
+    and since when it is complete.
     """
 
     schedule_id: str
