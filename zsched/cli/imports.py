@@ -100,7 +100,8 @@ def crontab(
     """
     Import crontabs: each line of FILE becomes a schedule that calls FUNC. The command is its argument; user,
     environment (the variables above the line) and stdin (the text after the first %, or null) are named arguments.
-    docs/how-to/move-from-cron.md has a FUNC to copy. FILE has the format of /etc/crontab and /etc/cron.d, with a user in each line.
+    docs/how-to/move-from-cron.md has a FUNC to copy. FILE has the format of /etc/crontab and /etc/cron.d, with a user
+    in each line.
     With --user it has the format of a user's own crontab. - is standard input.
 
     Times are the same as in Debian's cron, also when summer time begins and ends. --dry-run needs no Redis. cron itself

@@ -112,7 +112,7 @@ class Task(Typed, Generic[P, R]):
         A row for ``client.schedule_many``, which checks its values.
 
         Raises:
-            InvalidSchedule: a name is a misspelt parameter. It is wrong in every row, so the call fails before the first.
+            InvalidSchedule: a misspelt parameter. It is wrong in every row, so the call fails before the first.
         """
         payload, options = self._split(given)
         return cast(ScheduleRow, {"func": self, "kwargs": payload, **options})

@@ -95,7 +95,7 @@ def test_given_presets_replace_and_extend_the_defaults() -> None:
 
 
 def test_a_preset_with_an_option_that_urgencies_cannot_have_is_refused() -> None:
-    with pytest.raises(InvalidSchedule, match=r"^queue='sms': no option of an urgency; give priority, at_front"):
+    with pytest.raises(InvalidSchedule, match=r"^queue='sms': not an option of an urgency; give priority, at_front"):
         merged_presets({"sms": {"queue": "sms"}})
 
 
