@@ -42,8 +42,8 @@ class Backfill:
     """
     Result of ``client.backfill`` in [start_ms, end_ms); with ``is_dry_run`` a plan.
 
-    ``runs`` were pushed, the oldest first. Two numbers count occurrences that were left out: ``ran`` those that ran
-    already or are open, ``pending`` those that the schedule fires anyway. ``source`` is the archive or the log that
+    ``runs`` were pushed, the oldest first. ``ran`` counts occurrences that were left out because they ran already or
+    are open. ``pending`` counts occurrences that the schedule fires anyway. ``source`` is the archive or the log that
     knew which occurrences ran, and since when it is complete.
     """
 
@@ -78,7 +78,7 @@ class Backfill:
 
 @dataclass(frozen=True, slots=True)
 class PastOccurrences:
-    """Return the occurrences of *trigger* in [start_ms, until_ms); ``pending`` later ones are left to the schedule."""
+    """The occurrences of *trigger* in [start_ms, until_ms); ``pending`` later ones are left to the schedule."""
 
     trigger: Trigger
     start_ms: int

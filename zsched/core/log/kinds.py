@@ -33,8 +33,8 @@ class once(Generic[T]):
     Decorator of a method without arguments: a property that is computed once per instance. The value is then in the
     instance's ``__dict__`` under the method's name.
 
-    ``functools.cached_property`` does the same, but takes a lock before Python 3.12: 0.7 µs each, for every entry of the
-    log that an archive reads.
+    ``functools.cached_property`` does the same, but takes a lock before Python 3.12: 0.7 µs each, for every log entry
+    that an archive reads.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:

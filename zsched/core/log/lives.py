@@ -81,7 +81,7 @@ class ReplanEntry(ParsedEntry, kind="replan"):
 
 class EndEntry(ParsedEntry, kind="end"):
     """
-    Runs are over. A row is run id, status, and its facts (JSON, ``core.runs.facts_text``). Leaders write it, and clients
+    Runs are over. A row is run id, status, and facts (JSON, ``core.runs.facts_text``). Leaders write it, and clients
     that cancel a run.
     """
 

@@ -2,8 +2,8 @@
 Rows: the changes of log entries to the state of a namespace, one shape for each change.
 
 Each kind of entry gives its changes as rows (``kinds.ParsedEntry.rows``). An archive folds them into its state
-(``archive.fold``), and needs neither kinds nor texts. The changed keys follow from the rows, too. A *key* is a schedule,
-(id, ''), or a run, (id, rest of the run id). A waiting one-shot has both keys.
+(``archive.fold``), and needs neither kinds nor texts. The changed keys follow from the rows, too. A *key* is a
+schedule, (id, ''), or a run, (id, rest of the run id). A waiting one-shot has both keys.
 
 Rows are not frozen: an entry has up to 5,000, and a frozen value takes five times as long to make. No code changes
 them.

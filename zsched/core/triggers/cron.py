@@ -11,8 +11,8 @@ croniter supplies the grammar: the values of a field's text. It is called once p
 expression. Random and ambiguous forms are refused here: H, R, W; ``5-5``, which is one value for cron(8) and
 all values for croniter; ``22-4/3``, a wrapped range with a step.
 
-Days, from crontab(5): if both day fields are restricted (do not start with ``*``) a day that matches either
-of them is enough; otherwise it must match both. Summer time, from cron(8): a job with a ``*`` at the start of its minute
+Days, from crontab(5): if both day fields are restricted (do not start with ``*``), a day has to match one of
+them; otherwise it has to match both. Summer time, from cron(8): a job with a ``*`` at the start of its minute
 or hour runs by the local clock, in both passes of a repeated hour and not in a skipped one. Any other
 job has fixed times: each runs once a day, and ``gap`` and ``fold`` decide if the zone changes at that time.
 """

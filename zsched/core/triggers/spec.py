@@ -68,12 +68,12 @@ class TriggerKind(ABC):
     metavar: ClassVar[str]  # the placeholder of its value in the command line's help
     help: ClassVar[str]  # of the command line's option: a sentence
     example: ClassVar[object]  # a value of its option
-    cause: ClassVar[str]  # why a rule of this kind may have no occurrence at all
+    cause: ClassVar[str]  # a reason why a rule of this kind may have no occurrence
     anchor: ClassVar[Anchor]
-    is_of_zone: ClassVar[bool]  # True when the rules of its zone decide when it is due
-    elsewhere: ClassVar[str] = ""  # what other schedulers call its option, by spaces
-    is_duration: ClassVar[bool] = False  # True when its option is a duration: files and command line take 5m
-    gap: ClassVar[Gap] = Gap.SHIFT  # where the caller gives none
+    is_of_zone: ClassVar[bool]  # True if its due times depend on the rules of its zone
+    elsewhere: ClassVar[str] = ""  # names of other schedulers for its option, separated by spaces
+    is_duration: ClassVar[bool] = False  # True if its option is a duration: files and command line accept 5m
+    gap: ClassVar[Gap] = Gap.SHIFT  # the default
 
     @abstractmethod
     def parse(self, value: object) -> tuple[str, int | None]:

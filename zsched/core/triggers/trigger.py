@@ -8,10 +8,9 @@ every process and after any gap.
 To add a kind, write its module beside ``every``, ``cron`` and ``rrule``, and name its instance in ``KINDS`` and the
 type of its option in ``KindOptions``. Calls, command line, files, messages and listings follow from that.
 
-Jitter delays the due time of an occurrence after its nominal time, so that schedules of one rule do not fire at the same
-moment. The delay depends on id and nominal time only: it is the same in every process and after any restart, and spread
-evenly over ``[0, jitter]``. For a one-shot it depends on the id only: if ``at`` moves by an hour, its due time does,
-too.
+Jitter delays the due time of an occurrence after its nominal time, so that schedules of one rule do not fire at once.
+The delay depends on id and nominal time only: it is the same in every process and after any restart, and spread evenly
+over ``[0, jitter]``. For a one-shot it depends on the id only: if ``at`` moves by an hour, its due time does, too.
 """
 
 from __future__ import annotations
