@@ -135,7 +135,7 @@ def test_the_serializer_check_is_skipped_for_json(url: str) -> None:
 
     found = examined(url, rq={"serializer": "json"})
 
-    assert "do not tell" in only(found["serializer"], SKIPPED).text
+    assert "do not report" in only(found["serializer"], SKIPPED).text
     command = only(found["workers"], WARNING).remedy.partition(": ")[2]
     assert [*IN_ENVIRONMENT, f"RQ_REDIS_URL={url}", "rq", "worker", "--serializer", "json", "default"] == shlex.split(
         command
