@@ -19,14 +19,14 @@ STAGE      := $(abspath $(DESTDIR))
 HOUSE      := $(STAGE)$(PREFIX)/lib/zsched
 MANUAL     := $(STAGE)$(PREFIX)/share/doc/zsched
 UNITS      := zsched.service zsched@.service
-PAGES      := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md $(wildcard docs/* config/* deploy/*.* deploy/*/*)
+PAGES      := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md $(wildcard docs/*.md docs/*/* config/* deploy/*.* deploy/*/*)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where this is set (many containers do), each of the tests' hundreds of processes would compile all of zsched anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test lint lines bench faults mutants matrix install uninstall clean
+.PHONY: help run check test lint lines bench faults mutants matrix pages docs install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -56,10 +56,17 @@ bench: $(STAMP) ## the benchmark beside RQ's scheduler and rq-scheduler; ARGS="-
 faults: $(STAMP) ## the fault campaign; SECONDS=120 SEED=7, ARGS="--only flushall --keep DIR"
 	@exec $(BIN)/python -m tests.faults.campaign --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(ARGS)
 
+pages: $(STAMP) ## the pages of docs/reference that are made from the code
+	@$(BIN)/python -m docs.pages
+
+docs: $(VENV)/.docs ## the site of the documentation, in build/site; ARGS="serve" shows it at http://127.0.0.1:8000
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build --quiet)
+	@test -n "$(ARGS)" || echo "docs: build/site/index.html"
+
 mutants: $(STAMP) ## which changes of a line no test notices; SAMPLE=200 SEED=1, ARGS="--only zsched/lua --list"
 	@exec $(BIN)/python -m tests.mutants --sample $(or $(SAMPLE),200) --seed $(or $(SEED),1) $(ARGS)
 
-matrix: $(STAMP) ## the tests with each server and RQ, and docs/compatibility.md: hours; ARGS="--server Valkey"
+matrix: $(STAMP) ## the tests with each server and RQ, and docs/reference/compatibility.md: hours; ARGS="--server Valkey"
 	@exec $(BIN)/python -m tests.compatibility -n $(WORKERS) $(ARGS)
 
 define demand_python
@@ -72,7 +79,7 @@ endef
 # A virtual environment as any other, but that no path in it begins with DESTDIR; built from a copy, so that nothing is
 # written here and nothing of an older build is installed. Units are ours, and changed beside them (systemctl edit);
 # settings are never overwritten.
-install: ## for a machine: the program below PREFIX (/usr/local), units, settings in /etc; see deploy/README.md
+install: ## for a machine: the program below PREFIX (/usr/local), units, settings in /etc; see docs/how-to/run-under-systemd.md
 	@$(demand_python)
 	@umask 022; set -e; \
 	  $(PYTHON) -m venv "$(HOUSE)"; \
@@ -91,7 +98,7 @@ install: ## for a machine: the program below PREFIX (/usr/local), units, setting
 	  for page in $(PAGES); do install -D -m 0644 "$$page" "$(MANUAL)/$$page"; done; \
 	  settings="$(STAGE)$(SYSCONFDIR)/zsched/zsched.toml"; \
 	  [ -e "$$settings" ] || install -D -m 0644 config/zsched.toml "$$settings"
-	@echo "installed; next: $(PREFIX)/share/doc/zsched/deploy/README.md"
+	@echo "installed; next: $(PREFIX)/share/doc/zsched/docs/how-to/run-under-systemd.md"
 
 uninstall: ## take that away again; settings and archives stay
 	@rm -rf "$(HOUSE)" "$(MANUAL)"
@@ -103,6 +110,10 @@ clean: ## remove .venv, caches and build leftovers
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Made once, and again when the dependencies change.
+$(VENV)/.docs: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	@touch $@
+
 $(STAMP): setup.cfg pyproject.toml
 	@$(demand_python)
 	@echo "installing into $(VENV) …" >&2

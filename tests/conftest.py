@@ -30,8 +30,8 @@ settings.load_profile("same")
 
 def pytest_configure(config: pytest.Config) -> None:
     """
-    Give archives without a path a folder of this session, also those of child processes. Let children hear Ctrl-C also
-    where it is ignored, as in a background job of a shell without job control: they inherit that.
+    Give archives without a path a folder of this session, also archives of child processes. Let children receive Ctrl-C
+    even if it is ignored, as in a background job of a shell without job control: children inherit that.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -57,7 +57,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays until the end: the garbage collector need not look at it again and again."""
+    """
+    Exempt the collected tests from garbage collection: they stay until the end, so the collector need not scan them
+    repeatedly.
+    """
     gc.collect()
     gc.freeze()
 
@@ -71,7 +74,7 @@ def redis_server() -> Iterator[EmbeddedRedis]:
 
 @pytest.fixture(autouse=True)
 def events_as_nobody_set_them_up() -> Iterator[None]:
-    """What a test set up of structlog (capture_logs leaves something, too) ends with it."""
+    """Reset structlog after a test (also the configuration that capture_logs leaves behind)."""
     yield
     structlog.reset_defaults()
 
@@ -94,6 +97,6 @@ def redis_client(request: pytest.FixtureRequest, redis_server: EmbeddedRedis) ->
 
 @pytest.fixture
 def guard() -> Iterator[Guard]:
-    """Holds every process of the test."""
+    """A guard that holds every process of the test."""
     with Guard() as guard:
         yield guard

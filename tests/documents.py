@@ -1,4 +1,4 @@
-"""The project's pages, and the programs in them, which tests run as a reader would."""
+"""The project's pages and the programs in them, which tests run like a reader."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ PROJECT = Path(__file__).parents[1]
 
 
 def pages() -> list[Path]:
-    """Every page that a reader may open."""
-    return sorted(page for place in (".", "docs", "deploy", "deploy/redis") for page in (PROJECT / place).glob("*.md"))
+    """Return every page that a reader may open."""
+    beside = [page for place in (".", "deploy/redis") for page in (PROJECT / place).glob("*.md")]
+    return sorted([*beside, *(PROJECT / "docs").rglob("*.md")])
 
 
 def programs(page: str) -> dict[str, str]:
     """
-    The Python files in *page* by their names.
+    Return the Python and TOML files in *page* by their names.
 
-    A block says whose text follows by a comment of its own line: ``# shop.py``, or ``# tasks.py: what workers run``.
+    A block with such a file begins with a comment that names it: ``# shop.py``, or ``# tasks.py: what workers run``. A
+    later block with the same name continues the file.
     """
-    blocks = re.findall(r"^```python\n(.*?)^```", (PROJECT / page).read_text(), re.DOTALL | re.MULTILINE)
-    named = [re.split(r"^# (\w+\.py)\b.*\n", block, flags=re.MULTILINE) for block in blocks]
-    return {name: text for parts in named for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+    blocks = re.findall(r"^```(?:python|toml)\n(.*?)^```", (PROJECT / page).read_text(), re.DOTALL | re.MULTILINE)
+    files: dict[str, str] = {}
+    for block in blocks:
+        parts = re.split(r"^# (\w+\.(?:py|toml))\b.*\n", block, flags=re.MULTILINE)
+        for name, text in zip(parts[1::2], parts[2::2], strict=True):
+            files[name] = f"{files[name]}\n\n{text}" if name in files else text
+    return files

@@ -1,8 +1,8 @@
 """
-Counts the lines of code of the installed package: ``python -m tests.lines [FOLDER]``, or ``make lines``.
+Count the lines of code of the installed package: ``python -m tests.lines [FOLDER]``, or ``make lines``.
 
-A line of code is neither blank nor all comment nor part of a docstring. Python is read by its own parser and
-tokenizer, Lua by its two kinds of comments.
+A line of code is neither blank nor all comment nor part of a docstring. Python is read by its own parser and tokenizer,
+Lua by its two kinds of comments.
 """
 
 from __future__ import annotations

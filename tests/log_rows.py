@@ -1,4 +1,4 @@
-"""Rows of log entries as lines, "<id> <words> <text>": how tests write and read them."""
+"""Rows of log entries as lines, "<id> <words> <text>", for writing and reading in tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WITH_ROWS = frozenset({*WORDS, "unblock"})
 
 
 def row_fields(kind: str, *lines: str) -> list[bytes]:
-    """The texts of rows in an entry of *kind*: the field ``rows`` and what stands behind it."""
+    """Return the texts of rows in an entry of *kind*: the field ``rows`` and the rows behind it."""
     rows = []
     for line in (each for some in lines for each in some.split("\n")):
         id, *words = line.split(" ", 1 + WORDS[kind] if kind in WORDS else 1)
@@ -27,16 +27,16 @@ def row_fields(kind: str, *lines: str) -> list[bytes]:
 
 
 def end_fields(*runs: Run) -> list[bytes]:
-    """The same of an ``end`` entry of *runs*."""
+    """Return the texts of rows in an ``end`` entry of *runs*."""
     return row_texts([(run.id.encode(), run.status.value.encode(), facts_text(run).encode()) for run in runs])
 
 
 def add_entry(client: redis.Redis, key: str, id: str, kind: str, t: int | str, *texts: Any) -> None:
-    """Add an entry to a log, as redis-py cannot: its names may repeat."""
+    """Add an entry with repeated names to a log, which redis-py cannot."""
     client.execute_command("XADD", key, id, "kind", kind, "t", t, *texts)  # type: ignore[no-untyped-call]  # redis-py's
 
 
 def row_lines(texts: Sequence[Any]) -> list[str]:
-    """The rows in the texts of an entry, as lines."""
+    """Return the rows in the texts of an entry, as lines."""
     body = [text.encode() if isinstance(text, str) else text for text in texts]
     return [b" ".join(filter(None, row)).decode(errors="replace") for row in rows_of(body)]

@@ -1,4 +1,4 @@
-"""Steps of RQ's worker that its versions call differently."""
+"""Steps of RQ's worker that have different names in its versions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from rq.job import Job
 
 
 def perform(worker: Worker, job: Job, queue: Queue, execution: Execution) -> None:
-    """Perform *job*; RQ 3's ``perform_job`` takes the execution, too, which RQ 2's worker knows by itself."""
+    """Perform *job*; RQ 3's ``perform_job`` also takes the execution, which RQ 2's worker knows by itself."""
     arguments = (job, queue, execution)
     worker.perform_job(*arguments[: len(signature(worker.perform_job).parameters)])

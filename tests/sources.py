@@ -1,4 +1,4 @@
-"""The project's Python files as tests read them: each is parsed once per process."""
+"""The project's Python files for tests: each is parsed once per process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Source:
 
     @cached_property
     def imports(self) -> list[str]:
-        """Full names of what it imports, also inside functions and under TYPE_CHECKING: ``rq.job.Job``."""
+        """Full names of its imports, also inside functions and under TYPE_CHECKING: ``rq.job.Job``."""
         found = []
         for node in self.nodes:
             if isinstance(node, ast.Import):
@@ -42,7 +42,7 @@ class Source:
 
     @cached_property
     def attributes(self) -> set[str]:
-        """Attributes as they are written: ``time.time``, ``self.link.pool``."""
+        """Attributes as written: ``time.time``, ``self.link.pool``."""
         return {ast.unparse(node) for node in self.nodes if isinstance(node, ast.Attribute)}
 
     @cached_property

@@ -1,8 +1,8 @@
 """
 The current run, inside a worker's job: ``zsched.current_run()``. A task asks for its facts, and notes some.
 
-It goes through the job that RQ runs and that job's own connection, so it works with either serializer, in forking and
-simple workers. Beside ``storage.rqjob`` this is the one module that imports RQ.
+It uses the job that RQ runs and that job's own connection. So it works with either serializer, in forking and simple
+workers. Only this module and ``storage.rqjob`` import RQ.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _LONGEST: Final = 4096  # bytes of a note; a longer one would not be recorded (c
 @dataclass(frozen=True, slots=True)
 class CurrentRun:
     """
-    The run that a task is, as of its attempt that is on.
+    The run that the current task executes, at its current attempt.
 
-    ``id``: as RQ and zsched's history know it. ``nominal_at``: for which time it is (aware, UTC); of an extra run by
-    ``run_now`` or ``enqueue``, when it was asked for; of a retried one, the occurrence's; of a one-shot with jitter,
-    when it was due. ``attempt``: from 1. ``lateness``: how long after ``nominal_at`` this attempt began, by the
-    worker's clock, so with the wait in the queue and a rule's jitter; never less than zero.
+    ``id``: the run id in RQ and in zsched's history. ``nominal_at``: the occurrence's nominal time (aware, UTC); for
+    ``run_now`` and ``enqueue``, the time of the request; for a retried run, the occurrence's; for a one-shot with
+    jitter, its due time. ``attempt``: counts from 1. ``lateness``: time from ``nominal_at`` to the start of this
+    attempt, by the worker's clock. It includes the wait in the queue and a rule's jitter, and is never negative.
     """
 
     id: str
@@ -46,22 +46,22 @@ class CurrentRun:
 
     def note(self, **counters: Any) -> None:
         """
-        Report what the task did, as ``note(sent=123)``: it is recorded with the run's end, and shown with the run.
+        Report what the task did, such as ``note(sent=123)``. It is recorded with the run's end and shown with the run.
 
-        Values are JSON's. What was noted before stays, by this attempt or an earlier one, unless it has the same name;
-        all of it has at most 4096 bytes. Nothing is written when somebody deleted the job meanwhile. A run that is
-        retried by ``client.retry`` is another run, and begins without.
+        Values are JSON values. A counter replaces an earlier one of the same name; other counters of this attempt and
+        of earlier attempts stay. All counters together have at most 4096 bytes. Nothing is written if the job was
+        deleted meanwhile. A retry by ``client.retry`` is a new run, and begins without counters.
 
         Raises:
-            InvalidSchedule: a value is none of JSON's, or there is too much; nothing was written.
-            Contended: other threads or processes note something all the time. RedisUnavailable, RedisRefused.
+            InvalidSchedule: a value is not a JSON value, or the note is too long; nothing was written.
+            Contended: other threads or processes keep writing notes of this run. RedisUnavailable, RedisRefused.
         """
         _text_of(counters, counters)
         self._notes.change(_FIELD, lambda there: _text_of(_noted(there) | counters, counters))
 
 
 def current_job() -> tuple[Job, RunId] | None:
-    """RQ's job that is being executed here, and what its id says, if it is a run of zsched's. Asks nobody."""
+    """Return the job that RQ executes here and its parsed id, if it is a run of zsched. Sends no command to Redis."""
     job = get_current_job()
     parts = None if job is None else RunId.ours(job.id)
     if job is None or parts is None:
@@ -70,15 +70,15 @@ def current_job() -> tuple[Job, RunId] | None:
 
 
 def keys_of_run(job: Job, parts: RunId) -> Keys:
-    """Return the keys of the namespace of *job*, with the prefix that RQ has in this process."""
+    """Return the keys of the namespace of *job*, with this process's prefix of RQ's keys."""
     return Keys(parts.namespace, prefix_of(job))
 
 
 def current_run() -> CurrentRun | None:
     """
-    The run that is being executed here; None outside of a worker's job, and in a job that is not zsched's.
+    Return the run that is executed here; None outside of a worker's job, and in a job that is not a run of zsched.
 
-    Asks Redis once. Raises RedisUnavailable, RedisRefused.
+    Makes one round trip to Redis. Raises RedisUnavailable, RedisRefused.
     """
     found = current_job()
     if found is None:
@@ -99,21 +99,21 @@ def current_run() -> CurrentRun | None:
 
 
 def _noted(there: str) -> dict[str, Any]:
-    """The note that is there; what another writer wrote counts for nothing."""
+    """Parse the stored note; a value by another writer counts as empty."""
     try:
-        told = json.loads(there) if there else {}
+        stored = json.loads(there) if there else {}
     except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return stored if isinstance(stored, dict) else {}
 
 
 def _text_of(note: dict[str, Any], given: dict[str, Any]) -> str:
     try:
-        told = json.dumps(note, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(note, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         problem = f"JSON refuses it ({error})"
         raise InvalidSchedule("note", given, problem, "give texts, numbers, lists and dicts") from error
-    if len(told) > _LONGEST:
-        problem = f"the run's note would have {len(told)} bytes, the limit is {_LONGEST}"
+    if len(text) > _LONGEST:
+        problem = f"the run's note would have {len(text)} bytes, the limit is {_LONGEST}"
         raise InvalidSchedule("note", given, problem, "note numbers, and keep the rest elsewhere")
-    return told
+    return text

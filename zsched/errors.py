@@ -29,10 +29,10 @@ class ZschedError(Exception):
 
 class InvalidSchedule(ZschedError, ValueError):
     """
-    An argument is not acceptable.
+    An argument is not acceptable. Nothing was written.
 
-    ``field`` is the option's name, ``value`` what was given (or NOT_GIVEN), ``remedy`` what to give instead; "" where
-    ``problem`` says that already. Nothing was written.
+    ``field`` is the option's name, ``value`` the given value (or NOT_GIVEN), ``remedy`` an acceptable one. ``remedy``
+    is "" if ``problem`` says it already.
     """
 
     def __init__(self, field: str, value: object, problem: str, remedy: str) -> None:
@@ -45,10 +45,10 @@ class InvalidSchedule(ZschedError, ValueError):
 
 class InvalidTask(InvalidSchedule):
     """
-    A task cannot be what its decorator or its function's signature says, or cannot be imported here.
+    A task's decorator contradicts itself or its function's signature, or the task cannot be imported here.
 
-    ``field`` is its function path; ``name`` is the option or parameter that is bad, "" where it is the whole, and
-    ``value`` that one's. Raised when it is defined or looked for, before anything is scheduled.
+    ``field`` is the function path, ``name`` the invalid option or parameter ("" for the task as a whole), ``value``
+    its value. Raised when the task is defined or looked up, before anything is scheduled.
     """
 
     def __init__(self, task: str, name: str, value: object, problem: str, remedy: str) -> None:
@@ -61,7 +61,7 @@ class InvalidTask(InvalidSchedule):
 
 
 class ScheduleInPast(InvalidSchedule):
-    """The time asked for has passed, by the Redis server's clock, and ``allow_past`` was not given."""
+    """The requested time has passed, by the Redis server's clock, and ``allow_past`` was not given."""
 
 
 class TriggerError(ZschedError):
@@ -81,11 +81,11 @@ class RunNotFound(ZschedError, LookupError):
 
 
 class RunNotOver(ZschedError):
-    """A run is queued or running, or no run yet, so that what was asked for cannot be done to it now."""
+    """The operation needs a run that is over: this one is queued or running, or has not been fired yet."""
 
 
 class PayloadGone(ZschedError):
-    """The arguments of a run are not known any more."""
+    """The arguments of a run are no longer known."""
 
 
 class NotImportable(InvalidSchedule):
@@ -96,8 +96,7 @@ class RedisUnavailable(ZschedError):
     """
     Redis could not be reached, or the reply was lost.
 
-    ``may_have_been_applied`` tells whether the command may have run all the same; the message says
-    what calling again would do.
+    ``may_have_been_applied``: True if the command may have been executed. The message says what a second call would do.
     """
 
     def __init__(self, message: str, *, may_have_been_applied: bool = False) -> None:
@@ -106,7 +105,7 @@ class RedisUnavailable(ZschedError):
 
 
 class SlotMoves(RedisUnavailable):
-    """The keys are on their way to another node of the Redis Cluster. It passes by itself; a call waited in vain."""
+    """The keys are being moved to another node of the Redis Cluster, for longer than a call waits. Call again later."""
 
 
 class Contended(ZschedError):
@@ -118,11 +117,11 @@ class Contended(ZschedError):
 
 
 class RedisRefused(ZschedError):
-    """Redis is there and refuses: out of memory, read-only, no permission, wrong type, cluster mode."""
+    """Redis answers with an error: out of memory, read-only, no permission, wrong type, cluster mode."""
 
 
 class Garbled(RedisRefused):
-    """A key of zsched's own holds what zsched never wrote. Nothing was written. ``problem`` names it."""
+    """Another writer changed one of zsched's own keys. Nothing was written. ``problem`` names the key."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         self.problem, self.remedy = problem, remedy
@@ -130,15 +129,15 @@ class Garbled(RedisRefused):
 
 
 class OtherFormat(RedisRefused):
-    """Another zsched keeps this namespace in a form that this one does not know. Nothing was written."""
+    """Another version of zsched stores this namespace in a format unknown to this one. Nothing was written."""
 
 
 class NewerFormat(OtherFormat):
-    """A newer zsched leads this namespace, and keeps it in a form that this one does not know. Nothing was written."""
+    """A newer zsched stores this namespace in a format that this one does not know. Nothing was written."""
 
 
 class OlderFormat(OtherFormat):
-    """An older zsched kept this namespace in a form that this one does not read any more. Nothing was written."""
+    """An older zsched stored this namespace in a format that this one no longer reads. Nothing was written."""
 
 
 class OtherPrefix(RedisRefused):
@@ -151,8 +150,9 @@ class ConfigError(ZschedError):
 
 class InvalidFile(ConfigError):
     """
-    A file of schedules is wrong; nothing of it was applied. ``complaints`` are texts, one per mistake, each with file
-    and line.
+    A file of schedules has mistakes; nothing of it was applied.
+
+    ``complaints``: one text per mistake, with file and line.
     """
 
     def __init__(self, name: str, complaints: tuple[str, ...]) -> None:
@@ -164,18 +164,18 @@ class InvalidFile(ConfigError):
 
 
 class Stale(ZschedError):
-    """The lease is no longer this daemon's: its term is over and it must do nothing more in it."""
+    """The lease is no longer this daemon's. Its term is over, and it must do nothing more as leader."""
 
 
 class ServerChanged(ZschedError):
-    """The Redis behind the connection is not the one that the lease was taken on: acquire again."""
+    """The connection reached another Redis server than the one with the lease: acquire the lease again."""
 
 
 class NotArchived(ZschedError):
     """
-    ``durable=True`` was not kept: no archive has the change on its disk.
+    ``durable=True`` was not fulfilled: no archive has the change on its disk.
 
-    ``is_in_redis`` tells whether it stands in Redis all the same, so will fire unless Redis is lost.
+    ``is_in_redis``: True if Redis has the change, so that it takes effect unless Redis is lost.
     """
 
     def __init__(self, message: str, *, is_in_redis: bool) -> None:
@@ -193,31 +193,31 @@ class ArchiveInUse(ArchiveError):
 
 class ArchiveForeign(ArchiveError):
     """
-    The file is something else: another namespace's archive, a newer version's, or no archive at all. It stays so until
-    somebody upgrades zsched there, or names another file.
+    The file is not an archive that this daemon can use: another namespace's, a newer version's, or no archive at all.
+    Retrying does not help: upgrade zsched there, or name another file.
     """
 
 
 class ArchiveOfAnother(ArchiveForeign):
-    """The archive belongs to another data set than the one in this Redis. People must say which is right."""
+    """The archive belongs to another data set than the one in this Redis. An operator must decide which is right."""
 
 
 class ArchiveCorrupt(ArchiveError):
-    """The file's content is not what was written."""
+    """The file is corrupted."""
 
 
 class ArchiveFailed(ArchiveError):
-    """The disk does not do what it should: it is full, read-only, or gives I/O errors."""
+    """The disk fails: it is full or read-only, or reports I/O errors."""
 
 
 def _message(name: str, value: object, problem: str, remedy: str) -> str:
-    """``name=value: problem; remedy``, without what there is not."""
+    """Return ``name=value: problem; remedy``, without missing parts."""
     given = "" if value is NOT_GIVEN else f"={show(value)}"
     return f"{name}{given}{': ' if name else ''}{problem}{'; ' if remedy else ''}{remedy}"
 
 
 def show(value: object) -> str:
-    """*value* as a message repeats it: its repr, or a time or duration as people write it, cut to fit a line."""
+    """Return *value* for a message: its repr, or a readable time or duration, cut to fit a line."""
     try:
         if isinstance(value, datetime):
             text = value.isoformat()

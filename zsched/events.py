@@ -1,13 +1,13 @@
 """
-Events: what zsched tells about itself on stderr, through structlog.
+Log events of zsched, written to stderr through structlog.
 
 Modules get theirs by ``log = structlog.get_logger()`` and write ``log.info("run_fired", late_ms=3)``;
-a program calls :func:`configure` once. On a terminal people read lines, elsewhere machines read one
-JSON object a line: ``timestamp`` (ISO 8601, UTC), ``level``, ``event``, the fields, and ``exception``
+a program calls :func:`configure` once. A terminal gets readable lines; any other output gets one
+JSON object per line: ``timestamp`` (ISO 8601, UTC), ``level``, ``event``, the fields, and ``exception``
 with its traceback.
 
-Telling never fails: if nobody reads any more, an event is lost and the program goes on. A long value is cut: names
-and errors come from other programs, and a line of a journal is for people.
+Logging never fails: if the reader is gone, an event is lost and the program continues. Long values are cut, because
+names and errors come from other programs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def configure(level: str = "info", format: str = "auto", stream: TextIO | None =
     """
     Set up structlog for this process; a later call replaces the setup, for existing loggers too.
 
-    *level* is the least to be written, *format* one of FORMATS ("auto": console if *stream* is a
+    *level* is the lowest level written, *format* one of FORMATS ("auto": console if *stream* is a
     terminal), *stream* stderr unless given. Colours only on a terminal, and not if NO_COLOR is set.
 
     Raises:
@@ -77,8 +77,8 @@ def _cut(_logger: object, _method: str, event: EventDict) -> EventDict:
 
 def _cut_exception(_logger: object, _method: str, event: EventDict) -> EventDict:
     """Cut a traceback to its beginning: the message in it may be long."""
-    if isinstance(told := event.get("exception"), str):
-        event["exception"] = truncated(told, _LONGEST_TRACEBACK)
+    if isinstance(traceback := event.get("exception"), str):
+        event["exception"] = truncated(traceback, _LONGEST_TRACEBACK)
     return event
 
 
@@ -103,10 +103,10 @@ def _is_terminal(stream: TextIO) -> bool:
 
 class _Sink:
     """
-    The output of rendered events: one line each, whole, whichever thread it comes from.
+    The output of rendered events. Lines of several threads do not mix.
 
-    What cannot be written (broken pipe, full disk, closed file) is dropped. It is its own logger
-    factory, because all loggers of a process share the stream and its lock.
+    A line that cannot be written (broken pipe, full disk, closed file) is dropped. The class is its own
+    logger factory, because all loggers of a process share the stream and its lock.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -127,7 +127,7 @@ class _Sink:
     debug = info = warning = error = critical = write
 
     def _discard(self) -> None:
-        """Turn the stream to /dev/null: what its buffer still holds would make the interpreter exit with 120."""
+        """Redirect the stream to /dev/null. The rest of its buffer would make the interpreter exit with 120."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         try:
             os.dup2(nowhere, self._stream.fileno())

@@ -38,9 +38,9 @@ def main(
     options: tuple[str, ...],
 ) -> None:
     """
-    Run the suite with each server, RQ and Python, and write docs/compatibility.md. OPTIONS go to pytest.
+    Run the suite with each server, RQ and Python, and write docs/reference/compatibility.md. OPTIONS go to pytest.
 
-    A run takes a quarter of an hour. What came of it is kept when it ends (results.json). Exit code 1: a test failed.
+    A run takes a quarter of an hour. Its result is stored when it ends (results.json). Exit code 1: a test failed.
     """
     here = [server for server in servers() if not named or any(part in str(server) for part in named)]
     keep_answers("servers", {str(server): ask(server) for server in here})

@@ -1,4 +1,6 @@
-"""What servers and RQs answer differently, of what zsched or its users meet. Each answer is one that was given."""
+"""
+Differences between servers, and between RQs, that zsched or its users meet. Each answer was given by the real program.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ _YES, _NO = "yes", "no"
 
 
 def _version(server: EmbeddedRedis, client: redis.Redis) -> str:
-    """The version that INFO tells; Valkey's ``redis_version`` is that of the Redis that it is compatible with."""
+    """
+    Return the version that INFO reports. Valkey's ``redis_version`` is the version of the Redis that it is compatible
+    with.
+    """
     info = client.info("server")
     names = ("redis_version", "valkey_version")
     return ", ".join(f"{name} {info[name]}" for name in names if name in info)
@@ -115,7 +120,7 @@ def ask(binary: ServerBinary) -> dict[str, str]:
 
 
 def ask_rq(python: Path) -> dict[str, str]:
-    """Return the answers of the RQ that *python* has."""
+    """Return the answers of the RQ that *python* has installed."""
     told = subprocess.run([str(python), "-c", _OF_RQ], check=True, capture_output=True, text=True).stdout
     return dict(json.loads(told))
 

@@ -1,4 +1,4 @@
-"""``docs/compatibility.md``, from what ``results.json`` keeps."""
+"""``docs/reference/compatibility.md``, from what ``results.json`` keeps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.compatibility.runs import PROJECT, Run, answers, load
 
-PAGE: Final = PROJECT / "docs" / "compatibility.md"
+PAGE: Final = PROJECT / "docs" / "reference" / "compatibility.md"
 _TEXT: Final = Path(__file__).with_name("page.md")  # what a person wrote, with a place for each table
 _HEAD: Final = ("server", "RQ", "prefix", "Python", "tests", "passed", "skipped", "failed", "ran")
 
@@ -36,7 +36,7 @@ def _failed(runs: Iterable[Run]) -> str:
 
 
 def _differences(told: dict[str, dict[str, str]]) -> str:
-    """Return a row for each question that was not answered alike by all, a column for each who answered."""
+    """Return a row for each question that got different answers, with a column for each program that answered."""
     questions = dict.fromkeys(question for given in told.values() for question in given)
     rows = [(question, *(given.get(question, "") for given in told.values())) for question in questions]
     return _table(("", *told), [row for row in rows if len(set(row[1:])) > 1])

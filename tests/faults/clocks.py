@@ -13,19 +13,19 @@ from zsched.core.clock import from_ms, to_ms
 
 
 def now_us(client: redis.Redis) -> int:
-    """Epoch microseconds by the server's clock."""
+    """Return the time of the server in epoch microseconds."""
     seconds, micros = client.time()
     return int(seconds) * 1_000_000 + int(micros)
 
 
 def now_ms(client: redis.Redis) -> int:
-    """Epoch milliseconds by the server's clock."""
+    """Return the time of the server in epoch milliseconds."""
     return now_us(client) // 1000
 
 
 @contextmanager
 def set_back(client: redis.Redis, ms: int) -> Iterator[None]:
-    """Inside the block it is so much earlier for the scripts of the namespace "default"."""
+    """Set the clock of the scripts of the namespace "default" back by *ms* inside the block."""
     client.hset("zsched:{default}:meta", "offset_ms", -ms)
     yield
     client.hdel("zsched:{default}:meta", "offset_ms")

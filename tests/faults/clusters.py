@@ -33,8 +33,9 @@ _HIGHEST_PORT = 65535 - 10_000  # a node talks with the others on the port 10,00
 
 class Cluster:
     """
-    Three masters, each with *replicas*, held by *guard*; *settings* are the servers'. ``url`` is what zsched is given.
-    *tls*: files of certificates, as settings of a server; then nodes and zsched speak TLS, and only the test does not.
+    Three masters, each with *replicas*, held by *guard*; *settings* are settings of the servers. ``url`` is the URL for
+    zsched. *tls*: files of certificates, as settings of a server; then nodes and zsched use TLS, and only the test does
+    not.
     """
 
     def __init__(
@@ -72,11 +73,11 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """What a user writes: three of the nodes."""
+        """The URL that a user writes: three of the nodes."""
         return f"{self._scheme}+cluster://{','.join(self.hosts[:3])}"
 
     def owner(self) -> EmbeddedRedis:
-        """The node that has the slot of the namespace "default", by its own word."""
+        """Return the node that claims the slot of the namespace "default"."""
         return eventually(self._owner)
 
     def another(self) -> EmbeddedRedis:
@@ -84,7 +85,7 @@ class Cluster:
         return next(server for server in self.servers if server is not self.owner() and self._is_master(server))
 
     def fail_over(self) -> EmbeddedRedis:
-        """Let a replica of the owner take over, in order; return it when all nodes name it."""
+        """Let a replica of the owner take over in an orderly way; return it when all nodes name it."""
         old = self.owner()
         new = self.replica_of(old)
         self.tell(new, "FAILOVER")
@@ -92,7 +93,7 @@ class Cluster:
         return new
 
     def another_than(self, old: EmbeddedRedis) -> EmbeddedRedis:
-        """The owner, when it is not *old* any more."""
+        """Return the owner as soon as it is another node than *old*."""
         return eventually(lambda: found if (found := self._owner()) is not old else None)
 
     def replica_of(self, master: EmbeddedRedis) -> EmbeddedRedis:
@@ -109,7 +110,7 @@ class Cluster:
         self.tell(source, "SETSLOT", SLOT, "MIGRATING", self.id_of(target))
 
     def move_some(self, source: EmbeddedRedis, target: EmbeddedRedis, number: int = _AT_ONCE) -> int:
-        """Move *number* keys; return how many there were."""
+        """Move *number* keys; return the number of keys that existed."""
         with connect(source.tcp_url) as client:
             keys = client.execute_command("CLUSTER GETKEYSINSLOT", SLOT, number)
             if keys:
@@ -117,7 +118,7 @@ class Cluster:
         return len(keys)
 
     def end_move(self, target: EmbeddedRedis) -> None:
-        """Make *target* the owner of the slot, whose keys it has; it knows it first."""
+        """Make *target* the owner of the slot, after the keys were moved there; *target* is informed first."""
         id = self.id_of(target)
         for server in [target, *(each for each in self.servers if each is not target and self._is_master(each))]:
             self.tell(server, "SETSLOT", SLOT, "NODE", id)
@@ -147,7 +148,7 @@ class Cluster:
     # -- nodes ----------------------------------------------------------------------------------
 
     def tell(self, server: EmbeddedRedis, *command: Any) -> Any:
-        """The reply of *server* to CLUSTER *command*, as bytes."""
+        """Return the reply of *server* to CLUSTER *command*, as bytes."""
         with connect(server.tcp_url) as client:
             connection: Any = client.connection_pool.get_connection()  # as it is: the client parses some replies
             try:
@@ -157,12 +158,12 @@ class Cluster:
                 connection.disconnect()
 
     def id_of(self, server: EmbeddedRedis) -> bytes:
-        """The id of a node."""
+        """Return the id of a node."""
         id: bytes = self.tell(server, "MYID")
         return id
 
     def _owner(self) -> EmbeddedRedis | None:
-        """Who answers for the slot; None if nobody does, or two do."""
+        """Return the node that answers for the slot; None if no node does, or two do."""
         found = list[EmbeddedRedis]()
         for server in self.servers:
             with contextlib.suppress(redis.RedisError):
@@ -171,7 +172,7 @@ class Cluster:
         return found[0] if len(found) == 1 else None
 
     def _named_owner(self, server: EmbeddedRedis) -> int | None:
-        """The port of the slot's owner, as *server* knows it."""
+        """Return the port of the slot's owner in the view of *server*."""
         return next((port for first, last, port in self._ranges(server) if first <= SLOT <= last), None)
 
     def _ranges(self, server: EmbeddedRedis) -> Iterator[tuple[int, int, int]]:
@@ -179,7 +180,7 @@ class Cluster:
             yield first, last, master[1]
 
     def _named(self, server: EmbeddedRedis) -> int:
-        """How many nodes *server* names as owners of slots, or as their replicas."""
+        """Return the number of nodes that *server* names as owners of slots, or as their replicas."""
         return len({node[1] for _, _, *nodes in self.tell(server, "SLOTS") for node in nodes})
 
     def _known(self, server: EmbeddedRedis) -> int:
@@ -197,7 +198,7 @@ class Cluster:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that a node can have."""
+    """Return a port of 127.0.0.1 that a node can use."""
     while True:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = int(free.getsockname()[1])

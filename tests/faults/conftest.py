@@ -1,4 +1,4 @@
-"""A server of the test's own and daemons as processes; all of this folder not marked once is run with each Redis."""
+"""A server for one test, and daemons as processes; tests of this folder run with each Redis unless marked once."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def server() -> Iterator[EmbeddedRedis]:
-    """A server of the test's own, on a unix socket and a loopback port."""
+    """A server for one test, on a unix socket and a loopback port."""
     with EmbeddedRedis(tcp=True) as server:
         yield server
 
 
 @pytest.fixture
 def watch(server: EmbeddedRedis) -> Iterator[redis.Redis]:
-    """A client of that server, for what the test looks at."""
+    """A client of that server, with which the test looks at the data."""
     with connect(server.url) as client:
         yield client
 
@@ -44,7 +44,7 @@ def proxy(server: EmbeddedRedis) -> Iterator[Proxy]:
 
 @pytest.fixture
 def start_daemon(guard: Guard) -> Start:
-    """Starts a daemon process: ``start_daemon(url, DAEMON_LEASE_MS="500")``; it ends with the test."""
+    """A function that starts a daemon process: ``start_daemon(url, DAEMON_LEASE_MS="500")``; it ends with the test."""
 
     def start(url: str, **settings: str) -> DaemonProcess:
         return DaemonProcess(guard, url, **settings)

@@ -1,4 +1,4 @@
-"""Disks that are full when a test says so, for one daemon."""
+"""Disks that a test can fill, for one daemon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _NO_LIMIT = resource.RLIM_INFINITY
 
 
 class Disk(Protocol):
-    """Where an archive's folder is. ``fill``: no more than a few KiB fit, for the process *pid*; ``free``: all fits."""
+    """
+    The disk with an archive's folder. ``fill``: no more than a few KiB fit, for the process *pid*; ``free``: all fits.
+    """
 
     folder: Path
 
@@ -24,7 +26,7 @@ class Disk(Protocol):
 
 
 class LimitedFiles:
-    """A folder in which a process may write nothing: RLIMIT_FSIZE, of which SQLite says that it is an I/O error."""
+    """A folder in which a process may write nothing: RLIMIT_FSIZE, which SQLite reports as an I/O error."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -37,7 +39,7 @@ class LimitedFiles:
 
 
 class SmallDisk:
-    """A file system of its own, a tmpfs, which a file of the test's fills to its last page."""
+    """A separate file system, a tmpfs, which a file of the test fills to its last page."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -51,7 +53,9 @@ class SmallDisk:
                 return
 
     def make_read_only(self) -> None:
-        """As after an error of the device. Nobody may have a file of it open for writing."""
+        """
+        Make the disk read-only, as after an error of the device. No process may have a file of it open for writing.
+        """
         assert _mount("remount,ro", self.folder) == 0
 
     def free(self, pid: int) -> None:
@@ -61,7 +65,7 @@ class SmallDisk:
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[SmallDisk | None]:
-    """A mounted disk of *size*, as ``mount`` takes it; None where this user may mount nothing."""
+    """Mount a disk of *size*, as ``mount`` takes it; yield None if this user may not mount."""
     folder.mkdir()
     if os.geteuid() != 0 or _mount(f"size={size}", folder) != 0:
         yield None

@@ -1,4 +1,4 @@
-"""Daemons that look for their archive by themselves, and what their Redis holds."""
+"""Daemons that find their archive by themselves, and the contents of their Redis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ PATIENT = {"DAEMON_LEASE_MS": "5000", "DAEMON_RENEW_MS": "500"}  # it asks archi
 
 
 def begin(start_daemon: Start, url: str, **settings: str) -> DaemonProcess:
-    """A daemon that looks for its archive by itself, as soon as it fires and the archive knows the data set's name."""
+    """
+    Start a daemon that finds its archive by itself. Return when it fires and the archive knows the data set's name.
+    """
     daemon = start_daemon(url, **{"ARCHIVE_PATH": "", **SHORT, **settings})
     path = path_of(daemon)
     eventually(lambda: fact(path, "gens"))
@@ -29,7 +31,7 @@ def path_of(daemon: DaemonProcess) -> Path:
 
 
 def fill(url: str, watch: redis.Redis) -> None:
-    """A run in its queue, a one-shot and a recurring schedule, as somebody's first tries leave them."""
+    """Make a run in its queue, a one-shot and a recurring schedule, as after a user's first tries."""
     client = Client.from_url(url)
     client.schedule("app.mail", id="mail-ada", after=0)
     client.schedule("app.mail", id="mail-bob", after=3600)
@@ -46,14 +48,14 @@ def gen(watch: redis.Redis) -> bytes:
 
 
 def fill_held(url: str) -> None:
-    """Schedules that no leader has to fire."""
+    """Put schedules that need no leader to fire."""
     client = Client.from_url(url)
     client.schedule("app.mail", id="mail-bob", after=3600)
     client.schedule("app.mail", id="mail-cron", every=3600)
 
 
 def copy(server: EmbeddedRedis, other: EmbeddedRedis) -> None:
-    """Make *other* what *server* is now, as an RDB restored there would."""
+    """Copy the data of *server* to *other*, like an RDB restored there."""
     port = server.tcp_url.rsplit(":", 1)[1].split("/")[0]
     with connect(other.url) as client:
         client.replicaof("127.0.0.1", port)

@@ -1,4 +1,4 @@
-"""A leader by hand: its scripts called one by one, so that a test can do something in between."""
+"""A leader by hand: a test calls its scripts one by one, so that it can act in between."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEYS = Keys("default")
 
 
 class Leader:
-    """A leader whose scripts the test calls one by one."""
+    """A leader that runs one script per call of the test."""
 
     def __init__(self, url: str, keys: Keys = KEYS) -> None:
         self._wire = Link.from_url(url, 5, keys=keys).open()
@@ -26,13 +26,13 @@ class Leader:
         self.dispatch = Dispatch(self._wire, keys)
 
     def fire(self) -> FireResult:
-        """One fire that is not held."""
+        """Fire once, without a hold."""
         fired = self.dispatch.fire(self.term, ALWAYS, 100)
         assert isinstance(fired, FireResult)
         return fired
 
     def advance(self, due: list[DueRecurring], now_ms: int) -> list[str]:
-        """Plan and advance; the word of each."""
+        """Plan and advance *due*; return a word for each."""
         words = self.dispatch.advance(self.term, ALWAYS, HOUR_MS, Planner().plan(due, now_ms).good)
         assert isinstance(words, list)
         return words

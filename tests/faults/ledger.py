@@ -1,4 +1,4 @@
-"""The runs by log and by RQ queues: the witnesses of the fault tests."""
+"""The runs by log and by RQ queues, which the fault tests compare."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def connect(url: str, retries: int = 0) -> redis.Redis:
 
 
 def entries(client: Any, kind: str | None = None) -> list[Entry]:
-    """The log of the namespace "default", or what it has of one *kind*."""
+    """Return the log of the namespace "default", or only its entries of one *kind*."""
     found = []
     for id, texts in client.eval(_READ, 1, "zsched:{default}:log"):
         entry = Entry(id.decode(), texts[1].decode(), int(texts[3]), texts[4:])
@@ -54,7 +54,7 @@ def entries(client: Any, kind: str | None = None) -> list[Entry]:
 
 
 def fired(client: redis.Redis) -> list[tuple[str, int]]:
-    """Run id and t (µs) of every run that the log says was pushed, in order."""
+    """Return run id and t (µs) of every run that the log says was pushed, in order."""
     runs = []
     for entry in entries(client):
         if entry.kind == "fire":
@@ -72,7 +72,7 @@ def fired(client: redis.Redis) -> list[tuple[str, int]]:
 
 
 def queued(client: Any, queue: str = "default") -> list[str]:
-    """The run ids in an RQ queue."""
+    """Return the run ids in an RQ queue."""
     return [run.decode() for run in client.lrange(f"{RQ}:queue:{queue}", 0, -1)]
 
 
@@ -82,13 +82,13 @@ def doubles(runs: list[str]) -> list[str]:
 
 
 def longest_pause_ms(client: redis.Redis) -> float:
-    """The longest time between two entries that pushed runs."""
+    """Return the longest time between two entries that pushed runs."""
     times = sorted({t for _, t in fired(client)})
     return max((after - before) / 1000 for before, after in pairwise(times))
 
 
 def assert_dense(client: redis.Redis) -> None:
-    """Entries are numbered without a hole, epochs do not fall, times do not go back."""
+    """Check that entries are numbered without a hole, epochs do not fall, and times do not go back."""
     ids = [tuple(map(int, entry.id.split("-"))) for entry in entries(client)]
     assert list(range(1, len(ids) + 1)) == [seq for _, seq in ids]
     assert sorted(epoch for epoch, _ in ids) == [epoch for epoch, _ in ids]

@@ -1,4 +1,4 @@
-"""Schedules through their life: everything that clients do to them, at random, the same for the same seed."""
+"""Schedules through their life: all operations of clients at random, the same for the same seed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _REFUSALS = (InvalidSchedule, ScheduleExists, ScheduleInPast, ScheduleNotFound, 
 
 class Life:
     """
-    ``step`` does one thing; ``scheduled`` counts the schedules that were made. At most *rules* recur at a time,
-    *bulk* rows are put at once, and what is due soon is due within *soon_ms*.
+    ``step`` does one random operation; ``scheduled`` counts the schedules that were made. At most *rules* recur at a
+    time, *bulk* rows are put at once, and a schedule due soon is due within *soon_ms*.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class Life:
             eventually(lambda share=share: time.monotonic() - began >= share * for_s)  # type: ignore[misc]
 
     def step(self) -> None:
-        """Do something; that it is refused is fine."""
+        """Do a random operation; a refusal is fine."""
         make = [self._put, self._put, self._put_many, self._rule, self._rule]
         change = [self._pause, self._pause, self._resume, self._skip, self._cancel, self._again, self._again]
         with suppress(*_REFUSALS):
             self._random.choice([*make, *change, self._run_now, self._run_now, self._enqueue])()
 
     def settle(self) -> None:
-        """Nothing recurs any more, and what was due soon was fired."""
+        """Return when nothing recurs any more and every schedule due soon has fired."""
         for number, id in enumerate(self._rules):
             with suppress(*_REFUSALS):
                 if number % 2:
@@ -87,7 +87,7 @@ class Life:
         self.scheduled += 1
 
     def _again(self) -> None:
-        """Another time or rule under an id that was given before."""
+        """Put another time or rule under an id that was given before."""
         if self._rules and self._random.random() < 0.5:
             self._client.schedule("app.tick", id=self._random.choice(self._rules), every=0.7, args=(self._word(),))
         else:
@@ -123,7 +123,7 @@ class Life:
         self._ones = [*self._ones, *ids][-_RECENT:]
 
     def _one(self) -> str:
-        """An id that was given before, or none that anybody knows."""
+        """Return an id that was given before, or an unknown id."""
         known = [*self._ones, *self._rules * 3]
         return self._random.choice(known) if known else "nobody"
 

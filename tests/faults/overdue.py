@@ -1,4 +1,4 @@
-"""Recurring schedules that are due now, however long it took to put them: a put never makes one due in the past."""
+"""Recurring schedules that are due now, however long the puts took: a put never makes a schedule due in the past."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEYS = Keys("default")
 
 
 def put_due(client: Client, watch: redis.Redis, ids: Iterable[str], rule: Mapping[str, Any]) -> tuple[int, int]:
-    """Hourly schedules *ids* of *rule*'s func …; when all of them are due, which is now, and when they are next."""
+    """Put hourly schedules *ids* with the options of *rule*, all due now. Return their due time and their next time."""
     due_ms = now_ms(watch)
     next_ms = due_ms + HOUR_MS
     rows = [{**rule, "id": id, "every": 3600, "starts": from_ms(next_ms)} for id in ids]

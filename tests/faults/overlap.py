@@ -1,6 +1,6 @@
 """
-Runs that take longer than their interval, with a real daemon and real ``rq worker`` processes: what ran when, as the
-runs themselves wrote it down.
+Runs that take longer than their interval, with a real daemon and real ``rq worker`` processes. The runs themselves
+record when they ran.
 
 ``python -m tests.faults.overlap`` is the long form: a run of 5 s each second for a minute, 4 workers, under each
 policy, and a table of figures.
@@ -66,8 +66,8 @@ def work(name, seconds, gate=None, length=0):
 @dataclass
 class Span:
     """
-    When a run was running, in seconds of the server; ``ended_s`` is None of one that did not come to its end, and
-    ``alive_s`` when it said last that it runs, which it does every 20 ms.
+    The time of a run, in seconds of the server. ``ended_s`` is None for an unfinished run. ``alive_s`` is its last sign
+    of life, which it gives every 20 ms.
     """
 
     run_id: str
@@ -77,7 +77,7 @@ class Span:
 
 
 class Stage:
-    """One Redis; workers and daemons for it, which live as long as *guard*. The workers find the tasks in *folder*."""
+    """One Redis with workers and daemons, which live as long as *guard*. The workers find the tasks in *folder*."""
 
     def __init__(self, guard: Guard, url: str, folder: Path) -> None:
         self._guard, self._url, self._folder = guard, url, folder
@@ -91,37 +91,37 @@ class Stage:
         self.link.pool.disconnect()
 
     def daemon(self, **settings: str) -> DaemonProcess:
-        """One that leads."""
+        """Start a daemon, and wait until it leads."""
         daemon = DaemonProcess(self._guard, self._url, **(STEADY | settings))
         daemon.wait_for("term_began")
         return daemon
 
     def worker(self, name: str, *options: str) -> subprocess.Popen[bytes]:
-        """A worker of the queue default."""
+        """Start a worker of the queue default."""
         command = [sys.executable, "-m", "rq.cli", "worker", "--url", self._url, "--name", name, *options, "default"]
         env = os.environ | {"PYTHONPATH": _first_on_path(self._folder), "TASKS_REDIS": self._url}
         with (self._folder / "worker.log").open("ab") as log:
             return self._guard.spawn(command, cwd=self._folder, env=env, stdout=log, stderr=subprocess.STDOUT)
 
     def workers(self, number: int) -> list[subprocess.Popen[bytes]]:
-        """Workers w0, w1, …, all of which wait for work."""
+        """Start workers w0, w1, …, and wait until all of them listen."""
         started = [self.worker(f"w{n}") for n in range(number)]
         eventually(lambda: all(self.listeners(f"w{n}") for n in range(number)))
         return started
 
     def listeners(self, worker: str) -> int:
-        """How many connections listen to the channel of *worker*."""
+        """Return the number of connections that listen to the channel of *worker*."""
         return int(self.redis.execute_command("PUBSUB", "NUMSUB", f"{RQ}:pubsub:{worker}")[1])
 
     def schedule(
         self, id: str, mode: str, every: float, seconds: float, gate: tuple[str, int] | None = None, **more: Any
     ) -> None:
-        """Schedule *id*, whose runs take so many *seconds*, or until the list of that *gate* has that length."""
+        """Schedule *id* with runs that take *seconds*, or that last until the list named by *gate* has its length."""
         args = (f"spans:{id}", seconds, *(gate or ()))
         self.client.schedule("overlap_tasks.work", args=args, id=id, every=every, overlap=mode, **more)
 
     def spans(self, id: str) -> list[Span]:
-        """The runs of *id* in the order in which they began; one that was run twice is there twice."""
+        """Return the runs of *id* in the order in which they began; a run that was executed twice is listed twice."""
         spans: list[Span] = []
         alive = {run_id.decode(): float(at_s) for run_id, at_s in self.redis.hgetall("alive").items()}
         for line in self.redis.lrange(f"spans:{id}", 0, -1):
@@ -133,38 +133,38 @@ class Stage:
         return spans
 
     def moves(self, id: str) -> list[Advanced]:
-        """What became of the occurrences of *id*."""
+        """Return the outcomes of the occurrences of *id*."""
         entries = [entry for entry in Log(self.link, KEYS).entries() if entry.kind == "advance"]
         return [move for entry in entries for move in AdvanceEntry(entry).moves if move.id == id]
 
     def words(self, id: str) -> Counter[str]:
-        """How many occurrences of *id* became what."""
+        """Count the occurrences of *id* by outcome."""
         return Counter(move.word for move in self.moves(id))
 
     def runs(self, id: str) -> list[str]:
-        """The runs of *id* that were pushed or wait, the oldest first."""
+        """Return the pushed or waiting runs of *id*, the oldest first."""
         return [KEYS.run_id(id, move.nominal_ms or 0) for move in self.moves(id) if move.is_pushed]
 
     def released(self, id: str) -> list[Change]:
-        """The runs of *id* that a leader released."""
+        """Return the runs of *id* that a leader released."""
         entries = [entry for entry in Log(self.link, KEYS).entries() if entry.kind == "unblock"]
         return [change for entry in entries for change in changes(entry) if change.id == id]
 
     def status(self, run_id: str) -> str:
-        """RQ's; '' of a run that is gone."""
+        """Return RQ's status of a run; "" for a deleted run."""
         return (self.redis.hget(KEYS.rq.job(run_id), "status") or b"").decode()
 
     def pid(self, run_id: str) -> int:
-        """Of the process that runs *run_id*."""
+        """Return the pid of the process that executes *run_id*."""
         return int(eventually(lambda: self.redis.get(f"pid:{run_id}")))
 
     def now_s(self) -> float:
-        """The server's time."""
+        """Return the server's time."""
         seconds, micros = self.redis.time()
         return float(seconds + micros / 1_000_000)
 
     def waiting(self) -> int:
-        """How many wait for others, of all schedules."""
+        """Return the number of runs, of all schedules, that wait for others."""
         return int(self.redis.zcard(f"{RQ}:deferred:default"))
 
 
@@ -174,7 +174,7 @@ def _first_on_path(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class Figures:
-    """What *seconds* of a policy gave. ``gap_s``: the longest time between two runs, of those that ran in a row."""
+    """The figures of *seconds* under a policy. ``gap_s``: the longest time between two runs that ran in a row."""
 
     mode: str
     fired: int
@@ -189,7 +189,7 @@ class Figures:
 
 
 def peak(spans: Sequence[Span]) -> int:
-    """How many ran at once, at most."""
+    """Return the largest number of runs at one time."""
     steps = [(span.began_s, 1) for span in spans] + [(span.ended_s or span.alive_s, -1) for span in spans]
     now = most = 0
     for _, step in sorted(steps):
@@ -207,8 +207,8 @@ def play(
     is_enough: Callable[[int], bool] = lambda _: True,
 ) -> Figures:
     """
-    A schedule for *duration_s*, and until *is_enough* says so when it is told how many waited at most; its runs take
-    *seconds*. Then all that waits is worked off.
+    Run a schedule for *duration_s*, and until *is_enough*, called with the largest number of waiting runs, returns
+    True; its runs take *seconds*. Then execute all waiting runs.
     """
     stage.schedule(mode, mode, every, seconds, **({"overlap_limit": LIMIT} if mode == "queue" else {}))
     most = 0
@@ -241,7 +241,7 @@ def play(
 
 @contextmanager
 def stage_of_its_own() -> Iterator[Stage]:
-    """A Redis, four workers and a daemon."""
+    """A separate stage: a Redis, four workers and a daemon."""
     with EmbeddedRedis() as server, Guard() as guard, tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_STATE_HOME"] = folder
         stage = Stage(guard, server.url, Path(folder))
@@ -255,7 +255,7 @@ def stage_of_its_own() -> Iterator[Stage]:
 @click.option("--seconds", default=60.0, show_default=True, help="How long each schedule is active.")
 @click.option("--only", multiple=True, type=click.Choice(MODES), help="This policy; repeatable.")
 def main(seconds: float, only: tuple[str, ...]) -> None:
-    """A run of 5 s each second, 4 workers, under each policy: a table of figures."""
+    """Measure a run of 5 s each second, with 4 workers, under each policy; print a table of figures."""
     click.echo(f"a run of 5 s each second for {seconds:g} s, 4 workers; overlap_limit={LIMIT}")
     click.echo("policy           fired deferred skipped  began finished  peak  waiting  gap s  last finished")
     for mode in only or MODES:

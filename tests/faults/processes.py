@@ -1,4 +1,4 @@
-"""Daemons as child processes, what they tell, and waiting for something to become true."""
+"""Daemons as child processes, their events, and waiting for a condition."""
 
 from __future__ import annotations
 
@@ -40,32 +40,34 @@ def eventually(look: Callable[[], T], within_s: float = WITHIN_S) -> T:
 
 
 def archive_of_its_own() -> str:
-    """The path of an archive that no other daemon has; tests/conftest.py removes it at the end of the session."""
+    """
+    Return the path of an archive that no other daemon has; tests/conftest.py removes it at the end of the session.
+    """
     return str(Path(os.environ["XDG_STATE_HOME"], f"{uuid.uuid4().hex}.db"))
 
 
 class Telling:
-    """The events of a daemon, in the order in which it told them."""
+    """The events of a daemon, in their order."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
         self._changed = threading.Condition()
 
     def add(self, event: Mapping[str, Any]) -> None:
-        """One more event."""
+        """Add an event."""
         with self._changed:
             self.events.append(dict(event))
             self._changed.notify_all()
 
     def of(self, name: str) -> list[dict[str, Any]]:
         """
-        The events of that name that have arrived. A process's come through a pipe, later maybe than what it did in
-        Redis before it told them: wait for one that must be there, or for the end of the process.
+        Return the events of that name that have arrived. Events of a process come through a pipe, maybe later than the
+        effect of the process in Redis. So wait for a required event, or for the end of the process.
         """
         return [event for event in list(self.events) if event["event"] == name]
 
     def wait_for(self, name: str, number: int = 1, within_s: float = WITHIN_S) -> dict[str, Any]:
-        """The event number *number* of that name, as soon as it is told."""
+        """Wait for the event number *number* of that name, and return it."""
         with self._changed:
             told = self._changed.wait_for(lambda: len(self.of(name)) >= number, within_s)
         assert told, f"no {name} ({number}) within {within_s} s; told: {[event['event'] for event in self.events]}"
@@ -74,9 +76,9 @@ class Telling:
 
 class DaemonProcess(Telling):
     """
-    A daemon started as systemd would, with *settings* as its environment (``DAEMON_LEASE_MS="500"``); its archive
-    is its own unless they say which (``ARCHIVE_PATH``; "": none is configured). *code*: the folder that its zsched
-    is imported from, if not from where ours is.
+    A daemon started like by systemd, with *settings* as its environment (``DAEMON_LEASE_MS="500"``). It has a separate
+    archive unless they name one (``ARCHIVE_PATH``; "": none is configured). *code*: the folder from which its zsched is
+    imported, by default ours.
     """
 
     def __init__(self, guard: Guard, url: str, *, code: Path | None = None, **settings: str) -> None:
@@ -97,27 +99,27 @@ class DaemonProcess(Telling):
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The pid of the daemon."""
         return self._process.pid
 
     @property
     def keeper_pid(self) -> int:
-        """Of the process that starts its archivist."""
+        """The pid of the process that starts its archivist."""
         return _child_of(self.pid)
 
     @property
     def archivist_pid(self) -> int:
-        """Of the process that archives for it."""
+        """The pid of its archivist."""
         return _child_of(self.keeper_pid)
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Of all its processes."""
+        """The pids of all its processes."""
         return self.pid, self.keeper_pid, self.archivist_pid
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process is no more."""
+        """Return True if the process has ended."""
         return self._process.poll() is not None
 
     def send(self, number: signal.Signals) -> None:
@@ -125,18 +127,18 @@ class DaemonProcess(Telling):
         self._process.send_signal(number)
 
     def send_to_all(self, number: signal.Signals) -> None:
-        """Send a signal to all its processes, as systemd does, and a terminal; nothing once the first has ended."""
+        """Send a signal to all its processes, like systemd or a terminal; do nothing after the first has ended."""
         if not self.has_ended:
             os.killpg(self.pid, number)
 
     def stop(self) -> None:
-        """Stop the daemon as systemd does, and check its exit code."""
+        """Stop the daemon like systemd, and check its exit code."""
         self.wait_for("daemon_started")  # a signal before the handlers are installed would kill it
         self.send(signal.SIGTERM)
         assert 0 == self.wait()
 
     def wait(self, within_s: float = WITHIN_S) -> int:
-        """The exit code, when it has ended and all that it told is in ``events``."""
+        """Wait for the end, and until all of its events are in ``events``. Return the exit code."""
         code = self._process.wait(within_s)
         self._reader.join(within_s)
         return code
@@ -151,7 +153,7 @@ class DaemonProcess(Telling):
 
 
 def _child_of(pid: int) -> int:
-    """The one child of process *pid*, as soon as it has one."""
+    """Return the only child of process *pid*, as soon as it exists."""
     return int(eventually(lambda: Path(f"/proc/{pid}/task/{pid}/children").read_text().split())[0])
 
 

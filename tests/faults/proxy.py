@@ -1,4 +1,4 @@
-"""A TCP proxy between zsched and Redis that does to its connections what networks do."""
+"""A TCP proxy between zsched and Redis that imitates faults of networks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _CHUNK = 262_144
 
 class Proxy:
     """
-    Forwards to a port of 127.0.0.1 from ``port``. What it does to whom is set at any time:
+    Forwards to a port of 127.0.0.1 from ``port``. Its faults can be set at any time:
 
-    ``cut_replies``: the chance that a reply is thrown away, after the server did what it was asked for, and
-    the connection closed. ``cut_requests``: the same with a request, which the server never sees.
-    ``delay_s``: how long each reply is kept. ``garbage``: bytes that are forwarded instead of each reply.
-    ``half_open``: nothing is forwarded and nothing closed, as when a firewall forgot the connection. ``keeps``:
-    requests of which it is true stay on their way until nothing ``keeps`` them any more, and arrive though their sender
-    is gone; ``kept`` counts them. A *seed* makes the chances repeatable per connection.
+    ``cut_replies``: the chance that a reply is thrown away, after the server executed the request, and the connection
+    closed. ``cut_requests``: the same with a request, which the server never sees. ``delay_s``: how long each reply is
+    kept. ``garbage``: bytes that are forwarded instead of each reply. ``half_open``: nothing is forwarded and nothing
+    closed, as when a firewall forgot the connection. ``keeps``: a predicate of requests that stay on their way until no
+    ``keeps`` matches them, and then arrive although their sender is gone; ``kept`` counts them. A *seed* makes the
+    chances repeatable per connection.
     """
 
     def __init__(self, target_port: int, seed: int = 1) -> None:
@@ -43,16 +43,16 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """As redis-py's from_url takes it; database 0."""
+        """The URL of the proxy for redis-py's from_url; database 0."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     def move_to(self, target_port: int) -> None:
-        """From now on it leads to another server, and whoever was connected must connect again."""
+        """Lead to another server from now on; connected clients must connect again."""
         self._target = ("127.0.0.1", target_port)
         self.cut_all()
 
     def mend(self) -> None:
-        """Do nothing more to anybody; what was half-open is closed."""
+        """End all faults; half-open connections are closed."""
         self.cut_replies = self.cut_requests = self.delay_s = 0.0
         self.garbage = b""
         self.keeps, self.kept = None, 0
@@ -61,7 +61,7 @@ class Proxy:
             self.cut_all()
 
     def cut_all(self) -> None:
-        """Close every connection that is open now."""
+        """Close every open connection."""
         with self._lock:
             for each in self._sockets:
                 _shut(each)
@@ -105,7 +105,7 @@ class Proxy:
             self._start(self._serve, client, server)
 
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
-        """Replies in this thread, requests in another; both end when either socket does."""
+        """Forward replies in this thread and requests in another; both end when either socket does."""
         requests = threading.Thread(target=self._forward, args=(client, server, False), daemon=True)
         requests.start()
         self._forward(server, client, True)

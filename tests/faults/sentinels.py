@@ -30,11 +30,11 @@ _WATCH = {"down-after-milliseconds": "500", "failover-timeout": "2000", "paralle
 
 class Sentinels:
     """
-    One master with *replicas* and three Sentinels, in folders of their own, held by *guard*. *hurry* shortens
-    what Sentinel waits for (an old master becomes a replica a second after a failover, not ten). *settings* are
-    the servers'.
+    One master with *replicas* and three Sentinels, in separate folders, held by *guard*. *hurry* shortens the waits of
+    Sentinel (an old master becomes a replica a second after a failover, not ten). *settings* are settings of the
+    servers.
 
-    ``url`` is what zsched is given. Servers are known by their ports.
+    ``url`` is the URL for zsched. Servers are identified by their ports.
     """
 
     def __init__(self, guard: Guard, replicas: int = 2, *, hurry: bool = True, **settings: str) -> None:
@@ -65,7 +65,7 @@ class Sentinels:
 
     @property
     def url(self) -> str:
-        """What a user writes."""
+        """The URL that a user writes."""
         return f"redis+sentinel://{','.join(self.hosts)}/{NAME}/0"
 
     def master(self) -> EmbeddedRedis:
@@ -80,7 +80,7 @@ class Sentinels:
         return self.another_than(old)
 
     def another_than(self, old: EmbeddedRedis) -> EmbeddedRedis:
-        """The new master, when every Sentinel names the same and it is not *old*."""
+        """Return the new master as soon as every Sentinel names the same server and it is not *old*."""
 
         def chosen() -> bool:
             named = {self._ask(port, "GET-MASTER-ADDR-BY-NAME", NAME)[1] for port in self.ports}
@@ -138,7 +138,7 @@ class Sentinels:
         raise AssertionError("no port was free")
 
     def _state(self, port: int, process: subprocess.Popen[bytes]) -> str:
-        """Whether a Sentinel is up, or ended; "" while it starts."""
+        """Return the state of a Sentinel: up, or ended; "" while it starts."""
         if process.poll() is not None:
             return "ended"
         with contextlib.suppress(redis.ConnectionError):

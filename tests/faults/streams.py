@@ -1,4 +1,4 @@
-"""One-shots that come due one after the other, for a daemon to be killed in the middle of."""
+"""One-shots that come due one after the other, for tests that kill a daemon in the middle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ START_MS = 1_000  # from now to the first due time
 
 
 def schedule_stream(url: str, watch: redis.Redis, number: int) -> list[str]:
-    """Schedule one-shots, one a millisecond; their run ids by due time."""
+    """Schedule one-shots, one a millisecond; return their run ids by due time."""
     client = Client.from_url(url)
     begin_ms = int(watch.time()[0]) * 1000 + number // 40 + START_MS  # put at 40,000/s or more
     ids = [(f"s{n:05d}", begin_ms + n) for n in range(number)]

@@ -1,4 +1,4 @@
-"""A daemon starts with a file that is not what was written, or not its own: it keeps it, says so, and fires on."""
+"""A daemon starts with a corrupted or foreign archive file: it keeps the file, reports it, and fires."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.once
 
 
 def flip(path: Path, at: int, number: int = 64) -> None:
-    """Turn *number* bytes from *at* on to others."""
+    """Change *number* bytes from *at* on to other values."""
     with path.open("r+b") as file:
         file.seek(at)
         bytes_there = file.read(number)
@@ -30,7 +30,7 @@ def flip(path: Path, at: int, number: int = 64) -> None:
 
 
 def flip_a_payload(path: Path) -> None:
-    """What a schedule was given, which no index and no page header is made of."""
+    """Change the arguments of a schedule, which are in no index and no page header."""
     flip(path, path.read_bytes().rindex(b"needle"), 3)
 
 
@@ -61,7 +61,7 @@ HARMS: dict[str, Callable[[Path], None]] = {
 
 
 def an_archive(start_daemon: Start, url: str, path: Path) -> None:
-    """An archive of 300 schedules at *path*, closed."""
+    """Make a closed archive of 300 schedules at *path*."""
     daemon = start_daemon(url, ARCHIVE_PATH=str(path), **SHORT)
     daemon.wait_for("term_began")
     rows = ({"func": "app.task", "id": f"s{n}", "after": 3600, "args": ("needle",)} for n in range(300))

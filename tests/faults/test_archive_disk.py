@@ -1,4 +1,7 @@
-"""The archive's disk is full, or its folder goes: the daemon fires on, says so once, promises nothing, and mends it."""
+"""
+The archive's disk is full, or its folder is deleted: the daemon fires, reports it once, promises nothing, and repairs
+it.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Disk]:
 
 
 def await_tries(url: str, path: Path, number: int) -> None:
-    """The archiver tried that often again, and told that it failed."""
+    """Wait until the archiver has tried *number* more times and reported the failure."""
     told: set[int] = set()
 
     def look() -> bool:
@@ -65,7 +68,7 @@ def await_tries(url: str, path: Path, number: int) -> None:
 
 
 def position_on(disk: Disk, path: Path, copy: Path) -> Position:
-    """What the file at *path* says of itself, read from a copy: on a full disk nobody can open it."""
+    """Return the position in the file at *path*, read from a copy: on a full disk no process can open it."""
     shutil.copytree(disk.folder, copy, ignore=shutil.ignore_patterns("filler", "copy"))
     return position_of(fact(copy / path.name, "position")) or NOTHING
 
@@ -232,5 +235,5 @@ def test_an_archive_deleted_under_the_daemon_is_created_anew(
 
 
 def ids_in(path: Path) -> str:
-    """All that the history at *path* says, to look for an id in it."""
+    """Return the whole history at *path* as text, to search for an id."""
     return " ".join(str(entry.body) for entry in history(path))

@@ -1,4 +1,4 @@
-"""An archive begins, or comes back, when the log no longer goes back far enough: it reads what Redis holds."""
+"""An archive begins or comes back when the log no longer goes back far enough: it reads the state of Redis."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from zsched.embedded import EmbeddedRedis
 
 @contextmanager
 def living(life: Life) -> Iterator[None]:
-    """Inside the block clients write all the time."""
+    """Let clients write all the time inside the block."""
     ending, errors = threading.Event(), []
 
     def live() -> None:
@@ -232,7 +232,7 @@ def test_a_bootstrap_interrupted_by_kill_9_is_completed_by_the_next_start(start_
 
 
 def is_in_the_middle_of_a_bootstrap(path: Path) -> bool:
-    """Whether some of a new state is on disk and the old one still counts."""
+    """Return True if a part of a new state is on disk and the old state still counts."""
     with reading(path) as db:
         begun = db.execute("SELECT count(*) FROM fact WHERE name = 'boot_n'").fetchone()[0]
         lives = db.execute("SELECT count(DISTINCT life) FROM live").fetchone()[0]

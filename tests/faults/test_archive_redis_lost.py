@@ -1,4 +1,4 @@
-"""Redis lost what an archive has: it is put back, the new history followed, and nothing fires twice unmarked."""
+"""Redis lost data that an archive has: it is restored, the new history followed, and nothing fires twice unmarked."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_redis_with_an_older_rdb_is_restored_and_repeated_runs_are_marked(
             assert {"before", "lost", "marked", "new"} == {id for id, _ in assert_state_is_redis_own(server.url, path)}
 
 
-def test_nothing_that_was_cancelled_fires_before_the_archive_has_looked_at_an_older_rdb(
+def test_a_cancelled_schedule_in_an_older_rdb_does_not_fire_before_the_archive_has_compared(
     start_daemon: Start, tmp_path: Path
 ) -> None:
     path = tmp_path / "one.db"

@@ -1,4 +1,7 @@
-"""An entry that this version cannot read, as a newer version would write one: kept, told, and followed past."""
+"""
+An entry that this version cannot read, as a newer version would write it: the archive keeps it, reports it, and follows
+on.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from zsched import Client
 
 
 def write_entry_of_the_future(watch: redis.Redis) -> str:
-    """The next entry of the log, of a kind that nobody knows yet; its id."""
+    """Write the next entry of the log, of an unknown kind; return its id."""
 
     def write(pipe: redis.client.Pipeline) -> None:
         epoch, seq = (int(text) for text in pipe.hmget(KEYS.meta(), "epoch", "seq"))

@@ -1,5 +1,5 @@
 """
-Two daemons with archives of their own, one of them killed again and again: both have the whole log, once.
+Two daemons with separate archives, one of them killed again and again: both archives have the whole log, once.
 
 Short by default; ``ZSCHED_TEST_LONG=1`` makes it 100,000 schedules in 60 s, with a kill every 3 s.
 """
@@ -42,8 +42,8 @@ KILL_EVERY_S = 3.0 if IS_LONG else 1.5
 
 class Pair:
     """
-    Two daemons; inside the block one of them is killed every KILL_EVERY_S and started again. *trims*: the log loses
-    all but its end when one is away.
+    Two daemons; inside the block one of them is killed every KILL_EVERY_S and started again. *trims*: the log loses all
+    but its end while one is away.
     """
 
     def __init__(self, start: Start, url: str, watch: redis.Redis, paths: list[Path], *, trims: bool = False) -> None:
@@ -68,7 +68,7 @@ class Pair:
             raise self._error
 
     def _seq(self) -> int:
-        """Of the log's last entry."""
+        """Return the seq of the last entry of the log."""
         return int(self._watch.hget(KEYS.meta(), "seq") or 0)
 
     def _started(self, path: Path) -> DaemonProcess:

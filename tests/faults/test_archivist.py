@@ -1,4 +1,4 @@
-"""The processes of a daemon (itself, keeper, archivist): each is killed, stopped or hangs, and all get signals."""
+"""The processes of a daemon (daemon, keeper, archivist): each is killed, stopped or hangs, and all get signals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def daemon(start_daemon: Start, redis_url: str, redis_client: redis.Redis, path: Path) -> DaemonProcess:
-    """A daemon that leads, and whose archive follows."""
+    """A daemon that leads, with an archive that follows."""
     know(redis_client)
     daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), METRICS_LISTEN="127.0.0.1:0", **STEADY)
     daemon.wait_for("term_began")
@@ -53,17 +53,17 @@ class Others:
         self._held = [os.pidfd_open(pid) for pid in (self.keeper, self.archivist)]
 
     def have_ended(self) -> bool:
-        """Return True when both have ended; then they can no longer be asked."""
+        """Return True when both have ended; afterwards they can no longer be asked."""
         return all(is_over(held) for held in self._held)
 
 
 def is_over(held: int) -> bool:
-    """Return True if the process of the descriptor has ended, also if nobody waited for it yet."""
+    """Return True if the process of the descriptor has ended, even if its parent did not wait for it yet."""
     return bool(select.select([held], (), (), 0)[0])
 
 
 def is_complete(url: str, path: Path) -> bool:
-    """Return True if the archive at *path*, which nobody writes now, has the whole log, once."""
+    """Return True if the archive at *path*, which has no writer now, has the whole log, once."""
     archived = history(path)
     assert [] == repeated(archived)
     return {entry.position for entry in log_in(url)} == {entry.position for entry in archived}
@@ -99,7 +99,7 @@ def test_an_archivist_that_is_killed_is_started_again_and_misses_nothing(
     assert_state_is_redis_own(redis_url, path)
 
 
-def test_the_archivist_that_comes_next_does_the_chores_of_the_term(
+def test_the_next_archivist_does_the_chores_of_the_term(
     daemon: DaemonProcess, client: Client, redis_url: str, redis_client: redis.Redis, path: Path
 ) -> None:
     os.kill(daemon.archivist_pid, signal.SIGKILL)
@@ -114,7 +114,7 @@ def test_the_archivist_that_comes_next_does_the_chores_of_the_term(
     daemon.stop()
 
 
-def test_the_metrics_of_the_archivist_that_comes_next_begin_anew(
+def test_the_metrics_of_the_next_archivist_begin_at_zero(
     daemon: DaemonProcess, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
 ) -> None:
     where = pages_of(daemon)
@@ -146,7 +146,7 @@ def test_a_daemon_whose_keeper_is_killed_stops_in_order_and_fails(
     eventually(others.have_ended)
 
 
-def test_nothing_of_a_killed_daemon_remains_and_the_next_one_has_its_archive(
+def test_a_killed_daemon_leaves_no_process_and_the_next_daemon_has_its_archive(
     daemon: DaemonProcess, start_daemon: Start, client: Client, redis_url: str, path: Path
 ) -> None:
     others = Others(daemon)
@@ -220,7 +220,7 @@ def test_an_archivist_archives_while_its_daemon_hangs(
 # -- told by both -----------------------------------------------------------------------------------
 
 
-def test_what_fails_in_either_process_is_in_status_and_in_the_metrics(
+def test_a_failing_thread_of_daemon_or_archivist_is_in_status_and_in_the_metrics(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
     watch.execute_command("ACL", "SETUSER", "default", "-subscribe", "-blpop")  # here, and there

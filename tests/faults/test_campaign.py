@@ -1,4 +1,4 @@
-"""The fault campaign in its short form, and its audit on witnesses made by hand: a check must be able to fail."""
+"""The fault campaign in its short form, and its audit with evidence made by hand: a check must be able to fail."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ S = 1_000_000
 
 
 def run(folder: Path, plan: Plan) -> tuple[Verdict, str]:
-    """The verdict on a campaign, and all that it said."""
+    """Return the verdict on a campaign, and all of its messages."""
     said: list[str] = []
     verdict = judge(Campaign(plan, folder, said.append).run())
     return verdict, "\n".join([*said, *verdict.lines()])
@@ -60,7 +60,7 @@ def test_every_fault_has_a_name_of_its_own() -> None:
 
 
 def entry(seq: int, kind: str, *texts: str, t_us: int = 0, epoch: int = 1) -> Entry:
-    """An entry of the log, by default a second before the due time and later by a millisecond per entry."""
+    """Return an entry of the log, by default a second before the due time and later by a millisecond per entry."""
     return Entry(Position(epoch, seq, t_us or DUE_US - S + seq * 1000), kind, [text.encode() for text in texts])
 
 
@@ -90,7 +90,10 @@ def advance(seq: int, nominal_ms: int, next_ms: int, passed: str = "-") -> Entry
 
 
 def put_back(seq: int, nominal_ms: int) -> Entry:
-    """The rule, whose next occurrence comes after *nominal_ms*, and the run of that one, which had been pushed."""
+    """
+    Return a restore of the rule, with the next occurrence after *nominal_ms*, and of the run at *nominal_ms*, which had
+    been pushed.
+    """
     rule = [
         "trigger",
         '{"kind":"every","expr":"1000"}',
@@ -105,12 +108,12 @@ def put_back(seq: int, nominal_ms: int) -> Entry:
 
 
 def occurrence(seq: int) -> Entry:
-    """One of the rule, whose first has the number 3."""
+    """Return an occurrence of the rule; the first has the number 3."""
     return advance(seq, DUE_MS + 1000 * (seq - 3), DUE_MS + 1000 * (seq - 2))
 
 
 def found_again(before: int) -> list[Entry]:
-    """The rule as an archive read it in Redis, before the occurrence of that number, and another schedule."""
+    """Return the rule as an archive read it in Redis, before the occurrence of that number, and another schedule."""
     next_ms = DUE_MS + 1000 * (before - 3)
     rule = ["schedule:trigger", '{"kind":"every","expr":"1000"}', "schedule:anchor", str(DUE_MS - 1000)]
     rows = [["other", "0"], ["r", "6", *rule, "schedule:nominal", str(next_ms)]]
@@ -127,7 +130,7 @@ SOON_US = DUE_US - S // 2  # half a second after it was asked for
 
 
 def seen(log: list[Entry], **more: object) -> Witnesses:
-    """One schedule that was put, pushed and received, but for what is said otherwise."""
+    """Return evidence of one schedule that was put, pushed and received, unless *more* says otherwise."""
     given = {"calls": [ASKED], "receipts": [RECEIVED], "histories": [log], "log": log, "ended_us": END_US} | more
     return Witnesses(**given)  # type: ignore[arg-type]
 
@@ -137,20 +140,26 @@ def good() -> Witnesses:
 
 
 def lost_at(at_us: int, *archived: Entry, **more: object) -> Witnesses:
-    """What Redis held was lost, and nothing of it put back; *archived* is all that is known of it."""
+    """Return evidence of a loss of all data without a restore; *archived* is all that archives have."""
     losses = [Loss("f", at_us, False)]
     return seen([term(1, t_us=at_us)], receipts=[], histories=[[term(1), *archived]], losses=losses, **more)
 
 
 def again(*fields: str) -> Witnesses:
-    """Pushed and received; then Redis went back to before that and pushed it again, as *fields* say."""
+    """
+    Return evidence of a run that was pushed and received; then Redis went back to before that and pushed it again, with
+    *fields*.
+    """
     before, after = [term(1), put(2), fire(3)], [term(1), put(2), fire(3, *fields, late_us=5 * S)]
     twice = [RECEIVED, Receipt(RECEIVED.run_id, DUE_US + 6 * S, 78)]
     return seen(after, histories=[[*before, after[2]]], receipts=twice, losses=[Loss("f", DUE_US + S, True)])
 
 
 def resumed_in_a_repair(*archived: Entry) -> Witnesses:
-    """Paused, lost, resumed before it was back, and paused when all is back. *archived*: the log after the pause."""
+    """
+    Return evidence of a schedule that was paused, lost, resumed before the restore, and paused after it. *archived*:
+    the log after the pause.
+    """
     paused_us, lost_us = DUE_US - 4 * S, DUE_US - 3 * S
     back_us = lost_us + S
     return seen(

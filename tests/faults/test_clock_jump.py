@@ -1,4 +1,4 @@
-"""The Redis server's clock jumps: what is due by a wrong clock is held until the clock is steady."""
+"""The Redis server's clock jumps: schedules that are due only by a wrong clock are held until the clock is steady."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_standby_that_takes_over_after_a_jump_fires_no_run_early(skewed: Skewe
 
 
 def has_campaigned(watch: redis.Redis) -> bool:
-    """Return whether a daemon has asked for the lease, by the slow log."""
+    """Return True if a daemon has asked for the lease, according to the slow log."""
     sha = sha1(load("acquire", RQ).text.encode()).hexdigest()
     return any(sha in str(entry["command"]) for entry in watch.slowlog_get(128))
 

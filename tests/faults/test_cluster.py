@@ -1,8 +1,9 @@
 """
-Client, daemon and archive on a real Redis Cluster of three masters: failovers, a moved slot, a node that forgets all.
+Client, daemon and archive on a real Redis Cluster of three masters: failovers, a moved slot, a node that loses all
+data.
 
-How long nothing was dispatched stands in what the tests print (``-rA``). Short by default; ``ZSCHED_TEST_LONG=1`` is
-20,000 one-shots. They are due 500 a second.
+The tests print the time without dispatch (``-rA``). Short by default; ``ZSCHED_TEST_LONG=1`` is 20,000 one-shots. They
+are due 500 a second.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ pytestmark = needs_prefix
 RUNS = 20_000 if os.environ.get("ZSCHED_TEST_LONG") == "1" else 3_000
 EVERY_MS = 2
 QUEUE = f"{PREFIX}:queue:default"
-WITHIN_MS = 15_000  # without dispatching; measured: docs/cluster.md
+WITHIN_MS = 15_000  # without dispatching; measured: docs/how-to/run-on-redis-cluster.md
 
 
 def client_of(cluster: Cluster, **options: Any) -> Client:
@@ -44,7 +45,7 @@ def client_of(cluster: Cluster, **options: Any) -> Client:
 
 
 def schedule_stream(cluster: Cluster, number: int = RUNS) -> list[str]:
-    """Schedule one-shots, 500 a second; their run ids. They are on the owner's replicas when this returns."""
+    """Schedule one-shots, 500 a second; return their run ids. They are on the owner's replicas when this returns."""
     with connect(cluster.owner().tcp_url) as owner:
         begin_ms = int(owner.time()[0]) * 1000 + 2_000
         rows = [{"func": "app.run", "id": f"s{n:05d}", "at": from_ms(begin_ms + EVERY_MS * n)} for n in range(number)]
@@ -56,7 +57,7 @@ def schedule_stream(cluster: Cluster, number: int = RUNS) -> list[str]:
 
 
 def queue_of(cluster: Cluster) -> list[str]:
-    """The run ids in the queue, wherever its slot is; none while that is unknown."""
+    """Return the run ids in the queue, wherever its slot is; none while the owner is unknown."""
     with suppress(redis.RedisError), connect(cluster.owner().tcp_url) as owner:
         return [run.decode() for run in owner.lrange(QUEUE, 0, -1)]
     return []
@@ -68,7 +69,7 @@ def length(server: EmbeddedRedis) -> int:
 
 
 def assert_each_once_or_marked(cluster: Cluster, expected: list[str]) -> set[str]:
-    """Nothing is lost; what was pushed twice is marked as uncertain. Return what is marked."""
+    """Check that no run is lost and that runs pushed twice are marked as uncertain. Return the marked runs."""
     queue = queue_of(cluster)
     with connect(cluster.owner().tcp_url) as owner:
         log = [run for run, _ in fired(owner)]
@@ -87,7 +88,7 @@ def assert_each_once_or_marked(cluster: Cluster, expected: list[str]) -> set[str
 
 
 class Putting:
-    """Somebody who puts one-shots, one after the other, until told to stop."""
+    """A thread that puts one-shots, one after the other, until it is stopped."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.runs, self.refused = list[str](), list[str]()
@@ -162,7 +163,7 @@ def test_a_slot_moves_under_load_without_loss_or_double(
     assert [] == putting.refused
 
 
-def test_a_half_moved_slot_is_left_alone_until_it_is_whole(guard: Guard, start_daemon: Start) -> None:
+def test_a_half_moved_slot_is_left_alone_until_the_move_ends(guard: Guard, start_daemon: Start) -> None:
     cluster = Cluster(guard)
     old, new = cluster.owner(), cluster.another()
     daemon = start_daemon(cluster.url, **ENV)
@@ -190,7 +191,7 @@ def test_a_half_moved_slot_is_left_alone_until_it_is_whole(guard: Guard, start_d
     daemon.wait_for("term_began", 2)
 
 
-def test_a_script_whose_other_keys_are_all_there_writes_nothing_into_a_slot_that_is_being_moved(guard: Guard) -> None:
+def test_a_script_writes_nothing_into_a_moving_slot_although_all_other_keys_exist(guard: Guard) -> None:
     cluster = Cluster(guard)
     client, keys, soon = client_of(cluster), Keys("default", PREFIX), datetime.now().astimezone() + timedelta(hours=1)
     leader = Leader(cluster.url, keys)
@@ -217,7 +218,7 @@ def test_a_script_whose_other_keys_are_all_there_writes_nothing_into_a_slot_that
         assert owner.zscore(keys.due_normal(), "due") is not None
 
 
-def test_what_a_node_forgot_under_load_is_put_back_by_the_archive(guard: Guard, start_daemon: Start) -> None:
+def test_the_archive_restores_what_a_node_lost_under_load(guard: Guard, start_daemon: Start) -> None:
     cluster = Cluster(guard)
     owner = cluster.owner()
     daemon = start_daemon(cluster.url, **ENV)

@@ -1,8 +1,8 @@
 """
-Two daemons and one of them gone: nothing lost, nothing twice, and how long nobody fires.
+Two daemons, one of which ends: nothing is lost, nothing is pushed twice, and the pause without fires is measured.
 
-Short by default; ``ZSCHED_TEST_LONG=1`` makes it 20,000 one-shots and the default lease throughout, and holds the
-pauses, which are printed (``-rA``), against their limits: for a machine that does nothing else.
+Short by default; ``ZSCHED_TEST_LONG=1`` makes it 20,000 one-shots and the default lease throughout. It compares the
+pauses, which are printed (``-rA``), with their limits: for an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RUNS = 20_000 if IS_LONG else 5_000  # one a millisecond
 
 
 def two_daemons(start_daemon: Start, url: str, **settings: str) -> tuple[DaemonProcess, DaemonProcess]:
-    """A leader and a standby; the leader's first hold is over."""
+    """Start a leader and a standby; the leader's first hold is over."""
     leader = start_daemon(url, **settings)
     leader.wait_for("hold_ended")
     standby = start_daemon(url, **settings)

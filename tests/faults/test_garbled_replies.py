@@ -1,4 +1,4 @@
-"""Something between zsched and Redis answers with bytes that are no Redis reply."""
+"""A program between zsched and Redis answers with bytes that are not a Redis reply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Identity of data sets: a daemon puts nothing into another Redis, and finds its own archive at any address."""
+"""Identity of data sets: a daemon restores nothing into another Redis, and finds its archive at any address."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """
-A daemon that was away when schedules were cancelled and runs ended returns after FLUSHALL, and the other one, which
-put everything back, is slow or paused: what it knows to be over stays over.
+Schedules were cancelled and runs ended while a daemon was away. It returns after FLUSHALL, when the other daemon has
+restored everything and is slow or paused. The ended schedules and runs must stay ended.
 
-``ZSCHED_TEST_REPEAT=50`` plays each case 50 times, and the two that are left out else.
+``ZSCHED_TEST_REPEAT=50`` plays each case 50 times, and two cases that are left out otherwise.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RULE = "cancelled-rule"
 
 
 class Scene:
-    """Daemon A behind *proxy*, alone, with a Redis that was flushed and has again what A knows; B may return."""
+    """Daemon A behind *proxy*, alone, with a flushed Redis into which A restored its data; B may return."""
 
     def __init__(self, start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, proxy: Proxy, tmp: Path) -> None:
         self.watch, self.proxy, self.server = watch, proxy, server
@@ -74,11 +74,13 @@ class Scene:
 
     @property
     def ids(self) -> set[str]:
-        """Return the schedules in Redis and the runs that are not over."""
+        """Return the schedules in Redis and the runs that have not ended."""
         return {id for id, _ in held_in(self.server.url)}
 
     def b_returns(self, a_pauses_s: float = 0) -> DaemonProcess:
-        """B follows; A gets no time from before B's start until *a_pauses_s* after B saw the loss."""
+        """
+        Start B; A is paused from before B's start until *a_pauses_s* after B noticed the loss. Return when B follows.
+        """
         if a_pauses_s:
             self.a.send_to_all(signal.SIGSTOP)
         b = self._start_b()
@@ -93,11 +95,11 @@ class Scene:
         return b
 
     def restored(self) -> list[str]:
-        """The reasons of what was put back since the flush, but for what A did first."""
+        """Return the reasons of restores since the flush, except A's first restore."""
         return [entry.fields["reason"] for entry in entries(self.watch, "restore")][1:]
 
     def assert_nothing_came_back(self, b: DaemonProcess) -> None:
-        """Both are well, and somebody leads and fires."""
+        """Check that both daemons are well, that one leads and fires, and that no ended schedule is back."""
         await_caught_up(self.server.url, *self.paths, within_s=60)
         eventually(lambda: is_leader(self.a, self.watch) or is_leader(b, self.watch))
         Client.from_url(self.server.url).schedule("app.task", id="probe", after=0)

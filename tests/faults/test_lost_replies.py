@@ -1,4 +1,4 @@
-"""Replies are lost on the way back, of one call in five: nothing happens twice, and nothing is missing."""
+"""One reply in five is lost on the way back: nothing happens twice, and nothing is missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def watch(watch: redis.Redis) -> redis.Redis:
 
 
 def until_answered(call: Callable[[], object]) -> None:
-    """What a careful caller does: the same call again while the exception says that this is safe."""
+    """Repeat *call* like a careful caller, while the exception says that this is safe."""
     for _ in range(20):
         try:
             call()

@@ -1,7 +1,7 @@
 """
 RQ's own delayed jobs when the leader dies, and thousands of them at once: each queued once, and in time.
 
-How late is printed (``-rA``); ``ZSCHED_TEST_LONG=1`` holds it against limits, for a machine that does nothing else.
+The lateness is printed (``-rA``); ``ZSCHED_TEST_LONG=1`` compares it with limits, for an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OVERDUE = 20_000
 
 
 def delay(client: redis.Redis, due: datetime, number: int, name: str = "job") -> set[str]:
-    """Jobs due at *due*, put as RQ puts them but that its registry is written with the rest; their ids."""
+    """Put jobs due at *due* like RQ, except that its registry is written in the same transaction; return their ids."""
     queue, ids = Queue("default", connection=client), [f"{name}-{n}" for n in range(number)]
     for start in range(0, number, 500):
         with client.pipeline() as pipeline:
@@ -38,7 +38,7 @@ def delay(client: redis.Redis, due: datetime, number: int, name: str = "job") ->
 
 
 def tell(measured: str) -> None:
-    """For who reads the output."""
+    """Print a measurement for readers of the output."""
     sys.stdout.write(f"\n{measured}\n")
 
 
@@ -47,7 +47,7 @@ def now(client: redis.Redis) -> datetime:
 
 
 def lateness_ms(client: redis.Redis, due: datetime, ids: set[str]) -> list[float]:
-    """Of each job by the ``enqueued_at`` that was written, in order."""
+    """Return the lateness of each job by its ``enqueued_at``, in order."""
     with client.pipeline() as pipeline:
         for id in ids:
             pipeline.hget(f"{RQ}:job:{id}", "enqueued_at")

@@ -1,4 +1,7 @@
-"""RQ 3 releases a run in two steps: when the one before it ends it is ready, then it is queued. Workers die between."""
+"""
+RQ 3 releases a run in two steps: it is marked ready when the previous run ends, then it is queued. Workers die between
+the steps.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ def stage(guard: Guard, redis_url: str, redis_client: redis.Redis, tmp_path: Pat
     stage.close()
 
 
-def test_a_run_whose_worker_died_before_it_was_queued_is_released_and_none_is_lost_or_doubled(
+def test_a_ready_run_of_a_dead_worker_is_released_and_no_run_is_lost_or_doubled(
     stage: Stage, guard: Guard, redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     stage.daemon()

@@ -1,8 +1,8 @@
 """
-Redis loses its data while a client writes all the time: what was acknowledged is back, what is new stands.
+Redis loses its data while a client writes all the time: acknowledged changes come back, and new changes stay.
 
 Short by default; ``ZSCHED_TEST_LONG=1`` makes it 100,000 schedules and an RDB of 30 s ago; a test then takes two
-minutes (``-o faulthandler_timeout=600``). Of a master that is killed while one-shots come due see test_sentinel.py.
+minutes (``-o faulthandler_timeout=600``). For a master that is killed while one-shots come due see test_sentinel.py.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ IN_DOUBT = 30  # runs that wait in the queue when it is lost, of each kind
 
 class Act(NamedTuple):
     """
-    What a client did to schedule *id*, and when it asked and was answered (monotonic clock). ``next_at``: what it was
-    told; None for a cancel, or when it will have fired, with ``run_id``. ``is_known``: it was answered.
+    A client's change of schedule *id*, with the times of request and answer (monotonic clock). ``next_at``: the answer;
+    None for a cancel, or when the schedule will have fired, with ``run_id``. ``is_known``: the call was answered.
     """
 
     id: str
@@ -62,21 +62,21 @@ class Act(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """When Redis lost something: between two instants of the monotonic clock."""
+    """The time of a loss: between two instants of the monotonic clock."""
 
     began_s: float
     ended_s: float
 
     def spares(self, act: Act) -> bool:
-        """Whether what *act* did must stand in the end."""
+        """Return True if the change of *act* must exist in the end."""
         is_safe = act.is_durable or act.ended_s < self.began_s - LAG_S or act.began_s > self.ended_s
         return act.is_known and is_safe
 
 
 class Writer:
     """
-    Inside the block a client writes, one call after the other, PAUSE_S between them: new schedules, every 20th call a
-    durable one, one-shots that are due soon, and other times for or cancels of *ids*. Each id is touched once.
+    A client that writes inside the block, one call after the other, PAUSE_S between them: new schedules, every 20th
+    call a durable one, one-shots that are due soon, and other times for or cancels of *ids*. Each id is touched once.
     """
 
     def __init__(self, url: str, ids: Iterable[str]) -> None:
@@ -97,12 +97,14 @@ class Writer:
             raise self._error
 
     def go_on(self, for_s: float) -> None:
-        """Return when it has written for so long from now."""
+        """Return after the client has written for *for_s* more seconds."""
         until_s = time.monotonic() + for_s
         eventually(lambda: self._error or (self.acts and self.acts[-1].ended_s > until_s), for_s + WITHIN_S)
 
     def allowed(self, before: dict[str, datetime | None], loss: Loss) -> dict[str, set[datetime | None]]:
-        """By id, the next times that it may have in the end, None: not there. What is in no doubt has one."""
+        """
+        Return by id the next times that it may have in the end, None: it may not exist. An undoubted schedule has one.
+        """
         may: dict[str, set[datetime | None]] = {id: {next_at} for id, next_at in before.items()}
         for act in self.acts:
             old = set() if loss.spares(act) else may.get(act.id, {None})
@@ -110,11 +112,11 @@ class Writer:
         return may
 
     def unknown(self) -> set[str]:
-        """The ids of calls that were not answered."""
+        """Return the ids of calls that were not answered."""
         return {act.id for act in self.acts if not act.is_known}
 
     def due(self, loss: Loss) -> set[str]:
-        """The runs that must be in the queue in the end."""
+        """Return the runs that must be in the queue in the end."""
         return {act.run_id for act in self.acts if act.run_id and loss.spares(act)}
 
     def _write_on(self) -> None:
@@ -154,7 +156,7 @@ def in_an_hour() -> datetime:
 
 
 def fill(client: Client) -> dict[str, datetime | None]:
-    """Put SCHEDULES, half of them recurring, all due in an hour; what Redis says of them."""
+    """Put SCHEDULES, half of them recurring, all due in an hour; return the schedules as Redis has them."""
     at = in_an_hour()
     rules = [{"every": 3600}, {"cron": f"{at.minute} {at.hour} * * *"}]
     times = itertools.cycle([{"at": at}, rules[0], {"at": at}, rules[1]])
@@ -168,7 +170,7 @@ def next_times(client: Client) -> dict[str, datetime | None]:
 
 
 def assert_all_back(client: Client, writer: Writer, before: dict[str, datetime | None], loss: Loss) -> None:
-    """Every schedule is as it must be, or may be."""
+    """Check that every schedule is in an allowed state."""
     may, now = writer.allowed(before, loss), next_times(client)
     assert any(act.is_durable and loss.began_s - LAG_S < act.ended_s < loss.began_s for act in writer.acts)
     ids = (may.keys() | now.keys()) - writer.unknown()
@@ -177,14 +179,14 @@ def assert_all_back(client: Client, writer: Writer, before: dict[str, datetime |
 
 
 def pushes(entries: list[Entry]) -> list[tuple[str, bool]]:
-    """The runs that *entries* say were pushed, in order, and whether marked uncertain."""
+    """Return the runs that *entries* say were pushed, in order, and whether each is marked uncertain."""
     pushed = (What.FIRED, What.ENQUEUED, What.PUSHED_AGAIN)
     told = itertools.chain.from_iterable(map(changes, entries))
     return [(change.run_id or "", change.why == "uncertain") for change in told if change.what in pushed]
 
 
 def unmarked_doubles(entries: list[Entry]) -> set[str]:
-    """Runs that were pushed before when they were pushed without a mark."""
+    """Return runs that were pushed a second time without a mark."""
     seen, wrong = set[str](), set[str]()
     for run_id, is_marked in pushes(entries):
         if run_id in seen and not is_marked:
@@ -288,7 +290,7 @@ def test_a_redis_with_an_older_rdb_gets_only_later_changes_back_under_load(start
 
 
 def lost_keys(path: Path, daemon: DaemonProcess) -> int:
-    """How many schedules and runs the stretch touched that was lost, by the archive at *path*."""
+    """Return the number of schedules and runs in the lost part of the log, by the archive at *path*."""
     told, entries = daemon.of("redis_history_lost")[0], history(path)
     ids = [entry.position.id for entry in entries]
     lost = entries[ids.index(told["common"]) + 1 : ids.index(told["had"]) + 1]

@@ -1,4 +1,6 @@
-"""Redis itself is killed, restarted or replaced under the leader: nothing lost, nothing twice, doubt recorded."""
+"""
+Redis itself is killed, restarted or replaced under the leader: nothing is lost or pushed twice, and doubt is recorded.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,10 @@ def test_kill_9_of_redis_loses_no_run_and_repeats_none(start_daemon: Start, fsyn
 
 
 def assert_doubtful_ones_are_marked(watch: redis.Redis, runs: list[str], before: set[str]) -> None:
-    """Marked is what was pushed after the restart and was due before it: it could have been pushed before."""
+    """
+    Check that exactly the runs are marked that were pushed after the restart and due before it: they may have been
+    pushed before.
+    """
     doubt_ms = int(watch.hget("zsched:{default}:meta", "doubt"))
     marked = {run for entry in entries(watch, "fire") for run in entry.fields.get("uncertain", "").split()}
     assert {run for run in runs if run not in before and int(run.rpartition("-")[2]) <= doubt_ms} == marked

@@ -1,8 +1,8 @@
 """
-Two versions of zsched on one namespace, as while a fleet is restarted one by one.
+Two versions of zsched on one namespace, as during the upgrade of a fleet one by one.
 
-The other version is this one with its scripts changed: their SHA1s differ, so each brings its own; and where the
-format of what is kept differs, too, the older one stands back as soon as the newer one has led.
+The other version is this one with changed scripts: their SHA1s differ, so each version loads its own. If the stored
+format differs too, the older version steps back as soon as the newer one has led.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.once
 
 
 def another_version(folder: Path, format: int) -> Path:
-    """A copy of zsched in *folder* whose scripts have other texts and keep *format*."""
+    """Copy zsched into *folder* with changed texts of its scripts and with *format*."""
     shutil.copytree(Path(zsched.__file__).parent, folder / "zsched")
     said = {
         "lua/lib/time.lua": (f"local FORMAT = {FORMAT}", f"-- another version\nlocal FORMAT = {format}"),

@@ -1,8 +1,7 @@
 """
 Client, daemon and command line behind real Sentinels: they follow the master wherever it goes.
 
-How long nothing was dispatched stands in what the tests print (``-rA``). Short by default; ``ZSCHED_TEST_LONG=1``
-makes it 20,000 one-shots.
+The tests print the time without dispatch (``-rA``). Short by default; ``ZSCHED_TEST_LONG=1`` makes it 20,000 one-shots.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def server_now_ms(server: EmbeddedRedis) -> int:
 
 
 def schedule_stream(url: str, server: EmbeddedRedis, number: int = RUNS) -> list[str]:
-    """Schedule one-shots, one a millisecond; their run ids. They are on every replica when this returns."""
+    """Schedule one-shots, one a millisecond; return their run ids. They are on every replica when this returns."""
     begin_ms = server_now_ms(server) + 1_500
     rows = [{"func": "app.run", "id": f"s{n:05d}", "at": from_ms(begin_ms + n)} for n in range(number)]
     assert number == Client.from_url(url).schedule_many(rows).created
@@ -48,14 +47,14 @@ def schedule_stream(url: str, server: EmbeddedRedis, number: int = RUNS) -> list
 
 
 def schedule_durable(url: str, at_ms: int) -> list[str]:
-    """Schedule DURABLE one-shots; their run ids. An archive has them when this returns."""
+    """Schedule DURABLE one-shots; return their run ids. An archive has them when this returns."""
     rows = [{"func": "app.run", "id": f"d{n:05d}", "at": from_ms(at_ms), "durable": True} for n in range(DURABLE)]
     assert DURABLE == Client.from_url(url).schedule_many(rows).created
     return [f"d{n:05d}-{at_ms}" for n in range(DURABLE)]
 
 
 def replicate(server: EmbeddedRedis) -> None:
-    """Return when all that was written until now is on every replica."""
+    """Return when every replica has all writes until now."""
     with connect(server.tcp_url) as client:
         replicas = client.info("replication")["connected_slaves"]
         client.set("marker", "x")
@@ -63,7 +62,7 @@ def replicate(server: EmbeddedRedis) -> None:
 
 
 def server_with(sentinels: Sentinels, number: int) -> EmbeddedRedis | None:
-    """The master, if its queue has *number* runs. Which one that is may change once more while Sentinels disagree."""
+    """Return the master if its queue has *number* runs. The master may change once more while Sentinels disagree."""
     try:
         master = sentinels.master()
         with connect(master.tcp_url) as client:
@@ -73,7 +72,7 @@ def server_with(sentinels: Sentinels, number: int) -> EmbeddedRedis | None:
 
 
 def schedules(client: Client, id: str, **options: Any) -> bool:
-    """Whether the schedule was taken; a failover that is on refuses it."""
+    """Return True if the schedule was accepted; a running failover refuses it."""
     try:
         return bool(client.schedule("app.run", id=id, **options).id)
     except (RedisUnavailable, NotArchived):
@@ -81,7 +80,10 @@ def schedules(client: Client, id: str, **options: Any) -> bool:
 
 
 def role(server: EmbeddedRedis) -> str:
-    """What *server* is; "" when Sentinel closed our connection just then, as it does to all when it changes a role."""
+    """
+    Return the role of *server*; "" if Sentinel closed our connection just then, which it does to all when it changes a
+    role.
+    """
     with connect(server.tcp_url) as client, suppress(redis.ConnectionError):
         return str(client.info("replication")["role"])
     return ""

@@ -1,7 +1,7 @@
 """
-Take one safeguard out of a script, and a check of this suite must report what it prevents.
+Remove one safeguard from a script: a check of this suite must report the consequence.
 
-Each check below passes with the scripts as they are, and fails with the one line gone. So does each script test that is
+Each check below passes with the unchanged scripts, and fails without the one line. So does each script test that is
 named beside a line of the fence, of the hold or of the doubt.
 """
 
@@ -31,14 +31,14 @@ from zsched.storage.dispatch import DueRecurring
 
 @dataclass(frozen=True)
 class Case:
-    """A namespace with a leader and something due."""
+    """A namespace with a leader and a due schedule."""
 
     client: Client
     redis: redis.Redis
     leader: Leader
 
     def tick(self) -> tuple[int, list[DueRecurring]]:
-        """A schedule "tick" that the leader found due, and the server's time of that."""
+        """Return a schedule "tick" that the leader found due, and the server's time of that."""
         put_due(self.client, self.redis, ["tick"], {"func": "app.run"})
         fired = self.leader.fire()
         return fired.now_ms, fired.recurring
@@ -112,7 +112,7 @@ class Mutant:
     arguments: tuple[object, ...] = ()
 
     def run(self, led: Ground) -> None:
-        """The script test."""
+        """Run the script test."""
         self.test(led, *self.arguments)
 
     def __str__(self) -> str:
@@ -125,7 +125,7 @@ _ELSEWHERE = test_fire_refused.test_a_leader_on_another_server_can_do_nothing
 _DUE, _OLDEST, _RUN_DUE = "tonumber(due_ms) <= doubt_ms", "tonumber(due[2]) <= doubt_ms", "one.run_due_ms) <= doubt_ms"
 _JUMPS = test_fire_refused.test_fire_is_refused_when_the_clock_has_jumped
 _HELD, _FORGOTTEN = (
-    test_fire_refused.test_nothing_fires_during_a_hold,
+    test_fire_refused.test_fire_is_refused_during_a_hold,
     test_fire_refused.test_a_hold_from_before_a_clock_jump_is_ignored,
 )
 _MARKED, _CLAMPED = (

@@ -1,4 +1,4 @@
-"""A daemon in a thread of the test, and the first look of a leader made known, so that no hold delays a test."""
+"""A daemon in a thread of the test. The first check of a leader is done beforehand, so that no hold delays a test."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ STEADY = {"lease_ms": 60_000, "renew_ms": 20_000}  # no other term, however busy
 
 class DaemonThread(Telling):
     """
-    Inside the block a daemon runs; structlog is its and nobody else's. *settings* are of [daemon]; *archive*, of
-    [archive], says which archive unless it is to have its own.
+    A daemon that runs inside the block; structlog belongs to it alone. *settings* are of [daemon]; *archive*, of
+    [archive], names an archive, by default a separate one.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class DaemonThread(Telling):
 
     @property
     def is_running(self) -> bool:
-        """Return whether ``run`` has not returned."""
+        """Return True if ``run`` has not returned."""
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """Stop it; returns when it has ended."""
+        """Stop the daemon; return when it has ended."""
         self.daemon.stop()
         self._thread.join(WITHIN_S)
         assert not self.is_running
@@ -71,7 +71,7 @@ class DaemonThread(Telling):
 
 
 def know(client: redis.Redis, namespace: str = "default") -> None:
-    """Let this server be the one that led before, and its data set have a name: no hold, no doubt, no naming."""
+    """Make this server the last one that led, and give its data set a name: no hold, no doubt, no naming."""
     info, meta_key = client.info(), f"zsched:{{{namespace}}}:meta"
     client.hset(meta_key, "server", f"{info['run_id']}{info['master_replid']}")
     client.hsetnx(meta_key, "gen", uuid.uuid4().hex)

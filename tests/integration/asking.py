@@ -43,7 +43,7 @@ def a_daemon(guard: Guard, url: str, **settings: str) -> DaemonProcess:
 
 
 def pages_of(daemon: DaemonProcess) -> str:
-    """Host and port of its pages."""
+    """Return host and port of the daemon's pages."""
     return str(daemon.wait_for("metrics_served")["listen"])
 
 

@@ -11,7 +11,7 @@ from zsched.cli import program
 
 
 class Zsched:
-    """Runs the command line on the Redis at *url*, with *env*; ``json`` gives what it answers."""
+    """A command line on the Redis at *url*, with *env*; ``json`` returns its parsed output."""
 
     def __init__(self, url: str, **env: str) -> None:
         self.env: dict[str, str | None] = {"ZSCHED_REDIS_URL": url, **env}

@@ -44,7 +44,7 @@ def operator(guarded: GuardedRedis) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def client(redis_url: str, redis_client: redis.Redis) -> Client:
-    """A client of the emptied server, on which nothing is held."""
+    """A client of the emptied server without a hold."""
     know(redis_client)
     return Client.from_url(redis_url)
 
@@ -63,7 +63,7 @@ def led(redis_client: redis.Redis) -> redis.Redis:
 
 @pytest.fixture
 def link(redis_url: str) -> Iterator[Link]:
-    """For what the storage layer reads."""
+    """A link for readers of the storage layer."""
     link = Link.from_url(redis_url, 5)
     yield link
     link.pool.disconnect()
@@ -71,7 +71,7 @@ def link(redis_url: str) -> Iterator[Link]:
 
 @pytest.fixture
 def daemon(client: Client, redis_url: str, link: Link) -> Iterator[DaemonThread]:
-    """A daemon that leads and whose archive follows."""
+    """A daemon that leads, with an archive that follows."""
     with DaemonThread(redis_url, **STEADY) as daemon:
         daemon.wait_for("term_began")
         eventually(Archivers(link, Keys("default")).alive)

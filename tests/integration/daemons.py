@@ -1,4 +1,4 @@
-"""The ground of the tests of a whole daemon."""
+"""Helpers of the tests of a whole daemon."""
 
 from __future__ import annotations
 

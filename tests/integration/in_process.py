@@ -9,7 +9,7 @@ from rq import Queue, SimpleWorker
 
 
 def work_off(queue: Queue, client: redis.Redis) -> None:
-    """Execute what waits in *queue*."""
+    """Execute all jobs in *queue*."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)}
     try:
         SimpleWorker([queue], connection=client).work(burst=True)

@@ -20,7 +20,7 @@ def send_reminder(event_id: str, channel: Literal["push", "email", "sms"], minut
     """
     Remind somebody of an event.
 
-    By whatever way they chose.
+    The channel is the customer's choice.
     """
     receipt(f"{event_id} {channel} {minutes}")
     return f"{event_id} by {channel}, {minutes} minutes before"
@@ -28,19 +28,19 @@ def send_reminder(event_id: str, channel: Literal["push", "email", "sms"], minut
 
 @zsched.task
 def plain(value: Any = None) -> Any:
-    """A task with nothing of its own; gives back what it got."""
+    """Return *value*; a task without options."""
     receipt(f"plain {value}")
     return value
 
 
 @zsched.task(id="digest", cron="0 9 * * *", tz="Asia/Seoul", overlap="queue", pause_after_failures=3, count=9, jitter=5)
 def digest() -> None:
-    """Every morning."""
+    """Send the digest every morning."""
 
 
 @zsched.task(timeout=30, retry=3)
 def poll(number: int, last: int = 3, seen: list[int] | None = None) -> Next | str:
-    """Runs until its number is the last one, and forgets what it was given."""
+    """Run until *number* is the last one, and clear the given list."""
     receipt(f"poll {number}")
     (seen or []).clear()
     return Next(after=0, number=number + 1) if number < last else "done"
@@ -55,7 +55,7 @@ async def later(number: int) -> Next | int:
 
 @zsched.task(retry=3)
 def fan_out(bad_once: bool = False) -> list[Next]:
-    """Three at once, of a task, a path and a function; the second is refused the first time, if asked for."""
+    """Return three Nexts: of a task, a path and a function; the second is refused the first time, if asked for."""
     is_first = receipt("fan_out") == 1
     second = {"event_id": "e2", "channel": "fax" if bad_once and is_first else "sms"}
     return [
@@ -67,7 +67,7 @@ def fan_out(bad_once: bool = False) -> list[Next]:
 
 @zsched.task(retry=3)
 def stumble() -> list[Next]:
-    """Two, and Redis refuses the second the first time."""
+    """Return two Nexts; Redis refuses the second the first time."""
     job = get_current_job()
     assert job is not None
     is_first = receipt("stumble") == 1
@@ -77,7 +77,7 @@ def stumble() -> list[Next]:
 
 @zsched.task
 def calls_itself(depth: int = 1) -> Any:
-    """Its inner call is no run, and its Next nobody's but the caller's."""
+    """Return a Next; the inner call is not a run, so only its caller gets its Next."""
     inner = calls_itself(depth=0) if depth else None
     receipt(f"depth {depth}: {inner!r}")
     return Next(after=3600, depth=5, id="outer" if depth else "inner")
@@ -85,7 +85,7 @@ def calls_itself(depth: int = 1) -> Any:
 
 @zsched.task
 def returns(what: Literal["mixed", "many", "past", "same", "digest", "own", "empty", "unknown", "urgent"]) -> Any:
-    """Something that a worker refuses, or leaves alone."""
+    """Return a result that a worker refuses, or leaves alone."""
     receipt(f"returns {what}")
     return {
         "mixed": lambda: [Next(after=0), "done"],
@@ -102,7 +102,7 @@ def returns(what: Literal["mixed", "many", "past", "same", "digest", "own", "emp
 
 @zsched.task
 def dies(moment: Literal["put", "marked"]) -> Next:
-    """Its worker is killed the first time, when its Next was put, or marked too, and RQ knows nothing of it."""
+    """Kill the worker the first time, when the Next was put, or also marked, and RQ does not know of it."""
     if receipt(f"dies {moment}") == 1:
         mark = Turn._mark
 
@@ -117,7 +117,7 @@ def dies(moment: Literal["put", "marked"]) -> Next:
 
 @zsched.task
 def vanishes() -> Next:
-    """Somebody deletes its job meanwhile."""
+    """Delete its own job while it runs."""
     job = get_current_job()
     assert job is not None
     receipt("vanishes")
@@ -126,12 +126,12 @@ def vanishes() -> Next:
 
 
 def untyped(value: int) -> None:
-    """No task."""
+    """Leave a receipt; a function that is not a task."""
     receipt(f"untyped {value}")
 
 
 def receipt(text: str) -> int:
-    """Leave one where a worker runs this; the number of those with this text."""
+    """Leave a receipt if a worker runs this; return the number of receipts with this text."""
     job = get_current_job()
     if job is None:
         return 0

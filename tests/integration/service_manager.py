@@ -1,4 +1,4 @@
-"""A service manager for tests: a socket as NOTIFY_SOCKET names it, and what daemons say there."""
+"""A service manager for tests: a socket as NOTIFY_SOCKET names it, and the messages of daemons there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zsched.embedded.guard import Guard
 
 
 class Manager(Telling):
-    """A service manager of one daemon: each ``NAME=value`` that it was told is an event, with ``at_s``, when."""
+    """A service manager of one daemon: each ``NAME=value`` that it receives is an event, with its time ``at_s``."""
 
     def __init__(self, folder: Path, guard: Guard) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Manager(Telling):
         self._thread.start()
 
     def start(self, url: str, watchdog_s: float | None = None, **settings: str) -> DaemonProcess:
-        """Start its daemon."""
+        """Start the daemon of this manager."""
         with pytest.MonkeyPatch.context() as environment:
             environment.setenv("NOTIFY_SOCKET", self.address)
             if watchdog_s is not None:
@@ -38,15 +38,15 @@ class Manager(Telling):
         eventually(lambda: any(text in one["value"] for one in self.of("STATUS")))
 
     def wait_for_beats(self, number: int = 3) -> None:
-        """Wait for that many more heartbeats."""
+        """Wait for *number* more heartbeats."""
         self.wait_for("WATCHDOG", len(self.of("WATCHDOG")) + number)
 
     def names(self, *of: str) -> list[str]:
-        """Which of these it was told, in order, as far as they have arrived."""
+        """Return the received names that are among *of*, in order, as far as they have arrived."""
         return [one["event"] for one in self.events if one["event"] in of]
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._socket.sendto(b"", self.address)
         self._thread.join()
         self._socket.close()

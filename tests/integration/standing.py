@@ -1,4 +1,4 @@
-"""The ground of the tests of ``zsched status``: a namespace with a leader, reports of archivers, the output."""
+"""Helpers of the tests of ``zsched status``: a namespace with a leader, reports of archivers, the output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOBODY_FOLLOWS = "no archive follows the log"
 
 
 def lead(client: redis.Redis) -> redis.Redis:
-    """Make a namespace that somebody leads; its log ends with 3-12."""
+    """Make a namespace with a leader; its log ends with 3-12."""
     client.set(KEYS.lease(), "somebody:3:2000:x", px=600_000)
     client.hset(KEYS.meta(), mapping={"epoch": 3, "seq": 12})
     for seq in range(1, 13):
@@ -30,7 +30,7 @@ def report(
     client: redis.Redis, archive: str = "archive-1", at: str = f"3-12 {LAST_T}", *,
     state: str = "following", ago_ms: int = 0, **about: Any,
 ) -> int:  # fmt: skip
-    """Write what an archiver reported *ago_ms* ago; when that was."""
+    """Write an archiver's report, *ago_ms* ago; return its time."""
     seconds, micros = client.time()
     told_ms = seconds * 1000 + micros // 1000 - ago_ms
     told = {"host": "box", "path": f"/var/{archive}.db", "complete_since": "start"} | about
@@ -57,6 +57,6 @@ def now_ms(client: redis.Redis) -> int:
 
 
 def section(result: Result, heading: str) -> list[str]:
-    """The lines of the section that begins so."""
+    """Return the lines of the section below *heading*."""
     [found] = [part for part in result.stdout.split("\n\n") if part.startswith(heading)]
     return found.splitlines()[1:]

@@ -1,4 +1,4 @@
-"""The benchmark: its arithmetic, that it notices what is broken, and one small run end to end."""
+"""The benchmark: its arithmetic, its detection of failures, and one small run end to end."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_percentile_is_the_nearest_rank(values: list[float], percent: float, e
     assert expected == percentile(values, percent)
 
 
-def test_a_ratio_is_of_medians() -> None:
+def test_a_ratio_is_computed_from_medians() -> None:
     result = measured()
 
     assert 0.5 == result.ratio("zsched")
@@ -127,7 +127,7 @@ def test_a_figure_shows_its_significant_digits(value: float, text: str) -> None:
     assert text == figure(value)
 
 
-def test_the_table_names_figures_ratios_goals_and_what_broke() -> None:
+def test_the_table_names_figures_ratios_goals_and_failures() -> None:
     result = measured()
     result.at_least("0.8 × raw", result.ratio("zsched"), 0.8)
     result.notes.append("a note")
@@ -195,7 +195,7 @@ def test_a_lost_doubled_or_unknown_run_breaks_the_row(found: list[str], message:
         prove_once(["a", "b"], found)
 
 
-def test_every_run_once_in_any_order_is_proof() -> None:
+def test_the_proof_accepts_every_run_once_in_any_order() -> None:
     prove_once(["a", "b"], ["b", "a"])
     prove_count(2, 2, "x")
 
@@ -206,7 +206,7 @@ def test_due_times_are_spread_evenly_and_in_order() -> None:
     )
 
 
-def test_a_bare_command_is_resp() -> None:
+def test_a_bare_command_is_encoded_as_resp() -> None:
     assert b"*2\r\n$4\r\nLLEN\r\n$1\r\nq\r\n" == encode("LLEN", "q")
 
 
@@ -299,7 +299,7 @@ def test_a_quick_run_reports_as_a_table() -> None:
 
 @pytest.fixture
 def interrupted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Arguments of a run whose second row is interrupted."""
+    """The arguments of a run whose second row is interrupted."""
 
     def interrupt(arena: Arena) -> Result:
         raise KeyboardInterrupt
@@ -309,7 +309,7 @@ def interrupted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["--only", "dispatch", "--only", "native"]
 
 
-def test_an_interrupted_run_has_told_the_rows_that_ended(
+def test_an_interrupted_run_has_reported_its_finished_rows(
     interrupted: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert INTERRUPTED == main(interrupted)
@@ -317,7 +317,7 @@ def test_an_interrupted_run_has_told_the_rows_that_ended(
     assert "dispatch: a row" in capsys.readouterr().out.splitlines()
 
 
-def test_the_json_of_an_interrupted_run_is_whole(interrupted: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_json_of_an_interrupted_run_is_valid(interrupted: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert INTERRUPTED == main([*interrupted, "--json"])
 
     report = json.loads(capsys.readouterr().out)
@@ -333,7 +333,7 @@ def test_an_unknown_row_is_refused_with_the_list_of_rows(capsys: pytest.CaptureF
     assert all(f"'{row}'" in told for row in ROWS)
 
 
-def test_the_list_names_every_row_and_marks_those_run_only_with_all(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_names_every_row_and_marks_rows_run_only_with_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["--list"])
 
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}

@@ -1,4 +1,4 @@
-"""A task that says what comes next: with real workers, which die, and runs that are run again."""
+"""A task that schedules its next run: with real workers, which are killed, and repeated runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SERIALIZERS = {"pickle": DefaultSerializer, "json": JSONSerializer}
 
 
 def work(url: str, *, kind: str = "Worker", serializer: str = "pickle") -> None:
-    """Let a worker do what is queued."""
+    """Let a worker empty the queue."""
     names = "rq.serializers." + SERIALIZERS[serializer].__name__
     command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--url", url, "default", "email"]
     command += ["--worker-class", f"rq.{kind}", "--serializer", names]
@@ -50,18 +50,18 @@ def work(url: str, *, kind: str = "Worker", serializer: str = "pickle") -> None:
 
 
 class Stage:
-    """A namespace, its client, and what happened in it."""
+    """A namespace, its client, and its contents."""
 
     def __init__(self, url: str, redis_client: redis.Redis, serializer: str = "pickle") -> None:
         self.url, self.redis, self.serializer = url, redis_client, serializer
         self.client = Client.from_url(url, serializer=serializer)
 
     def work(self, kind: str = "Worker") -> None:
-        """Let a worker do what is queued."""
+        """Let a worker empty the queue."""
         work(self.url, kind=kind, serializer=self.serializer)
 
     def job(self, run_id: str | None) -> Job:
-        """RQ's own view of a run."""
+        """Return RQ's own view of a run."""
         assert run_id is not None
         return Job.fetch(run_id, connection=self.redis, serializer=SERIALIZERS[self.serializer])
 
@@ -77,7 +77,7 @@ class Stage:
             return [entry for entry in Log(Link(pool, "test", 5), KEYS).entries() if entry.kind == "put"]
 
     def waiting(self) -> list[str]:
-        """The ids of what is scheduled."""
+        """Return the ids of the waiting schedules."""
         return [one.id for one in self.client.list()]
 
     def receipts(self) -> list[str]:
@@ -310,7 +310,7 @@ def test_a_list_of_nexts_with_a_bad_payload_schedules_nothing(stage: Stage) -> N
     assert 3 == len(stage.waiting()) == len(stage.puts())
 
 
-def test_a_list_of_nexts_refused_in_the_middle_continues_there(stage: Stage) -> None:
+def test_a_repeated_run_continues_a_list_of_nexts_where_it_was_refused(stage: Stage) -> None:
     stage.client.schedule(reminders.untyped, id="taken", after=timedelta(hours=1), args=(1,))
     run = reminders.stumble.enqueue(stage.client).run_id
 
@@ -375,7 +375,7 @@ def test_the_most_advanced_marker_of_two_executions_is_kept(stage: Stage) -> Non
     assert b"poll-1700000000000 all a b" == stage.redis.hget(KEYS.rq.job("poll-1700000000000"), "zs_next")
 
 
-def test_the_time_of_a_next_is_its_own(stage: Stage) -> None:
+def test_a_next_is_scheduled_at_the_time_that_it_names(stage: Stage) -> None:
     before = datetime.now(UTC)
     reminders.calls_itself.enqueue(stage.client, depth=0)
 
@@ -387,7 +387,7 @@ def test_the_time_of_a_next_is_its_own(stage: Stage) -> None:
 
 
 def _turn(job: Job) -> Turn:
-    """As if a worker executed *job*."""
+    """Return the turn of *job*, as if a worker executed it."""
     parts = RunId.parse(job.id)
     assert parts is not None
     return Turn(job, parts)

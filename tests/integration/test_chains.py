@@ -24,7 +24,7 @@ AT_ONCE = 250  # chains to which something happened at the same time
 
 
 class Keeping:
-    """A leader that looks after its chains when it is told to, by a clock that moves when it is told to."""
+    """A leader that checks its chains on command, by a clock that moves on command."""
 
     def __init__(self, url: str, client: redis.Redis) -> None:
         self.leader, self.redis, self.clock = Leader(url), client, ManualClock()
@@ -38,14 +38,17 @@ class Keeping:
         self._link.pool.disconnect()
 
     def look(self, *after_ms: float) -> None:
-        """A round after each of these times."""
+        """Do a round after each of these times."""
         for ms in after_ms:
             self.clock.advance(ms)
             while self.keeper.step(self.leader.term):
                 pass
 
     def job(self, run_id: str, status: str | None, before: str = "", silent_s: int = 0) -> None:
-        """RQ's job *run_id*, which waits for that *before* it; None: it is gone. Its worker beat so long ago."""
+        """
+        Write RQ's job *run_id*, which waits for the job *before*; None deletes it. The heartbeat of its worker is
+        *silent_s* old.
+        """
         self.redis.delete(KEYS.rq.job(run_id))
         if status is not None:
             beat = rq_time((self.redis.time()[0] - silent_s) * 1000)
@@ -165,7 +168,7 @@ def test_a_run_behind_a_killed_worker_is_released_when_rq_counts_the_worker_as_d
 
 
 def test_a_worker_without_a_connection_is_alive_until_its_heartbeat_lapses(keeping: Keeping) -> None:
-    """It may have lost its connection for some seconds."""
+    """A worker may lose its connection for some seconds."""
     keeping.job(A, "started", silent_s=30)
     keeping.job(B, "deferred", A)
     keeping.chain(f"queue {A} {B}")

@@ -1,4 +1,4 @@
-"""A leader's chores: when chores are done and when not, over which server, and what is said when one fails."""
+"""A leader's chores: the conditions to do them, their server, and the events when one fails."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ pytestmark = pytest.mark.redis
 
 
 class Archiver:
-    """An archiver as a ``ChoreThread`` uses it."""
+    """An archiver in the form that a ``ChoreThread`` uses."""
 
     is_healthy = True
 
 
 class Chore:
-    """Says in which term and over which wire it was done; raises what it is told to, each once."""
+    """A chore that records its term and wire, and raises each of the given errors once."""
 
     name, every_ms = "chore", 5.0
 
@@ -57,7 +57,7 @@ class Chore:
 
 
 class Observed(ChoreThread):
-    """Tells how long it means to wait, each time: milliseconds, or None for another term."""
+    """A thread that records each of its waits: milliseconds, or None for another term."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -213,7 +213,7 @@ def test_a_failing_chore_is_logged_once_and_once_when_it_recovers(
 
 
 class FailingOnce(Chore):
-    """Cannot be made at first, and then is sound."""
+    """A chore that cannot be made the first time, and is sound afterwards."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -226,7 +226,7 @@ class FailingOnce(Chore):
         return super().over(wire)
 
 
-def test_chores_go_on_soon_after_an_error_outside_of_them(
+def test_chores_continue_soon_after_an_error_of_their_thread(
     thread: Observed, term: Term, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chore = FailingOnce()

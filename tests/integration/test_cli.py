@@ -73,7 +73,7 @@ def test_a_configuration_file_is_read(redis_url: str, tmp_path: Path) -> None:
     assert "from_file" == json.loads(status.stdout)["namespace"]
 
 
-def test_in_next_the_short_n_counts_and_the_namespace_has_its_long_name() -> None:
+def test_the_option_n_of_next_is_a_number_and_not_the_namespace() -> None:
     result = offline("next", "--every", "60", "-n", "2", "--namespace", "email", "--json")
 
     assert 2 == len(json.loads(result.output))
@@ -91,7 +91,7 @@ def test_every_command_explains_itself_with_an_example(command: str) -> None:
     assert "--redis-url" in result.output
 
 
-def test_without_a_command_zsched_shows_its_help() -> None:
+def test_zsched_without_a_command_shows_its_help() -> None:
     result = offline()
 
     assert USAGE == result.exit_code
@@ -140,7 +140,7 @@ def test_an_unreachable_redis_is_a_failure_without_the_password() -> None:
         (("no-such-command",), USAGE, "UsageError"),
     ],
 )
-def test_with_json_an_error_is_json_on_stderr(zsched: Zsched, arguments: tuple[str, ...], code: int, kind: str) -> None:
+def test_an_error_with_json_is_json_on_stderr(zsched: Zsched, arguments: tuple[str, ...], code: int, kind: str) -> None:
     result = zsched(*arguments, "--json")
     told = json.loads(result.stderr)
 
@@ -190,7 +190,7 @@ def test_status_without_a_daemon_is_unhealthy(zsched: Zsched) -> None:
 
 
 def somebody_leads(client: redis.Redis) -> None:
-    """Somebody leads and keeps an archive."""
+    """Make a leader that keeps an archive."""
     client.set(Keys("default").lease(), "somebody:3:2000:x", px=60_000)
     Archivers(Link.adopt(client), Keys("default")).report("archive", None, ArchiveState.FOLLOWING, {})
 

@@ -32,7 +32,7 @@ EXAMPLE = Path(__file__).parents[2] / "config" / "schedules.toml"
 
 
 class Zsched(command_line.Zsched):
-    """Runs the command line with a file ``jobs.toml`` that holds what is given."""
+    """A command line with a file ``jobs.toml`` that holds the given text."""
 
     def __init__(self, url: str, folder: Path) -> None:
         super().__init__(url)

@@ -1,4 +1,4 @@
-"""``zsched backfill``: what it shows, and how it ends."""
+"""``zsched backfill``: its output, and its end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Zsched = Callable[..., Result]
 
 @pytest.fixture
 def client(redis_client: redis.Redis, redis_url: str) -> Client:
-    """With a schedule r, of every full hour in Seoul."""
+    """A client with a schedule r, of every full hour in Seoul."""
     client = Client.from_url(redis_url)
     client.schedule("app.task", id="r", cron="0 * * * *", tz="Asia/Seoul")
     return client
@@ -51,7 +51,7 @@ def zsched(client: Client, redis_url: str) -> Zsched:
 
 
 def stretch(first: int, last: int = 0) -> list[str]:
-    """The options for *first* hours before NOW up to *last* hours before it."""
+    """Return the options for *first* hours before NOW up to *last* hours before NOW."""
     return ["--from", (NOW - first * HOUR).isoformat(), "--to", (NOW - last * HOUR).isoformat()]
 
 

@@ -19,7 +19,7 @@ NEW_YORK = ("--tz", "America/New_York")
 
 
 def following(*arguments: str) -> list[dict[str, str]]:
-    """The answer of ``zsched next --json``, which needs no Redis for a rule."""
+    """Return the answer of ``zsched next --json``, which needs no Redis for a rule."""
     nowhere = {"ZSCHED_REDIS_URL": "redis://127.0.0.1:1/0"}
     result = CliRunner().invoke(program, ["next", "--json", *arguments], env=nowhere)
     assert DONE == result.exit_code, result.stderr
@@ -57,19 +57,19 @@ def test_a_rule_with_wildcards_runs_through_both_passes_of_that_night() -> None:
     ] == [one["local"] for one in times]
 
 
-def test_from_with_an_offset_is_an_instant_in_any_zone() -> None:
+def test_a_from_option_with_an_offset_is_an_instant_in_any_zone() -> None:
     [time] = following("--cron", "0 9 * * *", *NEW_YORK, "--from", "2026-06-01T12:59:59Z", "-n", "1")
 
     assert {"utc": "2026-06-01T13:00:00Z", "local": "2026-06-01T09:00:00-04:00"} == time
 
 
-def test_milliseconds_are_written_when_there_are_any() -> None:
+def test_next_shows_milliseconds_only_if_they_are_not_zero() -> None:
     times = following("--every", "500ms", "--from", "2026-06-01T00:00Z", "-n", "2")
 
     assert ["2026-06-01T00:00:00.500Z", "2026-06-01T00:00:01Z"] == [one["utc"] for one in times]
 
 
-def test_people_see_local_and_utc_side_by_side() -> None:
+def test_the_table_of_next_has_local_and_utc_times_side_by_side() -> None:
     command = ["next", "--rrule", "FREQ=WEEKLY;BYDAY=MO;BYHOUR=9;BYMINUTE=0", *NEW_YORK, "--from", "2026-06-01T00:00"]
 
     result = CliRunner().invoke(program, [*command, "-n", "1"])
@@ -147,7 +147,7 @@ def test_a_schedule_that_does_not_exist_is_not_found(zsched: Zsched) -> None:
         (("--every", "5m", "-n", "0"), "-n"),
     ],
 )
-def test_a_bad_rule_is_a_usage_error_that_names_what_is_wrong(arguments: tuple[str, ...], named: str) -> None:
+def test_a_bad_rule_is_a_usage_error_that_names_the_mistake(arguments: tuple[str, ...], named: str) -> None:
     result = CliRunner().invoke(program, ["next", *arguments])
 
     assert USAGE == result.exit_code

@@ -1,6 +1,6 @@
 """
-``zsched status``: what it shows of daemons and of the last minutes, to people and to programs. Archives:
-test_cli_status_archives; what is wrong: test_cli_status_verdict; live: test_cli_status_watch.
+``zsched status``: daemons and the last minutes, for people and for programs. Archives: test_cli_status_archives;
+problems: test_cli_status_verdict; live: test_cli_status_watch.
 """
 
 from __future__ import annotations

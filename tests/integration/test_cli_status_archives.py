@@ -1,4 +1,4 @@
-"""``zsched status`` of archives: a line each for people, all of it for programs, and which of it is a problem."""
+"""``zsched status`` of archives: a line each for people, all fields for programs, and the problems."""
 
 from __future__ import annotations
 
@@ -232,11 +232,11 @@ def test_a_leader_without_a_following_archive_is_a_problem(
     assert [NOBODY_FOLLOWS] == problems(zsched)
 
 
-def test_without_any_report_the_missing_archive_is_a_problem(zsched: Zsched, led: redis.Redis) -> None:
+def test_a_leader_without_any_archive_report_is_a_problem(zsched: Zsched, led: redis.Redis) -> None:
     assert [NOBODY_FOLLOWS] == problems(zsched)
 
 
-def test_without_a_leader_the_missing_leader_is_the_problem(zsched: Zsched, led: redis.Redis) -> None:
+def test_a_missing_leader_is_the_only_problem_without_a_leader(zsched: Zsched, led: redis.Redis) -> None:
     led.delete(KEYS.lease())
 
     assert ["nobody leads: no daemon of this namespace is running"] == problems(zsched)

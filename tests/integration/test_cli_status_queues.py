@@ -1,4 +1,4 @@
-"""``zsched status`` of queues from which nobody takes jobs: what fires there is not run."""
+"""``zsched status`` of queues without workers: fired runs are not executed there."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def listens(redis_client: redis.Redis, queues: str, name: str = "w1") -> None:
 
 
 def waits(redis_client: redis.Redis, job: str, minutes: int) -> None:
-    """Make *job* one that was pushed so long ago."""
+    """Make *job* one that was pushed *minutes* ago."""
     at = str(iso(now_ms(redis_client) - minutes * 60_000 - 500)).replace("+00:00", "Z")
     redis_client.hset(f"{RQ}:job:{job}", "enqueued_at", f"{at[:19]}.000000Z")
 
 
 def pushed(client: Client, queue: str = "email") -> str:
-    """A run that waits."""
+    """Push a run that waits, and return its id."""
     return str(client.enqueue("app.run", queue=queue).run_id)
 
 

@@ -228,7 +228,7 @@ def test_a_rebuilt_redis_is_a_warning_for_half_an_hour(zsched: Zsched, led: redi
 
 
 def row(id: str, run: str, place: str) -> list[str]:
-    """A row of a ``restore`` entry, without a job."""
+    """Return a row of a ``restore`` entry, without a job."""
     return [id, run, place, "low", "5", "5", "", "0 0"]
 
 

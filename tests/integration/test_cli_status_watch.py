@@ -1,4 +1,4 @@
-"""``zsched status --watch``: live on a real terminal until Ctrl-C, whatever its size and whatever becomes of Redis."""
+"""``zsched status --watch``: live on a real terminal until Ctrl-C, with any size and any state of Redis."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Terminal:
-    """A pseudo-terminal of *columns* by *rows*, and all that was written to it."""
+    """A pseudo-terminal of *columns* by *rows*, and all of its output."""
 
     def __init__(self, columns: int, rows: int) -> None:
         self._master, self.slave = pty.openpty()
@@ -49,14 +49,14 @@ class Terminal:
         self._reader.start()
 
     def wait_for(self, text: str) -> None:
-        """Return as soon as *text* was written behind what was awaited before."""
+        """Return as soon as *text* is written behind the text awaited before."""
         with self._changed:
             found = self._changed.wait_for(lambda: text in self.text, WITHIN_S)
             assert found, f"no {text!r} in {self.text[-2000:]!r}"
             self.text = self.text.partition(text)[2]
 
     def close(self) -> str:
-        """What was written since; the child has ended."""
+        """Return the output since the last wait; the child has ended."""
         os.close(self.slave)
         self._reader.join(WITHIN_S)
         return self.text
@@ -100,7 +100,7 @@ def test_watch_shows_changes_and_restores_the_terminal(
 def shown(
     *looks: Callable[[], Iterable[ScreenLine]] | list[ScreenLine], width: int = 80, height: int = 20
 ) -> list[str]:
-    """The pictures of a watch that gets *looks* in turn, and then Ctrl-C."""
+    """Return the pictures of a watch that gets *looks* in turn, and then Ctrl-C."""
     queue = [*looks]
     screen = StringIO()
 

@@ -44,7 +44,7 @@ FITTING = '{"event_id": "e1", "channel": "push"}'
 
 
 class Zsched:
-    """Runs the command line in a folder of its own."""
+    """A command line in a separate folder."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.folder = folder
@@ -89,7 +89,7 @@ def test_the_tasks_of_a_module_are_listed(zsched: Zsched) -> None:
     assert digest.endswith("cron='0 9 * * *', tz='Asia/Seoul', created_by='me'")
 
 
-def test_the_tasks_of_a_module_as_json(zsched: Zsched) -> None:
+def test_json_of_tasks_has_parameters_options_and_description(zsched: Zsched) -> None:
     assert [
         {
             "name": "send_reminder",

@@ -1,4 +1,4 @@
-"""What the page of compatibility says of a server and of an RQ is asked of them."""
+"""Questions that the compatibility page asks a server and an RQ."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ TASKS = "tests.integration.reruns.tasks"
 
 
 def work(url: str, kind: str, serializer: str) -> None:
-    """Let a worker do what is queued."""
+    """Let a worker empty the queue."""
     command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--url", url, "default"]
     command += ["--worker-class", f"rq.{kind}", "--serializer", f"rq.serializers.{serializer}"]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
@@ -89,7 +89,7 @@ def test_current_run_is_none_outside_of_a_job() -> None:
 
 @pytest.fixture
 def run(redis_client: redis.Redis) -> CurrentRun:
-    """A run as a task has it."""
+    """The current run of a task."""
     id = "a-1700000000000"
     redis_client.hset(KEYS.rq.job(id), mapping={"data": "call", "status": "started"})
     at = from_ms(1_700_000_000_000)

@@ -1,4 +1,4 @@
-"""A whole daemon on a real Redis: when it fires, what a bad schedule does to the others, and how it ends."""
+"""A whole daemon on a real Redis: its fires, the effect of a bad schedule on others, and its end."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_recurring_schedules_fire_at_every_occurrence_and_never_early(
 
 
 def _with_coalesced(rows: list[list[str]]) -> list[int]:
-    """Nominal times of *rows*, those in coalesced ranges included (a busy machine may be late)."""
+    """Return the nominal times of *rows*, including coalesced ranges (a busy machine may be late)."""
     found = []
     for row in rows:
         if row[5] != "-":
@@ -346,7 +346,7 @@ def test_a_second_signal_ends_a_daemon_whose_redis_hangs_at_once(guard: Guard) -
 
 
 def is_caught(pid: int, number: signal.Signals) -> bool:
-    """Return whether a process has a handler for a signal."""
+    """Return True if a process has a handler for a signal."""
     status = Path(f"/proc/{pid}/status").read_text()
     [mask] = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")]
     return bool(int(mask, 16) >> number - 1 & 1)

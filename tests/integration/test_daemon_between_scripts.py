@@ -39,7 +39,7 @@ def leader(client: Client, redis_url: str) -> Iterator[Leader]:
 
 
 def due_at(client: Client, redis_client: redis.Redis) -> tuple[int, int]:
-    """A schedule "tick" that is due every hour, the first time now; that time, and the next."""
+    """Put a schedule "tick" that is due every hour, the first time now; return that time, and the next."""
     return put_due(client, redis_client, ["tick"], {"func": "app.run"})
 
 
@@ -179,7 +179,7 @@ def _places(client: redis.Redis) -> list[object]:
     return [*lanes, client.hgetall(KEYS.paused()), client.hgetall(KEYS.quarantine())]
 
 
-def test_each_schedule_gets_its_own_answer_however_plans_and_lanes_are_mixed(
+def test_schedules_get_separate_answers_however_plans_and_lanes_are_mixed(
     client: Client, leader: Leader, redis_client: redis.Redis
 ) -> None:
     priorities = ("normal", "high", "normal", "low", "high", "normal", "low")

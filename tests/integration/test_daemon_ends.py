@@ -1,4 +1,4 @@
-"""Errors that end a daemon: the exit code, by which systemd restarts it or not, and its last message."""
+"""Errors that end a daemon: the exit code, by which systemd decides about a restart, and the last message."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ SECRET = "t0p-Secret"
 
 
 class Unit:
-    """Starts ``zsched daemon`` as a unit does, and waits for its end."""
+    """A unit that starts ``zsched daemon`` and waits for its end."""
 
     def __init__(self, folder: Path, guard: Guard) -> None:
         self._folder, self._guard = folder, guard
 
     def end(self, *arguments: str, code: str = MAIN, **settings: str) -> tuple[int, str, str]:
-        """Exit code, last status, stderr."""
+        """Return exit code, last status, and stderr."""
         manager = Manager(self._folder / "manager", self._guard)
         nowhere = {"REDIS_URL": f"unix://{self._folder}/nowhere"}
         env = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}

@@ -1,4 +1,4 @@
-"""A whole daemon whose Redis is in trouble, or refuses it: what it says and does, and that it goes on afterwards."""
+"""A whole daemon while Redis is in trouble or refuses it: its messages, its behaviour, and its recovery."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """
-A real ``rq worker`` runs what the client scheduled and the daemon fired.
+A real ``rq worker`` executes the runs that the client scheduled and the daemon fired.
 
-With the RQ that is installed; and with older ones that are supported, each in a virtual environment of its own, if
+The test uses the installed RQ. It also uses older supported versions, each in a separate virtual environment, if
 ``ZSCHED_TEST_RQ="2.8 2.12"`` names them (that needs pip's network).
 """
 
@@ -75,7 +75,7 @@ def tasks(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("serializer", ["pickle", "json"])
-def test_a_worker_restores_and_runs_what_was_scheduled(
+def test_a_worker_restores_and_executes_scheduled_runs(
     rq_python: str, redis_url: str, redis_client: redis.Redis, guard: Guard, tasks: Path, serializer: str
 ) -> None:
     know(redis_client)
@@ -115,7 +115,7 @@ def test_a_worker_restores_and_runs_what_was_scheduled(
     assert dict.fromkeys(noted, b"finished") | {"fails": b"failed"} == statuses
 
 
-def test_runs_that_wait_for_each_other_are_run_one_after_the_other(
+def test_chained_runs_are_executed_one_after_the_other(
     rq_python: str, redis_url: str, redis_client: redis.Redis, guard: Guard, tasks: Path
 ) -> None:
     know(redis_client)

@@ -1,4 +1,4 @@
-"""Which daemons a namespace has: what real ones tell of themselves, and what is made of reports, old and strange."""
+"""The daemons of a namespace: reports of real daemons, and the roles derived from reports, old and strange ones too."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def roles(*reports: Report, leader: str | None = None) -> dict[str, DaemonRole]:
 
 
 def running(redis_url: str) -> list[DaemonSeen]:
-    """The daemons that run, once there are two."""
+    """Return the running daemons, once there are two."""
     client = Client.from_url(redis_url)
     return eventually(lambda: found if len(found := client.overview().daemons) == 2 and _is_led(client) else [])
 

@@ -35,7 +35,7 @@ ALL = (
 
 
 class Bomb:
-    """Its pickle makes a file where it is opened."""
+    """A value whose pickle makes a file when it is opened."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -46,7 +46,7 @@ class Bomb:
 
 @pytest.fixture
 def ran(tmp_path: Path) -> Path:
-    """The file that a bomb makes."""
+    """The path of the file that a bomb makes."""
     return tmp_path / "ran"
 
 

@@ -1,4 +1,4 @@
-"""Nothing outlives its owner, however that one ends. Real processes; the waits are for their pidfds."""
+"""Child processes end with their owner, whatever its end. Real processes; the waits are for their pidfds."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ with Guard() as guard:
 
 
 class Held:
-    """A process of someone else, by a descriptor that tells when it has ended."""
+    """A process of another program, by a descriptor that tells when it has ended."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -70,7 +70,7 @@ class Held:
 
 
 class Owner:
-    """The program above, and what it started."""
+    """The program above, and its children."""
 
     def __init__(self, folder: Path) -> None:
         self.process = subprocess.Popen(
@@ -105,7 +105,7 @@ def owner(folder: Path) -> Iterator[Owner]:
 
 
 @pytest.mark.parametrize("ending", ["kill -9", "ctrl-c", "term", "return", "raise", "exit"])
-def test_no_child_grandchild_or_folder_outlives_the_owner(owner: Owner, folder: Path, ending: str) -> None:
+def test_children_grandchildren_and_folders_end_with_their_owner(owner: Owner, folder: Path, ending: str) -> None:
     match ending:
         case "kill -9":
             owner.process.kill()

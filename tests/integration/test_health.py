@@ -1,4 +1,7 @@
-"""Daemons that may not lead, or lead in vain: what /readyz and a service manager are told, until all is well again."""
+"""
+Daemons that may not lead, or lead without effect: the answers of /readyz and the messages to a service manager, until
+all is well again.
+"""
 
 from __future__ import annotations
 
@@ -147,7 +150,7 @@ def test_a_daemon_that_may_not_lead_reports_the_reason_until_it_may(
 
 
 def of_role(client: Client, role: DaemonRole) -> DaemonSeen | None:
-    """The daemon that has that role."""
+    """Return the daemon with that role."""
     return next((one for one in client.overview().daemons if one.role is role), None)
 
 

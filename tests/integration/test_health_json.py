@@ -61,7 +61,7 @@ def names(found: list[dict[str, Any]]) -> set[str]:
 
 
 def hurt(led: redis.Redis, client: Client) -> None:
-    """Make everything ill that may be ill while nobody leads."""
+    """Cause every problem that can occur without a leader."""
     led.delete(KEYS.lease())
     at_ms = now_ms(led)
     report(led, "ill", state="failed", daemon="d1", version="1", tzdata="a", failing={"thread waker": "a bug"})

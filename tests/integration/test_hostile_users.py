@@ -1,6 +1,6 @@
 """
-Hostile writers of jobs under deploy/redis/users.acl: a worker, and a client of another namespace. They can move, lose
-or repeat nobody else's schedules.
+Hostile writers of jobs under deploy/redis/users.acl: a worker, and a client of another namespace. They cannot move,
+lose or repeat schedules of others.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def leader(guarded_server: GuardedRedis, client: Client, guard: Guard, archive: 
 def hostile(
     request: pytest.FixtureRequest, guarded_server: GuardedRedis, operator: redis.Redis
 ) -> Iterator[redis.Redis]:
-    """A user without any right on this namespace's keys."""
+    """A client of a user without any right on this namespace's keys."""
     user = request.param
     if user == OTHER:
         words = rights_of([Role.CLIENT], Keys("other")).rule.split()
@@ -103,12 +103,12 @@ def has_fired(operator: redis.Redis, *ids: str) -> None:
 
 
 def ended(operator: redis.Redis) -> list[str]:
-    """The rows of the log about runs that are over."""
+    """Return the rows of the log about ended runs."""
     return [row for entry in entries(operator, "end") for row in entry.rows]
 
 
 def archived(client: Client) -> None:
-    """The archive has the whole log, and none of it is unknown."""
+    """Wait until the archive has the whole log, and check that none of it is unknown."""
     [report] = eventually(lambda: [one for one in client.overview().archives if client.overview().behind(one) == 0])
     assert (0, 0) == (report.about["unknown_entries"], report.about["unreadable_entries"])
 
@@ -224,6 +224,6 @@ def test_names_of_megabytes_among_rqs_queues_stop_no_schedule_and_are_cut_in_eve
 
 
 def _peak_kb(*pids: int) -> int:
-    """Return the sum of the most memory that each of the processes had."""
+    """Return the sum of the peak memory of the processes."""
     lines = [line for pid in pids for line in Path(f"/proc/{pid}/status").read_text().splitlines()]
     return sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))

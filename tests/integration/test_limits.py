@@ -1,4 +1,4 @@
-"""Whole daemons with ``[queues.<name>] max_per_second``: how fast a limited queue is served, and what others notice."""
+"""Whole daemons with ``[queues.<name>] max_per_second``: the rate of a limited queue, and its effect on other parts."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ HASTY = {"DAEMON_LEASE_MS": "400", "DAEMON_RENEW_MS": "100"}  # a standby takes 
 
 
 class Configured:
-    """Daemons by a configuration file."""
+    """Daemons with a configuration file."""
 
     def __init__(self, guard: Guard, url: str, folder: Path) -> None:
         self._guard, self._url, self._file = guard, url, folder / "zsched.toml"
         self.lease = STEADY
 
     def start(self, **per_second: float) -> DaemonProcess:
-        """A daemon with these limits, when it runs."""
+        """Start a daemon with these limits; return when it runs."""
         tables = (f"[queues.{queue}]\nmax_per_second = {rate}\n" for queue, rate in per_second.items())
         self._file.write_text("".join(tables))
         daemon = DaemonProcess(self._guard, self._url, CONFIG=str(self._file), **self.lease)
@@ -72,7 +72,7 @@ def schedule(client: Client, prefix: str, queue: str, count: int, due_ms: int, *
 
 
 def pushes_ms(client: redis.Redis, prefix: str) -> list[float]:
-    """When the log says that runs of schedules with that *prefix* were pushed."""
+    """Return the push times, by the log, of runs of schedules with that *prefix*."""
     return [t / 1000 for run, t in fired(client) if run.startswith(prefix)]
 
 
@@ -110,7 +110,7 @@ def test_a_limited_queue_fires_at_its_rate_and_delays_no_other_queue(
 
 @pytest.fixture
 def slow_log(redis_client: redis.Redis) -> Iterator[None]:
-    """The server notes every command."""
+    """Let the server record every command."""
     before = redis_client.config_get("slowlog-*")
     redis_client.config_set("slowlog-log-slower-than", 0)
     redis_client.config_set("slowlog-max-len", 100_000)
@@ -121,7 +121,7 @@ def slow_log(redis_client: redis.Redis) -> Iterator[None]:
 
 
 def looks(client: redis.Redis) -> int:
-    """How often the daemon looked for what is due, of what the server noted."""
+    """Return the number of fire calls of the daemon in the server's record."""
     fire = f"EVALSHA {sha1(load('fire', RQ).text.encode()).hexdigest()} ".encode()
     return sum(one["command"].startswith(fire) for one in client.slowlog_get(100_000))
 
@@ -260,7 +260,7 @@ def scene(redis_client: redis.Redis, redis_url: str, tmp_path: Path) -> Iterator
 
 
 class Limited(Quiet):
-    """A storm over a queue with little room, of which there is sometimes more, or less."""
+    """A storm over a queue with a low limit, which sometimes changes."""
 
     def __init__(self, scene: Scene, seed: int) -> None:
         super().__init__(scene, seed)
@@ -276,7 +276,7 @@ class Limited(Quiet):
         self.scene.dispatch.limit(self.scene.term, limits)
 
     def step(self) -> None:
-        """Do something, and sometimes let there be another limit before."""
+        """Do a random operation, and sometimes change the limit before."""
         if self.weather.random() < 0.03:
             self.limit(self.weather.choice([0.001, 0.001, 0.01, None]))
         super().step()

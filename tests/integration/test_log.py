@@ -50,7 +50,7 @@ def forget_before(client: redis.Redis, first_kept: Position) -> None:
 
 
 class Interrupted:
-    """A channel that lets something happen after its command number *number*, and counts."""
+    """A channel that calls a function after its command number *number*, and counts commands."""
 
     def __init__(self, link: Link, number: int = -1, happen: Callable[[], object] = lambda: None) -> None:
         self._link, self._number, self._happen = link, number, happen

@@ -1,4 +1,4 @@
-"""Bounds of reading the log from its end: bytes of one command and of a whole look, for each caller."""
+"""Bounds of reading the log from its end: bytes of one command and of a whole search, for each caller."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def counting(redis_url: str) -> CountingLink:
 
 
 def write_heavy(client: redis.Redis, entries: int, *, from_seq: int = 1) -> None:
-    """*entries* of the log as large as those of schedule_many."""
+    """Write *entries* of the log as large as those of schedule_many."""
     payload = b"x" * ROW_BYTES
     rows = {f"row{n}": payload for n in range(ROWS)}
     for seq in range(from_seq, from_seq + entries):
@@ -55,7 +55,7 @@ def write_heavy(client: redis.Redis, entries: int, *, from_seq: int = 1) -> None
 
 
 def write_light(client: redis.Redis, entries: int, *, from_seq: int = 1) -> None:
-    """*entries* of one run each."""
+    """Write *entries* of one run each."""
     with client.pipeline(transaction=False) as pipeline:
         for seq in range(from_seq, from_seq + entries):
             pipeline.xadd(KEYS.log(), {"kind": "fire", "t": seq, "runs": f"x-{seq}"}, id=f"3-{seq}")

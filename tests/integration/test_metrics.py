@@ -33,7 +33,7 @@ SECRET = "t0p-Secret"
 
 
 class Page:
-    """A scrape, parsed as Prometheus does it; names without their prefix."""
+    """A scrape, parsed like by Prometheus; names without their prefix."""
 
     def __init__(self, text: str) -> None:
         samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
@@ -46,7 +46,7 @@ class Page:
         return self.values[name, frozenset()]
 
     def by(self, name: str, *labels: str) -> dict[str, float]:
-        """The values of *name* by its *labels*, joined by a space."""
+        """Return the values of *name* by its *labels*, joined by a space."""
         return {
             " ".join(dict(given)[label] for label in labels): value
             for (each, given), value in self.values.items()
@@ -65,7 +65,7 @@ def scrape(where: str) -> Page:
 
 
 def log_of(client: redis.Redis) -> list[Entry]:
-    """The log of the namespace "default"."""
+    """Return the log of the namespace "default"."""
     found = []
     for id, fields in client.execute_command("XRANGE", "zsched:{default}:log", "-", "+"):
         found.append(Entry.of(id, [text for pair in fields.items() for text in pair]))
@@ -292,7 +292,7 @@ def test_a_signal_ends_daemon_and_pages(number: signal.Signals, client: Client, 
         socket.create_connection((host, int(port)))
 
 
-def test_the_password_is_on_no_page(own_redis: EmbeddedRedis, guard: Guard) -> None:
+def test_pages_of_metrics_never_contain_the_password(own_redis: EmbeddedRedis, guard: Guard) -> None:
     url = own_redis.tcp_url.replace("redis://", f"redis://:{SECRET}@")
     with connect(own_redis.url) as commands:
         commands.config_set("requirepass", SECRET)

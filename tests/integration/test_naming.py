@@ -24,7 +24,7 @@ OLDER, NEWER = Position(1, 900, 1_000), Position(1, 9, 2_000)
 
 
 class Knowing:
-    """An archiver whose archive knows what a test says."""
+    """An archiver whose archive has the given knowledge."""
 
     has_looked = True
 
@@ -36,7 +36,7 @@ class Knowing:
 
 
 class Naming:
-    """A leader that names when it is told to, by a clock that moves when it is told to."""
+    """A leader that does a step of naming on command, by a clock that moves on command."""
 
     def __init__(self, link: Link, client: redis.Redis) -> None:
         self.clock, self.archiver, self._redis = ManualClock(), Knowing(), client
@@ -55,7 +55,7 @@ class Naming:
         return self._namer.step(self.term) is None
 
     def answer(self, gen: str | None, position: Position | None) -> None:
-        """Take the question that stands there, and answer so."""
+        """Take the waiting question, and answer it."""
         question = Question.parse(self._redis.lpop(KEYS.ask_names()))
         assert question is not None
         told = Knowledge(gen, position, is_new=False).to_dict()

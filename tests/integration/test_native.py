@@ -49,7 +49,7 @@ Work = Callable[..., subprocess.Popen[bytes]]
 
 @pytest.fixture
 def work(tmp_path: Path, guard: Guard, redis_url: str) -> Work:
-    """Starts ``rq worker`` with the arguments given."""
+    """A function that starts ``rq worker`` with the given arguments."""
     (tmp_path / "tasks.py").write_text(TASKS)
     env = {**os.environ, "TASKS_REDIS": redis_url, "PYTHONPATH": str(tmp_path)}
 
@@ -63,7 +63,7 @@ def work(tmp_path: Path, guard: Guard, redis_url: str) -> Work:
 
 @pytest.fixture
 def start_daemon(guard: Guard, redis_url: str, redis_client: redis.Redis) -> Start:
-    """Starts a daemon process that leads and need not hold; returns when it leads."""
+    """A function that starts a daemon process without a hold, and returns when it leads."""
 
     def start(**settings: str) -> DaemonProcess:
         know(redis_client)
@@ -92,7 +92,7 @@ def served(daemon: DaemonProcess, queue: str = "default") -> bool:
     return queue in {event["queue"] for event in daemon.of("native_queue_served")}
 
 
-def test_a_plain_worker_runs_what_enqueue_in_delayed(
+def test_a_plain_worker_runs_jobs_that_enqueue_in_delayed(
     start_daemon: Start, redis_client: redis.Redis, work: Work
 ) -> None:
     start_daemon()

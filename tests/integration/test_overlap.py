@@ -1,6 +1,6 @@
 """
-Runs that take longer than their interval, with a real daemon and real workers; what is measured is what the runs
-themselves wrote down. ``python -m tests.faults.overlap`` is the same at length.
+Runs that take longer than their interval, with a real daemon and real workers; the runs themselves record their times.
+``python -m tests.faults.overlap`` is the long form.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def test_skip_runs_one_occurrence_at_a_time_and_records_the_skipped(stage: Stage
 def test_queue_runs_occurrences_back_to_back_up_to_the_overlap_limit(
     stage: Stage, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """RQ's workers release them all: the leader has no part in it."""
+    """The leader takes no part: RQ's workers release all runs."""
     monkeypatch.setattr(archivist, "ChainKeeper", partial(ChainKeeper, settled_ms=float("inf")))
     stage.workers(4)
     with DaemonThread(redis_url, **STEADY):
@@ -134,7 +134,7 @@ ENDS = ["stopped", "cancelled", "deleted", "expired"]
 
 @pytest.mark.parametrize("what", ENDS)
 def test_the_next_run_starts_where_rq_would_leave_it_deferred(stage: Stage, what: str) -> None:
-    """How soon is exact in test_chains.py."""
+    """The exact delay is tested in test_chains.py."""
     goes_on_after(stage, what)
 
 
@@ -145,7 +145,7 @@ def test_the_next_run_starts_soon_where_rq_would_leave_it_deferred(stage: Stage,
 
 
 def goes_on_after(stage: Stage, what: str) -> float:
-    """The run before, or one that waits for it, has such an end: the next run begins after so many seconds."""
+    """End the previous run, or a waiting one, in the way *what*. Return the seconds until the next run begins."""
     stage.workers(2)
     leader = stage.daemon()
     life = {"expires_after": 3.0} if what == "expired" else {}
@@ -199,7 +199,7 @@ def test_the_next_run_starts_60_to_92_seconds_after_a_worker_was_killed(stage: S
 
 
 def goes_on_after_a_kill(stage: Stage, workers: Sequence[subprocess.Popen[bytes]], is_sped_up: bool = True) -> float:
-    """The worker of a run is killed with its work horse: the next run begins on another one after so many seconds."""
+    """Kill the worker of a run with its work horse. Return the seconds until the next run begins on another worker."""
     stage.schedule("r", "queue", every=0.3, seconds=600.0, overlap_limit=2, timeout=900)
     first, second = eventually(lambda: len(stage.runs("r")) >= 2 and stage.runs("r")[:2])
     worker = kill_the_worker_of(stage, first, workers)
@@ -216,7 +216,7 @@ def goes_on_after_a_kill(stage: Stage, workers: Sequence[subprocess.Popen[bytes]
 
 
 def kill_the_worker_of(stage: Stage, run_id: str, workers: Sequence[subprocess.Popen[bytes]]) -> str:
-    """Kill it with its work horse; its name."""
+    """Kill the worker of *run_id* with its work horse; return its name."""
     horse, [worker] = stage.pid(run_id), stage.redis.hmget(KEYS.rq.job(run_id), "worker_name")
     workers[int(worker[1:])].kill()  # the worker first: it would notice that its work horse died
     workers[int(worker[1:])].wait(10)
@@ -248,7 +248,7 @@ SIMPLE = ("--worker-class", "rq.SimpleWorker")
 def test_rqs_workers_keep_a_key_of_their_execution_alive(
     stage: Stage, options: tuple[str, ...], least_s: int, most_s: int
 ) -> None:
-    """What lib/liveness.lua relies on, in whatever version."""
+    """The assumption of lib/liveness.lua holds in every version of RQ."""
     stage.worker("w", *options)
     run_id = stage.client.enqueue("overlap_tasks.work", args=("spans:a", 60.0, "over", 1), timeout=900).run_id or ""
     stage.pid(run_id)

@@ -1,4 +1,4 @@
-"""The pages over HTTP, of a daemon that does nothing."""
+"""The pages over HTTP, of an idle daemon."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_pages_are_served_after_a_bug_of_the_server(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:9464", "localhost.evil.example", "", "[::1", "a b"])
 def test_a_request_to_loopback_under_another_name_is_refused(host: str) -> None:
-    """A page in a browser on this machine, whose name was made to lead here: DNS rebinding."""
+    """DNS rebinding: a page in a browser on this machine uses a name that was made to lead here."""
     with pages("unix:///nowhere") as where:
         for path in ("/metrics", "/healthz", "/readyz", "/elsewhere"):
             assert Answer(421, "ask for localhost or an address\n") == ask(where, path, Host=host)

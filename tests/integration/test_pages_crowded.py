@@ -1,4 +1,4 @@
-"""The port of ``[metrics] listen`` under slow and many clients: real sockets, and a daemon that does nothing."""
+"""The port of ``[metrics] listen`` under slow and many clients: real sockets, and an idle daemon."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CROWD = 200
 
 
 class Crowd:
-    """Connections that each begin a request and go on with a byte at a time."""
+    """Connections that each begin a request and continue with a byte at a time."""
 
     def __init__(self, where: str, number: int, begin: bytes = b"GET /metrics HTTP/1.1\r\nHost: ") -> None:
         host, _, port = where.rpartition(":")
@@ -37,7 +37,10 @@ class Crowd:
                 each.send(begin)
 
     def drip(self) -> int:
-        """Send a byte on each connection, wait a moment, and forget those that the server closed: how many are left."""
+        """
+        Send a byte on each connection, wait a moment, and forget connections that the server closed. Return the number
+        of open ones.
+        """
         for each in self.open:
             with suppress(OSError):
                 each.send(b"x")
@@ -72,7 +75,7 @@ def crowd(where: str, number: int, **options: bytes) -> Iterator[Crowd]:
 
 
 def handlers() -> int:
-    """Threads that are busy with a request."""
+    """Return the number of threads that are busy with a request."""
     return sum("process_request" in thread.name for thread in threading.enumerate())
 
 

@@ -1,4 +1,4 @@
-"""A real daemon after a time without one: what runs, and what is recorded, under each policy of a rule."""
+"""A real daemon after a time without one: executed and recorded occurrences under each policy of a rule."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Told = tuple[str, str, int, int, int]  # outcome, why, first and last in minutes
 
 def _put_an_hour_ago(client: Client, redis_client: redis.Redis, id: str = "tick", **options: Any) -> int:
     """
-    A rule of every minute, whose first 61 occurrences passed while nobody led; nominal time of the first.
+    Put a rule of every minute, with 61 occurrences that passed without a leader. Return the nominal time of the first.
 
-    The clock is right again before a daemon starts: what it finds is a Redis whose daemons were away.
+    The clock is right again before a daemon starts: the daemon finds a Redis whose daemons were away.
     """
     with set_back(redis_client, AGO_MS):
         client.schedule(FUNC, id=id, **({"every": 60} | options))

@@ -1,4 +1,4 @@
-"""Prefixes of RQ's keys: two applications in one Redis, and a namespace whose prefix is not that of the settings."""
+"""Prefixes of RQ's keys: two applications in one Redis, and a namespace with another prefix than the settings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Work = Callable[[str], "subprocess.Popen[bytes]"]
 
 @pytest.fixture
 def work(guard: Guard, redis_url: str, tmp_path: Path) -> Work:
-    """Starts ``rq worker`` under a prefix."""
+    """A function that starts ``rq worker`` under a prefix."""
     (tmp_path / "tasks.py").write_text(TASKS)
 
     def start(prefix: str) -> subprocess.Popen[bytes]:
@@ -49,7 +49,7 @@ def work(guard: Guard, redis_url: str, tmp_path: Path) -> Work:
     return start
 
 
-def test_two_applications_with_prefixes_of_their_own_do_not_see_each_other(
+def test_two_applications_with_different_prefixes_do_not_see_each_other(
     redis_url: str, redis_client: redis.Redis, guard: Guard, work: Work
 ) -> None:
     both = {"default": RQ, "other": OTHER}

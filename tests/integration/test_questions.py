@@ -42,12 +42,12 @@ def client(redis_client: redis.Redis, link: Link) -> Client:
 
 @pytest.fixture
 def impatient(link: Link, redis_client: redis.Redis) -> Client:
-    """A client that soon gives up."""
+    """A client that soon stops waiting."""
     return Client(Link(link.pool, link.where, IMPATIENT_S))
 
 
 def archived(link: Link) -> Position:
-    """The log's last position, as soon as an archive has it."""
+    """Return the log's last position, as soon as an archive has it."""
     last = Log(link, KEYS).last()
     assert last is not None
     entry, entry_ms = last.position.id, last.position.t_us // 1000
@@ -56,12 +56,12 @@ def archived(link: Link) -> Position:
 
 
 def forget_but(redis_client: redis.Redis, last: Position) -> None:
-    """Trim the log up to *last*, as a leader does."""
+    """Trim the log up to *last*, like a leader."""
     redis_client.xtrim(KEYS.log(), minid=last.id, approximate=False)
 
 
 def answer_with(redis_client: redis.Redis, answer: str) -> None:
-    """Take one question, and reply with *answer*."""
+    """Take one question, and answer it with *answer*."""
     _, asked = redis_client.blpop([KEYS.ask()], 10)  # type: ignore[misc]
     redis_client.rpush(KEYS.answer(json.loads(asked)["id"]), answer)
 

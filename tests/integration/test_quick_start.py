@@ -1,4 +1,4 @@
-"""The quick start of the README, as its reader has it: two files in a folder, a daemon and a worker."""
+"""The quick start of the README as its reader does it: two files in a folder, a daemon and a worker."""
 
 from __future__ import annotations
 

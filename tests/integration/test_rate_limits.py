@@ -90,7 +90,7 @@ def test_a_bad_rate_limit_is_refused_before_anything_is_written(client: Client) 
     assert [] == [*client.list()]
 
 
-def test_a_run_without_a_slot_says_for_what_it_waits_and_can_be_cancelled(
+def test_a_run_without_a_slot_is_shown_with_its_limit_and_can_be_cancelled(
     client: Client, daemon: DaemonThread, redis_client: redis.Redis
 ) -> None:
     first, second, third = (client.enqueue(FUNC, id=id, rate_limit="mail:1").run_id for id in ("a", "b", "c"))
@@ -106,7 +106,7 @@ def test_a_run_without_a_slot_says_for_what_it_waits_and_can_be_cancelled(
     assert "canceled" == Job.fetch(second, connection=redis_client).get_status()
 
 
-def test_rqs_worker_takes_runs_and_jobs_of_one_limit_in_the_order_of_their_coming(
+def test_rqs_worker_takes_runs_and_jobs_of_one_limit_in_order_of_arrival(
     client: Client, redis_client: redis.Redis
 ) -> None:
     queue = Queue("default", connection=redis_client)
@@ -139,7 +139,7 @@ def test_a_retried_run_keeps_its_rate_limit(client: Client, redis_client: redis.
 def test_runs_that_redis_lost_get_and_wait_for_slots_again(
     client: Client, redis_url: str, link: Link, redis_client: redis.Redis, is_archived_first: bool
 ) -> None:
-    """An archive learns of them from the log, or finds them in RQ when it begins."""
+    """An archive learns of the runs from the log, or finds them in RQ when it begins."""
     runs: list[str | None] = []
 
     def push() -> None:

@@ -1,4 +1,4 @@
-"""Reading the last minutes of a log backwards: how far, how much at a time, and what it costs."""
+"""Reading the last minutes of a log backwards: the reach, the size of pages, and the cost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW_MS = 1_800_000_000_000
 
 
 def write(client: redis.Redis, number: int, *, from_seq: int = 1, over_ms: int = 60_000) -> None:
-    """*number* fires of one run each, evenly over the last *over_ms*, the first a ms less ago than that."""
+    """Write *number* fires of one run each, evenly over the last *over_ms*, the first 1 ms later than the beginning."""
     with client.pipeline(transaction=False) as pipeline:
         for n in range(number):
             t_us = (NOW_MS - over_ms + 1 + over_ms * n // number) * 1000

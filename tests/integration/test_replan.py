@@ -1,6 +1,7 @@
-"""A leader's replanner by hand, step by step.
+"""
+A leader's replanner by hand, step by step.
 
-Schedules are planned an hour from where the installed rules have them.
+Schedules are planned an hour away from their times by the installed rules.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Leading:
         return self.replanner.step_if_free(self.scene.term, tick)
 
     def fire(self) -> FireResult:
-        """Fire what is due, as the ticker does, up to what it advances."""
+        """Fire the due schedules like the ticker; return only those that may be advanced."""
         fired = self.scene.dispatch.fire(self.scene.term, ALWAYS, 100)
         assert isinstance(fired, FireResult)
         return self.replanner.keep_back(self.scene.term, fired)
@@ -248,7 +249,7 @@ def test_replanning_starts_no_page_just_before_a_due_time(scene: Scene) -> None:
 
 
 class SlowClock(ManualClock):
-    """A look at it takes a ms."""
+    """A clock on which each reading takes a ms."""
 
     def monotonic_ms(self) -> float:
         self.advance(1)

@@ -1,4 +1,4 @@
-"""A real ``rq worker`` runs what zsched puts into its queues, whichever way it came there."""
+"""A real ``rq worker`` executes the jobs that zsched puts into its queues, on every way into the queue."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Bench:
     url: str
 
     def work(self, *queues: str, serializer: str = "pickle") -> list[tuple[str, str, Any, Any]]:
-        """Run a worker until the queues are empty; the receipts in order."""
+        """Run a worker until the queues are empty; return the receipts in order."""
         command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--quiet", "--url", self.url]
         command += ["--serializer", f"rq.serializers.{'JSON' if serializer == 'json' else 'Default'}Serializer"]
         done = subprocess.run(
@@ -100,7 +100,7 @@ class Bench:
         return [pickle.loads(receipt) for receipt in self.redis.lrange("receipts", 0, -1)]
 
     def wait_for_runs(self, count: int, kind: str = "fire") -> list[str]:
-        """Follow the log until entries of *kind* tell of *count* runs; their ids."""
+        """Follow the log until entries of *kind* have *count* runs; return their ids."""
         last, runs, deadline = "0", [], time.monotonic() + DEADLINE_S
         while len(runs) < count:
             left_ms = int((deadline - time.monotonic()) * 1000)
@@ -128,7 +128,7 @@ def bench(redis_url: str, redis_client: redis.Redis) -> Bench:
 
 @pytest.fixture
 def led(bench: Bench) -> Iterator[Bench]:
-    """With a daemon."""
+    """The bench with a daemon."""
     archive = ArchiveSettings(path=archive_of_its_own())
     settings = Settings(daemon=DaemonSettings(lease_ms=300, renew_ms=100, idle_ms=50), archive=archive)
     daemon = Daemon(settings, Link.from_url(bench.url, 5.0))

@@ -1,4 +1,4 @@
-"""Runs as people and programs see them: a daemon, real workers, the client and the command line."""
+"""Runs as shown to people and programs: a daemon, real workers, the client and the command line."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def wait():
 
 
 def worker(guard: Guard, url: str, folder: Path, queue: str = "default") -> subprocess.Popen[bytes]:
-    """A worker does what is in the queue, then ends."""
+    """Start a worker that empties the queue, then ends."""
     (folder / "tasks.py").write_text(TASKS)
     command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--name", f"w-{queue}", "--url", url, queue]
     env = os.environ | {"PYTHONPATH": str(folder), "PYTHONWARNINGS": "default"}
@@ -76,7 +76,7 @@ def only(runs: list[Run]) -> Run:
 
 
 class Scene:
-    """One run of every kind: those that ended did so in RQ a moment ago, or are recorded."""
+    """One run of every kind: ended runs did so in RQ a moment ago, or are recorded."""
 
     def __init__(self, client: Client, url: str, redis_client: redis.Redis, guard: Guard, folder: Path) -> None:
         self.client, self.url = client, url
@@ -94,7 +94,7 @@ class Scene:
         eventually(lambda: RunStatus.RUNNING is only(client.runs("runs")).status)
 
     def recorded(self) -> None:
-        """Wait until the log tells what ended."""
+        """Wait until the log has the ends."""
         story = self.client.why
         eventually(lambda: all("run_ended" == story(id).changes[-1].what.value for id in ("good", "bad", "gone")))
 

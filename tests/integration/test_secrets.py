@@ -1,4 +1,4 @@
-"""Redis's password, in whatever way it is given, stands in nothing that zsched tells, and in no command line."""
+"""Redis's password, in whatever way it is given, is in no output of zsched, and in no command line."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def by_settings(server: EmbeddedRedis, folder: Path) -> dict[str, str]:
 
 
 def by_file(server: EmbeddedRedis, folder: Path) -> dict[str, str]:
-    """A file, and a user's name in the URL, as with an ACL."""
+    """Give the password in a file, and a user's name in the URL, as with an ACL."""
     (folder / "password").write_text(SECRET + "\n")
     url = server.tcp_url.replace("://", "://default@")
     return {"ZSCHED_REDIS_URL": url, "ZSCHED_REDIS_PASSWORD_FILE": str(folder / "password")}
 
 
 def by_credential(server: EmbeddedRedis, folder: Path) -> dict[str, str]:
-    """As systemd hands it over."""
+    """Give the password as a credential of systemd."""
     (folder / "redis-password").write_text(SECRET)
     return {"ZSCHED_REDIS_URL": server.tcp_url, "CREDENTIALS_DIRECTORY": str(folder)}
 
@@ -70,7 +70,9 @@ WAYS = (by_url, by_query, by_settings, by_file, by_credential)
 
 
 class Surroundings:
-    """What is told, as ``texts``, by whatever is started in it: with *given*, which say the password, as settings."""
+    """
+    The output of every command and daemon started in it, as ``texts``. *given* are settings that contain the password.
+    """
 
     def __init__(self, guard: Guard, given: dict[str, str], folder: Path) -> None:
         self._guard, self._folder, self._number = guard, folder, 0
@@ -80,7 +82,7 @@ class Surroundings:
         self.texts: dict[str, str] = {}
 
     def run(self, command: str, may_be_misused: bool = False) -> None:
-        """A command of zsched, to its end."""
+        """Run a command of zsched to its end."""
         hidden = dict.fromkeys(os.environ.keys() - self.env.keys())
         done = CliRunner().invoke(program, command.split(), env=hidden | self.env)
         self.texts[command] = done.output
@@ -88,7 +90,7 @@ class Surroundings:
         assert may_be_misused or done.exit_code != USAGE, done.output
 
     def daemon(self, until: str, look: Callable[[], None] = lambda: None) -> None:
-        """A daemon under systemd until it tells of *until*; then *look*, and its end."""
+        """Run a daemon under systemd until it logs *until*; then call *look*, and end it."""
         log, manager = self._folder / "daemon.log", socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         manager.bind(str(self._folder / "notify"))
         told = threading.Thread(target=self._hear, args=(manager,))
@@ -108,13 +110,13 @@ class Surroundings:
         self.texts["events"] = log.read_text()
 
     def _hear(self, manager: socket.socket) -> None:
-        """What the service manager is told, which `systemctl status` shows to everybody."""
+        """Record the messages to the service manager, which `systemctl status` shows to everybody."""
         with manager:
             heard = list(iter(lambda: manager.recv(65536), b"END"))
         self.texts["systemd"] = b"\n".join(heard).decode()
 
     def check(self) -> None:
-        """None of what was told has the password in it."""
+        """Check that no output contains the password."""
         told = {source for source, text in self.texts.items() for form in FORMS if form in text}
         assert set() == told, {source: self.texts[source] for source in told}
 
@@ -125,7 +127,7 @@ def given(request: pytest.FixtureRequest, server: EmbeddedRedis, tmp_path: Path)
     return way(server, tmp_path)
 
 
-def test_no_normal_output_contains_the_password(given: dict[str, str], guard: Guard, tmp_path: Path) -> None:
+def test_the_normal_output_never_contains_the_password(given: dict[str, str], guard: Guard, tmp_path: Path) -> None:
     pytest.importorskip("prometheus_client", reason="needs the extra ops")
     around = Surroundings(guard, given, tmp_path)
     around.env["ZSCHED_METRICS_LISTEN"] = "127.0.0.1:0"
@@ -214,7 +216,7 @@ def test_a_user_in_the_url_can_have_its_password_in_a_file(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("password", [SECRET, "wrong"])
-def test_no_error_of_a_client_repeats_the_password(server: EmbeddedRedis, password: str) -> None:
+def test_errors_of_a_client_never_repeat_the_password(server: EmbeddedRedis, password: str) -> None:
     told = []
 
     for url in (server.tcp_url, server.tcp_url.replace("/0", "/99"), "redis://127.0.0.1:1/0"):

@@ -1,4 +1,4 @@
-"""A whole daemon under a service manager: what it says there, what the watchdog gets, and SIGHUP."""
+"""A whole daemon under a service manager: its messages, the watchdog, and SIGHUP."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAPS = {"DAEMON_LEASE_MS": "60000", "DAEMON_RENEW_MS": "20000", "DAEMON_IDLE_MS"
 
 @pytest.fixture
 def managers(tmp_path: Path, guard: Guard) -> Iterator[Callable[[], Manager]]:
-    """Makes managers, each of a daemon of its own."""
+    """A function that makes managers, each of a separate daemon."""
     made: list[Manager] = []
 
     def make() -> Manager:
@@ -176,7 +176,9 @@ class Configured:
         return self._manager.start(url, CONFIG=str(self._file), ARCHIVE_PATH="", **NAPS)
 
     def reload(self, daemon: DaemonProcess) -> None:
-        """SIGHUP, what the manager is to be told of it, and what the daemon tells; either may arrive first."""
+        """
+        Send SIGHUP; wait for the messages to the manager and for the daemon's event, which may arrive in either order.
+        """
         self._reloads += 1
         daemon.send(signal.SIGHUP)
         self._manager.wait_for("READY", 1 + self._reloads)
@@ -200,7 +202,7 @@ def due_now(url: str, client: redis.Redis, count: int) -> None:
 
 @pytest.fixture
 def limited(configured: Configured, redis_url: str, redis_client: redis.Redis) -> DaemonProcess:
-    """A daemon that has pushed one of 500 due runs; the next would be in a hundred seconds."""
+    """A daemon that has pushed one of 500 due runs; the next would be pushed in a hundred seconds."""
     know(redis_client)
     configured.write("[queues.email]\nmax_per_second = 0.01")
     daemon = configured.start(redis_url)

@@ -32,7 +32,7 @@ def link(redis_url: str) -> Iterator[Link]:
 
 
 def _calls(count: int) -> Iterator[scripts.Call]:
-    """One put of one row each, an hour from now."""
+    """Yield puts of one row each, an hour from now."""
     due_ms = to_ms(datetime.now(UTC) + timedelta(hours=1))
     arguments = {
         "lane": "normal", "if_exists": "replace", "allow_past": 0, "op": "-", "keep_op_ms": 0, "seen_size": -1,
@@ -85,7 +85,7 @@ def test_a_stream_continues_after_a_script_flush(link: Link, redis_client: redis
 
 
 class FlushedFirst:
-    """A wire; *times* the scripts are flushed before a script is called."""
+    """A wire that flushes the scripts before a script is called, *times* times."""
 
     def __init__(self, wire: Wire, flush: Callable[[], object], times: int) -> None:
         self._wire, self._flush, self._left = wire, flush, times

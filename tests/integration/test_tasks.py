@@ -1,4 +1,4 @@
-"""Tasks against a real Redis: what a client writes of them, one by one and many at once."""
+"""Tasks against a real Redis: the schedules that a client writes for them, one by one and many at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def client(redis_url: str) -> Client:
 
 
 def call(redis_client: redis.Redis, run_id: str) -> tuple[Any, ...]:
-    """Function path, args and kwargs of a run."""
+    """Return function path, args and kwargs of a run."""
     return Encoder().open(redis_client.hget(Keys("default").rq.job(run_id), "data") or b"")
 
 

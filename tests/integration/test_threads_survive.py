@@ -28,7 +28,9 @@ TIMES = 3
 
 
 class Buggy:
-    """Raises BUG the first TIMES that it is called or asked for an attribute, then stands for *sound*."""
+    """
+    An object that raises BUG the first TIMES that it is called or an attribute is read, and then acts like *sound*.
+    """
 
     def __init__(self, sound: Any, error: Exception = BUG) -> None:
         self._sound, self._error, self.left = sound, error, TIMES
@@ -53,7 +55,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def start(redis_url: str, redis_client: redis.Redis) -> Iterator[Callable[[], DaemonThread]]:
-    """Starts a daemon, which leads when this returns."""
+    """A function that starts a daemon, and returns when it leads."""
     know(redis_client)
     daemons: list[DaemonThread] = []
 
@@ -163,7 +165,7 @@ def test_the_report_of_a_daemon_names_its_failing_threads(
 
 
 class Told:
-    """A supervisor that keeps what it was told."""
+    """A supervisor that keeps its messages."""
 
     listens = True
 
@@ -175,7 +177,7 @@ class Told:
 
 
 class Blind:
-    """A reader whose look at Redis fails as *look* says."""
+    """A reader whose reads of Redis fail as *look* says."""
 
     def __init__(self, look: Buggy) -> None:
         self.overview = look

@@ -1,4 +1,4 @@
-"""``rediss://`` with certificates that openssl made: who connects, and who is told why not."""
+"""``rediss://`` with certificates made by openssl: accepted connections, and refusals with the reason."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ DAYS = "3650"
 
 @dataclass(frozen=True)
 class TlsRedis:
-    """A server that speaks TLS on a port, with a certificate for "localhost"; and plainly on its socket."""
+    """A server that uses TLS on a port, with a certificate for "localhost"; and plain text on its socket."""
 
     server: EmbeddedRedis
     port: int
     folder: Path
 
     def url(self, host: str = "localhost", **query: str) -> str:
-        """The TLS port; *query* are redis-py's options of it, each the name of a file in the folder."""
+        """
+        Return the URL of the TLS port; *query* are options of redis-py, each with the name of a file in the folder.
+        """
         options = "&".join(f"{name}={self.folder / file}" for name, file in query.items())
         return f"rediss://{host}:{self.port}/0{'?' if options else ''}{options}"
 
@@ -47,13 +49,13 @@ def openssl(folder: Path, *arguments: str) -> None:
 
 
 def make_ca(folder: Path, name: str) -> None:
-    """``<name>.crt`` and ``<name>.key`` of a CA."""
+    """Make ``<name>.crt`` and ``<name>.key`` of a CA."""
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{name}.key")
     openssl(folder, "req", "-x509", *key, "-out", f"{name}.crt", "-days", DAYS, "-subj", f"/CN={name}")
 
 
 def make_certificate(folder: Path, name: str, ca: str, host: str = "DNS:localhost") -> None:
-    """``<name>.crt`` and ``<name>.key`` for *host*, signed by *ca*."""
+    """Make ``<name>.crt`` and ``<name>.key`` for *host*, signed by *ca*."""
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{name}.key")
     openssl(folder, "req", *key, "-out", f"{name}.csr", "-subj", f"/CN={name}")
     (folder / "names").write_text(f"subjectAltName={host}\n")
@@ -62,7 +64,7 @@ def make_certificate(folder: Path, name: str, ca: str, host: str = "DNS:localhos
 
 
 def start(guard: Guard, folder: Path, auth_clients: str) -> TlsRedis:
-    """A server; skips where this redis-server was built without TLS."""
+    """Start a server; skip the test if this redis-server was built without TLS."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])
     files = {"cert-file": "server.crt", "key-file": "server.key", "ca-cert-file": "ca.crt"}
@@ -85,7 +87,7 @@ def guard() -> Iterator[Guard]:
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the server's, a client's, their CA's, and those of a CA that nobody asked."""
+    """A folder with the certificates of the server, a client, their CA, and an unrelated CA."""
     if shutil.which("openssl") is None:
         pytest.skip("no openssl to make certificates with")
     folder = tmp_path_factory.mktemp("certificates")
@@ -156,7 +158,7 @@ def test_a_client_certificate_is_sent_to_a_server_that_requires_it(guard: Guard,
 
 
 @needs_prefix
-def test_a_cluster_s_nodes_are_followed_over_tls(tls: TlsRedis, guard: Guard, certificates: Path) -> None:
+def test_the_nodes_of_a_cluster_are_followed_over_tls(tls: TlsRedis, guard: Guard, certificates: Path) -> None:
     files = {"cert-file": "node.crt", "key-file": "node.key", "ca-cert-file": "ca.crt"}
     settings = {f"tls-{name}": str(certificates / file) for name, file in files.items()}
     cluster = Cluster(guard, tls=settings | {"tls-auth-clients": "no"})
@@ -180,8 +182,8 @@ def test_a_missing_ca_file_is_named(tls: TlsRedis) -> None:
         Client.from_url(tls.url(ssl_ca_certs="nowhere.crt")).schedule("tasks.note", after=5)
 
 
-def test_a_password_is_not_sent_in_plain_text_where_tls_is_asked_for() -> None:
-    """Bytes of a server that speaks no TLS, or of a program in between."""
+def test_a_password_for_a_tls_url_is_not_sent_in_plain_text() -> None:
+    """The server without TLS, or a program in between, sends bytes that are not TLS."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(30)
         heard: list[bytes] = []

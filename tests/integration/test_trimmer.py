@@ -1,4 +1,4 @@
-"""The trimmer on a real Redis: what of the log goes, what stays, and what it does where it may not."""
+"""The trimmer on a real Redis: trimmed and kept parts of the log, and its behaviour without the right."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ ROUND_MS = 10_000  # between two looks whether something is to be trimmed
 
 
 class Trimming:
-    """A leader with a trimmer. The entry with seq n was written n seconds after START_MS, but for the term's own."""
+    """
+    A leader with a trimmer. The entry with seq n was written n seconds after START_MS, except the entry of the term.
+    """
 
     def __init__(self, url: str, client: redis.Redis, clock: ManualClock, **settings: Any) -> None:
         know(client)
@@ -52,7 +54,7 @@ class Trimming:
             pipeline.execute()
 
     def trim(self, at_s: int) -> None:
-        """At *at_s* after START_MS, by the server's clock."""
+        """Trim at *at_s* after START_MS, by the server's clock."""
         self.trimmer.trim_if_due(self.leader.term, START_MS + at_s * 1000)
 
     def seqs(self) -> list[int]:
@@ -204,7 +206,7 @@ def allow_all_but(client: redis.Redis, *commands: str) -> None:
 
 
 def refusals(client: redis.Redis) -> int:
-    """How often XTRIM was refused."""
+    """Return the number of refused XTRIM calls."""
     return sum(int(entry["count"]) for entry in client.acl_log() if entry["object"].lower() == "xtrim")
 
 

@@ -1,4 +1,4 @@
-"""``zsched up``: real processes, and nothing left of them. Waits are for output and for ends of processes."""
+"""``zsched up``: real processes, of which none remains. Waits are for output and for ends of processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDS = ("SIGINT", "SIGTERM", "SIGKILL")
 
 
 class Up:
-    """One ``zsched up`` in a session of its own, and what it started."""
+    """One ``zsched up`` in a separate session, and its children."""
 
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
@@ -40,13 +40,16 @@ class Up:
         return self.process.stdout.readline()
 
     def hold_children(self) -> int:
-        """Hold every descendant by a descriptor that tells its end; how many there are."""
+        """Hold every descendant by a descriptor that tells its end; return their number."""
         for pid in descendants(self.process.pid):
             self._held.setdefault(pid, os.pidfd_open(pid))
         return len(self._held)
 
     def pid_of(self, word: str) -> int:
-        """The descendant with *word* as an argument of its command; of several, which are a daemon, the first."""
+        """
+        Return the descendant with *word* as an argument of its command; a daemon has several, of which the first
+        counts.
+        """
         return next(pid for pid in self._held if word in Path(f"/proc/{pid}/cmdline").read_text().split("\0"))
 
     def has_left_nobody(self) -> bool:
@@ -66,7 +69,7 @@ def descendants(pid: int) -> list[int]:
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder for temporary files, ours alone; short enough for a unix socket."""
+    """A separate folder for temporary files; short enough for a unix socket."""
     with tempfile.TemporaryDirectory(prefix="z", dir="/tmp") as folder:
         monkeypatch.setenv("TMPDIR", folder)
         yield Path(folder)
@@ -88,7 +91,7 @@ def test_the_demo_executes_every_run_and_cleans_up(temporary: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_no_process_or_file_outlives_up_however_it_ends(temporary: Path, end: str) -> None:
+def test_up_leaves_no_process_or_file_however_it_ends(temporary: Path, end: str) -> None:
     up = Up("--json", "--queue", "email")
     try:
         place = json.loads(up.first_line())

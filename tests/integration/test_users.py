@@ -1,4 +1,4 @@
-"""The product under deploy/redis/users.acl: what each user can do with it. What each is denied: test_users_denied."""
+"""The product under deploy/redis/users.acl: the abilities of each user. Denied commands: test_users_denied."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def client(guarded: GuardedRedis) -> Client:
 
 @pytest.fixture
 def work(guarded: GuardedRedis, tmp_path: Path) -> Callable[[str, str], None]:
-    """Lets an RQ worker of a user do all that is in a queue."""
+    """A function that lets an RQ worker of a user empty a queue."""
     (tmp_path / "tasks.py").write_text(TASKS)
 
     def work(user: str, queue: str) -> None:
@@ -79,7 +79,7 @@ def work(guarded: GuardedRedis, tmp_path: Path) -> Callable[[str, str], None]:
 def leader(
     guarded: GuardedRedis, client: Client, operator: redis.Redis, guard: Guard, tmp_path: Path
 ) -> Iterator[DaemonProcess]:
-    """A daemon that leads, as its user by a password in a file, with a limit on a queue."""
+    """A daemon that leads, as its user with a password in a file, and with a limit on a queue."""
     (tmp_path / "zsched.toml").write_text("[queues.limited]\nmax_per_second = 1000\n")
     url = guarded.url("zsched-daemon", with_password=False)
     password = {"REDIS_PASSWORD_FILE": guarded.password_file("zsched-daemon")}
@@ -91,13 +91,13 @@ def leader(
 
 
 def has_archive(client: Client) -> bool:
-    """Whether an archive follows the log."""
+    """Return True if an archive follows the log."""
     told = client.overview()
     return any(report.is_alive(told.now_ms) for report in told.archives)
 
 
 def is_over(client: Client, run_id: str | None) -> Callable[[], bool]:
-    """Whether the tracker has recorded the end of a run."""
+    """Return a function that tells whether the tracker has recorded the end of a run."""
     return lambda: any(run.id == run_id and run.is_over for run in client.runs(limit=100))
 
 

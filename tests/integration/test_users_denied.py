@@ -1,4 +1,4 @@
-"""What each user of deploy/redis/users.acl is denied, and what Redis answers then."""
+"""Commands that each user of deploy/redis/users.acl is denied, and the answers of Redis."""
 
 from __future__ import annotations
 
@@ -91,7 +91,10 @@ def test_a_script_has_no_more_rights_than_its_user(guarded: GuardedRedis, operat
 
 
 def test_keys_written_by_restricted_users_survive_a_restart(tmp_path: Path, guard: Guard) -> None:
-    """Redis (7.0.15) reads its AOF as its user ``default``, and leaves out each transaction that has not all rights."""
+    """
+    Redis (7.0.15) reads its AOF as its user ``default``, and leaves out each transaction that this user may not
+    execute.
+    """
     restarted = GuardedRedis(tmp_path, guard, appendonly=True)
     Client.from_url(restarted.url("zsched-client")).schedule("tasks.note", id="waits", at=FAR)
     with restarted.connect("operator") as operator:
@@ -132,7 +135,7 @@ def test_users_get_only_info_and_role_of_the_dangerous_commands(operator: redis.
         assert {"info", "role"} >= dangerous & set(rights_of(roles, KEYS).commands)
 
 
-def test_no_command_of_the_dashboard_writes_publishes_or_runs_a_script(operator: redis.Redis) -> None:
+def test_the_dashboards_commands_do_not_write_publish_or_run_scripts(operator: redis.Redis) -> None:
     given = set(rights_of([Role.DASHBOARD], KEYS).commands)
     in_transactions = {"multi", "exec", "discard", "watch", "unwatch"}
 

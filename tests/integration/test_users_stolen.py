@@ -49,7 +49,7 @@ def guarded(guarded_server: GuardedRedis) -> GuardedRedis:
 
 @pytest.fixture
 def worker_of(guarded: GuardedRedis, tmp_path: Path, guard: Guard) -> Callable[..., subprocess.Popen[bytes]]:
-    """Starts an RQ worker of the user zsched-worker."""
+    """A function that starts an RQ worker of the user zsched-worker."""
 
     def start(*arguments: str) -> subprocess.Popen[bytes]:
         env = os.environ | {"RQ_REDIS_URL": guarded.url("zsched-worker"), "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -127,7 +127,7 @@ def test_the_json_serializer_does_not_restrict_functions(
 
 @pytest.fixture
 def result_key(guarded: GuardedRedis, worker_of: Callable[..., subprocess.Popen[bytes]]) -> str:
-    """The key of the results of a job that an RQ worker has done: it is the number 8."""
+    """The key of the results of a job that an RQ worker has executed: the result is the number 8."""
     with guarded.connect("zsched-worker") as service:
         job = Queue("done", connection=service).enqueue("builtins.len", "argument")
     assert 0 == worker_of("--burst", "done").wait(WITHIN_S)
@@ -141,7 +141,9 @@ def result_of(guarded: GuardedRedis, result_key: str) -> object:
 
 
 @pytest.mark.parametrize("user", ["zsched-client", "zsched-daemon", "zsched-worker"])
-def test_whoever_writes_jobs_reads_and_changes_their_results(guarded: GuardedRedis, result_key: str, user: str) -> None:
+def test_a_user_who_writes_jobs_reads_and_changes_their_results(
+    guarded: GuardedRedis, result_key: str, user: str
+) -> None:
     assert 8 == result_of(guarded, result_key)
 
     with guarded.connect(user) as thief:
@@ -183,13 +185,13 @@ def test_a_script_keeps_redis_busy_until_the_operator_ends_it(guarded: GuardedRe
 
 
 def ended_by_error(thief: redis.Redis, sha: str) -> None:
-    """Run the script *sha*, which somebody kills."""
+    """Run the script *sha*, which another client kills."""
     with pytest.raises(redis.ResponseError, match=r"(?i)script killed by user"):
         thief.evalsha(sha, 0)
 
 
 def is_busy(other: redis.Redis) -> bool:
-    """Return True if Redis does nothing for *other*."""
+    """Return True if Redis executes nothing for *other*."""
     try:
         other.ping()
     except redis.ResponseError as error:

@@ -1,4 +1,4 @@
-"""The rules of a zone change: daemons as processes, each with tzdata of its own."""
+"""The rules of a zone change: daemons as processes, each with separate tzdata."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def client(client: Client, redis_client: redis.Redis) -> Client:
 
 
 class Machine:
-    """Where daemons run, one after the other, with the zones of a folder in which Berlin has the rules of *berlin*."""
+    """
+    A machine on which daemons run one after the other, with a folder of zones in which Berlin has the rules of
+    *berlin*.
+    """
 
     def __init__(self, guard: Guard, url: str, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self._guard, self._url, self._folder, self._patch = guard, url, folder, patch
@@ -65,7 +68,7 @@ def running(daemon: DaemonProcess) -> Iterator[DaemonProcess]:
 
 
 def daily(at_ms: int, rules: str) -> str:
-    """The rule that is due at *at_ms*, and every day, by the clock of *rules*."""
+    """Return the rule that is due at *at_ms*, and every day, by the clock of *rules*."""
     local = from_ms(at_ms).astimezone(ZoneInfo(rules))
     return f"FREQ=DAILY;BYHOUR={local.hour};BYMINUTE={local.minute};BYSECOND={local.second}"
 

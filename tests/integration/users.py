@@ -23,7 +23,7 @@ HARMLESS = {"client", "client|list", "client|setinfo"}
 
 
 def fill_in_passwords(folder: Path, rq_prefix: str | None = None) -> Path:
-    """A copy of the ACL file in *folder* that Redis takes, with the passwords beside it."""
+    """Copy the ACL file into *folder*, with passwords filled in and written beside it."""
     keys = Keys("default", rq_prefix)
     (folder / "users.acl").write_text(acl_file(keys))  # deploy/redis/users.acl, if the prefix is RQ's own
     [steps] = re.findall(r"^```sh\n(.*?)^```", (DEPLOY / "README.md").read_text(), re.DOTALL | re.MULTILINE)
@@ -32,7 +32,7 @@ def fill_in_passwords(folder: Path, rq_prefix: str | None = None) -> Path:
 
 
 def refusals(client: redis.Redis) -> list[str]:
-    """What *client* finds in ACL LOG of refusals that do harm: user, reason and command or key."""
+    """Return the harmful refusals that *client* finds in ACL LOG: user, reason and command or key."""
     return [
         f"{entry['username']}: {entry['reason']} {entry['object']}"
         for entry in client.acl_log()
@@ -50,7 +50,9 @@ class GuardedRedis:
         self.server.start()
 
     def restart(self) -> None:
-        """Start it again with what its files hold. Redis asks for a password before it says that it is loading."""
+        """
+        Restart the server with the contents of its files. Redis asks for a password before it says that it is loading.
+        """
         self.server.restart()
         eventually(self._serves)
 
@@ -68,23 +70,23 @@ class GuardedRedis:
         return str(self._folder / f"{user}.password")
 
     def url(self, user: str, *, with_password: bool = True) -> str:
-        """Of the server, with *user* in it."""
+        """The URL of the server, with *user* in it."""
         userinfo = f"{user}:{self.password(user)}" if with_password else user
         return self.server.tcp_url.replace("://", f"://{userinfo}@")
 
     def connect(self, user: str, **options: Any) -> redis.Redis:
-        """A plain client of *user*."""
+        """Return a plain client of *user*."""
         return redis.Redis.from_url(
             self.url(user), protocol=2, retry=Retry(NoBackoff(), 0), socket_timeout=10, **options
         )
 
     def refused(self) -> list[str]:
-        """What ACL LOG holds of refusals that do harm: user, reason and command or key."""
+        """Return the harmful refusals in ACL LOG: user, reason and command or key."""
         with self.connect("operator") as operator:
             return refusals(operator)
 
     def empty(self) -> None:
-        """Nothing is in it, and nothing was refused."""
+        """Empty the server and its log of refusals."""
         with self.connect("operator") as operator:
             operator.flushall()
             operator.acl_log_reset()

@@ -23,7 +23,9 @@ LONG_AGO = "2000-01-01T00:00:00.000000Z"
 
 
 def jobs(ground: Ground, *statuses: str, **more: str) -> None:
-    """RQ's jobs of A, B and C; - of one that is gone. Each that is deferred waits for the one before it."""
+    """
+    Write RQ's jobs of A, B and C with these statuses; "-" is a deleted job. A deferred job waits for the previous job.
+    """
     before = ""
     for run, status in zip((A, B, C), statuses, strict=False):
         ground.redis.delete(ground.keys.rq.job(run))

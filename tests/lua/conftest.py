@@ -22,13 +22,13 @@ def ground(redis_server: EmbeddedRedis, redis_client: redis.Redis) -> Iterator[G
 
 @pytest.fixture
 def led(ground: Ground) -> Ground:
-    """A namespace in which a daemon leads, without doubt or hold."""
+    """A namespace with a leader, without doubt or hold."""
     ground.lead()
     return ground
 
 
 @pytest.fixture
 def still(led: Ground) -> Ground:
-    """Led, by a clock that stands still until ``pass_on`` of ``limited``."""
+    """A namespace with a leader, by a clock that stands still until ``pass_on`` of ``limited``."""
     led.redis.hset(led.keys.meta(), "frozen_ms", led.now_ms)
     return led

@@ -38,20 +38,20 @@ def native(ground: Ground, *queues: str, **over: Any) -> Reply:
 
 
 def delay(ground: Ground, *ids: str, queue: str = "default", in_s: float = -60, **options: Any) -> list[Job]:
-    """Jobs as RQ's ``enqueue_at`` puts them, a second apart from *in_s* on."""
+    """Put jobs like RQ's ``enqueue_at``, a second apart from *in_s* on."""
     due = [from_ms(ground.now_ms) + timedelta(seconds=in_s + n) for n in range(len(ids))]
     rq = Queue(queue, connection=ground.redis)
     return [rq.enqueue_at(at, "app.task", job_id=id, **options) for id, at in zip(ids, due, strict=True)]
 
 
 def fail(ground: Ground, id: str, retry: Retry, ended: datetime, took: timedelta = timedelta(0)) -> None:
-    """A job as RQ leaves it that failed at *ended* and has another attempt; RQ's failure handling *took* so long."""
+    """Write a job like RQ after it failed at *ended* and has another attempt; RQ's failure handling took *took*."""
     Queue("default", connection=ground.redis).enqueue("app.task", job_id=id, retry=retry)
     fail_again(ground, id, ended, took)
 
 
 def fail_again(ground: Ground, id: str, ended: datetime, took: timedelta = timedelta(0)) -> None:
-    """The same of a job that is queued."""
+    """Let a queued job fail, like ``fail``."""
     ground.redis.lrem(f"{RQ}:queue:default", 0, id)
     job = Job.fetch(id, connection=ground.redis)
     job.started_at, job.ended_at = ended - timedelta(milliseconds=5), ended
@@ -65,5 +65,5 @@ def waiting(ground: Ground, queue: str = "default") -> list[str]:
 
 
 def queued_at(ground: Ground, id: str) -> datetime:
-    """The time that native.lua wrote when it queued the job."""
+    """Return the time that native.lua wrote when it queued the job."""
     return datetime.fromisoformat(ground.redis.hget(f"{RQ}:job:{id}", "enqueued_at").decode())

@@ -29,7 +29,9 @@ TEMPLATE = {"data": "call", "description": "app.task", "origin": "default", "tim
 
 @dataclass(frozen=True)
 class Entry:
-    """One log entry; ``texts`` are its own fields in order, ``fields`` the same by name, ``rows`` those behind them."""
+    """
+    One log entry; ``texts`` are its own fields in order, ``fields`` the same by name, ``rows`` the lines behind them.
+    """
 
     id: str
     kind: str
@@ -69,7 +71,7 @@ class Fire:
 
 
 class Ground:
-    """A namespace, its keys, and its scripts. ``redis`` is a plain client that gives bytes."""
+    """A namespace, its keys, and its scripts. ``redis`` is a plain client that returns bytes."""
 
     def __init__(self, client: redis.Redis, url: str, namespace: str = "default", rq_prefix: str | None = None) -> None:
         self.redis, self.keys = client, Keys(namespace, rq_prefix)
@@ -84,7 +86,7 @@ class Ground:
 
     @property
     def now_ms(self) -> int:
-        """TIME as the scripts see it, rounded up: a script that runs next sees no less than one ms below."""
+        """TIME as the scripts see it, rounded up: a later script sees at least one ms less than this."""
         seconds, micros = self.redis.time()
         return seconds * 1000 + -(-micros // 1000) + int(self.redis.hget(self.keys.meta(), "offset_ms") or 0)
 
@@ -93,18 +95,20 @@ class Ground:
         self.redis.hincrby(self.keys.meta(), "offset_ms", ms)
 
     def pass_until(self, ms: int) -> None:
-        """Move the scripts' clock so that a script that runs next sees *ms* or later."""
+        """Move the scripts' clock so that a later script sees *ms* or later."""
         self.pass_time(ms + 1 - self.now_ms)
 
     # -- state --------------------------------------------------------------------------------
 
     def lead(self, **meta: Any) -> None:
-        """A term as acquire would have left it, long ago, unless *meta* says otherwise."""
+        """Write a term like acquire, long ago; *meta* replaces its fields."""
         self.redis.hset(self.keys.meta(), mapping={"epoch": EPOCH, "server": SERVER, "gen": "gen-1"} | meta)
         self.redis.set(self.keys.lease(), TOKEN, px=600_000)
 
     def places(self) -> dict[str, str]:
-        """Where every id is, with its due time: "normal 17…", "normal:email 17…" throttled, "paused low 17…"."""
+        """
+        Return the place of every id with its due time: "normal 17…", "normal:email 17…" throttled, "paused low 17…".
+        """
         found: dict[str, str] = {}
         lanes, throttled = [lane.value for lane in Priority], self.throttled()
         named = {f"{self.keys.prefix}due:{word}" for word in [*lanes, *throttled]}
@@ -122,7 +126,7 @@ class Ground:
         return found
 
     def throttled(self) -> list[str]:
-        """The words of the ZSETs besides the lanes that may hold something."""
+        """Return the words of the ZSETs besides the lanes that may hold schedules."""
         return (self.redis.hget(self.keys.meta(), "throttled") or b"").decode().split()
 
     def limits(self) -> dict[str, str]:
@@ -138,14 +142,14 @@ class Ground:
         return _texts(self.redis.hgetall(self.keys.template(id)))
 
     def queue(self, name: str = "default") -> list[str]:
-        """Run ids in the order in which workers take them."""
+        """Return run ids in the order in which workers take them."""
         return [run.decode() for run in self.redis.lrange(self.keys.rq.queue(name), 0, -1)]
 
     def run(self, id: str, ms: int | str) -> str:
         return self.keys.run_id(id, ms)
 
     def keyspace(self) -> dict[bytes, Any]:
-        """Everything, comparable."""
+        """Return all keys in a comparable form."""
         return {key: self.redis.dump(key) for key in self.redis.keys("*")}
 
     # -- log ----------------------------------------------------------------------------------
@@ -158,7 +162,7 @@ class Ground:
         return found
 
     def parsed(self) -> list[core.Entry]:
-        """The entries as an archive reads them."""
+        """Return the entries as an archive reads them."""
         return [core.Entry.of(id, texts) for id, texts in self.link.execute("XRANGE", self.keys.log(), "-", "+")]
 
     @property
@@ -167,8 +171,8 @@ class Ground:
 
     def check_log(self) -> None:
         """
-        Ids are <epoch>-<seq>, seq is dense from 1 (or what was trimmed) and stands in meta; t is TIME in µs and
-        never goes back.
+        Check the log: ids are <epoch>-<seq>; seq is dense from 1 (or the trimmed number) and equals the one in meta; t
+        is TIME in µs and never goes back.
         """
         entries = self.entries()
         ids = [tuple(map(int, entry.id.split("-"))) for entry in entries]
@@ -181,12 +185,14 @@ class Ground:
     # -- calls --------------------------------------------------------------------------------
 
     def call(self, name: str, rows: Any = (), **arguments: Any) -> list[Any]:
-        """The reply without its OK, texts decoded; without an operation id unless one is given."""
+        """
+        Call a script, without an operation id unless one is given. Return the reply without its OK, texts decoded.
+        """
         arguments = {"op": "-", "keep_op_ms": 0} | arguments
         return _decoded(self.scripts.call(name, rows=rows, **arguments))
 
     def put(self, *rows: tuple[str, Any] | tuple[str, Any, str], **options: Any) -> list[tuple[str, str]]:
-        """Put (id, due ms[, data]) rows; (word, due ms) per row."""
+        """Put (id, due ms[, data]) rows; return (word, due ms) per row."""
         return self.put_reply(*rows, **options)[1]
 
     def put_reply(
@@ -205,12 +211,12 @@ class Ground:
         return reply, list(zip(reply[2::2], reply[3::2], strict=True))
 
     def put_recurring(self, id: str = "r", next: Any = None, op: str | None = None, **row: Any) -> list[Any]:
-        """Put one rule, see ``rule``: word, now ms, version, due ms."""
+        """Put one rule, see ``rule``; return word, now ms, version, due ms."""
         now_ms, version, word, due_ms = self.put_rules(self.rule(id, next, **row), op=op)
         return [word, now_ms, version, due_ms]
 
     def put_rules(self, *rows: list[Any], op: str | None = None, **over: Any) -> list[Any]:
-        """Reply of put_recurring to *rows* of ``rule``: now ms, version, then per row word and due ms."""
+        """Put *rows* of ``rule``; return now ms, version, then per row word and due ms."""
         shapes: list[Any] = []
         texts: list[Any] = []
         for shape, *row in rows:
@@ -225,7 +231,7 @@ class Ground:
         self, id: str = "r", next: Any = None, own: dict[str, str] | None = None,
         template: dict[str, str] | None = None, **row: Any,
     ) -> list[Any]:  # fmt: skip
-        """A row of put_recurring, its shape first; by default of a rule whose next time is in an hour."""
+        """Return a row of put_recurring, its shape first; by default of a rule whose next time is in an hour."""
         said = {
             "lane": "normal", "if_exists": "replace", "seen_version": "", "trigger": "rule-1", "digest": "digest-1",
             "anchor_ms": "", "jitter_ms": 0, "next_ms": self.now_ms + HOUR_MS if next is None else next,
@@ -260,8 +266,8 @@ class Ground:
         **over: Any,
     ) -> list[str]:
         """
-        Commit (recurring row of fire, fire ms or "", next ms or "") plans, each optionally with (first, last, count)
-        of what is coalesced, or with a text of what passed; each is due *jitter_ms* after its time. A word per plan.
+        Commit plans (recurring row of fire, fire ms or "", next ms or ""). A plan may have (first, last, count) of
+        coalesced occurrences, or a text of passed ones; each is due *jitter_ms* after its time. Return a word per plan.
         """
         lanes: dict[str, dict[str, list[Any]]] = {}
         for row, fire_ms, next_ms, *passed in planned:
@@ -284,7 +290,7 @@ class Ground:
         self.call("limits", rows, token=TOKEN, expected_server=SERVER)
 
     def report(self, archive: str = "archive-1", entry: Entry | None = None, **over: Any) -> int:
-        """An archive's report that it has all up to *entry* on its disk; TIME."""
+        """Report that an archive has all up to *entry* on its disk; return TIME."""
         at = {"entry": entry.id, "entry_t": entry.t} if entry else {"entry": "-", "entry_t": 0}
         reply = self.call(
             "report", archive=archive, **({"state": "following", "about": "{}", "hold_for_ms": 0} | at | over)

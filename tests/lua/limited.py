@@ -1,4 +1,4 @@
-"""A queue with a limit, by a clock that stands still: what is put there, and whose runs it holds."""
+"""A queue with a limit, by a clock that stands still: its puts and its runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Occurrences of a schedule that overlap: fire, advance, and what RQ makes of the runs."""
+"""Overlapping occurrences of a schedule: fire, advance, and RQ's jobs of the runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LONG_AGO = "2000-01-01T00:00:00.000000Z"
 
 
 def put(led: Ground, id: str = "r", template: dict[str, str] | None = None, **own: str) -> None:
-    """A recurring schedule that has been due for a minute."""
+    """Put a recurring schedule that has been due for a minute."""
     led.put_recurring(id, next=led.now_ms - 60_000, own=own, template={"status": "queued"} | (template or {}))
 
 

@@ -1,4 +1,4 @@
-"""Rows of what Redis lost, and the calls of a merge."""
+"""Rows of lost data, and the calls of a merge."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rule(place: str = "due", id: str = "r", note: str | None = None, **own: str)
 
 
 def run(place: str = "open", id: str = "a", flags: str = "1", queue: str = "default", ms: int = DUE_MS) -> Restored:
-    """A run that was not over."""
+    """Return the row of a run that had not ended."""
     return Restored(id, str(ms), place, "", ms, T_US, None, texts_of(JOB | {"zs": flags, "origin": queue}), ())
 
 
@@ -45,7 +45,7 @@ def merged(ground: Ground, *positions: Position, **over: Any) -> list[Any]:
 
 
 def seen(ground: Ground) -> dict[str, Any]:
-    """The log's end."""
+    """Return the position of the log's end, as arguments."""
     last = ground.entries()[-1:]
     return {"seen_entry": last[0].id, "seen_t": last[0].t} if last else {"seen_entry": "-", "seen_t": 0}
 
@@ -59,6 +59,6 @@ def texts_of(fields: dict[str, str]) -> list[bytes]:
 
 
 def logged(entry: Entry) -> list[Restored]:
-    """The rows of a restore, as another archive reads them."""
+    """Return the rows of a restore, as another archive reads them."""
     texts = [text.encode() for text in ("kind", entry.kind, "t", entry.t, *entry.texts)]
     return restored(Read.of(entry.id.encode(), texts))

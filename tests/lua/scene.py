@@ -1,4 +1,4 @@
-"""A namespace with something of everything, by a clock that stands still, and a call of each script."""
+"""A namespace with schedules and runs of every kind, by a clock that stands still, and a call of each script."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Keyspace = dict[bytes, tuple[bytes, int]]
 
 
 def furnish(ground: Ground) -> None:
-    """Something of everything."""
+    """Put schedules and runs of every kind."""
     client, keys = ground.redis, ground.keys
     client.hset(keys.meta(), mapping={"frozen_ms": ground.now_ms, "frozen_by": "daemon-1"})
     ground.limit(email=0.001)
@@ -71,7 +71,7 @@ def _chain(ground: Ground) -> None:
 
 
 def kept(ground: Ground) -> Keyspace:
-    """Everything, to be set back to."""
+    """Save all keys, to set Redis back to them."""
     return {key: (ground.redis.dump(key), max(ground.redis.pttl(key), 0)) for key in ground.redis.keys("*")}
 
 
@@ -121,7 +121,7 @@ def spoil(ground: Ground, key: str) -> None:
 
 
 def row(ground: Ground, id: str) -> list[str]:
-    """A recurring schedule that is due, as fire answers it."""
+    """Return the row of a due recurring schedule, as fire answers it."""
     return [id, "normal", str(DUE_MS), ground.redis.get(f"version of {id}").decode()]
 
 

@@ -16,7 +16,7 @@ _HEARTBEAT_MS = 62_000
 
 
 def _due(ground: Ground, *ids: str, **put: Any) -> list[list[str]]:
-    """Recurring schedules that are due, as fire answers them."""
+    """Return rows of due recurring schedules, as fire answers them."""
     for id in ids or ("r",):
         ground.put_recurring(id, ground.now_ms - 1000, **({"template": {"status": "queued"}} | put))
     return ground.fire().recurring
@@ -42,7 +42,7 @@ def test_a_planned_occurrence_is_copied_from_the_template_and_pushed(led: Ground
     assert TEMPLATE | {"status": "queued"} == led.template("r")
 
 
-def test_one_entry_has_a_row_per_schedule(led: Ground) -> None:
+def test_a_log_entry_of_advance_has_a_row_per_schedule(led: Ground) -> None:
     first, second = _due(led, "a", "b")
     due_a, due_b, next_ms = int(first[2]), int(second[2]), led.now_ms + HOUR_MS
 
@@ -66,7 +66,7 @@ def test_advance_skips_a_schedule_whose_rule_changed_since_fire(led: Ground, dig
     assert before == led.keyspace()
 
 
-def test_schedules_with_one_plan_are_looked_at_each_by_itself(led: Ground) -> None:
+def test_schedules_with_the_same_plan_are_checked_individually(led: Ground) -> None:
     due_ms, next_ms = led.now_ms - 1000, led.now_ms + HOUR_MS
     for id in ("changed", "first", "plain", "pushed"):
         led.put_recurring(id, due_ms, own={"flags": "f" if id == "first" else ""})
@@ -124,7 +124,7 @@ def test_a_run_id_that_exists_already_is_not_pushed_again_and_the_schedule_goes_
 
 
 def _with_previous(led: Ground, **job: str) -> list[str]:
-    """A due schedule whose last run is *job*."""
+    """Return the row of a due schedule whose last run is *job*."""
     [row] = _due(led)
     led.redis.hset(led.keys.schedule("r"), "last", "r-1")
     if job:
@@ -146,7 +146,7 @@ def test_a_run_whose_previous_one_is_open_is_skipped_and_recorded(led: Ground, s
 
 
 @pytest.mark.parametrize("status", ["finished", "failed", "stopped", "canceled", None])
-def test_a_previous_run_that_ended_or_is_gone_is_no_obstacle(led: Ground, status: str | None) -> None:
+def test_an_occurrence_fires_if_the_previous_run_has_ended_or_is_gone(led: Ground, status: str | None) -> None:
     row = _with_previous(led, **({"status": status} if status else {}))
 
     assert ["fired"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))

@@ -1,4 +1,4 @@
-"""archived.lua: is an entry on some archive's disk?"""
+"""archived.lua: checks if an entry is on some archive's disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ALIVE_MS = 30_000
 
 
 def _archived(ground: Ground, entry: Entry | None, **over: object) -> tuple[str, int]:
-    """The word and the number of archives alive; without *entry* only the second counts."""
+    """Return the word and the number of archives alive; without *entry* only the second counts."""
     at = {"entry": entry.id, "entry_ms": entry.t[:-3]} if entry else {"entry": "-", "entry_ms": 0}
     word, alive = ground.call("archived", **({"alive_ms": ALIVE_MS} | at | over))
     return word, alive
@@ -18,7 +18,7 @@ def _archived(ground: Ground, entry: Entry | None, **over: object) -> tuple[str,
 
 @pytest.fixture
 def entries(ground: Ground) -> list[Entry]:
-    """Twelve of them: seq 9 and 10 differ in length; epoch 9 begins with the fifth, epoch 10 with the ninth."""
+    """Twelve entries: seq 9 and 10 differ in length; epoch 9 begins with the fifth, epoch 10 with the ninth."""
     for n in range(12):
         if n in (4, 8):
             ground.redis.hset(ground.keys.meta(), "epoch", {4: 9, 8: 10}[n])
@@ -26,12 +26,12 @@ def entries(ground: Ground) -> list[Entry]:
     return ground.entries()
 
 
-def test_nothing_is_archived_while_no_archive_has_reported(ground: Ground, entries: list[Entry]) -> None:
+def test_an_entry_is_not_archived_before_an_archive_has_reported(ground: Ground, entries: list[Entry]) -> None:
     assert ("waiting", 0) == _archived(ground, entries[0])
 
 
 @pytest.mark.parametrize("asked", range(12))
-def test_an_entry_is_archived_when_it_or_a_later_one_was_reported(
+def test_an_entry_is_archived_when_that_entry_or_a_later_one_was_reported(
     ground: Ground, entries: list[Entry], asked: int
 ) -> None:
     words = []

@@ -22,7 +22,7 @@ def rule(led: Ground) -> Ground:
 
 
 def backfill(ground: Ground, *times: int, how: str = "once", op: str = "op-1", **over: Any) -> list[Any]:
-    """Word, then what came of each of *times*."""
+    """Backfill *times*; return the word, then the outcome of each."""
     rows = [text for ms in times for text in (ms, how)]
     version = over.get("planned_version") or ground.schedule("r")["version"]
     word, _, *runs = ground.call("backfill", rows, id="r", planned_version=version, op=op, keep_op_ms=60_000)

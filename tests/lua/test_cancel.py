@@ -1,4 +1,4 @@
-"""cancel.lua: forgetting a schedule, wherever it is."""
+"""cancel.lua: removes a schedule, wherever it is."""
 
 from __future__ import annotations
 

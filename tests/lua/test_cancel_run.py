@@ -1,4 +1,4 @@
-"""cancel_run.lua: a run that is not to run."""
+"""cancel_run.lua: cancels a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""enqueue.lua: a run that goes straight to its queue."""
+"""enqueue.lua: puts a run straight into its queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expiry, in every script that pushes: what is later than its deadline is recorded, not pushed; a run has one."""
+"""Expiry, in every script that pushes: a run past its deadline is recorded, not pushed; a pushed run has a deadline."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def _due_rule(ground: Ground, late_ms: int = 1000, template: dict[str, str] | No
 
 
 def _has_deadline_at(ground: Ground, run: str, deadline_ms: int) -> bool:
-    """Whether a run has that deadline, and Redis forgets it then: what it was given to live, less what passed since."""
+    """
+    Return True if a run has that deadline and Redis deletes its job at that time: its time to live, minus the time that
+    passed since the push.
+    """
     left_ms, now_ms, pushed_ms = (
         int(ground.redis.pttl(ground.keys.rq.job(run))),
         ground.now_ms,

@@ -28,7 +28,7 @@ def test_a_due_one_shot_moves_from_its_lane_to_its_queue(led: Ground) -> None:
     assert "zs_uncertain" not in job
 
 
-def test_one_log_entry_records_the_whole_batch(led: Ground) -> None:
+def test_a_single_log_entry_records_the_whole_batch(led: Ground) -> None:
     runs = put_due(led, "a", "b", "c")
 
     fired = led.fire()
@@ -116,7 +116,7 @@ def test_runs_with_the_front_flag_are_queued_before_the_others_by_due_time(led: 
     assert [*front, "waiting", back] == led.queue()
 
 
-def test_each_run_goes_to_the_queue_of_its_origin(led: Ground) -> None:
+def test_a_run_goes_to_the_queue_of_its_origin(led: Ground) -> None:
     [push] = put_due(led, "a", origin="push")
     [sms] = put_due(led, "b", origin="sms")
 

@@ -44,7 +44,7 @@ def test_a_leader_on_a_server_without_meta_can_do_nothing(led: Ground) -> None:
         led.fire()
 
 
-def test_nothing_fires_during_a_hold(led: Ground) -> None:
+def test_fire_is_refused_during_a_hold(led: Ground) -> None:
     put_due(led, "a")
     hold_ms = led.now_ms + LEASE_MS
     led.redis.hset(led.keys.meta(), "hold", hold_ms)
@@ -153,7 +153,7 @@ def test_uncertain_runs_that_must_not_run_twice_are_skipped(led: Ground) -> None
     assert {} == led.places()
 
 
-def test_a_schedule_with_on_uncertain_skip_fires_if_there_is_no_doubt(led: Ground) -> None:
+def test_a_schedule_with_on_uncertain_skip_fires_without_a_doubt(led: Ground) -> None:
     [run] = put_due(led, "s", zs="1s")
 
     led.fire()

@@ -1,4 +1,4 @@
-"""lib/meta.lua and lib/time.lua: another format is left alone, and garbage is named."""
+"""lib/meta.lua and lib/time.lua: a namespace of another format is left alone, and corrupted numbers are named."""
 
 from __future__ import annotations
 

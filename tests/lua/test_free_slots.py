@@ -21,7 +21,7 @@ ALLOWED, WAITING = f"{RQ}:rl:mail:allowed", f"{RQ}:rl:mail:rate_limited"
 
 
 def job(ground: Ground, id: str, status: str, of: str = "", key: str = "mail") -> None:
-    """A job with *status*; *of*: where the limit has it."""
+    """Write a job with *status*; *of* is its place in the limit."""
     fields = {"status": status, "origin": "default", "data": "call", "rate_limit_key": key}
     ground.redis.hset(ground.keys.rq.job(id), mapping=fields)
     if of:
@@ -31,7 +31,7 @@ def job(ground: Ground, id: str, status: str, of: str = "", key: str = "mail") -
 
 
 def free(ground: Ground, key: str = "mail", passed: int = 0, most: int = 100, **over: Any) -> list[int]:
-    """How many slots were freed, and how many jobs were looked at, -1 if that is all."""
+    """Return the number of freed slots, and the number of checked jobs, -1 if those were all."""
     arguments = {"token": TOKEN, "expected_server": SERVER, "most": most} | over
     return ground.call("free_slots", [key, passed], **arguments)
 
@@ -45,7 +45,7 @@ def keeper(led: Ground) -> Iterator[SlotKeeper]:
 @pytest.mark.parametrize(
     "status", ["finished", "failed", "canceled", "stopped", "scheduled", "deferred", "rate_limited", "odd", ""]
 )
-def test_the_slot_of_a_job_that_is_over_goes_to_the_one_that_waits_longest(led: Ground, status: str) -> None:
+def test_the_slot_of_an_ended_job_goes_to_the_longest_waiting_job(led: Ground, status: str) -> None:
     job(led, "over", status, "allowed")
     job(led, "next", "rate_limited", "rate_limited")
 
@@ -65,7 +65,7 @@ def test_a_job_that_is_queued_or_running_keeps_its_slot(led: Ground, status: str
     assert (["works"], ["next"]) == slots(led)
 
 
-def test_the_slot_of_a_job_that_is_gone_is_freed(led: Ground) -> None:
+def test_the_slot_of_a_deleted_job_is_freed(led: Ground) -> None:
     job(led, "gone", "queued", "allowed")
     led.redis.delete(led.keys.rq.job("gone"))
 
@@ -82,13 +82,13 @@ def test_a_cancelled_job_keeps_its_slot_while_its_execution_goes_on(led: Ground,
     assert keeps == (slots(led)[0] == ["works"])
 
 
-def test_a_slot_that_nobody_has_is_filled(led: Ground) -> None:
+def test_an_empty_slot_goes_to_a_waiting_job(led: Ground) -> None:
     job(led, "next", "rate_limited", "rate_limited")
 
     assert ([0, -1], ["next"]) == (free(led), led.queue())
 
 
-def test_jobs_are_looked_at_in_parts_and_none_is_passed_over(led: Ground) -> None:
+def test_free_slots_checks_all_jobs_in_parts(led: Ground) -> None:
     for n in range(5):
         job(led, f"j{n}", "finished" if n in (0, 3) else "started", "allowed")
 
@@ -127,7 +127,7 @@ def test_slots_are_freed_only_in_the_current_term_on_its_server(led: Ground) -> 
         free(led, expected_server="other")
 
 
-def test_the_chore_looks_at_all_limits_part_by_part(led: Ground, keeper: SlotKeeper) -> None:
+def test_the_chore_checks_all_limits_in_parts(led: Ground, keeper: SlotKeeper) -> None:
     for n in range(45):
         job(led, f"j{n}", "finished", "allowed", key=f"k{n}")
 
@@ -138,7 +138,7 @@ def test_the_chore_looks_at_all_limits_part_by_part(led: Ground, keeper: SlotKee
     assert 1000 <= keeper.every_ms
 
 
-def test_the_chore_looks_at_all_jobs_of_a_large_limit(led: Ground, keeper: SlotKeeper) -> None:
+def test_the_chore_checks_all_jobs_of_a_large_limit(led: Ground, keeper: SlotKeeper) -> None:
     for n in range(250):
         job(led, f"j{n:03}", "started" if n < 200 else "finished", "allowed")
 

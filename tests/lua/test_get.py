@@ -1,4 +1,4 @@
-"""get.lua: what Redis holds of some schedules."""
+"""get.lua: returns the contents of some schedules."""
 
 from __future__ import annotations
 

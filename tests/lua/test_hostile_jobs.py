@@ -60,7 +60,7 @@ TELL = {"get"}
 
 
 def fields_read() -> list[str]:
-    """Every field of a job that a script asks for by name."""
+    """Return every field of a job that a script reads by name."""
     return sorted({name for script in NAMES for found in READ.findall(load(script).text) for name in _quoted(found)})
 
 
@@ -69,7 +69,7 @@ def _quoted(arguments: str) -> list[str]:
 
 
 class Scene:
-    """A Redis in which a daemon leads, with a victim per field; ``daily`` is nobody's business."""
+    """A Redis with a leader and a victim per field; the schedule ``daily`` is unrelated."""
 
     def __init__(self, led: Ground, url: str, text: bytes) -> None:
         self.led, self.text = led, text
@@ -78,7 +78,7 @@ class Scene:
         led.put_recurring("daily", next=led.now_ms + 24 * HOUR_MS)
 
     def victims(self, status: str, **more: str) -> Iterator[str]:
-        """A run per field, in whose job that field is hostile."""
+        """Yield a run per field, with a job in which that field is hostile."""
         at_ms = 1_800_000_000_000
         for number, field in enumerate(fields_read()):
             run = f"bait{number}-{at_ms}"
@@ -278,7 +278,7 @@ def test_hostile_text_in_a_job_forges_nothing_in_the_log(
 
 
 def dropped_in(entry: Entry) -> list[str]:
-    """Malformed ids."""
+    """Return the malformed ids that reading the entry dropped."""
     parsed = parse(entry)
     list(parsed.rows())
     return parsed.dropped

@@ -1,4 +1,4 @@
-"""Whatever is done in whatever order: one place per schedule, one push per run, and nothing left over."""
+"""Random calls in random order: one place per schedule, one push per run, and nothing left over."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_STEPS = 5000
 
 
 class Storm:
-    """Random calls, and the check of what must hold after any of them."""
+    """Random calls, and a check of the invariants after each."""
 
     def __init__(self, ground: Ground, seed: int, *, is_limited: bool) -> None:
         self.ground, self.random, self.is_limited = ground, random.Random(seed), is_limited
@@ -110,7 +110,7 @@ class Storm:
                 self.ground.redis.delete(f"{RQ}:job:{run}")
 
     def limit(self) -> None:
-        """Another limit of the one queue; no limit at all is one of them."""
+        """Set another limit of the only queue, or remove it."""
         self.ground.limit(**self.random.choice([{"default": 0.01}, {"default": 0.02}, {"default": 1}, {"other": 1}]))
 
     def wait(self) -> None:
@@ -131,7 +131,7 @@ class Storm:
         return self.random.choice([None, f"op-{self.ops}"])
 
     def _waiting(self) -> list[str]:
-        """Run ids of waiting one-shots."""
+        """Return run ids of waiting one-shots."""
         recurring = {member.decode() for member in self.ground.redis.smembers(self.ground.keys.recurring())}
         places = self.ground.places()
         return [f"{id}-{places[id].split()[-1]}" for id in sorted(places.keys() - recurring)]
@@ -162,7 +162,7 @@ class Storm:
         assert self._logged() == sorted(queue)
 
     def _logged(self) -> list[str]:
-        """Every run that the log says was pushed."""
+        """Return every run that the log says was pushed."""
         runs: list[str] = []
         for entry in self.ground.entries():
             fields = entry.fields if entry.kind in ("fire", "run_now", "backfill", "advance") else {}

@@ -1,4 +1,4 @@
-"""limits.lua: limits come and go, and what was given out and what is throttled stays right."""
+"""limits.lua: setting and removing limits keeps the used tokens and the throttled runs right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""lib/liveness.lua: whether a worker is dead, by the one judgement of overlap, chains and lost runs."""
+"""lib/liveness.lua: the common judgement of overlap, chains and lost runs about a dead worker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def chain(led: Ground, run: str) -> bool:
 
 
 def lost(led: Ground, run: str) -> bool:
-    """The run ends as lost."""
+    """Return True if ``lost`` ends the run as lost."""
     heartbeat = led.job(run).get("last_heartbeat", "")
     dead = ["r", run, "started", heartbeat, "", "end", "lost", "{}", PACKED]
     seen = {"seen_entry": led.last.id, "seen_t": led.last.t}

@@ -26,7 +26,7 @@ PACKED = b64encode(zlib.compress(WHY.encode())).decode()
 
 @pytest.fixture
 def seen(led: Ground) -> Entry:
-    """The log's last entry, of an archive that has all of it."""
+    """The log's last entry, which an archive with the whole log has seen."""
     led.put(("waits", "+60000"))
     return led.last
 
@@ -40,7 +40,7 @@ def job(ground: Ground, run: str, status: str = "started", **more: str) -> None:
 
 
 def execution(ground: Ground, run: str, name: str = "x", is_alive: bool = False) -> str:
-    """Write what a worker leaves behind when it is killed during *run*."""
+    """Write the traces of a worker that is killed during *run*."""
     member = f"{run}:{name}"
     ground.redis.zadd(f"{RQ}:wip:default", {member: 1_767_225_660})
     ground.redis.zadd(f"{RQ}:executions:{run}", {name: 9_999_999_999})
@@ -214,7 +214,7 @@ AFTER = "a-1767225660000"
 
 
 def waits(ground: Ground, run: str, before: str) -> None:
-    """*run* waits behind *before* in the chain of its schedule."""
+    """Let *run* wait behind *before* in the chain of its schedule."""
     job(ground, run, "deferred", dependency_id=before)
     ground.redis.zadd(f"{RQ}:deferred:default", {run: 1})
     ground.redis.sadd(f"{RQ}:job:{before}:dependents", run)

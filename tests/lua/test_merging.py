@@ -1,4 +1,6 @@
-"""restore.lua, merged.lua and report.lua's hold, as a merge calls them: not past the log's end, under a hold, whole."""
+"""
+restore.lua, merged.lua and report.lua's hold, as a merge calls them: not past the log's end, under a hold, atomically.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from zsched.errors import ServerChanged, Stale
 
 @pytest.fixture
 def nameless(led: Ground) -> Ground:
-    """A leader's, in the first term of a complete log, with doubt and hold."""
+    """A namespace with a leader in the first term of a complete log, with doubt and hold."""
     led.redis.hdel(led.keys.meta(), "gen")
     led.redis.hset(led.keys.meta(), mapping={"epoch": 1, "doubt": 5, "hold": 7})
     led.put(("a", "+60000"))

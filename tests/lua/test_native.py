@@ -1,4 +1,4 @@
-"""native.lua: RQ's own delayed jobs that are due, to their queues."""
+"""native.lua: moves RQ's own due delayed jobs to their queues."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_next_due_time_is_the_earliest_of_all_queues(led: Ground) -> None:
     assert earliest_ms == native(led, "default", "other", "unknown").next_ms
 
 
-def test_without_delayed_jobs_there_is_no_next_time_and_only_the_lock_is_written(led: Ground) -> None:
+def test_native_without_delayed_jobs_has_no_next_time_and_writes_only_the_lock(led: Ground) -> None:
     before = led.keyspace().keys()
 
     assert "" == native(led).next_ms
@@ -230,7 +230,7 @@ def test_a_job_of_another_status_is_not_queued_again(led: Ground, status: str) -
     assert ([], [], before) == (led.queue(), waiting(led), led.redis.hgetall(f"{RQ}:job:a"))
 
 
-def test_an_odd_job_is_looked_at_again_after_five_seconds_and_not_before(led: Ground) -> None:
+def test_an_odd_job_is_checked_again_after_five_seconds_and_not_before(led: Ground) -> None:
     delay(led, "a")
     led.redis.hset(f"{RQ}:job:a", "status", "started")
     first = native(led)
@@ -328,7 +328,7 @@ def test_a_corrupted_time_to_live_is_ignored(led: Ground, ttl: str) -> None:
     assert (1, -1) == (native(led).pushed, led.redis.ttl(f"{RQ}:job:a"))
 
 
-def test_another_namespace_has_a_lock_of_its_own(led: Ground, redis_client: redis.Redis) -> None:
+def test_another_namespace_has_a_separate_scheduler_lock(led: Ground, redis_client: redis.Redis) -> None:
     native(led)
     delay(led, "a")
 
@@ -348,7 +348,7 @@ def limit(ground: Ground, *ids: str, most: int = 2, key: str = "mail") -> None:
 
 
 def slots(ground: Ground, key: str = "mail") -> tuple[list[str], list[str]]:
-    """Who has a slot, and who waits for one."""
+    """Return the jobs with a slot, and the jobs that wait for one."""
     allowed, held = (ground.redis.zrange(f"{RQ}:rl:{key}:{of}", 0, -1) for of in ("allowed", "rate_limited"))
     return [id.decode() for id in allowed], [id.decode() for id in held]
 
@@ -378,7 +378,7 @@ def test_a_job_with_a_rate_limit_has_the_fields_and_keys_that_rqs_scheduler_writ
 
 
 @limited
-def test_jobs_wait_for_a_slot_in_the_order_of_their_times_also_beside_rqs_own(led: Ground) -> None:
+def test_jobs_wait_for_a_slot_in_the_order_of_their_times_also_beside_rqs_jobs(led: Ground) -> None:
     from rq.rate_limit import RateLimitRegistry  # RQ 2 has none
 
     ids = [f"j{n}" for n in range(9)]
@@ -412,7 +412,7 @@ def test_a_limit_with_a_key_of_a_wrong_type_does_not_stop_other_jobs(led: Ground
 
 
 @limited
-def test_a_job_that_is_gone_or_waits_for_a_queue_of_a_wrong_type_takes_no_slot(led: Ground) -> None:
+def test_a_deleted_job_or_a_job_for_a_queue_of_a_wrong_type_takes_no_slot(led: Ground) -> None:
     delay(led, "a")
     limit(led, "a", most=1)
     led.redis.zadd(f"{RQ}:rl:mail:rate_limited", {"gone": 1, "stuck": 2})
@@ -426,7 +426,7 @@ def test_a_job_that_is_gone_or_waits_for_a_queue_of_a_wrong_type_takes_no_slot(l
 
 @limited
 @pytest.mark.parametrize("fields", [("", 2), ("mail", ""), ("mail", 0), ("mail", "many"), ("mail", -1)])
-def test_a_job_whose_limit_is_none_is_pushed(led: Ground, fields: tuple[str, object]) -> None:
+def test_a_job_with_an_invalid_limit_is_pushed(led: Ground, fields: tuple[str, object]) -> None:
     delay(led, "a")
     led.redis.hset(f"{RQ}:job:a", mapping={"rate_limit_key": fields[0], "rate_limit_concurrency": str(fields[1])})
 

@@ -23,13 +23,13 @@ MS, S = timedelta(milliseconds=1), timedelta(seconds=1)
 
 @pytest.fixture
 def at_second(still: Ground) -> Ground:
-    """A clock that stands still at SECOND."""
+    """A namespace with a clock that stands still at SECOND."""
     pass_on(still, SECOND_MS - now_ms(still))
     return still
 
 
 def _run_all(ground: Ground, until: datetime) -> None:
-    """Call native.lua like the daemon, whenever the last reply said that something is due, until *until*."""
+    """Call native.lua like the daemon, at each time that the last reply named, until *until*."""
     while (next_ms := native(ground).next_ms) != "" and int(next_ms) <= to_ms(until):
         pass_on(ground, max(int(next_ms) - now_ms(ground), 0))
 
@@ -127,7 +127,7 @@ def test_a_retried_run_of_zsched_is_queued_when_its_interval_is_over(at_second: 
 
 
 @pytest.mark.parametrize(("intervals", "waits_s"), [([1], [1, 1, 1]), ([1, 5, 2], [1, 5, 2]), ([4, 2], [4, 4, 2])])
-def test_each_attempt_waits_for_its_own_interval(at_second: Ground, intervals: list[int], waits_s: list[int]) -> None:
+def test_every_attempt_waits_for_its_own_interval(at_second: Ground, intervals: list[int], waits_s: list[int]) -> None:
     ended, waited = SECOND + 250 * MS, []
     fail(at_second, "a", Retry(max=3, interval=intervals), ended)
 

@@ -1,4 +1,4 @@
-"""note.lua: what a task reports of its run."""
+"""note.lua: stores the note of a task about its run."""
 
 from __future__ import annotations
 

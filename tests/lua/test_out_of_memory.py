@@ -1,4 +1,4 @@
-"""When Redis is out of memory a script applies nothing at all: its first write is the one that Redis refuses."""
+"""A script applies nothing at all when Redis is out of memory: Redis refuses its first write."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _due_row(ground: Ground) -> list[str]:
 
 @pytest.fixture
 def full(led: Ground) -> Ground:
-    """Something of everything; the scripts loaded."""
+    """A namespace with schedules and runs of every kind; the scripts are loaded."""
     led.put(("later", led.now_ms + HOUR_MS), ("paused", "+60000"))
     led.put(("due", _DUE), ("missed", _DUE), ("bad", _DUE), allow_past=1)
     led.redis.delete(f"{RQ}:job:bad-{_DUE}")
@@ -78,7 +78,7 @@ def full(led: Ground) -> Ground:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_out_of_memory_a_script_applies_nothing(full: Ground, name: str) -> None:
+def test_a_script_without_memory_applies_nothing(full: Ground, name: str) -> None:
     before = full.keyspace()
 
     with _out_of_memory(full), pytest.raises(RedisRefused, match="maxmemory"):
@@ -89,7 +89,7 @@ def test_out_of_memory_a_script_applies_nothing(full: Ground, name: str) -> None
     assert before != full.keyspace()
 
 
-def test_out_of_memory_the_sitting_leader_stays_and_can_leave(full: Ground) -> None:
+def test_a_leader_without_memory_keeps_its_lease_and_can_release_it(full: Ground) -> None:
     full.scripts.ensure("renew")
     full.scripts.ensure("release")
     with _out_of_memory(full):
@@ -99,7 +99,7 @@ def test_out_of_memory_the_sitting_leader_stays_and_can_leave(full: Ground) -> N
     assert 0 == full.redis.exists(full.keys.lease())
 
 
-def test_out_of_memory_schedules_can_be_read(full: Ground) -> None:
+def test_schedules_can_be_read_without_memory(full: Ground) -> None:
     full.scripts.ensure("get")
     with _out_of_memory(full):
         assert "due" == full.call("get", ["later"])[3][0]

@@ -118,7 +118,7 @@ def test_cancel_previous_removes_the_deadline_of_the_withdrawn_run(led: Ground) 
     assert 0 < led.redis.ttl(led.keys.rq.job(first)) <= 600
 
 
-def test_a_chain_of_queue_is_worked_off_after_a_change_to_allow(led: Ground) -> None:
+def test_a_chain_of_queued_runs_remains_after_a_change_to_allow(led: Ground) -> None:
     first, second = fired(led, "queue", 2)
 
     word, third = advance(led, "allow")

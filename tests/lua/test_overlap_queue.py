@@ -32,7 +32,7 @@ def test_rq_releases_a_waiting_run_when_the_previous_run_is_over(led: Ground) ->
     assert ([second], b"queued", set()) == (led.queue(), status, dependents(led, first))
 
 
-def test_each_run_of_a_chain_waits_for_the_run_before_it(led: Ground) -> None:
+def test_every_run_of_a_chain_waits_for_the_previous_run(led: Ground) -> None:
     first, second, third = fired(led, "queue", 3)
 
     assert ({second}, {third}) == (dependents(led, first), dependents(led, second))

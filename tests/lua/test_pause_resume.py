@@ -130,7 +130,7 @@ def test_a_resume_sent_again_with_its_operation_id_gets_the_first_reply(ground: 
 
 
 def _missed(ground: Ground) -> tuple[str, str]:
-    """A paused recurring schedule whose time passed: its due time and version."""
+    """Return due time and version of a paused recurring schedule whose time passed."""
     ground.put_recurring("r", "+1000")
     due_ms, version = ground.places()["r"].split()[1], ground.schedule("r")["version"]
     _pause(ground, "r")

@@ -1,4 +1,4 @@
-"""lib/pushed.lua: a hash that came first suppresses no run, and no run is pushed twice."""
+"""lib/pushed.lua: an existing hash suppresses no run, and no run is pushed twice."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_one_shots_fire_beside_recurring_schedules(led: Ground) -> None:
     assert [f"a-{due_ms}", f"z-{due_ms}"] == led.queue()
 
 
-def test_no_field_of_a_job_turns_a_one_shot_into_a_recurring_schedule(led: Ground) -> None:
+def test_a_one_shot_stays_a_one_shot_whatever_fields_its_job_has(led: Ground) -> None:
     due_ms = led.now_ms - 1000
     led.put_recurring("r")
     led.put(("a", due_ms), allow_past=1)

@@ -1,4 +1,4 @@
-"""put.lua: one-shots, their log entries and when they wake the daemon. Over what exists: test_put_existing."""
+"""put.lua: one-shots, their log entries and the wake-up of the daemon. Over existing data: test_put_existing."""
 
 from __future__ import annotations
 
@@ -199,13 +199,13 @@ def test_two_hundred_rows_of_one_call_are_logged_as_one_entry(ground: Ground) ->
 
 
 def _beside_rows(ground: Ground) -> list[str]:
-    """The texts of the last entry behind its rows."""
+    """Return the texts of the last entry behind its rows."""
     texts = ground.last.texts
     rows = texts.index("rows")
     return texts[rows + 2 + 4 * int(texts[rows + 1]) :]
 
 
-def test_the_log_entry_names_replaced_schedules_and_those_that_stay_paused(ground: Ground) -> None:
+def test_the_log_entry_names_replaced_schedules_and_schedules_that_stay_paused(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("there", due_ms), ("paused", due_ms))
     ground.put_recurring("recurring")

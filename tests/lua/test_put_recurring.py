@@ -350,7 +350,7 @@ def test_a_key_of_another_type_is_reported_and_nothing_is_written(ground: Ground
 
 
 def _state(ground: Ground) -> str:
-    """What the last entry says of its only row: paused, or -."""
+    """Return the state of the only row of the last entry: paused, or -."""
     texts = ground.last.texts
     return texts[texts.index("rows") + 3].split(" ")[7]
 
@@ -411,7 +411,7 @@ def test_rows_of_several_shapes_are_put_in_one_entry(ground: Ground) -> None:
     assert ["rule-1", "rule-2", "rule-1"] == [ground.schedule(id)["trigger"] for id in "abc"]
 
 
-def test_each_row_has_its_own_answer_and_only_what_changed_is_logged(ground: Ground) -> None:
+def test_every_row_has_its_own_answer_and_only_changed_rows_are_logged(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put_rules(*(ground.rule(id, due_ms) for id in ("same", "kept", "taken", "seen", "broken", "paused")))
     ground.put(("once", due_ms))

@@ -1,4 +1,4 @@
-"""RQ's rate limits: whatever pushes a run hands it to its limit, as RQ itself would."""
+"""RQ's rate limits: every script that pushes a run hands it to its limit, like RQ itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEYS = [f"{RQ}:rl-keys", f"{RQ}:rl:{KEY}", ALLOWED, WAITING]
 
 
 def take_slot(ground: Ground, name: str = "other") -> None:
-    """Let another job of RQ's have the slot."""
+    """Let another job of RQ take the slot."""
     ground.redis.hset(ground.keys.rq.job(name), mapping={"status": "started"})
     ground.redis.zadd(ALLOWED, {name: 1})
 
@@ -202,7 +202,7 @@ def test_runs_wait_for_a_slot_in_the_order_of_their_times_also_beside_runs_witho
     assert (10, runs) == (len(logged), [run for run in logged if run in runs])
 
 
-def test_a_fired_run_at_the_front_waits_as_such_and_is_pushed_to_the_front(led: Ground) -> None:
+def test_a_limited_run_with_the_front_flag_waits_and_is_pushed_to_the_front(led: Ground) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "others")
     put_due(led, "a", **LIMITED | {"zs": "1fl"})
     put_due(led, "b", **LIMITED | {"zs": "1fl"})
@@ -226,7 +226,7 @@ def test_a_limited_run_keeps_its_deadline_and_its_mark_while_it_waits(led: Groun
     assert [run.encode()] == led.redis.zrange(led.keys.deadlines(), 0, -1)
 
 
-def test_a_flag_without_a_limit_in_the_job_pushes_the_run(led: Ground) -> None:
+def test_a_run_with_the_flag_of_a_limit_but_no_limit_is_pushed(led: Ground) -> None:
     [run] = put_due(led, "a", zs="1l")
 
     led.fire()
@@ -245,7 +245,7 @@ def test_the_newest_number_of_slots_counts(led: Ground) -> None:
     assert {b"concurrency": b"3"} == led.redis.hgetall(f"{RQ}:rl:{KEY}")
 
 
-def test_a_script_queues_no_more_than_a_thousand_that_wait_for_slots_of_all_limits(led: Ground) -> None:
+def test_a_script_queues_at_most_a_thousand_waiting_jobs_of_all_limits(led: Ground) -> None:
     for key in ("a", "b"):
         led.redis.sadd(f"{RQ}:rl-keys", key)
         with led.redis.pipeline(transaction=False) as pipeline:
@@ -302,7 +302,7 @@ def cancel_run(ground: Ground, run: str) -> str:
     return str(ground.call("cancel_run", id=id, run=run, seen=seen, facts=FACTS, most_waiting=50)[0])
 
 
-def test_cancelling_a_run_takes_it_out_of_those_that_wait_for_a_slot(led: Ground) -> None:
+def test_cancelling_a_run_that_waits_for_a_slot_removes_it_from_its_limit(led: Ground) -> None:
     take_slot(led)
     run = _fire(led)
 
@@ -312,7 +312,7 @@ def test_cancelling_a_run_takes_it_out_of_those_that_wait_for_a_slot(led: Ground
     assert ("canceled", "end") == (led.job(run)["status"], led.last.kind)
 
 
-def test_cancelling_a_run_that_just_got_its_slot_asks_to_look_again(led: Ground) -> None:
+def test_cancelling_a_run_that_just_got_its_slot_returns_taken(led: Ground) -> None:
     take_slot(led)
     run = _fire(led)
     led.redis.zrem(WAITING, run)
@@ -320,7 +320,7 @@ def test_cancelling_a_run_that_just_got_its_slot_asks_to_look_again(led: Ground)
     assert "TAKEN" == cancel_run(led, run)
 
 
-def test_cancelling_a_run_that_names_no_limit_finds_it_broken(led: Ground) -> None:
+def test_cancelling_a_rate_limited_run_without_a_limit_returns_broken(led: Ground) -> None:
     take_slot(led)
     run = _fire(led)
     led.redis.hdel(led.keys.rq.job(run), "rate_limit_key")
@@ -328,7 +328,7 @@ def test_cancelling_a_run_that_names_no_limit_finds_it_broken(led: Ground) -> No
     assert "BROKEN" == cancel_run(led, run)
 
 
-def test_a_run_that_waits_for_a_slot_is_withdrawn_for_the_next_one(led: Ground) -> None:
+def test_a_run_that_waits_for_a_slot_is_withdrawn_for_the_next_run(led: Ground) -> None:
     take_slot(led)
     put(led, template=LIMIT, flags="l")
     _, first = advance(led, "cancel_previous")
@@ -347,7 +347,7 @@ def test_a_withdrawn_run_without_a_place_stays_in_its_chain(led: Ground) -> None
     assert f"cancel_previous {A} {B}" == chain(led)
 
 
-def test_a_run_that_waits_for_a_slot_is_in_the_way_of_the_next_one(led: Ground) -> None:
+def test_a_run_that_waits_for_a_slot_counts_as_overlap(led: Ground) -> None:
     take_slot(led)
     put(led, template=LIMIT, flags="l")
     advance(led, "skip")
@@ -355,7 +355,7 @@ def test_a_run_that_waits_for_a_slot_is_in_the_way_of_the_next_one(led: Ground) 
     assert "overlap" == advance(led, "skip")[0]
 
 
-def test_a_run_that_waits_too_long_for_its_first_slot_is_not_in_the_way(led: Ground) -> None:
+def test_a_run_that_waits_too_long_for_its_first_slot_does_not_count_as_overlap(led: Ground) -> None:
     take_slot(led)
     put(led, template=LIMIT, flags="l")
     _, first = advance(led, "skip")

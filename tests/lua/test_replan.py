@@ -1,4 +1,4 @@
-"""replan.lua: what waits goes to where the new rules of its zone have it."""
+"""replan.lua: moves waiting occurrences to their times by the new rules of their zone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zsched.errors import RedisRefused, ServerChanged, Stale
 
 
 def replan(ground: Ground, *rows: Any, tzdata: str = "2026a", is_done: int = 0, **over: Any) -> tuple[str, list[str]]:
-    """The version before, and a word per row."""
+    """Return the version before, and a word per row."""
     guard = {"token": TOKEN, "expected_server": SERVER} | over
     texts = [each for row in rows for each in row]
     _now_ms, before, *words = ground.call("replan", texts, tzdata=tzdata, is_done=is_done, **guard)
@@ -19,7 +19,7 @@ def replan(ground: Ground, *rows: Any, tzdata: str = "2026a", is_done: int = 0, 
 
 
 def seen(ground: Ground, id: str, new_ms: int, jitter_ms: int = 0) -> list[Any]:
-    """A row that moves *id* from where it is now."""
+    """Return a row that moves *id* from its current time."""
     schedule = ground.schedule(id)
     due_ms = ground.places()[id].split()[-1]
     return [id, schedule["version"], due_ms, schedule["nominal"], new_ms, new_ms + jitter_ms]

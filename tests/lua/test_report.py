@@ -1,4 +1,4 @@
-"""report.lua: how far an archive has come."""
+"""report.lua: stores the position of an archive."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_report_replaces_only_the_last_report_of_its_own_archive(ground: Groun
     assert {"archive-1": of_one, "archive-2": of_two} == _reports(ground)
 
 
-def test_a_report_has_the_time_of_the_scripts(ground: Ground) -> None:
+def test_a_report_has_the_time_of_the_scripts_clock(ground: Ground) -> None:
     before_ms = ground.report()
     ground.pass_time(60_000)
 

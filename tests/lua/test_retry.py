@@ -1,4 +1,4 @@
-"""retry.lua: a run that is over, once more."""
+"""retry.lua: repeats an ended run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_retrying_a_run_that_is_over_queues_and_logs_a_complete_copy(ground: Gro
     assert status == ground.job(RUN)["status"]
 
 
-def test_a_field_whose_value_is_the_name_of_another_changes_nothing(ground: Ground) -> None:
+def test_a_retry_is_complete_if_a_value_equals_the_name_of_a_field(ground: Ground) -> None:
     fields = {"status": "finished"} | JOB | {"description": "status", "meta": "m"}
     ground.redis.hset(ground.keys.rq.job(RUN), mapping=fields)
 

@@ -1,4 +1,4 @@
-"""fire.lua where queues have limits: how many go, when, and in which order."""
+"""fire.lua with limits of queues: the number, times and order of fired runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zsched.core.clock import LAST_MS
 
 
 def drained(ground: Ground, until_ms: int) -> Iterator[int]:
-    """Fire as a daemon does, sleeping until it is told; how many went in each call, until *until_ms*."""
+    """Fire like a daemon, sleeping until the returned time; yield the number of runs of each call, until *until_ms*."""
     while now_ms(ground) < until_ms:
         fired = ground.fire()
         yield fired.runs
@@ -75,7 +75,7 @@ def test_a_throttled_run_fires_at_the_returned_time_and_not_before(still: Ground
     ("per_second", "count", "takes_ms"),
     [(0.5, 4, 6000), (3, 10, 3000), (19, 60, 3106), (100, 200, 1950), (1000, 400, 350), (30_000, 4000, 84)],
 )
-def test_no_second_exceeds_the_limit_of_a_queue_by_more_than_five_percent(
+def test_runs_of_a_second_exceed_the_limit_by_at_most_five_percent(
     still: Ground, per_second: float, count: int, takes_ms: int
 ) -> None:
     still.limit(email=per_second)
@@ -150,7 +150,7 @@ def test_throttled_lanes_fire_high_before_normal_before_low_and_each_by_due_time
     assert ["h1", "h2", "n1", "h3", "n2", "n3", "l1", "l2"] == ids(still.queue("email"))
 
 
-def test_a_later_run_does_not_overtake_throttled_ones(still: Ground) -> None:
+def test_a_later_run_does_not_overtake_throttled_runs(still: Ground) -> None:
     still.limit(email=1)
     put_due(still, "a", "b", "c")
     still.fire()
@@ -263,7 +263,7 @@ def test_a_throttled_run_never_fires_early(still: Ground) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_second_exceeds_the_limit_under_random_load(still: Ground, seed: int) -> None:
+def test_runs_of_a_second_do_not_exceed_the_limit_under_random_load(still: Ground, seed: int) -> None:
     dice, pushes, made = random.Random(seed), list[int](), 0
     per_second = dice.choice([3, 40, 250])
     still.limit(email=per_second)

@@ -1,4 +1,4 @@
-"""RQ's keys under another prefix: each script does there what it does under the usual one, and touches no other key."""
+"""RQ's keys under another prefix: each script works like under the usual one, and touches no other key."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def moved(led: Ground, redis_server: EmbeddedRedis) -> Iterator[Ground]:
 
 
 def renamed(value: Any) -> str:
-    """*value* as it is under the other prefix."""
+    """Return *value* with the keys of the other prefix."""
     return repr(value).replace(f"{RQ}:", f"{OTHER}:")
 
 

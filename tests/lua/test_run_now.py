@@ -1,4 +1,4 @@
-"""run_now.lua: a run of a schedule at once."""
+"""run_now.lua: pushes a run of a schedule at once."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def put(ground: Ground, pause_after: int | None = 3, **over: str) -> str:
 
 
 def track(ground: Ground, verdicts: str) -> list[str]:
-    """Runs of r that ended as *verdicts* say, in one script; what was paused."""
+    """Record runs of r that ended as *verdicts* say, in one script; return the paused schedules."""
     seen = ground.entries()[0]
     rows: list[str] = []
     for number, verdict in enumerate(verdicts):

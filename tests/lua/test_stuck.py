@@ -1,4 +1,6 @@
-"""fire.lua: schedules that should go into quarantine while its key is of a wrong type keep nothing else from firing."""
+"""
+fire.lua: schedules that cannot be quarantined, because the quarantine key has a wrong type, keep no other from firing.
+"""
 
 from __future__ import annotations
 

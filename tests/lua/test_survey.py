@@ -1,4 +1,4 @@
-"""survey.lua: which chains of runs need a release, a withdrawal or a clean-up."""
+"""survey.lua: finds the chains of runs that need a release, a withdrawal or a clean-up."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_survey_drops_a_ready_run_that_expired(led: Ground) -> None:
 
 
 def dies(ground: Ground, run: str, **more: str) -> None:
-    """The worker of *run* was killed long ago."""
+    """Kill the worker of *run*, long ago."""
     ground.redis.hset(ground.keys.rq.job(run), mapping={"status": "started", "last_heartbeat": LONG_AGO} | more)
 
 

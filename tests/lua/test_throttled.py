@@ -1,4 +1,4 @@
-"""Throttled schedules: how they fire, and every other operation on them."""
+"""Throttled schedules: their fires, and every other operation on them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.prefix import RQ
 
 
 def put_rule(ground: Ground, id: str, **options: Any) -> int:
-    """A recurring schedule of queue email that is due now; its due time."""
+    """Put a recurring schedule of queue email that is due now; return its due time."""
     due_ms = now_ms(ground)
     ground.put_recurring(id, due_ms, template=TEMPLATE | {"origin": "email"}, **options)
     return due_ms

@@ -1,4 +1,4 @@
-"""look.lua and track.lua: what RQ says of runs, and which of them are written down as over."""
+"""look.lua and track.lua: RQ's facts about runs, and the record of ended runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOTHING = ["-", "0", 0, []]
 
 @pytest.fixture
 def seen(led: Ground) -> Entry:
-    """The log's last entry, of an archive that has all of it."""
+    """The log's last entry, which an archive with the whole log has seen."""
     led.put(("waits", "+60000"))
     return led.last
 
@@ -32,7 +32,7 @@ def job(ground: Ground, run: str, status: str | None, **more: str) -> None:
 
 
 def over(run: str, seen: str = f"finished {ENDED}", counts: str = "-") -> list[str]:
-    """The texts of one run, which was seen so."""
+    """Return the texts of one ended run, which was seen with these facts."""
     return [run.rpartition("-")[0], run, seen, counts, "told", "{}"]
 
 

@@ -1,4 +1,4 @@
-"""trim.lua: forgetting the oldest part of the log. Redis forgets node by node, of at most 100 entries."""
+"""trim.lua: deletes the oldest part of the log. Redis deletes node by node, of at most 100 entries."""
 
 from __future__ import annotations
 

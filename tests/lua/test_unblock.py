@@ -53,7 +53,7 @@ def test_releasing_a_run_queues_it_and_removes_earlier_runs_from_the_chain(led: 
     assert {f"{RQ}:queue:default".encode()} == led.redis.smembers(f"{RQ}:queues")
 
 
-def test_releasing_a_ready_run_queues_it_and_removes_it_from_the_ready_ones(led: Ground) -> None:
+def test_releasing_a_ready_run_queues_it_and_removes_it_from_the_ready_runs(led: Ground) -> None:
     jobs(led, "finished", "ready_to_enqueue", "deferred")
     chain(led, f"{QUEUE} {C}")
 
@@ -64,7 +64,7 @@ def test_releasing_a_ready_run_queues_it_and_removes_it_from_the_ready_ones(led:
     assert {C.encode()} == led.redis.smembers(f"{RQ}:job:{B}:dependents")
 
 
-def test_dropping_a_ready_run_that_expired_leaves_nothing_of_it_and_the_next_run_is_released(led: Ground) -> None:
+def test_dropping_an_expired_ready_run_deletes_it_and_releases_the_next_run(led: Ground) -> None:
     jobs(led, "finished", "ready_to_enqueue", "deferred")
     led.redis.hdel(led.keys.rq.job(B), "data")
     chain(led, f"{QUEUE} {C}")
@@ -135,7 +135,7 @@ def test_rq_does_not_release_a_run_that_zsched_released_during_its_transaction(
     fetch_many, released = Job.fetch_many, []
 
     def and_then_release(*args: Any, **kwargs: Any) -> Any:
-        """RQ has read who waits and whether it does; its transaction comes after this."""
+        """Release the run between RQ's reads and its transaction."""
         found = fetch_many(*args, **kwargs)
         if not released:
             released.append(unblock(led, RELEASE))

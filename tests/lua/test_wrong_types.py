@@ -1,4 +1,4 @@
-"""A key of a wrong type, at whichever key of zsched's or RQ's: a script does all that it says, or nothing."""
+"""A key of a wrong type, at any key of zsched's or RQ's: a script does all that it reports, or nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def scene(led: Ground) -> Iterator[Ground]:
 
 
 def _keys(ground: Ground, script: str) -> Iterator[str]:
-    """Every key that *script* is given, or makes of what it is given."""
+    """Yield every key that *script* gets, or builds from its arguments."""
     for name in load(script).keys:
         if name in ("schedule", "template"):
             yield from (ground.keys.named(name)(id) for id in IDS)
@@ -55,7 +55,7 @@ def _is_refused(call: Callable[[], object]) -> bool:
 
 
 def _places(ground: Ground) -> set[str]:
-    """Every schedule that has a place."""
+    """Return every schedule that has a place."""
     keys = ground.keys
     lanes = [keys.due_high(), keys.due_normal(), keys.due_low(), f"{keys.due_normal()}:email"]
     found = [id for key in lanes if ground.redis.type(key) == b"zset" for id in ground.redis.zrange(key, 0, -1)]
@@ -66,7 +66,7 @@ def _places(ground: Ground) -> set[str]:
 
 
 def _pushed(entry: Entry) -> list[str]:
-    """The runs that *entry* says are in their queues, or wait for others."""
+    """Return the runs that *entry* says are in their queues, or wait for others."""
     rows = [line.split(" ") for line in entry.rows] if entry.kind in ("advance", "again", "unblock") else []
     if entry.kind == "advance":
         return [f"{row[0]}-{row[2]}" for row in rows if row[1] in ("fired", "uncertain", "deferred")]

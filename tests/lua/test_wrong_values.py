@@ -1,4 +1,4 @@
-"""Values of other programs: each quarantines one schedule, leaves no verb half done, and a put repairs it."""
+"""Values of other programs: each quarantines one schedule, leaves no call half done, and is repaired by a put."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _hash(key: Callable[[Ground], str], field: str, value: Any) -> Spoil:
 
 
 def _spoils() -> Iterator[tuple[str, str, Spoil]]:
-    """A broken value: its name, its schedule, and a way to write it."""
+    """Yield broken values: name, schedule, and a function that writes the value."""
     for n, value in enumerate(STANDING):
         yield f"paused {n}", "paused", _hash(lambda g: g.keys.paused(), "paused", value)
         yield f"paused rule {n}", "paused-rule", _hash(lambda g: g.keys.paused(), "paused-rule", value)
@@ -201,7 +201,7 @@ def _tried(call: Callable[[], Any]) -> tuple[Any, str]:
 
 
 def _assert_a_put_puts_right(ground: Ground, id: str, name: str) -> None:
-    """Another schedule fires, and this one does when it was put again."""
+    """Check that another schedule fires, and that this one fires after it was put again."""
     ground.put(("canary", DUE_MS), allow_past=1)
     ground.fire()
     assert f"canary-{DUE_MS}" in ground.queue(), name

@@ -28,7 +28,7 @@ PROGRESS_S = 10
 
 
 def main() -> int:
-    """Search, print, and say by the exit code whether something broke."""
+    """Search, print, and return an exit code that says if something broke."""
     options = _parser().parse_args()
     left_out = frozenset(Rule[name] for name in options.without)
     began = reported = time.monotonic()

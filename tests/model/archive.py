@@ -1,7 +1,7 @@
 """
-What a daemon has on its disk: the entries it has read, the state that they add up to, and its position.
+The disk of a daemon: the entries that it has read, the state that they add up to, and its position.
 
-A bootstrap builds a new state beside the one that counts, page by page, and then replaces it in one step.
+A bootstrap builds a new state beside the current one, page by page, and then replaces it in one step.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PAGES = 2  # of a scan: enough for something to happen between two
 
 
 class Known(NamedTuple):
-    """What an archive knows of a one-shot: its record, and the t of the change that made it so."""
+    """An archive's knowledge of a one-shot: its record, and the t of the change that caused it."""
 
     record: Record
     changed_t: int
@@ -25,7 +25,7 @@ NOT_THERE = Known(Record(State.GONE, 0, 0), 0)
 
 
 class Change(NamedTuple):
-    """An acknowledged put or cancel that an archive followed: the system is answerable for it from then on."""
+    """An acknowledged put or cancel that an archive followed: from then on the system must not lose it."""
 
     t: int
     kind: str
@@ -40,7 +40,7 @@ def fold(state: dict[int, Known], entries: Iterable[Entry]) -> None:
 
 
 class Bootstrap:
-    """A new state under way: the log as it was at *base*, then what the pages of the scan say."""
+    """A new state in the making: the log as it was at *base*, then the pages of the scan."""
 
     def __init__(self, data: Dataset) -> None:
         self.base = self.last_read = data.tail
@@ -49,7 +49,7 @@ class Bootstrap:
         self.pages = 0
 
     def scan(self, data: Dataset) -> None:
-        """Read the next page, together with the tail. What it shows counts as changed at *base*."""
+        """Read the next page, together with the tail. Its rows count as changed at *base*."""
         for id, record in data.records.items():
             if id % PAGES == self.pages:
                 self.state[id] = Known(record, self.base.t)
@@ -59,10 +59,10 @@ class Bootstrap:
 
 class Archive:
     """
-    One file. ``position`` is None while it has nothing.
+    One file. ``position`` is None while it is empty.
 
-    ``order`` numbers every entry it ever had, lost ones included, in the order in which it got them: its own
-    history. ``entries`` are those that its state is made of.
+    ``order`` numbers every entry it ever had, lost ones included, in the order of reading: its own history. ``entries``
+    are the entries of its state.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Archive:
         return self.gens[-1] if self.gens else None
 
     def note(self, gen: int | None) -> None:
-        """The data set that it follows is called *gen*; None: it has no name yet."""
+        """Note the name *gen* of the data set that it follows; None: it has no name yet."""
         if gen is not None and gen != self.gen:
             self.gens.append(gen)
 
@@ -98,7 +98,9 @@ class Archive:
             self.answerable[entry.id] = Change(entry.position.t, entry.kind, entry.record.version)
 
     def switch(self, data: Dataset) -> None:
-        """End the bootstrap: follow from its base to the tail on top of the scan, then make it what counts."""
+        """
+        End the bootstrap: follow from its base to the tail on top of the scan, then make the new state the current one.
+        """
         built = self.bootstrap
         assert built is not None
         followed = data.since(built.base)
@@ -122,8 +124,8 @@ class Archive:
 
     def better(self, id: int, changed_t: int, *, by_order: bool) -> Known | None:
         """
-        What it knows of *id*, if entries of its own history told a later change than that of *changed_t*: by their
-        order if it had both. What a scan showed has no t of its own.
+        Return its knowledge of *id* if entries of its own history have a later change than *changed_t*: by their order
+        if it had both. A change found by a scan has no t of its own.
         """
         if self.position is None or id not in self.last:
             return None

@@ -1,8 +1,8 @@
 """
-Comparing an archive with a log of another history: what do they share, and what does Redis lack?
+Comparing an archive with a log of another history: their common part, and the data that Redis lacks.
 
-Pure reading. Nobody is elected for this and nobody votes: every daemon whose archive is not of this history
-compares for itself, and what it puts back is an entry that all the others read.
+Pure reading. There is no election and no vote: every daemon whose archive is not of this history compares for itself,
+and its restores are entries that all others read.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ LeftOut = frozenset[Rule]
 
 class Common(NamedTuple):
     """
-    What an archive and a log share.
+    The common part of an archive and a log.
 
-    ``order`` is where the last of it stands in the archive's own history, -1 if there is nothing: an entry that
-    the log has or that a merged entry in it covers. ``branch`` are the log's entries after the last that both have.
+    ``order`` is the place of its last entry in the archive's own history, -1 if there is none: an entry that the log
+    has or that a merged entry in it covers. ``branch`` are the log's entries after the last common one.
     """
 
     order: int
@@ -30,7 +30,7 @@ class Common(NamedTuple):
 
 
 def find_common(archive: Archive, data: Dataset, left_out: LeftOut) -> Common:
-    """Compare *archive* with the log."""
+    """Return the common part of *archive* and the log."""
     order, branch_from = -1, 0
     for index, entry in enumerate(data.log):
         if entry.position in archive.order:
@@ -42,12 +42,12 @@ def find_common(archive: Archive, data: Dataset, left_out: LeftOut) -> Common:
 
 def is_trimmed_past(archive: Archive, data: Dataset, left_out: LeftOut) -> bool:
     """
-    Whether the log went on without this archive and was trimmed, so that nobody can tell what became of its last
-    entries. It then restores nothing: what it knows may have been fired and done long ago.
+    Return True if the log continued without this archive and was trimmed, so that the fate of its last entries is
+    unknown. The archive then restores nothing: its schedules may have been fired and finished long ago.
 
-    Only t tells. A log that begins before the archive's last entry has all that was written since, in whichever
-    history. Ids begin again at a lower place after a rollback, and a merged entry may name a position that is
-    older than the archive's last, and merely trimmed.
+    The verdict uses only t. A log that begins before the archive's last entry has all later entries, in whichever
+    history. Ids begin again at a lower place after a rollback, and a merged entry may name a position that is older
+    than the archive's last, and merely trimmed.
     """
     if data.is_complete or Rule.COMPLETE in left_out:
         return False
@@ -59,7 +59,7 @@ def is_trimmed_past(archive: Archive, data: Dataset, left_out: LeftOut) -> bool:
 
 
 def find_missing(archive: Archive, data: Dataset, left_out: LeftOut) -> list[tuple[int, Known]]:
-    """What Redis has lost and *archive* knows: for each id what to make of it."""
+    """Return the data that Redis has lost and *archive* has: for each id its new state."""
     common = find_common(archive, data, left_out)
     changed_here: dict[int, int] = {}
     if Rule.BRANCH not in left_out:
@@ -78,8 +78,8 @@ def find_correction(
     archive: Archive, name: str, data: Dataset, taken_in: Iterable[Entry], left_out: LeftOut
 ) -> tuple[int, Known] | None:
     """
-    The first that another's restore among *taken_in* made of an id and the archive of *name* knows better: what to
-    make of it. The archive has not taken those entries into its state yet.
+    Return the first id for which the archive of *name* knows better than another's restore among *taken_in*, with its
+    new state. The archive has not taken those entries into its state yet.
     """
     if Rule.CORRECTS in left_out:
         return None

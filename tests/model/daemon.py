@@ -1,19 +1,23 @@
 """
-A daemon: it leads when it can, and its archiver follows the log, notices a loss, and puts back what it knows.
+A daemon: it leads when it can, and its archiver follows the log, notices a loss, and restores what it knows.
 
-Every method is one step, so that anything may happen between two. What an archiver is doing about a loss:
+Every method is one step, so that anything may happen between two. The states of an archiver during a loss:
 
     none ──not its history──▶ Waiting ──nobody restores──▶ Merging ──all restored──▶ Merged ──▶ bootstrap
                                  ▲                            │
                                  └──────AGAIN─────────────────┘
 
-It is forgotten when the daemon dies, or when the log contains the archive's position (again).
+The state is forgotten when the daemon dies, or when the log contains the archive's position (again).
 
-A leader of a data set without a name asks the others' archives for one, and fires when it has given it one.
+A leader of a data set without a name asks the others' archives for one, and fires when the data set has a name.
 
-Not guaranteed: that a Redis that was flushed while every archive was away is known again: it counts as new, and their
-archives as another data set's; what no archive had; what an archive brings that returns after the log was trimmed past
-it; a cancel that only a silent archive knows is undone until that archive returns, and may have run by then.
+Not guaranteed:
+
+- A Redis that was flushed while every archive was away is not recognised: it counts as new, and their archives
+  count as archives of another data set.
+- Data that no archive had is lost.
+- An archive that returns after the log was trimmed past it restores nothing.
+- A cancel that only a silent archive knows is undone until that archive returns; the schedule may run by then.
 """
 
 from __future__ import annotations
@@ -37,7 +41,8 @@ ALIVE = 10  # ticks since its last report; then an archive is not waited for
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """
-    For *until*, or for others to finish what they restore after *seen*; for those that follow this log, *at_most*.
+    Waiting until *until*, or for others to finish their restores after *seen*; for archives that follow this log,
+    *at_most*.
     """
 
     until: int
@@ -47,7 +52,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Merging:
-    """*left* is to be restored while the log ends at *seen*."""
+    """Restoring *left* while the log ends at *seen*."""
 
     seen: Position
     left: tuple[tuple[int, Known], ...]
@@ -55,13 +60,13 @@ class Merging:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """All is restored and *entry* says so: the archive is bootstrapped while the log has it."""
+    """All is restored and logged in *entry*: the archive is bootstrapped while the log has that entry."""
 
     entry: Position
 
 
 class Daemon:
-    """One daemon with its disk. ``server`` is what its connection found when it was opened."""
+    """One daemon with its disk. ``server`` is the identity that its connection found at its opening."""
 
     def __init__(self, name: str, redis: Redis) -> None:
         self.name, self.redis = name, redis
@@ -75,7 +80,7 @@ class Daemon:
         self.looked_at: frozenset[Position] = frozenset()
 
     def forget(self) -> None:
-        """Lose all that is only in memory."""
+        """Lose everything that is only in memory."""
         self.token = self.recovery = self.archive.bootstrap = None
         self.looked_at = frozenset()
 
@@ -85,7 +90,7 @@ class Daemon:
 
     @property
     def leads(self) -> bool:
-        """Whether it holds the lease."""
+        """Return True if this daemon holds the lease."""
         return self.redis.leads(self.token)
 
     # -- the leader's steps
@@ -180,7 +185,10 @@ class Daemon:
         self.redis.report(self.name, archive.position or position, self.looked_at)
 
     def _correct(self, taken_in: list[Entry]) -> bool:
-        """Answer one restore among *taken_in* of which a later change is known here. Return True if there was one."""
+        """
+        Correct one restore among *taken_in* after which this archive knows a later change. Return True if there was
+        one.
+        """
         data, redis = self.redis.data, self.redis
         found = find_correction(self.archive, self.name, data, taken_in, redis.left_out)
         if found is None:
@@ -190,7 +198,7 @@ class Daemon:
         return True
 
     def _cover_reported(self) -> None:
-        """A position that this log lacks but this archive has: nothing of it is missing here, so say it."""
+        """Report a position that this log lacks but this archive has: none of its data is missing here."""
         redis, order = self.redis, self.archive.order
         absent = [one.position for one in redis.data.reports.values() if not redis.contains(one.position)]
         self.looked_at, absent = frozenset(absent), [position for position in absent if position in order]
@@ -227,7 +235,7 @@ class Daemon:
         self.recovery = Waiting(now + ticks, self.redis.data.tail, now + PATIENCE)
 
     def _is_awaited(self, position: Position, at_most: int) -> bool:
-        """True if an archive that follows this log, and reported lately, has not looked at *position* yet."""
+        """Return True if an archive that follows this log and reported lately has not examined *position* yet."""
         redis = self.redis
         is_silent = any(
             name != self.name
@@ -240,7 +248,7 @@ class Daemon:
         return redis.keeps(Rule.WAIT) and redis.now < at_most and is_silent
 
     def _must_yield(self, seen: Position) -> bool:
-        """Whether another has restored since *seen* and has not said that it is done."""
+        """Return True if another archive has restored since *seen* and has not finished."""
         is_restoring = any(entry.kind == "restore" for entry in self.redis.data.since(seen))
         return is_restoring and not self._was_merged(seen) and self.redis.keeps(Rule.YIELD)
 
@@ -265,7 +273,7 @@ class Daemon:
             self.recovery = done
 
     def _bootstrap(self) -> None:
-        """Begin a bootstrap, read a page, or switch to what was read; from the start when the history changed."""
+        """Begin a bootstrap, read a page, or switch to the new state; start again when the history changed."""
         archive, redis = self.archive, self.redis
         built = archive.bootstrap
         if built is None:

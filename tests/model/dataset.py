@@ -1,8 +1,8 @@
 """
-What one Redis holds: the log, the one-shots, the RQ queue, and the facts of meta.
+The contents of one Redis: the log, the one-shots, the RQ queue, and the facts of meta.
 
-A dataset can be copied, which is how the model loses one: Redis goes on with an older copy. Time is counted in
-ticks, ``t`` is one more at every write, over all histories; so no two entries ever share it.
+A dataset can be copied. The model loses data that way: Redis continues with an older copy. Time is counted in ticks;
+``t`` is one more at every write, over all histories, so no two entries ever share it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class State(Enum):
-    """What became of a one-shot."""
+    """The state of a one-shot."""
 
     PENDING = "it waits for its due time"
     OPEN = "it was pushed to its queue and has not ended"
@@ -20,7 +20,9 @@ class State(Enum):
 
 
 class Record(NamedTuple):
-    """All that is known of a one-shot; *version* says which put its content is from. Redis keeps none that is GONE."""
+    """
+    All facts about a one-shot; *version* names the put that its content is from. Redis keeps no record that is GONE.
+    """
 
     state: State
     version: int
@@ -32,7 +34,7 @@ class Record(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where an entry stands, and which one it is: id = (epoch, seq), and t."""
+    """The place and identity of an entry: id = (epoch, seq), and t."""
 
     id: tuple[int, int]
     t: int
@@ -45,10 +47,10 @@ class Entry(NamedTuple):
     """
     One entry of the log: term, put, cancel, fire, skip, end, restore or merged.
 
-    Absolute: *record* is what the one-shot *id* is afterwards, so that replaying over a later scan converges.
-    *changed_t* is when a client or the leader made it so: the entry's own t, but for a restore the old one.
-    *covers* are the positions that a merged entry names; *by* is whose knowledge a restore is. *previous_t*, the
-    entry before it in truth, is for the checks only: the protocol cannot know it.
+    Absolute: *record* is the one-shot *id* afterwards, so that replaying over a later scan converges. *changed_t* is
+    the time of the change by a client or the leader: the entry's own t, but for a restore the old one. *covers* are the
+    positions that a merged entry names; *by* names the archive behind a restore. *previous_t*, the true previous entry,
+    is for the checks only: the protocol cannot know it.
     """
 
     position: Position
@@ -63,8 +65,8 @@ class Entry(NamedTuple):
 
 class Report(NamedTuple):
     """
-    How far an archive has come, and when it said so. ``looked_at`` are the lost positions of others that it knows of:
-    what its own history has of them is in a merged entry. None while it does not follow the log.
+    An archive's position and the time of its report. ``looked_at`` are the lost positions of others that it knows: its
+    own history of them is in a merged entry. None while it does not follow the log.
     """
 
     position: Position
@@ -73,14 +75,14 @@ class Report(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """Who leads, and until when. A token is never used twice."""
+    """The leader, and the end of its lease. A token is never used twice."""
 
     token: tuple[str, int]
     until: int
 
 
 class Dataset:
-    """The keys of one namespace. Nothing is there in an empty Redis: gen, server, hold and doubt are None."""
+    """The keys of one namespace. An empty Redis has none: gen, server, hold and doubt are None."""
 
     def __init__(self) -> None:
         self.lease: Lease | None = None
@@ -98,7 +100,7 @@ class Dataset:
         self.origin = 0  # whose it is in truth, which nobody can read: another server's that took the place of ours
 
     def copy(self) -> Dataset:
-        """What a snapshot, or a replica, has."""
+        """Return a copy, like a snapshot or a replica."""
         copied = Dataset()
         copied.__dict__.update(self.__dict__)
         copied.log, copied.records = list(self.log), dict(self.records)
@@ -112,11 +114,11 @@ class Dataset:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing was trimmed: the log is empty or begins with seq 1."""
+        """Return True if nothing was trimmed: the log is empty or begins with seq 1."""
         return not self.log or self.log[0].position.id[1] == 1
 
     def since(self, position: Position) -> list[Entry]:
-        """The entries after *position*; all of them if the log does not have it."""
+        """Return the entries after *position*; all of them if the log does not have it."""
         for index in range(len(self.log) - 1, -1, -1):
             if self.log[index].position == position:
                 return self.log[index + 1 :]
@@ -124,5 +126,5 @@ class Dataset:
 
 
 def is_skip(id: int) -> bool:
-    """Whether this one-shot has ``on_uncertain="skip"``: the odd ones; the even ones have ``"refire"``."""
+    """Return True if this one-shot has ``on_uncertain="skip"``: the odd ones; the even ones have ``"refire"``."""
     return id % 2 == 1

@@ -1,5 +1,5 @@
 """
-The seven promises of the protocol, and the witness of what really happened, which no daemon can know.
+The seven promises of the protocol, and the witness of the true events, which no daemon can know.
 
 I2, I3 and I6 are checked where they could break, the others when all is quiet.
 """
@@ -38,9 +38,9 @@ class Broken(Exception):
 class Witness:
     """
     Sees every history. ``pushes`` are the histories in which a run was pushed, ``changes`` the t of the last
-    acknowledged put or cancel. ``pushed_again``, ``pushed_in_vain`` (a worker had it already), ``refused`` (calls of
-    restore and merged that came too late) and ``corrections`` measure what some rules are for that no promise depends
-    on.
+    acknowledged put or cancel. Other counters measure the purpose of rules that no promise depends on:
+    ``pushed_again``, ``pushed_in_vain`` (a worker had it already), ``refused`` (calls of restore and merged that came
+    too late) and ``corrections``.
     """
 
     def __init__(self) -> None:
@@ -54,11 +54,11 @@ class Witness:
         self.pushed_again = self.pushed_in_vain = self.refused = self.corrections = 0
 
     def begin_anew(self) -> None:
-        """Let everything count as new from here on: nobody present knows of anything before."""
+        """Let everything count as new from here on: no present archive knows of anything before."""
         self.pushes.clear()
 
     def saw_push(self, id: int, by: str, uncertain: bool) -> None:
-        """The run *id* goes to its queue."""
+        """Note that the run *id* goes to its queue."""
         before = self.pushes[id]
         if self.history in before:
             raise Broken(Invariant.I2, f"run {id} is pushed twice in one history, now by {by}")
@@ -71,19 +71,21 @@ class Witness:
         before.append(self.history)
 
     def is_accounted_for(self, id: int, data: Dataset) -> bool:
-        """Whether the run was received or will be, or is a skip one that was recorded, or pushed once at least."""
+        """
+        Return True if the run was or will be received, or is a skip run that was recorded, or was pushed at least once.
+        """
         return id in self.received or id in data.queue or (is_skip(id) and (id in self.skipped or id in self.pushes))
 
 
 def check_one_history(name: str, archive: Archive, entry: Entry) -> None:
-    """I3, before *archive* appends *entry*."""
+    """Check I3, before *archive* appends *entry*."""
     assert archive.position is not None
     if entry.previous_t != archive.position.t:
         raise Broken(Invariant.I3, f"{name} appends {entry.position.id} to {archive.position.id} of another history")
 
 
 def check_live(data: Dataset, is_led: bool, is_held: bool, now: int) -> None:
-    """I5, when all is quiet."""
+    """Check I5, when all is quiet."""
     if is_held or not is_led:
         raise Broken(Invariant.I5, "held for ever" if is_held else "nobody leads")
     for id, record in data.records.items():
@@ -92,7 +94,7 @@ def check_live(data: Dataset, is_led: bool, is_held: bool, now: int) -> None:
 
 
 def check_same_state(name: str, archive: Archive, data: Dataset) -> None:
-    """I4, when all is quiet."""
+    """Check I4, when all is quiet."""
     known = {id: known.record for id, known in archive.state.items() if known.record.state is not State.GONE}
     if archive.position is None or known != data.records:
         wrong = sorted(id for id in known.keys() | data.records.keys() if known.get(id) != data.records.get(id))
@@ -100,7 +102,7 @@ def check_same_state(name: str, archive: Archive, data: Dataset) -> None:
 
 
 def check_nothing_lost(name: str, answerable: Iterable[tuple[int, Change]], data: Dataset, witness: Witness) -> None:
-    """I1, when all is quiet, for the changes that the archive of *name* followed."""
+    """Check I1, when all is quiet, for the changes that the archive of *name* followed."""
     for id, change in answerable:
         record = data.records.get(id)
         is_pending = record is not None and record.state is State.PENDING

@@ -1,8 +1,8 @@
 """
-The rules of the recovery protocol, by name: each can be left out of the model, and then something breaks.
+The rules of the recovery protocol, by name: each can be left out of the model, and then a promise breaks.
 
-The production code names the rule where it keeps it, so a reader of a strange line finds here what it is for,
-and in test_model.py a history that goes wrong without it.
+The production code names the rule where it keeps it. So a reader of a strange line finds its purpose here, and in
+test_model.py a history that goes wrong without it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class Rule(Enum):
-    """What the protocol keeps to; a member's value is its sentence."""
+    """A rule of the protocol; a member's value is its sentence."""
 
     IDENTITY = "An entry is known by its id and its t: two histories can share an id, never both."
     SERVER = "A leader script is refused when meta.server is not the server that the leader's connection found."
@@ -55,7 +55,7 @@ class Rule(Enum):
 
     @property
     def sentence(self) -> str:
-        """What it asks for."""
+        """The text of the rule."""
         return self.value
 
 

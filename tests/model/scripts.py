@@ -1,9 +1,9 @@
 """
-The scripts: what runs inside Redis, each atomic, each writing its entry before it changes anything.
+The scripts that run inside Redis: each is atomic, and writes its entry before it changes anything.
 
-Who is authoritative: Redis for what it holds, the log's (id, t) for which history that is, meta.server and
-meta.doubt for what may have been pushed in another one. A leader script looks at the lease and at the server;
-put, cancel and restore look at neither.
+The authorities: Redis for its contents, the log's (id, t) for the history, meta.server and meta.doubt for pushes that
+may have happened in another one. A leader script checks the lease and the server; put, cancel and restore check
+neither.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Token = tuple[str, int]
 
 
 class Redis:
-    """One server and the dataset it has at present. ``recent`` are the datasets before each of the last writes."""
+    """One server and its present dataset. ``recent`` are the datasets before each of the last writes."""
 
     def __init__(self, left_out: frozenset[Rule], witness: Witness) -> None:
         self.left_out, self.witness = left_out, witness
@@ -36,11 +36,11 @@ class Redis:
         self.recent: deque[Dataset] = deque(maxlen=5)
 
     def keeps(self, rule: Rule) -> bool:
-        """Whether *rule* is in force."""
+        """Return True if *rule* is in force."""
         return rule not in self.left_out
 
     def contains(self, position: Position) -> bool:
-        """Whether the log has this entry, and so everything before it."""
+        """Return True if the log has this entry, and so everything before it."""
         if position == ORIGIN:
             return self.data.is_complete
         for entry in reversed(self.data.log):
@@ -50,12 +50,12 @@ class Redis:
 
     @property
     def is_held(self) -> bool:
-        """Whether nothing may be fired now."""
+        """Return True if fire is held now."""
         hold = self.data.hold
         return hold is not None and self.now < hold and (hold <= self.now + LONGEST or hold >= FOR_EVER)
 
     def leads(self, token: Token | None) -> bool:
-        """Whether the lease is *token*'s and valid."""
+        """Return True if *token* holds a valid lease."""
         lease = self.data.lease
         return token is not None and lease is not None and lease.token == token and self.now < lease.until
 
@@ -69,7 +69,7 @@ class Redis:
         self.data.put_t[id] = self.witness.changes[id] = self.t
 
     def cancel(self, id: int) -> None:
-        """Take out a pending one-shot; no more than an answer if there is none."""
+        """Remove a pending one-shot; only answer if there is none."""
         record = self.data.records.get(id)
         if record and record.state is State.PENDING:
             self._append("cancel", id, record.now(State.GONE))
@@ -79,7 +79,7 @@ class Redis:
     # -- the leader
 
     def acquire(self, name: str, token: Token | None, server: int | None, gen: int | None) -> Token | Refusal:
-        """Lead, or go on leading. A changed server casts doubt on every run due until now, and holds."""
+        """Lead, or continue to lead. A changed server casts doubt on every run due until now, and holds."""
         data, is_changed = self.data, self.data.server != server
         is_mine = self.leads(token)
         if data.lease and self.now < data.lease.until and not is_mine:
@@ -97,14 +97,17 @@ class Redis:
         return token
 
     def renew(self, token: Token | None) -> Refusal | None:
-        """Lead for one lease more."""
+        """Lead for one more lease."""
         if not self.leads(token) or token is None:
             return "STALE"
         self.data.lease = Lease(token, self.now + LEASE)
         return None
 
     def name(self, token: Token | None, server: int | None, gen: int | None, is_new: bool) -> Refusal | None:
-        """Name the data set, anew without *gen*; where it is new, in the first term of a complete log: no doubt."""
+        """
+        Name the data set; without *gen* with a new name. A new data set, in the first term of a complete log, has no
+        doubt.
+        """
         data = self.data
         if not self.leads(token):
             return "STALE"
@@ -137,7 +140,7 @@ class Redis:
         return None
 
     def _clamp(self) -> None:
-        """A hold so far away is of no use any more, and must not count again when its time comes near."""
+        """Remove a hold that is too far in the future, so that it cannot count again when its time comes near."""
         data = self.data
         data.hold = data.hold if data.hold == FOR_EVER else min(data.hold or 0, self.now)
         if data.doubt is not None and data.doubt > self.now:
@@ -156,14 +159,14 @@ class Redis:
                     break
 
     def trim(self, token: Token | None, retain: int) -> None:
-        """Keep the last *retain* entries, whoever has read the others."""
+        """Keep the last *retain* entries, whichever archives have read the others."""
         if self.leads(token):
             self.data.log = self.data.log[-retain:]
 
     # -- the archivers
 
     def report(self, name: str, position: Position, looked_at: frozenset[Position] | None = None) -> None:
-        """Say how far an archive has come."""
+        """Report the position of an archive."""
         self.data.reports[name] = Report(position, self.now, looked_at)
 
     def hold(self) -> None:
@@ -173,7 +176,7 @@ class Redis:
             self.data.hold = max(self.data.hold or 0, until) if self.is_held else until
 
     def merged(self, covers: Iterable[Position], seen: Position | None = None) -> Refusal | None:
-        """Say that nothing of these positions is missing here; with *seen* like a restore."""
+        """Log that nothing of these positions is missing here; with *seen* like a restore."""
         if seen and self.keeps(Rule.COMPARE_AND_SET) and self.data.tail != seen:
             return "AGAIN"
         self._append("merged", covers=tuple(covers))
@@ -181,10 +184,10 @@ class Redis:
 
     def restore(self, name: str, seen: Position, id: int, known: Known) -> Refusal | None:
         """
-        Make of *id* what an archive knows of it, if the log still ends at *seen*.
+        Set *id* to the state that an archive knows, if the log still ends at *seen*.
 
-        A run that was fired and not seen to end goes to its queue in this very step, marked uncertain. A skip
-        one may have been pushed, so it is recorded as skipped.
+        A run that was fired and has no recorded end goes to its queue in this very step, marked uncertain. A skip run
+        may have been pushed, so it is recorded as skipped.
         """
         if self.keeps(Rule.COMPARE_AND_SET) and self.data.tail != seen:
             return "AGAIN"

@@ -1,5 +1,5 @@
 """
-Looking for a history in which a promise breaks: events at random, and the shortest list that still breaks it.
+The search for a history in which a promise breaks: random events, and the shortest list that still breaks it.
 
 A seed stands for one world and one list of events, always the same while this module is unchanged.
 """
@@ -23,7 +23,7 @@ SHRUNK = 40  # failing runs to shorten, per invariant: shortening is what takes 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One world and what happens in it."""
+    """One world and its events."""
 
     seed: int
     events: tuple[Event, ...]
@@ -33,7 +33,7 @@ class Run:
     left_out: frozenset[Rule] = ALL_KEPT
 
     def play(self) -> tuple[Broken | None, World]:
-        """What breaks, if anything, and the world as it is then."""
+        """Return the broken promise, if any, and the world afterwards."""
         world = World(self.left_out, self.retain, self.daemons)
         return outcome(world, self.events, self.dead), world
 
@@ -44,7 +44,7 @@ class Run:
 
 @dataclass(slots=True)
 class Findings:
-    """What a search found. ``shortest`` has one run for each way in which a promise broke."""
+    """The result of a search. ``shortest`` has one run for each way in which a promise broke."""
 
     runs: int = 0
     events: int = 0
@@ -56,14 +56,14 @@ class Findings:
 
 
 def make_run(seed: int, left_out: frozenset[Rule] = ALL_KEPT, daemons: int = 2) -> Run:
-    """The run of *seed*: one in four loses nothing, in some the last log entries are all that a trim leaves."""
+    """Return the run of *seed*: one in four loses nothing, in some the last log entries are all that a trim leaves."""
     rng = random.Random(seed)
     dead, retain = rng.choice([*names(2), "", "", ""]), rng.choice([3, 8, 99, 99])
     return Run(seed, tuple(_events(rng, names(daemons))), dead, retain, daemons, left_out)
 
 
 def search(seeds: Iterable[int], left_out: frozenset[Rule] = ALL_KEPT, daemons: int = 2) -> Iterator[Findings]:
-    """Play the runs of *seeds*; gives the findings after each, always the same object."""
+    """Play the runs of *seeds*; yield the findings after each, always the same object."""
     findings = Findings()
     for seed in seeds:
         run = make_run(seed, left_out, daemons)
@@ -104,7 +104,7 @@ def _note(findings: Findings, run: Run, broken: Broken) -> None:
 
 
 def _events(rng: random.Random, who: str) -> Iterator[Event]:
-    """A few dozen events: faults singly and in bursts, clients, a worker, and mostly the daemons' steps."""
+    """Yield a few dozen events: faults singly and in bursts, clients, a worker, and mostly the daemons' steps."""
     if rng.random() < 0.3:
         yield from _return_from_away(rng, who)
     rate = rng.choice([0.02, 0.05, 0.1])
@@ -122,8 +122,8 @@ def _events(rng: random.Random, who: str) -> Iterator[Event]:
 
 def _return_from_away(rng: random.Random, who: str) -> Iterator[Event]:
     """
-    One daemon is away while things happen and all is lost, and returns when the others follow the new log and are
-    slow. Four coincidences in a row: events at random never came to it in 33 million steps.
+    Yield events in which one daemon is away while changes happen and all is lost, and returns when the others follow
+    the new log and are slow. Four coincidences in a row: random events never had them in 33 million steps.
     """
     late = rng.choice(who)
     others = who.replace(late, "")
@@ -145,7 +145,9 @@ def _fault(rng: random.Random, verb: str, who: str) -> Event:
 
 
 def _ordinary(rng: random.Random, who: str, puts: int = 14, cancels: int = 2) -> Event:
-    """14 % time passes, 18 % clients, 4 % worker, 2 % a snapshot, the rest a daemon's next step."""
+    """
+    Return a random event: 14 % time passes, 18 % clients, 4 % worker, 2 % a snapshot, the rest a daemon's next step.
+    """
     verb = rng.choices(["tick", "put", "cancel", "work", "snapshot", "step"], [14, puts, cancels, 4, 2, 64])[0]
     if verb == "put":
         return ("put", rng.randrange(SCHEDULES), rng.choice([0, 1, 2, 4, 999]))

@@ -1,4 +1,4 @@
-"""The recovery protocol keeps its promises, and with any one rule left out it does not."""
+"""The recovery protocol keeps its promises, and breaks one without any of its rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.model.world import World, outcome, read, show
 
 
 class Case(NamedTuple):
-    """A history that breaks *invariant* when *rule* is left out, and nothing when it is kept."""
+    """A history that breaks *invariant* when *rule* is left out, and is harmless when the rule is kept."""
 
     rule: Rule
     invariant: Invariant
@@ -124,7 +124,7 @@ SPARE_WORK = {Rule.HOLD, Rule.YIELD, Rule.WAIT, Rule.MERGED_COVERS, Rule.CLAMP}
 
 
 def play(history: str, *left_out: Rule) -> tuple[Broken | None, World]:
-    """What breaks in *history*, and the world afterwards."""
+    """Return the promise that *history* breaks, and the world afterwards."""
     world = World(frozenset(left_out), retain=3)
     return outcome(world, read(history)), world
 

@@ -1,5 +1,5 @@
 """
-The world around the protocol: clients, a worker, time, and everything that can go wrong.
+The world around the protocol: clients, a worker, time, and every possible fault.
 
 A *history* is a list of events, one line of text: ``acquire A · put 2 0 · fire A · failover 1 · follow A ×3``.
 """
@@ -32,7 +32,7 @@ BACK = 1000  # of t, when a clock is set back: more than a history has entries
 
 
 class World:
-    """One Redis, its daemons A, B, …, and what became of them."""
+    """One Redis, its daemons A, B, …, and their state."""
 
     def __init__(self, left_out: frozenset[Rule] = ALL_KEPT, retain: int = RETAIN, daemons: int = 2) -> None:
         self.retain = retain
@@ -48,7 +48,7 @@ class World:
         self.held_since: int | None = None
 
     def play(self, event: Event) -> None:
-        """Let *event* happen; what cannot happen now is passed over. Raises Broken."""
+        """Let *event* happen; an impossible event is ignored. Raises Broken."""
         self.steps += 1
         match event:
             case ("tick",):
@@ -77,7 +77,7 @@ class World:
         self._check_hold()
 
     def be_quiet(self, dead: str = "") -> None:
-        """Bring all back but *dead*, let them work in turn until nothing changes, and check what must hold then."""
+        """Bring all back but *dead*, let them work in turn until nothing changes, and check the promises."""
         for daemon in self.daemons.values():
             daemon.is_up, daemon.is_paused = daemon.name != dead, False
         alive = [daemon for daemon in self.daemons.values() if daemon.is_up]
@@ -97,7 +97,7 @@ class World:
             check_nothing_lost(daemon.name, daemon.archive.answerable.items(), data, self.witness)
 
     def _set_clock(self, ahead: int) -> None:
-        """The server's clock jumps; leases run by themselves."""
+        """Let the server's clock jump; leases end by their own clock."""
         redis, by = self.redis, ahead - self.ahead
         redis.now, self.ahead = redis.now + by, ahead
         if redis.data.lease:
@@ -111,7 +111,7 @@ class World:
         self.redis.put(id, self.version, self.due.setdefault(id, self.redis.now + delay))
 
     def _happen_to_redis(self, verb: str | int, count: str | int = 0) -> None:
-        """A snapshot, a restart that loses nothing, or one of the losses; a flush is the same server process."""
+        """Take a snapshot, restart without loss, or lose data; after a flush the server process is the same."""
         redis = self.redis
         before: Dataset | None = None
         match verb:
@@ -134,7 +134,7 @@ class World:
             self.losses += 1
 
     def _swap(self) -> None:
-        """Another Redis answers here, with a data set of its own."""
+        """Replace Redis by another one with a different data set."""
         redis = self.redis
         redis.server += 1
         redis.t += 1
@@ -167,7 +167,7 @@ class World:
             getattr(daemon, verb)()
 
     def _check_hold(self) -> None:
-        """I6."""
+        """Check I6."""
         redis = self.redis
         if not redis.is_held:
             self.held_since = None
@@ -178,12 +178,12 @@ class World:
 
 
 def names(count: int) -> str:
-    """The names of *count* daemons."""
+    """Return the names of *count* daemons."""
     return "ABCDEFGH"[:count]
 
 
 def read(history: str) -> list[Event]:
-    """The events of a line of text; the inverse of ``show``."""
+    """Return the events of a line of text; the inverse of ``show``."""
     events: list[Event] = []
     for part in history.strip(" ·").split("·"):
         words = part.split()
@@ -193,7 +193,7 @@ def read(history: str) -> list[Event]:
 
 
 def show(events: Sequence[Event]) -> str:
-    """*events* as a line of text."""
+    """Return *events* as a line of text."""
     parts = []
     for event, same in groupby(events):
         times = len(list(same))
@@ -202,7 +202,7 @@ def show(events: Sequence[Event]) -> str:
 
 
 def outcome(world: World, events: Iterable[Event], dead: str = "") -> Broken | None:
-    """Play *events* in *world*, then be quiet: what broke, if anything."""
+    """Play *events* in *world*, then be quiet; return the broken promise, if any."""
     try:
         for event in events:
             world.play(event)

@@ -46,7 +46,7 @@ def main(
     """
     Change one thing at a time in zsched/core, daemon and lua, and run the tests that belong to it.
 
-    Exit code 0: every mutant was killed, or stands in equivalent.toml; 1: not.
+    Exit code 0: every mutant was killed, or is listed in equivalent.toml; 1: not.
     """
     everyone = [mutant for file in _files(only) for mutant in _of_file(file)]
     equivalent = _equivalent(everyone)
@@ -92,7 +92,7 @@ def _files(only: tuple[str, ...]) -> list[str]:
 
 
 def _changed(since: str) -> dict[str, set[int]]:
-    """Numbers of the lines that are not as they were at a commit, by file."""
+    """Return the numbers of changed lines since a commit, by file."""
     command = ["git", "diff", "--unified=0", "--no-prefix", since, "--", *LAYERS]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     changed: dict[str, set[int]] = {}
@@ -112,7 +112,7 @@ def _of_file(file: str) -> list[Mutant]:
 
 
 def _equivalent(everyone: list[Mutant]) -> set[Mutant]:
-    """Return the mutants of *everyone* that are listed. A listed one that no longer exists is an error."""
+    """Return the mutants of *everyone* that are listed. A listed mutant that no longer exists is an error."""
     found: set[Mutant] = set()
     for one in tomllib.loads(EQUIVALENT.read_text())["equivalent"]:
         if not Path(one["file"]).exists() or not one["reason"]:

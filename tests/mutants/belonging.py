@@ -1,7 +1,7 @@
 """
-The tests that are asked about a mutant of a file: first those of its name, then those that import it, then its layer's.
+The tests for a mutant of a file: first those of its name, then those that import it, then its layer's.
 
-A step is a few files that run at once; the next one is asked when all of it passed.
+A step is a few files that run at once; the next step runs when all of it passed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _BESIDES = {
 
 
 def steps(file: str) -> list[tuple[str, ...]]:
-    """The steps of *file*, both named from the root of the project; a test is asked once."""
+    """Return the steps of *file*, both named from the root of the project; a test is listed once."""
     layer = next(layer for layer in _LAYERS if file.startswith(layer))
     module = file.removesuffix(".py").replace("/", ".")
     stem = Path(file).stem

@@ -1,4 +1,4 @@
-"""A mutant: one file, one span of it, and what stands there instead."""
+"""A mutant: one file, one span of it, and the replacement."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Change:
 
 
 def other_numbers(number: float, is_named: bool) -> Iterator[bytes]:
-    """One more and one less; twice as much of a big one and of a constant with a name, where that says nothing."""
+    """Yield one more and one less; for a big number or a named constant, where that shows nothing, twice as much."""
     others = (number * 2,) if number and (is_named or number >= _BIG) else (number + 1, number - 1)
     return (repr(other).encode() for other in others)
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A change of a file of the project, told by the lines that it touches, not by their number."""
+    """A change of a file of the project, identified by the lines that it touches, not by their number."""
 
     file: str
     number: int  # of the first line
@@ -43,7 +43,7 @@ class Mutant:
 
 
 def mutants(file: str, text: bytes, changes: Iterable[Change]) -> list[Mutant]:
-    """One of each change of *text*, in the order of the file; two changes that make the same are one."""
+    """Return a mutant for each change of *text*, in the order of the file; equal results are listed once."""
     made: dict[bytes, Mutant] = {}
     for change in sorted(changes, key=lambda change: (change.start, change.end, change.new)):
         begin = text.rfind(b"\n", 0, change.start) + 1

@@ -1,8 +1,8 @@
 """
 A copy of the project in which mutants are tried, so that no editor and no other test sees one.
 
-Each run of tests is a fork of this process, which has what the tests import from elsewhere already: that takes longer
-than most of them do. Of zsched it has nothing.
+Each run of tests is a fork of this process, which has imported the external modules of the tests already: that takes
+longer than most tests. It has imported no module of zsched.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NoWitness(Exception):
 
 
 class _Witness:
-    """A plugin of pytest: writes down the first test that failed, or the file that could not be imported."""
+    """A plugin of pytest that records the first test that failed, or the file that could not be imported."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -75,7 +75,7 @@ class CopyOfTree:
 
     @contextmanager
     def holding(self, file: str, text: bytes) -> Iterator[None]:
-        """Inside the block *file* is *text*."""
+        """Give *file* the contents *text* inside the block."""
         original = (self._folder / file).read_bytes()
         self._write(file, text)
         try:
@@ -106,7 +106,7 @@ class CopyOfTree:
         return Ran(self._witness.read_text() if code else None, True, took_s)
 
     def _prove_itself(self) -> None:
-        """The copy passes a test, and what is changed in it is what is tested."""
+        """Check that the copy passes a test, and that a change in the copy is tested."""
         if self.run([_TEST], 60).failed:
             raise RuntimeError(f"{_TEST} fails without any mutant")
         with self.holding(_TESTED, b"raise LookupError"):
@@ -114,7 +114,7 @@ class CopyOfTree:
                 raise RuntimeError(f"{_TEST} does not test the copy")
 
     def _be_pytest(self, tests: Sequence[str]) -> None:
-        """The forked process; it does not return."""
+        """Run pytest in the forked process; never return."""
         try:
             os.setsid()
             os.chdir(self._folder)
@@ -138,7 +138,7 @@ class CopyOfTree:
 
 
 def _exit_code(child: int, until_s: float) -> int | None:
-    """None: it had not ended then."""
+    """Return the exit code of *child*; None if it has not ended at *until_s*."""
     while time.monotonic() < until_s:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:

@@ -1,4 +1,4 @@
-"""A sample and its verdicts in a file, so that a run goes on where another one ended, or two share a sample."""
+"""A sample and its verdicts in a file, so that a run continues where another one ended, or two share a sample."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Ledger:
     """
     The file at *path*: a line of JSON for each mutant of the sample, and one for each trial. The last trial counts.
 
-    Each line is appended with one write, so two processes may share a file. Without a path nothing is kept.
+    Each line is appended with one write, so two processes may share a file. Without a path nothing is stored.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -27,7 +27,7 @@ class Ledger:
             self._verdicts[_told(told)] = Verdict(verdict) if verdict else self._verdicts.get(_told(told))
 
     def sample(self, drawn: list[Mutant], everyone: Iterable[Mutant]) -> list[Mutant]:
-        """Return the mutants of the file that the text still has, or *drawn*, noted, where the file has none."""
+        """Return the file's mutants that still exist in the text. If the file has none, store and return *drawn*."""
         if not self._verdicts:
             for mutant in drawn:
                 self._verdicts[_of(mutant)] = None
@@ -40,7 +40,7 @@ class Ledger:
         return self._verdicts.get(_of(mutant))
 
     def note(self, trial: Trial) -> None:
-        """Keep a verdict."""
+        """Store a verdict."""
         self._verdicts[_of(trial.mutant)] = trial.verdict
         self._write(trial.mutant, trial.verdict)
 

@@ -1,7 +1,7 @@
 """
-The changes of a Lua text, of the same kinds as those of a Python one: by its words, and line by line.
+The changes of a Lua text, of the same kinds as those of a Python text: by its words, and line by line.
 
-A line that goes takes those with it that close its brackets; what compiles without it is a mutant. Not changed: the
+A removed line takes the lines with it that close its brackets; the result is a mutant if it compiles. Not changed: the
 header, texts, the numbers of KEYS and ARGV, and the "1, true" of string.find (a plain search).
 """
 

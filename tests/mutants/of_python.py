@@ -1,9 +1,9 @@
 """
-The changes of a Python text: each comparison, and/or, not, sign, number, truth, min/max and condition turned, and each
-statement that can be missed without a NameError taken out.
+The changes of a Python text: each comparison, and/or, not, sign, number, truth, min/max and condition is inverted. Each
+statement that can be missed without a NameError is removed.
 
 Not changed: annotations, decorators, texts, ``strict=`` of zip (it asserts, it decides nothing), attributes that a
-constructor sets (without them everything fails), and lines of the log for those who look for a bug (debug).
+constructor sets (without them everything fails), and debug lines of the log.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Source:
         self._named = {node.value for node in named if _is_constant(node)}
 
     def of(self, node: ast.AST) -> Iterator[Change]:
-        """The changes of *node* and of all below it."""
+        """Yield the changes of *node* and of all below it."""
         yield from self._of_this(node)
         for name, value in ast.iter_fields(node):
             if name in ("annotation", "returns", "decorator_list", "type_params"):

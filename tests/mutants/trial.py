@@ -1,8 +1,8 @@
 """
 The trial of a mutant: the tests that belong to its file are run until one fails.
 
-It counts as killed only if that test fails once more with the mutant, and passes without it. If the tests take much
-longer than they do without it, it hangs, which is noticed too. A test that fails without any mutant is no witness.
+It counts as killed only if that test fails once more with the mutant, and passes without it. A mutant hangs if the
+tests take much longer with it than without; that counts as noticed. A test that fails without any mutant is no witness.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DOUBTFUL = 3  # so many witnesses that fail now and then leave a mutant unclear
 
 
 class Verdict(Enum):
-    """Outcome of a mutant."""
+    """The outcome of a mutant."""
 
     KILLED = "killed"
     HUNG = "killed: the tests did not end"
@@ -42,7 +42,7 @@ class Trial:
 
 
 class Court:
-    """Tries mutants in one copy of the project."""
+    """A judge that tries mutants in one copy of the project."""
 
     def __init__(self, tree: CopyOfTree) -> None:
         self._tree = tree
@@ -50,7 +50,7 @@ class Court:
         self._honest: dict[str, bool] = {}
 
     def judge(self, mutant: Mutant) -> Trial:
-        """Try *mutant*; the copy is as it was afterwards."""
+        """Try *mutant*; the copy is unchanged afterwards."""
         begun = time.monotonic()
         for step in steps(mutant.file):
             try:

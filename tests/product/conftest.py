@@ -2,7 +2,7 @@
 The fixture that zsched offers to products.
 
 A product loads it in its topmost conftest.py, by ``pytest_plugins``; pytest does not allow that in a folder of a suite,
-as this is.
+which this is.
 """
 
 from __future__ import annotations

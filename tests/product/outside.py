@@ -1,7 +1,7 @@
 """
-What lies outside of the product's code: its database, and the providers that deliver its messages.
+The outside of the product's code: its database, and the providers that deliver its messages.
 
-Here they are variables, which tests read and begin with empty: service and workers share one process there.
+Here they are variables, which tests read and begin with empty: service and workers share one process in the tests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
-What the product's web service calls. Its schedules have ids made of what they are about, so an edit replaces.
+The calls of the product's web service. Its schedules have ids made from their subjects, so an edit replaces.
 
-A call that failed in the middle is made again. Until then a message may be missing, but none is wrong: tasks look into
+A call that failed in the middle is repeated. Until then a message may be missing, but none is wrong: tasks look into
 the database.
 """
 
@@ -18,7 +18,7 @@ SECOND_THOUGHTS: Final = timedelta(minutes=10)  # from signing up to the first m
 
 
 def save_event(client: Client, event_id: str, begins_at: datetime, channel: Channel = "push") -> None:
-    """A new event, or one that was edited; its reminder comes by *channel*, from that channel's queue."""
+    """Save a new or edited event; its reminder comes by *channel*, from that channel's queue."""
     outside.EVENTS[event_id] = begins_at
     tasks.remind.schedule(
         client, at=begins_at - tasks.LEAD, queue=channel, event_id=event_id, begins_at=begins_at, channel=channel

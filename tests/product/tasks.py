@@ -1,8 +1,8 @@
 """
-What the product's workers run: a reminder before an event, the mails of a campaign, a digest.
+The tasks of the product's workers: a reminder before an event, the mails of a campaign, a digest.
 
-A run may wait in its queue while what it is about changes, and no longer be wanted. So a task is told what it was
-scheduled for, and looks into the database before it sends.
+A run may wait in its queue while its subject changes, and may no longer be wanted. So a task gets the facts for which
+it was scheduled, and looks into the database before it sends.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ FOLLOWS: Final[dict[Mail, tuple[timedelta, Mail]]] = {
 
 @zsched.task(id="reminder-{event_id}", priority="high", allow_past=True, expires_after=LEAD)
 def remind(event_id: str, begins_at: datetime, channel: Channel) -> None:
-    """An event begins soon. Due in the past it is sent at once, but never when the event has begun."""
+    """
+    Remind subscribers that an event begins soon. An overdue reminder is sent at once, but never after the event has
+    begun.
+    """
     if outside.EVENTS.get(event_id) == begins_at:
         outside.deliver(channel, f"{event_id} begins soon")
 
 
 @zsched.task(queue="email", id="campaign-{customer}", retry={"max": 2, "interval": [60, 3600]})
 def campaign(customer: str, mail: Mail = "welcome") -> zsched.Next | None:
-    """One mail to a subscriber; the next one follows days after it was sent."""
+    """Send one mail to a subscriber; the next one follows days after it was sent."""
     if customer not in outside.SUBSCRIBERS:
         return None
     outside.deliver("email", f"{mail}, {customer}")
@@ -44,7 +47,7 @@ def campaign(customer: str, mail: Mail = "welcome") -> zsched.Next | None:
 
 @zsched.task(queue="email")
 def digest(edition: Literal["daily", "weekly"]) -> None:
-    """What is new, to every subscriber. It is not tried again: those who have it would get it twice."""
+    """Send the news to every subscriber. It is not retried: subscribers who have it would get it twice."""
     for customer in sorted(outside.SUBSCRIBERS):
         outside.deliver("email", f"{edition} digest, {customer}")
     if run := zsched.current_run():

@@ -1,7 +1,8 @@
 """
-A product and its tests, written with README and docs/client.md alone: typed tasks, a service, a file of schedules.
+A product and its tests, written with README and docs/how-to/schedule.md alone: typed tasks, a service, a file of
+schedules.
 
-So it has no name of zsched that these do not tell, and stands on the fixture that products are offered.
+So it uses only names of zsched in these pages, and the fixture that products are offered.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def test_an_edited_event_reminds_once_at_its_new_time_by_its_new_channel(schedul
     assert [("sms", "concert begins soon")] == outside.DELIVERED
 
 
-def test_an_event_that_is_put_off_after_its_reminder_reminds_again(scheduler: ManualScheduler) -> None:
+def test_an_event_postponed_after_its_reminder_reminds_again(scheduler: ManualScheduler) -> None:
     begins_at = scheduler.now + 2 * HOUR
     service.save_event(scheduler.client, "concert", begins_at)
     scheduler.advance(hours=1, work=True)

@@ -1,8 +1,8 @@
 """
-Options of calls as services write them: what mypy takes, and what it must refuse.
+Options of calls as services write them: accepted by mypy, and refused by mypy.
 
-A line that is wrong says by ``type: ignore`` which mistake mypy finds in it. When mypy finds it no more, the ignore has
-no use, and that is an error of ``make lint``.
+A wrong line names the mistake that mypy finds by ``type: ignore``. When mypy no longer finds it, the ignore has no use,
+and that is an error of ``make lint``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """
-Who may import whom, and who may read a clock: the house's plan, held against the code.
+The layers of zsched: allowed imports and allowed clock reads, checked against the code.
 
-Every module of zsched belongs to the row with the longest prefix of its name. A row says which rows
-of zsched it may import, and which packages from outside; the standard library is free to all but the
-core, which must stay pure. ``bench`` lies beside zsched, is not installed, and is imported by nobody.
+Every module of zsched belongs to the row with the longest prefix of its name. A row says which rows of zsched it may
+import, and which packages from outside. The standard library is free to all but the core, which must stay pure.
+``bench`` lies beside zsched, is not installed, and is imported by nobody.
 """
 
 from __future__ import annotations
@@ -105,15 +105,15 @@ class Module:
 
     @property
     def named(self) -> set[str]:
-        """Full names of what it imports, and attributes as they are written: ``time.time``."""
+        """Full names of its imports, and attributes as written: ``time.time``."""
         return {*self.source.imports, *self.source.attributes}
 
     def clock_reads(self) -> set[str]:
-        """Where it names a function that reads a clock: ``time.time``, ``datetime.datetime.now``, …"""
+        """Names of functions that read a clock: ``time.time``, ``datetime.datetime.now``, …"""
         return {name for name in self.named if is_clock_read(*name.split(".")[-2:])}
 
     def threads(self) -> set[str]:
-        """Where it names what starts a thread of its own."""
+        """Names of functions and classes that start a thread."""
         return {name for name in self.named if any(f"{name}.".startswith(f"{each}.") for each in THREADS)}
 
 
@@ -137,7 +137,10 @@ def modules() -> Iterator[Module]:
 
 
 def may_import(module: Module, name: str) -> bool:
-    """Ask the table if *module* may import *name*; "from zsched import x" names the package, or a module of it."""
+    """
+    Return True if the table allows *module* to import *name*; "from zsched import x" names the package, or a module of
+    it.
+    """
     ours, outside = MAY_IMPORT[module.row or ""]
     top, _, rest = name.partition(".")
     if top in ("zsched", "bench"):
@@ -152,7 +155,7 @@ def may_import(module: Module, name: str) -> bool:
 MODULES = list(modules())
 
 
-def test_a_module_imports_only_what_its_layer_may() -> None:
+def test_a_module_imports_only_modules_that_its_layer_may_import() -> None:
     wrong = {
         module.name: [name for name in module.source.imports if not may_import(module, name)] for module in MODULES
     }
@@ -171,14 +174,14 @@ def test_only_the_clock_module_reads_a_clock() -> None:
 
 
 def test_only_the_loop_module_starts_a_thread() -> None:
-    """Others use ``zsched.daemon.loop``, which reports what a thread raises."""
+    """Other modules use ``zsched.daemon.loop``, which reports the exceptions of a thread."""
     threads = {module.name: module.threads() for module in MODULES if module.row not in MAY_START_THREADS}
 
     assert {} == {name: found for name, found in threads.items() if found}
 
 
 @pytest.mark.parametrize("row", [row for row in MAY_IMPORT if row])
-def test_no_two_layers_import_each_other(row: str) -> None:
+def test_two_layers_never_import_each_other(row: str) -> None:
     front_ends = {"cli", "demo"}  # one layer: commands that call each other
 
     mutual = [
@@ -202,7 +205,7 @@ def test_no_two_layers_import_each_other(row: str) -> None:
         ("from zsched.core.clock import now", False),
     ],
 )
-def test_the_clock_rule_sees_a_clock_read(source: str, is_read: bool) -> None:
+def test_the_clock_rule_detects_a_clock_read(source: str, is_read: bool) -> None:
     module = Module("daemon.x", "daemon", Source(source))
 
     assert is_read == bool(module.clock_reads())
@@ -217,5 +220,5 @@ def test_the_clock_rule_sees_a_clock_read(source: str, is_read: bool) -> None:
         ("import threading\nthreading.Lock()", False),
     ],
 )
-def test_the_thread_rule_sees_a_thread(source: str, starts: bool) -> None:
+def test_the_thread_rule_detects_a_started_thread(source: str, starts: bool) -> None:
     assert starts == bool(Module("daemon.x", "daemon", Source(source)).threads())

@@ -1,4 +1,4 @@
-"""Links to a Redis Cluster as far as they need none: URLs and settings, whom they ask, and what they are told."""
+"""Links to a Redis Cluster without a real one: URLs and settings, the nodes that they ask, and the answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Slots = list[Any]
 
 
 def slots(owner: tuple[str | None, int] = OWNER) -> Slots:
-    """What CLUSTER SLOTS says: *owner* has the slot, OTHER the rest."""
+    """Return a reply to CLUSTER SLOTS: *owner* has the slot, OTHER the rest."""
     host, port = owner
     replica = [b"10.0.0.9", 7009, b"id"]
     other = [OTHER[0].encode(), OTHER[1], b"id", []]
@@ -41,7 +41,7 @@ def slots(owner: tuple[str | None, int] = OWNER) -> Slots:
 
 
 class Asked(SlotOwner):
-    """Asks nobody: *answers* by node."""
+    """A slot owner that takes its *answers* by node from the test."""
 
     def __init__(self, answers: dict[tuple[str, int], Slots | Exception]) -> None:
         super().__init__(answers, KEY, is_tls=False, options={})
@@ -56,7 +56,7 @@ class Asked(SlotOwner):
 
 
 class FakeConnection:
-    """A connection to OWNER that says *reply*."""
+    """A connection to OWNER that answers *reply*."""
 
     def __init__(self, reply: Any = 1) -> None:
         self.host, self.port, self._reply = *OWNER, reply
@@ -86,7 +86,7 @@ class FakeConnection:
         ("rediss+cluster://u:p%40w@h?ssl_ca_certs=/ca", [("h", 6379)], "rediss://u:p%40w@/0?ssl_ca_certs=/ca"),
     ],
 )
-def test_a_url_is_taken_apart(url: str, nodes: list[tuple[str, int]], plain: str) -> None:
+def test_a_cluster_url_is_parsed_into_its_nodes(url: str, nodes: list[tuple[str, int]], plain: str) -> None:
     parsed = ClusterUrl.parse(url)
 
     assert (tuple(nodes), plain) == (parsed.nodes, parsed.plain)
@@ -103,7 +103,7 @@ def test_a_url_is_taken_apart(url: str, nodes: list[tuple[str, int]], plain: str
         ("redis+cluster://:se/cr3t@h", "the nodes cannot be read"),
     ],
 )
-def test_a_bad_url_is_refused_with_what_is_wrong_and_without_its_password(url: str, message: str) -> None:
+def test_a_bad_url_is_refused_with_the_mistake_and_without_its_password(url: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_settings(env={"ZSCHED_REDIS_URL": url})
 
@@ -129,14 +129,14 @@ def test_nodes_in_the_settings_become_a_url_and_an_address_without_order() -> No
         ({"SENTINELS": "s", "MASTER": "m"}, "ZSCHED_REDIS_CLUSTER: a Cluster has no Sentinels"),
     ],
 )
-def test_what_contradicts_the_nodes_is_refused(env: dict[str, str], message: str) -> None:
+def test_settings_that_contradict_the_nodes_are_refused(env: dict[str, str], message: str) -> None:
     given = {f"ZSCHED_REDIS_{name}": value for name, value in (env | {"CLUSTER": "a,b"}).items()}
 
     with pytest.raises(ConfigError, match=message):
         load_settings(env=given)
 
 
-def test_one_password_is_enough(tmp_path: Path) -> None:
+def test_a_password_beside_a_password_in_the_url_is_refused(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("p\n")
     given = {"ZSCHED_REDIS_URL": URL, "ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "password")}
 
@@ -166,7 +166,7 @@ def test_keys_in_two_slots_are_refused_with_both_named() -> None:
         Client.from_url("redis+cluster://h", rq_prefix="{x}:rq")
 
 
-def test_redis_py_s_client_of_a_cluster_is_refused_with_what_to_write() -> None:
+def test_the_cluster_client_of_redis_py_is_refused_with_the_alternative() -> None:
     theirs = object.__new__(redis.RedisCluster)
 
     with pytest.raises(
@@ -176,7 +176,7 @@ def test_redis_py_s_client_of_a_cluster_is_refused_with_what_to_write() -> None:
 
 
 @needs_prefix
-def test_rq_s_client_can_be_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cluster_client_of_rq_can_be_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RQ_KEY_PREFIX", "{default}:rq")
     theirs = ClusterRedis.from_url("redis+cluster://h1,h2")
 
@@ -191,7 +191,7 @@ def test_rq_s_client_can_be_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("said", "owner"), [(OWNER, OWNER), ((None, 7001), ("seed", 7001)), (("", 1), ("seed", 1))])
-def test_the_owner_is_who_has_the_slot_and_without_a_host_it_is_on_that_of_who_was_asked(
+def test_the_owner_of_the_slot_is_found_and_without_a_host_is_on_the_asked_host(
     said: tuple[str | None, int], owner: tuple[str, int]
 ) -> None:
     found = Asked({("seed", 1): slots(said)})
@@ -199,7 +199,7 @@ def test_the_owner_is_who_has_the_slot_and_without_a_host_it_is_on_that_of_who_w
     assert owner == found.discover_master("")
 
 
-def test_nodes_that_do_not_answer_are_passed_over_and_who_answered_is_asked_first() -> None:
+def test_silent_nodes_are_skipped_and_the_node_that_answered_is_asked_first() -> None:
     found = Asked({("dead", 1): ConnectionRefusedError("no"), ("seed", 2): slots()})
 
     assert OWNER == found.discover_master("")
@@ -208,7 +208,7 @@ def test_nodes_that_do_not_answer_are_passed_over_and_who_answered_is_asked_firs
     assert [("dead", 1), ("seed", 2), ("seed", 2)] == found.asked
 
 
-def test_nodes_that_were_named_are_asked_when_all_seeds_are_dead() -> None:
+def test_nodes_named_by_other_nodes_are_asked_when_all_seeds_are_dead() -> None:
     found = Asked({("seed", 2): slots()})
     found.discover_master("")
 
@@ -217,7 +217,7 @@ def test_nodes_that_were_named_are_asked_when_all_seeds_are_dead() -> None:
     assert OTHER == found.discover_master("")
 
 
-def test_without_an_owner_the_error_names_slot_nodes_and_what_each_said() -> None:
+def test_a_slot_without_an_owner_is_an_error_with_the_answer_of_every_node() -> None:
     answers = {
         ("a", 1): redis.ResponseError("This instance has cluster support disabled"),
         ("b", 2): [[0, 1, [b"h", 1]]],
@@ -231,7 +231,7 @@ def test_without_an_owner_the_error_names_slot_nodes_and_what_each_said() -> Non
     )
 
 
-def test_a_node_that_moved_names_is_connected_to_and_asked_first_from_then_on() -> None:
+def test_a_node_named_by_moved_is_connected_and_then_asked_first() -> None:
     found = Asked({("seed", 2): slots(), OTHER: slots(OTHER)})
 
     with pytest.raises(Redirected, match=r"10\.0\.0\.1:7001 no longer owns slot 5718, but 10\.0\.0\.2:7002"):
@@ -248,7 +248,7 @@ def test_the_owner_of_a_slot_that_is_moved_or_whose_acl_lacks_exists_is_the_owne
         Asked({}).greet(FakeConnection(reply))
 
 
-def test_after_a_node_without_majority_another_one_is_asked_first() -> None:
+def test_another_node_is_asked_first_after_a_node_without_majority() -> None:
     found = Asked({("a", 1): slots(), ("b", 2): slots(OTHER)})
 
     with pytest.raises(redis.ConnectionError, match="The cluster is down"):
@@ -265,7 +265,7 @@ def wire_to(reply: Any) -> tuple[Wire, FakeConnection, ClusterPool]:
     return Wire(connection, "x", pool), connection, pool
 
 
-def test_moved_breaks_all_connections_of_the_link_and_nothing_was_applied() -> None:
+def test_a_moved_reply_breaks_all_connections_of_the_link_and_nothing_was_applied() -> None:
     wire, connection, pool = wire_to(MovedError(f"{SLOT} 10.0.0.2:7002"))
     idle = Wire(FakeConnection(), "x", pool)
 
@@ -279,7 +279,7 @@ def test_moved_breaks_all_connections_of_the_link_and_nothing_was_applied() -> N
         idle.send("GET", KEY)
 
 
-def test_what_was_sent_behind_a_refused_command_may_have_been_applied() -> None:
+def test_commands_sent_behind_a_refused_command_may_have_been_applied() -> None:
     wire, _, _ = wire_to(TryAgainError("Multiple keys request during rehashing of slot"))
     wire.send("GET", KEY)
     wire.send("GET", KEY)
@@ -291,7 +291,7 @@ def test_what_was_sent_behind_a_refused_command_may_have_been_applied() -> None:
 
 
 @pytest.mark.parametrize("reply", [AskError(f"{SLOT} 10.0.0.2:7002"), TryAgainError("Multiple keys request")])
-def test_a_slot_on_its_way_is_waited_for(reply: Exception) -> None:
+def test_a_moving_slot_raises_slot_moves_and_nothing_was_applied(reply: Exception) -> None:
     wire, _, _ = wire_to(reply)
 
     with pytest.raises(SlotMoves, match="is being moved to another node") as caught:
@@ -311,7 +311,7 @@ def test_a_key_of_another_slot_is_refused_and_the_connection_stays() -> None:
     assert pool.master_address is None
 
 
-def test_a_plain_connection_to_a_node_says_what_to_write() -> None:
+def test_a_plain_connection_to_a_node_is_refused_with_the_url_to_write() -> None:
     wire = Wire(FakeConnection(MovedError(f"{SLOT} 10.0.0.2:7002")), "x")
 
     with pytest.raises(RedisRefused, match=r"\[redis\] url = redis\+cluster://host:6379,host2:6379"):

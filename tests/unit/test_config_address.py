@@ -1,4 +1,4 @@
-"""The address of a Redis: one text for all ways to write it, and nothing of user or password in it."""
+"""The address of a Redis: one text for all ways to write it, without user or password."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from zsched.config.urls import address_of
         ("redis+sentinel://a:1,b/main/2", "sentinels:a:1,b:26379/main/2"),
     ],
 )
-def test_an_address_is_host_port_and_database_as_they_are_configured(url: str, address: str) -> None:
+def test_an_address_is_the_configured_host_port_and_database(url: str, address: str) -> None:
     assert address == address_of(url)
 
 

@@ -40,11 +40,11 @@ def test_a_credential_is_the_password_of_redis(env: dict[str, str], url: str) ->
         "redis+sentinel://:secret@h1,h2/mymaster/0",
     ],
 )
-def test_a_password_in_the_url_goes_before_a_credential(env: dict[str, str], url: str) -> None:
+def test_a_password_in_the_url_takes_precedence_over_a_credential(env: dict[str, str], url: str) -> None:
     assert load_settings(env=env | {"ZSCHED_REDIS_URL": url}).redis.read_password() is None
 
 
-def test_a_configured_file_goes_before_a_credential(env: dict[str, str], tmp_path: Path) -> None:
+def test_a_configured_file_takes_precedence_over_a_credential(env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
 
     settings = load_settings(env=env | {"ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "mine")})
@@ -60,11 +60,11 @@ def test_a_blank_credential_means_a_redis_without_a_password(env: dict[str, str]
 
 
 @pytest.mark.parametrize("folder", ["", "/nowhere", "/dev/null"])
-def test_without_credentials_there_is_no_password(folder: str) -> None:
+def test_settings_without_credentials_have_no_password(folder: str) -> None:
     assert load_settings(env={"CREDENTIALS_DIRECTORY": folder}).redis.read_password() is None
 
 
-def test_a_user_in_the_url_and_a_password_in_a_file_belong_together(tmp_path: Path) -> None:
+def test_a_user_in_the_url_is_combined_with_a_password_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("secret")
     env = {"ZSCHED_REDIS_URL": "redis://zsched@host/0", "ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "password")}
 

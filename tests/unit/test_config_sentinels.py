@@ -29,13 +29,15 @@ def write(folder: Path, text: str) -> Path:
         ("redis+sentinel://:p@w@h/m?a=1&sentinel_username=s&b=2", [("h", 26379)], "m", "redis://:p@w@/0?a=1&b=2"),
     ],
 )  # fmt: skip
-def test_a_url_is_taken_apart(url: str, sentinels: list[tuple[str, int]], master: str, plain: str) -> None:
+def test_a_sentinel_url_is_parsed_into_its_parts(
+    url: str, sentinels: list[tuple[str, int]], master: str, plain: str
+) -> None:
     parsed = SentinelUrl.parse(url)
 
     assert (tuple(sentinels), master, plain) == (parsed.sentinels, parsed.master, parsed.plain)
 
 
-def test_options_of_the_sentinels_are_separated_from_those_of_the_master() -> None:
+def test_options_of_the_sentinels_are_separated_from_options_of_the_master() -> None:
     parsed = SentinelUrl.parse(URL + "?sentinel_username=u&sentinel_password=p%26w&sentinel_ssl=true&socket_timeout=2")
 
     assert {"sentinel_username": "u", "sentinel_password": "p&w", "sentinel_ssl": "true"} == parsed.options
@@ -59,7 +61,7 @@ def test_options_of_the_sentinels_are_separated_from_those_of_the_master() -> No
         ("redis+sentinel://h1/m?sentinel_password=a&sentinel_password_file=/f", "two passwords of the Sentinels"),
     ],
 )
-def test_a_bad_url_is_refused_with_what_is_wrong(url: str, message: str) -> None:
+def test_a_bad_url_is_refused_with_the_mistake(url: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_settings(env={"ZSCHED_REDIS_URL": url})
 
@@ -76,7 +78,7 @@ def test_a_bad_url_is_shown_without_its_password(url: str) -> None:
     assert ":se" not in str(caught.value)
 
 
-def test_a_url_of_sentinels_stays_as_it_is() -> None:
+def test_a_url_of_sentinels_is_kept_unchanged() -> None:
     assert URL == load_settings(env={}, flags={"redis.url": URL}).redis.url
 
 
@@ -103,7 +105,7 @@ def test_sentinels_and_master_become_part_of_the_url(tmp_path: Path, url: str, j
     assert (("h1:26379", "h2:26380"), "mymaster") == (settings.redis.sentinels, settings.redis.master)
 
 
-def test_the_environment_names_sentinels_with_commas_and_takes_them_away_with_nothing(tmp_path: Path) -> None:
+def test_the_environment_separates_sentinels_by_commas_and_removes_them_if_empty(tmp_path: Path) -> None:
     env = {"ZSCHED_REDIS_SENTINELS": "h1:26379, h2:26380", "ZSCHED_REDIS_MASTER": "mymaster"}
 
     assert URL == load_settings(env=env).redis.url
@@ -139,7 +141,7 @@ def test_contradicting_sentinel_settings_are_refused(tmp_path: Path, text: str, 
     assert str(file) in str(caught.value)
 
 
-def test_master_and_sentinels_have_passwords_of_their_own(tmp_path: Path) -> None:
+def test_master_and_sentinels_have_separate_passwords(tmp_path: Path) -> None:
     file = write(tmp_path, "[redis]\npassword_file = '/m'\nsentinel_password_file = '/a b'\n")
 
     settings = load_settings(file, env={"ZSCHED_REDIS_URL": URL})
@@ -148,7 +150,7 @@ def test_master_and_sentinels_have_passwords_of_their_own(tmp_path: Path) -> Non
     assert {"sentinel_password_file": "/a b"} == SentinelUrl.parse(settings.redis.url).options
 
 
-def test_a_password_of_the_sentinels_in_the_url_is_not_the_masters(tmp_path: Path) -> None:
+def test_a_password_of_the_sentinels_in_the_url_is_not_used_for_the_master(tmp_path: Path) -> None:
     file = write(tmp_path, "[redis]\npassword_file = '/m'\n")
 
     assert "/m" == load_settings(file, env={"ZSCHED_REDIS_URL": URL + "?sentinel_password=p"}).redis.password_file

@@ -1,4 +1,4 @@
-"""The pages for contributors are true: what they name is there, and where an example stands, they say so."""
+"""The pages for contributors are true: the named files and symbols exist, and examples occur where the pages say."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.documents import PROJECT
 from tests.sources import source
 
 CONTRIBUTING = PROJECT / "CONTRIBUTING.md"
-ADDING = PROJECT / "docs" / "adding.md"
+ADDING = PROJECT / "docs" / "contributing" / "adding.md"
 
 _QUOTED = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"(zsched|tests|bench|docs|config|deploy|bin)(/[\w@.-]+)+/?|[A-Z]+\.md")
@@ -35,7 +35,7 @@ class Page:
 
     @property
     def in_package(self) -> set[str]:
-        """Its files in the installed package."""
+        """Return its files in the installed package."""
         return {file for file in self.files if file.startswith("zsched/")}
 
     @property
@@ -47,7 +47,7 @@ class Page:
 
     @property
     def promised(self) -> int | None:
-        """The number of files of the package that it says there are."""
+        """The number of files of the package that the page states."""
         told = re.search(r"^Files of the package: (\d+)\.", self.text, re.MULTILINE)
         return int(told[1]) if told else None
 
@@ -68,7 +68,7 @@ def read_pages(text: str) -> list[Page]:
 
 
 def defined_in(file: Path) -> set[str]:
-    """The names that *file* defines: of Python those of modules and classes, of Lua those at the top."""
+    """Return the names that *file* defines: of Python those of modules and classes, of Lua those at the top."""
     text = file.read_text()
     if file.suffix == ".lua":
         found = (name for one in _DEFINED_IN_LUA.findall(text) for name in re.split(r", *", one[0] or one[1]))
@@ -94,7 +94,7 @@ def _names(scope: ast.AST, prefix: str) -> Iterator[str]:
 
 
 def astray(page: Page) -> list[str]:
-    """Return the files and names of *page* that are not there."""
+    """Return the files and names of *page* that do not exist."""
     found = []
     for name, symbols in page.files.items():
         file = PROJECT / name
@@ -109,14 +109,14 @@ PAGES = read_pages(ADDING.read_text())
 
 
 @pytest.mark.parametrize("file", [CONTRIBUTING, ADDING], ids=lambda file: file.name)
-def test_every_path_that_is_named_exists(file: Path) -> None:
+def test_every_named_path_exists_in_the_project(file: Path) -> None:
     paths = {quoted for quoted in _QUOTED.findall(file.read_text()) if _PATH.fullmatch(quoted)}
 
     assert paths
     assert [] == [path for path in sorted(paths) if not (PROJECT / path).exists()]
 
 
-def test_every_make_target_that_is_named_exists() -> None:
+def test_every_named_make_target_exists() -> None:
     targets = re.findall(r"^([a-z]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE)
 
     assert set() == set(re.findall(r"^make ([a-z]+)|`make ([a-z]+)", CONTRIBUTING.read_text(), re.MULTILINE)) - {
@@ -124,7 +124,7 @@ def test_every_make_target_that_is_named_exists() -> None:
     }
 
 
-def test_there_is_a_page_for_each_usual_addition() -> None:
+def test_every_usual_addition_has_its_page() -> None:
     assert [
         "An option",
         "An overlap policy",
@@ -137,18 +137,18 @@ def test_there_is_a_page_for_each_usual_addition() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.title)
-def test_every_file_and_symbol_of_a_page_is_there(page: Page) -> None:
+def test_every_file_and_symbol_of_a_page_exists(page: Page) -> None:
     assert page.files
     assert [] == astray(page)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.title)
-def test_a_page_counts_its_files_of_the_package(page: Page) -> None:
+def test_a_page_states_the_number_of_its_files_in_the_package(page: Page) -> None:
     assert len(page.in_package) == page.promised
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.title)
-def test_an_example_stands_in_the_files_of_its_page_and_nowhere_else(page: Page) -> None:
+def test_an_example_occurs_only_in_the_files_of_its_page(page: Page) -> None:
     sources = [*PROJECT.glob("zsched/**/*.py"), *PROJECT.glob("zsched/**/*.lua")]
     texts = {file.relative_to(PROJECT).as_posix(): file.read_text() for file in sources}
 
@@ -158,7 +158,7 @@ def test_an_example_stands_in_the_files_of_its_page_and_nowhere_else(page: Page)
         assert set() == places - page.in_package, f"{example} stands there too: name these files on the page"
 
 
-def test_a_page_that_names_what_is_gone_is_found_out() -> None:
+def test_a_page_that_names_missing_files_or_symbols_is_detected() -> None:
     [page] = read_pages(
         "# Adding\n\n## A thing\n\n| file | add |\n|---|---|\n| `zsched/core/clock.py` | `SystemClock`, `Sundial` |\n"
         "| `zsched/core/clock.py2` | it |\n| `zsched/lua/lib/place.lua` | `leave`, `take_leave` |\n"

@@ -1,4 +1,4 @@
-"""What ``make install`` puts on a machine, and what systemd thinks of the units."""
+"""The files of ``make install`` on a machine, and the verdict of systemd on the units."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_wheel_has_zsched_and_neither_the_benchmark_nor_the_tests() -> None:
     assert {folder for folder in folders if folder.parts[0] == "zsched"} == installed
 
 
-def test_the_wheel_has_every_file_of_zsched_that_is_no_python() -> None:
+def test_the_wheel_has_every_non_python_file_of_zsched() -> None:
     setup = ConfigParser()
     setup.read(CHECKOUT / "setup.cfg")
     package = CHECKOUT / "zsched"
@@ -101,12 +101,12 @@ def test_make_install_writes_below_destdir_and_names_it_nowhere(tmp_path: Path) 
     assert [] == [name for name in files(stage) if str(stage).encode() in (stage / name).read_bytes()]
 
 
-def test_every_page_is_installed_where_the_links_of_others_look_for_it(tmp_path: Path) -> None:
+def test_every_page_is_installed_where_the_links_of_other_pages_lead(tmp_path: Path) -> None:
     make(tmp_path, "install", f"DESTDIR={tmp_path}/stage")
 
     manual = tmp_path / "stage/usr/local/share/doc/zsched"
     assert {str(page.relative_to(CHECKOUT)) for page in pages()} <= files(manual)
-    assert {"config/zsched.toml", "deploy/prometheus/alerts.yml", "docs/dashboard.png"} <= files(manual)
+    assert {"config/zsched.toml", "deploy/prometheus/alerts.yml", "docs/pictures/dashboard.png"} <= files(manual)
 
 
 def test_an_installation_in_other_places_adjusts_the_units(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_uninstalling_leaves_settings_and_nothing_else(tmp_path: Path) -> None:
 # -- units --------------------------------------------------------------------------------------------
 
 
-def test_the_template_is_the_plain_unit_but_for_names() -> None:
+def test_the_template_equals_the_plain_unit_except_for_names() -> None:
     plain, template = (re.sub(r"\A(#.*\n)+", "", unit(name)) for name in UNITS)
 
     of_a_name = plain.replace("/etc/zsched/zsched.", "/etc/zsched/%i.")
@@ -159,7 +159,7 @@ def test_the_template_is_the_plain_unit_but_for_names() -> None:
     assert 4 == template.count("%i")
 
 
-def test_the_unit_is_as_patient_as_the_default_timeout_wants_and_names_our_credential() -> None:
+def test_the_unit_has_a_watchdog_time_above_the_redis_timeout_and_our_credential() -> None:
     watchdog_s = float(re.findall(r"(?m)^WatchdogSec=(\d+)$", unit(UNITS[0]))[0])
 
     assert Supervisor(ManualClock(), watchdog_ms=watchdog_s * 1000).impatience(Settings().redis.timeout_s) is None
@@ -192,8 +192,8 @@ def test_a_unit_bounds_files_threads_and_memory_above_what_a_daemon_needs() -> N
     assert limits["MemoryMax"].endswith("%")  # of the machine: no size fits all
 
 
-def test_without_proc_stat_nothing_is_measured_of_a_process_so_the_unit_shows_it(tmp_path: Path) -> None:
-    """If this fails, prometheus_client can do without: then the units may have ProcSubset=pid."""
+def test_the_unit_shows_proc_stat_because_process_metrics_need_it(tmp_path: Path) -> None:
+    """A failure means that prometheus_client no longer needs it: then the units may have ProcSubset=pid."""
     prometheus_client = pytest.importorskip("prometheus_client", reason="needs the extra ops")
     (tmp_path / "self").symlink_to("/proc/self")  # what ProcSubset=pid leaves
 
@@ -203,7 +203,7 @@ def test_without_proc_stat_nothing_is_measured_of_a_process_so_the_unit_shows_it
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """The folder of units whose program is there."""
+    """The folder of units whose program exists."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed here")
     make(tmp_path, "install", f"PREFIX={tmp_path}/usr", f"SYSCONFDIR={tmp_path}/etc", f"UNITDIR={tmp_path}/units")
@@ -217,21 +217,21 @@ def analyze(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize("name", UNITS)
-def test_systemd_has_nothing_to_say_against_a_unit(installed: Path, name: str) -> None:
+def test_systemd_verifies_a_unit_without_complaints(installed: Path, name: str) -> None:
     assert "" == analyze("verify", "--man=no", str(installed / name))
 
 
 @pytest.mark.parametrize("name", UNITS)
-def test_a_unit_is_little_exposed(installed: Path, name: str) -> None:
+def test_a_unit_stays_below_the_exposure_limit(installed: Path, name: str) -> None:
     said = analyze("security", "--offline=true", "--no-pager", str(installed / name))
 
     assert exposure(said) <= MOST_EXPOSED, said
 
 
 @pytest.mark.parametrize("name", UNITS)
-def test_the_drop_in_for_addresses_is_known_to_systemd(installed: Path, name: str) -> None:
+def test_the_drop_in_for_addresses_is_accepted_by_systemd(installed: Path, name: str) -> None:
     [drop_in] = re.findall(
-        r"(?s)```ini\n(\[Service\]\nIPAddressDeny.*?)```", (CHECKOUT / "deploy/README.md").read_text()
+        r"(?s)```ini\n(\[Service\]\nIPAddressDeny.*?)```", (CHECKOUT / "docs/how-to/run-under-systemd.md").read_text()
     )
     file = installed / name
     assert "Service does not define an IP address allow list" in address_line(file)

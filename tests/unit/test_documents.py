@@ -1,4 +1,4 @@
-"""What a page refers to is there."""
+"""Links and references of the pages have existing targets."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from zsched.health.checks_walls import PATCHED_REDIS, PATCHED_VALKEY, releases
 
 
 def anchors(page: Path) -> set[str]:
-    """The headings of *page* as a browser of Markdown names them."""
+    """Return the headings of *page* as a browser of Markdown names them."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def links(page: Path) -> list[str]:
-    """What *page* links to in this project."""
+    """Return the targets of the links of *page* within this project."""
     targets = re.findall(r"\]\(([^)\s]+)\)", page.read_text())
     return [target for target in targets if not target.startswith(("https://", "http://"))]
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(PROJECT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_an_existing_target(page: Path) -> None:
     astray = []
     for target in links(page):
         name, _, anchor = target.partition("#")
@@ -36,10 +36,10 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 def test_the_pages_have_links() -> None:
-    assert "docs/operations.md" in links(PROJECT / "README.md")
+    assert "docs/how-to/operate.md" in links(PROJECT / "README.md")
 
 
-def test_every_page_of_the_docs_is_linked_from_the_readme_or_from_a_page_that_is() -> None:
+def test_every_page_of_the_docs_is_reachable_from_the_readme() -> None:
     reached, new = set[Path](), {PROJECT / "README.md"}
     while new:
         reached |= new
@@ -49,8 +49,8 @@ def test_every_page_of_the_docs_is_linked_from_the_readme_or_from_a_page_that_is
     assert set(pages()) == reached
 
 
-def test_the_architecture_page_names_files_that_are_there() -> None:
-    page, package = (PROJECT / "docs/architecture.md").read_text(), PROJECT / "zsched"
+def test_the_architecture_page_names_only_existing_files() -> None:
+    page, package = (PROJECT / "docs/explanation/architecture.md").read_text(), PROJECT / "zsched"
     packages = "|".join(folder.name for folder in package.iterdir() if folder.is_dir())
 
     names = set(re.findall(rf"\b(?:{packages})/[a-z_/]+(?:\.lua)?", page))
@@ -59,7 +59,7 @@ def test_the_architecture_page_names_files_that_are_there() -> None:
 
 
 def test_the_architecture_page_has_a_row_for_each_package() -> None:
-    page = (PROJECT / "docs/architecture.md").read_text()
+    page = (PROJECT / "docs/explanation/architecture.md").read_text()
 
     packages = {file.parent.name for file in (PROJECT / "zsched").glob("*/__init__.py")} | {"lua"}
     assert packages == {name for name in packages if f"\n| `{name}` |" in page}

@@ -23,7 +23,7 @@ def lines_of(stream: io.StringIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_off_a_terminal_an_event_is_one_json_object_with_a_utc_timestamp() -> None:
+def test_an_event_outside_of_a_terminal_is_one_json_object_with_a_utc_timestamp() -> None:
     stream = io.StringIO()
     events.configure(stream=stream)
 
@@ -36,7 +36,7 @@ def test_off_a_terminal_an_event_is_one_json_object_with_a_utc_timestamp() -> No
     assert datetime.fromisoformat(timestamp).tzinfo == UTC
 
 
-def test_on_a_terminal_an_event_is_a_line_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_on_a_terminal_is_a_line_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     stream = Terminal()
     events.configure(stream=stream)
@@ -48,7 +48,7 @@ def test_on_a_terminal_an_event_is_a_line_for_people(monkeypatch: pytest.MonkeyP
     assert "\x1b" not in stream.getvalue()
 
 
-def test_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_on_a_terminal_are_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     stream = Terminal()
     events.configure(stream=stream)
@@ -107,7 +107,7 @@ def test_an_exception_is_rendered_with_its_traceback(format: str) -> None:
     assert "ZeroDivisionError: by nothing" in stream.getvalue()
 
 
-def test_a_value_that_json_does_not_know_is_written_as_its_repr() -> None:
+def test_a_value_without_a_json_form_is_written_as_its_repr() -> None:
     stream = io.StringIO()
     events.configure(stream=stream)
 
@@ -152,7 +152,7 @@ def test_an_unknown_level_or_format_is_an_error_with_the_choices(wrong: dict[str
         events.configure(**wrong)
 
 
-def test_a_long_text_of_another_program_is_cut_wherever_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_text_of_another_program_is_cut_in_every_field(capsys: pytest.CaptureFixture[str]) -> None:
     events.configure(format="json")
     huge = "A" * 30_000_000
 

@@ -1,4 +1,4 @@
-"""The client on fakeredis, for the tests of whoever uses zsched: every client script parses and runs there."""
+"""The client on fakeredis, for the tests of users of zsched: every client script parses and runs there."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def test_an_unknown_schedule_is_not_found_on_fakeredis_either(client: Client) ->
 
 
 @pytest.mark.parametrize("given", ["redis://:secret@localhost", None, redis.asyncio.Redis()])
-def test_an_object_that_is_no_redis_client_is_refused_without_its_secrets(given: Any) -> None:
+def test_an_object_of_another_class_than_a_redis_client_is_refused_without_its_secrets(given: Any) -> None:
     with pytest.raises(ConfigError, match=r"^redis=.*not a redis\.Redis; give one, or use Client\.from_url") as caught:
         Client(given)
     assert "secret" not in str(caught.value)
 
 
-def test_a_client_that_decodes_its_replies_is_fine() -> None:
+def test_a_client_that_decodes_its_replies_is_accepted() -> None:
     client = Client(fakeredis.FakeRedis(decode_responses=True))
 
     client.schedule("app.task", id="a", every=5)

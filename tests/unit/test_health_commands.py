@@ -1,4 +1,4 @@
-"""The commands that the doctor's remedies give to copy reach the Redis that was looked at, and name no password."""
+"""The commands in the doctor's remedies reach the examined Redis, and contain no password."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shell(url: str, serializer: str = "pickle", password: str | None = None, rq_
         ("redis+sentinel://a:26379,b:26379/main/0", f"redis-cli -h MASTER GET '{KEY}'"),
     ],
 )
-def test_redis_cli_goes_where_the_settings_go(url: str, said: str) -> None:
+def test_the_redis_cli_command_uses_the_redis_of_the_settings(url: str, said: str) -> None:
     assert said == shell(url).written(["redis-cli", "GET", KEY])
 
 
@@ -54,5 +54,5 @@ def test_redis_cli_goes_where_the_settings_go(url: str, said: str) -> None:
         ),
     ],
 )
-def test_a_worker_is_started_where_the_settings_go(url: str, options: dict[str, str], said: str) -> None:
+def test_the_worker_command_uses_the_redis_of_the_settings(url: str, options: dict[str, str], said: str) -> None:
     assert said == shell(url, **options).written(["rq", "worker", "email"])

@@ -1,4 +1,4 @@
-"""What ``make lines`` counts."""
+"""The counts of ``make lines``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.lines import count, lua_code, python_code, table
     ],
     ids=["empty", "module", "function", "class", "text", "call"],
 )
-def test_python_code_is_neither_docstring_nor_comment_nor_blank(source: str, expected: int) -> None:
+def test_counting_python_code_leaves_out_docstrings_comments_and_blanks(source: str, expected: int) -> None:
     assert expected == python_code(source)
 
 
@@ -37,7 +37,7 @@ def test_python_code_is_neither_docstring_nor_comment_nor_blank(source: str, exp
     ],
     ids=["empty", "comment", "block", "strings", "text"],
 )
-def test_lua_code_is_neither_comment_nor_blank(source: str, expected: int) -> None:
+def test_counting_lua_code_leaves_out_comments_and_blanks(source: str, expected: int) -> None:
     assert expected == lua_code(source)
 
 

@@ -36,7 +36,7 @@ LUA = [
 
 
 @pytest.mark.parametrize(("text", "expected"), PYTHON, ids=[text for text, _ in PYTHON])
-def test_a_python_text_has_these_mutants(text: str, expected: set[str]) -> None:
+def test_a_python_text_has_the_expected_mutants(text: str, expected: set[str]) -> None:
     found = mutants("a.py", text.encode(), of_python.changes(text.encode()))
 
     assert expected == {mutant.mutated for mutant in found}
@@ -45,7 +45,7 @@ def test_a_python_text_has_these_mutants(text: str, expected: set[str]) -> None:
 
 
 @pytest.mark.parametrize(("text", "expected"), LUA, ids=[text for text, _ in LUA])
-def test_a_lua_text_has_these_mutants(text: str, expected: set[str]) -> None:
+def test_a_lua_text_has_the_expected_mutants(text: str, expected: set[str]) -> None:
     found = mutants("a.lua", text.encode(), of_lua.changes(text.encode()))
 
     assert expected == {mutant.mutated for mutant in found}

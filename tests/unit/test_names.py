@@ -1,9 +1,9 @@
 """
-A name says one thing: grep finds the one class, or the one function, that a text talks of.
+Unique names: grep finds the one class, or the one function, that a text names.
 
-Classes and types by another name, private ones too, and public functions at the top of a module are counted over all of
-``zsched``. Methods are not: their class tells them apart. Nor are the functions behind commands, which have the names
-that people type.
+Classes and type aliases, private ones too, and public functions at the top of a module are counted over all of
+``zsched``. Methods are not counted: their class distinguishes them. Nor are the functions behind commands, which have
+the names that people type.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CLASS = re.compile(r"_?[A-Z]+[a-z]\w*")
 
 
 def class_names(node: ast.stmt) -> Iterator[str]:
-    """Yield the class, or the types by another name, that *node* defines."""
+    """Yield the class or type alias that *node* defines."""
     if isinstance(node, ast.ClassDef):
         yield node.name
     elif isinstance(node, ast.Assign | ast.AnnAssign):
@@ -55,7 +55,7 @@ def test_a_public_function_name_is_defined_once() -> None:
     assert {} == homonyms(function_names, sources(PACKAGE.rglob("*.py")))
 
 
-def test_a_name_in_two_modules_is_seen() -> None:
+def test_a_name_in_two_modules_is_detected() -> None:
     functions = "def show(): ...\ndef _own(): ..."
     first = Source(f"class Run: ...\nclass _Own: ...\nRow = tuple[str, int]\n{functions}")
     second = Source(f"class Run: ...\nclass Row: ...\n_Own: TypeAlias = str\n{functions}")

@@ -1,4 +1,4 @@
-"""What the log is told of a run that is over, and how it counts in its schedule's row of failures."""
+"""The log's record of an ended run, and its count in the streak of failures of its schedule."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zsched.storage.dispatch import Over
         (RunStatus.CANCELLED, "", "-"),
     ],
 )
-def test_a_run_counts_by_how_it_ended(status: RunStatus, error: str, counts: str) -> None:
+def test_a_run_counts_in_its_streak_by_its_status(status: RunStatus, error: str, counts: str) -> None:
     run = Run("poll-1700000000000", status, error=error)
 
     assert Over("poll", run.id, "seen", counts, run.status.value, facts_text(run)) == Over.of(run, "seen")

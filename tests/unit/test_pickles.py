@@ -1,4 +1,7 @@
-"""Who opens a pickle as a worker does, which runs it: held against the sources (SECURITY.md, "Data is never code")."""
+"""
+Modules that open a pickle like a worker, which runs it: checked against the sources (SECURITY.md, "Data is never
+code").
+"""
 
 from __future__ import annotations
 
@@ -40,13 +43,13 @@ def knows_pickles(source: Source) -> bool:
 
 
 def of_pickles(source: Source) -> set[str]:
-    """What it names of a module that unpickles."""
+    """Return the names that *source* uses of a module that unpickles."""
     taken = {name for name in source.imports if "." in name}
     return {name for name in source.attributes | taken if name.partition(".")[0] in PICKLES}
 
 
 def asks_to_run(source: Source) -> bool:
-    """True if a call of ``open`` or ``options`` says anything but ``runs=False``."""
+    """Return True if a call of ``open`` or ``options`` has anything but ``runs=False``."""
     asked = [
         keyword
         for call in source.nodes
@@ -65,17 +68,17 @@ def knows_jobs(source: Source) -> bool:
 SOURCES = sources(PACKAGE.rglob("*.py"))
 
 
-def test_three_modules_know_pickles_and_one_of_them_runs_what_others_wrote() -> None:
+def test_only_the_listed_modules_use_functions_of_pickle() -> None:
     assert IMPORTERS == {name: of_pickles(source) for name, source in SOURCES.items() if knows_pickles(source)}
 
 
-def test_only_import_and_a_client_that_was_told_to_run_pickles_outside_of_workers() -> None:
+def test_only_the_listed_modules_ask_to_run_pickles_outside_of_workers() -> None:
     runners = {name for name, source in SOURCES.items() if asks_to_run(source)} - {"storage/rqjob.py"}
 
     assert set(RUNNERS) == runners
 
 
-def test_no_module_of_daemon_archive_or_command_line_knows_rqs_jobs() -> None:
+def test_modules_of_daemon_archive_and_command_line_do_not_use_rqs_jobs() -> None:
     assert set(KNOW_JOBS) == {name for name, source in SOURCES.items() if knows_jobs(source)}
 
 
@@ -87,7 +90,7 @@ def test_no_module_of_daemon_archive_or_command_line_knows_rqs_jobs() -> None:
         ("def f():\n    import dill", set()),
     ],
 )
-def test_the_rule_sees_a_pickle_that_is_opened(text: str, found: set[str]) -> None:
+def test_the_rule_detects_an_opened_pickle(text: str, found: set[str]) -> None:
     assert (True, found) == (knows_pickles(Source(text)), of_pickles(Source(text)))
 
 
@@ -101,13 +104,13 @@ def test_the_rule_sees_a_pickle_that_is_opened(text: str, found: set[str]) -> No
         ("encoder.open(data)", False),
     ],
 )
-def test_the_rule_sees_who_asks_for_it(text: str, asks: bool) -> None:
+def test_the_rule_detects_a_call_that_asks_to_run_pickles(text: str, asks: bool) -> None:
     assert asks is asks_to_run(Source(text))
 
 
 @pytest.mark.parametrize(
     "text", ["from rq.job import Job", "import rq.job", "import rq", "from rq import Queue", "import rq.results"]
 )
-def test_the_rule_sees_who_knows_jobs(text: str) -> None:
+def test_the_rule_detects_a_module_that_uses_jobs(text: str) -> None:
     assert knows_jobs(Source(text))
     assert not knows_jobs(Source("from rq import Retry"))

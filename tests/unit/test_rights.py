@@ -1,4 +1,4 @@
-"""What each kind of process may do: held against the scripts, the sources, and the file that is given to Redis."""
+"""The rights of each kind of process: checked against the scripts, the sources, and the file for Redis."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ OF_ONE_RQ = {"client|info", "hdel", "zcount", "zpopmin"}  # which RQ 2 or RQ 3 h
 OF_KINDS = {"workers": "queue_workers", "rl-keys": "limits", "rl": "limit_waiting"}  # RqKeys' method of another name
 
 
-def test_the_file_is_what_the_rights_say() -> None:
+def test_the_acl_file_equals_the_generated_rights() -> None:
 
     assert acl_file(Keys("default", "rq")) == ACL.read_text(), "make it anew: bin/zsched acl > deploy/redis/users.acl"
 
 
-def test_every_script_is_somebodys() -> None:
+def test_every_script_belongs_to_a_role() -> None:
     assert {file.stem for file in LUA.glob("*.lua")} == {script for role in Role for script in SCRIPTS[role]}
 
 
-def test_no_call_of_a_script_is_overlooked() -> None:
+def test_every_redis_call_of_a_script_is_accounted_for() -> None:
     hidden: dict[str, int] = {}
 
     for file in LUA.rglob("*.lua"):
@@ -69,7 +69,7 @@ def test_no_call_of_a_script_is_overlooked() -> None:
     assert {"hdel", "hset"} <= commands_of("fire")
 
 
-def test_no_key_of_rqs_is_overlooked() -> None:
+def test_keys_of_rq_occur_only_in_rq_lua() -> None:
     for file in LUA.rglob("*.lua"):
         code = re.sub(r"--.*", "", file.read_text())
 
@@ -97,7 +97,7 @@ def test_rights_follow_the_prefix_of_rqs_keys() -> None:
 
 
 def sent(source: Source) -> Iterator[str]:
-    """Texts that stand where commands do: first in a call or a tuple, but for what a dict is asked for."""
+    """Yield texts in the places of commands: first in a call or a tuple, but not keys of a dict."""
     for node in source.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
             continue
@@ -107,7 +107,7 @@ def sent(source: Source) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_every_command_that_the_sources_name_is_somebodys() -> None:
+def test_every_command_named_in_the_sources_belongs_to_a_role() -> None:
     methods = dir(redis.Redis)
     files = [file for sender in SENDERS for file in (PACKAGE / sender).rglob("*.py")]
     files += [PACKAGE / sender for sender in SENDERS if sender.endswith(".py")]
@@ -122,12 +122,12 @@ def test_every_command_that_the_sources_name_is_somebodys() -> None:
 
 
 def words_in(sources: Iterable[Source]) -> set[str]:
-    """Names of attributes, and texts."""
+    """Return names of attributes, and texts."""
     return {word for source in sources for words in (source.attribute_names, source.texts) for word in words}
 
 
 def sources_of(role: Role) -> list[Source]:
-    """What a process of *role* runs of zsched, at most."""
+    """Return all modules of zsched that a process of *role* may run."""
     files = [file for part in RUN_BY[role] for file in PACKAGE.glob(part)]
     files = [file for file in files if file.name not in ("rights.py", "rivals.py")]
     assert files
@@ -136,7 +136,7 @@ def sources_of(role: Role) -> list[Source]:
 
 @cache
 def commands_of_rq() -> set[str]:
-    """Commands that RQ's sources send, by redis-py's methods or by scripts."""
+    """Return the commands that RQ's sources send, by redis-py's methods or by scripts."""
     package = Path(rq.__file__).parent
     called = words_in(sources(package.rglob("*.py"), package).values())
     found = {command for method, commands in OF_METHODS.items() if method in called for command in commands.split()}
@@ -153,7 +153,7 @@ def test_a_worker_may_send_every_command_of_rqs_own_scripts() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("role", Role)
-def test_every_command_of_a_role_is_one_that_its_sources_send(role: Role) -> None:
+def test_every_command_of_a_role_is_sent_by_its_sources(role: Role) -> None:
     scripts = {command for script in SCRIPTS[role] for command in commands_of(script)}
     ours = {word for source in sources_of(role) for word in sent(source)}
     theirs = commands_of_rq() if role in (Role.WORKER, Role.DASHBOARD) else set()
@@ -184,7 +184,7 @@ def test_a_namespace_has_its_own_keys_and_channel() -> None:
     assert "{default}" not in rights.rule.replace(RQ, "")
 
 
-def test_a_worker_has_none_of_zscheds_keys_and_a_dashboard_no_command_that_writes() -> None:
+def test_a_worker_has_no_keys_of_zsched_and_a_dashboard_no_writing_command() -> None:
     worker, dashboard = (rights_of([role], Keys("default")) for role in (Role.WORKER, Role.DASHBOARD))
 
     assert (f"{RQ}:*",) == worker.keys
@@ -194,7 +194,7 @@ def test_a_worker_has_none_of_zscheds_keys_and_a_dashboard_no_command_that_write
     )
 
 
-def test_a_user_of_two_roles_may_do_what_both_may() -> None:
+def test_a_user_of_two_roles_has_the_rights_of_both() -> None:
     keys = Keys("default")
     both, worker, client = (
         rights_of(roles, keys) for roles in ([Role.WORKER, Role.CLIENT], [Role.WORKER], [Role.CLIENT])

@@ -1,4 +1,4 @@
-"""RQ's keys have one home in Python and one in Lua, which agree."""
+"""RQ's keys are defined once in Python and once in Lua, with the same values."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from zsched.storage.rqkeys import RqKeys
 LITERAL = re.compile(r"(?<![\w-])rq:|:(dependents|dependencies)\b")
 
 
-def test_no_other_file_of_the_package_has_one_of_rqs_keys() -> None:
+def test_only_rqkeys_py_contains_keys_of_rq() -> None:
     files = {name: source for name, source in sources(PACKAGE.rglob("*.py")).items() if LITERAL.search(source.text)}
 
     assert ["storage/rqkeys.py"] == [name for name, source in files.items() if any(map(LITERAL.search, source.texts))]
 
 
-def test_lua_has_the_same_keys_as_python() -> None:
+def test_lua_and_python_have_the_same_keys_of_rq() -> None:
     library = (PACKAGE / "lua" / "lib" / "rq.lua").read_text()
     in_python = inspect.getsource(rqkeys)
 
@@ -33,7 +33,7 @@ def test_lua_has_the_same_keys_as_python() -> None:
 
 @needs_prefix
 @pytest.mark.parametrize("name", ["a", b"a", "a:b", b"\xff"])
-def test_a_queue_is_named_as_its_key_was_made(name: str | bytes) -> None:
+def test_the_name_of_a_queue_is_read_back_from_its_key(name: str | bytes) -> None:
     rq = RqKeys("{app}:rq")
 
     assert name == rq.queue_name(rq.queue(name))

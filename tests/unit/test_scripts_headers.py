@@ -1,4 +1,4 @@
-"""What every script of zsched/lua promises in its header, and the rules that all of them keep."""
+"""The headers of all scripts of zsched/lua, and the rules that all of them keep."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _code(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_header_says_purpose_keys_arguments_replies_and_entries(name: str) -> None:
+def test_a_header_lists_purpose_keys_arguments_replies_and_entries(name: str) -> None:
     header = (LUA / f"{name}.lua").read_text().split("\nlocal ", 1)[0]
 
     assert re.match(rf"-- {name}: \w.*\.\n--\n-- KEYS   ", header)
@@ -43,7 +43,7 @@ def test_a_script_uses_every_key_and_argument_that_its_header_names(name: str) -
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_position_stands_below_the_bindings(name: str) -> None:
+def test_scripts_use_no_position_below_the_bindings(name: str) -> None:
     code = _code(load(name).text)
 
     assert [] == re.findall(r"KEYS\[", code)
@@ -52,14 +52,14 @@ def test_no_position_stands_below_the_bindings(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_key_is_one_that_keys_py_knows(name: str) -> None:
+def test_every_key_of_a_header_is_defined_in_keys_py(name: str) -> None:
     keys = Keys("default")
 
     assert all(callable(keys.named(key)) for key in load(name).keys)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_nothing_is_used_that_fakeredis_lacks_or_that_reshapes_a_payload(path: Path) -> None:
+def test_scripts_use_no_library_that_fakeredis_lacks_or_that_reshapes_a_payload(path: Path) -> None:
     assert [] == re.findall(r"\b(?:cmsgpack|struct|bit|cjson|sha1hex|setresp|breakpoint)\b", _code(path.read_text()))
 
 
@@ -86,19 +86,19 @@ def test_only_one_piece_writes_the_value_of_a_schedule_that_is_paused_or_in_quar
     assert ["lib/lanes.lua"] == [path.relative_to(LUA).as_posix() for path in found]
 
 
-def test_no_line_has_more_than_120_columns() -> None:
+def test_lines_of_scripts_have_at_most_120_columns() -> None:
     assert [] == [(path, line) for path in FILES for line in path.read_text().splitlines() if len(line) > 120]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_time_is_asked_at_most_once(name: str) -> None:
+def test_a_script_calls_time_at_most_once(name: str) -> None:
     assert load(name).text.count("'TIME'") <= 1
 
 
 LEADERS = [name for name in NAMES if "expected_server" in _code(load(name).text)]
 
 
-def test_a_script_that_knows_its_term_is_a_leaders_script() -> None:
+def test_a_script_with_a_token_is_a_leaders_script() -> None:
     by_token = {name for name in NAMES if re.search(r"\btoken\b", _code((LUA / f"{name}.lua").read_text()))}
 
     assert {"acquire", "release"} == by_token - set(LEADERS)  # that makes a token; that takes back no more than its own
@@ -132,7 +132,7 @@ def _with_files(monkeypatch: pytest.MonkeyPatch, files: dict[str, str]) -> None:
 VERB = "-- a: does.\n--\n-- KEYS   meta\n"
 
 
-def test_a_piece_that_several_pieces_include_stands_once_where_it_is_needed_first(
+def test_a_piece_included_by_several_pieces_occurs_once_before_its_first_use(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files = {
@@ -158,7 +158,7 @@ def test_a_circular_include_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None
         load.__wrapped__("a")
 
 
-def test_a_header_gives_names_to_keys_and_arguments_and_a_place_to_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_header_names_keys_and_arguments_and_has_a_place_for_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     header = (
         "-- a: does.\n--\n-- KEYS   lease @lanes\n-- ARGV   @term\n--        id  a schedule's\n--        ...  rows\n"
     )
@@ -175,7 +175,7 @@ def test_a_header_gives_names_to_keys_and_arguments_and_a_place_to_rows(monkeypa
 
 
 class _Channel:
-    """Knows every script by the same name; remembers what it was told."""
+    """A channel that knows every script by the same name, and remembers its calls."""
 
     def __init__(self) -> None:
         self.told: list[tuple[object, ...]] = []
@@ -185,7 +185,7 @@ class _Channel:
         return b"sha" if command[0] == "SCRIPT" else [b"OK"]
 
 
-def test_arguments_given_by_keyword_go_in_the_headers_order() -> None:
+def test_keyword_arguments_are_sent_in_the_order_of_the_header() -> None:
     channel = _Channel()
 
     Scripts(channel, Keys("mail")).call("pause", note="why", id="a")

@@ -1,4 +1,4 @@
-"""Links behind Sentinels as far as they need none: what they are made of, and what is refused."""
+"""Links behind Sentinels without real ones: their parts, and refused settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ URL = "redis+sentinel://me:secret@h1,[::1]:7/mymaster/3"
 
 
 class FakeSentinel:
-    """Answers with *masters*, or raises."""
+    """A Sentinel that answers with *masters*, or raises."""
 
     def __init__(self, port: int, answer: dict[str, Any] | Exception) -> None:
         self.connection_pool = redis.ConnectionPool(host="h", port=port)
@@ -58,7 +58,7 @@ def assert_sends_nothing_twice(options: dict[str, Any]) -> None:
     assert (0, [], 2) == (options["retry"].get_retries(), options["retry_on_error"], options["protocol"])
 
 
-def test_a_link_by_a_url_names_sentinels_and_master_without_the_password() -> None:
+def test_a_link_made_from_a_url_names_sentinels_and_master_without_the_password() -> None:
     link = Link.from_url(URL + "?sentinel_password=s3cret", 5.0)
 
     assert "redis+sentinel://h1:26379,[::1]:7/mymaster/3" == link.where
@@ -68,7 +68,7 @@ def test_a_link_by_a_url_names_sentinels_and_master_without_the_password() -> No
     )  # fmt: skip
 
 
-def test_master_and_sentinels_are_sent_nothing_twice_and_sentinels_are_given_up_sooner() -> None:
+def test_connections_to_master_and_sentinels_never_resend_and_sentinels_time_out_sooner() -> None:
     link = Link.from_url(URL + "?sentinel_username=su&sentinel_password=sp", 5.0)
 
     assert_sends_nothing_twice(options_of(link))
@@ -80,7 +80,7 @@ def test_master_and_sentinels_are_sent_nothing_twice_and_sentinels_are_given_up_
         )
 
 
-def test_options_in_the_url_go_before_but_not_before_ours() -> None:
+def test_options_in_the_url_take_precedence_except_over_fixed_options() -> None:
     link = Link.from_url(URL + "?socket_timeout=2&health_check_interval=9&protocol=3", 5.0)
 
     assert (2.0, 0, 2) == tuple(
@@ -89,7 +89,7 @@ def test_options_in_the_url_go_before_but_not_before_ours() -> None:
 
 
 @pytest.mark.parametrize(("option", "to_sentinels"), [("", False), ("&sentinel_ssl=true", True)])
-def test_tls_is_spoken_with_the_master_and_if_asked_for_with_the_sentinels(option: str, to_sentinels: bool) -> None:
+def test_tls_is_used_for_the_master_and_on_request_for_the_sentinels(option: str, to_sentinels: bool) -> None:
     link = Link.from_url(f"rediss+sentinel://h1/m?ssl_ca_certs=/ca{option}", 5.0)
 
     assert isinstance(link.pool, Pool)
@@ -100,7 +100,7 @@ def test_tls_is_spoken_with_the_master_and_if_asked_for_with_the_sentinels(optio
     assert ("/ca" if to_sentinels else None) == sentinel.connection_pool.connection_kwargs.get("ssl_ca_certs")
 
 
-def test_the_password_of_the_sentinels_may_stand_in_a_file(tmp_path: Path) -> None:
+def test_the_password_of_the_sentinels_may_be_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("sp\n")
 
     link = Link.from_url(f"{URL}?sentinel_password_file={tmp_path / 'password'}", 5.0)
@@ -139,7 +139,7 @@ def test_a_client_of_replicas_is_refused() -> None:
         Client(made(HOSTS).slave_for("mymaster"))
 
 
-def test_a_client_whose_master_is_found_otherwise_is_refused() -> None:
+def test_a_client_with_another_way_to_find_its_master_is_refused() -> None:
     theirs = made(HOSTS).master_for("mymaster")
     theirs.connection_pool.sentinel_manager = object()
 
@@ -174,12 +174,12 @@ def test_a_master_that_is_not_found_is_explained(answers: list[Any], message: st
 
 
 def set_up_by(pool: Pool, connection: Any) -> None:
-    """What redis-py does with a new *connection* of *pool*."""
+    """Set up a new *connection* of *pool* like redis-py."""
     pool.connection_kwargs["redis_connect_func"](connection)
 
 
 class FakeConnection:
-    """A connection to *port* that says *role*."""
+    """A connection to *port* that answers *role*."""
 
     def __init__(self, port: int = 1, role: Any = "master") -> None:
         self.host, self.port, self._role = "10.0.0.1", port, role
@@ -200,7 +200,7 @@ class FakeConnection:
         self.did.append("disconnect")
 
 
-def test_a_new_connection_asks_for_the_role_and_an_acl_without_role_is_let_pass() -> None:
+def test_a_new_connection_asks_for_the_role_and_accepts_a_user_without_that_right() -> None:
     found, may_not = discovery(state(1)), FakeConnection(role=redis.exceptions.NoPermissionError("NOPERM"))
     connection = FakeConnection()
 
@@ -210,7 +210,7 @@ def test_a_new_connection_asks_for_the_role_and_an_acl_without_role_is_let_pass(
     assert (["on_connect", "ROLE"], ["theirs", "ROLE"]) == (connection.did, may_not.did)
 
 
-def test_after_a_replica_was_named_another_sentinel_is_asked_first() -> None:
+def test_another_sentinel_is_asked_first_after_a_replica_was_named() -> None:
     found = discovery(state(1), state(2))
 
     with pytest.raises(redis.ConnectionError, match=r"10\.0\.0\.1:1, master by its Sentinel, is a slave now"):
@@ -256,7 +256,7 @@ def test_a_readonly_error_of_redis_py_is_known_not_to_have_been_applied() -> Non
         "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
     ],
 )
-def test_a_master_that_lost_its_replicas_or_its_role_is_one_that_takes_no_writes_now(reply: str) -> None:
+def test_a_master_without_required_replicas_or_role_is_reported_as_taking_no_writes(reply: str) -> None:
     wire = Wire(FakeConnection(role=redis.ResponseError(reply)), "x")
 
     with pytest.raises(RedisUnavailable, match="cannot take writes now") as caught:
@@ -266,7 +266,7 @@ def test_a_master_that_lost_its_replicas_or_its_role_is_one_that_takes_no_writes
     assert wire.is_broken
 
 
-def test_links_to_one_server_look_for_no_master() -> None:
+def test_links_to_a_single_server_look_for_no_master() -> None:
     link = Link.from_url("redis://127.0.0.1:1/0", 5.0)
 
     link.look_for_master()

@@ -1,7 +1,7 @@
 """
-Imports of a start: a program imports what it uses, and no more. Modules are counted, not seconds.
+Imports at the start: a program imports only modules that it uses. Modules are counted, not seconds.
 
-A program runs in a process of its own and prints the modules that it has at its end.
+A program runs in a separate process and prints the modules that it has imported at its end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OF_THE_PAST = {"zsched.client.answers", "zsched.core.log", "zsched.core.story", 
 
 
 def imported_by(code: str) -> set[str]:
-    """The modules of a process that ran *code*, which may print lines of its own before."""
+    """Return the modules of a process that ran *code*, which may print lines of its own before."""
     told = subprocess.run([sys.executable, "-c", code + SHOWN], check=True, capture_output=True, text=True).stdout
     return set(told.splitlines()[-1].split())
 

@@ -1,4 +1,4 @@
-"""Pickles read without running them: what is plain comes out as it went in, the rest is refused by name."""
+"""Pickles read without running them: plain values come out unchanged, others are refused by name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Colour(Enum):
 
 
 class Running:
-    """What runs a command when it is unpickled."""
+    """An object that runs a command when it is unpickled."""
 
     def __init__(self, command: str) -> None:
         self.command = command
@@ -48,7 +48,7 @@ class Running:
 
 
 @pytest.mark.parametrize("value", PLAIN, ids=repr)
-def test_a_plain_value_is_read_as_pickle_reads_it(value: object) -> None:
+def test_a_plain_value_is_read_like_by_pickle(value: object) -> None:
     assert value == read_plain(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
 
 
@@ -96,7 +96,7 @@ def test_a_broken_or_too_big_pickle_is_refused(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("serializer", ["pickle", "json"])
-def test_a_payload_that_inflates_to_more_than_there_may_be_is_not_inflated(serializer: str) -> None:
+def test_a_payload_that_would_inflate_beyond_the_limit_is_not_inflated(serializer: str) -> None:
     bomb = zlib.compress(bytes(MOST_BYTES + 1))
 
     assert len(bomb) < 10_000
@@ -106,11 +106,11 @@ def test_a_payload_that_inflates_to_more_than_there_may_be_is_not_inflated(seria
 
 
 @pytest.mark.parametrize("data", [b"", b"as it is", zlib.compress(b"cut short")[:-3]])
-def test_data_that_was_not_deflated_is_taken_as_it_is(data: bytes) -> None:
+def test_data_that_was_not_deflated_is_returned_unchanged(data: bytes) -> None:
     assert data == inflated(data)
     assert b"x" * 1_000 == inflated(zlib.compress(b"x" * 1_000))
 
 
-def test_a_value_of_more_bytes_than_there_may_be_is_not_opened() -> None:
+def test_a_value_above_the_limit_of_bytes_is_not_opened() -> None:
     with pytest.raises(NotPlain, match="more than 10,000,000 are not opened"):
         read_plain(pickle.dumps(b"0" * MOST_BYTES))

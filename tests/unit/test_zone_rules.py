@@ -1,4 +1,4 @@
-"""Which version of the tz database counts: that of the first folder that has zones, as zoneinfo reads them."""
+"""The version of the tz database in use: that of the first folder with zones, like zoneinfo."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def folder(path: Path, **files: str) -> str:
         ({"zi": ""}, None),
     ],
 )
-def test_a_folder_of_zones_says_its_version(tmp_path: Path, files: dict[str, str], version: str | None) -> None:
+def test_the_version_of_a_folder_of_zones_is_read(tmp_path: Path, files: dict[str, str], version: str | None) -> None:
     path = folder(tmp_path / "zones", **files)
 
     assert ZoneRules(version, path) == installed([path])
 
 
-def test_the_first_folder_that_has_zones_counts_whatever_the_others_have(tmp_path: Path) -> None:
+def test_the_first_folder_with_zones_counts_whatever_later_folders_have(tmp_path: Path) -> None:
     empty, first, second = (tmp_path / name for name in ("empty", "first", "second"))
     folders = [str(tmp_path / "none"), folder(empty), folder(first, zone="TZif2"), folder(second, zi="# version 2025b")]
 
@@ -53,16 +53,14 @@ def test_zone_rules_come_from_the_package_if_the_machine_has_none(tmp_path: Path
 
 
 def install(path: Path, version: str) -> None:
-    """The package tzdata of *version* in the folder *path*, in place of the one that is there."""
+    """Install the package tzdata of *version* in the folder *path*, replacing the existing one."""
     zones = path / "tzdata" / "zoneinfo"
     zones.mkdir(parents=True, exist_ok=True)
     (path / "tzdata" / "__init__.py").write_text(f'IANA_VERSION = "{version}"\n')
     (zones / "tzdata.zi").write_text(f"# version {version}\n# This zic input file is in the public domain.\n")
 
 
-def test_a_package_that_is_exchanged_under_a_process_that_uses_it_is_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_replaced_under_a_running_process_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "2025a")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "tzdata")
@@ -74,7 +72,7 @@ def test_a_package_that_is_exchanged_under_a_process_that_uses_it_is_noticed(
     assert (ZoneRules("2025a", PACKAGE), ZoneRules("2025b", PACKAGE)) == (before, installed([]))
 
 
-def test_a_package_without_its_file_is_of_an_unknown_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_without_its_file_has_an_unknown_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "2025a")
     (tmp_path / "tzdata" / "zoneinfo" / "tzdata.zi").unlink()
     monkeypatch.syspath_prepend(tmp_path)
@@ -83,7 +81,7 @@ def test_a_package_without_its_file_is_of_an_unknown_version(tmp_path: Path, mon
     assert ZoneRules(None, PACKAGE) == installed([])
 
 
-def test_a_machine_without_zones_has_them_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_zones_has_zone_rules_from_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tzdata", None)
 
     assert ZoneRules(None, "nowhere") == installed([])

@@ -29,17 +29,28 @@ _HELP: Final = f"""
     rules), the backlog and its lateness, activity of the last 1, 5 and 30 minutes, the next 10 fires, the latest
     failed, lost or expired runs, and the archives.
 
-    The exit code is 4 when there is an alarm: no daemon leads; a schedule is overdue by more than 10 seconds; jobs wait
-    for more than 5 minutes in one of our queues, because it has no worker or workers are suspended; no archive follows
-    the log, one has failed, or one has data that Redis lost; the last audit found a fault that it could not repair.
+    The command reads only Redis and writes nothing. The exit code is 4 when there is an alarm. Warnings leave it at 0.
 
-    Warnings leave the exit code at 0: Redis was rebuilt within half an hour; a tenth of the latest runs failed; runs
-    expired or were missed; there is no standby; a queue has no worker; workers are suspended, or this user may not list
-    them; schedules are quarantined; daemons have different versions or time zone rules. The command reads only Redis
-    and writes nothing.
+    \b
+    Alarms:
+      no daemon leads
+      a schedule is overdue by more than 10 seconds
+      jobs wait for more than 5 minutes in a queue without a worker, or with suspended workers
+      no archive follows the log, one has failed, or one has data that Redis lost
+      the last audit found a fault that it could not repair
+
+    \b
+    Warnings:
+      Redis was rebuilt within half an hour
+      a tenth of the latest runs failed
+      runs expired or were missed
+      there is no standby
+      a queue has no worker; workers are suspended, or this user may not list them
+      schedules are quarantined
+      daemons have different versions or time zone rules
 
     With --json, "problems" holds texts, "alarms" the same with names and remedies, and "warnings" is like "alarms".
-    Names: {", ".join(NAMES)}. docs/operations.md has the other keys.
+    Names: {", ".join(NAMES)}. docs/reference/status.md has the other keys.
 
     \b
     Examples:

@@ -52,7 +52,12 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
 @click.argument("id", required=False)
 @click.option("--status", type=click.Choice(_STATUSES), help="Only occurrences, or runs, with this outcome.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="At most so many."
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="At most so many, up to 1000.",
 )
 @click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
 def history(invocation: Invocation, /, id: str | None, status: str | None, limit: int, tz: str) -> None:

@@ -100,7 +100,8 @@ def crontab(
     """
     Import crontabs: each line of FILE becomes a schedule that calls FUNC. The command is its argument; user,
     environment (the variables above the line) and stdin (the text after the first %, or null) are named arguments.
-    docs/migration.md has a FUNC to copy. FILE has the format of /etc/crontab and /etc/cron.d, with a user in each line.
+    docs/how-to/move-from-cron.md has a FUNC to copy. FILE has the format of /etc/crontab and /etc/cron.d, with a user
+    in each line.
     With --user it has the format of a user's own crontab. - is standard input.
 
     Times are the same as in Debian's cron, also when summer time begins and ends. --dry-run needs no Redis. cron itself
@@ -320,7 +321,7 @@ def _remark(ground: Ground, owner: str, has_any: bool) -> None:
 @click.pass_context
 def import_(ctx: click.Context) -> int:
     """
-    Take over schedules from cron, rq-scheduler, RQ's cron or RQ's enqueue_at. docs/migration.md has the steps.
+    Take over schedules from cron, rq-scheduler, RQ's cron or RQ's enqueue_at. docs/how-to/move-in.md has the steps.
 
     Each command may be repeated: an unchanged schedule stays as it is. A line or job that cannot be imported is listed
     with its place and the reason, the rest is imported, and the exit code is 1. `zsched import undo` takes an import

@@ -41,11 +41,13 @@ _DURATIONS: Final = [option.shown for option in OPTIONS.values() if isinstance(o
 
 
 @command()
-@click.option("--state", type=click.Choice([state.value for state in ScheduleState]))
-@click.option("--kind", type=click.Choice(LISTED_KINDS))
+@click.option(
+    "--state", type=click.Choice([state.value for state in ScheduleState]), help="Only schedules in this state."
+)
+@click.option("--kind", type=click.Choice(LISTED_KINDS), help="Only schedules of this kind.")
 @click.option("--func", metavar="FUNC", help="Only schedules of this function (dotted path).")
-@click.option("--queue", metavar="NAME")
-@click.option("--tag", metavar="TEXT")
+@click.option("--queue", metavar="NAME", help="Only schedules for this queue.")
+@click.option("--tag", metavar="TEXT", help="Only schedules with this tag.")
 @click.option("--match", metavar="GLOB", help="Only ids that match this pattern, such as 'reminder-*'.")
 @click.option(
     "--due-after", type=instant, metavar="TIME", help="Due after this time; local in --tz, or with an offset or Z."

@@ -199,7 +199,7 @@ def backfill(invocation: Invocation, /, id: str, start: datetime, end: datetime,
     and later ones are left to the schedule. Its overlap and catch-up policies do not apply here.
 
     Ctrl-C stops it between two steps. With --json: {"runs": [{"run_id", "nominal_at"}], "ran", "pending", …}. "ran"
-    counts occurrences that ran already, "pending" those that the schedule will still fire.
+    counts occurrences that ran already, and "pending" occurrences that the schedule will still fire.
 
     \b
     Examples:

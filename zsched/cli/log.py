@@ -58,7 +58,7 @@ def _since(text: str) -> datetime | timedelta:
     "--limit",
     type=click.IntRange(1, 50_000),
     metavar="N",
-    help=f"At most this many lines: the newest, or the first ones since --since; default {_LIMIT}.",
+    help=f"At most this many lines: the newest, or the first ones since --since; default {_LIMIT} without --since.",
 )
 @click.option("--tz", metavar="ZONE", help="Read and show times in this zone instead of UTC.")
 def log(
@@ -75,9 +75,11 @@ def log(
     many schedules; with --id, each change has its own line. Arguments are never shown.
 
     The entries come from a daemon's archive, which also has entries that Redis lost or dropped. If no archive answers,
-    they come from Redis, as stderr says. After a loss in Redis a new history begins, and its entries may repeat ids of
-    the old one. --json prints JSON lines, not an array, because the output can be endless: {"entry", "at", "kind",
-    "changes": […]} each, and "problem" if this version cannot read the entry.
+    they come from Redis, as stderr says. After a loss in Redis a new history begins. Its entries may repeat ids of the
+    old one.
+
+    --json prints JSON lines, not an array, because the output can be endless. Each line has the keys "entry", "at",
+    "kind" and "changes". It has "problem" if this version cannot read the entry.
 
     \b
     Examples:

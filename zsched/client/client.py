@@ -105,7 +105,7 @@ class Client(Lives):
 
     def schedule(self, func: str | Callable[..., Any], **options: Unpack[ScheduleOptions]) -> Scheduled:
         """
-        Create or replace a schedule; the options are those of docs/client.md.
+        Create or replace a schedule; the options are those of docs/how-to/schedule.md.
 
         Raises:
             InvalidSchedule: an option is bad; nothing was written.
@@ -145,7 +145,8 @@ class Client(Lives):
         an archive has all rows.
 
         Raises:
-            NotArchived: as ``schedule``. RedisUnavailable: Redis was not reached.
+            NotArchived: as ``schedule``.
+            RedisUnavailable: Redis was not reached.
         """
         noted = _Noted(rows, partial(self._durability.require, "no row with durable=True was written"))
         reader, puts = RowReader(self._store, self._define), self._bulk_put()
@@ -159,9 +160,11 @@ class Client(Lives):
         Change some options of a schedule, for example only the time or only the payload; the others stay.
 
         Raises:
-            ScheduleNotFound: no such schedule. InvalidSchedule: a change is invalid, or would turn a recurring schedule
-            into a one-shot or back; or stored args or kwargs would stay and are not plain values (``runs_pickles``).
-            Contended: another writer changed it at every attempt. Garbled: another program broke its rule.
+            ScheduleNotFound: no such schedule.
+            InvalidSchedule: a change is invalid, or would turn a recurring schedule into a one-shot or back; or stored
+                args or kwargs would stay and are not plain values (``runs_pickles``).
+            Contended: another writer changed it at every attempt.
+            Garbled: another program broke its rule.
         """
         check_id(id)
         for _ in range(REPLANS):
@@ -226,7 +229,7 @@ class Client(Lives):
 
         Raises:
             InvalidSchedule: both or neither given, an invalid rule, or a rule with jitter, which depends on the id.
-            ScheduleNotFound.
+            ScheduleNotFound: no schedule has this id.
         """
         if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 100_000:
             raise InvalidSchedule("n", n, "not a number of occurrences", "give 1 to 100000")
@@ -256,7 +259,8 @@ class Client(Lives):
         Return the queues without an RQ worker that schedules use or in which jobs wait, of a few thousand queues at
         most; and whether workers are suspended.
 
-        Raises: RedisRefused: also if this user may not list workers, such as ``zsched-client`` of deploy/redis.
+        Raises:
+            RedisRefused: also if this user may not list workers, such as ``zsched-client`` of deploy/redis.
         """
         return self._reader.stalled_queues()
 

@@ -110,7 +110,8 @@ class Keeper:
         Put *definition* if Redis still holds *held* (None: if its id is still free). Return None if that is not so.
 
         Raises:
-            InvalidSchedule: no occurrence is left. RedisUnavailable, RedisRefused.
+            InvalidSchedule: no occurrence is left.
+            RedisUnavailable, RedisRefused: Redis was not reached, or refused.
         """
         definition, version = _condition(definition, held)
         answer = self._client._put_recurring(definition, _rule(definition), new_id(), version)

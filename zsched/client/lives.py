@@ -89,8 +89,10 @@ class Lives(Past):
         the run, an archive supplies it. ``meta`` is taken from the job, so it includes the task's changes.
 
         Raises:
-            RunNotFound: neither RQ nor an archive knows it. RunNotOver: it is queued or running, or has not fired.
-            PayloadGone: its arguments are kept nowhere. RedisRefused: another writer changed its job.
+            RunNotFound: neither RQ nor an archive knows it.
+            RunNotOver: it is queued or running, or has not fired.
+            PayloadGone: its arguments are kept nowhere.
+            RedisRefused: another writer changed its job.
         """
         with naming_lost_call(run_id, is_repeatable=False):
             return self._reruns.retry(run_id, op=new_id())
@@ -102,7 +104,8 @@ class Lives(Past):
         "already_over". A queue of more than 50,000 jobs is not searched: the job loses its data, and a worker skips it.
 
         Raises:
-            RunNotFound. RunNotOver: it has not fired (``cancel`` its schedule), or its worker does not listen.
+            RunNotFound: no run has this id.
+            RunNotOver: it has not fired (``cancel`` its schedule), or its worker does not listen.
             RedisRefused: another writer changed its job.
         """
         with naming_lost_call(run_id):
@@ -129,10 +132,12 @@ class Lives(Past):
         here. A paused or ended schedule can be backfilled. Its next occurrence and its last run do not change.
 
         Raises:
-            ScheduleNotFound. InvalidSchedule: it is not recurring, or quarantined; *start* or *end* is invalid, or in
-            the future; more than 100,000 occurrences. ArchiveError: the history does not reach back to *start* (not
-            with *again*). Contended: another writer changed it again and again. RedisUnavailable, RedisRefused. Runs
-            pushed until then stay.
+            ScheduleNotFound: no schedule has this id.
+            InvalidSchedule: it is not recurring, or quarantined; *start* or *end* is invalid, or in the future; more
+                than 100,000 occurrences.
+            ArchiveError: the history does not reach back to *start* (not with *again*).
+            Contended: another writer changed it at every attempt.
+            RedisUnavailable, RedisRefused: Redis was not reached, or refused. Runs that were pushed until then stay.
         """
         from zsched.client.backfill import Filling  # it reads the past, which other calls need not wait for
 

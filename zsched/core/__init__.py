@@ -1,1 +1,1 @@
-"""The pure part: values, time, decisions. No Redis, no RQ, no IO; only ``clock`` reads a clock."""
+"""The pure part: values, times, decisions. No Redis, no RQ, no IO; only ``clock`` reads a clock."""

@@ -25,21 +25,21 @@ E = TypeVar("E", bound=Enum)
 
 
 def check_id(id: object) -> str:
-    """*id*, when it is one. Raises InvalidSchedule otherwise."""
+    """Return *id* if it is valid. Raises InvalidSchedule otherwise."""
     if not isinstance(id, str) or not ID.fullmatch(id):
         raise InvalidSchedule("id", id, "not a schedule id", "give 1 to 128 of A-Z, a-z, 0-9, _ and -")
     return id
 
 
 def check_text(field: str, value: object) -> str:
-    """A short single-line text for people. Raises InvalidSchedule otherwise."""
+    """Return *value* if it is a short single-line text. Raises InvalidSchedule otherwise."""
     if not isinstance(value, str) or len(value) > _TEXT or not value.isprintable():
         raise InvalidSchedule(field, value, "not a short line of text", f"give up to {_TEXT} printable characters")
     return value
 
 
 def choice(field: str, value: object, enum: type[E]) -> E:
-    """The member of *enum* that *value* names. Raises InvalidSchedule otherwise."""
+    """Return the member of *enum* with the value *value*. Raises InvalidSchedule otherwise."""
     if isinstance(value, enum):
         return value
     for member in enum:
@@ -50,7 +50,7 @@ def choice(field: str, value: object, enum: type[E]) -> E:
 
 
 def seconds_to_ms(field: str, value: object, least_ms: int, most_s: float = _LONGEST_DELAY_S) -> int:
-    """A duration given as seconds or timedelta, in whole ms, rounded up. Raises InvalidSchedule."""
+    """Return a duration, given as seconds or timedelta, in whole ms, rounded up. Raises InvalidSchedule."""
     if isinstance(value, timedelta):
         ms = -(-(value // timedelta(microseconds=1)) // 1000)  # -timedelta.max would overflow
     elif isinstance(value, int) and not isinstance(value, bool):
@@ -67,7 +67,7 @@ def seconds_to_ms(field: str, value: object, least_ms: int, most_s: float = _LON
 
 def instant_ms(field: str, value: object, tz: str | None, gap: Gap = Gap.SHIFT, fold: Fold = Fold.FIRST) -> int:
     """
-    Epoch milliseconds of a datetime, rounded up; a naive one is local time in *tz*.
+    Return the epoch milliseconds of a datetime, rounded up; a naive one is local time in *tz*.
 
     Raises:
         InvalidSchedule: not a datetime, naive without a zone, before 1970 or after 9999, or a local
@@ -82,7 +82,7 @@ def instant_ms(field: str, value: object, tz: str | None, gap: Gap = Gap.SHIFT, 
         raise InvalidSchedule(field, value, "a naive datetime names no instant", 'give tz="Area/City" or an aware one')
     else:
         if fold is Fold.BOTH:
-            raise InvalidSchedule("fold", "both", "one instant cannot be two", "give first or second")
+            raise InvalidSchedule("fold", "both", "a single time cannot have two instants", "give first or second")
         times = resolve_local(value.replace(fold=0), zone(tz), gap, fold)
         if not times:
             raise InvalidSchedule(
@@ -90,14 +90,16 @@ def instant_ms(field: str, value: object, tz: str | None, gap: Gap = Gap.SHIFT, 
             )
         ms = times[0] + (value.microsecond % 1000 > 0)  # resolve_local cuts off what is below a millisecond
     if not 0 <= ms <= LAST_MS:
-        raise InvalidSchedule(field, value, "outside of what can be scheduled", "give a time from 1970 to 9999")
+        raise InvalidSchedule(field, value, "outside of the supported range", "give a time from 1970 to 9999")
     return ms
 
 
 def check_queue(queue: object) -> str:
     """
-    The name of an RQ queue. Raises InvalidSchedule for what a terminal, ``rq worker`` or RQ's own keys
-    would choke on: white space, control and invisible characters, a leading -, RQ's ``:intermediate``.
+    Return *queue* if it is a valid name of an RQ queue. Raises InvalidSchedule otherwise.
+
+    Not valid are names that a terminal, ``rq worker`` or RQ's own keys cannot handle: white space, control and
+    invisible characters, a leading -, RQ's ``:intermediate``.
     """
     good = (
         isinstance(queue, str)
@@ -114,7 +116,7 @@ def check_queue(queue: object) -> str:
 
 
 def zone_name(tz: object) -> str | None:
-    """The checked name of a zone given as text or ZoneInfo."""
+    """Return the checked name of a zone, given as text or ZoneInfo."""
     if tz is None:
         return None
     key = getattr(tz, "key", tz)
@@ -125,14 +127,14 @@ def zone_name(tz: object) -> str | None:
 
 
 def check_tags(tags: object) -> tuple[str, ...]:
-    """*tags*, sorted and each once. Raises InvalidSchedule."""
+    """Return *tags*, sorted, without duplicates. Raises InvalidSchedule."""
     if isinstance(tags, str) or not isinstance(tags, list | tuple | set | frozenset) or len(tags) > 32:
         raise InvalidSchedule("tags", tags, "not a list of tags", "give up to 32 short texts")
     return tuple(sorted({check_text("tags", tag) for tag in tags}))
 
 
 def flag(field: str, value: object) -> bool:
-    """A yes or no, and nothing that merely looks like one. Raises InvalidSchedule."""
+    """Return *value* if it is True or False. Raises InvalidSchedule for any other value, 0 and 1 too."""
     if not isinstance(value, bool):
         raise InvalidSchedule(field, value, "not a yes or no", "give True or False")
     return value

@@ -1,20 +1,19 @@
 """
-The findings of an audit: a schedule that is not where its history says, an occurrence of which nobody gives account.
-Pure.
+The findings of an audit: a schedule that differs from its history, and an occurrence without a record. Pure.
 
-What should be follows from definitions: the state that the log adds up to, and the rules in it. It is compared with
-what Redis holds, and with what was promised. "Expected to fire, and no record of it" is the alarm that matters most:
-everything else is told by the log.
+The expected state follows from the log: its entries, and the rules in them. It is compared with the contents of Redis
+and with the promised occurrences. The most important alarm is "expected to fire, and no record of it": the log has
+entries for everything else.
 
-**Place.** A schedule is in one place, with the content that the log says. A waiting one-shot whose run RQ has (any
-status but ``scheduled``) is not put back, it would run twice: restore.lua takes it out. What a quarantined one says of
-itself is no matter: the log told that it is broken. One that the log has in quarantine and Redis has not is left where
-it is: to stop a schedule protects nothing, and would enforce a forged entry.
+**Place.** A schedule is in one place, with the content that the log has. If RQ has the run of a waiting one-shot (in
+any status except ``scheduled``), the one-shot is not put back, because it would run twice: restore.lua takes it out.
+The content of a quarantined schedule is not compared: the log says that it is broken. A schedule that is in quarantine
+by the log, but not in Redis, stays where it is: stopping it would protect nothing, and would obey a forged entry.
 
-**Occurrence.** *nominal* was chosen by the entry that created the schedule, resumed it with ``skip`` or advanced it, as
-the rule's first time after that entry's TIME. Entries that came later and left it as it was (``run_now``, a put of the
-same rule, pause and resume) came before *nominal*, else there is nothing to say. So at the time *told* of whichever of
-them was last, no occurrence lies between *told* and *nominal*; one that does was left out, and nobody said so.
+**Occurrence.** An entry that created the schedule, resumed it with ``skip`` or advanced it has chosen *nominal*: the
+rule's first time after that entry's TIME. Later entries that left *nominal* unchanged (``run_now``, a put of the same
+rule, pause and resume) came before it; otherwise no conclusion is possible. Let *told* be the time of the last of these
+entries. Then no occurrence may lie between *told* and *nominal*. An occurrence there was left out without a record.
 ``missing_occurrence`` has the conditions in full.
 """
 
@@ -31,25 +30,25 @@ from zsched.core.model import iso
 from zsched.core.run_id import RunId
 from zsched.core.triggers import Trigger, build, spec_of
 
-GRACE_MS: Final = 60_000  # past its time, before an occurrence is missed
-_WAITS: Final = ("", "scheduled")  # statuses of a job, '' for none, that RQ has nothing to do with
+GRACE_MS: Final = 60_000  # after its time; then an occurrence counts as missed
+_WAITS: Final = ("", "scheduled")  # statuses of a job that is not in RQ's hands; '' for no job
 
 
 class Event(Enum):
     """One kind of finding, by the name of the event that reports it."""
 
-    MISSING = "schedule_missing"  # the log has it, Redis does not
-    DIFFERENT = "schedule_different"  # Redis has it otherwise than the log: elsewhere, at another time, another content
-    SCATTERED = "schedule_in_many_places"  # in more than one lane, or in one and paused, …
-    UNKNOWN = "schedule_unknown"  # Redis has it, the log never had it
-    OVERDUE = "occurrence_overdue"  # it is where it should be, its time has passed, and it does not fire
-    SKIPPED = "occurrence_missing"  # its rule has an occurrence of which there is no record
-    SUPPRESSED = "run_suppressed"  # a job that zsched never pushed stood where the run should be
+    MISSING = "schedule_missing"  # in the log, but not in Redis
+    DIFFERENT = "schedule_different"  # Redis and the log differ in place, time or content
+    SCATTERED = "schedule_in_many_places"  # in more than one lane, or in a lane and paused, …
+    UNKNOWN = "schedule_unknown"  # in Redis, but never in the log
+    OVERDUE = "occurrence_overdue"  # in the right place, its time has passed, and it does not fire
+    SKIPPED = "occurrence_missing"  # its rule has an occurrence without a record
+    SUPPRESSED = "run_suppressed"  # a job that zsched never pushed has the id of the run
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """One thing that is wrong, in words for people; ``row`` is what puts it right, None when that is not for us."""
+    """A finding in words. ``row``: the row of a restore that repairs it; None if zsched cannot repair it."""
 
     event: Event
     id: str
@@ -60,8 +59,9 @@ class Alarm:
 
 def misplaced(known: Held, here: Held | None, places: Sequence[str], status: str) -> Alarm | None:
     """
-    Return what is wrong with where a schedule is; None when it is as *known*. *here*: as Redis holds it; *places*: all
-    places that it is in; *status*: RQ's of its waiting run, '' when it has none.
+    Return the alarm for a schedule's place or content; None if it is as *known*.
+
+    *here*: the schedule in Redis; *places*: all places that it is in; *status*: RQ's status of its waiting run, or ''.
     """
     is_scattered = len(places) > 1
     if here is not None and _is_as(known, here) and not is_scattered:
@@ -70,47 +70,46 @@ def misplaced(known: Held, here: Held | None, places: Sequence[str], status: str
     found = "in " + " and ".join(places) if is_scattered else "nothing" if here is None else _difference(known, here)
     if known.run and status not in _WAITS:
         found += f"; its run is {status} in RQ"
-    if known.run and known.run.partition("-")[0] != str(known.due_ms):  # it was paused when another writer had moved it
+    if known.run and known.run.partition("-")[0] != str(known.due_ms):  # another writer moved it, then it was paused
         return Alarm(event, known.id, _shown(known), f"{found}; by the log it is not due when its run is")
     row = None if known.place == "quarantine" else restored_row(known)
     return Alarm(event, known.id, _shown(known), found, row)
 
 
 def _is_as(known: Held, here: Held) -> bool:
-    """Return True if both say the same. What a quarantined one says of itself may be why it is there."""
+    """Return True if both are equal. The content of quarantined schedules is not compared: it may be the cause."""
     if known.place != "quarantine":
         return here.is_same(known)
     return (known.place, known.lane, known.due_ms, known.note) == (here.place, here.lane, here.due_ms, here.note)
 
 
 def unknown_schedule(id: str, places: Sequence[str]) -> Alarm:
-    """Return the alarm for an id that is in Redis and never was in the log. ``fire`` quarantines it when it is due."""
+    """Return the alarm for an id that is in Redis and was never in the log. ``fire`` quarantines it when it is due."""
     return Alarm(Event.UNKNOWN, id, "nothing", "in " + " and ".join(places))
 
 
 def suppressed(id: str, run_id: str, nominal_ms: int | None) -> Alarm:
-    """Return the alarm for an occurrence that was not pushed: RQ had a job of a run that the history never pushed."""
+    """Return the alarm for an occurrence that was not pushed: a job that zsched never pushed had its run's id."""
     return Alarm(
         Event.SUPPRESSED, id, f"run {run_id}, {iso(nominal_ms)}", "a job of that id, and no push of it is known"
     )
 
 
 def is_overdue(held: Held, since_ms: int, now_ms: int) -> bool:
-    """Return True if *held* should have fired by *now_ms*, where schedules fire since *since_ms*."""
+    """Return True if *held* should have fired by *now_ms*; firing has been possible since *since_ms*."""
     return held.place == "due" and held.due_ms is not None and max(held.due_ms, since_ms) < now_ms - GRACE_MS
 
 
 def may_be_left_out(known: Held, told_ms: int, now_ms: int) -> int | None:
     """
-    The occurrence of which there seems to be no record, in ms; None for a schedule of which nothing can be said. What
-    the stored rule can make Python raise is for the tick, which quarantines it.
+    Return the occurrence that seems to have no record, in ms; None if there is none, or no conclusion is possible.
 
-    *told_ms*: the last time that the log's entries say of this schedule. That of its last change, unless the server's
-    clock was set back meanwhile.
+    A stored rule that cannot be evaluated is ignored here; the tick quarantines it. *told_ms*: the latest time in the
+    log's entries of this schedule. It is the time of its last change, unless the server's clock was set back.
     """
     if known.run or known.place != "due" or known.nominal_ms is None or known.due_ms != known.nominal_ms:
         return None
-    if known.nominal_ms <= told_ms or told_ms >= now_ms - GRACE_MS:  # quick: most are of one of these
+    if known.nominal_ms <= told_ms or told_ms >= now_ms - GRACE_MS:  # a quick test for most schedules
         return None
     own = known.split()[1]
     last = RunId.parse(known.last) if known.last else None
@@ -125,11 +124,11 @@ def may_be_left_out(known: Held, told_ms: int, now_ms: int) -> int | None:
 
 def missing_occurrence(trigger: Trigger, nominal_ms: int, told_ms: int, now_ms: int) -> int | None:
     """
-    The first occurrence of *trigger* that is later than *told_ms*, earlier than *nominal_ms*, and past by more than
-    GRACE_MS; None when there is none.
+    Return the first occurrence of *trigger* that is later than *told_ms*, earlier than *nominal_ms*, and past by more
+    than GRACE_MS; None if there is none.
 
-    Where the zone decides, *nominal_ms* must be an occurrence too: it was planned by a machine that may have known
-    other rules of the zone, and what was promised then stands (``core.policy.plan``).
+    If the rule depends on a zone, *nominal_ms* must be an occurrence too. A machine with other zone rules may have
+    planned it, and a promised occurrence stays promised (``core.policy.plan``).
 
     Raises:
         TriggerError: the trigger cannot produce a time.
@@ -164,7 +163,7 @@ def _place(held: Held) -> str:
 
 
 def _difference(known: Held, here: Held) -> str:
-    """Name what differs in *here*. Of content, only field names are given: arguments are nobody's business."""
+    """Name the differences in *here*. Of the content only field names are shown: arguments may be confidential."""
     said: list[str] = []
     if _place(known) != _place(here):
         said.append(_place(here))

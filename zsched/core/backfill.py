@@ -1,14 +1,15 @@
 """
 Backfills: the occurrences of a schedule in a stretch of the past, and which of them ran. Pure.
 
-**Occurrences** are those of the rule as it is now. Of a rule without anchor (cron), ``starts`` and ``count`` any time
-is one or none, so also those before the schedule was created. Others are counted from their anchor, and begin there.
-What is not before the schedule's next occurrence is left to its rule.
+**Occurrences** follow from the present rule. A rule without anchor (cron), ``starts`` and ``count`` has occurrences at
+any time, so also before the schedule was created. Other rules have occurrences from their anchor on. From the
+schedule's next occurrence on, occurrences are left to its rule.
 
-**Ran** is what was pushed: fired, backfilled, retried, found to be open, or held by RQ already. So is what was skipped
-because a lost Redis may have pushed it. What was skipped for another reason, coalesced, missed or expired did not run.
+**Ran** means pushed: fired, backfilled, retried, found to be open, or held by RQ already. An occurrence that was
+skipped because a lost Redis may have pushed it counts as ran, too. Occurrences that were skipped for another reason,
+coalesced, missed or expired did not run.
 
-Not guaranteed: that what was pushed also came to its end; a run that was cancelled or failed ran, and can be retried.
+Not guaranteed: that a pushed run succeeded. A run that was cancelled or failed counts as ran, and can be retried.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from zsched.core.triggers import Anchor, Trigger, TriggerSpec, build, nth_after
 
 MOST: Final = 100_000  # occurrences in one call: 45 MB of small jobs in a queue, pushed in 5 s (measured)
 
-Steps = tuple[int, int, int]  # first ms, ms from one to the next, how many
+Steps = tuple[int, int, int]  # first ms, distance in ms, number
 
 
 class Filled(NamedTuple):
-    """An occurrence that was pushed; without a run id when it only would be, as one that ran once more."""
+    """A pushed occurrence; without a run id in a dry run, and for an occurrence that ran once more."""
 
     nominal_ms: int
     run_id: str | None
@@ -39,10 +40,11 @@ class Filled(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Backfill:
     """
-    Result of ``client.backfill`` in [start_ms, end_ms): done, or with ``is_dry_run`` planned.
+    Result of ``client.backfill`` in [start_ms, end_ms); with ``is_dry_run`` a plan.
 
-    ``runs`` were pushed, the oldest first. Left out were ``ran`` occurrences that ran already, or are open, and
-    ``pending`` that the schedule fires anyway. ``source`` says who told what ran, and since when that is complete.
+    ``runs`` were pushed, the oldest first. ``ran`` counts occurrences that were left out because they ran already or
+    are open. ``pending`` counts occurrences that the schedule fires anyway. ``source`` is the archive or the log that
+    knew which occurrences ran, and since when it is complete.
     """
 
     schedule_id: str
@@ -61,7 +63,7 @@ class Backfill:
         return [one.run_id for one in self.runs if one.run_id is not None]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result for JSON; the keys are a promise."""
+        """Return the result for JSON; the keys are stable."""
         return {
             "schedule_id": self.schedule_id,
             "start": iso(self.start_ms),
@@ -76,7 +78,7 @@ class Backfill:
 
 @dataclass(frozen=True, slots=True)
 class PastOccurrences:
-    """The occurrences of *trigger* in [start_ms, until_ms); ``pending`` more in what was asked for are left to it."""
+    """The occurrences of *trigger* in [start_ms, until_ms); ``pending`` later ones are left to the schedule."""
 
     trigger: Trigger
     start_ms: int
@@ -103,14 +105,14 @@ class PastOccurrences:
         return self.trigger.count_between(self.start_ms - 1, self.until_ms - 1)
 
     def times(self) -> Iterator[int]:
-        """Their nominal times, in order."""
+        """Yield their nominal times, in order."""
         at_ms = self.trigger.next_after(self.start_ms - 1)
         while at_ms is not None and at_ms < self.until_ms:
             yield at_ms
             at_ms = self.trigger.next_after(at_ms)
 
     def nth(self, number: int) -> int:
-        """The nominal time of occurrence *number*, from 1 and not more than there are."""
+        """Return the nominal time of occurrence *number*, which counts from 1."""
         return nth_after(self.trigger, self.start_ms - 1, number, self.until_ms - 1)
 
 
@@ -120,19 +122,19 @@ def _rule(spec: TriggerSpec, anchor_ms: int, start_ms: int) -> Trigger:
 
 
 def ran_at(change: Change) -> int | None:
-    """The occurrence, by its nominal time, that ran by the word of *change*; None when it tells of none."""
+    """Return the nominal time of the occurrence that ran according to *change*; None if there is none."""
     if change.what is What.SKIPPED and change.why == "uncertain":
         return change.nominal_ms
     if change.run_id is None or not (is_push(change) or change.what is What.DUPLICATE):
         return None
     parts = RunId.parse(change.run_id)
-    if parts is None or (parts.rerun and change.why == RUN_NOW):  # that one has no occurrence
+    if parts is None or (parts.rerun and change.why == RUN_NOW):  # a run on request has no occurrence
         return None
     return parts.nominal_ms
 
 
 def packed(times: Iterable[int]) -> list[Steps]:
-    """Ascending *times* as few numbers, where they are regular; ``unpacked`` is the inverse."""
+    """Return ascending *times* as few numbers if they are regular; ``unpacked`` is the inverse."""
     found: list[Steps] = []
     for at_ms in times:
         first_ms, step_ms, count = found[-1] if found else (at_ms, 0, 0)
@@ -147,10 +149,10 @@ def packed(times: Iterable[int]) -> list[Steps]:
 
 def unpacked(steps: Iterable[Iterable[int]], most: int) -> list[int]:
     """
-    The times that ``packed`` took.
+    Return the times that ``packed`` was given.
 
     Raises:
-        ValueError, TypeError: they are no steps, or of more than *most* times.
+        ValueError, TypeError: *steps* are malformed, or have more than *most* times.
     """
     times: list[int] = []
     for each in steps:

@@ -13,55 +13,55 @@ class What(Enum):
     """A kind of change to a schedule."""
 
     PUT = "put"  # created, or changed when it was there
-    FOUND = "found"  # an archive began here and read it from Redis
+    FOUND = "found"  # a new archive read it from Redis
     PAUSED = "paused"
     RESUMED = "resumed"
-    REPLANNED = "replanned"  # the rules of its zone changed: what waits is at another time
+    REPLANNED = "replanned"  # the rules of its zone changed: the waiting occurrence has another time
     FIRED = "fired"  # a run was pushed to its queue at its time
-    ENQUEUED = "enqueued"  # a run was pushed because somebody asked for it
+    ENQUEUED = "enqueued"  # a run was pushed on request
     SKIPPED = "skipped"  # an occurrence was not pushed: overlap, paused, uncertain, missed, limit
     EXPIRED = "expired"  # an occurrence was not pushed: later than its deadline
     COALESCED = "coalesced"  # occurrences were left out in favour of a later one
-    DUPLICATE = "duplicate"  # its run was there already: not pushed again
+    DUPLICATE = "duplicate"  # its run existed already: not pushed again
     CANCELLED = "cancelled"
     QUARANTINED = "quarantined"  # it cannot be planned or pushed; the reason is recorded
     ENDED = "ended"  # its rule gives no more occurrences
-    RUN_ENDED = "run_ended"  # a run is over: why is its status, record the rest
+    RUN_ENDED = "run_ended"  # a run is over: ``why`` is its status, ``record`` the rest
     RUN_AGAIN = "run_again"  # a run's worker died: it is in its queue again
-    RELEASED = "released"  # a run that waited for others is in its queue, as RQ would never put it there
+    RELEASED = "released"  # a run that waited for others was put into its queue, which RQ would not have done
     RESTORED = "restored"  # Redis had lost it, and holds it again
-    PUSHED_AGAIN = "pushed_again"  # Redis had lost a run that was not over: it is in its queue again
-    HELD = "held"  # Redis had lost a run that was not over, and RQ has it by a worker's hand: not pushed again
-    WITHDRAWN = "withdrawn"  # a Redis that went back held it again: taken out, as it was over
+    PUSHED_AGAIN = "pushed_again"  # Redis had lost an open run: it is in its queue again
+    HELD = "held"  # Redis had lost an open run, but RQ has it again from a worker: not pushed again
+    WITHDRAWN = "withdrawn"  # Redis went back to an older state and held it again: taken out, as it was over
 
 
-# What can become of an occurrence or of a run that was asked for.
+# Outcomes of an occurrence or of a requested run.
 OUTCOMES: Final = (
     What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED, What.COALESCED, What.DUPLICATE, What.CANCELLED,
     What.QUARANTINED, What.PUSHED_AGAIN, What.HELD, What.WITHDRAWN,
 )  # fmt: skip
-OF_RUNS: Final = frozenset({What.RUN_ENDED, What.RUN_AGAIN, What.RELEASED})  # a schedule goes on as it was
+OF_RUNS: Final = frozenset({What.RUN_ENDED, What.RUN_AGAIN, What.RELEASED})  # the schedule is unchanged
 PUSHES: Final = frozenset({What.FIRED, What.ENQUEUED, What.PUSHED_AGAIN, What.HELD})
-RAN: Final = PUSHES | {What.FOUND}  # what may say that a run was pushed
+RAN: Final = PUSHES | {What.FOUND}  # changes that may mean that a run was pushed
 
 
-# Why a run was enqueued, where that tells what it is.
-BACKFILL: Final = "backfill"  # its occurrence had passed without one
+# Reasons for enqueuing that identify the kind of run.
+BACKFILL: Final = "backfill"  # its occurrence had passed without a run
 RUN_NOW: Final = "run now"
-RETRY_OF: Final = "retry of "  # the run whose id follows
+RETRY_OF: Final = "retry of "  # followed by a run id
 
-WAITS_FOR: Final = "waits for "  # why a run that fired is not in its queue: the one whose id follows is not over
+WAITS_FOR: Final = "waits for "  # a fired run is not in its queue: the run with the id that follows is not over
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """
-    One change to one schedule, told by one entry.
+    One change to one schedule, read from one entry.
 
-    ``nominal_ms`` is the time that an occurrence had, or that a schedule has from now on; ``next_ms`` what
-    comes after a recurring one's. ``first_ms`` to ``last_ms`` are *count* occurrences. ``why``: reason, note or
-    mark; ``by``: who is written down as having put it; ``record``: of a run that is over, as ``runs.ended_run`` reads
-    it; ``jitter_ms``: how much later than its nominal time an occurrence was due.
+    ``nominal_ms``: the nominal time of an occurrence, or the new next time of a schedule. ``next_ms``: the next time of
+    a recurring schedule after it. ``first_ms`` to ``last_ms`` are *count* occurrences. ``why``: reason, note or mark.
+    ``by``: the recorded author of a put. ``record``: the facts of a run that is over, for ``runs.ended_run``.
+    ``jitter_ms``: the due time of an occurrence minus its nominal time.
     """
 
     id: str
@@ -86,21 +86,21 @@ class Change:
 
     @property
     def late_ms(self) -> float | None:
-        """Milliseconds from the due time until it was fired, or found to be too late."""
+        """Milliseconds from the due time to the firing, or to the decision that it is too late."""
         if self.what not in (What.FIRED, What.EXPIRED) or self.due_ms is None:
             return None
-        return (self.at_us - self.due_ms * 1000) / 1000  # of whole numbers: exact to the µs
+        return (self.at_us - self.due_ms * 1000) / 1000  # computed from whole numbers, exact to the µs
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change for JSON; ``of_dict`` is the inverse."""
-        told = {name: value for name, value in asdict(self).items() if value not in (None, "")}
+        shown = {name: value for name, value in asdict(self).items() if value not in (None, "")}
         if not self.jitter_ms:
-            del told["jitter_ms"]
-        return told | {"what": self.what.value}
+            del shown["jitter_ms"]
+        return shown | {"what": self.what.value}
 
     def shown(self) -> dict[str, Any]:
         """
-        Return the change for JSON that people read: instants by ``iso``, every key always; the keys are a promise.
+        Return the change for JSON that people read: instants by ``iso``. Every key is always present and stable.
         """
         late_ms = self.late_ms
         return {
@@ -122,5 +122,5 @@ class Change:
 
     @classmethod
     def of_dict(cls, given: dict[str, Any]) -> Change:
-        """The change that ``to_dict`` told."""
+        """Return the change that ``to_dict`` was called on."""
         return cls(**given | {"what": What(given["what"])})

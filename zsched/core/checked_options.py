@@ -1,9 +1,9 @@
 """
-Checked options: those that a definition has before it is written, and a schedule after it was read.
+Checked options: of a definition before it is written, and of a schedule after it was read.
 
-The way to Redis and back goes by ``core.option_table``: an option is written where its entry says, if it differs from
-its default here. A field that another program broke reads as its default, so it hides neither the schedule nor the
-others of a listing.
+``core.option_table`` maps them to Redis and back: an option is written to the place in its entry, if it differs from
+its default here. A field that another program broke is read as its default. So it hides neither its schedule nor other
+schedules of a listing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedOptions:
-    """The options of a schedule besides its function and times; the defaults are those of all calls."""
+    """The options of a schedule besides its function and times. The defaults apply to all calls."""
 
     tz: str = "UTC"
     queue: str = "default"
@@ -30,17 +30,17 @@ class CheckedOptions:
     at_front: bool = False
     on_uncertain: OnUncertain = OnUncertain.REFIRE
     on_lost: OnLost = OnLost.RETRY
-    pause_after_failures: int | None = None  # recurring: so many failed or lost runs in a row pause it
+    pause_after_failures: int | None = None  # recurring only: this number of failed or lost runs in a row pauses it
     policy: Policy = USUAL  # recurring
-    jitter_ms: int = 0  # a definition's: of one-shots alone, as a recurring rule has its own
-    expires_ms: int | None = None  # a run that has not begun so long after it was due does not run
+    jitter_ms: int = 0  # one-shots only: a recurring rule has its own jitter
+    expires_ms: int | None = None  # a run that has not started this long after its due time does not run
     rate_limit: RateLimit | None = None
     tags: tuple[str, ...] = ()
     created_by: str | None = None
     managed_by: str | None = None
 
     def texts(self, stored: Stored) -> dict[str, str]:
-        """Return the fields of the options that are *stored* there and differ from their defaults."""
+        """Return the fields of the options with the place *stored* that differ from their defaults."""
         return {
             field: text
             for option, value in self._differing(_STORED[stored])
@@ -52,11 +52,11 @@ class CheckedOptions:
         return "".join(option.letter for option, _ in self._differing(_LETTERED))
 
     def given(self) -> dict[str, Any]:
-        """Return the options as a caller would give them; None for a default, where None may be given."""
-        told = ((option, default, get(self)) for option, get, default in _KEPT)
+        """Return the options as arguments of a call; None for a default, if the option may be None."""
+        values = ((option, default, get(self)) for option, get, default in _KEPT)
         return {
             option.name: None if option.is_optional and value == default else option.form.given(value)
-            for option, default, value in told
+            for option, default, value in values
         }
 
     def _differing(self, kept: list[_Kept]) -> Iterator[tuple[Option, Any]]:
@@ -66,7 +66,7 @@ class CheckedOptions:
                 yield option, value
 
 
-_Kept = tuple[Option, Callable[[Any], Any], Any]  # an option, what reads its value, its default
+_Kept = tuple[Option, Callable[[Any], Any], Any]  # an option, the getter of its value, its default
 
 _USUAL: Final = CheckedOptions()
 _KEPT: Final[list[_Kept]] = [
@@ -97,17 +97,17 @@ def read_options(texts: Mapping[Stored, Mapping[str, str]]) -> dict[str, Any]:
 
 
 def read_letters(letters: str) -> dict[str, Any]:
-    """Return the values, by attribute, of the options that are nothing but a flag: the inverse of ``letters``."""
+    """Return the values, by attribute, of the options that are flags: the inverse of ``letters``."""
     return {option.attribute: value for option, value in _FLAGGED if option.letter in letters}
 
 
 def options_for_json(schedule: CheckedOptions) -> dict[str, Any]:
-    """Return the options of a *schedule* as JSON can say them; ``Schedule`` has further attributes that they name."""
+    """Return the options of *schedule* for JSON. Some entries name attributes that only ``Schedule`` has."""
     return {option.shown: option.form.shown(get(schedule)) for option, get in _SHOWN}
 
 
 def _other(option: Option, default: Any) -> Any:
-    """The value that a flag stands for: of two the one that is not the default."""
+    """Return the value that a flag means: the one of two that is not the default."""
     words = option.form.enum if isinstance(option.form, Words) else (False, True)
     return next(word for word in words if word is not default)
 

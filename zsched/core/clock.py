@@ -2,7 +2,7 @@
 The one module that reads a clock.
 
 Durations come from the monotonic clock. Stored instants come from the Redis server's TIME; the wall
-clock here only makes a first guess that the server's scripts check (the bracket of ``put_recurring``).
+clock of this machine makes a first guess, which the server's scripts check (the bracket of ``put_recurring``).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class Clock(Protocol):
     """The only source of time for the rest of zsched."""
 
     def now_ms(self) -> int:
-        """Wall clock, epoch milliseconds: a guess of what the server's TIME says."""
+        """Return the wall clock, in epoch milliseconds: a guess of the server's TIME."""
 
     def monotonic_ms(self) -> float:
-        """Milliseconds on a clock that never jumps."""
+        """Return milliseconds of a clock that never jumps."""
 
 
 class SystemClock:
@@ -38,7 +38,7 @@ class SystemClock:
 
 @dataclass
 class ManualClock:
-    """A clock for tests: it moves when told. Wall and monotonic time move together unless ``jump`` is used."""
+    """A clock for tests, which moves only by its methods. ``advance`` moves wall and monotonic time together."""
 
     wall_ms: float = 1_767_225_600_000  # 2026-01-01T00:00Z
     elapsed_ms: float = 0.0
@@ -55,13 +55,13 @@ class ManualClock:
         self.elapsed_ms += ms
 
     def jump(self, ms: int) -> None:
-        """The wall clock is set; no time passes."""
+        """Set the wall clock; no time passes."""
         self.wall_ms += ms
 
 
 def to_ms(instant: datetime) -> int:
     """
-    Epoch milliseconds of an aware *instant*, rounded up, so that nothing is early.
+    Return the epoch milliseconds of an aware *instant*, rounded up, so that nothing is early.
 
     Raises:
         ValueError: *instant* is naive.
@@ -72,10 +72,10 @@ def to_ms(instant: datetime) -> int:
 
 
 def clamped_ms(ms: int) -> int:
-    """Return *ms*, which another writer may have written, brought into the range of time: 1970 to 9999."""
+    """Return *ms*, which another writer may have written, limited to the years 1970 to 9999."""
     return min(max(ms, 0), LAST_MS)
 
 
 def from_ms(ms: int) -> datetime:
-    """The aware UTC datetime of epoch milliseconds."""
+    """Return the aware UTC datetime of epoch milliseconds."""
     return _EPOCH + timedelta(milliseconds=ms)

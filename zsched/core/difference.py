@@ -1,10 +1,10 @@
 """
-The values that are compared, and the decision of a merge, row by row: what a Redis that lost something lacks. Pure.
+The decision of a merge, row by row: what must be restored in a Redis that lost data? And the compared values. Pure.
 
-One archive compares what it knows with what Redis holds, and only where the two histories differ: ids that its
-own history touched after the last entry that both have. What the new history touched since then (the *branch*)
-is left alone, unless an archive that knew less put it there (``t`` of the restored row decides). Each rule has
-the name by which ``tests/model`` leaves it out, to show that it is needed.
+An archive compares its knowledge with the contents of Redis, but only where the two histories differ: for ids that its
+own history changed after the last common entry. Ids that the new history changed since then (the *branch*) are not
+restored, unless an archive with less knowledge put them there (``t`` of the restored row decides). Each rule has a
+name, by which ``tests/model`` leaves it out to show that it is needed.
 """
 
 from __future__ import annotations
@@ -18,23 +18,25 @@ from zsched.core.log import Entry, Key, Position, Texts, Touch, text, touches
 from zsched.core.log.kinds import OWN
 from zsched.core.log.recovery import MergedEntry, Restored, RestoreEntry
 
-# What changes as a run or schedule goes its way; it says nothing of what was asked for.
+# Fields that change during the life of a run or schedule. They are not part of the request.
 _OF_RUN = frozenset(
     "status created_at enqueued_at started_at ended_at last_heartbeat worker_name dependency_id dependency_ids".split()
     + "allow_dependency_failures enqueue_at_front zs_uncertain zs_deadline zs_stop".split()
 )
 _MOVING = frozenset(name.encode() for name in _OF_RUN)
 _OF_SCHEDULE = frozenset("version created_at updated_at nominal last ended_at failures".split())
-_FOR_GOOD: Final = 1 << 63  # µs: later than all that an archive knows
+_FOR_GOOD: Final = 1 << 63  # µs: later than any time in an archive
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
     """
-    A schedule as Redis holds it, or a run that is not over: ``run`` is what follows the id in its run id, '' for a
-    recurring schedule; ``place`` is due, paused, quarantine, ended or open. ``record``: field and value texts, those
-    of a recurring schedule's own hash after ``schedule:``. Where an archive knows it, ``t_us`` is of its last change,
-    and ``is_touched`` False if the new history has that change too.
+    A schedule in Redis, or an open run.
+
+    ``run``: the part of the run id after the schedule's id; '' for a recurring schedule. ``place``: due, paused,
+    quarantine, ended or open. ``record``: field and value texts; fields of a recurring schedule's own hash have the
+    prefix ``schedule:``. In an archive, ``t_us`` is the time of its last change, and ``is_touched`` is False if the new
+    history has that change too.
     """
 
     id: str
@@ -50,13 +52,13 @@ class Held:
     is_touched: bool = True
 
     def split(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
-        """The record's fields: those of the job or template, and a recurring schedule's own."""
+        """Return the record's fields: those of the job or template, and a recurring schedule's own."""
         pairs = {text(name): value for name, value in zip(self.record[::2], self.record[1::2], strict=True)}
         own = {name.removeprefix(OWN): value for name, value in pairs.items() if name.startswith(OWN)}
         return {name: value for name, value in pairs.items() if not name.startswith(OWN)}, own
 
     def asked_for(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
-        """``split`` without what changes as time goes by."""
+        """Return ``split`` without the fields that change during the life of a run or schedule."""
         job, own = self.split()
         return (
             {name: value for name, value in job.items() if name not in _OF_RUN},
@@ -64,31 +66,31 @@ class Held:
         )
 
     def job_asked_for(self) -> Texts:
-        """The same of a one-shot or a run of it, as texts; quick where nothing changed."""
+        """Return the job's fields of ``asked_for`` as texts, for a one-shot or its run; quick if nothing changed."""
         if _MOVING.isdisjoint(self.record[::2]):
             return self.record
         pairs = zip(self.record[::2], self.record[1::2], strict=True)
         return [each for name, value in pairs if name not in _MOVING for each in (name, value)]
 
     def is_same(self, other: Held) -> bool:
-        """Return True if both say the same of a schedule: its place, its due time, and what was asked for."""
+        """Return True if both have the same place, the same due time and the same request."""
         mine = self.run, self.place, self.due_ms, self.nominal_ms, self.last, self.note
         theirs = other.run, other.place, other.due_ms, other.nominal_ms, other.last, other.note
         return mine == theirs and self.lane == other.lane and self.asked_for() == other.asked_for()
 
 
 class Verdict(Enum):
-    """The reason why the log does not go on from where an archive is."""
+    """The reason why the log does not continue after an archive's last entry."""
 
-    LOST = "lost"  # Redis lost what this archive has: put it back
-    LEFT_BEHIND = "left behind"  # the log was trimmed past it, so what became of its last entries is not known
-    UNRELATED = "unrelated"  # this is another data set
+    LOST = "lost"  # Redis lost entries that this archive has: restore them
+    LEFT_BEHIND = "left behind"  # entries that this archive lacks were trimmed from the log
+    UNRELATED = "unrelated"  # Redis has another data set
 
 
 def is_same_set(gen: str | None, gens: Collection[str]) -> bool:
     """
     Return True if a data set with the names *gen* (separated by blanks; None: no name) may be the one that an archive
-    followed under the names *gens*. If one side has no name, only the address tells (``archive.places``).
+    followed under the names *gens*. If one side has no name, only the address can decide (``archive.places``).
     """
     return not gen or not gens or not set(gens).isdisjoint(gen.split())
 
@@ -97,9 +99,9 @@ def judge(mine: Position, first: Position | None, *, is_same_set: bool) -> Verdi
     """
     Decide what happened, from the archive's position, the log's *first* entry (None: it is empty) and *is_same_set*.
 
-    A name that the archive never followed is another data set's, whatever the log looks like (rule: NAME). A log is
-    complete when it begins with seq 1 (rule: COMPLETE). One that is not, and whose first entry is later than the
-    archive's last, went on without it, whatever ids say (rule: PASSED_BY_TIME).
+    A name that the archive never followed belongs to another data set, regardless of the log (rule: NAME). A log that
+    begins with seq 1 is complete (rule: COMPLETE). An incomplete log with a first entry later than the archive's last
+    one continued without the archive, regardless of ids (rule: PASSED_BY_TIME).
     """
     if not is_same_set:
         return Verdict.UNRELATED
@@ -111,8 +113,8 @@ def judge(mine: Position, first: Position | None, *, is_same_set: bool) -> Verdi
 @dataclass(frozen=True, slots=True)
 class Recalled:
     """
-    An archive's knowledge of one schedule id. ``schedule`` is None when it is gone: fired, cancelled, taken out; since
-    ``gone_us``, None when that is no matter here. ``runs``: those that were fired and not over.
+    An archive's knowledge of one schedule id. ``schedule`` is None if it is gone (fired, cancelled, taken out);
+    ``gone_us`` is since when, None if not needed. ``runs``: its open runs.
     """
 
     id: str
@@ -127,12 +129,12 @@ class Branch:
     def __init__(self) -> None:
         self._touched: dict[Key, int] = {}
         self._taken: dict[Key, int] = {}
-        self._open: set[Key] = set()  # runs that a restore told to be open here
-        self.merged: list[Position] = []  # ends of histories that are in this one, by their archives' word
-        self.restored: tuple[Position, str] | None = None  # the last that was put back: entry, and whose knowledge
+        self._open: set[Key] = set()  # runs that a restore reported as open here
+        self.merged: list[Position] = []  # ends of histories that archives have merged into this one
+        self.restored: tuple[Position, str] | None = None  # the last restore: its entry, and the archive
 
     def add(self, entry: Entry, run_suffix: str) -> set[str]:
-        """Take in an entry, in any order; the schedule ids that it touched. Raises UnknownEntry."""
+        """Add an entry, in any order, and return the schedule ids that it changed. Raises UnknownEntry."""
         touched = {self._touch(touch) for touch in touches(entry, run_suffix)}
         if merged := MergedEntry.of(entry):
             self.merged += merged.positions()
@@ -143,11 +145,11 @@ class Branch:
         return touched
 
     def take(self, rows: Iterable[Restored]) -> None:
-        """Take in what the archive itself put back, until ``forget_taken``."""
+        """Add rows that the archive itself restored, until ``forget_taken``."""
         self._taken.update((touch.key, touch.t_us) for row in rows for touch in row.touches())
 
     def forget_taken(self) -> None:
-        """Compare no more with what was taken."""
+        """Forget the rows that ``take`` added."""
         self._taken.clear()
 
     def _touch(self, touch: Touch) -> str:
@@ -157,18 +159,18 @@ class Branch:
 
     def is_newer(self, key: Key, t_us: int) -> bool:
         """
-        Return True if the new history's state at *key* stands against a change of *t_us*. An open run stands against
-        any: an archive that began later has a later t of the same push.
+        Return True if the new history's state at *key* wins over a change of *t_us*. An open run always wins: an
+        archive that began later has a later t for the same push.
         """
         return key in self._open or max(self._touched.get(key, -1), self._taken.get(key, -1)) >= t_us
 
 
 def lacking(recalled: Recalled, here: Held | None, branch: Branch, doubt_ms: int | None = None) -> Iterator[Restored]:
     """
-    Yield what Redis needs to hold what is *recalled*. *here*: the schedule as Redis holds it; *doubt_ms*: what is due
-    until then is marked when it fires, None: all of it.
+    Yield the rows that Redis lacks to hold what is *recalled*.
 
-    Whether RQ has a run is no matter here. A worker may write to its job at any moment, so restore.lua looks.
+    *here*: the schedule in Redis. *doubt_ms*: schedules due until then are marked as uncertain when they fire; None:
+    all. RQ's jobs are not considered here: a worker may write to its job at any moment, so restore.lua checks them.
     """
     schedule = _schedule(recalled, here, branch, doubt_ms)
     if schedule is not None:
@@ -179,13 +181,13 @@ def lacking(recalled: Recalled, here: Held | None, branch: Branch, doubt_ms: int
         if waits and has_job and not is_leaving:
             continue  # it is marked when it fires
         if not run.is_touched and not (waits and is_leaving):
-            continue  # there as it was; else it waited, to be marked when it fires, and will not any more
+            continue  # it exists unchanged; otherwise it waited, and will not be marked by a later fire
         if not branch.is_newer((run.id, run.run), run.t_us):
             yield _run(run)
 
 
 def _schedule(recalled: Recalled, here: Held | None, branch: Branch, doubt_ms: int | None) -> Restored | None:
-    """Return what must become of the schedule; None when nothing must."""
+    """Return the row that restores the schedule; None if nothing has to be restored."""
     key, known = (recalled.id, ""), recalled.schedule
     if known is not None:
         if branch.is_newer(key, known.t_us) or (here is not None and here.is_same(known)):
@@ -195,14 +197,14 @@ def _schedule(recalled: Recalled, here: Held | None, branch: Branch, doubt_ms: i
         return None
     is_doubtful = doubt_ms is None or (here.due_ms is not None and here.due_ms <= doubt_ms)
     if here.place == "due" and is_doubtful and any(run.run == here.run for run in recalled.runs):
-        return None  # it fired in the lost history and was not over: it waits here, and fire will mark it
+        return None  # it fired in the lost history and was open: here it waits, and fire will mark it
     return Restored(recalled.id, here.run, "gone", here.lane, here.due_ms, recalled.gone_us, None, (), ())
 
 
 def restored_row(known: Held) -> Restored:
     """Return a schedule as it was *known*, as a row of a restore."""
     place, note, since_ms = known.place, known.note, known.t_us // 1000
-    if place == "due" and known.due_ms is None:  # another writer's: no lane takes it
+    if place == "due" and known.due_ms is None:  # another writer's value: no lane accepts it
         place, note = "quarantine", f"{since_ms} its due time is none"
     elif place in ("paused", "quarantine") and not note:
         note = f"{since_ms} "
@@ -219,7 +221,7 @@ def restored_row(known: Held) -> Restored:
 
 
 def _run(run: Held) -> Restored:
-    """Return a run that was not over: it is pushed again, or its schedule says no, unless RQ has it already."""
+    """Return the row of an open run: it is pushed again, unless RQ has it or its schedule's policy forbids it."""
     job, own = run.asked_for()
     is_skipped = b"s" in job.get("zs", b"") + own.get("flags", b"")
     place = "skipped" if is_skipped else "open"

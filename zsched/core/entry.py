@@ -1,17 +1,17 @@
 """
-An entry of the log as it stands in Redis, and its place in a history.
+An entry of the log as Redis stores it, and its position in a history.
 
-An entry is what one script call appended: its kind, TIME in µs and texts of its own (the scripts'
-headers, LOGS). ``(epoch, seq, t_us)`` is its identity: two histories of a Redis can share an id, not
+One script call appends one entry: its kind, TIME in µs, and texts of its own (see LOGS in the scripts'
+headers). ``(epoch, seq, t_us)`` is its identity: two histories of a Redis can share an id, but not
 both id and time.
 
-Rows stand behind the field ``rows``, whose value is their number. Each is a field: its name is the id that the row is
-of, its value words of zsched's own. A text of somebody else (an error, why, the name of a queue) follows as a field
-without a name. ``rows_of`` reads them all; no text is ever split to find a row.
+Rows follow the field ``rows``, whose value is their number. Each row is a field: its name is the id of a schedule or
+run, its value words of zsched. A text from outside (an error, a reason, the name of a queue) follows as a field
+without a name. ``rows_of`` reads all rows; no text is ever split to find a row.
 
-An entry that cannot be read, because a newer version or another writer wrote it, raises UnknownEntry:
-it is kept as it is, reported, and never guessed at. One of a known kind raises UnreadableEntry, which is
-one too: what it would have said, an archive reads from Redis again (daemon/follower.py).
+An entry of a newer version or of another writer raises UnknownEntry: it is kept and reported, never
+guessed at. A broken entry of a known kind raises the subclass UnreadableEntry: an archive then reads the
+state from Redis again (daemon/follower.py).
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from zsched.core.wording import truncated
 from zsched.errors import ZschedError
 
 Texts = Sequence[bytes]
-StoredRow = tuple[bytes, bytes, bytes]  # id, words, a text of somebody else or b""; a plain tuple, as there are many
+StoredRow = tuple[bytes, bytes, bytes]  # id, words, a text from outside or b""; a plain tuple, as there are many
 
-# Of keys, values and entries; raised when an older zsched would misread what a newer one writes. The same number stands
-# in lua/lib/time.lua, and so does that of the oldest form that is still read.
+# The format of keys, values and entries. It is raised when an older zsched would misread what a newer one writes.
+# lua/lib/time.lua has the same number, and the oldest format that is still read.
 FORMAT: Final = 3
 OLDEST_FORMAT: Final = 3
 
-_DIGITS = 18  # of a whole number, at most: what an archive's file can hold
+_DIGITS = 18  # of a whole number, at most: the limit of an archive's file
 
 
 class UnknownEntry(ZschedError):
-    """A log entry is of a kind or a form that this version does not know."""
+    """A log entry has a kind or a form that this version does not know."""
 
 
 class UnreadableEntry(UnknownEntry):
-    """A log entry of a known kind does not have the form of that kind: another writer broke it."""
+    """A log entry of a known kind is malformed: another writer broke it."""
 
 
 class Position(NamedTuple):
-    """The identity of an entry, and so a place in one history."""
+    """The identity of an entry, and so a position in one history."""
 
     epoch: int
     seq: int
@@ -60,25 +60,25 @@ class Position(NamedTuple):
 
     @classmethod
     def parse(cls, shown: str) -> Position:
-        """The position that ``str`` gave. Raises ValueError."""
+        """Return the position from its ``str``. Raises ValueError."""
         id, _, t_us = shown.partition(" ")
         epoch, _, seq = id.partition("-")
         return cls(int(epoch), int(seq), int(t_us))
 
     @classmethod
     def of(cls, id: bytes, t_us: bytes) -> Self | None:
-        """The position of entry *id* as a script answers it; None where *id* is empty. Raises ValueError."""
+        """Return the position of entry *id* in a script's reply; None if *id* is empty. Raises ValueError."""
         epoch, _, seq = id.partition(b"-")
         return cls(int(epoch), int(seq), int(t_us)) if epoch else None
 
     @property
     def order(self) -> tuple[int, int]:
-        """Compares like places in one history."""
+        """The sort key of positions in one history."""
         return self.epoch, self.seq
 
 
 class Entry(NamedTuple):
-    """One entry of the log. ``body``: its texts after kind and t, in order; all texts when it has no such head."""
+    """One entry of the log. ``body``: its texts after kind and t, in order; all texts if it has no kind and t."""
 
     position: Position
     kind: str
@@ -86,7 +86,7 @@ class Entry(NamedTuple):
 
     @classmethod
     def of(cls, id: bytes, texts: Texts) -> Entry:
-        """The entry *id* with field and value *texts*, as XRANGE gives them."""
+        """Return the entry *id* with the field and value *texts* of XRANGE."""
         epoch, _, seq = id.partition(b"-")
         if len(texts) >= 4 and texts[0] == b"kind" and texts[2] == b"t" and _is_whole(texts[3]):
             return cls(Position(int(epoch), int(seq), int(texts[3])), text(texts[1]), texts[4:])
@@ -94,7 +94,7 @@ class Entry(NamedTuple):
 
     @property
     def texts(self) -> list[bytes]:
-        """All field and value texts, as they stand in Redis."""
+        """Return all field and value texts, as Redis stores them."""
         if not self.kind:
             return list(self.body)
         return [b"kind", self.kind.encode(), b"t", b"%d" % self.position.t_us, *self.body]
@@ -106,13 +106,13 @@ class Entry(NamedTuple):
 
     @property
     def format(self) -> int | None:
-        """The format that it notes for what follows, by ending with the field ``format``; None where it notes none."""
+        """The format of the following entries, in the last field ``format``; None without that field."""
         if len(self.body) < 2 or self.body[-2] != b"format":
             return None
         return int(self.body[-1]) if _is_whole(self.body[-1]) else None
 
     def fields(self) -> dict[bytes, bytes]:
-        """Field → value, of the fields before the rows."""
+        """Return the values, by field, of the fields before the rows."""
         names = self.body[::2]
         if b"rows" not in names:
             return dict(zip(names, self.body[1::2], strict=True))
@@ -120,18 +120,18 @@ class Entry(NamedTuple):
         return dict(zip(names[:head], self.body[1 : 2 * head : 2], strict=True))
 
     def with_rows(self, rows: Sequence[StoredRow]) -> Entry:
-        """The entry with *rows* in place of its own."""
+        """Return the entry with *rows* instead of its own."""
         head = 2 * self.body[::2].index(b"rows")
         return self._replace(body=[*self.body[:head], *row_texts(rows)])
 
 
 def is_known(format: int | None) -> bool:
-    """Return True if this version reads *format*; None: no format was noted."""
+    """Return True if this version reads *format*; None: no format is recorded."""
     return format is None or OLDEST_FORMAT <= format <= FORMAT
 
 
 def readable(entries: Iterable[Entry]) -> list[Entry]:
-    """Return the *entries* before the first one of an unknown format: behind it this version would misread."""
+    """Return the *entries* before the first one of an unknown format: after it this version would misread."""
     return list(takewhile(lambda entry: is_known(entry.format), entries))
 
 
@@ -144,7 +144,7 @@ class reading:
         self._entry = entry
 
     def __enter__(self) -> None:
-        """Begin to parse."""
+        """Begin parsing."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Raises UnreadableEntry."""
@@ -156,7 +156,7 @@ class reading:
 
 def rows_of(body: Texts) -> list[StoredRow]:
     """
-    The rows of an entry. Raises ValueError, IndexError.
+    Return the rows of an entry. Raises ValueError, IndexError.
 
     >>> rows_of([b"rows", b"2", b"a", b"5", b"b", b"7", b"", b"why"])
     [(b'a', b'5', b''), (b'b', b'7', b'why')]
@@ -177,7 +177,7 @@ def rows_of(body: Texts) -> list[StoredRow]:
 
 
 def row_texts(rows: Sequence[StoredRow]) -> list[bytes]:
-    """The texts of *rows*, as they stand in an entry; ``rows_of`` is the inverse."""
+    """Return the texts of *rows* for an entry; ``rows_of`` is the inverse."""
     texts = [b"rows", b"%d" % len(rows)]
     for id, words, other in rows:
         texts += (id, words, b"", other) if other else (id, words)
@@ -191,22 +191,22 @@ def expect(holds: bool) -> None:
 
 
 def text(value: bytes) -> str:
-    """*value* as text; what is none, which only another writer leaves, is shown escaped."""
+    """Return *value* as text. Invalid UTF-8, which only another writer leaves, is escaped."""
     return value.decode(errors="backslashreplace")
 
 
 def ids_of(value: bytes | None) -> frozenset[str]:
-    """Ids by spaces; none of a field that is not there."""
+    """Return ids that are separated by spaces; an empty set for a missing field."""
     return frozenset(text(value).split()) if value else frozenset()
 
 
 def milliseconds(value: bytes | str | None) -> int | None:
-    """A time in ms, or None where the log has none."""
+    """Return a time in ms; None if the log has none."""
     return None if value in (None, b"", "", b"-", "-") else int(value)
 
 
 def any_milliseconds(value: bytes | str) -> int | None:
-    """A time in ms that another writer may have written; None when it is no whole number of them."""
+    """Return a time in ms that another writer may have written; None if it is not a whole number."""
     shown = text(value) if isinstance(value, bytes) else value
     return int(shown) if _is_whole(shown.encode()) else None
 

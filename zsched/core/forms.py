@@ -1,8 +1,8 @@
 """
 The parts of an option: the form of its values, and where Redis keeps it. The options are in ``core.option_table``.
 
-A value is given by a caller, checked, kept as a text in a Redis hash and shown in JSON: a form knows these four ways to
-say it. How a command line says it is ``cli.puts``' to know, by the form's class.
+A value has four representations: given by a caller, checked, as a text in a Redis hash, and shown in JSON. A form
+converts between them. ``cli.puts`` adds the command line's, by the form's class.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RateLimitLike(Protocol):
 
 
 class RateLimit(NamedTuple):
-    """A checked rate limit of RQ's: at most *concurrency* jobs with the same *key* are queued or running at once."""
+    """A checked rate limit of RQ: at most *concurrency* jobs with the same *key* are queued or running at once."""
 
     key: str
     concurrency: int
@@ -72,27 +72,27 @@ CallbackValue: TypeAlias = str | Callable[..., Any] | dict[str, Any] | CallbackL
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Any value, as it is: what checks it is elsewhere. ``metavar`` stands for a value in a command's help."""
+    """Any value, unchanged: it is checked elsewhere. ``metavar`` is the placeholder in a command's help."""
 
     metavar: str = "TEXT"
 
-    unit: ClassVar[str] = ""  # what a name gets in JSON, where the value has a unit
-    is_duration: ClassVar[bool] = False  # said in files as seconds, or as a text such as 5m
+    unit: ClassVar[str] = ""  # suffix of the name in JSON, if the value has a unit
+    is_duration: ClassVar[bool] = False  # in files: seconds, or a text such as 5m
 
     def check(self, name: str, value: Any) -> Any:
         """Return the checked value of option *name*. Raises InvalidSchedule."""
         return value
 
     def text(self, value: Any) -> str:
-        """Return the checked *value* as a field in Redis has it."""
+        """Return the checked *value* as the text of a field in Redis."""
         return str(value)
 
     def read(self, text: str) -> Any:
-        """Return the checked value of a *text* in Redis. Raises ValueError or TypeError: another program wrote it."""
+        """Return the checked value of a *text* in Redis. Raises ValueError or TypeError if another program wrote it."""
         return text
 
     def texts(self, value: Any) -> tuple[str, ...]:
-        """Return the checked *value* as the fields of its option have it; most options have one field."""
+        """Return the texts of the option's fields for the checked *value*; most options have one field."""
         return (self.text(value),)
 
     def read_texts(self, texts: Sequence[str]) -> Any:
@@ -100,17 +100,17 @@ class Form:
         return self.read(texts[0])
 
     def given(self, value: Any) -> Any:
-        """Return the checked *value* as a caller would give it."""
+        """Return the checked *value* as an argument of a call."""
         return value
 
     def shown(self, value: Any) -> Any:
-        """Return the checked *value* as JSON can say it."""
+        """Return the checked *value* for JSON."""
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class Words(Form):
-    """One word of an enum."""
+    """A word of an enum."""
 
     metavar: str = ""
     enum: type[Enum] = Enum
@@ -213,7 +213,7 @@ class Slots(Form):
 
 
 def _parts_of_limit(value: Any) -> tuple[Any, Any]:
-    """Return key and number of what may be a rate limit; None twice if it is none."""
+    """Return key and number of a possible rate limit; None twice if it is not one."""
     if isinstance(value, str):
         key, _, number = value.rpartition(":")
         return key, int(number) if number.isascii() and number.isdigit() and len(number) <= _DIGITS else None
@@ -234,7 +234,7 @@ class ShortText(Form):
 
 @dataclass(frozen=True, slots=True)
 class Tags(Form):
-    """Several short texts, each once. On a command line one at a time."""
+    """Several short texts without duplicates. A command line has one text per option."""
 
     def check(self, name: str, value: Any) -> tuple[str, ...]:
         return check_tags(value)
@@ -251,7 +251,7 @@ class Tags(Form):
 
 @dataclass(frozen=True, slots=True)
 class YesNo(Form):
-    """True or False. ``off``: the flag that says False on a command line, where one is needed."""
+    """True or False. ``off``: the command line's flag for False, if it needs one."""
 
     metavar: str = ""
     off: str = ""
@@ -296,7 +296,7 @@ class ZoneName(Form):
 
 @dataclass(frozen=True, slots=True)
 class Instant(Form):
-    """A datetime; which instant a local one is depends on other options, so a trigger checks it."""
+    """A datetime. The instant of a local time depends on other options, so a trigger checks it."""
 
     metavar: str = "TIME"
 
@@ -312,10 +312,10 @@ class Interval(Form):
 
 @dataclass(frozen=True, slots=True)
 class RqSeconds(Form):
-    """A time as RQ takes it, checked where its jobs are encoded; in Redis, and shown: whole seconds."""
+    """A time for RQ, checked by the encoder of its jobs; in Redis and in JSON whole seconds."""
 
     metavar: str = "DURATION"
-    has_units: bool = False  # RQ reads its text by itself, with a unit
+    has_units: bool = False  # RQ parses its text itself, with a unit
 
     is_duration: ClassVar[bool] = True
 
@@ -325,7 +325,7 @@ class RqSeconds(Form):
 
 @dataclass(frozen=True, slots=True)
 class Json(Form):
-    """Values of a call, as they are. On a command line, and in a file if need be, JSON: an object or an array."""
+    """Values of a call, unchanged. A command line has them as JSON, an object or an array; a file may."""
 
     metavar: str = "JSON"
     is_array: bool = False
@@ -334,27 +334,27 @@ class Json(Form):
 class Stored(Enum):
     """The place in Redis of an option's value."""
 
-    NOT = "not"  # nowhere: it belongs to the call
+    NOT = "not"  # not stored: it belongs to the call
     DATA = "data"  # in the payload
-    RULE = "rule"  # in the trigger; of a one-shot: its due time
+    RULE = "rule"  # in the trigger; for a one-shot, its due time
     PLACE = "place"  # the queue and the lane
-    JOB = "job"  # a field of RQ's job hash, of a one-shot or of the template of a rule's runs
-    RQ = "rq"  # fields there in RQ's words, which storage.rqjob writes
+    JOB = "job"  # a field of RQ's job hash: a one-shot's, or the template's of a rule's runs
+    RQ = "rq"  # RQ's own fields there, which storage.rqjob writes
     FLAG = "flag"  # a letter that the scripts read
     POLICY = "policy"  # a recurring schedule's policy
     OWN = "own"  # a field of a recurring schedule's hash
-    LABEL = "label"  # the same, or of a one-shot a field zs_<name> of its job; scripts do not read it
+    LABEL = "label"  # the same, or a field zs_<name> of a one-shot's job; scripts do not read it
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """
-    All that there is to know of an option; ``name`` and ``is_optional`` (None may be given) come from its key and type.
+    The definition of an option. ``name`` and ``is_optional`` (None may be given) come from its key and type.
 
-    ``field`` is the name under which Redis keeps it, or its names by spaces. ``letter`` is the flag that stands for
-    what differs from the default. ``attribute`` is where ``Schedule`` has the checked value ("-": nowhere); the
-    option's own name unless given. ``once`` says why a one-shot cannot have it. ``elsewhere`` are the names that other
-    schedulers have for it, by spaces. ``shown`` is its name in JSON.
+    ``field``: its field in Redis; several names are separated by spaces. ``letter``: the flag for the value that is not
+    the default. ``attribute``: the attribute of ``Schedule`` with the checked value ("-": none); by default the
+    option's name. ``once``: the reason why a one-shot cannot have it. ``elsewhere``: names of other schedulers for it,
+    separated by spaces. ``shown``: its name in JSON.
     """
 
     help: str
@@ -370,7 +370,7 @@ class Option:
     shown: str = ""
 
     def named(self, name: str, is_optional: bool) -> Option:
-        """Return this option under its name, with all that follows from that."""
+        """Return this option with its name, and with the attributes that follow from the name."""
         attribute, once, shown = self.attribute or name, self.once, name + self.form.unit
         if self.stored is Stored.POLICY:
             attribute, once = f"policy.{self.field}", "a one-shot has one occurrence"
@@ -380,7 +380,7 @@ class Option:
 
 
 def whole_number(text: str | bytes) -> int:
-    """Return the number of a field. Raises ValueError for another text."""
+    """Return the number in a field. Raises ValueError for any other text."""
     if len(text) > _DIGITS:
         raise ValueError(f"{text[:_DIGITS]!r}… has too many digits")
     return int(text)

@@ -1,22 +1,22 @@
 """
-Reasons why an occurrence was late or was left out, by the past of its schedule and by who led.
+Reasons why an occurrence was late or was left out, from the history of its schedule and of the leaders.
 
 ===================  ==========================================================================================
-no daemon led        a term began in the wait, and before it nothing in the wait is there that only a leader
-                     writes (``is_leaders``); the history is known to be whole there
+no daemon led        a term began in the wait, and the wait has no entry before it that only a leader writes
+                     (``is_leaders``); the history is complete there
 it was paused        the schedule was resumed after it was due
 it was put late      the schedule was put after it was due, and not to fire at once
 new zone rules       they moved it to a time that had passed
-it was held up       none of these: a daemon led, or may have led, and it was not fired
+it was held up       no other reason: a daemon led, or may have led, and it was not fired
 ===================  ==========================================================================================
 
-Of several the one that ended last counts, as before that it could not fire anyway. Of occurrences that were left out,
-for which being late is reason enough, only what made them late is told.
+Of several reasons the one that ended last counts: before its end the occurrence could not fire anyway. For occurrences
+that were left out, only the reason of the lateness is shown.
 
-Not known: what held it up. A hold after a change of the server, a limit of its queue (``max_per_second``) and room in
-a batch are in no log, and neither is when a term ended: of two terms in one wait it is told when the first was seen
-last and when the second began. A leader that wrote nothing in the whole wait, as by a limit of one run in an hour or
-since Redis refused its writes, is taken for absent.
+Not known: what held it up. A hold after a change of the server, a limit of its queue (``max_per_second``) and the size
+of a batch are not in the log. The end of a term is not in the log either: of two terms in one wait, the text has the
+last entry of the first and the beginning of the second. A leader that wrote nothing in the whole wait, such as under a
+limit of one run in an hour, or because Redis refused its writes, counts as absent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from zsched.core.log.lives import TermEntry
 from zsched.core.policy import Why
 from zsched.core.sentences import local_text
 
-LATE_MS: Final = 100.0  # what is later than this is explained
+LATE_MS: Final = 100.0  # a longer delay is explained
 
 _PASSED: Final = (Why.MISSED.value, Why.LIMIT.value)
 _PASSED_THEN: Final = "when its time had passed"
@@ -38,7 +38,7 @@ _HELD_UP: Final = "it was held up, by a hold, a limit of its queue or others tha
 
 
 def waited_since_us(change: Change) -> int | None:
-    """Return the due time of what *change* says was late or left out, in µs; None when there is nothing to explain."""
+    """Return the due time, in µs, of the late or left out occurrence of *change*; None for other changes."""
     if change.late_ms is not None and change.late_ms > LATE_MS:
         return (change.due_ms or 0) * 1000
     is_left_out = change.what is What.COALESCED or (change.what is What.SKIPPED and change.why in _PASSED)
@@ -47,8 +47,8 @@ def waited_since_us(change: Change) -> int | None:
 
 class LeadersBack:
     """
-    The leaders before what was late, from a log that is read from its end: by log entry, in ``terms`` when the last
-    term before it began, in ``led`` when a leader before that wrote last (µs).
+    The leaders before late occurrences, from a log that is read backwards. Both are in µs, by log entry: ``terms`` has
+    the beginning of the last term before the entry, ``led`` the last entry of a leader before that term.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class LeadersBack:
         self._before_leader: list[str] = []
 
     def see(self, entry: Entry, changes: Iterable[Change]) -> None:
-        """The entry before those seen so far, with what it says of the schedule."""
+        """Add the entry before those seen so far, with its changes of the schedule."""
         if is_leaders(entry):
             self.led |= dict.fromkeys(self._before_leader, entry.position.t_us)
             self._before_leader = []
@@ -70,8 +70,8 @@ class LeadersBack:
 
 class Lateness:
     """
-    Tells of one schedule why its occurrences were late, from the changes before them. *terms* and *led* are as in
-    ``LeadersBack``, what is older than a wait may be in them or not. The history is whole since *whole_since_us*.
+    Explains why occurrences of one schedule were late, from the changes before them. *terms* and *led* are as in
+    ``LeadersBack``; times before a wait may be missing in them. The history is complete since *whole_since_us*.
     """
 
     def __init__(self, terms: Mapping[str, int], led: Mapping[str, int], whole_since_us: int, tz: str) -> None:
@@ -79,7 +79,7 @@ class Lateness:
         self._put_us = self._resumed_us = self._replanned_us = 0
 
     def note(self, change: Change) -> None:
-        """Take in *change*: it may be why later ones were late."""
+        """Add *change*: it may be the reason why later ones were late."""
         if change.what is What.PUT:
             self._put_us = change.at_us
         elif change.what is What.RESUMED:
@@ -88,7 +88,7 @@ class Lateness:
             self._replanned_us = change.at_us
 
     def reason(self, change: Change) -> str:
-        """Say why the occurrence of *change* was late; empty when there is nothing to explain, or no more to say."""
+        """Return the reason why the occurrence of *change* was late; empty if there is nothing to explain or to add."""
         due_us = waited_since_us(change)
         if due_us is None:
             return ""
@@ -105,7 +105,7 @@ class Lateness:
             return f"it was paused until {self._at(self._resumed_us)}"
         if are_several:
             return ""
-        if self._put_us > due_us + LATE_MS * 1000:  # else it was put to fire at once
+        if self._put_us > due_us + LATE_MS * 1000:  # otherwise it was put to fire at once
             return f"it was put only {self._at(self._put_us)}, {_PASSED_THEN}"
         if term_us <= since_us:
             return _HELD_UP

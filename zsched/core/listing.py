@@ -1,4 +1,4 @@
-"""Listings: the filters of ``client.list`` and ``zsched ls``, and the order of what they show."""
+"""Listings: the filters of ``client.list`` and ``zsched ls``, and the order of their schedules."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from zsched.errors import InvalidSchedule
 
 LISTED_KINDS = ("once", *RULES)
 
-IdTest = Callable[[str], object]  # its answer is true for a wanted id
+IdTest = Callable[[str], object]  # returns a true value for a wanted id
 
 
 def id_test(globs: Sequence[str]) -> IdTest:
     """
-    Return the test of ids by *globs*: one of them matches; without globs, every id is wanted.
+    Return a test of ids by *globs*: an id is wanted if one of them matches; without globs, every id is wanted.
 
-    Ask it before schedules are read: among a million ids it takes a second, and reading them takes a minute (measured).
+    Apply it before schedules are read: a million ids take a second to test and a minute to read (measured).
     """
     if not globs:
         return lambda id: True
@@ -36,7 +36,7 @@ class ScheduleSource(Protocol):
     def active(
         self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None, is_wanted: IdTest
     ) -> Iterator[tuple[int, str]]:
-        """(due ms, id) of wanted ids, ascending, past *after*."""
+        """Yield (due ms, id) of wanted ids, ascending, after *after*."""
 
     def paused(self) -> list[str]:
         """Sorted ids."""
@@ -45,15 +45,15 @@ class ScheduleSource(Protocol):
         """Sorted ids."""
 
     def recurring(self) -> list[str]:
-        """Sorted ids, in any state."""
+        """Return sorted ids, in any state."""
 
     def schedules(self, ids: Iterable[str], at_first: int | None = None) -> Iterator[Schedule]:
-        """Read the schedules of *ids* that exist, page by page. *at_first*: how many will probably do."""
+        """Read the existing schedules of *ids*, page by page. *at_first*: the number that is probably needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Behind which schedule a listing goes on: its state, due time and id."""
+    """The schedule after which a listing continues: its state, due time and id."""
 
     state: ScheduleState
     due_ms: int
@@ -61,7 +61,7 @@ class Cursor:
 
     @classmethod
     def parse(cls, text: str) -> Cursor:
-        """The inverse of ``Schedule.cursor``. Raises InvalidSchedule."""
+        """Return the cursor from the text of ``Schedule.cursor``. Raises InvalidSchedule."""
         state, _, rest = str(text).partition(":")
         due_ms, _, id = rest.partition(":")
         if (
@@ -90,7 +90,7 @@ class Filter:
 
     @classmethod
     def of(cls, *, state: Any, kind: Any, limit: Any, after: Any, **given: Any) -> Filter:
-        """The filter of a caller's arguments. Raises InvalidSchedule."""
+        """Return the filter from a caller's arguments. Raises InvalidSchedule."""
         if kind is not None and kind not in LISTED_KINDS:
             raise InvalidSchedule("kind", kind, "not one of its values", f"give one of {', '.join(LISTED_KINDS)}")
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= 10**15):
@@ -107,7 +107,7 @@ class Filter:
         )
 
     def keeps(self, schedule: Schedule) -> bool:
-        """True when *schedule* passes every filter besides that of ids."""
+        """Return True if *schedule* passes every filter except the one of ids."""
         due_ms = schedule.next_ms
         return (
             (self.state is None or schedule.state is self.state)
@@ -121,7 +121,7 @@ class Filter:
 
 
 def select(wanted: Filter, source: ScheduleSource) -> Iterator[Schedule]:
-    """The schedules that *wanted* keeps: active by due time, then paused, quarantined and ended by id."""
+    """Yield the schedules that *wanted* keeps: active by due time, then paused, quarantined and ended by id."""
     kept = (
         schedule for state in ScheduleState for schedule in _in_state(state, wanted, source) if wanted.keeps(schedule)
     )
@@ -133,15 +133,15 @@ def _in_state(state: ScheduleState, wanted: Filter, source: ScheduleSource) -> I
     after = wanted.after
     if wanted.state not in (None, state) or (after and order.index(after.state) > order.index(state)):
         return iter(())
-    begun = after if after and after.state is state else None
+    last = after if after and after.state is state else None
     is_wanted = id_test([] if wanted.match is None else [wanted.match])
     if state is ScheduleState.ACTIVE:
         from_ms = None if wanted.due_after_ms is None else wanted.due_after_ms + 1
         until_ms = None if wanted.due_before_ms is None else wanted.due_before_ms - 1
-        places = source.active(from_ms, until_ms, (begun.due_ms, begun.id) if begun else None, is_wanted)
+        places = source.active(from_ms, until_ms, (last.due_ms, last.id) if last else None, is_wanted)
         ids: Iterable[str] = (id for _, id in places)
     else:
-        ids = [id for id in _ids_in(state, source) if is_wanted(id) and (begun is None or id > begun.id)]
+        ids = [id for id in _ids_in(state, source) if is_wanted(id) and (last is None or id > last.id)]
     return (schedule for schedule in source.schedules(ids, wanted.limit) if schedule.state is state)
 
 
@@ -150,6 +150,6 @@ def _ids_in(state: ScheduleState, source: ScheduleSource) -> Iterable[str]:
     if state is ScheduleState.PAUSED:
         return source.paused()
     if state is ScheduleState.QUARANTINED:
-        # Of the paused, too: one whose value another program wrote counts as quarantined.
+        # Paused ones too: if another program wrote its value, a paused schedule counts as quarantined.
         return sorted({*source.quarantined(), *source.paused()})
     return source.recurring()

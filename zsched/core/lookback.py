@@ -1,11 +1,11 @@
 """
-Occurrences and runs read from the log backwards: what is newest is asked for, and the log is long.
+Occurrences and runs read from the log backwards: the newest are wanted, and the log is long.
 
-Backwards the end of a run comes before its push, so a push that is met has its end already if it has one. A run whose
-end alone was met was pushed before all that was looked at; it comes last. A run that the log does not know to be over
-is told as *queued*: whether a worker has it, or has just ended it, only RQ knows, so whoever asks for one kind of
-runs also gets the newest open ones, brings them up to date (``runs.as_seen``) and keeps what is wanted (``kept``).
-What a recovery skipped is a skipped occurrence and no run any more: its push went with the Redis that was lost.
+Backwards, the end of a run comes before its push: at its push, the end of a run is known if it has one. A run with its
+end only was pushed before the oldest entry that was read; it comes last. A run without an end in the log is reported as
+*queued*. Only RQ knows whether a worker has it or has just ended it. So a query for one kind of runs also gets the
+newest open runs; the caller updates them from RQ (``runs.as_seen``) and keeps the wanted ones (``kept``). An occurrence
+that a recovery skipped is a skipped occurrence without a run: its push was lost with the old Redis.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, Final
 from zsched.core.changes import OUTCOMES, PUSHES, Change, What
 from zsched.core.runs import OPEN, OVER, Run, RunStatus, ended_as, ended_run, facts_of, of_facts, pushed
 
-MOST_OPEN: Final = 1000  # runs that may have become what is wanted, for RQ to be asked
-LOOKED_FOR: Final = (*OUTCOMES, What.RUN_ENDED, What.RUN_AGAIN, What.FOUND)  # others say nothing of occurrences or runs
+MOST_OPEN: Final = 1000  # open runs that may have a wanted status in RQ
+LOOKED_FOR: Final = (*OUTCOMES, What.RUN_ENDED, What.RUN_AGAIN, What.FOUND)  # changes of occurrences and runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,34 +30,34 @@ class Occurrence(Change):
 
     @classmethod
     def of(cls, change: Change, run: Run | None = None) -> Occurrence:
-        """*change* with its *run*."""
+        """Return *change* with its *run*."""
         return cls(**{each.name: getattr(change, each.name) for each in fields(Change)}, run=run)
 
     def with_run(self, run: Run | None) -> Occurrence:
-        """The same with another *run*."""
+        """Return the same with another *run*."""
         return replace(self, run=run)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON; ``of_dict`` is the inverse."""
-        told = Change.to_dict(self)  # no super(): a dataclass with slots is made anew
-        return told if self.run is None else told | {"run": [self.run.id, self.run.status.value, facts_of(self.run)]}
+        shown = Change.to_dict(self)  # not super(): @dataclass(slots=True) creates a new class
+        return shown if self.run is None else shown | {"run": [self.run.id, self.run.status.value, facts_of(self.run)]}
 
     @classmethod
     def of_dict(cls, given: dict[str, Any]) -> Occurrence:
-        """The occurrence that ``to_dict`` told. Raises KeyError, TypeError, ValueError."""
+        """Return the occurrence from its ``to_dict``. Raises KeyError, TypeError, ValueError."""
         run = of_facts(*given["run"]) if "run" in given else None
         return cls.of(Change.of_dict({name: value for name, value in given.items() if name != "run"}), run)
 
     def shown(self) -> dict[str, Any]:
-        """Return it for JSON that people read; the keys are a promise."""
+        """Return it for JSON that people read; the keys are stable."""
         return Change.shown(self) | {"run": None if self.run is None else self.run.to_dict()}
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """
-    A question: the newest *limit* occurrences whose change is one of *whats*, and runs whose status is one of
-    *statuses* became, each once; of schedule *id* alone if it is given.
+    A query: the newest *limit* occurrences with a change in *whats*, and runs with a status in *statuses*, without
+    duplicates; only of schedule *id* if it is given.
     """
 
     whats: frozenset[What]
@@ -67,7 +67,7 @@ class Wanted:
 
     @property
     def are_ends(self) -> bool:
-        """True if only the ends of runs, of any schedules, have to be looked at."""
+        """True if the ends of runs are enough, of any schedules."""
         return not self.whats and self.id is None and bool(self.statuses) and self.statuses <= OVER
 
     def to_dict(self) -> dict[str, Any]:
@@ -77,26 +77,26 @@ class Wanted:
 
     @classmethod
     def of_dict(cls, given: dict[str, Any]) -> Wanted:
-        """Read what ``to_dict`` wrote. Raises KeyError, TypeError, ValueError."""
+        """Return the query from its ``to_dict``. Raises KeyError, TypeError, ValueError."""
         whats, statuses = frozenset(map(What, given["whats"])), frozenset(map(RunStatus, given["statuses"]))
         return cls(whats, statuses, int(given["limit"]), given["id"])
 
 
 class Lookback:
-    """A search for *wanted*; it is given the entries' changes, those of the newest entry first."""
+    """A search for *wanted*. It gets the changes of the entries, the newest entry first."""
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
-        self._counts_open = wanted.statuses >= OPEN  # else the open ones are told besides
+        self._counts_open = wanted.statuses >= OPEN  # otherwise open runs are added, and not counted
         self._found: list[Occurrence] = []
         self._matched = self._open = 0
-        self._ends: dict[str, Change] = {}  # of runs whose push was not met yet
+        self._ends: dict[str, Change] = {}  # of runs without a push so far
         self._attempts: dict[str, int] = {}
-        self._runs: dict[str, Run | None] = {}  # None: of no run any more
-        self._skipped: set[str] = set()  # runs of which this was said after their newest push
+        self._runs: dict[str, Run | None] = {}  # None: no longer a run
+        self._skipped: set[str] = set()  # runs that were skipped after their newest push
 
     def see(self, changes: Sequence[Change]) -> bool:
-        """Take what one entry says, given in its order; True when that was enough."""
+        """Add the changes of one entry, in its order; return True if the search is complete."""
         wanted = self._wanted
         for change in reversed(changes):
             if self.is_full:
@@ -115,7 +115,7 @@ class Lookback:
         return self.is_full
 
     def see_ends(self, ends: Sequence[Change]) -> bool:
-        """The same of an entry whose changes are ends of runs, all of them wanted."""
+        """Add an entry with nothing but wanted ends of runs, as ``see`` does."""
         self.see(ends)
         return len(self._ends) >= self._wanted.limit
 
@@ -126,14 +126,14 @@ class Lookback:
         return self._matched >= self._wanted.limit or (is_only_open and self._open >= MOST_OPEN)
 
     def found(self) -> list[Occurrence]:
-        """All of it, the newest first; and then the runs that were pushed before all that was looked at."""
+        """Return the result, the newest first, then the runs that were pushed before the oldest entry read."""
         ends = [end for end in self._ends.values() if ended_as(end.why) in self._wanted.statuses]
         latest = ends[: max(self._wanted.limit - self._matched, 0)]
         before = [Occurrence.of(end, run_that_ended(end)) for end in latest]
         return self._found + newest_first(before)
 
     def _note(self, change: Change) -> None:
-        """Remember the end of a run whose push lies further back; changes before its newest push do not count."""
+        """Remember the end of a run whose push is further back; changes before its newest push do not count."""
         run_id = change.run_id or ""
         if run_id in self._runs:
             return
@@ -162,7 +162,7 @@ class Lookback:
         self._found.append(occurrence)
 
     def _run_of(self, run_id: str, push: Change) -> Run | None:
-        """Return the known facts of the run that *push* pushed; only the status if nobody wants the run."""
+        """Return the known facts of the run that *push* pushed; only the status if the run is not wanted."""
         end, attempt = self._ends.pop(run_id, None), self._attempts.pop(run_id, 1)
         if end is None and run_id in self._skipped:
             return None
@@ -182,17 +182,17 @@ def is_push(change: Change) -> bool:
 
 
 def run_that_ended(end: Change) -> Run:
-    """The run of whose end *end* tells; what cannot be read of it is left out."""
+    """Return the run that ended by *end*; unreadable facts are left out."""
     return ended_run(end.run_id or "", end.why, end.record, end.at_us // 1000)
 
 
 def newest_first(found: Iterable[Occurrence]) -> list[Occurrence]:
-    """*found* by when their runs were pushed."""
+    """Return *found*, sorted by the pushes of their runs."""
     return sorted(found, key=lambda one: one.run.fired_us or 0 if one.run else one.at_us, reverse=True)
 
 
 def kept(found: Iterable[Occurrence], wanted: Wanted) -> list[Occurrence]:
-    """Return the occurrences of *found* that are still *wanted*, now that they are up to date."""
+    """Return the occurrences of *found* that are still *wanted* after their update from RQ."""
     matching = (
         one for one in found if one.what in wanted.whats or (one.run is not None and one.run.status in wanted.statuses)
     )

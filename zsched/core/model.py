@@ -1,10 +1,10 @@
 """
-The words of zsched as values: what a schedule says, and what one can learn of it.
+The values of zsched: definitions, schedules, results of calls.
 
-Life of a schedule: a put makes it *active* (it stands in a lane with its due time). ``pause`` and
-``resume`` move it out and back; a schedule that cannot be planned or pushed is *quarantined* until it
-is put again or cancelled. A one-shot that fired leaves nothing but its run. A recurring one whose
-rule is exhausted is *ended* and stays readable until it is cancelled or put again.
+Life of a schedule: a put makes it *active* (it is in a lane, with its due time). ``pause`` and
+``resume`` move it out and back. A schedule that cannot be planned or pushed is *quarantined* until it
+is put again or cancelled. A one-shot that fired leaves only its run. A recurring schedule with an
+exhausted rule is *ended*, and stays readable until it is cancelled or put again.
 
 Instants are integer epoch milliseconds (``…_ms``); durations name their unit.
 """
@@ -38,7 +38,7 @@ class ScheduleState(StrEnum):
 class Missed(Enum):
     """The choice of ``resume`` for occurrences that passed during the pause."""
 
-    FIRE = "fire"  # late, as if the daemon had been down: the latest fires, the others are coalesced
+    FIRE = "fire"  # late, as after a time without a daemon: the latest fires, the others are coalesced
     SKIP = "skip"  # recorded as skipped (paused)
 
 
@@ -51,14 +51,14 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """One-shot a while after the server's now."""
+    """One-shot at a delay after the server's present time."""
 
     delay_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """Straight to the queue."""
+    """Immediate push to the queue."""
 
 
 When = At | After | Now | TriggerSpec
@@ -67,9 +67,9 @@ When = At | After | Now | TriggerSpec
 @dataclass(frozen=True, slots=True)
 class Payload:
     """
-    The call to run. The RQ options stay as they were given; ``storage.rqjob`` checks and encodes them.
+    The call to run. The RQ options are unchanged; ``storage.rqjob`` checks and encodes them.
 
-    ``data``: the call as it is stored already, for an update that leaves it alone.
+    ``data``: the stored payload, for an update that does not change it.
     """
 
     func: Any
@@ -88,20 +88,20 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class Definition(CheckedOptions):
-    """Everything that a caller said about one schedule, checked and in one form."""
+    """All arguments of a caller for one schedule, checked and normalized."""
 
     id: str
     when: When
     payload: Payload
     if_exists: IfExists = IfExists.REPLACE
     allow_past: bool = False
-    has_own_id: bool = True  # False: the id was made up here
-    durable: bool = False  # acknowledged only when an archive has it on its disk
+    has_own_id: bool = True  # False: the id was generated
+    durable: bool = False  # the call returns only when an archive has it on its disk
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule(CheckedOptions):
-    """A schedule as Redis holds it. ``args`` are decoded for JSON only; pickle is not opened to show it."""
+    """A schedule in Redis. ``args`` are decoded for JSON payloads only: pickles are never loaded for display."""
 
     id: str
     state: ScheduleState
@@ -126,7 +126,7 @@ class Schedule(CheckedOptions):
 
     @property
     def cursor(self) -> str:
-        """Its place in a listing: ``client.list(after=…)`` goes on behind it."""
+        """Its position in a listing: ``client.list(after=…)`` continues after it."""
         return f"{self.state.value}:{self.next_ms or 0}:{self.id}"
 
     @property
@@ -136,8 +136,8 @@ class Schedule(CheckedOptions):
 
     def to_dict(self) -> dict[str, Any]:
         """
-        Return the schedule for JSON: instants by ``iso``, enums as their values; the keys are a promise. What only
-        recurring ones have is None of others.
+        Return the schedule for JSON: instants by ``iso``, enums as their values; the keys are stable. Values that only
+        recurring schedules have are None for others.
         """
         options = options_for_json(self)
         if self.kind == "once":
@@ -169,7 +169,7 @@ class Schedule(CheckedOptions):
 class Scheduled:
     """
     Result of ``client.schedule``. ``outcome`` is created, updated, unchanged, kept or already_fired. After
-    already_fired nothing waits, since RQ has the one-shot's run already, and ``next_at`` is None.
+    already_fired no schedule waits, because RQ has the one-shot's run already, and ``next_at`` is None.
     """
 
     id: str
@@ -187,14 +187,14 @@ class Scheduled:
 class Many:
     """Result of ``client.schedule_many``; ``errors`` are (index, error) of the rows that were refused."""
 
-    ids: list[str | None] = field(default_factory=list)  # by row; None where it was refused
+    ids: list[str | None] = field(default_factory=list)  # by row; None for a refused row
     created: int = 0
     updated: int = 0
     unchanged: int = 0
     kept: int = 0
-    already_fired: int = 0  # RQ has their runs already: nothing waits
+    already_fired: int = 0  # RQ has their runs already: no schedule waits
     errors: list[tuple[int, Exception]] = field(default_factory=list)
-    done: int = 0  # rows that were answered, good or bad
+    done: int = 0  # answered rows, accepted or refused
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result for JSON; an error is {index, error, type}."""
@@ -212,8 +212,8 @@ class Many:
 
 def iso(ms: int | None) -> str | None:
     """
-    The instant *ms* as zsched writes it in JSON: ISO 8601, UTC with Z, milliseconds; None stays None. What another
-    writer wrote is brought into the range of time.
+    Return the instant *ms* for JSON: ISO 8601, UTC with Z, milliseconds; None stays None. Values out of range, which
+    only another writer leaves, are limited to the years 1970 to 9999.
     """
     return None if ms is None else from_ms(clamped_ms(ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

@@ -1,20 +1,19 @@
 """
-The one table of options: what ``client.schedule`` and its like can be told, one entry per option.
+The table of options: one entry per option of ``client.schedule`` and similar calls.
 
-An entry is a key of a TypedDict: its type is what an editor completes and mypy checks, its ``Option`` says the rest:
-help text, form (which checks, writes and shows its values), where Redis keeps it, what other schedulers call it. Made
-from these entries are
+An entry is a key of a TypedDict. Its type is for editors and mypy. Its ``Option`` has the help text, the form (which
+checks, writes and shows values), the place in Redis, and names of other schedulers. These parts use the entries:
 
-    calls             ``Unpack[ScheduleOptions]`` and its like, and which names each call takes
+    calls             ``Unpack[ScheduleOptions]`` and similar types, and the names that each call takes
     checks            ``core.options``: from keyword arguments to a ``Definition``
-    Redis and back    ``core.checked_options``: fields, labels and flag letters, and what of them is shown
-    the command line  ``cli.puts``: options of ``add`` and ``set``, their help, what ``--unset`` may clear
+    Redis and back    ``core.checked_options``: fields, labels and flag letters, and their values in JSON
+    the command line  ``cli.puts``: options of ``add`` and ``set``, their help, options that ``--unset`` can clear
     files             ``files.checking``: keys, durations, keys in JSON
 
-So a new option is an entry here and, if it is kept, a field of ``CheckedOptions``. Options that RQ knows are encoded by
-``storage.rqjob``.
+So a new option is an entry here and, if it is stored, a field of ``CheckedOptions``. ``storage.rqjob`` encodes RQ's own
+options.
 
-The groups are the parts of which the calls' types are made, in the order of help and JSON. This module has no
+The groups are the parts of the calls' types, in the order of help and JSON. This module has no
 ``from __future__ import annotations``: the entries are values, not texts to be evaluated later.
 """
 
@@ -95,7 +94,7 @@ class _OnceOptions(TypedDict, total=False):
 
 class RuleOptions(KindOptions, total=False):
     """
-    Options for the times of a rule: what ``preview`` takes. The kinds of triggers have their options in their registry.
+    Options for the times of a rule: the options of ``preview``. The registry of trigger kinds has the kinds' options.
     """
 
     tz: Annotated[str | ZoneInfo | None, Option(
@@ -224,7 +223,7 @@ class EnqueueOptions(_PlaceOptions, _RunOptions, _IdOptions, total=False):
 class _TimedOptions(
     _OnceOptions, RuleOptions, _CallOptions, _PlaceOptions, _ScheduleOnly, _RunOptions, _LateOptions, total=False
 ):
-    """All but what an update cannot change."""
+    """All options that an update can change."""
 
 
 class ScheduleOptions(_TimedOptions, _IdOptions, total=False):
@@ -249,8 +248,8 @@ Before = TypeVarTuple("Before")
 
 class TaskCall(Protocol[Result, *Before]):
     """
-    The type of a call that takes options beside a payload: a name that is no option is a parameter of the task.
-    A TypedDict cannot say that, so the options stand here once more; a test holds them equal.
+    The type of a call that takes options beside a payload: any name that is not an option is a parameter of the task.
+    A TypedDict cannot express that, so the options are repeated here; a test keeps them equal.
     """
 
     def __call__(
@@ -302,7 +301,7 @@ class TaskCall(Protocol[Result, *Before]):
 
 
 def _options_of(keys: Any) -> dict[str, Option]:
-    """The options that are the keys of a TypedDict, by name and in its order."""
+    """Return the options of a TypedDict, by name, in its order."""
     options: dict[str, Option] = {}
     for name, hint in get_type_hints(keys, include_extras=True).items():
         is_kind = get_origin(hint) is not Annotated
@@ -312,7 +311,7 @@ def _options_of(keys: Any) -> dict[str, Option]:
 
 
 def _option_of_kind(kind: TriggerKind) -> Option:
-    """The option of a kind of trigger, which says itself what there is to know."""
+    """Return the option of a trigger kind, from the kind's own definition."""
     form = Interval(kind.metavar) if kind.is_duration else Form(kind.metavar)
     return Option(kind.help, form, Stored.RULE, elsewhere=kind.elsewhere)
 

@@ -1,13 +1,12 @@
 """
 From the keyword arguments of ``client.schedule`` to a checked ``Definition``, with its ``Policy`` and its urgency.
 
-Every refusal names the option, the value and the remedy. What an option means to RQ (timeout, retry, callbacks, the
-payload itself) is checked by the encoder in ``storage.rqjob``; the trigger's text by ``core.triggers``. Policies of a
-recurring schedule are checked alone, and whether they contradict each other.
+Every refusal names the option, the value and the remedy. The encoder in ``storage.rqjob`` checks RQ's options (timeout,
+retry, callbacks, the payload itself); ``core.triggers`` checks the trigger's text. Policies of a recurring schedule are
+checked one by one, and for contradictions.
 
-An urgency is a named bundle of options, for those who think of a kind of message and not of lanes and seconds. What a
-call says itself counts before it. ``[urgency.<name>]`` in the configuration changes or adds presets for the command
-line, ``Client(urgencies=…)`` for a program.
+An urgency is a named bundle of options, for a kind of message. Options of the call override it. Presets are changed or
+added by ``[urgency.<name>]`` in the configuration for the command line, and by ``Client(urgencies=…)`` in a program.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ _RULE = ("starts", "ends", "count")
 SCHEDULE_OPTIONS = frozenset(OPTIONS)
 ENQUEUE_OPTIONS = FOR_ENQUEUE
 
-# What is left to triggers, policies, the payload's encoder and ``expanded``.
+# Options that are checked by triggers, policies, the payload's encoder and ``expanded``.
 _CHECKED_ELSEWHERE = (Stored.RULE, Stored.POLICY, Stored.DATA)
 _CHECKED = {
     name: option for name, option in OPTIONS.items() if option.stored not in _CHECKED_ELSEWHERE and name != "urgency"
 }
-_SAMPLE: Final = 12  # gaps between occurrences that are looked at
+_SAMPLE: Final = 12  # gaps between occurrences that are checked
 _POLICIES: Final = {name: option for name, option in OPTIONS.items() if option.stored is Stored.POLICY}
-_HARMLESS: Final = {  # what a one-shot may say: the defaults of the signature
+_HARMLESS: Final = {  # allowed for a one-shot: the defaults of the signature
     "catch_up_window": USUAL.catch_up_window_ms / 1000,
     "catch_up_limit": USUAL.catch_up_limit,
 }
@@ -74,10 +73,10 @@ class _Rule:
 
 def define(func: Any, options: Mapping[str, Any], fallback_id: str, presets: Presets = PRESETS) -> Definition:
     """
-    The definition of a schedule; *presets* are what ``urgency`` may name.
+    Return the definition of a schedule; *presets* are the values of ``urgency``.
 
-    *fallback_id* is used when ``id`` is absent: made before the first attempt, so that sending the
-    same call again is safe.
+    *fallback_id* is used without ``id``. It is made before the first attempt, so that the same call
+    can be repeated safely.
 
     Raises:
         InvalidSchedule: an option is unknown, missing or bad, or two contradict each other.
@@ -89,7 +88,7 @@ def define(func: Any, options: Mapping[str, Any], fallback_id: str, presets: Pre
 
 
 def define_now(func: Any, options: Mapping[str, Any], fallback_id: str, presets: Presets = PRESETS) -> Definition:
-    """The definition of a run that goes straight to its queue. Raises as ``define``."""
+    """Return the definition of a run that is pushed to its queue at once. Raises as ``define``."""
     _refuse_unknown(options, ENQUEUE_OPTIONS)
     with blaming(options):
         options = expanded(options, presets, ENQUEUE_OPTIONS)
@@ -97,21 +96,21 @@ def define_now(func: Any, options: Mapping[str, Any], fallback_id: str, presets:
 
 
 def define_trigger(options: Mapping[str, Any]) -> TriggerSpec:
-    """The recurring rule in *options* alone, for a preview. Raises as ``define``."""
+    """Return only the recurring rule in *options*, for a preview. Raises as ``define``."""
     _refuse_unknown(options, frozenset({"tz", "gap", "fold", "jitter", *RULES, *_RULE}))
     if options.get("jitter") is not None:
-        problem = "when an occurrence is due within its jitter depends on the schedule's id"
+        problem = "the delay of an occurrence within its jitter depends on the schedule's id"
         raise InvalidSchedule("jitter", options["jitter"], problem, "leave it out, or preview a schedule by its id")
     when = _when(options)
-    if not isinstance(when, TriggerSpec):  # the option names above leave no other
+    if not isinstance(when, TriggerSpec):  # the other kinds are excluded by the option names above
         raise InvalidSchedule("at", when, "a single instant has no preview", GIVE_A_RULE)
     return when
 
 
 def define_rule(options: Mapping[str, Any], jitter_ms: int) -> TriggerSpec:
     """
-    Return the rule in *options*, of a recurring schedule whose other options were checked; *jitter_ms* is the jitter
-    that these give it. Raises as ``define``.
+    Return the rule in *options* of a recurring schedule. Its other options are checked already, and have the jitter
+    *jitter_ms*. Raises as ``define``.
     """
     when = _when(options)
     if not isinstance(when, TriggerSpec):
@@ -146,8 +145,8 @@ def _definition(func: Any, options: Mapping[str, Any], fallback_id: str, when: W
 
 def _checked(options: Mapping[str, Any], is_recurring: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """
-    Return the values of *options* by the attributes of a definition, and those for RQ by their names. An option that is
-    None where None may be given says nothing.
+    Return the values of *options* by the attributes of a definition, and RQ's by their names. An optional option with
+    the value None is left out.
     """
     values: dict[str, Any] = {}
     of_rq: dict[str, Any] = {}
@@ -187,7 +186,7 @@ def _when(options: Mapping[str, Any]) -> When:
     if kind in ("at", "after"):
         for name in _RULE:
             if options.get(name) is not None:
-                raise InvalidSchedule(name, options[name], f"bounds a recurrence, and {kind}= is none", "leave it out")
+                raise InvalidSchedule(name, options[name], f"only for recurring schedules, not {kind}=", "leave it out")
     if kind == "at":
         tz = zone_name(options.get("tz"))
         return At(instant_ms("at", options["at"], tz, rule.gap or Gap.SHIFT, rule.fold or Fold.FIRST))
@@ -227,10 +226,10 @@ def _recurring(name: str, options: Mapping[str, Any], rule: _Rule) -> TriggerSpe
 
 def policy_of(options: Mapping[str, Any], is_recurring: bool) -> Policy:
     """
-    The policies in *options*.
+    Return the policies in *options*.
 
     Raises:
-        InvalidSchedule: an unknown word or a bad number; one that a one-shot cannot have; two that contradict.
+        InvalidSchedule: an unknown word or an invalid number; a policy that a one-shot cannot have; a contradiction.
     """
     given = {name: options[name] for name in _POLICIES if options.get(name) is not None}
     if not is_recurring:
@@ -246,7 +245,7 @@ def policy_of(options: Mapping[str, Any], is_recurring: bool) -> Policy:
 
 
 def least_gap_ms(spec: TriggerSpec) -> int | None:
-    """The least time between the first occurrences of *spec*; None when it has one at most."""
+    """Return the least time between the first occurrences of *spec*; None if it has at most one."""
     from_ms = spec.starts_ms - 1 if spec.starts_ms is not None else 0
     trigger = build(spec, from_ms)
     gaps: list[int] = []
@@ -260,7 +259,7 @@ def least_gap_ms(spec: TriggerSpec) -> int | None:
 
 
 def made_void(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield options that say nothing beside the policies in *options*, and would contradict them."""
+    """Yield options that have no effect with the policies in *options*, and would contradict them."""
     for one in CONTRADICTIONS:
         beside = options.get(one.beside) or getattr(USUAL, one.beside)
         if not one.only and getattr(beside, "value", beside) not in [each.value for each in one.allowed]:
@@ -282,7 +281,7 @@ def _refuse_contradictions(policy: Policy, given: Mapping[str, Any]) -> None:
 
 
 def merged_presets(given: Presets) -> Presets:
-    """The presets with those *given* over them, option by option. Raises InvalidSchedule for what are none."""
+    """Return the presets, overridden by those *given*, option by option. Raises InvalidSchedule for invalid presets."""
     found = {name: dict(options) for name, options in PRESETS.items()}
     if not isinstance(given, Mapping) or not all(isinstance(options, Mapping) for options in given.values()):
         raise InvalidSchedule("urgencies", given, "not presets", 'give a dict such as {"digest": {"jitter": 60}}')
@@ -290,7 +289,7 @@ def merged_presets(given: Presets) -> Presets:
         for option in options:
             if option not in PRESET_OPTIONS:
                 raise InvalidSchedule(
-                    option, options[option], "no option of an urgency", f"give {', '.join(PRESET_OPTIONS)}"
+                    option, options[option], "not an option of an urgency", f"give {', '.join(PRESET_OPTIONS)}"
                 )
         found[name] = {**found.get(name, {}), **options}
     return found
@@ -298,7 +297,7 @@ def merged_presets(given: Presets) -> Presets:
 
 @contextmanager
 def blaming(options: Mapping[str, Any]) -> Iterator[None]:
-    """Inside the block, what is wrong with an option that only the urgency of *options* gave is told as of that."""
+    """Convert errors inside the block: if an option comes from the urgency of *options*, its error names that."""
     try:
         yield
     except InvalidSchedule as error:
@@ -311,7 +310,7 @@ def blaming(options: Mapping[str, Any]) -> Iterator[None]:
 
 def expanded(options: Mapping[str, Any], presets: Presets, known: frozenset[str]) -> Mapping[str, Any]:
     """
-    *options* with those of their urgency, if they name one, as far as they are *known* here.
+    Return *options*, with those options of their urgency, if any, that are *known* here.
 
     Raises:
         InvalidSchedule: there is no such urgency.

@@ -1,25 +1,25 @@
 """
-Plans of next times outside of the tick: a preview of a rule, the first time of a put or resume, and where an occurrence
-goes when the rules of its zone have changed. Pure. What fires, and what comes then, is for ``core.policy.plan``.
+Plans of next times outside of the tick: a preview of a rule, the first time of a put or resume, and the new time of an
+occurrence after a change of its zone's rules. Pure. ``core.policy.plan`` decides what fires, and what comes next.
 
-**A plan by a clock that may be wrong.** A put or resume of a recurring schedule sends what it planned by the client's
-clock together with the window in which that plan is right, a ``Bracket``. The script takes it only if the server's TIME
-is inside, else it answers its time and the caller plans once more from that: one round trip normally, the server's
-clock always.
+**A plan by a clock that may be wrong.** A put or resume of a recurring schedule sends its plan by the client's clock,
+with the window in which that plan is right: a ``Bracket``. The script accepts it only if the server's TIME is in the
+window. Otherwise it returns its TIME, and the caller plans again from that. So one round trip is normally enough, and
+the server's clock always decides.
 
-**Other rules of a zone.** When a schedule is due next was computed once, by the rules that its zone had then. By other
-rules the same occurrence is at another time: daily at 09:00 is an hour earlier in a country that gave up winter time.
-All that is known of the old rules is what came of them: *nominal*, the time of the occurrence that waits, and the last
-one that fired. So the one that waits is the occurrence of the new rules that is nearest to it, and later than what
-fired; what comes after that follows from the rule. It is moved, not made anew: one that fired at 09:00 as that was then
-is not repeated when the new rules make it 10:00, nor is the next one left out. Doing it once more changes nothing, so
-it may begin again.
+**Other rules of a zone.** The next time of a schedule was computed by the zone's rules of that moment. By other rules
+the same occurrence is at another time: daily at 09:00 is an hour earlier in a country that gave up winter time. Of the
+old rules only their results are known: *nominal*, the time of the waiting occurrence, and the last fired one. So the
+waiting occurrence gets the time of the new rules that is nearest to *nominal*, and later than the last fired one. The
+following ones come from the rule. The occurrence is moved, not created anew: if it fired at the old 09:00, it is not
+repeated when the new rules make it 10:00, and the next one is not left out. A repetition changes nothing, so the work
+may be started again.
 
-A new time that has passed is due at once, and fires late. A time that the new rules do not have (a gap with
-``gap="skip"``) gives way to the next one; where no more comes, the one that was promised stays.
+A new time that has passed is due at once, and fires late. If the new rules do not have the time (a gap with
+``gap="skip"``), the next occurrence takes its place; without a next one, the promised time stays.
 
-Not guaranteed: that occurrences which are nearer to each other than the zone's change is large are told apart. By the
-new rules one of them may be at the time at which another one fired: that time does not fire again.
+Not guaranteed: that occurrences are distinguished if their distance is less than the zone's change. By the new rules
+one of them may be at the time at which another one fired: that time does not fire again.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from zsched.core.triggers import Anchor, Fold, Gap, Trigger, TriggerSpec, build,
 if TYPE_CHECKING:
     from zsched.core.difference import Held
 
-_JUST_MS: Final = 5000  # so much before TIME an anchor may lie: longer than a reply takes, shorter than clocks go wrong
-_REACH_MS: Final = 12 * 3_600_000  # back in time; zones change by an hour or two, and what is a day off is another one
-_PLACES: Final = ("due", "paused")  # where an occurrence waits
+_JUST_MS: Final = 5000  # most that an anchor may be before TIME: longer than a reply takes, shorter than clock errors
+_REACH_MS: Final = 12 * 3_600_000  # back in time; zones change by an hour or two, a day would be another occurrence
+_PLACES: Final = ("due", "paused")  # the places of a waiting occurrence
 
 
 # -- preview --------------------------------------------------------------------------------------
@@ -52,8 +52,8 @@ def occurrences(
     """
     Return the due times of up to *n* occurrences, strictly after *start_ms*, aware, in the rule's zone.
 
-    By the jitter of schedule *id*; the first may have its nominal time before *start_ms*, but not before *first_ms*:
-    a schedule that was put between the two does not have it.
+    They include the jitter of schedule *id*. The first may have its nominal time before *start_ms*, but not before
+    *first_ms*, the first time that a schedule can have after its put.
 
     Raises:
         TriggerError: the trigger cannot produce a time.
@@ -63,7 +63,7 @@ def occurrences(
 
 
 def nominal_of(spec: TriggerSpec, anchor_ms: int, due_ms: int) -> int:
-    """The nominal time of the occurrence that is due at *due_ms*: the latest, for jitter ends before the next one."""
+    """Return the nominal time of the occurrence due at *due_ms*: the latest, as jitter ends before the next one."""
     nominal_ms = build(spec, anchor_ms).last_until(due_ms)
     return due_ms if nominal_ms is None else nominal_ms
 
@@ -85,9 +85,10 @@ def _dues(spec: TriggerSpec, anchor_ms: int, start_ms: int, id: str, first_ms: i
 @dataclass(frozen=True, slots=True)
 class Bracket:
     """
-    ``next`` is the next occurrence, in ms as decimal text, or ``+<ms>`` from the server's TIME; it holds
-    while ``from_ms`` <= TIME < ``until_ms``. None: there is no occurrence any more. It is due ``jitter_ms`` later.
-    ``anchor_ms``: the rule's anchor; None: the server's TIME.
+    A plan, and the window of TIME in which it is right: ``from_ms`` <= TIME < ``until_ms``.
+
+    ``next``: the next occurrence, in ms as decimal text, or ``+<ms>`` from the server's TIME; None: there are no more
+    occurrences. It is due ``jitter_ms`` later. ``anchor_ms``: the rule's anchor; None: the server's TIME.
     """
 
     next: str | None
@@ -99,7 +100,7 @@ class Bracket:
 
 def first(spec: TriggerSpec, now_ms: int, id: str = "") -> Bracket:
     """
-    The first occurrence of schedule *id*, created at about *now_ms*.
+    Return the first occurrence of schedule *id*, created at about *now_ms*.
 
     Raises:
         TriggerError: the trigger cannot produce a time.
@@ -110,7 +111,7 @@ def first(spec: TriggerSpec, now_ms: int, id: str = "") -> Bracket:
     anchor = spec.kind.anchor
     if anchor is Anchor.NOTHING:
         return _next(spec, now_ms, id, build(endless, 0).last_until(now_ms) or 0)
-    if anchor is Anchor.DAY:  # with midnight the first occurrence changes too
+    if anchor is Anchor.DAY:  # midnight changes the first occurrence, too
         midnight_ms, end_ms = _day(spec.tz, now_ms)
         today = build(replace(endless, starts_ms=midnight_ms), now_ms)
         return _next(spec, now_ms, id, max(today.last_until(now_ms) or 0, midnight_ms), end_ms)
@@ -132,19 +133,19 @@ def after_missed(
 
 
 def _next(spec: TriggerSpec, now_ms: int, id: str, from_ms: int, until_ms: int = LAST_MS) -> Bracket:
-    """The first occurrence after *now_ms*, which holds from *from_ms* until it comes, at most until *until_ms*."""
+    """Return the first occurrence after *now_ms*, valid from *from_ms* until it is due, at most until *until_ms*."""
     trigger = build(spec, now_ms)
     next_ms = trigger.next_after(now_ms)
     return _of(trigger, id, next_ms, from_ms, until_ms if next_ms is None else min(until_ms, next_ms))
 
 
 def _from_now(spec: TriggerSpec, endless: TriggerSpec, now_ms: int, id: str) -> Bracket:
-    """The first occurrence of a rule that is counted from TIME itself, so it is always as far away."""
+    """Return the first occurrence of a rule with TIME as its anchor: its distance from TIME is always the same."""
     first_ms = build(endless, now_ms).next_after(now_ms)
     if first_ms is None:
         return Bracket(None, 0, LAST_MS)
     away_ms = first_ms - now_ms
-    if spec.jitter_ms:  # which depends on the time that comes, so TIME has to be known here: it has just been reached
+    if spec.jitter_ms:  # jitter depends on the occurrence's time, so the bracket has to be narrow: TIME was just read
         bracket = _next(spec, now_ms, id, now_ms)
         return replace(bracket, until_ms=now_ms + min(away_ms, _JUST_MS), anchor_ms=now_ms)
     until_ms = LAST_MS if spec.ends_ms is None else spec.ends_ms - away_ms + 1
@@ -158,7 +159,7 @@ def _of(trigger: Trigger, id: str, next_ms: int | None, from_ms: int, until_ms: 
 
 
 def _day(tz: str, now_ms: int) -> tuple[int, int]:
-    """Start and end of the local day of *now_ms*."""
+    """Return start and end of the local day of *now_ms*."""
     place = zone(tz)
     today = from_ms(now_ms).astimezone(place).date()
     days = [datetime.combine(today + timedelta(days=n), time()) for n in (0, 1)]
@@ -170,7 +171,7 @@ def _day(tz: str, now_ms: int) -> tuple[int, int]:
 
 
 class Move(NamedTuple):
-    """A schedule as it was seen, and where its occurrence goes; times in ms."""
+    """A schedule as it was read, and the new time of its occurrence; times in ms."""
 
     id: str
     version: str
@@ -182,10 +183,10 @@ class Move(NamedTuple):
 
 def move_of(held: Held) -> Move | None:
     """
-    Return the move of the occurrence of *held*; None when it stays.
+    Return the move of the occurrence of *held*; None if it stays.
 
     Raises:
-        TriggerError, InvalidSchedule, ValueError, KeyError, TypeError: what is stored of it is broken.
+        TriggerError, InvalidSchedule, ValueError, KeyError, TypeError: the stored schedule is broken.
     """
     if held.run or held.place not in _PLACES or held.nominal_ms is None or held.due_ms is None:
         return None
@@ -195,7 +196,7 @@ def move_of(held: Held) -> Move | None:
         return None
     trigger = build(spec, int(own["anchor"]))
     last = RunId.parse(held.last) if held.last else None
-    fired_ms = last.nominal_ms if last is not None and not last.rerun else None  # an extra run is no occurrence
+    fired_ms = last.nominal_ms if last is not None and not last.rerun else None  # an extra run is not an occurrence
     new_ms = moved(trigger, held.nominal_ms, fired_ms)
     if new_ms is None:
         return None
@@ -205,8 +206,10 @@ def move_of(held: Held) -> Move | None:
 
 def moved(trigger: Trigger, nominal_ms: int, fired_ms: int | None) -> int | None:
     """
-    Return where *trigger* has the occurrence that waited for *nominal_ms*, when the last fired one was of *fired_ms*
-    (None: not known); None when it stays. Later than *fired_ms*, and of two that are as near the later one.
+    Return the time by *trigger* of the occurrence that waited for *nominal_ms*; None if it stays.
+
+    The time is later than *fired_ms*, the last fired occurrence (None: not known). Of two equally near times the later
+    one is returned.
 
     Raises:
         TriggerError: the trigger cannot produce a time.

@@ -1,10 +1,9 @@
 """
-The policies of a schedule, an enum each; and what those of a recurring one make of it when it is due: the one
-pure decision of the tick.
+The policies of a schedule, one enum each, and the pure decision of the tick: what becomes of a due recurring schedule?
 
-What was not run at its time is *late*: nobody led, the schedule was paused, or Redis was away. Catch-up says what
-becomes of it, at a cost that does not grow with the number of occurrences. Whether the run before is still open
-(overlap) is decided by the script that pushes, against the worker's own words; here it is only carried.
+An occurrence that did not fire at its time is *late*: no daemon led, the schedule was paused, or Redis was away.
+Catch-up decides what becomes of it, at a cost that does not grow with the number of occurrences. The overlap policy is
+only passed on here: the script that pushes decides whether the previous run is open, by the job that the worker writes.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from zsched.core.triggers import Trigger, due_of, nth_after
 from zsched.errors import TriggerError
 
-ON_TIME_MS: Final = 5000  # so late is not late, whatever the window: a take-over takes half of it
+ON_TIME_MS: Final = 5000  # a shorter delay is on time, with any window: a take-over lasts half as long
 
 
 class Priority(Enum):
-    """The lane: due work of a higher one is always pushed before that of a lower one."""
+    """The lane: due runs of a higher lane are always pushed before those of a lower one."""
 
     HIGH = "high"
     NORMAL = "normal"
@@ -29,7 +28,7 @@ class Priority(Enum):
 
     @classmethod
     def named(cls, text: str | None) -> Priority:
-        """Return the lane called *text*, or the normal one: another program may have written something else."""
+        """Return the lane *text*, or the normal lane for any other text, which another program wrote."""
         return next((lane for lane in cls if lane.value == text), cls.NORMAL)
 
 
@@ -37,9 +36,9 @@ PriorityWord: TypeAlias = Priority | Literal["high", "normal", "low"]
 
 
 class OnUncertain(Enum):
-    """The choice for a run that a lost Redis history may have pushed already."""
+    """The policy for a run that a lost Redis may have pushed already."""
 
-    REFIRE = "refire"  # push it, marked: at least once
+    REFIRE = "refire"  # push it, marked as uncertain: at least once
     SKIP = "skip"  # record it as skipped: at most once
 
 
@@ -47,7 +46,7 @@ OnUncertainWord: TypeAlias = OnUncertain | Literal["refire", "skip"]
 
 
 class OnLost(Enum):
-    """The choice for a run whose worker died in the middle of it."""
+    """The policy for a run after its worker died."""
 
     RETRY = "retry"  # put it back into its queue, as often as ``retry`` allows: at least once
     FAIL = "fail"  # record it as lost: at most once
@@ -57,20 +56,20 @@ OnLostWord: TypeAlias = OnLost | Literal["retry", "fail"]
 
 
 class IfExists(Enum):
-    """The choice for a put when a schedule of its id exists."""
+    """The policy of a put if a schedule of its id exists."""
 
-    REPLACE = "replace"  # becomes what the put says
-    KEEP = "keep"  # stays as it is
-    ERROR = "error"  # ScheduleExists
+    REPLACE = "replace"  # it is replaced
+    KEEP = "keep"  # it stays unchanged
+    ERROR = "error"  # the put raises ScheduleExists
 
 
 IfExistsWord: TypeAlias = IfExists | Literal["replace", "keep", "error"]
 
 
 class CatchUp(Enum):
-    """The choice for occurrences that passed while nobody could push them."""
+    """The policy for occurrences that passed while no daemon could push them."""
 
-    LATEST = "latest"  # the latest fires, those before it are coalesced into it
+    LATEST = "latest"  # the latest fires, earlier ones are coalesced into it
     ALL = "all"  # each fires, the oldest first
     NONE = "none"  # they are recorded as missed
 
@@ -79,23 +78,23 @@ CatchUpWord: TypeAlias = CatchUp | Literal["latest", "all", "none"]
 
 
 class Overlap(Enum):
-    """The choice for an occurrence whose predecessor's run is not over."""
+    """The policy for an occurrence while the previous run is open."""
 
     SKIP = "skip"  # recorded as skipped
-    ALLOW = "allow"  # runs beside it
-    QUEUE = "queue"  # waits until it is over
-    CANCEL_PREVIOUS = "cancel_previous"  # the predecessor is cancelled, or stopped
+    ALLOW = "allow"  # both run at the same time
+    QUEUE = "queue"  # waits until the previous run is over
+    CANCEL_PREVIOUS = "cancel_previous"  # the previous run is cancelled, or stopped
 
 
 OverlapWord: TypeAlias = Overlap | Literal["skip", "allow", "queue", "cancel_previous"]
-WAITING: Final = (Overlap.QUEUE,)  # with these a limited number of runs wait
-EACH_RUNS: Final = (Overlap.QUEUE, Overlap.ALLOW)  # with these no occurrence keeps another one from running
+WAITING: Final = (Overlap.QUEUE,)  # policies with a limited number of waiting runs
+EACH_RUNS: Final = (Overlap.QUEUE, Overlap.ALLOW)  # policies by which every occurrence runs
 
 
 class Contradiction(NamedTuple):
     """
-    An option that makes sense only while option ``beside`` has one of the values ``allowed``. ``only`` are its own
-    values of which that is so, if not of all but its default; ``instead`` is what else a caller may give then.
+    An option that needs one of the values ``allowed`` of option ``beside``. ``only``: its own values with this need, if
+    not all but its default. ``instead``: another remedy for the caller.
     """
 
     option: str
@@ -129,8 +128,8 @@ class Policy:
     """
     The policies of a recurring schedule.
 
-    No later than ``catch_up_window_ms`` after it was due does an occurrence fire, and of ``catch_up="all"`` the
-    ``catch_up_limit`` latest; of ``overlap="queue"`` at most ``overlap_limit`` runs wait.
+    An occurrence fires at most ``catch_up_window_ms`` after its due time. ``catch_up="all"`` fires the latest
+    ``catch_up_limit`` ones. With ``overlap="queue"`` at most ``overlap_limit`` runs wait.
     """
 
     catch_up: CatchUp = CatchUp.LATEST
@@ -145,19 +144,19 @@ class Policy:
         return ON_TIME_MS if self.catch_up is CatchUp.NONE else max(self.catch_up_window_ms, ON_TIME_MS)
 
     def to_text(self) -> str:
-        """Canonical JSON of what differs from the defaults; '' when nothing does."""
-        told = {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != one.default}
-        plain = {name: value.value if isinstance(value, Enum) else value for name, value in told.items()}
+        """Return canonical JSON of the policies that differ from their defaults; '' if none does."""
+        changed = {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != one.default}
+        plain = {name: value.value if isinstance(value, Enum) else value for name, value in changed.items()}
         return json.dumps(plain, separators=(",", ":"), sort_keys=True) if plain else ""
 
     @classmethod
     def from_text(cls, text: str) -> Policy:
         """Read what ``to_text`` wrote. Raises ValueError, KeyError or TypeError for any other text."""
-        told: dict[str, Any] = json.loads(text) if text else {}
+        values: dict[str, Any] = json.loads(text) if text else {}
         for name, enum in (("catch_up", CatchUp), ("overlap", Overlap)):
-            if name in told:
-                told[name] = enum(told[name])
-        return cls(**told)
+            if name in values:
+                values[name] = enum(values[name])
+        return cls(**values)
 
 
 USUAL: Final = Policy()
@@ -165,7 +164,7 @@ USUAL: Final = Policy()
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Consecutive occurrences with one outcome: first and last nominal time, and how many."""
+    """Consecutive occurrences with one outcome: first and last nominal time, and their number."""
 
     first_ms: int
     last_ms: int
@@ -183,10 +182,11 @@ class Passed:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """
-    The occurrence ``fire_ms``, due at ``due_ms``, is pushed (None: none is), ``passed`` recorded, oldest first.
+    The decision: push the occurrence ``fire_ms``, due at ``due_ms`` (None: push nothing), and record ``passed``, the
+    oldest first.
 
-    ``next_ms`` comes then, due at ``next_due_ms`` (None: the trigger is exhausted). It has passed as well when there
-    is more to catch up.
+    ``next_ms`` is the next occurrence, due at ``next_due_ms`` (None: the trigger is exhausted). It has passed, too, if
+    there is more to catch up.
     """
 
     fire_ms: int | None
@@ -201,7 +201,7 @@ def plan(trigger: Trigger, nominal_ms: int, now_ms: int, policy: Policy = USUAL,
     Decide what becomes of schedule *id*, whose next occurrence was *nominal_ms*, at *now_ms*.
 
     Pure: same arguments, same plan. An occurrence that is not pushed is in ``passed`` with its reason, never dropped
-    silently. The occurrence *nominal_ms* was promised, so it counts even if the zone's rules have changed since.
+    silently. The occurrence *nominal_ms* was promised, so it counts even if the zone's rules changed meanwhile.
 
     Raises:
         TriggerError: the trigger cannot produce a time (evaluation bound reached).
@@ -226,7 +226,7 @@ def plan(trigger: Trigger, nominal_ms: int, now_ms: int, policy: Policy = USUAL,
 
 
 def latest_due(trigger: Trigger, nominal_ms: int, now_ms: int, id: str) -> int:
-    """The latest occurrence that is due by now, by its jitter too; *nominal_ms* is."""
+    """Return the latest occurrence that is due by now, with its jitter; *nominal_ms* is due."""
     latest_ms = trigger.last_until(now_ms)
     if latest_ms is not None and latest_ms > nominal_ms and due_of(trigger, id, latest_ms) > now_ms:
         latest_ms = trigger.last_until(latest_ms - 1)
@@ -236,10 +236,10 @@ def latest_due(trigger: Trigger, nominal_ms: int, now_ms: int, id: str) -> int:
 def _each(
     trigger: Trigger, nominal_ms: int, latest_ms: int, now_ms: int, policy: Policy, id: str
 ) -> tuple[int | None, tuple[Passed, ...]]:
-    """The oldest that may still fire, and those before it: too old, or too many."""
+    """Return the oldest occurrence that may still fire, and the earlier ones: too old, or too many."""
     first_ms = nominal_ms
     passed: tuple[Passed, ...] = ()
-    oldest_ms = now_ms - policy.patience_ms  # that it may have been due
+    oldest_ms = now_ms - policy.patience_ms  # the oldest due time that may still fire
     if due_of(trigger, id, first_ms) < oldest_ms:
         if due_of(trigger, id, latest_ms) < oldest_ms:
             return None, _passed(Why.MISSED, trigger, nominal_ms, latest_ms, True)
@@ -254,15 +254,15 @@ def _each(
 
 
 def _due_from(trigger: Trigger, id: str, after_ms: int, oldest_ms: int, latest_ms: int) -> int:
-    """The first occurrence after *after_ms* that is due at *oldest_ms* or later, as *latest_ms* is."""
-    before_ms = trigger.last_until(oldest_ms - 1)  # those before that were due before it
+    """Return the first occurrence after *after_ms* that is due at *oldest_ms* or later; *latest_ms* is."""
+    before_ms = trigger.last_until(oldest_ms - 1)  # earlier ones were due before this one
     if before_ms is not None and before_ms > after_ms and due_of(trigger, id, before_ms) >= oldest_ms:
         return before_ms
     return trigger.next_after(oldest_ms - 1) or latest_ms
 
 
 def _passed(why: Why, trigger: Trigger, first_ms: int, until_ms: int, with_it: bool) -> tuple[Passed, ...]:
-    """The occurrences from *first_ms* to *until_ms*, that one among them or not."""
+    """Return the occurrences from *first_ms* to *until_ms*; *with_it*: including *until_ms*."""
     count = 1 + trigger.count_between(first_ms, until_ms) - (not with_it) if until_ms > first_ms else int(with_it)
     if count <= 0:
         return ()

@@ -1,13 +1,12 @@
 """
-The last minutes, counted from the log's newest entries: what became of occurrences, how runs ended, how late, and
-whether Redis was rebuilt.
+The last minutes, counted from the log's newest entries: outcomes of occurrences and runs, lateness, losses of Redis.
 
-It is given the entries backwards and says when it has enough. Of the kinds that carry thousands only the words that
-count are read (``ParsedEntry.counts``), without a ``Change`` of each row: whoever asks wants an answer at once.
+The counter gets the entries backwards, and reports when it has enough. Of entries with thousands of rows only the words
+to count are read (``ParsedEntry.counts``), without a ``Change`` for each row, to answer quickly.
 
-Not guaranteed: that all of the time is counted which was asked for. The log in Redis is short, and who reads it may
-have to stop before; the last stretch is then as long as what was read, and ``is_cut`` says so. What Redis lost is not
-in it: a stretch that reaches back behind that is not ``is_whole``.
+Not guaranteed: that the whole requested time is counted. The log in Redis is short, and its reader may have to stop
+earlier. The last stretch is then as long as the time that was read, and ``is_cut`` is True. Entries that Redis lost are
+missing: ``is_whole`` is False for a stretch that begins before a loss.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ from zsched.core.model import iso
 from zsched.core.policy import Why
 from zsched.core.runs import BAD, OVER, Run, RunStatus
 
-_AHEAD_MS: Final = 10_000  # in the future: an entry of a clock that was ahead; a slow network makes less
-WINDOWS_MS: Final = (60_000, 300_000, 1_800_000)  # the log in Redis keeps an hour, if that is not too much
-FAILURES: Final = 10  # kinds of failures that are told of
+_AHEAD_MS: Final = 10_000  # in the future: an entry from a clock that was ahead; a slow network makes less
+WINDOWS_MS: Final = (60_000, 300_000, 1_800_000)  # the log in Redis keeps an hour, unless that is too large
+FAILURES: Final = 10  # kinds of failures in a report
 _FAILED: Final = (*BAD, RunStatus.EXPIRED)
-_COMPARED: Final = 1000  # runs that failed, of which those that are alike are told as one
-HAPPENED: Final = (What.PUT, *OUTCOMES)  # what is counted
+_COMPARED: Final = 1000  # failed runs that are grouped by their kind of failure
+HAPPENED: Final = (What.PUT, *OUTCOMES)  # changes that are counted
 _MISSED: Final = (What.SKIPPED, Why.MISSED.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """
-    The last *span_ms*: how often what happened, as which runs ended, and how much later than due the latest was fired
-    (None: none was). ``missed``: how many of those that were skipped had passed, as their schedule was paused or
-    nobody led, and by its catch-up do not fire any more. ``is_whole`` is False when Redis lost a part of what happened.
+    The last *span_ms*: numbers of changes, statuses of ended runs, and the largest lateness of a firing (None: nothing
+    fired). ``missed``: number of skipped occurrences that had passed while their schedule was paused or no daemon led,
+    and that catch-up does not fire. ``is_whole`` is False if Redis lost a part of the entries.
     """
 
     span_ms: int
@@ -56,7 +55,7 @@ class Stretch:
         return self.happened.get(what, 0) * 1000 / self.span_ms
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the stretch for JSON, every key always: a promise."""
+        """Return the stretch for JSON; every key is always present and stable."""
         return {
             "span_s": self.span_ms / 1000,
             "happened": {what.value: self.happened.get(what, 0) for what in HAPPENED},
@@ -69,7 +68,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """*times* runs of one schedule that failed, were lost or expired in their queue alike; *run* is the last."""
+    """*times* runs of one schedule with the same failure, loss or expiry; *run* is the last."""
 
     run: Run
     times: int = 1
@@ -82,8 +81,8 @@ class Failure:
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
     """
-    Redis had lost something, all of which was put back at *at_ms*. *changes*: how many schedules were RESTORED, runs
-    PUSHED_AGAIN or SKIPPED as uncertain, …, as far as the log was read.
+    A loss of Redis that was restored at *at_ms*. *changes*: numbers of schedules RESTORED, of runs PUSHED_AGAIN or
+    SKIPPED as uncertain, …, as far as the log was read.
     """
 
     at_ms: int
@@ -93,8 +92,8 @@ class Rebuilt:
 @dataclass(frozen=True, slots=True)
 class Ahead:
     """
-    A clock of Redis that was ahead. ``until_ms``: the latest time that it showed. ``times``: the recurring schedules
-    that were advanced by it, each with its next nominal time. Unless changed since, a schedule is silent until then.
+    A clock of Redis that was ahead. ``until_ms``: the latest time that it showed. ``times``: recurring schedules that
+    it advanced, each with its next nominal time. An unchanged schedule does not fire until then.
     """
 
     until_ms: int
@@ -108,8 +107,9 @@ class Ahead:
 @dataclass(frozen=True, slots=True)
 class Recent:
     """
-    The *stretches*, the shortest first; the runs that failed, were lost or expired last, the latest end first; the last
-    loss of Redis; when its clock was ``ahead`` last. ``is_cut``: the longest stretch is shorter than was asked for.
+    The *stretches*, the shortest first; the latest runs that failed, were lost or expired, the latest end first; the
+    last loss of Redis; the last time that its clock was ``ahead``. ``is_cut``: the longest stretch is shorter than
+    requested.
     """
 
     stretches: Sequence[Stretch]
@@ -140,15 +140,15 @@ class Counting:
         self._ended: Counter[RunStatus] = Counter()
         self._late_ms: float | None = None
         self._missed = 0
-        self._failures: dict[tuple[str, RunStatus, str], Failure] = {}  # by what is alike
+        self._failures: dict[tuple[str, RunStatus, str], Failure] = {}  # by schedule, status and error
         self._compared = 0
         self._rebuilt_ms: int | None = None
         self._put_back: Counter[What] = Counter()
         self._ahead_ms, self._silent = 0, dict[str, int]()
-        self._read_ms = 1  # how far back that was
+        self._read_ms = 1  # how far back entries were read
 
     def see(self, entry: Entry) -> bool:
-        """Count *entry*; False when it is from before all that is asked for, so that no more are needed."""
+        """Count *entry*; return False if it is before the requested time, so that no more entries are needed."""
         age_ms = self._now_ms - entry.position.t_us // 1000
         while self._windows_ms and age_ms >= self._windows_ms[0]:
             self._close(self._windows_ms.pop(0))
@@ -156,12 +156,12 @@ class Counting:
             self._read_ms = max(age_ms, self._read_ms)
             if age_ms < -_AHEAD_MS:
                 self._note_ahead(entry)
-            with suppress(UnknownEntry):  # of a newer version, or another writer's
+            with suppress(UnknownEntry):  # an entry of a newer version or of another writer
                 self._count(entry)
         return bool(self._windows_ms)
 
     def told(self, *, is_all: bool) -> Recent:
-        """Return the counts. *is_all*: nothing was before the entries that were seen."""
+        """Return the counts. *is_all*: there are no entries before those that were seen."""
         is_cut = bool(self._windows_ms) and not is_all
         for span_ms in [self._read_ms] if is_cut else self._windows_ms:
             self._close(span_ms)
@@ -186,7 +186,7 @@ class Counting:
     # -- an entry ---------------------------------------------------------------------------------
 
     def _count(self, entry: Entry) -> None:
-        """Raises UnknownEntry; what was counted of the entry until then stays."""
+        """Count *entry*. Raises UnknownEntry; the counts of its readable part stay."""
         parsed = parse(entry, self._run_suffix)
         with reading(entry):
             counts = parsed.counts()
@@ -200,7 +200,7 @@ class Counting:
                 self._late_ms = late_ms if self._late_ms is None else max(late_ms, self._late_ms)
             self._count_ends(parsed)
         restore = RestoreEntry.of(entry)
-        if restore and restore.reason == "lost":  # and not the audit's
+        if restore and restore.reason == "lost":  # not an audit's
             self._put_back.update(happened)
         if MergedEntry.of(entry):
             self._rebuilt_ms = self._rebuilt_ms or entry.position.t_us // 1000

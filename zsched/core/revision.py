@@ -1,7 +1,7 @@
 """
-An update: a stored schedule's options with some of them changed, checked like new ones; and which of them changed.
+An update: a stored schedule's options with some of them changed, checked like new ones; and the changed options.
 
-``is_same`` tells apart what Python's ``==`` does not, but a task would: 1, 1.0 and True; [1] and (1,).
+``is_same`` distinguishes values that are equal by ``==``, but different for a task: 1, 1.0 and True; [1] and (1,).
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ def revise(
     old: Schedule, stored: Mapping[str, Any], data: bytes, changes: Mapping[str, Any], presets: Presets = PRESETS
 ) -> Definition:
     """
-    The definition of *old* after *changes*. *stored* are its other options as RQ's fields say them, with
-    args and kwargs if the payload changes; *data* is its payload, kept if it does not.
+    Return the definition of *old* after *changes*.
+
+    *stored*: its other options, read from RQ's fields, with args and kwargs if the payload changes. *data*: its
+    payload, which is kept otherwise.
 
     Raises:
-        InvalidSchedule: a change is bad, or turns a one-shot into a recurring schedule or back.
+        InvalidSchedule: a change is invalid, or turns a one-shot into a recurring schedule or back.
     """
     for name in ("id", "if_exists"):
         if name in changes:
@@ -52,8 +54,8 @@ def revise(
 
 def options_of(old: Schedule, stored: Mapping[str, Any], with_trigger: bool = True) -> dict[str, Any]:
     """
-    The options of ``client.schedule`` that made *old*; but for func, and with args and kwargs only if *stored* has
-    them. *stored*: those that RQ's fields say (``Encoder.options``). Without its trigger, if that is not wanted.
+    Return the options of ``client.schedule`` that create *old*, without func; with args and kwargs only if *stored* has
+    them. *stored*: options read from RQ's fields (``Encoder.options``). *with_trigger*: include the trigger.
     """
     return {
         **old.given(),
@@ -65,7 +67,7 @@ def options_of(old: Schedule, stored: Mapping[str, Any], with_trigger: bool = Tr
 
 
 def _rule(old: Schedule, has_new_kind: bool) -> dict[str, Any]:
-    """The options that say when *old* fires; without the trigger itself if a new one is given."""
+    """Return the options for the times of *old*; without the trigger itself if a new one is given."""
     spec = old.trigger
     if spec is None:
         if has_new_kind or old.nominal_ms is None:
@@ -84,8 +86,8 @@ def _rule(old: Schedule, has_new_kind: bool) -> dict[str, Any]:
 
 def is_same(one: Any, other: Any) -> bool:
     """
-    Return True if two values are equal in type and content, all through dicts, lists and tuples. The order of a dict's
-    keys does not count; NaN is the same as NaN, 0.0 is not -0.0.
+    Return True if two values are equal in type and content, including nested dicts, lists and tuples. The order of a
+    dict's keys does not count; NaN is the same as NaN, 0.0 is not -0.0.
 
     Values of other types are compared with their own ``==``.
     """

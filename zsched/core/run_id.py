@@ -1,4 +1,4 @@
-"""Run ids: what RQ calls a job id, and how schedule and occurrence are read from it."""
+"""Run ids, which are RQ's job ids, and their parts: schedule and occurrence."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ ID = re.compile(r"[A-Za-z0-9_-]{1,128}")  # of a schedule
 _RUN_ID = re.compile(
     r"(?P<schedule>[A-Za-z0-9_-]{1,128})-(?P<ms>[0-9]{1,18})(?:-n(?P<namespace>[a-z0-9_]+))?(?:-r(?P<rerun>[0-9]{1,18}))?"
 )
-RunKey = tuple[str, str]  # schedule id, and what follows it in the run id
-_MS_DIGITS = range(11, 14)  # of the time in a run id: others' job ids may look like ours but for that
+RunKey = tuple[str, str]  # schedule id, and the rest of the run id
+_MS_DIGITS = range(11, 14)  # of the time in a run id; it separates run ids from similar job ids of other programs
 _USUAL = re.compile(rf"(?:^|(?<= ))({ID.pattern})-([0-9]{{11,13}})(?= |\Z)")  # <id>-<ms>, one of several by spaces
 
 
@@ -19,8 +19,8 @@ class RunId:
     """
     The parts of a run id: ``<schedule id>-<ms>[-n<namespace>][-r<k>]``, read from the right.
 
-    ``ms`` is a one-shot's due time or a recurring schedule's nominal time. The id alone must tell,
-    since rq-dashboard's requeue button can destroy a job's meta.
+    ``ms`` is a one-shot's due time or a recurring schedule's nominal time. The id has to be enough,
+    because rq-dashboard's requeue button can destroy a job's meta.
     """
 
     schedule_id: str
@@ -30,7 +30,7 @@ class RunId:
 
     @classmethod
     def parse(cls, run_id: str) -> RunId | None:
-        """The parts of *run_id*, or None when it is not one of ours."""
+        """Return the parts of *run_id*, or None if it is not a run id."""
         found = _RUN_ID.fullmatch(run_id)
         if found is None:
             return None
@@ -39,7 +39,8 @@ class RunId:
     @classmethod
     def ours(cls, run_id: str, namespace: str | None = None) -> RunId | None:
         """
-        The parts of *run_id* if it may be a run of *namespace*, or of any; a job id of somebody else can still look so.
+        Return the parts of *run_id* if it may be a run of *namespace* (None: of any namespace). Another program's job
+        id can still look the same.
         """
         parts = cls.parse(run_id)
         if parts is None or namespace not in (None, parts.namespace) or len(str(parts.nominal_ms)) not in _MS_DIGITS:
@@ -64,8 +65,8 @@ def nominal_ms_of(run: str) -> int | None:
 
 def run_key(run_id: str, namespace: str | None = None) -> RunKey | None:
     """
-    Schedule id and what follows it; None for what is no run id. With *namespace*, None for what ``RunId.ours`` refuses.
-    Quick for the usual form, ``<id>-<ms>``.
+    Return schedule id and the rest of *run_id*; None if it is not a run id. With *namespace*, None also if
+    ``RunId.ours`` returns None. Fast for the usual form, ``<id>-<ms>``.
     """
     id, _, ms = run_id.rpartition("-")
     if namespace in (None, "default") and ms.isdigit() and ms.isascii() and len(ms) in _MS_DIGITS and ID.fullmatch(id):
@@ -75,13 +76,13 @@ def run_key(run_id: str, namespace: str | None = None) -> RunKey | None:
 
 
 def usual_keys(run_ids: str) -> list[RunKey] | None:
-    """``run_key`` of each of *run_ids*, which stand by spaces, if all have the usual form; else None. Quick."""
+    """Return ``run_key`` of each of *run_ids*, separated by spaces, if all have the usual form; else None. Fast."""
     keys: list[RunKey] = _USUAL.findall(run_ids)
     return keys if len(keys) == run_ids.count(" ") + 1 else None
 
 
 def schedule_of(run_id: str) -> str:
-    """The schedule's id in *run_id*; all of it when it is none of ours. Quick for the usual form, ``<id>-<ms>``."""
+    """Return the schedule's id in *run_id*; *run_id* if it is not one. Fast for the usual form, ``<id>-<ms>``."""
     id, _, ms = run_id.rpartition("-")
     if ms.isdigit():
         return id

@@ -1,10 +1,10 @@
 """
-Runs: what became of each dispatched occurrence, told from the log's ``end`` entries and from RQ's job hashes.
+Runs: the outcome of each pushed occurrence, from the log's ``end`` entries and from RQ's job hashes.
 
-Life of a run: it is *queued* when it was pushed, *running* while a worker has it, and then one of four: *succeeded*,
-*failed* (also: timed out), *cancelled* (before it ran, or stopped in the middle), *lost* (its worker died, or RQ's job
-is gone and nobody saw how it ended). *expired* is what waited in its queue beyond its deadline. A run that RQ or zsched
-tries again stays one run; ``attempt`` counts.
+Life of a run: it is *queued* after its push, *running* while a worker has it, and then *succeeded*, *failed* (also by a
+timeout), *cancelled* (before its start, or stopped) or *lost* (its worker died, or RQ's job is gone and its end was not
+seen). A run that waited in its queue beyond its deadline is *expired*. A run that RQ or zsched retries stays one run;
+``attempt`` counts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RunStatus(StrEnum):
     FAILED = "failed"  # raised, or took too long
     CANCELLED = "cancelled"  # before it ran, or stopped
     EXPIRED = "expired"  # waited in its queue beyond its deadline
-    LOST = "lost"  # its worker died, or RQ forgot it before anybody looked
+    LOST = "lost"  # its worker died, or RQ deleted it before zsched saw its end
 
 
 _OPEN: Final = (RunStatus.QUEUED, RunStatus.RUNNING)  # a tuple: to hash an Enum takes a µs
@@ -44,14 +44,14 @@ BAD: Final = (RunStatus.FAILED, RunStatus.LOST)
 
 EXPIRED: Final = "it had not begun by its deadline (expires_after)"
 EXPIRED_OR_ENDED: Final = f"{EXPIRED}, or it ended and was forgotten before anybody looked"
-_KEPT_MS: Final = 60_000  # so long at least RQ keeps what ended (storage.rqjob)
+_KEPT_MS: Final = 60_000  # RQ keeps ended jobs at least as long (storage.rqjob)
 GONE: Final = "RQ's job is gone: somebody deleted it, or it ended and was forgotten before anybody looked"
 _UNREADABLE: Final = "what was recorded of its end cannot be read"
 _STATUSES: Final = {
     "created": RunStatus.QUEUED,
     "queued": RunStatus.QUEUED,
     "deferred": RunStatus.QUEUED,
-    "ready_to_enqueue": RunStatus.QUEUED,  # RQ 3: what it waited for is over, and it is not in its queue yet
+    "ready_to_enqueue": RunStatus.QUEUED,  # RQ 3: its dependencies are over, and it is not in its queue yet
     "rate_limited": RunStatus.QUEUED,  # RQ 3
     "scheduled": RunStatus.QUEUED,  # waits for its next attempt
     "started": RunStatus.RUNNING,
@@ -59,9 +59,9 @@ _STATUSES: Final = {
     "failed": RunStatus.FAILED,
     "stopped": RunStatus.CANCELLED,
     "canceled": RunStatus.CANCELLED,
-    "expired": RunStatus.EXPIRED,  # not RQ's word: look.lua says so of a job that is gone
+    "expired": RunStatus.EXPIRED,  # not a status of RQ: look.lua returns it for a job that is gone
 }
-_ABANDONED: Final = "AbandonedJobError"  # what RQ writes of a job whose worker's heartbeat lapsed
+_ABANDONED: Final = "AbandonedJobError"  # RQ's error for a job after its worker's heartbeat expired
 _LENGTH: Final = 27  # of a time as RQ writes it
 _LONGEST_NOTE: Final = 4096  # bytes
 _dumps: Final = json.JSONEncoder(separators=(",", ":")).encode
@@ -70,8 +70,8 @@ _strict_dumps: Final = json.JSONEncoder(allow_nan=False).encode
 
 class Job(NamedTuple):
     """
-    A run's fields in RQ's hash, in RQ's words; see look.lua. ``error``: the last line of its traceback. Which field of
-    the hash each one is, ``JOB_FIELDS`` says.
+    A run's fields in RQ's hash, with RQ's values; see look.lua. ``error``: the last line of its traceback.
+    ``JOB_FIELDS`` has the name of each field in the hash.
     """
 
     status: str = ""
@@ -86,13 +86,13 @@ class Job(NamedTuple):
     returned: str = ""  # attempts that ended by returning rq.Retry
     on_lost: str = ""
     timeout: str = ""  # in seconds
-    limit: str = ""  # for whose slot it waits: the rate limit's key and its slots, in parentheses
+    limit: str = ""  # the rate limit that it waits for: its key, and its slots in parentheses
     error: str = ""
     note: str = ""
 
     @property
     def seen(self) -> str:
-        """The facts that must still hold when its end is written down; see track.lua."""
+        """The facts that must be unchanged when its end is recorded; see track.lua."""
         return f"{self.status} {self.ended_at}"
 
     @property
@@ -104,8 +104,8 @@ class Job(NamedTuple):
         return 1 + failed + whole(self.returned)
 
 
-# What look.lua reads for each field of a ``Job``, and the order in which it answers. The note is last: it may have any
-# text.
+# The hash field that look.lua reads for each field of a ``Job``, in the order of its reply. The note is last: it may
+# have any text.
 JOB_FIELDS: Final = {
     "status": "status",
     "queued_at": "enqueued_at",
@@ -126,38 +126,39 @@ JOB_FIELDS: Final = {
 
 
 def _fact(name: str, read: Callable[[Any], Any], default: Any = None) -> Any:
-    """A field of a ``Run`` that stands as *name* in what is recorded of it, unless it has its *default*."""
+    """Define a field of a ``Run`` that is recorded as *name*, unless it has its *default*."""
     stored = {"name": name, "read": read}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=stored)
     return field(default=default, metadata=stored)
 
 
-def _number(told: object, most: int = LAST_MS) -> int | None:
-    """An instant, or a count. Raises ValueError."""
-    if told is None or (isinstance(told, int) and not isinstance(told, bool) and 0 <= told <= most):
-        return told
-    raise ValueError(f"not an instant: {told!r}")
+def _number(value: object, most: int = LAST_MS) -> int | None:
+    """Return *value* if it is an instant or a count. Raises ValueError."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most):
+        return value
+    raise ValueError(f"not an instant: {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """
-    One run. ``fired_us``: when it was pushed, in µs; the other instants in ms, of the last attempt, by the worker's
-    clock. ``worker``: its name in RQ. ``error``: the last line of the traceback, or why it is lost. ``note``: what the
-    task reported with ``current_run().note``. ``is_uncertain``: a lost Redis may have pushed it already.
-    ``queue`` and ``timeout_s`` are '' and None where RQ forgot the job. ``heartbeat_ms``: when the worker of one that
-    is lost beat last; ``ended_ms`` is when it was found. ``limit``: RQ's rate limit for whose slot it waits, such as
+    One run. ``fired_us``: its push, in µs. Other instants are in ms, of the last attempt, by the worker's clock.
+
+    ``worker``: its name in RQ. ``error``: the last line of the traceback, or the reason of a loss. ``note``: the
+    counters of ``current_run().note``. ``is_uncertain``: a lost Redis may have pushed it already. ``queue`` and
+    ``timeout_s`` are '' and None if RQ deleted the job. ``heartbeat_ms``: the last heartbeat of a lost run's worker;
+    ``ended_ms`` is then the time when the loss was found. ``limit``: RQ's rate limit that it waits for, such as
     ``mail (3)``, or ''.
     """
 
     id: str
     status: RunStatus
-    fired_us: int | None = _fact("fired", lambda told: _number(told, LAST_MS * 1000))
+    fired_us: int | None = _fact("fired", lambda value: _number(value, LAST_MS * 1000))
     queued_ms: int | None = _fact("queued", _number)
     started_ms: int | None = _fact("started", _number)
     ended_ms: int | None = _fact("ended", _number)
-    attempt: int = _fact("attempt", lambda told: _number(told) or 1, 1)
+    attempt: int = _fact("attempt", lambda value: _number(value) or 1, 1)
     worker: str = _fact("worker", str, "")
     error: str = _fact("error", str, "")
     note: Mapping[str, Any] = _fact("note", dict, {})
@@ -179,13 +180,13 @@ class Run:
 
     @property
     def nominal_ms(self) -> int | None:
-        """For which time it was."""
+        """The nominal time of its occurrence."""
         parts = RunId.parse(self.id)
         return None if parts is None else parts.nominal_ms
 
     @property
     def lateness_ms(self) -> float | None:
-        """Milliseconds from its nominal time to its push; None of an extra run, which has no time of its own."""
+        """Milliseconds from its nominal time to its push; None for an extra run, which has no nominal time."""
         parts = RunId.parse(self.id)
         if parts is None or parts.rerun or self.fired_us is None or self.fired_us < parts.nominal_ms * 1000:
             return None
@@ -193,7 +194,7 @@ class Run:
 
     @property
     def queue_wait_ms(self) -> int | None:
-        """Milliseconds that the last attempt waited in its queue; at least 0, as two clocks take part."""
+        """Milliseconds that the last attempt waited in its queue; at least 0, because two clocks are compared."""
         if self.queued_ms is None or self.started_ms is None:
             return None
         return max(self.started_ms - self.queued_ms, 0)
@@ -201,8 +202,8 @@ class Run:
     @property
     def duration_ms(self) -> int | None:
         """
-        Milliseconds that the last attempt took; of a lost one, at least: up to the last heartbeat of its worker, None
-        when that was the one with which it began.
+        Milliseconds of the last attempt. For a lost run the time to the last heartbeat of its worker; None if that was
+        the heartbeat at its start.
         """
         until_ms = self.heartbeat_ms if self.status is RunStatus.LOST else self.ended_ms
         if self.started_ms is None or until_ms is None:
@@ -211,7 +212,7 @@ class Run:
         return None if self.status is RunStatus.LOST and took_ms == 0 else took_ms
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the run for JSON: instants by ``iso``, durations in ms, every key always: a promise."""
+        """Return the run for JSON: instants by ``iso``, durations in ms. Every key is always present and stable."""
         return {
             "id": self.id,
             "schedule_id": self.schedule_id,
@@ -232,12 +233,12 @@ class Run:
 
 
 def pushed(run_id: str, fired_us: int, is_uncertain: bool = False) -> Run:
-    """A run of which only its push is known."""
+    """Return a run with only its push known."""
     return Run(run_id, RunStatus.QUEUED, fired_us, fired_us // 1000, is_uncertain=is_uncertain)
 
 
 def as_seen(run: Run, job: Job | None) -> Run:
-    """*run* with what RQ's hash says of it now; None: RQ holds nothing of it. One that is known to be over stays so."""
+    """Return *run*, updated by RQ's hash (None: RQ has no job of it). A run that is over stays unchanged."""
     return run if run.is_over else of_job(run.id, job, run.fired_us, run.is_uncertain)
 
 
@@ -245,8 +246,10 @@ def of_job(
     run_id: str, job: Job | None, fired_us: int | None, is_uncertain: bool = False, watched_since_ms: int | None = None
 ) -> Run:
     """
-    The run that RQ's hash tells of; None: RQ holds nothing of it. *watched_since_ms*: since when whoever asks looks at
-    all that ends, by Redis' clock; None: for the first time now. What ended a minute before is seen, too.
+    Return the run from RQ's hash *job* (None: RQ has no job of it).
+
+    *watched_since_ms*: the time, by Redis' clock, since when the caller sees all ends; None: this is its first look. It
+    also sees runs that ended up to a minute before.
     """
     status = RunStatus.LOST if job is None else _STATUSES.get(job.status, RunStatus.LOST)
     if job is None:
@@ -279,7 +282,7 @@ def of_job(
     )
 
 
-_FACTS: Final = [one for one in fields(Run) if one.metadata]  # what is recorded of a run
+_FACTS: Final = [one for one in fields(Run) if one.metadata]  # recorded fields of a run
 _READS: Final = {one.metadata["name"]: (one.name, one.metadata["read"]) for one in _FACTS}
 _NAMES: Final = [(one.metadata["name"], {} if one.default is MISSING else one.default) for one in _FACTS]
 _values: Final = attrgetter(*(one.name for one in _FACTS))
@@ -292,24 +295,24 @@ def facts_of(run: Run) -> dict[str, Any]:
 
 
 def of_facts(run_id: str, status: str, facts: object) -> Run:
-    """The run of which that was recorded. Raises ValueError, TypeError."""
+    """Return the run from its recorded facts. Raises ValueError, TypeError."""
     if not isinstance(facts, dict):
         raise TypeError(f"not the facts of a run: {facts!r}")
-    told: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in facts.items():
         if name in _READS:
             field, read = _READS[name]
-            told[field] = read(value)
-    return Run(run_id, RunStatus(status), **told)
+            values[field] = read(value)
+    return Run(run_id, RunStatus(status), **values)
 
 
 def facts_text(run: Run) -> str:
-    """The same as JSON, as it stands in a row of an ``end`` entry; ``ended_run`` reads it."""
+    """Return the facts as JSON for a row of an ``end`` entry; ``ended_run`` reads it."""
     return _dumps(facts_of(run))
 
 
 def ended_run(run_id: str, status: str, facts: str, told_ms: int) -> Run:
-    """The run of which a row of an ``end`` entry of *told_ms* tells; what cannot be read of it is left out."""
+    """Return the run in a row of an ``end`` entry of *told_ms*; unreadable facts are left out."""
     with suppress(ValueError, KeyError, TypeError, RecursionError):
         run = of_facts(run_id, status, json.loads(facts))
         if run.is_over:
@@ -318,12 +321,12 @@ def ended_run(run_id: str, status: str, facts: str, told_ms: int) -> Run:
 
 
 def ended_as(word: str) -> RunStatus:
-    """The status that the log gives a run that is over; *lost* for a word that is none."""
+    """Return the status of an ended run from its word in the log; *lost* for an unknown word."""
     return next((status for status in OVER if status.value == word), RunStatus.LOST)
 
 
 def ms_of(rq_time: str) -> int | None:
-    """A time as RQ writes it (``2026-11-21T08:00:00.123456Z``) in ms; None of anything else."""
+    """Return a time of RQ's form ``2026-11-21T08:00:00.123456Z`` in ms; None for any other text."""
     with suppress(ValueError, OverflowError):
         if len(rq_time) == _LENGTH and rq_time[19] == "." and rq_time.endswith("Z"):
             ms = _second_of(rq_time[:19]) * 1000 + int(rq_time[20:23])
@@ -331,18 +334,18 @@ def ms_of(rq_time: str) -> int | None:
     return None
 
 
-@lru_cache(maxsize=1000)  # what ends together shares its seconds: a third of the time of reading each (measured)
+@lru_cache(maxsize=1000)  # runs that end together share their seconds: a third of the time (measured)
 def _second_of(shown: str) -> int:
     return int(datetime.fromisoformat(shown).replace(tzinfo=UTC).timestamp())
 
 
 def rq_time(ms: int) -> str:
-    """The inverse of ``ms_of``."""
+    """Return *ms* in RQ's form: the inverse of ``ms_of``."""
     return from_ms(ms).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def whole(text: str) -> int:
-    """A number that RQ wrote; 0 of anything else."""
+    """Return a number that RQ wrote; 0 for any other text."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
@@ -350,7 +353,7 @@ def _note_of(text: str) -> Mapping[str, Any]:
     if not text or len(text) > _LONGEST_NOTE:
         return {}
     with suppress(ValueError, RecursionError):
-        told = json.loads(text)
-        _strict_dumps(told)  # it goes where there is no NaN
-        return told if isinstance(told, dict) else {}
+        note = json.loads(text)
+        _strict_dumps(note)  # refuses NaN, which other readers of JSON do not accept
+        return note if isinstance(note, dict) else {}
     return {}

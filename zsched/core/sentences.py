@@ -1,8 +1,7 @@
 """
-Single changes, runs and schedules in plain English: what each says by itself, whatever was before it.
+Sentences for single changes, runs and schedules, without their history.
 
-A line of a story is one of these, with what only the past knows (``core.story``) put in; a line of ``zsched log`` is
-one as it is.
+A line of ``zsched log`` is such a sentence. A line of a story is one with context from the history (``core.story``).
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ _LONGEST: Final = 200  # characters of an error or of a note's value
 
 def sentence(change: Change, tz: str, context: str = "") -> str:
     """
-    Say what *change* did; times are local in *tz*. *context*: of a put its verb, for it either creates or changes; of
-    what was late, why.
+    Return a sentence on *change*; times are local in *tz*. *context*: the verb of a put (created or changed), or the
+    reason of a lateness.
     """
     return _WORDS[change.what](change, tz, context)
 
 
 def told_together(changes: Iterable[Change]) -> Iterator[Change]:
-    """*changes*, but those of a schedule's backfill that follow each other as one, of all their occurrences."""
+    """Yield *changes*, with consecutive changes of a schedule's backfill merged into one."""
     for backfilled, some in groupby(changes, _backfilled):
         first, *others = some
         times = [one.nominal_ms for one in (first, *others) if one.nominal_ms is not None]
@@ -45,7 +44,7 @@ def told_together(changes: Iterable[Change]) -> Iterator[Change]:
 
 
 def standing(schedule: Schedule, now_ms: int, tz: str) -> str:
-    """Say the state of *schedule* at *now_ms*, and what comes next; times are local in *tz*."""
+    """Return the state of *schedule* at *now_ms*, and its next time; times are local in *tz*."""
     note = f': "{schedule.note}"' if schedule.note else ""
     since = f" since {_at(schedule.since_ms, tz)}" if schedule.since_ms is not None else ""
     if schedule.state is ScheduleState.ACTIVE and schedule.next_ms is not None:
@@ -62,7 +61,7 @@ def standing(schedule: Schedule, now_ms: int, tz: str) -> str:
 
 
 def state_text(run: Run, tz: str) -> str:
-    """Say the state of a run: ``is running since … on worker w``, ``succeeded after 1.2 s, …``."""
+    """Return the state of a run: ``is running since … on worker w``, ``succeeded after 1.2 s, …``."""
     if run.status is RunStatus.QUEUED:
         since = "" if run.queued_ms is None else f" since {_at(run.queued_ms, tz)}"
         waits = f"; it waits for a slot of RQ's limit {shortened(run.limit)}" if run.limit else ""
@@ -83,8 +82,8 @@ def state_text(run: Run, tz: str) -> str:
 
 def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
     """
-    ``2026-12-24 18:00:00+09:00``; with milliseconds if there are any, or *has_ms*. What another writer wrote is
-    brought into the range of time.
+    Return ``2026-12-24 18:00:00+09:00``; with milliseconds if there are any, or *has_ms*. Values out of range, which
+    only another writer leaves, are limited to the years 1970 to 9999.
     """
     at = from_ms(clamped_ms(ms))
     with suppress(OverflowError):  # the last hours of the year 9999, or the first of 1
@@ -98,7 +97,7 @@ def note_text(note: Mapping[str, Any]) -> str:
 
 
 def shortened(text: str, width: int = _LONGEST) -> str:
-    """*text* cut to *width* characters."""
+    """Return *text*, cut to *width* characters."""
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
@@ -162,7 +161,7 @@ def _expired(change: Change, tz: str, context: str) -> str:
 
 
 def _backfilled(change: Change) -> str | None:
-    """The schedule of which an occurrence was backfilled; None when it is something else."""
+    """Return the schedule of a backfilled occurrence; None for any other change."""
     return change.id if change.what is What.ENQUEUED and change.why == BACKFILL else None
 
 
@@ -258,7 +257,7 @@ _WORDS: Final[dict[What, Callable[[Change, str, str], str]]] = {
     What.HELD: _held,
     What.WITHDRAWN: _withdrawn,
 }
-_PLACES: Final = {"due": "active", "quarantine": "quarantined"}  # as people call them
+_PLACES: Final = {"due": "active", "quarantine": "quarantined"}  # as shown to users
 _SKIPPED: Final = {
     "uncertain": "a lost Redis may have pushed it already",
     "paused": "it was paused",

@@ -1,9 +1,9 @@
 """
 The story of one schedule in plain lines: what happened to it, when, why, and what comes next.
 
-It is told from what an archive knows (``Chronicle``) and from what Redis holds at this moment; where they come
-from is a part of the answer. What a change says by itself is in ``core.sentences``, why something was late in
-``core.lateness``; here is what else its past adds.
+Its sources are an archive's history (``Chronicle``) and the present contents of Redis; the answer names them.
+``core.sentences`` has the sentence of each change, ``core.lateness`` the reasons of lateness. This module adds the
+other context from the history.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zsched.core.sentences import local_text, sentence, standing, state_text, to
 
 
 class Stalled(Enum):
-    """The reason why nobody takes a run from its queue, {}."""
+    """The reason why no worker takes a run from its queue, {}."""
 
     UNHEARD = "RQ knows of no worker that listens to queue {}"
     SUSPENDED = "RQ's workers are suspended: rq resume lets them go on"
@@ -32,9 +32,10 @@ class Stalled(Enum):
 @dataclass(frozen=True, slots=True)
 class Source:
     """
-    Source of an answer. ``archive``: host and path; None: Redis alone, whose log is short. Everything since
-    ``complete_since_ms`` is in it; None: since the beginning, which only an archive knows, or there is no log.
-    ``as_of``: the last log entry that it had. ``is_untrimmed``: it is Redis whose log begins with its first entry: that
+    Source of an answer. ``archive``: host and path; None: only Redis, whose log is short.
+
+    ``complete_since_ms``: the source is complete since then; None: since the beginning (only an archive), or there is
+    no log. ``as_of``: its last log entry. ``is_untrimmed``: True for Redis if its log still has its first entry. That
     is the beginning, unless Redis lost its data before.
     """
 
@@ -46,7 +47,7 @@ class Source:
 
     @property
     def whole_since_us(self) -> int:
-        """Since when nothing is missing in it, in µs; 0: since the beginning."""
+        """The time since when it is complete, in µs; 0: since the beginning."""
         return 0 if self.is_untrimmed else (self.complete_since_ms or 0) * 1000
 
     def __str__(self) -> str:
@@ -66,8 +67,8 @@ class Source:
 @dataclass(frozen=True, slots=True)
 class Chronicle:
     """
-    The known past of one schedule: ``changes`` in order, without the ``left_out`` entries behind the first one
-    when there are many; and who led before what was late: ``terms`` and ``led``, as in ``lateness.LeadersBack``.
+    The known history of one schedule: ``changes`` in order. If there are many, ``left_out`` entries after the first are
+    missing. ``terms`` and ``led``: the leaders before late occurrences, as in ``lateness.LeadersBack``.
     """
 
     id: str
@@ -79,7 +80,7 @@ class Chronicle:
 
     @property
     def explains_absence(self) -> bool:
-        """True if Redis need not hold a schedule with this past any more."""
+        """True if this history explains why Redis has no such schedule."""
         if not self.changes:
             return True
         teller = _Teller(self, "UTC")
@@ -90,8 +91,8 @@ class Chronicle:
 @dataclass(frozen=True, slots=True)
 class Story:
     """
-    The story of one schedule or, by its id, of one run: a line per change (instant in ms, text), and where it stands
-    now; local times in *tz*.
+    The story of one schedule or, by its id, of one run: a line per change (instant in ms, text), and the present state.
+    Local times are in *tz*.
     """
 
     id: str
@@ -103,7 +104,7 @@ class Story:
     changes: Sequence[Change]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the story for JSON: the text that people read, and the changes as they are."""
+        """Return the story for JSON: the text for people, and the unchanged changes."""
         return {
             "id": self.id,
             "known": self.is_known,
@@ -123,9 +124,10 @@ def tell(
     stalled: Mapping[str, Stalled] = {},
 ) -> Story:
     """
-    The story of *chronicle*, with *schedule* as Redis holds it (None: it does not), and those of its *runs* that were
-    not known to be over as RQ has them, the newest first. *stalled*: queues of theirs from which nobody takes them.
-    Times are local in *tz*, else in the schedule's own zone.
+    Return the story of *chronicle*.
+
+    *schedule*: as in Redis (None: not there). *runs*: its runs without a known end, as RQ has them, the newest first.
+    *stalled*: their queues without a worker. Times are local in *tz*, by default in the schedule's own zone.
     """
     tz = tz or (schedule.tz if schedule else "UTC")
     teller = _Teller(chronicle, tz, stalled)
@@ -144,7 +146,7 @@ def tell_of_run(
     runs: Sequence[Run] = (),
     stalled: Mapping[str, Stalled] = {},
 ) -> Story:
-    """Tell only what the *chronicle* of its schedule says of run *run_id*; *runs*: that run, if known."""
+    """Return the story of run *run_id* from the *chronicle* of its schedule; *runs*: that run, if known."""
     tz = tz or (schedule.tz if schedule else "UTC")
     teller = _Teller(chronicle, tz, stalled)
     own = of_run(run_id, chronicle.changes)
@@ -154,7 +156,7 @@ def tell_of_run(
 
 
 def of_run(run_id: str, changes: Iterable[Change]) -> list[Change]:
-    """Return the *changes*, all of its schedule, that name run *run_id* or concern its occurrence."""
+    """Return those of the schedule's *changes* that name run *run_id* or concern its occurrence."""
     parts = RunId.parse(run_id)
     nominal_ms = None if parts is None or parts.rerun else parts.nominal_ms
     return [change for change in changes if _names(change, run_id) or _concerns(change, nominal_ms)]
@@ -165,7 +167,7 @@ def _names(change: Change, run_id: str) -> bool:
 
 
 def _concerns(change: Change, nominal_ms: int | None) -> bool:
-    """Return True if *change* is of no run, and of the occurrence of *nominal_ms*."""
+    """Return True if *change* has no run, and concerns the occurrence of *nominal_ms*."""
     if nominal_ms is None or change.run_id is not None:
         return False
     first_ms, last_ms = change.first_ms, change.last_ms
@@ -174,16 +176,16 @@ def _concerns(change: Change, nominal_ms: int | None) -> bool:
 
 
 class _Teller:
-    """Tells the changes of one schedule in their order, and what that makes of it."""
+    """Writes the story of one schedule, change by change, and its resulting state."""
 
     def __init__(self, chronicle: Chronicle, tz: str, stalled: Mapping[str, Stalled] = {}) -> None:
         self._chronicle, self._tz, self._stalled = chronicle, tz, stalled
-        self.is_there = False  # whether Redis holds it, by what was told so far
+        self.is_there = False  # True if Redis has it, by the changes so far
         self._is_recurring = False
         self._lateness = Lateness(chronicle.terms, chronicle.led, chronicle.source.whole_since_us, tz)
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """A line per change, and one for those that were left out."""
+        """Yield a line per change, and one for left out changes."""
         changes, left_out = self._chronicle.changes, self._chronicle.left_out
         first = [change for change in changes if left_out and change.entry == changes[0].entry]
         for change in (*told_together(first), *told_together(changes[len(first) :])):
@@ -194,14 +196,14 @@ class _Teller:
             self._note(change)
 
     def lines_of(self, own: Sequence[Change]) -> Iterator[tuple[int, str]]:
-        """A line for each of *own*, some of the changes; what they mean lies in all of them."""
+        """Yield a line for each of *own*, some of the changes; the context comes from all changes."""
         for change in self._chronicle.changes:
             if change in own:
                 yield change.at_us // 1000, sentence(change, self._tz, self._context(change))
             self._note(change)
 
     def now(self, schedule: Schedule | None, now_ms: int, runs: Sequence[Run]) -> str:
-        """Say its state by Redis, and that of its open *runs* by RQ."""
+        """Return its state by Redis, and the states of its open *runs* by RQ."""
         if schedule is None:
             return f"it is not scheduled any more{_LOST if self.is_there else self._why_gone(runs)}"
         return standing(schedule, now_ms, self._tz) + self._open(runs)
@@ -209,11 +211,11 @@ class _Teller:
     def now_of_run(
         self, run_id: str, own: Sequence[Change], schedule: Schedule | None, now_ms: int, runs: Sequence[Run]
     ) -> str:
-        """Say the state of a run by RQ, or its end by *own*, the changes that concern it."""
+        """Return the state of a run by RQ, or its end by *own*, the changes that concern it."""
         id = self._chronicle.id
         if not own:
-            told = f"the newest {len(self._chronicle.changes):,} changes" if self._chronicle.left_out else "the changes"
-            return f"never heard of it: {told} of schedule {id} do not name it; zsched why {id} tells them"
+            some = f"the newest {len(self._chronicle.changes):,} changes" if self._chronicle.left_out else "the changes"
+            return f"never heard of it: {some} of schedule {id} do not name it; zsched why {id} tells them"
         if runs:
             return f"run {run_id} of schedule {id} {self._state(runs[0])}"
         if schedule is not None and own[-1].what in _WAITS:
@@ -226,7 +228,7 @@ class _Teller:
         return state_text(run, self._tz) + (f"; {why.value.format(run.queue)}" if why else "")
 
     def _open(self, runs: Sequence[Run]) -> str:
-        """Say what RQ does with the run that was pushed last."""
+        """Return the state in RQ of the run that was pushed last."""
         if not runs:
             return ""
         others = sum(not run.is_over for run in runs[1:])
@@ -234,7 +236,7 @@ class _Teller:
         return f"; its run {runs[0].id} {self._state(runs[0])}{more}"
 
     def _why_gone(self, runs: Sequence[Run]) -> str:
-        """Say what happened to it last; if it went with its run, the end of that run."""
+        """Return its last change; if it ended with its run, the end of that run."""
         changes = self._chronicle.changes
         ends = {change.run_id: run_that_ended(change) for change in changes if change.what is What.RUN_ENDED}
         last = next((change for change in reversed(changes) if change.what not in _OF_RUNS), changes[-1])
@@ -248,7 +250,7 @@ class _Teller:
         return f"{why}, and its run {self._state(run)}"
 
     def _note(self, change: Change) -> None:
-        """Take in *change*, for the sentences of those that follow."""
+        """Add *change* to the context of the following changes."""
         what = change.what
         self._lateness.note(change)
         if what is What.PUT:
@@ -264,16 +266,16 @@ class _Teller:
         is_retry = what is What.ENQUEUED and change.why.startswith(RETRY_OF)
         is_broken_run = what is What.QUARANTINED and change.run_id
         if is_retry or is_broken_run or what in (*_OF_RUNS, What.PUSHED_AGAIN, What.HELD):
-            return  # of a run: the schedule is where it was
+            return  # a change of a run: the schedule is unchanged
         if what in (What.CANCELLED, What.WITHDRAWN) or (what is What.ENQUEUED and not change.why):
-            self.is_there = False  # what is enqueued takes the place of what waited
+            self.is_there = False  # an enqueued run replaces the waiting schedule
         elif what in _OVER or (what is What.FOUND and change.why == "open"):
-            self.is_there = self._is_recurring  # a one-shot goes with its run
+            self.is_there = self._is_recurring  # a one-shot ends with its run
         else:
             self.is_there = True
 
     def _context(self, change: Change) -> str:
-        """Return what only the past says of *change*: whether a put changed what was there, why something was late."""
+        """Return the context of *change* from the history: the verb of a put, the reason of a lateness."""
         if change.what is What.PUT:
             return "changed: now" if self.is_there else "created"
         if change.what is What.DUPLICATE:
@@ -291,7 +293,7 @@ class _Teller:
 
 
 _WAITS: Final = (What.PUT, What.FOUND, What.RESUMED, What.PAUSED, What.REPLANNED, What.RESTORED)
-_OVER: Final = (What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED)  # and a one-shot with it
+_OVER: Final = (What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED)  # a one-shot ends with them
 _OF_RUNS: Final = (What.RUN_ENDED, What.RUN_AGAIN, What.RELEASED)
 _LAST: Final = {
     What.FIRED: ": it fired",
@@ -308,7 +310,7 @@ _LAST: Final = {
 }
 _PUSHES: Final = (What.FIRED, What.FOUND, What.ENQUEUED, What.PUSHED_AGAIN, What.HELD, *_OF_RUNS)  # and it was gone
 _LOST: Final = ": nothing here says why, so Redis lost it, or another writer removed it"
-_ADVANCES: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE)  # of a recurring one, with what comes next
+_ADVANCES: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE)  # of a recurring one, with its next time
 
 
 def _nothing(chronicle: Chronicle) -> str:

@@ -1,11 +1,11 @@
 """
-Wording of values in a line for people: durations, numbers of things, lists of names, and texts of other programs.
+Texts for people: durations, numbers, lists of names, and texts of other programs.
 
-Durations are also read here, as command line and files have them: ``90``, ``5m``, ``1h30m``, ``500ms``.
+This module also parses the durations of the command line and of files: ``90``, ``5m``, ``1h30m``, ``500ms``.
 
-Whoever may write RQ's keys chooses the texts in them: worker names, errors, statuses. ``in_a_line`` and ``truncated``
-clean such a text before it goes into a log entry, an event or an archive. For scripts lua/lib/untrusted.lua does the
-same.
+Every writer of RQ's keys can choose the texts in them: worker names, errors, statuses. ``in_a_line`` and ``truncated``
+clean such a text before it is written to a log entry, an event or an archive. lua/lib/untrusted.lua does the same for
+scripts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 _UNITS: Final = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _NUMBER: Final = re.compile(r"[+-]?\d{1,18}(\.\d{1,9})?", re.ASCII)
 _PARTS: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)(ms|[wdhms])", re.ASCII)
-_SHOWN: Final = 4  # names; of more, it is said that there are
+_SHOWN: Final = 4  # names; the number of further ones is shown
 LONGEST_NAME: Final = 200  # characters of the name of a worker or a queue, and of a run id in RQ's hash
 _LONGEST: Final = 2000  # characters of any other text
 
@@ -28,10 +28,10 @@ _LONGEST: Final = 2000  # characters of any other text
 
 def parse_duration(text: str) -> timedelta:
     """
-    Seconds, or numbers with w, d, h, m, s, ms: ``90``, ``5m``, ``1h30m``, ``500ms``.
+    Parse seconds, or numbers with w, d, h, m, s, ms: ``90``, ``5m``, ``1h30m``, ``500ms``.
 
     Raises:
-        ValueError: it is none; the message repeats it and says what to give.
+        ValueError: not a duration; the message has the text and the remedy.
     """
     try:
         if _NUMBER.fullmatch(text):
@@ -45,7 +45,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def duration_text(ms: int) -> str:
-    """Write *ms*, not negative, as ``parse_duration`` reads it, in the largest units: 5400000 is 1h30m."""
+    """Write *ms*, not negative, for ``parse_duration``, in the largest units: 5400000 is 1h30m."""
     return "".join(f"{number}{unit}" for number, unit in _parts(ms) if number) or "0s"
 
 
@@ -53,7 +53,7 @@ def rough_duration(ms: float) -> str:
     """Write ``0.4 ms`` (``3 ms`` of whole ones), ``3.2 s``, ``12 min 5 s``, ``2 h 3 min``, ``4 d 1 h``."""
     if ms < 1000 and isinstance(ms, int):
         return f"{ms} ms"
-    if ms < 999.95:  # else it would be 1000.0 ms
+    if ms < 999.95:  # a larger one would be rounded to 1000.0 ms
         return f"{ms:.1f} ms"
     if ms < 59_950:
         return f"{ms / 1000:.1f} s"
@@ -95,17 +95,17 @@ def _exactly(number: str, unit_ms: int) -> timedelta:
 
 
 def plural(number: int, noun: str) -> str:
-    """``1 run``, ``2,000 runs``."""
+    """Return ``1 run``, ``2,000 runs``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def some(names: Sequence[str], most: int = _SHOWN) -> str:
-    """The first of *names*, by commas."""
+    """Return the first of *names*, separated by commas."""
     return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
 def alternatives(names: Sequence[str]) -> str:
-    """``a``, ``a or b``, ``a, b or c``."""
+    """Return ``a``, ``a or b``, ``a, b or c``."""
     *others, last = names
     return f"{', '.join(others)} or {last}" if others else last
 
@@ -119,7 +119,7 @@ def in_a_line(text: str, most: int = LONGEST_NAME) -> str:
 
 
 def blanked(text: str) -> str:
-    """Return *text* with a blank for each character that is not printable, as control characters and ends of lines."""
+    """Return *text* with a blank for each character that is not printable, such as control characters and line ends."""
     return text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
 
 

@@ -64,7 +64,7 @@ class Answerer:
         self._names.start()
 
     def stop(self) -> None:
-        """Take no more questions. The threads end by themselves, within one wait."""
+        """Take no more questions. The threads end within one wait; this call does not wait for them."""
         self._loop.stop()
         self._names.stop()
 
@@ -109,7 +109,7 @@ class Answerer:
         except Exception as error:  # a bug: report it to the asker, and continue with the next question
             self._failures.begin("question", about, error)
             problem = f"this daemon failed to answer {about!r} ({error!r})"
-            return {"error": f"{problem}; question_failed in the log of {socket.gethostname()} tells more"}
+            return {"error": f"{problem}; see question_failed in the log of {socket.gethostname()}"}
         self._failures.end("question", about)
         return answer
 
@@ -225,7 +225,8 @@ def _record_of(history: History, *, run_id: str) -> dict[str, Any]:
 def _ran_between(history: History, *, id: str, start_ms: int, end_ms: int, read_to: dict[str, int]) -> dict[str, Any]:
     """
     Return occurrences of a schedule that ran, found in a part of the history. ``read_to`` is how far this archive,
-    ``by``, was read (None: to its end). The asker passes it back in the next question, with those of other archives.
+    ``by``, was read (None: to its end). The asker passes it back in the next question, with the values of other
+    archives.
     """
     part = Ran(history).of(id, start_ms, end_ms, read_to)
     return {"ran": packed(part.times_ms), "by": part.archive, "read_to": part.read_to}

@@ -132,17 +132,17 @@ class Archiver:
 
     @property
     def is_trusted(self) -> bool:
-        """Return False if it is in trouble: then nobody need wait for it."""
+        """Return False if it is in trouble: then no leader waits for it."""
         return self._trouble is None and self._loop.is_running
 
     @property
     def looked_ms(self) -> float:
-        """Return when the last pass over the log began that ended, and was reported; of the monotonic clock."""
+        """Return the begin (monotonic ms) of the last pass over the log that has ended and was reported."""
         return self._looked_ms
 
     def has_looked_since(self, since_ms: float) -> bool:
         """
-        Return True if a pass over the log has ended that began after *since_ms* of the monotonic clock. If it found a
+        Return True if a pass over the log began after *since_ms* of the monotonic clock, and has ended. If it found a
         loss, it has set a hold. Also return True if the archive is unusable.
         """
         return self._looked_ms > since_ms or not self.is_trusted
@@ -184,7 +184,7 @@ class Archiver:
             try:
                 with closing(self._link.open()) as wire:
                     self._own.open(wire)
-            except (RedisUnavailable, RedisRefused):  # the main loop says so
+            except (RedisUnavailable, RedisRefused):  # the main loop reports it
                 self._own.prepare()
         except ArchiveFailed as error:
             self._say_once("archive_failed", str(error))
@@ -272,7 +272,7 @@ class Archiver:
             *place, lease_ms=lease_ms, is_manual=is_manual, meter=self._meter, between=between
         )
         reported: tuple[object, ...] | None = None
-        told_ms = named_ms = 0.0
+        reported_ms = named_ms = 0.0
         while True:
             began_ms = self._clock.monotonic_ms()
             is_following = follower.step(_STEP_MS)
@@ -285,9 +285,9 @@ class Archiver:
             news = archive.position, follower.state, may_not_lead, follower.looked_at
             hold_for_ms = self._hold_for_ms(follower)
             is_news = news != reported or hold_for_ms > 0
-            if is_news or began_ms - told_ms > REPORT_EVERY_MS:
+            if is_news or began_ms - reported_ms > REPORT_EVERY_MS:
                 now_ms = self._report(archivers, follower.state, hold_for_ms)
-                reported, told_ms = news, began_ms
+                reported, reported_ms = news, began_ms
                 self._prune(archive, now_ms)
             elif not self._own.is_checked:
                 self._own.is_checked = not archive.check_step(_CHECK_MS, self._clock)
@@ -323,7 +323,7 @@ class Archiver:
             self._is_pruning = True
         self._is_pruning = self._is_pruning and archive.prune()
 
-    # -- telling ----------------------------------------------------------------------------------
+    # -- reports ----------------------------------------------------------------------------------
 
     def _report(self, archivers: Archivers, state: ArchiveState, hold_for_ms: int = 0) -> int:
         """

@@ -1,8 +1,8 @@
 """
-The archivist: what a daemon does besides firing. It follows the log, answers questions, and does a leader's chores.
+The archivist: the work of a daemon besides firing. It follows the log, answers questions, and does a leader's chores.
 
-``Threads`` does it in threads of this process. A daemon has it in a process of its own (``archivist_process``), so that
-what fires does not wait for Python's interpreter lock while others archive.
+``Threads`` is an archivist in threads of this process. A daemon runs it in a separate process (``archivist_process``),
+so that firing does not wait for Python's interpreter lock while the archivist works.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from zsched.storage.questions import Knowledge
 
 
 class Archivist(Protocol):
-    """The archivist, as the main loop knows it. No call waits, but ``open`` and ``stop``."""
+    """The archivist, as the main loop uses it. Only ``open`` and ``stop`` wait."""
 
     def open(self) -> None:
-        """Open the archive, as ``Archiver.open`` does and raises."""
+        """Open the archive. Raises as ``Archiver.open``."""
 
     def start(self) -> None:
         """Begin."""
@@ -41,13 +41,13 @@ class Archivist(Protocol):
         """Archive the log up to now, if that is quick, and end."""
 
     def serve(self, term: Term | None) -> None:
-        """Do a leader's chores in *term*, from now on; None: this daemon does not lead."""
+        """Do a leader's chores in *term* from now on. None: this daemon does not lead."""
 
     def objected(self, reason: str | None) -> None:
-        """Report *reason*, why this daemon may not lead; None: it may."""
+        """Report *reason*, why this daemon may not lead. None: it may lead."""
 
     def log_as(self, settings: LogSettings) -> None:
-        """Log by these *settings* from now on, as the daemon does."""
+        """Use the daemon's log *settings* from now on."""
 
     @property
     def gen(self) -> str | None:
@@ -105,21 +105,21 @@ class Threads:
         self._chores.start()
 
     def stop(self) -> None:
-        """Let all end; wait for the archiver."""
+        """Stop all threads; wait for the archiver."""
         self._chores.stop()
         self._answerer.stop()
         self.archiver.stop()
 
     def serve(self, term: Term | None) -> None:
-        """Hand the term over."""
+        """Pass the term to the chores."""
         self._chores.serve(term)
 
     def objected(self, reason: str | None) -> None:
-        """Leave it to the archiver's report."""
+        """Put the reason into the archiver's report."""
         self.archiver.may_not_lead = reason
 
     def log_as(self, settings: LogSettings) -> None:
-        """Nothing: its process has one log."""
+        """Do nothing: this process has one log."""
 
     @property
     def gen(self) -> str | None:

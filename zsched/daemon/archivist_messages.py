@@ -1,12 +1,12 @@
 """
 Messages between a daemon and its archivist: ``Orders`` one way, ``State`` the other way.
 
-Each message is one datagram with the whole state of its sender, and replaces the one before. So a lost datagram does no
-harm: the archivist names the last orders that it heard, and the daemon repeats newer ones; the archivist repeats its
-state every second. Sending never waits, because a process that hangs must not stop the other one. A process that dies
-leaves no half of a datagram (SOCK_SEQPACKET).
+Each message is one datagram with the whole state of its sender, and replaces the message before. So a lost datagram
+does no harm: the archivist names the last orders that it received, and the daemon repeats newer ones; the archivist
+repeats its state every second. Sending never waits, because a process that hangs must not stop the other one. A process
+that dies never leaves half a datagram (SOCK_SEQPACKET).
 
-Datagrams carry pickles: only a daemon and the processes that it forked have the two ends.
+Datagrams contain pickles: only a daemon and the processes that it forked have the two ends.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The archivist's state. *heard*: the number of its orders. The others as the archiver has them."""
+    """The archivist's state. *heard*: number of the last orders that it received. The others: from the archiver."""
 
     pid: int
     heard: int = 0
@@ -70,7 +70,7 @@ class Datagrams:
         return cls(one), cls(other)
 
     def fileno(self) -> int:
-        """For poll."""
+        """Return the file descriptor, for poll."""
         return self._end.fileno()
 
     def send(self, message: Orders | State) -> bool:
@@ -83,7 +83,7 @@ class Datagrams:
 
     def receive(self, within_s: float | None = None) -> Any:
         """
-        Return the next message, or None after *within_s*. Raises EOFError when nobody has the other end any more.
+        Return the next message, or None after *within_s*. Raises EOFError when no process has the other end any more.
         """
         if not self._poll.poll(None if within_s is None else within_s * 1000):
             return None
@@ -95,10 +95,10 @@ class Datagrams:
             message = b""
         if not message:
             raise EOFError
-        return pickle.loads(message)  # of a process of this program
+        return pickle.loads(message)  # written by a process of this program
 
     def end(self) -> None:
-        """Let both ends receive no more, also those in other processes."""
+        """Shut both ends down, in all processes: nothing more is received."""
         try:
             self._end.shutdown(socket.SHUT_RDWR)
         except OSError:  # the other end is gone

@@ -1,14 +1,14 @@
 """
-The archivist in a process of its own: the daemon's side.
+The archivist in a separate process: the daemon's side.
 
 ::
 
     daemon ──fork──► keeper ──fork──► archivist        three processes, one program
        └──────────── messages ───────────┘
 
-In one process, what fires and what archives would share Python's interpreter lock. So the daemon forks the ``keeper``,
-before it has threads or connections. The keeper does nothing but start the archivist, and start it again when it dies:
-a process without threads may fork at any time. Fork, not exec: the modules are loaded once, and shared in memory.
+In one process, firing and archiving would share Python's interpreter lock. So the daemon forks the ``keeper``, before
+it has threads or connections. The keeper only starts the archivist, and starts another one when it dies: a process
+without threads may fork at any time. Fork, not exec: the modules are loaded once, and shared in memory.
 
 ==================== ==============================================================================================
 who dies             what happens
@@ -19,8 +19,8 @@ the daemon           the keeper kills the archivist at once: the archive is free
 ==================== ==============================================================================================
 
 Keeper and archivist ignore SIGTERM, SIGINT and SIGHUP, which a service manager or a terminal sends to all processes:
-the daemon gets them too, and tells the archivist what to do. Not guaranteed: that an archivist which does not end
-within some seconds has archived the last entries; the next daemon does that.
+the daemon gets them too, and sends the archivist its orders. Not guaranteed: an archivist that does not end within some
+seconds may not have archived the last entries; the next daemon archives them.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from zsched.storage.questions import Knowledge
 
 log = structlog.get_logger(__name__)
 
-_OPEN_S: Final = 10.0  # for an archive to be opened, before the daemon goes on without
+_OPEN_S: Final = 10.0  # for an archive to be opened, before the daemon continues without it
 _STOP_S: Final = 7.0  # for an archivist to end in order; its archiver alone may take 5
 
 
 class ArchivistProcess:
     """
     The archivist of the daemon called *daemon*. Make it before there are threads and connections; call ``share`` before
-    ``open``. *meter*: what counts in the archivist's process.
+    ``open``. *meter*: the meter of the archivist's process.
     """
 
     def __init__(self, settings: Settings, daemon: str, meter: Meter | None = None) -> None:
@@ -77,19 +77,19 @@ class ArchivistProcess:
 
     def share(self, failures: Failures, meter: Meter, on_end: Callable[[], None]) -> None:
         """
-        Let *failures* have the archivist's, too, and *meter* what it counts. *on_end*: called when the daemon has to
-        end for its archivist; ``check`` knows why.
+        Add the archivist's failures to *failures*, and its counts to *meter*. *on_end*: called when the daemon must end
+        because of its archivist; ``check`` then raises the reason.
         """
         self._failures, self._meter, self._on_end = failures, meter, on_end
         self._loop = Loop("archivist", self._hear, failures)
 
     def check(self) -> None:
-        """Raise what ``open`` raises, also if that was found out later; and ArchiveFailed if the keeper died."""
+        """Raise the error of ``open``, also if it was found later; or ArchiveFailed if the keeper died."""
         if self._failure is not None:
             raise self._failure
 
     def open(self) -> None:
-        """Let the archivist open its archive, and wait until it has. Raises as ``Archiver.open``."""
+        """Order the archivist to open its archive, and wait until it is open. Raises as ``Archiver.open``."""
         self._loop.start()
         if not self._was_opened.wait(_OPEN_S):
             log.warning("archive_awaited", waited_s=_OPEN_S)
@@ -98,51 +98,51 @@ class ArchivistProcess:
         self.check()
 
     def start(self) -> None:
-        """Let it follow the log."""
+        """Order it to follow the log."""
         self._order(is_started=True)
 
     def stop(self) -> None:
-        """Let it archive the log up to now, if that is quick, and end."""
+        """Order it to archive the log up to now, if that is quick, and to end."""
         self._order(is_stopping=True)
         self._loop.join(_STOP_S)  # it ends with the archivist
-        self._datagrams.end()  # the keeper kills whoever is still there
+        self._datagrams.end()  # the keeper kills an archivist that still runs
         with suppress(ChildProcessError):
             os.waitpid(self._keeper, 0)
 
     def serve(self, term: Term | None) -> None:
-        """Hand the term over."""
+        """Send the term to the archivist."""
         self._order(term=term)
 
     def objected(self, reason: str | None) -> None:
-        """Leave it to the archiver's report."""
+        """Put the reason into the archiver's report."""
         self._order(objection=reason)
 
     def log_as(self, settings: LogSettings) -> None:
-        """Let it log as its daemon."""
+        """Send the daemon's log settings."""
         self._order(log=settings)
 
     @property
     def pid(self) -> int:
-        """Return the number of its process."""
+        """Return its process id."""
         return self._state.pid
 
     @property
     def gen(self) -> str | None:
-        """Return what the archivist said last."""
+        """Return the value of the archivist's last message."""
         knowledge = self._state.knowledge
         return knowledge.gen if knowledge else None
 
     @property
     def has_looked(self) -> bool:
-        """Return what the archivist said last."""
+        """Return the value of the archivist's last message."""
         return self._state.has_looked
 
     def has_looked_since(self, since_ms: float) -> bool:
-        """Return what the archivist said last."""
+        """Return the answer by the archivist's last message."""
         return self._state.looked_ms > since_ms or not self._state.is_trusted
 
     def knowledge(self) -> Knowledge | None:
-        """Return what the archivist said last."""
+        """Return the value of the archivist's last message."""
         return self._state.knowledge
 
     # -- messages -------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class ArchivistProcess:
                 self._datagrams.send(self._orders)
 
     def _hear(self) -> None:
-        """Wait for a message and note what it says; without a sender, end."""
+        """Wait for a message and note its contents. End when there is no sender any more."""
         try:
             state = self._datagrams.receive()
         except EOFError:
@@ -168,7 +168,7 @@ class ArchivistProcess:
             self._take(state)
 
     def _take(self, state: State) -> None:
-        if state.was_opened:  # until then what the archivist before it said is better
+        if state.was_opened:  # until then the last message of the archivist before it is better
             self._state = state
             self._failures.show_others(state.failing)
             if state.counts is not None:

@@ -6,9 +6,9 @@ log, and the rules in it. A *pass* checks a part of it, and a *round* of passes 
 
     a minute after the term began, and after every pass:
     begin ──► pages of 100 schedules, a pause after each ──► end: the summary
-      │          of every pass: the oldest that should have fired by now; what was not put right last time;
-      │          the next 2,500 of the round; what Redis holds and the state does not, among its next 2,500
-      └── a hold, an archive that is putting back: nothing is looked at, soon again
+      │          of every pass: the oldest that should have fired by now; faults that were not repaired last time;
+      │          the next 2,500 of the round; schedules only in Redis, among its next 2,500
+      └── a hold, an archive that is restoring: nothing is checked, soon again
 
 So an overdue schedule is found within two minutes, however many schedules there are. All others are found within a
 round: a minute per 2,500 schedules. The reconciler (``daemon.reconciler``) compares a page. It takes the archive's
@@ -218,8 +218,8 @@ class Auditor:
 
     def _next_of_round(self, recall: Recall) -> list[str]:
         """
-        Return the schedules of the round for one pass. They are chosen for some passes at once, by id alone: each pass
-        reads anew what is known of them. One that is put meanwhile comes later in the round, or in the next one.
+        Return the schedules of the round for one pass. They are chosen for some passes at once, only by id: each pass
+        reads their data again. A schedule that is put meanwhile comes later in the round, or in the next one.
         """
         if not self._chosen:
             limit = _CHOSEN * _ROUND
@@ -258,7 +258,7 @@ class Auditor:
             due_ms, id = min(done.overdue)
             done.alarms += 1
             if self._overdue != id:
-                is_backlog = done.due > _OLDEST and not done.throttled  # then it is all that the archive has
+                is_backlog = done.due > _OLDEST and not done.throttled  # then these are all that the archive has
                 count = done.due if is_backlog else len(done.overdue)
                 expected, found = f"fired {iso(due_ms)}", "waiting"
                 log.error(Event.OVERDUE.value, schedule_id=id, expected=expected, found=found, overdue=count)
@@ -307,7 +307,7 @@ class Auditor:
         self._say_all(going, inspection)
         return True
 
-    # -- what is wrong ----------------------------------------------------------------------------
+    # -- alarms -----------------------------------------------------------------------------------
 
     def _say_all(self, going: Pass, inspection: Inspection) -> None:
         """Log each alarm, and note the unrepaired ones: they are compared again in the next pass."""

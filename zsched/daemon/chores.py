@@ -25,7 +25,7 @@ from zsched.errors import RedisUnavailable, ServerChanged, Stale
 from zsched.storage.connection import Link, Wire
 from zsched.storage.lease import Server, Term
 
-_RETRY_MS: Final = 1000.0  # before trying again what went wrong
+_RETRY_MS: Final = 1000.0  # before another attempt after a failure
 _HEALTH_MS: Final = 500.0  # between checks of an archive that does not follow
 
 
@@ -34,7 +34,7 @@ class Chore(Protocol):
 
     @property
     def name(self) -> str:
-        """For events."""
+        """Return its name, for events."""
 
     @property
     def every_ms(self) -> float:
@@ -77,7 +77,7 @@ class ChoreThread:
         self._loop.start()
 
     def stop(self) -> None:
-        """Start no more steps. The thread ends by itself, after the script in flight."""
+        """Start no more steps. The thread ends after the script in flight; this call does not wait for it."""
         self._loop.stop()
         self._news.set()
 
@@ -103,7 +103,7 @@ class ChoreThread:
                     return
         except (Stale, ServerChanged):  # the main loop will notice and report it
             self._give_up(term)
-        except RedisUnavailable:  # the main loop says so
+        except RedisUnavailable:  # the main loop reports it
             pass
         self._wait(_RETRY_MS)
 

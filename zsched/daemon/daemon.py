@@ -1,8 +1,8 @@
 """
-The daemon: connect, lead or stand by, and fire what is due until it is told to stop.
+The daemon: connect, lead or stand by, and fire due schedules until it is stopped.
 
 One thread does all of it. A background thread (``daemon.waker``) wakes it. Its archivist archives, answers questions
-and does a leader's chores, in a process of its own. Every pass ends with a sleep until the next event: a due time, the
+and does a leader's chores, in a separate process. Every pass ends with a sleep until the next event: a due time, the
 renewal of the lease, the end of a hold, or the end of another daemon's lease. A lost Redis is a state like the others:
 logged once, and tried again with growing pauses.
 """

@@ -65,5 +65,5 @@ class Endings:
             for lifetime_s in shown:
                 if not any(one < lifetime_s + _SLOW_S and lifetime_s < one + _ALIKE_S for one in known):
                     known[lifetime_s] = None
-                    if len(known) > _MOST:  # the one learnt first, but for RQ's own
+                    if len(known) > _MOST:  # drop the lifetime that was learnt first, except RQ's own
                         del known[list(known)[1]]

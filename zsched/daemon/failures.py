@@ -33,7 +33,7 @@ class Failures:
 
     @property
     def own(self) -> dict[str, str]:
-        """Return those of ``shown`` that are no other process's."""
+        """Return the failures of this process, as ``shown``."""
         return {name: reason for name, reason in self.shown.items() if name not in self._others}
 
     def show_others(self, others: dict[str, str]) -> None:

@@ -7,7 +7,7 @@ that id on, which is included::
     the first entry is that very one ─── append the rest, commit, report              following
     nothing is there yet ─────────────── read what Redis holds                        bootstrapping
     the log goes another way ─────────── ``daemon.recovery`` finds out what happened  lost, refused, bootstrapping
-    another format from there on ─────── leave the rest to whoever knows it           outdated
+    another format from there on ─────── leave the rest to a newer version            outdated
 
 A log that contains an entry also contains everything before it, so one comparison per pass is enough. Two histories may
 share an id, because a rolled-back Redis reuses ids; then the times differ. A report is written after its commit, never
@@ -100,7 +100,7 @@ class Follower:
         correction = Correction(archive, wire, keys, clock, self._pause_correcting, hold_for_ms=lease_ms)
         self._intake = Intake(archive, wire, keys, clock, correction, meter or NoMeter())
         self._correcting_since_ms: float | None = None
-        self._is_delayed = False  # a correction took too long: it no longer holds fire
+        self._is_delayed = False  # a correction took too long: it no longer prevents firing
         self._covering = Covering(archive, wire, keys, self._recovery, clock)
         self._naming, self._next_heal_ms = Naming(wire, keys), 0.0
         self.state = ArchiveState.FOLLOWING if archive.position else ArchiveState.BOOTSTRAPPING
@@ -148,7 +148,7 @@ class Follower:
 
     @property
     def came(self) -> int:
-        """The entries that the last step brought."""
+        """Number of entries that the last step appended."""
         return self._intake.came
 
     @property

@@ -1,7 +1,7 @@
 """
 The keeper, a process that starts the archivist, and another one when it dies; and the archivist in its process.
 
-``archivist_process`` has the daemon's side, and says who ends with whom.
+``archivist_process`` has the daemon's side, and the rules for the end of each process.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _LOOK_AGAIN_S: Final = 0.02  # between two attempts meanwhile
 
 
 def keep(datagrams: Datagrams, settings: Settings, about: dict[str, Any], meter: Meter) -> NoReturn:
-    """Be the keeper. *about*: the facts of the daemon. Ends with the daemon, or when the archivist was told to end."""
+    """Be the keeper. *about*: the facts of the daemon. Ends with the daemon, or with an archivist that was stopped."""
     try:
         _keep(datagrams, settings, about, meter)
-    except BaseException:  # no other process can be started, for example
+    except BaseException:  # for example, no other process can be started
         log.exception("keeper_crashed")
     os._exit(1)
 
@@ -53,7 +53,7 @@ def _keep(datagrams: Datagrams, settings: Settings, about: dict[str, Any], meter
         signal.signal(each, signal.SIG_IGN)
     _be_called("zsched-keeper")
     events = select.poll()
-    events.register(datagrams, 0)  # of no event but the daemon's end: poll always tells that
+    events.register(datagrams, 0)  # only for the daemon's end, which poll always reports
     while True:
         archivist = os.fork()
         if archivist == 0:
@@ -92,7 +92,7 @@ def _run(datagrams: Datagrams, settings: Settings, about: dict[str, Any], meter:
 
 
 class _Inside:
-    """The archivist in its process: it does as its orders say, and tells the daemon its state."""
+    """The archivist in its process: it follows its orders, and sends its state to the daemon."""
 
     def __init__(self, datagrams: Datagrams, settings: Settings, about: dict[str, Any], meter: Meter) -> None:
         self._datagrams, self._meter, self._clock = datagrams, meter, SystemClock()
@@ -108,7 +108,7 @@ class _Inside:
         self._refusal: ZschedError | None = None
 
     def run(self) -> None:
-        """Return when the orders say so, or when the daemon or the keeper is gone."""
+        """Run until the orders end it, or until the daemon or the keeper is gone."""
         keeper = os.getppid()
         if self._lookout is not None:
             self._lookout.start()
@@ -140,7 +140,7 @@ class _Inside:
             self._threads.stop()
 
     def _say(self, *, is_counting: bool = False) -> None:
-        """Tell the state if it is new, or a second old. *is_counting*: this is the thread that counts."""
+        """Send the state if it is new, or a second old. *is_counting*: this is the thread that counts."""
         archiver, now_ms = self._threads.archiver, self._clock.monotonic_ms()
         with self._telling:
             state = State(
@@ -167,7 +167,7 @@ class _Inside:
 
 
 def _opened(threads: Threads, clock: Clock) -> ZschedError | None:
-    """Open the archive; return the error if that is refused."""
+    """Open the archive. Return the error if it is refused."""
     until_ms = clock.monotonic_ms() + _LOCKED_S * 1000
     while True:
         try:

@@ -1,8 +1,8 @@
 """
-A background thread of the daemon: it does a step again and again, and survives every exception in it.
+A background thread of the daemon: it repeats a step, and survives every exception in it.
 
-Waker, archiver, chores, status line, metrics server and what hears the archivist's process each have one, the answerer
-two. All threads are started this way, except those for metrics requests (``metrics.pages``), eight at most. An
+Waker, archiver, chores, status line, metrics server and the receiver of the archivist's messages each have one thread,
+the answerer has two. All threads are started this way, except those for metrics requests (at most eight). An
 exception is logged once, with its traceback unless it is an expected one. The step is tried again after a growing
 pause. Meanwhile ``Failures`` holds the reason, which the daemon reports. RedisUnavailable is no failure of a thread:
 the main loop reports that Redis is away.
@@ -52,7 +52,7 @@ class Loop:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the thread end by itself after this step, and after one more if it *finishes*."""
+        """End the thread after this step, and after one more if it *finishes*. This call does not wait for it."""
         self._stopping.set()
 
     def join(self, within_s: float) -> bool:
@@ -93,7 +93,7 @@ class Loop:
         try:
             pause_s = self._step()
             self.well()
-        except RedisUnavailable:  # the main loop says so
+        except RedisUnavailable:  # the main loop reports it
             pause_s = self._retry_s
         except Exception as error:  # no error may end the thread without a report
             pause_s = min(self._retry_s * 2 ** min(self._failed, 10), _LONGEST_S)

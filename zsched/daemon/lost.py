@@ -15,8 +15,8 @@ queue at once, with one retry less (an ``again`` entry). Otherwise it is over, a
 without ``retry`` is never run again. RQ's own cleanup does much the same when a worker does its maintenance, every ten
 minutes. Whichever comes first does it.
 
-Clocks: the entry in ``rq:wip`` lapses by the worker's clock, the key of its execution by the server's. So a worker
-whose clock is behind is not taken for dead. A dead worker whose clock was ahead is found correspondingly later.
+Clocks: the entry in ``rq:wip`` lapses by the worker's clock, the key of its execution by the server's. So a worker with
+a slow clock is not taken for dead. A dead worker with a fast clock is found correspondingly later.
 
 Not guaranteed: a lost run may have happened. A worker that was only paused, or cut off from Redis, for longer than its
 heartbeat continues when it comes back: the run happens at least once. The same holds for a run of RQ's SimpleWorker
@@ -24,7 +24,7 @@ without a timeout that takes longer than seven minutes, because it sends one hea
 push a job that it has just read. RQ's ``on_failure`` callbacks are not called, because that needs a worker. Jobs that
 depend on a lost run keep waiting.
 
-A run lost before its start is not found while more than 10,000 runs that were pushed at the front stand in its queue. A
+A run lost before its start is not found while more than 10,000 runs that were pushed at the front are in its queue. A
 job with the status ``started`` but without an entry in ``rq:wip`` is not found either. In a queue longer than that, a
 run that a worker with a slow clock put back may be taken for lost. RQ's workers handle a job in
 ``rq:queue:<queue>:intermediate``: they fail it after a minute, unless its execution lapsed.
@@ -91,7 +91,7 @@ class _Case:
 
     @property
     def why(self) -> str:
-        """One line."""
+        """Return the reason in one line."""
         if self.job.status == "queued":
             return _LEFT
         reason = f"its worker {self.job.worker} died: no heartbeat since {self.job.heartbeat_at}"
@@ -123,7 +123,7 @@ class _Case:
 
 
 class LostRuns:
-    """A leader's chore for runs whose workers died. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
+    """A leader's chore for runs of dead workers. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
 
     name: Final = "lost"
     every_ms: Final = _EVERY_MS
@@ -180,7 +180,7 @@ class LostRuns:
         jobs = self._jobs.look([run.run_id for run, _ in runs])
         return [_Case(run, job, members) for (run, members), job in zip(runs, jobs, strict=True) if job is not None]
 
-    # -- before it began --------------------------------------------------------------------------
+    # -- runs lost before their start -------------------------------------------------------------
 
     def _missed(self, met: Iterable[_Case], now_s: int) -> list[_Case]:
         """Return queued runs that were in no list for long enough, and remember the others."""
@@ -210,11 +210,11 @@ class LostRuns:
             line = self._registries.line(queue) if older else None
             if line is not None and line.since_ms is not None:
                 gone = [one for one in older if one.queued_ms < line.since_ms and one.run.run_id not in line.ids]
-                begun = self._registries.on_their_way(queue, [one.run.run_id for one in gone])
-                absent += [one for one in gone if one.members or one.run.run_id not in begun]
+                starting = self._registries.on_their_way(queue, [one.run.run_id for one in gone])
+                absent += [one for one in gone if one.members or one.run.run_id not in starting]
         return absent
 
-    # -- what becomes of it -----------------------------------------------------------------------
+    # -- the decision -----------------------------------------------------------------------------
 
     def _lose(self, term: Term, as_of: Position, cases: Sequence[_Case], at_once: int, now_s: int) -> None:
         written: Position | None = None

@@ -8,23 +8,23 @@ names; ``tests/model`` removes them one by one:
 
 =================  ==================================================================================
 IDENTITY           entries are compared by id *and* t: two histories share ids
-BRANCH             what clients or a leader changed after the last entry that both have is left alone
-GONE_TOO           with nothing in common, what Redis has and the archive knows to be over is taken out
-LATEST_CHANGE      a restored row keeps its old t; the later t of two archives stands
+BRANCH             changes by clients or a leader after the last common entry are left alone
+GONE_TOO           without a common entry, schedules in Redis that are over by the archive are removed
+LATEST_CHANGE      a restored row keeps its old t; of two archives the later t counts
 OPEN_IS_UNCERTAIN  a run that was fired and not over is pushed again marked, or recorded as skipped or held by RQ
 MERGED_COVERS      a ``merged`` entry names ends of histories that are in this one: nothing is missing
-CORRECTS           who reads a restore of what its own history knows better answers (daemon/peers.py)
-NEWEST_ONLY        it does so while the restore is the schedule's newest entry, else what came later stands
+CORRECTS           an archive with a later change answers another archive's restore (daemon/peers.py)
+NEWEST_ONLY        it answers only while the restore is the schedule's newest entry; else the later change stays
 BY_ORDER           of two changes in one's own history the order counts, not t: clocks jump
-TOLD_ONCE          what a restore in this log told is not told again, so corrections end
-WAIT               who finds a loss waits until all that follow this log have looked at it, 10 s at most
+TOLD_ONCE          a change that a restore in this log has repeated is not repeated again, so corrections end
+WAIT               an archive that finds a loss waits until all followers of this log have checked it, 10 s at most
 COMPARE_AND_SET    a restore is refused when its schedules were touched since the comparison (lib/behind.lua)
-YIELD              who sees that another archive is restoring waits for it
-HOLD, HOLD_ENDS    nothing fires meanwhile; the hold lapses by itself when the restorer dies
-MERGED_STAYS       who merged follows the new history only if that still has the ``merged`` entry
+YIELD              an archive waits while another archive restores
+HOLD, HOLD_ENDS    nothing fires meanwhile; when the restorer dies, the hold lapses
+MERGED_STAYS       after a merge, an archive follows the new history only if that still has the ``merged`` entry
 =================  ==================================================================================
 
-Not guaranteed: what no archive had.
+Not guaranteed: data that no archive had.
 """
 
 from __future__ import annotations

@@ -35,14 +35,14 @@ class Meter(Protocol):
         """Note that the archive has appended these log entries, of any daemon; after a loss, some a second time."""
 
     def counts(self) -> Any:
-        """Return what ``archived`` counted, for ``counted`` in another process. None: nobody asks for it."""
+        """Return the counts of ``archived``, for ``counted`` in another process. None: the counts are not used."""
 
     def counted(self, counts: Any) -> None:
-        """Take the *counts* of another process as one's own."""
+        """Add the *counts* of another process."""
 
 
 class NoMeter:
-    """Nobody measures."""
+    """A meter that measures nothing."""
 
     def began(self, epoch: int) -> None:
         """Nothing."""

@@ -9,9 +9,9 @@ Naming of a data set that has no name (``meta.gen``), by its leader and before a
 
 A flushed Redis has no name. The candidate's own archive may know one, and ``acquire`` gives it. Else the archive of
 another daemon may know one. If this leader made up a name, that archive would be refused as another data set's. So the
-leader asks the archives for a lease; after a loss nothing fires for that long anyway. Of several names it gives the one
-whose archive has the latest entry, since an old archive may answer first. If the leader dies meanwhile, the next one
-asks.
+leader asks the archives for the time of a lease; after a loss nothing fires for that long anyway. Of several names it
+gives the name from the archive with the latest entry, since an old archive may answer first. If the leader dies
+meanwhile, the next one asks.
 
 A new name means that no archive knows an earlier data set. If this is the first term of a complete log, and no archive
 has an entry that the log lacks, nothing was lost. Then nothing is in doubt, and the first run is not uncertain.
@@ -43,7 +43,7 @@ _NOTHING: Final = Knowledge(None, None, is_new=True)
 
 
 class Namer:
-    """Naming of the data set at *wire*, by a leader whose own archive is that of *archivist*."""
+    """Naming of the data set at *wire*, by a leader with the archive of *archivist*."""
 
     def __init__(self, wire: Wire, keys: Keys, archivist: Archivist, clock: Clock) -> None:
         self._naming, self._log, self._archivist, self._clock = Naming(wire, keys), Log(wire, keys), archivist, clock

@@ -9,8 +9,8 @@ follow at once, each in its own pass.
 zsched's own runs come first. While some of them wait, RQ's jobs wait too, for at most a second. From then on they get a
 script every 25 ms, a tenth of the time, until they have caught up.
 
-At a clean stop the locks are released. They would lapse by themselves within 30 s. But a worker --with-scheduler
-started meanwhile would find them taken, start no scheduler, and check again only with its maintenance, ten minutes
+At a clean stop the locks are released. Otherwise they would lapse within 30 s. But a worker --with-scheduler started
+meanwhile would find them taken, start no scheduler, and check again only with its maintenance, ten minutes
 later (RQ 2.8 to 3.0, ``Worker.run_maintenance_tasks``). With a standby, the locks are free until it takes over. A
 worker that starts in between serves the queue, and zsched leaves that queue to it.
 

@@ -1,5 +1,5 @@
 """
-The archive of one daemon: found, opened or made, and checked to belong to the data set in Redis before it is used.
+The archive of one daemon: find, open or create it, and check that it belongs to the data set in Redis.
 
 ``archive.places`` chooses the file, and raises objections to its name and address. A chosen path is kept: after a short
 disk failure the daemon must not begin another archive.

@@ -1,29 +1,29 @@
 """
-Help for archives that were away, by one that follows the log: it answers their restores, and covers their ends.
+Help for archives that were away, by an archive that follows the log: it corrects their restores, and covers their ends.
 
-**Correction** of a ``restore`` by another archive, where this archive's history has a later change (rule: CORRECTS). An
-archive that was away when Redis lost everything puts back what it knows. Some of that was cancelled or fired since. It
-waits for the other archives (``daemon.recovery``), but not for ever. So an archive that follows reads the ``restore``
-of another before it takes it in. If its own history has a later change of the schedule (BY_ORDER), it answers with a
-``restore`` of its own: a schedule that is over is taken out, any other is put back as it was last. The judge is that of
-a merge (``core.difference.lacking``): a run that was fired and is not over is marked by fire if it waits, and stays in
-its queue, marked, if it is there.
+**Correction** of a ``restore`` by another archive, if this archive's history has a later change (rule: CORRECTS). An
+archive that was away when Redis lost everything restores its own data. Some of that was cancelled or fired since. It
+waits for the other archives (``daemon.recovery``), but not forever. So an archive that follows the log reads another
+archive's ``restore`` before it takes it in. If its own history has a later change of the schedule (BY_ORDER), it
+answers with its own ``restore``: a schedule that is over is removed, any other is restored in its last state. The judge
+is that of a merge (``core.difference.lacking``): a run that was fired and is not over is marked by fire if it waits. If
+it is in its queue, it is marked and stays there.
 
 NEWEST_ONLY  The answer is given only while the ``restore`` is the newest entry of the schedule (lib/behind.lua). A
-             client's later change stands. A schedule that the leader fired meanwhile is only ever taken out, if it is
-             over: a cancelled rule must not fire for ever.
+             client's later change stays. If the leader fired the schedule meanwhile, the answer can only remove it, if
+             it is over: a cancelled rule must not fire forever.
 TOLD_ONCE    A change that a ``restore`` in this log already repeated is not repeated again. A schedule has a finite
-             number of changes, so corrections end, however the clocks of the histories disagree.
+             number of changes, so corrections end, however the clocks of the histories differ.
 
-A change that this log contains is no reason for an answer: the archive that restored has read this log.
+A change that is in this log needs no answer: the archive that restored has read this log.
 
-On a slow archiver and in a busy log an answer takes time. It is given in slices, between which the archiver reports,
-holds fire and may be stopped. Nothing is noted on disk. The archive's position stays before the ``restore`` until the
-answer is in the log, so a daemon that returns after a crash reads the ``restore`` again.
+With a slow archiver and a busy log an answer takes time. It is given in slices. Between two slices the archiver
+reports, holds fire and may be stopped. Nothing is noted on disk. The archive's position stays before the ``restore``
+until the answer is in the log, so a daemon that returns after a crash reads the ``restore`` again.
 
-**Covering** (rule: MERGED_COVERS). An archive lost its place when it reports a position that this log does not have. If
-this archive had that position before, the other one lacks nothing here, and a ``merged`` entry says so. The positions
-that were looked at stand in this archive's report, so nobody waits for it any longer (rule: WAIT).
+**Covering** (rule: MERGED_COVERS). An archive that reports a position that is not in this log has lost its place. If
+this archive had that position before, the other archive has nothing that is missing here, and a ``merged`` entry
+records that. This archive's report lists the checked positions, so other archives stop waiting for it (rule: WAIT).
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ from zsched.storage.scanner import Scanner
 log = structlog.get_logger(__name__)
 
 _PAGE: Final = 200  # schedules compared at a time
-_EVERY_MS: Final = 250.0  # between looks at others' reports
+_EVERY_MS: Final = 250.0  # between two checks of other archives' reports
 
 
 class Correction:
     """
     Corrections by *archive* over one wire. After each, nothing fires for *hold_for_ms*. *pause* is called every 200 ms
-    while one is under way, and what it raises ends that.
+    during a correction; its exception ends the correction.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class Correction:
 
     def answer(self, entries: Sequence[Entry]) -> None:
         """
-        Correct the schedules in *entries* of which this archive's history has a later change. The first of *entries*
+        Correct the schedules in *entries* for which this archive's history has a later change. The first of *entries*
         ``concerns`` this archive, and none of them is in its state yet.
 
         Raises:
-            HistoryChanged: the log went another way meanwhile.
+            HistoryChanged: the log no longer continues from what was read.
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
         """
         answer = RestoreAnswer(self._archive, self._wire, self._keys, self._hold_for_ms)
@@ -93,18 +93,18 @@ class Correction:
 
 
 class RestoreAnswer:
-    """The scope of one answer: the schedules of others' restores of which the own history has a later change."""
+    """The scope of one answer: the schedules in others' restores for which the own history has a later change."""
 
     def __init__(self, archive: Archive, wire: Wire, keys: Keys, hold_for_ms: int) -> None:
         self._archive, self._recall, self._wire, self._keys = archive, archive.recall(), wire, keys
         self._log, self._scanner = Log(wire, keys), Scanner(wire, keys)
         self._restoring = Restoring(wire, keys, archive.id, "corrected", hold_for_ms)
-        self._better: dict[str, int] = {}  # t in µs of the last change that is known, by id
+        self._better: dict[str, int] = {}  # by id: t in µs of the last known change
         self._went_on: set[str] = set()  # schedules that the leader changed since the restore
         self._corrected = 0
 
     def steps(self, entries: Sequence[Entry], concerns: Callable[[Entry], bool]) -> Iterator[None]:
-        """Correct *entries*, in parts; *concerns* tells which of them are others' restores."""
+        """Correct *entries*, in parts. *concerns* returns True for a restore of another archive."""
         for entry in entries:
             self.take_in(entry)
             if concerns(entry):
@@ -126,7 +126,7 @@ class RestoreAnswer:
             log.warning("restore_corrected", archive=str(self._archive.path), schedules=self._corrected)
 
     def take_in(self, entry: Entry) -> set[str]:
-        """Leave out what *entry* changed. If the leader changed it, only note that."""
+        """Leave out the schedules that *entry* changed. If the leader changed them, only note that."""
         try:
             touched = {touch.key[0] for touch in touches(entry, self._keys.run_suffix)}
         except UnknownEntry:  # of a newer version: its schedules are not known here
@@ -140,7 +140,7 @@ class RestoreAnswer:
         return touched
 
     def judge(self, page: Sequence[Recalled], held: Mapping[str, Held]) -> list[Restored]:
-        """Return the rows that say what this history knows. Those of a schedule that went on only take it out."""
+        """Return the rows with the data of this history. A schedule that the leader changed can only be removed."""
         page = [recalled for recalled in page if recalled.id in self._better]
         rows = lacking_rows(self._wire, self._keys, page, held, Branch())
         return [row for row in rows if row.place == "gone" or row.id not in self._went_on]
@@ -150,7 +150,7 @@ class RestoreAnswer:
         self._corrected += len(rows)
 
     def _add_lost(self, found: dict[str, int]) -> Iterator[None]:
-        """Add those of *found* that this log does not tell: what it tells, who restored has read (COMPARE_AND_SET)."""
+        """Add changes of *found* that this log lacks. The restorer has read the others in it (COMPARE_AND_SET)."""
         last = {id: self._recall.last_entry(id) for id in found}
         for id, t_us in found.items():
             if (at := last[id]) and not self._log.contains(at):
@@ -163,39 +163,39 @@ class RestoreAnswer:
 
 
 def _rows_of(entry: Entry) -> list[tuple[str, int]]:
-    """Return the schedules that a ``restore`` put back or took out, each with the t of the repeated change."""
+    """Return the schedules that a ``restore`` put back or removed, each with the t of the repeated change."""
     with suppress(UnknownEntry):
         return [(row.id, row.t_us) for row in restored(entry) if row.is_schedule]
     return []
 
 
 def _dated(recalled: Recalled, t_us: int) -> Recalled:
-    """Return *recalled* with the time of its last change. A state read by a bootstrap has that of the bootstrap."""
+    """Return *recalled* with the time of its last change. A state read by a bootstrap has the bootstrap's time."""
     schedule = recalled.schedule
     return recalled if schedule is None else replace(recalled, schedule=replace(schedule, t_us=t_us))
 
 
 class Covering:
     """
-    Looks at other archives' lost positions, for *archive*. ``looked_at``: those that need not wait for it any more.
-    What *recovery* named in its own ``merged`` entry is not named again.
+    Checks other archives' lost positions, for *archive*. ``looked_at``: lost positions that it has checked, so their
+    archives need not wait for it. Ends that *recovery* named in its own ``merged`` entry are not named again.
     """
 
     def __init__(self, archive: Archive, wire: Wire, keys: Keys, recovery: Recovery, clock: Clock) -> None:
         self._archive, self._recovery, self._clock = archive, recovery, clock
         self._log, self._archivers = Log(wire, keys), Archivers(wire, keys)
         self._restoring = Restoring(wire, keys, archive.id, "lost", 0)
-        self._covered: set[Position] = set()  # named by a ``merged`` entry of ours
+        self._covered: set[Position] = set()  # named by our own ``merged`` entries
         self._next_ms = 0.0
         self.looked_at: frozenset[Position] = frozenset()
 
     def forget(self) -> None:
-        """Forget everything that was named: perhaps in a log that is no more."""
+        """Forget all covered positions: the log that named them may be gone."""
         self._covered.clear()
         self.looked_at = frozenset()
 
     def step(self) -> None:
-        """Look at the reports, at most every 250 ms, and name the lost positions that this history has."""
+        """Check the reports, at most every 250 ms. Name the lost positions that this history has."""
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_ms:
             return

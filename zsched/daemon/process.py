@@ -34,26 +34,27 @@ from zsched.storage.rqjob import Encoder
 log = structlog.get_logger(__name__)
 
 DONE, FAILED, UNUSABLE = 0, 1, 2  # systemd restarts the unit after FAILED, not after UNUSABLE
-# Seconds that a thread may keep the others of its process waiting for Python: firing must not wait for a page of
-# metrics, nor archiving for the audit. Python's own is 0.005.
+# Seconds for which a thread may keep the interpreter while other threads wait. Firing must not wait for a page of
+# metrics, nor archiving for the audit. Python's default is 0.005.
 _SWITCH_S = 0.0001
 
 
 def run_daemon(read: Callable[[], Settings]) -> int:
     """
-    Run a daemon by the settings that *read* gives, until SIGTERM or SIGINT; a second one ends it at once. SIGHUP: they
-    are read again, and in force as far as they can be. Returns the exit code: UNUSABLE if the archive or namespace is
-    not for this daemon, until somebody upgrades it or gives it another. Why it failed is its last status too.
+    Run a daemon with the settings that *read* returns, until SIGTERM or SIGINT; a second signal ends it at once. SIGHUP
+    reads the settings again, and applies those that can change. Return the exit code: UNUSABLE if the archive or
+    namespace is not for this daemon; an operator must upgrade it, or name another archive or namespace. The reason of a
+    failure is also its last status.
 
     Raises:
-        ConfigError: the settings cannot be used, now or later: somebody has to mend them.
+        ConfigError: the settings are invalid, now or after a reload; an operator must correct them.
     """
     clock = SystemClock()
     supervisor = Supervisor.of(os.environ, clock)
     try:
         settings = read()
         sys.setswitchinterval(_SWITCH_S)
-        gc.freeze()  # what stays for ever, such as modules, is not looked through again: every thread waits meanwhile
+        gc.freeze()  # the collector skips objects that stay, such as modules: every thread waits for it
         configure(settings.log.level, settings.log.format)
         _run(settings, read, clock, supervisor)
     except ConfigError as error:
@@ -94,7 +95,7 @@ def _run(settings: Settings, read: Callable[[], Settings], clock: Clock, supervi
 
 
 def _tally(settings: Settings, clock: Clock, daemon: str) -> Meter:
-    """Return the meter of the archivist's process. Its health is never asked."""
+    """Return the meter of the archivist's process. Its health is never read."""
     if settings.metrics.listen is None:
         return NoMeter()
     from zsched.metrics.meter import DaemonMeter, LogTally, Names
@@ -105,7 +106,7 @@ def _tally(settings: Settings, clock: Clock, daemon: str) -> Meter:
 def _metered(
     settings: Settings, clock: Clock, health: DaemonHealth, archivist: ArchivistProcess
 ) -> AbstractContextManager[Meter]:
-    """Return the meter of the daemon; one that notes nothing, unless ``[metrics] listen`` says where to ask for it."""
+    """Return the meter of the daemon. It notes nothing unless ``[metrics] listen`` has an address."""
     if settings.metrics.listen is None:
         return nullcontext(NoMeter())
     try:

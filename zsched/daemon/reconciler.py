@@ -4,10 +4,10 @@ Reconciler: compare an archive with Redis, and repair the differences.
 The comparison has three callers, each with its own scope and judge: a merge after a loss (``daemon.merge``), the audit
 (``daemon.auditor``), and the correction of another archive's restore (``daemon.peers``)::
 
-    a page of what the archive knows
+    a page of the archive's data
       │  ◄────────────────────────────────────────────────┐
       ▼                                                   │ others touched these schedules
-    what Redis holds ──► the log is read up to there ──► the judge's rows ──► restore.lua, a portion at a time
+    Redis' data      ──► the log is read up to there ──► the judge's rows ──► restore.lua, a portion at a time
                                                                ▲                     │ AGAIN: others wrote
                                                                └── the log is read on ◄┘
 

@@ -3,8 +3,8 @@ Recovery: a daemon's protocol when the log does not continue from its archive's 
 
 ::
 
-    Redis lost what the archive has ──► lost: report it, hold fire, wait for others ──► merge ──► follow
-    the log was trimmed past it ──────► the history stays readable; begin again from what Redis holds
+    Redis lost data of the archive ───► lost: report it, hold fire, wait for others ──► merge ──► follow
+    the log was trimmed past it ──────► the history stays readable; begin again from the data in Redis
     another data set ─────────────────► refused: touch nothing
 
 When the archiver finds another entry at its own position, it reports at once, which holds fire. It waits 1.5 s for
@@ -241,7 +241,7 @@ class Recovery:
         return is_lost
 
     def _say(self, doing: Doing, merge: Merge) -> None:
-        """Say what begins."""
+        """Log the part that begins."""
         path = str(self._archive.path)
         if doing is Doing.RESTORING and self._doing is not doing:
             self._began_ms, self.awaits_people = self._clock.monotonic_ms(), False

@@ -28,7 +28,7 @@ def reload(before: Settings, read: Callable[[], Settings]) -> Settings:
     try:
         given = read()
     except ConfigError as error:
-        log.error("reload_failed", reason=str(error), remedy="mend it and reload again; nothing has changed")
+        log.error("reload_failed", reason=str(error), remedy="correct the settings and reload; nothing has changed")
         return before
     now = dataclasses.replace(before, **{section: getattr(given, section) for section in _AT_ONCE + _OTHERS})
     configure(now.log.level, now.log.format)
@@ -40,7 +40,7 @@ def reload(before: Settings, read: Callable[[], Settings]) -> Settings:
 
 
 def _differing(one: Settings, other: Settings) -> Iterator[str]:
-    """Keys whose values differ, as ``archive.retention_days``; tables under names of the user's as a whole."""
+    """Yield keys with different values, such as ``archive.retention_days``; user-named tables only as a whole."""
     for section in dataclasses.fields(Settings):
         before, after = getattr(one, section.name), getattr(other, section.name)
         if before != after and dataclasses.is_dataclass(before):

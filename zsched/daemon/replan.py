@@ -2,15 +2,15 @@
 Re-planning: after a change of the tz database, plan every schedule by the leader's rules.
 
 ``meta.tzdata`` is the version of the tz database by which all schedules are planned. A term begins with a comparison.
-If this process has another version, all recurring schedules are read, a page at a time. A schedule whose next
-occurrence differs by the new rules is moved (``core.planning``). The log records the old and the new time::
+If this process has another version, all recurring schedules are read, a page at a time. A schedule is moved if its next
+occurrence differs by the new rules (``core.planning``). The log records the old and the new time::
 
     asking ──► meta.tzdata is ours ──► settled: nothing to do in this term
        └─────► another, or none ─────► moving: a page in every pass that has the time ──► settled: it is ours now
 
 The firing thread does this. It is no chore, because it must not wait for an archive, and because due schedules must be
 checked *before* they fire (``Replanner.keep_back``). If one fired by the old rules, its successor would be computed by
-the new ones, and an occurrence could fire twice. A page takes a few ms. No page is begun when a schedule is due within
+the new ones, and an occurrence could fire twice. A page takes a few ms. No page begins when a schedule is due within
 that time; if that is always so, pages get a tenth of the time. So due schedules do not wait, however many there are.
 
 If a term ends too early, the version stays, and the next term begins again; nothing moves twice. If daemons have
@@ -50,7 +50,7 @@ _PAGE: Final = 50  # schedules read and planned at a time: some 3 ms (measured),
 _AT_ONCE: Final = 100  # moves per script
 _SHARE: Final = 10  # one part in this many of the time, while schedules are always due
 _RETRY_MS: Final = 5_000.0  # after a refusal
-_LOOK_MS: Final = 3_600_000.0  # between looks at which data is installed
+_LOOK_MS: Final = 3_600_000.0  # between two checks of the installed data
 
 
 class Replanner:
@@ -62,9 +62,9 @@ class Replanner:
     def __init__(self, wire: Wire, keys: Keys, rules: ZoneRules, clock: Clock) -> None:
         self._wire, self._keys, self._rules, self._clock = wire, keys, rules, clock
         self._dispatch, self._scanner = Dispatch(wire, keys), Scanner(wire, keys)
-        self._term = ""  # in which the following is so
+        self._term = ""  # the term for which the following holds
         self._is_settled = False
-        self._before = ""  # the version by which all was planned
+        self._before = ""  # the version by which all schedules were planned
         self._ids: Iterator[list[str]] = iter(())
         self._moved = 0
         self._next_ms, self._takes_ms = (
@@ -199,5 +199,5 @@ def _move_of(held: Held) -> Move | None:
     """Return None for a schedule that cannot be planned: it is quarantined when it is due."""
     try:
         return move_of(held)
-    except Exception:  # whatever a stored rule can make Python raise
+    except Exception:  # a stored rule can make Python raise any exception
         return None

@@ -1,11 +1,11 @@
 """
-Slots of RQ's rate limits: the leader frees those that no job needs any more.
+Slots of RQ's rate limits: the leader frees slots that no job needs any more.
 
 A run or job with a rate limit has a slot while it is queued or running. RQ's worker frees it when the job is over. A
-worker that is killed before that frees nothing, and a worker of RQ 2 knows no limits. Nobody frees the slots of runs
-that expired or were cancelled in their queues. RQ's maintenance does, at a worker's start and then every ten minutes.
-This chore does it every second, by the rule of lua/free_slots.lua. It costs one call per second where no limit is in
-use, and needs no archive.
+worker that is killed before that frees nothing, and a worker of RQ 2 knows no limits. No worker frees the slots of runs
+that expired or were cancelled in their queues. RQ's maintenance frees them, at a worker's start and then every ten
+minutes. This chore frees them every second, by the rule of lua/free_slots.lua. It costs one call per second where no
+limit is in use, and needs no archive.
 
 A slot of a killed worker's job is freed when that job is found dead, by RQ or by daemon/lost.
 """
@@ -49,7 +49,7 @@ class SlotKeeper:
 
     def step(self, term: Term) -> bool:
         """
-        Do a script's part of a round through all limits; return whether more of it is left.
+        Do one script of a round through all limits; return whether more of the round is left.
 
         Raises:
             Stale, ServerChanged, RedisUnavailable, RedisRefused.

@@ -35,7 +35,7 @@ class StatusLine:
             self._loop.start()
 
     def stop(self) -> None:
-        """Stop. A read in progress ends by itself."""
+        """Stop. This call does not wait for a read in progress."""
         self._loop.stop()
 
     def _tell(self) -> float:

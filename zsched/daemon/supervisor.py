@@ -22,8 +22,8 @@ from contextlib import contextmanager, suppress
 from zsched.core.clock import Clock
 from zsched.health.facts import TIMEOUTS
 
-# Of the time after which the manager gives up: a tenth may pass from one beat to the next that is said, a quarter in
-# sleep, and the rest in waiting: for Redis (health.facts), and for what finds the address of its name.
+# Shares of the manager's timeout: a tenth may pass between two messages of a beat, a quarter in a sleep. The rest is
+# for waiting: for Redis (health.facts), and for the look-up of its address.
 _BEATS, _SLEEPS = 10, 4
 
 

@@ -78,8 +78,8 @@ class Ticker:
         keep_back: Callable[[Term, FireResult], FireResult] = lambda term, fired: fired,
     ) -> None:
         """
-        Make a ticker. *limits*: by queue, the most runs per second. *keep_back*: removes recurring schedules that must
-        not fire yet from the due ones.
+        Make a ticker. *limits*: by queue, the most runs per second. *keep_back*: removes, from the due recurring
+        schedules, those that must not fire yet.
         """
         self._dispatch, self._native, self._clock = dispatch, native, clock
         self._meter = meter or NoMeter()
@@ -140,7 +140,7 @@ class Ticker:
         is_stuck = bool(fired.recurring) and not moved
         has_more = not is_stuck and (moved or (fired.next_ms is not None and fired.next_ms <= fired.now_ms))
         look = self._native.look_if_due(term, fired.now_ms, is_busy=has_more)
-        if has_more or look.has_more:  # next times of recurring ones may be earlier than fire's answer
+        if has_more or look.has_more:  # a recurring schedule's next time may be earlier than fire's answer
             return Tick(has_more=True)
         if is_stuck:
             return Tick(wait_ms=_RETRY_STUCK_MS)

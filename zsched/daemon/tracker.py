@@ -54,7 +54,7 @@ _EVERY_MS: Final = 250.0  # from one step to the next
 _SELDOM_MS: Final = 500.0  # while nothing ends
 _ROUND_EVERY_MS: Final = 2000.0  # a part of a round: it takes some of the interpreter from the thread that fires
 _LOOKED_AT: Final = 5000  # rows of the state in a part, of which most may wait: 2.5 ms (measured)
-_LOOKED_AT_FIRST: Final = 10_000  # in a term's first round, which finds what ended when nobody led
+_LOOKED_AT_FIRST: Final = 10_000  # in a term's first round, which finds runs that ended without a leader
 _ASKED: Final = 1000  # open runs in a part
 _AT_ONCE: Final = 200  # runs per script: Redis does nothing else meanwhile
 _REQUEUED: Final = 20  # runs per step that are searched among earlier ends
@@ -76,9 +76,9 @@ class Tracker:
         self._endings = Endings()
         self._ended: dict[RunKey, int] = {}  # not yet recorded, with the remaining steps to wait
         self._over_before: deque[RunKey] = deque(maxlen=_WAITING)  # not open: over before, or not ours
-        self._around: RunKey | None = None  # where the round goes on: also in another term
+        self._around: RunKey | None = None  # the round continues here, also in another term
         self._queued: deque[tuple[OpenRun, Job]] = deque(maxlen=_HANDED_OVER)
-        # The last entry of others that says of runs that they are over.
+        # The last entry with ends that another chore wrote.
         self._by_others: tuple[str, Position] | None = None
         self._forget(None)
 
@@ -135,13 +135,13 @@ class Tracker:
             before = [run for key in some if (run := runs.last_end(key)) is not None]
             asked = {run.run_id: run for run in ended} | {run.run_id: run for run in self._go_around(runs, is_round)}
         self._track(term, as_of, [*self._over_of(list(asked.values()), path), *self._requeued(before)])
-        for _ in some:  # now that they were asked about, and Redis answered
+        for _ in some:  # after Redis has answered about them
             self._over_before.popleft()
         self._archiver.wait_until(self._written, CATCH_UP_S)
         return False
 
     def _forget(self, of: tuple[str, int] | None) -> None:
-        """Begin anew, in a term and with a state."""
+        """Begin again, in a term and with a state."""
         self._of = of
         self._written: Position | None = None  # the last entry that it wrote
         self._until_round_ms = 0.0
@@ -153,8 +153,8 @@ class Tracker:
         """
         is_this_term = self._of is not None and self._of[0] == term.token
         written = self._written if is_this_term else None
-        told = self._by_others[1] if self._by_others is not None and self._by_others[0] == term.token else None
-        return as_of.epoch == term.epoch and all(one is None or as_of.order >= one.order for one in (written, told))
+        others = self._by_others[1] if self._by_others is not None and self._by_others[0] == term.token else None
+        return as_of.epoch == term.epoch and all(one is None or as_of.order >= one.order for one in (written, others))
 
     def _expect_unheard(self, term: Term) -> None:
         """Begin on a new wire: the reply to a chore's last write may be lost, but not the write."""
@@ -163,7 +163,7 @@ class Tracker:
         self._is_new_wire = False
 
     def _note(self, ended: Iterable[str], patience: int) -> None:
-        """Add ended jobs whose ids look like ours."""
+        """Add ended jobs with ids that look like ours."""
         for run_id in ended:
             key = run_key(run_id, self._keys.namespace)
             if key is not None and (patience == 0 or len(self._ended) < _WAITING):
@@ -211,7 +211,7 @@ class Tracker:
         return [Over.of(replace(run, queue=queues[run.id]) if run.id in queues else run, seen) for run, seen in over]
 
     def _queues(self, forgotten: Sequence[OpenRun], path: Path) -> dict[str, str]:
-        """Return by run id the queues of runs whose jobs no longer name one, from the archive."""
+        """Return by run id, from the archive, the queues of runs whose jobs no longer name a queue."""
         if not forgotten:
             return {}
         with open_runs(path) as runs:
@@ -229,6 +229,6 @@ class Tracker:
 
 
 def say_paused(schedules: Iterable[str]) -> None:
-    """Log that *schedules*, by id, were paused by how their runs ended."""
+    """Log that *schedules*, by id, were paused because their runs failed."""
     for id in schedules:
         log.error("schedule_paused", schedule_id=id, reason="its runs failed one after the other")

@@ -34,7 +34,7 @@ class Trimmer:
         self._every_ms = min(_EVERY_MS, self._keep_ms / 2)
         self._next_ms = clock.monotonic_ms()
         self._is_refused = False
-        self._first_kept: Position | None = None  # while there is more to trim
+        self._first_kept: Position | None = None  # set while there is more to trim
 
     def trim_if_due(self, term: Term, now_ms: int) -> None:
         """Run a few scripts at most; log a refusal by Redis once. Raises Stale, ServerChanged."""

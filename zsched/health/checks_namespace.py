@@ -1,4 +1,4 @@
-"""Checks of the namespace's keys: does each hold what it must, and does something lead to each?"""
+"""Checks of the namespace's keys: has each its type and valid values, and is each still in use?"""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from zsched.storage.queues import throttled_sets
 from zsched.storage.rqkeys import Registry
 from zsched.storage.scripts import unknown_format
 
-_QUEUES: Final = 500  # of RQ's that are looked at
-_SCHEDULES: Final = 500  # of the recurring
-_LOOKED_AT: Final = 5  # schedules in quarantine
+_QUEUES: Final = 500  # of RQ, checked at most
+_SCHEDULES: Final = 500  # recurring ones, checked at most
+_LOOKED_AT: Final = 5  # schedules in quarantine, shown with their reasons
 
 
 # -- types ------------------------------------------------------------------------------------------
@@ -29,8 +29,8 @@ _LOOKED_AT: Final = 5  # schedules in quarantine
 @health_check("wrong_type", Probe, "key types")
 def check_all_types(probe: Probe) -> Iterator[Finding]:
     """
-    The type of each key that a namespace has one of, of some of its schedules, and of RQ's that scripts use. A key of
-    a wrong type stops the scripts that need it.
+    Check the types of the namespace's single keys, of the keys of some of its schedules, and of RQ's keys that scripts
+    use. A key of a wrong type stops the scripts that need it.
     """
     wanted = dict(_ours(probe)) | dict(_schedules(probe)) | dict(_rqs(probe))
     replies = probe.replies(("TYPE", key) for key in wanted)
@@ -79,7 +79,7 @@ def _rqs(probe: Probe) -> Iterator[tuple[str, str]]:
 
 
 def _is_readable(probe: Probe, *command: str) -> bool:
-    """Return True if *command* is answered. Else its key has a wrong type, or is not this user's; both are reported."""
+    """Return True if *command* succeeds. Else its key has a wrong type or is forbidden; other findings report both."""
     [reply] = probe.replies([command])
     return not isinstance(reply, RedisRefused)
 
@@ -89,7 +89,7 @@ def _is_readable(probe: Probe, *command: str) -> bool:
 
 @health_check("meta", Probe)
 def check_meta(probe: Probe) -> Iterator[Finding]:
-    """The numbers that scripts read; those of test clocks have a check of their own."""
+    """Check the numbers in meta that scripts read. Another check has those of test clocks."""
     key, garbled = probe.keys.meta(), False
     for name, value in zip(NUMBERS, probe.ask("HMGET", key, *NUMBERS), strict=True):
         try:
@@ -103,7 +103,7 @@ def check_meta(probe: Probe) -> Iterator[Finding]:
 
 @health_check("format", Probe)
 def check_format(probe: Probe) -> Iterator[Finding]:
-    """The namespace's format: scripts of a version that does not know it do nothing here."""
+    """Check the namespace's format: scripts refuse a format that their version does not know."""
     value = probe.ask("HGET", probe.keys.meta(), "format")
     if value is None:
         yield fine("no format yet: no daemon has led here since there are formats")
@@ -116,7 +116,7 @@ def check_format(probe: Probe) -> Iterator[Finding]:
 
 @health_check("quarantined", Probe, "quarantine")
 def check_quarantine_closely(probe: Probe) -> Iterator[Finding]:
-    """Schedules that could not be planned, some of them with the reason."""
+    """Report schedules in quarantine, some of them with the reason."""
     key = probe.keys.quarantine()
     number, names = probe.ask("HLEN", key), ""
     if number:
@@ -129,13 +129,13 @@ def check_quarantine_closely(probe: Probe) -> Iterator[Finding]:
 # -- leftovers --------------------------------------------------------------------------------------
 
 _STEPS: Final = 50
-_PER_STEP: Final = 1000  # keys that a step looks at: some 0.3 ms of Redis
+_PER_STEP: Final = 1000  # keys per step of the scan: about 0.3 ms of Redis
 _OF_IDS: Final = ("schedule:", "template:")
 _LAPSING: Final = ("op:", "answer:")
 _AT_ONCE: Final = 20  # keys in one command of a remedy
-_LASTS: Final = -1  # PTTL of a key that does not lapse
-_KINDS: Final = {  # of keys to which nothing leads: what to do about them, and a command
-    "of a recurring schedule that is not there": ("zsched why ID tells what it was; then", "UNLINK"),
+_LASTS: Final = -1  # PTTL of a key without expiry
+_KINDS: Final = {  # of unused keys: the remedy, and a command
+    "of a recurring schedule that is not there": ("zsched why ID shows what it was; then", "UNLINK"),
     "of a call that should have lapsed": ("", "UNLINK"),
     "of schedules held back that no fire looks at": ("put again what is in it", "ZRANGE"),
     "that zsched does not know": ("let nobody else write under zsched:", ""),
@@ -145,10 +145,10 @@ _KINDS: Final = {  # of keys to which nothing leads: what to do about them, and 
 @health_check("leftovers", Probe)
 def check_leftovers(probe: Probe) -> Iterator[Finding]:
     """
-    Keys of the namespace to which nothing leads any more, by kind.
+    Report keys of the namespace that nothing uses any more, by kind.
 
-    A scan of bounded length over the whole database: in one of up to 50,000 keys it sees all of them, in a larger one a
-    part. A key that a script takes away between the scan and the look is no leftover.
+    The scan over the database is bounded: it sees all keys of a database of up to 50,000, and a part of a larger one. A
+    key that a script removes between the scan and the second look is not a leftover.
     """
     found: dict[str, set[str]] = {kind: set() for kind in _KINDS}
     is_all = _scan(probe, found)
@@ -162,7 +162,7 @@ def check_leftovers(probe: Probe) -> Iterator[Finding]:
 
 
 def _by_key(probe: Probe, command: str, names: set[str]) -> tuple[object, ...]:
-    """*command* on the keys *names*; UNLINK on the first of many, ZRANGE on the first one."""
+    """Return *command* on the keys *names*: UNLINK on the first of many, ZRANGE on the first one."""
     keys = [probe.keys.prefix + name for name in sorted(names)]
     if command == "ZRANGE":
         return "redis-cli", command, keys[0], 0, -1
@@ -170,7 +170,7 @@ def _by_key(probe: Probe, command: str, names: set[str]) -> tuple[object, ...]:
 
 
 def _scan(probe: Probe, found: dict[str, set[str]]) -> bool:
-    """Look at pages of keys, and add what is left over to *found*. Return True if all were seen."""
+    """Scan pages of keys, and add leftovers to *found*. Return True if all keys were seen."""
     cursor = b"0"
     for _ in range(_STEPS):
         cursor, page = probe.ask("SCAN", cursor, "MATCH", f"{probe.keys.prefix}*", "COUNT", _PER_STEP)
@@ -183,7 +183,7 @@ def _scan(probe: Probe, found: dict[str, set[str]]) -> bool:
 
 
 def _sorted(probe: Probe, names: list[str]) -> Iterator[Iterable[str]]:
-    """Yield those of *names*, without the namespace's prefix, that are left over, by kind."""
+    """Yield the leftovers among *names*, without the namespace's prefix, by kind."""
     keys = probe.keys
     of_ids = [name for name in names if name.startswith(_OF_IDS)]
     lapsing = [name for name in names if name.startswith(_LAPSING)]
@@ -205,14 +205,14 @@ def _sorted(probe: Probe, names: list[str]) -> Iterator[Iterable[str]]:
 
 
 def _is_throttled(name: str) -> bool:
-    """``due:<lane>:<queue>``; a queue may have colons in its name."""
+    """Return True for ``due:<lane>:<queue>``; the name of a queue may have colons."""
     word, _, rest = name.partition(":")
     lane, _, queue = rest.partition(":")
     return word == "due" and bool(queue) and lane in {each.value for each in Priority}
 
 
 def _whole(probe: Probe) -> set[str]:
-    """The names of keys that a namespace has one of."""
+    """Return the names of the keys that exist once per namespace."""
     keys = probe.keys
     functions = (keys.lease, keys.meta, keys.log, keys.limits, keys.paused, keys.quarantine, keys.chains)
     others = (keys.deadlines, keys.recurring, keys.archivers, keys.ask)

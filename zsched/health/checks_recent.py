@@ -12,8 +12,8 @@ from zsched.core.runs import BAD, RunStatus
 from zsched.core.wording import plural, rough_duration, some
 from zsched.health.check import Finding, fine, health_check, warning
 
-# When failures are no single bad job any more, as in deploy/prometheus/alerts.yml: so many, and so large a share of the
-# runs that ended lately.
+# Failures that are worth a warning: their number, and their share of the runs that ended lately. The same values are in
+# deploy/prometheus/alerts.yml.
 _FAILING: Final = 3
 _FAILING_SHARE: Final = 0.1
 _LATELY_MS: Final = 300_000
@@ -30,7 +30,7 @@ _PUT_BACK: Final = {
 
 @health_check("rebuilt", Recent, "loss")
 def check_rebuilt(recent: Recent) -> Iterator[Finding]:
-    """Redis lost something and was rebuilt."""
+    """Report that Redis lost data and was rebuilt."""
     if recent.rebuilt is None:
         yield fine(f"Redis lost nothing in the last {rough_duration(recent.stretches[-1].span_ms)}")
         return
@@ -47,7 +47,7 @@ def check_rebuilt(recent: Recent) -> Iterator[Finding]:
 
 @health_check("clock_was_ahead", Recent, "clock")
 def check_clock_was_ahead(recent: Recent) -> Iterator[Finding]:
-    """The clock of Redis was ahead, and schedules are silent since."""
+    """Report that the clock of Redis was ahead, and that schedules have been silent since."""
     ahead = recent.ahead
     if ahead is not None and ahead.times:
         names, until = sorted(ahead.times), _clock(max(ahead.times.values()))
@@ -61,20 +61,20 @@ def check_clock_was_ahead(recent: Recent) -> Iterator[Finding]:
 
 @health_check("failing", Recent, "runs")
 def check_failing(recent: Recent) -> Iterator[Finding]:
-    """A tenth of the latest runs failed or were lost."""
+    """Report that a tenth of the latest runs failed or were lost."""
     stretch = _lately(recent)
     ended, bad = sum(stretch.ended.values()), sum(stretch.ended.get(status, 0) for status in BAD)
     lately = f"in the last {rough_duration(stretch.span_ms)}"
     of = f"{bad:,} of {plural(ended, 'run')} that ended {lately} failed or were lost"
     if bad >= _FAILING and bad > _FAILING_SHARE * ended:
-        yield warning(of, "zsched history --status failed (or lost) lists them, zsched why ID tells of one schedule")
+        yield warning(of, "zsched history --status failed (or lost) lists them, zsched why ID explains one schedule")
     else:
         yield fine(of)
 
 
 @health_check("too_late", Recent, "runs")
 def check_too_late(recent: Recent) -> Iterator[Finding]:
-    """Runs and occurrences that came too late."""
+    """Report runs and occurrences that came too late."""
     stretch = _lately(recent)
     counts = (
         (stretch.ended.get(RunStatus.EXPIRED, 0), "run", "expired in a queue"),
@@ -84,12 +84,12 @@ def check_too_late(recent: Recent) -> Iterator[Finding]:
     if parts := [f"{plural(count, noun)} {became}" for count, noun, became in counts if count]:
         text = f"in the last {rough_duration(stretch.span_ms)} {', '.join(parts)}"
         yield warning(
-            text, "zsched history --status expired (or skipped) lists them, zsched why ID tells of one schedule"
+            text, "zsched history --status expired (or skipped) lists them, zsched why ID explains one schedule"
         )
 
 
 def _lately(recent: Recent) -> Stretch:
-    """The last five minutes, or what is known of them."""
+    """Return the last five minutes, or the known part of them."""
     return next((one for one in reversed(recent.stretches) if one.span_ms <= _LATELY_MS), recent.stretches[0])
 
 

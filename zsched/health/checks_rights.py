@@ -1,18 +1,19 @@
 """
-A check of rights: has a user those that its process needs? They are read from the scripts (``storage/rights``).
+A check of rights: has a user all rights that its process needs? ``storage/rights`` reads the needs from the scripts.
 
-A command that is missing in the middle of a script stops it there, with half of its writes done: so all of them are
-asked for before a daemon runs into it. Commands and keys are asked for apart, since a user's commands hold for all of
-its keys: a command is missing if it is denied on every kind of key, a kind of key if it cannot be read or written.
+A denied command stops a script in its middle, with half of its writes done. So all commands are checked before a daemon
+needs them. Commands and keys are checked separately, because a user's commands apply to all of its keys. A command is
+missing if it is denied on every kind of key. A kind of key is missing if it cannot be read or written.
 
-Not guaranteed: a user with selectors (Redis 7), whose commands hold for some of its keys only, may lack a pair that is
-not seen here. A user who may only read what its role only reads lacks that key here: zsched's roles have no such.
+Not guaranteed: users with selectors (Redis 7), whose commands apply to some of their keys only. They may lack a pair of
+command and key that this check does not see. A key that a role only reads counts as missing for a user who may only
+read it; zsched's roles have no such key.
 
-There are three ways to ask Redis whether a user may run a command, without doing anything:
+There are three ways to ask Redis whether a user may run a command, without executing it:
 
-by a script   Redis 7 and later tell a script the rights of its caller: only the right to run scripts is needed.
-rehearsed     else commands are queued after MULTI, which checks each of them, and dropped by DISCARD.
-ACL DRYRUN    tells another user's rights (7.0), if this user may ask that.
+by a script   Redis 7 and later report the rights of a script's caller to it; only the right to run scripts is needed.
+rehearsed     Before Redis 7, commands are queued after MULTI, which checks each of them, and dropped by DISCARD.
+ACL DRYRUN    reports another user's rights (7.0), if this user may call it.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from zsched.storage.connection import Wire
 from zsched.storage.registries import is_denied
 from zsched.storage.rights import Rights, Role, rights_of
 
-May = Callable[..., bool]  # tells of the words of a command whether they would be allowed, its keys and channels too
+May = Callable[..., bool]  # True if a command, given by its words, is allowed with these keys and channels
 
-# What follows a command, by what it needs to be well-formed: @ is a key, & a channel. Nothing of it is executed.
+# Commands by the arguments of a well-formed call: @ is a key, & a channel. None of these calls is executed.
 _ARGUMENTS: Final = {
     "": "client|info cluster|slots discard exec hello info multi ping role time unsubscribe unwatch",
     "@": "del exists get hgetall hkeys hlen hvals llen lpop memory|usage persist pttl scard smembers ttl type watch "
@@ -54,19 +55,19 @@ _ARGUMENTS: Final = {
     "& 1": "publish",
 }
 _FORMS: Final = {command: form.split() for form, commands in _ARGUMENTS.items() for command in commands.split()}
-_READS: Final = ("hget", "hgetall")  # one of them shows whether a key may be read
+_READS: Final = ("hget", "hgetall")  # a key is readable if one of them is allowed
 _WRITES: Final = ("hset", "del")
 _SPEAKS: Final = ("publish", "subscribe")
 _HOW: Final = {
     True: "ask as an administrator, with --user NAME",
     False: "give it +multi +discard, which harm nothing: before Redis 7 nobody else can ask for it",
 }
-_WILD: Final = "zsched-doctor"  # what stands for a name in a pattern
+_WILD: Final = "zsched-doctor"  # replaces the wildcard of a pattern
 
 
 @health_check("rights", Probe)
 def check_rights(probe: Probe) -> Iterator[Finding]:
-    """Commands, keys and channels of the probe's roles, asked for as its user."""
+    """Check that the probe's user may use the commands, keys and channels of its roles."""
     if probe.is_replica:
         yield skipped("asked for where writes are taken: ask at the master")
         return
@@ -82,7 +83,7 @@ def check_rights(probe: Probe) -> Iterator[Finding]:
             return
         with _asking(probe) as may:
             rule = _lacking(rights, may, is_reader=set(probe.roles) == {Role.DASHBOARD})
-    except RedisUnavailable as error:  # a rehearsal is refused, say, where writes are
+    except RedisUnavailable as error:  # such as a rehearsal at a server that takes no writes
         yield skipped(str(error))
         return
     except RedisRefused as error:
@@ -102,13 +103,13 @@ def check_rights(probe: Probe) -> Iterator[Finding]:
 
 
 def form_of(command: str, key: str, channel: str = _WILD) -> list[str]:
-    """*command*, as an ACL writes it, with arguments, on *key* or *channel*."""
+    """Return *command*, as an ACL writes it, with arguments, on *key* or *channel*."""
     places = {"@": key, "&": channel}
     return [*command.split("|"), *(places.get(word, word) for word in _FORMS[command])]
 
 
 def _lacking(rights: Rights, may: May, *, is_reader: bool) -> list[str]:
-    """The words of ACL SETUSER that give what is missing. For a reader no key has to be writable."""
+    """Return the words of ACL SETUSER for the missing rights. A reader needs no writable key."""
     keys = {pattern: pattern.replace("*", _WILD) for pattern in rights.keys}
     channels = {pattern: pattern.replace("*", _WILD) for pattern in rights.channels}
     has = [name for name in rights.commands if _may_anywhere(may, name, keys.values(), channels.values())]
@@ -121,20 +122,20 @@ def _lacking(rights: Rights, may: May, *, is_reader: bool) -> list[str]:
 
 
 def _reaches(may: May, has: Sequence[str], probes: Iterable[str], place: str) -> bool:
-    """Return True if the first of *probes* that the user *has* is allowed at *place*; False without such a probe."""
+    """Return True if the first of *probes* among the commands *has* is allowed at *place*; False if there is none."""
     probe = next((command for command in probes if command in has), None)
     return probe is not None and may(*form_of(probe, place, place))
 
 
 def _may_anywhere(may: May, command: str, keys: Iterable[str], channels: Iterable[str]) -> bool:
-    """Return True if *command* is allowed on any of them."""
+    """Return True if *command* is allowed on one of *keys* or *channels*."""
     form = _FORMS[command]
     if "&" in form:
         return any(may(*form_of(command, "", channel)) for channel in channels)
     return any(may(*form_of(command, key)) for key in (keys if "@" in form else [""]))
 
 
-# -- asking without doing anything -------------------------------------------------------------------
+# -- questions without execution ---------------------------------------------------------------------
 
 _MAY: Final = "return redis.acl_check_cmd(unpack(ARGV)) and 1 or 0"
 _TRANSACTIONS: Final = ("MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH")  # done at once in a rehearsal, not queued
@@ -143,8 +144,8 @@ _TRANSACTIONS: Final = ("MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH")  # done 
 @contextmanager
 def _asking(probe: Probe) -> Iterator[May]:
     """
-    Yield a function that asks for the rights of the probe's user. It has a connection of its own, as nobody else may
-    come into a transaction.
+    Yield a function that asks for the rights of the probe's user. It has its own connection, since a transaction cannot
+    be shared.
 
     Raises:
         RedisRefused: no way to ask is allowed.
@@ -161,7 +162,7 @@ def _asking(probe: Probe) -> Iterator[May]:
 
 
 def _by_script(wire: Wire) -> May | None:
-    """Ask by a script; None: its user may not run scripts."""
+    """Return a function that asks by a script; None if its user may not run scripts."""
     try:
         sha = wire.execute("SCRIPT", "LOAD", _MAY)
         wire.execute("EVALSHA", sha, 0, "PING")
@@ -173,7 +174,7 @@ def _by_script(wire: Wire) -> May | None:
 
 
 def rehearsed(wire: Wire) -> May:
-    """Ask in a transaction of *wire* that is never executed; if it is lost, Redis drops what was queued."""
+    """Return a function that asks in a transaction of *wire* that is never executed. Redis drops a lost one."""
 
     def may(*command: str) -> bool:
         if command[0].upper() in _TRANSACTIONS:
@@ -181,7 +182,7 @@ def rehearsed(wire: Wire) -> May:
         try:
             wire.execute(*command)
         except RedisRefused as error:
-            return not is_denied(error)  # Redis looks at rights first, and then whether it is out of memory, say
+            return not is_denied(error)  # Redis checks rights first, and its memory, for example, later
         return True
 
     return may

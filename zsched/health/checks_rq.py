@@ -1,7 +1,7 @@
 """
 Checks of RQ: its workers, their serializer and the prefix of their keys, and other schedulers in the same queues.
 
-Another scheduler that runs is a warning; one that has what is scheduled here, too, is a problem, since that runs twice.
+Another running scheduler is a warning. If it has jobs that are scheduled here, too, it is a problem: they run twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zsched.storage.rqversion import BEFORE, HAS_PREFIX, HERE, OLDEST, release
 
 @health_check("workers", Probe)
 def check_workers(probe: Probe) -> Iterator[Finding]:
-    """The RQ of the workers, and of this machine, which writes jobs as that one does."""
+    """Check the RQ versions of the workers. Jobs are written as the RQ of this machine does."""
     workers = workers_of(probe.wire, probe.keys.rq)
     versions: dict[str, list[str]] = {}
     for worker in workers:
@@ -54,7 +54,7 @@ def check_workers(probe: Probe) -> Iterator[Finding]:
 
 @health_check("serializer", Probe)
 def check_serializer(probe: Probe) -> Iterator[Finding]:
-    """The serializer of payloads here. RQ's workers do not say which one they have."""
+    """Check the serializer of payloads. RQ's workers do not report theirs."""
     stored, configured = text(probe.ask("HGET", probe.keys.meta(), "serializer") or b""), probe.settings.rq.serializer
     if not stored:
         yield fine(f"nothing was scheduled yet; clients with these settings write {configured}")
@@ -65,17 +65,17 @@ def check_serializer(probe: Probe) -> Iterator[Finding]:
         )
     elif configured == "json":
         yield skipped(
-            "payloads are json, and RQ's workers do not tell whether they read that",
+            "payloads are json, and RQ's workers do not report whether they read json",
             "see that each is started as",
             *("rq", "worker", "QUEUE"),
         )
     else:
-        yield fine("payloads are pickle, as RQ's workers read them unless told otherwise")
+        yield fine("payloads are pickle, which RQ's workers read by default")
 
 
 @health_check("prefix", Probe)
 def check_prefix(probe: Probe) -> Iterator[Finding]:
-    """The prefix of RQ's keys: of the namespace, of these settings, and of the workers, which need not have these."""
+    """Compare the prefix of RQ's keys in the namespace, in these settings and of the workers."""
     stored, ours = text(probe.ask("HGET", probe.keys.meta(), "rq_prefix") or b""), probe.keys.rq.prefix
     if stored and stored != ours:
         yield problem(
@@ -84,7 +84,7 @@ def check_prefix(probe: Probe) -> Iterator[Finding]:
             f'set [rq] prefix = "{stored}", or give another namespace',
         )
         return
-    theirs = prefix_of_environment() if HAS_PREFIX else RQ_PREFIX  # of RQ's own commands that are started here
+    theirs = prefix_of_environment() if HAS_PREFIX else RQ_PREFIX  # of RQ's own commands in this environment
     if theirs != ours:
         yield warning(
             f"{RQ_PREFIX_VARIABLE} of this environment makes RQ's prefix {theirs!r}, and [rq] prefix is {ours!r}",
@@ -104,7 +104,7 @@ def check_prefix(probe: Probe) -> Iterator[Finding]:
 
 
 def _has_workers(probe: Probe, prefix: str) -> bool:
-    """True if workers are seen under *prefix*; this user may have no right to look."""
+    """Return True if workers are found under *prefix*; False also if this user may not look."""
     try:
         return bool(workers_of(probe.wire, RqKeys(prefix)))
     except RedisRefused as error:
@@ -114,7 +114,7 @@ def _has_workers(probe: Probe, prefix: str) -> bool:
 
 
 def _shared_by_2_and_3(workers: Sequence[WorkerSeen]) -> set[str]:
-    """Return the queues of workers of both: RQ 2.12 does not know the status ``ready_to_enqueue`` (measured)."""
+    """Return the queues that both versions serve: RQ 2.12 does not know the status ``ready_to_enqueue`` (measured)."""
     older, newer = set[str](), set[str]()
     for worker in workers:
         (older if release(worker.version) < (3,) else newer).update(worker.queues)
@@ -122,14 +122,14 @@ def _shared_by_2_and_3(workers: Sequence[WorkerSeen]) -> set[str]:
 
 
 # -- other schedulers ---------------------------------------------------------------------------------
-_QUEUES: Final = 2000  # whose locks are looked at
-_JOBS: Final = 500  # of rq-scheduler, that are looked for here; and of the recurring, whose owners are looked at
-_STEPS: Final = 50  # of a scan: all of a database of up to 50,000 keys
+_QUEUES: Final = 2000  # checked for locks at most
+_JOBS: Final = 500  # jobs of rq-scheduler, and recurring schedules here, that are compared at most
+_STEPS: Final = 50  # of a scan: enough for a database of 50,000 keys
 
 
 @health_check("rq_scheduler_locks", Probe, "rq's scheduler")
 def check_rq_scheduler_locks(probe: Probe) -> Iterator[Finding]:
-    """The owners of the locks of RQ's schedulers: a worker --with-scheduler has those of its queues."""
+    """Report owners of RQ's scheduler locks: a worker --with-scheduler holds the locks of its queues."""
     ours, native = f"zsched:{probe.keys.namespace}", probe.settings.rq.native
     if native is False:
         yield fine("[rq] native is false: RQ's own delayed jobs are left to RQ's schedulers")
@@ -154,7 +154,7 @@ def check_rq_scheduler_locks(probe: Probe) -> Iterator[Finding]:
 
 @health_check("rq_scheduler", Probe, "rq-scheduler")
 def check_rq_scheduler(probe: Probe) -> Iterator[Finding]:
-    """The package rq-scheduler: its jobs stand in one ZSET, where copies of what was imported stay."""
+    """Report jobs of the package rq-scheduler. They are in one ZSET, and imported ones stay there."""
     if probe.is_cluster:
         yield fine("rq-scheduler has no prefix, so its keys would be in other slots; they are not looked for")
         return
@@ -175,19 +175,19 @@ def check_rq_scheduler(probe: Probe) -> Iterator[Finding]:
         runs = f"whether it runs {seen}" if seen else "it does not run"
         yield warning(f"rq-scheduler has {jobs}, {here:,} of them scheduled here ({runs})", remedy)
     elif count:
-        yield fine(f"rq-scheduler has {jobs}, all of them scheduled here, and none is seen to run")
+        yield fine(f"rq-scheduler has {jobs}, all of them scheduled here, and no running rq-scheduler is seen")
     else:
-        yield fine("rq-scheduler has no jobs, and none is seen to run")
+        yield fine("rq-scheduler has no jobs, and is not seen running")
 
 
 @health_check("rq_cron", Probe, "rq's cron")
 def check_rq_cron(probe: Probe) -> Iterator[Finding]:
-    """RQ's own cron (``rq cron``), by its beats."""
+    """Report RQ's own cron (``rq cron``), found by its heartbeats."""
     running = crons(probe.wire, probe.keys.rq, probe.now_ms())
     imported = _imported(probe) if running else []
     for cron in running:
         is_here = any(cron.module and cron.is_of(module) for module in imported)
-        said = f"RQ's cron runs: {cron.name}, {cron.module or 'of a module that it does not tell'}"
+        said = f"RQ's cron runs: {cron.name}, {cron.module or 'of an unknown module'}"
         if is_here:
             yield problem(f"{said}, whose jobs were imported: they run twice", "stop it: they run here")
         else:
@@ -197,7 +197,7 @@ def check_rq_cron(probe: Probe) -> Iterator[Finding]:
 
 
 def _rq_schedulers(probe: Probe) -> RqSchedulers | None:
-    """The rq-schedulers that run; None: this user may not look for them."""
+    """Return the running rq-schedulers; None if this user may not look for them."""
     try:
         return rq_schedulers(probe.wire, _STEPS)
     except RedisRefused as error:
@@ -207,14 +207,14 @@ def _rq_schedulers(probe: Probe) -> RqSchedulers | None:
 
 
 def _imported(probe: Probe) -> list[str]:
-    """The modules of RQ's cron that were imported, as far as the recurring that are looked at tell."""
+    """Return the imported modules of RQ's cron, found by the owners of at most ``_JOBS`` recurring schedules."""
     ids = probe.members(probe.keys.recurring(), _JOBS)
     owners = set(probe.ask_all(("HGET", probe.keys.schedule(id), "managed_by") for id in ids))
     return [text(owner).removeprefix(CRON_OWNER) for owner in owners if owner and text(owner).startswith(CRON_OWNER)]
 
 
 def _queues(probe: Probe) -> list[str]:
-    """The queues that RQ knows, and those of its workers, if this user may ask for them."""
+    """Return the queues known to RQ, and the queues of its workers if this user may read them."""
     found = set(probe.queues())
     with suppress(RedisRefused):
         found.update(queue for worker in workers_of(probe.wire, probe.keys.rq) for queue in worker.queues)
@@ -222,7 +222,7 @@ def _queues(probe: Probe) -> list[str]:
 
 
 def _named(probe: Probe, holder: str) -> str:
-    """The holder of a lock; since RQ 2.10 a scheduler says where it is."""
+    """Return the name of a lock's holder; since RQ 2.10 with host and process."""
     if holder.startswith("zsched:"):
         return f"the namespace {holder.removeprefix('zsched:')}"
     [about] = probe.ask_all([("HMGET", probe.keys.rq.scheduler(holder), "hostname", "pid")])

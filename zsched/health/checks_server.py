@@ -15,12 +15,12 @@ from zsched.health.check import Finding, fine, health_check, problem, skipped, w
 from zsched.health.facts import Probe
 from zsched.zone_rules import installed
 
-OLDEST: Final = (6, 2)  # COPY came with it, by which recurring schedules fire
-FAR_MS: Final = 20.0  # a leader sends one script after the other: 50 a second then, of some hundred runs each
+OLDEST: Final = (6, 2)  # the first with COPY, which fires recurring schedules
+FAR_MS: Final = 20.0  # a leader waits for each script: 50 scripts a second then, of some hundred runs each
 CLOCK_FAR_MS: Final = 1000.0  # NTP keeps clocks a hundred times closer
 CLOCK_WRONG_MS: Final = 30_000.0  # half of a heartbeat's advance: beyond it, a living worker may count as dead
 COMPACT_BYTES: Final = 512  # deploy/redis/redis.conf: a waiting schedule of some 620 bytes instead of 1,000
-_ASKED: Final = 5  # times; the quickest reply shows the way, the others what else this machine does
+_ASKED: Final = 5  # times; the fastest reply has the least noise of this machine
 _GRAIN_MS: Final = 1.0  # this machine's clock is read in whole ms
 _NEVER: Final = "noeviction"
 _TIGHT, _FULL = 0.80, 0.95  # of the memory that Redis may use
@@ -30,7 +30,7 @@ _ALL_RIGHTS: Final = ("ACL", "SETUSER", "default", "~*", "&*", "+@all")
 
 @health_check("redis", Probe)
 def check_redis(probe: Probe) -> Iterator[Finding]:
-    """The server's version, and the time of a round trip."""
+    """Check the server's version, and the time of a round trip."""
     round_trip_ms = min(_round_trip_ms(probe) for _ in range(_ASKED))
     said = f"{probe.product} at {probe.wire.where}, round trip {round_trip_ms:.2f} ms"
     if probe.release < OLDEST:
@@ -43,7 +43,7 @@ def check_redis(probe: Probe) -> Iterator[Finding]:
 
 @health_check("role", Probe)
 def check_role(probe: Probe) -> Iterator[Finding]:
-    """The server's role, and what a failover may lose."""
+    """Check the server's role, and its protection against losses by a failover."""
     if probe.is_unfollowed_node:
         remedy = "name some of its nodes in [redis] url: redis+cluster://host:6379,host2:6379"
         yield problem("it is one node of a Redis Cluster, and a slot may move to another", remedy)
@@ -76,7 +76,7 @@ def check_role(probe: Probe) -> Iterator[Finding]:
 
 @health_check("slot", Probe)
 def check_slot(probe: Probe) -> Iterator[Finding]:
-    """The slot of a Redis Cluster with all of the namespace's keys: its state, and the Cluster's."""
+    """Check a Redis Cluster, and its slot with all of the namespace's keys."""
     if not probe.is_cluster:
         yield fine("no Redis Cluster")
         return
@@ -103,7 +103,7 @@ def _round_trip_ms(probe: Probe) -> float:
 
 
 def _config_set(name: str, value: object) -> tuple[str, *tuple[object, ...]]:
-    """The remedy by a setting of Redis, and its command."""
+    """Return the remedy of changing a setting of Redis, and its command."""
     return "in redis.conf, and at once", "redis-cli", "CONFIG", "SET", name, value
 
 
@@ -112,7 +112,7 @@ def _config_set(name: str, value: object) -> tuple[str, *tuple[object, ...]]:
 
 @health_check("eviction", Probe)
 def check_eviction(probe: Probe) -> Iterator[Finding]:
-    """A key that is evicted is a schedule that never fires."""
+    """Check that Redis evicts no keys: an evicted key is a schedule that never fires."""
     policy, most = probe.info.get("maxmemory_policy", _NEVER), probe.number("maxmemory")
     remedy = _config_set("maxmemory-policy", _NEVER)
     if policy == _NEVER:
@@ -127,11 +127,11 @@ def check_eviction(probe: Probe) -> Iterator[Finding]:
 
 @health_check("memory", Probe)
 def check_memory(probe: Probe) -> Iterator[Finding]:
-    """Redis refuses writes at maxmemory, and is killed when the machine's memory ends."""
+    """Check the memory: Redis refuses writes at maxmemory, and is killed when the machine's memory is exhausted."""
     used, most, machine = (probe.number(name) for name in ("used_memory", "maxmemory", "total_system_memory"))
     limit, of = (most, "maxmemory") if most else (machine, "the machine's memory")
     if not limit:
-        yield skipped("INFO tells no limit and no size of the machine")
+        yield skipped("INFO reports neither maxmemory nor the machine's memory")
         return
     more = "free memory, or give more" + (", by raising maxmemory" if most and 2 * most < machine else "")
     said = f"{used / _MIB:,.0f} MiB used, {used / limit:.0%} of {of}"
@@ -145,7 +145,7 @@ def check_memory(probe: Probe) -> Iterator[Finding]:
 
 @health_check("hashes", Probe)
 def check_hashes(probe: Probe) -> Iterator[Finding]:
-    """A waiting one-shot is a hash, which is compact while no value is longer than a setting."""
+    """Check the setting for compact hashes: a waiting one-shot is compact while all its values are shorter."""
     name = "hash-max-listpack-value" if probe.release >= (7,) else "hash-max-ziplist-value"
     bound = probe.setting(name)
     said = f"{name} is {bound}"
@@ -163,7 +163,7 @@ def check_hashes(probe: Probe) -> Iterator[Finding]:
 
 @health_check("persistence", Probe)
 def check_persistence(probe: Probe) -> Iterator[Finding]:
-    """An append-only file is kept, and the last writes succeeded."""
+    """Check that an append-only file is kept, and that the last writes succeeded."""
     failed = [
         f"its last {what} failed ({name} is {probe.info[name]})"
         for name, what in (
@@ -187,13 +187,13 @@ def check_persistence(probe: Probe) -> Iterator[Finding]:
 
 @health_check("append_only_file", Probe, "append-only file")
 def check_append_only_file(probe: Probe) -> Iterator[Finding]:
-    """The append-only file: how soon it is on the disk, who reads it, and what becomes of one that is torn."""
+    """Check the append-only file: its fsync, the rights of its reader, and the handling of a truncated file."""
     if probe.info.get("aof_enabled") != "1":
         if not probe.setting("save"):
             said = "neither an append-only file nor snapshots are kept: a restart loses everything"
             yield problem(said, *_config_set("appendonly", "yes"))
         else:
-            yield fine("none is kept; snapshots are")
+            yield fine("no append-only file is kept, but snapshots are")
         return
     reads_all = _default_may_all(probe)
     if not reads_all:
@@ -206,7 +206,7 @@ def check_append_only_file(probe: Probe) -> Iterator[Finding]:
     if truncates == "yes":
         yield warning(
             "aof-load-truncated is yes: of a file torn at its end, half of a script may be executed a restart later, "
-            "and a run pushed twice; else Redis does not start, and redis-check-aof --fix mends the file",
+            "and a run pushed twice; else Redis does not start, and redis-check-aof --fix repairs the file",
             *_config_set("aof-load-truncated", "no"),
         )
     if fsync != "no" and truncates != "yes" and reads_all:
@@ -228,8 +228,8 @@ def _default_may_all(probe: Probe) -> bool:
 @health_check("clock", Probe)
 def check_clock(probe: Probe) -> Iterator[Finding]:
     """
-    TIME against this machine's clock. The server read its clock somewhere between command and reply, so half of the
-    round trip is uncertain.
+    Compare the server's TIME with this machine's clock. The server read its clock between command and reply, so half of
+    the round trip is uncertain.
     """
     round_trip_ms, offset_ms = min((_compare(probe) for _ in range(_ASKED)), key=lambda compared: compared[0])
     uncertain_ms = round_trip_ms / 2 + _GRAIN_MS
@@ -246,7 +246,7 @@ def check_clock(probe: Probe) -> Iterator[Finding]:
 
 @health_check("test_clock", Probe, "test clock")
 def check_test_clock(probe: Probe) -> Iterator[Finding]:
-    """The clock that tests leave behind in a namespace that they were given."""
+    """Report a test clock that a test left in the namespace."""
     names, key = ("offset_ms", "frozen_ms"), probe.keys.meta()
     values = probe.ask("HMGET", key, *names)
     found = [f"{name} = {text(value)}" for name, value in zip(names, values, strict=True) if value is not None]
@@ -259,7 +259,7 @@ def check_test_clock(probe: Probe) -> Iterator[Finding]:
 
 @health_check("zone_rules", Probe, "tzdata")
 def check_zone_rules(probe: Probe) -> Iterator[Finding]:
-    """The version of the zones' rules by which all is planned, and this machine's."""
+    """Compare the namespace's version of the time zone rules with this machine's."""
     version = probe.ask("HGET", probe.keys.meta(), "tzdata")
     planned, here = text(version) if version else None, installed()
     if here.version is None:
@@ -274,7 +274,7 @@ def check_zone_rules(probe: Probe) -> Iterator[Finding]:
 
 
 def _compare(probe: Probe) -> tuple[float, float]:
-    """A round trip in ms, and how much later it is at the server."""
+    """Return a round trip in ms, and the server's clock minus this machine's."""
     began_ms, sent_ms = probe.clock.now_ms(), probe.clock.monotonic_ms()
     seconds, micros = probe.ask("TIME")
     round_trip_ms = probe.clock.monotonic_ms() - sent_ms

@@ -1,19 +1,19 @@
 """
-Checks of the walls between the users of one Redis (its Lua sandbox, its databases) and of one machine (password files).
+Checks of the isolation of users: on one Redis (its Lua sandbox, its databases), and on one machine (password files).
 
-Redis holds a script to the rights of its caller, and ``deploy/redis/users.acl`` relies on that. But one Lua interpreter
-runs the scripts of all users. If a script can change a table that all of them share, it puts its own code into the
-scripts of others, and that code runs with their rights (CVE-2025-46818, measured on 6.2.14).
+Redis restricts a script to the rights of its caller, and ``deploy/redis/users.acl`` relies on that. But one Lua
+interpreter runs the scripts of all users. If a script can change a table that all of them share, it puts its own code
+into the scripts of others, and that code runs with their rights (CVE-2025-46818, measured on 6.2.14).
 
 The sandbox itself is tried first: a script sets a shared field to the value that the field has. A patched server
-refuses that. So a distribution's backport (Debian 12's 7.0.15) is judged by what it does. The version decides only
-where the user may not run scripts.
+refuses that. So a distribution's backport (Debian 12's 7.0.15) is judged by its behaviour. The version decides only if
+the user may not run scripts.
 
-Databases are no wall: an ACL knows keys and commands, and holds in each database alike.
+Databases do not isolate users: an ACL restricts keys and commands, in the same way in each database.
 
-Not guaranteed: that a server whose sandbox holds is safe from scripts. Nobody can see CVE-2025-49844, a use after free
-that lets a script run code in the server. The same releases fixed both. Databases are looked at for the namespace's own
-keys and RQ's, which the same users may write, and for no others.
+Not guaranteed: that a server with an intact sandbox is safe from scripts. CVE-2025-49844, a use after free that lets a
+script run code in the server, cannot be detected. The same releases fixed both. Other databases are searched only for
+keys of the namespace and of RQ, which the same users may write.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from zsched.errors import RedisRefused
 from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
 from zsched.health.facts import Probe
 
-# The first patched release of each series (Redis of 3 October 2025; Valkey of the same day). A series that is missing
-# has none (Redis 7.0), unless it is later than the last one here.
+# The first patched release of each series (Redis of 3 October 2025; Valkey of the same day). A missing series
+# has no patched release (Redis 7.0), unless it is later than the last one here.
 PATCHED_REDIS: Final = {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2}
 PATCHED_VALKEY: Final = {(7, 2): 11, (8, 0): 6, (8, 1): 4}
 
@@ -53,20 +53,20 @@ return is_open and 1 or 0
 
 @health_check("sandbox", Probe)
 def check_sandbox(probe: Probe) -> Iterator[Finding]:
-    """Try to change what all scripts share; without the right to run scripts, go by the version."""
+    """Try to change a table that all scripts share; without the right to run scripts, judge by the version."""
     holds, is_patched = _holds(probe), _is_patched(probe)
     if holds is False:
         # Without users of their own all clients may do everything, so there is no wall to break.
         said = problem if probe.own_user != "default" else warning
         yield said(
             f"{probe.product} lets a script change what other users' scripts do (CVE-2025-46818): "
-            "users.acl does not hold back a user who may run scripts",
+            "users.acl does not restrict a user who may run scripts",
             _remedy(),
         )
     elif holds is None and not is_patched:
         yield warning(
             f"{probe.product} may be older than the fixes of its Lua sandbox (CVE-2025-46818, CVE-2025-49844), "
-            f"and user {probe.own_user} may not run the script that tells",
+            f"and user {probe.own_user} may not run the script that tests this",
             f"{_remedy()}; or ask as a user who may run scripts",
         )
     elif holds is None:
@@ -109,7 +109,7 @@ def check_databases(probe: Probe) -> Iterator[Finding]:
 
 
 def _holds(probe: Probe) -> bool | None:
-    """Return True if the server refuses the change, None if this user may not try."""
+    """Return True if the server refuses the change; None if this user may not try."""
     try:
         sha = probe.ask("SCRIPT", "LOAD", _TRIES)
         return bool(probe.ask("EVALSHA", sha, 0) == 0)
@@ -194,7 +194,7 @@ def _has_password(file: Path) -> bool:
 
 
 def _mode(file: Path) -> int:
-    """The mode of *file*, without the rights of those whom its folder keeps out."""
+    """Return the mode of *file*, without rights that the mode of its folder makes useless."""
     target = file.resolve(strict=True)
     mode, folder = target.stat().st_mode, target.parent.stat().st_mode
     for enters, reads in ((stat.S_IXGRP, stat.S_IRGRP), (stat.S_IXOTH, stat.S_IROTH)):

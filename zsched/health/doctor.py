@@ -1,11 +1,12 @@
 """
 All checks, one after the other: ``zsched doctor``.
 
-Nothing is written, in Redis or elsewhere. No daemon is needed, and no right beyond reading. A check that may not ask,
-or cannot read, is skipped with the reason; the others go on. A look at many things is bounded, and says so.
+Nothing is written, in Redis or elsewhere. No daemon is needed, and no right except reading. A check without the right
+to read, or with an unreadable reply, is skipped with the reason; the others continue. A check of many objects is
+bounded, and reports the bound.
 
-Not guaranteed: that what was well at the moment of its check is well a moment later; that a schedule behind the bounds
-is well; anything about workers that RQ does not write down, as their serializer.
+Not guaranteed: that a finding is still true a moment later; the state of schedules beyond the bounds; properties of
+workers that RQ does not record, such as their serializer.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ Ask = Callable[[], Any]
 
 def _checks() -> tuple[HealthCheck[Any], ...]:
     """
-    Return all checks that a doctor can make, by group. One that asks Redis looks closer than one of facts that has its
-    name, and stands in that one's place.
+    Return all checks that a doctor can make, by group. If a check of facts and a check that asks Redis have the same
+    name, the latter replaces the former, because it looks closer.
     """
     probing = checks_of((checks_server, checks_rights, checks_walls, checks_namespace, checks_rq))
     closer = {check.name for check in probing}
@@ -60,11 +61,13 @@ def examine(
     config_file: str | None = None,
 ) -> Iterator[Finding]:
     """
-    Yield what each check finds; *roles*, *user* and *config_file* as in ``Probe``. Of a node of a Cluster whose slots
-    the link does not follow, nothing but that is looked at; nor at keys of a slot that is being moved.
+    Yield the findings of each check; *roles*, *user* and *config_file* as in ``Probe``.
+
+    If the link does not follow the slots of a Cluster, that is the only finding. Keys of a slot that is being moved are
+    not checked.
 
     Raises:
-        RedisUnavailable: Redis is not reached. RedisRefused: it does not let this user in, or does not tell INFO.
+        RedisUnavailable: Redis is not reached. RedisRefused: it refuses this user's login, or INFO.
     """
     with closing(link.open()) as wire:
         keys, clock = keys_of(settings), clock or SystemClock()
@@ -79,7 +82,7 @@ def examine(
                         yield shell.completed(finding)
                     if finding.severity is Severity.SKIPPED:
                         refusals.add(refusal)
-            except SlotMoves as error:  # nobody can look at its keys now
+            except SlotMoves as error:  # its keys cannot be read now
                 yield check.named(skipped(str(error), "ask again then"))
                 return
             if check.name == "role" and probe.is_unfollowed_node:
@@ -87,7 +90,7 @@ def examine(
 
 
 def _facts(probe: Probe) -> dict[type, Ask]:
-    """The facts that checks need, by type; each is asked for once."""
+    """Return the facts that checks need, by type; each is read once."""
     reader = Reader(probe.link, probe.keys, Encoder(probe.settings.rq.serializer))
     return {
         Probe: lambda: probe,
@@ -98,11 +101,11 @@ def _facts(probe: Probe) -> dict[type, Ask]:
 
 
 def _findings(check: HealthCheck[Any], fact: Ask) -> Iterator[Finding]:
-    """Yield what *check* finds, and why it ended before its end."""
+    """Yield the findings of *check*, and the reason if it ended early."""
     try:
         yield from check.findings(fact())
     except Garbled as error:
-        yield check.named(skipped(error.problem, "a check of its own tells the remedy"))
+        yield check.named(skipped(error.problem, "another check has the remedy"))
     except RedisRefused as error:
         if is_denied(error):
             remedy = "ask as a user who has that right, such as the operator of users.acl"

@@ -1,13 +1,13 @@
 """
-Facts, which checks judge. A view has some of them, and shows the checks that need one of these:
+Facts: the input of checks. A view has some of the facts, and shows the checks that need them:
 
-    DaemonHealth   what a daemon knows of its own main loop            /readyz, status line
-    RedisUnseen    that Redis gave no answer                           /readyz, status line
-    Overview       counts, leader, archives: one look at Redis         status line, status, doctor
+    DaemonHealth   state of a daemon's own main loop                   /readyz, status line
+    RedisUnseen    no answer from Redis                                /readyz, status line
+    Overview       counts, leader, archives: one reading of Redis      status line, status, doctor
     Recent         the last minutes, from the log in Redis             status, doctor
-    StalledQueues  queues from which nobody takes jobs                 status, doctor
-    QueuesUnknown  that this user may not ask for these                status
-    Probe          Redis itself, for questions of a check's own        doctor
+    StalledQueues  queues from which no worker takes jobs              status, doctor
+    QueuesUnknown  no right to read the queues                         status
+    Probe          Redis itself, for a check's own questions           doctor
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ TIMEOUTS: Final = 5
 
 class DaemonHealth:
     """
-    Health of a daemon's main loop. Only that loop writes it, but for ``failing``; any thread reads it.
+    Health of a daemon's main loop. Only that loop writes it, except ``failing``; any thread reads it.
 
-    ``last_pass_ms``: when a pass ended, by the monotonic clock, led or not, with Redis or without. ``leads``: whether
-    its term is on. ``trouble``: the reason why it neither leads nor stands by, or None.
-    ``failing``: the threads and chores beside the main loop that fail at present, with reasons (``daemon.failures``).
+    ``last_pass_ms``: the end of the last pass, by the monotonic clock, as leader or not, with Redis or without.
+    ``leads``: True during a term. ``trouble``: the reason why the daemon is neither leader nor standby, or None.
+    ``failing``: threads and chores beside the main loop that fail at present, with reasons (``daemon.failures``).
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -58,12 +58,12 @@ class RedisUnseen(NamedTuple):
 
 
 class QueuesUnknown(NamedTuple):
-    """This user may not ask who takes jobs from queues."""
+    """This user may not read which workers take jobs from the queues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One look at a namespace, without asking an archive: nobody waits for one that is ill."""
+    """One reading of a namespace. No archive is asked, so a failing archive delays nothing."""
 
     overview: Overview
     recent: Recent
@@ -72,7 +72,7 @@ class Facts:
     @classmethod
     def look(cls, reader: Reader, clock: Clock) -> Facts:
         """
-        Look now; at the queues with the namespace's runs, or which its schedules use.
+        Read the facts now; queues: those with the namespace's runs, and those that its schedules use.
 
         Raises:
             RedisUnavailable, RedisRefused.
@@ -83,7 +83,7 @@ class Facts:
         except RedisRefused:  # the doctor says which right is missing
             queues = QueuesUnknown()
         recent = reader.recent(clock)
-        return cls(reader.overview(), recent, queues)  # the overview comes last: the verdict is of now
+        return cls(reader.overview(), recent, queues)  # the overview is read last: the verdict needs the latest state
 
 
 # -- the doctor's connection to one Redis -----------------------------------------------------------
@@ -92,11 +92,12 @@ class Facts:
 @dataclass(frozen=True, slots=True)
 class Probe:
     """
-    One Redis over *wire*, and one namespace in it. ``info``: the server's INFO at the beginning. ``roles`` and
-    ``user``: the roles that a user's rights are compared with, and that user; None: the connection's. ``link`` is for
-    a check that needs a connection of its own. ``config_file``: the file from which settings were read, if any.
+    One Redis over *wire*, and one namespace in it. ``info``: the server's INFO at the beginning.
 
-    Whatever asks Redis raises RedisRefused and RedisUnavailable.
+    ``roles`` and ``user``: the user whose rights are compared with these roles; None: the connection's user. ``link``:
+    for a check that needs its own connection. ``config_file``: the file of the settings, if any.
+
+    Methods that ask Redis raise RedisRefused and RedisUnavailable.
     """
 
     settings: Settings
@@ -132,7 +133,7 @@ class Probe:
 
     @property
     def release(self) -> tuple[int, ...]:
-        """The server's version as numbers; a Valkey's is that of the Redis that it is compatible with."""
+        """The server's version as numbers; for Valkey, the version of the Redis that it is compatible with."""
         parts = self.info.get("redis_version", "").split(".")[:3]
         return tuple(int(part) for part in parts if part.isdecimal())
 
@@ -142,42 +143,42 @@ class Probe:
         return self.link.pool.connection_kwargs.get("username") or "default"
 
     def number(self, name: str) -> int:
-        """A number of INFO, or 0."""
+        """Return a number of INFO, or 0."""
         value = self.info.get(name, "")
         return int(value) if value.isdecimal() else 0
 
     def ask(self, *command: Any) -> Any:
-        """The reply to *command*."""
+        """Return the reply to *command*."""
         return self.wire.execute(*command)
 
     def replies(self, commands: Iterable[Command]) -> list[Any]:
-        """The replies to *commands*, pipelined; a refused one gives its RedisRefused."""
+        """Return the replies to *commands*, pipelined; a refused command gives its RedisRefused."""
         return self.wire.replies(commands)
 
     def ask_all(self, commands: Iterable[Command]) -> list[Any]:
-        """The replies to *commands*, pipelined; a key of a wrong type, which has a check of its own, gives None."""
+        """Return the replies to *commands*, pipelined; None for a key of a wrong type, which another check reports."""
         return allowed_replies(self.wire, commands)
 
     def members(self, key: str, most: int) -> list[str]:
-        """At least *most* members of the set *key*, or all, sorted."""
+        """Return at least *most* members of the set *key*, or all, sorted."""
         return members(self.wire, key, most)
 
     def setting(self, name: str) -> str | None:
-        """The value of *name* by CONFIG GET; None if this server does not know it."""
+        """Return the value of *name* by CONFIG GET; None if this server does not know it."""
         found = self.ask("CONFIG", "GET", name)
         return text(found[1]) if found else None
 
     def queues(self) -> list[str]:
-        """The names of the queues that RQ knows, sorted."""
+        """Return the names of the queues that RQ knows, sorted."""
         [keys] = self.ask_all([("SMEMBERS", self.keys.rq.queues())])
         return sorted(self.keys.rq.queue_name(text(key)) for key in keys or ())
 
     def now_ms(self) -> int:
-        """The server's time, as scripts see it."""
+        """Return the server's time, as scripts see it."""
         return server_now_ms(self.wire, self.keys)
 
 
 def info_of(wire: Wire) -> dict[str, str]:
-    """INFO by name."""
+    """Return the fields of INFO by name."""
     lines = text(wire.execute("INFO")).splitlines()
     return dict(line.split(":", 1) for line in lines if ":" in line)

@@ -1,11 +1,11 @@
 """
-The verdict on facts: which of them are problems and warnings, the worst first.
+The verdict on facts: their problems and warnings, the worst first.
 
-A *problem* makes a namespace unhealthy: something does not fire or is not run, or a lost Redis could not be rebuilt. A
-*warning* is for people to look at in daylight, and leaves the exit code alone; else one broken schedule would hide the
-next outage.
+A *problem* makes a namespace unhealthy: schedules do not fire, runs are not executed, or a lost Redis could not be
+rebuilt. A *warning* can wait for working hours, and does not change the exit code: otherwise one broken schedule would
+hide the next outage.
 
-Remedies end in commands to copy into a shell: each reaches the Redis that was looked at.
+Remedies end with commands to copy into a shell. Each command reaches the Redis that was checked.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from zsched.health.facts import DaemonHealth, Facts, RedisUnseen
 from zsched.storage.connection import Link
 from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE
 
-_HOSTS: Final = ("localhost", "127.0.0.1")  # where redis-cli and RQ go by themselves
+_HOSTS: Final = ("localhost", "127.0.0.1")  # the default of redis-cli and RQ
 _PORT: Final = 6379
 
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """Writes commands for the Redis of *link*, and for workers that have this serializer and this prefix of keys."""
+    """Writes commands for the Redis of *link*, and for workers with this serializer and this prefix of keys."""
 
     link: Link
     serializer: str = "pickle"
@@ -45,12 +45,12 @@ class Shell:
 
     def written(self, command: Sequence[object]) -> str:
         """
-        Return *command* as a shell reads it. ``redis-cli`` gets host and port, but no user: the one of the settings
-        may seldom do what a remedy needs. Behind Sentinels the host is MASTER, as it is another one tomorrow, and in a
-        Cluster OWNER. ``rq
-        worker`` gets the namespace's serializer, and its prefix and its URL in the environment: RQ takes the prefix
-        from there alone, and all users may read arguments. RQ takes Sentinels from a module alone, so then the URL is
-        left out.
+        Return *command* for a shell.
+
+        ``redis-cli`` gets host and port, but no user: the user of the settings seldom has the rights that a remedy
+        needs. Behind Sentinels the host is MASTER, because it changes; in a Cluster it is OWNER. ``rq worker`` gets
+        the namespace's serializer. It gets prefix and URL by the environment: RQ reads the prefix only there, and all
+        users may read arguments. RQ reads Sentinels only from a module, so the URL is left out then.
         """
         words = list(map(str, command))
         if words[0] == "redis-cli":
@@ -90,14 +90,14 @@ class Shell:
 
     @property
     def _is_usual(self) -> bool:
-        """True if RQ goes there by itself."""
+        """True if this is the Redis that RQ uses by default."""
         given = self._given
         has_more = given.get("db") or given.get("password") or given.get("username") or self._has_tls
         return not has_more and given.get("host") in _HOSTS and given.get("port", _PORT) == _PORT
 
     @property
     def _url(self) -> str:
-        """The URL, with USER and PASSWORD for a worker's own."""
+        """Return the URL, with placeholders USER and PASSWORD for a worker's own."""
         given = self._given
         who = "USER:PASSWORD@" if given.get("username") else ":PASSWORD@" if given.get("password") else ""
         return re.sub("://([^/?@]*@)?", f"://{who}", self.link.where, count=1)
@@ -106,13 +106,13 @@ class Shell:
 # -- the verdict ------------------------------------------------------------------------------------
 
 
-# All that judge facts without asking Redis for more. Warnings stand in this order.
+# All checks of facts, which do not ask Redis for more. Warnings have this order.
 CHECKS: Final[tuple[HealthCheck[object], ...]] = checks_of((checks_recent, checks_daemons, checks_archives))
 
 # The names that a verdict's findings may have.
 NAMES: Final = tuple(sorted(check.name for check in CHECKS if check.needs not in (DaemonHealth, RedisUnseen)))
 
-# Problems that come before all others: they stop more than these.
+# Problems that come before all others, because they stop more.
 WORST: Final = ("redis_unseen", "cannot_lead", "no_leader", "archive_lost", "late", "suspended", "unheard")
 
 
@@ -124,12 +124,12 @@ class HealthVerdict(NamedTuple):
 
     @property
     def is_healthy(self) -> bool:
-        """True without a problem."""
+        """True if there is no problem."""
         return not self.problems
 
 
 def judge_health(facts: Facts, shell: Shell) -> HealthVerdict:
-    """Return the verdict on *facts*, with remedies as *shell* writes them."""
+    """Return the verdict on *facts*, with the commands of remedies written by *shell*."""
     found = [shell.completed(one) for one in _findings(facts.overview, facts.recent, facts.queues)]
     return HealthVerdict(_problems(found), [one for one in found if one.severity is Severity.WARNING])
 

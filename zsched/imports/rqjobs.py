@@ -54,8 +54,8 @@ _READ: Final = (  # what the encoder turns into options
     *("success_callback_name", "success_callback_timeout", "failure_callback_name", "failure_callback_timeout", "meta"),
 )
 _UNSAID: Final = {  # fields of RQ, and what is to be done instead
-    "dependency_ids": "it depends on other jobs; let those schedule it when they are done (Next, README)",
-    "dependency_id": "it depends on another job; let that schedule it when it is done (Next, README)",
+    "dependency_ids": "it depends on other jobs; let their tasks return zsched.Next (docs/how-to/chain-runs.md)",
+    "dependency_id": "it depends on another job; let its task return zsched.Next (docs/how-to/chain-runs.md)",
     "stopped_callback_name": "it has a callback for being stopped; leave that out",
     "repeats_left": "it repeats itself (rq.Repeat); give it a rule: zsched add … --every … --count …",
     "webhooks": "it has webhooks; call them in its callbacks",

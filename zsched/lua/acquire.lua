@@ -5,8 +5,8 @@
 --        nonce           never used before: a rolled-back Redis may give the same epoch twice
 --        server_id       of the connection, from INFO
 --        lease_ms
---        gen             names that the candidate's archive knows, for a data set that has none; '' when it knows none
--- RETURNS  OK, token, epoch, now ms, hold ms, names of the data set, '' when it has none
+--        gen             names that the candidate's archive knows, for a data set without a name; '' if there are none
+-- RETURNS  OK, token, epoch, now ms, hold ms, names of the data set or ''
 --        |  BUSY, now ms, ms until the lease lapses  |  OFFSET
 -- LOGS   term: epoch's own entry: daemon, server, format
 --
@@ -17,8 +17,8 @@
 -- The format is noted: from then on no older zsched reads or writes here (lib/meta.lua), and an archive of an older one
 -- stops before this entry (daemon/follower.py).
 -- Nothing fires in a data set without a name until name.lua gives it one.
--- OFFSET: the clock is a test's: moved (meta.offset_ms), or stopped (meta.frozen_ms) by another process than this
--- candidate (meta.frozen_by). By it, firing would be early or late for everyone but that test.
+-- OFFSET: a test moved the clock (meta.offset_ms), or another process than this candidate (meta.frozen_by) stopped it
+-- (meta.frozen_ms). Firing by that clock would be early or late for everyone but the test.
 -- include lib/meta.lua
 
 if meta[6] or meta[7] and redis.call('HGET', meta_key, 'frozen_by') ~= daemon then

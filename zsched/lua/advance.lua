@@ -5,20 +5,20 @@
 --        @term
 --        clock_from_ms clock_until_ms   as in fire
 --        patience_ms                  a run that waits longer than this no longer counts for overlap
---        ...   per word of lib/lanes: the word, the number of plans and of schedules, the plans, then of the schedules,
---              in the order of their plans, the ids, the due ms, and the versions. A plan is words by single spaces:
---              the number of its schedules, nominal ms or - (none fires), when that is due, overlap policy, most runs
---              that wait, next nominal ms or -, when that is due, and what is recorded of those that passed:
+--        ...   per word of lib/lanes: the word, number of plans, number of schedules, the plans; then the ids, the due
+--              ms and the versions of the schedules, each list in the order of the plans. A plan is words by single
+--              spaces: number of its schedules, nominal ms or - (nothing fires), its due ms, overlap policy, most runs
+--              that may wait, next nominal ms or -, its due ms, and the record of occurrences that passed:
 --              "<why>:<first ms>:<last ms>:<count>" by commas, or -
 -- RETURNS  OK, now ms, then per schedule a word: fired deferred uncertain skipped overlap expired passed duplicate
 --          changed quarantined
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   advance: rows = id, "<word> <nominal[+<jitter>]|-> <next nominal|-> <next due|-> <passed|->", why or nothing
---        end: rows, of runs that later ones took the place of before they began
+--        end: rows of runs that a later run replaced before they began
 --
--- A schedule whose version or due time is not what was planned is left alone (changed): the score alone
--- would let a plan of the old rule through when only the rule changed. An exhausted one is marked ended. A
--- schedule is left alone, too, if a key of a wrong type stands where it should go.
+-- A schedule is left alone (changed) if its version or due time differs from the plan. The due time alone is not
+-- enough: when only the rule changed, a plan of the old rule would pass. An exhausted schedule is marked ended. A
+-- schedule is also left alone if the key where it should go is of a wrong type.
 clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(patience_ms)
 -- include lib/hold.lua
 -- include lib/lanes.lua
@@ -28,7 +28,7 @@ clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(c
 local pcall = redis.pcall
 local IS_PUSHED = {fired = true, uncertain = true, deferred = true}
 local PLAN = '^' .. string.rep('([^ ]+) ', 7) .. '([^ ]+)$'  -- [^ ] takes half as long as %S
-local OF_ITS_RUN = '[efl]'  -- flags of a schedule whose run needs more than its template
+local OF_ITS_RUN = '[efl]'  -- flags of schedules: the run needs more than the template
 
 local function read_plan(text, word)
   local size, nominal_ms, due_ms, mode, limit, next_nominal_ms, next_due_ms, passed = string.match(text, PLAN)
@@ -45,7 +45,7 @@ local function read_plan(text, word)
   }
 end
 
--- What becomes of the occurrence of *one* of a *plan*, whose run is new: the word, and why.
+-- Decide the occurrence of *one* by its *plan*; its run is new. Return the word, and why.
 local function decide(one, plan, last, flags)
   local expires_ms = string.find(flags, 'e', 1, true) and whole_of(redis.call('HGET', one.template, 'zs_expires'))
   one.deadline_ms = expires_ms and plan.run_due_ms + expires_ms
@@ -73,10 +73,10 @@ local function decide(one, plan, last, flags)
   return plan.is_doubtful and 'uncertain' or verdict == 'free' and 'fired' or 'deferred', why
 end
 
--- What becomes of schedule n of those that change is at n of each list; ones: of those with more than a template.
+-- Lists by the number of a schedule that changes. ones: false where the template is all that the run needs.
 local reply, rows, bad = {'OK', now_ms}, {}, {}
 local ids, plans, words, runs, run_queues, ones = {}, {}, {}, {}, {}, {}
-local plain_queue, has_jobs  -- of the one before, which accepts runs: most are alike; whether a run's key has a job
+local plain_queue, has_jobs  -- the last queue that was found to accept runs: most are alike; a key of these runs exists
 
 local function look_at(id, due_ms, score, planned_version, plan, run)
   local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'last', 'flags')

@@ -1,15 +1,15 @@
--- archived: tell whether an entry of the log is on some archive's disk.
+-- archived: report whether an entry of the log is on the disk of an archive.
 --
 -- KEYS   meta log archivers
 -- ARGV   entry           its id; - asks only whether an archive is alive
 --        entry_ms        TIME in ms when it was written
---        alive_ms        who reported longer ago, or so far ahead of a clock that was set back, is not alive
+--        alive_ms        longest time from now to the last report of a live archive, back or (clock set back) ahead
 -- RETURNS  OK, word, number of archives that are alive and follow
 --        words: archived waiting LOST
 -- LOGS   nothing
 --
--- It is when a reported entry, which this log contains (id and t), is the same or a later one, and the entry
--- itself still stands in the log. LOST: it does not: Redis lost it, or it was trimmed long ago.
+-- archived: an archive reported this entry or a later one, and this log contains both entries (id and t).
+-- LOST: this log does not contain the entry. Redis lost it, or it was trimmed long ago.
 alive_ms = tonumber(alive_ms)
 -- include lib/meta.lua
 
@@ -30,8 +30,8 @@ local written = entry ~= '-' and t_of(entry)
 local alive, is_archived = 0, false
 local reports = redis.call('HVALS', archivers_key)
 for _, report in ipairs(reports) do
-  local at, at_t, told_ms, state = string.match(report, '^(%S+) (%d+) (%d+) (%S+)')
-  if state == 'following' and math.abs(now_ms - tonumber(told_ms)) <= alive_ms then
+  local at, at_t, reported_ms, state = string.match(report, '^(%S+) (%d+) (%d+) (%S+)')
+  if state == 'following' and math.abs(now_ms - tonumber(reported_ms)) <= alive_ms then
     alive = alive + 1
   end
   local is_id = at and string.match(at, '^%d+%-%d+$')

@@ -2,7 +2,7 @@
 --
 -- KEYS   lease @schedules
 -- ARGV   @term
---        ...   per schedule: id, what follows it in the id of the run that waits, '' of a recurring one
+--        ...   per schedule: id, and the rest of its waiting run's id after that, '' for a recurring schedule
 -- RETURNS  OK, now ms, hold ms, id and t of the log's last entry or '' twice, then per schedule: its places by spaces
 --          (high normal low paused quarantine), and the status of that run's job or ''  |  STALE  |  SERVER
 -- LOGS   nothing

@@ -1,19 +1,20 @@
--- backfill: push runs of a recurring schedule for occurrences that passed without one.
+-- backfill: push runs of a recurring schedule for occurrences that passed without a run.
 --
 -- KEYS   @schedules wake schedule template rq_queues rq_limits op deadlines
 -- ARGV   @prefixes
 --        id
---        planned_version  of the schedule as it was read; its rule says which occurrences there were
+--        planned_version  of the schedule when its rule was read for the occurrences
 --        keep_op_ms       op holds the reply that long, and a call sent again gets it
---        ...              two texts per occurrence, each once: nominal ms; once, or again if it ran and is to run anew
--- RETURNS  OK, word, now ms, then of a backfill the run id per occurrence, or - where its run is there (once) or is
+--        ...              two texts per occurrence: nominal ms; once, or again if it ran and shall run again. No
+--                         occurrence comes twice
+-- RETURNS  OK, word, now ms, then after `backfilled` per occurrence: run id, or - if its run exists (once) or is
 --          open (again)
 --        words: backfilled NOTFOUND CHANGED (it has another version) QUARANTINED WRONGTYPE
 -- LOGS   backfill: id, runs = run ids by spaces
 --
--- A run has the id that its occurrence would have had; of one that runs anew an extra one, numbered by the entry that
--- tells of it, as in retry. They go to the back of their queue, whatever the schedule's at_front, overlap and catch_up
--- say; their deadline counts from now. The schedule stays as it is: its next occurrence, and which run was its last.
+-- A run has the id that its occurrence would have had. A run of `again` has an extra id, numbered by its entry in the
+-- log, as in retry. Runs go to the back of their queue, whatever the schedule's at_front, overlap and catch_up are.
+-- Their deadline counts from now. The schedule keeps its next occurrence and its last run.
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/place.lua
@@ -43,7 +44,7 @@ if rate_limit == false or not queue_accepts(queue) then
   return answer({'OK', 'WRONGTYPE', now_ms})
 end
 
--- The run of an occurrence; nothing when there is to be none.
+-- Return the run id of an occurrence, or nothing if it gets no run.
 local function new_run(nominal_ms, how)
   local plain = id .. '-' .. nominal_ms .. run_suffix
   if how == 'once' then

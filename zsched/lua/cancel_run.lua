@@ -2,28 +2,30 @@
 --
 -- KEYS   @schedules op
 -- ARGV   run_suffix      as in keys.py
---        id              its schedule's
+--        id              of the schedule
 --        run
---        seen            what look saw of its job: "<status> <enqueued_at>"
---        facts           what is recorded of its end, made of that (JSON, core/runs.py)
---        most_waiting    in a queue longer than that it is not looked for: that would keep everybody waiting
+--        seen            "<status> <enqueued_at>" of its job when look read it
+--        facts           the record of its end (JSON, core/runs.py)
+--        most_waiting    no search in a queue longer than that: it would block Redis
 --        keep_op_ms      op holds the reply that long, and a call sent again gets it
 -- RETURNS  OK, word, now ms, detail
---        words: cancelled, stopping (its worker was told), over, UNKNOWN (RQ has no such job), WAITS (it is a
---        schedule that has not fired), AGAIN (not as seen: look again), TAKEN (on its way out of where it waited: look
---        again), DEAF (its worker, the detail, does not listen), BROKEN (what another writer changed), WRONGTYPE
+--        words: cancelled, stopping (its worker was asked to stop it), over, UNKNOWN (RQ has no such job), WAITS (its
+--        schedule has not fired), AGAIN (not as seen: look again), TAKEN (no longer where it waited, not started yet:
+--        look again), DEAF (its worker, the detail, does not listen), BROKEN (another writer changed it), WRONGTYPE
 -- LOGS   end: rows = run, cancelled, facts
 --
--- One step, so any later caller finds the run either unchanged or cancelled. Three callers may come at the same time:
--- * A worker. It takes a run out of its list first, and says `started` some ms later; in between nothing can keep it
---   from running, and it would overwrite what is written here. So a run that is not where it should wait is TAKEN.
--- * The tracker. It writes down only what is still as it was seen (track.lua), so it cannot have seen this run open
---   and record something else. Until its archive has the entry of this one it may see the run cancelled: that this is
---   told stands in its job (lib/waiting.lua). So the job stays here for a while, also of a run that is not looked for.
--- * Another caller: it finds `canceled`, which is over.
--- In a queue longer than most_waiting the run stays in the list, and its job loses its data (lib/waiting.lua). Not
--- guaranteed there: that a worker did not take it in that very moment. Nor of a run that RQ's own scheduler has fetched
--- and not yet pushed.
+-- This is one step, so any later caller finds the run either unchanged or cancelled. Three callers may come at the same
+-- time:
+-- * A worker takes a run out of its list first, and writes `started` some ms later. In between nothing can keep the run
+--   from running, and the worker would overwrite what is written here. So a run that is not where it should wait is
+--   TAKEN.
+-- * The tracker records only jobs that are still as it saw them (track.lua), so it does not record another end. Before
+--   its archive has the entry of this cancellation, it may see the run cancelled. A field of the job (lib/waiting.lua)
+--   says that this end is in the log. So the job stays for a while, also if the queue was too long for a search.
+-- * Another caller finds `canceled`, which is over.
+-- In a queue longer than most_waiting the run stays in the list, and its job loses its data (lib/waiting.lua).
+-- Not guaranteed: in such a queue a worker may take the run at the same moment. RQ's own scheduler may have fetched a
+-- run and not pushed it yet.
 most_waiting, keep_op_ms = tonumber(most_waiting), tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/find.lua
@@ -48,8 +50,8 @@ if status == 'started' then
   if worker == '' then
     return answer({'OK', 'BROKEN', now_ms, status})
   end
-  local is_told = tell({run = run, worker = worker, told_ms = tonumber(job[5] or '')})
-  return answer({'OK', is_told and 'stopping' or 'DEAF', now_ms, line_of(worker)})
+  local listens = tell({run = run, worker = worker, told_ms = tonumber(job[5] or '')})
+  return answer({'OK', listens and 'stopping' or 'DEAF', now_ms, line_of(worker)})
 end
 local at = status == 'scheduled' and find({id})[1]
 if at and not at.recurring and id .. '-' .. at.due_ms .. run_suffix == run then

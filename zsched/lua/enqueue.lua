@@ -11,7 +11,7 @@
 --        words: created updated kept EXISTS WRONGTYPE
 -- LOGS   enqueue: run, front, fields n, the pairs
 --
--- A waiting schedule of this id is replaced: it runs now and not again at its time.
+-- A waiting schedule with this id is replaced: it runs now, and not again at its time.
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/place.lua

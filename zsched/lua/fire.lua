@@ -3,35 +3,36 @@
 -- KEYS   lease meta log @lanes quarantine rq_queues rq_limits deadlines limits recurring
 -- ARGV   @prefixes
 --        @term
---        clock_from_ms clock_until_ms  where TIME must be by the caller's monotonic clock
+--        clock_from_ms clock_until_ms  range of TIME that is possible by the caller's monotonic clock
 --        limit                        most schedules looked at
 -- RETURNS  OK, now in microseconds, next due ms after this batch or '', number looked at, number pushed, lists of
---          skipped, expired and cancelled as in LOGS, list of those quarantined, each a list: id, reason, number
+--          skipped, expired and cancelled as in LOGS, list of quarantined schedules (lists of id and reason), number
 --          uncertain, the due recurring schedules, each with eight texts: id, word of lib/lanes, due ms, version,
---          trigger, anchor, nominal, policy; and a list of the keys of a wrong type that it met and left alone
+--          trigger, anchor, nominal, policy; and a list of the keys of a wrong type that were found and left alone
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
--- LOGS   fire: runs = run ids pushed · uncertain = those of them that a lost history may have pushed ·
+-- LOGS   fire: runs = run ids pushed · uncertain = pushed runs that a lost history may have pushed before ·
 --        skipped = uncertain and on_uncertain=skip · expired = later than their deadlines ·
---        cancelled = <run id>=<RQ status> · doubt = what it was set to, in ms. Absent: empty.
+--        cancelled = <run id>=<RQ status> · doubt = its new value in ms. An empty field is left out.
 --        quarantine: rows = id, "<lane> <due ms>", reason
 --
--- A doubt later than TIME was cast before the clock jumped back (rule: CLAMP): it becomes TIME. What is due until then
--- stays doubtful, and what comes later is not. Such a hold is cleared, so that it does not count later.
+-- If doubt is later than TIME, the clock jumped back after it was set (rule: CLAMP): doubt becomes TIME. Schedules that
+-- are due until then stay doubtful, later schedules do not. A hold that was set before the jump (lib/hold.lua) is
+-- cleared, so that it does not count later.
 --
--- Removal from the ZSET makes it exactly once; no payload is read. A waiting one-shot's `zs` has its special
--- properties: "1" none, f = at the front, s = skip when uncertain, e = it has a deadline, l = it has a rate limit of
--- RQ's, and is queued when that has a slot.
+-- Removal from the ZSET makes the push happen exactly once. No payload is read. `zs` of a waiting one-shot has its
+-- special properties: "1" = no special property, f = at the front, s = skip when uncertain, e = it has a deadline,
+-- l = it has a rate limit of RQ's, and is queued when the limit has a slot.
 --
--- The namespace's own keys say which schedules are recurring, before any job is read. A program that may write rq:job:*
--- knows the next run id of a rule, and could make a job there that looks like a waiting one-shot.
+-- The namespace's own keys say which schedules are recurring, before any job is read. Another program with write access
+-- to rq:job:* can predict the next run id of a rule, and could make a job there that looks like a waiting one-shot.
 --
--- A due schedule whose queue has no room (lib/room.lua) is throttled, so that it never blocks others. It is read before
--- its lane when there is room again. This does not change the schedule, so nothing is logged.
+-- A due schedule is throttled if its queue has no room (lib/room.lua), so that it never blocks others. It is read
+-- before its lane when there is room again. This does not change the schedule, so nothing is logged.
 --
 -- A key of a wrong type stops as little as possible. rq:queues: runs are pushed without it. deadlines: see
--- lib/launch. A queue, its ZSET of throttled schedules, or a key of a rate limit: its schedules are quarantined.
--- quarantine: schedules stay in their lanes, are looked at again within a second, and what is due behind them goes on.
--- recurring: a schedule with its own hash is a recurring one.
+-- lib/launch.lua. A queue, its ZSET of throttled schedules, or a key of a rate limit: its schedules are quarantined.
+-- quarantine: schedules stay in their lanes and are looked at again within a second; later schedules are not blocked.
+-- recurring: a schedule with a hash of its own counts as recurring.
 clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(limit)
 -- include lib/hold.lua
 -- include lib/launch.lua
@@ -44,7 +45,7 @@ end
 
 local LAST_MS = '253402300799999'  -- the year 9999; a score beyond it is of another writer, and no integer
 
-local runs, job_keys = {}, {}  -- what is pushed, and where its hash is; behind those the runs with a rate limit
+local runs, job_keys = {}, {}  -- pushed runs and the keys of their jobs; then the runs with a rate limit
 local limited = {}  -- runs with a rate limit, each with its queue and whether it goes to the front
 local uncertain, skipped, expired, cancelled, quarantined, rows, recurring = {}, {}, {}, {}, {}, {}, {}
 local deadlines, dropped, bad, leaving, throttling = {}, {}, {}, {}, {}, {}
@@ -62,9 +63,9 @@ end
 
 local FEW = 32  -- schedules; a round trip seldom finds more
 
--- Return the ids of what is due in a ZSET, at most *most*, past the first *passed*; and the due time of each. Where a
--- few in a row have one due time, so may thousands. Then the others with that time are read without it: Redis before
--- 7.2 takes longer to write a score than for anything else here.
+-- Return the ids of due schedules in a ZSET, at most *most*, past the first *passed*; and the due time of each. If a
+-- few in a row have the same due time, thousands may have it. Then the others with that time are read without it: Redis
+-- before 7.2 takes longer to write a score than for anything else here.
 local function due_in(key, most, passed)
   local ids, times, n, size = {}, {}, 0, FEW
   while n < most do
@@ -90,7 +91,7 @@ local function due_in(key, most, passed)
   return ids, times
 end
 
--- Return 1 for each recurring schedule of *ids*, or nothing where there is none.
+-- Return a list with 1 for each of *ids* that is recurring; empty if the namespace has no recurring schedule.
 local function recurring_of(ids)
   local answers = {}
   if recurring_type == 'none' or not ids[1] then
@@ -130,7 +131,7 @@ end
 local function take_special(id, word, due_ms, run, job_key, job)
   local status, queue, flags = job[1], job[2], job[3]
   if job.err or not flags or status ~= 'scheduled' then
-    if not string.find(id, '^[%w_-]+$') or #id > 128 then  -- of another program; words of advance are split at spaces
+    if not string.find(id, '^[%w_-]+$') or #id > 128 then  -- another program wrote it; advance splits words at spaces
       return true, 'its id is malformed'
     end
     local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'trigger', 'anchor', 'nominal', 'policy')
@@ -194,19 +195,20 @@ local function take_special(id, word, due_ms, run, job_key, job)
   return true
 end
 
-local PAGES = 10  -- of a lane in one script, so that what cannot be moved takes no more than ten times as long
+local PAGES = 10  -- of a lane in one script: schedules that cannot be moved make it at most ten times as long
 local STUCK_MS = 1000  -- until the next look at what fire cannot move
-local looked, alone, is_stuck = 0, 0, false  -- alone: how many of those looked at had nowhere to go, or may not have
+local looked, alone, is_stuck = 0, 0, false  -- alone: how many may have no place to go to
 
--- Take what is due in one ZSET, at most *most*, past the first *passed*; how many were looked at, and how many leave.
+-- Take the due schedules of one ZSET, at most *most*, past the first *passed*. Return how many were looked at, and how
+-- many leave.
 local function look_at(word, most, passed)
   local key, name = key_of(word), lane_of(word)
   local gone = leaving[key] or {}
   local before = #gone
   local ids, times = due_in(key, most, passed)
-  local is_doubtful = times[1] and tonumber(times[1]) <= doubt_ms  -- the oldest, so perhaps others
+  local is_doubtful = times[1] and tonumber(times[1]) <= doubt_ms  -- the oldest is, so others may be
   local is_recurring = recurring_of(ids)
-  local due_ms, tail, plain_queue, back  -- of the one before: most are alike
+  local due_ms, tail, plain_queue, back  -- of the schedule before: most are alike
   for n = 1, #ids do
     local id = ids[n]
     if times[n] ~= due_ms then
@@ -248,8 +250,8 @@ local function look_at(word, most, passed)
   return #ids, #gone - before
 end
 
--- Take the due schedules of a lane. Without a quarantine, page past those that stay, also past recurring ones: advance
--- may find no place for them either.
+-- Take the due schedules of a lane. If the quarantine cannot be written, page past the schedules that stay, also past
+-- recurring ones: advance may find no place for them either.
 local function look_along(lane)
   local passed, pages, is_over = 0, 0, false
   while not is_over and looked - alone < limit do

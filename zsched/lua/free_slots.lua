@@ -1,19 +1,19 @@
--- free_slots: free the slots of RQ's rate limits that no job needs any more, and queue those that wait for one.
+-- free_slots: free the slots of RQ's rate limits that no job needs any more, and queue jobs that wait for a slot.
 --
 -- KEYS   lease meta log rq_queues rq_limits
 -- ARGV   @term
---        most            jobs with a slot that are looked at, of each limit
+--        most            jobs with a slot to look at, per limit
 --        ...             two texts per limit: its key, and how many of its jobs were looked at before
 -- RETURNS  OK, then per limit: how many slots were freed, and how many of its jobs are looked at now, -1 after the last
 --          |  STALE  |  SERVER
--- LOGS   nothing: it is RQ's own state, and rebuilt by what is pushed after a loss
+-- LOGS   nothing: it is RQ's own state, and the pushes after a loss rebuild it
 --
--- RQ's worker frees a slot when it ends a job, in a call of its own. RQ's maintenance frees every ten minutes what no
--- worker freed (RateLimitRegistry.cleanup): where a worker was killed before that call, or is of RQ 2, which knows no
--- limits; of runs that expired or were cancelled in their queues, or are lost. This does the same by the same rule: a
--- job needs its slot while it is queued or started, or has an execution that has not lapsed. RQ's worker may free the
--- same slot before or after: it is removed once, and no more are queued than there are slots. RQ removes the keys of
--- limits that nobody uses.
+-- RQ's worker frees a slot when it ends a job, in a separate call. RQ's maintenance frees the other slots every ten
+-- minutes (RateLimitRegistry.cleanup). A slot is left if a worker was killed before that call; if the worker has RQ 2,
+-- which knows no limits; or if the run is lost, or expired or was cancelled in its queue. This script frees slots by
+-- RQ's rule: a job needs its slot while it is queued or started, or has an execution that has not lapsed. RQ's worker
+-- may free the same slot before or after. The slot is removed once, and no more jobs are queued than there are slots.
+-- RQ removes the keys of limits that nobody uses.
 -- include lib/fence.lua
 -- include lib/launch.lua
 
@@ -30,7 +30,7 @@ local function needs_slot(job)
   return is_a(executions_key, 'zset') and redis.call('ZCOUNT', executions_key, now_s, '+inf') > 0
 end
 
--- Returns how many slots were freed, and how many of its jobs are looked at.
+-- Return how many slots were freed, and how many jobs of the limit were looked at, -1 after the last.
 local function free(key, passed)
   local concurrency = is_a(RQ_LIMIT .. key, 'hash') and redis.call('HGET', RQ_LIMIT .. key, 'concurrency')
   local limit = limit_of(key, concurrency)

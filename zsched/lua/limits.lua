@@ -1,4 +1,4 @@
--- limits: let these be the limits of queues, from now on and until the next call.
+-- limits: set the limits of queues, until the next call.
 --
 -- KEYS   lease meta log limits
 -- ARGV   @term
@@ -6,8 +6,8 @@
 -- RETURNS  OK, now ms  |  STALE  |  SERVER
 -- LOGS   nothing: limits are the leader's settings, and no state of a schedule
 --
--- A limit that stays keeps what it has given out. One that is gone while something is throttled for it becomes "- 0",
--- by which fire lets it go as it is due (lib/room.lua).
+-- A limit that stays keeps its count. A limit that is removed while schedules are throttled for it becomes "- 0": fire
+-- then pushes them as they are due (lib/room.lua).
 -- include lib/fence.lua
 
 local before = redis.call('HGETALL', limits_key)

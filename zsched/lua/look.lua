@@ -1,18 +1,18 @@
--- look: what RQ's job hashes say of runs. Writes nothing.
+-- look: read RQ's job hashes of runs. Writes nothing.
 --
 -- KEYS   meta log deadlines
--- ARGV   fields   of RQ's hash, by spaces; exc_string is that of the newest result of a run that failed, and
---                 rate_limit_key of a run that waits for a slot the key and the slots: "<key> (<number>)"
+-- ARGV   fields   of RQ's hash, by spaces. exc_string comes from the newest result of a failed run. rate_limit_key of a
+--                 run that waits for a slot is returned as "<key> (<number of slots>)"
 --        ...      run ids
--- RETURNS  OK, then per run: - when RQ holds nothing of it (or its key is of another type), else the fields, joined by
---          \0; each is cleaned but the last, which may have any text
+-- RETURNS  OK, then per run: - if RQ has no job of it (or its key is of another type), else the fields, joined by \0;
+--          each is cleaned but the last, which may have any text
 -- LOGS   nothing
 --
--- Of a job that is gone since it had not begun by its deadline the status is `expired`, ended_at that deadline and
--- last_heartbeat when it was looked for: RQ may have forgotten it meanwhile. Where a worker has it in hand it is
--- `started`: RQ lets go of its deadline a moment after it took it, and writes its hash again when it ends.
--- A text per run and not a list: Redis before 7 sends a list of lists in pieces, and the reader wakes for each.
--- RQ keeps a traceback in the stream rq:results:<id>, packed; Lua cannot open it, and does not have to.
+-- A job is gone if the run had not begun by its deadline. Then the status is `expired`, ended_at is the deadline, and
+-- last_heartbeat is now: RQ may have forgotten the job meanwhile. If a worker has such a run in hand the status is
+-- `started`: RQ removes the deadline a moment after a worker took the run, and writes the hash again when the run ends.
+-- The reply has a text per run, not a list: Redis before 7 sends a list of lists in pieces, and the reader wakes for
+-- each. RQ keeps a traceback packed in the stream rq:results:<id>. Lua cannot unpack it, and does not have to.
 -- include lib/rq.lua
 -- include lib/meta.lua
 
@@ -30,7 +30,7 @@ local function newest_error(run)
   return ''
 end
 
--- What is told of a run without a hash; nil: nothing.
+-- Return the fields that are known of a run without a hash, or nil.
 local function of_gone(run)
   local deadline_ms = is_a(deadlines_key, 'zset') and tonumber(redis.call('ZSCORE', deadlines_key, run) or '')
   if redis.call('EXISTS', RQ_EXECUTIONS .. run) == 1 then
@@ -62,15 +62,15 @@ for name in string.gmatch(fields, '%S+') do
 end
 for i = ROWS, #ARGV do
   local run = ARGV[i]
-  local told = redis.pcall('HMGET', RQ_JOB .. run, unpack(names))
-  if told.err and not string.find(told.err, 'WRONGTYPE', 1, true) then
-    return told  -- not allowed to look, say: that tells nothing of the job
+  local values = redis.pcall('HMGET', RQ_JOB .. run, unpack(names))
+  if values.err and not string.find(values.err, 'WRONGTYPE', 1, true) then
+    return values  -- for example no permission to read: then nothing is known of the job
   end
   local job = {}
   for n, name in ipairs(names) do
-    job[name] = not told.err and told[n] or nil
+    job[name] = not values.err and values[n] or nil
   end
-  if not job.status and not told.err then
+  if not job.status and not values.err then
     job = of_gone(run) or job
   end
   if not job.status then

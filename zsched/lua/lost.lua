@@ -1,33 +1,33 @@
--- lost: put runs whose worker died back into their queues, or record that they are lost.
+-- lost: put runs back into their queues after their worker died, or record them as lost.
 --
 -- KEYS   lease @schedules wake rq_queues rq_limits chains deadlines
 -- ARGV   @prefixes
 --        @term
 --        seen_entry seen_t            id and t of an entry of the history in which the runs were fired
---        ended_ms                     when the runs that end did, as what is recorded of them has it
---        ...   nine texts per run: its schedule's id, its own id, the status that was seen of its job (started or
---              queued), its last_heartbeat or, of a queued one, enqueued_at, its lapsed members of rq:wip by spaces,
---              again | end, the attempt that is next or the status, why it goes on or what is recorded of its end
---              (JSON, core/runs.py), and of an end the reason as rq:results keeps it (packed)
+--        ended_ms                     end of the runs that end, the same as in their records
+--        ...   nine texts per run: its schedule's id, its own id, the status of its job as seen (started or queued),
+--              its last_heartbeat or, if queued, enqueued_at, its lapsed members of rq:wip by spaces, again | end, the
+--              next attempt or the status, why it goes on or the record of its end (JSON, core/runs.py), and for an end
+--              the reason as rq:results keeps it (packed)
 -- RETURNS  OK, now ms, id and t of the last entry of these two kinds or - and 0, list of the runs that are in their
---          queues again, list of those that ended, list of schedules that were paused  |  STALE  |  SERVER  |  LOST
+--          queues again, list of runs that ended, list of schedules that were paused  |  STALE  |  SERVER  |  LOST
 -- LOGS   again: rows = run id, attempt, why
 --        end: rows = run id, status, JSON
 --        pause: as in pause.lua, of a schedule with pause_after failures in a row
---        unblock: as in unblock.lua, of the runs that waited for those that ended
+--        unblock: as in unblock.lua, of the runs that waited for the ended runs
 --
--- LOST as in track. A run is left alone when its job is not as it was seen any more, when its worker is not dead
--- (lib/liveness.lua), when it is in its queue after all, or when a key of RQ's is of a wrong type. A run that goes on
+-- LOST as in track.lua. A run is left alone if its job has changed since it was seen, if its worker is not dead
+-- (lib/liveness.lua), if it is in its queue after all, or if a key of RQ's is of a wrong type. A run that goes on
 -- keeps its place in its chain.
 -- include lib/fence.lua
 -- include lib/same_history.lua
 -- include lib/streaks.lua
 -- include lib/mend.lua
 
-local MOST = 10000  -- runs of a queue that are looked through
+local MOST = 10000  -- runs of a queue that are searched
 local FAILURE_TTL = '31536000'  -- RQ's own, in seconds
 local FAILED = '2'  -- RQ's type of such a result
-local LAST_ID = '^18446744073709551615%-'  -- behind it a stream takes nothing
+local LAST_ID = '^18446744073709551615%-'  -- after this id a stream takes no entry
 
 local function are_of_types(types)
   for key, wanted in pairs(types) do
@@ -39,7 +39,7 @@ local function are_of_types(types)
   return true
 end
 
--- A worker took it: it is not in its queue. Without an execution it could be on its way to one.
+-- Return whether a worker took the run: it is not in its queue. Without an execution it may be on its way to a worker.
 local function is_taken(one)
   if redis.call('LPOS', one.queue_key, one.run, 'MAXLEN', MOST) then
     return false
@@ -49,14 +49,14 @@ local function is_taken(one)
   return redis.call('EXISTS', one.executions_key) == 0 and not redis.call('LPOS', one.intermediate_key, one.run)
 end
 
--- What is known of a run that is lost; nothing of one that is to be left alone.
+-- Return the facts of a lost run, or nothing for a run that must be left alone.
 local function look(run, status, mark, members)
   local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'last_heartbeat', 'enqueued_at', 'origin',
     'retries_left', 'enqueue_at_front_on_retry', 'failure_ttl', 'rate_limit_key', 'rate_limit_concurrency')
   local queue = job[4]
-  local told_mark = not job.err and time_of(job[status == 'queued' and 3 or 2]) or ''
+  local present_mark = not job.err and time_of(job[status == 'queued' and 3 or 2]) or ''
   local rate_limit = limit_of(job[8], job[9])
-  if job.err or job[1] ~= status or told_mark ~= mark or not queue_accepts(queue) or rate_limit == false then
+  if job.err or job[1] ~= status or present_mark ~= mark or not queue_accepts(queue) or rate_limit == false then
     return nil
   end
   local one = {run = run, queue = queue, members = {}, has_lapsed = members ~= '',
@@ -81,7 +81,7 @@ local function look(run, status, mark, members)
   return (is_nobodys or is_dead(job_of(run))) and one or nil
 end
 
--- What its dead worker left behind; RQ would take it for an abandoned job, and push it a second time.
+-- Remove what the dead worker left behind. RQ would take it for an abandoned job, and push the run a second time.
 local function clear(one)
   for _, member in ipairs(one.members) do
     redis.call('ZREM', one.wip_key, member)
@@ -90,8 +90,8 @@ local function clear(one)
   redis.call('LREM', one.intermediate_key, 1, one.run)
 end
 
--- As RQ files what failed (FailedJobRegistry.add, Result.create_failure). The job and the log must tell one time: by a
--- later one the tracker knows an end of a job that somebody queued again.
+-- File the run as RQ files failed jobs (FailedJobRegistry.add, Result.create_failure). The job and the log must have
+-- the same time: by a later time the tracker knows that the job ended again, after somebody queued it again.
 local function fail(one)
   local ttl = one.failure_ttl and string.match(one.failure_ttl, '^%-?%d%d?%d?%d?%d?%d?%d?%d?%d?%d?$') or FAILURE_TTL
   if ttl == '0' then

@@ -1,11 +1,11 @@
--- merged: say that nothing of these histories is missing in this one.
+-- merged: record that this history has everything of other histories.
 --
 -- KEYS   meta log
 -- ARGV   seen_entry seen_t   the log's end up to which the caller compared; - and 0 when it is empty
---        archive         id of the archive that knows them
---        names           of data sets that it followed, by blanks; '' when it knows none, or just follows this one
+--        archive         id of the archive that has the other histories
+--        names           of data sets that it followed, by spaces; '' if it knows no name, or only follows this one
 --        is_forced       1: also in a data set with another name
---        ...             of each history's end two texts: entry id, t
+--        ...             two texts for the end of each history: entry id, t
 -- RETURNS  OK, now ms, the entry's id and t  |  AGAIN, now ms  |  OTHER, now ms
 -- LOGS   merged: archive · rows = entry id, t
 -- include lib/meta.lua

@@ -7,7 +7,7 @@
 -- RETURNS  OK, names of the data set  |  STALE  |  SERVER
 -- LOGS   nothing
 --
--- In the first term of a complete log nothing was lost, if no archive has more: the doubt is taken away (rule: NEW).
+-- In the first term of a complete log nothing was lost, if no archive has more: the doubt is cleared (rule: NEW).
 -- The hold stays.
 -- include lib/fence.lua
 

@@ -1,25 +1,25 @@
--- native: move RQ's own delayed jobs that are due to their queues, where no scheduler of RQ does.
+-- native: move RQ's own delayed jobs to their queues when they are due, if no scheduler of RQ does it.
 --
 -- KEYS   lease meta log rq_queues rq_limits
 -- ARGV   @term
---        owner                        what our scheduler locks hold, the same for all daemons of a namespace
---        lock_s                       how long they hold from now on, in seconds; 0: give them up, move nothing
+--        owner                        value of our scheduler locks, the same for all daemons of a namespace
+--        lock_s                       life of these locks from now on, in seconds; 0: give them up, move nothing
 --        limit                        most jobs looked at
 --        ...                          names of RQ queues; the first are served first
 -- RETURNS  OK, now ms, ms of the next look or '' (now when there are more), number looked at, number pushed or held by
 --          a rate limit, and three lists: queues that others serve (name, lock's value), queues with a key of a wrong
 --          type (name, key), and odd jobs (name, id, word): taken out without a push because they are gone, have
---          "no status", or have another status than scheduled; or left because WRONGTYPE is at their key
+--          "no status", or have another status than scheduled; or left because their key is of a wrong type (WRONGTYPE)
 --          |  STALE  |  SERVER
 -- LOGS   nothing: they are RQ's jobs, neither in the log nor recovered
 --
--- A job of another status was queued, run or cancelled by somebody: RQ's scheduler would push it a second time.
--- But RQ 2 writes registry and job one after the other (ScheduledJobRegistry.schedule ignores its pipeline), so what
--- is odd, or gone, may be half written. It is put back by PATIENCE_S, which also takes it from the head, and only then
--- taken out; a job whose key is of a wrong type is put back for ever.
+-- A job with another status was queued, run or cancelled by somebody: RQ's scheduler would push it a second time.
+-- But RQ 2 writes registry and job one after the other (ScheduledJobRegistry.schedule ignores its pipeline), so a job
+-- that is odd or gone may be half written. It is first postponed by PATIENCE_S, so it does not stay at the head. If it
+-- is odd then, it is taken out. A job with a key of a wrong type is postponed again and again.
 --
--- RQ cuts its due times to whole seconds. So a job of RQ's score is looked at when its second begins, and put back to
--- the millisecond from which on it is not early (``earliest``). A score with a fraction says that the job was looked at
+-- RQ cuts its due times to whole seconds. So a job with RQ's score is looked at when its second begins, and postponed
+-- to the first millisecond that is not early (``earliest``). A score with a fraction says that the job was looked at
 -- before. Score and ended_at are by the clock of their writer, mostly a worker, and not by the server's.
 lock_s, limit = tonumber(lock_s), tonumber(limit)
 -- include lib/fence.lua
@@ -34,9 +34,9 @@ local now_s = string.format('%.3f', now_ms / 1000)
 local later_s = string.format('%.1f', math.floor(now_ms / 1000) + PATIENCE_S + 0.5)
 local next_ms, looked = '', 0
 local others, broken, odd = {}, {}, {}
-local moved, NOTHING = {}, {}  -- jobs that are pushed, with further texts of their hashes and a time to live
-local taken = {}  -- by key: in whose registry it was
-local served, ours = {}, {}  -- queues, each with its keys and what leaves its registry; locks that are given up
+local moved, NOTHING = {}, {}  -- jobs to push, with further texts of their hashes and a time to live
+local taken = {}  -- by the job's key: the queue of its registry
+local served, ours = {}, {}  -- queues, each with its keys and the changes to its registry; locks to give up
 
 -- True as RQ reads a flag: bool(int(…)).
 local function is_set(flag)
@@ -64,8 +64,8 @@ local function interval_of(retries_left, intervals, number_of_retries, repeats_l
   return interval_s and interval_s >= 1 and interval_s % 1 == 0 and interval_s
 end
 
--- Return the ms from which on a job is not early whose second has begun: for another attempt ended_at + interval, if
--- that fits RQ's score; else the end of the second. An ended_at before started_at is of an earlier attempt.
+-- Return the first ms at which a job is not early, after its second has begun: for another attempt ended_at + interval,
+-- if that fits RQ's score; else the end of the second. An ended_at before started_at belongs to an earlier attempt.
 local function earliest(job_key, score_s, ended_at)
   local end_of_second_ms = (score_s + 1) * 1000
   local second, micros = string.match(ended_at or '', '^(%d+%-%d%d%-%d%dT%d%d:%d%d:%d%d)%.(%d%d%d%d%d%d)Z$')
@@ -85,8 +85,8 @@ local function earliest(job_key, score_s, ended_at)
   return end_of_second_ms
 end
 
--- Decide what becomes of a job, as RQ's Queue._enqueue_job would; *score_s*: RQ's, if its second is not over. Returns
--- what is odd, or nothing and the ms until which it waits, or nothing when it is pushed.
+-- Decide about a job, as RQ's Queue._enqueue_job would. *score_s*: RQ's score, if its second is not over. Return a word
+-- for an odd job; or nil and the ms until which it waits; or nothing if it is to be pushed.
 local function take(queue, id, score_s)
   local job_key = RQ_JOB .. id
   local job = redis.pcall('HMGET', job_key, 'status', 'origin', 'timeout', 'ttl', 'ended_at', 'enqueue_at_front',
@@ -114,7 +114,7 @@ local function take(queue, id, score_s)
   taken[job_key] = queue
 end
 
--- Decide about what is due of a queue that is ours and whose keys are of the right types.
+-- Decide about the due jobs of a queue. The queue is ours, and its keys are of the right types.
 local function look(queue, lock_key, registry_key)
   local gone, later = {}, {}
   local due = looked < limit

@@ -1,10 +1,10 @@
--- note: write down what a worker knows of its run, unless its job is gone.
+-- note: write a note of a worker into the job of its run, unless the job is gone.
 --
 -- KEYS   rq_job
--- ARGV   field  of the job's hash: zs_note, what the task reports, JSON | zs_next, what came after it (tasks/chaining)
---        seen   what was there when the new text was made, '' for nothing
---        text   the new one
--- RETURNS  OK, noted | AGAIN (another one is there) | GONE (so a deleted job does not come back as half of one)
+-- ARGV   field  of the job's hash: zs_note, the task's report (JSON) | zs_next, the runs that follow (tasks/chaining)
+--        seen   the old text when the new text was made, or ''
+--        text   the new text
+-- RETURNS  OK, noted | AGAIN (the old text has changed) | GONE (a write would leave half a job)
 -- LOGS   nothing: a note goes into the log with the run's end
 
 local held = redis.pcall('HMGET', rq_job_key, 'data', field)

@@ -10,15 +10,14 @@
 --        field_size      number of field/value texts that all rows share
 --        ...             the seen texts, the shared texts, then per row: id, due ms or +ms, data
 -- RETURNS  OK, now ms, version, then per row: word, due ms
---        words: created updated unchanged kept already_fired EXISTS PAST CHANGED TAKEN WRONGTYPE; due ms is - where
---        there is none
+--        words: created updated unchanged kept already_fired EXISTS PAST CHANGED TAKEN WRONGTYPE; due ms may be -
 -- LOGS   put: lane, fields n, the shared pairs, rows n, per written row (id, due ms) and (data, bytes); then, if
---        there are such, the ids by spaces that were there (replaced) and that stay paused (paused)
+--        not empty, ids by spaces: replaced (existed before) and paused (stay paused)
 --
--- A row that equals what waits already is `unchanged`. A row whose run RQ has already is `already_fired`, and nothing
--- waits. So a call that is sent again because its reply was lost does nothing. Each one-shot that zsched makes has `zs`
--- in its job; a job of RQ's that has none stands in the way (TAKEN). A hash without `data` is no job: a worker wrote it
--- back after its job was lost, so that run was pushed. A put never resumes a paused schedule.
+-- A row that equals the waiting schedule is `unchanged`. If RQ already has the run of a row, it is `already_fired`, and
+-- nothing waits. So a call that is sent again because its reply was lost does nothing. Each one-shot of zsched has `zs`
+-- in its job. TAKEN: a job without `zs` has the run's key. A hash without `data` is no job: a worker wrote it back
+-- after its job was lost, so that run was pushed. A put never resumes a paused schedule.
 keep_op_ms, seen_size, field_size = tonumber(keep_op_ms), tonumber(seen_size), tonumber(field_size)
 -- include lib/op.lua
 -- include lib/place.lua
@@ -32,7 +31,7 @@ for i = first_field, first_row - 1, 2 do
   expected[ARGV[i]] = ARGV[i + 1]
 end
 
--- Is this hash, as HGETALL gave it, the waiting job that the row describes? created_at may differ.
+-- Return whether this hash, as HGETALL gave it, is the waiting job that the row describes; created_at may differ.
 local function is_same(pairs_now, data)
   local same = 1
   for i = 1, #pairs_now, 2 do
@@ -87,7 +86,7 @@ for n, id in ipairs(ids) do
   elseif seen_size >= 0 and not pending then
     word = 'CHANGED'
   elseif is_pushed(job) then
-    -- Pushed, or taken over; RQ may have it waiting for a retry.
+    -- It was pushed, or RQ took it over; it may wait for a retry.
     local own = redis.call('HMGET', run, 'zs', 'data')
     word = (own[1] or not own[2]) and 'already_fired' or 'TAKEN'
   elseif pending and at.place ~= 'quarantine' and at.lane == lane and at.due_ms == due_ms
@@ -132,7 +131,7 @@ if #writes > 0 then
   end
   append('put', fields)
 
-  -- What fire reads stands first, where Redis finds it soonest; the shared texts begin with it (storage/rqjob.py).
+  -- Fields for fire come first: Redis finds them soonest. The shared texts begin with them (storage/rqjob.py).
   local job = {'HSET', '', 'status', 'scheduled'}
   for i = first_field, first_row - 1 do
     job[#job + 1] = ARGV[i]

@@ -3,31 +3,31 @@
 -- KEYS   @schedules wake op
 -- ARGV   @prefixes
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
---        shape_count     number of shapes; a shape is what rows share
+--        shape_count     number of shapes; a shape is the part that rows share
 --        ...             per shape: lane, if_exists (replace | keep | error), number of texts for the schedule's hash,
 --                        number of texts for the template, those field/value texts; then per row:
 --                        shape           its number, from 1
 --                        id
---                        seen_version    what the caller read; '' when the put is not conditional
+--                        seen_version    version that the caller read; '' when the put is not conditional
 --                        trigger         the rule's canonical text
---                        digest          of everything that the definition says
+--                        digest          of the whole definition
 --                        data            the template's data
 --                        anchor_ms       the rule's anchor, or '' for TIME
 --                        next_ms         first nominal time: ms by the caller's plan, or +ms from TIME
 --                        jitter_ms       how much later than that it is due
 --                        from_ms until_ms   the plan holds while from_ms <= TIME < until_ms
 -- RETURNS  OK, now ms, version, then per row: word, due ms
---        words: created updated unchanged kept EXISTS CHANGED WRONGTYPE AGAIN; due ms is - where there is none
+--        words: created updated unchanged kept EXISTS CHANGED WRONGTYPE AGAIN; due ms may be -
 --        AGAIN: plan this row once more from now
 -- LOGS   put_recurring: shapes n, per shape: lane, schedule n, its pairs, template n, its pairs; rows n, per written
 --        row (id, words), (trigger, text), (data, bytes). Words: shape, due, nominal, anchor, created_at, last,
---        ended_at, paused when it stays so, digest; - where there is none. The rest of a schedule's hash follows from
---        the entry: version is its id, updated_at its time
+--        ended_at, paused if it stays paused, digest; - for a missing value. The other fields of a schedule's hash
+--        follow from the entry: version is its id, updated_at its time
 --
--- The anchor (TIME at the rule's creation, or just before) and the due time stay as long as the trigger's text is
--- the same but for its jitter, so a new payload neither moves nor repeats an occurrence, and new jitter counts from the
--- next one on. A put never resumes. Failures in a row are forgotten when pause_after changes; they are counted, not
--- asked for, so the entry does not have them.
+-- The anchor (TIME at the rule's creation, or just before) and the due time stay while the trigger's text is the same,
+-- its jitter aside. So a new payload neither moves nor repeats an occurrence, and new jitter counts from the next
+-- occurrence on. A put never resumes. A change of pause_after resets the count of failures in a row. This count is no
+-- part of a definition, so it is not in the entry.
 keep_op_ms, shape_count = tonumber(keep_op_ms), tonumber(shape_count)
 -- include lib/op.lua
 -- include lib/place.lua
@@ -45,7 +45,7 @@ local IS_OURS = {  -- fields of a schedule's hash that no caller gives
 local NONE = {}
 local now = string.format('%.0f', now_ms)
 
--- Field/value texts of ARGV: where they are, and as a table.
+-- Field/value texts of ARGV: their positions, and as a table.
 local function pairs_at(first, size)
   local asked = {}
   for i = first, first + size - 1, 2 do
@@ -75,10 +75,10 @@ for i = first_row, #ARGV, ROW_SIZE do
   keys[2 * n - 1], keys[2 * n] = schedule_prefix .. ids[n], template_prefix .. ids[n]
 end
 local found = find(ids)
-local has_hashes = redis.call('EXISTS', unpack(keys)) > 0  -- of one schedule at least
+local has_hashes = redis.call('EXISTS', unpack(keys)) > 0  -- of at least one schedule
 
--- The hash of a schedule as it is, without malformed numbers and a malformed last run, which another program wrote; and
--- whether it has none of these.
+-- Return the hash of a schedule without malformed numbers and a malformed last run, which another program wrote; and
+-- whether nothing was malformed.
 local function read(schedule_key)
   local values, old, is_sound = redis.call('HMGET', schedule_key, unpack(READ)), {}, true
   for n, field in ipairs(READ) do
@@ -92,8 +92,8 @@ local function read(schedule_key)
   return old, is_sound
 end
 
--- Does the hash at *key* hold these pairs and *data*, and else only *others*? Another program may have changed it, and
--- a put repairs that.
+-- Return whether the hash at *key* has these pairs and *data*, and else only *others*. Another program may have changed
+-- it, and a put repairs that.
 local function holds(key, pairs_of, data, others)
   local asked, count = pairs_of.asked, pairs_of.size / 2 + (data and 1 or 0)
   local texts = redis.call('HGETALL', key)
@@ -113,14 +113,14 @@ local function without_jitter(rule)
   return rule and (string.gsub(rule, '"jitter_ms":%d+,', ''))
 end
 
--- Read and decide. What is written of row n is in olds[n], anchors[n], nominals[n] and dues[n].
+-- Read and decide. The values to write for row n are in olds[n], anchors[n], nominals[n] and dues[n].
 local reply, written, used = {'OK', now_ms, version()}, {}, {}  -- used: the shapes of written rows
 local rows, row_count, olds, anchors, nominals, dues, endings = {}, 0, {}, {}, {}, {}, {}
 for n, id in ipairs(ids) do
   local number, _, seen_version, trigger, digest, data, anchor_ms, next_ms, jitter_ms, from_ms, until_ms =
     unpack(ARGV, first_row + ROW_SIZE * (n - 1), first_row + ROW_SIZE * n - 1)
   local shape, at, schedule_key, template_key = shapes[number], found[n], keys[2 * n - 1], keys[2 * n]
-  local old, is_sound, has_ended, has_time = NONE, true, false, false  -- has_time: one that this put may keep
+  local old, is_sound, has_ended, has_time = NONE, true, false, false  -- has_time: this put may keep its time
   local word, due_ms, nominal_ms = nil, nil, nil
   if has_hashes and not (is_a(schedule_key, 'hash') and is_a(template_key, 'hash')) then
     word = 'WRONGTYPE'
@@ -193,7 +193,7 @@ for i = 1, row_count do
 end
 local put_version = append('put_recurring', fields)
 
--- A HSET for each shape, in which a row's own texts are replaced.
+-- One HSET per shape; the texts of each row are filled in.
 for _, shape in ipairs(used) do
   shape.schedule = {'HSET', '', 'trigger', '', 'digest', '', 'anchor', '', 'created_at', '',
     'version', put_version, 'updated_at', now, 'lane', shape.lane}

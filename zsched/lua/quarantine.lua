@@ -1,4 +1,4 @@
--- quarantine: take schedules that cannot be planned out of their lanes, so that they never stand at a head.
+-- quarantine: take schedules that cannot be planned out of their lanes, so that they do not block others.
 --
 -- KEYS   lease meta log @lanes quarantine
 -- ARGV   schedule_prefix              as in keys.py

@@ -3,7 +3,7 @@
 -- KEYS   lease wake
 -- ARGV   token           this term's
 -- RETURNS  OK  |  STALE
--- LOGS   nothing: the next term's entry says who follows
+-- LOGS   nothing: the entry of the next term names the next leader
 
 if redis.call('GET', lease_key) ~= token then
   return {'STALE'}

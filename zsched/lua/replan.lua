@@ -3,14 +3,14 @@
 -- KEYS   lease @schedules
 -- ARGV   schedule_prefix              as in keys.py
 --        @term
---        tzdata                       version of the zones' rules that the leader plans by
---        is_done                      1: from now on all schedules are planned by these
+--        tzdata                       version of the zone rules that the leader plans with
+--        is_done                      1: from now on all schedules are planned with these rules
 --        ...   per schedule six texts: id, version, due ms, nominal ms, new nominal ms, new due ms
--- RETURNS  OK, now ms, version that all were planned by before or '', then per schedule a word: moved changed
+-- RETURNS  OK, now ms, version that all were planned with before or '', then per schedule a word: moved changed
 --          |  STALE  |  SERVER
--- LOGS   replan: old, new = those versions · rows = id, "<nominal ms> <new nominal ms> <new due ms>"
+-- LOGS   replan: old, new = the two versions · rows = id, "<nominal ms> <new nominal ms> <new due ms>"
 --
--- A schedule that changed since it was read, in a lane or paused, is left alone (changed). No rows: nothing moves.
+-- A schedule that changed since it was read, in a lane or paused, is left alone (changed). Without rows nothing moves.
 -- include lib/fence.lua
 -- include lib/find.lua
 

@@ -5,11 +5,11 @@
 --        entry entry_t   id and t of the last entry that it has; - and 0 when it has none
 --        state           following | bootstrapping | lost | failed | refused | outdated | stopped
 --        about           one line of JSON: for people
---        hold_for_ms     > 0: nothing fires for so long, since it is not known what Redis lost
+--        hold_for_ms     > 0: nothing fires for so long, as it is not known what Redis lost
 -- RETURNS  OK, now ms
 -- LOGS   nothing
 --
--- In any format: an archive that stands back from a newer one has to say so.
+-- It works in any format: an older archive that stops before a newer format has to report it.
 -- include lib/hold_on.lua
 
 redis.call('HSET', archivers_key, archive,

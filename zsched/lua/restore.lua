@@ -4,34 +4,33 @@
 -- ARGV   @prefixes
 --        seen_entry seen_t   the log's end up to which the caller compared; - and 0 when it is empty
 --        hold_for_ms     > 0: nothing fires for so long, the restorer is not done yet
---        reason          lost | audit | corrected; dry: say what would be logged, and write nothing
---        archive         whose knowledge it is: id of the archive
---        names           of data sets that it followed, by blanks; '' when it knows none, or just follows this one
+--        reason          lost | audit | corrected; dry: return what would be logged, and write nothing
+--        archive         id of the archive that has the data
+--        names           of data sets that it followed, by spaces; '' if it knows no name, or only follows this one
 --        is_forced       1: also into a data set with another name
 --        row_count
---        ...             per row: id, run (what follows the id in the run id, '' of a recurring schedule), place,
+--        ...             per row: id, run (the rest of the run id after the id, '' for a recurring schedule), place,
 --                        lane, due ms or -, t of the row's last change in µs, note, "<n> <m>", then n texts of the
 --                        job or template (pairs) and m texts of the schedule's own hash (pairs)
 --        places: due paused quarantine ended gone open skipped
--- RETURNS  OK, now ms, the entry's id and t (- and 0 of dry), the place of each row as logged  |  AGAIN, now ms
+-- RETURNS  OK, now ms, the entry's id and t (- and 0 if dry), the place of each row as logged  |  AGAIN, now ms
 --          |  OTHER, now ms
--- LOGS   restore: reason, archive, rows n, the rows as given, format; `open` is `refused` where it cannot be pushed;
---          when RQ has the run already, `open` and `skipped` are `held`, and a one-shot that waited is `gone`
+-- LOGS   restore: reason, archive, rows n, the rows as given, format; `open` is `refused` if it cannot be pushed;
+--          if RQ has the run already, `open` and `skipped` are `held`, and a waiting one-shot is `gone`
 --
--- Of a schedule the row is what it becomes, whatever is there; `gone` takes it out. Where another program put it into
--- several places, it leaves all of them. A run that was fired and not over (`open`) is pushed again here, marked
--- uncertain; `skipped` records that it is not, as its schedule wishes. RQ may have the run already: a worker that took
--- it before the loss writes its status or its end into the Redis that lost it, often without the rest of the job. Such
--- a run (`held`) is marked uncertain, and else left as it is. It is open, and the tracker records its end. The entry
--- keeps each row's old t, by which two archives that know different things agree (rule: LATEST_CHANGE). What is put
--- back may be of a newer format than the leader's, whose archives never saw a newer one lead: so the format is noted,
--- as by acquire.
+-- A row replaces the schedule, whatever exists there; `gone` removes it. If another program put the schedule into
+-- several places, it leaves all of them. A run that was fired and is not over (`open`) is pushed again here, and marked
+-- uncertain. `skipped` records that it is not pushed, as its schedule demands. RQ may have the run already: a worker
+-- that took it before the loss writes its status or its end into the Redis that lost it, often without the rest of the
+-- job. Such a run (`held`) is marked uncertain, and else left as it is. It is open, and the tracker records its end.
+-- The entry keeps each row's old t, by which archives with different data agree (rule: LATEST_CHANGE). A row may be of
+-- a newer format than the leader's, if its archives never saw a newer leader. So the format is noted, as in acquire.
 --
--- Who puts back what was lost shows that there was another history, and what is due by now may have been pushed in it.
--- A leader that knew nothing of that may have taken the data set for a new one, without doubt (name.lua): so doubt is
--- cast here, as by acquire. Where it was cast at the loss, it stands: what came due later cannot have been pushed
--- before. But another data set may have gone on after that: what comes of it is in doubt until now.
--- A data set without a name has that of the archive from then on: it is not new, also when the restorer dies.
+-- A restore shows that there was another history. Schedules that are due by now may have been pushed in it. A leader
+-- without that knowledge may have taken the data set for a new one, without doubt (name.lua): so doubt is set here, as
+-- in acquire. If doubt was set at the loss, it stays: schedules that came due later cannot have been pushed before.
+-- But another data set may have gone on after that: its schedules are in doubt until now.
+-- A data set without a name gets the name of the archive, so it does not count as new, even if the restorer dies.
 hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 -- include lib/hold_on.lua
 -- include lib/place.lua
@@ -41,7 +40,7 @@ hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 
 local IS_SCHEDULE = {due = true, paused = true, quarantine = true, ended = true, gone = true}
 
--- Does a run wait for its time, with its job, and does no row before this one replace its schedule?
+-- Return whether a run waits for its time, with its job, and no row before this one replaces its schedule.
 local replaced = {}
 local function waits(row)
   local at = not replaced[row.id] and find({row.id})[1]
@@ -68,7 +67,7 @@ for n = 1, row_count do
   end
   if place ~= 'gone' and run ~= '' then
     row.run_id = id .. '-' .. run
-    if not make_way(row.run_id) then  -- it was pushed here, or a worker has it: it is RQ's
+    if not make_way(row.run_id) then  -- it was pushed here, or a worker has it
       row.place = IS_SCHEDULE[place] and 'gone' or 'held'
     elseif place == 'open' and (row.rate_limit == false or not queue_accepts(row.queue) or waits(row)) then
       row.place = 'refused'
@@ -103,7 +102,7 @@ end
 local earliest = nil
 local due, recurring = {high = {}, normal = {}, low = {}}, {}
 
--- RQ's created_at; those that were put together share their t.
+-- Return RQ's created_at; rows of the same put share their t.
 local isos = {}
 local function changed_at(t_us)
   isos[t_us] = isos[t_us] or iso(tonumber(t_us) / 1000)
@@ -115,7 +114,7 @@ local function put_back(row)
   if row.run == '' then
     recurring[#recurring + 1] = row.id
     redis.call('DEL', key, template_prefix .. row.id)
-    -- A version of its own: a plan of the lost history's rule must not pass.
+    -- The version is new: a plan of the lost history's rule must not pass.
     redis.call('HSET', key, 'version', entry, unpack(ARGV, row.first_own, row.after - 1))
     if row.first_own > row.first then
       redis.call('HSET', template_prefix .. row.id, unpack(ARGV, row.first, row.first_own - 1))
@@ -162,8 +161,8 @@ for n, row in ipairs(rows) do
     end
   elseif row.place == 'open' then
     redis.call('DEL', RQ_JOB .. row.run_id)
-    -- Its deadline counts from its time, or from its push (t) where that was later: backfilled, retried, or only late.
-    -- It may have passed long ago: then no worker begins with the run.
+    -- The deadline counts from the run's time, or from its push (t) if that was later: backfilled, retried, or late.
+    -- It may have passed long ago: then no worker begins the run.
     local due_ms, deadline_ms = tonumber(row.due_ms), nil
     if row.expires_ms and due_ms then
       deadline_ms = math.max(due_ms, tonumber(row.t_us) / 1000) + row.expires_ms

@@ -4,16 +4,16 @@
 -- ARGV   @prefixes
 --        id
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
---        missed          fire: at its old due time, passed or not | skip: what passed is recorded, not fired
---        seen_due_ms     '' or, for a recurring one whose due time passed and missed=skip, what was planned on:
+--        missed          fire: at its old due time, passed or not | skip: missed occurrences are recorded, not fired
+--        seen_due_ms     '' or, if missed=skip and a recurring schedule is past its due time, the plan's base:
 --        planned_version next_ms from_ms until_ms   its version, its next time, valid while from_ms <= TIME < until_ms
 --        jitter_ms       how much later than next_ms it is due
 --        first_ms last_ms count             the range of missed occurrences
 -- RETURNS  OK, word, now ms, due ms or -   |   AGAIN, now ms: read and plan once more
 --        words: resumed skipped unchanged NOTFOUND QUARANTINED ENDED
--- LOGS   resume: id, lane, due, missed; of a skip also first, last, count, and of a recurring one nominal
+-- LOGS   resume: id, lane, due, missed; after a skip also first, last, count, and of a recurring schedule nominal
 --
--- Failures in a row are counted anew from here.
+-- The count of failures in a row restarts.
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/place.lua

@@ -2,21 +2,21 @@
 --
 -- KEYS   @schedules wake schedule rq_queues rq_limits op deadlines
 -- ARGV   @prefixes
---        id              its schedule's
+--        id              of its schedule
 --        run             the run that is over
 --        nominal_ms      the time in its id
 --        keep_op_ms      op holds the reply that long, and a call sent again gets it
---        ...             field/value texts of its job, which count when RQ has forgotten it; none: not known
+--        ...             field/value texts of its job, used if RQ has forgotten it; empty: not known
 -- RETURNS  OK, word, now ms, detail
---        words: retried (detail: the new run's id), NOTOVER (RQ's status), WAITS (it is a schedule that has not
---        fired), GONE (RQ has forgotten it, and no texts came), BROKEN (what another writer changed), WRONGTYPE
+--        words: retried (detail: the new run's id), NOTOVER (RQ's status), WAITS (its schedule has not fired), GONE
+--        (RQ has forgotten it, and no texts were given), BROKEN (another writer changed it), WRONGTYPE
 -- LOGS   enqueue: run, front, fields n, the pairs, of = the run that is retried
 --
--- The new run's number is that of the entry which tells of it, so that no id comes twice in a history, whatever RQ
--- forgot. Schedules stay as they are, also the one of this id; a recurring one's last run too. What RQ or a task wrote
--- into the job while it ran is left out, but for meta, of which only that is known; retries are as many as at first,
--- and its deadline counts from now. All of it goes into the log, so fields longer or more than a client makes are
--- BROKEN; a payload is kept whole.
+-- The new run's number is the number of its entry in the log. So no id comes twice in a history, whatever RQ forgot.
+-- The schedule with this id stays as it is, and so does the last run of a recurring one. Fields that RQ or a task wrote
+-- into the job while it ran are left out, except meta: its first value is not known. The new run has as many retries as
+-- at first, and its deadline counts from now. All of it goes into the log, so a job with longer or more fields than a
+-- client makes is BROKEN. A payload may have any length.
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/place.lua
@@ -29,13 +29,13 @@ local KEPT = {
   enqueue_at_front_on_retry = true, success_callback_name = true, failure_callback_name = true,
   stopped_callback_name = true, rate_limit_key = true,
 }
-local NUMBERS = {  -- a worker dies of one that is none
+local NUMBERS = {  -- a worker dies of a field that is no number
   timeout = true, result_ttl = true, failure_ttl = true, retries_left = true, success_callback_timeout = true,
   failure_callback_timeout = true, stopped_callback_timeout = true, rate_limit_concurrency = true,
 }
 local MOST = 200  -- texts of its fields
 local LONGEST = 100000  -- bytes of a field that is neither payload nor meta; tags may take 40,000
-local OF_RUN = {  -- those of ours that do not say what was asked for
+local OF_RUN = {  -- fields of ours that are no part of the definition
   zs_uncertain = true, zs_note = true, zs_next = true, zs_gone = true, zs_deadline = true, zs_stop = true,
   zs_told = true,
 }

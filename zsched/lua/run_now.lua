@@ -8,9 +8,9 @@
 --        words: fired NOTFOUND WRONGTYPE QUARANTINED
 -- LOGS   run_now: id, run, last = 1 when the schedule is recurring and goes on
 --
--- A one-shot runs now instead of at its time, and keeps the run id of that time. A recurring
--- schedule gets an extra run, and its next occurrence stays; paused or ended it stays so too. Its deadline counts from
--- now, and overlap is not asked about: somebody wants it.
+-- A one-shot runs now instead of at its time, and keeps the run id of that time. A recurring schedule gets an extra
+-- run, and keeps its next occurrence. A paused or ended schedule stays paused or ended. The run's deadline counts from
+-- now. The overlap policy does not apply, as somebody asked for this run.
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/place.lua
@@ -22,7 +22,7 @@ if not at then
 end
 local source, run = template_key, nil
 if at.recurring then
-  run = free_run(id, now_ms, 1)  -- the plain id would be that of an occurrence
+  run = free_run(id, now_ms, 1)  -- the plain id is for an occurrence
 else
   run = id .. '-' .. at.due_ms .. run_suffix
   source = run_key(id, at.due_ms)

@@ -1,13 +1,13 @@
 -- survey: return the actions that chains of runs need. Writes nothing.
 --
 -- KEYS   meta log chains rq_queues rq_limits deadlines
--- ARGV   cursor          0, then what the last call answered
+-- ARGV   cursor          0, then the cursor of the last reply
 --        count           chains to look at, about
--- RETURNS  OK, cursor (0: that was all), then per chain that needs something, joined by \0: its schedule's id, what it
---          needs in a word, the run that is let go on or -, urgent or - (then RQ may still do it itself), and why
+-- RETURNS  OK, cursor (0: that was all), then per chain that needs an action, joined by \0: its schedule's id, the
+--          action in a word, the run to release or -, urgent or - (then RQ may still do it itself), and why
 -- LOGS   nothing
 --
--- A text per chain, as look.lua answers.
+-- The reply has a text per chain, for the reason given in look.lua.
 -- include lib/meta.lua
 -- include lib/overlap.lua
 

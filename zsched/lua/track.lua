@@ -4,17 +4,17 @@
 -- ARGV   @prefixes
 --        @term
 --        seen_entry seen_t            id and t of an entry of the history in which the runs were fired
---        ...   six texts per run: its schedule's id, its own id, what look saw of its job ("<status> <ended_at>", or
---              gone), how it counts in its schedule's row of failures (+ a success, ! a failure, - not at all), its
---              status, and what is recorded of it (JSON, core/runs.py)
+--        ...   six texts per run: its schedule's id, its own id, "<status> <ended_at>" of its job when look read it (or
+--              gone), how it counts for failures in a row (+ a success, ! a failure, - not at all), its status, and the
+--              record of its end (JSON, core/runs.py)
 -- RETURNS  OK, now ms, the entry's id and t or - and 0, number of runs that ended, list of schedules that were paused
 --          |  STALE  |  SERVER  |  LOST
 -- LOGS   end: rows = run id, status, JSON
 --        pause: as in pause.lua, of a schedule with pause_after failures in a row
 --
--- LOST: the log does not contain that entry, so this Redis may never have heard of the runs; that their jobs
--- are not here says nothing then. A job that is not as it was seen any more is left for another look; one that zsched
--- cancelled is told already (lib/waiting.lua).
+-- LOST: the log does not contain that entry, so this Redis may never have had the runs. Then missing jobs mean nothing.
+-- A job that has changed since it was seen is left for another look. The end of a job that zsched cancelled is in the
+-- log already (lib/waiting.lua).
 -- include lib/fence.lua
 -- include lib/same_history.lua
 -- include lib/streaks.lua
@@ -26,8 +26,8 @@ for i = ROWS, #ARGV, 6 do
   if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
     return job
   end
-  local is_told = job[1] == 'canceled' and job[2] and job[2] == job[3]
-  if (job[1] and word_of(job[1]) .. ' ' .. (time_of(job[2]) or '') or 'gone') == seen_as and not is_told then
+  local is_logged = job[1] == 'canceled' and job[2] and job[2] == job[3]
+  if (job[1] and word_of(job[1]) .. ' ' .. (time_of(job[2]) or '') or 'gone') == seen_as and not is_logged then
     add_row(rows, run, status, facts)
     runs[#runs + 1] = run
     count(id, run, verdict)

@@ -4,11 +4,11 @@
 -- ARGV   @term
 --        first_kept      id of an entry that stays, with all after it
 --        limit           most entries forgotten by one call
---        silent_ms       reports of archives that are older than this are forgotten too
+--        silent_ms       older reports of archives are forgotten too
 -- RETURNS  OK, number of entries forgotten  |  STALE  |  SERVER
 -- LOGS   nothing
 --
--- Whole nodes of the stream go at a time, so a few entries more may stay than need to.
+-- Whole nodes of the stream are removed at a time, so a few more entries may stay.
 -- include lib/fence.lua
 
 local reports = redis.call('HGETALL', archivers_key)

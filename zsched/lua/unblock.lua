@@ -2,14 +2,14 @@
 --
 -- KEYS   lease meta log chains rq_queues rq_limits deadlines
 -- ARGV   @term
---        ...   three texts per chain: its schedule's id, what it needs, and the run, both as survey answered them
--- RETURNS  OK, now ms, list of the runs that were released, list of the chains that do not need that any more
+--        ...   three texts per chain: its schedule's id, the action, and the run, as in the reply of survey
+-- RETURNS  OK, now ms, list of the runs that were released, list of the chains that no longer need the action
 --          |  STALE  |  SERVER
 -- LOGS   unblock: rows = run id, why
---        end: rows, of runs that were withdrawn, as in advance
+--        end: rows of runs that were withdrawn, as in advance
 --
--- RQ's worker may release a run at the same time: the dependents that it watches lose this run here, so one of the two
--- comes too late.
+-- RQ's worker may release a run at the same time. It watches the sets of dependents, and the run is removed from them
+-- here, so only one of the two succeeds.
 -- include lib/fence.lua
 -- include lib/mend.lua
 

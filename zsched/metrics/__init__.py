@@ -1,10 +1,10 @@
 """
-Numbers of one daemon for Prometheus, and two pages that say whether it lives and whether it is of use.
+Metrics of one daemon for Prometheus, and two health pages: is the daemon alive, and is it ready?
 
-``meter`` notes what the daemon tells while it works, and counts what the log says. ``collector`` looks at Redis when
-somebody asks, and makes Prometheus' families of all that; ``serving`` puts them on a port, whose server is ``pages``.
-``collector`` and ``serving`` alone know prometheus_client, which comes with the extra ``ops``.
+``meter`` records measurements of the running daemon and counts entries of the log. ``collector`` reads Redis at a
+scrape and builds Prometheus' metric families. ``serving`` publishes them on a port, with the server in ``pages``.
+Only ``collector`` and ``serving`` import prometheus_client, which comes with the extra ``ops``.
 
-Every label takes a bounded number of values (``meter.Names``), whatever queues there are. No page names Redis'
-password: none is made of settings.
+Every label has a bounded number of values (``meter.Names``), however many queues exist. No page shows Redis'
+password, since no page shows settings.
 """

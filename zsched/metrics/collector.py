@@ -1,12 +1,12 @@
 """
-Prometheus' families of what this daemon did, of what the log says of its terms, and of what Redis holds.
+Prometheus' metric families: of this daemon's work, of its terms in the log, and of the contents of Redis.
 
-Every daemon tells the same of Redis, so over several daemons gauges are taken as a maximum and counters as a sum. When
-Redis gives no answer, ``zsched_redis_up`` is 0 and what only Redis knows is left out: yesterday's backlog would look
-like today's.
+Every daemon reports the same contents of Redis. So over several daemons, take the maximum of gauges and the sum of
+counters. When Redis does not answer, ``zsched_redis_up`` is 0 and the metrics of Redis' contents are left out: an old
+backlog would look like a present one.
 
-Redis is looked at when somebody asks and at most once a second, however many ask, by connections with a short timeout
-of their own: Prometheus gives up after ten seconds by default, and that Redis does not answer is worth a page too.
+Redis is read at a scrape, at most once a second however many clients scrape. The connections are the collector's own,
+with a short timeout: Prometheus gives up after ten seconds by default, and needs the page while Redis is away too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _EVERY_MS: Final = 1000.0
 @dataclass(frozen=True, slots=True)
 class Sight:
     """
-    One look at Redis; ``overview`` is None when it gave no answer, and ``trouble`` says why. ``depths``: by queue.
+    One reading of Redis. Without an answer ``overview`` is None, and ``trouble`` is the reason. ``depths``: by queue.
     """
 
     overview: Overview | None = None
@@ -47,14 +47,14 @@ class Sight:
 
 
 class Lookout:
-    """Looks through *reader*. Any thread may ask; one looks, the others wait for what it sees."""
+    """Reads Redis by *reader*. Any thread may ask; one thread reads, and the others wait for its result."""
 
     def __init__(self, reader: Reader, clock: Clock) -> None:
         self._reader, self._clock, self._lock = reader, clock, Lock()
         self._sight, self._looked_ms = Sight(), float("-inf")
 
     def look(self) -> Sight:
-        """Redis, as it was a second ago at most; that it does not answer, or refuses, is a sight too."""
+        """Return a reading that is at most a second old. A Redis that is unreachable or refuses is a reading too."""
         with self._lock:
             if self._clock.monotonic_ms() - self._looked_ms >= _EVERY_MS:
                 self._sight = self._see()
@@ -72,47 +72,48 @@ class Lookout:
 
 
 class DaemonCollector(Collector):
-    """Collects of one daemon; *build*: versions, by label."""
+    """Collector of one daemon's metrics; *build*: versions, by label."""
 
     def __init__(self, meter: DaemonMeter, lookout: Lookout, queues: Names, build: Mapping[str, str | None]) -> None:
         self._meter, self._lookout, self._queues, self._build = meter, lookout, queues, build
 
     def collect(self) -> Iterator[Metric]:
-        """All families."""
+        """Yield all metric families."""
         yield from _of_log(self._meter.tally)
         yield from _of_daemon(self._meter)
         versions = [version or UNKNOWN for version in self._build.values()]
         yield _gauges("build_info", "Versions of this daemon.", [*self._build], [(versions, 1)])
         sight = self._lookout.look()
-        yield _gauge("redis_up", "Whether Redis answered when this daemon looked last.", sight.overview is not None)
+        help = "Reachability of Redis at this daemon's last reading: 1 or 0."
+        yield _gauge("redis_up", help, sight.overview is not None)
         if sight.overview is not None:
             yield from _of_redis(sight.overview)
             yield from _of_archives(sight.overview)
             yield self._of_queues(sight.depths)
 
     def _of_queues(self, depths: Mapping[str, int]) -> Metric:
-        """The deepest first: they are the ones that should have names."""
+        """Name the longest queues first: the number of label values is bounded."""
         by_label: dict[str, int] = {}
         for queue, depth in sorted(depths.items(), key=lambda pair: (-pair[1], pair[0])):
             label = self._queues.of(queue)
             by_label[label] = by_label.get(label, 0) + depth
         rows = [([queue], depth) for queue, depth in by_label.items()]
-        return _gauges("queue_depth", "Jobs that wait in RQ's queues, whoever put them there.", ["queue"], rows)
+        return _gauges("queue_depth", "Jobs that wait in RQ's queues, from any producer.", ["queue"], rows)
 
 
 # -- what this daemon knows -------------------------------------------------------------------------
 
 
 def _of_log(tally: LogTally) -> Iterator[Metric]:
-    help = "What became of occurrences and of runs that were asked for, in this daemon's terms."
+    help = "Outcomes of occurrences and of requested runs, in this daemon's terms."
     fires = CounterMetricFamily("zsched_fires", help, labels=["outcome"])
     for outcome, number in tally.outcomes.items():
         fires.add_metric([outcome], number)
     yield fires
-    yield _histogram("lateness_seconds", "From when an occurrence was due until its run was queued.", tally.lateness_s)
-    yield _histograms("queue_wait_seconds", "From queued to started, of runs that ended.", "queue", tally.wait_s)
-    yield _histograms("run_duration_seconds", "From started to ended.", "queue", tally.duration_s)
-    help = "Which share of its timeout a run took."
+    yield _histogram("lateness_seconds", "Time from an occurrence's due time to its push.", tally.lateness_s)
+    yield _histograms("queue_wait_seconds", "Time in the queue, of runs that ended.", "queue", tally.wait_s)
+    yield _histograms("run_duration_seconds", "Time from start to end of a run.", "queue", tally.duration_s)
+    help = "Duration of a run as a share of its timeout."
     yield _histogram("run_timeout_ratio", help, tally.timeout_ratio)
     ended = CounterMetricFamily("zsched_runs_ended", "Runs that are over.", labels=["queue", "status"])
     for (queue, status), number in tally.ended.copy().items():
@@ -121,15 +122,16 @@ def _of_log(tally: LogTally) -> Iterator[Metric]:
 
 
 def _of_daemon(meter: DaemonMeter) -> Iterator[Metric]:
-    yield _gauge("leader", "1: this daemon leads; 0: it stands by.", meter.health.leads)
-    help = "Threads, chores and kinds of questions of this daemon that fail at present; its log says why."
+    yield _gauge("leader", "Role of this daemon: 1 leader, 0 not.", meter.health.leads)
+    help = "Threads, chores and kinds of questions of this daemon that fail at present; its log has the reasons."
     yield _gauge("failing", help, len(meter.health.failing))
     yield CounterMetricFamily("zsched_terms", "Terms that this daemon began.", meter.terms)
-    yield _histogram("fired_per_tick", "Runs that one fire or advance queued, of those that did.", meter.fired_per_tick)
+    help = "Runs that one call of fire or advance queued, without calls that queued none."
+    yield _histogram("fired_per_tick", help, meter.fired_per_tick)
     help = "Round trips that renewed the lease."
     yield _histogram("lease_renewal_seconds", help, meter.renewal_s)
     yield _histograms("script_seconds", "Round trips of the firing loop's scripts.", "script", meter.script_s)
-    help = "Jumps of the Redis server's clock that held the firing."
+    help = "Jumps of the Redis server's clock that suspended the firing."
     yield CounterMetricFamily("zsched_clock_jumps", help, meter.clock_jumps)
 
 
@@ -137,12 +139,12 @@ def _of_daemon(meter: DaemonMeter) -> Iterator[Metric]:
 
 
 def _of_redis(seen: Overview) -> Iterator[Metric]:
-    yield _gauge("led", "1: somebody leads, this daemon or another one; 0: nobody does.", seen.leader is not None)
+    yield _gauge("led", "Leadership of the namespace: 1 a daemon leads, 0 none.", seen.leader is not None)
     rows = [([lane.value], seen.waiting[lane]) for lane in Priority]
-    yield _gauges("waiting", "Schedules that wait to be fired, overdue and held back ones too.", ["lane"], rows)
+    yield _gauges("waiting", "Waiting schedules, including overdue and held-back ones.", ["lane"], rows)
     rows = [([lane.value], seen.overdue[lane]) for lane in Priority]
-    yield _gauges("overdue", "Those of them whose time has passed and that have not fired yet.", ["lane"], rows)
-    yield _gauge("oldest_due_age_seconds", "How late the oldest of them is; 0 without any.", seen.late_ms / 1000)
+    yield _gauges("overdue", "Waiting schedules whose due time has passed.", ["lane"], rows)
+    yield _gauge("oldest_due_age_seconds", "Lateness of the oldest due schedule; 0 without one.", seen.late_ms / 1000)
     states = {
         "waiting": sum(seen.waiting.values()),
         "recurring": seen.recurring,
@@ -150,33 +152,33 @@ def _of_redis(seen: Overview) -> Iterator[Metric]:
         "quarantined": seen.quarantined,
         "held_back": sum(held.waiting for held in seen.held_back),
     }
-    help = "Schedules; recurring ones are of one of the other states too, held_back ones are among the waiting."
+    help = "Schedules by state; recurring ones are also in another state, held_back ones are also waiting."
     yield _gauges("schedules", help, ["state"], [([state], number) for state, number in states.items()])
-    yield _gauge("epoch", "The number of the latest term, whoever leads.", seen.epoch)
-    help = "Keys of a wrong type, without which firing goes on; status names them."
+    yield _gauge("epoch", "Number of the namespace's latest term.", seen.epoch)
+    help = "Keys of a wrong type that firing does without; zsched status names them."
     yield _gauge("keys_of_wrong_type", help, len(seen.wrong_types))
     yield _gauge("log_entries", "Entries of the log that Redis holds.", seen.log_length)
 
 
 def _of_archives(seen: Overview) -> Iterator[Metric]:
-    """Yield metrics of archives that should follow: of daemons that did not stop in order; of each place the latest."""
+    """Yield metrics of the archives of daemons that did not stop in order: the latest report of each place."""
     lately: dict[str, Report] = {}
     for report in remembered(seen.archives, seen.now_ms):
         if not report.is_stopped and len(lately) < MOST:
             lately.setdefault(label_text(report.place), report)
     lags = [([place], lag) for place, each in lately.items() if (lag := seen.behind(each)) is not None]
-    yield _gauges("archive_lag_entries", "Entries of the log that an archive lacks.", ["archive"], lags)
+    yield _gauges("archive_lag_entries", "Log entries that an archive lacks.", ["archive"], lags)
     rows = [([place], each.state is ArchiveState.FOLLOWING) for place, each in lately.items()]
-    yield _gauges("archive_following", "Whether an archive says that it follows the log.", ["archive"], rows)
+    yield _gauges("archive_following", "State of an archive: 1 it follows the log, 0 not.", ["archive"], rows)
     ages = [([place], max(seen.now_ms - each.told_ms, 0) / 1000) for place, each in lately.items()]
-    yield _gauges("archive_seconds_since_report", "Since an archive was heard of.", ["archive"], ages)
+    yield _gauges("archive_seconds_since_report", "Time since an archive's last report.", ["archive"], ages)
     unknown = [([place], each.unknown_entries) for place, each in lately.items()]
-    yield _gauges("archive_unknown_entries", "Entries of the log that an archive could not read.", ["archive"], unknown)
+    yield _gauges("archive_unknown_entries", "Log entries that an archive could not read.", ["archive"], unknown)
     last = last_audit(seen.archives, seen.now_ms)
     if last is not None:
-        yield _gauge("audit_alarms", "What the last audit found wrong, also what it put right.", last.alarms)
-        yield _gauge("audit_checked", "Schedules that the last audit looked at.", last.checked)
-        yield _gauge("audit_age_seconds", "Since the last audit.", max(seen.now_ms - last.at_ms, 0) / 1000)
+        yield _gauge("audit_alarms", "Errors that the last audit found, including repaired ones.", last.alarms)
+        yield _gauge("audit_checked", "Schedules that the last audit checked.", last.checked)
+        yield _gauge("audit_age_seconds", "Time since the last audit.", max(seen.now_ms - last.at_ms, 0) / 1000)
 
 
 # -- families ---------------------------------------------------------------------------------------
@@ -201,13 +203,13 @@ def _histogram(name: str, help: str, distribution: Distribution) -> Metric:
 
 def _histograms(name: str, help: str, label: str, by_label: dict[str, Distribution]) -> Metric:
     family = HistogramMetricFamily(f"zsched_{name}", help)
-    for value, distribution in by_label.copy().items():  # others come meanwhile
+    for value, distribution in by_label.copy().items():  # another thread may add labels
         family.samples += _samples(family.name, {label: value}, distribution)
     return family
 
 
 def _samples(name: str, labels: dict[str, str], distribution: Distribution) -> Iterator[Sample]:
-    """Yield what ``HistogramMetricFamily.add_metric`` makes, in half of its time (measured): 100 queues have 3,000."""
+    """Yield the samples of ``HistogramMetricFamily.add_metric``, in half of its time: 100 queues have 3,000 samples."""
     buckets, total = distribution.buckets(), distribution.total
     for bound, number in buckets:
         yield Sample(f"{name}_bucket", labels | {"le": bound}, number)

@@ -1,17 +1,16 @@
 """
-Measurements of one daemon, kept until somebody asks: those that it told while it worked (``daemon.meter``), and counts
-of what the log says of the terms that it led.
+Measurements of one daemon: those that the daemon reports while it works, and counts of log entries of its own terms.
 
-Every daemon's archive follows the whole log. So that the sum over all daemons counts everything once, each counts what
-was written in its own terms: an entry's id begins with its epoch. It counts when its archive has taken an entry in, in
-the archiver's thread; what fires computes nothing. What an archive is given a second time, after a loss, counts once.
-An archivist in a process of its own has a meter of its own, which counts for that of the daemon (``counts`` and
-``counted``, about once a second).
+Every daemon's archive follows the whole log. Each daemon counts only the entries of its own terms (an entry's id begins
+with its epoch), so the sum over all daemons counts each entry once. The archiver's thread counts an entry when its
+archive has stored it; the firing loop computes nothing. An entry that an archive receives again, after a loss, counts
+once. An archivist in a process of its own has its own meter, and sends its counts to the daemon's about once a second
+(``counts`` and ``counted``).
 
-Not guaranteed: that anybody counts what clients wrote while nobody led, when the leader before that is gone, nor the
-last entries of a daemon that was killed. While the archive
-is in trouble the counts stand still; they catch up when it reads the log again, but for what was trimmed from it
-meanwhile. They begin with 0 in each process that archives: ask Prometheus for rates and increases.
+Not guaranteed: the entries that clients wrote while no daemon led, if the leader before is gone; the last entries of a
+killed daemon. While the archive fails, the counts do not change. They catch up when it reads the log again, except for
+entries that were trimmed meanwhile. They begin with 0 in each process that archives: ask Prometheus for rates and
+increases.
 """
 
 from __future__ import annotations
@@ -36,21 +35,21 @@ from zsched.health.facts import DaemonHealth
 
 
 MOST: Final = 50  # values of one label: with more queues a scrape takes longer than 10 ms (measured)
-OTHER: Final = "other"  # stands for those that came later
-UNKNOWN: Final = "unknown"  # nobody recorded it
+OTHER: Final = "other"  # the label of all later names
+UNKNOWN: Final = "unknown"  # not recorded
 _LONGEST: Final = 200  # characters
 
 
 class Names:
-    """The first names that came, each under itself, *most* of them at most; the others are all ``other``."""
+    """Label values of names: the first *most* names keep their own, all later ones get ``other``."""
 
     def __init__(self, most: int = MOST) -> None:
         self._room, self._known, self._lock = most, {name: name for name in (OTHER, UNKNOWN)}, Lock()
 
     def of(self, name: str) -> str:
         """
-        The label's value for *name*; the same from now on, also the same object: a pickle of the counts has it once.
-        Any thread may ask.
+        Return the label value for *name*. Later calls return the same object, so a pickle of the counts has it once.
+        Any thread may call.
         """
         if (known := self._known.get(name)) is not None:
             return known
@@ -63,7 +62,7 @@ class Names:
 
 
 def label_text(value: str) -> str:
-    """*value* as UTF-8 can say it, cut to a length that is bearable in each line of a page."""
+    """Return *value* as valid UTF-8, cut to a length that suits each line of a page."""
     return value.encode(errors="backslashreplace").decode()[:_LONGEST]
 
 
@@ -72,10 +71,10 @@ def label_text(value: str) -> str:
 
 class Distribution:
     """
-    Counts values by *bounds*: each is the largest value of its bucket; they rise.
+    Counts values by *bounds*, in rising order; each bound is the largest value of its bucket.
 
-    One thread notes. Another one may read meanwhile, and then sees some of what is being noted, and perhaps a sum that
-    is ahead of the counts: nothing that the next reading does not mend.
+    One thread writes. Another thread may read at the same time, and see a part of a change, or a sum that is ahead of
+    the counts. The next reading is right again.
     """
 
     __slots__ = ("_bounds", "_counts", "total")
@@ -91,7 +90,7 @@ class Distribution:
         self.total += value
 
     def note_all(self, values: list[float]) -> None:
-        """Many values, which are sorted for it: a tenth of the time that each by itself takes."""
+        """Count many values, sorted first: this takes a tenth of the time of single calls."""
         values.sort()
         counts, before = self._counts, 0
         for number, bound in enumerate(self._bounds):
@@ -114,31 +113,31 @@ def _names_of(bounds: tuple[float, ...]) -> tuple[str, ...]:
 # -- what the log says ------------------------------------------------------------------------------
 
 
-# What becomes of an occurrence, or of a run that was asked for. ``uncertain`` ones were fired too, and may have been
-# before; ``fired`` counts the others.
+# Outcomes of an occurrence or of a requested run. ``uncertain`` ones were fired, and may have been fired before;
+# ``fired`` counts the others.
 OUTCOMES: Final = tuple(
     "fired enqueued uncertain skipped_overlap skipped_paused skipped_uncertain skipped_missed skipped_limit expired "
     "coalesced duplicate cancelled quarantined pushed_again held withdrawn".split()
 )
-_COUNTED: Final = (*DECIDED, What.RUN_ENDED)  # a kind that tells of none of it need not be read
+_COUNTED: Final = (*DECIDED, What.RUN_ENDED)  # kinds without any of these changes need not be parsed
 
 LATENESS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600)
 WAIT_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)  # in a queue
 DURATION_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)
-TIMEOUT_RATIO: Final = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1)  # above 1: it was stopped, or should have been
+TIMEOUT_RATIO: Final = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1)  # above 1: the run was stopped, or should have been
 _COUNTS: Final = ("outcomes", "lateness_s", "wait_s", "duration_s", "timeout_ratio", "ended")  # of a LogTally
 
 
 class LogTally:
     """
-    Counts, from the process's start on. ``led`` may be called by any thread, ``see`` by one alone; the counts may be
-    read meanwhile.
+    Counts of log entries since the process's start. Any thread may call ``led`` and read the counts; only one thread
+    may call ``see``.
     """
 
     def __init__(self, run_suffix: str, queues: Names, daemon: str | None = None) -> None:
         """
-        *run_suffix*: the namespace's part of run ids. *daemon*: its id. A term counts from its first entry on, which
-        names the daemon; one that began before the tally, from the call of ``led`` on.
+        *run_suffix*: the namespace's part of run ids. *daemon*: its id. A term counts from its first entry, which
+        names the daemon. A term that began before the tally counts from the call of ``led``.
         """
         self._run_suffix, self._queues, self._daemon = run_suffix, queues, daemon and daemon.encode()
         self._epochs: set[int] = set()
@@ -151,11 +150,11 @@ class LogTally:
         self.ended: Counter[tuple[str, str]] = Counter()  # by queue and status
 
     def led(self, epoch: int) -> None:
-        """This daemon leads, or led, in *epoch*."""
+        """Count entries of *epoch* from now on: it is a term of this daemon."""
         self._epochs.add(epoch)
 
     def see(self, entries: Sequence[Entry]) -> None:
-        """Count *entries*, if they are of its terms, and new. What cannot be read, the archiver has said."""
+        """Count *entries* of its own terms that are new. The archiver reports entries that cannot be read."""
         kinds = kinds_telling(*_COUNTED)
         for entry in entries:
             if entry.kind == "term" and self._daemon in entry.body:
@@ -166,18 +165,18 @@ class LogTally:
                     self._count(parse(entry, self._run_suffix))
 
     def counts(self) -> dict[str, Any]:
-        """Return all counts, which change when more is seen: the thread that sees calls it."""
+        """Return all counts, not a copy. Only the thread that calls ``see`` may call it."""
         return {name: getattr(self, name) for name in _COUNTS}
 
     def take(self, counts: dict[str, Any]) -> None:
-        """Have these *counts* from now on, of another process that sees the log."""
+        """Replace the counts by *counts* of another process, which reads the log."""
         for name in _COUNTS:
             setattr(self, name, counts[name])
 
     def _is_new(self, position: Position) -> bool:
         """
-        Return True if *position* is later than all that was counted. Within a history both id and time rise; what
-        another one has at the same ids is later, and what another server's clock has earlier is of a later epoch.
+        Return True if *position* is later than all counted ones. Within a history id and time rise together. Another
+        history has later times at the same ids, or, if its server's clock is behind, a later epoch.
         """
         last = self._last
         return last is None or position.order > last.order or position.t_us > last.t_us
@@ -203,7 +202,7 @@ class LogTally:
                 self.timeout_ratio.note(run.duration_ms / 1000 / run.timeout_s)
 
 
-# -- what the daemon told ---------------------------------------------------------------------------
+# -- measurements of the daemon ---------------------------------------------------------------------
 
 
 SCRIPT_S: Final = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5)
@@ -213,8 +212,8 @@ FIRED: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)  # by one 
 
 class DaemonMeter:
     """
-    Notes, a few hundred ns each; what the archive takes in goes to *tally*, and *health* says how the main loop is.
-    May be read by any thread.
+    Records measurements, in a few hundred ns each. Archived entries go to *tally*; *health* is that of the main loop.
+    Any thread may read it.
     """
 
     def __init__(self, tally: LogTally, health: DaemonHealth) -> None:
@@ -225,26 +224,26 @@ class DaemonMeter:
         self.fired_per_tick = Distribution(FIRED)
 
     def began(self, epoch: int) -> None:
-        """A term began."""
+        """Record that a term began."""
         self.tally.led(epoch)
         self.terms += 1
 
     def renewed(self, took_ms: float) -> None:
-        """The lease was renewed."""
+        """Record a renewal of the lease."""
         self.renewal_s.note(took_ms / 1000)
 
     def ran(self, script: str, took_ms: float, fired: int) -> None:
-        """A script ran."""
+        """Record a call of a script."""
         self.script_s[script].note(took_ms / 1000)
         if fired:
             self.fired_per_tick.note(fired)
 
     def jumped(self, by_ms: float) -> None:
-        """The server's clock jumped."""
+        """Record a jump of the server's clock."""
         self.clock_jumps += 1
 
     def archived(self, entries: Sequence[Entry]) -> None:
-        """The archive has these."""
+        """Count entries that the archive has stored."""
         self.tally.see(entries)
 
     def counts(self) -> dict[str, Any]:

@@ -1,15 +1,16 @@
 """
 The HTTP server of ``[metrics] listen``: /metrics and pages of one line, from threads beside the daemon's.
 
-Clients cannot use up the daemon's threads and files. At most ``HANDLERS`` requests are served at once, and more are
-closed unread. A request has ``REQUEST_MS`` from its connection to the last byte of its answer, however it trickles.
+Clients cannot exhaust the daemon's threads and files. At most ``HANDLERS`` requests are served at once; further ones
+are closed unread. A request has ``REQUEST_MS`` from its connection to the last byte of its answer, however slowly it
+comes.
 
-It is the standard library's server. prometheus_client's is the same one without a bound or a deadline; waitress bounds
-threads and connections, but ends only idle ones, so a byte now and then holds all of them for ever.
+This is the standard library's server. prometheus_client uses the same one without a bound or a deadline. waitress
+bounds threads and connections, but closes only idle ones: a client that sends a byte now and then keeps its connection.
 
-Not guaranteed: that strangers are kept out. There is neither password nor TLS: listen on loopback, or on an address
-that only Prometheus reaches. Whoever reaches it can keep others from it. On loopback a request must name this machine,
-so that a page in a browser here cannot read it under a name of its own (DNS rebinding).
+Not guaranteed: access control. There is neither password nor TLS: listen on loopback, or on an address that only
+Prometheus reaches. A client that reaches the port can block others. On loopback a request must name this machine: a
+web page in a local browser cannot read it under a host name of its own (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ HANDLERS: Final = 8  # requests at once: Prometheus, two probes, and people
 REQUEST_MS: Final = 10_000.0  # for a whole request; Prometheus waits no longer by default
 _BACKLOG: Final = 64  # connections that Linux holds until they are accepted
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_WAIT_S: Final = 0.5  # for a connection, before looking for requests whose time is over, and whether to stop
-_END_S: Final = 2.0  # for that look to end
+_WAIT_S: Final = 0.5  # for a connection, between checks for expired requests and for the end of the server
+_END_S: Final = 2.0  # for the server's thread to end
 _PAUSE_S: Final = 0.5  # before the next accept without free files: the waiting connection would wake the server at once
 
-HealthPage = Callable[[], tuple[bool, str]]  # whether all is well, and a line that says so
+HealthPage = Callable[[], tuple[bool, str]]  # True if all is well, and the line of the page
 
 
 @contextmanager
@@ -58,11 +59,11 @@ def served(
     failures: Failures | None = None,
 ) -> Iterator[None]:
     """
-    Serve inside the block *metrics*, as Prometheus' text format has them, and *pages* by path. *failures* has what
-    keeps the server's thread from accepting.
+    Serve *metrics*, in Prometheus' text format, and *pages* by path, inside the block. *failures* records errors that
+    keep the server's thread from accepting.
 
     Raises:
-        ZschedError: nothing can listen there now.
+        ZschedError: the server cannot listen at this address now.
     """
     server = _listen(settings, clock)
     server.set_app(_Application(metrics, pages, server.names))
@@ -121,7 +122,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     request may name; None: any.
     """
 
-    daemon_threads = True  # a slow client keeps no daemon from ending
+    daemon_threads = True  # a slow client does not delay the daemon's end
     request_queue_size = _BACKLOG
 
     def __init__(self, family: socket.AddressFamily, host: str, port: int, clock: Clock) -> None:
@@ -148,7 +149,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         return frozenset({"localhost", self._host.lower().rstrip(".")}) if is_local else None
 
     def serve_once(self) -> None:
-        """Accept a connection if one comes within ``_WAIT_S``, and cut off requests whose time is over."""
+        """Accept a connection if one comes within ``_WAIT_S``, and close expired requests."""
         self.handle_request()
         self.service_actions()
 
@@ -162,7 +163,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             raise
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Take a request while a handler is free; what is not taken is closed."""
+        """Accept a request if a handler is free; it is closed otherwise."""
         with self._lock:
             if len(self._deadlines) >= HANDLERS:
                 return False
@@ -170,9 +171,9 @@ class _Server(ThreadingMixIn, WSGIServer):
             return True
 
     def service_actions(self) -> None:
-        """Cut off requests whose time is over, so that their handlers end."""
+        """Close expired requests, so that their handlers end."""
         now_ms = self._clock.monotonic_ms()
-        with self._lock:  # none is closed meanwhile, so its number is not another file's
+        with self._lock:  # no request is closed meanwhile: its file number could be reused
             for request, deadline_ms in self._deadlines.items():
                 if now_ms >= deadline_ms:
                     with suppress(OSError):
@@ -185,13 +186,13 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is nobody's trouble; what is ours, the handler's own ``wsgi.errors`` has."""
+        """Ignore clients that disconnected; the handler's ``wsgi.errors`` has errors of our own."""
         log.debug("metrics_request_failed", client=str(client_address), exc_info=True)
 
 
 class _Handler(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Not a line for each scrape."""
+        """Log nothing: a line for each scrape would be too much."""
 
 
 def _listen(settings: MetricsSettings, clock: Clock) -> _Server:

@@ -1,11 +1,11 @@
 """
-``[metrics] listen``: what measures the daemon, and three pages that tell of it.
+``[metrics] listen``: the daemon's meter, and three pages with its measurements and its health.
 
-- ``/metrics`` is for Prometheus. It is a page also while Redis is away.
-- ``/healthz`` says whether the daemon lives: 200 as long as its main loop ends its passes, led or not, with Redis or
-  without, since to restart it would help nobody then; 503 when the loop is stuck.
-- ``/readyz`` says whether it is of use: 200 as ``leader`` or as ``standby`` that could lead; else 503, and why: it sees
-  no Redis, it may not lead on this one, or Redis refuses what it does as a leader.
+- ``/metrics`` is for Prometheus. It works while Redis is away, too.
+- ``/healthz`` is the liveness page: 200 while the main loop completes its passes, as leader or not, with Redis or
+  without (a restart would not help then); 503 when the loop is stuck.
+- ``/readyz`` is the readiness page: 200 as ``leader``, or as ``standby`` that could lead. Otherwise 503 with the
+  reason: Redis is unreachable, the daemon may not lead on it, or Redis refuses the leader's commands.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from zsched.storage.keys import keys_of
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
 
-_STUCK_MS: Final = 30_000.0  # without a pass, beside what the settings let one take
+_STUCK_MS: Final = 30_000.0  # without a pass, in addition to the times that the settings allow
 
 
 @contextmanager
@@ -42,11 +42,12 @@ def serving(
     archivist: Callable[[], int] | None = None,
 ) -> Iterator[DaemonMeter]:
     """
-    Serve inside the block what the meter that it gives is told, and what *health* says. *build*: versions. *archivist*:
-    tells the number of the process that archives.
+    Serve metrics and health pages inside the block, and yield the meter to report to.
+
+    *health*: that of the main loop. *build*: versions. *archivist*: returns the id of the process that archives.
 
     Raises:
-        ZschedError: nothing can listen there now.
+        ZschedError: the server cannot listen at this address now.
     """
     keys, queues = keys_of(settings), Names()
     meter = DaemonMeter(LogTally(keys.run_suffix, queues), health)
@@ -67,7 +68,7 @@ def serving(
         found = problems(RedisUnseen(unseen), health) if unseen else problems(health)
         return not found, found[0].text if found else "leader" if health.leads else "standby"
 
-    # The plain format, whatever else is accepted: OpenMetrics takes twice as long to write, and says no more of these.
+    # Always the plain format: OpenMetrics takes twice as long to write, and adds nothing for these metrics.
     metrics = partial(generate_latest, registry)
     try:
         pages = {"/healthz": alive, "/readyz": ready}
@@ -78,6 +79,6 @@ def serving(
 
 
 def _patience_ms(settings: Settings) -> float:
-    """The longest that a pass may take whose daemon is well: its longest sleep, and a Redis that hangs."""
+    """Return the longest time of a pass of a healthy daemon: its longest sleep, and the timeouts of a hanging Redis."""
     daemon = settings.daemon
     return _STUCK_MS + daemon.idle_ms + daemon.lease_ms + TIMEOUTS * settings.redis.timeout_s * 1000

@@ -7,7 +7,8 @@ this module. What a node answers instead of executing a command says what to do:
 
 - MOVED: the slot has another owner, after a migration or a failover. The connection breaks, and so do all others of the
   link before their next command; the next connection goes to the node that MOVED named. That node is another server,
-  so a leader's term ends, and hold and doubt apply (docs/recovery.md). RQ's own keys moved in the same instant.
+  so a leader's term ends, and hold and doubt apply (docs/explanation/recovery.md). RQ's own keys moved in the same
+  instant.
 - TRYAGAIN, ASK: keys of the slot are on their way, one after the other. A script needs all of its keys in one place, so
   ASK is not followed. Each script looks for a key that never exists before anything else (lua/lib/whole.lua), and such
   an answer is its end. Who calls waits, and calls again, until the slot is whole.

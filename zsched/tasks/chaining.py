@@ -69,7 +69,8 @@ class Next:
     work; so give the task's decorator what an urgency of yours stands for.
 
     Raises:
-        InvalidSchedule: no time, both, or a rule. NotImportable: *func* is nothing that a worker could find.
+        InvalidSchedule: no time, both, or a rule.
+        NotImportable: a worker cannot find *func*.
     """
 
     func: str | Callable[..., Any] | None
@@ -139,7 +140,8 @@ class Turn:
         even looked at. Returns what RQ keeps as the result.
 
         Raises:
-            InvalidSchedule: one is refused, or two have one id. RedisUnavailable, RedisRefused.
+            InvalidSchedule: one is refused, or two have one id.
+            RedisUnavailable, RedisRefused: Redis was not reached, or refused.
         """
         done, is_all = self._read(self._notes.read(_FIELD))
         if is_all:

@@ -91,7 +91,7 @@ class Task(Typed, Generic[P, R]):
 
         Raises:
             InvalidSchedule: a parameter is unknown, missing or of another type; ``field`` names it.
-            And as ``client.schedule``.
+            ZschedError: as ``client.schedule``.
         """
         payload, options = self._split(given)
         return client.schedule(self, kwargs=payload, **options)
@@ -112,7 +112,7 @@ class Task(Typed, Generic[P, R]):
         A row for ``client.schedule_many``, which checks its values.
 
         Raises:
-            InvalidSchedule: a name is a parameter's but for a slip: wrong in every row, so told before the first.
+            InvalidSchedule: a misspelt parameter. It is wrong in every row, so the call fails before the first.
         """
         payload, options = self._split(given)
         return cast(ScheduleRow, {"func": self, "kwargs": payload, **options})

@@ -36,8 +36,8 @@ def main(
     is_list: bool,
 ) -> None:
     """
-    The fault campaign: real Redis, daemons, workers and clients, faults at random, then an audit of what every
-    worker received against what every client was told.
+    The fault campaign: real Redis, daemons, workers and clients, faults at random, then an audit. The audit compares
+    the runs that workers received with the replies that clients got.
 
     Exit code 0: every promise was kept; 1: not, with examples. Ctrl-C ends the faults; the audit follows.
     """
@@ -62,7 +62,7 @@ def main(
 
 
 def _named_points(without: str | None) -> tuple[str, ...]:
-    """The faults from which the missing safeguard protects, so that few seconds show it."""
+    """Return the faults from which the missing safeguard protects, so that few seconds show the failure."""
     return SAFEGUARDS[without].faults if without else ()
 
 

@@ -1,4 +1,4 @@
-"""What clients asked for and were told: the first witness."""
+"""The requests of clients and the replies to them: the first witness."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def now_us() -> int:
-    """The time of this machine, which is Redis's too, in epoch microseconds."""
+    """Return the time of this machine, which is Redis's too, in epoch microseconds."""
     return time.time_ns() // 1000
 
 
@@ -20,9 +20,9 @@ class Call:
     """
     One call about one schedule.
 
-    ``outcome``: *done* was acknowledged; *unknown* raised, so it may have happened or not; *refused* was answered
-    with no; *crashed* raised what a client must not. ``run_id`` and ``due_ms`` are of a one-shot or of the run that
-    was asked for; ``every_ms`` is a recurring schedule's.
+    ``outcome``: *done* was acknowledged; *unknown* raised, so it may or may not have happened; *refused* was answered
+    with a refusal; *crashed* raised an error that a client must not raise. ``run_id`` and ``due_ms`` belong to a
+    one-shot or to the requested run; ``every_ms`` belongs to a recurring schedule.
     """
 
     verb: str  # put, rule, cancel, pause, resume, skip, run_now, enqueue
@@ -40,14 +40,17 @@ class Call:
 
 
 def last_cancel(calls: Sequence[Call]) -> Call | None:
-    """The cancel that was the last word on a schedule, of all *calls* about it; None where it was not."""
+    """
+    Return the cancel that was the last call about a schedule, of all *calls* about it; None if another call was the
+    last.
+    """
     last = next((call for call in reversed(calls) if call.verb in ("put", "rule", "cancel", "enqueue")), None)
     is_cancelled = last is not None and (last.verb, last.outcome, last.word) == ("cancel", "done", "cancelled")
     return last if is_cancelled else None
 
 
 class Ledger:
-    """The calls of all clients, in memory and, line by line, in a file for whoever examines a failure."""
+    """The calls of all clients: in memory, and line by line in a file for the analysis of a failure."""
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
@@ -55,7 +58,7 @@ class Ledger:
         self._file = path.open("a", buffering=1)
 
     def add(self, *calls: Call) -> None:
-        """Write them down."""
+        """Record *calls* in memory and in the file."""
         with self._lock:
             self._calls += calls
             for call in calls:
@@ -63,10 +66,10 @@ class Ledger:
                 self._file.write(json.dumps(facts) + "\n")
 
     def calls(self) -> list[Call]:
-        """All until now."""
+        """Return all calls recorded until now."""
         with self._lock:
             return list(self._calls)
 
     def close(self) -> None:
-        """No more calls."""
+        """Close the file; no calls can be added afterwards."""
         self._file.close()

@@ -1,9 +1,9 @@
 """
-The audit: what must hold, as a function per promise; each yields what breaks it.
+The audit: a function per promise, each of which yields the violations.
 
-Targets are matched with runs as Jepsen's test of Chronos does: from what was acknowledged follows what must have
-run, and from what was received follows what must have been asked for. What the design does not promise is not
-passed over but counted (``Audit.tolerated``).
+Targets are matched with runs like in Jepsen's test of Chronos: acknowledged calls say which runs must have happened,
+and received runs say which calls must have been made. Effects that the design does not promise to prevent are counted
+(``Audit.tolerated``), not ignored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Findings = Iterator[str]
 
 
 class Audit:
-    """The witnesses, sorted for the checks. ``tolerated`` counts what is allowed and should be known."""
+    """The witnesses, sorted for the checks. ``tolerated`` counts effects that are allowed and should be reported."""
 
     def __init__(self, witnesses: Witnesses) -> None:
         self.witnesses, self.histories = witnesses, Histories([*witnesses.histories, witnesses.log])
@@ -60,13 +60,13 @@ class Audit:
 
     def is_in_lag(self, call: Call) -> bool:
         """
-        Whether no archive had what *call* wrote when Redis lost it: it was acknowledged shortly before, and in no
-        history. What an archive knew must come back.
+        Return True if no archive had the change of *call* when Redis lost it: it was acknowledged shortly before the
+        loss, and is in no history. A change that an archive had must come back.
         """
         return bool(self._losses_at(call)) and not self._is_known(call)
 
     def _losses_at(self, call: Call) -> list[Loss]:
-        """The losses of which it was answered shortly before, or while."""
+        """Return the losses during the call or shortly after its answer."""
         return [
             loss
             for loss in self.witnesses.losses
@@ -74,7 +74,10 @@ class Audit:
         ]
 
     def _is_known(self, call: Call) -> bool:
-        """Whether some history has what *call* wrote; of a call that names a run, that run and not an earlier one."""
+        """
+        Return True if a history has the change of *call*. A call that names a run must be found with that run, not with
+        an earlier one.
+        """
         from_us, until_us = call.began_us - _SLACK_US, call.ended_us + _SLACK_US
         run_id = _run_of(call) if call.verb in _OF_A_RUN else None
         return any(
@@ -84,13 +87,13 @@ class Audit:
         )
 
     def lag_of(self, call: Call) -> int:
-        """How long before the loss, for which ``is_in_lag`` excuses it, it was acknowledged."""
+        """Return the time between the answer to *call* and the loss for which ``is_in_lag`` excuses it."""
         return max(0, *(loss.at_us - call.ended_us for loss in self._losses_at(call)))
 
     def is_in_repair(self, call: Call) -> bool:
         """
-        Whether it was answered by a Redis that had lost something and did not have it back. That there is nothing
-        to do is then true of what Redis holds, is in no log, and may not be true of what comes back.
+        Return True if *call* was answered by a Redis that had lost data and did not have it back. The answer "nothing
+        to do" is then true for the contents of Redis, is in no log, and may be false for the restored data.
         """
         windows = self.witnesses.windows
         ends = [
@@ -102,20 +105,20 @@ class Audit:
         return any(from_us - _SLACK_US <= call.ended_us <= until_us for from_us, until_us in ends)
 
     def did_nothing(self, call: Call) -> bool:
-        """Whether it was answered in a repair and no history has it: there was nothing to do when it came."""
+        """Return True if *call* was answered during a repair and is in no history: the call found nothing to do."""
         return self.is_in_repair(call) and not self._is_known(call)
 
     def losses_between(self, from_us: int, until_us: int) -> list[Loss]:
-        """What Redis lost in that time."""
+        """Return the losses of Redis in that time."""
         return [loss for loss in self.witnesses.losses if from_us <= loss.at_us <= until_us]
 
     def is_disturbed(self, at_us: int, margin_us: int = 0) -> bool:
-        """Whether a fault was at work."""
+        """Return True if a fault was active at *at_us*, give or take *margin_us*."""
         windows = self.witnesses.windows
         return any(window.from_us - margin_us <= at_us <= window.until_us + margin_us for window in windows)
 
     def is_shifted(self) -> bool:
-        """Whether Redis's clock was moved, so that it is no measure of other clocks."""
+        """Return True if a fault moved Redis's clock, so that other clocks cannot be compared with it."""
         return any(window.fault.startswith("clock-") for window in self.witnesses.windows)
 
 
@@ -123,7 +126,7 @@ class Audit:
 
 
 def lost(audit: Audit) -> Findings:
-    """Everything acknowledged has run, waits, or has a recorded outcome."""
+    """Check that everything acknowledged has run, waits, or has a recorded outcome."""
     for id, calls in audit.calls.items():
         if id in audit.witnesses.foreign:
             audit.tolerated["broken by another writer"] += 1
@@ -134,7 +137,7 @@ def lost(audit: Audit) -> Findings:
 
 
 def _is_replaced(call: Call, later: list[Call]) -> bool:
-    """Whether a later call may have put something else in its place."""
+    """Return True if a later call may have replaced the result of *call*."""
     if call.verb in ("enqueue", "run_now"):
         return False
     if call.verb not in ("put", "rule"):
@@ -211,7 +214,10 @@ def _has_outcome(audit: Audit, id: str, run_id: str) -> bool:
 
 
 def _is_given_up(audit: Audit, id: str, run_id: str) -> bool:
-    """Whether RQ says that the run failed: of one that was not received, because a worker lost it on its way."""
+    """
+    Return True if RQ says that the run failed. It applies to a run that no worker received, because a worker lost it on
+    its way.
+    """
     ends = (change for change in audit.histories.changes[id] if change.what is What.RUN_ENDED)
     return any(change.run_id == run_id and change.why in ("failed", "cancelled", "lost") for change in ends)
 
@@ -221,7 +227,7 @@ def _still_waits(audit: Audit, call: Call, due_ms: int | None) -> bool:
 
 
 def cancelled_and_back(audit: Audit) -> Findings:
-    """What was cancelled neither runs nor waits any more."""
+    """Check that a cancelled schedule neither runs nor waits."""
     for id, calls in audit.calls.items():
         last = last_cancel(calls)
         if last is None:
@@ -240,7 +246,10 @@ def cancelled_and_back(audit: Audit) -> Findings:
 
 
 def doubled(audit: Audit) -> Findings:
-    """One push per history; of a run that was pushed in a lost one, another push says that it is uncertain."""
+    """
+    Check that a run is pushed once per history. A run that was pushed in a lost history may be pushed again if marked
+    uncertain.
+    """
     for before, after in audit.histories.doubles():
         yield f"{after.run_id} was pushed twice in one history: {_shown(before)}, {_shown(after)}"
     for run_id, pushes in audit.histories.pushes.items():
@@ -261,8 +270,8 @@ def doubled(audit: Audit) -> Findings:
 
 def _is_put_as_new(audit: Audit, run_id: str, pushed_us: int) -> bool:
     """
-    Whether a client itself put the run again after a loss of which nobody who was there knew (daemon/naming.py): then
-    it is a new one. What an archive puts back there must be marked.
+    Return True if a client itself put the run again after a loss that no present archive knew of (daemon/naming.py).
+    Such a run counts as new. A run that an archive restores must be marked.
     """
     loss = next((loss for loss in reversed(audit.witnesses.losses) if loss.at_us < pushed_us), None)
     if loss is None or loss.fault != "empty-archive-first":
@@ -290,7 +299,7 @@ def _is_at_most_once(audit: Audit, id: str) -> bool:
 
 
 def unaccounted(audit: Audit) -> Findings:
-    """What was received was pushed by some script, and that is in a log."""
+    """Check that every received run was pushed by a script that logged it."""
     for run_id, received in audit.received.items():
         if run_id in audit.histories.pushes:
             continue
@@ -305,7 +314,7 @@ def unaccounted(audit: Audit) -> Findings:
 
 
 def early(audit: Audit) -> Findings:
-    """Nothing before its time, by the script's clock and by the worker's."""
+    """Check that no run is pushed or received before its time, by the script's clock and by the worker's."""
     for pushes in audit.histories.pushes.values():
         for push in pushes:
             if not push.is_asked_for and push.nominal_ms is not None and push.t_us < push.nominal_ms * 1000:
@@ -319,7 +328,7 @@ def early(audit: Audit) -> Findings:
 
 
 def late(audit: Audit) -> Findings:
-    """While nothing is wrong, 99 of 100 runs are pushed within a second of their time."""
+    """Check that 99 of 100 runs are pushed within a second of their time while no fault is active."""
     for pushes in audit.histories.pushes.values():
         for push in pushes:
             if push.is_asked_for or push.is_uncertain or push.nominal_ms is None:
@@ -335,7 +344,7 @@ def late(audit: Audit) -> Findings:
 
 
 def percentile(values: list[int], share: int) -> int:
-    """The value that *share* of 100 do not exceed; 0 of none."""
+    """Return the value that *share* of 100 do not exceed; 0 if *values* is empty."""
     return sorted(values)[min(len(values) * share // 100, len(values) - 1)] if values else 0
 
 
@@ -343,7 +352,9 @@ def percentile(values: list[int], share: int) -> int:
 
 
 def broken_log(audit: Audit) -> Findings:
-    """The log has no hole, ends where Redis counted to, its epochs do not fall, and all of it can be read."""
+    """
+    Check that the log has no hole, ends where Redis counted to, has no falling epochs, and can be read completely.
+    """
     log, seq = audit.witnesses.log, audit.witnesses.seq
     for before, after in pairwise(entry.position for entry in log):
         if after.seq != before.seq + 1:
@@ -359,8 +370,8 @@ def broken_log(audit: Audit) -> Findings:
 
 def misplaced(audit: Audit) -> Findings:
     """
-    Every active schedule has one place, and nothing due was left behind. A rule that is there though it was cancelled
-    fires until the daemons stop: ``cancelled_and_back`` judges it.
+    Check that every active schedule has one place, and that no due schedule was left behind. A rule that exists
+    although it was cancelled fires until the daemons stop: ``cancelled_and_back`` judges it.
     """
     yield from places.faults_in(audit.witnesses.places, audit.witnesses.foreign)
     for place in audit.witnesses.places:
@@ -370,7 +381,10 @@ def misplaced(audit: Audit) -> Findings:
 
 
 def said(audit: Audit) -> Findings:
-    """No process ended by itself, no archive differs, no client saw an error that is none of ours."""
+    """
+    Check that no process ended by itself, no archive differs, and no client saw an error of another class than
+    zsched's.
+    """
     yield from audit.witnesses.said
     for call in audit.witnesses.calls:
         if call.outcome == "crashed":
@@ -385,7 +399,7 @@ UNCERTAIN_WORD = {True: "uncertain", False: "certain"}
 
 
 def _story(audit: Audit, id: str) -> str:
-    """The last that is known of a schedule."""
+    """Return the last known facts about a schedule."""
     told: list[Change] = audit.histories.changes[id][-6:]
     return " · ".join(f"{change.what.value} {change.entry}" for change in told) or "nothing"
 

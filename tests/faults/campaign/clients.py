@@ -1,8 +1,8 @@
 """
-Clients that write all the time and write down what they were told; whatever happens to Redis, they go on.
+Clients that write all the time and record the replies; whatever happens to Redis, they continue.
 
-An id belongs to one thread, so its calls have an order. A put that raised is sent again with the same id, as its
-message says that it may; what is never acknowledged stays *unknown*.
+An id belongs to one thread, so its calls have an order. A put that raised is sent again with the same id, which its
+message allows. A call that is never acknowledged stays *unknown*.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REFUSALS = (InvalidSchedule, ScheduleExists, ScheduleNotFound)
 
 
 class Caller:
-    """One client, each of whose calls is written down with what it was told."""
+    """A client that records each call with its reply."""
 
     def __init__(self, name: str, url: str, ledger: Ledger) -> None:
         self.name, self._ledger = name, ledger
@@ -39,7 +39,7 @@ class Caller:
         self._number = 0
 
     def call(self, verb: str, ids: str | Iterable[str], action: Callable[[], Any], **facts: Any) -> Any:
-        """What *action* returns, or None when it raised; written down for each of *ids*."""
+        """Call *action*, and record it for each of *ids*. Return its result, or None if it raised."""
         began, result, outcome, word = now_us(), None, "done", ""
         try:
             result = action()
@@ -59,7 +59,7 @@ class Caller:
         return result if outcome == "done" else None
 
     def conclude(self, call: Callable[[], Any]) -> None:
-        """*call* again and again until it is answered."""
+        """Repeat *call* until it is answered."""
         for _ in range(100):
             call()
             if self.outcome in ("done", "refused"):
@@ -81,7 +81,7 @@ class Caller:
 
 
 class Writer(Caller, ABC):
-    """One thread of calls through one client. ``rest_s`` between two steps."""
+    """One thread of calls through one client. ``rest_s`` is the pause between two steps."""
 
     rest_s = 0.1
 
@@ -92,23 +92,26 @@ class Writer(Caller, ABC):
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start to write."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Write no more; the call in flight ends first."""
+        """Stop writing; the call in flight ends first."""
         self._stopping.set()
         self._thread.join(60)
 
     @abstractmethod
     def step(self) -> None:
-        """One thing that this client does."""
+        """Do one thing of this client."""
 
     def settle(self) -> None:  # most clients have nothing to undo
-        """What nobody would ever do again is undone, so that everything due gets its turn. After ``stop``."""
+        """
+        Undo everything that nobody would ever complete, so that every due schedule gets its turn. Call it after
+        ``stop``.
+        """
 
     def insist(self, call: Callable[[], Any], tries: int = 30) -> Any:
-        """The same, unless this client is to stop meanwhile."""
+        """Repeat *call* like ``conclude``, unless this client is stopped meanwhile."""
         for _ in range(tries):
             result = call()
             if self.outcome in ("done", "refused") or self._stopping.wait(0.1):
@@ -169,12 +172,12 @@ class Ones(Writer):
         self.call("put", id, lambda: schedule(FUNC, id=id, after=after_s, queue=QUEUE), is_relative=True)
 
     def _move(self) -> None:
-        """Another time for one that is not due for a while."""
+        """Move a one-shot that is not due for a while to another time."""
         if later := self._later():
             self._put(self._random.choice(later), self._time_ms())
 
     def _again(self) -> None:
-        """The same once more, for one that may have run already."""
+        """Repeat a put of a one-shot that may have run already."""
         if self._known:
             id = self._random.choice(list(self._known))
             self._put(id, self._known[id])
@@ -243,7 +246,7 @@ class Rules(Writer):
             self._unpause(self._paused.pop())
 
     def settle(self) -> None:
-        """Nothing recurs any more: some are cancelled, some stay paused."""
+        """End all recurrence: cancel some rules, leave some paused."""
         for n, id in enumerate(self._rules):
             end = self.pause if n % 2 else self.cancel
             self.conclude(lambda end=end, id=id: end(id))  # type: ignore[misc]
@@ -296,7 +299,7 @@ class Rules(Writer):
 
 
 def _told(result: Any) -> dict[str, Any]:
-    """What of an answer belongs into the ledger."""
+    """Return the parts of a reply that belong into the ledger."""
     if isinstance(result, str):
         return {"run_id": result} if result.rpartition("-")[2].isdigit() or "-r" in result else {"word": result}
     told: dict[str, Any] = {}

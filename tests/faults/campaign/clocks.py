@@ -1,4 +1,4 @@
-"""Faults of the clock: Redis's jumps an hour. Only where a redis-server with a movable clock runs (``--clock``)."""
+"""Faults of the clock: Redis's clock jumps by an hour. They need a redis-server with a movable clock (``--clock``)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _JUMP_S = 1.5  # less than the two seconds after which a daemon takes the new ti
 
 @contextmanager
 def movable(folder: Path) -> Iterator[None]:
-    """Servers that are started inside have a clock that ``skew`` moves. Needs gcc."""
+    """Give servers started inside the block a clock that ``skew`` moves. Needs gcc."""
     if shutil.which("gcc") is None:
         raise FileNotFoundError("--clock needs gcc: apt install gcc")
     built, file = folder / "clock_skew.so", folder / "skew"
@@ -52,6 +52,6 @@ def _jump(stage: Stage, ms: int) -> None:
 
 
 def skew(ms: int) -> None:
-    """Redis's clock is *ms* off from now on."""
+    """Set Redis's clock *ms* off from now on."""
     with Path(os.environ[_VARIABLE]).open("r+b") as file:
         file.write(struct.pack("l", ms))

@@ -1,4 +1,4 @@
-"""Faults in what is scheduled: too much at one moment, what another writer broke, rules that change meanwhile."""
+"""Faults in the schedules: too many at one moment, values broken by another writer, rules that change meanwhile."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def same_millisecond(stage: Stage, rng: random.Random) -> None:
 
 
 def malformed(stage: Stage, rng: random.Random) -> None:
-    """The other 999 must fire as if nothing were."""
+    """Break one schedule of a crowd; the other 999 must fire undisturbed."""
     caller = _caller(stage, "good")
     ids, due_ms = [caller.new_id() for _ in range(1_000)], now_us() // 1000 + 2_000
     _put(caller, ids, due_ms, BULK)
@@ -54,7 +54,10 @@ def malformed(stage: Stage, rng: random.Random) -> None:
 
 
 def wrong_queue(stage: Stage, rng: random.Random) -> None:
-    """What is due for it is quarantined; when it was mended and put again, it fires."""
+    """
+    Break the key of a queue, so that its due runs are quarantined. They fire after the key was repaired and the
+    schedules put again.
+    """
     caller = _caller(stage, "odd")
     ids = [caller.new_id() for _ in range(20)]
     with stage.watch() as watch:
@@ -69,8 +72,8 @@ def wrong_queue(stage: Stage, rng: random.Random) -> None:
 
 def churn_rules(stage: Stage, rng: random.Random) -> None:
     """
-    The plan of a due rule is on its way for tens of milliseconds, and meanwhile the rule is another one, paused,
-    or gone. A plan that were taken all the same would fire at times that are not the rule's, or bring it back.
+    Change, pause or cancel a due rule while its plan is on its way, for tens of milliseconds. A plan that is applied
+    nevertheless would fire at times of the old rule, or bring the rule back.
     """
     caller = _caller(stage, "churn")
     client, ids = caller.client, [caller.new_id() for _ in range(8)]

@@ -1,4 +1,4 @@
-"""The list of faults: what each is called and does, and what that means for the audit."""
+"""The list of faults: the name of each, its effect, and its consequence for the audit."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Strike = Callable[[Stage, random.Random], None]
 @dataclass(frozen=True, slots=True)
 class Fault:
     """
-    One thing that goes wrong. ``what``: in a sentence. ``loses``: Redis forgets history, so the archives must be at
-    the log's end before it strikes. ``is_extra``: only if it is asked for by name or option.
+    One fault. ``what`` describes it in a sentence. ``loses``: Redis forgets history, so the archives must have reached
+    the log's end before it strikes. ``is_extra``: it strikes only if named or chosen by an option.
     """
 
     name: str
@@ -68,7 +68,7 @@ BY_NAME = {fault.name: fault for fault in FAULTS}
 
 
 def chosen(only: tuple[str, ...], *, clock: bool) -> list[Fault]:
-    """The faults of those names, or all that are not extra; with *clock* those of the clock too."""
+    """Return the faults of those names, or all that are not extra; with *clock* also the faults of the clock."""
     if only:
         return [BY_NAME[name] for name in only]
     return [fault for fault in FAULTS if clock or not fault.is_extra]

@@ -1,9 +1,10 @@
 """
-What the logs say happened: archives keep also what Redis lost, so their histories together are all that is known.
+The histories in the logs. Archives also keep entries that Redis lost, so all known entries are in their histories
+together.
 
-A *chain* is one history of Redis from its beginning to where it was cut off, or to its end. An archive tells
-chains one after the other: an entry that does not go on from the one before begins where a Redis that went back
-was put back to. Entries are known by id and time, which no two histories share.
+A *chain* is one history of Redis from its beginning to the point where it was cut off, or to its end. An archive lists
+chains one after the other: an entry that does not continue the one before begins where a rolled-back Redis was restored
+to. Entries are identified by id and time, which no two histories share.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ class Push(NamedTuple):
 
     @property
     def t_us(self) -> int:
-        """When, by the server's clock."""
+        """The time of the push by the server's clock."""
         return self.entry.t_us
 
 
 class Histories:
-    """All that *histories*, the archives' and Redis's own, say: ``pushes`` by run, ``changes`` by schedule."""
+    """All *histories*, of the archives and of Redis: ``pushes`` by run, ``changes`` by schedule."""
 
     def __init__(self, histories: Iterable[list[Entry]]) -> None:
         self.chains = [chain for history in histories for chain in chains_of(history)]
@@ -58,7 +59,7 @@ class Histories:
                 self.pushes_by_id[push.id].append(push)
 
     def of(self, position: Position) -> list[Change]:
-        """What that entry says; nothing, and it is noted, when it cannot be read."""
+        """Return the changes of the entry at *position*; none for an unreadable entry, which is noted."""
         if position not in self._changes:
             try:
                 self._changes[position] = list(changes(self.entries[position]))
@@ -68,14 +69,14 @@ class Histories:
         return self._changes[position]
 
     def pushes_of(self, position: Position) -> Iterator[Push]:
-        """The runs that it pushed."""
+        """Yield the runs that the entry at *position* pushed."""
         for change in self.of(position):
             if change.what in _PUSHED and change.run_id is not None:
                 mark, asked = change.why == UNCERTAIN, change.what is not What.FIRED
                 yield Push(change.run_id, change.id, position, change.nominal_ms, mark, asked)
 
     def doubles(self) -> Iterator[tuple[Push, Push]]:
-        """Runs that one history pushed twice, marked or not."""
+        """Yield the runs that one history pushed twice, marked or not."""
         seen: set[tuple[Position, Position]] = set()
         for chain in self.chains:
             first: dict[str, Push] = {}
@@ -89,8 +90,8 @@ class Histories:
 
 def chains_of(history: list[Entry]) -> list[list[Entry]]:
     """
-    The histories that an archive learnt one after the other, each from its beginning; the last one is the one on. One
-    may begin with scans, where an archive that missed a part of the log read Redis: it goes on from there.
+    Return the histories that an archive read one after the other, each from its beginning; the last one is current. A
+    history may begin with scans, where an archive that missed a part of the log read Redis and continued from there.
     """
     chains: list[list[Entry]] = []
     chain: list[Entry] = []

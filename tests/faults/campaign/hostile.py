@@ -1,8 +1,8 @@
 """
-A hostile writer of RQ's jobs, with a worker's rights and no other: what it did not touch goes on as if it were not.
+A hostile writer of RQ's jobs, with the rights of a worker only. Schedules that it did not touch must be undisturbed.
 
-It knows the ids and times of runs that wait, and forges rows of other schedules into the jobs of its baits. The audit
-excuses the baits; every other schedule must be kept, whatever entry of the log it shares with them.
+The writer knows the ids and times of waiting runs, and forges rows of other schedules into the jobs of its baits. The
+audit excuses the baits; every other schedule must be kept, whatever log entry it shares with a bait.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _put(caller: Caller, ids: list[str], due_ms: int) -> None:
 
 
 def _hostile(stage: Stage, watch: redis.Redis) -> redis.Redis:
-    """Connected as a worker of deploy/redis/users.acl."""
+    """Return a connection of a worker of deploy/redis/users.acl."""
     rights = rights_of([Role.WORKER], KEYS).rule.split()
     ask: Any = watch.execute_command
     ask("ACL", "SETUSER", "hostile", "reset", "on", *rights, f">{_PASSWORD}")
@@ -82,7 +82,7 @@ def _hostile(stage: Stage, watch: redis.Redis) -> redis.Redis:
 
 
 def _spoil(writer: redis.Redis, rng: random.Random, job: str, victim: str, run: str) -> None:
-    """Do something to *job* that speaks of *victim*."""
+    """Spoil *job* with a text that names *victim*."""
     forged = [f"q\n{victim} normal 1900000000000 pwned", f"x {run}=canceled", f"x\n{run} failed {{}}"]
     others: list[str | bytes] = ["q\n!", b"\xff\n", f"x\0{run}", "", "1" + "0" * 300, "nan", "A" * 1_000_000]
 

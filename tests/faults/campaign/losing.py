@@ -1,8 +1,8 @@
 """
-Faults that take history from Redis: it comes back older, empty, or as a replica that had not everything.
+Faults that take history from Redis: it returns older, empty, or as a replica that lacked some writes.
 
-Each says the moment of the loss (``Stage.lost``). What was acknowledged shortly before may not be in an archive
-yet; everything earlier must come back.
+Each fault reports the moment of the loss (``Stage.lost``). A change that was acknowledged shortly before may be in no
+archive yet; every earlier change must come back.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def flush_election(stage: Stage, rng: random.Random) -> None:
 
 def flush_burst(stage: Stage, rng: random.Random) -> None:
     """
-    Between the fires and their being archived: a slow network keeps them from the archives, which have the puts. What
-    was pushed comes back as waiting, and must be pushed again marked.
+    Flush Redis between the fires and their archiving: a slow network keeps the fires from the archives, which have the
+    puts. Pushed runs come back as waiting, and must be pushed again with a mark.
     """
     fired_but_not_archived(stage, "burst")
     with stage.watch() as watch:
@@ -94,14 +94,17 @@ def flush_burst(stage: Stage, rng: random.Random) -> None:
 
 
 def flush_alone(stage: Stage, rng: random.Random) -> None:
-    """The same while no standby is there that would take the lease which is gone: the leader itself must notice."""
+    """Flush Redis while no standby could take the free lease: the leader itself must notice the loss."""
     stage.end(stage.standby())
     flush_burst(stage, rng)
     stage.wait(3.5)
 
 
 def promote(stage: Stage, rng: random.Random) -> None:
-    """What is written between the cut of the link and the move is on the old primary and in the archives alone."""
+    """
+    Promote a replica. Writes between the cut of the link and the promotion exist only on the old primary and in the
+    archives.
+    """
     primary, replica = stage.redis, Server(stage.guard)
     assert primary.port is not None
     replica.start()
@@ -128,8 +131,8 @@ def _is_synced(new: redis.Redis, old: redis.Redis) -> bool:
 
 def empty_first(stage: Stage, rng: random.Random) -> None:
     """
-    Nobody is there who knows what Redis lost, until the second daemon comes. If the first one has named the data set
-    anew by then, the second is refused, and an operator does what its error says.
+    Empty Redis while no daemon is present that knows the lost data, until the second daemon comes. If the first daemon
+    has named the data set anew by then, the second daemon is refused, and an operator follows the error message.
     """
     await_caught_up(stage.redis.tcp_url, *[seat.archive for seat in stage.seats])
     empty, full = stage.standby(), stage.leader()

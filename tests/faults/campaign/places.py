@@ -1,4 +1,4 @@
-"""Where Redis has each schedule, read past zsched: an active one is in exactly one place."""
+"""The places of schedules in Redis, read without zsched: an active schedule is in exactly one place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LANES = ("high", "normal", "low")
 
 
 def read(client: Any) -> list[Place]:
-    """Every schedule as often as it stands somewhere, and every job that waits for its time."""
+    """Return every place of every schedule, and every job that waits for its time."""
     places = []
     for lane in _LANES:
         rows = client.zrange(f"{KEYS.prefix}due:{lane}", 0, -1, withscores=True)
@@ -54,7 +54,7 @@ def _pages(keys: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def faults_in(places: list[Place], foreign: set[str]) -> Iterator[str]:
-    """What is in no place, in two, or of which a part is missing."""
+    """Yield the schedules that are in no place, in two places, or incomplete."""
     found: dict[str, list[Place]] = {}
     for place in places:
         found.setdefault(place.id, []).append(place)

@@ -24,7 +24,7 @@ def kill_standby(stage: Stage, rng: random.Random) -> None:
 
 
 def pause_leader(stage: Stage, rng: random.Random) -> None:
-    """It goes on when another has led for a while."""
+    """Pause the leader; it continues after another daemon has led for a while."""
     leader = stage.leader()
     leader.process.send_to_all(signal.SIGSTOP)
     stage.wait(rng.uniform(1.3, 2.5) * LEASE_MS / 1000)
@@ -37,7 +37,7 @@ def kill_redis_always(stage: Stage, rng: random.Random) -> None:
 
 
 def kill_redis_everysec(stage: Stage, rng: random.Random) -> None:
-    """The process dies and not the machine, so what it wrote is with the kernel."""
+    """Kill the process of Redis but not the machine, so the kernel keeps all of its writes."""
     _kill_redis(stage, rng, "everysec")
 
 
@@ -75,7 +75,7 @@ def slow_network(stage: Stage, rng: random.Random) -> None:
 
 
 def half_open(stage: Stage, rng: random.Random) -> None:
-    """Longer than anyone's timeout."""
+    """Leave connections half open for longer than every timeout."""
     for net in stage.nets:
         net.half_open = True
     stage.wait(3.0)
@@ -103,7 +103,7 @@ def refuse_writes(stage: Stage, rng: random.Random) -> None:
 
 
 def fill_disk(stage: Stage, rng: random.Random) -> None:
-    """Both archives stand still; the log goes on."""
+    """Fill the disk: both archives stop, and the log continues."""
     disk = LimitedFiles(stage.folder)
     for seat in stage.seats:
         disk.fill(seat.process.archivist_pid)
@@ -114,7 +114,7 @@ def fill_disk(stage: Stage, rng: random.Random) -> None:
 
 
 def trim_log(stage: Stage, rng: random.Random) -> None:
-    """The leader's archive has what is trimmed; the standby's, which was away, has not."""
+    """Trim the log while the standby is away: only the leader's archive has the trimmed entries."""
     seat = stage.standby()
     stage.end(seat)
     stage.wait(rng.uniform(0.5, 1.5))

@@ -1,5 +1,5 @@
 """
-What workers really received: the job that they run writes one line, and only these lines count as received.
+The runs that workers really received: each executed job writes one line, and only these lines count as received.
 
 RQ imports this module before it forks (``--config``), so that a run does not pay for the import.
 """
@@ -18,7 +18,7 @@ FUNC = "tests.faults.campaign.receipts.receive"
 
 
 class Receipt(NamedTuple):
-    """A run that a worker received, when (epoch µs) and which process it was."""
+    """A run that a worker received, with the time (epoch µs) and the process."""
 
     run_id: str
     t_us: int
@@ -26,7 +26,7 @@ class Receipt(NamedTuple):
 
 
 def receive(*words: str) -> None:
-    """What every schedule of the campaign runs."""
+    """Write a receipt. Every schedule of the campaign runs this function."""
     job = get_current_job()
     assert job is not None
     write(Path(os.environ[PATH_VARIABLE]), [job.id])
@@ -43,7 +43,7 @@ def write(path: Path, run_ids: list[str]) -> None:
 
 
 def read(path: Path) -> list[Receipt]:
-    """All that was received, in the order in which it was."""
+    """Return all receipts in their order."""
     if not path.exists():
         return []
     rows = (line.split(" ") for line in path.read_text().splitlines())

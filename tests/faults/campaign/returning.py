@@ -1,7 +1,8 @@
 """
-Faults of a loss and who is there: one daemon returns when the other is slow, or goes on in what others restored.
+Faults of a loss while daemons are absent: a daemon returns when the other is slow, or continues in data that others
+restored.
 
-Each shows one rule of recovery: an archive that follows is waited for, and corrects; the hold; the fence.
+Each shows one rule of recovery: waiting for a following archive that corrects, the hold, and the fence.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def put(stage: Stage, name: str, number: int, in_ms: int) -> tuple[Caller, list[
 
 
 def fired_but_not_archived(stage: Stage, name: str) -> None:
-    """A burst fires while a slow network keeps that from the archives, which have the puts."""
+    """Let a burst fire while a slow network keeps the fires from the archives, which have the puts."""
     _, ids, due_ms = put(stage, name, _BURST, 2_500)
     stage.await_archives(sum(seat.is_running for seat in stage.seats))
     stage.daemons_net.delay_s = _SLOW_S
@@ -58,7 +59,10 @@ def fired_but_not_archived(stage: Stage, name: str) -> None:
 
 
 def return_while_slow(stage: Stage, rng: random.Random) -> None:
-    """A cancel while the daemon was away must hold, though the daemon that knows of it is slow to report."""
+    """
+    Cancel schedules while a daemon is away. The cancels must hold although the daemon that knows of them reports
+    slowly.
+    """
     knowing, late = stage.leader(), stage.standby()
     caller, ids, _ = put(stage, "away", _FEW, 1_700_000)
     stage.await_archives(2)
@@ -77,7 +81,7 @@ def return_while_slow(stage: Stage, rng: random.Random) -> None:
 
 @contextmanager
 def _slowed(stage: Stage, seat: Seat, seconds: float) -> Iterator[None]:
-    """The daemon on *seat* gets no time during the block and *seconds* more, as on a machine that is overloaded."""
+    """Stop the daemon on *seat* during the block and *seconds* more, as on an overloaded machine."""
     seat.process.send_to_all(signal.SIGSTOP)
     yield
     stage.wait(seconds)
@@ -85,7 +89,7 @@ def _slowed(stage: Stage, seat: Seat, seconds: float) -> Iterator[None]:
 
 
 def pause_over_flush(stage: Stage, rng: random.Random) -> None:
-    """The leader goes on after the other daemon put back what was lost, and fired what was due."""
+    """Let the leader continue after the other daemon restored the lost data and fired the due schedules."""
     leader, other = stage.leader(), stage.standby()
     put(stage, "meanwhile", _BURST, 3_000)
     stage.await_archives(2)
@@ -97,7 +101,10 @@ def pause_over_flush(stage: Stage, rng: random.Random) -> None:
 
 
 def cancelled_before_older_rdb(stage: Stage, rng: random.Random) -> None:
-    """An older RDB has what was cancelled, and it is due: nothing fires before an archive took it out (the hold)."""
+    """
+    Restore an older RDB in which cancelled schedules are due: they must not fire before an archive has removed them
+    (the hold).
+    """
     older: Path = stage.folder / "older.rdb"
     caller, ids, due_ms = put(stage, "undone", _FEW, 6_000)
     with stage.watch() as watch:
@@ -116,8 +123,8 @@ def cancelled_before_older_rdb(stage: Stage, rng: random.Random) -> None:
 
 def fire_on_its_way(stage: Stage, rng: random.Random) -> None:
     """
-    The leader is killed and Redis flushed while a fire of it is still on the network; an archive puts back what was
-    pushed, and nobody leads yet, so no doubt is known. The fire must find that its term is over (the fence).
+    Kill the leader and flush Redis while a fire call is still on the network. An archive restores the pushed runs, and
+    no daemon leads yet, so no doubt is set. The fire call must find that its term is over (the fence).
     """
     leader = stage.leader()
     stage.end(next(seat for seat in stage.seats if seat is not leader))

@@ -1,9 +1,9 @@
 """
-The nominal times of recurring schedules, computed here once more: a rule of n ms gives anchor + n, anchor + 2n, …
+The nominal times of recurring schedules, computed here independently: a rule of n ms gives anchor + n, anchor + 2n, …
 
-In each history they are strictly increasing and none is left out: each goes on where the one before said, and what
-was not fired is in a coalesced or skipped range. Over all histories together every one has an outcome, since what
-Redis forgot is done again.
+In each history the times strictly increase and none is left out. Each occurrence continues where the previous one
+pointed, and an occurrence that did not fire is in a coalesced or skipped range. Over all histories together every
+occurrence has an outcome, since Redis repeats what it forgot.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from zsched.core.run_id import nominal_ms_of
 
 @dataclass
 class Rhythm:
-    """A rule as it stands in a history: what comes ``next_ms``, and what was last."""
+    """A rule as one history has it: its next time ``next_ms``, and its last occurrence."""
 
     id: str
     anchor_ms: int
@@ -35,11 +35,14 @@ class Rhythm:
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """The same for the same rule in every history."""
+        """The key of the rule, which is equal in every history."""
         return self.id, self.anchor_ms, self.every_ms
 
     def take(self, first_ms: int, last_ms: int, next_ms: int | None) -> Findings:
-        """The occurrences from *first_ms* to *last_ms* had an outcome; *next_ms* is said to be next."""
+        """
+        Note that the occurrences from *first_ms* to *last_ms* had an outcome and that *next_ms* follows. Yield
+        violations.
+        """
         if (first_ms - self.anchor_ms) % self.every_ms or (last_ms - self.anchor_ms) % self.every_ms:
             yield f"{first_ms} is no time of every {self.every_ms} ms from {self.anchor_ms}"
         if first_ms <= self.anchor_ms or (self.last_ms is not None and first_ms <= self.last_ms):
@@ -52,7 +55,7 @@ class Rhythm:
 
 
 def out_of_rhythm(audit: Audit) -> Findings:
-    """Occurrences are the rule's own, in order, without a hole."""
+    """Check that occurrences are the rule's own, in order, without a hole."""
     told: set[str] = set()
     covered: dict[tuple[str, int, int], set[int]] = {}
     again: dict[str, set[int]] = {}  # nominal times of runs that a recovery put back: an archive knew their push
@@ -118,7 +121,7 @@ def _follow(
 
 
 def _begin(rhythms: dict[str, Rhythm], id: str, own: dict[str, bytes]) -> None:
-    """The rule that the fields *own* describe; the same one as before goes on."""
+    """Begin the rule that the fields *own* describe; an unchanged rule continues."""
     if "trigger" not in own or "anchor" not in own:
         return
     trigger, anchor_ms = json.loads(own["trigger"]), int(own["anchor"])

@@ -1,6 +1,6 @@
 """
-The order of events: everything starts, clients write, faults strike one after the other, then it gets quiet, everything
-comes to rest, the daemons stop, and the witnesses are heard.
+The order of events: everything starts, clients write, faults strike one after the other. Then the faults end,
+everything comes to rest, the daemons stop, and the witnesses are collected.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ Tell = Callable[[str], None]
 @dataclass(frozen=True)
 class Plan:
     """
-    What a campaign is: how long faults strike (None: each once), the seed of all chance, which faults, how large a
-    crowd.
+    The plan of a campaign: the duration of the faults (None: each once), the seed of all randomness, the chosen faults,
+    the size of a crowd.
     """
 
     seconds: float | None
@@ -53,7 +53,7 @@ class Plan:
 
 
 class Campaign:
-    """One run of *plan* in *folder*, which says what it does through *tell*."""
+    """One run of *plan* in *folder*, which reports its steps through *tell*."""
 
     def __init__(self, plan: Plan, folder: Path, tell: Tell) -> None:
         self._plan, self._folder, self._tell = plan, folder, tell
@@ -62,7 +62,7 @@ class Campaign:
         self._began = self._until = time.monotonic()
 
     def run(self) -> Witnesses:
-        """All of it; Ctrl-C ends the faults and goes on with the end."""
+        """Run the whole campaign; Ctrl-C ends the faults and continues with the end."""
         with Guard() as guard:
             stage = Stage(guard, self._folder, self._plan.seed, crowd=self._plan.crowd, code=self._plan.code)
             try:
@@ -98,7 +98,7 @@ class Campaign:
     # -- faults -----------------------------------------------------------------------------------
 
     def _strike_all(self, stage: Stage) -> None:
-        """One after the other, in an order that the seed gives; each once before any comes again."""
+        """Let the faults strike one after the other in an order given by the seed; each once before any repeats."""
         order, seconds = random.Random(self._plan.seed), self._plan.seconds
         until = time.monotonic() + (float("inf") if seconds is None else seconds)
         decks = (order.sample(self._plan.faults, len(self._plan.faults)) for _ in (count() if seconds else range(1)))
@@ -129,7 +129,7 @@ class Campaign:
             self._said.append(f"{fault.name}: {problem}")
 
     def _await_well(self, stage: Stage) -> str:
-        """Wait until somebody leads and fires and both archives follow; what is not so in time."""
+        """Wait until a daemon leads and fires and both archives follow. Return what is missing after the timeout."""
         with stage.watch() as watch:
             steps: list[tuple[Callable[[], object], str]] = [
                 (lambda: eventually(lambda: _fires(stage, watch), _WELL_S), "nobody fires"),
@@ -144,7 +144,7 @@ class Campaign:
         return ""
 
     def _fire_one(self, stage: Stage, watch: redis.Redis) -> None:
-        """Put a one-shot that is due at once, and see it pushed: nothing holds fire any more."""
+        """Put a one-shot that is due at once, and wait for its push: no hold delays it any more."""
         canary = Caller(f"canary{now_us()}", stage.redis.tcp_url, stage.ledger)
         put = partial(canary.client.schedule, receipts.FUNC, after=0, queue=BULK)
 
@@ -158,7 +158,10 @@ class Campaign:
     # -- the end ----------------------------------------------------------------------------------
 
     def _come_to_rest(self, stage: Stage, writers: Iterable[Writer]) -> None:
-        """Clients stop, everything comes back, what is due runs, archives catch up; then daemons and workers stop."""
+        """
+        Stop the clients, bring everything back, let due schedules run and archives catch up; then stop daemons and
+        workers.
+        """
         self._say("the faults are over; clients stop", stage)
         for writer in writers:
             writer.stop()
@@ -216,7 +219,10 @@ class Campaign:
             )
 
     def _compare(self, stage: Stage, path: Path) -> list[str]:
-        """Where the archive's state is not what Redis holds. Runs that a worker had are not in RQ's lists any more."""
+        """
+        Return the differences between the archive's state and Redis. Runs that a worker had are no longer in RQ's
+        lists.
+        """
         held_there, kept_here = (
             {key: row for key, row in state.items() if row[0] != "open" and key[0] not in stage.foreign}
             for state in (held_in(stage.redis.tcp_url), state_of(path))
@@ -237,7 +243,7 @@ _NEVER = ("no_json", "daemon_failed", "log_entry_unknown", "archive_corrupt", "a
 
 
 def _fires(stage: Stage, watch: redis.Redis) -> bool:
-    """Whether somebody has the lease, and nothing is long overdue."""
+    """Return True if a daemon holds the lease and nothing is long overdue."""
     try:
         now_ms = int(watch.time()[0]) * 1000
         overdue = sum(watch.zcount(f"{KEYS.prefix}due:{lane}", "-inf", now_ms - _OVERDUE_MS) for lane in _LANES)
@@ -247,7 +253,7 @@ def _fires(stage: Stage, watch: redis.Redis) -> bool:
 
 
 def _differing(held: tuple[Any, ...] | None, kept: tuple[Any, ...] | None) -> Iterator[str]:
-    """Where two rows of state differ: Redis's part and the archive's."""
+    """Yield the differing parts of two rows of state: Redis's part and the archive's."""
     if held is None or kept is None:
         yield f"Redis has {'none' if held is None else held[0]}, the archive {'none' if kept is None else kept[0]}"
         return
@@ -264,7 +270,7 @@ _ROW = ("place", "due", "nominal", "last", "note", "field", "lane", "own field")
 
 
 def _is_due(stage: Stage) -> bool:
-    """Whether something waits that nobody cancelled: a rule that came back though it was goes on for ever."""
+    """Return True if a schedule waits that nobody cancelled. A cancelled rule that came back would fire for ever."""
     with stage.watch() as watch:
         until_ms = now_us() // 1000 + _LATER_MS
         lanes = (watch.zrangebyscore(f"{KEYS.prefix}due:{lane}", "-inf", until_ms) for lane in _LANES)

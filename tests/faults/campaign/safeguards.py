@@ -1,27 +1,27 @@
 """
-That the audit can fail: daemons run a copy of zsched, from which one safeguard may be taken out (``--without``).
+Proof that the audit can fail: daemons run a copy of zsched, from which one safeguard may be removed (``--without``).
 
 ========  ==========================================================================================
 fence     both comparisons of lib/fence.lua, of the lease and of the server. Each is the other's second
-          line: after FLUSHALL under an open connection the lease is gone *and* the server unknown, so with
-          one of them a leader notices, acquires, and so sets doubt. With neither it goes on in a Redis
-          that knows of no doubt, and what comes back from an archive is pushed again unmarked: doubled.
-          A standby would take the lease that is gone and so set doubt: the fault that shows it has none.
+          line: after FLUSHALL under an open connection the lease is gone *and* the server unknown. With
+          one of them a leader notices, acquires, and so sets doubt. With neither it continues in a Redis
+          that knows of no doubt, and runs restored by an archive are pushed again unmarked: doubled.
+          A standby would take the free lease and so set doubt: the fault that shows it has none.
           (The lease alone never lets a run be pushed twice: one-shots leave their lane in one script, and
-          advance compares version and due time. It keeps a stale leader from acting on what it planned.)
-fence-    the same in fire.lua alone: a fire that was on its way when its leader was killed arrives after FLUSHALL
-of-fire   and a restore by hand, before anybody led again and so cast doubt: pushed again unmarked. Where somebody
-          leads, ZREM, doubt and hold are enough.
-hold      lib/hold.lua in fire and advance: an older RDB is put back in which something waits that was cancelled
-          since. It is due, and fires before an archive has taken it out.
-xadd      the XADD in lib/meta.lua: what daemons do is in no log. Runs are received that no log accounts
+          advance compares version and due time. It keeps a stale leader from applying its plans.)
+fence-    the same in fire.lua alone: a fire call of a killed leader arrives after FLUSHALL and a restore by
+of-fire   hand, before a daemon led again and so set doubt: pushed again unmarked. Where a daemon leads, ZREM,
+          doubt and hold are enough.
+hold      lib/hold.lua in fire and advance: an older RDB is restored in which a schedule waits that was
+          cancelled since. It is due, and fires before an archive has removed it.
+xadd      the XADD in lib/meta.lua: changes by daemons are in no log. Runs are received that no log accounts
           for, and Redis counts further than its log goes.
-advance   the comparison of version and due time in advance.lua: a plan made from a rule that was changed,
-          paused or cancelled while the plan was on its way is carried out. The rule fires at times that
-          are not its own, or stands in two places, or comes back.
+advance   the comparison of version and due time in advance.lua: a plan is applied although its rule was
+          changed, paused or cancelled while the plan was on its way. The rule fires at wrong times, has
+          two places, or comes back.
 ========  ==========================================================================================
 
-Only daemons run the copy; clients run what is here.
+Only daemons run the copy; clients run the code of this folder.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WITHOUT_FENCE = source("lib/hold.lua").replace(WITHOUT_HOLD, "-- include lib/met
 
 @dataclass(frozen=True, slots=True)
 class Safeguard:
-    """``lines`` of scripts, each with what stands there instead; ``faults`` that show that they are gone."""
+    """``lines`` of scripts, each with its replacement; ``faults`` that show that the lines are missing."""
 
     files: tuple[str, ...]
     lines: tuple[tuple[str, str], ...]
@@ -79,8 +79,8 @@ SAFEGUARDS = {
 
 def copy_code(folder: Path, without: str | None = None) -> Path:
     """
-    A folder below *folder* with a copy of zsched, to be first on a daemon's path: so that daemons that start later
-    run the same as the first, whatever is edited meanwhile. It lacks the safeguard *without*.
+    Copy zsched into a folder below *folder*, to be first on a daemon's path, and return that folder. So daemons that
+    start later run the same code as the first, whatever is edited meanwhile. The copy lacks the safeguard *without*.
     """
     code = folder / "code"
     ours = Path(zsched.__file__).parent

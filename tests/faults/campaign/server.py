@@ -1,4 +1,4 @@
-"""The campaign's Redis: a private server whose files can be copied, cut at the end and put back."""
+"""The campaign's Redis: a private server with files that can be copied, truncated and restored."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MANIFEST = "file appendonly.aof.1.base.rdb seq 1 type b\n"
 
 class Server(EmbeddedRedis):
     """
-    With an append-only file and a loopback port. Files are changed only while it does not run.
+    A server with an append-only file and a loopback port. Files are changed only while it does not run.
 
-    Rewriting the append-only file is off, so that what is in it is what was written, in that order. It starts with no
-    file that is torn at its end, as deploy/redis/redis.conf says and why: ``redis-check-aof`` mends it before.
+    Rewriting the append-only file is off, so the file holds exactly the writes in their order. The server starts with
+    no torn end of that file, for the reason in deploy/redis/redis.conf: ``redis-check-aof`` repairs it before.
     """
 
     def __init__(self, guard: Guard, config: Mapping[str, str] | None = None) -> None:
@@ -35,14 +35,14 @@ class Server(EmbeddedRedis):
         super().__init__(tcp=True, appendonly=True, config=wanted | dict(config or {}), guard=guard)
 
     def start(self) -> None:
-        """As ever; with a movable clock if there is one (``clocks.movable``)."""
+        """Start the server; with a movable clock if there is one (``clocks.movable``)."""
         with pytest.MonkeyPatch.context() as environment:
             if shim := os.environ.get(SHIM_VARIABLE):
                 environment.setenv("LD_PRELOAD", shim)
             super().start()
 
     def copy_files(self, target: Path) -> None:
-        """Copy what it would load at a start, as it stands now; *target* is replaced."""
+        """Copy the files that the server would load at a start; *target* is replaced."""
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
         for name in _FILES:
@@ -53,13 +53,13 @@ class Server(EmbeddedRedis):
                 shutil.copy(source, target / name)
 
     def put_files_back(self, source: Path) -> None:
-        """What ``copy_files`` copied is what it loads next."""
+        """Let the server load the files that ``copy_files`` copied at its next start."""
         self._remove_files()
         shutil.copytree(source, self.folder, dirs_exist_ok=True)
         self._mend_aof()  # it was copied while it was written
 
     def put_rdb_back(self, rdb: Path) -> None:
-        """The file that SAVE wrote is what it loads next: an append-only file may begin with one."""
+        """Let the server load the file that SAVE wrote at its next start: an append-only file may begin with an RDB."""
         self._remove_files()
         if self.server.release >= (7,):
             folder = self.folder / "appendonlydir"
@@ -70,7 +70,7 @@ class Server(EmbeddedRedis):
             shutil.copy(rdb, self.folder / "appendonly.aof")
 
     def cut_aof(self, size: int) -> int:
-        """Take the last *size* bytes off what was appended; how many there were to take."""
+        """Remove the last *size* bytes that were appended; return the number of bytes that could be removed."""
         [last] = self._last_aof()
         there = last.stat().st_size
         with last.open("r+b") as file:
@@ -80,8 +80,8 @@ class Server(EmbeddedRedis):
 
     def _mend_aof(self) -> None:
         """
-        Take a torn end off the append-only file, back to before a MULTI without its EXEC. The tool gets the file
-        itself: given the manifest, that of Valkey 9 does not know its own base file (valkey-io/valkey#4739).
+        Remove a torn end of the append-only file, back to before a MULTI without its EXEC. The tool gets the file
+        itself: with the manifest, the tool of Valkey 9 does not recognise its own base file (valkey-io/valkey#4739).
         """
         tool = self.folder / "redis-check-aof"  # the server's binary is it, by that name
         tool.unlink(missing_ok=True)

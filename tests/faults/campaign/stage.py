@@ -1,8 +1,8 @@
 """
-The processes of a campaign and what may be done to them: Redis, two daemons, workers, and the networks between.
+The processes of a campaign and operations on them: Redis, two daemons, workers, and the networks between.
 
-Clients and daemons reach Redis through a proxy each, which faults disturb; workers through one that is never
-disturbed, since what RQ does with a run after the push is not on trial. All three follow when Redis moves.
+Clients and daemons reach Redis through a proxy each, which faults disturb. Workers use a proxy that is never disturbed,
+since RQ's handling of a pushed run is not under test. All three proxies follow when Redis moves.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STOP_S = 20.0
 
 @dataclass
 class Seat:
-    """A daemon's place: its archive, the process that has it now, and those that had it."""
+    """A daemon's place: its archive, its present process, and its earlier processes."""
 
     name: str
     archive: Path
@@ -45,14 +45,14 @@ class Seat:
 
     @property
     def process(self) -> DaemonProcess:
-        """The last one that was started here."""
+        """The process that was started here last."""
         return self.processes[-1]
 
 
 class Stage:
     """
-    Everything that runs, under one guard. *crowd*: how many one-shots a crowd is; *code*: the folder of a zsched for
-    the daemons that is not ours.
+    Everything that runs, under one guard. *crowd* is the number of one-shots in a crowd; *code* is the folder of a
+    changed zsched for the daemons.
     """
 
     def __init__(self, guard: Guard, folder: Path, seed: int, *, crowd: int = 10_000, code: Path | None = None) -> None:
@@ -76,19 +76,19 @@ class Stage:
 
     @property
     def nets(self) -> tuple[Proxy, Proxy]:
-        """What faults disturb."""
+        """The proxies that faults disturb."""
         return self.clients_net, self.daemons_net
 
     def watch(self) -> redis.Redis:
-        """A client of Redis itself, past the proxies."""
+        """A client of Redis itself, not through the proxies."""
         return connect(self.redis.tcp_url)
 
     def wait(self, seconds: float) -> None:
-        """Let things happen."""
+        """Let the campaign run for *seconds*."""
         self._clock.wait(seconds)
 
     def close(self) -> None:
-        """End what the guard does not."""
+        """End everything that the guard does not end."""
         self.hand.stop()
         self.workers.stop()
         for proxy in (*self.nets, self.workers_net):
@@ -111,8 +111,9 @@ class Stage:
 
     def is_refused(self, seat: Seat) -> bool:
         """
-        Start a daemon on *seat* after a loss. Return True if its archive is refused as another data set's; then it has
-        ended. On a slow machine the data set gets its name while the daemon waits for others to know more.
+        Start a daemon on *seat* after a loss. Return True if its archive is refused as an archive of another data set;
+        then the daemon has ended. On a slow machine the data set gets its name while the daemon waits for other
+        archives.
         """
         self.start(seat)
         process = seat.process
@@ -127,7 +128,10 @@ class Stage:
         return True
 
     def recover_from(self, seat: Seat) -> None:
-        """As an operator does: put what the archive of *seat* knows into Redis while another daemon leads; start it."""
+        """
+        Recover like an operator: restore the archive of *seat* into Redis while another daemon leads, then start its
+        daemon.
+        """
         command = [sys.executable, "-m", "zsched.cli", "recover", "--from", str(seat.archive), "--force"]
         env = os.environ | {
             "ZSCHED_REDIS_URL": self.redis.tcp_url,
@@ -140,11 +144,11 @@ class Stage:
         self.start(seat)
 
     def kill(self, seat: Seat) -> None:
-        """As kill -9 does."""
+        """Kill the daemon on *seat* with kill -9."""
         self.end(seat, signal.SIGKILL)
 
     def end(self, seat: Seat, number: signal.Signals = signal.SIGTERM) -> None:
-        """End the daemon on *seat*, and wait for that."""
+        """End the daemon on *seat*, and wait for its end."""
         if not seat.is_running:
             return
         seat.is_running = False
@@ -155,29 +159,29 @@ class Stage:
             self.deaths.append(f"daemon {seat.name} ended with {code} at {number.name}")
 
     def leader(self) -> Seat:
-        """Who has the lease; one of them when nobody has."""
+        """The seat that holds the lease; any seat if none does."""
         with self.watch() as watch:
             leading = [seat for seat in self.seats if seat.is_running and is_leader(seat.process, watch)]
         return (leading or self.seats)[0]
 
     def standby(self) -> Seat:
-        """The other one."""
+        """The seat that does not lead."""
         leader = self.leader()
         return next(seat for seat in self.seats if seat is not leader)
 
     def keep(self, seat: Seat) -> None:
-        """Remember the history in an archive that is about to go."""
+        """Remember the history in an archive that is about to be deleted."""
         if seat.archive.exists():
             self.kept.append(history(seat.archive))
 
     # -- Redis ------------------------------------------------------------------------------------
 
     def lost(self, fault: str, *, brings_back: bool = False) -> None:
-        """A fault took history from Redis at this moment; *brings_back*: there is an older one instead."""
+        """Note that a fault took history from Redis at this moment; *brings_back*: an older state replaces it."""
         self.losses.append(Loss(fault, now_us(), brings_back))
 
     def move_to(self, server: Server) -> None:
-        """*server* is Redis from now on; the old one ends."""
+        """Make *server* the Redis from now on; the old server ends."""
         assert server.port is not None
         old, self.redis = self.redis, server
         for proxy in (*self.nets, self.workers_net):
@@ -186,17 +190,17 @@ class Stage:
         self.retired.append(old)
 
     def caught_up(self) -> list[Seat]:
-        """The seats whose archive follows and is at the log's end."""
+        """Return the seats with an archive that follows and has reached the log's end."""
         return [seat for seat in self.seats if has_caught_up(self.redis.tcp_url, seat.archive)]
 
     def await_archives(self, number: int = 1, within_s: float = 20.0) -> None:
-        """Until at least *number* archives have what was written so far, give or take what is written meanwhile."""
+        """Wait until at least *number* archives have the log of this moment, apart from entries written meanwhile."""
         eventually(lambda: len(self.caught_up()) >= number, within_s)
 
     # -- after a fault ----------------------------------------------------------------------------
 
     def heal(self) -> None:
-        """Undo what a fault may have left: everything runs, and nothing disturbs the network."""
+        """Undo every remaining effect of a fault: everything runs, and nothing disturbs the network."""
         for proxy in self.nets:
             proxy.mend()
         if self.redis.is_running:

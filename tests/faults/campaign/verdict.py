@@ -1,4 +1,4 @@
-"""What the audit found, in numbers and examples, as people read it."""
+"""The result of the audit for people: numbers and examples."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _MS = 1000
 
 @dataclass
 class Verdict:
-    """``found``: per check, what breaks it; nothing means that all is well."""
+    """``found``: the violations per check; an empty dict means success."""
 
     found: dict[str, list[str]] = field(default_factory=dict)
     numbers: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_ok(self) -> bool:
-        """Whether every promise was kept."""
+        """Return True if every promise was kept."""
         return not any(self.found.values())
 
     def lines(self) -> Iterator[str]:
-        """The summary."""
+        """Yield the lines of the summary."""
         width = max(map(len, self.numbers), default=0)
         for name, value in self.numbers.items():
             yield f"{name:<{width}}  {value}"

@@ -1,4 +1,4 @@
-"""What the audit is made of, gathered when everything has come to rest: plain values, so that tests can make them."""
+"""The evidence for the audit, collected when everything has come to rest: plain values, so that tests can make them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zsched.core.log import Entry
 
 
 class Loss(NamedTuple):
-    """A moment at which Redis lost history, and whether an older state of it, RQ's queues included, came back."""
+    """A moment at which Redis lost history, and a flag if an older state, with RQ's queues, came back."""
 
     fault: str
     at_us: int
@@ -19,7 +19,7 @@ class Loss(NamedTuple):
 
 
 class Window(NamedTuple):
-    """When a fault was at work, until everything was well again."""
+    """The time of a fault, until everything was well again."""
 
     fault: str
     from_us: int
@@ -27,7 +27,9 @@ class Window(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where Redis has a schedule: due, paused, quarantine, ended; or *waiting*, a job in waiting without a place."""
+    """
+    A place of a schedule in Redis: due, paused, quarantine, ended; or *waiting*, a job that waits without a place.
+    """
 
     id: str
     place: str
@@ -37,8 +39,8 @@ class Place(NamedTuple):
 @dataclass
 class Witnesses:
     """
-    ``histories``: each archive's, in the order in which it learnt them; ``log``: what Redis has in the end.
-    ``foreign``: ids that a fault wrote past zsched. ``said``: what nobody should have had to say.
+    ``histories``: each archive's, in the order of reading; ``log``: the final log of Redis. ``foreign``: ids that a
+    fault wrote without zsched. ``said``: messages that should not have occurred.
     """
 
     calls: list[Call] = field(default_factory=list)

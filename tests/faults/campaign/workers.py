@@ -1,8 +1,8 @@
 """
-Who receives runs: RQ workers as people run them, and a quick hand for queues that would keep them busy for minutes.
+The receivers of runs: ordinary RQ workers, and a quick thread for queues that would keep workers busy for minutes.
 
-A worker forks for each run, which is a few dozen a second on a small machine. What comes by the thousand goes to
-queues of its own, which a thread here empties; to zsched it looks the same.
+A worker forks for each run, which is a few dozen a second on a small machine. Runs by the thousand go to separate
+queues, which a thread here empties; to zsched it looks the same.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ end
 
 
 class Workers:
-    """RQ workers (``rq worker``); one that ends is started again by ``look_after``."""
+    """RQ workers (``rq worker``); ``look_after`` restarts a worker that ended."""
 
     def __init__(self, guard: Guard, url: str, folder: Path, number: int = 2) -> None:
         self._guard, self._url, self._folder = guard, url, folder
@@ -50,13 +50,13 @@ class Workers:
         self.starts = 0
 
     def look_after(self) -> None:
-        """Start those that do not run."""
+        """Start the workers that do not run."""
         for n, process in enumerate(self._running):
             if process is None or process.poll() is not None:
                 self._running[n] = self._start()
 
     def stop(self) -> None:
-        """End them as a service manager does: each finishes its run."""
+        """End the workers like a service manager: each finishes its run."""
         processes = [process for process in self._running if process is not None]
         for process in processes:
             process.terminate()
@@ -78,7 +78,10 @@ class Workers:
 
 
 class QuickHand:
-    """Takes runs by the hundred from queues of its own, and leaves them as RQ would: finished, and filed as such."""
+    """
+    A thread that takes runs by the hundred from separate queues, and leaves them like RQ: finished, and in the
+    registry.
+    """
 
     def __init__(self, url: str, path: Path) -> None:
         self._url, self._path = url, path
@@ -87,7 +90,7 @@ class QuickHand:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take nothing more."""
+        """Stop taking runs."""
         self._stopping.set()
         self._thread.join(10)
 
@@ -100,7 +103,7 @@ class QuickHand:
             self._stopping.wait(_IDLE_S)
 
     def _take(self, client: Any, queue: str) -> int:
-        """Take a page of *queue*; none of a key that is not a list."""
+        """Take a page of *queue*; return 0 for a key that is not a list."""
         try:
             runs = [run.decode() for run in client.lpop(f"{RQ}:queue:{queue}", _PAGE) or []]
         except redis.ResponseError:

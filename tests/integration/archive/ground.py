@@ -1,4 +1,4 @@
-"""A namespace on a real Redis, everything that a client and a leader do to it, and an archive that follows."""
+"""A namespace on a real Redis, all operations of a client and a leader, and an archive that follows."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ class Scene:
         self.follow()
 
     def follow(self, name: str = "archive.db", **options: Any) -> Archive:
-        """From now on the archive *name* follows."""
+        """Let the archive *name* follow from now on."""
         self.archive = Archive(self.folder / name, self.keys.namespace, **options)
         self.follower = Follower(self.archive, self.wire, self.keys, SystemClock())
         self._archives.append(self.archive)
         return self.archive
 
     def reopen(self) -> None:
-        """The archive is closed and opened again."""
+        """Close the archive and open it again."""
         self.archive.close()
         self._archives.remove(self.archive)
         self.follow(self.archive.path.name)
@@ -93,7 +93,7 @@ class Scene:
         self.redis.hincrby(self.keys.meta(), "offset_ms", ms)
 
     def tick(self, limit: int = 100) -> FireResult:
-        """One fire, and the advance of what recurs; what cannot be planned is quarantined."""
+        """Fire once, and advance the recurring schedules; unplannable schedules are quarantined."""
         fired = self.dispatch.fire(self.term, ALWAYS, limit)
         assert isinstance(fired, FireResult)
         planned = self.planner.plan(fired.recurring, fired.now_ms)
@@ -123,22 +123,22 @@ class Scene:
         }
 
     def log(self) -> list[Entry]:
-        """Every entry of Redis's log."""
+        """Return every entry of Redis's log."""
         return list(Log(self.wire, self.keys).entries())
 
     def queued(self) -> set[str]:
-        """Run ids in RQ's queue."""
+        """Return the run ids in RQ's queue."""
         return {run.decode() for run in self.redis.lrange(f"{RQ}:queue:default", 0, -1)}
 
 
 class Storm:
-    """Random operations on *scene*; the same *seed*, the same operations."""
+    """Random operations on *scene*; the same *seed* gives the same operations."""
 
     def __init__(self, scene: Scene, seed: int) -> None:
         self.scene, self.random, self.client = scene, random.Random(seed), scene.client
 
     def step(self) -> None:
-        """Do something; that a client refuses it is fine."""
+        """Do a random operation; a refusal by the client is fine."""
         verbs = [self.put, self.put, self.put_many, self.rule, self.rule, self.again, self.pause, self.pause]
         verbs += [self.resume, self.skip, self.cancel, self.run_now, self.enqueue, self.update, self.wait, self.wait]
         verbs += [self.backfill, self.backfill]
@@ -164,7 +164,7 @@ class Storm:
         self.client.schedule("app.task", id=self._id(), args=(self._word(),), **options)
 
     def again(self) -> None:
-        """Put what is there once more: unchanged."""
+        """Put an existing schedule once more, unchanged."""
         schedule = self.client.get(self._id())
         if schedule.trigger is None and schedule.next_at is not None:
             self.client.schedule("app.task", id=schedule.id, at=schedule.next_at, allow_past=True)
@@ -189,7 +189,7 @@ class Storm:
         self.client.enqueue("app.task", (self._word(),), id=self._id())
 
     def backfill(self) -> None:
-        """By its script: nobody answers here what ran."""
+        """Backfill by calling the script: no archive here answers which occurrences ran."""
         schedule, ms = self.client.get(self._id()), self.scene.now_ms - 60_000
         occurrences = [(ms + n, self.random.random() < 0.3) for n in range(self.random.randint(1, 3))]
         self.client._store.backfill(schedule.id, schedule.version or "", occurrences, f"op-{ms}")
@@ -208,7 +208,7 @@ class Storm:
         self.scene.redis.hset(self.scene.keys.meta(), "doubt", doubt_ms)
 
     def lose_hash(self) -> None:
-        """A waiting run's hash goes, so fire quarantines its schedule."""
+        """Delete a waiting run's hash, so that fire quarantines its schedule."""
         if self.random.random() < 0.3:
             for run in self._waiting()[:1]:
                 self.scene.redis.delete(self.scene.keys.rq.job(run))
@@ -218,7 +218,7 @@ class Storm:
             self.scene.redis.hset(self.scene.keys.rq.job(run), "status", "canceled")
 
     def break_rule(self) -> None:
-        """A rule that nobody can plan, so the leader quarantines its schedule."""
+        """Write a rule that cannot be planned, so that the leader quarantines its schedule."""
         id = self._id()
         if self.random.random() < 0.3 and self.scene.redis.exists(self.scene.keys.schedule(id)):
             self.scene.redis.hset(self.scene.keys.schedule(id), "trigger", NO_RULE)
@@ -261,7 +261,7 @@ def told(held: Held) -> tuple[Any, ...]:
 
 
 def recorded(record: Record, place: str) -> tuple[Any, ...]:
-    """What of *record* stays as it was written; of a run that was pushed, RQ's part alone."""
+    """Return the parts of *record* that stay unchanged; for a pushed run only RQ's part."""
     if place == "open":
         return {name: value for name, value in record.fields.items() if name not in _MOVING | {"zs"}}, "", {}
     fields = {name: value for name, value in record.fields.items() if name not in _MOVING}
@@ -275,12 +275,12 @@ def schedule(scene: Scene, *ids: str, **options: Any) -> None:
 
 
 def rows_put_back(scene: Scene) -> list[tuple[str, str]]:
-    """(id, place) of all restores in the log."""
+    """Return (id, place) of all restores in the log."""
     return [(row.id, row.place) for one in scene.log() if one.kind == "restore" for row in restored(one)]
 
 
 def assert_state_is_redis_own(scene: Scene) -> None:
-    """The archive has what Redis holds."""
+    """Check that the archive has the state of Redis."""
     held, archived = scene.in_redis(), scene.in_archive()
     assert held.keys() == archived.keys(), held.keys() ^ archived.keys()
     for key, (*place, fields, lane, own) in held.items():

@@ -1,4 +1,4 @@
-"""Redis loses something: it is emptied or an older copy, somebody leads again, and archives merge with it."""
+"""Redis loses data: it is emptied or replaced by an older copy, a daemon leads again, and archives merge with it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ HOLD_MS = 2000
 
 
 def snapshot(scene: Scene) -> dict[bytes, bytes]:
-    """A copy of all data."""
+    """Return a copy of all data."""
     return {key: scene.redis.dump(key) for key in scene.redis.keys("*")}  # type: ignore[misc]  # it is there
 
 
 def put_back(scene: Scene, saved: dict[bytes, bytes] | None = None) -> None:
-    """Redis holds *saved* again, or nothing; the scripts' clock goes on, and a leader is known."""
+    """Restore *saved* into Redis, or empty it; the scripts' clock continues."""
     offset_ms = scene.redis.hget(scene.keys.meta(), "offset_ms")
     scene.redis.flushall()
     for key, value in (saved or {}).items():
@@ -41,7 +41,7 @@ def put_back(scene: Scene, saved: dict[bytes, bytes] | None = None) -> None:
 
 
 def lead(scene: Scene) -> None:
-    """Somebody leads again, and nothing is held any more."""
+    """Acquire a new lease without a hold."""
     scene.redis.delete(scene.keys.lease())
     lease = Lease(scene.wire, scene.keys, Server.of(scene.wire), SystemClock(), "leader", 600_000)
     offset_ms = scene.redis.hget(scene.keys.meta(), "offset_ms")
@@ -62,7 +62,7 @@ def due_now(scene: Scene, id: str, **options: Any) -> None:
 
 
 def merge_of(scene: Scene, archive: Archive | None = None) -> Merge:
-    """A comparison of *archive* with Redis."""
+    """Return a finished comparison of *archive* with Redis."""
     archive = archive or scene.archive
     merge = Merge(archive.recall(), scene.wire, scene.keys, archive.position, hold_for_ms=HOLD_MS)
     merge.compare()
@@ -78,8 +78,8 @@ def run(scene: Scene, archive: Archive | None = None) -> Merge:
 @dataclass
 class Watched:
     """
-    A follower with a clock of its own: ``step`` until it follows again. ``holds``: for how long fire was held between
-    two parts of a step.
+    A follower with a separate clock: call ``step`` until it follows again. ``holds``: the length of the hold of fire
+    between two parts of a step.
     """
 
     scene: Scene
@@ -120,7 +120,7 @@ def watch(scene: Scene, archive: Archive | None = None) -> Watched:
 
 
 def skips(scene: Scene) -> set[tuple[str, str]]:
-    """Open runs that must not be pushed when nobody knows whether they were."""
+    """Return the open runs that must not be pushed again if their push is uncertain."""
     return {
         row.key
         for row, record in scene.archive.state()
@@ -137,7 +137,7 @@ def said(scene: Scene, id: str) -> list[What]:
 
 
 def once(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, happen: Callable[[], object]) -> None:
-    """Just before the first call of *name*, something happens."""
+    """Call *happen* just before the first call of *name*."""
     really, called = getattr(owner, name), []
 
     def instead(self: Any, *arguments: Any, **more: Any) -> Any:
@@ -154,7 +154,7 @@ def trim(scene: Scene) -> None:
 
 
 def assert_is_known(scene: Scene, known: State, before: State, skipped: set[tuple[str, str]]) -> None:
-    """Redis, which was rolled back to *before*, holds what is *known*, and else nothing."""
+    """Check that Redis, which was rolled back to *before*, holds the state *known* and nothing else."""
     now = scene.in_redis()
     assert now.keys() <= known.keys()
     for key, row in known.items():

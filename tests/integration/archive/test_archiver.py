@@ -1,4 +1,4 @@
-"""The archiver's thread with a real Redis: what it does when its file turns out to be damaged while it runs."""
+"""The archiver's thread with a real Redis: its reaction to a file that is damaged while it runs."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_new_archive_learns_the_name_of_the_data_set_as_soon_as_the_leader_giv
 
 
 def raising(error: Exception) -> Callable[..., bool]:
-    """A step that raises *error*."""
+    """Return a step that raises *error*."""
 
     def instead(follower: Follower, *arguments: float) -> bool:
         raise error
@@ -147,12 +147,12 @@ def raising(error: Exception) -> Callable[..., bool]:
 
 
 def following(archivers: Archivers) -> set[str]:
-    """The archives that are told to follow."""
+    """Return the archives that are reported as following."""
     return {one.archive for one in archivers.reports() if one.state is ArchiveState.FOLLOWING}
 
 
 def damaged_once(step: Callable[..., bool]) -> Callable[..., bool]:
-    """*step*, but the first time it finds the file damaged."""
+    """Return a *step* that finds the file damaged the first time."""
     steps = []
 
     def instead(follower: Follower, *arguments: float) -> bool:

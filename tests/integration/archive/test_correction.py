@@ -1,4 +1,4 @@
-"""Corrections: an archive that follows reads the restore of one that was away, and knows a later change."""
+"""Corrections: a following archive reads the restore of a returned archive, and knows a later change."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def two(scene: Scene) -> tuple[Watched, Watched]:
 
 def lose_and_recover(scene: Scene, knowing: Watched, late: Watched, happen: Callable[[], object]) -> None:
     """
-    *happen* while *late* is away; then all is lost, *knowing* puts back what it knows and follows, and *late* returns
-    and puts back what is older, before *knowing* looks.
+    Call *happen* while *late* is away, then lose all data. *knowing* restores its data and follows. *late* returns and
+    restores older data before *knowing* continues.
     """
     late.go_on()
     happen()
@@ -48,7 +48,7 @@ def lose_and_recover(scene: Scene, knowing: Watched, late: Watched, happen: Call
 
 
 def lose_while_late_is_away(scene: Scene, two: tuple[Watched, Watched]) -> None:
-    """A schedule is cancelled while the first archive is away; then all is lost, and nobody has put anything back."""
+    """Cancel a schedule while the first archive is away, then lose all data; no archive has restored anything."""
     late, knowing = two
     schedule(scene, "kept", "cancelled")
     late.go_on()
@@ -247,7 +247,9 @@ def test_a_restore_during_a_bootstrap_is_corrected(
 
 
 class Busy:
-    """Each try to put something back takes 0.3 s of *one*'s time; before the first *tries* others write a lot."""
+    """
+    A Redis on which every attempt to restore takes 0.3 s of *one*'s time; before the first *tries* others write a lot.
+    """
 
     def __init__(self, scene: Scene, one: Watched, tries: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.scene, self.one, self.tries, self.restores, self.compared = scene, one, tries, 0, 0

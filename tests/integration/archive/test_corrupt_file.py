@@ -1,4 +1,4 @@
-"""An archiver whose file is not what was written keeps it, and begins another beside it."""
+"""An archiver keeps a corrupted file, and begins another beside it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zsched.daemon.archiver import Archiver
 
 @pytest.fixture
 def archiver(scene: Scene) -> Iterator[Archiver]:
-    """One with an archive of three schedules in which the first entry was changed."""
+    """An archiver with an archive of three schedules in which the first entry was changed."""
     for id in ("a", "b", "c"):
         scene.client.schedule("app.task", id=id, after=3600)
     path = scene.follow("corrupt.db").path

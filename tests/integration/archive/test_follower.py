@@ -1,4 +1,4 @@
-"""Following a log over a connection that breaks, and a Redis in which another writer wrote."""
+"""Following a log over a connection that breaks, and in a Redis with values of another writer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def states(scene: Scene) -> dict[str, str]:
 
 
 def leave_behind(scene: Scene) -> None:
-    """The archive follows, then misses a part of the log that is gone."""
+    """Let the archive follow, then miss a trimmed part of the log."""
     schedule(scene, "a")
     assert scene.follower.step()
     schedule(scene, "b", "c")
@@ -80,7 +80,7 @@ def test_a_meter_receives_every_entry_once_including_bootstrapped_entries(scene:
 
 
 class Told(NoMeter):
-    """Remembers what the archive took in."""
+    """A meter that remembers the entries that the archive read."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []

@@ -1,4 +1,4 @@
-"""Healing: the archive reads from Redis the effects of a known entry that it cannot read, and goes on."""
+"""Healing: the archive reads from Redis the effects of a known entry that it cannot read, and continues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def follow_by(scene: Scene, clock: ManualClock) -> Follower:
 
 
 def break_a_fire(scene: Scene) -> None:
-    """A run is pushed, and the entry that says so cannot be read."""
+    """Push a run, and make its log entry unreadable."""
     schedule(scene, "a", "b")
     assert scene.follower.step()
     due_ms = int(scene.redis.zscore(scene.keys.due_normal(), "a"))

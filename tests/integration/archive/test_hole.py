@@ -1,4 +1,4 @@
-"""A log with a hole, which no recovery mends: nothing fires before the operator has renamed the log's key."""
+"""A log with a hole, which no recovery repairs: nothing fires before the operator has renamed the log's key."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ PATIENT = {"lease_ms": 2000, "renew_ms": 500}  # the hold of a pass lasts until 
 
 
 def take_out_the_last(redis_client: redis.Redis) -> None:
-    """As an operator can."""
+    """Delete the last entry like an operator."""
     [(last, _)] = redis_client.xrevrange(KEYS.log(), count=1)
     redis_client.xdel(KEYS.log(), last)
 
 
 def leave_numbers_out(redis_client: redis.Redis) -> None:
-    """As a client can by hand."""
+    """Add an entry that skips numbers, like a client by hand."""
     [(last, fields)] = redis_client.xrevrange(KEYS.log(), count=1)
     epoch, _, seq = last.decode().partition("-")
     redis_client.xadd(KEYS.log(), fields, id=f"{epoch}-{int(seq) + 10}")
@@ -59,7 +59,7 @@ def test_a_hole_in_the_log_stops_firing_until_the_key_of_the_log_is_renamed(
         eventually(Archivers(link, KEYS).alive)
 
 
-def test_after_an_entry_that_leaves_numbers_out_changes_are_refused(redis_url: str, redis_client: redis.Redis) -> None:
+def test_changes_are_refused_after_an_entry_that_skips_numbers(redis_url: str, redis_client: redis.Redis) -> None:
     know(redis_client)
     client = Client.from_url(redis_url)
     client.schedule("app.tasks.run", id="a", after=3600)

@@ -1,4 +1,4 @@
-"""Redis loses its data again while an archive merges, or after it did."""
+"""Redis loses its data again while an archive merges, or afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Redis that lost something, and an archive that knows: all of it is back, as it was."""
+"""A Redis that lost data, and an archive that has all of it: everything is restored unchanged."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ FUNC = "platform.node"
 
 @dataclass
 class Busy:
-    """A worker that took a run from its queue, and was about to begin with it."""
+    """A worker that took a run from its queue, and was about to begin it."""
 
     worker: SimpleWorker
     job: Job
@@ -42,7 +42,7 @@ class Busy:
         return cls(worker, *taken, worker.prepare_execution(taken[0]))
 
     def fail(self) -> None:
-        """It lost its connection when it was to begin."""
+        """Lose the connection at the moment when the run would begin."""
         self.worker.handle_job_failure(self.job, self.queue, exc_string="ConnectionError: lost")
 
     def begin(self) -> None:
@@ -57,7 +57,7 @@ WRITES = {"failed": Busy.fail, "started": Busy.begin, "finished": Busy.finish}
 
 
 class Following:
-    """An archiver as a tracker uses it."""
+    """An archiver in the form that a tracker uses."""
 
     def __init__(self, scene: Scene) -> None:
         self.path: Path = scene.archive.path
@@ -69,7 +69,7 @@ class Following:
 
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tracker asks about all open runs in every step."""
+    """Let the tracker ask about all open runs in every step."""
     monkeypatch.setattr(tracker, "_ROUND_EVERY_MS", 0.0)
 
 
@@ -86,7 +86,7 @@ def ends(scene: Scene) -> list[tuple[str, str]]:
 
 
 def open_runs(scene: Scene) -> dict[str, Any]:
-    """Notes of the archive's open runs, by run id."""
+    """Return the notes of the archive's open runs, by run id."""
     return {"-".join(row.key): row.note for row, _ in scene.archive.state() if row.place == "open"}
 
 

@@ -1,4 +1,4 @@
-"""Two archives that know different things: both bring back what they know, in any order."""
+"""Two archives with different knowledge: both restore what they know, in any order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from zsched.storage.archivers import Archivers, ArchiveState
 
 @pytest.fixture
 def two(scene: Scene) -> tuple[Watched, Watched]:
-    """Two archives that both know the same, then each something alone: the second one more."""
+    """Two archives with a common history and separate additions: the second one has more."""
     first = watch(scene)
     second = watch(scene, scene.follow("two.db"))
     schedule(scene, "both", "older", "taken")
@@ -138,7 +138,7 @@ def test_two_archives_restore_their_state_after_repeated_rollbacks(scene: Scene,
 
 
 def in_turn(both: list[Watched], storm: Storm, *, is_busy: bool) -> None:
-    """Both go on, a step each at random, until both follow; clients do something meanwhile if it *is_busy*."""
+    """Step both archives at random until both follow; clients make changes meanwhile if *is_busy*."""
     done = {number for number, one in enumerate(both) if one.step()}  # each has told where it was before one merges
     for _ in range(100):
         number = storm.random.randrange(2)

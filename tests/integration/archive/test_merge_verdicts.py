@@ -1,4 +1,4 @@
-"""An archive that must not put anything back, waits for somebody, or cannot read everything."""
+"""An archive that must not restore anything, waits for another archive, or cannot read everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log in which a newer zsched led: an archive of this one stops there, and goes on when it is upgraded."""
+"""A log in which a newer zsched led: an archive of this version stops there, and continues after an upgrade."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESTORED = ["reason", "lost", "archive", "newer", "rows", "0"]
 
 
 def append(scene: Scene, kind: str, *texts: str, epoch: int | None = None) -> Position:
-    """An entry as a newer zsched writes it, and its format in meta."""
+    """Append an entry like a newer zsched, and write its format into meta."""
     last = scene.log()[-1].position
     own = [*texts, "format", str(NEWER)]
     id = f"{last.epoch if epoch is None else epoch}-{last.seq + 1}"
@@ -32,13 +32,13 @@ def append(scene: Scene, kind: str, *texts: str, epoch: int | None = None) -> Po
 
 
 def append_unread(scene: Scene) -> Position:
-    """An entry that this version would take for one of its own: a put of another meaning."""
+    """Append a put with another meaning, which this version would take for its own."""
     return append(scene, "put", "lane", "low", "fields", "0", "rows", "1", "x", "1", "data", "y")
 
 
 @contextmanager
 def upgraded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As the newer version follows."""
+    """Replace the format of this version by the newer one, so that the archive follows like after an upgrade."""
     with monkeypatch.context() as patch:
         patch.setattr(entry, "FORMAT", NEWER)
         patch.setattr("zsched.archive.check.FORMAT", NEWER)

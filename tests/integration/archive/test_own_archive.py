@@ -1,4 +1,4 @@
-"""Which file a daemon keeps its archive in, where a folder has several and a disk fails."""
+"""The choice of a daemon's archive file in a folder with several files, also when a disk fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever was done, in whatever order: an archive that read the log says of Redis what Redis says of itself."""
+"""An archive that read the log has the state of Redis, whatever operations were done in whatever order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An auditor by hand."""
+"""An auditor without a daemon, called step by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An auditor by hand, a schedule in every place, and what other writers do to them."""
+"""An auditor by hand, a schedule in every place, and changes by other writers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FUNC = "app.task"
 
 
 class Auditing:
-    """An auditor by hand on *scene*: it is the archiver, as far as one is asked."""
+    """An auditor by hand on *scene*. It also stands in for the archiver that the auditor asks."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene, self.clock = scene, ManualClock()
@@ -29,7 +29,7 @@ class Auditing:
         self.begin()
 
     def begin(self) -> None:
-        """With an auditor that knows nothing, and has looked at the clock."""
+        """Start with a new auditor that has read the clock once."""
         self.auditor = Auditor(self, self.scene.keys, self.clock).over(self.scene.wire)  # type: ignore[arg-type]
         self.auditor.step(self.scene.term)
         assert module._EVERY_MS == self.auditor.every_ms
@@ -39,12 +39,12 @@ class Auditing:
         return self.scene.archive.path
 
     def pass_time(self, ms: int) -> None:
-        """Time passes, for the server and for this machine."""
+        """Move the clocks of the server and of this machine."""
         self.scene.pass_time(ms)
         self.clock.advance(ms)
 
     def steps(self, between: Callable[[], None] = lambda: None) -> None:
-        """One pass."""
+        """Run one pass."""
         self.audit = None
         for _ in range(100):
             between()
@@ -54,7 +54,7 @@ class Auditing:
         raise AssertionError("a pass without an end")
 
     def run(self) -> list[dict[str, Any]]:
-        """A pass of an archive that has the whole log; what was said."""
+        """Run a pass of an archive that has the whole log; return the alarms."""
         assert self.scene.follower.step()
         with capture_logs() as told:
             self.steps()
@@ -67,7 +67,10 @@ def alarms(told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def schedules(state: State) -> dict[str, Any]:
-    """Without runs; of what is quarantined only where and why: its content, or its time, may be broken."""
+    """
+    Return the schedules without runs. A quarantined schedule is compared only by place and reason: its content, or its
+    time, may be broken.
+    """
     return {
         id: value[:-3] if value[0] == "quarantine" else (run, *value)
         for (id, run), value in state.items()
@@ -81,7 +84,7 @@ def is_due_as_its_run(value: tuple[Any, ...]) -> bool:
 
 
 def fill(scene: Scene) -> None:
-    """A schedule of every kind, in every place."""
+    """Put a schedule of every kind into every place."""
     client = scene.client
     client.schedule(FUNC, id="a", at=SOON)
     client.schedule(FUNC, id="b", at=SOON, priority="high", args=(1,))
@@ -162,7 +165,7 @@ HANDS: dict[str, tuple[str, str, Callable[[Scene], Any]]] = {
 
 
 class Quiet(Storm):
-    """A storm in which no other writer does anything but RQ's own."""
+    """A storm in which no other writer but RQ changes anything."""
 
     def lose_hash(self) -> None:
         self.wait()
@@ -172,7 +175,7 @@ class Quiet(Storm):
 
 
 def busy(auditing: Auditing, storm: Storm, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Things happen also between one question of the auditor and the next."""
+    """Let the storm make changes also between two questions of the auditor."""
 
     def between(owner: object, name: str) -> None:
         does = getattr(owner, name)

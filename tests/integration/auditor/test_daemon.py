@@ -1,4 +1,4 @@
-"""The auditor of a daemon, and what ``zsched status`` tells of it."""
+"""The auditor of a daemon, and its results in ``zsched status``."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_an_audit_with_busy_clients_raises_no_alarm(
 
 
 def resume_skipping(client: Client, id: str) -> None:
-    """Resume; a rule of 20 ms cannot be planned in time on a busy machine, and then the remedy is taken."""
+    """Resume; if a rule of 20 ms cannot be planned in time on a busy machine, apply the remedy."""
     try:
         client.resume(id, "skip")
     except RedisUnavailable:

@@ -129,7 +129,7 @@ def test_an_audit_never_puts_a_schedule_into_quarantine(scene: Scene, auditing: 
     assert (due_ms if is_due else None) == scene.redis.zscore(lane(scene), "bad")
 
 
-def test_a_pass_logs_some_alarms_one_by_one_and_the_number_of_the_others(
+def test_a_pass_logs_the_first_alarms_singly_and_counts_the_rest(
     scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_MOST_LOGGED", 2)

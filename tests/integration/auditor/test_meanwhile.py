@@ -1,4 +1,4 @@
-"""Whatever clients and a leader do, also between two questions of an auditor, is not taken for another writer."""
+"""Calls of clients and a leader, also between two questions of an auditor, are not taken for another writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An occurrence that was left out, or is overdue, is found; and nothing is concluded where nothing can be."""
+"""A missing or overdue occurrence is found, and the auditor draws no conclusion from incomplete data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from zsched.storage.lease import Lease, Server, Term
 
 
 def bootstrapped_with_a_skip(scene: Scene) -> int:
-    """An archive that begins with what Redis holds: a rule whose next occurrence is one too late. The one left out."""
+    """
+    Bootstrap an archive from a Redis whose rule has its next occurrence one too late. Return the missing occurrence.
+    """
     scene.client.schedule(FUNC, id="r", every=600, at=None)
     nominal_ms = int(scene.redis.hget(scene.keys.schedule("r"), "nominal") or 0)
     scene.redis.hset(scene.keys.schedule("r"), "nominal", nominal_ms + 600_000)
@@ -66,7 +68,7 @@ def test_a_new_term_waits_a_minute_before_its_first_pass(scene: Scene, auditing:
 
 
 def lead(scene: Scene) -> Term:
-    """Another leader's term."""
+    """Return the term of another leader."""
     term = Lease(scene.wire, scene.keys, Server.of(scene.wire), SystemClock(), "another", 600_000).acquire(None)
     assert isinstance(term, Term)
     return term

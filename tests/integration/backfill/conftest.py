@@ -1,4 +1,4 @@
-"""A client whose schedule r has hours behind it, and archives that nobody waits for."""
+"""A client with a schedule r that has hours behind it, and short waits for archives."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def client(redis_client: redis.Redis, link: Link) -> Client:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits long for an answer that does not come."""
+    """Shorten the wait for an archive's answer."""
     monkeypatch.setattr("zsched.storage.questions.WAIT_S", 0.05)

@@ -26,7 +26,7 @@ NOW = datetime.now(UTC).replace(second=0, microsecond=0) - 1.5 * HOUR
 
 
 def run(hours_ago: int, suffix: str = "") -> str:
-    """The run of r that many hours before NOW."""
+    """Return the id of the run of r *hours_ago* hours before NOW."""
     return f"r-{to_ms(NOW - hours_ago * HOUR)}{suffix}"
 
 
@@ -40,7 +40,7 @@ def backfill(client: Client, first: int, last: int, **options: Any) -> Backfill:
 
 
 def archived(link: Link) -> Position:
-    """The log's last position, as soon as an archive has it."""
+    """Return the log's last position, as soon as an archive has it."""
     last = Log(link, KEYS).last()
     assert last is not None
     eventually(lambda: Archivers(link, KEYS).archived(last.position.id, last.position.t_us // 1000) == "archived")

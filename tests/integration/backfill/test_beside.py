@@ -1,4 +1,4 @@
-"""A backfill beside the schedule itself: its own runs, its story, and what a lost Redis gets back."""
+"""A backfill beside the schedule itself: its runs, its story, and its restore after a loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Occurrences that ran are not backfilled: with real daemons, archives and workers, and without."""
+"""Executed occurrences are not backfilled: with real daemons, archives and workers, and without."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BURST_S = 60
 
 @pytest.fixture
 def work(redis_client: redis.Redis, redis_url: str, tmp_path: Path) -> Iterator[Callable[[], list[str]]]:
-    """Lets a worker do what is queued; the ids in the receipts until then."""
+    """A function that lets a worker empty the queue and returns the ids in the receipts until then."""
     with Guard() as guard:
 
         def until_done() -> list[str]:
@@ -51,7 +51,7 @@ def work(redis_client: redis.Redis, redis_url: str, tmp_path: Path) -> Iterator[
 
 
 def forget(redis_client: redis.Redis, link: Link) -> None:
-    """RQ forgets all jobs, and Redis the log but for its last entry."""
+    """Delete all of RQ's jobs, and the log except for its last entry."""
     last = archived(link)
     redis_client.delete(f"{RQ}:queue:default", *redis_client.keys(f"{RQ}:job:*"))
     redis_client.xtrim(KEYS.log(), minid=last.id, approximate=False)
@@ -158,7 +158,7 @@ def test_a_backfill_before_the_start_of_the_archive_is_refused(
 
 
 class Answering(threading.Thread):
-    """Answers every question with *told*, from the log entry *as_of*, inside the block."""
+    """A thread that answers every question with *told*, from the log entry *as_of*, inside the block."""
 
     def __init__(self, link: Link, as_of: str, **told: Any) -> None:
         super().__init__(daemon=True)

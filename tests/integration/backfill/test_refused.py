@@ -1,4 +1,4 @@
-"""Backfills that make no sense are refused with a remedy."""
+"""Invalid backfills are refused with a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``zsched why``, ``history`` and ``log``: a command line that sees no archive's file, and a daemon that has one."""
+"""``zsched why``, ``history`` and ``log``: a command line without access to an archive file, and a daemon with one."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ ALONE = r"from Redis alone, whose log goes back to 20\d\d-\d\d-\d\d .*\+00:00"
 
 
 class Zsched(command_line.Zsched):
-    """Runs the command line without an archive's path that exists."""
+    """A command line whose configured archive path does not exist."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, ZSCHED_ARCHIVE_PATH="/nonexistent/archive.db")
 
     def story(self, id: str) -> list[str]:
-        """The texts of the story of *id*, and then where it stands."""
+        """Return the texts of the story of *id*, and the line of its current state."""
         told = self.json("why", id)
         assert told["source"]["archive"] is not None, told["source"]["problem"]
         return [line["text"] for line in told["story"]] + [told["now"]]
 
 
 class Leading:
-    """A daemon that leads and whose archive follows, inside the block."""
+    """A daemon that leads inside the block, with an archive that follows."""
 
     def __init__(self, url: str, path: Path) -> None:
         self._url, self._daemon = url, DaemonThread(url, archive=ArchiveSettings(path=str(path)), **STEADY)
@@ -56,5 +56,5 @@ class Leading:
 
 
 def queued(redis_client: redis.Redis, number: int = 1) -> None:
-    """Waits for runs."""
+    """Wait until *number* runs are queued."""
     eventually(lambda: redis_client.llen(f"{RQ}:queue:default") >= number)

@@ -1,4 +1,4 @@
-"""``zsched history``: what became of occurrences, as a table."""
+"""``zsched history``: the outcomes of occurrences as a table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_history_is_a_table_of_occurrences_with_their_outcome(
     assert "nothing was quarantined, of schedule b\n" == none.stdout
 
 
-def test_the_last_line_of_a_tasks_traceback_is_shown_and_the_rest_of_it_is_not(
+def test_history_shows_only_the_last_line_of_a_tasks_traceback(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
 ) -> None:
     shows = ["history", "history a", "why a", "status", "show a"]

@@ -1,4 +1,4 @@
-"""``zsched log``: what Redis's log and the archive tell, a line per entry."""
+"""``zsched log``: the entries of Redis's log and of the archive, a line per entry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.once
 
 
 def texts(result: Result) -> list[str]:
-    """What the lines say after time and entry."""
+    """Return the texts of the lines after time and entry."""
     assert DONE == result.exit_code, result.output
     return [line.split("  ", 2)[2] for line in result.stdout.splitlines()]
 

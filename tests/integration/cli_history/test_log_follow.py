@@ -1,4 +1,4 @@
-"""``zsched log --follow``: what comes, until Ctrl-C, whatever becomes of the reader and of Redis."""
+"""``zsched log --follow``: new entries until Ctrl-C, also while the reader or Redis goes away."""
 
 from __future__ import annotations
 

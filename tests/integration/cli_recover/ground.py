@@ -46,7 +46,7 @@ class Zsched:
 
 
 def populate(scene: Scene) -> None:
-    """Something in every place, two runs that were fired and are not over; all of it is in the archive."""
+    """Put a schedule into every place, and fire two runs that stay open; the archive has all of it."""
     client = scene.client
     client.schedule("app.remind", id="once", after=HOUR_S, args=("secret",), description="Remind Ann")
     client.schedule("app.digest", id="cron", cron="0 9 * * 1-5", tz="Asia/Seoul")
@@ -73,12 +73,12 @@ def told(schedules: list[Schedule]) -> list[tuple[Any, ...]]:
 
 
 def dump(client: redis.Redis) -> dict[bytes, bytes | None]:
-    """Every key with all that is in it."""
+    """Return every key with all of its contents."""
     return {key: client.dump(key) for key in client.scan_iter()}
 
 
 def copied(scene: Scene, path: Path) -> Path:
-    """The archive as a file of its own."""
+    """Copy the archive to a separate file."""
     with closing(sqlite3.connect(scene.archive.path)) as db:
         db.execute("VACUUM INTO ?", (str(path),))
     return path

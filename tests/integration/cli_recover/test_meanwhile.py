@@ -1,4 +1,4 @@
-"""``zsched recover`` while a daemon leads, another archive restores, or Redis goes away or loses it once more."""
+"""``zsched recover`` while a daemon leads, another archive restores, or Redis goes away or loses its data once more."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def report_of_archive(scene: Scene, state: ArchiveState, **about: Any) -> None:
 
 
 def leading(scene: Scene) -> None:
-    """Somebody leads the emptied Redis."""
+    """Let a daemon lead the emptied Redis."""
     scene.redis.flushall()
     scene.redis.set(scene.keys.lease(), "somebody:3:2000:x", px=600_000)
 
@@ -120,7 +120,7 @@ def test_a_daemon_in_manual_mode_fires_nothing_until_recover_was_run(
 
 
 def awaited(url: str) -> Any:
-    """What ``zsched status`` says, as soon as a recovery is awaited."""
+    """Return the output of ``zsched status`` as soon as a recovery is awaited."""
     result = CliRunner().invoke(program, ["status", "--json"], env={"ZSCHED_REDIS_URL": url})
     status = json.loads(result.stdout)
     is_awaited = any("run zsched recover" in str(archive["trouble"]) for archive in status["archives"])

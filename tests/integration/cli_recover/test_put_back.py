@@ -1,4 +1,4 @@
-"""``zsched recover``: what it puts back into a Redis that lost something, and what it tells of it before and after."""
+"""``zsched recover``: its restores into a Redis that lost data, and its output before and after."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_recover_after_a_rollback_compares_only_later_changes(scene: Scene, zsch
 
 
 def taken_for_a_new_one(scene: Scene) -> None:
-    """Redis is emptied while the archive is away; who leads knows nothing of it, and gives a new name."""
+    """Empty Redis while the archive is away; a leader without any archive gives the data set a new name."""
     scene.redis.flushall()
     scene.term = term = first_term(scene)
     Naming(scene.wire, scene.keys).give(term, "new", is_new=True)

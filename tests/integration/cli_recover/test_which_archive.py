@@ -1,4 +1,4 @@
-"""``zsched recover``: which file it takes, and which history it refuses."""
+"""``zsched recover``: the choice of the file, and the histories that it refuses."""
 
 from __future__ import annotations
 
@@ -207,7 +207,9 @@ def test_an_empty_archive_is_refused(scene: Scene, zsched: Zsched) -> None:
 
 
 def unrelated(scene: Scene) -> tuple[Position, Position]:
-    """Redis becomes another data set, begun long before: the archive's last entry, and the log's first one."""
+    """
+    Replace Redis by another data set, begun long before. Return the archive's last entry, and the log's first entry.
+    """
     populate(scene)
     scene.redis.flushall()
     scene.redis.hset(scene.keys.meta(), mapping={"gen": "other", "epoch": 4, "seq": 700})

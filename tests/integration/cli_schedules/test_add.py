@@ -1,4 +1,4 @@
-"""``zsched add``: every option, and what is refused."""
+"""``zsched add``: every option, and refused input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.once
 
 
 def is_empty(redis_client: redis.Redis) -> bool:
-    """Whether no schedule was written; the serializer's name may be."""
+    """Return True if no schedule was written; the serializer's name may be stored."""
     return redis_client.keys("zsched:*due*") == redis_client.keys(f"{RQ}:*") == redis_client.keys("*schedule:*") == []
 
 
@@ -119,7 +119,7 @@ def test_add_records_the_user_and_host(zsched: Zsched) -> None:
     ("text", "ms"),
     [("90", 90_000), ("0.5", 500), ("5m", 300_000), ("1h30m", 5_400_000), ("2d", 172_800_000), ("1m500ms", 60_500)],
 )
-def test_durations_have_units(zsched: Zsched, text: str, ms: int) -> None:
+def test_add_reads_durations_with_units(zsched: Zsched, text: str, ms: int) -> None:
     zsched("add", "beat", FUNC, "--every", text)
 
     assert str(ms) == zsched.json("show", "beat")["trigger"]["expr"]

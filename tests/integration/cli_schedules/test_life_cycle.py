@@ -50,7 +50,7 @@ def test_resume_with_skip_removes_an_overdue_one_shot(zsched: Zsched) -> None:
 
 
 @pytest.mark.parametrize("command", ["pause", "resume"])
-def test_one_unknown_id_does_not_stop_the_others(some: Zsched, command: str) -> None:
+def test_an_unknown_id_does_not_stop_the_other_ids(some: Zsched, command: str) -> None:
     result = some(command, "nobody", "beat")
 
     assert NOT_FOUND == result.exit_code

@@ -1,4 +1,4 @@
-"""``zsched ls`` and ``show``: which schedules are listed, and what is told of one."""
+"""``zsched ls`` and ``show``: the filters of the list, and the details of a schedule."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.once
         (("--queue", "none"), set()),
     ],
 )
-def test_ls_filters(some: Zsched, filters: tuple[str, ...], ids: set[str]) -> None:
+def test_ls_lists_only_schedules_that_match_the_filters(some: Zsched, filters: tuple[str, ...], ids: set[str]) -> None:
     assert ids == set(some.ids(*filters))
 
 

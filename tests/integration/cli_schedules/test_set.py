@@ -1,4 +1,4 @@
-"""``zsched set``: what was given changes, what is unset goes, the rest stays."""
+"""``zsched set``: given options change, unset options go, the rest stays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zsched.cli.program import FAILED, NOT_FOUND, USAGE
 pytestmark = pytest.mark.once
 
 
-def test_set_changes_what_was_given_and_keeps_the_rest(zsched: Zsched) -> None:
+def test_set_changes_the_given_options_and_keeps_the_rest(zsched: Zsched) -> None:
     zsched("add", "reminder", FUNC, *LATER, "--args", "[1]", "--tag", "a", "--description", "once")
 
     told = zsched.json("set", "reminder", "--at", "2030-12-24T19:00", "--unset", "tag")
@@ -30,7 +30,7 @@ def test_set_without_a_change_is_a_usage_error(zsched: Zsched) -> None:
     assert USAGE == zsched("set", "beat").exit_code
 
 
-def test_set_keeps_a_one_shot_a_one_shot(zsched: Zsched) -> None:
+def test_set_does_not_turn_a_one_shot_into_a_rule(zsched: Zsched) -> None:
     zsched("add", "reminder", FUNC, *LATER)
 
     assert USAGE == zsched("set", "reminder", "--every", "5").exit_code
@@ -40,7 +40,7 @@ def test_set_of_an_unknown_schedule_is_not_found(zsched: Zsched) -> None:
     assert NOT_FOUND == zsched("set", "nobody", "--tag", "a").exit_code
 
 
-def test_set_of_a_schedule_that_others_change_all_the_time_fails_and_names_the_error(
+def test_set_of_a_schedule_that_changes_at_every_attempt_fails_and_names_the_error(
     zsched: Zsched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def contended(*_: Any, **__: Any) -> None:
@@ -85,7 +85,7 @@ def test_policies_jitter_and_expiry_are_set_and_unset(zsched: Zsched) -> None:
     assert ["skip", None, "latest", 86_400.0, 100, 0.0, None] == [*usual.values()]
 
 
-def test_an_urgency_sets_its_options_except_those_given_explicitly(zsched: Zsched) -> None:
+def test_an_urgency_sets_its_options_except_explicitly_given_options(zsched: Zsched) -> None:
     zsched("add", "beat", FUNC, "--every", "1h", "--urgency", "digest", "--expires-after", "2h")
     first = zsched.json("show", "beat")
     zsched("set", "beat", "--urgency", "asap")

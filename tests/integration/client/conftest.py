@@ -19,5 +19,5 @@ def client(redis_url: str) -> Client:
 
 @pytest.fixture
 def soon() -> datetime:
-    """Tomorrow, in whole milliseconds."""
+    """The time of tomorrow, in whole milliseconds."""
     return from_ms(to_ms(datetime.now(UTC))) + timedelta(days=1)

@@ -25,15 +25,15 @@ def pass_time(redis_client: redis.Redis, by: timedelta) -> None:
 
 
 def queued(redis_client: redis.Redis, name: str = "default") -> list[str]:
-    """The run ids in an RQ queue."""
+    """Return the run ids in an RQ queue."""
     return [run.decode() for run in redis_client.lrange(f"{RQ}:queue:{name}", 0, -1)]
 
 
 def payload(redis_client: redis.Redis, key: str) -> Any:
-    """The call that a job's hash holds."""
+    """Return the call that a job's hash holds."""
     return pickle.loads(inflated(redis_client.hget(key, "data")))
 
 
 def ids(found: Iterator[Any]) -> list[str]:
-    """The ids of a listing."""
+    """Return the ids of a listing."""
     return [schedule.id for schedule in found]

@@ -1,4 +1,4 @@
-"""``durable=True``: acknowledged when an archive has it on its disk, and what is said when none has."""
+"""``durable=True``: acknowledged when an archive has the change on its disk, and the errors when none has."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def path() -> Path:
 
 @pytest.fixture
 def archive(redis_client: redis.Redis, redis_url: str, path: Path, archivers: Archivers) -> Iterator[Path]:
-    """The file of a daemon that follows."""
+    """The file of a daemon's archive that follows."""
     know(redis_client)
     with DaemonThread(redis_url, archive=ArchiveSettings(path=str(path))):
         eventually(archivers.alive)
@@ -59,13 +59,13 @@ def archive(redis_client: redis.Redis, redis_url: str, path: Path, archivers: Ar
 
 @pytest.fixture
 def stuck(archivers: Archivers) -> None:
-    """An archive that reports that it follows, and never goes on."""
+    """Report an archive that follows and never continues."""
     archivers.report("stuck", None, ArchiveState.FOLLOWING, {})
 
 
 @pytest.fixture
 def short(link: Link) -> Client:
-    """A client that soon gives up waiting for an archive."""
+    """A client that soon stops waiting for an archive."""
     return Client(link, durable_timeout_s=SHORT_S)
 
 

@@ -29,7 +29,7 @@ def test_cancel_returns_the_outcome(client: Client, redis_client: redis.Redis, s
     assert 1 == len(queued(redis_client))
 
 
-def test_pause_and_resume(client: Client, soon: datetime) -> None:
+def test_a_paused_schedule_resumes_at_its_time_without_the_note(client: Client, soon: datetime) -> None:
     client.schedule("app.task", id="a", at=soon)
 
     paused = client.pause("a", note="until the sale is over")

@@ -16,7 +16,7 @@ from zsched import (
 )
 
 
-def test_filters_and_order_of_a_listing(client: Client, soon: datetime) -> None:
+def test_a_listing_applies_every_filter_and_lists_paused_schedules_last(client: Client, soon: datetime) -> None:
     client.schedule("app.a", id="late", at=soon + HOUR, queue="sms", priority="high")
     client.schedule("app.b", id="early", at=soon, tags=["t"], priority="low")
     client.schedule("app.a", id="rule", cron="0 0 1 1 *")
@@ -83,7 +83,9 @@ def test_a_listing_by_id_reads_only_the_schedules_that_match(
     assert stats["cmdstat_zrangebyscore"]["calls"] <= 20
 
 
-def test_a_listing_of_a_few_reads_a_few(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
+def test_a_listing_with_a_small_limit_reads_few_schedules(
+    client: Client, redis_client: redis.Redis, soon: datetime
+) -> None:
     client.schedule_many({"func": "app.task", "at": soon} for _ in range(100))
     redis_client.config_resetstat()
 

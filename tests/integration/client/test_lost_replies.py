@@ -1,4 +1,4 @@
-"""Calls whose replies are lost: sent again, and nothing happens twice."""
+"""Calls with lost replies: they are sent again, and nothing happens twice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from zsched.embedded import EmbeddedRedis
 
 
 class _Cutter:
-    """Passes connections to a port; of every third reply it keeps the bytes and cuts the connection."""
+    """A proxy to a port that keeps the bytes of every third reply and cuts the connection."""
 
     def __init__(self, port: int) -> None:
         self._port, self._replies, self.cuts = port, 0, 0

@@ -176,7 +176,7 @@ def test_a_row_and_a_single_call_put_the_same_schedule(
     assert (120, before) == (client.schedule_many(_rules(120, **options)).unchanged, redis_client.xlen(KEYS.log()))
 
 
-def test_one_bad_recurring_row_among_500_is_reported_and_the_others_are_put(client: Client) -> None:
+def test_a_bad_recurring_row_among_500_is_reported_and_the_rest_are_put(client: Client) -> None:
     rows = _rules(500)
     rows[250] |= {"cron": "61 9 * * *"}
 
@@ -189,7 +189,7 @@ def test_one_bad_recurring_row_among_500_is_reported_and_the_others_are_put(clie
     assert error.remedy
 
 
-def test_a_rule_that_never_fires_or_is_over_is_refused_among_others(client: Client) -> None:
+def test_a_row_whose_rule_never_fires_or_has_ended_is_refused_among_other_rows(client: Client) -> None:
     rows = _rules(4)
     rows[1] |= {"cron": "0 0 30 2 *"}
     rows[2] |= {"ends": datetime(2020, 1, 1, tzinfo=UTC)}

@@ -1,4 +1,4 @@
-"""client.schedule: what is put, what is refused, and who decides what time it is."""
+"""client.schedule: accepted and refused calls, and the clock that decides."""
 
 from __future__ import annotations
 

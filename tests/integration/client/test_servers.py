@@ -1,4 +1,4 @@
-"""Namespaces, serializers, and servers that are wrong or gone."""
+"""Namespaces, serializers, and wrong or missing servers."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_nonexistent_database_is_refused(redis_server: EmbeddedRedis) -> None:
         Client.from_url(redis_server.tcp_url.replace("/0", "/99")).schedule("app.task", after=5)
 
 
-def test_out_of_memory_is_refused_with_the_servers_words(client: Client, redis_client: redis.Redis) -> None:
+def test_a_call_without_memory_is_refused_with_the_servers_words(client: Client, redis_client: redis.Redis) -> None:
     client.schedule("app.task", id="a", after=60)
     redis_client.config_set("maxmemory", 1)
     try:

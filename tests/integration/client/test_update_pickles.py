@@ -1,4 +1,4 @@
-"""client.update and pickles of other writers: none of them runs unless the client was told so."""
+"""client.update and pickles of other writers: none of them runs unless the client allows it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def made(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def key(client: Client, redis_client: redis.Redis, soon: datetime, made: Path) -> str:
-    """The job of a one-shot whose payload and meta somebody with rights to rq:job:* replaced."""
+    """The job of a one-shot with a payload and meta that a user with rights to rq:job:* replaced."""
     key = f"{RQ}:job:{client.schedule('app.task', id='reminder-42', at=soon, args=(1,)).run_id}"
     evil = Running(made)
     redis_client.hset(key, mapping={"data": pickle.dumps(("app.task", None, (evil,), {})), "meta": pickle.dumps(evil)})

@@ -1,4 +1,4 @@
-"""What sits around a daemon on a Redis Cluster: RQ's workers, the doctor, the command line, a recovery by hand."""
+"""The parts around a daemon on a Redis Cluster: RQ's workers, the doctor, the command line, a recovery by hand."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def start_worker(guard: Guard, url: str, folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """A real ``rq worker`` that follows the slot, as docs/cluster.md starts it."""
+    """Start a real ``rq worker`` that follows the slot, as docs/how-to/run-on-redis-cluster.md does."""
     (folder / "clustertasks.py").write_text(TASKS)
     command = [sys.executable, "-m", "rq.cli", "worker", "--connection-class", "zsched.cluster.ClusterRedis"]
     with (folder / "worker.log").open("ab") as log:
@@ -68,7 +68,7 @@ def start_worker(guard: Guard, url: str, folder: Path, *arguments: str) -> subpr
 
 
 def status_of(cluster: Cluster, run_id: str | None) -> str:
-    """RQ's status of a run, wherever its slot is."""
+    """Return RQ's status of a run, wherever its slot is."""
     with connect(cluster.owner().tcp_url) as client:
         return (client.hget(f"{PREFIX}:job:{run_id}", "status") or b"").decode()
 
@@ -151,7 +151,7 @@ def test_workers_run_each_run_once_while_its_slot_moves_and_its_queue_is_often_e
     sys.stdout.write(f"measured: {len(marked)} of 300 runs marked, {len(doubles(runs))} ran twice\n")
 
 
-def test_a_task_makes_notes_and_schedules_its_next_run_through_its_worker_s_connection(
+def test_a_task_makes_notes_and_schedules_its_next_run_through_its_workers_connection(
     guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
 ) -> None:
     DaemonProcess(guard, cluster.url, **ENV).wait_for("hold_ended")
@@ -175,7 +175,9 @@ def test_a_started_run_is_stopped_by_a_command_to_its_worker(
     eventually(lambda: status_of(cluster, run) in ("stopped", "canceled"))
 
 
-def test_rq_s_connection_refuses_what_is_no_cluster_or_no_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rqs_connection_class_refuses_a_plain_url_and_a_prefix_without_hash_tag(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("RQ_KEY_PREFIX", "rq")
 
     with pytest.raises(ConfigError, match=r"prefix 'rq' spreads its keys over all slots .* set RQ_KEY_PREFIX to"):
@@ -194,7 +196,7 @@ def test_a_plain_connection_to_a_node_is_refused_with_the_remedy(cluster: Cluste
         plain.get("a")
 
 
-def test_the_doctor_looks_at_the_slot(guard: Guard, cluster: Cluster, client: Client) -> None:
+def test_the_doctor_reports_whether_the_slot_is_whole_or_moving(guard: Guard, cluster: Cluster, client: Client) -> None:
     client.schedule("app.run", id="a", every=60)
 
     def found() -> dict[str, Any]:
@@ -236,7 +238,7 @@ def test_the_dashboard_follows_the_slot(guard: Guard, cluster: Cluster, client: 
     process.stdout.close()
 
 
-def test_a_recovery_by_hand_puts_back_what_a_node_forgot(guard: Guard, cluster: Cluster, client: Client) -> None:
+def test_a_recovery_by_hand_restores_what_a_node_lost(guard: Guard, cluster: Cluster, client: Client) -> None:
     archive = archive_of_its_own()
     manual = {"ARCHIVE_PATH": archive, "ARCHIVE_RECOVERY": "manual"}
     daemon = DaemonProcess(guard, cluster.url, **ENV, **manual)
@@ -256,7 +258,7 @@ def test_a_recovery_by_hand_puts_back_what_a_node_forgot(guard: Guard, cluster: 
     assert 20 == len(json.loads(listed.stdout))
 
 
-def test_the_users_of_the_acl_file_may_do_what_a_cluster_needs(guard: Guard, tmp_path: Path) -> None:
+def test_the_users_of_the_acl_file_have_the_rights_that_a_cluster_needs(guard: Guard, tmp_path: Path) -> None:
     users = fill_in_passwords(tmp_path, PREFIX)
     lines = users.read_text().splitlines()
     nodes = "user default on nopass ~* &* +@all"  # the test's own, and between nodes

@@ -1,4 +1,4 @@
-"""Redis with runs of every kind in it, and the dashboard as a process of its own."""
+"""Redis with runs of every kind, and the dashboard as a separate process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WAITS, DONE, FAILED = f"reminder-42-{_MS}", f"digest-{_MS}", f"report-{_MS}"
 
 
 def fill(client: redis.Redis, serializer: str) -> None:
-    """Three runs of 9 o'clock: one waits in the queue *email*, of those in *default* one is done and one failed."""
+    """Make three runs of 9 o'clock: one waits in the queue *email*; in *default* one is finished and one failed."""
     with ManualScheduler(client, start=START, serializer=serializer) as scheduler:
         schedule = scheduler.client.schedule
         schedule(tasks.remind, args=("secret-user",), cron="0 9 * * *", id="reminder-42", queue="email")
@@ -48,7 +48,7 @@ class Answer:
 
 
 class Dashboard:
-    """``zsched dashboard`` as it runs; what it told in its first line is in ``told``."""
+    """A running ``zsched dashboard``; ``told`` holds the words of its first line."""
 
     def __init__(self, guard: Guard, *arguments: str, **settings: str) -> None:
         env = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
@@ -63,11 +63,11 @@ class Dashboard:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The pid of the dashboard."""
         return self.process.pid
 
     def get(self, path: str, user: str | None = None, password: str | None = None) -> Answer:
-        """The answer to a GET, with what the dashboard told as user and password unless others are given."""
+        """Return the answer to a GET, with the user and password that the dashboard printed unless others are given."""
         given = f"{user or self.told['user']}:{password or self.told.get('password', '')}"
         headers = {"Authorization": "Basic " + b64encode(given.encode()).decode()}
         connection = HTTPConnection(urlsplit(self.told["url"]).netloc, timeout=WITHIN_S)
@@ -79,7 +79,7 @@ class Dashboard:
             connection.close()
 
     def wait(self) -> int:
-        """The exit code, when it has ended."""
+        """Wait for the end, and return the exit code."""
         return self.process.wait(WITHIN_S)
 
 

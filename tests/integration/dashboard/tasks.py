@@ -8,20 +8,20 @@ MARKUP = "<img src=x onerror=\"document.title='broken in'\">"
 
 
 def remind(user: str) -> dict[str, str]:
-    """As products' tasks are: something for somebody."""
+    """Remind *user*, like a product's task, and return a result."""
     return {"user": user, "text": MARKUP}
 
 
 def third() -> Fraction:
-    """A result of a class that the dashboard does not import."""
+    """Return a result of a class that the dashboard does not import."""
     return Fraction(1, 3)
 
 
 def pairs() -> dict[tuple[int, int], int]:
-    """A result that JSON has no form for."""
+    """Return a result without a JSON form."""
     return {(1, 2): 3}
 
 
 def fail(user: str) -> None:
-    """A traceback with texts of others in it."""
+    """Raise an error whose traceback contains texts of other programs."""
     raise ValueError(MARKUP)

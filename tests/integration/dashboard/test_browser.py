@@ -1,4 +1,4 @@
-"""The dashboard in a browser, headless: what people see when the pages' own scripts have filled them."""
+"""The dashboard in a headless browser: the pages as people see them, after their scripts have run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ See = Callable[..., str]
 
 
 def as_text(text: str) -> str:
-    """As a document has it."""
+    """Return *text* as it is written in a document."""
     return escape(text, quote=False)
 
 
@@ -42,7 +42,7 @@ def shown(redis_url: str, redis_client: redis.Redis) -> Iterator[Dashboard]:
 
 @pytest.fixture
 def see(shown: Dashboard, tmp_path: Path) -> See:
-    """The document at a path, when its scripts have run; *login* is given as a person would write it into the URL."""
+    """A function that returns the document at a path after its scripts have run; *login* is written into the URL."""
     if CHROMIUM is None:
         pytest.skip("no chromium on PATH: apt-get install chromium")
 

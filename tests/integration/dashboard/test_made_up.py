@@ -1,4 +1,4 @@
-"""The dashboard's pages of what somebody made up: jobs, results and workers as anybody may have written them."""
+"""The dashboard's pages of forged data: jobs, results and workers as any writer may have made them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboard's pages over HTTP: who gets them, what they say, and that they can only be looked at."""
+"""The dashboard's pages over HTTP: access, contents, and the refusal of every change."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def listed(browser: FlaskClient, queue: str, registry: str) -> list[Any]:
 
 
 def everything(client: redis.Redis) -> dict[bytes, bytes | None]:
-    """All of Redis, to be compared."""
+    """Return all of Redis, for a comparison."""
     return {key: client.dump(key) for key in client.keys("*")}
 
 

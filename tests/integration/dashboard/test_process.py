@@ -1,4 +1,4 @@
-"""``zsched dashboard`` as a process: its login, what it tells, and its end."""
+"""``zsched dashboard`` as a process: its login, its output, and its end."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_dashboard_frees_its_port_at_its_end(redis_url: str) -> None:
         assert port == taken.getsockname()[1]
 
 
-def test_no_password_is_in_the_dashboards_command_line_pages_or_output(tmp_path: Path) -> None:
+def test_the_dashboards_command_line_pages_and_output_contain_no_password(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text(f"{PASSWORD}-of-people\n")
     with EmbeddedRedis(tcp=True, config={"requirepass": PASSWORD}) as server:

@@ -1,4 +1,4 @@
-"""A Redis as deploy/redis/redis.conf wants it, and settings that are as before after each test."""
+"""A Redis with the settings of deploy/redis/redis.conf, which are reset after each test."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def sound(sound_server: EmbeddedRedis) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def url(sound_server: EmbeddedRedis, sound: redis.Redis) -> str:
-    """That server, emptied."""
+    """The URL of that server, emptied."""
     return sound_server.url
 
 
 @pytest.fixture
 def configure(sound: redis.Redis) -> Iterator[Callable[[str, str], None]]:
-    """CONFIG SET for the time of the test."""
+    """A function that calls CONFIG SET for the time of the test."""
     before: dict[str, str] = {}
 
     def configure(name: str, value: str) -> None:

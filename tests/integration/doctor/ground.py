@@ -1,4 +1,4 @@
-"""The ground of the doctor's tests: an examination and its findings that are not ok."""
+"""Helpers of the doctor's tests: an examination and its findings that are not ok."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def examined(
     rq: Mapping[str, Any] | None = None,
     namespace: str = "default",
 ) -> dict[str, list[Finding]]:
-    """By check what it found; *daemon* and *rq* are settings of their sections."""
+    """Return the findings by check; *daemon* and *rq* are settings of their sections."""
     settings = Settings(namespace=namespace, daemon=DaemonSettings(**(daemon or {})), rq=RqSettings(**(rq or {})))
     link = Link.from_url(url, 5.0, keys=keys_of(settings))
     found: dict[str, list[Finding]] = defaultdict(list)
@@ -44,7 +44,7 @@ def examined(
 
 
 def only(findings: list[Finding], severity: Severity) -> Finding:
-    """The one finding there is, which must be of that *severity*."""
+    """Return the only finding, which must be of that *severity*."""
     [finding] = findings
     assert severity is finding.severity, finding
     return finding
@@ -57,7 +57,7 @@ def unwell(found: Mapping[str, list[Finding]]) -> dict[str, list[str]]:
 
 
 def command_of(finding: Finding) -> list[str]:
-    """The command that a remedy has at its end for redis-cli, as a shell would split it."""
+    """Return the redis-cli command at the end of a remedy, split like by a shell."""
     words = shlex.split(finding.remedy[finding.remedy.index("redis-cli ") :])
     return words[next(n for n, word in enumerate(words) if word.isupper()) :]
 
@@ -65,7 +65,7 @@ def command_of(finding: Finding) -> list[str]:
 def report(
     client: redis.Redis, archive: str, *, at: str = "- 0", ago_ms: int = 0, state: str = "following", **about: Any
 ) -> None:
-    """Write what an archiver reported *ago_ms* ago."""
+    """Write an archiver's report, *ago_ms* ago."""
     seconds, micros = client.time()
     told_ms = seconds * 1000 + micros // 1000 - ago_ms
     told = {"host": "box", "path": f"/var/{archive}.db"} | about

@@ -1,4 +1,4 @@
-"""``zsched doctor``: what it prints and how it ends; and that it is silent where all is well."""
+"""``zsched doctor``: its output and exit codes, and its silence in a healthy installation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def zsched(url: str) -> Zsched:
 
 @pytest.fixture
 def at_work(url: str, sound: redis.Redis) -> Iterator[None]:
-    """A product as it should be: a daemon that leads, one that stands by, their archives, a worker, schedules."""
+    """Start a healthy product: a daemon that leads, a standby, their archives, a worker, schedules."""
     with Guard() as guard:
         DaemonProcess(guard, url).wait_for("term_began")
         DaemonProcess(guard, url)
@@ -48,7 +48,7 @@ def at_work(url: str, sound: redis.Redis) -> Iterator[None]:
 
 
 def following(sound: redis.Redis) -> int:
-    """How many archives follow the log."""
+    """Return the number of archives that follow the log."""
     return sum(b" following " in report for report in sound.hvals(KEYS.archivers()))
 
 

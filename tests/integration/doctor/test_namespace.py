@@ -108,7 +108,7 @@ def test_the_current_format_is_ok(url: str, sound: redis.Redis) -> None:
     assert OK is only(examined(url)["format"], OK).severity
 
 
-def test_before_the_first_daemon_the_missing_leader_is_the_only_problem(url: str) -> None:
+def test_the_missing_leader_is_the_only_problem_before_the_first_daemon(url: str) -> None:
     found = examined(url)
 
     assert "nobody leads: no daemon of this namespace is running" == only(found["daemons"], PROBLEM).text
@@ -174,7 +174,7 @@ def test_a_daemon_that_may_not_lead_does_not_count_as_standby(url: str, sound: r
     assert warning.startswith("nobody stands by (south, pid 7 may not lead: Redis may evict): when the daemon")
 
 
-def test_a_daemon_that_may_not_lead_is_a_warning_although_there_is_a_standby(url: str, sound: redis.Redis) -> None:
+def test_a_daemon_that_may_not_lead_is_a_warning_although_a_standby_exists(url: str, sound: redis.Redis) -> None:
     report(sound, "a", daemon="d1", host="north")
     report(sound, "b", daemon="d2", host="south", pid=7, may_not_lead="Redis may evict")
     report(sound, "c", daemon="d3", host="west")

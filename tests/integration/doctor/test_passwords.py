@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def user_url(sound_server: EmbeddedRedis, sound: redis.Redis) -> Iterator[str]:
-    """The URL of a user with a password, without that."""
+    """The URL of a user with a password, which the URL does not contain."""
     sound.execute_command("ACL", "SETUSER", "me", "reset", "on", f">{SECRET}", "~*", "&*", "+@all")
     yield sound_server.tcp_url.replace("://", "://me@")
     sound.acl_deluser("me")
@@ -36,7 +36,7 @@ def user_url(sound_server: EmbeddedRedis, sound: redis.Redis) -> Iterator[str]:
 
 @pytest.fixture
 def look(url: str) -> Look:
-    """The doctor's finding, with settings in the environment."""
+    """A function that returns the doctor's finding, with settings in the environment."""
 
     def look(*options: str, **env: str) -> dict[str, str]:
         named = {f"ZSCHED_{name}": value for name, value in env.items()}

@@ -25,7 +25,7 @@ OK, WARNING, PROBLEM, SKIPPED = Severity.OK, Severity.WARNING, Severity.PROBLEM,
 
 @pytest.fixture
 def replica(sound_server: EmbeddedRedis) -> Iterator[EmbeddedRedis]:
-    """A replica of the sound server, that has its data."""
+    """A replica of the sound server with its data."""
     with EmbeddedRedis(config={"replicaof": f"127.0.0.1 {sound_server.port}"}) as server:
         with redis.Redis.from_url(server.url) as client:
             eventually(lambda: client.info("replication")["master_link_status"] == "up")
@@ -43,7 +43,7 @@ def test_the_doctor_shows_the_version_and_the_round_trip(url: str, sound_server:
 
 
 class SlowClock(SystemClock):
-    """As it is where every reply takes 30 ms."""
+    """A clock by which every reply takes 30 ms."""
 
     def __init__(self) -> None:
         self._now_ms = 0.0
@@ -100,7 +100,7 @@ def test_a_master_that_accepts_writes_without_replicas_is_a_warning(
     assert "takes no writes without them" in only(examined(url)["role"], OK).text
 
 
-def test_one_node_of_a_cluster_is_a_problem_and_ends_the_checks() -> None:
+def test_a_single_node_of_a_cluster_is_a_problem_and_ends_the_checks() -> None:
     with EmbeddedRedis(config={"cluster-enabled": "yes"}) as server:
         found = examined(server.url)
 
@@ -183,7 +183,9 @@ def test_a_small_bound_of_compact_hashes_is_a_warning(url: str, configure: Confi
 # -- files --------------------------------------------------------------------------------------------
 
 
-def test_no_append_only_file_is_a_warning_and_nothing_at_all_a_problem(url: str, configure: Configure) -> None:
+def test_a_missing_append_only_file_is_a_warning_and_missing_persistence_a_problem(
+    url: str, configure: Configure
+) -> None:
     configure("save", "3600 1")
     configure("appendonly", "no")
 

@@ -1,4 +1,4 @@
-"""The doctor's checks of a user's rights, with real users of a real Redis that lack some."""
+"""The doctor's checks of a user's rights, with real users of a real Redis that lack rights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERVERS = {"older": packaged_server(), "usual": find_server()}
 
 @pytest.fixture(scope="module", params=SERVERS)
 def any_server(request: pytest.FixtureRequest) -> Iterator[EmbeddedRedis]:
-    """A server of before users' rights could be asked for, and the usual one."""
+    """A server from before users' rights could be queried, and the usual one."""
     binary: ServerBinary | None = SERVERS[request.param]
     assert binary is not None
     with EmbeddedRedis(tcp=True, server=binary) as server:
@@ -31,7 +31,7 @@ def any_server(request: pytest.FixtureRequest) -> Iterator[EmbeddedRedis]:
 
 @pytest.fixture
 def admin(any_server: EmbeddedRedis) -> Iterator[redis.Redis]:
-    """A client that may all; users are gone after the test."""
+    """A client with all rights; users are deleted after the test."""
     with redis.Redis.from_url(any_server.url, protocol=2) as client:
         client.flushall()
         yield client
@@ -41,7 +41,7 @@ def admin(any_server: EmbeddedRedis) -> Iterator[redis.Redis]:
 
 
 def user(admin: redis.Redis, server: EmbeddedRedis, role: Role, *more: str) -> str:
-    """The URL of a user with the rights of *role*, changed by *more*."""
+    """Make a user with the rights of *role*, changed by *more*, and return its URL."""
     words = rights_of([role], KEYS).rule.split()
     admin.execute_command("ACL", "SETUSER", "somebody", "reset", "on", f">{PASSWORD}", *words, *more)
     return server.tcp_url.replace("redis://", f"redis://somebody:{PASSWORD}@")

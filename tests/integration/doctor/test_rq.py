@@ -32,7 +32,7 @@ Work = Callable[..., subprocess.Popen[bytes]]
 
 @pytest.fixture
 def work(url: str) -> Iterator[Work]:
-    """Starts ``rq worker`` with the arguments given."""
+    """A function that starts ``rq worker`` with the given arguments."""
     with Guard() as guard:
 
         def start(*arguments: str) -> subprocess.Popen[bytes]:
@@ -48,7 +48,7 @@ def client(url: str) -> Client:
 
 
 def registered(sound: redis.Redis, name: str = "w1", **fields: str) -> None:
-    """A worker as RQ registers it, with other *fields*."""
+    """Register a worker like RQ, with other *fields*."""
     told = {"version": version("rq"), "queues": "default", "pid": "1", "hostname": "box"} | fields
     sound.hset(f"{RQ}:worker:{name}", mapping=told)
     for key in (f"{RQ}:workers", *(f"{RQ}:workers:{queue}" for queue in told["queues"].split(","))):
@@ -56,12 +56,12 @@ def registered(sound: redis.Redis, name: str = "w1", **fields: str) -> None:
 
 
 def worker_of(url: str, *arguments: str) -> list[str]:
-    """The words of the command that a remedy gives for a worker."""
+    """Return the words of the command that a remedy gives for a worker."""
     return [*IN_ENVIRONMENT, f"RQ_REDIS_URL={url}", "rq", "worker", *arguments]
 
 
 def waits(sound: redis.Redis, ago: timedelta) -> None:
-    """A job of others that was pushed to the queue email so long ago."""
+    """Push a foreign job to the queue email, *ago*."""
     job = Queue("email", connection=sound).enqueue("app.task")
     sound.hset(job.key, "enqueued_at", utcformat(datetime.now(UTC) - ago))
 
@@ -82,7 +82,7 @@ def test_the_doctor_lists_a_real_worker_with_its_version_and_queues(
     assert "somebody listens to every queue in use (1)" == only(found["queues"], OK).text
 
 
-def test_no_worker_is_a_warning(url: str) -> None:
+def test_a_missing_worker_is_a_warning(url: str) -> None:
     assert "no worker of RQ is registered" in only(examined(url)["workers"], WARNING).text
 
 
@@ -135,7 +135,7 @@ def test_the_serializer_check_is_skipped_for_json(url: str) -> None:
 
     found = examined(url, rq={"serializer": "json"})
 
-    assert "do not tell" in only(found["serializer"], SKIPPED).text
+    assert "do not report" in only(found["serializer"], SKIPPED).text
     command = only(found["workers"], WARNING).remedy.partition(": ")[2]
     assert [*IN_ENVIRONMENT, f"RQ_REDIS_URL={url}", "rq", "worker", "--serializer", "json", "default"] == shlex.split(
         command

@@ -15,7 +15,7 @@ from zsched.zone_rules import ZoneRules, installed
 
 
 class WrongClock(SystemClock):
-    """This machine's clock, if it were wrong by so much."""
+    """A clock of this machine with an error."""
 
     def __init__(self, by_ms: int) -> None:
         self._by_ms = by_ms

@@ -36,7 +36,7 @@ def unpatched() -> Iterator[EmbeddedRedis]:
 
 @pytest.fixture(scope="module")
 def patched() -> Iterator[EmbeddedRedis]:
-    """A server whose sandbox holds."""
+    """A server with a closed sandbox."""
     binary = find_server()
     with EmbeddedRedis(tcp=True, server=binary) as server:
         if is_open(server):
@@ -65,7 +65,7 @@ def is_open(server: EmbeddedRedis) -> bool:
 
 
 def as_user(server: EmbeddedRedis, role: Role) -> str:
-    """The URL of a user with the rights of *role*."""
+    """Return the URL of a user with the rights of *role*."""
     with redis.Redis.from_url(server.url, protocol=2) as admin:
         words = rights_of([role], KEYS).rule.split()
         admin.execute_command("ACL", "SETUSER", "somebody", "reset", "on", f">{PASSWORD}", *words)
@@ -86,11 +86,11 @@ def looked_at(url: str, **info: str) -> Finding:
 # -- the sandbox --------------------------------------------------------------------------------------
 
 
-def test_on_an_unpatched_redis_a_script_of_one_user_runs_as_another(unpatched: EmbeddedRedis) -> None:
+def test_a_script_of_one_user_runs_as_another_on_an_unpatched_redis(unpatched: EmbeddedRedis) -> None:
     assert is_open(unpatched)
 
 
-def test_an_open_sandbox_is_a_problem_if_there_are_restricted_users(unpatched: EmbeddedRedis) -> None:
+def test_an_open_sandbox_is_a_problem_if_restricted_users_exist(unpatched: EmbeddedRedis) -> None:
     for role in (Role.CLIENT, Role.DAEMON, Role.WORKER):
         finding = only(examined(as_user(unpatched, role), roles=(role,))["sandbox"], PROBLEM)
 

@@ -1,4 +1,4 @@
-"""Leaders with a tracker, and with lost runs, that go by hand."""
+"""Leaders with a tracker and with lost runs, called step by step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tracking(client: Client, redis_url: str, tmp_path: Path, monkeypatch: pytest
 
 @pytest.fixture
 def losing(client: Client, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Losing]:
-    """At once, whatever seems lost is."""
+    """A leader that counts a run as lost at once."""
     monkeypatch.setattr(tracker, "_ROUND_EVERY_MS", 0.0)
     with closing(Losing(redis_url, tmp_path / "archive.db", LostDelays(0, 0))) as losing:
         losing.follow()
@@ -36,6 +36,6 @@ def losing(client: Client, redis_url: str, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.fixture
 def no_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is found by looking through the state."""
+    """Disable the search through the state."""
     monkeypatch.setattr(tracker, "_LOOKED_AT", 0)
     monkeypatch.setattr(tracker, "_LOOKED_AT_FIRST", 0)

@@ -1,4 +1,4 @@
-"""A tracker and lost runs by hand, what workers leave behind, and what the log and an archive say of it."""
+"""A tracker and lost runs by hand, the traces of workers, and the ends in the log and in an archive."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ ALL = 1_000_000
 
 
 def opened(path: str | Path) -> set[str]:
-    """Ids of the schedules whose runs the archive has as open."""
+    """Return the ids of the schedules with open runs in the archive."""
     with open_runs(Path(path)) as runs:
         return {run.id for run in runs.next(None, ALL, ALL)[0]}
 
 
 def ends(link: Link) -> list[str]:
-    """``<run id> <status>`` of every row of every ``end`` entry in the log."""
+    """Return ``<run id> <status>`` of every row of every ``end`` entry in the log."""
     return [f"{run.id} {run.status.value}" for run in recorded(link)]
 
 
@@ -43,7 +43,7 @@ def recorded(link: Link) -> list[Run]:
 
 
 def entries(link: Link, kind: str = "end") -> list[Entry]:
-    """The log's entries of that kind."""
+    """Return the log's entries of that kind."""
     return [entry for entry in Log(link, KEYS).entries() if entry.kind == kind]
 
 
@@ -53,7 +53,7 @@ def agains(link: Link) -> list[Change]:
 
 
 class Tracking:
-    """A leader with a tracker by hand, and the archive that it reads, which follows when it is told."""
+    """A leader with a tracker by hand, and the archive that it reads, which follows only when it is called."""
 
     def __init__(self, url: str, path: Path) -> None:
         self.leader, self.path, self.follows = Leader(url), path, True
@@ -65,17 +65,17 @@ class Tracking:
         self.tracker = self.another()
 
     def another(self) -> Tracker:
-        """One that knows nothing."""
+        """Return a new tracker without any knowledge."""
         return Tracker(self, KEYS).over(self.wire)  # type: ignore[arg-type]  # it has what is asked of an archiver
 
     def reconnect(self) -> None:
-        """As the ``ChoreThread`` does, in the same term."""
+        """Give the tracker a new connection in the same term, like the ``ChoreThread``."""
         self.wire.close()
         self.wire = self.link.open()
         self.tracker.over(self.wire)
 
     def wait_until(self, seen: Position | None, within_s: float) -> None:
-        """As the archiver's, but it follows only now."""
+        """Wait like the archiver, but follow only now."""
         self.follow()
 
     def follow(self) -> None:
@@ -83,7 +83,7 @@ class Tracking:
             pass
 
     def rebuild(self) -> None:
-        """The archive begins again with what Redis holds."""
+        """Let the archive begin again with the state of Redis."""
         self._archive.leave_behind()
 
     def as_of(self) -> Position:
@@ -92,7 +92,7 @@ class Tracking:
         return position
 
     def step(self) -> bool:
-        """After the archive followed."""
+        """Let the archive follow, then do a step of the tracker."""
         self.follow()
         return self.tracker.step(self.leader.term)
 
@@ -112,23 +112,23 @@ class Losing(Tracking):
         self.be_patient(patience)
 
     def be_patient(self, patience: LostDelays) -> None:
-        """What is missed counts as lost after other times from now on."""
+        """Set the delays after which a missing run counts as lost."""
         self.lost = LostRuns(self, KEYS, self.tracker, patience).over(self.wire)  # type: ignore[arg-type]  # likewise
 
     def reconnect(self) -> None:
-        """As the ``ChoreThread`` does, in the same term."""
+        """Give tracker and lost runs a new connection in the same term, like the ``ChoreThread``."""
         super().reconnect()
         self.lost.over(self.wire)
 
     def step(self) -> bool:
-        """Both, after the archive followed."""
+        """Do a step of the tracker and then of the lost runs, after the archive followed."""
         is_more = super().step()
         self.lost.step(self.leader.term)
         return is_more
 
 
 def finish(redis_client: redis.Redis, *runs: str, lifetime_s: int = 500, late_s: int = 0) -> None:
-    """As RQ's worker does, *late_s* ago."""
+    """Finish runs like RQ's worker, *late_s* ago."""
     now_s = redis_client.time()[0] - late_s
     with redis_client.pipeline() as pipeline:
         for run in runs:
@@ -138,13 +138,13 @@ def finish(redis_client: redis.Redis, *runs: str, lifetime_s: int = 500, late_s:
 
 
 def taken(client: redis.Redis, run_id: str | None) -> str:
-    """A worker took *run_id* from its queue and died."""
+    """Take *run_id* from its queue like a worker that dies afterwards."""
     client.lrem(f"{RQ}:queue:default", 1, run_id or "")
     return run_id or ""
 
 
 def ago(client: redis.Redis, *run_ids: str | None) -> None:
-    """They were pushed an hour ago, one after the other."""
+    """Set the push times of the runs to an hour ago, one after the other."""
     then = datetime.now(UTC) - timedelta(hours=1)
     for number, run_id in enumerate(run_ids):
         at = then + timedelta(seconds=number)
@@ -152,7 +152,7 @@ def ago(client: redis.Redis, *run_ids: str | None) -> None:
 
 
 def lapse(client: redis.Redis, run_id: str) -> None:
-    """Two minutes pass for what RQ knows of the worker of *run_id*."""
+    """Let the heartbeat of the worker of *run_id* lapse, as if two minutes had passed."""
     for member in client.zrange(f"{RQ}:wip:default", 0, -1):
         if member.startswith(run_id.encode()):
             client.zadd(f"{RQ}:wip:default", {member: client.time()[0] - 60})

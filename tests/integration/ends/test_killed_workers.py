@@ -1,4 +1,4 @@
-"""Workers that are killed in the middle of a run, and what becomes of it, with a real daemon."""
+"""Workers that are killed in the middle of a run, and the fate of that run, with a real daemon."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class Workers:
             return self._guard.spawn(command, cwd=self.folder, env=env, stdout=log, stderr=subprocess.STDOUT)
 
     def work(self) -> None:
-        """Everything that waits is done."""
+        """Execute everything that waits."""
         assert 0 == self.start("--burst").wait(60), (self.folder / "worker.log").read_text()
 
     def die_in_the_middle_of(self, run_id: str) -> None:
-        """A worker begins *run_id* and is killed with all of its processes; then its heartbeat lapses."""
+        """Let a worker begin *run_id*, and kill it with all of its processes; then its heartbeat lapses."""
         worker = self.start()
         began = self.folder / "began"
         eventually(lambda: began.exists() and began.read_text().endswith(" "))

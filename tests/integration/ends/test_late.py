@@ -1,4 +1,4 @@
-"""Ends are recorded once and as they were, also where a reply, the archive, a look or a worker is late."""
+"""Ends are recorded once and correctly, also if a reply, the archive, a read or a worker is late."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def fail(client: redis.Redis, run: str, at_s: int) -> None:
 
 
 def unheard(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Redis does it, and the reply comes too late."""
+    """Return *call* with a reply that comes too late, after Redis has executed it."""
 
     def without_reply(*arguments: Any) -> None:
         call(*arguments)

@@ -1,4 +1,4 @@
-"""Lost runs by hand, step by step: which runs nobody has any more, and what becomes of each."""
+"""Lost runs by hand, step by step: runs that no worker has any more, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_run_is_missing_for_a_while_before_it_counts_as_lost(
     assert [(runs[0], LEFT)] == [(run.id, run.error) for run in recorded(losing.link)]
 
 
-def test_in_a_long_queue_only_runs_that_must_have_been_taken_are_lost(
+def test_only_runs_that_must_have_been_taken_from_a_long_queue_are_lost(
     losing: Losing, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registries, "_LINE", 4)

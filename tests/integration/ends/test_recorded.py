@@ -1,4 +1,4 @@
-"""Runs that end, with a real daemon and real workers: it is recorded, every archive learns it, the story tells it."""
+"""Ends of runs with a real daemon and real workers: they are recorded, archived, and shown in the story."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_ends_of_runs_are_recorded_and_shown(
 
 
 def work(guard: Guard, url: str, folder: Path) -> None:
-    """A worker does what is in the queue default, then ends."""
+    """Let a worker empty the queue default, then end."""
     command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--url", url, "default"]
     env = os.environ | {"PYTHONPATH": str(folder), "PYTHONWARNINGS": "default"}
     with (folder / "worker.log").open("wb") as log:
@@ -111,7 +111,7 @@ def test_a_new_leader_records_runs_that_ended_without_a_leader(
     assert [f"{run} cancelled"] == ends(link)
 
 
-def test_no_run_is_recorded_as_gone_after_a_flush(client: Client, link: Link, redis_url: str) -> None:
+def test_runs_are_not_recorded_as_gone_after_a_flush(client: Client, link: Link, redis_url: str) -> None:
     redis_client = redis.Redis.from_url(redis_url)
     path = archive_of_its_own()
     with redis_client, DaemonThread(redis_url, archive=ArchiveSettings(path=path)):

@@ -1,4 +1,4 @@
-"""The tracker by hand, step by step: which runs have ended, found and recorded once, whatever the archive knows."""
+"""The tracker by hand, step by step: ended runs are found and recorded once, whatever the archive knows."""
 
 from __future__ import annotations
 
@@ -349,7 +349,7 @@ def test_a_part_of_a_round_is_due_exactly_after_its_pause(
 
 
 def cancel(redis_client: redis.Redis, *runs: str) -> None:
-    """As RQ does: no registry that the tracker reads has them."""
+    """Cancel runs like RQ: no registry that the tracker reads has them."""
     for run in runs:
         redis_client.hset(KEYS.rq.job(run), "status", "canceled")
 

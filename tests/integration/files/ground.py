@@ -1,4 +1,4 @@
-"""Texts applied as a file of schedules, and what is told of them."""
+"""Texts applied as a file of schedules, and the results."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_the_same_instant_in_another_zone_is_unchanged(ground: Ground) -> None:
     assert ["tz: UTC → Asia/Seoul"] == texts(step)
 
 
-def test_one_and_true_are_different_arguments(ground: Ground) -> None:
+def test_the_arguments_1_and_true_are_different(ground: Ground) -> None:
     ground.apply(DIGEST + "args = [1]")
 
     (step,) = ground.compare(DIGEST + "args = [true]")
@@ -200,7 +200,7 @@ def test_a_large_file_is_put_by_a_few_calls(ground: Ground, redis_client: redis.
     assert all(step.next_ms for step in applied.steps)
 
 
-def test_of_a_large_file_what_was_changed_meanwhile_is_compared_again(
+def test_schedules_changed_while_a_large_file_is_applied_are_compared_again(
     ground: Ground, redis_client: redis.Redis
 ) -> None:
     ground.apply(_large(150))
@@ -218,7 +218,7 @@ def test_of_a_large_file_what_was_changed_meanwhile_is_compared_again(
     assert 160 == len(ground.ids())
 
 
-def test_of_a_large_file_one_refused_schedule_stops_no_other(ground: Ground, redis_client: redis.Redis) -> None:
+def test_a_refused_schedule_of_a_large_file_stops_no_other(ground: Ground, redis_client: redis.Redis) -> None:
     redis_client.set(KEYS.template("r-007"), "not ours")
 
     applied = ground.apply(_large(120))

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.once
 
 @pytest.fixture(autouse=True)
 def any_rq(monkeypatch: pytest.MonkeyPatch) -> None:
-    """RQ 2 has no rate limits, and nothing runs here."""
+    """Allow rate limits with RQ 2 too, since nothing is executed here."""
     monkeypatch.setattr(rqjob, "HAS_RATE_LIMITS", True)
 
 
@@ -37,7 +37,7 @@ def words(chance: random.Random) -> str:
 
 
 def value(chance: random.Random, depth: int = 0) -> Any:
-    """Something that JSON has."""
+    """Return a random value that JSON can hold."""
     kinds: list[Callable[[], Any]] = [
         lambda: words(chance),
         lambda: chance.randrange(-(2**70), 2**70),
@@ -51,7 +51,7 @@ def value(chance: random.Random, depth: int = 0) -> Any:
 
 
 def options(chance: random.Random, is_pickle: bool) -> dict[str, Any]:
-    """Options of a schedule that is allowed, each there or not."""
+    """Return random allowed options of a schedule, each of which may be missing."""
     zones = ["UTC", "Asia/Seoul", "America/New_York", "Africa/Monrovia"]
     tz = chance.choice(zones)
     rules: list[dict[str, Any]] = [

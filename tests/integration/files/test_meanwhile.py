@@ -1,4 +1,6 @@
-"""While a file is applied somebody else writes, or the connection is lost; and a comparison foretells what is done."""
+"""
+Another writer changes schedules while a file is applied, or the connection is lost. A comparison predicts the steps.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.once
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Do *act* right before the first put."""
+    """Call *act* right before the first put."""
     put_many, acts = Keeper.put_many, [act]
 
     def after(self: Keeper, wanted: Any) -> Any:

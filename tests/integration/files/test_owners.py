@@ -1,4 +1,7 @@
-"""A file owns what it created: nothing of another owner is changed, and what it left out is removed if asked."""
+"""
+A file owns the schedules that it created: schedules of other owners are unchanged, and omitted ones are removed on
+request.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def test_a_namespace_of_another_serializer_is_refused_before_a_payload_is_opened
         Ground(Client(redis_client, serializer="pickle")).apply(BEAT)
 
 
-def test_pruning_removes_what_the_file_owned_once_and_nothing_else(ground: Ground) -> None:
+def test_pruning_removes_only_schedules_that_the_file_owned(ground: Ground) -> None:
     ground.apply(BEAT + DIGEST)
     ground.client.schedule("app.other", id="nobodys", every=60)
     ground.client.schedule("app.other", id="others", every=60, managed_by="terraform")

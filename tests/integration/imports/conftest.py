@@ -26,7 +26,7 @@ def client(redis_client: redis.Redis) -> Client:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of modules that is the current one; what was imported from it is forgotten."""
+    """A folder of modules that is the current one; modules imported from it are forgotten afterwards."""
     before, path = set(sys.modules), list(sys.path)
     monkeypatch.chdir(tmp_path)
     yield tmp_path

@@ -1,4 +1,4 @@
-"""The command line of imports, and what they are told of."""
+"""The command line of imports, and its input."""
 
 from __future__ import annotations
 

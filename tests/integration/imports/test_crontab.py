@@ -23,7 +23,7 @@ from zsched.client import Client
 
 pytestmark = pytest.mark.once
 
-GUIDE = Path(__file__).parents[3] / "docs" / "migration.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "move-from-cron.md"
 LINES = """\
 SHELL=/bin/sh
 MAILTO=root
@@ -112,7 +112,7 @@ def test_another_time_updates_and_another_command_is_another_schedule(zsched: Zs
     assert {"a", "c"} == {one.description for one in client.list()}
 
 
-def test_one_bad_line_does_not_stop_the_rest(zsched: Zsched, client: Client) -> None:
+def test_a_bad_line_does_not_stop_the_rest(zsched: Zsched, client: Client) -> None:
     result = zsched.crontab(REBOOT + "61 * * * * root a\n1 * * * * root b\n")
 
     assert (FAILED, ["b"]) == (result.exit_code, [one.description for one in client.list()])

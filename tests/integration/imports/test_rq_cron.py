@@ -1,4 +1,4 @@
-"""``zsched import rq-cron``: what a module registers, as RQ reads it."""
+"""``zsched import rq-cron``: the jobs that a module registers, as RQ reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``zsched import rq-scheduled``: the delayed jobs that RQ put there itself are moved, each to one side only."""
+"""``zsched import rq-scheduled``: delayed jobs made by RQ itself are moved, each to one side only."""
 
 from __future__ import annotations
 

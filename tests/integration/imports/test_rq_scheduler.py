@@ -1,4 +1,4 @@
-"""``zsched import rq-scheduler``, with jobs that rq-scheduler put there itself."""
+"""``zsched import rq-scheduler``, with jobs made by rq-scheduler itself."""
 
 from __future__ import annotations
 

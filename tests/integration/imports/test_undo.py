@@ -1,4 +1,4 @@
-"""``zsched import undo``: what an import brought is given back, as far as that is possible."""
+"""``zsched import undo``: imported schedules are given back as far as possible."""
 
 from __future__ import annotations
 

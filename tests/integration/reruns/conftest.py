@@ -30,7 +30,7 @@ def client(redis_client: redis.Redis, link: Link) -> Client:
 
 @pytest.fixture
 def worker(guard: Guard, redis_url: str, tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
-    """Starts a worker of the queue default."""
+    """A function that starts a worker of the queue default."""
 
     def start(*options: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "rq.cli", "worker", *options, "--url", redis_url, "default"]

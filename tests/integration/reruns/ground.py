@@ -1,4 +1,4 @@
-"""Runs that are retried or cancelled: their status, their queue, and the ends that the log has of them."""
+"""Runs that are retried or cancelled: their status, their queue, and their ends in the log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def queue(redis_client: redis.Redis) -> list[str]:
 
 
 def ends(link: Link) -> dict[str, list[str]]:
-    """The statuses that ``end`` entries in the log tell, by run."""
+    """Return the statuses of ``end`` entries in the log, by run."""
     told: dict[str, list[str]] = {}
     for entry in Log(link, KEYS).entries():
         if entry.kind == "end":
@@ -39,7 +39,7 @@ def ends(link: Link) -> dict[str, list[str]]:
 
 
 def archived(link: Link) -> Position:
-    """The log's last position, as soon as an archive has it."""
+    """Return the log's last position, as soon as an archive has it."""
     last = Log(link, KEYS).last()
     assert last is not None
     eventually(lambda: Archivers(link, KEYS).archived(last.position.id, last.position.t_us // 1000) == "archived")

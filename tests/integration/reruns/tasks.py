@@ -28,7 +28,7 @@ def hang() -> None:
 
 
 def report() -> None:
-    """Note what the run is, then fail in the first attempt."""
+    """Note the facts of the run, then fail in the first attempt."""
     run = current_run()
     assert run is not None
     run.note(id=run.id, schedule=run.schedule_id, nominal=run.nominal_at.isoformat())
@@ -38,7 +38,7 @@ def report() -> None:
 
 
 def vanish() -> None:
-    """Note something when the job is no more."""
+    """Delete the job, then write a note."""
     job, run = get_current_job(), current_run()
     assert job is not None
     assert run is not None
@@ -48,7 +48,7 @@ def vanish() -> None:
 
 
 def foreign() -> None:
-    """In a job that is not zsched's."""
+    """Record current_run() in a job that is not zsched's."""
     job = get_current_job()
     assert job is not None
     job.connection.set("found", str(current_run()))

@@ -164,7 +164,7 @@ def test_retry_fails_if_the_archive_did_not_keep_the_arguments(client: Client, r
 
 
 def forget(path: Path) -> None:
-    """The arguments, as ``retention`` does when nothing needs them any more."""
+    """Delete the arguments, like ``retention`` when no run needs them any more."""
     with contextlib.closing(sqlite3.connect(path, timeout=20)) as db, db:
         db.execute("DELETE FROM argument")
 

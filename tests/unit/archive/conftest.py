@@ -1,4 +1,4 @@
-"""An archive, and where its file is."""
+"""An archive, and the path of its file."""
 
 from __future__ import annotations
 

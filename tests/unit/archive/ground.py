@@ -1,4 +1,4 @@
-"""Entries as the scripts log them (LOGS in zsched/lua/*.lua), and what stands in an archive's file."""
+"""Entries as the scripts log them (LOGS in zsched/lua/*.lua), and the contents of an archive's file."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ DUE_MS = 1_900_000_000_000
 
 
 def entry(seq: int, kind: str, *texts: Any, epoch: int = 1) -> Entry:
-    """The entry <epoch>-<seq> as XRANGE gives it."""
+    """Return the entry <epoch>-<seq> like XRANGE."""
     head = [b"kind", kind.encode(), b"t", b"%d" % (T_US + seq * SECOND_US)]
     return Entry.of(b"%d-%d" % (epoch, seq), head + [_text(one) for one in texts])
 
 
 def put(seq: int, *ids: str, due_ms: int = DUE_MS, data: bytes = b"call", **extra: str) -> Entry:
-    """One-shots of one due time."""
+    """Return a put of one-shots with one due time."""
     rows = [text for id in ids for text in (id, due_ms, "data", data)]
     shared = ["lane", "low", "fields", 2, "origin", "mail", "zs_created_by", "ann", "rows", len(ids)]
     return entry(seq, "put", *shared, *rows, *(text for pair in extra.items() for text in pair))
 
 
 def put_recurring(seq: int, id: str, due_ms: int | str = DUE_MS, *paused: str, data: bytes = b"call") -> Entry:
-    """A rule."""
+    """Return a put of a rule."""
     shape = ["shapes", 1, "lane", "high", "schedule", 1, "func", "app.task", "template", 1, "origin", "mail"]
     words = f"1 {due_ms} {due_ms} 5 5 - - {'paused' if paused else '-'} digest"
     return entry(seq, "put_recurring", *shape, "rows", 1, id, words, "trigger", "every 60000", "data", data)
 
 
 def enqueue(seq: int, run_id: str, data: bytes = b"call") -> Entry:
-    """A run that somebody asked for."""
+    """Return the entry of a run on request."""
     return entry(seq, "enqueue", "run", run_id, "front", 0, "fields", 2, "origin", "mail", "data", data)
 
 
 def fire(seq: int, *run_ids: str, **more: str) -> Entry:
-    """One-shots that were pushed."""
+    """Return the entry of pushed one-shots."""
     return entry(seq, "fire", "runs", " ".join(run_ids), *(text for pair in more.items() for text in pair))
 
 
 def held(id: str, place: str = "due", run: str = str(DUE_MS), data: bytes = b"call") -> Held:
-    """A one-shot as a bootstrap reads it."""
+    """Return a one-shot as a bootstrap reads it."""
     return Held(id, run, place, "normal", DUE_MS, None, None, None, [b"origin", b"mail", b"data", data])
 
 
 def at(seq: int) -> Position:
-    """The position of entry *seq*."""
+    """Return the position of entry *seq*."""
     return Position(1, seq, T_US + seq * SECOND_US)
 
 
 def archived(path: Path, entries: Sequence[Entry], **options: Any) -> Path:
-    """The archive at *path* with *entries* in it, closed."""
+    """Write *entries* into an archive at *path*, and close it."""
     archive = Archive(path, "default", **options)
     archive.append(entries)
     archive.commit()
@@ -67,12 +67,12 @@ def archived(path: Path, entries: Sequence[Entry], **options: Any) -> Path:
 
 
 def places(archive: Archive) -> dict[str, str]:
-    """Run id or id → place."""
+    """Return the places by run id or id."""
     return {f"{row.id}-{row.run}" if row.run else row.id: row.place for row, _ in archive.state()}
 
 
 def rows(path: Path, query: str) -> list[Any]:
-    """What a database says."""
+    """Return the rows of a database query."""
     with closing(sqlite3.connect(path)) as db:
         return db.execute(query).fetchall()
 

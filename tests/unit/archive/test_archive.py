@@ -1,4 +1,4 @@
-"""The writer of an archive: what is there after a commit, after a crash, and after a bootstrap."""
+"""The writer of an archive: its contents after a commit, after a crash, and after a bootstrap."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def history(path: Path) -> list[Entry]:
 
 
 def everything(path: Path) -> bytes:
-    """All bytes of all files of the archive."""
+    """Return all bytes of all files of the archive."""
     return b"".join(file.read_bytes() for file in sorted(path.parent.iterdir()))
 
 
 def prune(archive: Archive) -> None:
-    """Commit, and forget arguments that nobody needs."""
+    """Commit, and delete arguments that nothing needs."""
     archive.commit()
     archive.begin_pruning(0)
     while archive.prune():
@@ -55,7 +55,7 @@ def prune(archive: Archive) -> None:
 # -- following ------------------------------------------------------------------------------------
 
 
-def test_the_position_moves_with_the_commit(archive: Archive) -> None:
+def test_the_position_advances_with_the_commit(archive: Archive) -> None:
     archive.append([put(1, "a"), put(2, "b")])
 
     assert (None, at(2)) == (archive.position, archive.tail)
@@ -63,7 +63,7 @@ def test_the_position_moves_with_the_commit(archive: Archive) -> None:
     assert (at(2), at(2)) == (archive.position, archive.tail)
 
 
-def test_committed_entries_are_there_when_the_archive_is_opened_again(archive: Archive) -> None:
+def test_committed_entries_are_in_the_reopened_archive(archive: Archive) -> None:
     archive.append([put(1, "a"), put_recurring(2, "r")])
     archive.note(gen="gen-1", complete_since=START)
     archive.commit()
@@ -75,7 +75,7 @@ def test_committed_entries_are_there_when_the_archive_is_opened_again(archive: A
         assert [put(1, "a"), put_recurring(2, "r")] == history(again.path)
 
 
-def test_uncommitted_entries_are_gone(archive: Archive) -> None:
+def test_uncommitted_entries_are_not_in_the_reopened_archive(archive: Archive) -> None:
     archive.append([put(1, "a")])
     archive.commit()
     archive.append([put(2, "b")])
@@ -129,7 +129,7 @@ def test_an_entry_that_cannot_be_read_to_its_end_changes_nothing(archive: Archiv
     assert (2, 2) == (archive.unknown_entries, archive.unreadable_entries)
 
 
-def test_a_bad_text_of_a_fire_costs_that_text_and_not_its_runs(archive: Archive) -> None:
+def test_a_bad_text_in_an_entry_is_dropped_and_its_good_runs_are_kept(archive: Archive) -> None:
     bad = entry(3, "quarantine", "rows", 2, "bait", f"low {DUE_MS}", "", f"wrong type at {RQ}:queue:q", "!", "")
     archive.append([put(1, "a", "b", "c", "bait")])
 
@@ -162,7 +162,7 @@ def test_a_bootstrap_switches_state_and_position_at_once(archive: Archive) -> No
         assert (expected, at(9), "42") == (places(again), again.position, again.complete_since)
 
 
-def test_a_crash_in_a_bootstrap_leaves_what_was_there_and_nothing_else(archive: Archive) -> None:
+def test_a_crash_during_a_bootstrap_leaves_the_archive_unchanged(archive: Archive) -> None:
     archive.append([put(1, "old")])
     archive.commit()
     tables = ("fact", "entry", "touch", "live", "argument")
@@ -182,7 +182,7 @@ def test_a_crash_in_a_bootstrap_leaves_what_was_there_and_nothing_else(archive: 
         assert at(2) == again.position
 
 
-def test_a_bootstrap_keeps_what_was_appended_before_it(archive: Archive) -> None:
+def test_a_bootstrap_keeps_entries_that_were_appended_before(archive: Archive) -> None:
     archive.append([put(1, "a")])
     archive.commit()
     archive.append([put(2, "b")])
@@ -212,7 +212,7 @@ def test_a_bootstrap_does_not_write_the_same_entry_twice(archive: Archive) -> No
 # -- arguments ------------------------------------------------------------------------------------
 
 
-def test_arguments_that_are_not_kept_are_there_while_they_are_needed_and_then_nowhere(path: Path) -> None:
+def test_arguments_without_keep_args_are_stored_only_while_a_run_needs_them(path: Path) -> None:
     with closing(Archive(path, "default", keep_args=False)) as archive:
         archive.append([put(1, "a", data=SECRET), put_recurring(2, "r", data=SECRET), put(3, "z")])
         archive.append([enqueue(4, f"now-{DUE_MS}", data=SECRET)])
@@ -248,7 +248,7 @@ def test_arguments_of_a_run_are_kept_until_its_end(path: Path) -> None:
     assert SECRET not in everything(path)
 
 
-def test_arguments_from_before_they_were_not_kept_stay_as_long_as_their_entry(path: Path) -> None:
+def test_arguments_stored_with_keep_args_stay_as_long_as_their_entry(path: Path) -> None:
     archived(path, [put(1, "a", data=SECRET), entry(2, "cancel", "id", "a", "due", DUE_MS), put(3, "z")])
 
     with closing(Archive(path, "default", keep_args=False)) as archive:
@@ -262,7 +262,7 @@ def test_arguments_from_before_they_were_not_kept_stay_as_long_as_their_entry(pa
     assert [3] == [entry.position.seq for entry in history(path)]
 
 
-def test_arguments_come_back_with_an_entry_that_a_bootstrap_reads_once_more(path: Path) -> None:
+def test_arguments_are_stored_again_when_a_bootstrap_reads_their_entry(path: Path) -> None:
     with closing(Archive(path, "default", keep_args=False)) as archive:
         archive.append([put(1, "a", data=SECRET), entry(2, "cancel", "id", "a", "due", DUE_MS), put(3, "z")])
         archive.commit()
@@ -280,7 +280,7 @@ def test_arguments_come_back_with_an_entry_that_a_bootstrap_reads_once_more(path
 # -- keeping --------------------------------------------------------------------------------------
 
 
-def test_old_history_goes_but_what_is_needed_stays(archive: Archive) -> None:
+def test_pruning_removes_old_history_except_entries_that_the_state_needs(archive: Archive) -> None:
     archive.append([put(1, "gone"), entry(2, "cancel", "id", "gone", "due", DUE_MS)])
     archive.append([put(3, "waits"), put(4, "runs"), fire(5, f"runs-{DUE_MS}"), put_recurring(6, "r")])
     archive.append([entry(7, "term", "daemon", "d", "server", "s"), put(20, "young")])
@@ -297,7 +297,7 @@ def test_old_history_goes_but_what_is_needed_stays(archive: Archive) -> None:
         assert (before, at(20)) == (places(again), again.position)
 
 
-def test_an_archive_is_not_complete_before_what_it_forgot(archive: Archive) -> None:
+def test_a_pruned_archive_is_complete_since_the_time_of_pruning(archive: Archive) -> None:
     archive.append([put(1, "gone"), entry(2, "cancel", "id", "gone", "due", DUE_MS), put(20, "young")])
     archive.note(complete_since=START)
     archive.commit()
@@ -323,7 +323,7 @@ def test_the_last_entry_stays_however_old_it_is(archive: Archive) -> None:
 
 
 @pytest.mark.slow
-def test_touches_of_entries_that_went_go_too_but_for_those_of_the_last_segment(path: Path) -> None:
+def test_pruning_removes_touches_of_pruned_entries_except_in_the_last_segment(path: Path) -> None:
     ids = [f"id-{number}" for number in range(3000)]
     puts = [put(seq, *ids) for seq in range(1, 50)]
     with closing(Archive(archived(path, puts), "default")) as archive:
@@ -337,7 +337,7 @@ def test_touches_of_entries_that_went_go_too_but_for_those_of_the_last_segment(p
     assert [] == rows(path, "SELECT * FROM touch WHERE segment < (SELECT max(segment) FROM touch) AND n < 50")
 
 
-def test_pruning_commits_what_was_appended_with_its_position(archive: Archive) -> None:
+def test_pruning_commits_appended_entries_with_their_position(archive: Archive) -> None:
     archive.append([put(1, "a")])
     archive.begin_pruning(0)
 

@@ -1,4 +1,4 @@
-"""Entries in one BLOB, and the checksum that knows them."""
+"""Entries in one BLOB, and its checksum."""
 
 from __future__ import annotations
 

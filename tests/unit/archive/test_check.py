@@ -1,4 +1,4 @@
-"""A file that is not what was written: found when it is opened, or when all of it was looked at, and always as that."""
+"""A corrupted file: found when it is opened, or by the complete check, and always reported as corrupt."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENTRIES = [
 
 
 class StepClock(ManualClock):
-    """Each look at it takes a millisecond."""
+    """A clock on which each reading takes a millisecond."""
 
     def monotonic_ms(self) -> float:
         self.elapsed_ms += 1
@@ -38,7 +38,7 @@ class StepClock(ManualClock):
 
 @cache
 def _content(keep_args: bool) -> bytes:
-    """An archive of ENTRIES, which is written once for all tests."""
+    """Return an archive of ENTRIES, which is written once for all tests."""
     with TemporaryDirectory() as folder:
         return archived(Path(folder) / "archive.db", ENTRIES, keep_args=keep_args).read_bytes()
 
@@ -52,7 +52,7 @@ def whole_file(folder: Path, *, keep_args: bool = True) -> Path:
 
 
 def look(path: Path) -> tuple[list[Any], int]:
-    """Open it, look at all of it; its state, and the number of steps."""
+    """Open the archive and check all of it; return its state, and the number of steps."""
     with closing(Archive(path, "default", keep_args=False)) as archive:
         steps = 1
         while archive.check_step(5, SystemClock()):
@@ -61,7 +61,7 @@ def look(path: Path) -> tuple[list[Any], int]:
 
 
 def change(path: Path, statement: str, *values: object) -> None:
-    """What a disk would do, if it knew SQL."""
+    """Change the file by SQL, like a failing disk."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         assert 1 == db.execute(statement, values).rowcount
 
@@ -74,7 +74,7 @@ def flipped(value: Any) -> Any:
     return value ^ 1
 
 
-def test_a_file_as_it_was_written_passes(tmp_path: Path) -> None:
+def test_an_unchanged_file_passes_the_check(tmp_path: Path) -> None:
     path = whole_file(tmp_path, keep_args=False)
 
     state, _ = look(path)
@@ -82,12 +82,12 @@ def test_a_file_as_it_was_written_passes(tmp_path: Path) -> None:
     assert 4 + 194 == len(state)
 
 
-def test_a_new_file_is_seen_at_once(tmp_path: Path) -> None:
+def test_an_empty_new_file_is_checked_in_a_single_step(tmp_path: Path) -> None:
     with closing(Archive(tmp_path / "archive.db", "default")) as archive:
         assert not archive.check_step(5, SystemClock())
 
 
-def test_a_step_ends_with_its_time_and_the_next_goes_on(tmp_path: Path) -> None:
+def test_a_step_stops_after_its_time_and_the_next_step_continues(tmp_path: Path) -> None:
     path = whole_file(tmp_path)
     clock = StepClock()
     with closing(Archive(path, "default")) as archive:
@@ -155,7 +155,7 @@ def test_arguments_of_another_entry_are_found(tmp_path: Path, key: str) -> None:
         look(path)
 
 
-def test_an_archive_in_a_bootstrap_is_looked_at_later(tmp_path: Path) -> None:
+def test_an_archive_is_checked_after_its_bootstrap(tmp_path: Path) -> None:
     with closing(Archive(whole_file(tmp_path), "default")) as archive:
         archive.begin_bootstrap()
         archive.append([put(1, "a")])
@@ -167,7 +167,7 @@ def test_an_archive_in_a_bootstrap_is_looked_at_later(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["position", "life", "archive", "touches", "namespace"])
 @pytest.mark.parametrize("value", ["1-7 5", "x", None, 77, b"x"])
-def test_a_change_in_what_a_file_says_of_itself_is_found(tmp_path: Path, name: str, value: object) -> None:
+def test_a_change_in_a_fact_of_the_file_is_found(tmp_path: Path, name: str, value: object) -> None:
     path = whole_file(tmp_path)
     change(path, "INSERT OR REPLACE INTO fact VALUES (?, ?)", name, value)
 
@@ -176,7 +176,7 @@ def test_a_change_in_what_a_file_says_of_itself_is_found(tmp_path: Path, name: s
 
 
 @pytest.mark.parametrize("data", [b"", b"other", None, "text", 5])
-def test_a_change_in_arguments_that_stand_apart_is_found(tmp_path: Path, data: object) -> None:
+def test_a_change_in_separately_stored_arguments_is_found(tmp_path: Path, data: object) -> None:
     path = whole_file(tmp_path, keep_args=False)
     change(path, "UPDATE argument SET data = ? WHERE n = 1 AND row = 1", data)
 
@@ -184,7 +184,7 @@ def test_a_change_in_arguments_that_stand_apart_is_found(tmp_path: Path, data: o
         look(path)
 
 
-def test_an_entry_that_a_schedule_needs_and_is_gone_is_missed(tmp_path: Path) -> None:
+def test_a_missing_entry_that_a_schedule_needs_is_found(tmp_path: Path) -> None:
     path = whole_file(tmp_path)
     change(path, "DELETE FROM entry WHERE n = 1")
 

@@ -1,4 +1,4 @@
-"""Where an archive's file is, who may open it, and what is said of a file that is none."""
+"""The file of an archive: its place, its permissions, and the errors about other files."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_file_with_two_names_is_refused_under_both(tmp_path: Path, part: str) 
 
 
 @pytest.mark.parametrize("part", ["", "-wal"])
-def test_a_path_that_is_no_file_is_refused(tmp_path: Path, part: str) -> None:
+def test_a_path_that_is_not_a_regular_file_is_refused(tmp_path: Path, part: str) -> None:
     os.mkfifo(tmp_path / f"archive.db{part}", 0o600)
 
     with pytest.raises(ArchiveError, match=rf"archive\.db{part}: it is no file"):
@@ -135,7 +135,9 @@ def test_two_paths_of_one_folder_are_one_archive_with_one_lock(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_another_process_is_named_and_what_to_do(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+def test_an_archive_in_use_is_refused_with_the_pid_and_the_remedy(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
     with pytest.raises(ArchiveInUse, match=rf"in use by process {holder.pid}; give each daemon an \[archive\] path"):
         Archive(tmp_path / "archive.db", "default")
 
@@ -211,14 +213,14 @@ def test_an_older_versions_archive_is_refused_and_begins_anew_after_the_remedy(t
     archived(path, [put(1, "b")])
 
 
-def test_a_folder_that_is_a_file_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+def test_a_path_below_a_file_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with pytest.raises(ArchiveError, match=r"give \[archive\] path where this user may write"):
         Archive(tmp_path / "file" / "archive.db", "default")
 
 
-def test_a_reader_sees_what_was_committed_and_cannot_write(tmp_path: Path) -> None:
+def test_a_reader_sees_committed_entries_and_cannot_write(tmp_path: Path) -> None:
     with closing(Archive(tmp_path / "archive.db", "default")) as archive:
         archive.append([put(1, "a")])
         archive.commit()
@@ -231,7 +233,7 @@ def test_a_reader_sees_what_was_committed_and_cannot_write(tmp_path: Path) -> No
                 db.execute("DELETE FROM entry")
 
 
-def test_a_full_disk_is_a_failure_and_what_was_committed_stays(tmp_path: Path) -> None:
+def test_a_full_disk_is_a_failure_and_committed_entries_stay(tmp_path: Path) -> None:
     path = archived(tmp_path / "archive.db", [put(1, "a")])
     archive = Archive(path, "default")
     archive._db.execute("PRAGMA max_page_count = 1")  # as many as it has: SQLITE_FULL

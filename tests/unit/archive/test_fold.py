@@ -1,4 +1,4 @@
-"""How what was put back, and an end, fold into an archive's state."""
+"""The effect of restores and ends on an archive's state."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_restored_schedule_has_the_record_of_its_row(archive: Archive) -> None
     assert (b"every 5", {}) == (found["r"].schedule["trigger"], found["a"].schedule)
 
 
-def test_a_restored_schedule_goes_on(archive: Archive) -> None:
+def test_a_restored_schedule_changes_with_the_entries_that_follow(archive: Archive) -> None:
     advance = f"fired {RUN} {DUE_MS + 5} {DUE_MS + 5} -"
     take(archive, restore(1, rule(), one_shot(), one_shot(id="b")))
     take(
@@ -101,7 +101,7 @@ def test_a_restored_schedule_goes_on(archive: Archive) -> None:
     assert b"call" == next(record for one, record in archive.state() if one.key == ("r", RUN)).fields["data"]
 
 
-def test_a_run_that_ended_is_not_open_and_its_schedule_stays(archive: Archive) -> None:
+def test_an_ended_run_is_not_open_and_its_schedule_stays(archive: Archive) -> None:
     advance = f"fired {RUN} {DUE_MS + 5} {DUE_MS + 5} -"
     take(archive, put_recurring(1, "r"), put(2, "a"), entry(3, "advance", "rows", 1, "r", advance), fire(4, f"a-{RUN}"))
 

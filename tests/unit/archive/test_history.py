@@ -124,7 +124,7 @@ def test_entries_are_read_since_a_time_behind_a_position_or_as_the_newest(path: 
     assert (entries[2:5], entries[5:], entries[4:7], entries) == (since, behind, newest, more_than_all)
 
 
-def test_behind_a_position_of_another_history_is_what_is_later(path: Path) -> None:
+def test_entries_behind_a_position_of_another_history_are_the_later_ones(path: Path) -> None:
     entries: list[Entry] = [put(seq, f"s{seq}") for seq in range(1, 5)]
     archived(path, entries)
     foreign = at(2)._replace(epoch=7)
@@ -150,7 +150,7 @@ def term(seq: int) -> Entry:
     return entry(seq, "term", "daemon", "d", "server", "s")
 
 
-def test_the_last_term_between_two_times_is_found_with_what_a_leader_wrote_before(path: Path) -> None:
+def test_the_last_term_between_two_times_is_found_with_the_previous_entry_of_a_leader(path: Path) -> None:
     archived(path, [term(1), put(2, "a"), put_recurring(3, "r"), term(4), put(5, "b")])
 
     with History(path) as history:
@@ -162,7 +162,7 @@ def test_the_last_term_between_two_times_is_found_with_what_a_leader_wrote_befor
     assert [last, None] == later
 
 
-def test_an_archive_and_a_log_read_from_its_end_agree_on_who_led_before_what_was_late(path: Path) -> None:
+def test_archive_and_backward_read_log_agree_on_the_leaders_before_a_late_run(path: Path) -> None:
     due_ms = T_US // 1000 + 4000
     runs = [f"s{number}-{due_ms}" for number in range(6)]
     entries = [term(1), fire(2, "old-1"), put(3, "s0", due_ms=due_ms), fire(5, runs[0]), fire(6, runs[1])]
@@ -184,7 +184,7 @@ def test_an_archive_and_a_log_read_from_its_end_agree_on_who_led_before_what_was
     }
 
 
-def test_a_reader_knows_what_the_archive_is_of(path: Path) -> None:
+def test_a_reader_knows_namespace_and_position_of_the_archive(path: Path) -> None:
     with closing(Archive(path, "shop")) as archive:
         archive.append([put(1, "a")])
         archive.note(complete_since=START)

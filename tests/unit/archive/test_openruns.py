@@ -1,4 +1,4 @@
-"""Which runs are open: asked for by name, and looked for part by part."""
+"""Open runs: looked up by name, and searched part by part."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ OPEN = [("s0", str(DUE_MS)), ("s1", str(DUE_MS)), ("s2", str(DUE_MS)), ("s3", st
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Five runs of one-shots in three entries, and between them one that waits; entries 1 to 5."""
+    """An archive with five runs of one-shots in three entries, and between them a waiting one-shot; entries 1 to 5."""
     puts = [put(1, "s0", "s1", "s2", "s3", "s4"), put(2, "s1-waits")]
     fires = [fire(3, f"s4-{DUE_MS}", f"s3-{DUE_MS}"), fire(4, f"s2-{DUE_MS}"), fire(5, f"s0-{DUE_MS}", f"s1-{DUE_MS}")]
     return archived(tmp_path / "archive.db", [*puts, *fires])
 
 
 def around(path: Path, looked_at: int, limit: int = ALL) -> list[list[RunKey]]:
-    """A round through the state, part by part."""
+    """Return the parts of a round through the state."""
     after: RunKey | None = None
     parts = []
     with open_runs(path) as runs:
@@ -48,14 +48,14 @@ def test_a_round_finds_every_open_run_once(path: Path, looked_at: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
-def test_a_part_ends_where_enough_was_found(path: Path, limit: int) -> None:
+def test_a_part_of_a_round_returns_at_most_its_limit(path: Path, limit: int) -> None:
     parts = around(path, ALL, limit)
 
     assert OPEN == [run for part in parts for run in part]
     assert all(len(part) <= limit for part in parts)
 
 
-def test_a_run_that_ended_is_open_no_more(path: Path) -> None:
+def test_an_ended_run_is_not_open(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
         archive.append([entry(13, "end", *row_fields("end", f"s0-{DUE_MS} succeeded {{}}", f"s2-{DUE_MS} lost {{}}"))])
         archive.commit()
@@ -131,7 +131,7 @@ def test_a_finished_run_has_no_queue(tmp_path: Path) -> None:
         "DELETE FROM entry WHERE kind = 'enqueue'",
     ],
 )
-def test_a_record_that_is_not_what_was_written_costs_the_queues_of_its_runs_alone(tmp_path: Path, damage: str) -> None:
+def test_a_corrupted_record_hides_only_the_queues_of_its_own_runs(tmp_path: Path, damage: str) -> None:
     path = archived(tmp_path / "archive.db", QUEUES)
     open = open_in(path)
     with closing(sqlite3.connect(path)) as db, db:
@@ -144,7 +144,7 @@ def test_a_record_that_is_not_what_was_written_costs_the_queues_of_its_runs_alon
     assert "asked-1" not in queues
 
 
-def test_there_are_no_open_runs_during_a_bootstrap(path: Path) -> None:
+def test_a_bootstrapping_archive_returns_no_open_runs(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
         with open_runs(path) as runs:
             before = runs.life
@@ -169,7 +169,7 @@ def test_an_empty_archive_has_no_open_runs(tmp_path: Path) -> None:
     assert [[]] == around(path, ALL)
 
 
-def test_a_file_that_is_no_archive_is_corrupt(tmp_path: Path) -> None:
+def test_a_foreign_file_is_a_corrupt_archive(tmp_path: Path) -> None:
     path = tmp_path / "archive.db"
     path.write_bytes(b"not a database, but long enough to look at" * 100)
 

@@ -1,4 +1,4 @@
-"""What a run was called with, found in the history."""
+"""The original call of a run, found in the history."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RUN = f"a-{DUE_MS}"
 
 
 def fired(seq: int, id: str, nominal_ms: int, word: str = "fired") -> Entry:
-    """A rule pushed a run."""
+    """Return the entry of a rule that pushed a run."""
     return entry(seq, "advance", "rows", 1, id, f"{word} {nominal_ms} - - -")
 
 
@@ -39,7 +39,7 @@ def test_the_original_of_a_one_shot_is_its_last_put_before_it_fired(tmp_path: Pa
     assert CALL.items() <= fields(original(tmp_path, *history)).items()
 
 
-def test_a_schedule_that_waits_or_was_cancelled_is_no_run(tmp_path: Path) -> None:
+def test_a_waiting_or_cancelled_schedule_has_no_original_of_a_run(tmp_path: Path) -> None:
     assert Original(False) == original(tmp_path, put(1, "a"), entry(2, "cancel", "id", "a", "due", DUE_MS))
 
 
@@ -85,7 +85,7 @@ def test_a_backfilled_run_has_the_rules_record(tmp_path: Path) -> None:
     assert CALL == fields(original(tmp_path, *history, run=RUN))
 
 
-def test_a_one_shot_that_ran_on_request_has_its_own(tmp_path: Path) -> None:
+def test_the_original_of_a_one_shot_run_on_request_is_its_put(tmp_path: Path) -> None:
     assert (
         CALL.items()
         <= fields(original(tmp_path, put(1, "a"), entry(2, "run_now", "id", "a", "run", RUN, "last", 0))).items()

@@ -23,7 +23,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def made(folder: Path, name: str = "1.db", *, gen: str | None = None, at: str | None = HERE, n: int = 1) -> Path:
-    """An archive in *folder* that followed *gen* up to entry *n*."""
+    """Make an archive in *folder* that followed *gen* up to entry *n*."""
     with closing(Archive(folder / name, "default")) as archive:
         archive.append([put(k + 1, "a") for k in range(n)])
         archive.note(gen=gen, address=at)
@@ -45,7 +45,7 @@ def folder_of(gen: str | None, address: str, environment: dict[str, str], namesp
         ({"STATE_DIRECTORY": "", "XDG_STATE_HOME": "", "HOME": "/h"}, "/h/.local/state/zsched"),
     ],
 )
-def test_a_daemon_looks_where_its_environment_says(environment: dict[str, str], folder: str) -> None:
+def test_a_daemon_uses_the_state_folder_of_its_environment(environment: dict[str, str], folder: str) -> None:
     paths = paths_for("shop", None, HERE, environment)
 
     assert Path(folder) == state_folder(environment)
@@ -91,7 +91,7 @@ def test_a_redis_without_a_name_is_found_by_its_address(environment: dict[str, s
     assert tmp_path / "default-new" == folder_of(None, HERE, environment)
 
 
-def test_a_redis_of_another_name_at_an_address_with_archives_is_refused(
+def test_a_redis_with_another_name_at_an_address_with_archives_is_refused(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     path = made(tmp_path / "default-here-6379-0", gen="g1")
@@ -113,22 +113,20 @@ def test_an_address_without_archives_gets_a_fresh_folder_whatever_the_name(
         assert [] == archives_of("default", gen, HERE, environment)
 
 
-def test_a_folder_with_that_name_and_another_ones_archives_is_left_alone(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_folder_with_archives_of_another_address_is_left_alone(environment: dict[str, str], tmp_path: Path) -> None:
     made(tmp_path / "default-here-6379-0", gen="g1", at=THERE)  # it was named when its data set was here
 
     assert tmp_path / "default-here-6379-0-2" == folder_of(None, HERE, environment)
 
 
-def test_an_archive_that_knows_no_name_yet_is_of_its_address(environment: dict[str, str], tmp_path: Path) -> None:
+def test_an_archive_without_a_data_set_name_belongs_to_its_address(environment: dict[str, str], tmp_path: Path) -> None:
     made(tmp_path / "default-x", gen=None)
 
     assert tmp_path / "default-x" == folder_of("g1", HERE, environment)
     assert tmp_path / "default-there-6379-0" == folder_of("g1", THERE, environment)
 
 
-def test_another_namespaces_archives_and_what_cannot_be_read_are_passed_over(
+def test_archives_of_another_namespace_and_unreadable_files_are_skipped(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     made(tmp_path / "shop-here-6379-0", gen="g1")  # default's, by what it says of itself
@@ -164,7 +162,7 @@ TOLD: list[tuple[dict[str, Any], str | None, bool]] = [
 
 
 @pytest.mark.parametrize(("archive", "gen", "expected"), TOLD)
-def test_an_archive_of_another_data_set_meets_an_objection(
+def test_an_archive_of_another_data_set_causes_an_objection(
     tmp_path: Path, archive: dict[str, Any], gen: str | None, expected: bool
 ) -> None:
     told = told_by(made(tmp_path, **archive))

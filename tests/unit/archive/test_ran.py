@@ -1,4 +1,4 @@
-"""Which occurrences of a schedule ran, by an archive, part by part."""
+"""The executed occurrences of a schedule, by an archive, part by part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ END_MS = START_MS + 100 * SECOND_MS
 
 
 class SlowClock(ManualClock):
-    """So much time passes at every look at it."""
+    """A clock on which each reading takes a fixed time."""
 
     def monotonic_ms(self) -> float:
         self.advance(300)
@@ -28,12 +28,12 @@ class SlowClock(ManualClock):
 
 
 def second(number: int) -> int:
-    """The time of entry *number*."""
+    """Return the time of entry *number*."""
     return START_MS + number * SECOND_MS
 
 
 def fired(seq: int, *ids: str, nominal_ms: int | None = None, word: str = "fired") -> Entry:
-    """Rules fired for the second of that entry."""
+    """Return the entry of rules that fired for the second of that entry."""
     lines = (f"{id} {word} {second(seq) if nominal_ms is None else nominal_ms} - - -" for id in ids)
     return entry(seq, "advance", *row_fields("advance", *lines))
 
@@ -71,7 +71,7 @@ def test_only_occurrences_in_the_range_count_whenever_they_were_pushed(path: Pat
     )
 
 
-def test_others_are_not_counted_nor_one_whose_id_has_the_same_checksum(path: Path) -> None:
+def test_runs_of_other_schedules_are_not_counted_even_with_the_same_checksum(path: Path) -> None:
     one, other = TWINS
     entries = [put_recurring(1, one), fired(2, one), fired(3, other), fired(4, f"{one}-1"), fired(5, one, other)]
 

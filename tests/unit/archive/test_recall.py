@@ -1,4 +1,4 @@
-"""What an archive knows that Redis may have lost."""
+"""The knowledge of an archive that Redis may have lost."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_an_unreadable_entry_touches_no_schedule(archive: Archive) -> None:
     assert {("a", ""), ("a", RUN)} == archive.recall().touched_behind(0).keys()
 
 
-def test_everything_is_known_when_nothing_is_common(archive: Archive) -> None:
+def test_recall_without_a_common_entry_returns_everything(archive: Archive) -> None:
     take(
         archive,
         put(1, "a", "b"),
@@ -92,7 +92,7 @@ def test_backfilled_runs_are_open_with_the_rules_record_and_leave_it_alone(archi
     assert at(2).t_us == all_of_it.schedule.t_us
 
 
-def test_only_what_was_touched_is_known_of_the_others(archive: Archive) -> None:
+def test_recall_behind_an_entry_returns_only_touched_schedules_and_runs(archive: Archive) -> None:
     advance = f"fired {RUN} {DUE_MS + 5} {DUE_MS + 5} -"
     take(archive, put(1, "a", "b"), put_recurring(2, "r"), enqueue(3, "r-3"), put_recurring(4, "r"))
     take(archive, entry(5, "cancel", "id", "b", "due", RUN), entry(6, "advance", "rows", 1, "r", advance))
@@ -106,7 +106,7 @@ def test_only_what_was_touched_is_known_of_the_others(archive: Archive) -> None:
     assert {"3": False, RUN: True} == {one.run: one.is_touched for one in r.runs}
 
 
-def test_a_schedule_that_only_a_run_ended_of_is_no_matter(archive: Archive) -> None:
+def test_recall_ignores_a_schedule_of_which_only_a_run_ended(archive: Archive) -> None:
     take(archive, put(1, "a"), fire(2, f"a-{RUN}"), end(3, f"a-{RUN}"))
 
     [mine] = known(archive, "a", behind=2)
@@ -114,7 +114,7 @@ def test_a_schedule_that_only_a_run_ended_of_is_no_matter(archive: Archive) -> N
     assert (None, None, ()) == (mine.schedule, mine.gone_us, mine.runs)
 
 
-def test_schedules_that_were_put_together_are_beside_each_other(archive: Archive) -> None:
+def test_recall_lists_schedules_in_the_order_of_their_entries(archive: Archive) -> None:
     ids = [f"{number * 7919 % 1000}" for number in range(450)]
     take(archive, put(1, *ids[:300]), put_recurring(2, "r"), put(3, *ids[300:]), fire(4, f"{ids[5]}-{RUN}"))
 
@@ -125,7 +125,7 @@ def test_schedules_that_were_put_together_are_beside_each_other(archive: Archive
     assert len(found) == archive.recall().count()
 
 
-def test_a_restored_schedule_is_restored_the_same_once_more(archive: Archive) -> None:
+def test_a_restored_schedule_is_restored_unchanged_a_second_time(archive: Archive) -> None:
     given = [one_shot(), rule(), one_shot("paused", "p", "5 why"), rule("ended", "e")]
     take(archive, restore(1, *given))
 
@@ -146,7 +146,7 @@ def _pairs(texts: Any) -> dict[bytes, bytes]:
 # -- arguments that are kept apart ----------------------------------------------------------------
 
 
-def test_arguments_that_stand_apart_are_known(path: Path) -> None:
+def test_recall_includes_separately_stored_arguments(path: Path) -> None:
     with closing(Archive(path, "default", keep_args=False)) as archive:
         take(archive, put(1, "a", data=b"secret"), put_recurring(2, "r", data=b"secret"))
         no_data = one_shot(id="none")._replace(job=JOB[:2])
@@ -188,7 +188,7 @@ def test_an_archive_that_was_left_behind_begins_again_and_keeps_its_history(arch
         assert None is again.recall().number_of(at(2))
 
 
-def test_the_data_set_that_was_followed_last_stands_last(archive: Archive) -> None:
+def test_the_data_set_that_was_followed_last_is_named_last(archive: Archive) -> None:
     for gen in ("one", "two", "one", "one", "three"):
         archive.note(gen=gen)
     archive.commit()
@@ -202,7 +202,7 @@ def test_the_data_set_that_was_followed_last_stands_last(archive: Archive) -> No
 # -- beside the writer ----------------------------------------------------------------------------
 
 
-def test_an_archives_knowledge_is_read_beside_its_writer(archive: Archive) -> None:
+def test_recall_reads_an_archive_beside_its_writer(archive: Archive) -> None:
     take(archive, put(1, "a"))
     archive.append([put(2, "b")])
 
@@ -212,7 +212,7 @@ def test_an_archives_knowledge_is_read_beside_its_writer(archive: Archive) -> No
         assert (str(at(1)), "default") == (facts["position"], facts["namespace"])
 
 
-def test_in_the_middle_of_a_bootstrap_the_old_state_is_read(archive: Archive) -> None:
+def test_recall_during_a_bootstrap_reads_the_old_state(archive: Archive) -> None:
     take(archive, put(1, "a"))
     archive.begin_bootstrap()
     archive.copy([put(2, "b")])
@@ -251,7 +251,7 @@ def test_an_archive_whose_facts_were_changed_is_not_read(path: Path) -> None:
         pass
 
 
-def test_an_archive_that_knows_nothing_yet_is_not_read(path: Path) -> None:
+def test_an_archive_without_entries_is_not_read(path: Path) -> None:
     archived(path, [])
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("DELETE FROM fact")
@@ -260,7 +260,7 @@ def test_an_archive_that_knows_nothing_yet_is_not_read(path: Path) -> None:
         pass
 
 
-def test_an_archive_of_another_namespace_or_none_is_not_read(path: Path) -> None:
+def test_a_missing_archive_or_one_of_another_namespace_is_not_read(path: Path) -> None:
     with pytest.raises(ArchiveError, match="there is no such file"), recalling(path, "default", ManualClock()):
         pass
     archived(path, [put(1, "a")])
@@ -268,7 +268,7 @@ def test_an_archive_of_another_namespace_or_none_is_not_read(path: Path) -> None
         pass
 
 
-def test_facts_without_a_start_are_those_of_an_older_version(path: Path) -> None:
+def test_facts_of_an_older_version_without_a_start_are_read(path: Path) -> None:
     archived(path, [put(1, "a")])
     assert [] == rows(path, "SELECT value FROM fact WHERE name = 'known_from'")
 

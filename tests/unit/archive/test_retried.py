@@ -1,4 +1,4 @@
-"""An ``enqueue`` entry that is a retry: what its readers make of it."""
+"""An ``enqueue`` entry that is a retry, and its readers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def retried(seq: int, *pairs: str) -> Entry:
 
 
 @pytest.mark.parametrize("schedule", [put(1, "a"), put_recurring(1, "a")], ids=["one-shot", "rule"])
-def test_the_schedule_of_its_id_stays_and_the_run_is_open(tmp_path: Path, schedule: Entry) -> None:
+def test_a_retry_keeps_the_schedule_of_its_id_and_opens_the_run(tmp_path: Path, schedule: Entry) -> None:
     with closing(Archive(tmp_path / "archive.db", "default")) as archive:
         archive.append([schedule])
         before = places(archive)
@@ -41,7 +41,7 @@ def test_an_enqueued_run_replaces_the_schedule_as_before(tmp_path: Path) -> None
         assert {RUN: "open"} == places(archive)
 
 
-def test_only_the_run_is_touched() -> None:
+def test_a_retry_touches_only_its_run() -> None:
     assert [("a", AGAIN[2:])] == [touch.key for touch in touches(retried(1), "")]
     assert [("a", ""), ("a", RUN[2:])] == [touch.key for touch in touches(enqueue(1, RUN), "")]
 
@@ -66,7 +66,7 @@ def test_a_truncated_enqueue_entry_is_not_read(size: str) -> None:
         list(changes(entry(1, "enqueue", "run", RUN, "front", 0, "fields", size, "origin", "mail")))
 
 
-def test_pairs_of_a_later_version_stand_beside_what_it_retries() -> None:
+def test_a_retry_entry_with_pairs_of_a_later_version_is_read() -> None:
     later = entry(1, "enqueue", "run", AGAIN, "front", 0, "fields", 1, "origin", "mail", "why", "asked", "of", RUN)
 
     assert RUN == EnqueueEntry(later).run.retry_of

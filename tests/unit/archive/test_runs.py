@@ -1,4 +1,4 @@
-"""Looking back in an archive: the newest occurrences with their runs, and runs by how they ended."""
+"""Lookbacks in an archive: the newest occurrences with their runs, and runs by status."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(id: str) -> str:
 
 
 def end(seq: int, status: RunStatus, *ids: str, fired_seq: int = 0) -> Entry:
-    """Runs that ended, all of which were pushed by one entry."""
+    """Return the entry of ended runs, all of which were pushed by one entry."""
     runs = [Run(run(id), status, T_US + fired_seq * SECOND_US if fired_seq else None) for id in ids]
     return entry(seq, "end", *end_fields(*runs))
 
@@ -55,7 +55,7 @@ def test_the_newest_occurrences_come_first(path: Path) -> None:
     assert ([("a", "fired", "queued")], None) == (told(of_a), looked_back_to)
 
 
-def test_an_occurrence_has_its_run_also_when_many_changes_lie_between(path: Path) -> None:
+def test_an_occurrence_has_its_run_although_many_changes_lie_between(path: Path) -> None:
     between = [put(seq, f"s{seq}") for seq in range(2, 50)]
     archived(path, [fire(1, run("a"), run("b")), *between, end(50, RunStatus.FAILED, "a", fired_seq=1)])
 
@@ -139,7 +139,7 @@ def test_runs_of_one_status_are_ordered_by_their_pushes_newest_first(path: Path)
     assert [DUE_MS, "1-1"] == [found[1].nominal_ms, found[1].entry]
 
 
-def test_a_push_that_was_forgotten_leaves_its_end_to_tell(path: Path) -> None:
+def test_a_run_whose_push_was_pruned_is_found_by_its_end(path: Path) -> None:
     archived(path, [put(1, "x"), end(2, RunStatus.FAILED, "a", fired_seq=1), end(3, RunStatus.FAILED, "b")])
 
     found, _ = look(path, FAILED)
@@ -181,7 +181,7 @@ def test_a_search_for_one_schedule_finds_no_runs_of_others(path: Path) -> None:
         assert [(one, "fired", "failed")] == told(found)
 
 
-def test_a_run_that_a_bootstrap_found_is_a_run(path: Path) -> None:
+def test_a_run_that_a_bootstrap_found_is_listed(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
         archive.begin_bootstrap()
         archive.copy([put(5, "a")])
@@ -194,7 +194,7 @@ def test_a_run_that_a_bootstrap_found_is_a_run(path: Path) -> None:
         assert [("b", "found", "cancelled")] == told(found)
 
 
-def test_ends_have_an_index_of_their_own(path: Path) -> None:
+def test_a_search_for_ends_uses_the_index_of_ends(path: Path) -> None:
     archived(path, [end(1, RunStatus.FAILED, "a")])
 
     [plan] = rows(path, "EXPLAIN QUERY PLAN SELECT n FROM entry WHERE kind = 'end' AND n < 9 ORDER BY n DESC")

@@ -1,4 +1,4 @@
-"""What an entry of the log says in one line: words of the house, numbers where there are many."""
+"""The one-line summary of a log entry: a sentence for a single change, numbers for many."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def entry(kind: str, *body: str) -> Entry:
 
 
 def many(what: What, number: int = 5, **more: object) -> list[Change]:
-    """A change of each of schedules s0, s1, …"""
+    """Return a change of each of schedules s0, s1, …"""
     return [Change(f"s{n}", what, AT.t_us, AT.id, run_id=f"s{n}-1", **more) for n in range(number)]  # type: ignore[arg-type]
 
 
@@ -45,11 +45,11 @@ def ends(*statuses: str) -> list[Change]:
         (ends("enchanted", "enchanted"), "2 runs ended: s0-1, s1-1"),
     ],
 )
-def test_many_are_counted_and_the_first_named(found: Sequence[Change], expected: str) -> None:
+def test_a_summary_counts_many_changes_and_names_the_first(found: Sequence[Change], expected: str) -> None:
     assert expected == summary(entry("any"), list(found), "UTC")
 
 
-def test_a_single_change_among_others_is_told_by_its_sentence() -> None:
+def test_a_summary_has_the_whole_sentence_of_a_single_change() -> None:
     paused = Change("a", What.PAUSED, AT.t_us, AT.id)
 
     told = summary(entry("any"), [paused, *many(What.CANCELLED, 2)], "UTC")
@@ -57,7 +57,7 @@ def test_a_single_change_among_others_is_told_by_its_sentence() -> None:
     assert f"a: {sentence(paused, 'UTC')}; cancelled 2 schedules: s0, s1" == told
 
 
-def test_there_are_words_for_many_of_every_kind() -> None:
+def test_every_kind_of_change_has_a_summary_for_many() -> None:
     for what in What:
         assert summary(entry("any"), many(what, 2), "UTC")
 
@@ -70,5 +70,5 @@ def test_there_are_words_for_many_of_every_kind() -> None:
         (entry("fire"), "nothing of any schedule"),
     ],
 )
-def test_an_entry_that_concerns_no_schedule_has_words(told: Entry, expected: str) -> None:
+def test_an_entry_without_changes_has_a_summary(told: Entry, expected: str) -> None:
     assert expected == summary(told, [], "UTC")

@@ -1,4 +1,4 @@
-"""Functions that a command names: which it may, and what is told of those that are not here."""
+"""Functions named in a command: allowed ones, and the note about missing ones."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_ten_of_many_missing_functions_are_named(capsys: pytest.CaptureFixture[s
     assert ("", 10, True) == (out, err.count("(no module 'gone')"), err.endswith(", and 1,002 more; so it goes\n"))
 
 
-def test_there_is_no_note_if_no_function_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_note_is_not_printed_if_all_functions_exist(capsys: pytest.CaptureFixture[str]) -> None:
     tell_unchecked({}, "so it goes")
 
     assert ("", "") == capsys.readouterr()

@@ -1,4 +1,4 @@
-"""How far something has come, on a terminal and elsewhere."""
+"""The progress of a task, on a terminal and elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ class Terminal(StringIO):
 
 
 def shown_on(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """A terminal in the place of stderr; not by a fixture, as pytest sets stderr anew when the test begins."""
+    """
+    Replace stderr by a terminal, and return it. It is no fixture, as pytest sets stderr anew when the test begins.
+    """
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     return terminal
@@ -39,7 +41,7 @@ def test_a_terminal_has_a_bar_from_the_beginning_to_the_end(monkeypatch: pytest.
     assert (20, 20) == (progress.done, progress.total)
 
 
-def test_a_bar_appears_only_when_there_is_much_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bar_appears_only_for_a_long_task(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = shown_on(monkeypatch)
 
     with Progress("backfilling", is_quiet=False, least=100) as progress:
@@ -53,7 +55,7 @@ def test_a_bar_appears_only_when_there_is_much_to_do(monkeypatch: pytest.MonkeyP
     assert "150/150" in terminal.getvalue()
 
 
-def test_a_quiet_progress_prints_nothing_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quiet_progress_counts_without_printing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal, clock = shown_on(monkeypatch), ManualClock()
 
     with Progress("recovering", is_quiet=True, counted="schedules compared", clock=clock) as progress:

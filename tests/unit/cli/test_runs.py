@@ -1,4 +1,4 @@
-"""Runs as a table's cells: how long a lost one lived at least, and short names of workers."""
+"""Runs as cells of a table: the least duration of a lost run, and short names of workers."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def test_an_unnamed_worker_is_shown_by_its_first_digits() -> None:
     assert WORKER not in "".join(run_lines([LOST], "UTC"))
 
 
-def test_a_word_that_is_no_worker_name_of_rq_is_left_alone() -> None:
+def test_a_name_that_rq_did_not_generate_is_left_alone() -> None:
     for text in (f"digest {WORKER}", f"worker {WORKER}0", "worker mail-1"):
         assert text == with_short_workers(text)

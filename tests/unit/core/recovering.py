@@ -1,4 +1,4 @@
-"""Entries, rows and what an archive holds, as a merge compares them."""
+"""Entries, rows and archived schedules, as a merge compares them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RULES += [text for id in "rs" for text in (id, f"1 {DUE_MS} {DUE_MS} 5 5 - - - d
 
 
 def entry(kind: str, *texts: Any, seq: int = 7, t_us: int = T_US) -> Entry:
-    """Entry 3-<seq> as XRANGE gives it."""
+    """Return entry 3-<seq> like XRANGE."""
     own = [text if isinstance(text, bytes) else str(text).encode() for text in texts]
     return Entry.of(b"3-%d" % seq, [b"kind", kind.encode(), b"t", b"%d" % t_us, *own])
 
@@ -34,7 +34,7 @@ def one_shot(place: str = "due", run: str = RUN, **more: Any) -> Held:
 
 
 def rule(**more: Any) -> Held:
-    """A recurring schedule."""
+    """Return a recurring schedule."""
     return replace(Held("a", "", "due", "high", DUE_MS, DUE_MS, "a-5", None, [*FIELDS[:6], *OWN]), **more)
 
 

@@ -20,7 +20,7 @@ REDIS = Source(None, DUE_MS, "1-9", "no archive answered within 2 s")
 
 
 def change(what: What, at_ms: float = DUE_MS, entry: str = "", **more: Any) -> Change:
-    """A change of schedule a; an entry of its own, unless *entry* says which."""
+    """Return a change of schedule a, in a separate entry unless *entry* names one."""
     return Change("a", what, int(at_ms * 1000), entry or f"1-{int(at_ms * 1000)}", **more)
 
 
@@ -39,6 +39,6 @@ def texts(*changes: Change, **known: Any) -> list[str]:
 
 
 def held(state: ScheduleState = ScheduleState.ACTIVE, **more: Any) -> Schedule:
-    """Schedule a as Redis holds it."""
+    """Return schedule a as Redis holds it."""
     given = {"next_ms": DUE_MS + MINUTE_MS, "tz": "UTC"} | more
     return Schedule("a", state, "once", "app.run", **given)

@@ -1,4 +1,4 @@
-"""Which occurrence is missing: what a rule gives, held against what was promised and when."""
+"""Missing occurrences: the occurrences of a rule, compared with the promised next time and its date."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_an_occurrence_between_the_last_and_the_next_is_missing(case: str) -> No
     assert missing_ms == missing_occurrence(trigger, nominal_ms, told_ms, LATER_MS)
 
 
-def test_an_occurrence_is_missing_only_when_its_time_is_past_by_the_grace() -> None:
+def test_an_occurrence_is_missing_only_after_its_time_plus_the_grace() -> None:
     trigger = build(TriggerSpec(**RULES["every"]), ANCHOR_MS)
     first_ms = ANCHOR_MS + 3_600_000
     given = trigger, first_ms + 3_600_000, ANCHOR_MS
@@ -144,7 +144,7 @@ def rule(nominal: int, last: str | None = None, record: list[bytes] = RECORD, pl
     return Held("r", "", place, "normal", due_ms, due_ms, last, None, record, ANCHOR_MS * 1000)
 
 
-def test_a_rule_with_a_missing_occurrence_is_set_back_to_it() -> None:
+def test_a_rule_with_a_missing_occurrence_is_set_back_to_that_occurrence() -> None:
     known = rule(2)
 
     missing_ms = may_be_left_out(known, ANCHOR_MS, LATER_MS)
@@ -168,7 +168,7 @@ def test_a_rule_with_a_missing_occurrence_is_set_back_to_it() -> None:
         Held("a", "5", "due", "normal", LATER_MS, None, None, None, RECORD[:4], 0),
     ],
 )
-def test_a_schedule_that_left_nothing_out_or_cannot_be_judged_raises_no_alarm(known: Held) -> None:
+def test_a_complete_or_unreadable_schedule_raises_no_alarm(known: Held) -> None:
     assert may_be_left_out(known, ANCHOR_MS, LATER_MS) is None
 
 
@@ -206,7 +206,7 @@ QUARANTINED = Held("a", str(DUE_MS), "quarantine", "normal", DUE_MS, None, None,
         (QUARANTINED, {"lane": "low"}, "something else"),
     ],
 )
-def test_an_alarm_says_what_is_otherwise(known: Held, changes: dict[str, Any], found: str) -> None:
+def test_an_alarm_names_the_difference(known: Held, changes: dict[str, Any], found: str) -> None:
     alarm = misplaced(known, replace(known, **changes), ["normal"], "")
 
     assert alarm is not None
@@ -214,7 +214,7 @@ def test_an_alarm_says_what_is_otherwise(known: Held, changes: dict[str, Any], f
 
 
 @pytest.mark.parametrize("known", [rule(1), ONCE, QUARANTINED, rule(1, place="paused")])
-def test_a_schedule_that_is_as_the_log_says_gives_no_alarm(known: Held) -> None:
+def test_a_schedule_that_agrees_with_the_log_raises_no_alarm(known: Held) -> None:
     assert misplaced(known, known, ["normal"], "scheduled") is None
 
 
@@ -231,7 +231,9 @@ def test_a_quarantined_schedule_with_other_content_is_not_misplaced() -> None:
         (["normal", "paused"], "", Event.SCATTERED, "in normal and paused"),
     ],
 )
-def test_a_schedule_in_no_place_or_in_two_is_put_back(places: list[str], status: str, event: Event, found: str) -> None:
+def test_a_missing_or_duplicated_schedule_is_restored_to_its_place(
+    places: list[str], status: str, event: Event, found: str
+) -> None:
     alarm = misplaced(ONCE, ONCE if places else None, places, status)
 
     assert alarm is not None
@@ -240,7 +242,7 @@ def test_a_schedule_in_no_place_or_in_two_is_put_back(places: list[str], status:
     assert ("a", "due", DUE_MS) == (alarm.row.id, alarm.row.place, alarm.row.due_ms)
 
 
-def test_a_one_shot_whose_due_time_is_not_that_of_its_run_is_not_put_back() -> None:
+def test_a_one_shot_with_another_due_time_than_its_run_is_not_restored() -> None:
     odd = replace(ONCE, due_ms=5)
 
     alarm = misplaced(odd, None, [], "")
@@ -267,7 +269,7 @@ def test_an_id_that_the_log_never_had_is_reported_with_its_places() -> None:
 @pytest.mark.parametrize(
     ("since_ms", "now_ms", "expected"), [(0, 60_006, True), (0, 60_005, False), (6, 60_006, False)]
 )
-def test_overdue_is_what_was_due_and_could_fire_for_longer_than_the_grace(
+def test_a_schedule_is_overdue_when_it_could_fire_for_longer_than_the_grace(
     since_ms: int, now_ms: int, expected: bool
 ) -> None:
     held = Held("a", "5", "due", "normal", 5, None, None, None, [])

@@ -1,4 +1,4 @@
-"""Which occurrences a backfill is about, which of them ran, and how that is told in few numbers."""
+"""The occurrences of a backfill, the executed ones among them, and their packed form."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def times(given: Schedule, start: float, end: float) -> list[int]:
 # -- occurrences --------------------------------------------------------------------------------------
 
 
-def test_the_start_counts_and_the_end_does_not() -> None:
+def test_a_stretch_includes_its_start_and_excludes_its_end() -> None:
     assert hours(1, 2, 3) == times(schedule(), 1, 4)
 
 
@@ -60,7 +60,7 @@ def test_an_occurrence_in_the_last_millisecond_of_a_stretch_is_counted() -> None
     assert 3 == stretch.count
 
 
-def test_a_cron_rule_has_occurrences_before_it_was_put() -> None:
+def test_a_cron_rule_has_occurrences_before_its_creation() -> None:
     assert hours(-2, -1, 0, 1) == times(schedule(), -2, 2)
 
 
@@ -77,11 +77,11 @@ def test_an_anchored_rule_has_no_occurrence_before_its_anchor(trigger: TriggerSp
     assert expected == times(schedule(trigger), -2, 2)
 
 
-def test_an_rrule_is_local_in_its_zone() -> None:
+def test_an_rrule_is_evaluated_in_local_time_of_its_zone() -> None:
     assert hours(24, 48) == times(schedule(DAILY), 1, 49)
 
 
-def test_occurrences_that_the_schedule_will_fire_are_left_to_it() -> None:
+def test_occurrences_that_the_schedule_will_fire_are_not_backfilled() -> None:
     [pending_ms] = hours(3)
 
     stretch = PastOccurrences.of(schedule(nominal_ms=pending_ms), *hours(1, 6))
@@ -98,13 +98,13 @@ def test_a_stretch_in_the_future_has_only_pending_occurrences() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2, 1000, 8760])
-def test_the_nth_is_found_without_steps(number: int) -> None:
+def test_the_nth_occurrence_is_found_without_stepping(number: int) -> None:
     stretch = PastOccurrences.of(schedule(), *hours(0, 8760))
 
     assert hours(number - 1) == [stretch.nth(number)]
 
 
-def test_ten_million_are_counted_at_once() -> None:
+def test_ten_million_occurrences_are_counted_at_once() -> None:
     every_second = schedule(TriggerSpec(EVERY, "1000"), MIDNIGHT_MS - 1000)
 
     stretch = PastOccurrences.of(every_second, MIDNIGHT_MS, MIDNIGHT_MS + 10_000_000_000)
@@ -170,7 +170,7 @@ def test_packed_times_are_unpacked_unchanged(given: set[int]) -> None:
     assert sorted(given) == unpacked(packed(sorted(given)), 201)
 
 
-def test_a_step_of_no_times_is_unpacked_as_none() -> None:
+def test_a_packed_step_with_a_count_of_zero_is_dropped() -> None:
     assert [7] == unpacked([[0, 1, 0], [7, 0, 1]], 1)
 
 

@@ -35,14 +35,14 @@ def test_an_instant_is_rounded_up(instant: datetime, ms: int) -> None:
 
 
 @given(_MOMENTS)
-def test_milliseconds_are_never_early_and_less_than_one_late(instant: datetime) -> None:
+def test_a_rounded_instant_is_less_than_one_millisecond_late_and_never_early(instant: datetime) -> None:
     late = from_ms(to_ms(instant)) - instant.astimezone(UTC)
 
     assert timedelta(0) <= late < timedelta(milliseconds=1)
 
 
 @given(st.integers(0, LAST_MS))
-def test_milliseconds_survive_the_way_there_and_back(ms: int) -> None:
+def test_milliseconds_survive_conversion_to_a_datetime_and_back(ms: int) -> None:
     assert ms == to_ms(from_ms(ms))
 
 

@@ -1,4 +1,4 @@
-"""What is the same in Redis and in an archive, and what is not."""
+"""Equal and different schedules in Redis and in an archive."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.core.recovering import DUE_MS, FIELDS, LATER, OWN, one_shot, rul
 from zsched.core.difference import Held
 
 
-def test_fields_that_change_with_time_make_no_difference() -> None:
+def test_fields_that_change_with_time_are_not_compared() -> None:
     aged = [*FIELDS, b"status", b"scheduled", b"created_at", b"2026", b"enqueued_at", b"2026"]
 
     assert one_shot().is_same(one_shot(record=aged))
@@ -24,7 +24,7 @@ def test_fields_that_change_with_time_make_no_difference() -> None:
         one_shot(record=FIELDS[:-2]), one_shot(record=[*FIELDS[:-1], b"f"]), rule(),
     ],
 )  # fmt: skip
-def test_a_one_shot_that_differs_is_not_the_same(other: Held) -> None:
+def test_a_different_one_shot_is_not_the_same(other: Held) -> None:
     assert not one_shot().is_same(other)
     assert not other.is_same(one_shot())
 
@@ -36,5 +36,5 @@ def test_a_one_shot_that_differs_is_not_the_same(other: Held) -> None:
         rule(record=[*FIELDS[:6], *OWN[:1], b"every 6", *OWN[2:]]), rule(record=[*FIELDS[:4], *OWN]),
     ],
 )  # fmt: skip
-def test_a_rule_that_differs_is_not_the_same(other: Held) -> None:
+def test_a_different_rule_is_not_the_same(other: Held) -> None:
     assert not rule().is_same(other)

@@ -1,4 +1,4 @@
-"""Why something was late, told only as far as the past of a schedule and of who led proves it."""
+"""The reasons of lateness, given only if the past of a schedule and of the leaders proves them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fired_late(
     led_ms: int | None = None,
     source: Source = COMPLETE,
 ) -> str:
-    """The words for a fire *by_ms* after its time, which was the first of January."""
+    """Return the words for a fire *by_ms* after its time, which was the first of January."""
     fire = change(What.FIRED, DUE_MS + by_ms, entry="1-7", nominal_ms=DUE_MS, run_id=RUN)
     terms, led = ({} if ms is None else {"1-7": ms * 1000} for ms in (term_ms, led_ms))
     return texts(*before, fire, terms=terms, led=led, source=source)[-1]
@@ -36,7 +36,7 @@ def reason(line: str) -> str:
     return line.partition(" late: ")[2].partition("; run ")[0]
 
 
-def test_a_tenth_of_a_second_is_no_lateness_to_explain_and_what_is_more_is() -> None:
+def test_lateness_above_a_tenth_of_a_second_is_explained() -> None:
     assert f"fired for {DUE}, 100.0 ms late; run {RUN}" == fired_late(put(0), by_ms=100)
     assert "no daemon led from then until 2026-01-01 00:00:00.100+00:00" == reason(
         fired_late(put(0), by_ms=101, term_ms=DUE_MS + 100)
@@ -49,7 +49,7 @@ def test_a_run_is_late_when_nobody_led() -> None:
     assert "no daemon led from then until 2026-01-01 00:09:00+00:00" == reason(line)
 
 
-def test_an_occurrence_left_out_without_a_leader_or_in_a_pause_says_so() -> None:
+def test_an_occurrence_left_out_without_a_leader_or_in_a_pause_has_that_reason() -> None:
     times = {"first_ms": DUE_MS, "last_ms": DUE_MS + MINUTE_MS, "count": 2}
     at_ms, term_ms = DUE_MS + 9 * MINUTE_MS, DUE_MS + 8 * MINUTE_MS
     left_out = change(What.COALESCED, at_ms, entry="1-7", nominal_ms=DUE_MS + 2 * MINUTE_MS, **times)
@@ -67,7 +67,7 @@ def test_an_occurrence_left_out_without_a_leader_or_in_a_pause_says_so() -> None
     assert [f"skipped 2 occurrences, {which}: it was paused"] == texts(over, terms=terms)
 
 
-def test_a_run_that_expired_without_a_leader_says_so() -> None:
+def test_a_run_that_expired_without_a_leader_has_that_reason() -> None:
     late = change(What.EXPIRED, DUE_MS + 5000, entry="1-7", nominal_ms=DUE_MS, run_id=RUN)
 
     told = texts(put(0), late, terms={"1-7": (DUE_MS + 4000) * 1000})[-1]
@@ -81,13 +81,13 @@ def test_a_run_is_late_when_its_schedule_was_paused() -> None:
     assert "it was paused until 2026-01-01 00:01:00+00:00" == reason(line)
 
 
-def test_a_pause_that_ended_before_the_time_is_no_reason() -> None:
+def test_a_pause_that_ended_before_the_due_time_does_not_explain_lateness() -> None:
     resumed = change(What.RESUMED, DUE_MS - MINUTE_MS, nominal_ms=DUE_MS)
 
     assert HELD_UP == reason(fired_late(put(0), resumed))
 
 
-def test_a_pause_that_ended_before_a_late_put_is_no_reason() -> None:
+def test_a_pause_that_ended_before_a_late_put_does_not_explain_lateness() -> None:
     resumed = change(What.RESUMED, DUE_MS + MINUTE_MS, nominal_ms=DUE_MS)
     line = fired_late(resumed, put(DUE_MS + 5 * MINUTE_MS))
 
@@ -125,7 +125,7 @@ def test_a_late_run_under_a_leader_was_held_up(term_ms: int | None) -> None:
 # -- who led ------------------------------------------------------------------------------------------
 
 
-def test_no_absence_of_a_leader_is_claimed_if_a_leader_wrote_an_entry() -> None:
+def test_absence_of_a_leader_is_not_claimed_if_a_leader_wrote_an_entry() -> None:
     line = fired_late(put(0), led_ms=DUE_MS + 6000, term_ms=DUE_MS + 8000, by_ms=13_000)
 
     between = "between 2026-01-01 00:00:06+00:00 and 2026-01-01 00:00:08+00:00"
@@ -144,7 +144,7 @@ def test_a_leaders_entry_before_the_put_does_not_count() -> None:
     assert "no daemon led from 2026-01-01 00:00:05+00:00 until 2026-01-01 00:00:08+00:00" == reason(line)
 
 
-def test_no_absence_of_a_leader_is_claimed_before_the_history_begins() -> None:
+def test_absence_of_a_leader_is_not_claimed_before_the_history_begins() -> None:
     since = Source(None, DUE_MS + 1000, "1-9", "no archive answered within 2 s")
 
     line = fired_late(term_ms=DUE_MS + 8000, source=since)
@@ -154,7 +154,7 @@ def test_no_absence_of_a_leader_is_claimed_before_the_history_begins() -> None:
     assert "no daemon led from then until 2026-01-01 00:00:08+00:00" == reason(whole)
 
 
-def test_no_absence_of_a_leader_is_claimed_if_other_occurrences_fired() -> None:
+def test_absence_of_a_leader_is_not_claimed_if_other_occurrences_fired() -> None:
     left_out = change(
         What.COALESCED, DUE_MS + 9000, entry="1-7", nominal_ms=DUE_MS + 1, first_ms=DUE_MS, last_ms=DUE_MS
     )
@@ -166,7 +166,10 @@ def test_no_absence_of_a_leader_is_claimed_if_other_occurrences_fired() -> None:
 
 def test_the_leaders_before_a_late_run_are_found_reading_the_log_backwards() -> None:
     def seen(*kinds: str) -> LeadersBack:
-        """Of a log of these kinds, one a second; "late" is a fire of schedule a, due since the first of January."""
+        """
+        Return the leaders of a log of these kinds, one a second; "late" is a fire of schedule a, due since the first of
+        January.
+        """
         leaders = LeadersBack()
         for seq, kind in reversed(list(enumerate(kinds, start=1))):
             at_us = (DUE_MS + seq * 1000) * 1000
@@ -186,7 +189,7 @@ def test_the_leaders_before_a_late_run_are_found_reading_the_log_backwards() -> 
     assert ({"1-6": at(5), "1-8": at(7)}, {"1-8": at(6)}) == (again.terms, again.led)
 
 
-def test_leaders_kinds_are_those_that_only_scripts_of_leaders_append() -> None:
+def test_the_kinds_of_leaders_are_exactly_the_kinds_that_only_leader_scripts_append() -> None:
     by_leaders, by_others = set[str](), set[str]()
     for path in (Path(zsched.__file__).parent / "lua").glob("*.lua"):
         text = load(path.stem).text

@@ -22,7 +22,7 @@ def _schedule(
 
 
 class _Memory:
-    """A source as Redis is one."""
+    """A source of schedules in memory, with the interface of Redis."""
 
     def __init__(self, *schedules: Schedule) -> None:
         self._all = {schedule.id: schedule for schedule in schedules}
@@ -105,7 +105,7 @@ def test_active_schedules_are_listed_by_due_time_and_the_others_by_id() -> None:
         ({"limit": 1, "state": "paused"}, ["p1"]),
     ],
 )
-def test_filters(options: dict[str, Any], ids: list[str]) -> None:
+def test_a_listing_has_only_schedules_that_match_its_filters(options: dict[str, Any], ids: list[str]) -> None:
     assert ids == _listed(**options)
 
 
@@ -117,7 +117,7 @@ def test_a_schedule_whose_id_does_not_match_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 100])
-def test_pages_put_together_are_the_whole(limit: int) -> None:
+def test_pages_of_a_listing_add_up_to_all_schedules(limit: int) -> None:
     seen: list[str] = []
     after = None
     while page := list(select(_filter(limit=limit, after=after), SOURCE)):
@@ -128,12 +128,12 @@ def test_pages_put_together_are_the_whole(limit: int) -> None:
     assert ORDER == seen
 
 
-def test_a_cursor_of_a_schedule_that_is_gone_still_says_where() -> None:
+def test_a_cursor_of_a_removed_schedule_still_marks_a_place() -> None:
     assert ["a", "b", "p1", "p2", "q", "e"] == _listed(after="active:16:gone")
     assert ["p2", "q", "e"] == _listed(after="paused:0:p1x")
 
 
-def test_a_cursor_reads_back() -> None:
+def test_a_cursor_is_parsed_as_it_was_written() -> None:
     for id in ORDER:
         schedule = next(SOURCE.schedules([id]))
         assert Cursor(schedule.state, schedule.next_ms or 0, id) == Cursor.parse(schedule.cursor)

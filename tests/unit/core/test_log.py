@@ -1,4 +1,4 @@
-"""Entries of the log, as the scripts' headers (LOGS) describe them, and what each of them says."""
+"""Entries of the log, as the scripts' headers (LOGS) describe them, and the changes in each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DUE_MS = 1_800_000_000_000
 
 
 def entry(kind: str, *texts: Any) -> Entry:
-    """Entry 3-7 as XRANGE gives it."""
+    """Return entry 3-7 like XRANGE."""
     own = [text if isinstance(text, bytes) else str(text).encode() for text in texts]
     return Entry.of(b"3-7", [b"kind", kind.encode(), b"t", str(T_US).encode(), *own])
 
@@ -39,7 +39,7 @@ SHAPES += ["lane", "low", "schedule", 1, "created_by", "ann", "template", 0]
 
 
 def rule(*ids: str, due_ms: Any = DUE_MS, state: str = "-", digest: str = "d") -> list[Any]:
-    """The texts of a ``put_recurring`` entry: rules of the second shape."""
+    """Return the texts of a ``put_recurring`` entry: rules of the second shape."""
     words = f"2 {due_ms} {due_ms} 11 12 r-1 - {state} {digest}"
     rows = [text for id in ids for text in (id, words, "trigger", "every 5", "data", b"\xff")]
     return [*SHAPES, "rows", len(ids), *rows]
@@ -245,7 +245,7 @@ def test_an_unreadable_entry_raises_unknown_entry_with_its_id(broken: Entry) -> 
         list(changes(broken))
 
 
-def test_an_entry_has_its_place_and_its_texts() -> None:
+def test_an_entry_has_position_kind_and_texts() -> None:
     texts = [b"kind", b"cancel", b"t", b"0000000000000042", b"id", b"a"]
 
     found = Entry.of(b"3-7", texts)
@@ -265,11 +265,11 @@ def test_an_entry_has_its_place_and_its_texts() -> None:
         [b"kind", b"put", b"t", b"-5"],
     ],
 )
-def test_the_texts_of_an_entry_are_those_of_redis(texts: list[bytes]) -> None:
+def test_an_entry_returns_the_texts_of_redis_unchanged(texts: list[bytes]) -> None:
     assert texts == Entry.of(b"3-7", texts).texts
 
 
-def test_a_put_gives_its_rows() -> None:
+def test_a_put_entry_returns_its_rows() -> None:
     puts = PutEntry(entry("put", *PUT, "paused", "a", "replaced", "a b-1")).puts
 
     assert "low" == puts.lane
@@ -278,7 +278,7 @@ def test_a_put_gives_its_rows() -> None:
     assert ({"a", "b-1"}, {"a"}) == (puts.replaced, puts.paused)
 
 
-def test_a_put_recurring_gives_its_record() -> None:
+def test_a_put_recurring_entry_returns_its_record() -> None:
     parsed = PutRecurringEntry(entry("put_recurring", *rule("r", "s", state="paused", digest="d e")))
     put = parsed.puts[1]
 
@@ -305,11 +305,11 @@ def test_a_put_recurring_that_stays_ended_has_no_nominal_time() -> None:
     ("name", "pushed"),
     [("advance", "rue"), ("advance by policies", "w")],
 )
-def test_the_rows_of_an_advance_tell_which_were_pushed(name: str, pushed: str) -> None:
+def test_the_rows_of_an_advance_say_which_runs_were_pushed(name: str, pushed: str) -> None:
     assert [*pushed] == [move.id for move in AdvanceEntry(SAID[name][0]).moves if move.is_pushed]
 
 
-def test_a_quarantined_schedule_may_have_any_time_and_its_row_costs_no_other_row() -> None:
+def test_a_quarantine_row_with_a_bad_time_hides_no_other_row() -> None:
     stored = ["a", f"low {DUE_MS}", "", "why", "x y", "high 5", "!", "", "low", "low low", "", "inf\nlow", "b", "no 5"]
     parsed = QuarantineEntry(entry("quarantine", "rows", 5, *stored))
 
@@ -355,7 +355,7 @@ def test_a_row_with_a_malformed_id_is_dropped_and_counted(given: Entry) -> None:
 
 
 @pytest.mark.parametrize("what", What)
-def test_only_what_fired_at_its_time_or_expired_is_late(what: What) -> None:
+def test_only_fired_and_expired_runs_have_a_lateness(what: What) -> None:
     late = change("a", what, nominal_ms=DUE_MS).late_ms
 
     assert (123.456 if what in (What.FIRED, What.EXPIRED) else None) == late
@@ -370,7 +370,7 @@ told = st.builds(
 
 
 @given(told)
-def test_a_change_that_was_told_is_the_same_change(given: Change) -> None:
+def test_a_change_survives_conversion_to_json_and_back(given: Change) -> None:
     assert given == Change.of_dict(given.to_dict())
 
 
@@ -381,7 +381,7 @@ def test_a_change_that_was_told_is_the_same_change(given: Change) -> None:
         ("a-1-5-nshop-r12", "a-1"), ("x_y-5-n7", "x_y"), ("none", "none"), ("", ""), ("a b-5 c", "a b-5 c"),
     ],
 )  # fmt: skip
-def test_the_schedule_of_a_run_is_in_its_id(run_id: str, id: str) -> None:
+def test_the_schedule_of_a_run_is_read_from_its_id(run_id: str, id: str) -> None:
     assert id == schedule_of(run_id)
 
 

@@ -1,4 +1,4 @@
-"""The registry of the kinds of log entries: one class for each, and no reader that needs to know more."""
+"""The registry of the kinds of log entries: one class for each, which is all that a reader needs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_an_entry_touches_the_schedules_that_it_names(name: str) -> None:
 
 @pytest.fixture
 def conjured() -> Iterator[Entry]:
-    """An entry of a kind that this test makes up: its class is all that there is of it."""
+    """An entry of a kind that exists only in this test: its class is all that there is of it."""
 
     class Conjured(ParsedEntry, kind="conjure"):
         whats = frozenset({What.FIRED})
@@ -69,7 +69,7 @@ def conjured() -> Iterator[Entry]:
     del KINDS[Conjured.kind]
 
 
-def test_an_entry_of_a_new_kind_is_read_by_its_class_alone(conjured: Entry, tmp_path: Path) -> None:
+def test_an_entry_of_a_new_kind_is_read_with_nothing_but_its_class(conjured: Entry, tmp_path: Path) -> None:
     put = entry("put", "lane", "low", "fields", 0, "rows", 1, "a", DUE_MS, "data", "call")
 
     with closing(Archive(tmp_path / "archive.db", "shop")) as archive:
@@ -85,7 +85,7 @@ def test_an_entry_of_a_new_kind_is_read_by_its_class_alone(conjured: Entry, tmp_
     assert "conjure" in kinds_telling(*OUTCOMES)
 
 
-def test_an_entry_of_a_new_kind_is_counted_by_its_class_alone(conjured: Entry) -> None:
+def test_an_entry_of_a_new_kind_is_counted_with_nothing_but_its_class(conjured: Entry) -> None:
     counting, tally = Counting(DUE_MS + 1000, SUFFIX), LogTally(SUFFIX, Names(10))
     tally.led(conjured.position.epoch)
 
@@ -104,7 +104,7 @@ def test_an_entry_of_a_new_kind_is_found_when_looking_back(conjured: Entry) -> N
     assert [f"a-{RUN}"] == [occurrence.run_id for occurrence in lookback.found()]
 
 
-def test_an_entry_of_archives_alone_is_unknown_in_the_log() -> None:
+def test_an_entry_kind_of_archives_is_unknown_in_the_log() -> None:
     forged = entry("scan", "a", "", "due", "low", "-", "0")
 
     with pytest.raises(Exception, match="unknown kind 'scan'"):
@@ -138,7 +138,7 @@ def test_an_entry_counts_its_changes(given: Entry, happened: dict[tuple[What, st
 
 
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.whats])
-def test_a_kind_tells_only_the_changes_that_it_tells(name: str) -> None:
+def test_a_kind_declares_exactly_the_changes_that_it_reports(name: str) -> None:
     whats = KINDS[name].whats
 
     assert name in kinds_telling_only(whats)

@@ -1,4 +1,4 @@
-"""Looking back: the newest occurrences and runs, each run once and with its end, whatever order things happened in."""
+"""Lookbacks: the newest occurrences and runs, each run once and with its end, in whatever order things happened."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Told = tuple[str, RunStatus, int]  # run id, status, attempt
 
 
 def change(what: What, run: str = "", at: int = 0, **more: object) -> Change:
-    """A change of the schedule that the run is of."""
+    """Return a change of the schedule that the run belongs to."""
     return Change(run.partition("-")[0] or "a", what, T_US + at, f"1-{at}", run_id=run or None, **more)  # type: ignore[arg-type]
 
 
@@ -33,7 +33,7 @@ def end(run: str, status: RunStatus, at: int = 0, fired: int | None = None) -> C
 
 
 def look(history: Sequence[Sequence[Change]], wanted: Wanted) -> list[Occurrence]:
-    """What is found in the entries *history*, which are in order."""
+    """Return the occurrences found in the entries *history*, which are in order."""
     lookback = Lookback(wanted)
     any(lookback.see(entry) for entry in reversed(history))
     return lookback.found()
@@ -44,7 +44,7 @@ def told(found: Iterable[Occurrence]) -> list[Told]:
 
 
 def naive(history: Sequence[Sequence[Change]]) -> list[Told]:
-    """The runs of *history*, told forwards: those pushed last first, then those of which the end alone is there."""
+    """Return the runs of *history*, read forwards: the last pushed first, then those of which only the end is known."""
     runs: dict[str, Told] = {}
     order: dict[str, tuple[int, int]] = {}  # also of what a recovery skipped: an end may follow
     for number, one in enumerate(change for entry in history for change in entry):
@@ -85,14 +85,14 @@ def histories(draw: some.DrawFn) -> list[list[Change]]:
 
 
 @given(histories())
-def test_looking_back_tells_what_looking_forwards_does(history: list[list[Change]]) -> None:
+def test_a_lookback_finds_the_same_runs_as_reading_forwards(history: list[list[Change]]) -> None:
     backwards = look(history, Wanted(NONE, ALL, 1000))
 
     assert naive(history) == told(backwards)
 
 
 @given(histories(), some.sampled_from(sorted(OVER, key=str)), some.sampled_from([None, "a"]))
-def test_a_search_for_one_status_finds_runs_that_reached_it_and_open_ones(
+def test_a_search_for_a_status_finds_runs_with_that_status_and_open_runs(
     history: list[list[Change]], status: RunStatus, id: str | None
 ) -> None:
     wanted = Wanted(NONE, frozenset([status]), 1000, id)
@@ -126,7 +126,7 @@ def test_a_lookback_returns_all_occurrences_and_the_runs_of_pushed_ones(
     assert all(states[run] == (status, attempt) for run, status, attempt in told(found))
 
 
-def test_a_run_that_a_recovery_skipped_is_no_run_any_more() -> None:
+def test_a_run_that_a_recovery_skipped_is_not_listed_as_a_run() -> None:
     history = [
         [change(What.FIRED, "a-1", 1)],
         [change(What.FIRED, "b-2", 2)],
@@ -143,7 +143,7 @@ def test_a_run_that_a_recovery_skipped_is_no_run_any_more() -> None:
     ]
 
 
-def test_cancelled_are_occurrences_and_runs() -> None:
+def test_a_search_for_cancelled_finds_occurrences_and_runs() -> None:
     history = [
         [change(What.FIRED, "a-1", 1)],
         [change(What.CANCELLED, "", 2)],
@@ -177,7 +177,7 @@ def test_an_end_without_its_push_is_ordered_by_its_push_time() -> None:
 
 
 @pytest.mark.parametrize("record", ["", "{", "[]", '{"fired": "x"}', "[" * 100_000])
-def test_an_end_that_cannot_be_read_is_an_end(record: str) -> None:
+def test_an_unreadable_end_still_ends_its_run(record: str) -> None:
     unreadable = change(What.RUN_ENDED, "a-1", 5, why="failed", record=record)
 
     [found] = look([[change(What.FIRED, "a-1", 1)], [unreadable]], Wanted(NONE, ALL, 5))
@@ -187,7 +187,7 @@ def test_an_end_that_cannot_be_read_is_an_end(record: str) -> None:
     assert "cannot be read" in found.run.error
 
 
-def test_an_occurrence_is_read_as_it_was_told() -> None:
+def test_an_occurrence_survives_conversion_to_json_and_back() -> None:
     run = Run("a-1", RunStatus.FAILED, T_US, error="two\nlines \u2028 é", note={"a b": ["c d"]})
     for one in (Occurrence.of(change(What.FIRED, "a-1"), run), Occurrence.of(change(What.SKIPPED, why="overlap"))):
         assert one == Occurrence.of_dict(one.to_dict())
@@ -201,7 +201,7 @@ def test_an_occurrence_is_shown_with_its_run_or_without_any() -> None:
     assert alone.shown() == {**change(What.FIRED, "a-1").shown(), "run": None}
 
 
-def test_a_question_is_read_back_as_it_was_written() -> None:
+def test_a_question_survives_conversion_to_text_and_back() -> None:
     for wanted in (Wanted(frozenset(OUTCOMES), frozenset(), 7, "a"), Wanted(NONE, OPEN, 1)):
         assert wanted == Wanted.of_dict(wanted.to_dict())
 

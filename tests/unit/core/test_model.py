@@ -22,7 +22,9 @@ def schedule(**more: Any) -> Schedule:
 @pytest.mark.parametrize(
     ("next_ms", "next_at", "cursor"), [(None, None, "active:0:a"), (DUE_MS, DUE, f"active:{DUE_MS}:a")]
 )
-def test_a_schedule_says_when_it_is_due_next(next_ms: int | None, next_at: datetime | None, cursor: str) -> None:
+def test_a_schedule_has_the_time_when_it_is_due_next(
+    next_ms: int | None, next_at: datetime | None, cursor: str
+) -> None:
     found = schedule(next_ms=next_ms)
 
     assert (next_at, cursor) == (found.next_at, found.cursor)
@@ -46,7 +48,7 @@ def test_the_answer_to_many_puts_is_json_and_names_each_error() -> None:
     } == answer.to_dict()  # fmt: skip
 
 
-def test_an_answer_to_no_puts_has_counted_nothing() -> None:
+def test_an_answer_to_zero_puts_has_only_zero_counts() -> None:
     counts = {name: value for name, value in Many().to_dict().items() if isinstance(value, int)}
 
     assert {0} == set(counts.values())

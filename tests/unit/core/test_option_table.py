@@ -1,4 +1,4 @@
-"""The table of options: entries that fit each other, and everything that is made from them."""
+"""The table of options: entries that fit each other, and everything derived from them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NAMED = [pytest.param(option, id=name) for name, option in OPTIONS.items()]
 
 
 def types() -> dict[str, Any]:
-    """The types of the options, as a caller sees them."""
+    """Return the types of the options, as a caller sees them."""
     return typing.get_type_hints(ScheduleOptions)
 
 
@@ -45,7 +45,7 @@ def literals(type_: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("option", NAMED)
-def test_the_type_of_an_option_has_the_words_of_its_enum(option: Option) -> None:
+def test_the_type_of_an_option_lists_the_words_of_its_enum(option: Option) -> None:
     enum: type[Enum] | None = option.form.enum if isinstance(option.form, Words) else None
 
     type_ = types()[option.name]
@@ -54,7 +54,7 @@ def test_the_type_of_an_option_has_the_words_of_its_enum(option: Option) -> None
     assert enum is None or enum in get_args(type_)
 
 
-def test_each_kind_of_trigger_has_a_typed_option_and_no_other_name_has() -> None:
+def test_the_typed_trigger_options_are_exactly_the_kinds_of_triggers() -> None:
     assert list(RULES) == list(typing.get_type_hints(KindOptions))
 
 
@@ -75,7 +75,7 @@ def test_every_option_has_help_for_people(option: Option) -> None:
     assert re.fullmatch(r"[A-Z].{8,80}[.;]?.*\.", option.help)
 
 
-def test_no_two_options_share_a_letter_a_field_or_another_name() -> None:
+def test_two_options_never_share_a_letter_a_field_or_another_name() -> None:
     fields = Counter((option.stored, option.field) for option in OPTIONS.values() if option.field)
     letters = Counter(option.letter for option in OPTIONS.values() if option.letter)
     elsewhere = sum(len(option.elsewhere.split()) for option in OPTIONS.values())
@@ -84,7 +84,7 @@ def test_no_two_options_share_a_letter_a_field_or_another_name() -> None:
     assert (elsewhere, set()) == (len(ELSEWHERE), ELSEWHERE.keys() & OPTIONS.keys())
 
 
-def test_an_update_takes_all_but_the_id_and_what_to_do_when_it_is_taken() -> None:
+def test_an_update_takes_every_option_except_id_and_if_exists() -> None:
     assert OPTIONS.keys() - FOR_UPDATE == {"id", "if_exists"}
     assert FOR_ENQUEUE < OPTIONS.keys()
 
@@ -120,11 +120,11 @@ def test_flags_are_written_and_read_back() -> None:
         (Stored.LABEL, {"tags": "5"}),
     ],
 )
-def test_a_field_that_another_program_broke_reads_as_nothing(stored: Stored, texts: dict[str, str]) -> None:
+def test_a_corrupted_option_field_is_read_as_missing(stored: Stored, texts: dict[str, str]) -> None:
     assert {} == read_options({stored: texts})
 
 
-def test_options_are_given_back_as_a_caller_would_give_them() -> None:
+def test_stored_options_are_returned_in_the_form_that_callers_give() -> None:
     usual, other = CheckedOptions().given(), replace(OTHER, priority=Priority.LOW).given()
 
     optional = {option.name for option in OPTIONS.values() if option.is_optional}
@@ -138,7 +138,7 @@ def test_options_are_given_back_as_a_caller_would_give_them() -> None:
 
 
 def test_the_page_for_clients_names_every_option_once() -> None:
-    page = (PROJECT / "docs" / "client.md").read_text()
+    page = (PROJECT / "docs" / "how-to" / "schedule.md").read_text()
     table = page.partition("| option of `schedule` |")[2].partition("\n\n")[0]
     cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
 

@@ -1,4 +1,4 @@
-"""Options of client.schedule: what is refused, and what a good one means."""
+"""Options of client.schedule: refused values, and the meaning of accepted ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _define(**options: Any) -> Any:
 
 
 def _define_and_check(options: dict[str, Any]) -> None:
-    """What the client does before it writes."""
+    """Define and check a schedule, like the client before it writes."""
     check(_define(**options).when, AT_MS)
 
 
@@ -170,12 +170,12 @@ def test_bad_input_is_an_error_with_field_value_and_remedy(field: str, options: 
         ("prioritiy", "priority"), ("quee", "queue"), ("time_out", "timeout"), ("result_tll", "result_ttl"),
     ],
 )  # fmt: skip
-def test_an_unknown_option_names_ours(theirs: str, ours: str) -> None:
+def test_an_unknown_option_is_refused_with_the_matching_option(theirs: str, ours: str) -> None:
     with pytest.raises(InvalidSchedule, match=rf"^{theirs}=5: no such option here; our option is {ours}=$"):
         _define(at=AT, **{theirs: 5})
 
 
-def test_an_option_unlike_any_lists_all() -> None:
+def test_an_unrecognisable_option_is_refused_with_the_list_of_all() -> None:
     with pytest.raises(InvalidSchedule, match=r"options are .*after.*rrule"):
         _define(at=AT, xyzzy=5)
 
@@ -191,7 +191,7 @@ def test_enqueue_takes_no_time(name: str) -> None:
     ("given", "meant"), [({}, "retry"), ({"on_lost": "fail"}, "fail"), ({"on_lost": None}, "retry")]
 )
 @pytest.mark.parametrize("when", [{"at": AT}, {"after": 5}, {"every": 5}])
-def test_every_schedule_says_what_becomes_of_a_lost_run(
+def test_every_schedule_has_on_lost_with_the_default_retry(
     given: dict[str, Any], meant: str, when: dict[str, Any]
 ) -> None:
     assert OnLost(meant) is _define(**when, **given).on_lost
@@ -199,7 +199,7 @@ def test_every_schedule_says_what_becomes_of_a_lost_run(
 
 
 @pytest.mark.parametrize("value", ["again", "", 0, False])
-def test_on_lost_is_one_of_its_words(value: Any) -> None:
+def test_an_invalid_on_lost_is_refused_with_its_words(value: Any) -> None:
     with pytest.raises(InvalidSchedule, match=r"^on_lost=.*give one of retry, fail"):
         _define(every=5, on_lost=value)
 
@@ -210,19 +210,19 @@ def test_a_rule_may_be_paused_after_failures_in_a_row(number: int | None) -> Non
 
 
 @pytest.mark.parametrize("value", [0, -1, 1_000_001, True, 2.0, "2"])
-def test_failures_in_a_row_are_a_whole_number_from_1(value: Any) -> None:
+def test_pause_after_failures_must_be_a_whole_number_from_1(value: Any) -> None:
     with pytest.raises(InvalidSchedule, match=r"^pause_after_failures=.*give a whole number from 1"):
         _define(every=5, pause_after_failures=value)
 
 
-def test_a_one_shot_has_no_failures_in_a_row() -> None:
+def test_a_one_shot_with_pause_after_failures_is_refused() -> None:
     with pytest.raises(InvalidSchedule, match=r"^pause_after_failures=.*a one-shot has one run.*leave it out"):
         _define(at=AT, pause_after_failures=2)
     with pytest.raises(InvalidSchedule, match=r"^pause_after_failures=2: no such option here"):
         define_now("f.f", {"pause_after_failures": 2}, "made-up")
 
 
-def test_the_defaults_of_a_one_shot() -> None:
+def test_a_one_shot_without_options_has_the_defaults() -> None:
     definition = _define(at=AT)
 
     assert (At(AT_MS), "made-up", False) == (definition.when, definition.id, definition.has_own_id)
@@ -235,19 +235,19 @@ def test_the_defaults_of_a_one_shot() -> None:
     )  # fmt: skip
 
 
-def test_an_own_id_is_known_as_such() -> None:
+def test_an_id_given_by_the_caller_is_marked_as_own() -> None:
     definition = _define(at=AT, id="a-Z_9")
 
     assert ("a-Z_9", True) == (definition.id, definition.has_own_id)
 
 
 @pytest.mark.parametrize("length", [1, 128])
-def test_ids_of_all_allowed_lengths(length: int) -> None:
+def test_ids_of_1_to_128_characters_are_accepted(length: int) -> None:
     assert "x" * length == check_id("x" * length)
 
 
 @pytest.mark.parametrize("queue", ["default", "push.high", "a:b", "größe", "日本語", "q" * 128, "a-b"])
-def test_queue_names_that_are_fine(queue: str) -> None:
+def test_queue_names_with_dots_colons_and_unicode_are_accepted(queue: str) -> None:
     assert queue == check_queue(queue)
 
 
@@ -269,7 +269,7 @@ def test_queue_names_that_are_fine(queue: str) -> None:
         (datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC), None, LAST_MS),
     ],
 )
-def test_an_instant_in_milliseconds(at: datetime, tz: str | None, expected: int) -> None:
+def test_an_instant_is_converted_to_milliseconds_in_its_zone(at: datetime, tz: str | None, expected: int) -> None:
     assert At(expected) == _define(at=at, tz=tz).when
 
 
@@ -295,11 +295,11 @@ def test_the_second_pass_of_a_fold_may_be_chosen() -> None:
         (timedelta(days=1), 86_400_000),
     ],
 )
-def test_a_delay_in_whole_milliseconds_never_shorter_than_asked(after: Any, ms: int) -> None:
+def test_a_delay_is_converted_to_whole_milliseconds_and_never_shortened(after: Any, ms: int) -> None:
     assert After(ms) == _define(after=after).when
 
 
-def test_a_rule_with_all_of_its_bounds() -> None:
+def test_a_rule_keeps_all_of_its_bounds() -> None:
     when = _define(
         cron="0 9  * * 1-5",
         tz="America/New_York",
@@ -320,7 +320,7 @@ def test_the_count_of_an_rrule_is_kept_apart_from_its_text() -> None:
     assert ("FREQ=DAILY", 3) == (when.expr, when.count)
 
 
-def test_gaps_are_treated_as_each_kind_of_trigger_has_it() -> None:
+def test_every_kind_of_trigger_has_its_default_for_gaps() -> None:
     kinds = {"cron": "0 9 * * *", "rrule": "FREQ=DAILY", "every": 5}
 
     assert {"cron": Gap.FIRST_VALID, "rrule": Gap.SHIFT, "every": Gap.SHIFT} == {
@@ -332,19 +332,19 @@ def test_tags_are_a_sorted_set() -> None:
     assert ("a", "b") == _define(at=AT, tags=["b", "a", "b"]).tags
 
 
-def test_enums_are_taken_as_they_are() -> None:
+def test_enum_members_are_accepted_as_options() -> None:
     definition = _define(at=AT, priority=Priority.LOW, if_exists=IfExists.KEEP, on_uncertain=OnUncertain.SKIP)
 
     assert (Priority.LOW, IfExists.KEEP) == (definition.priority, definition.if_exists)
 
 
-def test_a_run_now_is_the_same_but_for_its_time() -> None:
+def test_a_run_now_differs_from_a_one_shot_only_in_its_time() -> None:
     now, later = define_now("app.task", {"queue": "sms"}, "made-up"), _define(after=0, queue="sms")
 
     assert replace(later, when=Now()) == now
 
 
-def test_a_trigger_alone_takes_only_what_belongs_to_it() -> None:
+def test_a_trigger_alone_refuses_options_of_schedules() -> None:
     assert EVERY is define_trigger({"every": 5}).kind
     for options in ({"at": AT}, {"every": 5, "queue": "x"}, {"every": 5, "overlap": "skip"}, {}):
         with pytest.raises(InvalidSchedule):
@@ -368,7 +368,7 @@ def test_a_trigger_alone_has_no_jitter_for_that_depends_on_an_id() -> None:
     assert define_trigger({"every": 5}) == define_trigger({"every": 5, "jitter": None})
 
 
-def test_an_error_shows_a_long_value_cut() -> None:
+def test_an_error_message_cuts_a_long_value() -> None:
     with pytest.raises(InvalidSchedule) as caught:
         _define(at=AT, id="x" * 100_000)
 
@@ -385,6 +385,6 @@ def test_a_value_whose_repr_fails_does_not_hide_the_error() -> None:
 
 
 @pytest.mark.parametrize("function", [instant_ms, lambda field, value, tz: seconds_to_ms(field, value, 0)])
-def test_the_field_of_an_error_is_the_callers(function: Any) -> None:
+def test_an_error_names_the_callers_field(function: Any) -> None:
     with pytest.raises(InvalidSchedule, match=r"^due_after="):
         function("due_after", object(), None)

@@ -1,4 +1,4 @@
-"""Options of what happens when a run is late, or the one before it is not over: each of them, and contradictions."""
+"""Options for late and overlapping runs: each of them, and contradictions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _define(**options: Any) -> Definition:
     ],
 )
 @pytest.mark.parametrize("rule", [{"every": 5}, {"cron": "0 9 * * *"}, {"rrule": "FREQ=DAILY"}])
-def test_a_rule_has_the_policies_that_are_asked_for(
+def test_a_rule_has_the_policies_that_were_given(
     rule: dict[str, Any], options: dict[str, Any], expected: Policy
 ) -> None:
     assert expected == _define(**rule, **options).policy
@@ -82,7 +82,7 @@ def test_a_limit_is_a_whole_number_of_runs(name: str, most: int, value: Any) -> 
 
 @pytest.mark.parametrize("name", ["catch_up_window", "jitter", "expires_after"])
 @pytest.mark.parametrize("value", [-1, float("nan"), "5m", True, timedelta.max, timedelta(microseconds=-1000)])
-def test_a_duration_is_one(name: str, value: Any) -> None:
+def test_an_invalid_duration_is_refused_with_its_field(name: str, value: Any) -> None:
     with pytest.raises(InvalidSchedule) as caught:
         _define(every=5, **{name: value})
 
@@ -95,7 +95,7 @@ def test_expiring_at_once_is_refused() -> None:
 
 
 @pytest.mark.parametrize("when", [{"at": AT}, {"after": 5}, {"every": 60}, {"cron": "* * * * *"}])
-def test_expiry_and_jitter_are_for_every_schedule(when: dict[str, Any]) -> None:
+def test_expiry_and_jitter_are_accepted_for_every_schedule(when: dict[str, Any]) -> None:
     definition = _define(**when, jitter=timedelta(seconds=7), expires_after=30)
 
     is_rule = isinstance(definition.when, TriggerSpec)
@@ -158,12 +158,12 @@ def test_options_that_just_fit_together_are_accepted(options: dict[str, Any]) ->
 
 @pytest.mark.parametrize("when", [{"at": AT}, {"after": 5}])
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_one_shot_has_no_policies_of_a_rule(when: dict[str, Any], name: str) -> None:
+def test_a_one_shot_with_policies_of_a_rule_is_refused(when: dict[str, Any], name: str) -> None:
     with pytest.raises(InvalidSchedule, match=rf"^{name}=.*a one-shot has one occurrence.*give every, cron or rrule"):
         _define(**when, **{name: OTHER[name]})
 
 
-def test_a_one_shot_may_say_the_defaults_of_the_signature_and_no_policy() -> None:
+def test_a_one_shot_accepts_only_the_default_values_of_policies() -> None:
     assert _define(at=AT) == _define(at=AT, overlap=None, catch_up=None, catch_up_window=86_400, catch_up_limit=100)
     for policy in ({"overlap": "skip"}, {"overlap": Overlap.SKIP}, {"catch_up": "latest"}):
         with pytest.raises(InvalidSchedule, match="a one-shot has one occurrence"):
@@ -182,7 +182,7 @@ def test_a_one_shot_may_say_the_defaults_of_the_signature_and_no_policy() -> Non
         (TriggerSpec(RRULE, "FREQ=MONTHLY", starts_ms=AT_MS, count=5), 28 * 24 * HOUR_MS),
     ],
 )
-def test_the_least_gap_is_that_of_the_first_occurrences(spec: TriggerSpec, expected: int | None) -> None:
+def test_the_least_gap_is_computed_from_the_first_occurrences(spec: TriggerSpec, expected: int | None) -> None:
     assert expected == least_gap_ms(spec)
 
 
@@ -238,7 +238,7 @@ def test_an_update_changes_one_policy_and_leaves_the_others(changes: dict[str, A
         ({"jitter": 91}, "expires_after"),
     ],
 )
-def test_an_update_is_held_against_what_stays(changes: dict[str, Any], field: str) -> None:
+def test_an_update_that_contradicts_unchanged_options_is_refused(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidSchedule) as caught:
         _update(RECURRING, **changes)
 
@@ -255,7 +255,7 @@ def test_an_update_changes_jitter_and_expiry() -> None:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_an_update_of_a_one_shot_has_no_policies_of_a_rule(name: str) -> None:
+def test_an_update_of_a_one_shot_with_policies_of_a_rule_is_refused(name: str) -> None:
     with pytest.raises(InvalidSchedule, match=rf"^{name}=.*a one-shot has one occurrence"):
         _update(ONCE, **{name: OTHER[name]})
 
@@ -263,7 +263,7 @@ def test_an_update_of_a_one_shot_has_no_policies_of_a_rule(name: str) -> None:
 # -- told -----------------------------------------------------------------------------------------
 
 
-def test_a_schedule_tells_its_policies_as_json_can() -> None:
+def test_json_of_a_schedule_has_its_policies() -> None:
     told = json.loads(json.dumps(RECURRING.to_dict()))
 
     assert {"overlap": "queue", "overlap_limit": 3, "catch_up": "all", "catch_up_window_s": 3600.0} == {

@@ -1,4 +1,4 @@
-"""Urgency: presets of options, what a call says itself counting before them."""
+"""Urgency: presets of options, which the options of a call override."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _told(definition: Definition) -> Told:
         (None, (NORMAL, False, None, 0)),
     ],
 )
-def test_a_preset_is_the_options_it_names(name: str | None, expected: Told) -> None:
+def test_a_preset_sets_the_options_that_it_names(name: str | None, expected: Told) -> None:
     assert expected == _told(_define(urgency=name))
 
 
@@ -56,12 +56,12 @@ def test_an_option_of_the_call_wins_over_its_urgency(name: str, own: dict[str, A
 
 
 @pytest.mark.parametrize("name", ["urgent", "", "ASAP", 1, ["asap"], True])
-def test_an_unknown_urgency_is_refused_and_the_valid_ones_are_listed(name: Any) -> None:
+def test_an_unknown_urgency_is_refused_with_the_list_of_urgencies(name: Any) -> None:
     with pytest.raises(InvalidSchedule, match=r"^urgency=.*not an urgency; give one of asap, time_sensitive, digest$"):
         _define(urgency=name)
 
 
-def test_a_rule_too_has_an_urgency() -> None:
+def test_a_rule_accepts_an_urgency_too() -> None:
     definition = define("app.task", {"every": 3600, "urgency": "digest"}, "made-up")
 
     assert 600_000 == definition.when.jitter_ms  # type: ignore[union-attr]  # a rule
@@ -82,7 +82,7 @@ def test_an_urgency_of_an_immediate_run_omits_options_that_it_cannot_have() -> N
     assert (LOW, False, 86_400_000, 0) == _told(now)
 
 
-def test_given_presets_change_and_add() -> None:
+def test_given_presets_replace_and_extend_the_defaults() -> None:
     presets = merged_presets({"digest": {"jitter": 60}, "news": {"priority": "low"}})
 
     changed = define("app.task", {"at": AT, "urgency": "digest"}, "made-up", presets)
@@ -94,8 +94,8 @@ def test_given_presets_change_and_add() -> None:
     assert [*PRESETS, "news"] == [*presets]
 
 
-def test_a_preset_of_what_is_no_option_of_one_is_refused() -> None:
-    with pytest.raises(InvalidSchedule, match=r"^queue='sms': no option of an urgency; give priority, at_front"):
+def test_a_preset_with_an_option_that_urgencies_cannot_have_is_refused() -> None:
+    with pytest.raises(InvalidSchedule, match=r"^queue='sms': not an option of an urgency; give priority, at_front"):
         merged_presets({"sms": {"queue": "sms"}})
 
 
@@ -121,7 +121,7 @@ ONCE = Schedule(
         (ONCE, {"urgency": None}, (LOW, False, 60_000, 0)),
     ],
 )
-def test_an_update_to_an_urgency_changes_what_that_names(
+def test_an_update_to_an_urgency_changes_the_options_of_its_preset(
     old: Schedule, changes: dict[str, Any], expected: Told
 ) -> None:
     assert expected == _told(revise(old, {"queue": "default"}, b"stored", changes))

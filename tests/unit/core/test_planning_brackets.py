@@ -1,4 +1,4 @@
-"""Planning by a clock that may be wrong ends with the server's right answer."""
+"""Planning by a clock that may be wrong: the result is the server's right answer."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _spec(name: str) -> TriggerSpec:
 
 
 def _put(spec: TriggerSpec, client_ms: int, server_ms: int) -> tuple[int | None, int]:
-    """What client and put_recurring.lua do: the first time and the number of round trips."""
+    """Put like client and put_recurring.lua; return the first time and the number of round trips."""
     now_ms = client_ms
     for trips in range(1, 6):
         plan = first(spec, now_ms)
@@ -79,7 +79,7 @@ def test_a_wrong_clock_of_the_client_ends_with_the_servers_answer(name: str, wro
 
 
 @given(st.sampled_from(sorted(SPECS)), st.integers(NOON - 500 * DAY, NOON + 30 * DAY), st.integers(-2 * DAY, 2 * DAY))
-def test_a_plan_that_the_server_takes_is_the_one_it_would_have_made(name: str, server_ms: int, wrong_ms: int) -> None:
+def test_a_plan_accepted_by_the_server_equals_the_servers_own_plan(name: str, server_ms: int, wrong_ms: int) -> None:
     spec = _spec(name)
     plan = first(spec, server_ms + wrong_ms)
 
@@ -88,7 +88,7 @@ def test_a_plan_that_the_server_takes_is_the_one_it_would_have_made(name: str, s
         assert build(spec, server_ms).next_after(server_ms) == planned
 
 
-def test_an_interval_leaves_its_phase_to_the_server() -> None:
+def test_the_phase_of_an_interval_is_set_by_the_server() -> None:
     assert Bracket("+60000", 0, LAST_MS) == first(_spec("every"), NOON)
 
 
@@ -116,7 +116,7 @@ def test_missed_occurrences_are_counted_and_the_next_time_is_planned() -> None:
 
 @pytest.mark.parametrize("name", SPECS)
 @pytest.mark.parametrize("wrong_ms", [0, 3, -3, 1000, -1000, HOUR, -HOUR, 400 * DAY, -400 * DAY])
-def test_the_first_time_of_a_rule_with_jitter_is_the_servers_too(name: str, wrong_ms: int) -> None:
+def test_the_first_time_of_a_rule_with_jitter_follows_the_servers_clock(name: str, wrong_ms: int) -> None:
     spec = replace(_spec(name), jitter_ms=3000)
     now_ms, server_ms = NOON + wrong_ms, NOON
 
@@ -170,7 +170,7 @@ def test_an_exhausted_schedule_has_no_next_time() -> None:
     assert (None, LAST_MS) == (plan.next, plan.until_ms)
 
 
-def test_a_promised_time_that_the_rule_no_longer_gives_is_counted_too() -> None:
+def test_a_promised_time_that_the_rule_no_longer_has_is_counted_as_missed() -> None:
     passed, _ = after_missed(_spec("cron"), NOON, NOON + 17, NOON + 100)
 
     assert Range(NOON + 17, NOON + 17, 1) == passed

@@ -1,4 +1,4 @@
-"""Where a waiting occurrence goes when its zone's rules change: two zones play one zone's old and new rules."""
+"""The move of a waiting occurrence when its zone's rules change: two zones play one zone's old and new rules."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ANCHOR_MS = ms("2026-01-01T00:00")
 
 
 def by(tz: str, spec: TriggerSpec = DAILY, anchor_ms: int = ANCHOR_MS, **more: Any) -> Trigger:
-    """*spec* in a zone of the rules of *tz*."""
+    """Return *spec* in a zone with the rules of *tz*."""
     return build(replace(spec, tz=tz, **more), anchor_ms)
 
 
@@ -85,7 +85,7 @@ TABLE: dict[str, tuple[str, dict[str, Any], int, int | None, int | None]] = {
 
 
 @pytest.mark.parametrize("case", TABLE)
-def test_an_occurrence_goes_to_where_the_new_rules_have_it(case: str) -> None:
+def test_a_waiting_occurrence_moves_to_its_time_by_the_new_rules(case: str) -> None:
     tz, rule, nominal_ms, fired_ms, expected_ms = TABLE[case]
     trigger = by(tz, **rule)
 
@@ -93,7 +93,7 @@ def test_an_occurrence_goes_to_where_the_new_rules_have_it(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", TABLE)
-def test_a_moved_occurrence_stays_when_it_is_looked_at_again(case: str) -> None:
+def test_a_moved_occurrence_is_not_moved_a_second_time(case: str) -> None:
     tz, rule, _, fired_ms, expected_ms = TABLE[case]
 
     if expected_ms is not None:
@@ -121,7 +121,7 @@ RULES = {
 
 
 def dates(trigger: Trigger, tz: str, first_ms: int, last_ms: int) -> list[date]:
-    """The local dates that *trigger* has from *first_ms* to *last_ms*."""
+    """Return the local dates that *trigger* has from *first_ms* to *last_ms*."""
     found, at_ms = [], trigger.next_after(first_ms - 1)
     while at_ms is not None and at_ms <= last_ms:
         found.append(local(at_ms, tz))
@@ -173,7 +173,7 @@ def test_every_local_date_has_its_occurrence_once_and_in_order(
     expr=st.sampled_from(["*/5 * * * *", "0 * * * *", "0,30 9-17 * * *", "15 */2 * * *", "0 9,10 * * *"]),
     known_ms=st.integers(ms("2026-01-10T00:00"), ms("2026-12-20T00:00")),
 )
-def test_a_dense_rule_fires_no_instant_twice_and_waits_no_longer_than_by_either_rules(
+def test_a_dense_rule_fires_every_instant_once_and_waits_at_most_as_long_as_by_either_rules(
     change: str, expr: str, known_ms: int
 ) -> None:
     old, new = CHANGES[change]
@@ -205,7 +205,7 @@ def held(spec: TriggerSpec = IN_WINTER, **more: Any) -> Held:
 
 
 @pytest.mark.parametrize("place", ["due", "paused"])
-def test_a_schedule_that_waits_is_moved_with_its_due_time(place: str) -> None:
+def test_a_waiting_schedule_is_moved_with_its_due_time(place: str) -> None:
     assert Move("r", "3-7", WAITING_MS, WAITING_MS, NOW_AT_MS, NOW_AT_MS) == move_of(held(place=place))
 
 
@@ -246,7 +246,7 @@ def test_a_manual_run_just_before_does_not_skip_the_moved_occurrence() -> None:
         Held("a", "5", "due", "normal", 5, None, None, None, []),
     ],
 )
-def test_others_stay(stays: Held) -> None:
+def test_schedules_without_a_waiting_occurrence_of_the_zone_are_not_moved(stays: Held) -> None:
     assert move_of(stays) is None
 
 

@@ -1,4 +1,4 @@
-"""occurrences(): what a rule will do."""
+"""occurrences(): the future of a rule."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_occurrences_are_strictly_later_and_aware_in_the_rules_zone() -> None:
     assert [timedelta(hours=-4)] * 2 == [at.utcoffset() for at in found]
 
 
-def test_the_pass_of_a_fold_is_shown_by_the_offset() -> None:
+def test_a_preview_shows_both_passes_of_a_fold_with_their_offsets() -> None:
     spec = TriggerSpec(CRON, "*/30 * * * *", "America/New_York")
 
     found = occurrences(spec, 0, to_ms(_local(2026, 11, 1, 0, 30)), 5)
@@ -35,7 +35,7 @@ def test_the_pass_of_a_fold_is_shown_by_the_offset() -> None:
     assert ["01:00-0400", "01:30-0400", "01:00-0500", "01:30-0500", "02:00-0500"] == [f"{at:%H:%M%z}" for at in found]
 
 
-def test_an_exhausted_rule_gives_fewer() -> None:
+def test_a_preview_of_an_exhausted_rule_has_fewer_occurrences() -> None:
     spec = TriggerSpec(EVERY, "1000", count=3)
     start_ms = to_ms(datetime(2026, 1, 1, tzinfo=UTC))
 
@@ -61,7 +61,7 @@ def test_a_preview_with_jitter_lists_due_times() -> None:
     assert HOURS == [nominal_of(HOURLY, 0, due_ms) for due_ms in found]
 
 
-def test_an_occurrence_whose_time_has_come_and_that_is_not_due_yet_is_among_them() -> None:
+def test_a_preview_includes_an_occurrence_past_its_nominal_time_that_is_not_yet_due() -> None:
     first, second, *_ = _dues("a")
 
     assert HOURS[0] < first < HOURS[1]
@@ -69,7 +69,7 @@ def test_an_occurrence_whose_time_has_come_and_that_is_not_due_yet_is_among_them
         assert [expected] == [to_ms(at) for at in occurrences(HOURLY, 0, start_ms, 1, "a")]
 
 
-def test_but_not_if_the_schedule_begins_with_a_later_one() -> None:
+def test_a_preview_omits_occurrences_before_the_first_of_the_schedule() -> None:
     first, second, *_ = _dues("a")
 
     for next_ms, expected in ((HOURS[0], first), (HOURS[1], second)):

@@ -1,4 +1,4 @@
-"""plan(): what becomes of a recurring schedule that is due, under each of its policies."""
+"""plan(): the plan of a due recurring schedule, under each of its policies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MINUTELY = TriggerSpec(CRON, "* * * * *")
 
 
 def _plan(fire: int | None, next: int | None, *passed: tuple[Why, int, int, int]) -> Plan:
-    """What is expected of a minutely rule without jitter; times in minutes after T0."""
+    """Return the expected plan of a minutely rule without jitter; times in minutes after T0."""
     fire_ms, next_ms = (None if at is None else T0 + at * MINUTE for at in (fire, next))
     told = tuple(Passed(why, Range(T0 + a * MINUTE, T0 + b * MINUTE, count)) for why, a, b, count in passed)
     return Plan(fire_ms, fire_ms, told, next_ms, next_ms)
@@ -91,14 +91,14 @@ def test_missed_occurrences_end_with_the_rule(catch_up: CatchUp, bounds: dict[st
 
 
 @pytest.mark.parametrize("catch_up", CatchUp)
-def test_the_last_of_a_count_has_no_next(catch_up: CatchUp) -> None:
+def test_the_last_occurrence_of_a_count_has_no_next_time(catch_up: CatchUp) -> None:
     at_ms = T0 + 3 * MINUTE
 
     assert _plan(3, None) == plan(build(_every(count=3), T0), at_ms, at_ms, Policy(catch_up))
 
 
 @pytest.mark.parametrize("catch_up", CatchUp)
-def test_a_clock_that_went_back_fires_the_promised_occurrence_and_does_not_repeat_it(catch_up: CatchUp) -> None:
+def test_a_promised_occurrence_fires_once_after_the_clock_went_back(catch_up: CatchUp) -> None:
     assert _plan(1, 2) == plan(build(_every(), T0), FIRST, T0 - 5, Policy(catch_up))
 
 
@@ -111,7 +111,7 @@ def test_a_promised_occurrence_fires_though_the_rules_of_its_zone_have_changed(c
     assert Plan(promised_ms, promised_ms, (), T0 + 2 * MINUTE, T0 + 2 * MINUTE) == planned
 
 
-def test_a_promised_occurrence_that_is_too_old_is_missed_and_none_before_it_comes_back() -> None:
+def test_a_promised_occurrence_that_is_too_old_is_missed_and_earlier_ones_stay_done() -> None:
     trigger = build(TriggerSpec(CRON, "* * * * *", jitter_ms=59 * SECOND), T0)
     promised_ms = FIRST + 57 * SECOND  # not one of the rule's any more
     before, after = FIRST, FIRST + MINUTE
@@ -132,14 +132,14 @@ def test_a_promised_occurrence_that_is_too_old_is_missed_and_none_before_it_come
 
 
 def _jittered(id: str, jitter_ms: int = HOUR - 1, spec: TriggerSpec | None = None) -> tuple[Trigger, int]:
-    """An hourly rule, and how much later than 01:00 its occurrence of then is due."""
+    """Return an hourly rule, and the delay of its occurrence of 01:00."""
     trigger = build(spec or TriggerSpec(CRON, "0 * * * *", jitter_ms=jitter_ms), T0)
     return trigger, due_of(trigger, id, T0 + HOUR) - T0 - HOUR
 
 
 @pytest.mark.parametrize("catch_up", CatchUp)
 @pytest.mark.parametrize("id", ["a", "b", "c", "d"])
-def test_an_occurrence_is_late_from_when_it_was_due_and_not_before(catch_up: CatchUp, id: str) -> None:
+def test_the_lateness_of_an_occurrence_counts_from_its_due_time(catch_up: CatchUp, id: str) -> None:
     trigger, delay_ms = _jittered(id)
     policy = Policy(catch_up, catch_up_window_ms=10 * SECOND)
     assert delay_ms > policy.patience_ms, "its nominal time alone would be too late"
@@ -243,7 +243,7 @@ def test_every_occurrence_has_exactly_one_outcome(spec: TriggerSpec, policy: Pol
 
 @dataclass
 class _Counting:
-    """A trigger that counts how often it is asked."""
+    """A trigger that counts its calls."""
 
     inner: Trigger
     spec: TriggerSpec = field(init=False)
@@ -270,7 +270,7 @@ class _Counting:
     [(USUAL, 10), (Policy(NONE), 10), (Policy(ALL), 60), (Policy(ALL, 400 * DAY, 1000), 60), (Policy(ALL, DAY, 1), 60)],
 )
 @pytest.mark.parametrize("jitter_ms", [0, SECOND])
-def test_a_year_of_every_second_costs_a_few_questions(policy: Policy, most: int, jitter_ms: int) -> None:
+def test_catching_up_a_year_of_seconds_asks_the_trigger_few_times(policy: Policy, most: int, jitter_ms: int) -> None:
     trigger, year = _Counting(build(_every(SECOND, jitter_ms=jitter_ms), T0)), 365 * DAY
 
     planned = plan(trigger, T0 + SECOND, T0 + year, policy, "a")
@@ -282,7 +282,7 @@ def test_a_year_of_every_second_costs_a_few_questions(policy: Policy, most: int,
     assert trigger.asked <= most
 
 
-def test_a_gap_of_centuries_costs_no_more_than_one_of_minutes() -> None:
+def test_catching_up_centuries_asks_the_trigger_at_most_ten_times() -> None:
     trigger = _Counting(build(_every(1), T0))
 
     planned = plan(trigger, T0 + 1, T0 + 300 * 365 * DAY)
@@ -293,7 +293,7 @@ def test_a_gap_of_centuries_costs_no_more_than_one_of_minutes() -> None:
 
 
 class _Backwards:
-    """A trigger that gives a time which is not later."""
+    """A trigger that returns a time which is not later."""
 
     spec = _every()
 
@@ -319,11 +319,11 @@ def test_a_trigger_that_goes_back_is_an_error(catch_up: CatchUp) -> None:
         st.integers(1, 10_000),
     )
 )  # fmt: skip
-def test_policies_are_read_as_they_were_written(policy: Policy) -> None:
+def test_policies_survive_conversion_to_text_and_back(policy: Policy) -> None:
     assert policy == Policy.from_text(policy.to_text())
 
 
-def test_the_text_of_policies_is_canonical_and_says_only_what_is_unusual() -> None:
+def test_the_text_of_policies_is_canonical_and_omits_defaults() -> None:
     assert "" == USUAL.to_text()
     assert '{"catch_up":"all","overlap":"queue","overlap_limit":7}' == (
         Policy(ALL, overlap=Overlap.QUEUE, overlap_limit=7).to_text()
@@ -331,6 +331,6 @@ def test_the_text_of_policies_is_canonical_and_says_only_what_is_unusual() -> No
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "7", '{"catch_up":"some"}', '{"overlap":1}', '{"colour":"red"}'])
-def test_a_text_that_zsched_did_not_write_is_no_policy(text: str) -> None:
+def test_a_policy_text_that_zsched_did_not_write_is_refused(text: str) -> None:
     with pytest.raises((ValueError, KeyError, TypeError)):
         Policy.from_text(text)

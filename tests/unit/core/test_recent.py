@@ -1,4 +1,4 @@
-"""Counting the last minutes from the log's newest entries: quickly, and the same as by reading every change."""
+"""Counts of the last minutes from the log's newest entries: quick, and equal to reading every change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MINUTE_MS = 60_000
 
 
 def entry(ago_ms: int, kind: str, *rows: bytes, **fields: str) -> Entry:
-    """An entry of *ago_ms* before NOW_MS; its seq does not matter here."""
+    """Return an entry of *ago_ms* before NOW_MS; its seq does not matter here."""
     texts = [*(text.encode() for field in fields.items() for text in field), *rows]
     return Entry.of(b"3-7", [b"kind", kind.encode(), b"t", b"%d" % ((NOW_MS - ago_ms) * 1000), *texts])
 
@@ -36,7 +36,7 @@ def end(ago_ms: int, *runs: Run) -> Entry:
 
 
 def recent(*entries: Entry, is_all: bool = True, **how: Any) -> Recent:
-    """What is told of *entries*, which are given the newest first."""
+    """Return the counts of *entries*, which are given the newest first."""
     counting = Counting(NOW_MS, SUFFIX, **how)
     is_all = any(not counting.see(each) for each in entries) or is_all
     return counting.told(is_all=is_all)
@@ -47,7 +47,7 @@ def happened(stretch: Stretch) -> dict[What, int]:
 
 
 @pytest.mark.parametrize("name", SAID)
-def test_an_entry_counts_for_what_its_changes_say(name: str) -> None:
+def test_an_entry_counts_once_for_every_change_in_it(name: str) -> None:
     one, _ = SAID[name]
     expected = Counter[What]()
     for change in outcomes(one, SUFFIX):
@@ -61,7 +61,7 @@ def test_an_entry_counts_for_what_its_changes_say(name: str) -> None:
     assert max((late for late in lates if late is not None), default=None) == stretch.late_ms
 
 
-def test_ends_of_runs_count_by_what_became_of_them() -> None:
+def test_ends_of_runs_are_counted_by_status() -> None:
     ends = [Run(f"a-{n}", status) for n, status in enumerate([RunStatus.SUCCEEDED] * 3 + [RunStatus.CANCELLED])]
 
     stretch = recent(end(5, *ends)).stretches[0]
@@ -70,7 +70,7 @@ def test_ends_of_runs_count_by_what_became_of_them() -> None:
     assert {} == happened(stretch)
 
 
-def test_each_period_counts_the_entries_within_it() -> None:
+def test_every_period_counts_the_entries_within_it() -> None:
     seconds = [0, 59, 60, 299, 300, 1799, 1800]
 
     found = recent(*(fire(1000 * ago, "a-5") for ago in seconds))
@@ -87,14 +87,14 @@ def test_entries_older_than_the_longest_period_are_not_needed() -> None:
     assert [True, True, False] == [counting.see(fire(minutes * MINUTE_MS, "a-5")) for minutes in (0, 29, 30)]
 
 
-def test_a_young_log_tells_of_all_the_time_that_was_asked_for() -> None:
+def test_a_young_complete_log_covers_every_requested_period() -> None:
     found = recent(fire(5000, "a-5"))
 
     assert [60_000, 300_000, 1_800_000] == [stretch.span_ms for stretch in found.stretches]
     assert not found.is_cut
 
 
-def test_the_last_stretch_is_shorter_where_reading_had_to_stop() -> None:
+def test_the_last_period_is_shorter_if_reading_had_to_stop() -> None:
     found = recent(fire(5000, "a-5"), fire(90_000, "b-5"), is_all=False)
 
     assert [(60_000, 1), (90_000, 2)] == [(one.span_ms, one.happened[What.FIRED]) for one in found.stretches]
@@ -111,11 +111,11 @@ def test_an_empty_log_has_zero_counts() -> None:
     assert [] == found.failures
 
 
-def test_entries_of_before_the_clock_was_set_back_count_as_new() -> None:
+def test_entries_from_before_a_clock_was_set_back_count_as_new() -> None:
     assert 1 == recent(fire(-3_600_000, "a-5")).stretches[0].happened[What.FIRED]
 
 
-def test_each_period_has_the_lateness_of_its_latest_fire() -> None:
+def test_every_period_has_the_lateness_of_its_latest_fire() -> None:
     on_time, late = f"a-{NOW_MS - 10}{SUFFIX}", f"b-{NOW_MS - 70_000 - 4321}{SUFFIX}"
 
     found = recent(fire(10, on_time), fire(70_000, on_time, late))
@@ -158,7 +158,7 @@ def test_only_some_of_many_failures_are_compared() -> None:
     assert [1000] == [failure.times for failure in recent(*ends).failures]
 
 
-def test_missed_occurrences_are_counted_beside_skipped_ones() -> None:
+def test_missed_occurrences_are_counted_separately_from_skipped_ones() -> None:
     rows = row_fields("advance", "a passed - 9 9 missed:1:8:20,coalesced:1:8:5,limit:1:8:3", "b overlap 5 9 9 - x")
 
     stretch = recent(entry(5, "advance", *rows)).stretches[0]
@@ -170,7 +170,7 @@ def test_missed_occurrences_are_counted_beside_skipped_ones() -> None:
 
 
 def restored(ago_ms: int, reason: str, *places: str) -> Entry:
-    """A ``restore`` entry with a row for each place."""
+    """Return a ``restore`` entry with a row for each place."""
     rows = [text for n, place in enumerate(places) for text in (f"s{n}", "5", place, "low", "5", "5", "", "0 0")]
     texts = ["kind", "restore", "t", str((NOW_MS - ago_ms) * 1000), "reason", reason, "archive", "x"]
     return Entry.of(b"3-7", [text.encode() for text in (*texts, "rows", str(len(places)), *rows, "format", "1")])
@@ -192,7 +192,7 @@ def test_the_last_rebuild_of_redis_is_returned_with_its_counts() -> None:
     assert Rebuilt(NOW_MS - 70_000, counts) == found.rebuilt
 
 
-def test_a_stretch_that_reaches_behind_a_loss_is_not_whole() -> None:
+def test_a_period_that_begins_before_a_loss_is_not_whole() -> None:
     assert [True, False, False] == [stretch.is_whole for stretch in recent(merged(70_000)).stretches]
 
 
@@ -225,7 +225,7 @@ HOUR_MS = 60 * MINUTE_MS
 
 
 def advance(ago_ms: int, *nexts: tuple[str, int | None]) -> Entry:
-    """Schedules fired, and are next so much later than NOW_MS."""
+    """Return an entry of schedules that fired, each with its next time relative to NOW_MS."""
     times = [(id, "-" if later_ms is None else str(NOW_MS + later_ms)) for id, later_ms in nexts]
     return entry(ago_ms, "advance", *row_fields("advance", *(f"{id} fired {NOW_MS} {at} {at} -" for id, at in times)))
 

@@ -1,4 +1,4 @@
-"""What a merge decides, row by row: which history wins, and what is put back."""
+"""The decisions of a merge, row by row: the history that wins, and the restored rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from zsched.core.log.recovery import Restored
 
 
 def opened(run: str = RUN, flags: bytes = b"1") -> Held:
-    """A run that was fired and is not over."""
+    """Return a run that was fired and has not ended."""
     return replace(one_shot("open", run, lane="", record=[*FIELDS[:-1], flags]), t_us=50)
 
 
@@ -46,23 +46,23 @@ def test_a_key_that_the_new_history_did_not_touch_is_not_newer() -> None:
     assert not branch(entry("put", *PUT)).is_newer(("c", ""), 0)
 
 
-def test_a_call_in_the_new_history_stands_against_any_change() -> None:
+def test_a_call_in_the_new_history_wins_over_any_archived_change() -> None:
     assert branch(entry("pause", "id", "a", "due", "-", "note", "")).is_newer(("a", ""), T_US * 100)
 
 
 @pytest.mark.parametrize(("t_us", "is_newer"), [(49, True), (50, True), (51, False)])
-def test_the_later_change_of_two_archives_stands(t_us: int, is_newer: bool) -> None:
+def test_the_later_change_of_two_archives_wins(t_us: int, is_newer: bool) -> None:
     assert is_newer == branch(restore(row(t_us=50))).is_newer(("a", ""), t_us)
 
 
-def test_a_restore_over_a_later_change_does_not_remove_it() -> None:
+def test_a_restore_over_a_later_change_keeps_that_change() -> None:
     did, put_back = entry("cancel", "id", "a", "due", "-"), restore(row(t_us=50), seq=8)
 
     assert branch(did, put_back).is_newer(("a", ""), 51)
     assert branch(put_back, did).is_newer(("a", ""), 51)
 
 
-def test_the_ends_that_merged_entries_name_are_gathered() -> None:
+def test_the_positions_in_merged_entries_are_collected() -> None:
     given = branch(
         entry("merged", "archive", "x", "rows", 1, "1-2", "3"), entry("merged", "archive", "y", "rows", 1, "4-5", "6")
     )
@@ -96,7 +96,9 @@ JUDGED = [
 
 
 @pytest.mark.parametrize(("given", "verdict"), JUDGED)
-def test_a_log_is_judged_by_its_ends_and_the_data_sets_name(given: tuple[Any, ...], verdict: Verdict) -> None:
+def test_the_verdict_on_a_log_depends_on_its_ends_and_the_data_sets_name(
+    given: tuple[Any, ...], verdict: Verdict
+) -> None:
     first, is_same = given
 
     assert verdict is judge(MINE, first, is_same_set=is_same)
@@ -130,7 +132,7 @@ def mine(schedule: Held | None = None, *runs: Held, gone_us: int | None = None) 
 
 
 def rows(mine: Recalled, there: Held | None = None, *since: Entry) -> list[tuple[str, str]]:
-    """Place and run of what is put back."""
+    """Return place and run of the restored rows."""
     return [(one.place, one.run) for one in lacking(mine, there, branch(*since))]
 
 
@@ -167,7 +169,7 @@ def test_a_schedule_that_differs_is_restored(
         (rule(), 50, [("gone", "")]),
     ],
 )
-def test_a_schedule_that_was_over_is_taken_out(
+def test_a_schedule_that_the_archive_knows_as_removed_is_removed(
     there: Held | None, gone_us: int | None, expected: list[tuple[str, str]]
 ) -> None:
     assert expected == rows(mine(gone_us=gone_us), there)
@@ -182,9 +184,7 @@ def test_a_one_shot_that_fired_and_waits_without_its_job_is_pushed_again() -> No
 
 
 @pytest.mark.parametrize(("flags", "place"), [(b"1", "open"), (b"s", "skipped")])
-def test_a_one_shot_that_fired_and_waits_until_after_the_doubt_is_not_left_to_fire_unmarked(
-    flags: bytes, place: str
-) -> None:
+def test_a_fired_one_shot_waiting_until_after_the_doubt_does_not_fire_unmarked(flags: bytes, place: str) -> None:
     fired, waits = mine(None, opened(flags=flags), gone_us=50), one_shot()
     assert waits.due_ms is not None
 
@@ -195,7 +195,7 @@ def test_a_one_shot_that_fired_and_waits_until_after_the_doubt_is_not_left_to_fi
     assert [] == list(marked)
 
 
-def test_another_time_of_a_one_shot_that_fired_is_taken_out_and_its_run_pushed_again() -> None:
+def test_a_fired_one_shot_waiting_at_another_time_is_removed_and_its_run_pushed_again() -> None:
     assert [("gone", LATER), ("open", RUN)] == rows(mine(None, opened(), gone_us=50), one_shot(run=LATER))
 
 
@@ -208,12 +208,12 @@ def test_another_time_of_a_one_shot_that_fired_is_taken_out_and_its_run_pushed_a
         (opened(flags=b"f"), "open"),
     ],
 )
-def test_a_run_that_was_not_over_is_pushed_again_or_its_schedule_says_not(run: Held, place: str) -> None:
+def test_an_open_run_is_pushed_again_or_skipped_by_its_flags(run: Held, place: str) -> None:
     assert [(place, RUN)] == rows(mine(None, run))
 
 
 @pytest.mark.parametrize(("flags", "place"), [(b"", "open"), (b"f", "open"), (b"s", "skipped")])
-def test_a_run_of_a_rule_goes_by_the_rules_flags(flags: bytes, place: str) -> None:
+def test_a_run_of_a_rule_is_restored_by_the_flags_of_the_rule(flags: bytes, place: str) -> None:
     run = replace(one_shot("open", record=[*FIELDS[:6], b"schedule:flags", flags]), t_us=50)
 
     [found] = lacking(mine(rule(), run), rule(), branch())
@@ -222,7 +222,7 @@ def test_a_run_of_a_rule_goes_by_the_rules_flags(flags: bytes, place: str) -> No
     assert ([b"flags", flags] if flags else []) == found.own
 
 
-def test_the_run_of_a_schedule_that_is_replaced_is_pushed_again_though_its_job_is_there_still() -> None:
+def test_the_run_of_a_replaced_schedule_is_pushed_again_although_its_job_exists() -> None:
     given = mine(one_shot(run=LATER), opened())
 
     assert [("due", LATER), ("open", RUN)] == rows(given, one_shot())
@@ -237,7 +237,7 @@ def test_the_open_run_of_a_replaced_schedule_is_pushed_again() -> None:
     assert NOTHING == rows(mine(None, UNTOUCHED, gone_us=50), one_shot())
 
 
-def test_the_runs_of_a_rule_that_is_put_back_stay_where_both_histories_have_them() -> None:
+def test_the_runs_of_a_restored_rule_are_kept_if_both_histories_have_them() -> None:
     assert [("due", "")] == rows(mine(rule(), UNTOUCHED), rule(last=None))
 
 
@@ -275,13 +275,13 @@ def test_a_change_in_the_new_history_is_not_overwritten(
 # -- rows -----------------------------------------------------------------------------------------
 
 
-def test_a_one_shot_is_put_back_as_it_was_asked_for() -> None:
+def test_a_restored_one_shot_has_the_fields_of_its_put() -> None:
     found = restored_row(replace(one_shot(record=[*FIELDS, b"status", b"canceled", b"created_at", b"2026"]), t_us=50))
 
     assert Restored("a", RUN, "due", "normal", DUE_MS, 50, None, FIELDS, []) == found
 
 
-def test_a_rule_is_put_back_with_where_it_was_and_without_its_version() -> None:
+def test_a_restored_rule_has_its_old_progress_and_no_version() -> None:
     own = [
         *OWN,
         b"schedule:version",
@@ -307,7 +307,7 @@ def test_a_rule_is_put_back_with_where_it_was_and_without_its_version() -> None:
     assert (FIELDS[:6], expected) == (found.job, dict(zip(found.own[::2], found.own[1::2], strict=True)))
 
 
-def test_a_rule_that_had_ended_says_since_when() -> None:
+def test_a_restored_ended_rule_has_the_time_of_its_end() -> None:
     found = restored_row(replace(rule(place="ended", due_ms=None, nominal_ms=None, last=None), t_us=T_US))
 
     own = dict(zip(found.own[::2], found.own[1::2], strict=True))
@@ -325,7 +325,7 @@ def test_a_schedule_without_a_due_time_is_restored_into_quarantine() -> None:
     assert ("quarantine", f"{T_US // 1000} its due time is none") == (found.place, found.note)
 
 
-def test_a_row_that_the_archive_put_back_itself_is_not_lacking_again() -> None:
+def test_a_row_that_the_archive_restored_itself_is_not_restored_again() -> None:
     since = branch()
     given = mine(one_shot(run=LATER), opened(flags=b"s"))
     put_back = list(lacking(given, None, since))

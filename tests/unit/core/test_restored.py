@@ -1,4 +1,4 @@
-"""The entries of a merge as texts: read as they were written, told, and explained."""
+"""The entries of a merge: written and read, shown, and explained."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ROWS = [
 ]
 
 
-def test_arguments_taken_out_of_a_restore_are_those_of_their_row_and_a_row_without_job_has_none() -> None:
+def test_arguments_removed_from_a_restore_are_listed_by_row() -> None:
     _, taken = without_arguments(restore(*ROWS))
 
     assert {0: FIELDS[5], 1: b"\xff\x00", 2: FIELDS[5], 4: FIELDS[5]} == taken
 
 
-def test_the_rows_of_a_restore_are_read_as_they_were_written() -> None:
+def test_the_rows_of_a_restore_survive_conversion_to_texts_and_back() -> None:
     given = restore(*ROWS)
 
     read = restored(given)
@@ -39,28 +39,28 @@ def test_the_rows_of_a_restore_are_read_as_they_were_written() -> None:
     assert [one.id.encode() for one in ROWS] == [given.body[at] for at, _ in RestoreEntry(given).restored]
 
 
-def test_only_what_says_where_a_schedule_is_is_of_a_schedule() -> None:
+def test_only_rows_with_a_place_of_a_schedule_are_rows_of_schedules() -> None:
     assert SCHEDULES == [place for place in [*SCHEDULES, *RUNS] if row(place).is_schedule]
 
 
 @pytest.mark.parametrize("position", [Position(0, 1, 0), Position(7, 1 << 60, 1 << 60)])
-def test_a_position_is_read_as_it_was_written(position: Position) -> None:
+def test_a_position_survives_conversion_to_text_and_back(position: Position) -> None:
     assert position == Position.parse(str(position))
 
 
 @pytest.mark.parametrize("shown", ["", "1-2", "1 2", "a-b c", "-"])
-def test_a_text_that_is_no_position_is_refused(shown: str) -> None:
+def test_an_invalid_text_of_a_position_is_refused(shown: str) -> None:
     with pytest.raises(ValueError, match=r"invalid literal"):
         Position.parse(shown)
 
 
-def test_a_merged_entry_names_the_ends_of_histories() -> None:
+def test_a_merged_entry_returns_the_positions_that_it_names() -> None:
     positions = [Position(1, 2, 3), Position(4, 5, 6)]
 
     assert positions == MergedEntry(entry("merged", "archive", "x", "rows", 2, "1-2", "3", "4-5", "6")).positions()
 
 
-def test_a_merged_entry_may_name_none() -> None:
+def test_a_merged_entry_may_name_zero_positions() -> None:
     assert [] == MergedEntry(entry("merged", "archive", "x", "rows", 0)).positions()
 
 
@@ -73,7 +73,7 @@ def test_a_restore_lists_every_place(place: str) -> None:
 
 
 def explains_absence(*entries: Entry) -> bool:
-    """Whether who has this past need not be there any more."""
+    """Return True if a schedule with this past may be missing without an error."""
     told = [change for one in entries for change in changes(one) if change.id == "a"]
     return Chronicle("a", Source(None, None, None), told).explains_absence
 
@@ -96,5 +96,7 @@ PUT_RULE = entry("put_recurring", *("a" if text == "r" else text for text in RUL
         ([PUT_RULE, restore(row("skipped"))], False),
     ],
 )
-def test_a_past_with_a_restore_says_whether_it_is_there(entries: list[Entry], expected: bool) -> None:
+def test_a_past_with_a_restore_explains_an_absence_if_the_schedule_ended_since(
+    entries: list[Entry], expected: bool
+) -> None:
     assert expected == explains_absence(*entries)

@@ -1,4 +1,4 @@
-"""An update: options that stay and options that change; and values that Python calls equal and a task does not."""
+"""Updates: options that stay and options that change; and values that Python calls equal and a task does not."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _revise(old: Schedule = ONCE, stored: dict[str, Any] | None = None, **change
 
 
 @pytest.mark.parametrize("old", [ONCE, RECURRING])
-def test_options_that_a_revision_does_not_name_stay(old: Schedule) -> None:
+def test_an_update_keeps_options_that_it_does_not_name(old: Schedule) -> None:
     definition = _revise(old)
 
     assert (RULE if old.trigger else At(to_ms(AT))) == definition.when
@@ -84,7 +84,7 @@ def test_a_new_payload_keeps_the_time_and_the_rest_of_the_call(change: dict[str,
         ({"gap": "skip"}, replace(RULE, gap=Gap.SKIP)),
     ],
 )
-def test_a_rule_changes_as_said(changes: dict[str, Any], expected: TriggerSpec) -> None:
+def test_an_update_changes_only_the_named_parts_of_a_rule(changes: dict[str, Any], expected: TriggerSpec) -> None:
     assert expected == _revise(RECURRING, **changes).when
 
 
@@ -120,7 +120,7 @@ def test_a_bad_change_names_its_field(old: Schedule, field: str, changes: dict[s
     assert field == caught.value.field
 
 
-def test_a_description_of_ones_own_stays_and_that_of_the_function_follows_it() -> None:
+def test_an_update_of_the_function_keeps_only_a_description_given_by_the_caller() -> None:
     own = _revise(replace(ONCE, description="Say hello"), func="app.other")
     follows = _revise(func="app.other")
 
@@ -128,7 +128,7 @@ def test_a_description_of_ones_own_stays_and_that_of_the_function_follows_it() -
 
 
 class _Moody:
-    """A value whose comparison raises, or has no truth, as an array of numpy."""
+    """A value whose comparison raises, or has no truth value, like an array of numpy."""
 
     def __eq__(self, other: object) -> bool:
         raise ValueError("the truth of an array is ambiguous")
@@ -175,6 +175,6 @@ def test_values_of_one_type_and_content_are_the_same(one: Any, other: Any) -> No
         (_Moody(), _Moody()),
     ],
 )
-def test_values_that_a_task_would_tell_apart_are_not_the_same(one: Any, other: Any) -> None:
+def test_values_that_a_task_can_distinguish_are_not_the_same(one: Any, other: Any) -> None:
     assert not is_same(one, other)
     assert not is_same([one], [other])

@@ -1,4 +1,4 @@
-"""Run ids: what is read from them, and whose they are."""
+"""Run ids: their parts, and their namespace."""
 
 from __future__ import annotations
 
@@ -36,15 +36,13 @@ MS = "1795277135295"
         ("", "default", None),
     ],
 )
-def test_a_key_is_given_of_what_may_be_a_run_of_the_namespace(
-    run_id: str, namespace: str, key: tuple[str, str] | None
-) -> None:
+def test_a_run_id_has_a_key_only_in_its_own_namespace(run_id: str, namespace: str, key: tuple[str, str] | None) -> None:
     assert key == run_key(run_id, namespace)
     assert (key is None) == (RunId.ours(run_id, namespace) is None)
 
 
 @pytest.mark.parametrize("run_id", [f"a-b-{MS}", f"a-b-{MS}-r1", f"a-b-{MS}-nmail", f"a-b-{MS}-nmail-r1"])
-def test_the_schedule_is_what_stands_before_the_time(run_id: str) -> None:
+def test_the_schedule_id_of_a_run_id_is_the_part_before_the_time(run_id: str) -> None:
     parts = RunId.parse(run_id)
 
     assert parts is not None
@@ -52,10 +50,10 @@ def test_the_schedule_is_what_stands_before_the_time(run_id: str) -> None:
 
 
 @given(st.lists(_RUN_IDS, max_size=4).map(" ".join))
-def test_many_run_ids_of_the_usual_form_are_read_as_each_of_them_alone(run_ids: str) -> None:
+def test_run_ids_parsed_together_give_the_same_keys_as_parsed_singly(run_ids: str) -> None:
     assert usual_keys(run_ids) in (None, list(map(run_key, run_ids.split())))
 
 
-def test_run_ids_of_the_usual_form_are_read_at_once() -> None:
+def test_run_ids_of_the_usual_form_are_parsed_together() -> None:
     assert usual_keys(f"a-{MS} b-2-{MS}") == [("a", MS), ("b-2", MS)]
     assert usual_keys(f"a-{MS} b-{MS}-r2") is None

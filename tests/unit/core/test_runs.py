@@ -1,4 +1,4 @@
-"""Runs: what RQ's words mean, and how their ends are written down."""
+"""Runs: the meaning of RQ's words, and the record of their ends."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TIMES = {
 
 
 def job(status: str, **more: str) -> Job:
-    """What RQ's hash says of a run that began and ended."""
+    """Return RQ's hash of a run that began and ended."""
     return NOTHING._replace(status=status, worker="w", **TIMES | more)
 
 
@@ -72,13 +72,13 @@ def test_every_status_of_rq_has_its_meaning(status: str, expected: RunStatus) ->
     assert (expected, expected in OVER) == (run.status, run.is_over)
 
 
-def test_rqs_statuses_are_all_known() -> None:
+def test_every_status_word_of_rq_is_known() -> None:
     rq_job = pytest.importorskip("rq.job")
 
     assert not [one for one in rq_job.JobStatus if as_seen(PUSHED, job(one.value)).error.startswith("another writer")]
 
 
-def test_a_run_that_rq_has_forgotten_is_lost() -> None:
+def test_a_run_without_a_job_in_rq_is_lost() -> None:
     assert replace(PUSHED, status=RunStatus.LOST, error=GONE, queued_ms=None) == as_seen(PUSHED, None)
 
 
@@ -102,7 +102,7 @@ def test_a_run_that_expired_may_have_ended_unless_all_ends_since_it_was_pushed_w
     assert (RunStatus.EXPIRED, expected) == (run.status, run.error)
 
 
-def test_a_run_that_is_over_stays_so() -> None:
+def test_an_ended_run_keeps_its_status() -> None:
     over = replace(PUSHED, status=RunStatus.SUCCEEDED)
 
     assert over == as_seen(over, None) == as_seen(over, job("started"))
@@ -114,20 +114,20 @@ def test_a_run_that_succeeded_has_its_times() -> None:
     assert (0.4, 3, 1200) == (run.lateness_ms, run.queue_wait_ms, run.duration_ms)
 
 
-def test_a_run_that_is_lost_took_at_least_as_long_as_its_worker_beat() -> None:
+def test_a_lost_run_lasted_at_least_until_the_last_heartbeat_of_its_worker() -> None:
     lost = replace(PUSHED, status=RunStatus.LOST, started_ms=T_MS, ended_ms=T_MS + 92_000)
 
     beats = [None, T_MS, T_MS + 31_000]
     assert [None, None, 31_000] == [replace(lost, heartbeat_ms=beat_ms).duration_ms for beat_ms in beats]
 
 
-def test_a_run_that_waits_has_not_begun_whatever_its_last_attempt_did() -> None:
+def test_a_run_waiting_for_a_retry_has_no_start_time_and_no_error() -> None:
     run = as_seen(PUSHED, job("scheduled", error="ValueError: no"))
 
     assert (None, None, None, "") == (run.started_ms, run.ended_ms, run.queue_wait_ms, run.error)
 
 
-def test_a_run_that_runs_has_not_ended() -> None:
+def test_a_started_run_has_no_end_time() -> None:
     assert (T_MS + 4, None) == ((run := as_seen(PUSHED, job("started"))).started_ms, run.ended_ms)
 
 
@@ -148,7 +148,7 @@ def test_two_clocks_never_make_a_negative_wait() -> None:
         ("3", "", "", 1),
     ],
 )
-def test_attempts_are_counted(retries: str, left: str, returned: str, attempt: int) -> None:
+def test_a_run_counts_its_attempts(retries: str, left: str, returned: str, attempt: int) -> None:
     assert attempt == as_seen(PUSHED, job("started", retries=retries, retries_left=left, returned=returned)).attempt
 
 
@@ -189,12 +189,12 @@ def test_the_valid_part_of_a_note_is_read(note: str, expected: dict[str, Any] | 
         ("stopped", "ValueError: no", RunStatus.CANCELLED, ""),
     ],
 )
-def test_an_error_is_that_of_a_bad_end(status: str, error: str, expected: RunStatus, shown: str) -> None:
+def test_only_a_run_that_ended_badly_has_an_error(status: str, error: str, expected: RunStatus, shown: str) -> None:
     assert (expected, shown) == ((run := as_seen(PUSHED, job(status, error=error))).status, run.error)
 
 
 @pytest.mark.parametrize(("timeout", "expected"), [("180", 180), ("", None), ("-1", None), ("0", None), ("1e3", None)])
-def test_queue_and_timeout_are_as_rq_has_them(timeout: str, expected: int | None) -> None:
+def test_a_run_has_queue_and_timeout_of_its_job(timeout: str, expected: int | None) -> None:
     run = as_seen(PUSHED, job("finished", queue="mail", timeout=timeout))
 
     assert ("mail", expected) == (run.queue, run.timeout_s)
@@ -209,7 +209,7 @@ def test_an_invalid_time_of_rq_is_read_as_none(shown: str) -> None:
     assert None is ms_of(shown)
 
 
-def test_a_time_of_rq_is_read_as_it_was_written() -> None:
+def test_a_time_of_rq_survives_parsing_unchanged() -> None:
     assert [0, T_MS + 7, LAST_MS] == [ms_of(rq_time(ms)) for ms in (0, T_MS + 7, LAST_MS)]
 
 
@@ -241,7 +241,7 @@ RUNS = some.builds(
 
 
 @given(RUNS)
-def test_a_run_is_read_as_it_was_written(run: Run) -> None:
+def test_a_run_survives_conversion_to_text_and_back(run: Run) -> None:
     facts = facts_text(run)
 
     assert facts.isascii()
@@ -278,5 +278,5 @@ def test_facts_that_another_writer_wrote_are_refused(facts: str) -> None:
         ("", RunStatus.LOST),
     ],
 )
-def test_words_of_the_log_for_ends_are_final_statuses(word: str, expected: RunStatus) -> None:
+def test_an_end_in_the_log_always_has_a_final_status(word: str, expected: RunStatus) -> None:
     assert expected == ended_as(word)

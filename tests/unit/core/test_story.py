@@ -1,4 +1,4 @@
-"""The story of a schedule: a line for every kind of change, gaps, backfills, and where it comes from."""
+"""The story of a schedule: a line for every kind of change, gaps, backfills, and its source."""
 
 from __future__ import annotations
 
@@ -112,11 +112,11 @@ from zsched.core.story import Source
         (change(What.ENDED), "ended: its rule gives no more occurrences"),
     ],
 )
-def test_every_kind_of_change_has_its_words(told: Change, expected: str) -> None:
+def test_every_kind_of_change_has_its_sentence(told: Change, expected: str) -> None:
     assert [expected] == texts(told)
 
 
-def test_a_run_that_was_pushed_is_not_pushed_again_and_one_of_unknown_past_neither() -> None:
+def test_a_duplicate_of_a_pushed_or_unknown_run_is_shown_as_not_pushed_again() -> None:
     pushed = change(What.FIRED, DUE_MS, nominal_ms=DUE_MS, run_id=RUN)
     duplicate = change(What.DUPLICATE, DUE_MS + 1, nominal_ms=DUE_MS, run_id=RUN)
     again = f"not pushed again for {DUE}: run {RUN} was there already"
@@ -133,19 +133,19 @@ def test_a_run_that_nobody_pushed_was_made_by_another_program() -> None:
         assert "another program had made a job of run" in told
 
 
-def test_there_is_a_sentence_for_every_kind_also_by_itself() -> None:
+def test_every_kind_of_change_has_a_sentence_without_a_story() -> None:
     for what in What:
         assert sentence(change(what, DUE_MS + 5000, nominal_ms=DUE_MS, run_id=RUN), "UTC")
 
 
-def test_a_change_by_itself_claims_nothing_about_what_was_before() -> None:
+def test_the_sentence_of_a_single_change_claims_nothing_about_earlier_changes() -> None:
     late = change(What.FIRED, DUE_MS + 5000, nominal_ms=DUE_MS, run_id=RUN)
 
     assert f"put for {DUE}" == sentence(put(0), "UTC")
     assert f"fired for {DUE}, 5.0 s late; run {RUN}" == sentence(late, "UTC")
 
 
-def test_times_are_local_in_the_zone_asked_for_else_in_the_schedules_own() -> None:
+def test_times_are_local_in_the_requested_zone_or_the_zone_of_the_schedule() -> None:
     seoul, new_york = held(tz="Asia/Seoul"), "America/New_York"
 
     assert ["created for 2026-01-01 09:00:00+09:00"] == texts(put(0), schedule=seoul)
@@ -188,14 +188,14 @@ def test_lateness_is_shown_to_the_microsecond() -> None:
         ([change(What.FOUND, 1, run_id=RUN, why="open")], "created"),
     ],
 )
-def test_a_put_creates_what_is_not_there_and_changes_what_is(before: list[Change], verb: str) -> None:
+def test_a_put_is_shown_as_created_or_as_changed(before: list[Change], verb: str) -> None:
     assert f"{verb} for {DUE}" == texts(*before, put(9))[-1]
 
 
 # -- gaps ---------------------------------------------------------------------------------------------
 
 
-def test_left_out_changes_are_told_behind_the_whole_first_entry() -> None:
+def test_left_out_changes_are_mentioned_after_the_whole_first_entry() -> None:
     first = [change(What.COALESCED, 1, first_ms=1, last_ms=1, nominal_ms=2), change(What.FIRED, 1, nominal_ms=2)]
     last = [change(What.FIRED, 9, nominal_ms=9), change(What.ENDED, 9)]
 
@@ -222,7 +222,7 @@ def test_a_complete_story_has_no_line_about_omissions() -> None:
         (Source(None, None, None), "from Redis alone, whose log is empty"),
     ],
 )
-def test_a_source_says_what_it_is_and_how_far_it_goes(source: Source, expected: str) -> None:
+def test_a_source_names_its_archive_and_its_range(source: Source, expected: str) -> None:
     assert expected == str(source)
 
 
@@ -258,7 +258,7 @@ def test_a_backfill_is_one_line_however_many_runs_it_pushed() -> None:
     ] == told
 
 
-def test_a_backfill_of_one_names_its_run() -> None:
+def test_a_backfill_of_a_single_run_names_the_run() -> None:
     [one] = backfilled(0)
 
     assert [f"created for {DUE}", f"backfilled the occurrence of {DUE}; run a-{DUE_MS}"] == texts(put(0), one)

@@ -1,4 +1,4 @@
-"""The last line of a story: where the schedule stands, why it is not there, and what became of its runs."""
+"""The last line of a story: the present state of the schedule, the reason of its absence, and the ends of its runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from zsched.core.story import Chronicle, Source
 
 
 def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
-    """A run that waited for 3 ms and took 1.2 s."""
+    """Return a run that waited for 3 ms and took 1.2 s."""
     return Run(RUN, status, DUE_MS * 1000, DUE_MS, DUE_MS + 3, DUE_MS + 1203, worker="w", **more)
 
 
@@ -99,7 +99,7 @@ def test_a_schedule_that_redis_no_longer_holds_has_a_reason(last: Change, expect
         (Run(RUN, RunStatus.FAILED, error="x" * 300), f"failed: {'x' * 199}…"),
     ],
 )
-def test_a_fired_one_shot_tells_how_its_run_ended(run: Run, expected: str) -> None:
+def test_a_fired_one_shot_is_shown_with_the_end_of_its_run(run: Run, expected: str) -> None:
     fired, over = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), run_ended(run)
 
     told = story(put(0), fired, over)
@@ -165,13 +165,13 @@ def test_a_released_run_is_shown_with_the_reason_of_its_release() -> None:
     assert told.now.startswith("it is not scheduled any more: it fired")
 
 
-def test_a_one_shot_that_was_pushed_again_says_so() -> None:
+def test_a_one_shot_that_was_pushed_again_is_shown_as_such() -> None:
     told = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), change(What.PUSHED_AGAIN, run_id=RUN))
 
     assert "it is not scheduled any more: it was pushed again; that its run ended is not recorded yet" == told.now
 
 
-def test_a_one_shot_that_rq_held_after_a_loss_says_that_it_may_have_run() -> None:
+def test_a_one_shot_that_rq_held_after_a_loss_is_shown_as_possibly_run() -> None:
     told = story(change(What.HELD, run_id=RUN, why="uncertain"), run_ended(Run(RUN, RunStatus.FAILED)))
 
     doubt = "which Redis had lost before it was over; uncertain: it may have run, so it was not pushed again"
@@ -179,7 +179,7 @@ def test_a_one_shot_that_rq_held_after_a_loss_says_that_it_may_have_run() -> Non
     assert told.now.startswith("it is not scheduled any more: it had fired, and its run failed")
 
 
-def test_the_end_of_another_run_is_not_that_of_the_last_one() -> None:
+def test_the_end_of_an_earlier_run_is_not_shown_as_the_end_of_the_last_run() -> None:
     first, last = change(What.ENQUEUED, run_id="a-1"), change(What.ENQUEUED, run_id="a-2")
 
     now = story(first, last, run_ended(Run("a-1", RunStatus.SUCCEEDED))).now
@@ -187,7 +187,7 @@ def test_the_end_of_another_run_is_not_that_of_the_last_one() -> None:
     assert now == "it is not scheduled any more: it was pushed on request; that its run ended is not recorded yet"
 
 
-def test_a_rule_was_cancelled_whatever_became_of_its_last_run_then() -> None:
+def test_a_cancelled_rule_is_shown_as_cancelled_whatever_the_end_of_its_last_run() -> None:
     fired = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS, next_ms=DUE_MS + MINUTE_MS)
 
     told = story(fired, change(What.CANCELLED), run_ended(Run(RUN, RunStatus.SUCCEEDED)))
@@ -195,13 +195,13 @@ def test_a_rule_was_cancelled_whatever_became_of_its_last_run_then() -> None:
     assert "it is not scheduled any more: it was cancelled" == told.now
 
 
-def test_a_schedule_of_which_only_the_end_is_known_tells_that_end() -> None:
+def test_a_schedule_of_which_only_an_end_is_known_is_shown_with_that_end() -> None:
     told = story(run_ended(Run(RUN, RunStatus.FAILED)))
 
     assert "it is not scheduled any more: it had fired, and its run failed" == told.now
 
 
-def test_a_past_explains_an_absence_or_does_not() -> None:
+def test_an_absence_is_explained_unless_the_last_change_left_a_schedule() -> None:
     fire = change(What.FIRED, nominal_ms=DUE_MS)
 
     assert Chronicle("a", COMPLETE, []).explains_absence

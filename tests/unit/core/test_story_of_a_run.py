@@ -1,4 +1,4 @@
-"""The story of one run by its id, out of that of its schedule; and runs that nobody takes."""
+"""The story of one run by its id, extracted from that of its schedule; and runs without a worker."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_state_of_a_run_comes_from_its_status(run: Run, expected: str) -> No
     assert f"run {FIRST} of schedule a {expected}" == story.now
 
 
-def test_a_run_that_was_not_pushed_tells_why_or_the_state_of_its_schedule() -> None:
+def test_a_run_that_was_not_pushed_is_shown_with_the_reason_or_the_state_of_its_schedule() -> None:
     skipped = change(What.SKIPPED, FIRST_MS, run_id=FIRST, nominal_ms=FIRST_MS, why="uncertain")
 
     waiting, passed_over = story_of(FIRST, PUT), story_of(FIRST, fired(FIRST, FIRST_MS), skipped)
@@ -107,7 +107,7 @@ def test_a_run_that_was_not_pushed_tells_why_or_the_state_of_its_schedule() -> N
 
 
 @pytest.mark.parametrize(("left_out", "told"), [(0, "the changes"), (7, "the newest 1 changes")])
-def test_a_run_that_its_schedule_knows_nothing_of_is_not_known(left_out: int, told: str) -> None:
+def test_a_run_that_no_change_of_its_schedule_names_is_unknown(left_out: int, told: str) -> None:
     story = story_of(SECOND, fired(FIRST, FIRST_MS), left_out=left_out)
 
     assert not story.is_known
@@ -130,7 +130,7 @@ def of_queue(status: RunStatus) -> Run:
         (of_queue(RunStatus.RUNNING), UNHEARD, "running"),
     ],
 )
-def test_a_run_in_a_queue_that_nobody_serves_says_so(run: Run, stalled: Mapping[str, Stalled], told: str) -> None:
+def test_a_run_in_a_queue_without_workers_is_shown_as_such(run: Run, stalled: Mapping[str, Stalled], told: str) -> None:
     chronicle = Chronicle("a", SOURCE, [fired(FIRST, FIRST_MS)])
 
     story = tell(chronicle, HELD, SECOND_MS, runs=[run], stalled=stalled)

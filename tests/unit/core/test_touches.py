@@ -1,4 +1,4 @@
-"""Which schedules and runs an entry of the log touches."""
+"""The schedules and runs that an entry of the log touches."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ TOUCHED: dict[str, tuple[Entry, list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize("name", TOUCHED)
-def test_an_entry_touches_what_it_names(name: str) -> None:
+def test_an_entry_touches_the_schedules_and_runs_that_it_names(name: str) -> None:
     given, keys = TOUCHED[name]
 
     assert [Touch(key, T_US) for key in keys] == list(touches(given, SUFFIX))
 
 
-def test_a_restore_touches_with_the_time_of_what_it_repeats() -> None:
+def test_a_restore_touches_its_rows_at_the_times_of_their_original_changes() -> None:
     given = restore(row(t_us=5), row("gone", "", 6, "r"), row("open", t_us=7), row("skipped", t_us=8, id="b"))
 
     expected = [(("a", ""), 5), (("a", RUN), 5), (("r", ""), 6), (("a", RUN), 7), (("b", RUN), 8)]
@@ -79,6 +79,6 @@ BROKEN = [entry("conjure"), entry("put", "lane", "low"), entry("pause"), entry("
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.kind)
-def test_an_entry_of_no_known_form_is_unknown(broken: Entry) -> None:
+def test_a_malformed_entry_is_reported_as_unknown(broken: Entry) -> None:
     with pytest.raises(UnknownEntry):
         list(touches(broken, SUFFIX))

@@ -1,4 +1,4 @@
-"""Durations, numbers of things and lists as people read them; texts of other programs as they may stand in a line."""
+"""Durations, numbers of things and lists as people read them; texts of other programs, made safe for a line."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_distance_is_shown_in_its_two_largest_units(ms: int, expected: str) ->
 
 
 @pytest.mark.parametrize(("number", "said"), [(0, "0 runs"), (1, "1 run"), (2000, "2,000 runs")])
-def test_a_number_has_its_noun(number: int, said: str) -> None:
+def test_a_number_is_written_with_its_noun(number: int, said: str) -> None:
     assert said == plural(number, "run")
 
 
@@ -114,12 +114,12 @@ def test_a_name_is_shown_in_one_line_and_cut(text: str, expected: str) -> None:
     assert expected == in_a_line(text)
 
 
-def test_a_name_is_cut_where_it_is_asked_for() -> None:
+def test_a_name_is_cut_at_the_given_length() -> None:
     assert "abc" == in_a_line("abcdef", 3)
 
 
 @pytest.mark.parametrize(
     ("length", "expected"), [(0, ""), (2000, "x" * 2000), (2001, "x" * 2000 + "… (2,001 characters)")]
 )
-def test_a_long_text_says_how_long_it_was(length: int, expected: str) -> None:
+def test_a_cut_text_has_a_note_of_its_length(length: int, expected: str) -> None:
     assert expected == truncated("x" * length)

@@ -1,4 +1,4 @@
-"""A leader whose passes go by hand: its Redis answers as it is told to, and its clock stands still."""
+"""A leader with passes by hand: its Redis gives the prepared answers, and its clock stands still."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TERM = Term("token", 1, "server", 2000, BOOTED_MS + 2000, NOW_MS, 0)
 
 @dataclass
 class Scripts:
-    """Answers as it is told to, after ``takes_ms``; remembers what was asked."""
+    """Gives the prepared answers, after ``takes_ms``; remembers the requests."""
 
     clock: ManualClock
     answer: FireResult | Stopped = NOTHING
@@ -81,7 +81,7 @@ class RqJobs:
 
 
 class Noted(NoMeter):
-    """Remembers what it was told."""
+    """A meter that remembers its calls."""
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
@@ -94,7 +94,7 @@ class Noted(NoMeter):
 
 
 class TickingLeader:
-    """A ticker in its term, whose Redis and whose clock are by hand."""
+    """A ticker in its term, with a fake Redis and a manual clock."""
 
     def __init__(self, **settings: Any) -> None:
         self.clock = ManualClock(NOW_MS, BOOTED_MS)
@@ -122,7 +122,7 @@ class TickingLeader:
 
 
 def hourly(number: int, trigger: str = "") -> DueRecurring:
-    """Schedule s<number> of every hour, or of the text *trigger*, which is due now."""
+    """Return schedule s<number> of every hour, or of the text *trigger*, which is due now."""
     text = trigger or TriggerSpec(CRON, "0 * * * *").to_text()
     told = (f"s{number}", "normal", str(NOW_MS), "1-1", text, str(NOW_MS - HOUR_MS), str(NOW_MS))
     return DueRecurring(*(each.encode() for each in told))

@@ -1,4 +1,4 @@
-"""How much of a history one answer holds."""
+"""The part of a history in one answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Datagrams between a daemon and its archivist: whole, never waited for, and with an end."""
+"""Datagrams between a daemon and its archivist: whole, without waiting, and with an end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def both() -> Iterator[tuple[Datagrams, Datagrams]]:
         yield one, other
 
 
-def test_a_message_arrives_as_it_was_sent() -> None:
+def test_a_message_arrives_unchanged_at_the_other_end() -> None:
     with both() as (one, other):
         assert one.send(ORDERS)
         assert ORDERS == other.receive()
@@ -39,12 +39,12 @@ def test_an_error_keeps_its_class() -> None:
     assert isinstance(refusal, ArchiveForeign)
 
 
-def test_a_receiver_waits_no_longer_than_it_says() -> None:
+def test_a_receiver_waits_no_longer_than_its_timeout() -> None:
     with both() as (one, _):
         assert one.receive(0.001) is None
 
 
-def test_a_sender_does_not_wait_for_one_that_does_not_receive() -> None:
+def test_a_sender_does_not_wait_for_a_stuck_receiver() -> None:
     with both() as (one, other):
         while one.send(ORDERS):
             pass
@@ -64,7 +64,7 @@ def test_a_receiver_notices_that_the_other_end_is_closed() -> None:
             one.receive()
 
 
-def test_an_end_is_noticed_at_both_ends() -> None:
+def test_ending_a_connection_is_noticed_on_both_sides() -> None:
     with both() as (one, other):
         one.end()
         one.end()
@@ -74,7 +74,7 @@ def test_an_end_is_noticed_at_both_ends() -> None:
                 each.receive()
 
 
-def test_the_counts_of_as_many_queues_as_have_labels_fit_into_a_message() -> None:
+def test_the_counts_of_all_labelled_queues_fit_into_a_message() -> None:
     tally = LogTally("", names := Names())
     for n in range(2 * MOST):
         queue = names.of(f"{n:03}" + "\U0001f4e8" * 300)

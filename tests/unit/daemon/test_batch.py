@@ -6,20 +6,20 @@ from zsched.daemon.batch import Batch
 
 
 def learn(batch: Batch, ms_per_schedule: float, times: int, round_trip_ms: float = 0.1) -> int:
-    """Feed *batch* with full scripts at a constant speed; its size after them."""
+    """Feed *batch* with full scripts at a constant speed; return its size after them."""
     for _ in range(times):
         batch.learn(round_trip_ms + batch.size * ms_per_schedule, batch.size)
     return batch.size
 
 
-def test_a_batch_begins_with_the_most_and_keeps_it_while_scripts_are_fast() -> None:
+def test_a_batch_begins_at_its_maximum_and_stays_while_scripts_are_fast() -> None:
     batch = Batch(most=500, target_ms=3.0)
     batch.learn(0.1, 0)
 
     assert 500 == learn(batch, ms_per_schedule=0.004, times=20)
 
 
-def test_the_first_batch_has_500_at_most() -> None:
+def test_the_first_batch_has_at_most_500_schedules() -> None:
     assert [200, 500, 500] == [Batch(most, target_ms=3.0).size for most in (200, 500, 4000)]
 
 
@@ -30,14 +30,14 @@ def test_slow_scripts_shrink_the_batch_to_the_target_time() -> None:
     assert 280 <= learn(batch, ms_per_schedule=0.01, times=40) <= 320
 
 
-def test_a_batch_never_falls_below_the_least() -> None:
+def test_a_batch_never_falls_below_its_minimum() -> None:
     batch = Batch(most=500, target_ms=3.0)
     batch.learn(0.1, 0)
 
     assert 50 == learn(batch, ms_per_schedule=10, times=40)
 
 
-def test_the_least_is_not_above_the_most() -> None:
+def test_the_minimum_of_a_batch_is_not_above_its_maximum() -> None:
     batch = Batch(most=10, target_ms=3.0)
     batch.learn(0.1, 0)
 
@@ -52,7 +52,7 @@ def test_a_batch_grows_again_when_scripts_are_fast_again() -> None:
     assert 500 == learn(batch, ms_per_schedule=0.004, times=40)
 
 
-def test_a_batch_that_was_not_full_says_nothing_about_the_size() -> None:
+def test_a_batch_that_was_not_full_does_not_change_the_size() -> None:
     batch = Batch(most=500, target_ms=3.0)
 
     for _ in range(20):
@@ -61,7 +61,7 @@ def test_a_batch_that_was_not_full_says_nothing_about_the_size() -> None:
     assert 500 == batch.size
 
 
-def test_the_round_trip_is_not_the_scripts_time() -> None:
+def test_the_round_trip_does_not_count_as_script_time() -> None:
     batch = Batch(most=500, target_ms=3.0)
     batch.learn(40.0, 0)
 
@@ -69,7 +69,7 @@ def test_the_round_trip_is_not_the_scripts_time() -> None:
 
 
 @pytest.mark.parametrize("first_ms", [0.1, 5.0])
-def test_a_batch_recovers_when_the_network_becomes_slower_for_good_and_when_it_is_fast_again(first_ms: float) -> None:
+def test_a_batch_recovers_after_the_network_became_slower_or_faster_for_good(first_ms: float) -> None:
     batch = Batch(most=1000, target_ms=3.0)
     learn(batch, ms_per_schedule=0.0028, times=400, round_trip_ms=first_ms)
 
@@ -80,7 +80,7 @@ def test_a_batch_recovers_when_the_network_becomes_slower_for_good_and_when_it_i
     assert 950 <= faster
 
 
-def test_a_batch_under_a_backlog_that_never_ends_stays_at_what_fits_into_the_target() -> None:
+def test_a_batch_under_an_endless_backlog_stays_at_the_size_that_fits_the_target() -> None:
     batch = Batch(most=1000, target_ms=3.0)
     learn(batch, ms_per_schedule=0.01, times=200)
 
@@ -120,5 +120,5 @@ def test_short_scripts_do_not_shrink_the_batch() -> None:
     assert {1000} == sizes
 
 
-def test_a_batch_of_one_stays_one() -> None:
+def test_a_batch_with_the_maximum_1_stays_at_1() -> None:
     assert 1 == learn(Batch(most=1, target_ms=3.0), ms_per_schedule=0.004, times=500)

@@ -1,4 +1,4 @@
-"""The bell that wakes a daemon's thread: what its descriptor does when it is given back."""
+"""The bell that wakes a daemon's thread: the return of its descriptor."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ LINK = Link.from_url("redis://127.0.0.1:1", 1)
 
 
 class Pruned:
-    """An archive that has nothing to forget; remembers what it was asked for."""
+    """An archive without anything to prune, which remembers its calls."""
 
     def __init__(self) -> None:
         self.before_us: list[int] = []
@@ -33,7 +33,7 @@ class Pruned:
         return False
 
 
-def test_history_is_forgotten_that_is_older_than_the_retention(tmp_path: Path) -> None:
+def test_history_older_than_the_retention_is_pruned(tmp_path: Path) -> None:
     settings = Settings(archive=ArchiveSettings(path=str(tmp_path / "a.db"), retention_days=30))
     archiver, archive = Archiver(settings, LINK, ManualClock(), "daemon"), Pruned()
 
@@ -42,12 +42,12 @@ def test_history_is_forgotten_that_is_older_than_the_retention(tmp_path: Path) -
     assert [NOW_MS * 1000 - 30 * DAY_US] == archive.before_us
 
 
-def test_arguments_of_what_ended_are_forgotten_once_an_hour(tmp_path: Path) -> None:
+def test_arguments_of_ended_runs_are_pruned_once_an_hour(tmp_path: Path) -> None:
     path, clock = tmp_path / "a.db", ManualClock()
     archiver = Archiver(Settings(archive=ArchiveSettings(path=str(path), keep_args=False)), LINK, clock, "daemon")
 
     def at_a_few_reports() -> list[int]:
-        """The numbers of the entries whose arguments are there."""
+        """Return the numbers of the entries whose arguments are stored."""
         for _ in range(5):
             archiver._prune(archive, NOW_MS)
         return [number for (number,) in rows(path, "SELECT n FROM argument ORDER BY n")]
@@ -64,7 +64,7 @@ def test_arguments_of_what_ended_are_forgotten_once_an_hour(tmp_path: Path) -> N
         assert [2] == at_a_few_reports()
 
 
-def test_settings_that_were_read_again_are_those_that_the_next_reading_begins_from(tmp_path: Path) -> None:
+def test_a_reload_starts_from_the_settings_of_the_previous_reload(tmp_path: Path) -> None:
     first = Settings(archive=ArchiveSettings(path=str(tmp_path / "a.db")))
     second = replace(first, queues={"email": QueueSettings(5)})
     given: list[Settings] = []

@@ -1,4 +1,4 @@
-"""A term that begins: what the log says of it. No Redis."""
+"""The begin of a term: its log events. No Redis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zsched.storage.lease import Term
 
 
 class _Lease:
-    """Lets everybody lead."""
+    """A lease that lets every daemon lead."""
 
     def __init__(self, term: Term) -> None:
         self._term = term

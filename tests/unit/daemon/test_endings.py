@@ -1,4 +1,4 @@
-"""Lifetimes of RQ's registries that are looked for: RQ's own and those that were seen, a bounded number. No Redis."""
+"""Lifetimes of RQ's registries in the search for ends: RQ's own and observed ones, a bounded number. No Redis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEY = f"{RQ}:finished:mail"
 
 @dataclass
 class _Registries:
-    """Shows some lifetimes; remembers which spans it was asked for."""
+    """Registries with given lifetimes, which remember the requested spans."""
 
     shown: list[int] = field(default_factory=list)
     asked: list[tuple[str, int, int]] = field(default_factory=list)
@@ -51,7 +51,7 @@ def test_ends_are_searched_with_rqs_lifetime_and_the_learnt_lifetimes() -> None:
     assert [500, 3600, 86_400] == registries.lifetimes_s
 
 
-def test_lifetimes_that_differ_by_as_much_as_clocks_do_are_one() -> None:
+def test_lifetimes_that_differ_by_clock_errors_are_treated_as_equal() -> None:
     registries = _Registries([3600, 3599, 3604])
     _look(registries)
     assert [500, 3600] == registries.lifetimes_s
@@ -86,7 +86,7 @@ def test_the_first_look_goes_back_half_a_minute() -> None:
     assert NOW_S - 30 - 2 + 500 == since_s
 
 
-def test_lifetimes_are_asked_for_at_the_first_look_and_every_twentieth_after_it() -> None:
+def test_lifetimes_are_read_at_the_first_look_and_at_every_twentieth_after_that() -> None:
     registries, endings = _Registries(), Endings()
 
     learnt = [(_look(registries, endings), registries.learnt)[1] for _ in range(41)]

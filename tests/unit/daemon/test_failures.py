@@ -1,4 +1,4 @@
-"""Failures of a daemon's threads, and those of another process that are shown with them."""
+"""Failures of a daemon's threads, and failures of another process that are shown with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zsched.errors import ArchiveFailed
 ERROR = ArchiveFailed("the disk is full")
 
 
-def test_failures_of_another_process_are_shown_until_it_has_them_no_more() -> None:
+def test_failures_of_another_process_are_shown_until_they_end() -> None:
     failures = Failures()
     failures.begin("thread", "waker", ERROR)
 
@@ -21,7 +21,7 @@ def test_failures_of_another_process_are_shown_until_it_has_them_no_more() -> No
     assert failures.own == failures.shown
 
 
-def test_a_failure_that_ended_is_shown_no_more() -> None:
+def test_an_ended_failure_is_not_shown() -> None:
     shown: dict[str, str] = {}
     failures = Failures(shown)
     failures.begin("chore", "auditor", ERROR)

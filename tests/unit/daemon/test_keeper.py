@@ -1,4 +1,4 @@
-"""The archivist's side of its process, in a thread of the test: what it says of itself, without a Redis."""
+"""The archivist's side of its process, in a thread of the test: its messages, without a Redis."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Ends:
         self.inside = _Inside(theirs, settings, facts("d1", SystemClock()), NoMeter())
 
     def order(self, orders: Orders) -> State:
-        """Let it obey *orders*; return what it says then."""
+        """Let the archivist obey *orders*; return its state then."""
         self.inside._obey(orders)
         self.inside._say()
         state = self.daemon.receive(0)
@@ -50,14 +50,14 @@ def ends(tmp_path: Path) -> Iterator[Ends]:
     ends.inside._datagrams.close()
 
 
-def test_an_archivist_that_does_not_follow_yet_is_waited_for(ends: Ends) -> None:
+def test_an_archivist_that_does_not_follow_yet_is_awaited(ends: Ends) -> None:
     state = ends.order(OPEN)
 
     assert (True, None, 1) == (state.was_opened, state.refusal, state.heard)
     assert (False, True) == (state.has_looked, state.is_trusted)
 
 
-def test_an_archivist_that_follows_is_not_waited_for_when_its_thread_has_ended(ends: Ends) -> None:
+def test_a_following_archivist_is_not_awaited_when_its_thread_has_ended(ends: Ends) -> None:
     ends.order(OPEN)
 
     state = ends.order(replace(OPEN, number=2, is_started=True, is_stopping=True))
@@ -71,13 +71,13 @@ def test_an_archive_of_another_namespace_is_refused(ends: Ends) -> None:
     assert isinstance(ends.order(OPEN).refusal, ArchiveForeign)
 
 
-def test_an_archive_in_use_is_refused_when_it_does_not_become_free(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_stays_in_use_is_refused(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "_LOCKED_S", 0.05)
     with closing(Archive(ends.path, "default")):
         assert isinstance(ends.order(OPEN).refusal, ArchiveInUse)
 
 
-def test_the_same_orders_once_more_change_nothing(ends: Ends) -> None:
+def test_repeating_the_same_orders_changes_nothing(ends: Ends) -> None:
     first = ends.order(OPEN)
     ends.inside._obey(OPEN)
     ends.inside._say()

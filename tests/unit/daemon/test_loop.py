@@ -1,4 +1,4 @@
-"""A daemon's thread: it goes on whatever its step raises, says so once, and is known to fail until it is well."""
+"""A daemon's thread: it continues whatever its step raises, logs it once, and counts as failing until it is well."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WITHIN_S = 5.0
 
 
 class Step:
-    """Raises what it is told to, each once; the tenth time that it gets on, ``is_done`` is set."""
+    """A step that raises the given errors, each once; at the tenth success, ``is_done`` is set."""
 
     def __init__(self, *raises: Exception) -> None:
         self.raises, self.done, self.is_done = list(raises), 0, threading.Event()
@@ -44,7 +44,7 @@ def failures() -> Failures:
 
 @pytest.fixture
 def run(clock: ManualClock, failures: Failures) -> Iterator[Callable[[Step], Loop]]:
-    """Starts a loop; it is stopped in the end."""
+    """A function that starts a loop, which is stopped in the end."""
     loops: list[Loop] = []
 
     def started(step: Step) -> Loop:
@@ -79,7 +79,7 @@ def test_a_step_that_raises_is_logged_once_with_its_traceback_and_repeated(run: 
     assert isinstance(told[0]["exc_info"], KeyError)
 
 
-def test_a_thread_is_known_to_fail_until_it_was_well_for_a_while(
+def test_a_thread_counts_as_failing_until_it_was_well_for_a_while(
     run: Run, clock: ManualClock, failures: Failures
 ) -> None:
     step = Step(KeyError("a bug"))
@@ -110,7 +110,7 @@ def test_a_thread_that_fails_now_and_then_is_not_logged_each_time(run: Run) -> N
     assert ["thread_failed"] == events(told)
 
 
-def test_a_lost_redis_is_no_failure_of_the_thread(run: Run, failures: Failures) -> None:
+def test_a_lost_redis_does_not_count_as_a_failure_of_the_thread(run: Run, failures: Failures) -> None:
     step = Step(*[RedisUnavailable("gone")] * 3)
 
     with capture_logs() as told:
@@ -153,7 +153,7 @@ def test_a_loop_without_a_pause_of_its_own_waits_a_second_after_a_failure(clock:
     assert [1.0] == pauses
 
 
-def test_a_loop_that_finishes_does_one_step_more_when_it_is_stopped() -> None:
+def test_a_finishing_loop_does_a_last_step_when_it_is_stopped() -> None:
     step = Step()
     loop = Loop("worker", step, finishes=True)
     loop.stop()

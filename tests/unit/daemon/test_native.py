@@ -1,4 +1,4 @@
-"""When the leader looks for RQ's own delayed jobs, and what it says: no Redis, a clock by hand."""
+"""The times at which the leader looks for RQ's own delayed jobs, and its events: no Redis, a clock by hand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECOND_MS = 1_800_000_001_000  # the next whole one
 
 @dataclass
 class _Jobs:
-    """Answers what it is told to; remembers who was asked for."""
+    """A source of jobs with given answers, which remembers the requested queues."""
 
     names: list[bytes] = field(default_factory=lambda: [b"default"])
     more: int = 0  # how many of the next calls leave something
@@ -81,7 +81,7 @@ def test_delayed_jobs_are_looked_for_at_once_and_when_the_next_second_begins() -
     assert 2 == len(jobs.moved)
 
 
-def test_a_job_that_is_due_within_the_second_is_looked_for_then() -> None:
+def test_a_job_due_within_the_second_is_looked_for_at_its_time() -> None:
     native = _native(_Jobs(next_ms=SECOND_MS - 500))
 
     assert NextLook(next_ms=SECOND_MS - 500) == native.look_if_due(TERM, NOW_MS, is_busy=False)
@@ -136,7 +136,7 @@ def test_many_queues_are_served_in_parts_and_completely() -> None:
     assert jobs.names == [name for part in jobs.moved for name in part]
 
 
-def test_our_own_jobs_go_first_for_a_second_and_then_rqs_get_a_share() -> None:
+def test_zscheds_runs_go_first_for_a_second_and_then_rqs_jobs_get_a_share() -> None:
     native = _native(jobs := _Jobs())
     native.look_if_due(TERM, NOW_MS, is_busy=False)
     jobs.more = 10
@@ -150,7 +150,7 @@ def test_our_own_jobs_go_first_for_a_second_and_then_rqs_get_a_share() -> None:
     assert [0, 0, 1, 1, 2, 2, 3] == looks
 
 
-def test_queues_are_asked_anew_every_second_and_not_more_often() -> None:
+def test_the_list_of_queues_is_read_again_once_a_second() -> None:
     native = _native(jobs := _Jobs(more=100), clock=(clock := ManualClock(NOW_MS)))
 
     for _ in range(20):
@@ -161,7 +161,7 @@ def test_queues_are_asked_anew_every_second_and_not_more_often() -> None:
 
 
 @pytest.mark.parametrize(("chosen", "parts"), [(False, []), (("mail", "x"), [[b"mail", b"x"]]), (True, [[b"default"]])])
-def test_only_chosen_queues_are_served(chosen: bool | tuple[str, ...], parts: list[list[bytes]]) -> None:
+def test_native_serves_only_the_chosen_queues(chosen: bool | tuple[str, ...], parts: list[list[bytes]]) -> None:
     native = _native(jobs := _Jobs(), chosen)
 
     look = native.look_if_due(TERM, NOW_MS, is_busy=False)
@@ -171,14 +171,16 @@ def test_only_chosen_queues_are_served(chosen: bool | tuple[str, ...], parts: li
     assert jobs.asked == (chosen is True)
 
 
-def test_native_without_queues_asks_again_a_second_later() -> None:
+def test_native_without_queues_looks_again_a_second_later() -> None:
     native = _native(jobs := _Jobs(names=[]))
 
     assert NextLook(next_ms=SECOND_MS) == native.look_if_due(TERM, NOW_MS, is_busy=False)
     assert [] == jobs.moved
 
 
-def test_an_event_tells_when_another_process_serves_a_queue(events: list[MutableMapping[str, Any]]) -> None:
+def test_an_event_is_logged_when_another_process_begins_or_ends_to_serve_a_queue(
+    events: list[MutableMapping[str, Any]],
+) -> None:
     native = _native(jobs := _Jobs(names=[b"a", b"b"], broken={b"b": f"{RQ}:queue:b"}), clock=(clock := ManualClock(0)))
 
     for others in ({}, {}, {b"a": "worker-1"}, {b"a": "worker-1"}, {b"a": "worker-2"}, {}):
@@ -225,12 +227,12 @@ def test_a_refusal_by_redis_is_logged_once_and_tried_again_a_second_later(
     ]
 
 
-def test_a_term_that_is_over_is_not_swallowed() -> None:
+def test_a_stale_term_raises_an_error() -> None:
     with pytest.raises(Stale):
         _native(_Jobs(error=Stale("over"))).look_if_due(TERM, NOW_MS, is_busy=False)
 
 
-def test_at_a_clean_stop_served_queues_and_no_others_are_given_up(events: list[MutableMapping[str, Any]]) -> None:
+def test_a_clean_stop_releases_exactly_the_served_queues(events: list[MutableMapping[str, Any]]) -> None:
     native = _native(jobs := _Jobs(names=[b"a", b"b"], others={b"b": "worker-1"}))
     native.look_if_due(TERM, NOW_MS, is_busy=False)
 

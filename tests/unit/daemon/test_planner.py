@@ -28,7 +28,7 @@ def due(
 
 
 def fires(fire_ms: int, next_ms: int | None, *passed: Passed) -> Plan:
-    """The plan of a schedule without jitter."""
+    """Return the plan of a schedule without jitter."""
     return Plan(fire_ms, fire_ms, passed, next_ms, next_ms)
 
 
@@ -71,7 +71,7 @@ USUAL, ALL, FIRST = Policy(), Policy(CatchUp.ALL), Policy(CatchUp.ALL, catch_up_
     ("policy", "late_ms", "is_remembered"),
     [(USUAL, 0, True), (USUAL, 2 * HOUR, True), (ALL, 0, True), (FIRST, 2 * HOUR, False)],
 )
-def test_a_late_plan_is_shared_unless_each_occurrence_is_caught_up_and_some_passed(
+def test_a_late_plan_is_shared_unless_missed_occurrences_are_all_caught_up(
     policy: Policy, late_ms: int, is_remembered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planner, row = Planner(), due(cron("0 * * * *"), policy=policy)
@@ -93,7 +93,7 @@ def test_a_remembered_next_time_that_has_passed_is_not_used() -> None:
     assert fires(NOON + 2 * HOUR, NOON + 3 * HOUR, coalesced) == late
 
 
-def test_a_plan_of_a_late_schedule_is_not_remembered_for_one_that_is_on_time() -> None:
+def test_a_plan_of_a_late_schedule_is_not_used_for_a_schedule_on_time() -> None:
     planner, row = Planner(), due(cron("0 * * * *"))
     planner.plan([row], NOON + 2 * HOUR + 1)
 
@@ -125,7 +125,7 @@ def test_a_remembered_plan_is_not_used_when_its_occurrence_is_too_late(policy: P
 
 
 @pytest.mark.parametrize("policy", [None, Policy(overlap=Overlap.QUEUE, overlap_limit=7)])
-def test_the_script_is_told_the_plan_and_the_overlap_policy(policy: Policy | None) -> None:
+def test_the_words_for_advance_contain_the_plan_and_the_overlap_policy(policy: Policy | None) -> None:
     row = due(cron("0 * * * *"), policy=policy)
 
     [planned] = Planner().plan([row], NOON + HOUR).good
@@ -134,7 +134,7 @@ def test_the_script_is_told_the_plan_and_the_overlap_policy(policy: Policy | Non
     assert f"{times} coalesced:{NOON}:{NOON}:1".encode() == planned.advance_words
 
 
-def test_the_jitter_of_one_schedule_is_not_that_of_another() -> None:
+def test_two_schedules_of_one_rule_have_different_jitter() -> None:
     planner, rows = Planner(), [due(cron("0 * * * *", jitter_ms=MINUTE), id=id) for id in ("a", "b", "a")]
 
     first, other, again = (one.plan for one in planner.plan(rows, NOON + MINUTE).good)
@@ -194,7 +194,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=[text[:50] or "empty" for text in BROKEN])
-def test_a_broken_trigger_does_not_stop_the_others(text: str) -> None:
+def test_a_broken_trigger_does_not_stop_other_schedules(text: str) -> None:
     good = due(cron("0 * * * *"), id="good")
 
     planned = Planner().plan([good, due(text, id="bad"), good], NOON)
@@ -208,7 +208,7 @@ def test_a_broken_trigger_does_not_stop_the_others(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [b"{", b"[]", b"7", b'{"catch_up":"some"}', b'{"colour":"red"}', b"\xff"])
-def test_broken_policies_are_that_schedules_problem(text: bytes) -> None:
+def test_broken_policies_do_not_stop_other_schedules(text: bytes) -> None:
     good = due(cron("0 * * * *"))
     broken = good._replace(id=b"bad", policy=text)
 
@@ -219,13 +219,13 @@ def test_broken_policies_are_that_schedules_problem(text: bytes) -> None:
 
 @pytest.mark.parametrize("field", ["nominal_ms", "anchor_ms"])
 @pytest.mark.parametrize("value", [b"", b"soon", b"1e3", b"\xff", None])
-def test_a_broken_number_is_that_schedules_problem(field: str, value: bytes | None) -> None:
+def test_a_broken_number_is_reported_for_its_schedule(field: str, value: bytes | None) -> None:
     broken = due(every(MINUTE))._replace(**{field: value})
 
     assert [broken] == [one for one, _ in Planner().plan([broken], NOON).bad]
 
 
-def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_planner_remembers_a_bounded_number_of_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner_module, "_REMEMBERED", 3)
     planner = Planner()
 

@@ -1,4 +1,4 @@
-"""The reconciler by itself: what a log that goes on, or goes another way, makes of a comparison."""
+"""The reconciler by itself: the effect of a growing or diverging log on a comparison."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zsched.storage.restoring import ROWS, Written
 
 
 def put(seq: int, id: str = "x", t_us: int = 100) -> Entry:
-    """An entry of the log, by which somebody touched schedule *id*."""
+    """Return an entry of the log that touches schedule *id*."""
     return entry("put", id, seq=seq, t_us=t_us)
 
 
@@ -54,7 +54,7 @@ class Redis:
 
 
 class All:
-    """A scope in which everything that is recalled has to be put back."""
+    """A scope in which everything recalled has to be restored."""
 
     def __init__(self) -> None:
         self.taken_in: list[int] = []
@@ -82,7 +82,7 @@ def page(*ids: str) -> list[Recalled]:
     return [Recalled(id, None, None, ()) for id in ids]
 
 
-def test_schedules_changed_by_others_are_compared_again() -> None:
+def test_schedules_changed_meanwhile_are_compared_again() -> None:
     redis, scope = Redis(put(1)), All()
     redis.come = [[put(2, "b")]]
 
@@ -93,7 +93,7 @@ def test_schedules_changed_by_others_are_compared_again() -> None:
     assert steps
 
 
-def test_own_entries_are_not_taken_in() -> None:
+def test_the_reconcilers_own_entries_are_not_taken_in() -> None:
     redis, scope = Redis(put(1)), All()
 
     comparison = reconciler(redis, scope)
@@ -103,7 +103,7 @@ def test_own_entries_are_not_taken_in() -> None:
     assert ([], redis.end) == (scope.taken_in, comparison.seen)
 
 
-def test_the_log_is_taken_in_up_to_where_redis_was_read_and_no_further() -> None:
+def test_the_log_is_taken_in_exactly_up_to_the_position_of_the_read() -> None:
     redis, scope = Redis(*map(put, range(1, 60))), All()
     redis.read_at = redis.entries[40].position
 
@@ -121,7 +121,7 @@ def test_the_log_is_taken_in_up_to_where_redis_was_read_and_no_further() -> None
         Position(3, 1, 99),  # another history's, as old as what was seen
     ],
 )
-def test_a_log_that_does_not_lead_to_where_redis_was_read_is_another_history(at: Position) -> None:
+def test_a_log_without_the_position_of_the_read_is_another_history(at: Position) -> None:
     redis = Redis(*map(put, range(1, 4)))
     redis.read_at = at
 
@@ -143,7 +143,7 @@ def test_a_log_with_a_gap_is_another_history() -> None:
         reconciler(Redis(put(1), put(3)), All()).compare(page("a"))
 
 
-def test_portions_get_small_while_the_log_goes_on_quickly_and_large_again() -> None:
+def test_portions_shrink_while_the_log_grows_quickly_and_grow_again() -> None:
     redis, scope = Redis(put(1)), All()
     redis.come = [[put(2)], [put(3)], []]
     ids = [f"s{number}" for number in range(4 * ROWS)]
@@ -165,7 +165,7 @@ class Doubt:
         return self._answers[name]
 
 
-def test_a_run_that_fired_among_others_is_not_left_to_fire_unmarked() -> None:
+def test_a_fired_run_among_other_runs_does_not_fire_unmarked() -> None:
     waits, other = one_shot(), one_shot("open", run=LATER)
     fired = Recalled("a", None, 50, (other, replace(waits, place="open")))
     assert waits.due_ms is not None

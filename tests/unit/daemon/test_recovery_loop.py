@@ -1,4 +1,4 @@
-"""The loop of a recovery by itself: what it does next, and for whom it waits."""
+"""The loop of a recovery by itself: its next step, and its waits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMPARES_AND_RESTORES = [Doing.COMPARING, Doing.RESTORING]
 
 
 class Comparison:
-    """A merge that finds *restored* by another archive, and then fails with *error* or puts all back."""
+    """A merge that finds *restored* by another archive, and then fails with *error* or restores all."""
 
     archive = "own"
 
@@ -58,7 +58,7 @@ class Log:
 
 
 class Driver:
-    """Drives a loop through *comparisons*, one after the other; a second passes with each part of a wait."""
+    """A driver of a loop through *comparisons*, one after the other; a second passes with each part of a wait."""
 
     def __init__(self, *comparisons: Comparison, is_manual: bool = False, is_lost: bool = True) -> None:
         self.log, self.clock, self.left = Log(), ManualClock(), list(comparisons)
@@ -67,7 +67,7 @@ class Driver:
         )  # type: ignore[arg-type]  # in their place
 
     def run(self, most: int = 50, between: Callable[[], None] = lambda: None) -> list[Doing]:
-        """Return what it did, each once."""
+        """Return the steps of the loop, each once."""
         did: list[Doing] = []
         for doing, _ in zip(self.loop.steps(), range(most), strict=False):
             did.append(doing)
@@ -110,7 +110,7 @@ def test_recovery_yields_twice_to_a_restore_that_interrupts_it() -> None:
     assert [*COMPARES_AND_RESTORES, *yields, *COMPARES_AND_RESTORES] == driver.run()
 
 
-def test_a_wait_ends_as_soon_as_somebody_has_merged() -> None:
+def test_a_wait_ends_as_soon_as_another_archive_has_merged() -> None:
     driver, waits = Driver(Comparison(FIRST), Comparison(FIRST)), list[int]()
 
     def merge() -> None:
@@ -124,13 +124,13 @@ def test_a_wait_ends_as_soon_as_somebody_has_merged() -> None:
 
 
 @pytest.mark.parametrize("error", [HistoryChanged(), OtherDataSet()])
-def test_a_redis_that_loses_its_history_once_more_is_compared_anew(error: Exception) -> None:
+def test_a_redis_that_loses_its_history_again_is_compared_again(error: Exception) -> None:
     driver = Driver(Comparison(error=error), Comparison())
 
     assert [*COMPARES_AND_RESTORES, Doing.STARTING_OVER, *COMPARES_AND_RESTORES] == driver.run()
 
 
-def test_in_manual_mode_people_are_awaited_while_something_is_lacking() -> None:
+def test_recovery_in_manual_mode_waits_for_people_while_something_is_missing() -> None:
     driver = Driver(Comparison(), Comparison(), Comparison(is_lacking=False), is_manual=True)
 
     assert [Doing.COMPARING, Doing.AWAITING_PEOPLE] * 2 + COMPARES_AND_RESTORES == driver.run()

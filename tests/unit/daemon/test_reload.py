@@ -1,4 +1,4 @@
-"""SIGHUP: which settings change, and what is said of those that wait for a restart."""
+"""SIGHUP: the settings that change, and the event about settings that need a restart."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ BEFORE = Settings()
 
 @pytest.fixture(autouse=True)
 def configured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Levels and forms of the log that came into force; structlog stays as it is."""
+    """Levels and formats of the log that came into force; structlog is unchanged."""
     found: list[tuple[str, str]] = []
     monkeypatch.setattr("zsched.daemon.reload.configure", lambda *given: found.append(given))
     return found
 
 
 def reloaded(**given: Any) -> tuple[Settings, list[Any]]:
-    """The settings in force when a file says *given*, and what was said about it."""
+    """Return the settings in force when a file has *given*, and the events of the reload."""
     with capture_logs() as said:
         now = reload(BEFORE, lambda: dataclasses.replace(BEFORE, **given))
     return now, said
@@ -67,7 +67,7 @@ def test_a_reload_names_settings_that_need_a_restart_and_keeps_them() -> None:
     assert "secret" not in str(said)
 
 
-def test_settings_that_are_wrong_change_nothing(configured: list[tuple[str, str]]) -> None:
+def test_a_reload_with_wrong_settings_changes_nothing(configured: list[tuple[str, str]]) -> None:
     def read() -> Settings:
         raise ConfigError("/etc/zsched/zsched.toml: [deamon] is no section; did you mean daemon?")
 

@@ -40,14 +40,14 @@ def server(clock: ManualClock) -> Server:
     return Server(clock)
 
 
-def test_before_the_first_reply_every_time_is_possible(server: Server) -> None:
+def test_the_window_before_the_first_reply_includes_every_time(server: Server) -> None:
     window = server.told.window()
 
     assert (0, LAST_MS) == (window.from_ms, window.until_ms)
     assert 0.0 == server.told.steady_in_ms()
 
 
-def test_after_a_reply_the_servers_time_is_known_within_the_round_trip_and_a_tick(server: Server) -> None:
+def test_the_servers_time_is_known_within_the_round_trip_and_a_tick_after_a_reply(server: Server) -> None:
     server.ask(there_ms=0.2, back_ms=0.3)
 
     assert server.true_ms - 1.3 <= server.told.now_ms() <= server.true_ms
@@ -59,7 +59,7 @@ def test_a_reply_in_microseconds_bounds_the_servers_time_by_its_way_back_alone(s
     assert server.true_ms - 0.302 <= server.told.now_ms() <= server.true_ms + 0.001  # a float of 13 digits
 
 
-def test_the_best_of_many_replies_counts(server: Server, clock: ManualClock) -> None:
+def test_the_most_precise_of_many_replies_counts(server: Server, clock: ManualClock) -> None:
     for there_ms, back_ms in ((5, 80), (1, 0.1), (300, 40)):
         server.ask(there_ms, back_ms)
         clock.advance(3)
@@ -123,7 +123,7 @@ def test_the_offset_of_arrivals_follows_a_clock_that_runs_faster_or_slower(serve
         assert server.offset_ms + 0.2 == pytest.approx(server.told.arrival_offset_ms(), abs=0.1)
 
 
-def test_after_a_jump_arrivals_are_learned_anew(server: Server) -> None:
+def test_the_offset_of_arrivals_is_learned_again_after_a_jump(server: Server) -> None:
     server.ask(there_ms=0.2, grain_ms=0.001)
     server.offset_ms += 60_000
 
@@ -133,7 +133,7 @@ def test_after_a_jump_arrivals_are_learned_anew(server: Server) -> None:
 
 
 @pytest.mark.slow
-def test_a_day_of_slewing_is_no_jump(server: Server, clock: ManualClock) -> None:
+def test_a_day_of_slewing_does_not_count_as_a_jump(server: Server, clock: ManualClock) -> None:
     jumps = []
     for _ in range(86_400 * 2):
         clock.advance(500)
@@ -162,7 +162,7 @@ def test_a_clock_jump_is_logged_and_holds_fire_until_the_clock_is_steady(
     assert server.true_ms - 2.5 <= server.told.now_ms() <= server.true_ms
 
 
-def test_a_second_jump_makes_the_wait_begin_anew(server: Server, clock: ManualClock) -> None:
+def test_a_second_jump_restarts_the_wait(server: Server, clock: ManualClock) -> None:
     server.ask()
     server.offset_ms += 10_000
     server.ask()
@@ -175,7 +175,7 @@ def test_a_second_jump_makes_the_wait_begin_anew(server: Server, clock: ManualCl
 
 
 @pytest.mark.parametrize(("there_ms", "back_ms"), [(4000, 0), (0, 4000), (30_000, 30_000)])
-def test_a_slow_network_is_no_jump(server: Server, there_ms: float, back_ms: float) -> None:
+def test_a_slow_network_does_not_count_as_a_jump(server: Server, there_ms: float, back_ms: float) -> None:
     server.ask()
 
     assert 0 == server.ask(there_ms, back_ms)

@@ -70,13 +70,13 @@ def health(trouble: str | None) -> DaemonHealth:
         ({}, "Redis refused: OOM", "leading in epoch 7, but Redis refused: OOM; 0 due; 0 waiting"),
     ],
 )
-def test_the_status_says_who_leads_what_is_due_and_how_late(
+def test_the_status_line_has_leader_due_runs_and_lateness(
     changes: dict[str, Any], trouble: str | None, text: str
 ) -> None:
     assert text == text_of(overview(**changes), "me", health(trouble))
 
 
-def test_the_status_ends_with_the_worst_problem_that_it_has_not_named_yet() -> None:
+def test_the_status_line_ends_with_the_worst_problem_not_yet_named() -> None:
     ill = overview(archives=[], leader="other", oldest_due_ms=NOW_MS - 62_000)
 
     assert "standing by for other; 0 due; 0 waiting; no archive follows the log" == text_of(ill, "me", health(None))

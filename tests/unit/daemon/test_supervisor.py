@@ -1,4 +1,4 @@
-"""What a daemon says to a service manager, by the datagrams that arrive at its socket."""
+"""The messages of a daemon to a service manager, read from its socket."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zsched.daemon.supervisor import Supervisor
 
 
 class Manager:
-    """A service manager's socket. ``heard`` gives what came since it was asked last."""
+    """A service manager's socket. ``heard`` returns the messages since its last call."""
 
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -75,7 +75,7 @@ def test_a_status_is_sent_when_it_changes(manager: Manager, address: str) -> Non
     assert ["STATUS=leading", "STATUS=standing by"] == manager.heard()
 
 
-def test_the_last_status_is_the_reason_of_the_failure(manager: Manager, address: str) -> None:
+def test_the_last_status_sent_is_the_reason_of_the_failure(manager: Manager, address: str) -> None:
     supervisor = Supervisor(ManualClock(), address)
     supervisor.status("leading")
 
@@ -85,13 +85,13 @@ def test_the_last_status_is_the_reason_of_the_failure(manager: Manager, address:
     assert ["STATUS=leading", "STATUS=no such key"] == manager.heard()
 
 
-def test_a_status_is_one_line_whatever_is_in_it(manager: Manager, address: str) -> None:
+def test_a_status_is_sent_as_one_line_whatever_its_text(manager: Manager, address: str) -> None:
     Supervisor(ManualClock(), address).status("ZSCHED_\udcff is no setting\nREADY=1")
 
     assert ["STATUS=ZSCHED_\\udcff is no setting READY=1"] == manager.heard()
 
 
-def test_a_reload_begins_and_ends(manager: Manager, address: str) -> None:
+def test_a_reload_is_announced_at_its_start_and_its_end(manager: Manager, address: str) -> None:
     supervisor = Supervisor(ManualClock(elapsed_ms=12.5), address)
     supervisor.ready()
 
@@ -110,7 +110,7 @@ def test_a_reload_before_ready_does_not_send_ready(manager: Manager, address: st
     assert [] == manager.heard()
 
 
-def test_the_watchdog_is_fed_by_passes_but_not_by_each(manager: Manager, address: str) -> None:
+def test_the_watchdog_is_fed_by_passes_but_not_by_every_pass(manager: Manager, address: str) -> None:
     clock = ManualClock()
     supervisor = Supervisor(clock, address, watchdog_ms=1000)
 
@@ -137,7 +137,7 @@ def test_a_daemon_without_a_watchdog_feeds_none_and_sleeps_without_a_limit(manag
     assert supervisor.impatience(timeout_s=300) is None
 
 
-def test_beats_come_in_time_between_the_longest_sleeps() -> None:
+def test_the_longest_sleep_is_a_quarter_of_the_watchdog_time() -> None:
     supervisor = Supervisor(ManualClock(), watchdog_ms=1000)
 
     assert 250 == supervisor.longest_sleep_ms
@@ -155,7 +155,7 @@ def test_a_watchdog_shorter_than_the_timeout_of_redis_is_logged(timeout_s: float
         assert "give WatchdogSec 30.5 s or more" in impatience
 
 
-def test_a_manager_that_is_gone_or_does_not_listen_is_no_reason_to_fail(address: str) -> None:
+def test_a_stopped_or_stuck_service_manager_does_not_raise(address: str) -> None:
     manager, supervisor = Manager(address), Supervisor(ManualClock(), address)
     for number in range(10_000):  # more than a socket keeps
         supervisor.status(str(number))
@@ -190,7 +190,9 @@ def test_a_socket_may_have_an_abstract_name() -> None:
         ({"WATCHDOG_USEC": "soon"}, False, None),
     ],
 )
-def test_the_environment_says_who_listens(env: dict[str, str], listens: bool, watchdog_ms: float | None) -> None:
+def test_the_supervisor_is_configured_by_the_environment(
+    env: dict[str, str], listens: bool, watchdog_ms: float | None
+) -> None:
     supervisor = Supervisor.of(env, ManualClock())
 
     assert listens == supervisor.listens

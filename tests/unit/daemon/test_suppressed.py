@@ -16,7 +16,7 @@ PATH = Path("archive.db")
 
 
 class _History:
-    """Rows 1, 2, … of which each is suppressed; those of the last hour begin at row 3."""
+    """Rows 1, 2, … of which each is suppressed; the rows of the last hour begin at row 3."""
 
     last_n = 4
     asked: list[tuple[str, int]]
@@ -48,7 +48,7 @@ def history(monkeypatch: pytest.MonkeyPatch) -> type[_History]:
     return history
 
 
-def test_suppressed_runs_of_the_last_hour_come_first_and_then_new_ones(history: type[_History]) -> None:
+def test_suppressed_runs_of_the_last_hour_come_before_new_runs(history: type[_History]) -> None:
     runs = SuppressedRuns()
 
     first, others = runs.look(PATH, NOW_MS)
@@ -71,7 +71,7 @@ def test_a_suppressed_run_counts_as_an_alarm_for_an_hour(history: type[_History]
     assert [3, 1, 1, 0] == later
 
 
-def test_an_archive_that_begins_anew_tells_the_last_hour_again(history: type[_History]) -> None:
+def test_suppressed_runs_of_the_last_hour_are_read_again_from_a_new_archive(history: type[_History]) -> None:
     runs = SuppressedRuns()
     history.last_n = 7
     runs.look(PATH, NOW_MS)

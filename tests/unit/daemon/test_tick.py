@@ -78,14 +78,14 @@ def test_a_sleep_ends_with_the_earlier_of_zscheds_and_rqs_jobs(
         (replace(NOTHING, next_ms=NOW_MS + 1, recurring=[hourly(1)]), True),  # its next time may be earlier
     ],
 )
-def test_a_pass_that_leaves_something_due_is_followed_at_once(
+def test_a_pass_that_leaves_runs_due_is_followed_at_once(
     leader: TickingLeader, fired: FireResult, has_more: bool
 ) -> None:
     assert has_more is leader.tick(fired).has_more
     assert [(NOW_MS, has_more)] == leader.rq.asked, "RQ's jobs have patience while zsched's are due"
 
 
-def test_more_of_rqs_jobs_are_moved_at_once(leader: TickingLeader) -> None:
+def test_remaining_jobs_of_rq_are_moved_at_once(leader: TickingLeader) -> None:
     leader.rq.look = NextLook(has_more=True, next_ms=NOW_MS)
 
     assert Tick(has_more=True) == leader.tick()
@@ -106,7 +106,7 @@ def test_limits_are_set_once_per_term_and_when_they_change(leader: TickingLeader
     assert [{"mail": 5.0}, {"mail": 9.0}, {"mail": 9.0}] == leader.scripts.limits
 
 
-def test_rqs_jobs_are_taken_and_given_up_with_the_term(leader: TickingLeader) -> None:
+def test_native_begins_and_ends_with_the_term(leader: TickingLeader) -> None:
     leader.ticker.end(TERM)
 
     assert ["begin", "end"] == leader.rq.terms
@@ -116,7 +116,7 @@ def test_rqs_jobs_are_taken_and_given_up_with_the_term(leader: TickingLeader) ->
 
 
 @pytest.mark.parametrize("by_ms", [HOUR_MS, -HOUR_MS])
-def test_nothing_fires_for_some_time_after_the_servers_clock_jumped(
+def test_fire_is_held_for_some_time_after_the_servers_clock_jumped(
     leader: TickingLeader, events: list[MutableMapping[str, Any]], by_ms: int
 ) -> None:
     jumped = leader.tick(Stopped("JUMPED", NOW_MS + by_ms))
@@ -129,7 +129,7 @@ def test_nothing_fires_for_some_time_after_the_servers_clock_jumped(
     assert [("jumped", pytest.approx(by_ms, abs=2))] == leader.meter.told
 
 
-def test_a_script_may_fire_only_by_a_time_of_the_server_that_can_be(leader: TickingLeader) -> None:
+def test_fire_is_called_with_the_window_of_possible_server_times(leader: TickingLeader) -> None:
     leader.clock.advance(10_000)
     leader.tick(replace(NOTHING, now_us=(NOW_MS + 10_000) * 1000))
 
@@ -197,7 +197,7 @@ def test_recurring_schedules_are_advanced_in_portions_of_half_a_batch(leader: Ti
     assert [f"s{number}".encode() for number in range(120)] == [id for part in leader.scripts.advanced for id in part]
 
 
-def test_recurring_schedules_that_are_kept_back_are_not_advanced(leader: TickingLeader) -> None:
+def test_held_back_recurring_schedules_are_not_advanced(leader: TickingLeader) -> None:
     leader.kept_back = {b"s1"}
 
     leader.tick(replace(NOTHING, recurring=[hourly(1), hourly(2)]))
@@ -205,7 +205,7 @@ def test_recurring_schedules_that_are_kept_back_are_not_advanced(leader: Ticking
     assert [[b"s2"]] == leader.scripts.advanced
 
 
-def test_a_waiting_run_has_the_patience_of_the_settings() -> None:
+def test_advance_is_called_with_the_patience_of_the_settings() -> None:
     leader = TickingLeader(overlap_patience_s=7)
 
     leader.tick(replace(NOTHING, recurring=[hourly(1)]))
@@ -224,7 +224,7 @@ def test_a_rule_that_cannot_be_planned_goes_to_quarantine_and_the_others_fire(
 
 
 @pytest.mark.parametrize("stops", [HELD, Stopped("JUMPED", NOW_MS)])
-def test_an_advance_that_is_stopped_leaves_the_rest_to_a_later_pass(stops: Stopped) -> None:
+def test_a_stopped_advance_leaves_the_rest_to_a_later_pass(stops: Stopped) -> None:
     leader = TickingLeader(batch_max=100)
     leader.scripts.stops = stops
 

@@ -19,7 +19,7 @@ PROMPT_MS = 5_000.0  # ended long before LONG_MS, on a machine however busy
 
 
 class FakeWire:
-    """A subscribed connection: says what it is told to; an exception in it is raised."""
+    """A subscribed connection with given messages; an exception among them is raised."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[Any, ...]] = []
@@ -46,7 +46,7 @@ class FakeWire:
 
 
 class FakeLink:
-    """Opens one fake wire after the other and tells of each."""
+    """A link that opens one fake wire after the other and reports each."""
 
     def __init__(self) -> None:
         self.opened: queue.Queue[FakeWire] = queue.Queue()
@@ -57,7 +57,7 @@ class FakeLink:
         return wire
 
     def look_for_master(self) -> None:
-        """There are no Sentinels."""
+        """Do nothing: there are no Sentinels."""
 
 
 @pytest.fixture
@@ -95,11 +95,11 @@ def test_the_waker_sleeps_until_the_due_time_of_the_servers_clock(waker: Waker) 
     assert 0 <= clock.monotonic_ms() + 1_000_000 - due_ms < PROMPT_MS
 
 
-def test_the_waker_sleeps_no_longer_than_the_most(waker: Waker) -> None:
+def test_the_waker_sleeps_no_longer_than_its_maximum(waker: Waker) -> None:
     assert 20 <= slept_ms(lambda: waker.wait_until_due(float("inf"), 0, 20)) < PROMPT_MS
 
 
-def test_a_time_that_has_passed_is_no_sleep(waker: Waker) -> None:
+def test_the_waker_does_not_sleep_until_a_past_time(waker: Waker) -> None:
     assert slept_ms(lambda: waker.wait_until_due(SystemClock().monotonic_ms() - 5, 0, LONG_MS)) < PROMPT_MS
 
 
@@ -149,7 +149,7 @@ def test_an_earlier_due_time_does_not_end_a_standbys_sleep(waker: Waker) -> None
     assert 30 <= slept_ms(lambda: waker.wait(30))
 
 
-def test_wake_ends_the_sleep_that_is_on(waker: Waker) -> None:
+def test_wake_ends_the_current_sleep(waker: Waker) -> None:
     other = threading.Timer(0.02, waker.wake)
     other.start()
 
@@ -177,7 +177,7 @@ def test_a_signal_handler_wakes_the_interrupted_sleep(waker: Waker) -> None:
 
 
 class _Interrupting(SystemClock):
-    """Lets a signal arrive at each moment at which the sleeper looks at the clock, in the sleeper's own thread."""
+    """A clock that lets a signal arrive at each reading by the sleeper, in the sleeper's own thread."""
 
     def __init__(self, at: int) -> None:
         self.looks, self._at = 0, at
@@ -192,7 +192,7 @@ class _Interrupting(SystemClock):
 
 @pytest.mark.parametrize("at", [1, 2])
 @pytest.mark.parametrize("method", ["wait", "wait_until_due"])
-def test_a_signal_between_looking_and_sleeping_is_not_lost(link: FakeLink, method: str, at: int) -> None:
+def test_a_signal_between_check_and_sleep_is_not_lost(link: FakeLink, method: str, at: int) -> None:
     clock = _Interrupting(at)
     waker = Waker(link, Keys("default"), clock)  # type: ignore[arg-type]
     before = signal.signal(signal.SIGUSR1, lambda number, frame: waker.wake())
@@ -227,7 +227,7 @@ def test_garbage_on_the_channel_does_not_stop_the_waker(waker: Waker, link: Fake
     assert not waker._loop.join(0)
 
 
-def test_a_connection_that_says_nothing_to_a_ping_is_given_up(link: FakeLink, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_does_not_answer_a_ping_is_replaced(link: FakeLink, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zsched.daemon.waker._SILENCE_S", 0.05)
     waker = Waker(link, Keys("default"), SystemClock())  # type: ignore[arg-type]
     waker.start()

@@ -1,4 +1,4 @@
-"""What the dashboard says of a run: its schedule and its nominal time, before the job's own description."""
+"""The dashboard's description of a run: its schedule and its nominal time, before the job's own description."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def test_a_run_is_described_by_schedule_and_nominal_time(job_id: str, expected: 
 
 
 @pytest.mark.parametrize("job_id", ["6ba7b810-9dad-11d1-80b4-00c04fd430c8", "report-2026", "mine", "a-1"])
-def test_a_job_that_is_no_run_keeps_its_own_description(job_id: str) -> None:
+def test_a_foreign_job_keeps_its_own_description(job_id: str) -> None:
     assert FUNC == described(job_id, FUNC)
     assert described(job_id, None) is None
 
 
-def test_a_run_without_a_description_is_described_all_the_same() -> None:
+def test_a_run_without_a_description_is_described_too() -> None:
     assert "a · 2026-12-24 09:00:00+00:00" == described("a-1798102800000", None)

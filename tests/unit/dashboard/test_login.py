@@ -1,4 +1,4 @@
-"""Whose password counts, and who gets in with it."""
+"""The login of the dashboard: the source of its password, and admitted users."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def credentials(folder: Path, password: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("host", [LOOPBACK, ANYWHERE])
-def test_the_password_may_stand_in_a_file_in_the_environment_or_be_a_credential(host: str, tmp_path: Path) -> None:
+def test_the_password_is_read_from_a_file_the_environment_or_a_credential(host: str, tmp_path: Path) -> None:
     of_file = login_for(password_file(tmp_path), {}, host)
     of_environment = login_for(DashboardSettings(user="alice"), {PASSWORD_VARIABLE: "from env"}, host)
     of_service = login_for(DashboardSettings(), credentials(tmp_path, "from systemd\n"), host)
@@ -35,7 +35,7 @@ def test_the_password_may_stand_in_a_file_in_the_environment_or_be_a_credential(
     assert Login("zsched", "from systemd") == of_service
 
 
-def test_a_configured_password_goes_before_a_credential(tmp_path: Path) -> None:
+def test_a_configured_password_takes_precedence_over_a_credential(tmp_path: Path) -> None:
     env = credentials(tmp_path, "from systemd")
 
     assert "from file" == login_for(password_file(tmp_path), env, LOOPBACK).password
@@ -85,7 +85,7 @@ def test_an_empty_password_file_is_refused(tmp_path: Path) -> None:
         ("", "", False),
     ],
 )
-def test_only_user_and_password_together_are_admitted(user: str | None, password: str | None, admitted: bool) -> None:
+def test_a_login_needs_both_user_and_password(user: str | None, password: str | None, admitted: bool) -> None:
     assert admitted == Login("zsched", "geheim-ö").admits(user, password)
 
 

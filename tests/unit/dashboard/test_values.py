@@ -33,7 +33,7 @@ OF_PICKLE = [
 
 
 class Parts(list[int]):
-    """A product's own class; it is pickled with what is in it, and with attributes."""
+    """A product's own class; it is pickled with its items and with attributes."""
 
     def __init__(self, *numbers: int) -> None:
         super().__init__(numbers)
@@ -41,7 +41,7 @@ class Parts(list[int]):
 
 
 class Running:
-    """What runs a command when it is unpickled."""
+    """An object that runs a command when it is unpickled."""
 
     def __init__(self, command: str) -> None:
         self.command = command
@@ -57,11 +57,11 @@ def test_a_value_of_either_serializer_is_read(value: object) -> None:
 
 
 @pytest.mark.parametrize("value", OF_PICKLE, ids=repr)
-def test_plain_values_that_only_pickle_knows_are_read(value: object) -> None:
+def test_plain_values_that_json_cannot_hold_are_read_from_pickles(value: object) -> None:
     assert value == Readable.loads(DefaultSerializer.dumps(value))
 
 
-def test_reading_a_pickle_runs_nothing(tmp_path: Path) -> None:
+def test_reading_a_pickle_runs_no_code(tmp_path: Path) -> None:
     made = tmp_path / "made"
     evil = pickle.dumps({"result": Running(f"touch {made}")})
 
@@ -102,11 +102,11 @@ def test_objects_of_other_classes_are_shown_by_their_names(value: object, name: 
     ],
     ids=["nothing", "header", "garbage", "JSON", "no text", "deep", "long"],
 )
-def test_an_unreadable_value_says_why(data: bytes, reason: str) -> None:
+def test_an_unreadable_value_is_shown_with_the_reason(data: bytes, reason: str) -> None:
     assert Readable.loads(data).startswith(f"({len(data):,} bytes that cannot be shown: {reason}")
 
 
-def test_a_long_traceback_is_its_end() -> None:
+def test_a_long_traceback_is_cut_to_its_end() -> None:
     packed = b64encode(zlib.compress(b"x" * 200_000 + b"ValueError: no"))
 
     told = traceback(packed)
@@ -116,7 +116,7 @@ def test_a_long_traceback_is_its_end() -> None:
 
 
 @pytest.mark.parametrize("packed", [b"abc", b64encode(zlib.compress(bytes(10_000_001)))], ids=["broken", "too long"])
-def test_a_traceback_that_cannot_be_shown_says_so(packed: bytes) -> None:
+def test_a_traceback_that_cannot_be_shown_is_replaced_by_the_reason(packed: bytes) -> None:
     assert traceback(packed).startswith("(a traceback that cannot be shown: ")
 
 
@@ -134,11 +134,11 @@ def test_values_cannot_be_written() -> None:
 
 
 @pytest.mark.parametrize("value", [{(1, 2): 3}, {"a": {(1, 2): 3}}])
-def test_a_value_that_json_has_no_form_for_is_presented_as_text(value: object) -> None:
+def test_a_value_without_a_json_form_is_presented_as_text(value: object) -> None:
     assert str(value) == presentable(value)
 
 
-def test_a_value_inside_of_itself_is_presented_as_text() -> None:
+def test_a_value_that_contains_itself_is_presented_as_text() -> None:
     value: list[object] = []
     value.append(value)
 
@@ -162,14 +162,14 @@ def test_a_text_that_a_pickle_repeats_is_not_expanded() -> None:
 
 
 @pytest.mark.slow
-def test_many_small_values_are_presented_as_they_are() -> None:
+def test_many_small_values_are_presented_unchanged() -> None:
     value = {"rows": [[n] for n in range(40_000)]}
 
     assert value is presentable(value)
 
 
 @pytest.mark.parametrize("levels", [101, 5_000])
-def test_a_value_that_is_too_deep_says_so(levels: int) -> None:
+def test_a_value_nested_too_deep_is_replaced_by_the_reason(levels: int) -> None:
     data = b"\x80\x04" + b"]" * levels + b"a" * (levels - 1) + b"."
 
     assert "(list with more than 100 levels)" == presentable(Readable.loads(data))

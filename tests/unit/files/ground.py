@@ -1,4 +1,4 @@
-"""What the tests of files share."""
+"""Shared helpers of the tests of files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHECKS = ClientChecks(Client(Redis(), clock=ManualClock()))  # it is never conne
 
 
 class Completing:
-    """Checks of functions that have *options* of their own, and take anything."""
+    """Checks of functions that have *options* of their own, and accept anything."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._own = options

@@ -1,4 +1,4 @@
-"""``config/schedules.toml``: an example that is right, and complete."""
+"""``config/schedules.toml``: an example that is valid and complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLE = Path(__file__).parents[3] / "config" / "schedules.toml"
 COMMENTED = re.compile(r"^#(\w+) = .*$", re.MULTILINE)
 
 
-def test_the_example_is_right_as_it_stands() -> None:
+def test_the_example_is_read_without_mistakes() -> None:
     file = read("schedules.toml", EXAMPLE.read_bytes(), CHECKS)
 
     assert ("example", ["digest", "heartbeat", "report-monthly", "everything"]) == (
@@ -36,7 +36,7 @@ def test_the_example_shows_every_key() -> None:
 
 
 @pytest.mark.parametrize("line", [match.group() for match in COMMENTED.finditer(EXAMPLE.read_text())])
-def test_every_commented_key_may_be_used(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_commented_key_of_the_example_is_valid(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rqjob, "HAS_RATE_LIMITS", True)  # RQ 2 has none
     text = EXAMPLE.read_text().replace(f"\n{line}\n", f"\n{line[1:]}\n")
 

@@ -1,4 +1,4 @@
-"""Where the keys of a TOML text stand."""
+"""The line numbers of keys in a TOML text."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_key_without_a_statement_has_the_line_of_its_table(path: tuple[str, ..
     assert line == Lines(TEXT).of(*path)
 
 
-def test_a_file_of_dotted_keys_has_lines_too() -> None:
+def test_dotted_keys_have_their_lines_too() -> None:
     lines = Lines('schedules.digest.cron = "x"\nschedules.digest.func = "y"\nschedules.b = { every = 1 }')
 
     assert (1, 2, 3) == (

@@ -1,4 +1,4 @@
-"""A mistake in a file does not hide another, nor make one up."""
+"""Independent mistakes in a file: a mistake does not hide another, nor cause one."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_probable_cause_is_reported_instead_of_missing_arguments(lines: str, t
         ('cron = "0 0 31 2 *"\nqueue = "a b"', ["3: ", "4: queue='a b': "]),
     ],
 )  # fmt: skip
-def test_a_bad_option_neither_hides_nor_invents_another_mistake(lines: str, told: list[str]) -> None:
+def test_a_bad_option_neither_hides_nor_causes_another_mistake(lines: str, told: list[str]) -> None:
     found = complaints(f"[schedules.a]\nfunc = 'papers.plain'\n{lines}")
 
     short = [complaint.removeprefix("schedules.toml:").replace("[schedules.a]: ", "") for complaint in found]

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a file is told, each mistake with its line."""
+"""Every mistake in a file is reported, each with its line."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_all_mistakes_are_reported_at_once_with_their_lines() -> None:
         ("after", "use zsched add, or a rule with count = 1"),
     ],
 )
-def test_an_option_that_a_lasting_schedule_cannot_have_is_refused(option: str, said: str) -> None:
+def test_an_option_that_files_cannot_have_is_refused(option: str, said: str) -> None:
     rule = "" if option in ("at", "after") else "every = 1"
 
     (complaint,) = complaints(f'[schedules.a]\nfunc = "app.a"\n{rule}\n{option} = "x"')
@@ -95,13 +95,13 @@ def test_a_bad_value_is_reported_with_its_line(line: str, said: str) -> None:
     assert complaint.startswith(f"schedules.toml:5: [schedules.a]: {said}")
 
 
-def test_arguments_are_given_once() -> None:
+def test_args_beside_args_json_is_a_mistake() -> None:
     (complaint,) = complaints("[schedules.a]\nfunc = 'app.a'\nevery = 60\nargs = [1]\nargs_json = '[1]'")
 
     assert "schedules.toml:5: [schedules.a]: args_json: args stands there too; give one of the two" == complaint
 
 
-def test_two_rules_are_one_mistake() -> None:
+def test_two_rules_of_a_schedule_are_a_single_mistake() -> None:
     (complaint,) = complaints("[schedules.a]\nfunc = 'app.a'\nevery = 60\ncron = '* * * * *'")
 
     assert "schedules.toml:1: [schedules.a]: every and cron: more than one rule" == complaint.partition(";")[0]
@@ -111,7 +111,7 @@ def test_two_rules_are_one_mistake() -> None:
 @pytest.mark.parametrize(
     ("rule", "told"), [("cron = '* * * * *'", []), ("cron = '61 * * * *'", ["3: cron='61 * * * *': "])]
 )
-def test_a_time_beside_a_rule_is_no_second_rule(time: str, rule: str, told: list[str]) -> None:
+def test_a_time_beside_a_rule_does_not_count_as_a_second_rule(time: str, rule: str, told: list[str]) -> None:
     found = complaints(f"[schedules.a]\nfunc = 'app.a'\n{rule}\n{time}")
 
     expected = [*told, f"4: {time.partition(' ')[0]}: its time passes, "]
@@ -150,13 +150,13 @@ def test_a_bad_default_is_reported_once() -> None:
 
 
 @pytest.mark.parametrize("key", ["func", "cron", "every"])
-def test_an_option_that_each_schedule_must_have_itself_is_no_default(key: str) -> None:
+def test_func_and_rules_are_refused_as_defaults(key: str) -> None:
     (complaint,) = complaints(f"[defaults]\n{key} = 1\n[schedules]")
 
     assert f"schedules.toml:2: [defaults]: {key}: each schedule has its own; write it there" == complaint
 
 
-def test_a_file_that_says_no_schedules_must_say_so() -> None:
+def test_a_file_without_a_table_of_schedules_is_a_mistake() -> None:
     (complaint,) = complaints('owner = "billing"')
 
     assert complaint.startswith("schedules.toml:1: there is no [schedules.<id>]")
@@ -203,7 +203,7 @@ def test_a_function_that_is_refused_does_not_hide_the_rest() -> None:
     assert ["f.toml:2", "f.toml:3"] == [line.partition(": ")[0] for line in caught.value.complaints]
 
 
-def test_the_error_is_one_of_configuration_and_can_be_pickled() -> None:
+def test_the_error_is_a_configuration_error_and_can_be_pickled() -> None:
     error = pickle.loads(pickle.dumps(InvalidFile("f", ("f:1: x", "f:2: y"))))
 
     assert isinstance(error, ConfigError)

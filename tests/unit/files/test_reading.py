@@ -1,4 +1,4 @@
-"""From the text of a file to entries: what may stand in it."""
+"""The text of a file as entries: all that it may contain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def entry(text: str) -> FileEntry:
     return only
 
 
-def test_a_table_is_a_schedule_and_the_file_owns_it() -> None:
+def test_a_table_is_a_schedule_owned_by_the_file() -> None:
     found = entry("""
         [schedules.digest]
         func = "app.tasks.digest"
@@ -37,12 +37,12 @@ def test_a_table_is_a_schedule_and_the_file_owns_it() -> None:
     assert TriggerSpec(CRON, "0 9 * * 1-5", "Asia/Seoul") == definition.when
 
 
-def test_a_file_names_its_owner_or_its_own_name_does() -> None:
+def test_the_owner_is_named_in_the_file_or_is_the_file_name() -> None:
     assert "billing" == reading('owner = "billing"\n[schedules]').owner
     assert "file:jobs.toml" == reading("[schedules]", "some/folder/jobs.toml").owner
 
 
-def test_an_entry_comes_before_the_defaults() -> None:
+def test_an_entry_takes_precedence_over_the_defaults() -> None:
     file = reading("""
         [defaults]
         queue = "email"
@@ -110,7 +110,7 @@ def test_a_time_is_local_in_the_zone_or_has_an_offset() -> None:
     )
 
 
-def test_values_that_toml_cannot_say_are_read_as_json() -> None:
+def test_values_that_toml_cannot_hold_are_read_as_json() -> None:
     payload = entry("""
         [schedules.a]
         func = "app.a"
@@ -123,7 +123,7 @@ def test_values_that_toml_cannot_say_are_read_as_json() -> None:
     assert ([1, None, {"deep": [None]}], {"to": None}, {"team": None}) == (payload.args, payload.kwargs, payload.meta)
 
 
-def test_paused_is_yes_no_or_unsaid() -> None:
+def test_paused_is_true_false_or_not_given() -> None:
     file = reading("""
         [schedules.a]
         func = "app.a"
@@ -141,7 +141,7 @@ def test_paused_is_yes_no_or_unsaid() -> None:
     assert [None, True, False] == [one.paused for one in file.entries]
 
 
-def test_an_option_that_a_check_completes_counts_where_the_file_has_none() -> None:
+def test_an_option_added_by_a_check_applies_if_the_file_omits_it() -> None:
     checks = Completing({"every": 5, "queue": "tasks"})
 
     file = read("f.toml", b"[schedules.a]\nfunc = 'app.a'\n[schedules.b]\nfunc = 'app.b'\nqueue = 'own'", checks)
@@ -149,7 +149,7 @@ def test_an_option_that_a_check_completes_counts_where_the_file_has_none() -> No
     assert ["tasks", "own"] == [one.definition.queue for one in file.entries]
 
 
-def test_an_owner_that_is_given_counts_before_the_files() -> None:
+def test_a_given_owner_takes_precedence_over_the_owner_in_the_file() -> None:
     file = read("f.toml", b"owner = 'me'\n[schedules.a]\nfunc = 'app.a'\nevery = 60", CHECKS, "tests")
 
     assert ("tests", "tests") == (file.owner, file.entries[0].definition.managed_by)

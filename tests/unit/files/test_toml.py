@@ -1,4 +1,4 @@
-"""Values as TOML: what is written reads as the same value, or is refused."""
+"""Values as TOML: a written value reads as the same value, or is refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def has_null(value: Any) -> bool:
 
 
 @given(PLAIN)
-def test_a_value_without_null_reads_as_itself(value: Any) -> None:
+def test_a_value_without_null_survives_conversion_to_toml_and_back(value: Any) -> None:
     if has_null(value):
         with pytest.raises(ValueError, match="NoneType"):
             toml_text(value)
@@ -61,7 +61,7 @@ def test_any_text_may_be_a_key(name: str) -> None:
         [[], {}],
     ],
 )
-def test_a_value_that_toml_has_is_written(value: Any) -> None:
+def test_a_value_that_toml_can_hold_is_written(value: Any) -> None:
     assert is_same(value, tomllib.loads(f"x = {toml_text(value)}")["x"])
 
 
@@ -81,13 +81,13 @@ def test_a_value_that_toml_has_is_written(value: Any) -> None:
         object(),
     ],
 )
-def test_a_value_that_toml_lacks_is_refused(value: Any) -> None:
+def test_a_value_that_toml_cannot_hold_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match=r"TOML|it has no"):
         toml_text(value)
 
 
 @pytest.mark.parametrize("value", [[None], {"a": None}, ["it's \ud800 null", None], ['"quotes"', None]])
-def test_json_says_null_and_halves_of_pairs(value: Any) -> None:
+def test_null_and_lone_surrogates_survive_as_json_text(value: Any) -> None:
     assert is_same(value, json.loads(tomllib.loads(f"x = {json_text(value)}")["x"]))
 
 
@@ -122,5 +122,5 @@ def test_a_cycle_is_refused() -> None:
         (datetime(2030, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, 9, tzinfo=ZoneInfo("Asia/Seoul")), False),
     ],
 )
-def test_same_is_equal_in_type_and_content(one: Any, other: Any, expected: bool) -> None:
+def test_values_are_the_same_only_if_type_and_content_are_equal(one: Any, other: Any, expected: bool) -> None:
     assert expected == is_same(one, other)

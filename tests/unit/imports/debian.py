@@ -1,9 +1,9 @@
 """
 Debian's cron, slowly: a walk over minutes that shares no code with zsched.
 
-By crontab(5): which minutes a line matches. By cron(8): a job with a ``*`` at the start of its minute or hour, and
-@hourly, runs when the wall shows its time. Any other has fixed times: those that the wall jumped over run right after,
-together, and those that it shows again do not run again.
+By crontab(5): the minutes that a line matches. By cron(8): a job with a ``*`` at the start of its minute or hour, and
+@hourly, runs when the wall clock shows its time. Any other job has fixed times: those that the wall clock jumped over
+run right after, together, and those that it repeats do not run again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Line:
         return is_on and at.month in self.months and at.hour in self.hours and at.minute in self.minutes
 
     def runs(self, zone: str, start: datetime, minutes: int) -> list[datetime]:
-        """When it runs in so many minutes from *start*, which is aware."""
+        """Return the times at which the line runs within *minutes* from *start*, which is aware."""
         place, found = ZoneInfo(zone), []
         done = start.astimezone(place).replace(tzinfo=None) - timedelta(minutes=1)  # on the wall, up to here
         for number in range(minutes):

@@ -1,4 +1,4 @@
-"""Crontabs: what becomes of each line."""
+"""Crontabs: the import of each line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_line_calls_the_function_with_its_command_its_user_and_the_variables_a
     } == item.options
 
 
-def test_a_users_crontab_has_no_users() -> None:
+def test_lines_of_a_users_crontab_have_no_user_field() -> None:
     item = only(read("0 5 * * 1 tar -zcf /var/backups/home.tgz /home/\n", name="alice.cron", user="alice"))
 
     assert (["tar -zcf /var/backups/home.tgz /home/"], "alice") == (
@@ -60,7 +60,7 @@ def test_a_file_in_the_spool_is_the_crontab_of_its_user() -> None:
 
 
 @pytest.mark.parametrize("line", ["0 5 * * 1 /usr/bin/backup now", "@daily backup --all", "@hourly $HOME/bin/x y"])
-def test_a_line_without_a_user_is_refused_where_users_stand(line: str) -> None:
+def test_a_line_without_a_user_is_refused_in_a_system_crontab(line: str) -> None:
     assert "say with --user whose crontab this is" in problem(f"{line}\n")
 
 
@@ -83,7 +83,7 @@ def test_a_line_without_a_user_is_refused_where_users_stand(line: str) -> None:
         ("A=b # no comment", ("A", "b # no comment")),
     ],
 )
-def test_variables_are_read_as_cron_reads_them(line: str, variable: tuple[str, str]) -> None:
+def test_variables_are_read_by_the_rules_of_cron(line: str, variable: tuple[str, str]) -> None:
     item = only(read(f"{line}\n@daily root true\n"))
 
     assert dict([variable]) == item.options["kwargs"]["environment"]
@@ -99,7 +99,7 @@ def test_a_variable_counts_from_its_line_on() -> None:
 @pytest.mark.parametrize(
     "line", ["A=", "A='b' c", '"A=b', "17 * * *", "@daily root", "@daily root ", "* * * * * root", "hello"]
 )
-def test_a_line_that_is_neither_variable_nor_job_is_refused(line: str) -> None:
+def test_a_line_without_variable_or_job_is_refused(line: str) -> None:
     assert "/etc/cron.d/jobs:1: neither a variable (name=value) nor " in problem(f"{line}\n")
 
 
@@ -138,18 +138,18 @@ def test_a_percent_sign_ends_the_command_and_begins_its_input(text: str, command
         ("@daily root cat%in  \r", "cat", "in  \n"),
     ],
 )
-def test_blanks_at_the_end_of_a_line_are_its_commands(line: str, command: str, stdin: str | None) -> None:
+def test_blanks_at_the_end_of_a_line_belong_to_the_command(line: str, command: str, stdin: str | None) -> None:
     item = only(read(f"  {line}\n"))
 
     assert (command, stdin) == (item.options["args"][0], item.options["kwargs"]["stdin"])
 
 
-def test_a_sixth_star_in_a_users_crontab_is_refused_as_cron_refuses_it() -> None:
+def test_a_sixth_star_in_a_users_crontab_is_refused_like_by_cron() -> None:
     assert "'*' stands where the command does" in problem("0 5 * * * * backup\n", user="alice")
     assert "'*' stands where the user's name does" in problem("0 5 * * * * backup\n")
 
 
-def test_reboot_is_refused_with_what_to_do_instead_and_the_rest_goes_on() -> None:
+def test_reboot_is_refused_with_an_alternative_and_the_rest_is_imported() -> None:
     source = read("@reboot logcheck nice logcheck -R\n2 * * * * logcheck nice logcheck\n", name="/etc/cron.d/logcheck")
 
     (refusal,) = source.refusals
@@ -179,7 +179,7 @@ def test_lines_with_the_same_command_are_numbered() -> None:
     assert first.id != other.id
 
 
-def test_ids_are_ids_whatever_the_file_is_called() -> None:
+def test_ids_are_valid_whatever_the_name_of_the_file() -> None:
     item = only(read("@daily root a\n", name="/home/ü/" + "a.b " * 30 + "crontab"))
 
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,80}", item.id)
@@ -189,21 +189,21 @@ def test_a_file_that_cron_would_not_read_in_cron_d_is_not_imported() -> None:
     assert "cron reads no file of such a name in cron.d" in problem("@daily root a\n", name="/etc/cron.d/php.dpkg-old")
 
 
-def test_lines_end_with_newlines_and_nothing_else() -> None:
+def test_only_newlines_end_a_line_of_a_crontab() -> None:
     item = only(read("@daily root printf 'a\x0bb\x85c\u2028d'\r\n"))
 
     assert ["printf 'a\x0bb\x85c\u2028d'"] == item.options["args"]
     assert item.options["description"].isprintable()
 
 
-def test_bytes_that_are_no_text_are_refused_with_their_line() -> None:
+def test_bytes_that_are_not_utf_8_are_refused_with_their_line() -> None:
     source = read_crontab("jobs", b"@daily root a\n@daily root \xff\n", FUNC, {"tz": "UTC"}, owner="crontab:jobs")
 
     assert ["jobs:2: it is not UTF-8 text; write the file in UTF-8"] == [refusal.text() for refusal in source.refusals]
     assert 1 == len(source.items)
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
+def test_a_byte_order_mark_is_removed_from_the_first_line() -> None:
     source = read_crontab("jobs", b"\xef\xbb\xbfA=b\n@daily root a\n", FUNC, {"tz": "UTC"}, owner="crontab:jobs")
 
     assert {"A": "b"} == only(source).options["kwargs"]["environment"]
@@ -214,18 +214,18 @@ def test_a_command_with_a_nul_is_refused_because_no_shell_could_run_it() -> None
 
 
 @pytest.mark.parametrize("end", ["@daily root b", "A=b", "hello", "\t@daily root b"])
-def test_a_last_line_that_nothing_ends_makes_cron_ignore_the_whole_file(end: str) -> None:
+def test_an_unterminated_last_line_is_remarked_because_cron_ignores_the_file(end: str) -> None:
     told = "nothing ends its last line, so Debian's cron ignores the whole file; here it is read as any other"
 
     assert any(told in remark for remark in read(f"@daily root a\n{end}").remarks)
 
 
 @pytest.mark.parametrize("end", ["# done", "  ", "\t#", ""])
-def test_comments_and_blanks_at_the_end_need_nothing_to_end_them(end: str) -> None:
+def test_an_unterminated_comment_or_blank_at_the_end_causes_no_remark(end: str) -> None:
     assert [] == read(f"@daily root a\n{end}").remarks
 
 
-def test_an_import_notes_what_cron_does_and_zsched_does_not() -> None:
+def test_an_import_remarks_differences_between_cron_and_zsched() -> None:
     remarks = " ".join(read("MAILTO=root\nCRON_TZ=Asia/Seoul\n@daily root a\n").remarks)
 
     assert "nobody mails what commands print (MAILTO)" in remarks

@@ -1,4 +1,4 @@
-"""The five fields of crontab(5): which are taken, as what, and when they fire."""
+"""The five fields of crontab(5): accepted texts, their meaning, and the times of their fires."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_line_fires_when_debians_cron_runs_it(times: str, zone: str, begin: st
 
 
 @pytest.mark.parametrize(("times", "zone", "after", "expected"), BY_CRON)
-def test_a_line_fires_when_the_program_itself_ran_it(times: str, zone: str, after: str, expected: str) -> None:
+def test_a_line_fires_at_the_times_recorded_from_cron_itself(times: str, zone: str, after: str, expected: str) -> None:
     trigger = build(define_trigger({"cron": fields.MACROS.get(times) or cron_of_fields(times.split()), "tz": zone}), 0)
     at, found, told = datetime.fromisoformat(f"{after}Z"), [], expected.split()
 
@@ -207,11 +207,11 @@ def test_fields_that_cron_refuses_or_misreads_are_refused_with_a_remedy(times: s
 
 
 @pytest.mark.parametrize("minutes", ["1," * 252 + "1", "0" * 5000 + "1"])
-def test_too_long_fields_are_refused_in_few_words(minutes: str) -> None:
+def test_too_long_fields_are_refused_with_a_short_message(minutes: str) -> None:
     with pytest.raises(ValueError, match=r"^the time fields are longer than 512 characters; use ranges and steps$"):
         cron_of_fields([minutes, "*", "*", "*", "*"])
 
 
-def test_fields_stay_as_they_were_written() -> None:
+def test_the_text_of_fields_is_kept_unchanged() -> None:
     assert "09,39 */2 1-7 JAN,feb mon-fri" == cron_of_fields("09,39 */2 1-7 JAN,feb mon-fri".split())
     assert "5 0 * * 7" == cron_of_fields("5-5 0-3/10 * * 7-7".split())

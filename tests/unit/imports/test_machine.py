@@ -1,4 +1,4 @@
-"""Which zone this machine's cron goes by."""
+"""The zone that this machine's cron uses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def etc(root: Path, *, link: str = "", text: str = "") -> Path:
         ("", "", "UTC"),
     ],
 )
-def test_the_zone_is_that_of_cron(tmp_path: Path, link: str, text: str, name: str) -> None:
+def test_the_zone_of_the_machine_is_the_zone_that_cron_uses(tmp_path: Path, link: str, text: str, name: str) -> None:
     assert name == machine_zone(etc(tmp_path, link=link, text=text)).name
 
 

@@ -57,7 +57,7 @@ def test_a_cron_string_without_a_counterpart_is_refused(text: str) -> None:
 
 @pytest.fixture
 def as_before() -> Iterator[None]:
-    """Zone changes of the process end with the test: this is set up first, so it ends last."""
+    """Reset zone changes of the process after the test: this is set up first, so it ends last."""
     yield
     time.tzset()
 
@@ -66,7 +66,7 @@ def as_before() -> Iterator[None]:
 @pytest.mark.skipif(not IS_CRON_LOCAL, reason="RQ 2 reads cron strings in UTC")
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"])
 @pytest.mark.parametrize("text", ["30 2 * * *", "0 9 * * 1-5", "0,30 1-3 * * *", "15 0,2 * * *"])
-def test_local_times_around_a_change_of_the_clock_are_rqs(
+def test_local_times_around_a_clock_change_agree_with_rq(
     as_before: None, zone: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", zone)

@@ -1,4 +1,4 @@
-"""Entries of the log for tests of what counts them, and a second way to count."""
+"""Entries of the log for the tests of counters, and a second way to count."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ T_MS = 1_800_000_000_000
 
 
 def entry(kind: str, *rows: bytes, id: str = "3-1", t_us: int = T_MS * 1000, **fields: str) -> Entry:
-    """An entry as XRANGE gives it."""
+    """Return an entry like XRANGE."""
     pairs = [*(text.encode() for pair in fields.items() for text in pair), *rows]
     return Entry.of(id.encode(), [b"kind", kind.encode(), b"t", b"%d" % t_us, *pairs])
 
 
 def outcomes_of(entries: Iterable[Entry], run_suffix: str = "") -> dict[str, int]:
-    """The outcomes in *entries*, told from what `zsched why` would say of each."""
+    """Count the outcomes in *entries*, taken from the changes that `zsched why` would show."""
     found = Counter[str]()
     for each in entries:
         for change in outcomes(each, run_suffix):

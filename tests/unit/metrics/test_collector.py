@@ -1,4 +1,4 @@
-"""What a scrape says of a look at Redis."""
+"""The metrics of a scrape after a read of Redis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOBODY = Overview(
 
 
 class Seen(Lookout):
-    """A lookout that saw *overview*."""
+    """A lookout with a given *overview*."""
 
     def __init__(self, overview: Overview) -> None:
         self._sight = Sight(overview)
@@ -33,7 +33,7 @@ class Seen(Lookout):
 
 
 def scraped(**changes: Any) -> dict[str, dict[str, float]]:
-    """The values by name and by label, of a standby that sees NOBODY with *changes*."""
+    """Return the values by name and by label, of a standby that sees NOBODY with *changes*."""
     meter = DaemonMeter(LogTally("", Names()), DaemonHealth(ManualClock()))
     found: dict[str, dict[str, float]] = {}
     for family in DaemonCollector(meter, Seen(replace(NOBODY, **changes)), Names(), {}).collect():
@@ -58,13 +58,13 @@ def test_an_overdue_schedule_counts_as_waiting() -> None:
     assert 6 == told["zsched_schedules"]["waiting"]
 
 
-def test_nothing_is_late_before_it_is_due() -> None:
+def test_the_age_of_the_oldest_due_run_is_never_negative() -> None:
     told = [scraped(oldest_due_ms=due_ms) for due_ms in (NOW_MS - 1500, NOW_MS + 1)]
 
     assert [1.5, 0] == [page["zsched_oldest_due_age_seconds"][""] for page in told]
 
 
-def test_a_daemon_tells_how_many_of_its_threads_and_chores_fail() -> None:
+def test_a_daemon_reports_the_number_of_its_failing_threads_and_chores() -> None:
     health = DaemonHealth(ManualClock())
     health.failing |= {"thread waker": "'a bug'", "chore auditor": "'a bug'"}
     meter = DaemonMeter(LogTally("", Names()), health)

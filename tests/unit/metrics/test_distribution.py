@@ -20,7 +20,7 @@ def test_a_value_is_in_the_first_bucket_that_it_does_not_exceed() -> None:
 
 
 @given(some.lists(some.one_of(some.floats(-1, 20), some.sampled_from(BOUNDS))))
-def test_many_values_count_as_each_by_itself(values: list[float]) -> None:
+def test_many_values_at_once_count_like_single_values(values: list[float]) -> None:
     one_by_one, at_once = Distribution(BOUNDS), Distribution(BOUNDS)
 
     for value in values:

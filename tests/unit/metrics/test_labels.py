@@ -3,13 +3,13 @@ from __future__ import annotations
 from zsched.metrics.meter import OTHER, Names
 
 
-def test_the_first_names_stand_for_themselves_and_the_others_are_other() -> None:
+def test_the_first_names_are_labels_and_later_names_become_other() -> None:
     names = Names(2)
 
     assert ["a", "b", OTHER, "a"] == [names.of(name) for name in ("a", "b", "c", "a")]
 
 
-def test_a_queue_that_is_called_other_or_unknown_takes_no_room() -> None:
+def test_a_queue_called_other_or_unknown_uses_up_no_label() -> None:
     names = Names(1)
 
     assert ["other", "unknown", "a"] == [names.of(name) for name in ("other", "unknown", "a")]

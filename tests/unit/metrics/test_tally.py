@@ -1,4 +1,4 @@
-"""What is counted of the log: of the terms that were led, each entry once, and the same that the log says."""
+"""The counters from the log: only led terms, each entry once, and the same numbers as in the log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OTHERS = [
 
 
 def of_schedule(kind: str, **fields: str) -> Entry:
-    """An entry of a schedule; ``schedule`` is its field ``id``."""
+    """Return an entry of a schedule; ``schedule`` is its field ``id``."""
     pairs = [(name.replace("schedule", "id"), value) for name, value in fields.items()]
     texts = [text.encode() for pair in pairs for text in pair]
     return Entry.of(b"3-1", [b"kind", kind.encode(), b"t", b"%d" % (T_MS * 1000), *texts])
@@ -64,7 +64,7 @@ def tally() -> LogTally:
 
 
 def moved(one: Entry, id: str, t_us: int = T_MS * 1000) -> Entry:
-    """The same entry at another place."""
+    """Return the same entry at another place."""
     epoch, _, seq = id.partition("-")
     return one._replace(position=Position(int(epoch), int(seq), t_us))
 
@@ -115,7 +115,7 @@ def test_calls_of_clients_are_counted(tally: LogTally, given: Entry, expected: d
     assert expected == counted(tally)
 
 
-def test_lateness_counts_from_when_a_run_was_due_jitter_included(tally: LogTally) -> None:
+def test_lateness_counts_from_the_due_time_with_jitter(tally: LogTally) -> None:
     tally.see([moved(FIRE, "3-1"), moved(ADVANCE, "3-2")])
 
     # 0, 0.04 and 7 s; 0.003 s, 5 s less 4 s of jitter, and twice 0
@@ -124,7 +124,7 @@ def test_lateness_counts_from_when_a_run_was_due_jitter_included(tally: LogTally
     assert 8.043 == pytest.approx(tally.lateness_s.total)
 
 
-def test_the_run_ids_of_another_namespace_are_read_as_its_own() -> None:
+def test_run_ids_with_the_suffix_of_the_namespace_are_read() -> None:
     tally = LogTally("-nother", Names())
     tally.led(3)
 
@@ -133,7 +133,7 @@ def test_the_run_ids_of_another_namespace_are_read_as_its_own() -> None:
     assert (2, 2.0) == (number(tally.lateness_s), pytest.approx(tally.lateness_s.total))
 
 
-def test_a_term_counts_from_its_first_entry_on_which_names_the_daemon() -> None:
+def test_a_term_is_counted_from_the_entry_that_names_the_daemon() -> None:
     tally = LogTally("", Names(), "d1")
     others = entry("term", daemon="d2", id="3-1"), moved(FIRE, "3-2")
     ours = entry("term", daemon="d1", id="4-3"), moved(FIRE, "4-4")
@@ -151,7 +151,7 @@ def ended(*runs: Run) -> Entry:
 
 
 def run(queue: str, status: RunStatus = RunStatus.SUCCEEDED, timeout_s: int | None = 100) -> Run:
-    """A run that waited 2 s and took 80."""
+    """Return a run that waited 2 s and took 80."""
     times = {"queued_ms": T_MS, "started_ms": T_MS + 2000, "ended_ms": T_MS + 82_000}
     return Run(f"a-{T_MS}", status, T_MS * 1000, queue=queue, timeout_s=timeout_s, **times)
 
@@ -193,13 +193,13 @@ def test_a_thousand_queues_take_two_labels_and_other(tally: LogTally) -> None:
 # -- whose, and how often -----------------------------------------------------------------------------
 
 
-def test_only_terms_that_were_led_are_counted(tally: LogTally) -> None:
+def test_only_entries_of_led_terms_are_counted(tally: LogTally) -> None:
     tally.see([moved(OTHERS[0], "2-9"), moved(OTHERS[0], "3-10"), moved(OTHERS[0], "4-11")])
 
     assert {"enqueued": 1} == counted(tally)
 
 
-def test_an_entry_that_is_seen_twice_counts_once(tally: LogTally) -> None:
+def test_an_entry_seen_twice_is_counted_once(tally: LogTally) -> None:
     entries = [moved(OTHERS[0], f"3-{seq}", T_MS * 1000 + seq) for seq in (1, 2, 3)]
 
     tally.see(entries[:2])
@@ -209,14 +209,14 @@ def test_an_entry_that_is_seen_twice_counts_once(tally: LogTally) -> None:
     assert {"enqueued": 3} == counted(tally)
 
 
-def test_two_entries_of_one_moment_count_both(tally: LogTally) -> None:
+def test_two_entries_of_one_moment_are_both_counted(tally: LogTally) -> None:
     tally.see([moved(OTHERS[0], "3-1"), moved(OTHERS[0], "3-2")])
 
     assert {"enqueued": 2} == counted(tally)
 
 
-def test_another_history_at_the_same_ids_counts_too(tally: LogTally) -> None:
-    """A Redis that went back counts on from where it was."""
+def test_entries_of_a_new_history_with_old_ids_are_counted(tally: LogTally) -> None:
+    """A rolled-back Redis continues to count from its old position."""
     tally.see([moved(OTHERS[0], "3-7")])
     tally.see([moved(OTHERS[0], "3-6", T_MS * 1000 + 5)])
 

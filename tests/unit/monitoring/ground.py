@@ -1,4 +1,4 @@
-"""What Prometheus and Grafana are given, read for tests: rules, the stories that prove them, panels, their queries."""
+"""The files for Prometheus and Grafana, read for tests: rules, the stories that prove them, panels, their queries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import yaml
 CHECKOUT = Path(__file__).parents[3]
 PROMETHEUS = CHECKOUT / "deploy" / "prometheus"
 DASHBOARD = CHECKOUT / "deploy" / "grafana" / "zsched.json"
-RUNBOOK = CHECKOUT / "docs" / "runbook.md"
+RUNBOOK = CHECKOUT / "docs" / "reference" / "runbook.md"
 
 _NAMED = re.compile(r"([a-z_:]*zsched_[a-z0-9_:]+)(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*"([^"]*)"')
@@ -22,7 +22,7 @@ _RECORDED = re.compile(r"^[a-z_]+:(zsched_[a-z_]+):(\w+)$")  # labels:metric:wha
 
 
 class Asked(NamedTuple):
-    """A metric that a query asks for, and by which values of which labels."""
+    """A metric in a query, and the values of its labels."""
 
     metric: str
     matchers: dict[str, list[str]]
@@ -30,42 +30,42 @@ class Asked(NamedTuple):
 
 @cache
 def rules() -> list[dict[str, Any]]:
-    """All rules of alerts.yml, in order."""
+    """Return all rules of alerts.yml, in order."""
     groups = _yaml("alerts.yml")["groups"]
     return [rule for group in groups for rule in group["rules"]]
 
 
 def alerts() -> dict[str, dict[str, Any]]:
-    """The alerts, by name."""
+    """Return the alerts, by name."""
     return {rule["alert"]: rule for rule in rules() if "alert" in rule}
 
 
 @cache
 def stories() -> list[dict[str, Any]]:
-    """The unit tests of alerts.yml."""
+    """Return the unit tests of alerts.yml."""
     tests: list[dict[str, Any]] = _yaml("alerts_test.yml")["tests"]
     return tests
 
 
 def scrape() -> dict[str, Any]:
-    """The example of a configuration of Prometheus."""
+    """Return the example of a configuration of Prometheus."""
     return _yaml("prometheus.yml")
 
 
 @cache
 def dashboard() -> dict[str, Any]:
-    """Grafana's dashboard."""
+    """Return Grafana's dashboard."""
     read: dict[str, Any] = json.loads(DASHBOARD.read_text())
     return read
 
 
 def panels() -> list[dict[str, Any]]:
-    """Its panels, without the rows' headings."""
+    """Return the panels of the dashboard, without the rows' headings."""
     return [panel for panel in dashboard()["panels"] if panel["type"] != "row"]
 
 
 def queries() -> dict[str, str]:
-    """All PromQL that is shipped, by where it stands."""
+    """Return all shipped PromQL, by its place."""
     found = {rule.get("alert") or rule["record"]: rule["expr"] for rule in rules()}
     for panel in panels():
         found |= {f"{panel['title']} {target['refId']}": target["expr"] for target in panel["targets"]}
@@ -73,7 +73,7 @@ def queries() -> dict[str, str]:
 
 
 def asked(expr: str) -> Iterator[Asked]:
-    """The metrics of zsched in *expr*; of what a rule records, the metric that it is made of."""
+    """Yield the metrics of zsched in *expr*; for a recorded rule, the metric that it is computed from."""
     for name, braces in _NAMED.findall(expr):
         recorded = _RECORDED.match(name)
         if recorded:
@@ -82,7 +82,7 @@ def asked(expr: str) -> Iterator[Asked]:
 
 
 def fired(story: dict[str, Any]) -> Iterator[dict[str, dict[str, str]]]:
-    """Of each moment at which *story* looks at all alerts: those that it says fire, by name, with their labels."""
+    """Yield the expected alerts of each moment at which *story* checks all alerts: by name, with their labels."""
     for case in story["promql_expr_test"]:
         samples = [_matchers(sample["labels"]) for sample in case.get("exp_samples", [])]
         labels = [{name: values[0] for name, values in sample.items()} for sample in samples]

@@ -1,4 +1,4 @@
-"""The alerts: what each must say, that each is proven, and what promtool thinks of them."""
+"""The alerts: their required parts, the proof of each, and the check by promtool."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def promtool(*arguments: str | Path) -> str:
 # -- by Prometheus' own tool --------------------------------------------------------------------------
 
 
-def test_prometheus_takes_the_rules_and_the_example() -> None:
+def test_prometheus_accepts_the_rules_and_the_example() -> None:
     assert f"{len(rules())} rules found" in promtool("check", "rules", "alerts.yml")
     assert "1 rule files found" in promtool("check", "config", "prometheus.yml")
 
 
-def test_each_story_ends_with_its_expected_alerts() -> None:
+def test_every_story_ends_with_its_expected_alerts() -> None:
     assert "SUCCESS" in promtool("test", "rules", "alerts_test.yml")
 
 
@@ -58,17 +58,17 @@ def test_the_queries_of_the_dashboard_are_promql(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_an_alert_says_how_bad_it_is_what_it_is_and_where_to_read_on(name: str) -> None:
+def test_an_alert_has_a_severity_a_summary_and_a_link_to_the_runbook(name: str) -> None:
     rule = alerts()[name]
 
     assert rule["labels"]["severity"] in ("critical", "warning")
     assert {"summary", "description", "runbook"} == rule["annotations"].keys()
     assert rule["annotations"]["summary"].startswith("{{ $labels.namespace }}: ")
-    assert f"docs/runbook.md#{name.lower()}" == rule["annotations"]["runbook"]
+    assert f"docs/reference/runbook.md#{name.lower()}" == rule["annotations"]["runbook"]
 
 
 @pytest.mark.parametrize("check", [check for check in CHECKS if check.alert], ids=lambda check: check.name)
-def test_the_alert_on_what_a_check_judges_has_its_words(check: HealthCheck[Any]) -> None:
+def test_the_alert_of_a_health_check_has_the_words_of_the_check(check: HealthCheck[Any]) -> None:
     summaries = [rule["annotations"]["summary"] for rule in alerts().values()]
 
     assert 1 == sum(check.alert in summary for summary in summaries)
@@ -106,7 +106,7 @@ def test_every_threshold_has_its_reason() -> None:
         assert before.startswith("      # "), f"{name}: why this number?"
 
 
-def test_the_example_scrapes_what_the_alerts_look_for() -> None:
+def test_the_example_scrapes_the_job_that_the_alerts_name() -> None:
     [job] = scrape()["scrape_configs"]
     jobs = {job for rule in rules() for job in re.findall(r'up\{job="(\w+)"\}', rule["expr"])}
 

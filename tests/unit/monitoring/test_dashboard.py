@@ -1,4 +1,4 @@
-"""Grafana's dashboard: that it can be imported anywhere, and that each panel says what it shows."""
+"""Grafana's dashboard: it can be imported anywhere, and each panel has a description."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FROM_VARIABLE = {"type": "prometheus", "uid": "${datasource}"}
 
 
 def spot(panel: dict[str, Any]) -> tuple[int, int, int, int]:
-    """Left, top, right, bottom."""
+    """Return left, top, right, bottom."""
     at = panel["gridPos"]
     return at["x"], at["y"], at["x"] + at["w"], at["y"] + at["h"]
 
@@ -53,7 +53,7 @@ def test_the_rows_of_the_dashboard_are_the_questions_of_on_call() -> None:
 
 
 @pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])
-def test_a_panel_says_what_it_shows_and_in_which_unit(panel: dict[str, Any]) -> None:
+def test_a_panel_has_a_description_and_a_unit(panel: dict[str, Any]) -> None:
     assert panel["title"]
     assert panel["description"].endswith(".")
     assert panel["fieldConfig"]["defaults"]["unit"]
@@ -62,7 +62,7 @@ def test_a_panel_says_what_it_shows_and_in_which_unit(panel: dict[str, Any]) -> 
     assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
 
 
-def test_no_two_panels_share_an_id_a_title_or_a_spot() -> None:
+def test_two_panels_never_share_an_id_a_title_or_a_spot() -> None:
     every = dashboard()["panels"]
 
     assert len({panel["id"] for panel in every}) == len(every)
@@ -71,7 +71,7 @@ def test_no_two_panels_share_an_id_a_title_or_a_spot() -> None:
     assert all(spot(panel)[2] <= COLUMNS for panel in every)
 
 
-def test_the_dashboard_names_no_machine() -> None:
+def test_the_dashboard_file_names_no_machine() -> None:
     text = json.dumps(dashboard())
 
     assert "http://" not in text

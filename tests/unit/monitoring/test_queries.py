@@ -1,4 +1,4 @@
-"""What alerts and panels ask for is what a daemon exposes: names, labels, values, bounds of histograms."""
+"""Queries of alerts and panels match the metrics of a daemon: names, labels, values, bounds of histograms."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FREE = {"queue", "archive", "version"}  # labels with any values
 
 @pytest.fixture
 def exposed(redis_url: str, redis_client: redis.Redis) -> dict[str, Labels]:
-    """Each sample that a daemon exposes, of a namespace that has some of everything."""
+    """Each sample that a daemon exposes, of a namespace with data of every kind."""
     keys, link = Keys("default"), Link.from_url(redis_url, 5.0)
     Client.from_url(redis_url).schedule("builtins.len", args=("a",), id="a", after=60)
     redis_client.sadd(f"{RQ}:queues", f"{RQ}:queue:email")
@@ -61,7 +61,7 @@ def exposed(redis_url: str, redis_client: redis.Redis) -> dict[str, Labels]:
     return dict(found)
 
 
-def test_every_metric_asked_for_is_exposed(exposed: dict[str, Labels]) -> None:
+def test_every_queried_metric_is_exposed(exposed: dict[str, Labels]) -> None:
     missing = [
         (place, one.metric) for place, expr in queries().items() for one in asked(expr) if one.metric not in exposed
     ]
@@ -69,7 +69,7 @@ def test_every_metric_asked_for_is_exposed(exposed: dict[str, Labels]) -> None:
     assert missing == []
 
 
-def test_every_label_and_value_asked_for_is_there(exposed: dict[str, Labels]) -> None:
+def test_every_queried_label_and_value_is_exposed(exposed: dict[str, Labels]) -> None:
     wrong = [
         (place, one.metric, label, value)
         for place, expr in queries().items()
@@ -131,7 +131,7 @@ def test_every_exposed_metric_is_shown_somewhere(exposed: dict[str, Labels]) -> 
     assert families - shown == set()
 
 
-def test_the_variables_ask_for_what_is_exposed(exposed: dict[str, Labels]) -> None:
+def test_the_variables_of_the_dashboard_query_exposed_labels(exposed: dict[str, Labels]) -> None:
     asked_for = [one for each in dashboard()["templating"]["list"] for one in asked(str(each.get("definition", "")))]
 
     assert len(asked_for) == 2

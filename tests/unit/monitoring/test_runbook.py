@@ -1,4 +1,4 @@
-"""The runbook: a paragraph for each alert, and nothing in it that is not there."""
+"""The runbook: a paragraph for each alert, and only existing commands, events and settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORDS = sorted({quoted for quoted in QUOTED if re.fullmatch(r"[a-z]+(?:_[a-z]+)+
 
 
 def sources() -> str:
-    """All code, and what settings there are."""
+    """Return all code and all settings as text."""
     files = [*CHECKOUT.joinpath("zsched").rglob("*.py"), *CHECKOUT.joinpath("zsched").rglob("*.lua")]
     return "\n".join(file.read_text() for file in files)
 
@@ -35,13 +35,13 @@ def test_an_alert_has_a_paragraph_with_meaning_look_and_remedy(name: str) -> Non
     assert re.search(r"\*\*Look:\*\*.*\*\*Do:\*\*|\*\*Look\s+and\s+do:\*\*", section, re.DOTALL)
 
 
-def test_there_is_no_paragraph_and_no_word_of_another_alert() -> None:
+def test_the_runbook_has_exactly_a_paragraph_per_existing_alert() -> None:
     assert set(SECTIONS) == set(alerts())
     assert set(re.findall(r"\bZsched[A-Z]\w+", TEXT)) <= set(alerts())
 
 
 def test_every_row_of_the_requirement_has_alerts() -> None:
-    table = re.findall(r"^\| (R22[^|]*) \| (Zsched[^|]*) \|$", TEXT, re.MULTILINE)
+    table = re.findall(r"^\| ([^|]*) \| (Zsched[^|]*) \|$", TEXT, re.MULTILINE)
 
     rows = ("evaluation lag", "missed count", "double fires", "failed share", "leader flaps", "duration", "queue depth")
     assert all(any(row in name for name, _ in table) for row in rows)

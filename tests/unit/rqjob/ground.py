@@ -1,4 +1,4 @@
-"""What the tests of RQ's job hash share: calls, all that may stand in JSON, and a hash as RQ reads it."""
+"""Shared helpers of the tests of RQ's job hash: calls, all values that JSON can hold, and a hash as RQ reads it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def restored(fields: dict[str, Any], serializer: str = "pickle") -> Job:
 
 
 def hash_of(encoder: Encoder, definition: Definition, **over: Any) -> dict[str, Any]:
-    """All that put.lua and fire.lua leave at a run's key."""
+    """Return all fields that put.lua and fire.lua write into a run's key."""
     stamp = from_ms(1_795_248_000_123).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     times = {"status": "queued", "created_at": stamp, "enqueued_at": stamp, "zs": "1" + definition.letters()}
     own = {f"zs_{name}": text for name, text in definition.texts(Stored.LABEL).items()}

@@ -55,7 +55,7 @@ def wrapped() -> None: ...
         (json.dumps, "json.dumps"),
     ],
 )
-def test_a_function_is_known_by_the_path_under_which_a_worker_finds_it(func: Any, path: str) -> None:
+def test_a_function_is_stored_as_the_path_that_a_worker_imports(func: Any, path: str) -> None:
     assert path == function_path(func)
 
 

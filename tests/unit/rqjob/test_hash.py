@@ -1,4 +1,4 @@
-"""The one encoder of RQ's job hash: whatever it makes RQ itself must read back."""
+"""The only encoder of RQ's job hash: RQ itself must read back all of its results."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_options_read_back_make_the_same_hash(options: dict[str, Any], serialize
         {"queue": "push.high"},
     ],
 )
-def test_a_hash_says_what_rqs_own_enqueue_writes_for_the_same_call(options: dict[str, Any], serializer: str) -> None:
+def test_a_hash_equals_the_hash_that_rqs_enqueue_writes(options: dict[str, Any], serializer: str) -> None:
     connection = fakeredis.FakeRedis()
     queue = Queue(options.get("queue", "default"), connection=connection, serializer=SERIALIZERS[serializer])
     theirs_options = {name: value for name, value in options.items() if name != "queue"}
@@ -120,7 +120,7 @@ def test_a_hash_says_what_rqs_own_enqueue_writes_for_the_same_call(options: dict
 
 
 def _loaded(data: bytes, serializer: str) -> Any:
-    """What RQ makes of it; for pickle the very bytes."""
+    """Return the payload as RQ loads it; for pickle the very bytes."""
     with suppress(zlib.error):
         data = zlib.decompress(data)
     return json.loads(data) if serializer == "json" else data
@@ -144,13 +144,13 @@ def test_the_description_is_the_function_without_arguments() -> None:
     assert "app.task" == Encoder().shared(definition_of(args=("secret",)))["description"]
 
 
-def test_a_function_behind_a_description_is_kept() -> None:
+def test_a_description_keeps_the_function_in_a_field_of_zsched() -> None:
     shared = Encoder().shared(definition_of(description="Say hello"))
 
     assert ("Say hello", "app.task") == (shared["description"], shared["zs_func"])
 
 
-def test_flags_and_labels_say_what_rq_does_not_know() -> None:
+def test_flags_and_labels_hold_the_options_that_rq_lacks() -> None:
     options = {
         "after": 5,
         "at_front": True,

@@ -1,4 +1,4 @@
-"""Options of a run in RQ's words: timeouts, times to live, retries, callbacks; and what would kill a worker."""
+"""Options of a run in RQ's words: timeouts, times to live, retries, callbacks; and values that would kill a worker."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def test_a_time_to_live_that_rq_cannot_read_is_refused(field: str, ttl: Any) -> 
 
 
 @pytest.mark.parametrize("retry", [0, -1, True, 1.5, "3", [1]])
-def test_retries_are_a_number(retry: Any) -> None:
+def test_an_invalid_number_of_retries_is_refused(retry: Any) -> None:
     with pytest.raises(InvalidSchedule, match=r"^retry="):
         Encoder().shared(definition_of(retry=retry))
 
 
-def test_retries_are_written_with_their_intervals_and_how_many_there_were_at_first() -> None:
+def test_retries_are_written_with_intervals_and_initial_number() -> None:
     at_once, spread = definition_of(retry=3), definition_of(retry=Retry(max=3, interval=[60, 300]))
 
     written = [Encoder().shared(definition) for definition in (at_once, spread)]
@@ -68,7 +68,7 @@ def test_a_retry_interval_that_rq_would_choke_on_is_refused(interval: Any) -> No
 
 
 @pytest.mark.parametrize("meta", [[], "text", 5])
-def test_meta_is_a_dict(meta: Any) -> None:
+def test_meta_that_is_not_a_dict_is_refused(meta: Any) -> None:
     with pytest.raises(InvalidSchedule, match=r"^meta="):
         Encoder().shared(definition_of(meta=meta))
 
@@ -83,7 +83,7 @@ def test_meta_is_a_dict(meta: Any) -> None:
         ("on_failure", Callback("app.done", 5), {"func": "app.done", "timeout": 5}),
     ],
 )
-def test_rqs_own_objects_can_be_said_as_plain_values(option: str, given: object, said: object) -> None:
+def test_rqs_own_objects_are_converted_to_plain_values(option: str, given: object, said: object) -> None:
     told = plain(given)
 
     assert said == told
@@ -114,7 +114,7 @@ def test_plain_values_that_rq_would_refuse_are_refused(option: str, given: objec
 
 
 class _Likeness:
-    """What rq.RateLimit is to zsched, also where RQ has none."""
+    """An object with the attributes of rq.RateLimit, also for an RQ without rate limits."""
 
     def __init__(self, key: Any, concurrency: Any) -> None:
         self.key, self.concurrency = key, concurrency
@@ -150,14 +150,14 @@ def test_a_rate_limit_is_written_in_rqs_two_fields_and_as_a_flag(
         ("mail:rate_limited:3", "and :rate_limited; give another key"),
     ],
 )  # fmt: skip
-def test_a_rate_limit_that_is_none_or_that_rq_would_mix_up_is_refused(rate_limit: Any, problem: str) -> None:
+def test_an_invalid_or_ambiguous_rate_limit_is_refused(rate_limit: Any, problem: str) -> None:
     with pytest.raises(InvalidSchedule, match=r"^rate_limit=") as refused:
         definition_of(rate_limit=rate_limit)
 
     assert problem in str(refused.value)
 
 
-def test_a_rate_limit_is_refused_where_rq_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rate_limit_is_refused_with_an_rq_without_rate_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rqjob, "HAS_RATE_LIMITS", False)
     monkeypatch.setattr(rqjob, "HERE", "2.12.1")
 

@@ -1,4 +1,4 @@
-"""The call in a job's hash: what each serializer takes, refuses, and brings back."""
+"""The call in a job's hash: accepted, refused, and returned values of each serializer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BAD_JSON = [
 
 
 @pytest.mark.parametrize("value", BAD_JSON, ids=[str(n) for n in range(len(BAD_JSON))])
-def test_json_refuses_what_it_would_reshape(value: Any) -> None:
+def test_json_refuses_values_that_it_would_reshape(value: Any) -> None:
     encoder = Encoder("json")
 
     with pytest.raises(InvalidSchedule, match=r"^args="):
@@ -50,7 +50,7 @@ def test_json_refuses_what_it_would_reshape(value: Any) -> None:
         encoder.shared(definition_of(meta={"k": value}))
 
 
-def test_json_refuses_a_circle() -> None:
+def test_json_refuses_a_circular_value() -> None:
     circle: list[Any] = []
     circle.append(circle)
 
@@ -58,7 +58,7 @@ def test_json_refuses_a_circle() -> None:
         Encoder("json").call("app.task", (circle,), None)
 
 
-def test_json_refuses_what_is_nested_too_deep() -> None:
+def test_json_refuses_values_nested_too_deep() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
@@ -67,12 +67,12 @@ def test_json_refuses_what_is_nested_too_deep() -> None:
         Encoder("json").call("app.task", (deep,), None)
 
 
-def test_a_tuple_of_arguments_is_no_inner_tuple() -> None:
+def test_a_tuple_of_arguments_is_written_as_a_json_list() -> None:
     assert ["app.task", None, [1, [2]], {}] == json.loads(Encoder("json").call("app.task", (1, [2]), None))
 
 
 @given(JSON)
-def test_json_brings_back_what_was_given(value: Any) -> None:
+def test_json_returns_the_given_arguments_unchanged(value: Any) -> None:
     _, args, kwargs = Encoder("json").open(Encoder("json").call("app.task", (value,), {"k": value}))
 
     assert ((value,), {"k": value}) == (args, kwargs)
@@ -81,25 +81,25 @@ def test_json_brings_back_what_was_given(value: Any) -> None:
 @pytest.mark.parametrize(
     "value", [lambda: None, _Unpicklable(), (n for n in ())], ids=["lambda", "hostile", "generator"]
 )
-def test_pickle_refuses_what_cannot_be_pickled(value: Any) -> None:
+def test_pickle_refuses_values_that_cannot_be_pickled(value: Any) -> None:
     with pytest.raises(InvalidSchedule, match=r"^args=.*the pickle serializer refuses it"):
         Encoder().call("app.task", (value,), None)
 
 
-def test_pickle_takes_what_json_would_reshape() -> None:
+def test_pickle_accepts_values_that_json_would_reshape() -> None:
     value = (Point(1, 2), {1: b"x"}, Colour.RED)
 
     assert (value,) == Encoder().open(Encoder().call("app.task", (value,), None), runs=True)[1]
 
 
 @pytest.mark.parametrize("args", ["text", 5, {"a": 1}, {1, 2}, (n for n in ())])
-def test_arguments_are_a_list(args: Any) -> None:
+def test_positional_arguments_must_be_a_list_or_tuple(args: Any) -> None:
     with pytest.raises(InvalidSchedule, match=r"^args="):
         Encoder().call("app.task", args, None)
 
 
 @pytest.mark.parametrize("kwargs", ["text", [("a", 1)], {1: 2}, {None: 1}])
-def test_named_arguments_have_names(kwargs: Any) -> None:
+def test_named_arguments_must_be_a_dict_of_names(kwargs: Any) -> None:
     with pytest.raises(InvalidSchedule, match=r"^kwargs="):
         Encoder().call("app.task", (), kwargs)
 

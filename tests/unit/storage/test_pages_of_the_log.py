@@ -1,4 +1,4 @@
-"""Number of entries that one read of the log brings, by the size of entries."""
+"""Number of entries in one read of the log, by the size of entries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def entry(size: int) -> Entry:
     return Entry(Position(1, 1, 1), "fire", [b"runs", b"x" * size])
 
 
-def test_the_first_page_is_one_entry_and_light_ones_double_it() -> None:
+def test_the_first_page_is_one_entry_and_light_entries_double_the_next() -> None:
     pages, sizes = Pages(100, 4 << 20), []
     for _ in range(9):
         sizes.append(pages.size)

@@ -1,4 +1,4 @@
-"""Tasks made of a few lines of text: as if they stood in a module of their own, ``app.tasks``."""
+"""Tasks made from a few lines of text, as if they were in a module of their own, ``app.tasks``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def define(source: str, **options: Any) -> Task[..., Any]:
-    """The task ``send`` that *source* defines, which begins with ``def send(…)``."""
+    """Return the task ``send`` that *source* defines, which begins with ``def send(…)``."""
     names: dict[str, Any] = {"__name__": "app.tasks"}
     exec(HEAD + dedent(source), names)
     made: Task[..., Any] = task(**options)(names["send"])

@@ -1,4 +1,4 @@
-"""Tasks by their names: found where they can be imported, left alone where not."""
+"""Tasks by their names: found if they can be imported, left alone otherwise."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_task_is_found_by_its_path() -> None:
         "",
     ],
 )
-def test_a_path_that_is_no_task_keeps_its_options(path: str) -> None:
+def test_a_path_to_something_else_than_a_task_keeps_its_options(path: str) -> None:
     options = {"at": 1, "kwargs": {"any": "thing"}}
 
     assert find(path) is None
@@ -74,7 +74,7 @@ def test_options_of_a_task_are_checked_and_completed() -> None:
         options_for(f"{MODULE}.send_reminder", {"args": ["e1", "fax"]})
 
 
-def test_a_module_is_imported_only_if_it_is_there(package: Path) -> None:
+def test_a_module_is_imported_only_if_it_exists(package: Path) -> None:
     assert find("shelf.absent.send") is None
     assert "shelf.absent" not in sys.modules
 
@@ -152,7 +152,7 @@ def test_a_name_that_a_package_lacks_is_a_mistake_only_if_no_module_could_have_i
     ],
 )
 @pytest.mark.usefixtures("package")
-def test_modules_that_are_not_here_are_remembered(path: str, module: str | None) -> None:
+def test_missing_modules_are_remembered_by_path(path: str, module: str | None) -> None:
     lookup = Lookup()
 
     lookup.find(path)
@@ -172,7 +172,7 @@ def test_errors_of_a_payload_are_reported_separately_from_its_options() -> None:
     assert [] == list(lookup.mistakes("nowhere.send", options))
 
 
-def test_a_task_under_another_name_is_a_task(package: Path) -> None:
+def test_a_task_is_found_under_another_name(package: Path) -> None:
     (package / "views.py").write_text(f"from {MODULE} import send_reminder as remind")
 
     assert reminders.send_reminder is find("shelf.views.remind")
@@ -187,12 +187,12 @@ def test_the_tasks_of_a_module_come_in_its_order() -> None:
 
 
 @pytest.mark.parametrize("name", ["nowhere", "tests.nowhere", "", "a b", ".tasks"])
-def test_a_module_that_is_not_there_is_an_error(name: str) -> None:
+def test_a_missing_module_is_an_error(name: str) -> None:
     with pytest.raises(InvalidTask, match="there is no such module here"):
         tasks_of(name)
 
 
-def test_a_payload_of_the_wrong_shape_is_refused_with_a_path_too() -> None:
+def test_a_payload_of_the_wrong_shape_is_refused_for_a_path_too() -> None:
     wrong: dict[str, Any] = {"kwargs": [FITTING]}
 
     with pytest.raises(InvalidSchedule, match=r"kwargs=.*not named arguments"):

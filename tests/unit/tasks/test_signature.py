@@ -1,4 +1,4 @@
-"""What a task takes: parameters that can be a payload's, and payloads that fit them."""
+"""The signature of a task: parameters that a payload can fill, and payloads that fit them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_parameter_that_no_payload_can_fill_is_an_error_where_the_task_is_defi
     assert str(raised.value).startswith(f"task {PATH}: ")
 
 
-def test_an_annotation_that_was_evaluated_already_is_held_to_the_same() -> None:
+def test_an_evaluated_annotation_is_checked_by_the_same_rules() -> None:
     def send(event: 5) -> None:  # type: ignore[valid-type]  # that is the point
         pass
 
@@ -53,11 +53,9 @@ def test_an_annotation_that_was_evaluated_already_is_held_to_the_same() -> None:
         task(send)
 
 
-@pytest.mark.parametrize(
-    "func", [lambda: None, PATH, test_an_annotation_that_was_evaluated_already_is_held_to_the_same]
-)
-def test_a_function_that_a_worker_can_never_find_is_no_task(func: Any) -> None:
-    if func is test_an_annotation_that_was_evaluated_already_is_held_to_the_same:
+@pytest.mark.parametrize("func", [lambda: None, PATH, test_an_evaluated_annotation_is_checked_by_the_same_rules])
+def test_a_function_that_a_worker_cannot_find_is_refused_as_a_task(func: Any) -> None:
+    if func is test_an_evaluated_annotation_is_checked_by_the_same_rules:
 
         def func() -> None: ...
 
@@ -65,7 +63,7 @@ def test_a_function_that_a_worker_can_never_find_is_no_task(func: Any) -> None:
         task(func)
 
 
-def test_a_method_is_no_task() -> None:
+def test_a_method_is_refused_as_a_task() -> None:
     with pytest.raises(NotImportable, match=r"Mailer\.send.*define it at a module's top level"):
         define("class Mailer:\n    def send(self): ...\nsend = Mailer.send")
 
@@ -109,7 +107,7 @@ def test_a_payload_that_does_not_fit_is_refused_by_the_parameters_name(
         ("Any", object(), ...),
     ],
 )
-def test_values_are_checked_all_the_way_down(annotation: str, good: object, bad: object) -> None:
+def test_nested_values_are_checked_at_every_level(annotation: str, good: object, bad: object) -> None:
     send = define(f"T = {annotation}\ndef send(value: T): ...")
 
     assert {"kwargs": {"value": good}} == send.complete_options({"kwargs": {"value": good}})
@@ -156,7 +154,7 @@ def test_a_default_of_another_type_is_an_error_where_the_task_is_defined(paramet
 
 
 @pytest.mark.parametrize("parameter", ["a: str | None = None", "a=3", "a: float = 1", "a: Any = object()"])
-def test_a_default_of_its_type_is_good(parameter: str) -> None:
+def test_a_default_of_the_right_type_is_accepted(parameter: str) -> None:
     assert {} == define(f"def send({parameter}): ...").complete_options({})
 
 
@@ -175,7 +173,7 @@ def test_a_parameter_without_a_type_takes_anything() -> None:
     assert payload == define("def send(value): ...").complete_options(payload)
 
 
-def test_a_type_whose_check_fails_by_itself_is_refused_and_not_let_through() -> None:
+def test_a_value_is_refused_if_the_check_of_its_type_raises() -> None:
     send = define(
         """
         class Meta(type):
@@ -199,12 +197,12 @@ def test_a_type_whose_check_fails_by_itself_is_refused_and_not_let_through() -> 
         ((), [1], r"kwargs=\[1\]: not named"),
     ],
 )
-def test_arguments_by_position_are_held_to_their_parameters(args: Any, kwargs: Any, told: str) -> None:
+def test_positional_arguments_are_checked_against_their_parameters(args: Any, kwargs: Any, told: str) -> None:
     with pytest.raises(InvalidSchedule, match=told):
         define(REMINDER).complete_options({"args": args, "kwargs": kwargs})
 
 
-def test_a_parameter_that_has_only_a_name_takes_nothing_by_position() -> None:
+def test_a_keyword_only_parameter_takes_no_positional_argument() -> None:
     send = define("def send(a: int, *, b: int): ...")
 
     assert {"args": [1], "kwargs": {"b": 2}} == send.complete_options({"args": [1], "kwargs": {"b": 2}})
@@ -212,7 +210,7 @@ def test_a_parameter_that_has_only_a_name_takes_nothing_by_position() -> None:
         send.complete_options({"args": [1, 2]})
 
 
-def test_a_payload_goes_on_as_it_was_given() -> None:
+def test_a_checked_payload_is_passed_on_unchanged() -> None:
     payload = {"value": (1, 2), "more": [1.0]}
     send = define("def send(value: Any, more: list[float], extra: int = 3): ...")
 

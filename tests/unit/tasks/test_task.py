@@ -1,4 +1,4 @@
-"""The decorator, and what a call of a task becomes."""
+"""The decorator, and the calls of a task."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_calling_a_task_calls_its_function() -> None:
         send_reminder("e1")  # type: ignore[call-arg]  # that is the point
 
 
-def test_a_task_called_by_hand_returns_its_next_as_it_is() -> None:
+def test_a_task_called_by_hand_returns_its_next_unchanged() -> None:
     assert Next(after=0, number=2) == poll(1)
     assert "done" == poll(3)
     assert Next(after=0, number=2) == asyncio.run(later(1))
@@ -75,14 +75,14 @@ def test_a_bad_option_is_an_error_where_the_task_is_defined(options: dict[str, A
         define("def send(): ...", **options)
 
 
-def test_an_urgency_is_the_clients_to_know() -> None:
+def test_an_urgency_of_a_task_is_checked_by_the_client() -> None:
     urgent = define("def send(): ...", urgency="ours")
 
     with pytest.raises(InvalidSchedule, match="not an urgency"):
         Client(fakeredis.FakeRedis()).schedule(urgent, after=5)
 
 
-def test_an_error_of_a_task_says_the_same_when_it_has_been_pickled() -> None:
+def test_an_error_of_a_task_survives_pickling_unchanged() -> None:
     error = InvalidTask(PATH, "queue", "a b", "not a queue", "give a name")
 
     again = pickle.loads(pickle.dumps(error))
@@ -94,7 +94,7 @@ def test_an_error_of_a_task_says_the_same_when_it_has_been_pickled() -> None:
 # -- options ------------------------------------------------------------------------------------------
 
 
-def test_an_option_of_the_call_wins_over_the_decorator() -> None:
+def test_an_option_of_the_call_wins_over_the_decorators_option() -> None:
     options = send_reminder.complete_options({"at": SOON, "queue": "sms", "kwargs": FITTING, "tags": None})
 
     assert {
@@ -102,11 +102,11 @@ def test_an_option_of_the_call_wins_over_the_decorator() -> None:
     } == options  # fmt: skip
 
 
-def test_an_id_that_is_given_is_the_id() -> None:
+def test_an_id_given_by_the_call_replaces_the_template() -> None:
     assert "mine" == send_reminder.complete_options({"id": "mine", "kwargs": FITTING})["id"]
 
 
-def test_a_calls_trigger_takes_the_place_of_the_decorators() -> None:
+def test_a_trigger_of_the_call_replaces_the_trigger_of_the_decorator() -> None:
     own = {"tz": "Asia/Seoul", "jitter": 5, "id": "digest"}
     recurring = {"overlap": "queue", "pause_after_failures": 3, "count": 9}
 
@@ -115,7 +115,7 @@ def test_a_calls_trigger_takes_the_place_of_the_decorators() -> None:
     assert own | {"after": 60} == digest.complete_options({"after": 60})
 
 
-def test_a_run_at_once_has_nothing_of_times_and_leaves_the_recurring_schedule_alone() -> None:
+def test_a_run_at_once_has_no_options_of_times_and_no_id_of_the_recurring_schedule() -> None:
     assert {} == digest.complete_options({}, at_once=True)
     assert {"id": "now"} == digest.complete_options({"id": "now"}, at_once=True)
     at_once = send_reminder.complete_options({"kwargs": FITTING}, at_once=True)
@@ -143,7 +143,7 @@ def test_a_run_at_once_has_nothing_of_times_and_leaves_the_recurring_schedule_al
         ({"event_id": "e 1", "channel": "push"}, "event_id='e 1': it cannot be part of an id"),
     ],
 )
-def test_a_name_or_value_that_is_wrong_is_refused_before_anything_is_written(
+def test_a_wrong_name_or_value_is_refused_before_anything_is_written(
     client: Client, given: dict[str, Any], told: str
 ) -> None:
     for call in (send_reminder.schedule, send_reminder.enqueue):
@@ -163,7 +163,7 @@ def test_a_row_is_checked_by_the_client_that_receives_it() -> None:
     assert {"func": plain, "kwargs": {"value": 1}, "after": 5} == plain.row(value=1, after=5)
 
 
-def test_the_decorator_stands_with_options_or_without() -> None:
+def test_the_decorator_works_with_and_without_options() -> None:
     assert isinstance(plain, Task)
     assert {} == plain.options
     assert isinstance(task(queue="a")(plain._func), Task)
@@ -182,7 +182,7 @@ def test_the_decorator_stands_with_options_or_without() -> None:
         ({"after": 5, "rrule": "FREQ=DAILY"}, "rrule='FREQ=DAILY': a Next runs once"),
     ],
 )
-def test_a_next_says_exactly_when(given: dict[str, Any], told: str) -> None:
+def test_a_next_needs_exactly_one_time(given: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidSchedule) as caught:
         Next(**given)
 
@@ -198,17 +198,17 @@ def test_a_next_says_exactly_when(given: dict[str, Any], told: str) -> None:
         ("__main__.send", "a worker has another __main__"),
     ],
 )
-def test_a_next_is_of_what_a_client_would_schedule(func: Any, told: str) -> None:
+def test_a_next_refuses_functions_that_a_client_would_refuse(func: Any, told: str) -> None:
     with pytest.raises(NotImportable, match=told):
         Next(func, after=1)
 
 
 @pytest.mark.parametrize("func", [print, untyped, send_reminder, "app.tasks.send", None])
-def test_a_next_may_be_of_a_function_a_task_or_a_path(func: Any) -> None:
+def test_a_next_accepts_a_function_a_task_or_a_path(func: Any) -> None:
     assert func is Next(func, after=1).func
 
 
-def test_a_next_has_all_that_it_was_given() -> None:
+def test_a_next_keeps_all_of_its_arguments() -> None:
     following = Next(plain, after=timedelta(seconds=5), value=1, queue="a")
 
     assert following == Next(plain, after=timedelta(seconds=5), value=1, queue="a")
@@ -218,7 +218,7 @@ def test_a_next_has_all_that_it_was_given() -> None:
 
 
 @pytest.mark.parametrize("result", [None, "done", [], (), ["done"], {"next": 1}, [[Next(after=1)]]])
-def test_a_result_without_a_next_is_a_result(result: object) -> None:
+def test_a_result_without_a_next_is_returned_unchanged(result: object) -> None:
     assert nexts_of(result) is None
 
 
@@ -231,7 +231,7 @@ def test_nexts_come_alone_or_in_a_list() -> None:
         nexts_of([one, None])
 
 
-def test_a_function_that_yields_is_no_task() -> None:
+def test_a_function_that_yields_is_refused_as_a_task() -> None:
     def yielding() -> Any:
         yield 1
 

@@ -32,7 +32,7 @@ SEND = "def send(event: Any, step: int = 1): ..."
         (7, "id=7: not a text; give id="),
     ],
 )
-def test_an_id_that_is_no_template_is_an_error_where_the_task_is_defined(id: object, told: str) -> None:
+def test_an_invalid_id_template_is_an_error_where_the_task_is_defined(id: object, told: str) -> None:
     with pytest.raises(InvalidTask, match=told) as raised:
         define(SEND, id=id)
     assert PATH == raised.value.field
@@ -48,28 +48,28 @@ def test_an_id_that_is_no_template_is_an_error_where_the_task_is_defined(id: obj
         ({"event": ""}, "r--1"),
     ],
 )
-def test_an_id_is_made_of_values_and_defaults(payload: dict[str, Any], id: str) -> None:
+def test_an_id_is_made_from_values_and_defaults(payload: dict[str, Any], id: str) -> None:
     send = define(SEND, id="r-{event}-{step}")
 
     assert id == send.id_of(**payload)
     assert {"kwargs": payload, "id": id} == send.complete_options({"kwargs": payload})
 
 
-def test_arguments_by_position_make_the_same_id() -> None:
+def test_positional_arguments_make_the_same_id() -> None:
     send = define(SEND, id="r-{event}-{step}")
 
     assert "r-e1-5" == send.complete_options({"args": ["e1", 5]})["id"]
 
 
 @pytest.mark.parametrize("value", ["a b", "a:b", "ü", None, 1.5, ["x"]])
-def test_a_value_that_cannot_stand_in_an_id_is_named(value: object) -> None:
+def test_a_value_that_cannot_be_part_of_an_id_is_refused_by_name(value: object) -> None:
     with pytest.raises(InvalidSchedule, match=r"cannot be part of an id, which task app.tasks.send makes of") as raised:
         define(SEND, id="r-{step}-{event}").id_of(event=value)
     assert ("event", value) == (raised.value.field, raised.value.value)
 
 
 @pytest.mark.parametrize(("id", "value", "length"), [("r-{event}", "x" * 127, 129), ("{event}", "", 0)])
-def test_an_id_of_no_length_or_too_much_names_the_value(id: str, value: str, length: int) -> None:
+def test_an_empty_or_too_long_id_is_refused_with_its_value(id: str, value: str, length: int) -> None:
     with pytest.raises(InvalidSchedule, match=f"has {length} characters") as raised:
         define(SEND, id=id).id_of(event=value)
     assert "event" == raised.value.field
@@ -85,11 +85,11 @@ def test_an_id_template_needs_only_its_own_arguments() -> None:
         send.id_of(text="t")
 
 
-def test_an_id_may_be_one_for_all() -> None:
+def test_an_id_template_may_have_no_placeholder() -> None:
     assert "digest" == define(SEND, id="digest").id_of()
 
 
-def test_a_task_without_an_id_tells_so() -> None:
+def test_asking_a_task_without_an_id_for_its_id_is_an_error() -> None:
     with pytest.raises(InvalidTask, match="it has no id; give the decorator id="):
         define(SEND).id_of(event="e1")
     assert "id" not in define(SEND).complete_options({"kwargs": {"event": 1}})

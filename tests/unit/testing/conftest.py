@@ -1,4 +1,4 @@
-"""Where these tests' schedulers stand, and the calls of ``tasks``, which each test begins empty."""
+"""The Redis of these tests' schedulers, and the calls of ``tasks``, which each test begins empty."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _calls() -> None:
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.redis)])
 def ground(request: pytest.FixtureRequest) -> Any:
-    """What a scheduler is given."""
+    """The Redis for a scheduler."""
     return None if request.param == "fake" else request.getfixturevalue("redis_client")
 
 

@@ -1,4 +1,4 @@
-"""When these tests' schedulers begin, and what is asked of what they fired."""
+"""The start time of these tests' schedulers, and helpers for fired runs."""
 
 from __future__ import annotations
 

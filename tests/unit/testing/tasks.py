@@ -1,4 +1,4 @@
-"""What the schedules of these tests call; ``CALLS`` is what was called, which each test begins empty."""
+"""The tasks of the schedules in these tests; ``CALLS`` records the calls, and each test begins with it empty."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def note(what: Any = None) -> None:
 
 
 def tell_when() -> None:
-    """For which time it runs, and when it began, as its own run tells."""
+    """Record the nominal time of the run, and its start, as its own run says."""
     run = current_run()
     assert run is not None
     CALLS.append((run.nominal_at, run.lateness))
@@ -44,7 +44,7 @@ def interrupt() -> None:
 
 
 def chain(left: int) -> None:
-    """Schedule itself anew, an hour later, *left* times, by the product's own client."""
+    """Schedule the same task again, an hour later, *left* times, by the product's own client."""
     run, job = current_run(), get_current_job()
     assert run is not None
     assert job is not None
@@ -54,7 +54,7 @@ def chain(left: int) -> None:
 
 
 def cancel_the_next() -> None:
-    """The first that runs cancels the run of a minute later."""
+    """Cancel the run of a minute later, in the first run."""
     run, job = current_run(), get_current_job()
     assert run is not None
     assert job is not None
@@ -65,12 +65,14 @@ def cancel_the_next() -> None:
 
 
 def enqueue_in_a_minute() -> None:
-    """RQ's own way."""
+    """Enqueue a job by RQ's own delay."""
     job = get_current_job()
     assert job is not None
     Queue("default", connection=job.connection).enqueue_in(timedelta(minutes=1), note, "later")
 
 
 def at_nine(day: int) -> datetime:
-    """Of January 2026, in the process' own words: naive, so given together with a zone."""
+    """
+    Return nine o'clock of a day of January 2026, in the process's own words: naive, so given together with a zone.
+    """
     return datetime(2026, 1, day, 9)

@@ -1,4 +1,4 @@
-"""A file of schedules in a product's tests: it is applied whole, or every mistake of it is raised."""
+"""A file of schedules in a product's tests: it is applied completely, or every mistake of it is raised."""
 
 from __future__ import annotations
 
@@ -62,9 +62,7 @@ def test_the_schedules_of_a_file_fire_over_a_change_to_summer_time(ground: Any, 
     assert {"press", "default"} == {run.queue for run in runs}
 
 
-def test_a_file_that_is_applied_again_changes_nothing_and_belongs_to_its_owner(
-    scheduler: ManualScheduler, gazette: Path
-) -> None:
+def test_a_file_applied_again_changes_nothing_and_keeps_its_owner(scheduler: ManualScheduler, gazette: Path) -> None:
     path = str(gazette / "schedules.toml")
 
     scheduler.apply(path)
@@ -94,7 +92,7 @@ def test_all_mistakes_of_a_file_are_raised_and_nothing_is_put(scheduler: ManualS
     assert [] == list(scheduler.client.list())
 
 
-def test_an_entry_that_redis_refuses_is_raised_and_the_others_are_put(
+def test_an_entry_refused_by_redis_raises_and_the_other_entries_are_put(
     scheduler: ManualScheduler, gazette: Path
 ) -> None:
     scheduler.redis.set(KEYS.template("berlin"), "another writer's")

@@ -1,4 +1,6 @@
-"""The fixture, and the test in docs/client.md, as a product has them: pytest runs them in a folder of its own."""
+"""
+The fixture, and the test in docs/how-to/schedule.md, as a product has them: pytest runs them in a separate folder.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ def test_each_test_has_its_own_scheduler(scheduler):
 
 @pytest.mark.slow
 def test_a_product_tests_its_schedules(tmp_path: Path) -> None:
-    for name, text in programs("docs/client.md").items():
+    for name, text in programs("docs/how-to/test-schedules.md").items():
         (tmp_path / name).write_text(text)
     (tmp_path / "conftest.py").write_text(CONFTEST)
     with (tmp_path / "test_shop.py").open("a") as file:

@@ -1,4 +1,4 @@
-"""Which Redis a scheduler of tests stands on, what it refuses, and that no daemon leads there."""
+"""The Redis of a scheduler in tests: accepted and refused ones, and the refusal of daemons to lead there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from zsched.storage.lease import Lease, Server
 from zsched.testing import ManualScheduler
 
 
-def test_each_scheduler_has_a_fakeredis_of_its_own() -> None:
+def test_every_scheduler_has_a_separate_fakeredis() -> None:
     with ManualScheduler() as one, ManualScheduler() as other:
         one.client.schedule(tasks.note, every=HOUR)
 
@@ -49,7 +49,7 @@ def _queue(client: redis.Redis) -> None:
     ("use", "shown"),
     [(_schedule, "zsched:{default}:log"), (_lead, "zsched:{default}:lease"), (_queue, f"{RQ}:queue:default")],
 )
-def test_a_redis_that_is_in_use_is_refused_and_left_as_it_is(redis_client: redis.Redis, use: Any, shown: str) -> None:
+def test_a_redis_in_use_is_refused_and_left_unchanged(redis_client: redis.Redis, use: Any, shown: str) -> None:
     use(redis_client)
     before = {key: redis_client.dump(key) for key in redis_client.scan_iter()}
 
@@ -77,7 +77,7 @@ def test_a_fakeredis_that_does_not_copy_is_refused() -> None:
     assert [] == client.keys()
 
 
-def test_a_client_that_decodes_its_replies_is_fine(redis_client: redis.Redis) -> None:
+def test_a_client_that_decodes_its_replies_is_accepted(redis_client: redis.Redis) -> None:
     options = redis_client.connection_pool.connection_kwargs
     decoding = redis.Redis(
         connection_pool=redis.ConnectionPool(
@@ -110,7 +110,7 @@ def _term(client: redis.Redis, daemon: str) -> Any:
         link.pool.disconnect()
 
 
-def test_a_daemon_does_not_lead_where_a_test_turns_the_clock(redis_client: redis.Redis) -> None:
+def test_a_daemon_does_not_lead_where_a_test_moves_the_clock(redis_client: redis.Redis) -> None:
     with ManualScheduler(redis_client, start=NINE) as scheduler:
         with pytest.raises(RedisRefused, match="a daemon does not lead there"):
             _term(redis_client, "daemon-1")
@@ -121,7 +121,7 @@ def test_a_daemon_does_not_lead_where_a_test_turns_the_clock(redis_client: redis
     assert 0 == redis_client.exists(f"{RQ}:queue:default")
 
 
-def test_a_running_daemon_says_why_it_does_not_lead(
+def test_a_running_daemon_logs_why_it_does_not_lead(
     redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []

@@ -1,4 +1,4 @@
-"""Runs of one schedule that wait for each other, or take each other's place, by the test's clock."""
+"""Runs of one schedule that wait for each other, or replace each other, by the test's clock."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def ids(runs: list[Fired] | list[Run]) -> list[str]:
 
 
 def queued(scheduler: ManualScheduler) -> list[str]:
-    """The runs that RQ has in their queue, in order."""
+    """Return the runs that RQ has in their queue, in order."""
     return [run_id.decode() for run_id in scheduler.redis.lrange(f"{RQ}:queue:default", 0, -1)]
 
 
 def begin_elsewhere(scheduler: ManualScheduler, run: Fired) -> None:
-    """A worker of another process takes the first of the queue, which is *run*."""
+    """Take the first run of the queue, which is *run*, like a worker of another process."""
     assert run.id.encode() == scheduler.redis.lpop(f"{RQ}:queue:default")
     scheduler.redis.hset(KEYS.rq.job(run.id), mapping={"status": "started", "worker_name": "elsewhere"})
 
@@ -72,7 +72,7 @@ def _delete(scheduler: ManualScheduler, run_id: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lose", [_cancel, _delete])
-def test_a_run_behind_a_cancelled_or_deleted_run_is_worked(
+def test_a_run_behind_a_cancelled_or_deleted_run_is_executed(
     scheduler: ManualScheduler, lose: Callable[[ManualScheduler, str], None]
 ) -> None:
     scheduler.client.schedule(tasks.note, id="a", every=MINUTE, overlap="queue")
@@ -85,7 +85,7 @@ def test_a_run_behind_a_cancelled_or_deleted_run_is_worked(
     assert [] == list(scheduler.client.runs("a", status="queued"))
 
 
-def test_a_run_behind_an_expired_run_is_worked(scheduler: ManualScheduler) -> None:
+def test_a_run_behind_an_expired_run_is_executed(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.note, id="a", every=MINUTE, overlap="queue", expires_after=100)
     first, second, third = scheduler.advance(3 * MINUTE)
 
@@ -93,21 +93,21 @@ def test_a_run_behind_an_expired_run_is_worked(scheduler: ManualScheduler) -> No
     assert [first.id] == ids(list(scheduler.client.runs("a", status="expired")))
 
 
-def test_a_run_behind_runs_that_expire_one_after_the_other_is_worked(scheduler: ManualScheduler) -> None:
+def test_a_run_behind_runs_that_expire_in_turn_is_executed(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.note, id="a", every=MINUTE, count=3, overlap="queue", expires_after=100)
     *_, third = scheduler.advance(4 * MINUTE)
 
     assert [third.id] == ids(scheduler.work())
 
 
-def test_a_run_behind_a_run_that_a_task_cancels_is_worked(scheduler: ManualScheduler) -> None:
+def test_a_run_behind_a_run_that_a_task_cancels_is_executed(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.cancel_the_next, id="a", every=MINUTE, overlap="queue")
     first, _, third = scheduler.advance(3 * MINUTE)
 
     assert [first.id, third.id] == ids(scheduler.work())
 
 
-def test_a_tick_puts_what_need_not_wait_any_more_into_its_queue(scheduler: ManualScheduler) -> None:
+def test_a_tick_queues_a_run_that_no_longer_has_to_wait(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.note, id="a", every=MINUTE, overlap="queue")
     first, second, _ = scheduler.advance(3 * MINUTE)
     assert [first.id] == queued(scheduler)
@@ -118,7 +118,7 @@ def test_a_tick_puts_what_need_not_wait_any_more_into_its_queue(scheduler: Manua
     assert [second.id] == queued(scheduler)
 
 
-def test_a_run_that_is_on_elsewhere_keeps_the_next_one_waiting(scheduler: ManualScheduler) -> None:
+def test_a_run_executing_elsewhere_keeps_the_next_run_waiting(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.note, id="a", every=MINUTE, overlap="queue")
     [first] = scheduler.advance(MINUTE)
 
@@ -141,7 +141,7 @@ def test_the_release_of_a_run_is_not_printed(scheduler: ManualScheduler, capsys:
 # -- cancel_previous ----------------------------------------------------------------------------------
 
 
-def test_a_run_that_another_took_the_place_of_does_not_come_back(scheduler: ManualScheduler) -> None:
+def test_a_replaced_run_is_not_executed_again(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.note, id="a", every=MINUTE, overlap="cancel_previous")
     [first] = scheduler.advance(MINUTE)
     begin_elsewhere(scheduler, first)

@@ -15,7 +15,7 @@ from zsched.testing import ManualScheduler
 pytestmark = pytest.mark.skipif(not hasattr(rq, "RateLimit"), reason="RQ 2 has no rate limits")
 
 
-def test_runs_of_one_limit_are_all_worked(scheduler: ManualScheduler) -> None:
+def test_runs_of_one_limit_are_all_executed(scheduler: ManualScheduler) -> None:
     for n in range(5):
         scheduler.client.schedule(tasks.note, id=f"a{n}", at=NINE + MINUTE, rate_limit="mail:2")
 

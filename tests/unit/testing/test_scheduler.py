@@ -1,4 +1,4 @@
-"""A product's schedules in its tests: time goes when the test says so, on fakeredis and on a real Redis alike."""
+"""A product's schedules in its tests: time passes when the test says so, on fakeredis and on a real Redis alike."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zsched.core.model import ScheduleState
 from zsched.testing import Fired, ManualScheduler
 
 
-def test_an_hourly_schedule_advanced_by_three_hours_fires_three_times_each_at_its_own(
+def test_an_hourly_schedule_advanced_by_three_hours_fires_three_times_at_its_nominal_times(
     scheduler: ManualScheduler,
 ) -> None:
     scheduler.client.schedule(tasks.note, args=(1,), kwargs={}, id="hourly", every=HOUR, queue="mail")
@@ -29,7 +29,7 @@ def test_an_hourly_schedule_advanced_by_three_hours_fires_three_times_each_at_it
     assert [run.id.encode() for run in runs] == scheduler.redis.lrange(f"{RQ}:queue:mail", 0, -1)
 
 
-def test_the_next_time_is_exactly_the_schedules(scheduler: ManualScheduler) -> None:
+def test_the_next_time_is_exact_to_the_millisecond(scheduler: ManualScheduler) -> None:
     client = scheduler.client
 
     assert NINE + MINUTE == client.schedule(tasks.note, after=60).next_at
@@ -39,7 +39,7 @@ def test_the_next_time_is_exactly_the_schedules(scheduler: ManualScheduler) -> N
     assert NINE == scheduler.now
 
 
-def test_time_stands_still_while_the_test_takes_its_time(scheduler: ManualScheduler) -> None:
+def test_the_schedulers_clock_stands_still_while_real_time_passes(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.note, id="soon", after=0.005)
     machine, until_ms = SystemClock(), SystemClock().monotonic_ms() + 10
     while machine.monotonic_ms() < until_ms:
@@ -51,7 +51,7 @@ def test_time_stands_still_while_the_test_takes_its_time(scheduler: ManualSchedu
     assert ["soon"] == [run.schedule_id for run in scheduler.advance(seconds=0.005)]
 
 
-def test_a_client_of_the_products_own_sees_the_same_time(scheduler: ManualScheduler) -> None:
+def test_a_client_made_by_the_product_sees_the_same_time(scheduler: ManualScheduler) -> None:
     products = Client(scheduler.redis)
 
     assert NINE + HOUR == products.schedule(tasks.note, id="a", every=HOUR).next_at
@@ -59,7 +59,7 @@ def test_a_client_of_the_products_own_sees_the_same_time(scheduler: ManualSchedu
     assert 2 == len(scheduler.advance(HOUR))
 
 
-def test_a_year_passes_at_once(scheduler: ManualScheduler) -> None:
+def test_advancing_by_a_year_fires_every_month(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.note, id="monthly", cron="0 9 1 * *", tz="America/New_York")
 
     runs = scheduler.advance_to(datetime(2027, 1, 1, tzinfo=UTC))
@@ -98,7 +98,7 @@ def test_a_start_without_a_zone_is_refused() -> None:
         ManualScheduler(start=datetime(2026, 1, 1, 9))
 
 
-def test_nothing_is_in_doubt_or_held_at_the_start(scheduler: ManualScheduler) -> None:
+def test_a_run_at_the_start_fires_without_doubt_or_hold(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.note, id="a", at=NINE, allow_past=True, on_uncertain="skip")
 
     assert ["a"] == [run.schedule_id for run in scheduler.tick()]
@@ -116,7 +116,7 @@ def test_entries_of_the_log_have_the_frozen_time(scheduler: ManualScheduler) -> 
     assert [nine_us, nine_us + 3_600_000_000, nine_us + 7_200_000_000] == times[1:]
 
 
-def test_broken_schedules_stop_nothing_else(scheduler: ManualScheduler) -> None:
+def test_broken_schedules_stop_no_other_schedule(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.note, id="broken", every=MINUTE)
     scheduler.client.schedule(tasks.note, id="well", every=HOUR)
     scheduler.redis.delete(KEYS.schedule("broken"))

@@ -1,4 +1,4 @@
-"""What was fired is executed by RQ's own worker, by the test's clock: failures, retries, deadlines."""
+"""Fired runs are executed by RQ's own worker, by the test's clock: failures, retries, deadlines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zsched.testing import ManualScheduler
 # -- work ---------------------------------------------------------------------------------------------
 
 
-def test_work_executes_what_was_fired(scheduler: ManualScheduler) -> None:
+def test_work_executes_the_fired_runs_once(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.tell_when, id="hourly", every=HOUR)
     scheduler.advance(hours=2)
 
@@ -34,7 +34,7 @@ def test_work_executes_what_was_fired(scheduler: ManualScheduler) -> None:
     assert [] == scheduler.work()
 
 
-def test_runs_of_one_schedule_are_jobs_of_their_own(scheduler: ManualScheduler) -> None:
+def test_runs_of_one_schedule_are_separate_jobs(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.note, id="hourly", every=HOUR)
     scheduler.advance(HOUR)
     scheduler.work()
@@ -44,7 +44,7 @@ def test_runs_of_one_schedule_are_jobs_of_their_own(scheduler: ManualScheduler) 
     assert [RunStatus.QUEUED, RunStatus.SUCCEEDED] == [run.status for run in scheduler.client.runs("hourly")]
 
 
-def test_a_tasks_exception_makes_a_failed_run(scheduler: ManualScheduler) -> None:
+def test_an_exception_in_a_task_fails_the_run(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.fail, after=1)
     scheduler.client.schedule(tasks.note, after=2)
     scheduler.advance(seconds=2)
@@ -56,7 +56,7 @@ def test_a_tasks_exception_makes_a_failed_run(scheduler: ManualScheduler) -> Non
     assert [failed.id] == [run.id for run in scheduler.client.runs(status="failed")]
 
 
-def test_a_tasks_exception_comes_to_the_test_that_asks_for_it(scheduler: ManualScheduler) -> None:
+def test_an_exception_in_a_task_is_raised_in_the_test_on_request(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.fail, id="bad", after=1)
     scheduler.client.schedule(tasks.note, after=HOUR)
 
@@ -75,7 +75,7 @@ def test_ctrl_c_in_a_task_ends_the_test_and_not_the_task_alone(scheduler: Manual
         scheduler.work()
 
 
-def test_a_task_that_schedules_the_next_one_finds_it_fired_in_time(scheduler: ManualScheduler) -> None:
+def test_a_run_scheduled_by_a_task_fires_at_its_time(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.chain, args=(3,), at=NINE + HOUR)
 
     runs = scheduler.advance(hours=3, work=True)
@@ -111,7 +111,7 @@ def test_another_attempt_comes_at_the_millisecond_when_its_interval_is_over(sche
     assert ["try", "try"] == tasks.CALLS
 
 
-def test_rqs_own_delay_in_a_task_is_by_the_tests_clock_and_ends_with_its_second(scheduler: ManualScheduler) -> None:
+def test_a_job_delayed_by_rq_in_a_task_runs_when_its_second_has_ended(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.enqueue_in_a_minute, after=60)
 
     scheduler.advance(timedelta(seconds=120, milliseconds=999), work=True)
@@ -128,7 +128,7 @@ def test_a_schedule_whose_runs_keep_failing_is_paused(scheduler: ManualScheduler
     assert ScheduleState.PAUSED is scheduler.client.get("a").state
 
 
-def test_only_the_queues_that_are_named_are_worked_in_their_order(scheduler: ManualScheduler) -> None:
+def test_work_executes_only_the_named_queues_in_their_order(scheduler: ManualScheduler) -> None:
     for queue in ("slow", "fast", "other"):
         scheduler.client.enqueue(tasks.note, (queue,), queue=queue)
 
@@ -138,7 +138,7 @@ def test_only_the_queues_that_are_named_are_worked_in_their_order(scheduler: Man
     assert 1 == scheduler.redis.llen(f"{RQ}:queue:other")
 
 
-def test_json_payloads_are_worked_too(ground: Any) -> None:
+def test_work_executes_json_payloads_too(ground: Any) -> None:
     with ManualScheduler(ground, serializer="json") as scheduler:
         scheduler.client.schedule(tasks.note, args=["x"], after=1)
 
@@ -157,7 +157,7 @@ def test_retries_without_an_interval_happen_at_once(scheduler: ManualScheduler) 
     assert 6 == len(tasks.CALLS) == scheduler.client.runs("a")[0].attempt
 
 
-def test_work_leaves_no_thread_no_signal_handler_and_rqs_clock_as_it_was(scheduler: ManualScheduler) -> None:
+def test_work_leaves_no_thread_no_signal_handler_and_an_unchanged_clock_of_rq(scheduler: ManualScheduler) -> None:
     before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)], threading.enumerate()
     signal.alarm(300)  # of a test runner
     scheduler.client.enqueue(tasks.note)

@@ -31,22 +31,22 @@ ZONES = [
 
 
 def ms(text: str, zone: str = "UTC") -> int:
-    """The instant of an ISO text, read as local time in *zone* (first pass of a fold)."""
+    """Return the instant of an ISO text, read as local time in *zone* (first pass of a fold)."""
     return int(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).timestamp()) * 1000
 
 
 def local(instant_ms: int, zone: str) -> str:
-    """An instant as local ISO text with its offset."""
+    """Return an instant as local ISO text with its offset."""
     return datetime.fromtimestamp(instant_ms / 1000, ZoneInfo(zone)).isoformat()
 
 
 def wall(at_s: int, tz: ZoneInfo) -> datetime:
-    """What a clock on the wall shows."""
+    """Return the time on a wall clock."""
     return datetime.fromtimestamp(at_s, tz).replace(tzinfo=None)
 
 
 def tzif_changes(name: str) -> list[tuple[int, int, int]]:
-    """(instant, offset before, offset after) as the compiled zone file says, without its final rule."""
+    """Return (instant, offset before, offset after) as the compiled zone file says, without its final rule."""
     for root in zoneinfo.TZPATH:
         if os.path.isfile(os.path.join(root, name)):
             data = Path(root, name).read_bytes()
@@ -91,7 +91,7 @@ class Crontab:
         return found
 
     def matches(self, at: datetime) -> bool:
-        """Whether the line matches this minute on the wall."""
+        """Return True if the line matches this minute of the wall clock."""
         minutes, hours, days, months, weekdays = self.sets
         if at.minute not in minutes or at.hour not in hours or at.month not in months:
             return False
@@ -100,7 +100,7 @@ class Crontab:
         return (by_day and by_weekday) if self.both_days else (by_day or by_weekday)
 
     def walk(self, walls: list[tuple[int, datetime]]) -> list[int]:
-        """The instants (s) at which Debian's cron runs the job, given (instant, wall) of consecutive minutes."""
+        """Return the instants (s) at which Debian's cron runs the job, given (instant, wall) of consecutive minutes."""
         found, virtual = [], walls[0][1] - timedelta(minutes=1)
         for at_s, now in walls:
             if self.wildcard:
@@ -115,7 +115,7 @@ class Crontab:
 
 
 def windows(name: str, first_year: int, last_year: int, around_s: int) -> list[tuple[int, int]]:
-    """Spans of instants (s) around each change of the zone in these years; some days of each if it has none."""
+    """Return spans of instants (s) around each change of the zone in these years; some days of each if it has none."""
     tz = ZoneInfo(name)
     found = []
     step, here = 6 * HOUR, ms(f"{first_year}-01-01") // 1000

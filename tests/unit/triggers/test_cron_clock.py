@@ -1,4 +1,4 @@
-"""Cron against a walk of the clock by Debian's rule, and the cases that people ask about as tables."""
+"""Cron against a walk of the clock by Debian's rule, and tables of cases that people ask about."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def locals_after(trigger: Trigger, after_ms: int, zone: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("zone", ZONES)
-def test_cron_runs_when_debians_cron_does_around_every_change_from_2000_to_2037(zone):
+def test_cron_runs_at_the_times_of_debians_cron_around_every_change_from_2000_to_2037(zone):
     triggers = [(Crontab(line), cron(line, zone)) for line in LINES]
     tz = ZoneInfo(zone)
 
@@ -71,7 +71,7 @@ def test_cron_runs_when_debians_cron_does_around_every_change_from_2000_to_2037(
 
 @pytest.fixture
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Pieces are found for half an hour at once, so that a repeated hour is in several blocks."""
+    """Shorten the blocks of found pieces to half an hour, so that a repeated hour spans several blocks."""
     projection._pieces.cache_clear()
     monkeypatch.setattr(projection, "_BLOCK_S", 1800)
     yield
@@ -80,7 +80,7 @@ def short_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("short_blocks")
 @pytest.mark.parametrize(("fold", "expected"), [(Fold.FIRST, ["00:15"]), (Fold.SECOND, ["01:15"])])
-def test_a_repeated_hour_fires_once_where_it_is_in_several_blocks(fold: Fold, expected: list[str]) -> None:
+def test_a_repeated_hour_that_spans_several_blocks_fires_once(fold: Fold, expected: list[str]) -> None:
     trigger = cron("15 1 * * *", "Europe/London", fold=fold)
 
     found = occurrences(trigger, ms("2026-10-24T23:00"), ms("2026-10-25T04:00"))
@@ -154,7 +154,7 @@ def test_gap_and_fold_choices_agree_with_dateutil(line, zone, gap, fold):
         ("@weekly", "UTC", "2026-01-01", ["01-04T00:00:00+00:00", "01-11T00:00:00+00:00"]),
     ],
 )
-def test_cron_means_what_the_manual_says(expr, zone, after, expected):
+def test_a_cron_rule_fires_at_the_times_of_the_manual(expr, zone, after, expected):
     found = locals_after(cron(expr, zone), ms(after, zone), zone)
 
     assert expected == [text[5:] for text in islice(found, len(expected))]
@@ -162,9 +162,7 @@ def test_cron_means_what_the_manual_says(expr, zone, after, expected):
 
 @pytest.mark.parametrize("number", range(8))  # of cron: Sunday is 0, and 7
 @pytest.mark.parametrize("n", range(1, 6))
-def test_a_numbered_weekday_is_that_of_the_month_and_there_is_none_where_the_month_is_too_short(
-    number: int, n: int
-) -> None:
+def test_a_numbered_weekday_fires_only_in_months_that_have_that_day(number: int, n: int) -> None:
     trigger = cron(f"0 0 * * {number}#{n}", "UTC")
     days = [date(2026, 1, 1) + timedelta(days=day) for day in range(3 * 365)]
     expected = [day for day in days if day.isoweekday() % 7 == number % 7 and (day.day + 6) // 7 == n]
@@ -190,7 +188,7 @@ def test_the_star_of_a_seconds_field_does_not_make_a_wildcard_job():
 
 
 @pytest.mark.parametrize(("gap", "expected"), [(Gap.FIRST_VALID, 1), (Gap.SHIFT, 3600), (Gap.SKIP, 0)])
-def test_an_hour_of_seconds_in_a_gap_becomes_one_instant_or_an_hour_or_nothing(gap, expected):
+def test_an_hour_of_seconds_in_a_gap_becomes_an_instant_or_an_hour_or_nothing(gap, expected):
     trigger = cron("* 0-59 2 * * *", NEW_YORK, gap)
     span = ms("2026-03-08", NEW_YORK), ms("2026-03-08T12:00", NEW_YORK)
 
@@ -218,7 +216,7 @@ def test_a_trigger_ends_before_the_year_10000_and_does_not_overflow():
         assert 0 == trigger.count_between(10**17, 10**18)
 
 
-def test_a_time_in_the_first_year_of_all_is_found_from_both_sides() -> None:
+def test_a_time_in_the_year_1_is_found_from_both_sides() -> None:
     trigger = build(TriggerSpec(CRON, "0 0 5 1 *", starts_ms=ms("0001-01-03")), 0)
 
     assert ms("0001-01-05") == trigger.next_after(ms("0001-01-04")) == trigger.last_until(ms("0001-01-06"))

@@ -1,4 +1,4 @@
-"""Each kind of trigger answers everything that the rest of zsched asks; nothing else knows a single kind."""
+"""Kinds of triggers: each answers everything that the rest of zsched asks, and no other module knows a single kind."""
 
 import copy
 import pickle
@@ -22,7 +22,7 @@ by_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 
 
 @by_kind
-def test_a_kind_says_everything_that_is_asked_of_it(kind: TriggerKind) -> None:
+def test_a_kind_defines_every_attribute_of_trigger_kinds(kind: TriggerKind) -> None:
     asked = [name for name in TriggerKind.__annotations__ if not name.startswith("_")]
 
     assert [] == [name for name in asked if not hasattr(kind, name)]
@@ -50,23 +50,23 @@ def test_a_stored_rule_is_read_back_with_its_kind(kind: TriggerKind) -> None:
 
 
 @by_kind
-def test_a_copied_and_a_pickled_kind_is_the_kind_itself(kind: TriggerKind) -> None:
+def test_copying_or_pickling_a_kind_returns_the_kind_itself(kind: TriggerKind) -> None:
     assert copy.deepcopy(kind) is kind
     assert pickle.loads(pickle.dumps(kind)) is kind
 
 
 @by_kind
-def test_a_kind_is_an_option_and_a_remedy(kind: TriggerKind) -> None:
+def test_a_kind_is_listed_as_an_option_and_in_the_remedy(kind: TriggerKind) -> None:
     assert kind.name in SCHEDULE_OPTIONS
     assert kind.name in GIVE_A_RULE
 
 
-def test_an_unknown_kind_in_a_stored_rule_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_kind_in_a_stored_rule_is_refused_with_the_known_kinds() -> None:
     with pytest.raises(ValueError, match="'moon' is no kind of trigger; known are every, cron, rrule"):
         read_spec('{"kind":"moon","expr":"full","tz":"UTC"}')
 
 
-def test_no_module_but_the_list_knows_a_single_kind() -> None:
+def test_only_the_listed_modules_import_a_single_kind() -> None:
     root = Path(zsched.__file__).parent
     modules = [f"zsched.core.triggers.{kind.name} import" for kind in KINDS]
 
@@ -84,7 +84,7 @@ def test_no_module_but_the_list_knows_a_single_kind() -> None:
 
 @dataclass(frozen=True)
 class Tides:
-    """Every 12 hours and 25 minutes since the epoch, or since *phase_ms*."""
+    """A trigger of every 12 hours and 25 minutes since the epoch, or since *phase_ms*."""
 
     phase_ms: int
 
@@ -114,7 +114,7 @@ class TideKind(TriggerKind):
         return Tides(0 if self.anchor is Anchor.NOTHING else anchor_ms)
 
 
-def test_a_first_time_of_a_kind_without_an_anchor_holds_from_the_occurrence_before() -> None:
+def test_a_first_time_without_an_anchor_is_valid_from_the_previous_occurrence() -> None:
     spec = TriggerSpec(TideKind(Anchor.NOTHING), "")
 
     bracket = first(spec, NOW_MS)
@@ -123,7 +123,7 @@ def test_a_first_time_of_a_kind_without_an_anchor_holds_from_the_occurrence_befo
     assert Bracket(str(before_ms + Tides.STEP_MS), before_ms, before_ms + Tides.STEP_MS) == bracket
 
 
-def test_a_first_time_of_a_kind_counted_from_its_creation_is_always_as_far_away() -> None:
+def test_a_first_time_counted_from_the_creation_is_always_equally_far_away() -> None:
     spec = TriggerSpec(TideKind(Anchor.INSTANT), "", ends_ms=NOW_MS + 24 * HOUR_MS)
 
     bracket = first(spec, NOW_MS)

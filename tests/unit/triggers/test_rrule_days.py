@@ -34,7 +34,7 @@ def after(trigger, at_ms, n):
 
 
 def by_dateutil(text, start, zone, horizon):
-    """The instants of a rule by dateutil: naive, then resolved, then without repeats."""
+    """Return the instants of a rule by dateutil: naive, then resolved, then without repeats."""
     tz = ZoneInfo(zone)
     naive = takewhile(lambda at: at <= horizon, rrulestr(text, dtstart=start))
     instants = (int(dateutil_tz.resolve_imaginary(at.replace(tzinfo=tz)).timestamp()) * 1000 for at in naive)
@@ -48,7 +48,7 @@ def numbers(low, high, size=3):
 
 @st.composite
 def rules(draw):
-    """A rule that both sides read alike: numbered and plain weekdays are not mixed (dateutil intersects them)."""
+    """Draw a rule that both sides read alike: numbered and plain weekdays are not mixed (dateutil intersects them)."""
     freq = draw(st.sampled_from(["DAILY", "WEEKLY", "MONTHLY", "YEARLY"]))
     parts = {"FREQ": freq, "INTERVAL": draw(st.sampled_from([1, 1, 1, 2, 3, 5, 13]))}
     choice = {
@@ -88,7 +88,7 @@ def rules(draw):
     st.datetimes(datetime(1995, 1, 1), datetime(2024, 12, 31)).map(lambda at: at.replace(microsecond=0)),
     st.sampled_from(["UTC", NEW_YORK, "Australia/Lord_Howe", "Asia/Kathmandu"]),
 )
-def test_a_rule_gives_what_dateutil_gives(text, start, zone):
+def test_a_rule_has_the_same_occurrences_as_in_dateutil(text, start, zone):
     if "WEEKLY" in text and "BYSETPOS" in text:  # dateutil's first week has no days before the start to choose from
         week_start = WEEKDAYS.index(text.partition("WKST=")[2] or "MO")
         start -= timedelta(days=(start.weekday() - week_start) % 7)
@@ -135,7 +135,7 @@ def test_a_rule_gives_what_dateutil_gives(text, start, zone):
         ("FREQ=DAILY;BYHOUR=9", "Pacific/Apia", "2011-12-29", ["2011-12-29T09:00", "2011-12-31T09:00"]),
     ],
 )
-def test_a_rule_means_what_rfc_5545_says(text, zone, anchor, expected):
+def test_a_rule_fires_at_the_times_of_rfc_5545(text, zone, anchor, expected):
     trigger = rrule(text, zone, anchor)
 
     found = after(trigger, ms(anchor, zone), 3)
@@ -161,7 +161,7 @@ def test_a_rule_that_matches_once_in_400_years_is_found_from_anywhere_in_between
     assert ms("2000-02-29") == trigger.last_until(ms("2400-02-28"))
 
 
-def test_a_start_between_two_seconds_counts_from_the_next_whole_one():
+def test_a_start_between_two_seconds_counts_from_the_next_whole_second():
     trigger = rrule("FREQ=DAILY", starts_ms=ms("2026-01-01T10:00") + 1)
 
     assert ms("2026-01-01T10:00:01") == trigger.next_after(0)
@@ -177,6 +177,6 @@ def test_a_start_between_two_seconds_counts_from_the_next_whole_one():
         ("FREQ=DAILY;UNTIL=20301231T235959Z;INTERVAL=2;", ("FREQ=DAILY;INTERVAL=2;UNTIL=20301231T235959Z", None)),
     ],
 )
-def test_equal_rules_have_one_text(text, expected):
+def test_equal_rules_have_the_same_text(text, expected):
     assert expected == parse_rrule(text)
     assert expected[0] == parse_rrule(expected[0])[0]

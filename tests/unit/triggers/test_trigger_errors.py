@@ -1,4 +1,4 @@
-"""What is refused, and what the refusal says."""
+"""Refused triggers, and the messages of their refusals."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_bad_cron_expression_is_refused(value, says):
     ("value", "expected"),
     [("  0  9\t* * 1-5 ", "0 9 * * 1-5"), ("@daily", "@daily"), ("0 9 * * mon-FRI", "0 9 * * mon-FRI")],
 )
-def test_a_cron_expression_keeps_its_text_but_for_spaces(value, expected):
+def test_a_cron_expression_keeps_its_text_except_for_spaces(value, expected):
     assert expected == parse_cron(value)
     assert expected == parse_cron(expected)
 
@@ -119,7 +119,7 @@ def test_any_text_is_a_cron_expression_or_an_invalid_schedule(position, field):
         ("FREQ=YEARLY;BYDAY={}MO", -53, 53),
     ],
 )
-def test_the_numbers_of_a_recurrence_rule_are_those_of_rfc_5545(rule: str, least: int, most: int) -> None:
+def test_numbers_of_a_recurrence_rule_have_the_ranges_of_rfc_5545(rule: str, least: int, most: int) -> None:
     for number in (least, most):
         assert parse_rrule(rule.format(number))[0] == rule.format(number)
     for number in (least - 1, most + 1):
@@ -200,7 +200,7 @@ def test_a_bad_recurrence_rule_is_refused(value, says):
         (100 * 365.25 * 86_400, "3155760000000"),
     ],
 )
-def test_an_interval_is_whole_milliseconds(value, expected):
+def test_an_interval_is_rounded_to_whole_milliseconds(value, expected):
     assert expected == parse_every(value)
 
 
@@ -261,7 +261,7 @@ def test_a_schedule_that_never_fires_is_refused(spec, field):
     assert field == error.field
 
 
-def test_a_schedule_that_starts_after_the_last_time_of_all_has_no_time() -> None:
+def test_a_schedule_that_starts_after_the_last_possible_time_has_no_time() -> None:
     last_ms = ms("9999-12-29T23:59")
     check(TriggerSpec(CRON, "59 23 29 12 *", starts_ms=last_ms), NOW)
 

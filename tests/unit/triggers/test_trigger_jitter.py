@@ -1,4 +1,4 @@
-"""Jitter: how much later than its nominal time an occurrence is due."""
+"""Jitter: the delay of an occurrence after its nominal time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_jitter_stays_below_its_bound_and_the_next_occurrence(spec: TriggerSpec,
     assert next_ms is None or due_ms < next_ms
 
 
-def test_without_jitter_an_occurrence_is_due_at_its_nominal_time() -> None:
+def test_an_occurrence_without_jitter_is_due_at_its_nominal_time() -> None:
     assert T0 + HOUR == due_of(build(_every(HOUR, 0), T0), "a", T0 + HOUR)
     assert 0 == delay_of("a", 0)
 

@@ -1,4 +1,4 @@
-"""What holds for every trigger, whatever its kind, zone and bounds."""
+"""Properties of every trigger, whatever its kind, zone and bounds."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def triggers(draw):
 @pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(triggers(), instants | near_changes)
-def test_from_everywhere_between_two_occurrences_the_next_one_is_the_same(trigger, start):
+def test_the_next_occurrence_is_the_same_from_every_instant_between_two(trigger, start):
     here = start
     for _ in range(5):
         there = trigger.next_after(here)
@@ -91,7 +91,7 @@ def test_from_everywhere_between_two_occurrences_the_next_one_is_the_same(trigge
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(triggers(), instants | near_changes, instants | near_changes, instants | near_changes)
-def test_counts_add_up(trigger, a, b, c):
+def test_counts_of_adjacent_spans_add_up(trigger, a, b, c):
     a, b, c = sorted((a, b, c))
 
     assert trigger.count_between(a, c) == trigger.count_between(a, b) + trigger.count_between(b, c)
@@ -103,7 +103,7 @@ def test_counts_add_up(trigger, a, b, c):
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(triggers(), instants | near_changes, st.integers(0, 10**11))
-def test_the_nth_is_the_one_to_which_so_many_steps_lead(trigger, start, later):
+def test_the_nth_occurrence_equals_n_single_steps(trigger, start, later):
     steps, at_ms = [], start
     while len(steps) < 5 and (at_ms := trigger.next_after(at_ms)) is not None:
         steps.append(at_ms)
@@ -113,7 +113,7 @@ def test_the_nth_is_the_one_to_which_so_many_steps_lead(trigger, start, later):
         assert step_ms == nth_after(trigger, start, number, steps[-1] + later)
 
 
-def test_the_nth_of_fewer_occurrences_is_the_end_of_the_search():
+def test_the_nth_of_fewer_occurrences_is_the_end_of_the_searched_span():
     trigger = build(TriggerSpec(EVERY, "1500"), 10_000)
 
     assert [13_000, 14_000] == [nth_after(trigger, 10_000, number, 14_000) for number in (2, 3)]
@@ -122,7 +122,7 @@ def test_the_nth_of_fewer_occurrences_is_the_end_of_the_search():
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(triggers())
-def test_the_rule_of_a_stored_text_is_the_one_that_wrote_it(trigger):
+def test_a_rule_survives_conversion_to_stored_text_and_back(trigger):
     stored = trigger.spec.to_text().encode()
 
     assert trigger.spec == spec_of(stored)
@@ -146,14 +146,14 @@ def test_a_stored_text_of_another_writer_is_refused_each_time(foreign):
         (EVERY, "UTC", False),
     ],
 )
-def test_a_zone_decides_of_cron_and_rrule_outside_utc(kind, tz, expected):
+def test_the_zone_matters_only_for_cron_and_rrule_outside_utc(kind, tz, expected):
     assert expected == TriggerSpec(kind, "5", tz).is_of_zone
 
 
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(triggers())
-def test_bounds_hold(trigger):
+def test_occurrences_stay_within_start_end_and_count(trigger):
     spec = trigger.spec
     first, last = trigger.next_after(0), trigger.last_until(END * 2)
 
@@ -168,7 +168,7 @@ def test_bounds_hold(trigger):
 @pytest.mark.slow
 @pytest.mark.parametrize("expr", ["30 1 * * *", "*/30 * * * *", "30 2 * * *"])
 @pytest.mark.parametrize("start", ["2026-03-08T05:00", "2026-11-01T04:00"])
-def test_from_each_second_through_a_gap_and_a_fold_the_next_one_is_the_same(expr, start):
+def test_the_next_occurrence_is_the_same_from_every_second_of_a_gap_and_a_fold(expr, start):
     trigger = build(TriggerSpec(CRON, expr, "America/New_York"), ms("2026-01-01"))
     following = trigger.next_after(ms(start))
 
@@ -204,7 +204,7 @@ def test_start_end_and_count_bound_the_occurrences(spec, expected):
     assert expected == found
 
 
-def test_meanings_have_not_moved_since_the_golden_file_was_written():
+def test_occurrences_of_rules_agree_with_the_golden_file():
     for case in json.loads(GOLDEN.read_text()):
         trigger = build(read_spec(case["spec"]), ms(case["after"]))
 

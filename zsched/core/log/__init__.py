@@ -1,9 +1,9 @@
 """
-The log: its entries, and what each kind of them says.
+The log: its entries, and the content of each kind of entry.
 
-``core.entry`` has an entry as it stands in Redis. ``kinds`` has what may be asked of one, and the registry of the
-classes that answer, a class for each kind. They stand in a module for each family: ``puts``, ``fires``, ``lives``,
-``recovery``. ``rows`` has what they change. To add a kind: its script, and its class in a family.
+``core.entry`` has an entry as Redis stores it. ``kinds`` has the questions to an entry, and the registry of the classes
+that answer them, one class per kind. The classes are in one module per family: ``puts``, ``fires``, ``lives``,
+``recovery``. ``rows`` has their changes to the state. A new kind needs its script, and its class in a family.
 """
 
 from zsched.core.entry import (

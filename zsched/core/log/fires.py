@@ -1,4 +1,4 @@
-"""Entries that say what became of occurrences, and what was pushed: by the leader, or because somebody asked."""
+"""Entries with outcomes of occurrences, and with pushes by the leader or on request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LANES: Final = frozenset(lane.value for lane in Priority)
 
 
 class _Word(NamedTuple):
-    """A word of advance.lua: what it says, and why; *counted* is why if that is counted apart."""
+    """A word of advance.lua: its change and reason; *counted* is the reason if it is counted separately."""
 
     what: What | None
     why: str = ""
@@ -28,7 +28,7 @@ class _Word(NamedTuple):
 
 
 _ADVANCED: Final = {
-    "passed": _Word(None),  # says nothing but what passed
+    "passed": _Word(None),  # only occurrences that passed
     "fired": _Word(What.FIRED),
     "uncertain": _Word(What.FIRED, "uncertain", "uncertain"),
     "skipped": _Word(What.SKIPPED, "uncertain", "uncertain"),
@@ -42,8 +42,8 @@ _ADVANCED: Final = {
 
 class Fires(NamedTuple):
     """
-    Results of firing one-shots. ``uncertain``: those of *runs* that a lost history may have pushed. ``cancelled``: each
-    with its status in RQ.
+    Results of firing one-shots. ``uncertain``: *runs* that a lost history may have pushed. ``cancelled``: runs with
+    their status in RQ.
     """
 
     runs: list[RunKey]
@@ -54,7 +54,7 @@ class Fires(NamedTuple):
 
 
 class FireEntry(ParsedEntry, kind="fire"):
-    """One-shots that were due left their lanes. Each text is parsed by itself: a malformed one loses only itself."""
+    """Due one-shots left their lanes. Each text is parsed alone, so a malformed one affects no other."""
 
     whats = frozenset({What.FIRED, What.SKIPPED, What.EXPIRED, What.CANCELLED})
     is_leaders = True
@@ -63,7 +63,7 @@ class FireEntry(ParsedEntry, kind="fire"):
     def fires(self) -> Fires:
         """Parse the entry's rows."""
         runs = self._keys(b"runs")
-        if runs and len(self.fields) == 1:  # as nearly always; the rest takes as long again
+        if runs and len(self.fields) == 1:  # the usual case; the rest takes as long again
             return Fires(runs, frozenset(), [], [], [])
         words = (word.partition("=") for word in text(self.fields.get(b"cancelled", b"")).split())
         return Fires(
@@ -108,13 +108,13 @@ class FireEntry(ParsedEntry, kind="fire"):
 
 
 class AdvanceEntry(ParsedEntry, kind="advance"):
-    """Recurring schedules that were due moved on."""
+    """Due recurring schedules moved on to their next occurrence."""
 
     whats = frozenset({
         What.FIRED, What.SKIPPED, What.EXPIRED, What.COALESCED, What.DUPLICATE, What.QUARANTINED, What.ENDED
     })  # fmt: skip
     is_leaders = True
-    DUPLICATE: Final = b"duplicate "  # stands in the body where a run was there already
+    DUPLICATE: Final = b"duplicate "  # in the body for a run that existed already
 
     @once
     def moves(self) -> list[Advanced]:
@@ -159,7 +159,7 @@ class AdvanceEntry(ParsedEntry, kind="advance"):
         return Counts(happened, dues)
 
     def narrowed(self, id: str) -> Entry:
-        with suppress(ValueError, IndexError):  # whoever reads all of it says what is wrong
+        with suppress(ValueError, IndexError):  # readers of the whole entry report what is malformed
             mine = [row for row in rows_of(self.entry.body) if row[0] == id.encode()]
             return self.entry.with_rows(mine) if mine else self.entry
         return self.entry
@@ -170,7 +170,7 @@ class AdvanceEntry(ParsedEntry, kind="advance"):
 
 
 class QuarantineEntry(ParsedEntry, kind="quarantine"):
-    """Schedules cannot be planned or pushed. Each row is parsed by itself: a malformed one loses only itself."""
+    """Schedules cannot be planned or pushed. Each row is parsed alone, so a malformed one affects no other."""
 
     whats = frozenset({What.QUARANTINED})
     is_leaders = True
@@ -189,7 +189,7 @@ class QuarantineEntry(ParsedEntry, kind="quarantine"):
 
 
 class RunNowEntry(ParsedEntry, kind="run_now"):
-    """A run of a schedule was pushed before its time; ``last``: of a recurring one, whose last run it is."""
+    """A run of a schedule was pushed before its time; ``last``: it is the last run of a recurring schedule."""
 
     whats = frozenset({What.ENQUEUED})
 
@@ -207,7 +207,7 @@ class RunNowEntry(ParsedEntry, kind="run_now"):
 
 
 class BackfillEntry(ParsedEntry, kind="backfill"):
-    """Runs of a recurring schedule were pushed for occurrences that had passed. The schedule stays as it is."""
+    """Runs of a recurring schedule were pushed for occurrences that had passed. The schedule is unchanged."""
 
     whats = frozenset({What.ENQUEUED})
 
@@ -229,14 +229,14 @@ class BackfillEntry(ParsedEntry, kind="backfill"):
         return True
 
 
-def _passed(told: str) -> tuple[Passed, ...]:
-    """``<why>:<first ms>:<last ms>:<count>`` by commas."""
-    if told == "-":
+def _passed(words: str) -> tuple[Passed, ...]:
+    """Parse ``<why>:<first ms>:<last ms>:<count>``, separated by commas."""
+    if words == "-":
         return ()
-    parts = (one.split(":") for one in told.split(","))
+    parts = (one.split(":") for one in words.split(","))
     return tuple(Passed(Why(why), Range(int(first), int(last), int(count))) for why, first, last, count in parts)
 
 
 def _of_passed(one: Passed) -> tuple[What, str]:
-    """Return the kind of change for occurrences that passed, and why they did not fire."""
+    """Return the kind of change for occurrences that passed, and the reason why they did not fire."""
     return (What.COALESCED, "") if one.why is Why.COALESCED else (What.SKIPPED, one.why.value)

@@ -2,11 +2,11 @@
 Kinds of log entries: the questions that every reader may ask an entry, and one class per kind that answers them.
 
 A kind is one subclass of ``ParsedEntry`` and nothing else: its name registers it, and it answers all questions. Which
-schedules and runs did it touch, and what is the state then (``rows``)? What happened (``changes``)? What does a counter
-add (``counts``)? Which records does it carry, and where do their arguments stand (``record_of``, ``owners``,
-``payloads``)? A reader asks and compares no kinds; a kind that is new needs no new reader.
+schedules and runs did it change, and what is their new state (``rows``)? What happened (``changes``)? What does a
+counter add (``counts``)? Which records does it have, and where are their arguments (``record_of``, ``owners``,
+``payloads``)? Readers ask these questions and never compare kinds, so a new kind needs no change in readers.
 
-An entry is parsed when the first question needs it, and once. Errors of that are converted by ``reading``.
+An entry is parsed once, when the first question needs it. ``reading`` converts the errors.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from zsched.core.log.rows import Key, Row, Touch
 from zsched.core.run_id import ID, RunKey, nominal_ms_of, run_id_of, run_key, usual_keys
 from zsched.core.runs import Run, RunStatus
 
-OWN: Final = "schedule:"  # before the names of a recurring schedule's own fields in a record
+OWN: Final = "schedule:"  # the prefix of a recurring schedule's own fields in a record
 
 T = TypeVar("T")
-Given = tuple[str, Texts]  # lane, '' where there is none (an enqueued run); the record of ``core.difference.Held``
+Given = tuple[str, Texts]  # lane ('' for an enqueued run), and the record of ``core.difference.Held``
 
 
 class once(Generic[T]):
     """
-    Decorator of a method without arguments: a property that is computed once for each instance, where the value then
-    stands under the method's name.
+    Decorator of a method without arguments: a property that is computed once per instance. The value is then in the
+    instance's ``__dict__`` under the method's name.
 
-    ``functools.cached_property`` does the same, and takes a lock before Python 3.12: 0.7 µs each, which an archive pays
-    for every entry of the log.
+    ``functools.cached_property`` does the same, but takes a lock before Python 3.12: 0.7 µs each, for every log entry
+    that an archive reads.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
         self._compute, self.__doc__ = compute, compute.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Note the method's name."""
+        """Remember the method's name."""
         self._name = name
 
     @overload
@@ -49,7 +49,7 @@ class once(Generic[T]):
     @overload
     def __get__(self, instance: object, owner: type) -> T: ...
     def __get__(self, instance: object, owner: type) -> T | Self:
-        """Compute the value, and put it into the instance, where Python finds it the next time."""
+        """Compute the value, and store it in the instance, where Python finds it the next time."""
         if instance is None:
             return self
         value = instance.__dict__[self._name] = self._compute(instance)
@@ -59,8 +59,8 @@ class once(Generic[T]):
 @dataclass(frozen=True, slots=True)
 class Counts:
     """
-    Numbers that a counter adds for an entry. ``happened``: how often what happened, and why where that is counted
-    apart: (FIRED, uncertain), (SKIPPED, missed). ``due_ms``: when that was due which it fired.
+    Numbers that a counter adds for an entry. ``happened``: numbers of changes, with their reasons if these are counted
+    separately: (FIRED, uncertain), (SKIPPED, missed). ``due_ms``: due times of fired occurrences.
     """
 
     happened: Counter[tuple[What, str]] = field(default_factory=Counter)
@@ -71,19 +71,19 @@ class ParsedEntry:
     """An entry of a kind, with the answers of a kind that concerns no schedule."""
 
     kind: ClassVar[str] = ""
-    whats: ClassVar[frozenset[What]] = frozenset()  # all that ``changes`` may tell
-    is_leaders: ClassVar[bool] = False  # no one but a leader writes it
-    is_logged: ClassVar[bool] = True  # it stands in the log, and not in archives alone
+    whats: ClassVar[frozenset[What]] = frozenset()  # all kinds of change in ``changes``
+    is_leaders: ClassVar[bool] = False  # only leaders write it
+    is_logged: ClassVar[bool] = True  # it is in the log, not only in archives
     has_records: ClassVar[bool] = False
 
     def __init__(self, entry: Entry, run_suffix: str = "") -> None:
         """*run_suffix* is the namespace's part of run ids."""
         self.entry, self.run_suffix = entry, run_suffix
         self.at_us = entry.position.t_us
-        self.dropped: list[str] = []  # malformed ids that were left out; nobody but another writer makes one
+        self.dropped: list[str] = []  # malformed ids, left out; only another writer makes them
 
     def __init_subclass__(cls, *, kind: str) -> None:
-        """Register the class as that of *kind*."""
+        """Register the class for *kind*."""
         if kind in KINDS:
             raise TypeError(f"two classes for log entries of the kind {kind!r}")
         cls.kind = kind
@@ -91,7 +91,7 @@ class ParsedEntry:
 
     @classmethod
     def of(cls, entry: Entry) -> Self | None:
-        """*entry*, if it is of this kind; else None."""
+        """Parse *entry* if it is of this kind; else return None."""
         return cls(entry) if entry.kind == cls.kind else None
 
     # -- questions --------------------------------------------------------------------------------
@@ -101,19 +101,19 @@ class ParsedEntry:
         return ()
 
     def changes(self) -> Iterator[Change]:
-        """Yield the changes that people are told of, schedule by schedule."""
+        """Yield the changes that are shown to users, schedule by schedule."""
         return iter(())
 
     def outcomes(self) -> Iterator[Change]:
-        """``changes`` without schedules that were put back: a recovery writes one for each."""
+        """Yield ``changes`` without restored schedules, which may be very many."""
         return self.changes()
 
     def sentence(self) -> str:
-        """Say what happened, in an entry that concerns no schedule."""
+        """Return a sentence on an entry that concerns no schedule."""
         return "nothing of any schedule"
 
     def counts(self) -> Counts:
-        """Count what happened. A kind whose entries carry thousands counts without a ``Change`` for each."""
+        """Count the changes. Kinds with thousands of rows count without a ``Change`` for each."""
         found = Counts(due_ms=(due_ms := list[int]()))
         for change in self.outcomes():
             found.happened[change.what, change.why if change.what is What.SKIPPED else ""] += change.count
@@ -122,38 +122,38 @@ class ParsedEntry:
         return found
 
     def ended_runs(self) -> Iterable[Run]:
-        """The runs that it says are over."""
+        """Yield the runs that ended by this entry."""
         return ()
 
     def end_statuses(self) -> Mapping[RunStatus, int]:
-        """Count the runs that it says ended, by status."""
+        """Count the runs that ended by this entry, by status."""
         return {}
 
     def only_ends(self, statuses: Collection[RunStatus]) -> Entry | None:
-        """The entry with the ends of runs alone that ended in one of *statuses*, None without any; quick."""
+        """Return the entry with only the ends in one of *statuses*; None if there are none. Fast."""
         return None
 
     def narrowed(self, id: str) -> Entry:
-        """The entry with what it says of schedule *id*, at least; quick."""
+        """Return the entry with at least its rows of schedule *id*. Fast."""
         return self.entry
 
     @property
     def is_by_rule(self) -> bool:
-        """True if the run that it pushed is of a recurring schedule, and has that one's record."""
+        """True if its pushed run belongs to a recurring schedule, and has that schedule's record."""
         return False
 
     # -- records ----------------------------------------------------------------------------------
 
     def record_of(self, number: int) -> Given:
-        """Lane and record in row *number*. Raises UnknownEntry."""
+        """Return lane and record in row *number*. Raises UnknownEntry."""
         raise UnknownEntry(f"entry {self.entry.position.id} ({self.entry.kind}) holds no record")
 
     def owners(self) -> Sequence[Key]:
-        """Keys of the schedules or runs whose records stand in the rows."""
+        """Return the keys of the schedules or runs with records in the rows."""
         return ()
 
     def payloads(self) -> Mapping[int, int]:
-        """Return the place in the body of each row's arguments; a row that another writer broke may have none."""
+        """Return the place in the body of each row's arguments; a row that another writer broke may be missing."""
         return {}
 
     # -- for subclasses ---------------------------------------------------------------------------
@@ -167,18 +167,18 @@ class ParsedEntry:
         return text(self.fields[name])
 
     def _shown(self, name: bytes) -> str:
-        """A field for people to read, whatever the form of the entry."""
+        """Return a field for display, even of a malformed entry."""
         body = self.entry.body
         return text(dict(zip(body[::2], body[1::2], strict=False)).get(name, b"?"))
 
     def _stored(self) -> Iterator[tuple[str, str, str]]:
-        """Id, words and text of each row, as they stand."""
+        """Yield id, words and text of each row, unparsed."""
         for id, words, other in rows_of(self.entry.body):
             yield text(id), text(words), text(other)
 
     @once
     def run_rows(self) -> list[tuple[RunKey, str, str]]:
-        """Key, words and text of each row, in an entry with rows of runs; malformed run ids are dropped."""
+        """Return key, words and text of each row of an entry of runs; malformed run ids are dropped."""
         keyed = ((self._key(run_id), words, other) for run_id, words, other in self._stored())
         return [(key, words, other) for key, words, other in keyed if key is not None]
 
@@ -186,19 +186,19 @@ class ParsedEntry:
         return Change(id, what, self.at_us, self.entry.position.id, **more)
 
     def _change_of(self, key: RunKey, what: What, why: str = "", **more: Any) -> Change:
-        """A change that is told of the run at *key*."""
+        """Return a change of the run at *key*."""
         id, run = key
         return self._change(id, what, run_id=run_id_of(id, run), nominal_ms=nominal_ms_of(run), why=why, **more)
 
     def _key(self, run_id: str) -> RunKey | None:
-        """The key of *run_id*; None, and it is dropped, when it is malformed."""
+        """Return the key of *run_id*; a malformed id is dropped and gives None."""
         key = run_key(run_id)
         if key is None:
             self.dropped.append(run_id)
         return key
 
     def _keys(self, name: bytes) -> list[RunKey]:
-        """The keys of the run ids that stand in a field by spaces, but for malformed ones, which are dropped."""
+        """Return the keys of the run ids in a field, separated by spaces; malformed ids are dropped."""
         value = self.fields.get(name)
         if not value:
             return []
@@ -228,7 +228,7 @@ KINDS: Final[dict[str, type[ParsedEntry]]] = {}  # by name; ``zsched.core.log`` 
 
 
 def parse(entry: Entry, run_suffix: str = "") -> ParsedEntry:
-    """*entry* as its kind reads it. Raises UnknownEntry for a kind that this version does not know."""
+    """Return *entry*, parsed by its kind. Raises UnknownEntry for a kind that this version does not know."""
     kind = KINDS.get(entry.kind)
     if kind is None or not (kind.is_logged or entry.position.seq == 0):
         raise UnknownEntry(f"log entry {entry.position.id} is of the unknown kind {entry.kind!r}")
@@ -236,36 +236,36 @@ def parse(entry: Entry, run_suffix: str = "") -> ParsedEntry:
 
 
 def kinds_telling(*whats: What) -> list[str]:
-    """The kinds whose entries may tell of one of *whats*."""
+    """Return the kinds of entries that may have a change in *whats*."""
     return [name for name, kind in KINDS.items() if not kind.whats.isdisjoint(whats)]
 
 
 def kinds_telling_only(whats: frozenset[What]) -> list[str]:
-    """The kinds whose entries tell of some of *whats* and of nothing else."""
+    """Return the kinds of entries that have changes, but only some in *whats*."""
     return [name for name, kind in KINDS.items() if kind.whats and kind.whats <= whats]
 
 
 def kinds_with_records() -> list[str]:
-    """The kinds whose entries carry records."""
+    """Return the kinds of entries with records."""
     return [name for name, kind in KINDS.items() if kind.has_records]
 
 
 def is_leaders(entry: Entry) -> bool:
-    """Return True if no one but a leader writes entries of that kind."""
+    """Return True if only leaders write entries of that kind."""
     kind = KINDS.get(entry.kind)
     return kind is not None and kind.is_leaders
 
 
 def leaders_kinds() -> list[str]:
     """
-    The kinds that a leader alone writes. Not ``end`` and ``pause``, which clients write too, nor what a recovery does.
+    Return the kinds that only leaders write: not ``end`` and ``pause``, which clients write too, nor a recovery's.
     """
     return [name for name, kind in KINDS.items() if kind.is_leaders]
 
 
 def changes(entry: Entry, run_suffix: str = "") -> Iterator[Change]:
     """
-    Yield the changes that *entry* tells, schedule by schedule; none for kinds that concern no schedule.
+    Yield the changes in *entry*, schedule by schedule; none for kinds that concern no schedule.
 
     Raises:
         UnknownEntry: its kind or form is not known here.
@@ -276,14 +276,14 @@ def changes(entry: Entry, run_suffix: str = "") -> Iterator[Change]:
 
 
 def outcomes(entry: Entry, run_suffix: str = "") -> Iterator[Change]:
-    """The same without schedules that were put back. Raises as ``changes``."""
+    """Yield the same without restored schedules. Raises as ``changes``."""
     parsed = parse(entry, run_suffix)
     with reading(entry):
         yield from parsed.outcomes()
 
 
 def narrowed(entry: Entry, id: str) -> Entry:
-    """*entry* with what it says of schedule *id*, at least; quick, also of one that tells of thousands."""
+    """Return *entry* with at least its rows of schedule *id*. Fast, also for an entry with thousands of rows."""
     kind = KINDS.get(entry.kind)
     return entry if kind is None else kind(entry).narrowed(id)
 

@@ -1,6 +1,6 @@
 """
-Entries that say how a life goes on: of a schedule (``pause``, ``resume``, ``replan``), of a run (``end``, ``again``,
-``unblock``) and of a leader (``term``). An entry of runs leaves their schedules as they are.
+Entries with later states of a schedule (``pause``, ``resume``, ``replan``), of a run (``end``, ``again``, ``unblock``)
+and of a leader (``term``). An entry of runs does not change their schedules.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PauseEntry(ParsedEntry, kind="pause"):
 
 
 class ResumeEntry(ParsedEntry, kind="resume"):
-    """A schedule goes on; with ``count``, without the occurrences that passed in the pause."""
+    """A schedule was resumed; with ``count``, without the occurrences that passed in the pause."""
 
     whats = frozenset({What.RESUMED, What.SKIPPED, What.ENDED})
 
@@ -54,7 +54,7 @@ class ResumeEntry(ParsedEntry, kind="resume"):
 
 
 class ReplanEntry(ParsedEntry, kind="replan"):
-    """The rules of zones changed. In ``changes`` ``nominal_ms`` is the time that was, ``next_ms`` the one that is."""
+    """The rules of zones changed. In ``changes``, ``nominal_ms`` is the old time and ``next_ms`` the new one."""
 
     whats = frozenset({What.REPLANNED})
     is_leaders = True
@@ -81,8 +81,8 @@ class ReplanEntry(ParsedEntry, kind="replan"):
 
 class EndEntry(ParsedEntry, kind="end"):
     """
-    Runs are over: a row is run id, status, and what is recorded of it (JSON, ``core.runs.facts_text``). Leaders write
-    it, and who cancels a run.
+    Runs are over. A row is run id, status, and facts (JSON, ``core.runs.facts_text``). Leaders write it, and clients
+    that cancel a run.
     """
 
     whats = frozenset({What.RUN_ENDED})
@@ -95,7 +95,7 @@ class EndEntry(ParsedEntry, kind="end"):
             yield self._change_of(key, What.RUN_ENDED, status, record=facts)
 
     def counts(self) -> Counts:
-        return Counts()  # of occurrences nothing is said
+        return Counts()  # it has no occurrences
 
     def ended_runs(self) -> Iterator[Run]:
         for key, status, facts in self.run_rows:
@@ -109,7 +109,7 @@ class EndEntry(ParsedEntry, kind="end"):
 
     @staticmethod
     def words(statuses: Iterable[RunStatus]) -> list[bytes]:
-        """Return texts, one of which an archive's BLOB of an entry has if a run ended in one of *statuses*."""
+        """Return texts: an archive's BLOB of an entry has one of them if a run ended in one of *statuses*."""
         return [f"{status.value}{{".encode() for status in statuses]
 
     def only_ends(self, statuses: Collection[RunStatus]) -> Entry | None:
@@ -119,7 +119,7 @@ class EndEntry(ParsedEntry, kind="end"):
 
 
 class AgainEntry(ParsedEntry, kind="again"):
-    """Runs whose workers died are in their queues again: a row is run id, attempt, and why."""
+    """Runs of dead workers are in their queues again. A row is run id, attempt and reason."""
 
     whats = frozenset({What.RUN_AGAIN})
     is_leaders = True
@@ -133,7 +133,7 @@ class AgainEntry(ParsedEntry, kind="again"):
 
 
 class UnblockEntry(ParsedEntry, kind="unblock"):
-    """Runs that waited for others are in their queues, as RQ would never put them there: a row is run id and why."""
+    """Runs that waited for others are in their queues, which RQ would not have done. A row is run id and reason."""
 
     whats = frozenset({What.RELEASED})
     is_leaders = True

@@ -1,4 +1,4 @@
-"""Entries that say what is scheduled: ``put``, ``put_recurring`` and ``enqueue``, which carry records; ``cancel``."""
+"""Entries of scheduling: ``put``, ``put_recurring`` and ``enqueue``, which have records, and ``cancel``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROW_WORDS: Final = 9  # of a row of a ``put_recurring`` entry; the last one may
 
 
 class Puts(NamedTuple):
-    """One-shots of one shape. ``paused`` and ``replaced``: ids that stay paused; that were there."""
+    """One-shots of one shape. ``paused``: ids that stay paused. ``replaced``: ids that existed."""
 
     lane: str
     shared: Texts  # field and value texts that all rows share
@@ -92,8 +92,8 @@ class LoggedShape(NamedTuple):
 
 class PutRecurring(NamedTuple):
     """
-    A recurring schedule. ``due_ms`` and ``nominal_ms`` are None when it stays ended. ``words`` as put_recurring.lua has
-    them, ``at``: the place of its arguments in the body.
+    A recurring schedule. ``due_ms`` and ``nominal_ms`` are None if it stays ended. ``words``: as in put_recurring.lua.
+    ``at``: the place of its arguments in the body.
     """
 
     id: str
@@ -176,7 +176,7 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
         return {number: put.at for number, put in enumerate(self.puts)}
 
     def _shapes(self) -> tuple[list[LoggedShape], int]:
-        """The entry's shapes, and where its rows begin."""
+        """Return the entry's shapes, and the place where its rows begin."""
         body, shapes, at = self.entry.body, list[LoggedShape](), 2
         expect(body[0] == b"shapes")
         for _ in range(int(body[1])):
@@ -190,7 +190,7 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
 
 
 class Enqueued(NamedTuple):
-    """A run that was pushed at once; ``retry_of``: which run it repeats, None when none."""
+    """A run that was pushed at once; ``retry_of``: the run that it repeats, or None."""
 
     run_id: str
     is_at_front: bool
@@ -217,7 +217,7 @@ class EnqueueEntry(ParsedEntry, kind="enqueue"):
         run_id = self.run.run_id
         id = schedule_of(run_id)
         run = run_id[len(id) + 1 :]
-        if self.run.retry_of is None:  # one that is retried leaves the schedule of its id alone
+        if self.run.retry_of is None:  # a retried run does not change the schedule of its id
             yield Forgotten(id)
         yield RunPushed(id, run, nominal_ms_of(run))
 

@@ -1,4 +1,4 @@
-"""Entries of recoveries: ``restore`` and ``merged``; and ``scan``, of archives alone: what was read from Redis."""
+"""Entries of recoveries: ``restore`` and ``merged``; and ``scan``, only in archives: content read from Redis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _RUN_PLACES = ("open", "skipped", "held", "refused")
 _RESTORED_HEAD: Final = 8  # texts before the pairs of a row
 _SCANNED_HEAD: Final = 6  # texts before a scanned row's record
-# What a row says by its place, and why; the others say that a schedule is where it was.
+# The change and reason of a row by its place. Rows of other places restore a schedule.
 _RESTORED = {
     "open": (What.PUSHED_AGAIN, "uncertain"),
     "skipped": (What.SKIPPED, "uncertain"),
@@ -30,8 +30,8 @@ _OUTCOMES = frozenset(place.encode() for place in _RESTORED)
 
 class Restored(NamedTuple):
     """
-    One row of a ``restore`` entry; see restore.lua. A schedule and what it became, or a run: ``open`` (pushed again),
-    ``skipped``, ``held`` (RQ has it already), ``refused``. ``t_us`` is of its last change in the history that was lost.
+    One row of a ``restore`` entry; see restore.lua. A schedule and its place, or a run: ``open`` (pushed again),
+    ``skipped``, ``held`` (RQ has it already), ``refused``. ``t_us``: its last change in the lost history.
     """
 
     id: str
@@ -46,21 +46,21 @@ class Restored(NamedTuple):
 
     @property
     def run_id(self) -> str | None:
-        """The id of the run that the row is of, or of the one-shot that it places; None of a recurring schedule."""
+        """The id of the row's run, or of its one-shot; None for a recurring schedule."""
         return run_id_of(self.id, self.run) if self.run else None
 
     @property
     def is_schedule(self) -> bool:
-        """True if the row places a schedule; else it is of a run."""
+        """True if the row restores a schedule; else it is a row of a run."""
         return self.place not in _RUN_PLACES
 
     @property
     def is_open(self) -> bool:
-        """True if the row is of an open run: one that was pushed again, or that RQ has."""
+        """True if the row is of an open run, pushed again or held by RQ."""
         return self.place in ("open", "held")
 
     def texts(self) -> list[bytes]:
-        """The row as it stands in the entry, and as restore.lua takes it."""
+        """Return the row's texts, in the entry and for restore.lua."""
         due = b"-" if self.due_ms is None else b"%d" % self.due_ms
         head = [self.id.encode(), self.run.encode(), self.place.encode(), self.lane.encode(), due, b"%d" % self.t_us]
         sizes = b"%d %d" % (len(self.job), len(self.own))
@@ -71,7 +71,7 @@ class Restored(NamedTuple):
         id, run, t_us = self.id, self.run, self.t_us
         if self.is_open:
             return RunPushed(id, run, self.due_ms, "uncertain", number, t_us=t_us)
-        if not self.is_schedule:  # it was open, and is not pushed again
+        if not self.is_schedule:  # an open run that is not pushed again
             return RunsOver([(id, run)], t_us=t_us)
         if self.place == "gone":
             return Forgotten(id, run, t_us=t_us)
@@ -81,12 +81,12 @@ class Restored(NamedTuple):
         return Placed(id, run, *place, number=number, t_us=t_us)
 
     def touches(self) -> Iterator[Touch]:
-        """Yield the keys that it touches, with the time of the change that it repeats."""
+        """Yield the keys that it changes, with the time of the change that it repeats."""
         return self.change().touches(self.t_us)
 
 
 class RestoreEntry(ParsedEntry, kind="restore"):
-    """An archive put back what Redis had lost, or what an audit or another archive found to be wrong."""
+    """An archive restored losses of Redis, or corrected errors that an audit or another archive found."""
 
     whats = frozenset({What.RESTORED, *(what for what, _ in _RESTORED.values())})
     has_records = True
@@ -98,16 +98,16 @@ class RestoreEntry(ParsedEntry, kind="restore"):
 
     @property
     def archive(self) -> str:
-        """The id of the archive whose knowledge it is; '' if another writer broke the entry."""
+        """The id of the archive that restored; '' if another writer broke the entry."""
         return text(self.entry.body[3]) if len(self.entry.body) > 3 else ""
 
     @once
     def restored(self) -> list[tuple[int, Restored]]:
-        """Return each row that was put back, and the place in the body where it begins."""
+        """Return each row, with the place in the body where it begins."""
         return list(self._rows())
 
     def _rows(self, places: Container[bytes] | None = None) -> Iterator[tuple[int, Restored]]:
-        """The same; of some *places* alone if they are given."""
+        """Yield the same; only rows with one of *places*, if given."""
         body = self.entry.body
         expect(body[0] == b"reason" and body[2] == b"archive" and body[4] == b"rows")
         at = 6
@@ -128,12 +128,12 @@ class RestoreEntry(ParsedEntry, kind="restore"):
         return [row.change(number) for number, (_, row) in enumerate(self.restored)]
 
     def changes(self) -> Iterator[Change]:
-        return self._told(row for _, row in self.restored)
+        return self._changes_of(row for _, row in self.restored)
 
     def outcomes(self) -> Iterator[Change]:
-        return self._told(row for _, row in self._rows(_OUTCOMES))
+        return self._changes_of(row for _, row in self._rows(_OUTCOMES))
 
-    def _told(self, rows: Iterable[Restored]) -> Iterator[Change]:
+    def _changes_of(self, rows: Iterable[Restored]) -> Iterator[Change]:
         for row in rows:
             what, why = _RESTORED.get(row.place, (What.RESTORED, self.reason))
             yield self._change(row.id, what, run_id=row.run_id, nominal_ms=row.due_ms, why=why or self.reason)
@@ -158,10 +158,10 @@ class RestoreEntry(ParsedEntry, kind="restore"):
 
 
 class MergedEntry(ParsedEntry, kind="merged"):
-    """All that an archive knows is in Redis."""
+    """Redis has everything that an archive knows."""
 
     def positions(self) -> list[Position]:
-        """The ends of histories of which nothing is missing where the entry stands. Raises UnknownEntry."""
+        """Return the ends of the histories that are complete at this entry. Raises UnknownEntry."""
         with reading(self.entry):
             return [Position.parse(f"{id} {t_us}") for id, t_us, _ in self._stored()]
 
@@ -170,7 +170,7 @@ class MergedEntry(ParsedEntry, kind="merged"):
 
 
 class Scanned(NamedTuple):
-    """A row of a ``scan`` entry: where it was, and its record, which begins at place *first* of the body."""
+    """A row of a ``scan`` entry: its place in Redis, and its record, which begins at place *first* of the body."""
 
     id: str
     run: str
@@ -182,7 +182,7 @@ class Scanned(NamedTuple):
 
 
 class ScanEntry(ParsedEntry, kind="scan"):
-    """Content of Redis, read by a bootstrap. It stands for no entry of the log, so it has no seq."""
+    """Content of Redis, read by a bootstrap. It is not an entry of the log, so it has no seq."""
 
     whats = frozenset({What.FOUND})
     is_logged = False
@@ -190,7 +190,7 @@ class ScanEntry(ParsedEntry, kind="scan"):
 
     @classmethod
     def entry_of(cls, rows: Iterable[Held], at: Position) -> Entry:
-        """The entry of *rows*, read when the log ended with *at*."""
+        """Return the entry of *rows*, read when the log ended with *at*."""
         return Entry(at._replace(seq=0), cls.kind, [each for row in rows for each in _scanned(row)])
 
     @once

@@ -1,11 +1,11 @@
 """
-Rows: what the entries of the log change in the state of a namespace, one shape for each change.
+Rows: the changes of log entries to the state of a namespace, one shape for each change.
 
-A kind of entry says what it did as rows (``kinds.ParsedEntry.rows``). An archive folds them into its state
-(``archive.fold``), and knows neither kinds nor texts. What an entry touched follows from them too: a *key* is a
-schedule, (id, ''), or a run, (id, what follows it in the run id). A one-shot that waits is touched under both.
+Each kind of entry gives its changes as rows (``kinds.ParsedEntry.rows``). An archive folds them into its state
+(``archive.fold``), and needs neither kinds nor texts. The changed keys follow from the rows, too. A *key* is a
+schedule, (id, ''), or a run, (id, rest of the run id). A waiting one-shot has both keys.
 
-Rows are not frozen, as an entry has up to 5,000 and a frozen value takes five times as long to make; nobody changes
+Rows are not frozen: an entry has up to 5,000, and a frozen value takes five times as long to make. No code changes
 them.
 """
 
@@ -23,7 +23,7 @@ Key = tuple[str, str]
 
 
 class Touch(NamedTuple):
-    """An entry changed what is at *key*; ``t_us`` of a restored row is that of the change that it repeats."""
+    """A change of *key* by an entry; ``t_us`` of a restored row is the time of the change that it repeats."""
 
     key: Key
     t_us: int
@@ -32,20 +32,20 @@ class Touch(NamedTuple):
 
 @dataclass(slots=True)
 class Row(ABC):
-    """One change. ``t_us``: when it was done, of one that is repeated; None: when its entry was written."""
+    """One change. ``t_us``: the original time of a repeated change; None: the time of its entry."""
 
     t_us: int | None = field(default=None, kw_only=True)
 
     @abstractmethod
     def ids(self) -> Iterable[str]:
-        """The schedules that it concerns."""
+        """Return the schedules that it concerns."""
 
     @abstractmethod
     def keys(self) -> Iterator[Key]:
-        """Yield the keys that it touches."""
+        """Yield the keys that it changes."""
 
     def touches(self, entry_us: int) -> Iterator[Touch]:
-        """The same, each with its time; *entry_us* is that of the entry."""
+        """Yield the same, each with its time; *entry_us* is the time of the entry."""
         t_us, is_restored = (entry_us, False) if self.t_us is None else (self.t_us, True)
         for key in self.keys():
             yield Touch(key, t_us, is_restored)
@@ -66,7 +66,7 @@ class OfSchedule(Row):
 
 @dataclass(slots=True)
 class OfOccurrence(OfSchedule):
-    """A row of one schedule, and of the run that waits or waited there; ``run`` is '' where there is none."""
+    """A row of one schedule, and of the run that waits or waited there (``run``, or '')."""
 
     run: str
 
@@ -105,8 +105,8 @@ class OfOneShots(OfRuns):
 @dataclass(slots=True)
 class OneShotsPut(Row):
     """
-    One-shots wait; the record of each stands in the entry, in the row of its number. ``replaced`` and ``paused``: ids
-    that were there; that stay paused.
+    One-shots wait. The entry has the record of each, in the row of its number. ``replaced``: ids that existed.
+    ``paused``: ids that stay paused.
     """
 
     at: Sequence[str]
@@ -127,8 +127,8 @@ class OneShotsPut(Row):
 @dataclass(slots=True)
 class Placed(OfOccurrence):
     """
-    A schedule is at *place*, whatever was there before. Its record stands in the entry, in row *number*.
-    ``keeps_note``: the note is the one that it had.
+    A schedule is at *place*, and replaces an earlier one. The entry has its record, in row *number*. ``keeps_note``: it
+    keeps its note.
     """
 
     place: str
@@ -142,14 +142,14 @@ class Placed(OfOccurrence):
 
 @dataclass(slots=True)
 class Forgotten(OfOccurrence):
-    """A schedule is no more. Its open runs stay."""
+    """A schedule is deleted. Its open runs stay."""
 
     run: str = ""
 
 
 @dataclass(slots=True)
 class Paused(OfSchedule):
-    """A schedule is paused; *note* says why."""
+    """A schedule is paused; *note* has the reason."""
 
     due_ms: int | None
     note: str
@@ -157,7 +157,7 @@ class Paused(OfSchedule):
 
 @dataclass(slots=True)
 class Resumed(OfSchedule):
-    """A schedule goes on. ``is_skipped``: what passed in the pause does not fire; *nominal_ms* is then the next."""
+    """A schedule is resumed. ``is_skipped``: occurrences in the pause do not fire, and *nominal_ms* is the next."""
 
     due_ms: int | None
     nominal_ms: int | None
@@ -166,7 +166,7 @@ class Resumed(OfSchedule):
 
 @dataclass(slots=True)
 class Replanned(OfSchedule):
-    """An occurrence that waits is at another time by the new rules of its zone."""
+    """A waiting occurrence has another time by the new rules of its zone."""
 
     nominal_ms: int
     new_nominal_ms: int
@@ -175,7 +175,7 @@ class Replanned(OfSchedule):
 
 @dataclass(slots=True)
 class Quarantined(OfSchedule):
-    """A schedule cannot be planned or pushed. ``due_ms`` is None if its due time was no number."""
+    """A schedule cannot be planned or pushed. ``due_ms`` is None if its due time was not a number."""
 
     lane: str
     due_ms: int | None
@@ -186,7 +186,7 @@ class Quarantined(OfSchedule):
 class Advanced(OfOccurrence):
     """
     One occurrence of a recurring schedule, its result, and the next one; see advance.lua, LOGS. ``nominal_ms`` is None
-    and ``run`` '' where no occurrence fires.
+    and ``run`` '' if no occurrence fires.
     """
 
     word: str
@@ -208,19 +208,19 @@ class Advanced(OfOccurrence):
 
 @dataclass(slots=True)
 class OneShotsFired(OfOneShots):
-    """One-shots that waited were pushed. ``uncertain``: those that a lost history may have pushed."""
+    """Waiting one-shots were pushed. ``uncertain``: runs that a lost history may have pushed already."""
 
     uncertain: Set[RunKey] = frozenset()
 
 
 @dataclass(slots=True)
 class OneShotsLeft(OfOneShots):
-    """One-shots that waited are gone, and were not pushed."""
+    """Waiting one-shots are gone, and were not pushed."""
 
 
 @dataclass(slots=True)
 class RunPushed(Row):
-    """A run was pushed whose record stands in the entry, in row *number*."""
+    """A run was pushed. The entry has its record, in row *number*."""
 
     id: str
     run: str
@@ -237,7 +237,7 @@ class RunPushed(Row):
 
 @dataclass(slots=True)
 class PushedByRule(OfSchedule):
-    """Runs of a recurring schedule were pushed on request. ``is_last``: the schedule has that as its last run."""
+    """Runs of a recurring schedule were pushed on request. ``is_last``: it is the schedule's last run."""
 
     runs: Sequence[str]
     is_last: bool
@@ -256,4 +256,4 @@ class RunsOver(OfRuns):
 
 @dataclass(slots=True)
 class Mentioned(OfRuns):
-    """Something is said of runs, or of schedules by their keys, and they are as they were."""
+    """The entry names runs, or schedules by their keys, without a change of their state."""

@@ -1,5 +1,5 @@
 """
-Recurring triggers: when a schedule is due. Pure; integers of epoch milliseconds; nothing is remembered.
+Recurring triggers: the times of a schedule. Pure, without state; integers of epoch milliseconds.
 
 ``build`` makes a ``Trigger`` of a ``TriggerSpec``, ``spec_of`` reads a stored one, and ``check`` refuses rules that
 never fire. Each kind is a module with one ``TriggerKind``, listed in ``trigger.KINDS``. All decisions about zones, gaps

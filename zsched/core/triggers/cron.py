@@ -7,14 +7,14 @@ Quartz, Spring and BullMQ's cron-parser); five fields mean second 0. Days of the
 ``FRI#2`` (second Friday), ``?`` for ``*`` in the day fields, ranges that wrap round (``22-4``), and
 @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually.
 
-croniter supplies the grammar: which values a field's text stands for. It is asked once per distinct field,
-not per expression. What it draws by lot or leaves ambiguous is refused here: H, R, W, and ``5-5``, which is
-one value for cron(8) and all of them for croniter, and ``22-4/3``, a wrapped range with a step.
+croniter supplies the grammar: the values of a field's text. It is called once per distinct field, not per
+expression. Random and ambiguous forms are refused here: H, R, W; ``5-5``, which is one value for cron(8) and
+all values for croniter; ``22-4/3``, a wrapped range with a step.
 
-Days, from crontab(5): if both day fields are restricted (do not start with ``*``) a day that matches either
-will do; else it must match both. Summer time, from cron(8): a job with a ``*`` at the start of its minute
-or hour runs by the clock on the wall, in both passes of a repeated hour and not in a skipped one. Any other
-job has fixed times: each runs once a day, and ``gap`` and ``fold`` say when, if the zone changes just then.
+Days, from crontab(5): if both day fields are restricted (do not start with ``*``), a day has to match one of
+them; otherwise it has to match both. Summer time, from cron(8): a job with a ``*`` at the start of its minute
+or hour runs by the local clock, in both passes of a repeated hour and not in a skipped one. Any other
+job has fixed times: each runs once a day, and ``gap`` and ``fold`` decide if the zone changes at that time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _RANGE: Final = re.compile(r"(\w+)-(\w+)(/\d+)?(?:#\d+)?", re.ASCII)
 
 
 class _Place(NamedTuple):
-    """One of the fields: its name, what it may hold, and croniter's expression that asks about it alone."""
+    """A field: its name, its allowed values, and croniter's expression for this field alone."""
 
     name: str
     allowed: str
@@ -103,12 +103,12 @@ class CronRule(WallRule):
 
 def parse_cron(text: object, field: str = "cron") -> str:
     """
-    The expression *text* with its fields separated by single spaces, otherwise as written.
+    Return the expression *text* with its fields separated by single spaces, otherwise unchanged.
 
-    ``field`` is the option that an error names. Whether it ever fires is for ``check`` to say.
+    ``field`` is the option that an error names. ``check`` finds out whether the expression ever fires.
 
     Raises:
-        InvalidSchedule: not an expression as this module describes it, or longer than ``LONGEST``.
+        InvalidSchedule: not an expression as described in this module, or longer than ``LONGEST``.
     """
     if not isinstance(text, str):
         raise InvalidSchedule(field, text, "not a text", _EXAMPLE)
@@ -128,7 +128,7 @@ def parse_cron(text: object, field: str = "cron") -> str:
 
 @lru_cache(maxsize=65_536)
 def cron_rule(expr: str) -> CronRule:
-    """The rule of an expression that ``parse_cron`` accepted. Equal expressions share one rule."""
+    """Return the rule of an expression that ``parse_cron`` accepted. Equal expressions share one rule."""
     parts = _split(expr)
     second = _values(_SECOND, parts.pop(0)) if len(parts) == 6 else (0,)
     minute, hour, day, month, weekday = parts
@@ -141,7 +141,7 @@ def cron_rule(expr: str) -> CronRule:
 
 
 def _split(expr: str) -> list[str]:
-    """The five or six fields of *expr*, aliases resolved."""
+    """Return the five or six fields of *expr*, with aliases resolved."""
     if expr.startswith("@"):
         if expr.lower() == "@reboot":
             raise BadRule("there is no reboot here", "enqueue the job when your process starts")
@@ -159,7 +159,7 @@ def _split(expr: str) -> list[str]:
 
 
 def _month_days(text: str) -> tuple[int, bool]:
-    """The day-of-month field: a mask of days, and whether the last day of each month is meant too."""
+    """Return the day-of-month field: a mask of days, and True if it includes the last day of each month."""
     if any(_NEAREST.fullmatch(item) for item in text.split(",")):
         raise BadRule(f"{text!r}: W (nearest working day) is not supported", "use rrule= with BYSETPOS")
     values, _ = _expand(_DAY, text)
@@ -168,7 +168,7 @@ def _month_days(text: str) -> tuple[int, bool]:
 
 
 def _weekdays(text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
-    """The day-of-week field: whole weekdays (0 = Monday), or (n, weekday) pairs."""
+    """Return the day-of-week field: whole weekdays (0 = Monday), or (n, weekday) pairs."""
     items = text.split(",")
     for item in items:
         after = _LAST_AFTER.fullmatch(item)
@@ -185,7 +185,7 @@ def _weekdays(text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
 
 
 def _values(place: _Place, text: str) -> tuple[int, ...]:
-    """The values of a field that holds numbers only, ascending."""
+    """Return the values of a field with numbers only, ascending."""
     values, _ = _expand(place, text)
     if "*" in values:
         return tuple(range(place.low, place.high + 1))
@@ -194,10 +194,10 @@ def _values(place: _Place, text: str) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def _expand(place: _Place, text: str) -> tuple[tuple[int | str, ...], dict[int, set[int | str]]]:
-    """Expand one field by croniter: its values, and for the day of week which of the month's."""
+    """Expand one field by croniter: its values, and for the day of week their positions in the month."""
     from croniter import (
         croniter,
-    )  # with dateutil it takes as long as half of redis: only who parses a rule waits for it
+    )  # imported late: with dateutil it takes half as long as redis
 
     for item in text.split(","):
         if _BY_LOT.fullmatch(item):
@@ -209,14 +209,14 @@ def _expand(place: _Place, text: str) -> tuple[tuple[int | str, ...], dict[int, 
             raise BadRule(f"{item!r} takes steps across the end of its range", "list the values")
     try:
         expanded, nth = croniter.expand(place.question.format(text))
-    except ValueError as exc:  # all that croniter raises; a test with arbitrary text looks
+    except ValueError as exc:  # croniter raises nothing else; a test with arbitrary texts checks that
         raise BadRule(f"{text[:40]!r} is not a valid {place.name}", f"allowed are {place.allowed}") from exc
     position = place.question.split().index("{}")
     return tuple(expanded[position]), {day: set(ns) for day, ns in nth.items()}
 
 
 def _wraps(place: _Place, first: str, last: str) -> bool:
-    """Return True if a range runs over the end of its field. One that ends on Sunday does not: that is 7."""
+    """Return True if a range wraps round the end of its field. A range that ends on Sunday does not: that is 7."""
     (low, *_), _ = _expand(place, first)
     (high, *_), _ = _expand(place, last)
     if not isinstance(low, int) or not isinstance(high, int):
@@ -231,7 +231,7 @@ def _times(hours: tuple[int, ...], minutes: tuple[int, ...], seconds: tuple[int,
 
 @lru_cache(maxsize=8192)
 def _matching_days(days: CronDays, number: int) -> int:
-    """The days of the year *number* that the three day fields allow."""
+    """Return the days of the year *number* that the three day fields allow."""
     year = shape(number)
     by_month_day = by_weekday = allowed = 0
     for month in days.months:

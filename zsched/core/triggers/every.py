@@ -30,12 +30,12 @@ class Every:
             raise ValueError("an interval is at least 1 ms")
 
     def next_after(self, after_ms: int) -> int | None:
-        """The first occurrence strictly later than *after_ms*, or None."""
+        """Return the first occurrence strictly later than *after_ms*, or None."""
         found = self.phase_ms + max((after_ms - self.phase_ms) // self.every_ms + 1, 0) * self.every_ms
         return found if found < HORIZON_S * 1000 else None
 
     def last_until(self, until_ms: int) -> int | None:
-        """The last occurrence not later than *until_ms*, or None."""
+        """Return the last occurrence not later than *until_ms*, or None."""
         number = self._number(until_ms)
         return self.phase_ms + (number - 1) * self.every_ms if number else None
 
@@ -50,7 +50,7 @@ class Every:
 
 def parse_every(value: object, field: str = "every") -> str:
     """
-    The interval *value*, in seconds or as a timedelta, as whole milliseconds in decimal text.
+    Return the interval *value*, given in seconds or as a timedelta, as whole milliseconds in decimal text.
 
     ``field`` is the option that an error names.
 

@@ -1,13 +1,14 @@
 """
 From wall-clock rules to instants: the one place where gaps and folds of a zone are decided.
 
-The time line of a zone is cut into pieces. In a ``Plain`` piece the offset is constant, and matching wall
-seconds are instants one to one. Where a policy wants something else there is another piece: ``Silent``
-(the pass of a fold that is not wanted) and ``Mended`` (just after a gap: what the gap swallowed comes back).
-Within a piece occurrences are strictly ascending and pieces do not overlap, hence the whole is, without
-repeats. ``Gap.SKIP`` with ``Fold.BOTH`` needs no such pieces at all: that is the wildcard cron job.
+The time line of a zone is cut into pieces. In a ``Plain`` piece the offset is constant, and each matching
+wall second is one instant. A policy may need other pieces: ``Silent`` (the pass of a fold without
+occurrences) and ``Mended`` (just after a gap, with the occurrences that the gap skipped). Within a piece
+occurrences are strictly ascending, and pieces do not overlap. So the whole is strictly ascending, without
+repeats. ``Gap.SKIP`` with ``Fold.BOTH``, the wildcard cron job, needs only plain pieces.
 
-Not guaranteed: sense for a zone with two changes less than a fold apart. tzdata has none; a test looks.
+Not guaranteed: sensible results for a zone with two changes less than a fold apart. tzdata has none; a test
+checks that.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from zsched.core.triggers.spec import Fold, Gap
 from zsched.core.triggers.walls import WallRule
 from zsched.core.triggers.zones import DAY_S, FLOOR_S, HORIZON_S, offset_changes, offset_s
 
-_BLOCK_S: Final = 400 * DAY_S  # pieces are found and remembered for this much time at once
+_BLOCK_S: Final = 400 * DAY_S  # pieces are found and cached for this much time at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,12 @@ class Plain:
     offset_s: int
 
     def first(self, rule: WallRule, at_s: int) -> int | None:
-        """The first occurrence in this piece at or after *at_s*, or None."""
+        """Return the first occurrence in this piece at or after *at_s*, or None."""
         wall = rule.next_wall(max(at_s, self.start_s) + self.offset_s)
         return wall - self.offset_s if wall is not None and wall - self.offset_s < self.end_s else None
 
     def last(self, rule: WallRule, at_s: int) -> int | None:
-        """The last occurrence in this piece at or before *at_s*, or None."""
+        """Return the last occurrence in this piece at or before *at_s*, or None."""
         wall = rule.last_wall(min(at_s, self.end_s - 1) + self.offset_s)
         return wall - self.offset_s if wall is not None and wall - self.offset_s >= self.start_s else None
 
@@ -71,8 +72,8 @@ class Mended:
     """
     [start_s, end_s) right after a gap: the occurrences of these wall times, and those from inside the gap.
 
-    ``Gap.SHIFT``: as long as the gap, whose times fall on it one to one. ``Gap.FIRST_VALID``: one second
-    long, and all of the gap's times are that second. Equal instants are one occurrence.
+    ``Gap.SHIFT``: the piece is as long as the gap, and each time of the gap moves to one instant of it.
+    ``Gap.FIRST_VALID``: one second long; all times of the gap move to it. Equal instants are one occurrence.
     """
 
     start_s: int
@@ -82,13 +83,13 @@ class Mended:
     gap: Gap
 
     def first(self, rule: WallRule, at_s: int) -> int | None:
-        """The first occurrence in this piece at or after *at_s*, or None."""
+        """Return the first occurrence in this piece at or after *at_s*, or None."""
         skipped = max(at_s - self.start_s, 0)
         mask = self._mask(rule) >> skipped
         return self.start_s + skipped + (mask & -mask).bit_length() - 1 if mask else None
 
     def last(self, rule: WallRule, at_s: int) -> int | None:
-        """The last occurrence in this piece at or before *at_s*, or None."""
+        """Return the last occurrence in this piece at or before *at_s*, or None."""
         mask = self._mask(rule) & (1 << at_s + 1 - self.start_s) - 1
         return self.start_s + mask.bit_length() - 1 if mask else None
 
@@ -119,14 +120,14 @@ class Projection:
     fold: Fold
 
     def next_after(self, after_ms: int) -> int | None:
-        """The first occurrence strictly later than *after_ms*, or None."""
+        """Return the first occurrence strictly later than *after_ms*, or None."""
         at_s = max(after_ms // 1000 + 1, FLOOR_S)
         while at_s < HORIZON_S:
             piece = self._piece(at_s)
             found = piece.first(self.rule, at_s)
             if found is not None:
                 return found * 1000
-            # An instant and its wall second are never a day apart: a sparse rule leaps over the pieces between.
+            # An instant and its wall second are less than a day apart, so a sparse rule can skip the pieces between.
             wall = self.rule.next_wall(piece.end_s - DAY_S)
             if wall is None:
                 return None
@@ -134,7 +135,7 @@ class Projection:
         return None
 
     def last_until(self, until_ms: int) -> int | None:
-        """The last occurrence not later than *until_ms*, or None."""
+        """Return the last occurrence not later than *until_ms*, or None."""
         at_s = min(until_ms // 1000, HORIZON_S - 1)
         while at_s >= FLOOR_S:
             piece = self._piece(at_s)
@@ -168,7 +169,7 @@ class Projection:
 
 @lru_cache(maxsize=16_384)
 def _pieces(tz: ZoneInfo, block: int, gap: Gap, fold: Fold) -> tuple[Piece, ...]:
-    """The pieces that touch a block, in order. Silent and mended ones stay whole where they cross its edge."""
+    """Return the pieces that overlap a block, in order. Silent and mended pieces are not cut at its edge."""
     start_s, end_s = max(block * _BLOCK_S, FLOOR_S), min((block + 1) * _BLOCK_S, HORIZON_S)
     special: list[Piece] = []
     edges = {start_s, end_s}

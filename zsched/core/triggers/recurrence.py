@@ -1,10 +1,10 @@
 """
 Recurrence rules (RFC 5545 section 3.3.10): their parts with the one text for them, and a year at a time by set algebra.
 
-``rrule`` reads texts into ``Parts``. A rule together with its start (DTSTART) becomes a ``Recurrence``: the BY parts as
-filters, INTERVAL as a phase. Years are independent of each other, so nothing is iterated from the start and a rule that
-began decades ago costs no more than one of today. Phases are reduced: the same rule with different starts is often the
-same value, and shares its remembered years.
+``rrule`` parses texts into ``Parts``. A rule and its start (DTSTART) become a ``Recurrence``: the BY parts as filters,
+INTERVAL as a phase. Years are independent of each other: nothing is iterated from the start, so a rule that began
+decades ago costs no more than a new one. Phases are reduced: the same rule with different starts is often the same
+value, and shares its cached years.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Parts:
     week_start: int = 0
 
     def to_text(self) -> str:
-        """The canonical RRULE value: equal rules give equal text. INTERVAL=1 and WKST=MO are left out."""
+        """Return the canonical RRULE value: equal rules have equal texts. INTERVAL=1 and WKST=MO are left out."""
         found = [f"FREQ={self.freq.name}"]
         if self.interval != 1:
             found.append(f"INTERVAL={self.interval}")
@@ -107,10 +107,10 @@ _PERIODS_IN_CYCLE: Final = {
 @dataclass(frozen=True, slots=True)
 class Recurrence(WallRule):
     """
-    A rule with what it takes from its start: the default day and time, and ``phase``.
+    A rule with the values from its start: the default day and time, and ``phase``.
 
     ``phase`` is the period of the start (a day, week, month or year, numbered from the epoch) modulo the
-    interval. Wall seconds before the start are not excluded: that is the business of the bounds.
+    interval. Wall seconds before the start are not excluded here; the bounds do that.
     """
 
     freq: Frequency
@@ -127,16 +127,16 @@ class Recurrence(WallRule):
 
     @property
     def cycle_years(self) -> int:
-        """The years after which the calendar repeats, as often as it takes for INTERVAL to fit in again."""
+        """The years after which the calendar repeats in step with INTERVAL."""
         return CYCLE_YEARS * self.interval // gcd(self.interval, _PERIODS_IN_CYCLE[self.freq])
 
     def layers(self, year: Year) -> tuple[Layer, ...]:
-        """One layer; with BYSETPOS one per chosen time of day."""
+        """Return one layer; with BYSETPOS one per chosen time of day."""
         return _layers(self, year.number)
 
 
 def recurrence(parts: Parts, start_wall_s: int) -> Recurrence:
-    """The rule of *parts* that starts at the wall second *start_wall_s*."""
+    """Return the rule of *parts* with its start at the wall second *start_wall_s*."""
     day_number, second = divmod(start_wall_s, DAY_S)
     year = shape(year_of(start_wall_s))
     month = next(number for number in range(12, 0, -1) if year.months[number - 1][0] <= day_number - year.first)
@@ -184,7 +184,7 @@ def _layers(rule: Recurrence, number: int) -> tuple[Layer, ...]:
         return ((_matching_days(rule, year), rule.times),)
     chosen: dict[int, int] = {}  # time of day -> days
     for position in rule.positions:
-        # The set of a period is its days times its times of day, in order: n-th of them is this day's that time.
+        # The set of a period is days × times of day, in order; its n-th element is one time of one day.
         nth_day, nth_time = divmod(position - 1 if position > 0 else position, rule.times.count)
         time = rule.times.at(nth_time)
         chosen[time] = chosen.get(time, 0) | _nth_days(rule, year, nth_day)
@@ -200,7 +200,7 @@ def _nth_days(rule: Recurrence, year: Year, n: int) -> int:
         return _pick(mask, n)
     if rule.freq is Frequency.MONTHLY:
         return sum(_pick(mask & year.month_mask(month), n) for month in range(1, 13))
-    # Weeks hang over both ends of the year: look a week further on either side.
+    # Weeks cross both ends of the year: include one more week on each side.
     if year.number > FIRST_YEAR:
         before = shape(year.number - 1)
         mask = mask << 7 | _matching_days(rule, before) >> before.length - 7

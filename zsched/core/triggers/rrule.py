@@ -1,10 +1,10 @@
 """
-Recurrence rules of iCalendar (RFC 5545 section 3.3.10): what a rule says, as text and as a value.
+Recurrence rules of iCalendar (RFC 5545 section 3.3.10), as text and as a value.
 
 ``FREQ`` is DAILY, WEEKLY, MONTHLY or YEARLY; all BY parts of RFC 5545 in the places where its table allows
-them. Below a day a rule on the wall clock is wrong at every change of the zone: ``every=`` and ``cron=`` do
-that. The start is not part of the text (``starts=`` and ``tz=`` say it), UNTIL must be in UTC, and what
-RFC 5545 leaves open is refused (BYWEEKNO without BYDAY). ``recurrence`` evaluates the value.
+them. Smaller units are refused, because a rule on the wall clock is wrong at every change of the zone; use
+``every=`` or ``cron=``. The start is not part of the text (see ``starts=`` and ``tz=``). UNTIL must be in UTC.
+Forms that RFC 5545 leaves open are refused (BYWEEKNO without BYDAY). ``recurrence`` evaluates the value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zsched.core.triggers.zones import DAY_S, offset_s, zone
 from zsched.errors import InvalidSchedule
 
 LONGEST: Final = 512  # characters of a rule; bounds every list in it
-MOST_COUNT: Final = 10**9  # occurrences; more is no limit
+MOST_COUNT: Final = 10**9  # occurrences
 
 _EXAMPLE: Final = 'write for instance "FREQ=WEEKLY;BYDAY=MO,WE"'
 _UNTIL: Final = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
@@ -54,13 +54,13 @@ _BOUNDS: Final = {
 
 def parse_rrule(text: object, field: str = "rrule") -> tuple[str, int | None]:
     """
-    The canonical value of the rule *text*, without its COUNT, and the COUNT.
+    Return the canonical value of the rule *text*, without its COUNT, and the COUNT.
 
     The prefix ``RRULE:`` and lower case are tolerated. ``field`` is the option that an error names.
-    Whether the rule ever fires is for ``check`` to say.
+    ``check`` finds out whether the rule ever fires.
 
     Raises:
-        InvalidSchedule: not a rule as this module describes it, or longer than ``LONGEST``.
+        InvalidSchedule: not a rule as described in this module, or longer than ``LONGEST``.
     """
     if not isinstance(text, str):
         raise InvalidSchedule(field, text, "not a text", _EXAMPLE)
@@ -73,12 +73,12 @@ def parse_rrule(text: object, field: str = "rrule") -> tuple[str, int | None]:
 
 @lru_cache(maxsize=16_384)
 def rrule_parts(expr: str) -> Parts:
-    """The value of a rule that ``parse_rrule`` accepted. Equal texts share one value."""
+    """Return the value of a rule that ``parse_rrule`` accepted. Equal texts share one value."""
     return _parse(expr)[0]
 
 
 def _parse(text: str) -> tuple[Parts, int | None]:
-    """Parts and COUNT of *text*, checked."""
+    """Return parts and COUNT of *text*, checked."""
     texts = _split(text)
     numbers = {name: _numbers(key, texts[key]) for key, name in LISTS.items() if key in texts}
     freq = _frequency(texts)
@@ -101,7 +101,7 @@ def _parse(text: str) -> tuple[Parts, int | None]:
 
 
 def _split(text: str) -> dict[str, str]:
-    """The parts of a rule by name, upper case."""
+    """Return the parts of a rule by name, in upper case."""
     if len(text) > LONGEST:
         raise BadRule(f"longer than {LONGEST} characters", "use a simpler rule, or two schedules")
     upper = text.strip().upper()
@@ -141,7 +141,7 @@ def _frequency(texts: dict[str, str]) -> Frequency:
 
 
 def _one(texts: dict[str, str], key: str, most: int) -> int | None:
-    """The number of a part that holds one, 1 to *most*; None if it is absent."""
+    """Return the number of a part with a single number, 1 to *most*; None if it is absent."""
     if key not in texts:
         return None
     text = texts[key]
@@ -151,7 +151,7 @@ def _one(texts: dict[str, str], key: str, most: int) -> int | None:
 
 
 def _numbers(key: str, text: str) -> tuple[int, ...]:
-    """The numbers of a list."""
+    """Return the numbers of a list."""
     least, most = _BOUNDS[key]
     found = set()
     for item in text.split(","):
@@ -165,7 +165,7 @@ def _numbers(key: str, text: str) -> tuple[int, ...]:
 
 
 def _days(text: str) -> tuple[tuple[int, int], ...]:
-    """The (n, weekday) pairs of BYDAY or WKST; those without a number first, by weekday."""
+    """Return the (n, weekday) pairs of BYDAY or WKST; pairs without a number first, by weekday."""
     found = set()
     for item in text.split(","):
         match = _BYDAY.fullmatch(item)
@@ -176,7 +176,7 @@ def _days(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def _until(text: str) -> int:
-    """UNTIL as epoch ms, inclusive."""
+    """Return UNTIL as epoch ms, inclusive."""
     if not _UNTIL.fullmatch(text):
         raise BadRule(f"UNTIL={text[:40]} is not an instant", "add the time and a Z for UTC (20301231T235959Z)")
     try:

@@ -1,11 +1,11 @@
 """
 A recurring trigger as a frozen value, and the base of its kinds.
 
-``TriggerSpec`` is the text that is stored, and nothing computed. ``TriggerSpec.to_text`` is canonical: equal rules give
-equal text. The engine compares that text to decide whether a re-put changed the rule.
+``TriggerSpec`` has the stored text, and nothing computed. ``TriggerSpec.to_text`` is canonical: equal rules have equal
+texts. The engine compares the texts to decide whether a re-put changed the rule.
 
-``TriggerKind`` is the base of all kinds. A kind is one module with one instance, listed in ``trigger.KINDS``.
-Everything that differs from kind to kind is asked of that instance; no other module compares kinds.
+``TriggerKind`` is the base of all kinds. A kind is one module with one instance, listed in ``trigger.KINDS``. The
+instance has everything that differs between kinds; no other module compares kinds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol
 
 
 class Gap(Enum):
-    """The choice for a local time that a zone skips (spring forward)."""
+    """The policy for a local time that a zone skips (spring forward)."""
 
     FIRST_VALID = "first_valid"  # moved to the first instant after the gap
     SHIFT = "shift"  # moved forward by the gap's length
@@ -36,9 +36,9 @@ class Fold(Enum):
 class Anchor(Enum):
     """The origin from which the occurrences of a rule without ``starts`` are counted."""
 
-    NOTHING = "nothing"  # the clock says it all: whenever the schedule was created, its occurrences are the same
+    NOTHING = "nothing"  # the occurrences do not depend on the creation of the schedule
     DAY = "day"  # midnight of the day of creation, in the rule's zone
-    INSTANT = "instant"  # the instant of creation: created so much later, the same occurrences come so much later
+    INSTANT = "instant"  # the instant of creation: a later creation delays all occurrences by the same time
 
 
 class Rule(Protocol):
@@ -61,55 +61,55 @@ class TriggerKind(ABC):
     """
     One kind of recurring trigger; its module has one instance, a constant with the kind's name in upper case.
 
-    A one-shot's trigger is just an instant, and of no kind.
+    A one-shot's trigger is an instant, and has no kind.
     """
 
     name: ClassVar[str]  # of its option, on the command line too; stored
-    metavar: ClassVar[str]  # what the command line's help calls its value
+    metavar: ClassVar[str]  # the placeholder of its value in the command line's help
     help: ClassVar[str]  # of the command line's option: a sentence
     example: ClassVar[object]  # a value of its option
-    cause: ClassVar[str]  # why a rule of this kind may have no occurrence at all
+    cause: ClassVar[str]  # a reason why a rule of this kind may have no occurrence
     anchor: ClassVar[Anchor]
-    is_of_zone: ClassVar[bool]  # True when the rules of its zone decide when it is due
-    elsewhere: ClassVar[str] = ""  # what other schedulers call its option, by spaces
-    is_duration: ClassVar[bool] = False  # True when its option is a duration: files and command line take 5m
-    gap: ClassVar[Gap] = Gap.SHIFT  # where the caller gives none
+    is_of_zone: ClassVar[bool]  # True if its due times depend on the rules of its zone
+    elsewhere: ClassVar[str] = ""  # names of other schedulers for its option, separated by spaces
+    is_duration: ClassVar[bool] = False  # True if its option is a duration: files and command line accept 5m
+    gap: ClassVar[Gap] = Gap.SHIFT  # the default
 
     @abstractmethod
     def parse(self, value: object) -> tuple[str, int | None]:
         """
-        Return the canonical text of what a caller gives as the option, and the count that it carries, if any.
+        Return the canonical text of a caller's option, and the count in it, if any.
 
-        Whether the rule ever fires is for ``check`` to say. Raises InvalidSchedule.
+        ``check`` finds out whether the rule ever fires. Raises InvalidSchedule.
         """
 
     @abstractmethod
     def rule(self, spec: TriggerSpec, anchor_ms: int) -> Rule:
         """
-        Return the rule of *spec*, of a schedule created at *anchor_ms*, without bounds. Cheap: parse a text only once.
+        Return the rule of *spec* for a schedule created at *anchor_ms*, without bounds. Cheap: texts are parsed once.
 
         Raises:
             InvalidSchedule: the zone is unknown on this machine.
-            ValueError: ``spec.expr`` is not what ``parse`` returns.
+            ValueError: ``spec.expr`` is not a text from ``parse``.
         """
 
     def until_ms(self, expr: str) -> int | None:
-        """Return the last possible instant that is part of the text *expr*; None when it has none."""
+        """Return the last possible instant in the text *expr*, or None."""
         return None
 
     def to_option(self, expr: str) -> object:
-        """Return the value of the option that ``parse`` makes *expr* of."""
+        """Return the value of the option for *expr*: the inverse of ``parse``."""
         return expr
 
     def describe(self, expr: str) -> str:
-        """Return *expr* for people, as listings show it behind the name of the kind."""
+        """Return *expr* for people; listings show it after the name of the kind."""
         return expr
 
     def __repr__(self) -> str:
         return self.name.upper()
 
     def __reduce__(self) -> str:
-        """Pickle and copy it as the constant of its module: a kind has one instance."""
+        """Pickle and copy it as a reference to its module's constant: a kind has one instance."""
         return self.name.upper()
 
 
@@ -118,9 +118,9 @@ class TriggerSpec:
     """
     One recurring rule. Instants are integer epoch milliseconds.
 
-    ``expr`` is the text that the kind's ``parse`` returns. ``starts_ms`` and ``ends_ms`` are inclusive. ``count``
-    counts occurrences, not runs. ``jitter_ms``: occurrences are due up to so much later than their nominal times
-    (``trigger.due_of``); triggers give nominal times.
+    ``expr`` is the text from the kind's ``parse``. ``starts_ms`` and ``ends_ms`` are inclusive. ``count`` counts
+    occurrences, not runs. ``jitter_ms``: the most by which occurrences are due later than their nominal times
+    (``trigger.due_of``). Triggers return nominal times.
     """
 
     kind: TriggerKind
@@ -134,7 +134,7 @@ class TriggerSpec:
     jitter_ms: int = 0
 
     def to_text(self) -> str:
-        """Canonical JSON of the fields that differ from their defaults; kind, expr and tz always stand."""
+        """Return canonical JSON of kind, expr, tz, and of all fields that differ from their defaults."""
         fields: dict[str, Any] = {"kind": self.kind.name, "expr": self.expr, "tz": self.tz}
         if self.gap is not Gap.FIRST_VALID:
             fields["gap"] = self.gap.value
@@ -148,5 +148,5 @@ class TriggerSpec:
 
     @property
     def is_of_zone(self) -> bool:
-        """True when a zone's rules decide when it is due."""
+        """True if its due times depend on a zone's rules."""
         return self.tz != "UTC" and self.kind.is_of_zone

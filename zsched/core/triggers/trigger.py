@@ -1,16 +1,16 @@
 """
-Triggers as the rest of zsched sees them: the list of their kinds, and a rule between its start, its end and its count.
+The triggers' interface to the rest of zsched: the list of kinds, and rules bounded by start, end and count.
 
-``build`` makes a trigger of a ``TriggerSpec``, ``check`` is asked at schedule time. Nothing is remembered from one call
-to the next. ``count`` counts occurrences from the start, whether they were run or not, and is computed; so a trigger
-gives the same answers in every process and after any gap.
+``build`` makes a trigger from a ``TriggerSpec``; ``check`` is called when a schedule is put. Triggers have no state.
+``count`` is computed: it counts all occurrences from the start, run or not. So a trigger gives the same answers in
+every process and after any gap.
 
 To add a kind, write its module beside ``every``, ``cron`` and ``rrule``, and name its instance in ``KINDS`` and the
-type of its option in ``KindOptions``. Calls, command line, files, messages and listings follow.
+type of its option in ``KindOptions``. Calls, command line, files, messages and listings follow from that.
 
-Jitter is how much later than its nominal time an occurrence is due, so that not all of one rule come at once. It is the
-same for the same id and nominal time, in every process and after any restart, and spread evenly over ``[0, jitter]``. A
-one-shot has one time of its own, so there its id alone decides: ``at`` moved by an hour is due an hour later.
+Jitter delays the due time of an occurrence after its nominal time, so that schedules of one rule do not fire at once.
+The delay depends on id and nominal time only: it is the same in every process and after any restart, and spread evenly
+over ``[0, jitter]``. For a one-shot it depends on the id only: if ``at`` moves by an hour, its due time does, too.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _BY_NAME: Final = {kind.name: kind for kind in KINDS}
 
 
 def kind_named(name: str) -> TriggerKind:
-    """Return the kind called *name*. Raises ValueError when there is none."""
+    """Return the kind called *name*. Raises ValueError if there is none."""
     kind = _BY_NAME.get(name)
     if kind is None:
         raise ValueError(f"{name!r} is no kind of trigger; known are {', '.join(RULES)}")
@@ -56,7 +56,7 @@ def kind_named(name: str) -> TriggerKind:
 
 
 def read_spec(text: str) -> TriggerSpec:
-    """Return the rule of which *text* is the ``to_text``. Raises ValueError, KeyError or TypeError for other text."""
+    """Return the rule with the ``to_text`` *text*. Raises ValueError, KeyError or TypeError for any other text."""
     fields = json.loads(text)
     fields["kind"] = kind_named(fields["kind"])
     if "gap" in fields:
@@ -68,7 +68,7 @@ def read_spec(text: str) -> TriggerSpec:
 
 @lru_cache(maxsize=50_000)  # rules: some 500 bytes each, their text included (measured)
 def spec_of(stored: bytes) -> TriggerSpec:
-    """Return the rule that is *stored*, as Redis gives its text; each is read once. Raises as ``read_spec``."""
+    """Return the rule of the text *stored* in Redis; each text is parsed once. Raises as ``read_spec``."""
     return read_spec(stored.decode())
 
 
@@ -83,10 +83,10 @@ class Trigger(Protocol):
         """The value that the trigger was built from."""
 
     def next_after(self, after_ms: int) -> int | None:
-        """The first occurrence strictly later than *after_ms*; None when there is none any more."""
+        """Return the first occurrence strictly later than *after_ms*; None if there are no more."""
 
     def last_until(self, until_ms: int) -> int | None:
-        """The last occurrence not later than *until_ms*; None when there is none yet."""
+        """Return the last occurrence not later than *until_ms*; None if there is none yet."""
 
     def count_between(self, after_ms: int, until_ms: int) -> int:
         """Count the occurrences in (after_ms, until_ms]. The cost does not grow with their number."""
@@ -95,9 +95,7 @@ class Trigger(Protocol):
 @dataclass(frozen=True, slots=True)
 class BoundedTrigger:
     """
-    The occurrences of *rule* in (after_ms, ends_ms], and of these only the first *count*.
-
-    None for ``ends_ms`` or ``count``: no such bound.
+    The first *count* occurrences of *rule* in (after_ms, ends_ms]. None for ``ends_ms`` or ``count``: no bound.
     """
 
     spec: TriggerSpec
@@ -137,9 +135,9 @@ class BoundedTrigger:
 
 def nth_after(rule: Rule, after_ms: int, number: int, until_ms: int) -> int:
     """
-    The occurrence of *rule* that comes *number*, from 1, after *after_ms*; by halves, not by steps.
+    Return occurrence *number* of *rule* after *after_ms*, counted from 1; found by bisection.
 
-    It has to be one not later than *until_ms*: where there are not so many, that is the answer.
+    If there are fewer occurrences up to *until_ms*, return *until_ms*.
     """
     earlier_ms, later_ms = after_ms, until_ms
     while later_ms - earlier_ms > 1:
@@ -153,14 +151,14 @@ def nth_after(rule: Rule, after_ms: int, number: int, until_ms: int) -> int:
 
 def build(spec: TriggerSpec, anchor_ms: int) -> Trigger:
     """
-    The trigger of *spec* for a schedule whose rule was created at *anchor_ms*.
+    Return the trigger of *spec* for a schedule with a rule created at *anchor_ms*.
 
-    Cheap: what depends on expression and zone only is parsed once and shared by all schedules.
+    Cheap: values that depend only on expression and zone are computed once and shared by all schedules.
     Occurrences are later than the anchor, or not earlier than ``spec.starts_ms`` if that is given.
 
     Raises:
         InvalidSchedule: the zone is unknown on this machine.
-        TriggerError: ``spec.expr`` is not what ``spec.kind.parse`` returns.
+        TriggerError: ``spec.expr`` is not a text from ``spec.kind.parse``.
     """
     after_ms = anchor_ms if spec.starts_ms is None else spec.starts_ms - 1
     try:
@@ -179,7 +177,7 @@ def check(spec: TriggerSpec, anchor_ms: int) -> None:
     Make sure that a schedule of this rule, created at *anchor_ms*, fires at least once.
 
     Raises:
-        InvalidSchedule: it never would, and why; or a bound makes no sense.
+        InvalidSchedule: it would never fire, with the reason; or a bound is invalid.
     """
     if spec.count is not None and (isinstance(spec.count, bool) or spec.count < 1):
         raise InvalidSchedule("count", spec.count, "not a positive number", "give 1 or more, or leave it out")
@@ -191,7 +189,7 @@ def check(spec: TriggerSpec, anchor_ms: int) -> None:
     try:
         trigger = build(spec, anchor_ms)
     except TriggerError:
-        spec.kind.parse(spec.expr)  # which says what is wrong
+        spec.kind.parse(spec.expr)  # its error has the details
         raise
     lower_ms = anchor_ms if spec.starts_ms is None else spec.starts_ms - 1
     if trigger.next_after(lower_ms) is not None:
@@ -205,7 +203,7 @@ def check(spec: TriggerSpec, anchor_ms: int) -> None:
 
 
 def _shown(ms: int) -> str:
-    """An instant as an error repeats it."""
+    """Return an instant for an error."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
 
 
@@ -214,7 +212,7 @@ def _shown(ms: int) -> str:
 
 def due_of(trigger: Trigger, id: str, nominal_ms: int) -> int:
     """
-    Return when the occurrence *nominal_ms* of schedule *id* is due: within its jitter, and before the next occurrence.
+    Return the due time of the occurrence *nominal_ms* of schedule *id*: within its jitter, before the next occurrence.
 
     Raises:
         TriggerError: the trigger cannot produce a time.
@@ -224,7 +222,7 @@ def due_of(trigger: Trigger, id: str, nominal_ms: int) -> int:
 
 def room_of(trigger: Trigger, nominal_ms: int) -> int:
     """
-    Return by how much the occurrence *nominal_ms* may be late: the rule's jitter, or less where the next one comes.
+    Return the largest delay of the occurrence *nominal_ms*: the rule's jitter, or less if the next one comes before.
 
     Raises:
         TriggerError: the trigger cannot produce a time.
@@ -235,15 +233,15 @@ def room_of(trigger: Trigger, nominal_ms: int) -> int:
 
 
 def lag_of(id: str, nominal_ms: int, room_ms: int) -> int:
-    """Return by how much the occurrence *nominal_ms* of schedule *id* is late, of *room_ms*."""
+    """Return the delay of the occurrence *nominal_ms* of schedule *id*, at most *room_ms*."""
     return _spread(f"{id} {nominal_ms}", room_ms) if room_ms else 0
 
 
 def delay_of(id: str, most_ms: int) -> int:
-    """Return by how much a one-shot of jitter *most_ms* is delayed."""
+    """Return the delay of one-shot *id* with jitter *most_ms*."""
     return _spread(id, most_ms)
 
 
 def _spread(text: str, most_ms: int) -> int:
-    """A number from 0 to *most_ms* that only *text* decides."""
+    """Return a number from 0 to *most_ms* that depends on *text* only."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") % (most_ms + 1)

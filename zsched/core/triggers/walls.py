@@ -5,8 +5,8 @@ A wall second is a local time counted as if the zone were UTC: 1970-01-02 00:00 
 it is. A rule says which days of a year match and at which times of day; ``projection`` makes instants of it.
 
 The days of a year are the bits of an integer: bit 0 is 1 January. Rules about days become set algebra: "Fridays in
-March" is ``year.on(4) & year.month_mask(3)``; the next day is the lowest bit, a count is a ``bit_count``. No step looks
-at one day after the other, so a rule that matches nothing costs as much as one that matches always. Weekdays are 0 =
+March" is ``year.on(4) & year.month_mask(3)``; the next day is the lowest bit, a count is a ``bit_count``. No step
+iterates over days, so a rule without matches costs as much as a rule that always matches. Weekdays are 0 =
 Monday to 6 = Sunday. Times of day are a set, too: every combination of some hours, minutes and seconds.
 """
 
@@ -84,7 +84,7 @@ LAST_YEAR: Final = date.max.year
 CYCLE_YEARS: Final = 400  # the Gregorian calendar repeats: 146,097 days, which are whole weeks
 
 _LENGTHS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_ROOM: Final = 366 + 7  # bits of a comb: a year and the week that hangs over its end
+_ROOM: Final = 366 + 7  # bits of a comb: a year, and a week across its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class WallRule(ABC):
     @property
     @abstractmethod
     def cycle_years(self) -> int:
-        """After how many years at most the rule repeats itself: if so many have no match, none has."""
+        """The years after which the rule repeats at the latest. If so many years have no match, no year has."""
 
     @abstractmethod
     def layers(self, year: Year) -> tuple[Layer, ...]:

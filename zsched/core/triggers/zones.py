@@ -1,5 +1,5 @@
 """
-Time zones: which names are accepted, when a zone changes its offset, and what a local time means.
+Time zones: accepted names, changes of a zone's offset, and the instants of a local time.
 
 Names are IANA names that ``zoneinfo.available_timezones()`` lists, without those that are not
 places: abbreviations (EST is not New York: it has no summer time), ``localtime`` and ``Factory``.
@@ -7,8 +7,8 @@ places: abbreviations (EST is not New York: it has no summer time), ``localtime`
 copies. zoneinfo would load all of them.
 
 Seconds here are whole epoch seconds (``…_s``). zoneinfo does not publish its transitions, so they are
-found by probing every ``_STEP_S`` and bisecting to the second. Two changes that cancel out within one
-step would be missed; the closest pair in tzdata is 3.98 days apart (Freetown, 1939), and a test looks.
+found by probing every ``_STEP_S`` and bisecting to the second. Two changes that cancel out within one step
+would be missed. The closest pair in tzdata is 3.98 days apart (Freetown, 1939); a test checks that.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _MEANT: Final = {
     "FACTORY": "UTC",
     "POSIXRULES": "America/New_York",
 }
-"""What people mean by names that are refused, where a guess can be made; keys in upper case."""
+"""Zones that are probably meant by refused names; keys in upper case."""
 
 
 class OffsetChange(NamedTuple):
@@ -75,7 +75,7 @@ class OffsetChange(NamedTuple):
 
 def zone(name: object, field: str = "tz") -> ZoneInfo:
     """
-    The zone called *name*; ``field`` is the option that an error names.
+    Return the zone called *name*; ``field`` is the option that an error names.
 
     Raises:
         InvalidSchedule: not an IANA name as described above; the remedy suggests one.
@@ -107,11 +107,11 @@ def offset_changes(tz: ZoneInfo, start_s: int, end_s: int) -> list[OffsetChange]
 
 def resolve_local(local: datetime, tz: ZoneInfo, gap: Gap, fold: Fold) -> list[int]:
     """
-    The instants, in epoch ms ascending, that the naive *local* time stands for in *tz*.
+    Return the instants of the naive *local* time in *tz*, in epoch ms, ascending.
 
-    One, except: two for a repeated time with ``Fold.BOTH``, none for a skipped one with ``Gap.SKIP``.
-    ``Gap.SHIFT`` reads a skipped time with the offset before the gap, so it moves on by the gap's length
-    (RFC 5545 section 3.3.5). ``local.fold`` is not looked at. Below a millisecond, time is cut off.
+    There is one instant; two for a repeated time with ``Fold.BOTH``, none for a skipped one with ``Gap.SKIP``.
+    ``Gap.SHIFT`` uses the offset before the gap for a skipped time, so it moves on by the gap's length
+    (RFC 5545 section 3.3.5). ``local.fold`` is ignored. Fractions of a millisecond are cut off.
     """
     wall_ms = (local.replace(tzinfo=None) - _EPOCH) // timedelta(milliseconds=1)
     first_s, second_s = (_seconds(local.replace(tzinfo=tz, fold=n).utcoffset()) for n in (0, 1))
@@ -140,7 +140,7 @@ def _first_difference(tz: ZoneInfo, same_s: int, other_s: int, offset: int) -> i
 
 def _seconds(offset: timedelta | None) -> int:
     if offset is None:
-        raise TypeError("a zone without an offset")  # zoneinfo has none such
+        raise TypeError("a zone without an offset")  # zoneinfo has no such zone
     return offset.days * DAY_S + offset.seconds
 
 
@@ -163,7 +163,7 @@ def _refusal(name: object) -> tuple[str, str]:
 
 
 def _suggest(name: str) -> str:
-    """A remedy that names the nearest zone, if one is near."""
+    """Return a remedy that names the nearest zone, if one is near."""
     folded = {known.casefold(): known for known in _accepted()}
     last_part = {key.rpartition("/")[2]: known for key, known in folded.items()}
     wanted = name[:_LONGEST_NAME].casefold().replace(" ", "_")

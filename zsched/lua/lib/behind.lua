@@ -5,12 +5,12 @@
 --
 -- Clients write all the time, so the log seldom ends where it was read. An entry without ids, or an archive's own
 -- entry, means AGAIN: the caller reads it and compares once more.
-local MOST = 100  -- entries that are looked at: on a slow network so many come between reading the log and writing
--- The fields in which ids stand as words, by name, whatever the entry's kind (lib/meta.lua). Behind `rows` the names of
+local MOST = 100  -- entries to look at: on a slow network so many come between reading the log and writing
+-- Names of the fields that contain ids as words, for entries of all kinds (lib/meta.lua). After `rows` the names of
 -- fields are ids themselves.
 local IDS = {id = true, run = true, runs = true, uncertain = true, skipped = true, expired = true, cancelled = true}
 local WORD = '[^%s=]+'
-local RUN = '%-%d%d%d%d%d%d%d%d%d%d%d+'  -- what follows an id in a run id: epoch milliseconds
+local RUN = '%-%d%d%d%d%d%d%d%d%d%d%d+'  -- after the id in a run id: epoch milliseconds
 
 local function is_wanted(word)
   return wanted[word] or wanted[string.match(word, '^(.+)' .. RUN) or 1]

@@ -1,22 +1,23 @@
 -- chain: the runs of a schedule that may be open, oldest first.
 --
 -- USES   chains_key
--- GIVES  what lib/status.lua and lib/waiting.lua give
---        open_chain(id, last) -> its runs that are open, as job_of tells them
---        open_queue(id, last, limit, queue), of runs that wait for each other -> before: its open runs from the last
---        that is deferred on, or all; waiting: how many wait, at least *limit* only if that many do; text: of all that
---        stay
---        chains, by id: the text of what stays of a chain; text_of(runs); follow(id, mode, run, queue), which writes it
+-- GIVES  all of lib/status.lua and lib/waiting.lua
+--        open_chain(id, last) -> its open runs, in the form of job_of
+--        open_queue(id, last, limit, queue), for runs that wait for each other -> before: the open runs from the last
+--        deferred run on, or all; waiting: number of waiting runs, *limit* or more only if that many wait; text: of all
+--        runs that stay
+--        chains: by id, the text of the runs that stay; text_of(runs); follow(id, mode, run, queue), which writes it
 --
--- A chain is "<policy> <run> <run> …"; lib/overlap.lua says what a policy makes of it. A run whose worker seems dead
--- stays in its chain until the leader looks it over.
+-- A chain is "<policy> <run> <run> …"; lib/overlap.lua has the rules of each policy. If the worker of a run seems dead,
+-- the run stays in its chain until the leader looks at it.
 -- include lib/status.lua
 -- include lib/waiting.lua
-local AT_ONCE = 1000  -- arguments of a call, of which Lua cannot unpack more than 8,000
+local AT_ONCE = 1000  -- arguments of a call; Lua cannot unpack more than 8,000
 local SPACE = 32  -- as a byte
 local chains, stale = {}, {}
 
--- " <run> <run> …". The run that was pushed last belongs to it too: by run_now, or before there was this policy.
+-- Return " <run> <run> …" with the run that was pushed last. It may be missing in the chain if run_now pushed it, or if
+-- the policy was another one then.
 local function held(id, last)
   local text = string.match(redis.call('HGET', chains_key, id) or '', ' .*') or ''
   if last and not string.find(text .. ' ', ' ' .. last .. ' ', 1, true) then
@@ -25,7 +26,7 @@ local function held(id, last)
   return text
 end
 
--- The job of a run of schedule *id*, when it is open.
+-- Return the job of a run of schedule *id* if it is open; note a run that is gone or cancelled in `stale`.
 local function meet(id, run)
   local job = job_of(run)
   if is_open(job.status) then
@@ -60,7 +61,7 @@ local function count_waiting(open)
   return count
 end
 
--- Whether each of *runs* still is a deferred job of *queue*: two calls, where a look at each takes twice as long.
+-- Return whether each of *runs* still is a deferred job of *queue*. Two calls for all take half as long as one per run.
 local function all_wait(runs, queue)
   local keys, deferred_key = {}, RQ_DEFERRED .. queue
   for n, run in ipairs(runs) do
@@ -80,7 +81,8 @@ local function all_wait(runs, queue)
   return true
 end
 
--- The open runs at the end of a chain, oldest first, back to one that is deferred; and where that one ends, or 0.
+-- Return the open runs at the end of a chain, oldest first, from the last deferred run on; and the end of its id in the
+-- text, or 0.
 local function open_at_the_end(id, text)
   local open, to = {}, #text
   while to > 0 do
@@ -100,7 +102,8 @@ local function open_at_the_end(id, text)
   return open, 0
 end
 
--- The open runs before the first that is deferred, of which there is one; and where the space before that one is.
+-- Return the open runs before the first deferred run; and the position of the space before its id. The chain must have
+-- a deferred run.
 local function open_in_front(id, text)
   local open, from = {}, 1
   while true do
@@ -113,7 +116,8 @@ local function open_in_front(id, text)
   end
 end
 
--- Those that wait between the two, the deferred ones too: their text, and how many if that may be *limit* or more.
+-- Return the text of the waiting runs from the first to the last deferred run, and their number. The number is exact if
+-- it is *limit* or more.
 local function between(id, text, limit, queue)
   local count, at, runs, open = 0, string.find(text, ' ', 1, true), {}, {}
   while at do
@@ -134,9 +138,8 @@ local function between(id, text, limit, queue)
   return text_of(open), count_waiting(open)
 end
 
--- A chain whose runs wait for each other is looked at from both ends, each up to a run that is deferred. What lies
--- between waits too, but for a run that was cancelled or expired out of turn. That matters when the chain is full, and
--- then it is looked for.
+-- A chain of waiting runs is read from both ends, each up to a deferred run. The runs between them wait too, except a
+-- run that was cancelled or expired out of turn. That matters only when the chain is full, so only then all are read.
 local function open_queue(id, last, limit, queue)
   local text, after = held(id, last), {}
   stale[id] = {}

@@ -1,10 +1,10 @@
 -- fence: run a leader's script only in its own term, on the Redis of that term.
 --
 -- USES   lease_key token expected_server
--- GIVES  what lib/meta.lua gives
+-- GIVES  all of lib/meta.lua
 --
--- Lease and data live in one primary and scripts run alone, so no other leader's write can come
--- between this check and the effects. Key expiry is frozen while a script runs.
+-- Lease and data are in one primary, and scripts run alone. So no other leader can write between this check and the
+-- effects. Key expiry is frozen while a script runs.
 -- include lib/meta.lua
 if redis.call('GET', lease_key) ~= token then
   return {'STALE'}

@@ -1,13 +1,13 @@
--- find: where schedules are. The only place that knows lanes, paused and quarantine.
+-- find: find the places of schedules. Only this file knows lanes, paused and quarantine.
 --
 -- USES   due_high_key due_normal_key due_low_key paused_key quarantine_key recurring_key
 -- GIVES  lanes, lane_keys, find(ids) -> list of {place, lane, key, due_ms, since_ms, note, recurring} or false
 --
--- place is 'due', 'paused', 'quarantine', or 'ended' for a recurring schedule that has no place left. What is due
--- stands in a lane or is throttled (lib/lanes.lua): `key` is that of the ZSET; lanes and lane_keys have the words of
--- them all.
--- Another program wrote a value in paused or quarantine that is not of PARKED's form: find answers that schedule as
--- quarantined, without a lane, due '-'. `key` says where the value stands.
+-- place is 'due', 'paused', 'quarantine', or 'ended' for a recurring schedule without a place. A schedule that is due
+-- is in a lane or throttled (lib/lanes.lua): `key` is the key of that ZSET. lanes and lane_keys have the words of both
+-- kinds.
+-- If another program wrote a value into paused or quarantine that does not match PARKED, find returns that schedule as
+-- quarantined, without a lane, due '-'. `key` is the key of the hash with that value.
 -- include lib/meta.lua
 -- include lib/lanes.lua
 local BROKEN = 'its value in paused or quarantine is broken'
@@ -19,13 +19,13 @@ for word in string.gmatch(throttled_words, '%S+') do
   end
 end
 
--- Is *text* a score of a ZSET? A lane may have held one that is no whole number.
+-- Return whether *text* is a score of a ZSET. A lane may have had a score that is no whole number.
 local function is_score(text)
   local score = string.find(text, '^[%dinfe.+-]+$') and tonumber(text)
   return score and score == score
 end
 
--- The place of a schedule by its *value* in the hash *key* of *place*.
+-- Return the place of a schedule by its *value* in the hash *key* of *place*.
 local function standing(place, key, value)
   local lane, due_ms, since_ms, note = string.match(value, PARKED)
   local is_due = due_ms and (is_score(due_ms) or place == 'quarantine' and due_ms == '-')

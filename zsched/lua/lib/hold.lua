@@ -1,11 +1,11 @@
 -- hold: fire nothing while a loss is being examined, or after a jump of the clock.
 --
 -- USES   clock_from_ms clock_until_ms
--- GIVES  what lib/fence.lua gives
+-- GIVES  all of lib/fence.lua
 --
--- A hold further away than the longest lease was written before the clock jumped back: it is ignored.
--- The caller knows by its monotonic clock about what TIME must be; outside of that window the
--- server's clock has jumped, and firing by it could be early.
+-- A hold that is further away than the longest lease was written before the clock jumped back: it is ignored.
+-- The caller's monotonic clock gives the range in which TIME must be. Outside of it the server's clock has jumped, and
+-- firing by it could be early.
 -- include lib/fence.lua
 if now_ms < clock_from_ms or now_ms > clock_until_ms then
   return {'JUMPED', now_ms}

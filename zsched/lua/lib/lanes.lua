@@ -1,13 +1,13 @@
--- lanes: the ZSETs of schedules that wait for their time, and of those that wait for room in their queue; and what
--- stands in paused and quarantine of the others.
+-- lanes: the ZSETs of schedules that wait for their time or for room in their queue; and the values in paused and
+-- quarantine.
 --
--- USES   due_high_key due_normal_key due_low_key, and of park now_ms
--- GIVES  lanes, lane_keys, lane_of(word), key_of(word); queue_of(word), nil of a lane's word and of what is no word
+-- USES   due_high_key due_normal_key due_low_key; park uses now_ms
+-- GIVES  lanes, lane_keys, lane_of(word), key_of(word); queue_of(word), nil for a lane's word and for an invalid word
 --        park(key, id, lane, due_ms, since_ms, note): write the value of a schedule in the hash at *key*; since_ms: nil
 --        for now. PARKED, the pattern of such a value: "<lane> <due ms> <since ms> <note>"
 --
--- A word names one of them: "<lane>", or "<lane>:<queue>" for what was due and was throttled because the queue
--- had no room by its limit (lib/room.lua). Which of these there are `meta.throttled` says, by spaces.
+-- Each ZSET has a word: "<lane>", or "<lane>:<queue>" for schedules that were due and were throttled because the queue
+-- had no room by its limit (lib/room.lua). `meta.throttled` lists the words of throttled schedules, by spaces.
 local PARKED = '^(%a+) (%S+) (%d+) ?(.*)$'
 local lanes = {'high', 'normal', 'low'}
 local lane_keys = {high = due_high_key, normal = due_normal_key, low = due_low_key}

@@ -1,19 +1,19 @@
--- launch: make a run go to its RQ queue, at once or when its rate limit has a slot: its job's hash and its deadline.
+-- launch: make the job of a run, with its deadline, and push it at once or when its rate limit has a slot.
 --
--- USES   now_ms rq_queues_key rq_limits_key, and of set_deadline deadlines_key
--- GIVES  set_deadline(run, deadline_ms): if it has not begun by then it does not run
---        launch(run, queue, job), of a run that has no job, or one that makes way. What *job* may have: `template`, the
---        key that its hash is copied from; is_new, if nothing is there; or `fields`, that hash's texts; rate_limit, as
---        limit_of answers it; at_front; deadline_ms; is_uncertain; and `before`, the runs that it waits for: then it is
---        not pushed, and lib/overlap.lua makes it wait
---        requeue(run, queue, at_front, rate_limit, ...), of a run whose job is there; what follows are further texts of
---        the hash
---        push_all(), which ends it; what lib/slots.lua gives
+-- USES   now_ms rq_queues_key rq_limits_key; set_deadline uses deadlines_key
+-- GIVES  set_deadline(run, deadline_ms): a run that has not begun by then does not run
+--        launch(run, queue, job), for a run without a job, or with a job that may be replaced. *job* may have:
+--        `template`, the key that its hash is copied from; is_new, if the run's key does not exist; or `fields`, the
+--        texts of the hash; rate_limit, as limit_of returns it; at_front; deadline_ms; is_uncertain; and `before`, the
+--        runs that it waits for: then it is not pushed, and lib/overlap.lua makes it wait
+--        requeue(run, queue, at_front, rate_limit, ...), for a run that has a job; ... are further texts of the hash
+--        push_all(): call it last; all of lib/slots.lua
 --
--- RQ's worker passes over a job whose hash is gone, and takes the time to live away when it begins with one (PERSIST:
--- RQ 3 in the step that says `started`, RQ 2 a moment later in Job.perform). The time is relative, so that it is this
--- server's and not a test's. Where the hash was, the ZSET of deadlines says why it is gone, until the run's end is
--- recorded. Where that key is of another type the run expires all the same, and is recorded as lost.
+-- The deadline is the hash's time to live. RQ's worker skips a job without a hash. It removes the time to live when it
+-- begins a job (PERSIST: RQ 3 in the step that writes `started`, RQ 2 a moment later in Job.perform). The time is
+-- relative, so it counts by the server's clock and not by a test's. The ZSET of deadlines has the reason for a missing
+-- hash, until the run's end is recorded. If that key is of another type, the run expires all the same, and is recorded
+-- as lost.
 -- include lib/slots.lua
 local can_note_deadlines
 
@@ -52,7 +52,7 @@ local function launch(run, queue, job)
   elseif job.rate_limit then
     hold_back(run, queue, job.rate_limit, job.at_front, 'created_at', launched_at, unpack(job.fields or NO_FIELDS))
   else
-    -- Its status, too: a template that was put back after a loss has none.
+    -- The status, too: a template that was put back after a loss has no status.
     redis.call('HSET', job_key, 'status', 'queued', 'created_at', launched_at, 'enqueued_at', launched_at,
       unpack(job.fields or NO_FIELDS))
     push(queue, run, job.at_front)

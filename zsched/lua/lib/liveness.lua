@@ -1,16 +1,16 @@
 -- liveness: decide whether the worker of a run is dead. Only this file decides that.
 --
 -- USES   now_ms
--- GIVES  executions_of(run) -> list of '<run>:<execution>', as they stand in rq:wip
+-- GIVES  executions_of(run) -> list of '<run>:<execution>', as in rq:wip
 --        is_alive(executions): a worker has one of them in hand
---        is_dead(job) and is_dead_for_good(job), which does not come back into its queue; of jobs as job_of tells them
+--        is_dead(job), is_dead_for_good(job): the run does not come back into its queue; a job is in the form of job_of
 --
 -- RQ's worker renews the key of its execution every 30 s, for 60 to 90 s ahead. The key lapses by this server's clock:
 -- 60 to 90 s after the worker was killed. RQ's SimpleWorker sets it once, for as long as its job may take and a minute
 -- more. A worker that is paused or without a connection for less than a minute is alive by this rule.
--- The heartbeat is by the worker's clock. It has to be older than the least life of a key: a worker whose keys were
--- lost with Redis' memory writes them again within 30 s (RQ 2; RQ 3 renews the heartbeat alone). docs/policies.md tells
--- the delay.
+-- The heartbeat is by the worker's clock. It must be older than the shortest life of a key: after a loss of Redis'
+-- memory, a worker writes its keys again within 30 s (RQ 2; RQ 3 renews only the heartbeat).
+-- docs/explanation/policies.md has the delay.
 -- include lib/rq.lua
 -- include lib/untrusted.lua
 local SILENT_MS = 62000  -- a minute, and 2 s for a late heartbeat
@@ -39,7 +39,7 @@ local function is_dead(job)
     and not is_alive(executions_of(job.run))
 end
 
--- With on_lost=retry and a retry left, lost.lua puts the run back into its queue: it keeps its place before others.
+-- With on_lost=retry and a retry left, lost.lua puts the run back into its queue: it keeps its place in its chain.
 local function is_dead_for_good(job)
   local comes_back = job.on_lost ~= 'fail' and (whole_of(job.retries_left) or 0) > 0
   return not comes_back and is_dead(job)

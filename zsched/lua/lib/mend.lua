@@ -1,8 +1,8 @@
 -- mend: take the actions that chains of runs need.
 --
 -- USES   chains_key
--- GIVES  plan(need), as need_of answers it; plan_urgent(id), of what nobody else does. These only read.
---        Then log_plans(), mend_planned() and push_all(). released: the runs that are let go on
+-- GIVES  plan(need), with a need of need_of; plan_urgent(id), for actions that nobody else takes. These only read.
+--        Then call log_plans(), mend_planned() and push_all(). released: the runs that are released
 -- include lib/meta.lua
 -- include lib/overlap.lua
 local planned, released, releases, is_looked_at = {}, {}, {}, {}

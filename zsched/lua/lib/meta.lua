@@ -1,10 +1,10 @@
--- meta: what every script begins with that reads or writes schedules, and the one way to append to the log.
+-- meta: check format and prefix before a script reads or writes schedules; append entries to the log.
 --
 -- USES   meta_key log_key
--- GIVES  what lib/time.lua and lib/untrusted.lua give; throttled_words, version()
+-- GIVES  all of lib/time.lua and lib/untrusted.lua; throttled_words, version()
 --        append(kind, fields); add_row(rows, of, words, text) and append_rows(kind, rows), where rows begins as {}
---        or the reply FORMAT, what the namespace has: another zsched keeps it in a form that this one does not know
---        or the reply PREFIX, what the namespace has: its runs are jobs under another prefix of RQ's keys
+--        or the reply FORMAT, its format: another zsched keeps the namespace in a format that this one does not know
+--        or the reply PREFIX, its prefix: the runs of the namespace are jobs under another prefix of RQ's keys
 -- include lib/time.lua
 -- include lib/untrusted.lua
 if format > FORMAT or meta[9] and format < OLDEST_FORMAT then
@@ -15,17 +15,16 @@ if meta[10] and meta[10] ~= '{rq}' then
 end
 local throttled_words = meta[8] or ''  -- see lib/lanes.lua
 
--- The id that the next entry will have. Without meta: epoch 0, seq 1.
+-- Return the id of the next entry. Without meta: epoch 0, seq 1.
 local function version()
   return string.format('%.0f-%.0f', epoch, seq + 1)
 end
 
--- Append one entry. Each id that it touches stands where lib/behind.lua finds it by the name of the field: a schedule's
--- in `id`; run ids by spaces in `run`, `runs`, `skipped`, `expired` and `cancelled`; behind `rows` every row is a field
--- that is named by its id. What an archive writes has a field `archive`.
--- Call it before any other write of the script. XADD is the write that Redis
--- refuses when it is out of memory or read-only, so then nothing at all is applied; seq follows
--- it, since an increment before it would leave a hole when it fails.
+-- Append one entry. lib/behind.lua finds each id in it by the name of the field: a schedule's in `id`; run ids by
+-- spaces in `run`, `runs`, `skipped`, `expired` and `cancelled`; after `rows` every row is a field named by its id. An
+-- entry of an archive has a field `archive`.
+-- Call it before any other write of the script. If Redis is out of memory or read-only it refuses XADD, so nothing at
+-- all is applied. seq is raised after it: an increment before a failing XADD would leave a hole.
 local function append(kind, fields)
   local id = version()
   redis.call('XADD', log_key, id, 'kind', kind, 't', t, unpack(fields))
@@ -34,8 +33,8 @@ local function append(kind, fields)
   return id
 end
 
--- Add a row: the id of a schedule or run, words of zsched's own, and a text of somebody else if there is one. That text
--- is a field of its own, without a name, so it can hold anything (core/entry.py reads it).
+-- Add a row: the id of a schedule or run, zsched's own words, and perhaps a text of another writer. That text is a
+-- separate field without a name, so it can have any content (core/entry.py reads it).
 local MOST_TEXTS = 4000  -- of an entry; unpack fails near 8,000
 local function add_row(rows, of, words, text)
   local fields = rows[#rows]

@@ -1,27 +1,28 @@
 -- overlap: the rules for runs that wait for each other, or replace each other. A policy is a row of POLICIES.
 --
--- USES   now_ms chains_key rq_queues_key rq_limits_key; to decide patience_ms
--- GIVES  for an occurrence that is due, with its id, mode, limit, run and queue:
---        has_chain(mode), if its runs wait for or replace others; else overlapping needs no more of *one* than its mode
---        overlapping(one, last) -> 'overlap', run | 'deferred', run | 'free', why the one before does not count |
---        'broken', what is in the way. It only reads. Then join(one) before the run is launched; and defer(one) after,
+-- USES   now_ms chains_key rq_queues_key rq_limits_key; overlapping uses patience_ms
+-- GIVES  for a due occurrence with its id, mode, limit, run and queue:
+--        has_chain(mode): its runs wait for others or replace them; else overlapping needs only *one*'s mode
+--        overlapping(one, last) -> 'overlap', run | 'deferred', run | 'free', why the run before does not count |
+--        'broken', the problem. It only reads. Then call join(one) before the run is launched; and defer(one) after it,
 --        if one.before has runs that it waits for
---        for a look over the chains of runs (lib/chain.lua): need_of(id, text) -> what a chain needs, or nil
+--        for a pass over the chains of runs (lib/chain.lua): need_of(id, text) -> the action that a chain needs, or nil
 --
 -- A row may have these functions:
--- at_due(one, last)   decides, as overlapping does
--- join(one)           changes runs that are open, and sets chains[one.id] to the text of those that stay
--- need(runs, mode)    what a chain of these runs needs: `what`, a word; `run` and `why`, of a run that it lets go on;
---                     is_urgent: nobody else will do it. The leader asks for the rest once more after RQ had its time
+-- at_due(one, last)   decides, for overlapping
+-- join(one)           changes open runs, and sets chains[one.id] to the text of the runs that stay
+-- need(runs, mode)    returns the action that a chain of these runs needs: `what`, a word; `run` and `why`, of a run to
+--                     release; is_urgent: nobody else will do it. For other actions the leader asks again, after RQ had
+--                     time to do them
 -- plan(need)          adds lines to the entry `end`
--- mend(need)          does it, and answers the runs that stay; plan and mend are called by lib/mend.lua
+-- mend(need)          takes the action, and returns the runs that stay; lib/mend.lua calls plan and mend
 -- include lib/launch.lua
 -- include lib/chain.lua
 -- include lib/liveness.lua
 -- include lib/withdraw.lua
 local POLICIES = {allow = {}, skip = {}, queue = {}, cancel_previous = {}}
 
--- Runs behind it wait for it, or are left out.
+-- Return whether later runs must wait for this run, or are left out.
 local function is_in_the_way(job)
   return is_open(job.status) and not is_dead_for_good(job)
 end
@@ -30,7 +31,7 @@ function POLICIES.allow.at_due()
   return 'free'
 end
 
--- skip: the last run alone counts, if it did not wait in its queue for too long.
+-- skip: only the last run counts, unless it has waited in its queue for too long.
 local waits_before
 
 function POLICIES.skip.at_due(_, last)
@@ -57,10 +58,10 @@ function POLICIES.skip.at_due(_, last)
   return 'overlap', last
 end
 
--- queue: a run waits as RQ's deferred job, a dependent of those before it, and RQ's worker releases it. RQ never does
--- when one before it was cancelled, stopped or deleted, expired in its queue, or when its worker died. RQ 3 releases in
--- two steps: with the end of the one before, the run is `ready_to_enqueue`; then the worker puts it into its queue. If
--- it dies between the two, RQ does so at its next maintenance, which may be in ten minutes.
+-- queue: a run waits as RQ's deferred job, a dependent of the runs before it, and RQ's worker releases it. RQ never
+-- releases it if a run before it was cancelled, stopped or deleted, expired in its queue, or lost its worker. RQ 3
+-- releases in two steps: when the run before ends, this run is `ready_to_enqueue`; then the worker puts it into its
+-- queue. If the worker dies in between, RQ does it at its next maintenance, up to ten minutes later.
 local IS_OVER = {canceled = 'was cancelled', stopped = 'was stopped'}
 local IS_GONE = 'is gone: it expired, or somebody deleted it'
 
@@ -76,7 +77,7 @@ local function problem_of(one, before)
   end
 end
 
--- Let it wait at the end of *chain*, as open_queue answers it.
+-- Let the run wait at the end of *chain*, a result of open_queue.
 local function wait_behind(one, chain)
   local before = {}
   for n, each in ipairs(chain.before) do
@@ -102,8 +103,8 @@ function POLICIES.queue.at_due(one, last)
   return wait_behind(one, chain)
 end
 
--- How a run is let go on that waits with a status, if it is; before it in its chain nothing is in the way. Of *dead*
--- the worker died.
+-- By status: return the action that releases a waiting run, or nil if it must wait. No run before it in its chain is in
+-- the way. *dead*: a run before it that lost its worker.
 local LET_GO = {}
 
 function LET_GO.deferred(waiting, dead)
@@ -122,7 +123,7 @@ function LET_GO.deferred(waiting, dead)
   return {what = 'release', run = waiting.run, why = why, is_urgent = dead or before and IS_OVER[before.status]}
 end
 
--- A job without data expired before RQ wrote its status: nothing can be run, and it ends RQ's workers (measured, 3.0).
+-- A job without data expired before RQ wrote its status. It cannot run, and it ends RQ's workers (measured, RQ 3.0).
 function LET_GO.ready_to_enqueue(ready)
   if redis.call('HEXISTS', RQ_JOB .. ready.run, 'data') == 0 then
     return {what = 'drop', gone = ready.run, is_urgent = true}
@@ -190,8 +191,8 @@ function POLICIES.queue.mend(need)
   return need.left
 end
 
--- cancel_previous: all runs but the last are withdrawn while they wait; the workers of those that run are told to stop
--- them, again after a while (lib/tell.lua): when this is due a worker may just have taken one.
+-- cancel_previous: waiting runs are withdrawn, except the last; the workers of started runs are asked to stop them, and
+-- asked again after a while (lib/tell.lua), because a worker may have taken a run just now.
 function POLICIES.cancel_previous.at_due(one, last)
   one.open = open_chain(one.id, last)
   plan_cancels(one.open, one.mode)
@@ -223,7 +224,7 @@ function POLICIES.cancel_previous.plan(need)
   plan_cancels(need.open, need.mode)
 end
 
--- The last one stays until all are over: one that was told to stop may be tried again.
+-- The last run stays until all are over: a run that was asked to stop may be tried again.
 function POLICIES.cancel_previous.mend(need)
   local left = {}
   for n, one in ipairs(cancel(need.open)) do
@@ -234,8 +235,6 @@ function POLICIES.cancel_previous.mend(need)
   end
   return left
 end
-
--- What follows is the same for all of them.
 
 local function has_chain(mode)
   return POLICIES[mode].need ~= nil
@@ -254,12 +253,12 @@ local function join(one)
   if policy.join then
     policy.join(one)
   end
-  if chains[one.id] then  -- before the launch: this may sweep what an earlier history left of the same run
+  if chains[one.id] then  -- before the launch: this may sweep remains of the same run from an earlier history
     follow(one.id, one.mode, one.run, one.queue)
   end
 end
 
--- Make the run, whose hash is there, wait for those before it.
+-- Make the run, which has a hash, wait for the runs before it.
 local function defer(one)
   local job_key, before = RQ_JOB .. one.run, one.before
   redis.call('HSET', job_key, 'status', 'deferred', 'dependency_id', before[1],

@@ -1,14 +1,14 @@
 -- push: put runs into their RQ queues.
 --
 -- USES   now_ms rq_queues_key
--- GIVES  is_listed, queue_accepts(queue); what lib/rq.lua and lib/untrusted.lua give
---        enqueue(run, queue, at_front, ...), of a run whose job is there; what follows are further texts of the hash
---        push(queue, run, at_front), of one whose hash says already that it is queued; back_of(queue), a list that such
---        runs may be added to; push_queues(), which ends it
+-- GIVES  is_listed, queue_accepts(queue); all of lib/rq.lua and lib/untrusted.lua
+--        enqueue(run, queue, at_front, ...), for a run that has a job; ... are further texts of the hash
+--        push(queue, run, at_front), if the hash has the status queued already; back_of(queue), a list to which such
+--        runs may be added; push_queues(): call it last
 --
 -- RQ's own shape: rq:queues is a SET of full keys, a worker takes from the left, RPUSH is the back. Workers do not need
 -- rq:queues: if it is of a wrong type, is_listed is false, and runs are pushed without it. fire.lua and lib/launch.lua
--- do what enqueue does by themselves: they take hundreds at once.
+-- do not use enqueue: they write hundreds of jobs at once.
 -- include lib/rq.lua
 -- include lib/untrusted.lua
 local LONGEST_NAME = 1000  -- bytes; RQ's names are key names, and a writer of jobs may choose any
@@ -46,7 +46,7 @@ local function enqueue(run, queue, at_front, ...)
   push(queue, run, at_front)
 end
 
--- Those at the front keep their order: the oldest is pushed last and stands first.
+-- Runs at the front keep their order: the oldest is pushed last, so it is first.
 local function push_queues()
   for queue, waiting in pairs(queues) do
     local key = RQ_QUEUE .. queue

@@ -1,16 +1,16 @@
 -- room: the number of runs that each limited queue accepts now, and the time of its next free place.
 --
 -- USES   meta_key limits_key now_ms throttled_words
--- GIVES  is_limited, room[queue] = how many, nil where nothing limits it; throttled = set of words that may hold
---        something; spend(queue), room_again_ms(queue), note_room()
+-- GIVES  is_limited, room[queue] = number of runs, nil for a queue without a limit; throttled = set of words that may
+--        have schedules; spend(queue), room_again_ms(queue), note_room()
 --
--- A limit is "<per second> <time in µs>": one run after the other moves that time on by 1 / <per second>, from now on
--- at least, and while it is less than BURST ahead there is room (GCRA). So a queue that rested gets a twentieth of a
--- second's runs at once, or one, and no second has more than its limit and a twentieth. "- 0" is a limit that is gone:
--- what is throttled for it goes as it is due, then the row goes too.
+-- A limit is "<per second> <time in µs>". Each run moves that time on by 1 / <per second>, starting from now or later.
+-- There is room while the time is less than BURST ahead (GCRA). So an idle queue gets a twentieth of a second's runs at
+-- once, at least one, and no second has more than its limit and a twentieth. "- 0" is a limit that was removed: its
+-- throttled schedules are pushed as they are due, then the row is deleted.
 -- include lib/lanes.lua
-local BURST, WAKE = 1 / 20, 1 / 100  -- of a second's runs: most at once; and as many as are worth a wake-up
-local CLOSE = 1e-6  -- of a run: what doubles may lack of a whole one
+local BURST, WAKE = 1 / 20, 1 / 100  -- of a second's runs: most at once; fewest for a wake-up
+local CLOSE = 1e-6  -- of a run: rounding error of doubles
 
 local limits = redis.call('HGETALL', limits_key)
 local room, rates, spent = {}, {}, {}
@@ -30,7 +30,7 @@ for i = 1, #limits, 2 do
     local now_us, each_us, burst = now_ms * 1000, 1e6 / per_second, math.max(per_second * BURST, 1)
     next_us = math.max(tonumber(next_us), now_us)
     local most_us = now_us + math.ceil(burst * each_us)
-    if next_us > most_us then  -- it cannot get there: the clock was set back, or the limit was a smaller one
+    if next_us > most_us then  -- too far ahead: the clock was set back, or the limit was smaller
       next_us, spent[limits[i]] = most_us, 0
     end
     rates[limits[i]] = {text = string.match(limits[i + 1], '^%S+'), each_us = each_us, burst = burst, next_us = next_us,
@@ -53,13 +53,13 @@ local function next_of(queue)
   return rate.next_us + math.ceil((spent[queue] or 0) * rate.each_us)
 end
 
--- When so many have room that it is worth a wake-up: a hundred times a second at most.
+-- Return the time at which there is room for enough runs for a wake-up: a hundred times a second at most.
 local function room_again_ms(queue)
   local rate = rates[queue]
   return math.max(math.ceil((next_of(queue) - (rate.burst - rate.wake) * rate.each_us) / 1000), now_ms + 1)
 end
 
--- Write down what was spent, and what is left throttled.
+-- Write the spent room of each limit, and the words that still have throttled schedules.
 local function note_room()
   for queue in pairs(spent) do
     if rates[queue] then

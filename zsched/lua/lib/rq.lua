@@ -1,10 +1,10 @@
--- rq: how RQ writes keys and times. A key is one of these and the name of a queue or worker, or the id of a job.
+-- rq: RQ's forms of keys and times. A key is a prefix of this file and the name of a queue or worker, or a job's id.
 --
 -- GIVES  RQ_JOB and the like; dependents_key(run), dependencies_key(run), intermediate_key(queue)
 --        limit_allowed_key(key), limit_waiting_key(key), of a rate limit
 --        iso(ms) -> 2026-11-21T08:00:00.123000Z; equal length, so texts compare like instants
 --
--- storage/scripts.py puts the prefix of RQ's keys in where {rq} stands. storage/rqkeys.py says what is at each.
+-- storage/scripts.py replaces {rq} with the prefix of RQ's keys. storage/rqkeys.py describes each key.
 local RQ_CANCELED = '{rq}:canceled:'
 local RQ_DEFERRED = '{rq}:deferred:'
 local RQ_EXECUTION = '{rq}:execution:'

@@ -2,7 +2,7 @@
 --
 -- USES   log_key seen_entry seen_t
 --
--- Else this Redis may never have heard of the runs that the caller means: that it has no jobs of theirs says nothing.
+-- Else this Redis may never have had the caller's runs, and missing jobs mean nothing.
 local seen = redis.call('XRANGE', log_key, seen_entry, seen_entry)[1]
 if not seen or seen[2][4] ~= seen_t then
   return {'LOST'}

@@ -1,11 +1,11 @@
--- same_set: restore nothing into a data set whose name the archive never followed (rule: NAME).
+-- same_set: refuse a restore into a data set if the archive never followed its name (rule: NAME).
 --
--- USES   meta_key now_ms; names = the archive's, by blanks, '' when it knows none; is_forced = '1': people want it
--- GIVES  named = the names of the data set, if it has one; is_other: it is such a data set, and people
---        want it; or the reply OTHER
+-- USES   meta_key now_ms; names = the archive's, by spaces, '' if it knows none; is_forced = '1': an operator forces it
+-- GIVES  named = the names of the data set, if it has one; is_other: it is another data set, and an operator forces the
+--        restore; or the reply OTHER
 --
--- As is_same_set of core/difference.py: where one of them has no name, only people and addresses tell. It is looked at
--- where things are put back, since another data set may have come after the comparison.
+-- The same rule as is_same_set of core/difference.py: if the data set or the archive has no name, only people and
+-- addresses can decide. The check is in the script that restores, since another data set may come after the comparison.
 local is_other = false
 local named = redis.call('HGET', meta_key, 'gen')
 if named and names ~= '' then

@@ -2,7 +2,7 @@
 --
 -- USES   log_key seen_entry seen_t
 --
--- What the caller decided may be wrong by one entry that it did not read: compare again from there.
+-- One unread entry can make the caller's decision wrong: it has to compare again from there.
 local last = redis.call('XREVRANGE', log_key, '+', '-', 'COUNT', 1)[1]
 if (last and last[1] or '-') ~= seen_entry or (last and last[2][4] or '0') ~= seen_t then
   return {'AGAIN', now_ms}

@@ -1,25 +1,25 @@
--- slots: RQ's rate limits, which it has since version 3. A job may name a limit, by its key, and how many slots that
--- has: so many jobs may be queued or running at once. One without a slot is `rate_limited` and waits in a ZSET.
+-- slots: RQ's rate limits, which it has since version 3. A job may name a limit, by its key, and the limit's number of
+-- slots: so many jobs may be queued or running at once. A job without a slot is `rate_limited` and waits in a ZSET.
 --
--- USES   rq_limits_key, and what lib/push.lua uses
--- GIVES  limit_of(key, most), of a job's fields rate_limit_key and rate_limit_concurrency: {key, most}; nil if it has
---        no limit; false and a key's name if that is of a wrong type
---        hold_back(run, queue, limit, at_front, ...), of a run whose job is there: it waits for a slot, unless it has
---        one; what follows are further texts of the hash
---        fill(limit): those that wait longest are queued, as far as there are slots; fill_slots(), before push_queues,
---        fills those of all limits that runs were handed to
---        what lib/push.lua gives
+-- USES   rq_limits_key, and the names that lib/push.lua uses
+-- GIVES  limit_of(key, most), for a job's fields rate_limit_key and rate_limit_concurrency: {key, most}; nil if it has
+--        no limit; false and the key's name if a key is of a wrong type
+--        hold_back(run, queue, limit, at_front, ...), for a run that has a job: it waits for a slot, unless it has
+--        one; ... are further texts of the hash
+--        fill(limit): queue the jobs that wait longest, while there are slots; fill_slots(), before push_queues: fill
+--        all limits that had a hold_back
+--        all of lib/push.lua
 --
--- States and keys are RQ's (rate_limit.py, RateLimitRegistry): a SET of all limits' keys; of each a HASH with the
--- newest `concurrency`, and the ZSETs `allowed`, of those with a slot, and `rate_limited`, by the time from which they
--- wait. RQ's times are whole seconds; these have a fraction, so that jobs of a second keep their order. RQ's worker
--- gives a slot back when it ends a job; the leader those of workers that died, and RQ's maintenance too. A run that
--- comes back into its queue has its slot still.
+-- States and keys are RQ's (rate_limit.py, RateLimitRegistry): a SET of the keys of all limits; per limit a HASH with
+-- the newest `concurrency`, and two ZSETs: `allowed`, the jobs with a slot, and `rate_limited`, the waiting jobs by the
+-- time since when they wait. RQ's times are whole seconds; these have a fraction, so that jobs of the same second keep
+-- their order. RQ's worker frees a slot when it ends a job. The leader and RQ's maintenance free the slots of workers
+-- that died. A run that comes back into its queue keeps its slot.
 -- include lib/push.lua
 local limit_of, hold_back, fill, fill_slots
 
-do  -- lost.lua is near the 200 local names that a chunk of Lua may have
-  local left = 1000  -- of those that wait, in this script; the others when a slot is freed, or a second later
+do  -- a chunk of Lua may have 200 local names, and lost.lua has nearly as many
+  local left = 1000  -- waiting jobs to queue in this script; the others when a slot is freed, or a second later
   local touched, count_held, wrong_keys = {}, 0, {}  -- touched: limits by their keys
 
   function limit_of(key, most)
@@ -55,7 +55,7 @@ do  -- lost.lua is near the 200 local names that a chunk of Lua may have
     count_held = count_held + 1
   end
 
-  -- One that is gone, or waits no more, is left out, as RQ leaves it out.
+  -- A job that is gone, or no longer waits, is left out, as RQ does.
   function fill(limit)
     local allowed_key, waiting_key = limit_allowed_key(limit.key), limit_waiting_key(limit.key)
     while left > 0 do

@@ -3,9 +3,9 @@
 -- USES   paused_key
 -- GIVES  count(id, run, verdict), decide_pauses(), pause_failing() -> list of the schedules that it paused
 --
--- Counted only of a schedule that asks for it (pause_after). A pause begins the count anew, so that who resumes it
--- gives it as many chances again. The first two only read: call them before the first write, and pause_failing after
--- the entry that says how the runs ended.
+-- Failures are counted only for a schedule with pause_after. A pause resets the count, so a resumed schedule has as
+-- many attempts again. The first two functions only read: call them before the first write, and pause_failing after
+-- the entry with the ends of the runs.
 -- include lib/place.lua
 local streaks, last_runs, failing = {}, {}, {}
 

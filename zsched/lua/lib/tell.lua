@@ -1,12 +1,12 @@
 -- tell: ask a run's worker to stop it.
 --
 -- USES   now_ms
--- GIVES  tell(one), of a run with its worker and told_ms, the number in its job's zs_stop: whether the worker knows
+-- GIVES  tell(one), for a run with its worker and told_ms, the number in its job's zs_stop: true if the worker listens
 -- include lib/rq.lua
 local TELL_AGAIN_MS = 10000  -- see tell
 
--- zs_stop is when it was told. Not again for a while: an RQ worker that is told so a second time when it has just
--- killed its work horse, and not yet filed the run, kills itself (Worker.kill_horse with no horse: 2.12, 3.0).
+-- zs_stop is the time of the request. It is not repeated for a while: a worker that gets a second request just after it
+-- killed its work horse, and before it filed the run, kills itself (Worker.kill_horse without a horse: RQ 2.12, 3.0).
 local function tell(one)
   if one.worker == '' then
     return false

@@ -1,17 +1,17 @@
--- time: the one read of meta, and the one TIME.
+-- time: read meta and TIME, each once per script.
 --
 -- USES   meta_key
 -- GIVES  meta, time, epoch seq server hold_ms doubt_ms now_ms t format, FORMAT OLDEST_FORMAT LONGEST_HOLD
---        or the reply GARBLED, field, value: meta holds what is no number, so another writer wrote it
+--        or the reply GARBLED, field, value: meta has an invalid number, so another writer wrote it
 --
--- TIME is asked once because it is frozen inside a script only since Redis 7.2. `t` is its 16
--- digits of microseconds as a string: a Lua number of that size does not survive tostring.
+-- TIME is called once because it is frozen inside a script only since Redis 7.2. `t` is its 16 digits of microseconds
+-- as a string: a Lua number of that size does not survive tostring.
 -- meta.offset_ms moves the clock for tests, meta.frozen_ms stops it (zsched/testing): then `t` has no
--- microseconds, so it never goes back. An ordinary daemon does not lead where one of them is set.
+-- microseconds, so it never goes back. An ordinary daemon does not lead while one of them is set.
 --
--- A number is digits, behind a minus or not, and no further from 0 than the last time, as in storage/meta.py: tonumber
--- also takes nan, 1e300, 2.5 and 0x7, with which a script would fail between two writes, or leave a hole in the log.
--- All are looked at with one match, since every script does it.
+-- A valid number is digits, with or without a minus, and no further from 0 than the last time, as in storage/meta.py.
+-- tonumber also takes nan, 1e300, 2.5 and 0x7. With these a script would fail between two writes, or leave a hole in
+-- the log. One match checks all fields, since every script does it.
 -- include lib/whole.lua
 local FORMAT = 3  -- of keys, values and entries: core/entry.py says when it is raised
 local OLDEST_FORMAT = 3  -- that is still read

@@ -1,14 +1,14 @@
 -- untrusted: check what another program may have written: types of keys, numbers, texts for an entry or a reply.
 --
--- GIVES  is_a(key, kind), also of a key that is not there; is_ms(text): whole milliseconds, as zsched writes them;
+-- GIVES  is_a(key, kind), true also if the key does not exist; is_ms(text): whole milliseconds, as zsched writes them;
 --        whole_of(text): a whole number of at most 15 digits, or nil
---        word_of(text), a status: letters and _, 20 at most; any other text is `odd`, and no text is nil
+--        word_of(text), a status: letters and _, 20 at most; any other text gives `odd`, and nil gives nil
 --        name_of(text), a name or key: 200 bytes at most, `?` for spaces and control characters
 --        line_of(text): 1,000 bytes at most, `?` for control characters
 --        time_of(text), a time of RQ's: 40 bytes at most, `?` for characters that no time has
 --
--- Whoever may write rq:job:* need not have any right on the log: an unchecked text would forge the words of an entry,
--- or fill it.
+-- A program with write access to rq:job:* may have no access to the log: an unchecked text could forge the words of an
+-- entry, or fill it.
 local function is_ms(text)
   return type(text) == 'string' and #text <= 16 and string.find(text, '^%-?%d+$') ~= nil
 end

@@ -1,15 +1,15 @@
 -- waiting: runs that wait in RQ, their places and predecessors, and their removal.
 --
 -- USES   now_ms
--- GIVES  place_of(one), of a run with its status, queue and limit_key: the key where it waits; nil if it does not wait
---        is_in_place(one, most), of such a run, and dependencies_of(run), which only read; then
---        take_out(one), which wants its dependencies, or depend_no_more(run, dependencies) alone
---        REMAINS_MS, of a job that is taken out and not kept
---        sweep(runs, queue), of what waited and was cancelled, or is gone
+-- GIVES  place_of(one), for a run with its status, queue and limit_key: the key where it waits; nil if it does not wait
+--        is_in_place(one, most), for such a run, and dependencies_of(run), which only read; then
+--        take_out(one), which needs one.dependencies; or only depend_no_more(run, dependencies)
+--        REMAINS_MS, life of a job that is taken out and not kept
+--        sweep(runs, queue), for waiting runs that were cancelled or are gone
 -- include lib/rq.lua
 -- include lib/untrusted.lua
 local PLACES = {queued = RQ_QUEUE, scheduled = RQ_SCHEDULED, deferred = RQ_DEFERRED, ready_to_enqueue = RQ_READY}
-local REMAINS_MS = 600000  -- no archive that is well is so far behind
+local REMAINS_MS = 600000  -- a healthy archive is never so far behind
 
 local function place_of(one)
   if one.status == 'rate_limited' then
@@ -18,8 +18,8 @@ local function place_of(one)
   return PLACES[one.status] and one.queue ~= '' and PLACES[one.status] .. one.queue or nil
 end
 
--- Whether it is where it should wait; else a worker is about to begin with it. In a queue longer than *most* it is not
--- looked for, which keeps everybody waiting: it is_far.
+-- Return whether the run is where it should wait; else a worker is about to begin it. A queue longer than *most* is not
+-- searched, since that would block Redis: then one.is_far is set.
 local function is_in_place(one, most)
   local key = place_of(one)
   if not key then
@@ -36,7 +36,7 @@ local function dependencies_of(run)
   return is_a(key, 'set') and redis.call('SMEMBERS', key) or {}
 end
 
--- RQ watches the sets of dependents when it releases: so it does not do that at the same time.
+-- RQ watches the sets of dependents when it releases a run, so it cannot release this one at the same time.
 local function depend_no_more(run, dependencies)
   for _, before in ipairs(dependencies) do
     local key = dependents_key(before)
@@ -47,14 +47,14 @@ local function depend_no_more(run, dependencies)
   redis.call('DEL', dependencies_key(run))
 end
 
--- Cancel it; who calls this logs it. zs_told is the end that is in the log, which track.lua does not tell again while
--- the archive is behind. What is far stays in its list and loses its data: to RQ there is no such job then, so a worker
--- passes it over (measured, RQ 2.8 and 2.12).
+-- Cancel the run; the caller logs it. zs_told is the end that is in the log, so that track.lua does not record it again
+-- while the archive is behind. If is_far, the run stays in its list and its job loses its data. RQ then finds no such
+-- job, so a worker skips it (measured, RQ 2.8 and 2.12).
 local function take_out(one)
   local place_key, job_key = place_of(one), RQ_JOB .. one.run
   local at = iso(now_ms)
   redis.call('HSET', job_key, 'status', 'canceled', 'ended_at', at, 'zs_told', at)
-  depend_no_more(one.run, one.dependencies)  -- or RQ would release it all the same
+  depend_no_more(one.run, one.dependencies)  -- else RQ would release it all the same
   if one.is_far then
     redis.call('HSET', job_key, 'zs_gone', '1')
     redis.call('HDEL', job_key, 'data')
@@ -65,7 +65,7 @@ local function take_out(one)
   end
 end
 
--- RQ keeps for ever that they waited, and for whom.
+-- Remove what RQ would keep for ever: that these runs waited, and for which runs.
 local function sweep(runs, queue)
   for _, run in ipairs(runs) do
     depend_no_more(run, dependencies_of(run))

@@ -1,10 +1,10 @@
--- whole: run a script only where all keys of the slot are.
+-- whole: run a script only on a node that has all keys of the slot.
 --
 -- USES   meta_key
 -- GIVES  nothing, or the error TRYAGAIN: the slot of a Redis Cluster is being moved, key by key, to another node
 --
--- A script's reading or writing of a key that is not there fails meanwhile, in the middle of what it does. So it asks
--- for a key that never exists, before anything else. Scripts run alone: the answer holds until the end of this one.
+-- During the move, a call for a key that the node does not have fails, in the middle of a script. So a script first
+-- asks for a key that never exists. Scripts run alone: the reply is valid until the script's end.
 --
 -- On a Cluster the prefix of RQ's keys has a hash tag (demand_one_slot in storage/cluster.py). A script with another
 -- prefix does not ask, since it takes 2 microseconds.

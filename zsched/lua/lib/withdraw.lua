@@ -1,12 +1,12 @@
 -- withdraw: take back runs that a later run replaces.
 --
 -- USES   now_ms deadlines_key
--- GIVES  plan_cancels(open, mode), of runs as job_of tells them and their overlap policy, which only reads; then
---        cancel(open) -> those still open
---        ends: the rows of those that are cancelled before they began, for an `end` entry
+-- GIVES  plan_cancels(open, mode), for runs in the form of job_of and their overlap policy, which only reads; then
+--        cancel(open) -> the runs that are still open
+--        ends: the rows of runs that were cancelled before they began, for an `end` entry
 -- include lib/waiting.lua
 -- include lib/tell.lua
-local MOST_WAITING = 2000  -- in a longer queue a run is not looked for: this may happen every second
+local MOST_WAITING = 2000  -- a longer queue is not searched: this may happen every second
 local WITHDRAWN = '{"ended":%.0f,"error":"its next occurrence came first (overlap=%s)"}'
 local ends = {}
 
@@ -19,8 +19,8 @@ local function plan_cancels(open, mode)
   end
 end
 
--- Cancel what waits, and tell the workers of what runs. Unlike in cancel_run.lua no job is kept: RQ never cleans
--- rq:canceled.
+-- Cancel waiting runs, and ask the workers of started runs to stop them. No job is kept, unlike in cancel_run.lua: RQ
+-- never cleans rq:canceled.
 local function cancel(open)
   local left = {}
   for _, one in ipairs(open) do
