@@ -269,8 +269,8 @@ def test_a_long_story_is_cut_in_the_middle(impatient: Client, link: Link) -> Non
         ("{", "no archive answered"),
         ("[" * 100_000, "no archive answered"),
         ("[]", "no archive answered"),
-        ("{}", "not one that this version understands"),
-        ('{"changes": [{"what": "enchanted"}], "source": {}}', "not one that this version understands"),
+        ("{}", "this version does not understand"),
+        ('{"changes": [{"what": "enchanted"}], "source": {}}', "this version does not understand"),
         ('{"error": "the disk is full"}', "the disk is full"),
     ],
 )

@@ -104,7 +104,7 @@ def test_an_undecorated_function_can_be_scheduled(client: Client) -> None:
 
 
 def test_a_task_that_workers_cannot_import_is_refused(client: Client) -> None:
-    with pytest.raises(NotImportable, match=r"app\.tasks\.send is not what stands under that name"):
+    with pytest.raises(NotImportable, match=r"app\.tasks\.send is another object now"):
         define("def send(): ...").schedule(client, after=5)
 
 

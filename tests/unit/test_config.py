@@ -183,8 +183,8 @@ def test_a_mistake_in_the_file_is_named_with_its_place_and_remedy(tmp_path: Path
     ("env", "message"),
     [
         ({"ZSCHED_REDIS_URI": "redis://h"}, "ZSCHED_REDIS_URI in the environment is no setting; did you mean"),
-        ({"ZSCHED_QUEUES_EMAIL_MAX_PER_SECOND": "5"}, "is no setting; [queues.<name>] stands in a file only"),
-        ({"ZSCHED_URGENCY_ASAP_JITTER": "5"}, "is no setting; [urgency.<name>] stands in a file only"),
+        ({"ZSCHED_QUEUES_EMAIL_MAX_PER_SECOND": "5"}, "is no setting; [queues.<name>] is allowed only in a file"),
+        ({"ZSCHED_URGENCY_ASAP_JITTER": "5"}, "is no setting; [urgency.<name>] is allowed only in a file"),
         ({"ZSCHED_REDIS_PORT": "6379"}, "ZSCHED_REDIS_PORT in the environment is no setting"),
         ({"ZSCHED_DAEMON_BATCH_MAX": "many"}, "ZSCHED_DAEMON_BATCH_MAX='many': write a whole number"),
         ({"ZSCHED_DAEMON_LEASE_MS": "900"}, "ZSCHED_DAEMON_LEASE_MS: renew_ms=500 must be less than half"),

@@ -1,10 +1,10 @@
 """
-The archive: a daemon's durable copy of the log, and the state that the log adds up to, in one SQLite file.
+The archive: a daemon's durable copy of the log, and the resulting state, in one SQLite file.
 
-Reading order: file (its tables and why they are cheap; opening, locking, what goes wrong), body (how entries and their
-records are stored), places (which file), live (what is scheduled), fold (what an entry does to that), archive (the
-writer), retention (what it forgets), history (the reader; runs, openruns, ran and originals ask it for runs), recall
-(what a lost Redis is rebuilt from), check (whether the file is what was written).
+Reading order: schema (tables, and their costs), file (opening, locking, errors), body (storage of entries and their
+records), places (the choice of the file), live (the state), fold (the effect of an entry on the state), archive (the
+writer), retention (deletion by age), history (the reader; runs, openruns, ran and originals read runs by it), recall
+(the source of a restore), check (checksums).
 """
 
 from zsched.archive.archive import START, Archive

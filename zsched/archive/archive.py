@@ -1,14 +1,14 @@
 """
-The writer of an archive: append entries, fold them, commit, and only then say how far it has come.
+The writer of an archive: append entries, fold them, commit, and report the position only after that.
 
-Everything that belongs to an entry (history, who it touches, state, position) is one transaction. A
-transaction ends when the archiver has caught up, or after a second, so a backlog is written in large,
-sorted pieces and a single change in a few milliseconds.
+All effects of an entry (history, index, state, position) are written in one transaction. A transaction
+ends when the archiver has caught up, or after a second. So a backlog is written in large, sorted pieces,
+and a single change in a few milliseconds.
 
-A *bootstrap* builds a new state beside the one that counts: ``begin_bootstrap``, then ``copy`` for entries
-that the state is not made of, ``scan`` for what Redis holds, ``append`` for what followed, and
-``end_bootstrap``, which switches state and position in one transaction. What a crash leaves of an
-unfinished one is removed when the archive is opened again.
+A *bootstrap* builds a new state beside the current one: ``begin_bootstrap``, then ``copy`` for entries
+that are already part of the scanned state, ``scan`` for the contents of Redis, ``append`` for later
+entries, and ``end_bootstrap``, which switches state and position in one transaction. If a crash leaves an
+unfinished bootstrap, it is removed when the archive is opened again.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ START: Final = "start"  # complete since the log's first entry
 
 class Archive:
     """
-    The archive at *path*, for one thread. ``position`` is what is on disk; None when there is nothing yet.
+    The archive at *path*, for one thread. ``position``: its last entry on the disk; None for an empty archive.
 
-    Every method raises ArchiveCorrupt or ArchiveFailed; after that, ``close`` is all that can be done.
+    Every method raises ArchiveCorrupt or ArchiveFailed; after that, only ``close`` may be called.
     """
 
     def __init__(self, path: Path, namespace: str, *, keep_args: bool = True, holder: int | None = None) -> None:
         """
-        Open the archive, or make it. *holder*: as of ``Lock``.
+        Open the archive, or create it. *holder*: as in ``Lock``.
 
         Raises:
             ArchiveInUse, ArchiveForeign, ArchiveCorrupt, ArchiveFailed, ArchiveError.
@@ -71,25 +71,23 @@ class Archive:
         except BaseException as error:
             self._db.close()
             self._lock.release()
-            if isinstance(error, (ValueError, TypeError)):  # a fact that is no fact
+            if isinstance(error, (ValueError, TypeError)):  # an invalid fact
                 raise ArchiveCorrupt(f"archive {path}: {error}") from error
             raise
 
     def _load(self) -> None:
-        facts = self._facts = stored_facts(self._db, self.path)  # as written: read once, only this thread changes them
+        facts = self._facts = stored_facts(self._db, self.path)  # as stored: only this thread changes them
         self.id = str(facts.get("archive", uuid.uuid4().hex))
-        self.gens = str(facts.get("gens", "")).split()  # of the data sets that it followed, the last one last
-        self.address: str | None = facts.get("address")  # of the Redis to which it belongs
-        self.complete_since: str | None = facts.get("complete_since")  # START, or t in µs; None: it knows nothing yet
+        self.gens = str(facts.get("gens", "")).split()  # names of the data sets that it followed, the latest last
+        self.address: str | None = facts.get("address")  # of its Redis
+        self.complete_since: str | None = facts.get("complete_since")  # START, or t in µs; None: still empty
         self.position = body.position_of(facts.get("position"))
-        self.unknown_entries = int(facts.get("unknown_entries", 0))  # that the state lacks, perhaps
-        self.unreadable_entries = int(facts.get("unreadable_entries", 0))  # of them, those that a bootstrap heals
+        self.unknown_entries = int(facts.get("unknown_entries", 0))  # the state may lack their changes
+        self.unreadable_entries = int(facts.get("unreadable_entries", 0))  # the part of them that a bootstrap repairs
         self.dropped = 0  # malformed ids left out since it was opened
-        self._before = 0, 0  # both counts, of the state that a bootstrap replaces
+        self._before = 0, 0  # both counts, for the state that a bootstrap replaces
         self._known_from = int(facts.get("known_from", 0))
-        self._format = int(
-            facts.get("format", FORMAT)
-        )  # the newest in which an entry may be: older versions leave it alone
+        self._format = int(facts.get("format", FORMAT))  # the newest format of an entry: older versions refuse the file
         self._life, self._boot_n = int(facts.get("life", 1)), facts.get("boot_n")
         self._n = last_n(self._db)
         self._touches = int(facts.get("touches", 0))
@@ -106,16 +104,16 @@ class Archive:
     # -- following --------------------------------------------------------------------------------
 
     def append(self, entries: Iterable[Entry]) -> list[UnknownEntry]:
-        """Take *entries* into history and state. What cannot be read is kept raw, and why is returned."""
+        """Add *entries* to history and state. Unreadable entries are kept raw; return their errors."""
         return self._take(entries, is_folded=True)
 
     @property
     def tail(self) -> Position | None:
-        """The last entry taken in, committed or not."""
+        """The last entry added, committed or not."""
         return self._tail
 
     def commit(self) -> None:
-        """Make everything durable; ``position`` is then that of the last entry."""
+        """Make all changes durable; ``position`` is then the last entry's."""
         if not self._db.in_transaction:
             return
         with converted(self.path):
@@ -142,8 +140,8 @@ class Archive:
         format: int = 0,
     ) -> None:
         """
-        Note which data set is followed here, by its names, and at which *address*; since when nothing is missing; and
-        in which *format* something may be kept that was read. Until ``commit`` in memory.
+        Record the names and the *address* of the followed data set, the time since when the history is complete, and
+        the newest *format* of its entries. Kept in memory until ``commit``.
         """
         self._format = max(self._format, format)
         names = gen.split() if gen is not None else []
@@ -162,32 +160,32 @@ class Archive:
 
     @property
     def unknown(self) -> set[Key]:
-        """Schedules (id, '') and runs (id, run) that entries concern and the state lacks: ``scan`` them, then clear."""
+        """Schedules (id, '') and runs (id, run) in entries that the state lacks: ``scan`` them, then clear."""
         return self._fold.unknown
 
     # -- bootstrapping ----------------------------------------------------------------------------
 
     @property
     def is_bootstrapping(self) -> bool:
-        """True if a bootstrap was begun and not ended."""
+        """True during a bootstrap."""
         return self._boot_n is not None
 
     def begin_bootstrap(self) -> None:
-        """Begin a new state; the one there is stays until ``end_bootstrap``."""
+        """Begin a new state; the present one stays until ``end_bootstrap``."""
         if self.is_bootstrapping:
             self.abandon_bootstrap()
-        self.commit()  # what was appended to the old state belongs to it
+        self.commit()  # appended entries belong to the old state
         self._begin()
         self._boot_n, self._before = self._n, (self.unknown_entries, self.unreadable_entries)
         self._start_fold(self._life + 1)
         self._set(boot_n=self._n)
 
     def copy(self, entries: Iterable[Entry]) -> None:
-        """Take *entries* into the history alone: the state that is scanned has them in it."""
+        """Add *entries* to the history only: the scanned state includes them."""
         self._take(entries, is_folded=False)
 
     def scan(self, rows: Sequence[Held], at: Position) -> None:
-        """Take in what Redis held when its log ended with *at*."""
+        """Add contents of Redis, read when its log ended with *at*."""
         if not rows:
             return
         self._begin()
@@ -200,14 +198,14 @@ class Archive:
             self._flush()
 
     def end_bootstrap(self, complete_since: str) -> None:
-        """Switch to the new state, and to the position of the last entry taken in, at once."""
+        """Switch to the new state, and to the position of the last added entry, in one transaction."""
         self._begin()
         old, self._life, self._boot_n = self._life, self._fold.life, None
         with converted(self.path):
             self._unset("boot_n")
             self._db.execute("DELETE FROM live WHERE life <= ?", (old,))
             self._set(life=self._life)
-        unknown, unreadable = self._before  # of the state that is no more
+        unknown, unreadable = self._before  # of the deleted state
         self.unknown_entries, self.unreadable_entries = (
             self.unknown_entries - unknown,
             self.unreadable_entries - unreadable,
@@ -216,7 +214,7 @@ class Archive:
         self.commit()
 
     def abandon_bootstrap(self) -> None:
-        """Forget what an unfinished bootstrap brought; the state there was still counts."""
+        """Delete the results of an unfinished bootstrap; the previous state stays valid."""
         with converted(self.path):
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
@@ -237,7 +235,7 @@ class Archive:
     # -- state ------------------------------------------------------------------------------------
 
     def state(self) -> Iterator[tuple[Live, Record]]:
-        """Every schedule that has a place and every open run, by id, each with its record."""
+        """Yield every schedule with a place and every open run, by id, each with its record."""
         query, recall = f"SELECT {live.COLUMNS} FROM live WHERE life = ? ORDER BY id, run", self.recall()
         with converted(self.path):
             for row in self._db.execute(query, (self._life,)):
@@ -245,11 +243,11 @@ class Archive:
                 yield found, recall.record(found)
 
     def recall(self) -> Recall:
-        """Return the archive's knowledge, for a comparison with Redis; it holds until the next change."""
+        """Return the archive's knowledge, for a comparison with Redis; it is valid until the next change."""
         return Recall(self._db, self.path, self.id, self._life, self._known_from, self._suffix)
 
     def leave_behind(self) -> None:
-        """The log went on past it: what is there stays as history alone, and the archive begins again."""
+        """Restart after a gap in the log: the present content becomes history without a state."""
         self.commit()
         self._begin()
         self._known_from, self._tail = self._n, None
@@ -262,11 +260,11 @@ class Archive:
     # -- keeping ----------------------------------------------------------------------------------
 
     def begin_pruning(self, before_us: int) -> None:
-        """Begin to forget the history older than *before_us*, and arguments that nobody needs; see ``retention``."""
+        """Begin to delete the history before *before_us*, and unneeded arguments; see ``retention``."""
         self._retention.begin(before_us, self._n)
 
     def prune(self) -> bool:
-        """Forget a part; False when there is no more."""
+        """Delete a part; return False if there is no more."""
         with converted(self.path):
             self._begin()
             has_more = self._retention.step()
@@ -278,20 +276,20 @@ class Archive:
 
     def check_step(self, budget_ms: float, clock: Clock) -> bool:
         """
-        Look for about *budget_ms* whether the file is what was written; False when all of it was seen.
+        Check a part of the file for about *budget_ms*; return False when all of it was checked.
 
         Raises:
-            ArchiveCorrupt: it is not. ArchiveFailed.
+            ArchiveCorrupt: the file is corrupted. ArchiveFailed.
         """
         if self.is_bootstrapping:
-            return True  # there are two states: later
+            return True  # there are two states: checked after the bootstrap
         if self._check is None:
             self._check = Check(self._db, self.path, clock)
         with converted(self.path, CORRUPT_AT_OPEN):
             return self._check.step(budget_ms, self._life)
 
     def close(self) -> None:
-        """Give file and lock back; what was not committed is lost."""
+        """Close the file and release the lock; uncommitted changes are lost."""
         try:
             with converted(self.path):
                 self._db.close()
@@ -317,7 +315,7 @@ class Archive:
                     self.dropped += len(self._fold.dropped) if is_folded else 0
                 if n is None:
                     self._insert(entry, touched, is_known=is_known)
-                elif is_known and not self._keeps_args:  # they may have been forgotten since
+                elif is_known and not self._keeps_args:  # they may have been deleted since
                     self._arguments.keep(n, without_arguments(entry)[1])
                 self._tail, self._format = entry.position, max(self._format, entry.format or 0)
                 if len(self._touched) >= _PIECE:
@@ -326,14 +324,14 @@ class Archive:
         return problems
 
     def _count_unknown(self, error: UnknownEntry, is_folded: bool) -> None:
-        """Count an entry that cannot be read. A scanned state already has what one of a known kind did."""
+        """Count an unreadable entry. A scanned state already has the change of an entry of a known kind."""
         is_unreadable = isinstance(error, UnreadableEntry)
         if is_folded or not is_unreadable:
             self.unknown_entries += 1
             self.unreadable_entries += is_unreadable
 
     def _insert(self, entry: Entry, touched: Sequence[str], *, is_ours: bool = False, is_known: bool = True) -> int:
-        """Gather an entry for the history; its number. Where arguments stand in an unknown one, nobody knows."""
+        """Buffer an entry for the history, and return its number. In an unknown entry no arguments are found."""
         self._n += 1
         n = self._n
         if is_known and not self._keeps_args:
@@ -346,7 +344,7 @@ class Archive:
         return n
 
     def _flush(self) -> None:
-        """Hand what was gathered to SQLite."""
+        """Write buffered rows to SQLite."""
         self._db.executemany(f"INSERT INTO entry({body.COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", self._entries)
         self._touched.sort()
         self._db.executemany("INSERT OR IGNORE INTO touch VALUES (?, ?, ?)", self._touched)
@@ -365,7 +363,7 @@ class Archive:
                 self._db.execute("BEGIN IMMEDIATE")
 
     def _set(self, **facts: Any) -> None:
-        """Write those of *facts* that changed."""
+        """Write the changed ones of *facts*."""
         changed = {name: value for name, value in facts.items() if self._facts.get(name) != value}
         if changed:
             self._db.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?)", list(changed.items()))
@@ -383,7 +381,7 @@ class Archive:
 
 
 def _touched_by(entry: Entry) -> Sequence[str]:
-    """The schedules that *entry* concerns. Raises UnknownEntry."""
+    """Return the schedules that *entry* concerns. Raises UnknownEntry."""
     parsed = parse(entry)
     with reading(entry):
         return touched_ids(list(parsed.rows()))

@@ -1,12 +1,12 @@
 """
-Bodies of history entries: an entry's texts in one BLOB, the checksum that knows them, and the records that stand there.
+Bodies of history entries: an entry's texts in one BLOB, their checksum, and the records in them.
 
 A BLOB is the number of its texts (32 bits), the bytes of a length (1, 2 or 4), their lengths, the texts. Numbers are
 little-endian.
 
 A record has the fields of a schedule or run, by entry and row. With ``keep_args = false`` its arguments (RQ's ``data``)
-do not stand in the history: they are kept apart, as long as the state needs them to put a schedule back, and then
-forgotten.
+are not in the history. They are stored separately, as long as the state needs them to restore a schedule, and then
+deleted.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from zsched.errors import ArchiveCorrupt
 
 _HEAD = 5  # bytes
 _TYPES = {1: "B", 2: "H", 4: "I"}  # of ``array``, by the bytes of a length
-_SUM: Final = 4  # bytes of the checksum before arguments that stand apart
+_SUM: Final = 4  # bytes of the checksum before separate arguments
 
 
 def pack(texts: Sequence[bytes]) -> bytes:
-    """The BLOB of *texts*."""
+    """Return the BLOB of *texts*."""
     sizes = list(map(len, texts))
     longest = max(sizes, default=0)
     width = 1 if longest < 1 << 8 else 2 if longest < 1 << 16 else 4
@@ -40,7 +40,7 @@ def pack(texts: Sequence[bytes]) -> bytes:
 
 
 def unpack(body: bytes) -> list[bytes]:
-    """The texts of a BLOB."""
+    """Return the texts of a BLOB."""
     count, width = int.from_bytes(body[: _HEAD - 1], "little"), body[_HEAD - 1]
     lengths = array(_TYPES[width], body[_HEAD : _HEAD + width * count])
     if sys.byteorder != "little":
@@ -53,7 +53,7 @@ def unpack(body: bytes) -> list[bytes]:
 
 
 def entry_checksum(epoch: int, seq: int | None, t_us: int, kind: str, body: bytes) -> int:
-    """CRC-32 over all that an entry says."""
+    """Return the CRC-32 of an entry's whole content."""
     return crc32(body, crc32(f"{epoch} {seq} {t_us} {kind}".encode()))
 
 
@@ -62,39 +62,39 @@ COLUMNS = "n, epoch, seq, t, kind, body, sum"
 
 
 def history_row(n: int, entry: Entry, body: bytes, *, is_ours: bool = False) -> HistoryRow:
-    """The row of *entry*. *is_ours*: it stands for no entry of the log, so has no seq."""
+    """Return the row of *entry*. *is_ours*: it is not an entry of the log, so it has no seq."""
     epoch, seq, t_us = entry.position
     kept = None if is_ours else seq
     return n, epoch, kept, t_us, entry.kind, body, entry_checksum(epoch, kept, t_us, entry.kind, body)
 
 
 def entry_of(row: HistoryRow) -> Entry:
-    """The entry in a row. Raises ArchiveCorrupt when it is not what was written."""
+    """Return the entry in a row. Raises ArchiveCorrupt if its checksum differs."""
     n, epoch, seq, t_us, kind, body, sum = row
     try:
         is_as_written = entry_checksum(epoch, seq, t_us, kind, body) == sum
     except TypeError:  # a value has another type
         is_as_written = False
     if not is_as_written:
-        raise ArchiveCorrupt(f"history entry {n} is not what was written: its checksum differs")
+        raise ArchiveCorrupt(f"history entry {n} is corrupted: its checksum differs")
     return Entry(Position(epoch, seq or 0, t_us), kind, unpack(body))
 
 
 def of_kinds(kinds: Iterable[str]) -> str:
-    """Return the SQL condition that an entry is of one of *kinds*."""
+    """Return the SQL condition for entries of *kinds*."""
     return f"kind IN ({', '.join(map(repr, kinds))})"
 
 
 def position_of(text: str | None) -> Position | None:
-    """The position that ``str`` gave; None for None."""
+    """Return the position from its ``str``; None for None."""
     return None if text is None else Position.parse(text)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """
-    Record of a row of the state. ``fields``: RQ's job or, of a recurring schedule, the template of its runs;
-    ``schedule``: a recurring schedule's own.
+    The record of a row of the state. ``fields``: RQ's job, or the template of a recurring schedule's runs;
+    ``schedule``: a recurring schedule's own fields.
     """
 
     lane: str
@@ -104,10 +104,10 @@ class Record:
 
 def reader(entry: Entry) -> Callable[[int], Given]:
     """
-    Return a function that gives the lane and the record in a row of *entry*, which is taken apart once.
+    Return a function that returns lane and record in a row of *entry*. The entry is parsed once.
 
     Raises:
-        UnknownEntry: the entry is of no known kind. The function raises it, too, for a kind without records.
+        UnknownEntry: the entry's kind is unknown. The function raises it, too, for a kind without records.
     """
     parsed = parse(entry)
 
@@ -119,13 +119,13 @@ def reader(entry: Entry) -> Callable[[int], Given]:
 
 
 def with_arguments(record: Texts, data: bytes) -> Texts:
-    """*record* with arguments that stood apart from it."""
+    """Return *record* with its separate arguments."""
     at = record.index(b"data", 0) + 1
     return [*record[:at], data, *record[at + 1 :]]
 
 
 def without_arguments(entry: Entry) -> tuple[Entry, dict[int, bytes]]:
-    """*entry* with empty arguments, and what they were, by row."""
+    """Return *entry* with empty arguments, and its arguments by row."""
     with reading(entry):
         places = parse(entry).payloads()
     if not places:
@@ -138,13 +138,13 @@ def without_arguments(entry: Entry) -> tuple[Entry, dict[int, bytes]]:
 
 
 class Arguments:
-    """Arguments that stand apart from the history of *db*."""
+    """Arguments that are stored apart from the history of *db*."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
     def keep(self, n: int, datas: dict[int, bytes]) -> None:
-        """Keep the arguments of entry *n*, by row."""
+        """Store the arguments of entry *n*, by row."""
         rows = [(n, row, _sum_of(n, row, data) + data) for row, data in datas.items()]
         self._db.executemany("INSERT OR REPLACE INTO argument VALUES (?, ?, ?)", rows)
 
@@ -155,9 +155,9 @@ class Arguments:
 
 
 def arguments_of(n: int, row: int, stored: bytes) -> bytes:
-    """The arguments in a row of the table. Raises ArchiveCorrupt when they are not what was written."""
+    """Return the arguments in a row of the table. Raises ArchiveCorrupt if their checksum differs."""
     if not isinstance(stored, bytes) or _sum_of(n, row, stored[_SUM:]) != stored[:_SUM]:
-        raise ArchiveCorrupt(f"arguments {row} of history entry {n} are not what was written: their checksum differs")
+        raise ArchiveCorrupt(f"arguments {row} of history entry {n} are corrupted: their checksum differs")
     return stored[_SUM:]
 
 

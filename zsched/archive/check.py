@@ -1,13 +1,14 @@
 """
-The check that an archive file is what was written, a little at a time.
+The check of an archive file for corruption, in small steps.
 
-A flipped bit on a disk is silent: SQLite has no checksums of its own, and believes a page that looks like one.
-So history entries, rows of the state and arguments that stand apart each carry a CRC-32, and are compared with
-it here, once after a file was opened: first the structure (``PRAGMA quick_check``), then the history, the newest
-first since a recovery needs that, then the state. What a reader reads is compared as well, whenever it does.
+A flipped bit on a disk is silent: SQLite has no checksums of its own, and accepts any well-formed page. So
+history entries, rows of the state and separate arguments each have a CRC-32. This module verifies them once
+after a file was opened: first the structure (``PRAGMA quick_check``), then the history, the newest entry first
+because a recovery needs it, then the state. Readers also verify everything that they read.
 
-Not guaranteed: the index of who is touched (``touch``) has no checksums; only its structure is looked at. And
-that of a large file is not: the look at it has half of the first step's time, and is not begun beyond 1 GiB.
+Not guaranteed: the index of changed schedules (``touch``) has no checksums; only its structure is checked. The
+structure of a large file is not checked to its end: this has half of the first step's time, and is skipped
+beyond 1 GiB.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from zsched.core.clock import Clock
 from zsched.core.log import FORMAT
 from zsched.errors import ArchiveCorrupt, ArchiveForeign
 
-_OPCODES: Final = 5000  # of SQLite's machine between two looks at the clock: some 0.1 ms
-# SQLite (3.40) does not ask the progress handler while it walks the trees: 0.5 to 1 s for so many bytes (measured).
+_OPCODES: Final = 5000  # of SQLite's machine between two readings of the clock: about 0.1 ms
+# SQLite (3.40) does not call the progress handler during the structure check: 0.5 to 1 s for this size (measured).
 _STRUCTURE_BYTES: Final = 1 << 30
 _FIRST: Final = -(2**63)  # a flipped bit can make a key negative
 _LAST: Final = 2**63 - 1
@@ -40,7 +41,7 @@ _ROWS: Final = (
 _ARGUMENTS: Final = "SELECT n, row, data FROM argument WHERE (n, row) > (?, ?) ORDER BY n, row"
 
 
-SUM: Final = "sum"  # the name of the fact that is the others' checksum
+SUM: Final = "sum"  # the name of the fact with the checksum of the others
 
 
 def stored_facts(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
@@ -48,11 +49,11 @@ def stored_facts(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
     Read the facts of the archive at *path*.
 
     Raises:
-        ArchiveCorrupt: it is not what was written. ArchiveForeign: it has entries of a newer format.
+        ArchiveCorrupt: their checksum differs. ArchiveForeign: the archive has entries of a newer format.
     """
     facts: dict[str, Any] = dict(db.execute("SELECT name, value FROM fact").fetchall())
     if facts and facts.get(SUM) != sum_of(facts):
-        raise ArchiveCorrupt(f"archive {path}: what it says of itself is not what was written")
+        raise ArchiveCorrupt(f"archive {path}: its facts are corrupted: their checksum differs")
     if (format := int(facts.get("format", FORMAT))) > FORMAT:
         remedy = "upgrade zsched here, or give another [archive] path"
         raise ArchiveForeign(f"archive {path} has entries of format {format}, and this one knows {FORMAT}; {remedy}")
@@ -60,12 +61,12 @@ def stored_facts(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
 
 
 def sum_of(facts: dict[str, Any]) -> int:
-    """CRC-32 over all facts but itself."""
+    """Return the CRC-32 of all facts but itself."""
     return crc32(repr(sorted(item for item in facts.items() if item[0] != SUM)).encode())
 
 
 class Check:
-    """One look at all of *db*, the archive at *path*, step by step. It may be written between two steps."""
+    """One check of all of *db*, the archive at *path*, step by step. The file may be written between two steps."""
 
     def __init__(self, db: sqlite3.Connection, path: Path, clock: Clock) -> None:
         self._db, self._path, self._clock = db, path, clock
@@ -75,23 +76,23 @@ class Check:
 
     def step(self, budget_ms: float, *lives: int) -> bool:
         """
-        Look at a part for about *budget_ms*; False when all was seen. *lives* are the numbers of the states there are.
+        Check a part for about *budget_ms*; return False when all was checked. *lives*: the numbers of existing states.
 
         Raises:
-            ArchiveCorrupt: something is not what was written. sqlite3.DatabaseError.
+            ArchiveCorrupt: a checksum differs, or the structure is broken. sqlite3.DatabaseError.
         """
         self._until_ms, self._lives = self._clock.monotonic_ms() + budget_ms, lives
         return next(self._parts, self) is not self
 
     def _all(self) -> Iterator[None]:
-        """Everything; yields when the time of a step is over."""
+        """Check everything, and yield when the time of a step is over."""
         self._look_at_structure()
         yield from self._look_at(_ENTRIES, (_LAST,), 1, self._look_at_entry)
         yield from self._look_at(_ROWS, (_FIRST, "", ""), 3, self._look_at_row)
         yield from self._look_at(_ARGUMENTS, (_FIRST, _FIRST), 2, self._look_at_arguments)
 
     def _look_at_structure(self) -> None:
-        """Pages and trees, for half of the step's time at most; not to come to an end is no error."""
+        """Check pages and trees, for at most half of the step's time. An unfinished check is not an error."""
         sizes = [self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")]
         if sizes[0] * sizes[1] > _STRUCTURE_BYTES:
             return
@@ -109,9 +110,9 @@ class Check:
             raise ArchiveCorrupt(f"archive {self._path}: {found}")
 
     def _look_at(self, query: str, after: tuple[Any, ...], width: int, look: Any) -> Iterator[None]:
-        """Every row of *query* behind key *after*, which is its first *width* columns."""
+        """Check every row of *query* after key *after*, which is its first *width* columns."""
         while True:
-            # No cursor stays open over a yield: the write-ahead log could not be moved into the file.
+            # No cursor stays open over a yield: it would keep SQLite from moving the write-ahead log into the file.
             with closing(self._db.execute(query, after)) as rows:
                 for row in rows:
                     look(row)
@@ -124,15 +125,15 @@ class Check:
 
     def _look_at_entry(self, row: body.HistoryRow) -> None:
         entry_of(row)
-        if row[0] >= self._n:  # the one column without a part in the checksum
+        if row[0] >= self._n:  # the only column that is not in the checksum
             raise ArchiveCorrupt(f"archive {self._path}: history entry {row[0]} is not in its place")
         self._n = row[0]
 
     def _look_at_row(self, row: tuple[Any, ...]) -> None:
         life, *stored, has_entry = row
         found = Live.of(tuple(stored))
-        if life not in self._lives:  # it has no part in the checksum, and would hide what is behind it from a search
-            raise ArchiveCorrupt(f"archive {self._path}: schedule {found.id!r} is of a state that there is not")
+        if life not in self._lives:  # not in the checksum; a wrong one would hide later rows from a search
+            raise ArchiveCorrupt(f"archive {self._path}: schedule {found.id!r} belongs to no known state")
         if not has_entry:
             raise ArchiveCorrupt(f"archive {self._path}: history entry {found.n} of schedule {found.id!r} is gone")
 

@@ -1,12 +1,12 @@
 """
-An archive's file: who may open it, how it is opened, and what its errors mean.
+An archive's file: its permissions, its lock, its opening, and the meaning of its errors.
 
-One process writes it, guarded by a lock on ``<path>.lock``, which names the daemon that this process archives for. A
-lock on the file itself would be dropped whenever anything in the process closed it (fcntl(2), "record locks"). Nobody
-but its owner reads it: 0600 in a folder 0700, for payloads are in it. A file that is a symbolic link, somebody else's,
-or open to others is refused: SQLite gives its write-ahead log the modes of the file. So is a file with a second name (a
-hard link), for each name has a lock and a write-ahead log of its own. Folders may be links: file and lock are found by
-what they lead to, so that two paths of one file are one.
+One process writes it, guarded by a lock on ``<path>.lock``. The lock file has the process id of the archive's daemon. A
+lock on the file itself would be lost whenever any code in the process closed it (fcntl(2), "record locks"). Only its
+owner may read it (0600 in a folder 0700), because it has payloads. A file that is a symbolic link, belongs to another
+user, or is open to others is refused: SQLite gives its write-ahead log the modes of the file. A file with a second name
+(a hard link) is refused, too, because each name would have its own lock and write-ahead log. Folders may be links: they
+are resolved for file and lock, so that two paths of one file have one lock.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from zsched.archive.schema import APPLICATION_ID, VERSION, create
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveFailed, ArchiveForeign, ArchiveInUse
 
 _PAGE_BYTES: Final = 8192
-_CACHE_KIB: Final = 131_072  # at most; of pages that were used
+_CACHE_KIB: Final = 131_072  # at most, of used pages
 _CHECKPOINT_PAGES: Final = 8000  # of the write-ahead log, before it is moved into the file: 64 MiB
 _CORRUPT: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH)
-# While a file is opened or checked, these too: SQLite does not know its format, or what should be in it is not.
+# More codes while a file is opened or checked: SQLite does not know its format, or its content is missing.
 CORRUPT_AT_OPEN: Final = (*_CORRUPT, sqlite3.SQLITE_ERROR)
 _PARTS: Final = ("", "-wal", "-shm")  # of one database
 
@@ -38,10 +38,10 @@ class Lock:
 
     def __init__(self, path: Path, holder: int | None = None) -> None:
         """
-        *holder*: the process that is named to others, if not this one.
+        *holder*: the process named in the lock file; by default this one.
 
         Raises:
-            ArchiveInUse: another process has it. ArchiveError, ArchiveFailed: folder or file cannot be made.
+            ArchiveInUse: another process has it. ArchiveError, ArchiveFailed: folder or file cannot be created.
         """
         lock_path = path.parent.resolve() / f"{path.name}.lock"
         try:
@@ -61,12 +61,12 @@ class Lock:
             os.close(self._fd)
             remedy = "give each daemon an [archive] path of its own"
             raise ArchiveInUse(f"archive {path} is in use by process {who}; {remedy}") from error
-        with suppress(OSError):  # on a full disk the lock holds all the same, but nobody is named
+        with suppress(OSError):  # on a full disk the lock is held, but without a number
             os.truncate(self._fd, 0)
             os.pwrite(self._fd, f"{holder or os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Give it up; once more does nothing. The file stays: to remove it would let two have it."""
+        """Release it; a second call does nothing. The file stays: without it two processes could have the lock."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -74,11 +74,11 @@ class Lock:
 
 def connect_to_write(path: Path, namespace: str, *, leaves_traces: bool = True) -> sqlite3.Connection:
     """
-    The database at *path* for its writer, made if it is not there. Without *leaves_traces*, what is deleted is
-    overwritten too.
+    Open the database at *path* for its writer; create it if missing. Without *leaves_traces*, deleted data is
+    overwritten.
 
     Raises:
-        ArchiveForeign: another namespace's, another version's, or no archive.
+        ArchiveForeign: another namespace's, another version's, or not an archive.
         ArchiveCorrupt, ArchiveFailed, ArchiveError.
     """
     with converted(path, CORRUPT_AT_OPEN):
@@ -103,10 +103,10 @@ def connect_to_write(path: Path, namespace: str, *, leaves_traces: bool = True) 
 
 def _demand_own(path: Path) -> None:
     """
-    Make the file, if it is not there; it and its parts must be this user's alone.
+    Create the file if missing; check that only this user may use it and its parts.
 
     Raises:
-        ArchiveError: they are not. OSError.
+        ArchiveError: others may use it. OSError.
     """
     for part in _PARTS:
         here = path.with_name(path.name + part)
@@ -121,7 +121,7 @@ def _demand_own(path: Path) -> None:
         found = os.fstat(fd)
         os.close(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise ArchiveError(f"archive {here}: it is no file; give [archive] path where a file can be made")
+            raise ArchiveError(f"archive {here}: it is not a file; give [archive] path where a file can be made")
         if found.st_nlink > 1:
             remedy = f"make it a file of its own: mv {here} {here}.old; cp {here}.old {here}; chmod 600 {here}"
             raise ArchiveError(f"archive {here}: it has another name (a hard link), and a lock for each; {remedy}")
@@ -138,7 +138,7 @@ def _is_link(path: Path) -> ArchiveError:
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """The database at *path* for a reader beside its writer. Raises as ``connect_to_write``."""
+    """Open the database at *path* for a reader beside its writer. Raises as ``connect_to_write``."""
     with converted(path):
         db = sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, isolation_level=None)
         db.execute("PRAGMA query_only = ON")
@@ -147,26 +147,26 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
 
 def check_file(db: sqlite3.Connection, path: Path, namespace: str) -> None:
     """
-    Demand that *db* is an archive of *namespace* of this version.
+    Check that *db* is an archive of *namespace* of this version.
 
     Raises:
         ArchiveForeign, ArchiveCorrupt, ArchiveFailed.
     """
     with converted(path, CORRUPT_AT_OPEN):
         if not _is_archive(db, path):
-            raise ArchiveForeign(f"{path} is no archive")
+            raise ArchiveForeign(f"{path} is not an archive")
         _check_namespace(db, path, namespace)
 
 
 def identity(path: Path) -> tuple[int, int]:
-    """Return the identity of the file at *path*: SQLite writes on into one that was deleted or moved away."""
+    """Return the identity of the file at *path*: SQLite keeps writing to a file that was deleted or moved."""
     found = os.stat(path)
     return found.st_dev, found.st_ino
 
 
 def set_aside(path: Path, why: str, at: str) -> Path:
     """
-    Keep the file under another name, ``<path>.<why>-<at>``, all parts of it, so that a new one can begin.
+    Rename the file and its parts to ``<path>.<why>-<at>``, so that a new one can be created.
 
     Raises:
         ArchiveFailed, ArchiveError: it cannot be renamed.
@@ -182,16 +182,16 @@ def set_aside(path: Path, why: str, at: str) -> Path:
 
 @contextmanager
 def converted(path: Path, corrupt: tuple[int, ...] = _CORRUPT) -> Iterator[None]:
-    """SQLite's and the system's errors as ours: corrupt for the codes *corrupt*, or failed."""
+    """Convert SQLite's and the system's errors: to ArchiveCorrupt for the codes *corrupt*, else to ArchiveFailed."""
     try:
         yield
     except sqlite3.DatabaseError as error:
         code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF  # the primary one
-        is_no_text = not code and isinstance(error, sqlite3.OperationalError)  # in a column of texts, so says Python
+        is_no_text = not code and isinstance(error, sqlite3.OperationalError)  # Python's error for invalid text
         if code in corrupt or is_no_text:
             raise ArchiveCorrupt(f"archive {path}: {error}") from error
         raise ArchiveFailed(f"archive {path}: {error}") from error
-    except UnicodeDecodeError as error:  # of a name or message in which SQLite repeats what is in the file
+    except UnicodeDecodeError as error:  # in a name or message from SQLite with content of the file
         raise ArchiveCorrupt(f"archive {path}: {error}") from error
     except PermissionError as error:
         raise ArchiveError(
@@ -209,7 +209,7 @@ def _is_archive(db: sqlite3.Connection, path: Path) -> bool:
     )
     if application == APPLICATION_ID:
         if version < 1:
-            raise ArchiveCorrupt(f"archive {path} is of version {version}, which there is not")
+            raise ArchiveCorrupt(f"archive {path} is of version {version}, which does not exist")
         if version > VERSION:
             raise ArchiveForeign(
                 f"archive {path} is of version {version}, this zsched reads up to {VERSION}; upgrade it"
@@ -234,5 +234,5 @@ def _check_namespace(db: sqlite3.Connection, path: Path, namespace: str) -> None
 
 
 def _quoted(path: Path) -> str:
-    """*path* inside of a file: URI (sqlite.org/uri.html)."""
+    """Return *path* for a file: URI (sqlite.org/uri.html)."""
     return str(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")

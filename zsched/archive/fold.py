@@ -1,13 +1,13 @@
 """
-Fold: apply the log's entries to the state, row by row (``core.log.rows``), quickly for random ids.
+Fold: apply the log's entries to the state, row by row (``core.log.rows``), fast for random ids.
 
-The changes of many entries are gathered in memory, then written sorted, in four statements. What was put
-and fired in between costs one row. Entries say absolute things ("is paused, due then"), so folding some
-again over a later state ends in the same state, which is what a bootstrap does.
+The changes of many entries are collected in memory, then written sorted, in four statements. A schedule that
+is put and fired in between costs one row. Entries have absolute values ("is paused, due then"). So entries
+that are folded again over a later state end in the same state; a bootstrap relies on that.
 
-An entry may concern a schedule that the state does not have: a bootstrap read one place after it had left
-it and another before it came there. Such ids are gathered in ``unknown``, to be read from Redis. So are the
-runs that a recurring schedule pushed before it was read: its record may be a later one than theirs.
+An entry may concern a schedule that the state does not have: it moved while a bootstrap read the places one
+by one. Such ids are collected in ``unknown``, to be read from Redis. So are the runs that a recurring
+schedule pushed before it was read: its record may be later than theirs.
 """
 
 from __future__ import annotations
@@ -58,36 +58,36 @@ class StateWriter:
         self._db, self.life, self._suffix = db, life, run_suffix
         self.unknown: set[Key] = set()  # a schedule by (id, ''), a run by both
         self.dropped: list[str] = []  # malformed ids of the last entry
-        self._at = self._scanned_to = (-1, -1)  # the entry that is folded; the last that a scanned schedule has in it
-        self._n = self._t = 0  # number and time of the entry that is folded
+        self._at = self._scanned_to = (-1, -1)  # the current entry; the last entry in a scanned schedule
+        self._n = self._t = 0  # number and time of the current entry
         self._clear()
 
     def _clear(self) -> None:
-        self._rows: dict[Key, Live | LiveRow] = {}  # as they will be
-        self._schedules: dict[str, Key] = {}  # of those in _rows: the one that is not open
+        self._rows: dict[Key, Live | LiveRow] = {}  # new rows
+        self._schedules: dict[str, Key] = {}  # the row in _rows that is not open
         self._opened: dict[Key, tuple[str | None, int]] = {}  # rows in the file that become open: note, t
-        self._forgotten: set[str] = set()  # schedules in the file that are no more
+        self._forgotten: set[str] = set()  # deleted schedules in the file
         self._deleted: set[Key] = set()
 
     def add(self, n: int, entry: Entry) -> Sequence[str]:
         """
-        Take in *entry*, number *n* of the history; the ids that it concerns.
+        Apply *entry*, number *n* of the history; return the ids that it concerns.
 
         Raises:
-            UnknownEntry: it cannot be read, or not to its end.
+            UnknownEntry: it cannot be read completely.
         """
         self.dropped = []
         parsed = parse(entry, self._suffix)
         self._at, self._n, self._t = entry.position.order, n, entry.position.t_us
         with reading(entry):
-            rows = list(parsed.rows())  # all of them can be read, before one changes anything
+            rows = list(parsed.rows())  # parse all rows before any change
             self.dropped = parsed.dropped
             for row in rows:
                 _FOLDS[type(row)](self, row)
         return touched_ids(rows)
 
     def found(self, row: Live, at: Position) -> None:
-        """Take in what a bootstrap read from Redis when its log ended with *at*."""
+        """Add a row that a bootstrap read from Redis when its log ended with *at*."""
         if row.place != OPEN:
             self._scanned_to = max(self._scanned_to, at.order)
             self._forget(row.id)
@@ -95,7 +95,7 @@ class StateWriter:
         self._rows[row.key] = row
 
     def flush(self) -> None:
-        """Write what was taken in. In the caller's transaction."""
+        """Write the changes, in the caller's transaction."""
         life, db = self.life, self._db
         if self._opened:
             rows = sorted((life, id, run, note, t) for (id, run), (note, t) in self._opened.items())
@@ -146,7 +146,7 @@ class StateWriter:
         if schedule is None:
             return
         if row.is_skipped and schedule.run:
-            self._forget(row.id)  # a one-shot whose time passed in the pause
+            self._forget(row.id)  # a one-shot with a time in the pause
             return
         schedule.place, schedule.note, schedule.due = (DUE if row.due_ms is not None else ENDED), None, row.due_ms
         schedule.t = self._t
@@ -174,7 +174,7 @@ class StateWriter:
             return
         schedule.nominal, schedule.due = row.next_nominal_ms, row.next_due_ms
         schedule.place = ENDED if row.next_due_ms is None else DUE
-        schedule.note = None  # of a pause that another writer ended
+        schedule.note = None  # a remaining note of a pause that another writer ended
         if row.is_pushed:
             schedule.last = run_id_of(row.id, row.run)
             self._push(schedule, row.run, "uncertain" if row.word == "uncertain" else None)
@@ -206,7 +206,7 @@ class StateWriter:
     # -- rows of the state ---------------------------------------------------------------------------
 
     def _schedule(self, id: str) -> Live | None:
-        """The row of schedule *id* that is not open; None, and it is unknown, when there is none."""
+        """Return the row of schedule *id* that is not open; None if there is none, and *id* is then unknown."""
         found = self._look(id)
         if found is None:
             self.unknown.add((id, ""))
@@ -232,7 +232,7 @@ class StateWriter:
         return found.note if found else None
 
     def _open(self, id: str, run: str, note: str | None) -> None:
-        """A one-shot fires: its row becomes that of its run."""
+        """Fire a one-shot: its row becomes its run's."""
         key, t = (id, run), self._t
         row = self._look(id) if self._schedules.get(id) == key else None
         if row is not None:
@@ -242,7 +242,7 @@ class StateWriter:
             self._opened[key] = note, t
 
     def _push(self, schedule: Live, run: str, note: str | None) -> None:
-        """A recurring schedule fires: a row for its run."""
+        """Fire a recurring schedule: its run gets a row."""
         if self._at <= self._scanned_to:  # the schedule may have been put again between the push and the scan
             if not self._db.execute(_HAS, (self.life, schedule.id, run)).fetchone():
                 self.unknown.add((schedule.id, run))
@@ -251,7 +251,7 @@ class StateWriter:
         self._rows[pushed.key] = pushed
 
     def _forget(self, id: str) -> None:
-        """The schedule is no more, its open runs stay."""
+        """Delete the schedule; its open runs stay."""
         key = self._schedules.pop(id, None)
         if key is not None:
             del self._rows[key]
@@ -266,7 +266,7 @@ class StateWriter:
 
 
 def touched_ids(rows: Sequence[Row]) -> Sequence[str]:
-    """The schedules that *rows* concern; of some rows, each once."""
+    """Return the schedules that *rows* concern; without duplicates for some kinds of rows."""
     if len(rows) == 1:
         return list(rows[0].ids())
     return list(dict.fromkeys(id for row in rows for id in row.ids()))

@@ -1,9 +1,9 @@
 """
-Reading an archive beside its writer: what happened to a schedule, and what happened at all. What became of occurrences
-and runs is in ``archive.runs``.
+The reader of an archive beside its writer: the changes of one schedule, and all entries. ``archive.runs`` reads
+outcomes of occurrences and runs.
 
-An entry is found by a schedule's id through ``touch``, segment by segment, the newest first; two ids with one
-CRC-32 are told apart by the entry itself.
+The entries of a schedule's id are found by ``touch``, segment by segment, the newest first. The entry itself
+distinguishes two ids with the same CRC-32.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from zsched.core.log import Entry, Position, UnknownEntry, changes, leaders_kind
 from zsched.core.log.lives import TermEntry
 from zsched.core.run_id import suffix_of
 
-_ReadEntry = tuple[int, int, list[Change]]  # an entry's number, its t, and what it says
+_ReadEntry = tuple[int, int, list[Change]]  # an entry's number, its t, and its changes
 ENTRY = f"SELECT {body.COLUMNS} FROM entry"
 
 
 class History:
     """
-    The archive at *path*, read-only, inside the block. Another process or thread may be writing it.
+    The archive at *path*, read-only, inside the block. Another process or thread may write it.
 
     Raises:
         ArchiveCorrupt, ArchiveFailed.
@@ -41,11 +41,11 @@ class History:
         self.path = path
 
     def __enter__(self) -> Self:
-        self._led: dict[int, int | None] = {}  # by the number of a term: what is late in one outage asks the same
+        self._led: dict[int, int | None] = {}  # by the number of a term: late occurrences of one outage share it
         self.db = connect_to_read(self.path)
         with converted(self.path):
             try:
-                self.db.execute("BEGIN")  # all of it is read as of one moment
+                self.db.execute("BEGIN")  # a consistent view of one moment
                 facts = dict(self.db.execute("SELECT name, value FROM fact").fetchall())
                 self.last_n = last_n(self.db)
                 self.segments = segments(self.db)
@@ -63,8 +63,8 @@ class History:
 
     def of_schedule(self, id: str, newest: int) -> tuple[list[Change], int]:
         """
-        The changes of schedule *id*, in order: those of the first entry that concerns it and of its *newest* ones; and
-        how many entries were left out between them, by the index, which counts two ids with one CRC-32 together.
+        Return the changes of schedule *id*, in order, from its first entry and its *newest* ones, and the number of
+        left out entries between them. The number is from the index, which counts two ids with one CRC-32 together.
         """
         key = crc32(id.encode())
         with converted(self.path):
@@ -78,19 +78,19 @@ class History:
         return [change for _, _, mine in reversed(late) for change in mine], left_out
 
     def entries_since(self, since_us: int, limit: int) -> Iterator[Entry]:
-        """The log's entries with t >= *since_us*, in order, at most *limit*."""
+        """Yield the log's entries with t >= *since_us*, in order, at most *limit*."""
         with converted(self.path):
             yield from self._from(first_since(self.db, since_us, self.last_n), limit)
 
     def entries_behind(self, position: Position, limit: int) -> Iterator[Entry]:
-        """The log's entries behind *position*, by time when it is not in this archive; at most *limit*."""
+        """Yield the log's entries after *position*, by time if it is not in this archive; at most *limit*."""
         with converted(self.path):
             n = number_of(self.db, position)
             first_n = first_since(self.db, position.t_us + 1, self.last_n) if n is None else n + 1
             yield from self._from(first_n, limit)
 
     def newest_entries(self, count: int, limit: int) -> Iterator[Entry]:
-        """The newest *count* of the log's entries, in order; of them the first *limit*."""
+        """Yield the first *limit* of the log's newest *count* entries, in order."""
         query = "SELECT n FROM entry WHERE seq IS NOT NULL ORDER BY n DESC LIMIT 1 OFFSET ?"
         with converted(self.path):
             found = self.db.execute(query, (max(count, 1) - 1,)).fetchone()
@@ -98,8 +98,8 @@ class History:
 
     def term_between(self, since_us: int, t_us: int) -> tuple[int, int | None] | None:
         """
-        Return when the last term began that began in [since_us, t_us), and when a leader before it wrote last, None:
-        never; in µs. None when no term began then.
+        Return the beginning of the last term that began in [since_us, t_us), and the last entry of a leader before it
+        (None: never), in µs. None if no term began then.
         """
         with converted(self.path):
             first, end = (first_since(self.db, t, self.last_n) for t in (since_us, t_us))
@@ -116,35 +116,35 @@ class History:
 
     def _led_before(self, n: int) -> int | None:
         """
-        Return when a leader wrote last before the entry number *n*; it goes back entry by entry, at most to a term.
+        Return the time of the last leader's entry before number *n*. The search goes back at most to a term.
         """
         query = f"{ENTRY} WHERE {body.of_kinds(leaders_kinds())} AND n < ? ORDER BY n DESC LIMIT 1"
         row = self.db.execute(query, (n,)).fetchone()
         return body.entry_of(row).position.t_us if row else None
 
     def _count(self, segment: int, key: int) -> int:
-        known = "EXISTS (SELECT 1 FROM entry WHERE entry.n = touch.n)"  # others were forgotten by age
+        known = "EXISTS (SELECT 1 FROM entry WHERE entry.n = touch.n)"  # others were deleted by age
         query = f"SELECT count(*) FROM touch WHERE segment = ? AND key = ? AND {known}"
         return int(self.db.execute(query, (segment, key)).fetchone()[0])
 
     def entries_of(self, id: str, key: int, *, is_forwards: bool = False) -> Iterator[_ReadEntry]:
-        """Entries that concern *id*, whose CRC-32 is *key*, with what they say of it; the newest first."""
+        """Yield the entries of *id*, with the CRC-32 *key*, and their changes of it; the newest first."""
         for n, entry in self.touching(key, is_forwards=is_forwards):
             mine = [change for change in self.changes_in(entry) if change.id == id]
             if mine:
                 yield n, entry.position.t_us, mine
 
     def touching(self, key: int, *, is_forwards: bool = False) -> Iterator[tuple[int, Entry]]:
-        """Entries that concern an id with the CRC-32 *key*, by number; the newest first."""
+        """Yield the entries of ids with the CRC-32 *key*, with their numbers; the newest first."""
         query = f"SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n {'ASC' if is_forwards else 'DESC'}"
         for segment in self.segments if is_forwards else reversed(self.segments):
             for (n,) in self.db.execute(query, (segment, key)):
                 row = self.db.execute(f"{ENTRY} WHERE n = ?", (n,)).fetchone()
-                if row is not None:  # else it was forgotten by age
+                if row is not None:  # otherwise it was deleted by age
                     yield n, body.entry_of(row)
 
     def _from(self, n: int, limit: int) -> Iterator[Entry]:
-        """The log's entries from number *n* on."""
+        """Yield the log's entries from number *n* on."""
         query = f"{ENTRY} WHERE n >= ? AND seq IS NOT NULL ORDER BY n LIMIT ?"
         yield from map(body.entry_of, self.db.execute(query, (n, max(limit, 0))))
 

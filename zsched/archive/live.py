@@ -1,9 +1,9 @@
 """
 The state of an archive: a row per schedule with a place, and per open run.
 
-A schedule has one row that is not open: a one-shot's is named by its run (``run`` is what follows the id in
-the run id), a recurring one's by ''. When a one-shot fires its row becomes the open run's; a recurring one's
-run gets a row of its own. The record (function, arguments, rule) stands in history entry ``n``, ``row``.
+A schedule has one row that is not open. For a one-shot, ``run`` is the part of its run id after the schedule's
+id; for a recurring schedule it is ''. When a one-shot fires, its row becomes the open run's; a recurring
+schedule's run gets its own row. History entry ``n`` has the record (function, arguments, rule) in ``row``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ LiveRow = tuple[str, str, str, int | None, int | None, str | None, str | None, i
 @dataclass(slots=True)
 class Live:
     """
-    One row. ``due`` and ``nominal`` in ms, ``t`` in µs: of the entry that changed it last. ``last``: run id of a
-    recurring schedule's last run. ``note``: "<since ms> <reason>" when paused or quarantined, ``uncertain`` of a run.
+    One row. ``due`` and ``nominal`` are in ms; ``t``, the time of its last change, in µs. ``last``: run id of a
+    recurring schedule's last run. ``note``: "<since ms> <reason>" if paused or quarantined; ``uncertain`` for a run.
     """
 
     id: str
@@ -43,7 +43,7 @@ class Live:
         return self.id, self.run
 
     def stored(self) -> LiveRow:
-        """Its columns, with their checksum."""
+        """Return its columns, with their checksum."""
         values = (
             self.id, self.run, self.place, self.due, self.nominal, self.last, self.note, self.t, self.n,
             self.row,
@@ -52,13 +52,13 @@ class Live:
 
     @classmethod
     def of(cls, row: LiveRow) -> Live:
-        """The row as stored. Raises ArchiveCorrupt."""
+        """Return the row from its stored columns. Raises ArchiveCorrupt."""
         try:
             is_as_written = state_checksum(*row[:-1]) == row[-1]
         except (TypeError, AttributeError):  # a value has another type
             is_as_written = False
         if not is_as_written:
-            raise ArchiveCorrupt(f"the state of schedule {row[0]!r} is not what was written: its checksum differs")
+            raise ArchiveCorrupt(f"the state of schedule {row[0]!r} is corrupted: its checksum differs")
         return cls(*row[:-1])
 
 
@@ -66,7 +66,7 @@ def state_checksum(
     id: str, run: str, place: str, due: int | None, nominal: int | None, last: str | None,
     note: str | None, t: int, n: int, row: int,
 ) -> int:  # fmt: skip
-    """CRC-32 over the columns but ``life``, which a bootstrap changes for all of them at once."""
+    """Return the CRC-32 of all columns but ``life``, which a bootstrap changes for all rows at once."""
     return crc32(b"%s %s %a %d" % (id.encode(), run.encode(), due, row), shared_sum(place, nominal, last, note, t, n))
 
 
@@ -78,6 +78,6 @@ def shared_sum(
 
 
 def waiting(id: str, run: str, due: int, t: int, n: int, row: int, shared: int) -> LiveRow:
-    """A one-shot that waits, as stored; *shared* is its ``shared_sum``."""
+    """Return the stored columns of a waiting one-shot; *shared* is its ``shared_sum``."""
     sum = crc32(b"%s %s %a %d" % (id.encode(), run.encode(), due, row), shared)
     return id, run, DUE, due, None, None, None, t, n, row, sum

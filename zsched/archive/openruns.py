@@ -1,9 +1,9 @@
 """
 Open runs of an archive: fired, and not known to be over. Read beside its writer.
 
-An index over them would cost a tenth of the archiving speed (measured: every fire puts a row into it, every end
-takes one out). There are two ways without: to ask for runs that are known by name (``among``), and to look through
-the state a part at a time, waiting schedules and all (``next``).
+An index over them would cost a tenth of the archiving speed (measured: every fire adds a row to it, every end
+removes one). There are two ways without an index: ask for runs by id (``among``), or read the whole state in
+parts, with waiting schedules (``next``).
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class OpenRun(NamedTuple):
 
 class OpenRuns:
     """
-    The open runs of *history*, as of one moment. ``life``: which state it is; None while another one is being read from
-    Redis.
+    The open runs of *history* at one moment. ``life``: the number of its state; None while a bootstrap reads another
+    one from Redis.
     """
 
     def __init__(self, history: History) -> None:
@@ -80,7 +80,7 @@ class OpenRuns:
 
     def last_end(self, key: RunKey) -> Run | None:
         """
-        Return the last record of a run that is over; None when there is none, or long before its schedule's newest.
+        Return the latest end of run *key*; None if there is none, or only long before its schedule's newest entries.
         """
         id, run_id = key[0], run_id_of(*key)
         with converted(self._history.path):
@@ -92,8 +92,8 @@ class OpenRuns:
 
     def queues(self, runs: Iterable[OpenRun]) -> dict[str, str]:
         """
-        Into which queue each of *runs* was pushed, by run id, as its record says. One that is open no more is left out,
-        and one whose record cannot be read: that its end is told matters more. An entry is opened once, for all of its
+        Return the queue of each of *runs* from its record, by run id. Left out are runs that are no longer open, and
+        runs with an unreadable record: the report of their ends must not fail. Each entry is parsed once for all of its
         runs.
         """
         by_entry: dict[int, dict[str, int]] = {}  # rows by run id
@@ -111,7 +111,7 @@ class OpenRuns:
         return found
 
     def _queues_in(self, n: int, rows: Mapping[str, int]) -> dict[str, str]:
-        """The queues of runs whose records stand in *rows* of entry number *n*."""
+        """Return the queues of the runs with records in *rows* of entry number *n*."""
         stored = self._history.db.execute(f"{ENTRY} WHERE n = ?", (n,)).fetchone()
         if stored is None:
             return {}
@@ -124,8 +124,8 @@ class OpenRuns:
 
     def next(self, after: RunKey | None, looked_at: int, limit: int) -> tuple[list[OpenRun], RunKey | None]:
         """
-        At most *limit* open runs among the *looked_at* rows of the state behind *after*, by id; and where to go on,
-        None when it was looked through.
+        Return at most *limit* open runs among the *looked_at* rows of the state after *after*, by id; and the key to
+        continue after, None at the end.
         """
         start = after or ("", "")
         with converted(self._history.path):
@@ -139,7 +139,7 @@ class OpenRuns:
 @contextmanager
 def open_runs(path: Path) -> Iterator[OpenRuns]:
     """
-    Open the archive at *path* to ask for its open runs. Another process or thread may be writing it.
+    Open the archive at *path* to read its open runs. Another process or thread may write it.
 
     Raises:
         ArchiveCorrupt, ArchiveFailed.

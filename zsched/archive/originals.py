@@ -1,8 +1,9 @@
 """
-Arguments of a run, found in the history: the entry that pushed it, then the record that was in force there.
+Arguments of a run from the history: find the entry that pushed it, then the record that was valid there.
 
-A run that was over long ago stands in no state, and RQ has forgotten it; this is how it can be run once more. Entries
-are found by the schedule's id through the index; of a schedule with many it is looked from the run's time on.
+A run that ended long ago is not in the state, and RQ has deleted it. With its arguments from the history it can be run
+once more. Entries are found by the index of schedule ids; for a schedule with many entries the search begins at the
+run's time.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from zsched.core.log.kinds import OWN, kinds_with_records
 from zsched.core.lookback import is_push
 from zsched.core.run_id import RunId
 
-_LOOKED_AT: Final = 5000  # entries of one schedule, each way, in search of the push: whoever asks waits for 2 s
+_LOOKED_AT: Final = 5000  # entries of one schedule, in each direction, to find the push: the caller waits for 2 s
 _ENTRY: Final = f"SELECT {body.COLUMNS} FROM entry WHERE n = ?"
 
 
 class Original(NamedTuple):
-    """``is_known``: the run was pushed. ``record``: its job's texts, as first given; None: not kept, or not found."""
+    """``is_known``: the run was pushed. ``record``: its job's original texts; None: not kept, or not found."""
 
     is_known: bool
     record: list[bytes] | None = None
@@ -54,15 +55,15 @@ class Originals:
             return Original(True, self._record(id, run_id, n, parse(entry).is_by_rule))
 
     def _push(self, id: str, run_id: str, nominal_ms: int) -> tuple[int, Entry] | None:
-        """The entry that pushed it and its number: as a rule at its time or later, a one-shot on request before."""
+        """Return the number and entry of its push: usually at its time or later, for a one-shot on request before."""
         key, ms = crc32(id.encode()), b"%d" % nominal_ms
         from_n = first_since(self._history.db, nominal_ms * 1000, self._history.last_n)
         for numbers in (self._numbers(key, from_n), self._numbers(key, 0, "DESC")):
             for n in islice(numbers, _LOOKED_AT):
                 row = self._history.db.execute(_ENTRY, (n,)).fetchone()
-                if row is not None:  # else forgotten by age
+                if row is not None:  # otherwise deleted by age
                     entry = body.entry_of(row)
-                    if not any(ms in each for each in entry.body):  # quicker than to read all of an entry
+                    if not any(ms in each for each in entry.body):  # faster than parsing the entry
                         continue
                     if any(change.run_id == run_id and is_push(change) for change in self._history.changes_in(entry)):
                         return n, entry
@@ -75,7 +76,7 @@ class Originals:
                 yield n
 
     def _record(self, id: str, run_id: str, push_n: int, is_by_rule: bool) -> list[bytes] | None:
-        """The newest record, up to its push, of the run itself or, if its rule pushed it, of the schedule."""
+        """Return the newest record before its push: of the run itself or, if its rule pushed it, of the schedule."""
         run, key = run_id[len(id) + 1 :], crc32(id.encode())
         wanted = {(id, run), (id, "")} if is_by_rule else {(id, run)}
         query = (
@@ -94,8 +95,8 @@ class Originals:
         return None
 
     def _whole(self, record: Texts, n: int, row: int) -> list[bytes] | None:
-        """*record* with its arguments, as a job has it; None when they are gone."""
-        if b"" in record:  # they stand apart, or are forgotten
+        """Return *record* with its arguments, as in a job; None if they are deleted."""
+        if b"" in record:  # they are stored separately, or deleted
             data = Arguments(self._history.db).of(n, row)
             if data is not None:
                 record = with_arguments(record, data)

@@ -1,17 +1,17 @@
 """
 Places of archives when no path is configured, and the choice of those that belong to the data set in a Redis.
 
-Below the state folder there is a folder for each data set, ``<namespace>-<address>``, and in it a file for each daemon
-of this machine, ``1.db``, ``2.db``, …: each takes the first that no other process uses. A folder's name says what it
-was made for; which data set it is of, its archives say themselves:
+The state folder has a folder for each data set, ``<namespace>-<address>``. It has a file for each daemon of this
+machine, ``1.db``, ``2.db``, …: a daemon takes the first one that no other process uses. A folder's name is the address
+that it was created for. The archives in it record which data sets they followed:
 
-1. the Redis has a name (``meta.gen``) that an archive followed: that one's folder, whatever address it was made for
-   (where its log tells whether this is a copy: ``daemon.own_archive``);
-2. the Redis has a name that none of them followed, and all of its address followed others: refused, this is another
-   data set, and nobody knows which is wrong;
-3. else the folder of this address, where Redis was flushed or is new; and a fresh folder where there is none.
+1. An archive followed the name of the Redis (``meta.gen``): its folder is used, for any address. The log then shows
+   whether this Redis is a copy (``daemon.own_archive``).
+2. No archive followed the name of the Redis, and all archives of its address followed others: refused. This is another
+   data set, and only an operator can know which is wrong.
+3. Otherwise the folder of this address is used, since Redis was flushed or is new; without one, a new folder.
 
-With a path configured, the same objections hold for that one file.
+A configured path is checked by the same rules.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from zsched.core.difference import is_same_set
 from zsched.core.log import Position
 from zsched.errors import ArchiveError, ArchiveOfAnother
 
-_INSTANCES: Final = 16  # daemons of one namespace and user on one machine that find a file by themselves
+_INSTANCES: Final = 16  # daemons of one namespace and user on one machine without a configured path
 _LONGEST: Final = 100  # characters of a folder's name; most file systems take 255
 _NOWHERE: Final = Position(0, 0, -1)
 
@@ -40,8 +40,8 @@ _NOWHERE: Final = Position(0, 0, -1)
 @dataclass(frozen=True, slots=True)
 class Told:
     """
-    Facts noted in the archive at *path*. ``gens``: names of the data sets that it followed. ``address``: the Redis that
-    it was made for, or None. ``position``: its last entry.
+    Facts of the archive at *path*. ``gens``: names of the data sets that it followed. ``address``: the Redis that it
+    was created for, or None. ``position``: its last entry.
     """
 
     path: Path
@@ -52,11 +52,11 @@ class Told:
 
     @property
     def is_empty(self) -> bool:
-        """True if the archive holds nothing that could be restored."""
+        """True if the archive has nothing to restore."""
         return not self.gens and self.position is None
 
     def objection(self, gen: str | None, address: str) -> str | None:
-        """Return why it is not of the data set at *address* with the names *gen* (None: no name), or None if it is."""
+        """Return why it is not of the data set at *address* with the names *gen* (None: no name); None if it is."""
         if not is_same_set(gen, self.gens):
             names = ", ".join(self.gens)
             return f"archive {self.path} followed the data set {names}, and the Redis at {address} is {gen}"
@@ -68,7 +68,7 @@ class Told:
 
 
 def told_by(path: Path) -> Told | None:
-    """Return the facts noted in the archive at *path*; None if it cannot be read or has none."""
+    """Return the facts of the archive at *path*; None if it cannot be read or has none."""
     with suppress(ArchiveError, ValueError, KeyError, TypeError), closing(connect_to_read(path)) as db:
         with converted(path):
             facts = stored_facts(db, path)
@@ -90,11 +90,11 @@ def archives_of(namespace: str, gen: str | None, address: str, environment: Mapp
     that cannot be read are returned too.
 
     Raises:
-        ArchiveOfAnother: those of its address followed other data sets.
+        ArchiveOfAnother: the archives of its address followed other data sets.
     """
     folder = _folder_of(_found(namespace, environment), gen, address)
     paths = [] if folder is None else sorted(folder.glob("*.db"))
-    return [path for path in paths if (told := told_by(path)) is None or told.objection(gen, address) is None]
+    return [path for path in paths if (facts := told_by(path)) is None or facts.objection(gen, address) is None]
 
 
 def paths_for(namespace: str, gen: str | None, address: str, environment: Mapping[str, str]) -> list[Path]:
@@ -122,17 +122,17 @@ def refused(objection: str, file: Path, away: Path) -> ArchiveOfAnother:
 def _found(namespace: str, environment: Mapping[str, str]) -> list[Told]:
     """Return the facts of all archives of *namespace* below the state folder, the newest archive first."""
     paths = state_folder(environment).glob(f"{namespace}-*/*.db")
-    found = [told for path in paths if (told := told_by(path)) is not None and told.namespace == namespace]
-    return sorted(found, key=lambda told: (-(told.position or _NOWHERE).t_us, told.path))
+    found = [facts for path in paths if (facts := told_by(path)) is not None and facts.namespace == namespace]
+    return sorted(found, key=lambda facts: (-(facts.position or _NOWHERE).t_us, facts.path))
 
 
 def _folder_of(found: Sequence[Told], gen: str | None, address: str) -> Path | None:
     """Return the folder of the data set, or None if there is none. Raises ArchiveOfAnother."""
-    for told in found:
-        if gen is not None and told.gens and is_same_set(gen, told.gens):
-            return told.path.parent
-    here = [told for told in found if told.address == address]
-    fitting = [told for told in here if told.objection(gen, address) is None]
+    for facts in found:
+        if gen is not None and facts.gens and is_same_set(gen, facts.gens):
+            return facts.path.parent
+    here = [facts for facts in found if facts.address == address]
+    fitting = [facts for facts in here if facts.objection(gen, address) is None]
     if fitting:
         return fitting[0].path.parent
     if here:
@@ -145,7 +145,7 @@ def _fresh(state: Path, namespace: str, address: str, found: Sequence[Told]) -> 
     name = re.sub(r"[^A-Za-z0-9.]+", "-", address).strip("-")
     if len(name) > _LONGEST:
         name = f"{name[: _LONGEST - 9]}-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
-    taken = {told.path.parent for told in found if told.address not in (None, address)}
+    taken = {facts.path.parent for facts in found if facts.address not in (None, address)}
     number, folder = 1, state / f"{namespace}-{name}"
     while folder in taken:
         number += 1
@@ -155,10 +155,10 @@ def _fresh(state: Path, namespace: str, address: str, found: Sequence[Told]) -> 
 
 def demand_folder(folder: Path) -> None:
     """
-    Make *folder*, and check that archives can be made in it. Errors of the disk are ignored here: they may pass.
+    Create *folder*, and check that archives can be created in it. Disk errors are ignored here: they may be temporary.
 
     Raises:
-        ArchiveError: this user may not.
+        ArchiveError: this user has no permission.
     """
     problem = "Permission denied"
     try:

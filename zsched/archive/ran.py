@@ -1,14 +1,13 @@
 """
 Occurrences of a schedule that ran, found in the history: a backfill leaves them out.
 
-A run is never pushed before its time, so what was pushed for a stretch of time stands behind the first entry of that
-time; but how far behind nobody can say, for it may have been late, or backfilled. So all entries of the schedule from
-there on are looked at, a part at a time: whoever asks gets what was found and asks for what is behind it, and the
-daemon has time for others in between. A part takes 0.5 s at most, in which 30,000 entries of one run each are read, or
-3,000 of 200 (measured; the file cached, two cores that others use).
+A run is never pushed before its time. So the pushes for a period are after the first entry of that period, but maybe
+much later: runs may be late, or backfilled. So all entries of the schedule from there on are read, in parts: the caller
+gets the result of one part and asks for the next, and the daemon can answer others in between. A part takes at most
+0.5 s, for 30,000 entries of one run each, or 3,000 entries of 200 runs (measured; the file cached, two shared cores).
 
-Not guaranteed: what an archive that is complete only since later does not have; and entries from between two sets of
-the server's clock, whose times are not in order.
+Not guaranteed: runs before the time since when an archive is complete; entries from a time when the server's clock was
+set back, because their times are not in order.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ _ENTRIES: Final = (
 
 _ENTRIES_AT_ONCE: Final = 100_000  # of any kind in one look for suppressed occurrences
 _MOST_SUPPRESSED: Final = 200  # in one look
-_EARLY_US: Final = 60_000_000  # how long before its time a run's push is looked for: run_now pushes a one-shot early
+_EARLY_US: Final = 60_000_000  # a push is searched from this long before its time: run_now pushes a one-shot early
 
 
 class Part(NamedTuple):
     """
-    Result of reading a part of the history. ``archive``: whose; ``read_to``: the number of the entry behind which more
-    is to be read, None when that was all.
+    Result of reading a part of the history. ``archive``: its id; ``read_to``: the number of the last entry read, None
+    at the end.
     """
 
     archive: str
@@ -60,8 +59,8 @@ class Ran:
 
     def of(self, id: str, start_ms: int, end_ms: int, read_to: dict[str, int]) -> Part:
         """
-        The occurrences of schedule *id* in [start_ms, end_ms) that ran, ascending, by what is behind the entry that
-        *read_to* has under this archive's id.
+        Return the occurrences of schedule *id* in [start_ms, end_ms) that ran, ascending, from the entries after
+        ``read_to[archive id]``.
         """
         until_ms, found = self._clock.monotonic_ms() + _LOOKED_FOR_MS, set[int]()
         with converted(self._history.path):
@@ -87,21 +86,21 @@ class Suppressed:
     Suppressed occurrences of *history*: ``advance`` did not push them because a job of their run existed, and this
     history never pushed that run. Another program made that job.
 
-    A run whose time is before the beginning of the archive's history is never reported. Not guaranteed: that a run is
-    told apart which a lost history pushed and no archive knows, or which ``run_now`` pushed more than a minute before
-    its time; nor that occurrences are found from a time to which the server's clock was set back later.
+    A run with a time before the beginning of the archive's history is never reported. Not guaranteed: that all reported
+    runs were suppressed. A lost history without an archive may have pushed them, or ``run_now`` more than a minute
+    before their time. Occurrences may be missed in a period to which the server's clock was set back later.
     """
 
     def __init__(self, history: History) -> None:
         self._history, self._ran = history, Ran(history)
 
     def before(self, t_us: int) -> int:
-        """The number of the last entry before *t_us*."""
+        """Return the number of the last entry before *t_us*."""
         with converted(self._history.path):
             return first_since(self._history.db, t_us, self._history.last_n) - 1
 
     def look(self, behind_n: int) -> tuple[list[Change], int]:
-        """Return the suppressed occurrences behind entry number *behind_n*, and the number of the last entry read."""
+        """Return the suppressed occurrences after entry number *behind_n*, and the number of the last entry read."""
         until_n, found, asked = min(behind_n + _ENTRIES_AT_ONCE, self._history.last_n), [], 0
         query = f"{ENTRY} WHERE n > ? AND n <= ? AND kind = '{AdvanceEntry.kind}' AND instr(body, ?) ORDER BY n"
         with converted(self._history.path):
@@ -120,9 +119,9 @@ class Suppressed:
         ):
             return False
         behind_n = first_since(self._history.db, nominal_us - _EARLY_US, self._history.last_n) - 1
-        told = (
+        changes = (
             change
             for _, entry in self._ran.entries(duplicate.id, behind_n)
             for change in self._history.changes_in(entry)
         )
-        return not any(is_push(change) and change.run_id == duplicate.run_id for change in told)
+        return not any(is_push(change) and change.run_id == duplicate.run_id for change in changes)

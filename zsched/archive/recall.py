@@ -1,10 +1,10 @@
 """
-An archive's knowledge that a Redis may have lost: the entries of its own history, what they touched, and the
-state that they add up to, schedule by schedule.
+An archive's knowledge for a restore of Redis: the entries of its own history, the keys that they changed, and
+the resulting state, schedule by schedule.
 
-Over the writer's own connection, or beside it (``recalling``). An archive that was left behind by the trimming
-of the log knows no more how its history went on: what it has up to there is read as history, and counts here no
-more (``fact`` known_from).
+It is read by the writer's own connection, or beside it (``recalling``). If the log was trimmed past an
+archive, the archive does not know what became of its schedules. Its entries up to there are history only, and
+do not count here (``fact`` known_from).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from zsched.errors import ArchiveCorrupt, ArchiveError
 
 _PAGE: Final = 200  # schedules, or entries, at a time
 _CHECK_MS: Final = 500.0  # of a step of the check before a recovery
-_READERS: Final = 64  # parsed entries kept in memory, for their records or for what they touched
-_TOLD: Final = 100  # entries of a schedule in one segment: a clock that was set back leaves it few, until it is due
+_READERS: Final = 64  # parsed entries kept in memory, for their records or their changed keys
+_NEWEST: Final = 100  # entries of a schedule per segment; after a clock was set back, few follow until it is due
 
 
 class Recall:
@@ -58,16 +58,16 @@ class Recall:
         self._db, self._path, self._life, self._known_from = db, path, life, known_from
         self._arguments = Arguments(db)
         self._readers: dict[int, Callable[[int], Given]] = {}
-        self._touched: dict[int, dict[str, int]] = {}  # entry → the schedules that it touched
+        self._touched: dict[int, dict[str, int]] = {}  # entry → the schedules that it changed
 
     def number_of(self, position: Position) -> int | None:
-        """The place of an entry in its own history, or None when it never had it."""
+        """Return the number of an entry in its own history; None if it never had the entry."""
         with converted(self._path):
             return number_of(self._db, position, self._known_from)
 
     def touched_behind(self, n: int, until: int | None = None) -> dict[Key, int]:
         """
-        Return the keys that its history touched behind entry number *n*, up to number *until*, with the last t in µs.
+        Return the keys that its history changed after entry number *n*, up to number *until*, with the last t in µs.
         """
         touched: dict[Key, int] = {}
         query = f"SELECT {body.COLUMNS} FROM entry WHERE n > ? AND n <= ? AND seq IS NOT NULL ORDER BY n"
@@ -78,19 +78,19 @@ class Recall:
         return touched
 
     def last_n(self) -> int:
-        """The number of the last entry of the history."""
+        """Return the number of the last entry of the history."""
         with converted(self._path):
             return last_n(self._db)
 
     def ids(self) -> Iterator[str]:
-        """Every schedule id of the state, those that were put together beside each other."""
+        """Yield every schedule id of the state; ids that were put together are adjacent."""
         query = "SELECT id, min(n), min(row) FROM live WHERE life = ? GROUP BY id ORDER BY 2, 3"
         with converted(self._path):
             for id, _, _ in self._db.execute(query, (self._life,)).fetchall():
                 yield id
 
     def has(self, id: str) -> bool:
-        """Return True if the state has something of schedule *id*."""
+        """Return True if the state has a row of schedule *id*."""
         with converted(self._path):
             return (
                 self._db.execute("SELECT 1 FROM live WHERE life = ? AND id = ?", (self._life, id)).fetchone()
@@ -98,13 +98,13 @@ class Recall:
             )
 
     def last_touch(self, id: str) -> int | None:
-        """Return when its history last touched schedule *id*, t in µs; None when it never did."""
+        """Return the t in µs of its history's last change of schedule *id*; None if it never did."""
         return next((touched[id] for _, touched in self._touching(id) if id in touched), None)
 
     def better(self, rows: Sequence[tuple[str, int]]) -> dict[str, int]:
         """
-        Return the schedules of *rows* (id, and t in µs of a change) of which this history has a later change, each with
-        the t of its last change. If the history has both changes, its order decides, since clocks jump. Else t decides
+        Return the schedules of *rows* (id, and t in µs of a change) with a later change in this history, each with the
+        t of its last change. If the history has both changes, its order decides, because clocks jump; otherwise t
         (rule: BY_ORDER).
         """
         found: dict[str, int] = {}
@@ -119,7 +119,7 @@ class Recall:
         return found
 
     def last_entry(self, id: str) -> Position | None:
-        """Return the entry by which this history last touched schedule *id*, or None."""
+        """Return the entry of this history's last change of schedule *id*, or None."""
         return next((body.entry_of(row).position for row, touched in self._touching(id) if id in touched), None)
 
     def restored_at(self, id: str, t_us: int) -> Iterator[Position]:
@@ -135,8 +135,8 @@ class Recall:
 
     def _touching(self, id: str, which: str = "") -> Iterator[tuple[body.HistoryRow, dict[str, int]]]:
         """
-        The log's entries that may concern schedule *id*, the newest first, each with the schedules that it touched, and
-        when, t in µs.
+        Yield the log's entries that may concern schedule *id*, the newest first, each with its changed schedules and
+        the t of their changes in µs.
         """
         key = crc32(id.encode())
         query = "SELECT n FROM touch WHERE segment = ? AND key = ? AND n > ? ORDER BY n DESC"
@@ -149,7 +149,7 @@ class Recall:
                         yield row, self._schedules_touched(row)
 
     def _schedules_touched(self, row: body.HistoryRow) -> dict[str, int]:
-        """Return the schedules that the entry in *row* touched. Cached, since many schedules may ask for one entry."""
+        """Return the schedules that the entry in *row* changed. Cached, because many schedules may need one entry."""
         if row[0] not in self._touched:
             if len(self._touched) >= _READERS:
                 self._touched.clear()
@@ -162,9 +162,10 @@ class Recall:
 
     def told_ms(self, id: str) -> int:
         """
-        The latest time of the newest entries that concern schedule *id*, whatever was done to the server's clock; but
-        for those that tell the end of a run. One that moved its occurrence, when its zone's rules changed, tells of all
-        times up to the new one: the new rules may have others before it, at which nothing was to fire.
+        Return the latest time of the newest entries of schedule *id*, in ms, even if the server's clock was set back.
+
+        Ends of runs do not count. After a change of its zone's rules the result is at least the new time of its
+        occurrence: the new rules may have earlier times, at which nothing had to fire.
         """
         key = crc32(id.encode())
         with converted(self._path):
@@ -173,32 +174,32 @@ class Recall:
                 f"SELECT max(t) FROM entry WHERE NOT {body.of_kinds(kinds_telling_only(OF_RUNS))} AND n IN"
                 " (SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n DESC LIMIT ?)"
             )
-            told = (self._db.execute(query, (segment, key, _TOLD)).fetchone()[0] for segment in all_segments)
-            latest_ms = max((t_us for t_us in told if t_us is not None), default=0) // 1000
+            times = (self._db.execute(query, (segment, key, _NEWEST)).fetchone()[0] for segment in all_segments)
+            latest_ms = max((t_us for t_us in times if t_us is not None), default=0) // 1000
             return max([latest_ms, *self._replanned_to(id, key, all_segments)])
 
     def _replanned_to(self, id: str, key: int, segments: range) -> Iterator[int]:
-        """The new times of the newest entries that moved the occurrence of schedule *id*, of touches *key*."""
+        """Yield the new times of the newest entries that moved the occurrence of schedule *id* (CRC-32 *key*)."""
         query = (
             f"SELECT {body.COLUMNS} FROM entry WHERE {body.of_kinds(kinds_telling(What.REPLANNED))} AND n IN"
             " (SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n DESC LIMIT ?)"
         )
         for segment in segments:
-            for row in self._db.execute(query, (segment, key, _TOLD)):
+            for row in self._db.execute(query, (segment, key, _NEWEST)):
                 with suppress(UnknownEntry):
                     for change in changes(body.entry_of(row)):
                         if change.id == id and change.what is What.REPLANNED and change.next_ms is not None:
                             yield change.next_ms
 
     def absent(self, ids: Sequence[str]) -> list[str]:
-        """Return the *ids* of which the state has no schedule."""
+        """Return those *ids* that have no schedule in the state."""
         query = f"SELECT id FROM live WHERE life = ? AND id IN ({','.join('?' * len(ids))}) AND place <> 'open'"
         with converted(self._path):
             here = {id for (id,) in self._db.execute(query, (self._life, *ids))}
         return [id for id in ids if id not in here]
 
     def overdue(self, before_ms: int, limit: int) -> tuple[int, list[str]]:
-        """Count the schedules due before *before_ms*, and return the ids of the oldest *limit*. Looks at every row."""
+        """Return the number of schedules due before *before_ms*, and the ids of the oldest *limit*. Reads every row."""
         source = "FROM live WHERE life = ? AND place = 'due' AND due < ?"
         with converted(self._path):
             [count] = self._db.execute(f"SELECT count(*) {source}", (self._life, before_ms)).fetchone()
@@ -209,8 +210,8 @@ class Recall:
 
     def next_ids(self, after: tuple[int, int], limit: int) -> list[tuple[str, tuple[int, int]]]:
         """
-        At most *limit* schedules behind the place *after*, each with its place: where in the history its record stands,
-        so that those that were put together are read together. Looks at every row: there is no index for it.
+        Return at most *limit* schedules after the place *after*, each with its place: where the history has its record.
+        So schedules that were put together are read together. Reads every row, without an index.
         """
         query = (
             "SELECT id, n, row FROM live WHERE life = ? AND (n, row) > (?, ?) AND place <> 'open'"
@@ -226,8 +227,8 @@ class Recall:
 
     def known(self, ids: Iterable[str], touched: dict[Key, int] | None = None) -> Iterator[Recalled]:
         """
-        Yield what is known of each of *ids*. With *touched*, only of those keys that are in it: a schedule or run that
-        is not in the state any more is then one that is gone.
+        Yield the knowledge of each of *ids*. With *touched*, only of its keys: a schedule or run that is no longer in
+        the state is then reported as gone.
         """
         for page in pages_of(ids, _PAGE):
             rows: dict[str, list[Live]] = {}
@@ -270,7 +271,7 @@ class Recall:
         return Held(row.id, row.run, row.place, lane, *times, row.note, record, row.t, is_touched)
 
     def _touches(self, row: body.HistoryRow | None) -> Iterator[Touch]:
-        """Yield what the log's entry in *row* touched; of one that was kept raw nobody knows."""
+        """Yield the keys that the log's entry in *row* changed; none for an entry that was kept raw."""
         if row is not None and row[2] is not None:
             with suppress(UnknownEntry):
                 yield from touches(body.entry_of(row), self.run_suffix)
@@ -290,11 +291,11 @@ class Recall:
 @contextmanager
 def recalling(path: Path, namespace: str, clock: Clock) -> Iterator[tuple[Recall, dict[str, Any]]]:
     """
-    Open the knowledge and facts of the archive at *path*, beside its writer; every checksum is compared first.
+    Open the knowledge and facts of the archive at *path*, beside its writer; every checksum is verified first.
 
     Raises:
-        ArchiveForeign: of another namespace, or no archive. ArchiveCorrupt: not what was written.
-        ArchiveError: there is none. ArchiveFailed.
+        ArchiveForeign: of another namespace, or not an archive. ArchiveCorrupt: the file is corrupted.
+        ArchiveError: there is no file. ArchiveFailed.
     """
     if not path.exists():
         raise ArchiveError(f"archive {path}: there is no such file; give --from FILE, or [archive] path")
@@ -316,9 +317,10 @@ def recalling(path: Path, namespace: str, clock: Clock) -> Iterator[tuple[Recall
 @contextmanager
 def recalling_beside(path: Path) -> Iterator[tuple[Recall, Position | None]]:
     """
-    Open the knowledge of the archive at *path* at one moment, beside its writer in this process, and its last entry.
-    None: its state cannot be compared with Redis, since another one is being read from there, or it has entries that
-    this version cannot read. What is read is compared with its checksums, the rest is not.
+    Open the knowledge of the archive at *path* at one moment, beside its writer in this process, with its last entry.
+
+    The last entry is None if the state cannot be compared with Redis: a bootstrap is reading another state, or the
+    archive has entries that this version cannot read. Checksums are verified only for rows that are read.
 
     Raises:
         ArchiveCorrupt, ArchiveFailed.

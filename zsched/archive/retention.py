@@ -1,10 +1,10 @@
 """
-Forgetting history by age, a little at a time.
+Deletion of old history, in small steps.
 
-What the state needs stays however old it is: an entry in which the record of a live schedule or an open run
-stands is kept whole. Which those are is read from the state once per round: an index that always knows would
-cost a fifth of the archiving speed (measured). An index row of an entry that has gone is harmless (its reader
-finds nothing) and is removed a segment at a time.
+Entries that the state needs are kept whole at any age: they have the record of a live schedule or an open
+run. The needed entries are read from the state once per round, because an index of them would cost a fifth of
+the archiving speed (measured). An index row of a deleted entry is harmless (its reader finds nothing), and is
+removed segment by segment.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _AT_ONCE: Final = 1000  # rows in one transaction
 
 
 class Retention:
-    """The forgetting of one database; a round of it, step by step."""
+    """Deletion in one database: a round, step by step."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -31,7 +31,7 @@ class Retention:
         self._round = self._steps(before_us, last_n)
 
     def step(self) -> bool:
-        """A part of the round, in the caller's transaction; False when it is over."""
+        """Do a part of the round, in the caller's transaction; return False when it is over."""
         return next(self._round, self) is not self
 
     def _steps(self, before_us: int, last_n: int) -> Iterator[None]:

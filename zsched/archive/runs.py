@@ -1,10 +1,10 @@
 """
-Reading an archive backwards: what became of the newest occurrences, and of runs.
+The newest occurrences and runs with their outcomes, read backwards from an archive.
 
-It looks no further than at 20,000 entries and for 0.7 s, since whoever asks waits for 2 s; then it says how far it
-looked. Of runs that ended in a certain way only the ``end`` entries are read, by an index of their own, and of these
-only the rows that say so: the ten that failed at the beginning of 1,000,000 runs are found in 0.45 s where 200 ended in
-one entry, in 0.6 s where each has an entry of its own (measured; the file cached, two cores that others use).
+A search reads at most 20,000 entries and takes at most 0.7 s, because the caller waits for 2 s; then it returns how far
+back it read. For runs with a certain end only ``end`` entries are read, by their own index, and of these only the
+matching rows. Ten failed runs at the beginning of 1,000,000 runs are found in 0.45 s if 200 runs ended per entry, and
+in 0.6 s if each run has its own entry (measured; the file cached, two shared cores).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from zsched.core.lookback import (
 from zsched.core.runs import OPEN, RunStatus
 
 _LOOKED_AT: Final = 20_000  # entries
-_LOOKED_AT_FOR_OPEN: Final = 2000  # of them, in search of runs that ended a moment ago
+_LOOKED_AT_FOR_OPEN: Final = 2000  # entries, to find runs that ended a moment ago
 _LOOKED_FOR_MS: Final = 700.0
 _LOOKED_FOR_OPEN_MS: Final = 200.0
-_OF_ONE_TIME: Final = 10  # entries that are looked at for a push: what a bootstrap read has one t
+_OF_ONE_TIME: Final = 10  # entries that are searched for a push: all entries of a bootstrap have one t
 _SHORT: Final = 1000  # bytes of an entry
-_WINDOW: Final = 2000  # entries of any kind between two looks at the clock
-_Look = Entry | int  # an entry; or t in µs, up to which there is nothing of interest
+_WINDOW: Final = 2000  # entries of any kind between two readings of the clock
+_Look = Entry | int  # an entry; or t in µs, the end of a part without matching entries
 
 
 class Runs:
@@ -51,10 +51,10 @@ class Runs:
 
     def look(self, wanted: Wanted) -> tuple[list[Occurrence], int | None]:
         """
-        Find what is *wanted*, and the newest open runs that may have become so by now; see ``core.lookback``. And
-        how far back it looked, t in µs, when it gave up before it had so much.
+        Find the *wanted* occurrences, and the newest open runs that may match by now; see ``core.lookback``. Also
+        return how far back it read, t in µs, if it stopped before it had enough.
 
-        Where nothing but ends of runs is wanted, they are those that ended last, by when they were pushed.
+        If only ends of runs are wanted, the result has the runs that ended last, sorted by their pushes.
         """
         until_ms = self._clock.monotonic_ms() + _LOOKED_FOR_MS
         with converted(self._history.path):
@@ -84,7 +84,7 @@ class Runs:
     # -- entries, the newest first ----------------------------------------------------------------
 
     def _read(self, looks: Iterable[_Look], see: Callable[[Entry], bool], most: int, until_ms: float) -> int | None:
-        """Let *see* see entries until it says that this is enough; where it had to give up, t in µs."""
+        """Call *see* with entries until it returns True; return t in µs if the search was stopped."""
         looked, t_us = 0, self._history.position.t_us if self._history.position else 0
         for look in looks:
             if isinstance(look, int):
@@ -106,17 +106,17 @@ class Runs:
             yield from outcomes(entry, self._history.run_suffix)
 
     def _all(self) -> Iterator[_Look]:
-        """All that tell of occurrences."""
+        """Yield all entries with changes of occurrences."""
         return self._back(body.of_kinds(kinds_telling(*LOOKED_FOR)))
 
     def _ends(self, statuses: Iterable[RunStatus]) -> Iterator[_Look]:
-        """Ends of runs, where there may be such. In short entries SQLite is the faster to look, in long ones Python."""
+        """Yield entries with ends in *statuses*. SQLite searches short entries, Python long ones: that is fastest."""
         words = EndEntry.words(statuses)
         has_one = " OR ".join([f"length(body) > {_SHORT}", *["instr(body, ?)"] * len(words)])
         return self._back(f"kind = '{EndEntry.kind}' AND ({has_one})", words)
 
     def _back(self, where: str, words: Sequence[bytes] = ()) -> Iterator[_Look]:
-        """Entries for which that is so and that have one of *words*, if any; and where it has come to now and then."""
+        """Yield entries for the condition *where* with one of *words*, if any; between them t, as progress."""
         first = self._history.db.execute("SELECT min(n) FROM entry").fetchone()[0] or self._history.last_n + 1
         query = f"{ENTRY} WHERE n >= ? AND n < ? AND {where} ORDER BY n DESC"
         for end in range(self._history.last_n + 1, first, -_WINDOW):
@@ -134,27 +134,27 @@ class Runs:
             yield entry if entry.kind in kinds else entry.position.t_us
 
     def _changes_at(self, t_us: int) -> list[Change]:
-        """Return the changes of the first entries of that very time."""
+        """Return the changes of the first entries with exactly this time."""
         n = first_since(self._history.db, t_us, self._history.last_n)
         found = self._history.db.execute(f"{ENTRY} WHERE n >= ? AND n < ? AND t = ?", (n, n + _OF_ONE_TIME, t_us))
         return [change for row in found for change in self._history.changes_in(body.entry_of(row))]
 
 
 def _has_one(row: body.HistoryRow, words: Sequence[bytes]) -> bool:
-    """Return True if the entry in *row* may have one of *words*; or is broken, which ``entry_of`` finds out."""
+    """Return True if the entry in *row* may have one of *words*, or is broken, which ``entry_of`` reports."""
     stored = row[5]
     return not isinstance(stored, bytes) or any(word in stored for word in words)
 
 
 class _Pushes:
-    """Finds the pushes of runs by their time; those of one entry at one go."""
+    """Finds the pushes of runs by their time; all pushes of one entry at once."""
 
     def __init__(self, changes_at: Callable[[int], list[Change]]) -> None:
         self._changes_at = changes_at
         self._by_time: dict[int, dict[str | None, Change]] = {}
 
     def of(self, ended: Occurrence) -> Occurrence:
-        """*ended* told of its push instead of its end; as it is when that push is not in the archive."""
+        """Return *ended* with its push instead of its end; unchanged if the push is not in the archive."""
         t_us = None if ended.run is None else ended.run.fired_us
         if t_us is None:
             return ended

@@ -1,23 +1,23 @@
 """
-The tables of an archive, their version, and where in them an entry is.
+The tables of an archive, their version, and the search for entries.
 
 ========  ======================================================================================
 fact      what the file is about: archive id, namespace, position, complete since, …
-entry     history, append-only in the order in which it was learnt (``n``): the log's entries as they
-          stood in Redis, each with a checksum; and ``scan`` entries, what a bootstrap read from Redis
-touch     which entries concern which schedule: (segment, CRC-32 of its id, n)
-live      the state: a row per schedule that has a place, and per run that was fired and not ended. Its
-          record is not here but in entry ``n``, ``row``
-argument  what was taken out of entries of live schedules with ``keep_args = false``
+entry     history, append-only, numbered by ``n``: the log's unchanged entries, each with a checksum; and
+          ``scan`` entries with the contents of Redis that a bootstrap read
+touch     the entries of each schedule: (segment, CRC-32 of its id, n)
+live      the state: a row per schedule with a place, and per open run. Entry ``n`` has its record in
+          ``row``
+argument  with ``keep_args = false``: arguments that were taken out of entries of live schedules
 ========  ======================================================================================
 
-Random ids make an index slow once it outgrows the page cache: every insert dirties a page of its own. So
-``touch`` is cut into segments of 65,536 rows, each small enough to stay in memory while it is filled, and
-never written again; who looks for an id asks every segment (10 µs each). Measured with random uuids:
-240,000 rows/s, where one index over all did 40,000. ``live`` holds places and numbers only, and a
-transaction takes up to a second of changes, sorted, so a page is written once for many.
+Random ids make an index slow when it is larger than the page cache: every insert changes another page. So
+``touch`` is cut into segments of 65,536 rows. A segment stays in memory while it is filled, and is never
+written again. A search for an id reads every segment (10 µs each). Measured with random uuids: 240,000
+rows/s, and 40,000 with a single index. ``live`` has places and numbers only. A transaction has up to a
+second of changes, sorted, so a page is written once for many.
 
-``life`` numbers the states: a bootstrap builds the next one beside the one that counts.
+``life`` numbers the states: a bootstrap builds the next state beside the current one.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from typing import Final
 
 from zsched.core.log import Position
 
-APPLICATION_ID: Final = 0x7A736368  # "zsch", in the file's header: this is no other program's database
-VERSION: Final = 3  # raised with the tables, and with how entries stand in them; others are refused
+APPLICATION_ID: Final = 0x7A736368  # "zsch", in the file's header, to recognize archives
+VERSION: Final = 3  # of the tables and the storage of entries; files of other versions are refused
 SEGMENT_BITS: Final = 16
 
 _TABLES: Final = """
@@ -47,26 +47,26 @@ CREATE TABLE argument(n INTEGER, row INTEGER, data BLOB, PRIMARY KEY (n, row)) W
 
 
 def create(db: sqlite3.Connection) -> None:
-    """The tables, in a new file. One transaction."""
+    """Create the tables in a new file, in one transaction."""
     header = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
     db.executescript(f"BEGIN IMMEDIATE; {_TABLES} {header} COMMIT;")
 
 
 def last_n(db: sqlite3.Connection) -> int:
-    """The number of the last entry; 0 when there is none."""
+    """Return the number of the last entry; 0 if there is none."""
     return int(db.execute("SELECT max(n) FROM entry").fetchone()[0] or 0)
 
 
 def number_of(db: sqlite3.Connection, position: Position, known_from: int = 0) -> int | None:
-    """The number of the log's entry at *position*, behind number *known_from*; None when it is not there."""
+    """Return the number of the log's entry at *position*, after number *known_from*; None if it is not there."""
     query = "SELECT n FROM entry WHERE seq = ? AND epoch = ? AND t = ? AND n > ?"
     found = db.execute(query, (position.seq, position.epoch, position.t_us, known_from)).fetchone()
     return found[0] if found else None
 
 
 def first_since(db: sqlite3.Connection, since_us: int, last_n: int) -> int:
-    """The number of the first entry with t >= *since_us*, or last_n + 1. Entries are in the order of t."""
-    low, high = 0, last_n + 1  # low: before it, high: not before it
+    """Return the number of the first entry with t >= *since_us*, or last_n + 1. Entries are in the order of t."""
+    low, high = 0, last_n + 1  # low is before the entry, high is not
     while high - low > 1:
         middle = (low + high) // 2
         found = db.execute("SELECT n, t FROM entry WHERE n >= ? ORDER BY n LIMIT 1", (middle,)).fetchone()
@@ -78,5 +78,5 @@ def first_since(db: sqlite3.Connection, since_us: int, last_n: int) -> int:
 
 
 def segments(db: sqlite3.Connection) -> range:
-    """The segments of ``touch``, the oldest first."""
+    """Return the segments of ``touch``, the oldest first."""
     return range((db.execute("SELECT max(segment) FROM touch").fetchone()[0] or 0) + 1)

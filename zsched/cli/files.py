@@ -48,10 +48,10 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
         checks = ClientChecks(client, partial(check_allowed, settings), importing)
         said = read(file, content(file, "a TOML file of schedules"), checks)
         application = Application(client, said, takes_over=take_over)
-        foretold = application.foretell(prune=prune)
+        preview = application.foretell(prune=prune)
     except InvalidFile as error:
         return _refuse(invocation, error)
-    applied = foretold if dry_run else _run(invocation, application, foretold)
+    applied = preview if dry_run else _run(invocation, application, preview)
     _tell(invocation, said, applied, dry_run)
     tell_unchecked(checks.unchecked, "options may differ from those put where they can be")
     return FAILED if applied.errors else DONE
@@ -89,12 +89,12 @@ def export(invocation: Invocation, /, owner: str | None, globs: tuple[str, ...])
     return FAILED if written.unsaid else DONE
 
 
-def _run(invocation: Invocation, application: Application, foretold: Applied) -> Applied:
-    """Apply *file*; show a progress bar on a terminal."""
-    total = len(foretold.steps) + len(foretold.removed)
+def _run(invocation: Invocation, application: Application, preview: Applied) -> Applied:
+    """Apply what *preview* lists; show a progress bar on a terminal."""
+    total = len(preview.steps) + len(preview.removed)
     with Progress("applying", is_quiet=invocation.wants_json) as progress:
         progress.at(0, total)
-        return application.carry_out(foretold, lambda done: progress.at(done, total))
+        return application.carry_out(preview, lambda done: progress.at(done, total))
 
 
 def _refuse(invocation: Invocation, error: InvalidFile) -> int:

@@ -30,8 +30,8 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     includes the end of each run, with its attempt, and the present state of the schedule and its last run. With a run
     id (RQ's job id), tell the story of that run. The exit code is 3 when the id is unknown.
 
-    The story comes from a daemon's archive, which is asked through Redis, or from the log that Redis still holds.
-    stderr names the source and since when it is complete (with --json: "source").
+    The story comes from a daemon's archive, which is asked through Redis, or from the log that Redis still has. stderr
+    names the source and since when it is complete (with --json: "source").
 
     \b
     Examples:

@@ -136,7 +136,7 @@ def tell_import(
     value = {
         "dry_run": is_dry,
         "counts": counts,
-        "schedules": [told for one in imported for told in _schedules(one, now_ms)],
+        "schedules": [row for one in imported for row in _schedules(one, now_ms)],
         "removed": [id for one in imported for id in one.applied.removed],
         "stale": [id for one in imported for id in one.applied.stale],
         "refused": [refusal.to_dict() for one in imported for refusal in one.source.refusals],
@@ -166,14 +166,14 @@ def _schedules(one: Imported, now_ms: int) -> Iterator[dict[str, Any]]:
     moved = {moved.item.id: moved for moved in one.moved}
     for item in one.source.items:
         definition = one.definitions[item.id]
-        told: dict[str, Any] = {"outcome": None, "changes": []}
+        result: dict[str, Any] = {"outcome": None, "changes": []}
         next_ms = _next_ms(definition, now_ms)
         if item.id in steps:
             step = steps[item.id]
-            told = {"outcome": step.outcome, "changes": [change.to_dict() for change in step.changes]}
+            result = {"outcome": step.outcome, "changes": [change.to_dict() for change in step.changes]}
             next_ms = step.next_ms or next_ms
         elif item.id in moved:
-            told["outcome"], next_ms = moved[item.id].outcome, moved[item.id].due_ms
+            result["outcome"], next_ms = moved[item.id].outcome, moved[item.id].due_ms
         yield {
             "id": item.id,
             "source": one.source.name,
@@ -186,7 +186,7 @@ def _schedules(one: Imported, now_ms: int) -> Iterator[dict[str, Any]]:
             "args": jsonable(item.options.get("args"), repr),
             "kwargs": jsonable(item.options.get("kwargs"), repr),
             "queue": definition.queue,
-            **told,
+            **result,
         }
 
 
@@ -233,12 +233,12 @@ def _remarks(one: Imported) -> Iterator[str]:
     yield from _cut([refusal.text() for refusal in one.source.refusals])
     yield from (f"{id}: {error}" for id, error in one.applied.errors[:_SHOWN])
     if stale := one.applied.stale:
-        whose = f"{plural(len(stale), 'schedule')} of {one.source.owner}"
-        yield f"{whose} no longer there: {some(stale, _SHOWN)}; --prune removes"
+        number = f"{plural(len(stale), 'schedule')} of {one.source.owner}"
+        yield f"{number} no longer there: {some(stale, _SHOWN)}; --prune removes"
 
 
-def _cut(told: Sequence[str]) -> Iterator[str]:
+def _cut(lines: Sequence[str]) -> Iterator[str]:
     """Yield the first lines, and a count of the rest."""
-    yield from told[:_SHOWN]
-    if len(told) > _SHOWN:
-        yield f"… and {len(told) - _SHOWN:,} more; --json lists them"
+    yield from lines[:_SHOWN]
+    if len(lines) > _SHOWN:
+        yield f"… and {len(lines) - _SHOWN:,} more; --json lists them"

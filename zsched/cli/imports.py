@@ -53,15 +53,15 @@ def _zone_of(tz: str | None) -> tuple[str, list[str]]:
 
 
 def _zone_of_rq_cron(tz: str | None) -> tuple[str, list[str]]:
-    """The same for ``rq cron``, which reads cron strings in UTC before RQ 3. Raises InvalidSchedule."""
+    """Return the same for ``rq cron``, which reads cron strings in UTC before RQ 3. Raises InvalidSchedule."""
     if tz is None and not IS_CRON_LOCAL:
         return "UTC", [f"times are in UTC, by RQ {HERE} of this machine; --tz gives another zone"]
     return _zone_of(tz)
 
 
-def _running(what: str, names: Sequence[str], aside: str) -> str:
+def _running(what: str, names: Sequence[str], note: str) -> str:
     """Report that *what* runs. It must be stopped before its schedules are imported."""
-    return f"{what} runs on this Redis ({some(names, _SHOWN)}; {aside}): every job would run twice; stop it first"
+    return f"{what} runs on this Redis ({some(names, _SHOWN)}; {note}): every job would run twice; stop it first"
 
 
 # -- crontab ----------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def crontab(
       crontab -l | zsched import crontab - --user "$USER" --func app.tasks.run_command
     """
     if STDIN in files and user is None:
-        raise click.UsageError("standard input is a user's crontab (crontab -l): say with --user whose")
+        raise click.UsageError("standard input is a user's crontab (crontab -l): give the user's name with --user")
     ground = Ground.of(invocation)
     zone_name, remarks = _zone_of(tz)
     how = {name: given.pop(name) for name in ("prune", "dry_run", "take_over")}

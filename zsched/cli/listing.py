@@ -223,7 +223,7 @@ def next_(invocation: Invocation, /, id: str | None, number: int, start: datetim
         raise click.UsageError(f"give either a schedule's ID or one of {', '.join(f'--{name}' for name in RULES)}")
     found: list[tuple[datetime, datetime | None]]  # when it is due; its nominal time, if it has jitter
     if id is None:
-        # A rule is computed here: the Redis of this client is never asked, and its settings don't matter.
+        # A rule is computed here: this client never connects to Redis, so its settings don't matter.
         found = [(at, None) for at in Client.from_url("redis://localhost").preview(n=number, start=start, **rule)]
     else:
         found = list(_of_schedule(invocation.client(), id, number, start, rule.get("tz")))

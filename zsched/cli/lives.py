@@ -191,8 +191,8 @@ def backfill(invocation: Invocation, /, id: str, start: datetime, end: datetime,
     """
     Run the past occurrences of recurring schedule ID that did not run. Each occurrence from --from (inclusive) to --to
     (exclusive) gets a run, the oldest first, at the back of its queue. The runs have their usual ids. Occurrences that
-    were pushed already are left out, so you can repeat the command. A daemon's archive, or the log in Redis, tells
-    which were pushed. If neither reaches back far enough, nothing is pushed (--again runs all of them).
+    were pushed already are left out, so you can repeat the command. A daemon's archive, or the log in Redis, has the
+    pushed runs. If neither reaches back far enough, nothing is pushed (--again runs all of them).
 
     The occurrences are computed from the present rule, at most 100,000 in one call. A cron rule without --starts and
     --count also has occurrences before its creation; --every and --rrule begin with their creation. The next occurrence

@@ -138,7 +138,7 @@ class _LogLines:
     def __init__(self, run_suffix: str, id: str | None, tz: str, invocation: Invocation) -> None:
         self._run_suffix, self._id, self._tz, self._wants_json = run_suffix, id, tz, invocation.wants_json
         self.last: Position | None = None  # of the last entry
-        self._has_begun_anew = False  # since the last line
+        self._has_begun_anew = False  # a new history began since the last line
 
     def lines(self, entry: Entry) -> Iterator[str]:
         """Yield the lines for *entry*; none if it does not concern the requested schedule."""
@@ -206,7 +206,7 @@ _OF_RUNS: Final = {
     What.FIRED: "fired {}",
     What.ENQUEUED: "enqueued {}",
     What.DUPLICATE: "did not push {} again that were there already",
-    What.RUN_AGAIN: "pushed {} again whose workers died",
+    What.RUN_AGAIN: "pushed {} again after their workers died",
     What.RELEASED: "put {} into their queues that had waited for others",
     What.PUSHED_AGAIN: "pushed {} again that Redis had lost, marked uncertain",
     What.HELD: "found {} in RQ that Redis had lost, not pushed again",

@@ -45,7 +45,7 @@ def daemon(invocation: Invocation) -> int:
 
 @command()
 @click.option("--demo", is_flag=True, help="Put example schedules of a product, and show how they fire.")
-@click.option("--for", "seconds", type=click.FloatRange(min=1), metavar="SECONDS", help="End by itself.")
+@click.option("--for", "seconds", type=click.FloatRange(min=1), metavar="SECONDS", help="End after so many seconds.")
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="A queue of the worker; may be repeated.")
 def up(invocation: Invocation, demo: bool, seconds: float | None, queues: tuple[str, ...]) -> int:
     """

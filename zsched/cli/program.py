@@ -126,7 +126,7 @@ pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
 
 
 def command(name: str | None = None, **attributes: Any) -> Callable[[Callable[..., Any]], click.Command]:
-    """Make a command of a function whose first argument is the Invocation. The default name is the function's."""
+    """Make a command of a function that takes the Invocation first. The default name is the function's."""
     return lambda function: click.command(name, cls=Subcommand, **attributes)(pass_invocation(function))
 
 

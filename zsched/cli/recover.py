@@ -1,4 +1,4 @@
-"""``zsched recover``: put back what Redis lost, from an archive; or show what that would be."""
+"""``zsched recover``: restore data that Redis lost from an archive, or show what is missing."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: 
     """
     Put back from an archive what Redis lost: missing schedules, and runs in doubt. Nobody knows whether a run in doubt
     was executed. It is pushed again and marked uncertain, or skipped, as its schedule demands, or left to RQ if a
-    worker has it. Later changes by clients stay. A daemon does the same by itself, unless [archive] recovery =
-    "manual".
+    worker has it. Later changes by clients stay. A daemon does the same without this command, unless [archive] recovery
+    is "manual".
 
     The archive is --from FILE, else [archive] path, else the archive that daemons of this Redis keep. If several end
     with the same log entry, any of them is used. If they differ, --dry-run uses the one that goes furthest, and a

@@ -1,10 +1,9 @@
 """
-A namespace's status for people: the verdict first, what to do under it, then a section after the other; and live.
+A namespace's status for people: first the verdict with remedies, then section after section; also as a live screen.
 
-A line says what it is, so that a terminal may colour it, and cut it where that hides nothing of importance. On a live
-screen the lines of a table are cut at the terminal's width; what is wrong, and what to do about it, is wrapped. What
-does not fit below is not shown, so the verdict always is. Redis being gone does not end it, for then somebody watches:
-what was seen last stays under what is wrong now.
+Each line has a style, which decides on its colour and on cutting or wrapping. On a live screen the lines of a table are
+cut at the terminal's width; problems and remedies are wrapped. Lines that do not fit at the bottom are not shown, so
+the verdict always is. A lost Redis does not end the live screen: the last state stays below the present problem.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _ID_WIDTH: Final = 8  # characters of a daemon's id, enough to find it in a log
 
 
 class Style(Enum):
-    """The kind of a line: its style on a terminal, and whether it is wrapped there, not cut."""
+    """The kind of a line: its style on a terminal, and True if it is wrapped there, not cut."""
 
     GOOD = ("bold green", True)  # the verdict
     BAD = ("bold red", True)  # a problem
@@ -56,18 +55,18 @@ class Style(Enum):
 
 
 class ScreenLine(NamedTuple):
-    """One line; nothing in it can steer a terminal."""
+    """One line without control characters."""
 
     text: str
     style: Style = Style.PLAIN
 
 
 def status_lines(view: StatusView, tz: str) -> Iterator[ScreenLine]:
-    """All of *view*; times are local in *tz*."""
+    """Yield the lines of the whole *view*; times are local in *tz*."""
     overview, recent = view.facts.overview, view.facts.recent
     yield from verdict_lines(view)
     for section in (
-        _table(_DAEMONS, (_daemon(one, overview) for one in overview.known_daemons), "no daemon told of itself lately"),
+        _table(_DAEMONS, (_daemon(one, overview) for one in overview.known_daemons), "no daemon has reported lately"),
         [ScreenLine(text) for text in pairs(_counts(view, tz))],
         [*_table(_LATELY, map(_stretch, recent.stretches)), *_gaps(recent)],
         _upcoming(view, tz),
@@ -79,7 +78,7 @@ def status_lines(view: StatusView, tz: str) -> Iterator[ScreenLine]:
 
 
 def verdict_lines(view: StatusView) -> Iterator[ScreenLine]:
-    """Healthy, or what is wrong, and what should be looked at; what to do under each."""
+    """Yield "healthy", or each problem; then the warnings. Each has its remedy below."""
     problems, warnings = view.verdict
     if not problems:
         yield ScreenLine(f"healthy: {_in_short(view.facts.overview)}", Style.GOOD)
@@ -105,7 +104,7 @@ def _in_short(overview: Overview) -> str:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]], nothing: str = "") -> Iterator[ScreenLine]:
-    """*rows* under *header*, or *nothing* where there are none."""
+    """Yield *rows* under *header*, or *nothing* if there are no rows."""
     found = list(rows)
     if not found:
         yield ScreenLine(nothing)
@@ -127,7 +126,7 @@ def _daemon(daemon: DaemonSeen, overview: Overview) -> tuple[str, ...]:
     )
 
 
-# -- what waits ---------------------------------------------------------------------------------------
+# -- the backlog --------------------------------------------------------------------------------------
 
 
 def _counts(view: StatusView, tz: str) -> Iterator[tuple[str, str]]:
@@ -164,7 +163,7 @@ def _held_back(held: HeldBack) -> str:
     return f"{held.waiting:,}, by [queues.{held.queue}] max_per_second = {held.per_second:g}"
 
 
-# -- what happened and what comes ---------------------------------------------------------------------
+# -- recent and next events ---------------------------------------------------------------------------
 
 
 def _stretch(stretch: Stretch) -> tuple[str, ...]:
@@ -199,7 +198,7 @@ def _gaps(recent: Recent) -> Iterator[ScreenLine]:
 
 def _upcoming(view: StatusView, tz: str) -> Iterable[ScreenLine]:
     if view.next is None:
-        return [ScreenLine("what fires next cannot be told: this user may run no scripts")]
+        return [ScreenLine("the next fires are not known: this user may not run scripts")]
     rows = (_next(one, view.facts.overview.now_ms, tz) for one in view.next)
     return _table(_NEXT, rows, "nothing is scheduled")
 
@@ -254,7 +253,7 @@ def _archive(report: Report, overview: Overview) -> str:
 
 def watch(look: Callable[[], Iterable[ScreenLine]], every_s: float, console: Console | None = None) -> None:
     """
-    Show what *look* gives every *every_s* seconds, until Ctrl-C; then the terminal is as before.
+    Show the lines of *look* every *every_s* seconds, until Ctrl-C; then restore the terminal.
 
     Raises:
         ConfigError: rich is not installed.
@@ -279,7 +278,7 @@ def watch(look: Callable[[], Iterable[ScreenLine]], every_s: float, console: Con
 
 
 def coloured(lines: Iterable[ScreenLine]) -> Group:
-    """*lines* in colour, each as wide as the terminal at most."""
+    """Return *lines* in colour, each at most as wide as the terminal."""
     from rich.console import Group
     from rich.text import Text
 

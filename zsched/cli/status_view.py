@@ -1,4 +1,4 @@
-"""All that ``zsched status`` shows, read at one moment; and its form for programs."""
+"""The data of ``zsched status``, read at one moment; and its form for programs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ NEXT: Final = 10  # schedules that fire next
 @dataclass(frozen=True, slots=True)
 class StatusView:
     """
-    A namespace: the facts, the verdict on them, and what fires next (None: this user may not run the script that reads
-    schedules). ``redis``: where it is, without a password.
+    A namespace: the facts, the verdict on them, and the next fires (None: this user may not run the script that reads
+    schedules). ``redis``: its address, without a password.
     """
 
     namespace: str
@@ -40,11 +40,11 @@ class StatusView:
 
     @property
     def audit(self) -> Audited | None:
-        """The last audit, if there was one lately."""
+        """Return the last audit, if it is recent."""
         return last_audit(self.facts.overview.archives, self.facts.overview.now_ms)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON, where no key is ever left out; the keys are a promise."""
+        """Return a form for JSON. The keys are a promise; none is ever left out."""
         overview, recent, queues = self.facts.overview, self.facts.recent, self.facts.queues
         return {
             "namespace": self.namespace,
@@ -84,10 +84,10 @@ class StatusView:
 
 def looking(settings: Settings) -> Callable[[], StatusView]:
     """
-    Return a function that looks at Redis now, each time by the same connections.
+    Return a function that reads Redis at each call, over the same connections.
 
     Raises:
-        ConfigError; the function RedisUnavailable, RedisRefused.
+        ConfigError; the function: RedisUnavailable, RedisRefused.
     """
     link, keys, serializer = link_of(settings), keys_of(settings), settings.rq.serializer
     reader = Reader(link, keys, Encoder(serializer))
@@ -103,8 +103,8 @@ def looking(settings: Settings) -> Callable[[], StatusView]:
 
 
 def complete_since(report: Report, beginning: str) -> str | None:
-    """A time, *beginning* when it has the whole log, or None when it knows nothing yet."""
-    from zsched.archive import START  # which costs the other commands 15 ms
+    """Return a time, *beginning* if it has the whole log, or None if it has nothing yet."""
+    from zsched.archive import START  # its import takes 15 ms, which other commands save
 
     since = str(report.about.get("complete_since"))
     if since == START:

@@ -1,4 +1,4 @@
-"""Values of the command line: from what people write to what the client takes."""
+"""Parse values of the command line into arguments of the client."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _DATE: Final = re.compile(r"[\d-]+|\d{4}-?W\d\d(-?\d)?", re.ASCII)
 
 def instant(text: str) -> datetime:
     """
-    ISO 8601 with a time of day: ``2026-12-24T18:00``, ``…Z``, ``…+09:00``; without an offset it stays naive.
+    Parse ISO 8601 with a time of day: ``2026-12-24T18:00``, ``…Z``, ``…+09:00``. Without an offset it stays naive.
 
     Raises:
-        click.BadParameter: it is none.
+        click.BadParameter: *text* is not such a time.
     """
     if _DATE.fullmatch(text):
         raise click.BadParameter(f"{text!r} is a date alone and has no time of day; give {text}T00:00 or another")
@@ -29,11 +29,11 @@ def instant(text: str) -> datetime:
         return datetime.fromisoformat(text)
     except ValueError:
         example = "2026-12-24T18:00, 2026-12-24T18:00Z or 2026-12-24T18:00+09:00"
-        raise click.BadParameter(f"{text!r} is no time; give {example}") from None
+        raise click.BadParameter(f"{text!r} is not a time; give {example}") from None
 
 
 def duration(text: str) -> timedelta:
-    """A duration as ``core.wording`` reads it. Raises click.BadParameter: it is none."""
+    """Parse a duration as ``core.wording`` does. Raises click.BadParameter: *text* is not a duration."""
     try:
         return parse_duration(text)
     except ValueError as error:
@@ -41,7 +41,7 @@ def duration(text: str) -> timedelta:
 
 
 def json_array(text: str) -> list[Any]:
-    """The value of a JSON array. Raises click.BadParameter."""
+    """Parse a JSON array. Raises click.BadParameter."""
     value = _json(text)
     if not isinstance(value, list):
         raise click.BadParameter(f"""{text!r} is not a JSON array; give one such as '[42, "email"]'""")
@@ -49,7 +49,7 @@ def json_array(text: str) -> list[Any]:
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """The value of a JSON object. Raises click.BadParameter."""
+    """Parse a JSON object. Raises click.BadParameter."""
     value = _json(text)
     if not isinstance(value, dict):
         raise click.BadParameter(f"""{text!r} is not a JSON object; give one such as '{{"channel": "email"}}'""")
@@ -67,7 +67,7 @@ def _json(text: str) -> Any:
 
 def content(file: str, wanted: str) -> bytes:
     """
-    The bytes of *file*, or of standard input for ``-``. *wanted*: what it should be, as "a crontab".
+    Return the bytes of *file*, or of standard input for ``-``. *wanted*: the expected content, such as "a crontab".
 
     Raises:
         ConfigError: it cannot be read.

@@ -1,7 +1,7 @@
 """
-The package that services import: schedule, change, list, cancel, and ask what became of it.
+The package that services import: schedule, change, list, cancel, and read the outcome.
 
-``client`` puts and reads schedules. ``many`` puts thousands at once, which ``rows`` or ``keeper`` give it.
+``client`` puts and reads schedules. ``many`` puts thousands at once, from ``rows`` or ``keeper``.
 ``first_times`` plans recurring ones. ``lives`` changes existing schedules and runs. ``past`` reads the history, by
 ``answers``. ``calls`` holds the shared parts of all calls.
 """

@@ -45,7 +45,7 @@ class Answers:
         check_id(id if parts is None else parts.schedule_id)
         chronicle = self._inquiry.chronicle(id)
         found = self._reader.find(id)
-        if found is None and not chronicle.explains_absence:  # it may have fired between the two
+        if found is None and not chronicle.explains_absence:  # it may have fired between the two reads
             chronicle = self._inquiry.chronicle(id)
         if found is None and not chronicle.changes and parts is not None:
             of_schedule = self._inquiry.chronicle(parts.schedule_id, _OF_A_RUN)

@@ -3,14 +3,14 @@ Backfilling: push the past occurrences of a schedule that did not run.
 
 ::
 
-    read the schedule ──► which occurrences were there ──► which of them ran ──► push, 100 at a time ──► what was done
-          ▲                 (its rule: core.backfill)        (an archive, RQ)       │
-          └───────────────────── from the first that is not pushed ──── CHANGED ────┘
+    read the schedule ──► find its past occurrences ──► find those that ran ──► push, 100 at a time ──► report
+          ▲                 (its rule: core.backfill)     (an archive, RQ)         │
+          └───────────────────── from the first that is not pushed ──── CHANGED ───┘
 
-An archive tells which occurrences ran, or the log in Redis if no archive answers. If neither goes back far enough,
+An archive knows which occurrences ran, or the log in Redis if no archive answers. If neither goes back far enough,
 nothing is pushed, because an occurrence could run twice. Each push is one script with an operation id. It is refused if
-the schedule has changed since it was read, and it skips a run whose job RQ still has. So an interrupted call can simply
-be repeated.
+the schedule has changed since it was read, and it skips a run if RQ still has its job. So an interrupted call can
+simply be repeated.
 
 Not guaranteed: two simultaneous calls for the same period can push a run twice, if RQ forgets the run between the two
 pushes (``result_ttl=0``, and a worker quicker than the other call). With ``again``, a second call makes a third run.
@@ -36,7 +36,7 @@ from zsched.storage.reader import StoredSchedule
 from zsched.storage.store import BACKFILLED_AT_ONCE, Refilled, Store
 
 _REPLANS: Final = 5  # changes of the schedule in a row, before the call gives up
-# By which the caller's clock may be ahead of the server's; future occurrences are never pushed.
+# The caller's clock may be that far ahead of the server's; future occurrences are never pushed.
 _SKEW_MS: Final = 60_000
 _NOTHING: Final = Refilled("backfilled", [])  # there was nothing to push
 

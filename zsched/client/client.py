@@ -1,9 +1,9 @@
 """
-The client: schedule, change, list and cancel, each in one round trip as a rule.
+The client: schedule, change, list and cancel, each usually in one round trip.
 
-A call carries its id, or an operation id made before the first attempt. When a reply is lost, the same call is sent
-again, at most twice, and does nothing the second time. If that fails too, the exception tells the id, whether the call
-may have been applied, and the effect of repeating it.
+A call has its id, or an operation id made before the first attempt. When a reply is lost, the same call is sent again,
+at most twice, and does nothing the second time. If that fails too, the exception names the id, whether the call may
+have been applied, and the effect of repeating it.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Client(Lives):
     Schedules in one namespace of one Redis, and their past (``Past``). Thread-safe; no I/O until used.
 
     *redis* is a ``redis.Redis``, also ``Sentinel.master_for(…)`` (its settings are used, not its retries), or a Link.
-    *serializer* is "pickle" (RQ's default) or "json", one for a whole namespace and its workers. *rq_prefix*: what RQ's
-    keys begin with, also one for all; None: what RQ has, ``RQ_KEY_PREFIX`` of the environment or "rq".
+    *serializer* is "pickle" (RQ's default) or "json", the same for a whole namespace and its workers. *rq_prefix*: the
+    prefix of RQ's keys, also the same for all; None: RQ's own, which is ``RQ_KEY_PREFIX`` of the environment or "rq".
     *durable_timeout_s*: how long a call with ``durable=True`` waits for an archive. *urgencies* change the presets of
     ``core.options``, or add to them. *runs_pickles*: ``update`` unpickles payloads from Redis as a worker does. This
     runs code that any writer of rq:job:* may have put there. Otherwise it opens plain values only.
@@ -105,13 +105,13 @@ class Client(Lives):
 
     def schedule(self, func: str | Callable[..., Any], **options: Unpack[ScheduleOptions]) -> Scheduled:
         """
-        Create or replace a schedule; the options are those of docs/how-to/schedule.md.
+        Create or replace a schedule. docs/how-to/schedule.md describes the options.
 
         Raises:
             InvalidSchedule: an option is bad; nothing was written.
             ScheduleInPast: ``at`` has passed by the server's clock, without ``allow_past``.
             ScheduleExists: the id is taken and ``if_exists="error"``.
-            NotArchived: ``durable=True``, and no archive has it on disk; ``is_in_redis`` says what that means.
+            NotArchived: ``durable=True``, and no archive has it on disk; see ``is_in_redis``.
             RedisUnavailable, RedisRefused: Redis was not reached, or refused.
         """
         return self._put(self._define(func, completed(func, options), new_id()))
@@ -241,7 +241,7 @@ class Client(Lives):
             start_ms = 0 if start is None else instant_ms("start", start, schedule.tz)
             return [at for at in due if to_ms(at) > start_ms]
         spec = define_trigger(trigger) if schedule is None else schedule.trigger
-        assert spec is not None  # a schedule without one was answered above
+        assert spec is not None  # for a schedule without a rule it returned above
         now_ms = self._clock.now_ms()
         start_ms = now_ms if start is None else instant_ms("start", start, spec.tz)
         if schedule is None:

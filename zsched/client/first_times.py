@@ -1,8 +1,8 @@
 """
-The first time of a recurring schedule: its rule is checked, and planned by the server's clock as far as it is known.
+The first time of a recurring schedule: its rule is checked, and planned by the server's clock if that is known.
 
-A script takes a plan only if it is right at the server's time, else it answers AGAIN and that time. From then on plans
-are made by the server's clock, so a client whose clock is wrong is refused once and not for every schedule.
+A script takes a plan only if it is right at the server's time. Otherwise it answers AGAIN with that time. From then on
+plans are made by the server's clock, so a client with a wrong clock is refused once, and not for every schedule.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ REPLANS: Final = 5  # plans that are outdated on arrival, before the call gives 
 
 class PlannedRule:
     """
-    A rule with its text, which many schedules may share. ``plan``: the last one that holds for all of them, but for
-    their jitter, which has ``room_ms``.
+    A rule with its text, which many schedules may share. ``plan``: the last plan, the same for all of them but for
+    their jitter, which may take ``room_ms``.
     """
 
     __slots__ = ("plan", "room_ms", "spec", "text")
@@ -39,10 +39,10 @@ class FirstTimes:
 
     def __init__(self, clock: Clock, reader: Reader) -> None:
         self._clock, self._reader = clock, reader
-        self._ahead_ms = 0  # of the server's clock
+        self._ahead_ms = 0  # by which the server's clock is ahead of ours
 
     def tell(self, server_ms: int) -> None:
-        """Take in the server's time."""
+        """Note the server's time."""
         self._ahead_ms = server_ms - self._clock.now_ms()
 
     def plan(self, rule: PlannedRule, id: str) -> Bracket:
@@ -78,5 +78,5 @@ class FirstTimes:
 
 
 def outdated() -> RedisUnavailable:
-    """Return the error for a schedule whose plans were outdated on arrival, ``REPLANS`` times."""
+    """Return the error for a schedule with ``REPLANS`` plans that were all outdated on arrival."""
     return RedisUnavailable("the occurrences pass faster than Redis answers; give a longer interval")

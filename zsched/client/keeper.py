@@ -76,12 +76,12 @@ class Keeper:
         return self._reader.now_ms()
 
     def held(self, ids: Iterable[str]) -> Iterator[ScheduleWithOptions]:
-        """Read the schedules of *ids* that Redis holds, one-shots too. Payloads are opened without running anything."""
+        """Read the schedules of *ids* that are in Redis, one-shots too. Opening payloads runs no code."""
         self._store.check_serializer()  # before any payload is opened
         return (self._of(found) for found in self._reader.find_many(ids))
 
     def recurring(self, globs: Sequence[str] = ()) -> Iterator[Schedule]:
-        """Return the recurring schedules whose id matches one of *globs*, or all, by id; no payload is opened."""
+        """Return the recurring schedules with an id that matches one of *globs*, or all, by id; opens no payload."""
         return self._reader.schedules(filter(id_test(globs), self._reader.recurring()))
 
     def wanted(
@@ -107,7 +107,7 @@ class Keeper:
 
     def put(self, definition: Definition, held: ScheduleWithOptions | None) -> Scheduled | None:
         """
-        Put *definition* if Redis still holds *held* (None: if its id is still free). Return None if that is not so.
+        Put *definition* if Redis still has *held* (None: if its id is still free). Otherwise return None.
 
         Raises:
             InvalidSchedule: no occurrence is left.
@@ -121,8 +121,8 @@ class Keeper:
         self, wanted: Iterable[tuple[Definition, ScheduleWithOptions | None]]
     ) -> Iterator[tuple[int, Scheduled | ZschedError | None]]:
         """
-        Put each definition as ``put`` would, many in a call; no one is awaited until an archive has it. Yield the
-        number of each, and the result or the error. Raises RedisUnavailable, RedisRefused.
+        Put each definition as ``put`` would, many in a call. It does not wait for archives. Yield the number of each
+        definition, and the result or the error. Raises RedisUnavailable, RedisRefused.
         """
 
         def items() -> Iterator[tuple[int, PutItem]]:

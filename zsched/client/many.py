@@ -1,12 +1,11 @@
 """
-Many puts: schedules into calls of the put scripts, a call sent while the one before it is answered.
+Many puts: collect schedules into calls of the put scripts, and send a call while the previous one is answered.
 
 One-shots of a shape are collected into *portions*, recurring schedules of all shapes into one. A portion is sent while
-the next one is read. All go over one connection, so they are put in the order in which they were given, as far as that
-can be told: of two schedules with the same id, the later one wins.
+the next one is read. All go over one connection, so of two schedules with the same id, the later one wins.
 
-A recurring schedule whose plan was outdated on arrival is planned and sent again. So another schedule with its id waits
-until it is answered.
+If the plan of a recurring schedule is outdated on arrival, it is planned and sent again. So another schedule with its
+id waits for the reply.
 """
 
 from __future__ import annotations
@@ -35,20 +34,20 @@ from zsched.storage.store import (
 )
 
 ONE_SHOTS_PER_CALL: Final = 200  # 1.5 ms of the server per call; larger calls make other clients wait (measured)
-RECURRING_PER_CALL: Final = 100  # 1.3 ms where they are new, 2.3 where all of them change
+RECURRING_PER_CALL: Final = 100  # 1.3 ms if they are new, 2.3 if all of them change
 BYTES_PER_CALL: Final = 262_144  # of payloads
 TEXTS_PER_CALL: Final = 4000  # of shapes; Lua unpacks no more than some 8,000
 
 Numbered = tuple[int, PutItem]
-_GOOD: Final = {  # words that are no refusal, and where ``Many`` counts them
+_GOOD: Final = {  # words that are no refusal, and their counters in ``Many``
     word.encode(): word for word in ("created", "updated", "unchanged", "kept", "already_fired")
 }
 
 
 class PutOutcome(NamedTuple):
     """
-    Result of one item: a word of ``Answer``, and its due time or "-", as Redis gives them. ``error``: why it was not
-    sent; the word is empty then.
+    Result of one item: a word of ``Answer``, and its due time or "-", as in the reply. ``error``: why it was not sent;
+    then the word is empty.
     """
 
     number: int
@@ -59,7 +58,7 @@ class PutOutcome(NamedTuple):
     error: ZschedError | None = None
 
     def refusal(self, keys: Keys) -> ZschedError | None:
-        """Return the error, or that of the word, or None."""
+        """Return the error, or the error for the word, or None."""
         due_ms = None if self.due_ms == b"-" else int(self.due_ms)
         return self.error or refusal(self.word.decode(), self.id, keys, due_ms=due_ms, now_ms=self.now_ms)
 
@@ -90,7 +89,7 @@ class _OneShotPortion:
 
 
 class _Waiting(NamedTuple):
-    """A recurring schedule that was not answered yet, and how many plans of it were made."""
+    """A recurring schedule without a reply yet, and the number of plans that were made for it."""
 
     number: int
     item: Recurring
@@ -140,11 +139,11 @@ class BulkPut:
         self._unanswered: set[str] = set()  # ids of recurring schedules
         self._again: deque[_Waiting] = deque()
         self._refused: list[PutOutcome] = []  # not sent
-        self._held: Numbered | None = None  # until those that were sent are answered
+        self._held: Numbered | None = None  # it waits for the replies to sent items
         self._is_read = False  # True: all items were read
 
     def put(self, items: Iterable[Numbered]) -> Iterator[list[PutOutcome]]:
-        """Put *items*. Yield their outcomes, those of a call together. Raises RedisUnavailable, RedisRefused."""
+        """Put *items*. Yield their outcomes, one list per call. Raises RedisUnavailable, RedisRefused."""
         source = iter(items)
         while not self._is_read or self._again:
             for replies in self._store.put_many(self._calls(source)):

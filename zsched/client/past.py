@@ -1,8 +1,8 @@
 """
 The part of the client that reads the past: stories of schedules, occurrences, runs, and the log.
 
-``answers`` finds and tells it. It is imported with the first question: a service that only schedules need not wait for
-the readers of logs and archives.
+``answers`` reads and formats it, and is imported with the first question. So a service that only schedules does not
+import the readers of logs and archives.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Past:
     def why(self, id: str, tz: str | None = None) -> Story:
         """
         Tell the story of a schedule: created, changed, fired, skipped (and why), and its next time. ``Story.source`` is
-        an archive, or the log that Redis still holds. Times are local in *tz*, else in the schedule's own zone. With a
-        run's id, tell the part of its schedule's story that concerns the run. A schedule with the same id takes
+        an archive, or the log that Redis still has. Times are local in *tz*, else in the schedule's own zone. With a
+        run's id, return the part of its schedule's story that concerns the run. A schedule with the same id takes
         precedence.
         """
         return self._answers.why(id, tz)
@@ -47,15 +47,15 @@ class Past:
         """
         List the latest occurrences with their outcomes, the newest first: fired, enqueued, skipped, expired, coalesced,
         duplicate, cancelled or quarantined. A pushed occurrence has its ``run``. Filter by schedule *id*, or by
-        *status*, which may be a run's (as in ``runs``; "cancelled" matches either). ``source`` tells where the data
-        comes from.
+        *status*, which may be a run's (as in ``runs``; "cancelled" matches either). ``source`` names the origin of the
+        data.
         """
         return self._answers.history(id, status=status, limit=limit)
 
     def runs(self, id: str | None = None, status: str | RunStatus | None = None, limit: int = 20) -> RunList:
         """
         List the latest runs, the last pushed first. Filter by schedule *id*, or by *status*. The status of open runs
-        comes from RQ at this moment. ``source`` tells where the data comes from, and how far back it goes. With a final
+        comes from RQ at this moment. ``source`` names the origin of the data, and how far back it goes. With a final
         *status* and no *id*, the list has the runs that ended last.
         """
         return self._answers.runs(id, status, limit)

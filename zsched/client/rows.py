@@ -1,8 +1,8 @@
 """
-The rows of ``schedule_many``, checked and encoded; fast if the rows are alike.
+Check and encode the rows of ``schedule_many``; fast if the rows are alike.
 
 Rows that differ only in id, time or rule, and arguments share a *shape*, which is checked and encoded once. The rest is
-checked row by row. Of recurring rows a rule that another row of the shape had is checked and planned once, too.
+checked row by row. If recurring rows of a shape share a rule, the rule is checked and planned once, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NONE: Final[Mapping[_Key, Any]] = {}
 
 
 class Recurring(NamedTuple):
-    """A recurring schedule to put. ``seen_version`` as of ``RecurringRow``."""
+    """A recurring schedule to put. ``seen_version``: as in ``RecurringRow``."""
 
     record: RecurringRecord
     rule: PlannedRule
@@ -58,7 +58,7 @@ class _OneShots:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """A known shape of recurring schedules; ``rules``: those that its rows had, by their options."""
+    """A known shape of recurring schedules. ``rules``: the rules of its rows, by their options."""
 
     shape: RecurringShape
     path: str
@@ -77,7 +77,7 @@ class RowReader:
         self._shapes: dict[Shape, Shape] = {}
 
     def read(self, row: Mapping[str, Any]) -> PutItem:
-        """Return what *row* says, ready to be put. Raises ZschedError; TypeError, ValueError: it is not a row."""
+        """Return the schedule of *row*, ready to be put. Raises ZschedError; TypeError, ValueError: it is not a row."""
         rest = dict(row)
         id, at, after = rest.pop("id", None), rest.pop("at", None), rest.pop("after", None)
         args, kwargs = rest.pop("args", ()), rest.pop("kwargs", None)
@@ -98,7 +98,7 @@ class RowReader:
         return known.shape, (own_id, due, self._encoder.call(known.path, args, kwargs))
 
     def _recurring(self, row: Mapping[str, Any], rest: dict[str, Any], id: Any, args: Any, kwargs: Any) -> PutItem:
-        """The same of a row without the time of a one-shot; *rest*: its options but for id and arguments."""
+        """Do the same for a row of a recurring schedule; *rest*: its options without id and arguments."""
         options: dict[str, Any] = {}
         func = rest.get("func")
         if type(func) is str or not isinstance(func, Typed):  # its own options depend on these
@@ -106,7 +106,7 @@ class RowReader:
         key, known = _look_up(self._rules, rest)
         rule_key, rule = _look_up(_NONE if known is None else known.rules, options)
         if known is not None and rule is None:
-            with suppress(InvalidSchedule):  # which is told as of the whole row
+            with suppress(InvalidSchedule):  # the check of the whole row reports it
                 rule = PlannedRule(define_rule({**rest, **options}, known.jitter_ms))
                 _remember(known.rules, rule_key, rule)
         if known is None or rule is None:
@@ -117,7 +117,7 @@ class RowReader:
         return Recurring(RecurringRecord(own_id, known.shape, self._encoder.call(known.path, args, kwargs)), rule)
 
     def _read_new(self, row: Mapping[str, Any], key: _Key | None, rule_key: _Key | None) -> PutItem:
-        """Check *row* in full, and remember its shape as *key*; None: it cannot be remembered."""
+        """Check *row* in full, and remember its shape under *key* (None: do not remember it)."""
         options = dict(row)
         if "func" not in options:
             raise InvalidSchedule("func", None, "the row has none", 'give "func": a dotted path or a function')
@@ -159,8 +159,8 @@ def time_argument(definition: Definition) -> str:
 
 def _look_up(known: Mapping[_Key, V], options: Mapping[str, Any]) -> tuple[_Key | None, V | None]:
     """
-    Return the key of *options* and what is known by it. Keys are equal for equal types and values: True is not 1 here.
-    None: one of the options cannot be hashed. A list of texts, such as tags, can.
+    Return the key of *options* and its value in *known*. Keys are equal for equal types and values: True is not 1 here.
+    None: one of the options cannot be hashed. A list of texts, such as tags, can be hashed.
     """
     key = (*options.items(), *map(type, options.values()))
     try:

@@ -1,8 +1,8 @@
 """
-Settings: defaults < TOML file < environment < flags; each key checked, each password hidden.
+Settings: defaults < TOML file < environment < flags. Each key is checked, each password is hidden.
 
-``settings`` has the keys and reads them, ``parsing`` checks single values and tables under names of the user's,
-``urls`` takes URLs of Redis apart, and reads and hides passwords.
+``settings`` has the keys and reads them, ``parsing`` checks single values and user-named tables, ``urls`` parses URLs
+of Redis, and reads and hides passwords.
 """
 
 from zsched.config.parsing import QueueSettings

@@ -1,12 +1,12 @@
 """
-Parsers of configuration values, one per kind, and of tables that each stand under a name of the user's.
+Parsers of configuration values, one per kind, and of user-named tables.
 
-A parser takes what TOML gave, or a string from the environment or a flag, and returns the setting's value; a ValueError
-says what is wrong and what to write instead. :func:`setting` binds a default and its parser to a field of a settings
+A parser takes a value of TOML, or a string from the environment or a flag, and returns the setting's value. A
+ValueError has the problem and the remedy. :func:`setting` binds a default and its parser to a field of a settings
 dataclass.
 
-Of tables such as ``[queues.email]`` and ``[urgency.digest]`` there are as many as there are names. They are read from
-the file alone: a queue's name does not fit into a variable or a flag.
+User-named tables, such as ``[queues.email]`` and ``[urgency.digest]``, are read only from the file: a queue's name does
+not fit into a variable or a flag.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ Parser = Callable[[object], Any]
 
 _TRUE, _FALSE = {"true", "1", "yes", "on"}, {"false", "0", "no", "off"}
 _URL_SCHEMES = ("redis", "rediss", "unix")
-_LABEL = "[A-Za-z0-9_-]{1,63}"  # of a host's name; what resolves names raises UnicodeError for a longer one or none
+_LABEL = "[A-Za-z0-9_-]{1,63}"  # of a host's name; the resolver raises UnicodeError for a longer or empty label
 
 
 def setting(default: Any, parse: Parser) -> Any:
-    """A dataclass field with its default and the parser of what users write. (Any: as ``dataclasses.field``.)"""
+    """Make a dataclass field with its default and its parser. (Any: as ``dataclasses.field``.)"""
     return dataclasses.field(default=default, metadata={"parse": parse})
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Suggest what somebody who wrote *name* may have meant, for a message."""
+    """Suggest known names that are similar to *name*, for a message."""
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {close[0]}?" if close else f"there are: {', '.join(names)}"
 
 
 def integer(low: int, high: int) -> Parser:
-    """A whole number from *low* to *high*."""
+    """Return a parser for a whole number from *low* to *high*."""
 
     def parse(given: object) -> int:
         if isinstance(given, str) and re.fullmatch(r"[+-]?[0-9]{1,18}", given.strip()):
@@ -57,7 +57,7 @@ def integer(low: int, high: int) -> Parser:
 
 
 def number_within(low: float, high: float) -> Parser:
-    """A finite number from *low* to *high*."""
+    """Return a parser for a finite number from *low* to *high*."""
 
     def parse(given: object) -> float:
         try:
@@ -72,7 +72,7 @@ def number_within(low: float, high: float) -> Parser:
 
 
 def boolean(given: object) -> bool:
-    """true or false; in the environment also 1/0, yes/no, on/off."""
+    """Parse true or false; in the environment also 1/0, yes/no, on/off."""
     if isinstance(given, bool):
         return given
     if isinstance(given, str) and given.strip().lower() in _TRUE | _FALSE:
@@ -81,7 +81,7 @@ def boolean(given: object) -> bool:
 
 
 def one_of(*allowed: str) -> Parser:
-    """One of the words *allowed*."""
+    """Return a parser for one of the words *allowed*."""
 
     def parse(given: object) -> str:
         if isinstance(given, str) and given in allowed:
@@ -92,7 +92,7 @@ def one_of(*allowed: str) -> Parser:
 
 
 def matching(pattern: str, remedy: str) -> Parser:
-    """A string that matches *pattern* as a whole."""
+    """Return a parser for a string that matches *pattern* completely."""
 
     def parse(given: object) -> str:
         if isinstance(given, str) and re.fullmatch(pattern, given):
@@ -103,7 +103,7 @@ def matching(pattern: str, remedy: str) -> Parser:
 
 
 def words(given: object) -> tuple[str, ...]:
-    """A TOML list of strings, or words with commas between; at least one, none empty."""
+    """Parse a TOML list of strings, or words with commas between; at least one, none empty."""
     parts = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
     if isinstance(parts, list | tuple) and parts and all(isinstance(part, str) and part for part in parts):
         return tuple(parts)
@@ -111,7 +111,7 @@ def words(given: object) -> tuple[str, ...]:
 
 
 def addresses(read: Callable[[str], Address]) -> Callable[[object], tuple[str, ...]]:
-    """A TOML list of what *read* takes, or some with commas between; none is allowed."""
+    """Return a parser for a TOML list of addresses for *read*, or addresses with commas between; may be empty."""
 
     def parse(given: object) -> tuple[str, ...]:
         found = () if given in ("", [], ()) else words(given)
@@ -123,7 +123,7 @@ def addresses(read: Callable[[str], Address]) -> Callable[[object], tuple[str, .
 
 
 def listen_address(given: object) -> str:
-    """``host:port`` or ``[IPv6]:port`` to listen at; port 0 is any that is free."""
+    """Parse ``host:port`` or ``[IPv6]:port`` to listen at; port 0 is any free port."""
     if isinstance(given, str):
         host, _, port = given.rpartition(":")
         is_host = re.fullmatch(rf"{_LABEL}(\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+(%\w+)?\]", host)
@@ -133,14 +133,14 @@ def listen_address(given: object) -> str:
 
 
 def path(given: object) -> str:
-    """A path of a file."""
+    """Parse a path of a file."""
     if isinstance(given, str) and given and "\0" not in given:
         return given
     raise ValueError("write the path of a file")
 
 
 def redis_url(given: object) -> str:
-    """``redis://host:port/db``, ``rediss://…``, ``unix:///path?db=0``, of Sentinels or a Cluster (``config.urls``)."""
+    """Parse a URL: ``redis://host:port/db``, ``rediss://…``, ``unix:///path?db=0``, or as in ``config.urls``."""
     remedy = (
         "write redis://host:6379/0, rediss://host:6379/0, unix:///path/redis.sock?db=0, "
         "redis+sentinel://host:26379,host2:26379/<master name>/0 or redis+cluster://host:6379,host2:6379"
@@ -156,7 +156,7 @@ def redis_url(given: object) -> str:
     try:
         parts = urlsplit(given)
         port_is_good = parts.port is None or parts.port > 0
-    except ValueError:  # a port that is none, or brackets that don't close
+    except ValueError:  # an invalid port, or an unclosed bracket
         raise ValueError(f"host and port cannot be read; {remedy}") from None
     if parts.scheme not in _URL_SCHEMES or not port_is_good:
         raise ValueError(remedy)
@@ -167,14 +167,14 @@ def redis_url(given: object) -> str:
     return given
 
 
-# -- tables under names of the user's ---------------------------------------------------------------
+# -- user-named tables ------------------------------------------------------------------------------
 
 
-_LONGEST_S: Final = 10 * 365 * 86_400.0  # of a span that an urgency may give
+_LONGEST_S: Final = 10 * 365 * 86_400.0  # longest span in an urgency
 
 
 def _queue_name(given: object) -> str:
-    """The name of an RQ queue, as ``core.arguments.check_queue`` has it."""
+    """Parse the name of an RQ queue, as ``core.arguments.check_queue`` does."""
     if isinstance(given, str) and _is_queue(given):
         return given
     raise ValueError("write 1 to 128 printable characters without spaces, not beginning with -")
@@ -191,7 +191,7 @@ def _is_queue(name: str) -> bool:
 
 
 def _per_second(given: object) -> float:
-    """A rate that lets something through within two weeks, and of which a script can count each run."""
+    """Parse a rate. The lowest allows a run within two weeks; at the highest a script can still count each run."""
     try:
         return float(number_within(1e-6, 1e6)(given))
     except ValueError:
@@ -203,14 +203,14 @@ def _per_second(given: object) -> float:
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """``[queues.<name>]``. ``max_per_second``: as many runs of schedules at most go into it, None for any number."""
+    """``[queues.<name>]``. ``max_per_second``: most runs of schedules that go into the queue; None: no limit."""
 
     max_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The tables under one heading: what they may be named, and the keys of each."""
+    """The tables under one heading: their valid names, and the keys of each."""
 
     heading: str
     name: Parser
@@ -221,7 +221,7 @@ class Tables:
         Read each table of *file*, by its name.
 
         Raises:
-            ConfigError: a name or key that is none, a bad value, or no table at all.
+            ConfigError: an invalid name or key, a bad value, or not a table.
         """
         if not isinstance(given, dict):
             raise ConfigError(f"{file}: {self.heading} is a heading: write [{self.heading}.<name>] and its keys below")

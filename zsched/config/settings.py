@@ -1,14 +1,12 @@
 """
 Settings: defaults < TOML file < environment < flags.
 
-Every key, its default and its bounds stand in the dataclasses below and nowhere else;
-``config/zsched.toml`` repeats them for people, and a test holds the two equal. A key ``[redis] url``
-is ``ZSCHED_REDIS_URL`` in the environment and ``--redis-url`` as a flag; ``namespace`` stands above
-the sections. Tables with names of the user's (``config.parsing``) stand in a file only. There is no search for files:
-one is read if ``-c`` or ``ZSCHED_CONFIG`` names it.
+Every key, its default and its bounds are in the dataclasses below and nowhere else. ``config/zsched.toml`` repeats them
+for people, and a test compares the two. A key ``[redis] url`` is ``ZSCHED_REDIS_URL`` in the environment and
+``--redis-url`` as a flag; ``namespace`` is above the sections. User-named tables (``config.parsing``) are allowed only
+in a file. Files are not searched: a file is read only if ``-c`` or ``ZSCHED_CONFIG`` names it.
 
-An unknown key or a bad value is a ConfigError that says where it stands and what to do. Values are
-shown redacted.
+An unknown key or a bad value is a ConfigError with its place and the remedy. Values are shown redacted.
 """
 
 from __future__ import annotations
@@ -61,13 +59,13 @@ from zsched.config.urls import (
 from zsched.errors import ConfigError, show
 
 FILE_VARIABLE = "ZSCHED_CONFIG"
-PASSWORD_VARIABLE = "ZSCHED_DASHBOARD_PASSWORD"  # no setting: nobody is to write it into the file of settings
-LONGEST_LEASE_MS = 60_000  # also the longest hold; the same number stands in lua/lib/time.lua
-RQ_PREFIX_FORM = r"[A-Za-z0-9_.:{}-]{1,64}"  # as RQ has it; safe in a text of Lua, and in a pattern of an ACL
+PASSWORD_VARIABLE = "ZSCHED_DASHBOARD_PASSWORD"  # not a setting: nobody shall write it into the file
+LONGEST_LEASE_MS = 60_000  # also the longest hold; the same number is in lua/lib/time.lua
+RQ_PREFIX_FORM = r"[A-Za-z0-9_.:{}-]{1,64}"  # RQ's prefix; safe in a text of Lua, and in a pattern of an ACL
 RQ_PREFIX_REMEDY = "use 1 to 64 of a-z, A-Z, 0-9 and _ . : - { }"
 _PREFIX = "ZSCHED_"
-_NO_HOST = "redis:///0"  # what `url` adds to Sentinels when it is not given
-# Ours, but not settings.
+_NO_HOST = "redis:///0"  # `url` of Sentinels or a Cluster, if it is not given
+# Our variables that are not settings.
 _OTHER_VARIABLES = {FILE_VARIABLE, "ZSCHED_REDIS_SERVER", "ZSCHED_BENCH_NODE_MODULES", PASSWORD_VARIABLE}
 _OF_TESTS = "ZSCHED_TEST_"
 # Kubernetes sets these for every service of a namespace; one named "zsched-redis" must not stop the daemon.
@@ -77,7 +75,7 @@ _FROM_KUBERNETES = re.compile(
 
 
 def _queues(given: object) -> bool | tuple[str, ...]:
-    """true for all queues, false for none, or their names."""
+    """Parse true (all queues), false (none), or names of queues."""
     for parse in (boolean, words):
         with suppress(ValueError):
             return parse(given)
@@ -89,8 +87,8 @@ class RedisSettings:
     """
     The connection to Redis. ``timeout_s`` holds for connecting and for each reply.
 
-    ``load_settings`` makes one URL of ``url``, ``sentinels``, ``master``, ``sentinel_password_file`` and ``cluster``:
-    who connects needs ``url`` and the password alone.
+    ``load_settings`` makes one URL of ``url``, ``sentinels``, ``master``, ``sentinel_password_file`` and ``cluster``.
+    So a connection needs only ``url`` and the password.
     """
 
     url: str = setting("redis://localhost:6379/0", redis_url)
@@ -103,7 +101,7 @@ class RedisSettings:
 
     def read_password(self) -> str | None:
         """
-        Read ``password_file``, without the end of its line; None if no file is configured.
+        Read ``password_file``, without its line end; None if no file is configured.
 
         Raises:
             ConfigError: the file cannot be read or is empty.
@@ -113,7 +111,7 @@ class RedisSettings:
 
 @dataclass(frozen=True, slots=True)
 class DaemonSettings:
-    """The daemon's rhythm; what each key means is in config/zsched.toml."""
+    """The daemon's times and sizes; config/zsched.toml explains each key."""
 
     lease_ms: int = setting(2000, integer(200, LONGEST_LEASE_MS))
     renew_ms: int = setting(500, integer(20, 30_000))
@@ -169,7 +167,7 @@ class MetricsSettings:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port of ``listen``, which is given."""
+        """Return host and port of ``listen``, which must be set."""
         host, _, port = (self.listen or "").rpartition(":")
         return host.strip("[]"), int(port)
 
@@ -201,7 +199,7 @@ class Settings:
 
     @property
     def runs_per_second(self) -> dict[str, float]:
-        """The limits of queues that have one."""
+        """Return the limits by queue; queues without a limit are left out."""
         rates = {name: queue.max_per_second for name, queue in self.queues.items()}
         return {name: rate for name, rate in rates.items() if rate is not None}
 
@@ -211,7 +209,7 @@ SettingKey = tuple[str, str]  # (section, name); the section of a top-level key 
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """A value on its way in: where it stands, as a message names it, and what was written there."""
+    """A given value, and its place for messages."""
 
     place: str
     value: object
@@ -227,8 +225,8 @@ def load_settings(
     flags: Mapping[str, object] | None = None,
 ) -> Settings:
     """
-    The settings in force; reads *file* (or what ZSCHED_CONFIG in *env* names), and nothing else. Where nothing says a
-    password of Redis, ``password_file`` is systemd's credential of that name, if there is one.
+    Load the settings; read only *file* (or the file that ZSCHED_CONFIG in *env* names). If no password of Redis is
+    given, ``password_file`` is systemd's credential with that name, if there is one.
 
     *flags* maps ``"namespace"`` or ``"section.name"`` to a value; None means that it was not given.
 
@@ -296,7 +294,7 @@ def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[SettingKey, _Giv
             heading = next(
                 (heading for heading in _NAMED if variable.startswith(variable_of((heading, "")) + "_")), None
             )
-            hint = f"[{heading}.<name>] stands in a file only" if heading else suggest(variable, names)
+            hint = f"[{heading}.<name>] is allowed only in a file" if heading else suggest(variable, names)
             raise ConfigError(f"{variable} in the environment is no setting; {hint}")
 
 
@@ -332,7 +330,7 @@ def _parse(key: SettingKey, given: _Given) -> Any:
 
 
 def _check_together(settings: Settings, given: Mapping[SettingKey, _Given]) -> None:
-    """Rules between two keys; the message names the places of those that were given."""
+    """Check rules between two keys. The message names the places of the given keys."""
     daemon, redis = settings.daemon, settings.redis
     if daemon.renew_ms * 2 >= daemon.lease_ms:
         places = [given[key].place for key in (("daemon", "renew_ms"), ("daemon", "lease_ms")) if key in given]
@@ -345,7 +343,7 @@ def _check_together(settings: Settings, given: Mapping[SettingKey, _Given]) -> N
 
 
 def _with_sentinels(redis: RedisSettings, given: Mapping[SettingKey, _Given]) -> RedisSettings:
-    """*redis* with all that is said of Sentinels in its URL."""
+    """Return *redis* with a URL that includes the settings of Sentinels."""
     url = redis.url
     if bool(redis.sentinels) != (redis.master is not None):
         remedy = "give the Sentinels and the name of their master"
@@ -366,7 +364,7 @@ def _with_sentinels(redis: RedisSettings, given: Mapping[SettingKey, _Given]) ->
 
 
 def _with_cluster(redis: RedisSettings, given: Mapping[SettingKey, _Given]) -> RedisSettings:
-    """*redis* with the nodes of the Cluster in its URL."""
+    """Return *redis* with the nodes of the Cluster in its URL."""
     if not redis.cluster:
         return redis
     if redis.sentinels:
@@ -380,14 +378,14 @@ def _with_cluster(redis: RedisSettings, given: Mapping[SettingKey, _Given]) -> R
 
 
 def _with_credential(redis: RedisSettings, env: Mapping[str, str]) -> RedisSettings:
-    """*redis* with the password that systemd hands over, unless it has one."""
+    """Return *redis* with the password from systemd's credential, unless it has a password."""
     if redis.password_file is not None or gives_password(_of_the_server(redis.url)):
         return redis
     return dataclasses.replace(redis, password_file=credential_file(env, REDIS_CREDENTIAL))
 
 
 def _of_the_server(url: str) -> str:
-    """Return what *url* says of the server that has the data, without Sentinels and nodes."""
+    """Return the part of *url* for the server with the data, without Sentinels and nodes."""
     if is_sentinel_url(url):
         return SentinelUrl.parse(url).plain
     return ClusterUrl.parse(url).plain if is_cluster_url(url) else url
@@ -399,7 +397,7 @@ def _places(given: Mapping[SettingKey, _Given], *names: str) -> str:
 
 
 def variable_of(key: SettingKey) -> str:
-    """The environment variable of a key: ``("redis", "url")`` is ZSCHED_REDIS_URL."""
+    """Return the environment variable of a key: ``("redis", "url")`` is ZSCHED_REDIS_URL."""
     return _PREFIX + "_".join(part for part in key if part).upper()
 
 

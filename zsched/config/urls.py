@@ -1,18 +1,18 @@
 """
-URLs of Redis: the Sentinels or nodes in them, addresses; and passwords, hidden and read.
+URLs of Redis: the Sentinels or nodes in them, and addresses; hide and read passwords.
 
 The URL of a Redis behind Sentinels is ``redis+sentinel://[user:password@]host[:port][,…]/<master>[/db][?options]``.
-User, password and database are the master's; ``rediss+sentinel`` speaks TLS with it. Options whose names begin with
-``sentinel_`` hold for the connections to the Sentinels, the others for those to the master.
+User, password and database are the master's; ``rediss+sentinel`` speaks TLS with it. Options with the prefix
+``sentinel_`` are for the connections to the Sentinels, other options for the connections to the master.
 
-That of a Redis Cluster is ``redis+cluster://[user:password@]host[:port][,…][?options]``, with any of its nodes;
-``rediss+cluster`` speaks TLS. All of it holds for every node. A Cluster has no database but 0.
+The URL of a Redis Cluster is ``redis+cluster://[user:password@]host[:port][,…][?options]``, with any of its nodes;
+``rediss+cluster`` speaks TLS. All of it applies to every node. A Cluster has only database 0.
 
-The address of a Redis, as an archive notes it, is one text for all ways to write it, without user and password. It is
-taken from the settings and never resolved to an IP. A host name means the same Redis after its machine changed.
+The address of a Redis in an archive is the same text for all spellings of a URL, without user and password. It is taken
+from the settings and never resolved to an IP. A host name means the same Redis after its machine changed.
 
-Passwords come from files of their own, systemd's credentials (systemd.exec(5), "Credentials"), and URLs. A unit names a
-credential once and for all, so a blank one, or none, means that there is no password.
+Passwords come from separate files, systemd's credentials (systemd.exec(5), "Credentials"), and URLs. A unit always
+names its credential, so a blank or missing credential means that there is no password.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ _QUERY_SECRET = re.compile(r"(?i)([?&](?:(?:\w+_)?(?:password|username)|passwd|a
 _USERINFO = re.compile(r"^([a-z][a-z0-9+.-]*:/{0,2})?(.*)@(?=[^@]*$)", re.IGNORECASE | re.DOTALL)
 _USER = re.compile(r"[\w.-]+(?=:)")
 _QUERY_PASSWORD = re.compile(r"(?i)[?&](?:(?:\w+_)?password|passwd|auth|token)=")
-# user:password of which the "@host" was forgotten: a port is digits
+# user:password without the "@host": a port would be digits
 _HOSTLESS = re.compile(r"^([a-z][a-z0-9+.-]*:/{1,2}[\w.-]*:)(?!\d+(?:[/?#,]|$))[^@]*$", re.IGNORECASE)
-_PASSWORD = re.compile(r":.|[^\w.%:-]", re.DOTALL)  # in a userinfo: what the name of a user has not
+_PASSWORD = re.compile(r":.|[^\w.%:-]", re.DOTALL)  # in a userinfo: characters that a user's name does not have
 
 
 def redact(url: str) -> str:
     """
-    *url* with ``***`` in place of every password, in its authority and in its query.
+    Return *url* with ``***`` in place of every password, in its authority and in its query.
 
-    Made for what people really write: a password may contain ``@``, ``/`` or ``#`` unescaped, the
-    scheme may be misspelt, the host forgotten. It rather hides too much than too little. Text that is no URL, without
-    ``@`` and without a secret's name in a query, comes back as it is.
+    It also works for broken URLs: a password may contain ``@``, ``/`` or ``#`` unescaped, the scheme may be misspelt,
+    the host may be missing. It rather hides too much than too little. Text that is not a URL, without ``@`` and without
+    a secret's name in a query, is returned unchanged.
     """
     without_query_secrets = _QUERY_SECRET.sub(rf"\1{_HIDDEN}", url)
     return _HOSTLESS.sub(rf"\1{_HIDDEN}", _USERINFO.sub(_hide_userinfo, without_query_secrets))
 
 
 def has_password(url: str) -> bool:
-    """Return True if *url* carries a password, or what may be meant as one; a user's name alone is none."""
+    """Return True if *url* has a password, or a text that may be meant as one. A user's name alone does not count."""
     userinfo = _USERINFO.search(url)
     return bool(_QUERY_PASSWORD.search(url) or _HOSTLESS.match(url) or (userinfo and _PASSWORD.search(userinfo[2])))
 
@@ -69,7 +69,7 @@ def _hide_userinfo(match: re.Match[str]) -> str:
 
 SCHEMES = ("redis+sentinel", "rediss+sentinel")
 OPTIONS = ("sentinel_username", "sentinel_password", "sentinel_password_file", "sentinel_ssl")
-MASTER = r"[A-Za-z0-9._-]{1,128}"  # what Sentinel itself takes for a name
+MASTER = r"[A-Za-z0-9._-]{1,128}"  # names that Sentinel accepts
 _PORT = 26379
 _FORM = "write redis+sentinel://host:26379,host2:26379/<master name>/0"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\[\]:/@?#,\s]+)(?::([0-9]{1,5}))?")
@@ -80,7 +80,7 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class SentinelUrl:
-    """A URL taken apart. ``plain`` is what it says of the master, as a URL without a host."""
+    """A parsed URL of Sentinels. ``plain``: its part for the master, as a URL without a host."""
 
     sentinels: tuple[Address, ...]
     master: str
@@ -90,10 +90,10 @@ class SentinelUrl:
     @classmethod
     def parse(cls, url: str) -> SentinelUrl:
         """
-        Take *url* apart.
+        Parse *url*.
 
         Raises:
-            ValueError: it is none; the message says what to write.
+            ValueError: it is not such a URL; the message has the remedy.
         """
         found = _URL.fullmatch(url)
         if found is None:
@@ -114,22 +114,22 @@ class SentinelUrl:
         plain = f"{scheme}://{userinfo + '@' if userinfo else ''}/{db or 0}{'?' + theirs if theirs else ''}"
         try:
             sentinels = tuple(address(host) for host in hosts.split(","))
-        except ValueError:  # what stands there may be a part of an unescaped password
+        except ValueError:  # the text there may be a part of an unescaped password
             raise ValueError(f"the hosts of the Sentinels cannot be read; {_FORM}") from None
         return cls(sentinels, master, plain, options)
 
 
 def is_sentinel_url(url: str) -> bool:
-    """Return True if *url* has the scheme of a Redis behind Sentinels, good or bad."""
+    """Return True if *url* has the scheme of a Redis behind Sentinels; it may be invalid otherwise."""
     return url.split("://", 1)[0] in SCHEMES
 
 
 def address(text: str, port: int = _PORT, of: str = "Sentinel") -> Address:
     """
-    Host and port of ``host``, ``host:port`` or ``[IPv6]:port``; *port* if it names none, as an *of* has.
+    Parse ``host``, ``host:port`` or ``[IPv6]:port``; without a port it is *port*, the usual one of an *of*.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: *text* has another form.
     """
     found = _HOST.fullmatch(text.strip())
     given = int(found[2] or port) if found else 0
@@ -140,17 +140,17 @@ def address(text: str, port: int = _PORT, of: str = "Sentinel") -> Address:
 
 def join(url: str, sentinels: Sequence[str], master: str) -> str:
     """
-    The URL of *master* behind *sentinels*, with user, database and options of *url*, which names no host.
+    Return the URL of *master* behind *sentinels*, with user, database and options of *url*, which names no host.
 
     Raises:
-        ValueError: *url* names a host, or is not of the kind that has one.
+        ValueError: *url* names a host, or has another scheme than redis or rediss.
     """
     scheme, user, db, query = _hostless(url, "sentinels and master")
     return f"{scheme}+sentinel://{user}{','.join(sentinels)}/{master}/{db}{query}"
 
 
 def _hostless(url: str, instead: str) -> tuple[str, str, str, str]:
-    """Scheme, user, database and query of *url*, which leaves the hosts to the settings *instead*."""
+    """Return scheme, user, database and query of *url*. The settings *instead* name the hosts."""
     parts = urlsplit(url)
     userinfo, at, host = parts.netloc.rpartition("@")
     if parts.scheme not in ("redis", "rediss") or host:
@@ -161,7 +161,7 @@ def _hostless(url: str, instead: str) -> tuple[str, str, str, str]:
 
 
 def with_password_file(url: str, file: str) -> str:
-    """*url*, in which the file with the Sentinels' password is named too."""
+    """Return *url* with an option for the file with the Sentinels' password."""
     return f"{url}{'&' if '?' in url else '?'}sentinel_password_file={quote(file)}"
 
 
@@ -176,7 +176,7 @@ _CLUSTER_URL = re.compile(r"(rediss?)\+cluster://(?:([^/?#]*)@)?([^/?#@]*)(?:/([
 
 @dataclass(frozen=True, slots=True)
 class ClusterUrl:
-    """A URL taken apart. ``plain`` is what it says of every node, as a URL without a host."""
+    """A parsed URL of a Cluster. ``plain``: its part for every node, as a URL without a host."""
 
     nodes: tuple[Address, ...]
     plain: str
@@ -184,10 +184,10 @@ class ClusterUrl:
     @classmethod
     def parse(cls, url: str) -> ClusterUrl:
         """
-        Take *url* apart.
+        Parse *url*.
 
         Raises:
-            ValueError: it is none; the message says what to write.
+            ValueError: it is not such a URL; the message has the remedy.
         """
         found = _CLUSTER_URL.fullmatch(url)
         if found is None:
@@ -197,24 +197,24 @@ class ClusterUrl:
             raise ValueError("a Redis Cluster has database 0 alone: take the other one away")
         try:
             nodes = tuple(cluster_node(host) for host in hosts.split(","))
-        except ValueError:  # what stands there may be a part of an unescaped password
+        except ValueError:  # the text there may be a part of an unescaped password
             raise ValueError(f"the nodes cannot be read; {_CLUSTER_FORM}") from None
         return cls(nodes, f"{scheme}://{userinfo + '@' if userinfo else ''}/0{'?' + query if query else ''}")
 
 
 def is_cluster_url(url: str) -> bool:
-    """Return True if *url* has the scheme of a Redis Cluster, good or bad."""
+    """Return True if *url* has the scheme of a Redis Cluster; it may be invalid otherwise."""
     return url.split("://", 1)[0] in _CLUSTER_SCHEMES
 
 
 def cluster_node(text: str) -> Address:
-    """Host and port of a node, written as in ``address``. Raises ValueError."""
+    """Parse host and port of a node, in the form of ``address``. Raises ValueError."""
     return address(text, _REDIS_PORT, "node")
 
 
 def join_cluster(url: str, nodes: Sequence[str]) -> str:
     """
-    The URL of the Cluster of *nodes*, with user and options of *url*, which names no host.
+    Return the URL of the Cluster of *nodes*, with user and options of *url*, which names no host.
 
     Raises:
         ValueError: *url* names a host, or another database than 0.
@@ -258,7 +258,7 @@ def _database(url: str) -> int:
 
 
 def host_port(host: str, port: int) -> str:
-    """Return ``host:port``; an IPv6 address stands in brackets."""
+    """Return ``host:port``, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -270,7 +270,7 @@ _CREDENTIALS = "CREDENTIALS_DIRECTORY"
 
 
 def credential_file(env: Mapping[str, str], name: str) -> str | None:
-    """The path of the credential *name*; None without one, or if it is blank."""
+    """Return the path of the credential *name*; None without one, or if it is blank."""
     file = Path(env.get(_CREDENTIALS) or os.devnull, name)
     with suppress(OSError):
         return str(file) if file.read_bytes().strip() else None
@@ -278,14 +278,14 @@ def credential_file(env: Mapping[str, str], name: str) -> str | None:
 
 
 def gives_password(url: str) -> bool:
-    """Return True if *url*, of one Redis, has a password; a user alone is none."""
+    """Return True if *url*, of one Redis, has a password. A user alone does not count."""
     parts = urlsplit(url)
     return bool(parts.password) or "password" in parse_qs(parts.query)
 
 
 def read_password_file(file: str, place: str) -> str:
     """
-    Read *file*, without the end of its line; *place* is where it was named.
+    Read *file*, without its line end. *place*: the setting that names it.
 
     Raises:
         ConfigError: it cannot be read or is empty.

@@ -8,7 +8,7 @@ that place, beginning a little before the last scan (workers' clocks differ), an
 lifetimes are learnt from a few random members.
 
 Not found here: jobs with a lifetime beyond the 16 known ones; jobs that RQ keeps forever or not at all; jobs of a
-worker whose clock is wrong by more than the margin; cancelled or deleted jobs. The tracker finds these in its rounds.
+worker with a clock that is wrong by more than the margin; cancelled or deleted jobs. The tracker's rounds find these.
 """
 
 from __future__ import annotations

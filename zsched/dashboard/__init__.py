@@ -1,14 +1,15 @@
 """
-rq-dashboard for people who look after zsched: what is in RQ's queues and registries, and what became of each run.
+rq-dashboard for operators of zsched: the contents of RQ's queues and registries, and the outcome of each run.
 
-It only looks. Every request needs user and password (``login``); requests that would change something are refused
-(``app``), since rq-dashboard's own take no note in zsched's log, know no CSRF protection, and re-write a JSON job's
-meta as pickle: ``zsched retry``, ``cancel-run`` and ``pause`` are for that. What stands in jobs is read without running
-it, and told with the schedule and the nominal time it is of (``jobs``). Passwords of Redis are in no page:
-rq-dashboard is given a connection, and a URL to show that has none.
+It is read-only. Every request needs user and password (``login``). Requests that would change something are refused
+(``app``): rq-dashboard's own changes are not in zsched's log, have no CSRF protection, and write a JSON job's meta as
+pickle. Use ``zsched retry``, ``cancel-run`` and ``pause`` instead. The contents of jobs are read without running code,
+and shown with the schedule and its nominal time (``jobs``). Passwords of Redis are in no page: rq-dashboard gets a
+connection, and a URL without a password.
 
-Reading order: login, jobs, app. Only the last imports what the extra ``dashboard`` brings.
+Reading order: login, jobs, app. Only ``app`` imports the packages of the extra ``dashboard``.
 
-Not guaranteed: that one page is one moment (it is many commands); schedules that are not yet in RQ, as ``zsched ls``
-and ``status`` have them; behind Sentinels, that a former master is left before it closes its connections.
+Not guaranteed: a page does not show one moment (it takes many commands). Schedules that are not yet in RQ are not
+shown; see ``zsched ls`` and ``status``. Behind Sentinels, the dashboard stays with a former master until that closes
+its connections.
 """

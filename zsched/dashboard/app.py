@@ -1,13 +1,13 @@
 """
-The WSGI application: rq-dashboard's pages behind a login, and nothing but its pages.
+The WSGI application: only rq-dashboard's pages, behind a login.
 
-- A request without the right user and password learns nothing, not even which paths there are.
-- Allowed are the paths that show, by name and by GET; whatever else this or a later rq-dashboard has is refused.
-- rq-dashboard puts texts of jobs into its pages as they are. They are escaped here, and a Content-Security-Policy
-  runs no script but the pages' own, so a description or a traceback with markup is text, and ``<module>`` is seen.
+- A request without the right user and password gets nothing, not even which paths exist.
+- Only listed paths that show data are allowed, and only by GET. All others are refused, also of a later rq-dashboard.
+- rq-dashboard puts texts of jobs into its pages unescaped. They are escaped here, and a Content-Security-Policy allows
+  only the pages' own scripts. So markup in a description or a traceback is text, and ``<module>`` is visible.
 
-waitress serves it: a server made for production that is one small package of Python, runs threads in this one process,
-and leaves signals alone. It speaks plain HTTP; for TLS a proxy stands before it.
+waitress serves it: a production server in one small Python package, which runs threads in this one process and does not
+handle signals. It speaks plain HTTP; for TLS, use a proxy in front of it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from zsched.storage.rqkeys import prefix_of
 log = structlog.get_logger(__name__)
 
 _PAGES: Final = frozenset({"queues_overview", "jobs_overview", "job_view", "workers_overview", "favicon", "static"})
-# What the pages load, and whose texts they take for markup; those of `list_jobs` they escape themselves.
+# Paths that the pages load, and whose texts they treat as markup; the texts of `list_jobs` they escape themselves.
 _TAKEN_FOR_MARKUP: Final = frozenset({"list_queues", "list_workers", "job_info"})
 SHOWN: Final = frozenset({"static", *(f"rq_dashboard.{name}" for name in _PAGES | _TAKEN_FOR_MARKUP | {"list_jobs"})})
 
@@ -52,43 +52,43 @@ _ONLY_SHOWS = (
     "queue, `zsched pause ID` stops a schedule."
 )
 _CHALLENGE = {"WWW-Authenticate": 'Basic realm="zsched", charset="UTF-8"'}
-# Underscore, which rq-dashboard's pages are made with, compiles its templates: hence unsafe-eval.
+# rq-dashboard's pages use Underscore, which compiles its templates: hence unsafe-eval.
 _POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _ESCAPED_BY_JSON = re.compile(r"\\(.)")
-_CONNECTION = "zsched.redis"  # of Flask's extensions
+_CONNECTION = "zsched.redis"  # a name in Flask's extensions
 
 
 class _AsText(json.JSONEncoder):
-    """For the metadata: what JSON has no form for, as text."""
+    """JSON for the metadata: values without a form in JSON become text."""
 
     def default(self, value: Any) -> Any:
         return str(value)
 
 
 def prefix() -> str:
-    """The prefix of the keys that RQ's own classes read in this process."""
+    """Return the prefix of the keys that RQ's own classes read in this process."""
     return prefix_of(jobs.DashboardJob)
 
 
 def make_app(link: Link, login: Login) -> Flask:
     """
-    The application that shows the Redis of *link* to *login*. No connection is made yet.
+    Make the application that shows the Redis of *link* to *login*. No connection is made yet.
 
-    It reads by a redis-py client, not by ``Link.execute``, since that is what RQ knows; reading twice harms nobody, so
-    what was lost is asked for again.
+    It reads with a redis-py client, because RQ needs one, and not with ``Link.execute``. Reading twice does no harm, so
+    a lost reply is asked for again.
     """
     web.Job, web.Queue, web.Worker = jobs.DashboardJob, jobs.Queue, jobs.DashboardWorker
     web.from_url = lambda *_url, **_options: ("", current_app.extensions[_CONNECTION])
     client = redis.Redis(connection_pool=link.client_pool())
     client.set_retry(Retry(NoBackoff(), RESENDS))
 
-    # Any: rq-dashboard keeps its connection as an attribute of it. Its files go by the path of the application's own.
+    # Any: rq-dashboard sets its connection as an attribute of it. Its files are under the application's own path.
     app: Any = Flask("zsched.dashboard", static_folder=web.blueprint.static_folder)
     app.redis_conn = app.extensions[_CONNECTION] = client
-    app.config["RQ_DASHBOARD_REDIS_URL"] = (link.where,)  # is shown, and connected to by nobody
+    app.config["RQ_DASHBOARD_REDIS_URL"] = (link.where,)  # it is only shown, never connected to
     app.config["RQ_DASHBOARD_DISABLE_DELETE"] = True
     app.config["RQ_DASHBOARD_JSON_ENCODER"] = _AsText
     app.json.default, app.json.sort_keys = str, False
@@ -101,7 +101,7 @@ def make_app(link: Link, login: Login) -> Flask:
 
 
 def _admit(login: Login) -> Response | None:
-    """None if the request may go on."""
+    """Return None if the request is allowed."""
     given = request.authorization
     if given is None or given.type != "basic" or not login.admits(given.username, given.password):
         if given is not None:
@@ -117,7 +117,7 @@ def _harden(response: Response) -> Response:
     response.headers["Content-Security-Policy"] = _POLICY.format(nonce=nonce)
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
-    if response.mimetype == "text/html":  # Jinja escapes what it is given, so every tag in it is the template's own
+    if response.mimetype == "text/html":  # Jinja escapes values, so every tag in it is the template's own
         page = response.get_data(as_text=True)
         response.set_data(page.replace("<script", f'<script nonce="{nonce}"'))
     elif (request.endpoint or "").removeprefix("rq_dashboard.") in _TAKEN_FOR_MARKUP:
@@ -126,21 +126,21 @@ def _harden(response: Response) -> Response:
 
 
 def _escaped(text: str) -> str:
-    """JSON whose texts are safe as markup, and as attributes in it: all but escaped quotes are in its texts only."""
+    """Make the texts in JSON safe as markup and in attributes. Except quotes, these characters occur only in texts."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("'", "&#39;")
     return _ESCAPED_BY_JSON.sub(lambda pair: "&quot;" if pair[1] == '"' else pair[0], text)
 
 
 def _error_page(where: str, error: Exception) -> Response | HTTPException:
-    """Answer an error with one line, and log an event for whoever runs the dashboard."""
+    """Answer an error with one line, and log an event for the operator."""
     if isinstance(error, HTTPException):
         return error
     is_of_job = "job_id" in (request.view_args or {})
-    if is_of_job and isinstance(error, NoSuchJobError | ValueError):  # RQ's for an id that none can have
-        return _line(404, "RQ has no such job any more; `zsched why ID` tells what became of a run.")
+    if is_of_job and isinstance(error, NoSuchJobError | ValueError):  # RQ raises it for an id that no job can have
+        return _line(404, "RQ has no such job any more; `zsched why ID` shows what became of a run.")
     if isinstance(error, redis.RedisError):
         reason = redact(str(error)) or type(error).__name__
-        return _line(503, f"Redis at {where} does not answer, or refuses: {reason}")  # no event: pages ask all the time
+        return _line(503, f"Redis at {where} does not answer, or refuses: {reason}")  # no event: pages repeat it
     log.error("page_failed", path=request.path, exc_info=error)
     return _line(500, f"This page failed ({type(error).__name__}); this dashboard's events say why.")
 
@@ -152,16 +152,16 @@ def _line(status: int, text: str) -> Response:
 # -- the server -------------------------------------------------------------------------------------
 
 
-_THREADS = 8  # a browser asks for six things at once, and people who look are few
-_BODY_BYTES = 4096  # of a request, which waitress takes before it asks who sends it; a page needs none
+_THREADS = 8  # a browser sends six requests at once, and there are few users
+_BODY_BYTES = 4096  # of a request; waitress reads it before the login is checked, and pages send none
 
 
 def resolve(listen: str) -> tuple[socket.AddressFamily, tuple[str, int]]:
     """
-    Family and address of ``host:port``.
+    Return family and address of ``host:port``.
 
     Raises:
-        ConfigError: no such host.
+        ConfigError: the host is unknown.
     """
     host, _, port = listen.rpartition(":")
     try:
@@ -173,16 +173,16 @@ def resolve(listen: str) -> tuple[socket.AddressFamily, tuple[str, int]]:
 
 
 class DashboardServer:
-    """Listens from when it is made, answers while ``run`` does."""
+    """Listens as soon as it is made, and answers during ``run``."""
 
     def __init__(self, app: Flask, family: socket.AddressFamily, address: tuple[str, int]) -> None:
-        """Raises ConfigError: somebody else listens at *address*, or it is not of this machine."""
+        """Begin to listen. Raises ConfigError: *address* is in use, or is not of this machine."""
         try:
             self._socket = socket.create_server(address, family=family)
         except OSError as error:
             remedy = "give another port or address by --listen or in [dashboard] listen"
             raise ConfigError(f"listen={host_port(*address)!r}: {os.strerror(error.errno or 0)}; {remedy}") from error
-        # It warns whenever more is asked for at once than it has threads; here that only takes a moment longer.
+        # It warns when there are more simultaneous requests than threads; here that only takes a moment longer.
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
         self._server = waitress.server.create_server(
             app, sockets=[self._socket], threads=_THREADS, max_request_body_size=_BODY_BYTES, ident=None
@@ -190,12 +190,12 @@ class DashboardServer:
 
     @property
     def url(self) -> str:
-        """The dashboard's URL for a browser on this machine."""
+        """Return the dashboard's URL for a browser on this machine."""
         host, port = self._socket.getsockname()[:2]
         return f"http://{host_port(host, port)}/"
 
     def run(self) -> None:
-        """Answer until KeyboardInterrupt; what is being answered then is, within five seconds."""
-        with suppress(KeyboardInterrupt):  # waitress takes it only while it waits
+        """Answer until KeyboardInterrupt; then finish requests in progress, within five seconds."""
+        with suppress(KeyboardInterrupt):  # waitress handles it only while it waits
             self._server.run()
         self._server.close()

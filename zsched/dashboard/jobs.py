@@ -1,16 +1,15 @@
 """
-RQ's own classes as rq-dashboard is to use them: they only read, and a run says of which schedule and time it is.
+RQ's classes for rq-dashboard: they only read, and a run shows its schedule and its nominal time.
 
-rq-dashboard has no setting for them: it takes them from its module's names, and not everywhere with the serializer that
-it was given (a worker that runs a JSON job makes its page of workers fail). So these names are set, once for the
-process.
+rq-dashboard has no setting for these classes: it uses names of its module, and not everywhere with the given serializer
+(its page of workers fails if a worker runs a JSON job). So these names are set, once for the process.
 
-Anybody who writes RQ's jobs may have made up what is in one. Nothing of it is inflated that no page shows, and what
-RQ cannot restore is a job that says so, and no page that fails.
+Any program with write access may have made up a job's contents. Only fields that a page shows are inflated. If RQ
+cannot restore a job, the page shows that, and does not fail.
 
-Values in jobs are read without running anything, whichever serializer wrote them. An object of a class that is not
-plain is shown by its class's name (``storage.unpickling``). That also shows results of a product whose code is not
-installed here. What is too much to be shown says so, as it may be made up.
+Values in jobs are read without running code, whichever serializer wrote them. An object of a class that is not plain is
+shown by its class's name (``storage.unpickling``). So results of a product can be shown although its code is not
+installed here. A value that is too large is replaced by a text that says so.
 """
 
 from __future__ import annotations
@@ -38,33 +37,33 @@ _PICKLE = b"\x80"  # the first byte of every pickle that RQ writes, and of no JS
 
 
 class Readable:
-    """A serializer, as RQ has them, that reads pickle and JSON and writes nothing."""
+    """A serializer for RQ that reads pickle and JSON, and writes nothing."""
 
     @staticmethod
     def dumps(value: object) -> bytes:
-        """Raises TypeError: what this package shows it must never write back."""
+        """Refuse to write: this package must never write back what it shows. Raises TypeError."""
         raise TypeError(f"the dashboard writes nothing into Redis, so no {type(value).__name__} either")
 
     @staticmethod
     def loads(data: bytes) -> Any:
-        """Open *data*; return a text that says why if it cannot be shown. Raises nothing."""
+        """Open *data*; if it cannot be shown, return a text with the reason. Raises nothing."""
         try:
             return read_shown(data) if data.startswith(_PICKLE) else _json(data)
         except NotPlain as error:
             reason = str(error)
-        except Exception as error:  # of broken JSON that is deep, or no text, more than one kind may come
+        except Exception as error:  # broken JSON that is deep, or is not text, raises several kinds
             reason = f"neither pickle nor JSON ({type(error).__name__})"
         return f"({len(data):,} bytes that cannot be shown: {reason})"
 
 
 def presentable(value: Any) -> Any:
-    """*value*, or as text what JSON has no form for, or what is too large or too deep. Raises nothing."""
+    """Return *value*, or a text if JSON has no form for it, or if it is too large or too deep. Raises nothing."""
     if problem := excess(value):
         return f"({type(value).__name__} with {problem})"
     try:
         try:
             json.dumps(value, default=str)
-        except (TypeError, ValueError):  # keys that are no texts, a value inside of itself
+        except (TypeError, ValueError):  # keys that are not texts, a value inside itself
             return str(value)
     except Exception as error:  # a number of more digits than Python writes
         return f"({type(value).__name__} that cannot be shown: {type(error).__name__})"
@@ -72,13 +71,13 @@ def presentable(value: Any) -> Any:
 
 
 def traceback(packed: bytes) -> str:
-    """A traceback as RQ's results keep it, its end if it is long; a text that says why it cannot be shown."""
+    """Return a traceback of RQ's results, only its end if it is long; or the reason why it cannot be shown."""
     try:
-        told = inflated(b64decode(packed)).decode(errors="replace")
+        text = inflated(b64decode(packed)).decode(errors="replace")
     except (NotPlain, binascii.Error) as error:
         return f"(a traceback that cannot be shown: {error})"
-    cut = len(told) - _LONGEST_TRACEBACK
-    return told if cut <= 0 else f"({cut:,} characters are left out)\n{told[-_LONGEST_TRACEBACK:]}"
+    cut = len(text) - _LONGEST_TRACEBACK
+    return text if cut <= 0 else f"({cut:,} characters are left out)\n{text[-_LONGEST_TRACEBACK:]}"
 
 
 def _json(data: bytes) -> Any:
@@ -90,42 +89,42 @@ def _json(data: bytes) -> Any:
 # -- RQ's classes -----------------------------------------------------------------------------------
 
 
-_NEVER_SHOWN = (b"data", b"exc_info")  # fields that RQ would inflate, to whatever they inflate to
+_NEVER_SHOWN = (b"data", b"exc_info")  # fields that RQ would inflate, to any size
 
 
 def described(job_id: str, description: str | None) -> str | None:
     """
-    ``reminder-42 · 2026-12-24 09:00:00+00:00 · app.tasks.remind``: schedule, nominal time, and the job's *description*;
-    that alone of a job that is no run of ours.
+    Return ``reminder-42 · 2026-12-24 09:00:00+00:00 · app.tasks.remind``: schedule, nominal time, and the job's
+    *description*. For a job that is not our run, return only the description.
     """
     parts = RunId.ours(job_id)
     if parts is None:
         return description
-    told = [parts.schedule_id, local_text(parts.nominal_ms, "UTC")]
-    told += [f"namespace {parts.namespace}"] if parts.namespace != "default" else []
-    told += [f"extra run {parts.rerun}"] if parts.rerun else []
-    return " · ".join([*told, description or ""]).removesuffix(" · ")
+    shown = [parts.schedule_id, local_text(parts.nominal_ms, "UTC")]
+    shown += [f"namespace {parts.namespace}"] if parts.namespace != "default" else []
+    shown += [f"extra run {parts.rerun}"] if parts.rerun else []
+    return " · ".join([*shown, description or ""]).removesuffix(" · ")
 
 
 class DashboardJob(rq.job.Job):
-    """A job, whose values are read by ``Readable`` whatever serializer was asked for."""
+    """A job. ``Readable`` reads its values, whatever serializer was given."""
 
     def __init__(self, id: str | None = None, connection: Any = None, serializer: Any = None) -> None:
         super().__init__(id, connection, Readable)
 
     def restore(self, raw_data: Any) -> Any:
-        """Restore the job as RQ does, and describe it: by what is wrong with it, if RQ cannot read it."""
+        """Restore the job as RQ does, and describe it; if RQ cannot read it, describe the problem."""
         try:
             super().restore({name: b"" if name in _NEVER_SHOWN else value for name, value in raw_data.items()})
         except (NoSuchJobError, redis.RedisError):
             raise
-        except Exception as error:  # fields that somebody made up: whatever RQ's parsers raise
+        except Exception as error:  # made-up fields: RQ's parsers may raise anything
             self.origin = raw_data.get(b"origin", b"").decode(errors="replace")
             self.description = f"(fields that RQ cannot read: {type(error).__name__})"
         self.description = described(self.id, self.description)
 
     def latest_result(self, timeout: int = 0) -> Result | None:
-        """Return the result as RQ does; a failure that says so if it cannot be read."""
+        """Return the result as RQ does; if it cannot be read, return a failure with that reason."""
         try:
             return _ReadableResult.fetch_latest(self, Readable, timeout)
         except redis.RedisError:
@@ -145,7 +144,7 @@ class DashboardJob(rq.job.Job):
         return presentable(super().get_meta(refresh))
 
     def get_call_string(self) -> str | None:
-        """The description: RQ's own has the arguments in it, which are nobody's business on a page of workers."""
+        """Return the description. RQ's own text has the arguments, which a page of workers must not show."""
         return self.description
 
 
@@ -159,13 +158,13 @@ class _ReadableResult(Result):
 
 
 class Queue(rq.Queue):
-    """A queue that stays as it is when it is looked at."""
+    """A queue that reading does not change."""
 
     job_class = DashboardJob
 
     def fetch_job(self, job_id: str) -> DashboardJob | None:
-        """The job, if it is of this queue. RQ's own takes the id of one that is gone out of the queue."""
-        with suppress(NoSuchJobError, ValueError):  # RQ's for an id that none can have
+        """Return the job, if it is in this queue. RQ's own method removes the id of a missing job from the queue."""
+        with suppress(NoSuchJobError, ValueError):  # RQ raises it for an id that no job can have
             job = DashboardJob.fetch(job_id, connection=self.connection)
             if isinstance(job, DashboardJob) and job.origin == self.name:
                 return job
@@ -173,19 +172,19 @@ class Queue(rq.Queue):
 
 
 class DashboardWorker(rq.Worker):
-    """A worker that somebody else runs."""
+    """A worker of another process."""
 
     job_class = DashboardJob
     queue_class = Queue
 
     def get_current_job(self) -> rq.job.Job | None:
-        """Return the job as RQ does; None if the job is gone, where RQ raises."""
+        """Return the job as RQ does; but None if the job is gone, when RQ raises."""
         with suppress(NoSuchJobError):
             return super().get_current_job()
         return None
 
     def get_current_executions(self, refresh: bool = False) -> list[Execution]:
-        """Return what it executes, as RQ 3 asks. RQ's own forgets what lapsed, which a mere reader cannot."""
+        """Return its executions, for RQ 3. RQ's own method removes lapsed ones, which needs write rights."""
         found, members = [], self.connection.smembers(f"{self.key}:executions")
         for member in sorted(map(as_text, members)):
             execution = Execution.from_composite_key(member, self.connection)
@@ -196,7 +195,7 @@ class DashboardWorker(rq.Worker):
 
     @classmethod
     def find_by_key(cls, worker_key: str, connection: Any, *classes: Any, **more: Any) -> rq.worker.BaseWorker | None:
-        """The worker, None if it is gone. RQ's own forgets it then, which a user who may only read cannot."""
+        """Return the worker, or None if it is gone. RQ's own method then removes it, which needs write rights."""
         if not connection.exists(worker_key):
             return None
         return super().find_by_key(worker_key, connection, *classes, **more)

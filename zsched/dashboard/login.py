@@ -14,19 +14,19 @@ from zsched.config.urls import credential_file, read_password_file
 from zsched.errors import ConfigError
 
 CREDENTIAL: Final = "dashboard-password"
-_MADE_BYTES: Final = 12  # of chance in a password that is made here: 96 bits are more than can be tried
+_MADE_BYTES: Final = 12  # random bytes of a password that is made here: 96 bits cannot be guessed
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The one user. ``was_made``: nobody chose the password, so whoever started the dashboard must be told."""
+    """The one user. ``was_made``: the password was generated, so it must be shown to the operator."""
 
     user: str
     password: str = field(repr=False)
     was_made: bool = False
 
     def admits(self, user: str | None, password: str | None) -> bool:
-        """Return True if both are right; the time of the answer does not tell how much of them is."""
+        """Return True if both are right. The time of the check does not depend on how much of them is right."""
         same = [
             hmac.compare_digest((given or "").encode(), ours.encode())
             for given, ours in ((user, self.user), (password, self.password))
@@ -41,10 +41,10 @@ def is_private(host: str) -> bool:
 
 def login_for(settings: DashboardSettings, env: Mapping[str, str], host: str) -> Login:
     """
-    The login of a dashboard that listens at the address *host*.
+    Return the login of a dashboard that listens at the address *host*.
 
-    The password is that of ``password_file``, or of ZSCHED_DASHBOARD_PASSWORD in *env*, else systemd's credential.
-    Without any it is made by chance if *host* is private.
+    The password comes from ``password_file``, or from ZSCHED_DASHBOARD_PASSWORD in *env*, else from systemd's
+    credential. Without any of them it is generated if *host* is private.
 
     Raises:
         ConfigError: no password, and others can connect; two passwords; the file cannot be read or is empty.

@@ -1,8 +1,8 @@
 """
-``zsched up --demo``: start everything, schedule like a product, tell what happens, count at the end.
+``zsched up --demo``: start everything, schedule like a product, show the events, count at the end.
 
-The end comes in an order that makes the count exact: first the daemon stops, so that nothing fires any
-more; then the rest of the log is read; then the workers get to finish; then it is counted.
+The order at the end makes the count exact: the daemon stops, so that nothing fires any more; the rest of the log is
+read; the workers finish; then the runs are counted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from zsched.storage.keys import Keys, keys_of
 
 QUEUES: Final = ("push", "sms", "email")  # in the order in which the workers serve them
 BURST: Final = 1000
-CAMPAIGN: Final = "campaign-"  # what the ids of the burst begin with
+CAMPAIGN: Final = "campaign-"  # prefix of the burst's ids
 _SEOUL: Final = "Asia/Seoul"
 TASKS: Final = "zsched.demo.tasks"
 
@@ -116,13 +116,13 @@ def _singles(start_ms: int) -> list[ScheduleRow]:
 
 
 _WORKERS = 2
-_MARGIN_MS = 700  # between the end of the hold and the first due time: to get the schedules in
-_TICK_MS = 100  # between two looks at the workers
-_DRAIN_MS = 120_000.0  # at most, for the workers to finish what was fired
+_MARGIN_MS = 700  # between the end of the hold and the first due time: to put the schedules
+_TICK_MS = 100  # between two checks of the workers
+_DRAIN_MS = 120_000.0  # at most, for the workers to finish the fired runs
 
 
 class Player:
-    """Follows what fires and what becomes of it, and tells and counts it."""
+    """Follows fired runs to their ends, shows and counts them."""
 
     def __init__(self, link: Link, keys: Keys, screen: Screen) -> None:
         self._log, self._runs, self._screen = LogReader(link, keys), RunReader(link, keys), screen
@@ -131,11 +131,11 @@ class Player:
 
     @property
     def is_idle(self) -> bool:
-        """True if the workers are done with all that fired, as far as the log was read."""
+        """Return True if the workers are done with all fired runs, as far as the log was read."""
         return not self._pending
 
     def tick(self, wait_ms: int = _TICK_MS) -> bool:
-        """Read on and look at the workers; False when the log had nothing new. Raises RedisUnavailable."""
+        """Read the log and check the workers. Return False if the log had nothing new. Raises RedisUnavailable."""
         decided = self._log.read(wait_ms)
         pushed = {one.run_id: one for one in decided if one.run_id is not None}
         for one in pushed.values():
@@ -157,15 +157,15 @@ class Player:
 
 def play(settings: Settings, seconds: float | None, *, to_stderr: bool = False, clock: Clock | None = None) -> Summary:
     """
-    The whole demo, for *seconds* from the first possible due time on, or until Ctrl-C. A second Ctrl-C does
+    Run the whole demo, for *seconds* from the first possible due time on, or until Ctrl-C. A second Ctrl-C does
     not wait for the workers.
 
     Raises:
-        ZschedError: a process did not start or ended by itself.
+        ZschedError: a process did not start, or ended unexpectedly.
     """
     clock = clock or SystemClock()
     screen = Screen(clock, to_stderr=to_stderr)
-    # JSON: so that what tasks return can be shown, and because nobody needs pickles here.
+    # JSON: so that results can be shown, and because no pickles are needed here.
     settings = dataclasses.replace(settings, rq=dataclasses.replace(settings.rq, serializer="json"))
     screen.say(f"starting a private Redis (a test server), the daemon and {_WORKERS} RQ workers …")
     with Stack(settings, QUEUES, workers=_WORKERS, preload=TASKS, quiet=True) as stack:

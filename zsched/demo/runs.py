@@ -23,10 +23,9 @@ _PAGE: Final = 100  # log entries per read; one may hold 500 run ids
 @dataclass(frozen=True, slots=True)
 class DecidedOccurrence:
     """
-    One occurrence that has been decided. ``run_id`` is None when it was not pushed, and ``why`` says why.
+    One decided occurrence. ``run_id`` is None if it was not pushed, and ``why`` is the reason.
 
-    ``at_us`` is the Redis server's time of that decision in microseconds, ``late_ms`` how long after its
-    nominal time that was.
+    ``at_us`` is the Redis server's time of the decision in microseconds, ``late_ms`` the delay after the nominal time.
     """
 
     schedule_id: str
@@ -49,7 +48,7 @@ class LogReader:
 
     def read(self, wait_ms: int) -> list[DecidedOccurrence]:
         """
-        Return what was decided since the last call; wait up to *wait_ms* (at least 1) if that is nothing.
+        Return the decisions since the last call; if there are none, wait up to *wait_ms* (at least 1).
 
         Raises:
             RedisUnavailable: the server is gone.
@@ -80,7 +79,7 @@ _FIELDS: Final = ("origin", "status", "started_at", "ended_at")
 
 @dataclass(frozen=True, slots=True)
 class DemoRun:
-    """One run as its job hash has it; ``waited_ms`` from push to start, ``took_ms`` from start to end, if known."""
+    """One run, from its job hash; ``waited_ms`` from push to start, ``took_ms`` from start to end, if known."""
 
     occurrence: DecidedOccurrence
     queue: str
@@ -90,7 +89,7 @@ class DemoRun:
 
     @property
     def is_over(self) -> bool:
-        """True if no worker will do anything more with it."""
+        """Return True if no worker will work on it any more."""
         return self.status in _OVER
 
 
@@ -101,7 +100,7 @@ class RunReader:
         self._link, self._keys = link, keys
 
     def read(self, occurrences: Sequence[DecidedOccurrence]) -> list[DemoRun]:
-        """The run of each of *occurrences*, all of which were pushed. Raises RedisUnavailable."""
+        """Return the run of each of *occurrences*, which were all pushed. Raises RedisUnavailable."""
         keys = [self._keys.rq.job(one.run_id or "") for one in occurrences]
         with self._link.wire() as wire:
             replies = wire.execute_all(("HMGET", key, *_FIELDS) for key in keys)
@@ -114,7 +113,7 @@ class RunReader:
             returned = dict(zip(texts[::2], texts[1::2], strict=True)).get(b"return_value", b"")
             try:
                 value = json.loads(base64.b64decode(returned))
-            except (binascii.Error, ValueError):  # pickled, or nothing
+            except (binascii.Error, ValueError):  # pickled, or empty
                 return None
             return value if isinstance(value, str) else None
         return None
@@ -133,7 +132,7 @@ def _run(occurrence: DecidedOccurrence, fields: Sequence[bytes | None]) -> DemoR
 
 
 def _instant_ms(text: str) -> float | None:
-    """Epoch milliseconds, with their fraction, of a time as RQ writes it."""
+    """Return the epoch milliseconds, with their fraction, of a time in RQ's form."""
     if not text:
         return None
     at = datetime.fromisoformat(text)

@@ -1,8 +1,8 @@
 """
-The live output: a line for what fires, a line for what a worker made of it.
+The live output: a line for each fired run, and a line for its end.
 
-More than a few runs of alike schedules at one time are a *burst*: one line when they fire, and one a
-second while the workers get through them.
+More than a few runs of similar schedules at one time are a *burst*: one line when they fire, and one line per second
+while the workers execute them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zsched.demo.runs import FINISHED, DecidedOccurrence, DemoRun
 
 @dataclass
 class Summary:
-    """Counts and latenesses; add what was seen. A run is executed when a worker finished it."""
+    """Counts and latenesses of the seen runs. A run counts as executed when a worker has finished it."""
 
     late_ms: list[float] = field(default_factory=list)  # one per run that fired
     waited_ms: list[float] = field(default_factory=list)
@@ -37,15 +37,15 @@ class Summary:
 
     @property
     def is_good(self) -> bool:
-        """True if the workers executed all that fired."""
+        """Return True if the workers executed all fired runs."""
         return self.fired == self.executed
 
     def add_fired(self, late_ms: float) -> None:
-        """A run was pushed."""
+        """Count a pushed run."""
         self.late_ms.append(late_ms)
 
     def add_over(self, run: DemoRun) -> None:
-        """A worker is done with a run, well or badly."""
+        """Count a finished run, succeeded or failed."""
         if run.status == FINISHED:
             self.executed += 1
         else:
@@ -54,13 +54,13 @@ class Summary:
             self.waited_ms.append(run.waited_ms)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the summary for JSON; in milliseconds, None where nothing fired."""
+        """Return the summary for JSON; in milliseconds, None if nothing fired."""
         figures = zip(("p50", "p99", "max"), _figures(self.late_ms), strict=True)
         late = {name: None if ms is None else round(ms, 3) for name, ms in figures}
         return {"fired": self.fired, "executed": self.executed, "failed": self.failed, "late_ms": late}
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Yield the summary as lines for people."""
         yield f"{self.fired:,} runs fired, {self.executed:,} executed, {self.failed:,} failed"
         for title, values in (("late, due to queued", self.late_ms), ("queued to started", self.waited_ms)):
             p50, p99, most = _figures(values)
@@ -69,7 +69,7 @@ class Summary:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest of *values* (at least one) that *share* of them do not exceed."""
+    """Return the smallest of *values* (at least one) that *share* of them do not exceed."""
     return sorted(values)[max(math.ceil(share * len(values)) - 1, 0)]
 
 
@@ -90,7 +90,7 @@ _COLOURS: Final = {"push": "magenta", "sms": "yellow", "email": "cyan"}
 
 @dataclass
 class _Burst:
-    """Runs that are told of together."""
+    """Runs that are shown together."""
 
     name: str
     queue: str
@@ -111,15 +111,15 @@ class Screen:
         self._burst_of: dict[str | None, _Burst] = {}
 
     def begin(self, at_ms: float) -> None:
-        """Second 0 is at *at_ms* on the monotonic clock."""
+        """Set second 0 to *at_ms* of the monotonic clock."""
         self._begun_ms = at_ms
 
     def say(self, line: str = "") -> None:
-        """A line as it is."""
+        """Write a line unchanged."""
         click.echo(line, err=self._to_stderr)
 
     def fired(self, runs: Iterable[DemoRun]) -> None:
-        """Tell of runs that were pushed."""
+        """Show pushed runs."""
         alike: dict[tuple[str, int], list[DemoRun]] = defaultdict(list)
         for run in runs:
             alike[_NUMBERED.sub("", run.occurrence.schedule_id), run.occurrence.nominal_ms].append(run)
@@ -131,11 +131,11 @@ class Screen:
                     self._line(run.queue, "fired", run.occurrence.schedule_id, f"{run.occurrence.late_ms:.1f} ms late")
 
     def not_fired(self, occurrence: DecidedOccurrence) -> None:
-        """Tell of an occurrence that was decided otherwise."""
+        """Show an occurrence that was not pushed."""
         self._line("", "passed", occurrence.schedule_id, occurrence.why)
 
     def over(self, run: DemoRun, said: str | None) -> None:
-        """Tell what became of a run; of one in a burst, later."""
+        """Show the end of a run, or count it for its burst."""
         burst = self._burst_of.pop(run.occurrence.run_id, None)
         if burst is not None:
             burst.done += 1
@@ -147,11 +147,11 @@ class Screen:
         self._line(run.queue, run.status, run.occurrence.schedule_id, f"{times}{remark}")
 
     def is_in_burst(self, run: DemoRun) -> bool:
-        """Return True if *run* is told of together with others."""
+        """Return True if *run* is part of a burst."""
         return run.occurrence.run_id in self._burst_of
 
     def bursts(self) -> None:
-        """Tell how far bursts are, those whose turn it is."""
+        """Show the progress of bursts, each at most once a second."""
         now_ms = self._clock.monotonic_ms()
         for burst in self._bursts.values():
             if burst.untold and (now_ms - burst.told_ms >= _BURST_MS or burst.done == burst.total):

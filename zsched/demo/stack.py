@@ -1,8 +1,8 @@
 """
 A private Redis, the daemon with its archive, and RQ workers, as children that cannot outlive their owner.
 
-All of them hang on one Guard, so that neither a process nor the temporary folder stays behind, however
-the owner ends. Each leads a session of its own: Ctrl-C reaches the owner alone, which stops them in order.
+One Guard holds all of them, so neither a process nor the temporary folder stays behind, however the owner ends. Each
+leads its own session: Ctrl-C reaches only the owner, which stops them in order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE
 _ROOT: Final = Path(__file__).resolve().parents[2]  # where children find zsched, installed or not
 _LEADER_S: Final = 20.0  # from the daemon's start to its first lease
 _POLL_S: Final = 0.02
-_STOP_S: Final = 10.0  # for a daemon or worker to end in order; what it has not done then is killed
+_STOP_S: Final = 10.0  # for a daemon or worker to end in order; then it is killed
 _LOG_LINES: Final = 15
 
 
@@ -39,12 +39,12 @@ class Stack:
     """
     The processes; as a context manager they run inside the block and are gone after it.
 
-    ``settings`` are those given, but for the private Redis and an archive beside its files. *preload* is a module
-    that workers import before they fork: else every run imports its own (measured: 60 ms a run instead of 8). With
-    *quiet*, what the children say goes to files in the temporary folder, else to this process's stderr.
+    ``settings`` are the given settings with the private Redis, and an archive beside its files. *preload* is a module
+    that workers import before they fork: otherwise every run imports it again (measured: 60 ms a run instead of 8).
+    With *quiet*, the children's output goes to files in the temporary folder, else to this process's stderr.
 
     Raises:
-        ZschedError: one of them did not start; the message has the end of its output.
+        ZschedError: a process did not start; the message has the end of its output.
     """
 
     def __init__(
@@ -88,11 +88,11 @@ class Stack:
 
     @property
     def server(self) -> str:
-        """Product and version of the private server: "Valkey 9.1.2"."""
+        """Return product and version of the private server: "Valkey 9.1.2"."""
         return str(self._redis.server)
 
     def wait_for_leader(self, client: Client) -> Overview:
-        """The overview once the daemon leads. Raises ZschedError when it does not."""
+        """Wait until the daemon leads, and return the overview. Raises ZschedError: it does not lead in time."""
         for _ in range(round(_LEADER_S / _POLL_S)):
             self.check()
             overview = client.overview()
@@ -102,15 +102,15 @@ class Stack:
         raise ZschedError(f"the daemon did not take the lead within {_LEADER_S:g} s{self._end_of_log('daemon')}")
 
     def check(self) -> None:
-        """Raise ZschedError when a child has ended by itself."""
+        """Raise ZschedError if a child has ended unexpectedly."""
         for name, child in self._children.items():
             if child.poll() is not None:
-                raise ZschedError(f"the {name} ended by itself (exit {child.returncode}){self._end_of_log(name)}")
+                raise ZschedError(f"the {name} ended unexpectedly (exit {child.returncode}){self._end_of_log(name)}")
         if not self._redis.is_running:
-            raise ZschedError("the private Redis ended by itself")
+            raise ZschedError("the private Redis ended unexpectedly")
 
     def stop_daemon(self) -> None:
-        """End the daemon in order: nothing fires any more when this returns."""
+        """Stop the daemon in order: nothing fires any more when this returns."""
         self._stop("daemon")
 
     def _stop(self, *names: str) -> None:
@@ -137,7 +137,7 @@ class Stack:
             raise ZschedError(f"the {name}: {error}") from error
 
     def _tables(self) -> Path:
-        """The settings that have no variables, as a configuration file."""
+        """Write the settings without variables to a configuration file."""
         file = self._redis.folder / "zsched.toml"
         limits = {name: {"max_per_second": rate} for name, rate in self.settings.runs_per_second.items()}
         tables = {"queues": limits, "urgency": self.settings.urgencies}
@@ -158,12 +158,12 @@ class Stack:
         return "; its output:\n" + "\n".join(lines)
 
 
-# Arguments of `rq worker`. Pickle is its default, and the only one whose class has changed its name since 2.8.
+# Arguments of `rq worker`. Pickle is its default, and the only serializer that has changed its class name since 2.8.
 _SERIALIZER: Final = {"pickle": (), "json": ("--serializer", "rq.serializers.JSONSerializer")}
 
 
 def _environment(settings: Settings) -> Mapping[str, str]:
-    """The environment in which a child, also a worker of RQ, has exactly *settings*, and finds zsched."""
+    """Return the environment in which a child, also a worker of RQ, has exactly *settings*, and finds zsched."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
     path = os.pathsep.join(filter(None, [str(_ROOT), inherited.get("PYTHONPATH")]))
     return inherited | _variables("", settings) | {"PYTHONPATH": path, RQ_PREFIX_VARIABLE: keys_of(settings).rq.prefix}

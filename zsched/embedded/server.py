@@ -1,9 +1,9 @@
 """
 A private redis-server for `zsched up`, the benchmark and the tests.
 
-It lives in a temporary folder of its own (mode 0700), listens on a unix socket there and, if asked,
-on one loopback port; it shares nothing with a Redis that the machine may run. A :class:`Guard`
-holds it, so that neither process nor folder outlives the owner, whatever happens to that one.
+It has its own temporary folder (mode 0700). It listens on a unix socket there and, if demanded, on one loopback port.
+It shares nothing with another Redis on the machine. A :class:`Guard` holds it, so neither process nor folder outlives
+the owner, whatever happens to the owner.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from zsched.errors import ZschedError
 
 __all__ = ["EmbeddedRedis", "ServerBinary", "find_server", "packaged_server"]
 
-_PORTS = range(20_000, 30_000)  # below Linux's ephemeral ports: no client takes ours while a restart has it free
+_PORTS = range(20_000, 30_000)  # below Linux's ephemeral ports: no client takes ours during a restart
 _PORT_ATTEMPTS = 20
 _PORT_TAKEN = "Address already in use"  # in the log of a server that lost the race for its port
 _FOLDER_MAX = 70  # bytes; a unix socket's whole path must stay below 108
@@ -42,10 +42,10 @@ class EmbeddedRedis:
     """
     One private server; as a context manager it runs inside the block and is gone after it.
 
-    Arguments: *tcp* also listens on a free port of 127.0.0.1; *appendonly* keeps the data over
-    :meth:`kill` and :meth:`restart` (fsync every second, as Redis does); *config* adds lines of
-    redis.conf, each value written as it would stand there; *guard* is an owner's guard to hold the
-    server with, otherwise it brings one; *server* is the binary, otherwise :func:`find_server`.
+    *tcp*: also listen on a free port of 127.0.0.1. *appendonly*: keep the data over :meth:`kill` and :meth:`restart`
+    (fsync every second, as Redis does). *config*: more lines of redis.conf, with values in its syntax. *guard*: the
+    owner's guard that holds the server; without it the server makes one. *server*: the binary; without it
+    :func:`find_server`.
 
     ``start``, ``stop``, ``kill`` and ``restart`` keep folder, socket, port and data; ``close`` ends
     it for good.
@@ -84,32 +84,32 @@ class EmbeddedRedis:
 
     @property
     def url(self) -> str:
-        """The unix socket, as redis-py's ``from_url`` takes it; database 0."""
+        """Return the URL of the unix socket, for redis-py's ``from_url``; database 0."""
         return f"unix://{self.socket_path}?db=0"
 
     @property
     def tcp_url(self) -> str:
-        """The loopback port, database 0. The same after a restart."""
+        """Return the URL of the loopback port, database 0. It is the same after a restart."""
         if self.port is None:
             raise ZschedError("this server has no port: make it with tcp=True and start it")
         return f"redis://127.0.0.1:{self.port}/0"
 
     @property
     def pid(self) -> int:
-        """The process id of the running server."""
+        """Return the process id of the running server."""
         return self._running().pid
 
     @property
     def is_running(self) -> bool:
-        """True if the process is there; a suspended one is."""
+        """Return True if the process exists, also if it is suspended."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
         """
-        Run the server and return when it answers PING. One that asks for a password may still load its files then.
+        Run the server and return when it answers PING. A server with a password may still load its files then.
 
-        A port that someone else took in the moment between choosing and binding is given up for
-        another one, at the first start only: later the address is a promise.
+        If another process takes the port between choosing and binding, another port is chosen. This is done only at the
+        first start: later the address must not change.
 
         Raises:
             ZschedError: it ended or did not answer in time; the message repeats the end of its log.
@@ -145,16 +145,16 @@ class EmbeddedRedis:
             self._process = None
 
     def restart(self) -> None:
-        """Stop it if it runs, and start it again with what its files hold."""
+        """Stop it if it runs, and start it again with the data in its files."""
         self.stop()
         self.start()
 
     def suspend(self) -> None:
-        """Stop its clock of execution (SIGSTOP): connections stay, replies don't come."""
+        """Suspend the process (SIGSTOP): connections stay open, replies don't come."""
         self._running().send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a suspended server go on (SIGCONT)."""
+        """Resume a suspended server (SIGCONT)."""
         self._running().send_signal(signal.SIGCONT)
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class EmbeddedRedis:
         return self._process
 
     def _furnish(self) -> Guard:
-        """The guard, after it was told of the folder and the folder was made, in this order."""
+        """Return the guard. First announce the folder to it, then make the folder, in this order."""
         if self._guard is None and self._own_guard is None:
             self._own_guard = Guard()
         guard = self._guard or self._own_guard
@@ -193,7 +193,7 @@ class EmbeddedRedis:
         return guard
 
     def _run(self, guard: Guard, port: int) -> bool:
-        """Start the process on *port* (0: none). True when it answers; False when it ended or stayed silent."""
+        """Start the process on *port* (0: none). Return True if it answers; False if it ended or stayed silent."""
         settings = {**self._settings, "port": str(port)}
         configuration = self.folder / "redis.conf"
         configuration.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
@@ -216,7 +216,7 @@ class EmbeddedRedis:
         return False
 
     def _ask(self) -> float | None:
-        """PING once, through the socket that only this server can have. None if it is ready, else the seconds lost."""
+        """PING once, over the socket that only this server can have. Return None if ready, else the seconds lost."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(_PING_S)
             try:
@@ -225,7 +225,7 @@ class EmbeddedRedis:
                 reply = connection.recv(256)
             except TimeoutError:
                 return _PING_S
-            except OSError:  # no socket yet, or nobody behind it
+            except OSError:  # no socket yet, or no process that listens on it
                 return 0.0
         return None if reply.startswith((b"+PONG", b"-NOAUTH")) else 0.0  # -LOADING: not yet
 
@@ -234,18 +234,18 @@ class EmbeddedRedis:
         return self.folder / "redis.log"
 
     def _log(self) -> str:
-        """The end of what the server wrote."""
+        """Return the end of the server's log."""
         return "\n".join(self._log_path.read_text(errors="replace").splitlines()[-_LOG_LINES:])
 
 
 def _short_temporary() -> Path:
-    """The folder for temporary files, or /tmp where its path is too long for a unix socket below it."""
+    """Return the folder for temporary files, or /tmp if that path is too long for a unix socket in it."""
     usual = Path(tempfile.gettempdir()).resolve()
     return usual if len(os.fsencode(usual)) <= _FOLDER_MAX else Path("/tmp")
 
 
 def _free_port() -> int:
-    """A port of 127.0.0.1 that nobody holds at this moment."""
+    """Return a port of 127.0.0.1 that is free at this moment."""
     for port in random.Random().sample(_PORTS, _PORT_ATTEMPTS):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

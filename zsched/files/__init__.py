@@ -1,13 +1,13 @@
 """
-Schedules as a file: reading one, comparing it with Redis, putting the difference, and writing one.
+Schedules as a file: read a file, compare it with Redis, put the difference, and write a file.
 
-A file says which recurring schedules there are, and owns them: ``managed_by`` of each is the file's ``owner``, and a
-schedule of another owner is never touched. What stands in the file is checked as a whole before anything is written,
-and every complaint names its line.
+A file lists recurring schedules and owns them: ``managed_by`` of each is the file's ``owner``, and a schedule of
+another owner is never touched. The whole file is checked before anything is written, and every mistake is reported with
+its line.
 
-Reading order: ``reading`` (from text to entries), ``checking`` (what may stand in a file, how one mistake does not hide
-another, what it is held against), ``applying`` (what becomes of it, and what changes, as people read it), ``toml``
-(where a key stands, and values as text) and ``writing`` (the way back).
+Reading order: ``reading`` (from text to entries), ``checking`` (the valid keys and options, and how all mistakes are
+found in one reading), ``applying`` (the plan, its execution, and the differences for people), ``toml`` (lines of keys,
+and values as text) and ``writing`` (from Redis to a file).
 """
 
 from zsched.files.applying import Application, Applied, Step

@@ -1,16 +1,16 @@
 """
-Making Redis hold what a file says.
+Apply a file of schedules to Redis.
 
-    compare   every entry with what is held: a step each (created, updated, unchanged), and all that forbids it
-    put       the steps that change something, each on condition that its schedule is still as it was compared
-    remove    schedules that the file owned once and does not say any more, if that is asked for
+    compare   every entry with Redis: a step each (created, updated, unchanged), and all errors
+    put       the steps that change something, each only if its schedule has not changed since the comparison
+    remove    schedules that the file owns and no longer contains, if that is demanded
 
-Nothing is written before everything was compared. Which steps change something is decided by what decides it in the
-put script (``client.keeper``), so a dry run, which ends after comparing, and the real one agree. A schedule that
-somebody changes in between is compared again, never overwritten unseen.
+Nothing is written before everything was compared. The decision that a step changes something is the same as in the put
+script (``client.keeper``). So a dry run, which ends after the comparison, agrees with a real run. A schedule that
+another writer changes in between is compared again, and never overwritten unseen.
 
-Not guaranteed: that all happens at once. Between two steps others see some of the changes; and when the connection is
-lost in the middle, what was put stays. Applying the same file again goes on from there.
+Not guaranteed: the changes do not happen at once. Between two steps others see some of them. When the connection is
+lost in the middle, the schedules put so far stay. Applying the same file again continues from there.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from zsched.files.reading import STDIN, FileEntry, ScheduleFile
 from zsched.files.toml import toml_text
 from zsched.storage.rqjob import plain
 
-# -- what differs -----------------------------------------------------------------------------------
+# -- differences ------------------------------------------------------------------------------------
 
 
-# Options in the order in which people think of them; those that are not here come behind, by name.
+# Options in an order for people; other options follow, by name.
 _ORDER: Final = (
     *("func", *RULES, "tz", "starts", "ends", "count"),
     *("args", "kwargs", "queue", "priority", "description", "tags"),
@@ -49,7 +49,7 @@ _SHOWN: Final = 100  # characters of a value in a difference
 
 @dataclass(frozen=True, slots=True)
 class OptionChange:
-    """An option that differs: as texts, None where it is not set."""
+    """An option that differs: the old and the new value as texts, None if it is not set."""
 
     option: str
     old: str | None
@@ -60,17 +60,17 @@ class OptionChange:
         return {"option": self.option, "old": self.old, "new": self.new}
 
     def text(self) -> str:
-        """For people: ``cron: 0 9 * * * → 0 10 * * *``."""
+        """Return a line for people: ``cron: 0 9 * * * → 0 10 * * *``."""
         return f"{self.option}: {_cut(self.old)} → {_cut(self.new)}"
 
 
 def plain_options(held: ScheduleWithOptions) -> dict[str, Any]:
     """
-    The options of *held* that are set, plain values as a file has them, in the order of a file. Without the id, and
-    without args and kwargs that are empty.
+    Return the options of *held* that are set, as plain values in a file's form and order. The id and empty args and
+    kwargs are left out.
     """
     tz, options = str(held.options.get("tz") or "UTC"), held.options
-    if held.schedule.trigger is None:  # a broken one: what is left of it reads as a one-shot
+    if held.schedule.trigger is None:  # a broken schedule: the rest of it looks like a one-shot
         options = {name: value for name, value in options.items() if name != "at"}
     said = {name: _plain(name, value, tz) for name, value in options.items() if name != "id" and value is not None}
     names = [name for name in _ORDER if name in said] + sorted(set(said) - set(_ORDER))
@@ -78,7 +78,7 @@ def plain_options(held: ScheduleWithOptions) -> dict[str, Any]:
 
 
 def option_changes(old: ScheduleWithOptions, new: ScheduleWithOptions) -> Iterator[OptionChange]:
-    """Yield what a put of *new* changes in *old*."""
+    """Yield the options that a put of *new* changes in *old*."""
     before, after = plain_options(old), plain_options(new)
     for name in dict.fromkeys((*after, *before)):
         one, other = before.get(name), after.get(name)
@@ -93,7 +93,7 @@ def option_changes(old: ScheduleWithOptions, new: ScheduleWithOptions) -> Iterat
 
 
 def _plain(name: str, value: Any, tz: str) -> Any:
-    """A value of ``options_of`` as a file says it."""
+    """Return a value of ``options_of`` in a file's form."""
     value = plain(value)
     if isinstance(value, Enum):
         return value.value
@@ -105,12 +105,12 @@ def _plain(name: str, value: Any, tz: str) -> Any:
         local = value.astimezone(zone(tz))
         offset = local.utcoffset() or timedelta()
         said = value if offset % timedelta(minutes=1) else local  # TOML has no seconds in an offset
-        return datetime.fromisoformat(said.isoformat())  # all that TOML keeps of a zone
+        return datetime.fromisoformat(said.isoformat())  # TOML keeps only the offset of a zone
     return list(value) if isinstance(value, tuple) else value
 
 
 def _shown(value: Any) -> str | None:
-    """A value as people read it: a text without quotes, else TOML, else Python's own."""
+    """Return a value for people: a text without quotes, else TOML, else JSON, else Python's own form."""
     if value is None or (isinstance(value, str) and value.isprintable()):
         return value
     try:
@@ -131,7 +131,7 @@ def _cut(text: str | None) -> str:
 # -- applying ---------------------------------------------------------------------------------------
 
 
-_RECOMPARED: Final = 5  # times that a schedule may change under our hands
+_RECOMPARED: Final = 5  # attempts for a schedule that other writers change meanwhile
 CREATED: Final = "created"
 UPDATED: Final = "updated"
 UNCHANGED: Final = "unchanged"
@@ -141,7 +141,7 @@ UNCHANGED: Final = "unchanged"
 class Step:
     """
     The plan for one entry. ``definition`` is put if ``writes``; then it is paused (``pauses`` True) or
-    resumed (False). ``held`` is what was compared with.
+    resumed (False). ``held``: the schedule in Redis at the comparison.
     """
 
     entry: FileEntry
@@ -151,7 +151,7 @@ class Step:
     held: ScheduleWithOptions | None
     writes: bool
     pauses: bool | None
-    next_ms: int | None = None  # once it was put
+    next_ms: int | None = None  # set after the put
 
     def to_dict(self) -> dict[str, Any]:
         """Return the step for JSON."""
@@ -166,7 +166,7 @@ class Step:
 
 @dataclass(slots=True)
 class Applied:
-    """Result of applying a file, or of a dry run. ``stale``: ids that the file owns and does not say, not removed."""
+    """Result of applying a file, or of a dry run. ``stale``: ids that the file owns but lacks, and were not removed."""
 
     steps: list[Step] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
@@ -179,7 +179,7 @@ class Applied:
 
 
 class Application:
-    """One file on its way into Redis, through *client*. *takes_over*: schedules of other owners become the file's."""
+    """One file to apply through *client*. *takes_over*: schedules of other owners become the file's."""
 
     def __init__(self, client: Client, file: ScheduleFile, *, takes_over: bool = False) -> None:
         self._client, self._keeper = client, Keeper(client)
@@ -187,7 +187,7 @@ class Application:
 
     def compare(self) -> list[Step]:
         """
-        A step for each entry, in the order of the file. Nothing is written.
+        Return a step for each entry, in the order of the file. Nothing is written.
 
         Raises:
             InvalidFile: some entries cannot be applied: another owner's, a one-shot's id, or no occurrence is left.
@@ -206,24 +206,24 @@ class Application:
         return steps
 
     def stale(self) -> list[str]:
-        """Ids of recurring schedules that the file owns and does not say, sorted."""
+        """Return the ids of recurring schedules that the file owns but does not contain, sorted."""
         said = {entry.id for entry in self._file.entries}
         return [one.id for one in self._keeper.recurring() if self._is_own(one) and one.id not in said]
 
     def foretell(self, *, prune: bool) -> Applied:
-        """Return what would be done; with *prune* stale schedules are removed. Raises as ``compare``."""
+        """Return the result of a dry run; with *prune* stale schedules are removed. Raises as ``compare``."""
         steps, stale = self.compare(), self.stale()
         return Applied(steps, stale if prune else [], [] if prune else stale)
 
-    def carry_out(self, foretold: Applied, on_progress: Callable[[int], None]) -> Applied:
-        """Do what was *foretold*. Raises as ``run``."""
-        applied = self.run(foretold.steps, foretold.removed, on_progress)
-        applied.stale += foretold.stale
+    def carry_out(self, preview: Applied, on_progress: Callable[[int], None]) -> Applied:
+        """Do the steps and removals of *preview*. Raises as ``run``."""
+        applied = self.run(preview.steps, preview.removed, on_progress)
+        applied.stale += preview.stale
         return applied
 
     def run(self, steps: Iterable[Step], removals: Iterable[str], on_progress: Callable[[int], None]) -> Applied:
         """
-        Do *steps*, then remove *removals* unless a step failed. *on_progress* is told how many are done.
+        Do *steps*, then remove *removals* unless a step failed. *on_progress* is called with the number done.
 
         Raises:
             RedisUnavailable: in the middle; the message says how far it came.
@@ -263,7 +263,7 @@ class Application:
         definition, wanted = self._keeper.wanted(entry.definition, held)
         writes = held is None or not self._keeper.is_unchanged(held, wanted)
         if writes and isinstance(definition.when, TriggerSpec):
-            check(definition.when, now_ms)  # ends may have passed, which is no matter where nothing changes
+            check(definition.when, now_ms)  # ends may have passed; an unchanged schedule is not checked for that
         found = () if held is None else tuple(option_changes(held, wanted))
         pauses = _pausing(entry, held, writes)
         if pauses is not None and held is not None:
@@ -272,25 +272,25 @@ class Application:
         return Step(entry, outcome, found, definition, held, writes, pauses)
 
     def _refuse_others(self, held: ScheduleWithOptions) -> None:
-        """Raises InvalidSchedule when *held* is not the file's to change."""
+        """Refuse to change *held* if it is a one-shot, or another owner's. Raises InvalidSchedule."""
         schedule, owner = held.schedule, self._file.owner
         if not held.is_recurring:
             remedy = "cancel that one first, or give another id"
             raise InvalidSchedule("id", schedule.id, "a one-shot of this id exists", remedy)
         if self._is_own(schedule) or self._takes_over:
             return
-        whose = "nobody" if schedule.managed_by is None else repr(schedule.managed_by)
-        problem = f"it exists and is managed by {whose}, not by {owner!r}"
+        manager = "nobody" if schedule.managed_by is None else repr(schedule.managed_by)
+        problem = f"it exists and is managed by {manager}, not by {owner!r}"
         raise InvalidSchedule("id", schedule.id, problem, "--take-over makes it this file's, or give another id")
 
     def _is_own(self, schedule: Schedule) -> bool:
         return schedule.managed_by == self._file.owner
 
     def _results(self, steps: Sequence[Step]) -> Iterator[tuple[int, Step | ZschedError]]:
-        """Do *steps*. Yield the number of each and the step after that, or its error, which stops no other."""
+        """Do *steps*. Yield each step's number, and the done step or its error. An error does not stop the others."""
         together = [n for n, step in enumerate(steps) if step.writes and not step.definition.durable]
         left = dict.fromkeys(range(len(steps)))
-        with suppress(RedisRefused, InvalidSchedule):  # of a call with many; which of them is refused, each will tell
+        with suppress(RedisRefused, InvalidSchedule):  # a call with many was refused; then each is put alone
             for place, scheduled in self._keeper.put_many((steps[n].definition, steps[n].held) for n in together):
                 number = together[place]
                 del left[number]
@@ -312,8 +312,8 @@ class Application:
 
     def _done(self, step: Step, scheduled: Scheduled | None) -> Step:
         """
-        Return *step* after it was done; *scheduled*: its put already was. One whose schedule has changed since it was
-        compared is compared again.
+        Do *step* and return it. *scheduled*: the result of its put, if that is done. If the schedule has changed since
+        the comparison, it is compared again.
         """
         for _ in range(_RECOMPARED):
             if scheduled is None and not step.writes:
@@ -326,9 +326,9 @@ class Application:
         raise Contended(f"schedule {step.entry.id!r} was changed by another writer at every attempt; apply again")
 
     def _paused(self, step: Step, next_ms: int | None) -> Step:
-        """After its put, and pausing or resuming it."""
+        """Pause or resume the schedule after its put, and return the step."""
         id = step.entry.id
-        if step.pauses is True and next_ms is not None:  # one that has ended is at rest anyway
+        if step.pauses is True and next_ms is not None:  # an ended schedule cannot be paused
             where = "standard input" if self._file.name == STDIN else self._file.name
             self._client.pause(id, "".join(filter(str.isprintable, f"paused in {where}"))[:200])
         elif step.pauses is False:
@@ -343,7 +343,7 @@ class Application:
 
 
 def _pausing(entry: FileEntry, held: ScheduleWithOptions | None, writes: bool) -> bool | None:
-    """True to pause, False to resume, None to leave it."""
+    """Return True to pause, False to resume, None to leave it."""
     state = ScheduleState.ACTIVE if held is None else held.schedule.state
     if entry.paused is None or (state is ScheduleState.ENDED and not writes):
         return None

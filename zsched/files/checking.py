@@ -1,24 +1,24 @@
 """
 Options of an entry of a file, and checks that read an entry to its end.
 
-An entry has the options of ``client.schedule`` less those that make no sense there, and ``paused``. Durations are
-seconds or texts (``"5m"``). What TOML cannot say of arguments, such as null, is JSON in ``args_json``, ``kwargs_json``
-and ``meta_json``.
+An entry has the options of ``client.schedule``, except some that make no sense in a file, and ``paused``. Durations are
+seconds or texts (``"5m"``). Arguments that TOML cannot express, such as null, are JSON in ``args_json``,
+``kwargs_json`` and ``meta_json``.
 
-An entry with mistakes is checked to its end: one reading tells all of them, and makes none up.
+An entry with mistakes is checked to its end: one reading reports all mistakes, and no false ones.
 
-    check   as a whole; the first option that is refused is a mistake
-    mend    it is taken out, and where others would suffer from that, something good stands in for it
-    again   until all is well, or a stand-in is refused as well
+    check   the whole entry; the first option that is refused is a mistake
+    mend    remove that option, or replace it with a valid value if other options depend on it
+    again   until there is no mistake, or a replacement is refused too
 
-A bad function is left out, with the rule that it may have had. Which mistakes may be the cause of arguments that are
-missing is known here too; whoever looks at arguments says nothing of these then.
+A bad function is left out, with the rule that it may have had. Missing arguments are not reported if an earlier mistake
+may be the cause.
 
-Entries are held against the client's own checks of options, and against the tasks that functions are.
+Entries are checked by the client's own checks of options, and by the signatures of tasks.
 
-Not guaranteed: that an option of which two things are wrong is told of twice; that a function, and what it takes, is as
-its entry says where its module cannot be imported from here. ``unchecked`` has these, and the options of their
-schedules are those of the file alone.
+Not guaranteed: an option with two mistakes is reported once only. If a function's module cannot be imported from here,
+the function and its arguments are not checked. ``unchecked`` lists these functions; their schedules have only the
+options of the file.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ ARGUMENTS: Final = tuple(name for name, option in OPTIONS.items() if option.stor
 JSON_KEYS: Final = tuple(name for name, option in OPTIONS.items() if isinstance(option.form, Json))
 ONE_RULE: Final = f"give exactly one of {', '.join(RULES)}"
 KEYS: Final = (*sorted(OPTIONS), "paused", *(f"{name}_json" for name in JSON_KEYS))
-NOT_SHARED: Final = ("func", *TRIGGERS)  # what defaults cannot say
-REFUSED: Final = {  # by key the problem and the remedy
+NOT_SHARED: Final = ("func", *TRIGGERS)  # keys that [defaults] cannot have
+REFUSED: Final = {  # by key: the problem and the remedy
     "id": ("the table's name is the id", "write [schedules.<id>]"),
     "managed_by": ("the file owns its schedules", "write owner = at the top of the file"),
     "if_exists": ("a file says what is to be", "leave it out"),
@@ -62,13 +62,13 @@ REFUSED: Final = {  # by key the problem and the remedy
 
 
 def option_of(key: str) -> str:
-    """The option that stands under *key*: ``args`` under ``args_json``."""
+    """Return the option of *key*: ``args`` for ``args_json``."""
     name = key.removesuffix("_json")
     return name if name in JSON_KEYS else key
 
 
 def value_of(key: str, value: Any) -> Any:
-    """TOML's *value* under *key* as the client takes it: durations and JSON texts read. Raises ValueError."""
+    """Return TOML's *value* of *key* in the client's form: durations and JSON texts are parsed. Raises ValueError."""
     if option_of(key) != key:
         return _from_json(key, value)
     if isinstance(value, str) and key in DURATIONS:
@@ -79,7 +79,7 @@ def value_of(key: str, value: Any) -> Any:
 
 
 def _from_json(key: str, value: Any) -> Any:
-    """The value of a JSON text. Raises ValueError."""
+    """Return the value of a JSON text. Raises ValueError."""
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not a text; write JSON in quotes, or {option_of(key)} = in TOML")
     try:
@@ -100,12 +100,12 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not in JSON")
 
 
-# -- an entry to its end ----------------------------------------------------------------------------
+# -- all mistakes of an entry -----------------------------------------------------------------------
 
 
-_FAR: Final = LONGEST_MS // 1000  # seconds; as ``every`` it stands in for a bad rule, and nothing is too long for it
-# What stands in for a bad option, so that nothing is said of others because of it; a bad one that is not here is left
-# out. Where one option is refused those that are judged before it are good, so they may be stood in for too.
+_FAR: Final = LONGEST_MS // 1000  # seconds; as ``every`` it replaces a bad rule: no other duration is too long for it
+# Replacements for bad options, so that no other option is refused because of them. Other bad options are removed. An
+# option that was checked before a refused one is valid, so it may be replaced too.
 _STAND_INS: Final[Mapping[str, Mapping[str, Any]]] = {rule: {"every": _FAR} for rule in RULES} | {
     "overlap": {"overlap": "queue"},
     "catch_up": {"overlap": "queue", "catch_up": "all"},
@@ -125,7 +125,7 @@ class Mistake(NamedTuple):
 
 
 def mend(options: dict[str, Any], *fields: str) -> None:
-    """Take the bad *fields* out of *options*, and put in what stands for them."""
+    """Remove the bad *fields* from *options*, and add their replacements."""
     for field in fields:
         options.pop(field, None)
         options |= _STAND_INS.get(field, {})
@@ -135,8 +135,8 @@ def check_through(
     define: DefineEntry, func: str | None, options: Mapping[str, Any], bad: Iterable[str]
 ) -> tuple[Definition | None, list[Mistake]]:
     """
-    The definition of *func* and *options*, and no mistake; else None, and everything that is wrong with them. *bad*
-    are options that were found wrong before, and mended. *define* raises ZschedError for what it refuses.
+    Return the definition of *func* and *options*, and no mistake; or None, and all their mistakes. *bad*: options with
+    mistakes that were found and mended before. *define* raises ZschedError for an invalid definition.
     """
     options, met, mistakes = dict(options), set(bad), list[Mistake]()
     while True:
@@ -152,7 +152,7 @@ def check_through(
             mistakes.append(Mistake(field, str(error)))
         else:
             return None if mistakes else definition, mistakes
-        if field in met:  # what stands in for it is not good either: better nothing than nonsense
+        if field in met:  # the replacement is refused too: report nothing more
             return None, mistakes
         met.add(field)
         if field == "func":
@@ -166,7 +166,7 @@ def check_through(
 
 
 def may_be_arguments(key: str) -> bool:
-    """Return True if *key*, which is bad, may have been meant for the arguments: no other option is nearer."""
+    """Return True if the bad *key* may be a misspelt key of arguments: no other option is more similar."""
     if key in KEYS:
         return False
     near = difflib.get_close_matches(key, KEYS, 1, 0.6)
@@ -176,19 +176,19 @@ def may_be_arguments(key: str) -> bool:
 # -- the client's checks ----------------------------------------------------------------------------
 
 
-_ANY: Final = "module.function"  # stands in for a function that was found to be bad
+_ANY: Final = "module.function"  # replaces a bad function
 
 Allow = Callable[[str | None, Mapping[str, Any]], None]
 
 
 def _allow_all(func: str | None, options: Mapping[str, Any]) -> None:
-    """Every function may be named."""
+    """Allow every function."""
 
 
 class ClientChecks:
     """
-    Checks by what *client* would put. *allow* raises InvalidSchedule for functions that may not be named, before they
-    are imported, which is done inside of *importing*.
+    Checks by *client*'s own rules. *allow* raises InvalidSchedule for functions that are not allowed, before they are
+    imported. Imports are done inside *importing*.
     """
 
     def __init__(
@@ -202,11 +202,11 @@ class ClientChecks:
 
     @property
     def unchecked(self) -> Mapping[str, str]:
-        """Function paths that could not be imported from here, each with the module that there is none of."""
+        """Return the function paths that could not be imported from here, each with its missing module."""
         return self._lookup.absent
 
     def define(self, func: str | None, options: Mapping[str, Any]) -> Definition:
-        """Return the definition of an entry, whatever its function takes. Raises InvalidSchedule."""
+        """Return the definition of an entry, without a check of its arguments. Raises InvalidSchedule."""
         self._allow(func, options)
         if func is not None:
             with self._importing():

@@ -1,5 +1,5 @@
 """
-A file of schedules: from its text to checked entries, or to all that is wrong with it.
+A file of schedules: from its text to checked entries, or to all its mistakes.
 
     owner = "billing"                  # managed_by of its schedules; default: file:<name of the file>
     [defaults]                         # options that its schedules share
@@ -8,10 +8,9 @@ A file of schedules: from its text to checked entries, or to all that is wrong w
     func = "app.tasks.digest"
     cron = "0 9 * * 1-5"
 
-``checking`` has the keys of an entry. Pure: what a function's path may be, what its options mean and what it takes, the
-caller's *checks* decide. An entry with a mistake is checked to its end, so that one reading tells all; a mistake that
-could cause others takes them with it. Arguments are looked at last, when nothing is wrong with the keys that they stand
-under.
+``checking`` has the keys of an entry. This module is pure: the caller's *checks* decide on function paths, options and
+arguments. An entry with a mistake is checked to its end, so that one reading reports all mistakes. If a mistake could
+cause others, those are not reported. Arguments are checked last, when their keys have no mistake.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ class Checks(Protocol):
 
     def define(self, func: str | None, options: Mapping[str, Any]) -> Definition:
         """
-        The definition of a function's path and options, ``id`` and ``managed_by`` among them, whatever the function
-        takes; without a path, when that was found to be bad, the options alone are checked. Raises InvalidSchedule.
+        Return the definition of a function's path and options, ``id`` and ``managed_by`` included, without a check of
+        arguments. Without a path, which was bad, only the options are checked. Raises InvalidSchedule.
         """
 
     def mistakes(self, func: str, options: Mapping[str, Any]) -> Iterable[InvalidSchedule]:
@@ -60,20 +59,20 @@ class Checks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """One thing that is wrong with a file. ``where`` is the table: ``[schedules.digest]``, or ""."""
+    """One mistake in a file. ``where`` is the table: ``[schedules.digest]``, or ""."""
 
     line: int
     where: str
     problem: str
 
     def text(self, name: str) -> str:
-        """The line for people, as compilers write theirs."""
+        """Return a line for people, in the form of compilers."""
         return f"{name}:{self.line}: {self.where}{': ' if self.where else ''}{self.problem}"
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One schedule of a file. ``paused``: what it is to be, None: as it is."""
+    """One schedule of a file. ``paused``: the wanted state; None: leave it."""
 
     id: str
     line: int
@@ -81,29 +80,29 @@ class FileEntry:
     paused: bool | None = None
 
     def complaint(self, problem: str) -> Complaint:
-        """Something that is wrong with it."""
+        """Return a complaint about this entry."""
         return Complaint(self.line, _where(self.id), problem)
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleFile:
-    """Content of a file, checked; ``name`` is as the caller gave it."""
+    """The checked content of a file; ``name`` is the caller's name for it."""
 
     name: str
     owner: str
     entries: tuple[FileEntry, ...]
 
     def refusal(self, complaints: list[Complaint]) -> InvalidFile:
-        """The error of all *complaints*."""
+        """Return the error for all *complaints*."""
         return _refusal(self.name, complaints)
 
 
 def read(name: str, raw: bytes, checks: Checks, owner: str | None = None) -> ScheduleFile:
     """
-    The schedules in *raw*, the content of file *name* (``-``: of no name). *owner* counts before the one it says.
+    Return the schedules in *raw*, the content of file *name* (``-``: standard input). *owner* replaces the file's.
 
     Raises:
-        InvalidFile: with everything that is wrong.
+        InvalidFile: with all mistakes.
     """
     try:
         text = raw.decode()
@@ -117,7 +116,7 @@ def read(name: str, raw: bytes, checks: Checks, owner: str | None = None) -> Sch
 
 
 class _Reading:
-    """One file on its way from parsed TOML to entries; complaints are collected."""
+    """The reading of one file, from parsed TOML to entries. Complaints are collected."""
 
     def __init__(self, name: str, found: dict[str, Any], lines: Lines, checks: Checks) -> None:
         self._name, self._found, self._lines, self._checks = name, found, lines, checks
@@ -141,7 +140,7 @@ class _Reading:
             raise _refusal(self._name, self._complaints)
         return ScheduleFile(self._name, owner, tuple(entry for entry in entries if entry is not None))
 
-    # -- what a file has once -----------------------------------------------------------------------
+    # -- owner and defaults -------------------------------------------------------------------------
 
     def _owner(self) -> str:
         owner = self._found.get("owner")
@@ -173,13 +172,13 @@ class _Reading:
     # -- an entry -----------------------------------------------------------------------------------
 
     def _entry(self, id: str, table: Any, owner: str, shared: Mapping[str, Any], unread: set[str]) -> FileEntry | None:
-        """The schedule *id*, if all is well; *unread* are defaults that could not be read."""
+        """Return the schedule *id*, or None after complaints. *unread*: defaults that could not be read."""
         path = ("schedules", id)
         if not isinstance(table, dict):
             self._complain(path, f"not a table; write [schedules.{key_text(id)}] and options below it")
             return None
         before = len(self._complaints)
-        bad = {name for name in unread if name not in table}  # options that were complained of
+        bad = {name for name in unread if name not in table}  # options with complaints
         options = {**shared, **self._plain(path, table, bad)}
         func, paused = options.pop("func", None), options.pop("paused", None)
         if paused is not None and not isinstance(paused, bool):
@@ -189,7 +188,7 @@ class _Reading:
             self._complain((*path, "func"), f'func: {problem}; give one such as "app.tasks.digest"')
             func = None
         rules = [name for name in RULES if name in options]
-        if not rules and ("at" in table or "after" in table):  # complained of already
+        if not rules and ("at" in table or "after" in table):  # there is a complaint already
             mend(options, "every")
         if len(rules) > 1:
             self._complain(path, f"{' and '.join(rules)}: more than one rule; {ONE_RULE}")
@@ -207,7 +206,7 @@ class _Reading:
         return FileEntry(id, self._lines.of(*path), definition, paused)
 
     def _look_at_arguments(self, path: tuple[str, ...], func: str, arguments: Mapping[str, Any], bad: set[str]) -> None:
-        """Complain of what is wrong with *arguments*; not of what they lack, where that may be in a *bad* option."""
+        """Complain about mistakes in *arguments*. A missing argument is no mistake if a *bad* option may contain it."""
         named = arguments.get("kwargs")
         may_be_elsewhere = any(map(may_be_arguments, bad))
         for mistake in self._checks.mistakes(func, arguments):
@@ -222,8 +221,8 @@ class _Reading:
 
     def _plain(self, path: tuple[str, ...], table: Mapping[str, Any], bad: set[str]) -> dict[str, Any]:
         """
-        The options that *table* says, durations and JSON texts read. Those that cannot stand here are complained of,
-        and those with a value that cannot be read are in *bad* too.
+        Return the options of *table*, with parsed durations and JSON texts. Options that are not allowed here get a
+        complaint. Options with a value that cannot be parsed are also added to *bad*.
         """
         options: dict[str, Any] = {}
         for key, value in table.items():
@@ -233,7 +232,7 @@ class _Reading:
                 self._complain((*path, key), f"{key}: {problem}; {remedy}")
                 continue
             if name != key and name in table:
-                self._complain((*path, key), f"{key}: {name} stands there too; give one of the two")
+                self._complain((*path, key), f"{key}: {name} is given too; give one of the two")
                 continue
             try:
                 options[name] = value_of(key, value)
@@ -260,12 +259,12 @@ class _Reading:
         is_entry = path[0] == "schedules" and len(path) > 1
         where = _where(path[1]) if is_entry else "[defaults]" if path[0] == "defaults" else ""
         complaint = Complaint(self._lines.of(*path), where, problem)
-        if complaint not in self._complaints:  # a bad default is met once per entry
+        if complaint not in self._complaints:  # a bad default is found once per entry
             self._complaints.append(complaint)
 
 
 def _not_toml(error: Exception, raw: bytes) -> Complaint:
-    """tomllib's complaint; it says the line in its message."""
+    """Return tomllib's complaint; its message contains the line."""
     said = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", str(error), re.DOTALL)
     if said is None:
         return Complaint(1, "", f"not TOML: {error}")

@@ -1,13 +1,13 @@
 """
-Values as TOML text, each on one line; and in which line of a text a key stands, which tomllib does not tell.
+Write values as TOML text, each on one line; and find the lines of keys in a text, which tomllib does not return.
 
-Written by hand, not by tomli-w: that puts every dict into a table of its own below the entry and every list over
-several lines, and cannot write comments; one line per option reads like the example and makes a diff of one line. Every
-text is read back before it is given out, so what TOML or this module cannot say is an error, never another value.
+This is not tomli-w, which writes every dict as a table below the entry, spreads every list over several lines, and
+cannot write comments. One line per option looks like the example file and gives a diff of one line. Every text is read
+back before it is returned. So a value that TOML or this module cannot express is an error, never another value.
 
-``Lines`` are for texts that tomllib has read: what it would refuse is not looked for. Tables and keys are found as
-statements; a value is passed over as a whole, so what stands inside an inline table or an array has the line of its
-statement. A line that is told is never a wrong one, only sometimes that of the table around.
+``Lines`` are for texts that tomllib has accepted; they detect no errors. Tables and keys are found as statements. A
+value is skipped as a whole, so a key inside an inline table or an array has the line of its statement. A line is never
+wrong; it may be the line of the table around the key.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
 def key_text(name: str) -> str:
-    """A key, in quotes where it needs them."""
+    """Return a key, in quotes if it needs them."""
     return name if _BARE_KEY.fullmatch(name) else _string(name)
 
 
 def toml_text(value: Any) -> str:
     """
-    *value* in TOML.
+    Return *value* in TOML.
 
     Raises:
-        ValueError: TOML cannot say it; the message names what.
+        ValueError: TOML cannot express it; the message names the part.
     """
     try:
         text = _text(value)
@@ -48,10 +48,10 @@ def toml_text(value: Any) -> str:
 
 def json_text(value: Any) -> str:
     """
-    *value* as a TOML string of JSON.
+    Return *value* as a TOML string of JSON.
 
     Raises:
-        ValueError: JSON cannot say it either; the message names what.
+        ValueError: JSON cannot express it either; the message names the part.
     """
     try:
         text = json.dumps(value, allow_nan=False)
@@ -81,7 +81,7 @@ def _text(value: Any) -> str:
 
 
 def _string(text: str) -> str:
-    """A basic string: its escapes are JSON's, and DEL, which JSON leaves alone."""
+    """Return a basic string, with JSON's escapes, and an escape for DEL, which JSON does not escape."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -103,19 +103,19 @@ _CLOSING: Final = frozenset("]}")
 
 
 class Lines:
-    """The lines of the tables and keys of *text*, which is valid TOML."""
+    """The lines of tables and keys in *text*, which is valid TOML."""
 
     def __init__(self, text: str) -> None:
         self._lines: dict[Path, int] = {}
-        self._stated: set[Path] = set()  # with a statement of their own; others are only the beginning of a longer name
+        self._stated: set[Path] = set()  # paths with their own statement; others are only prefixes of longer names
         self._find(text.replace("\r\n", "\n"))
 
     def of(self, *path: str) -> int:
-        """The line of *path*, or else of the nearest table around it that has one."""
+        """Return the line of *path*, or of the nearest table around it that has a line."""
         return next((self._lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self._lines), 1)
 
     def _find(self, text: str) -> None:
-        table: Path | None = ()  # None: one of several of a name, whose keys cannot be told apart
+        table: Path | None = ()  # None: one of several tables with the same name; their keys cannot be distinguished
         line, first, name, depth, is_value = 1, 1, "", 0, False
         for match in _TOKEN.finditer(text + "\n"):
             token = match.group()
@@ -145,7 +145,7 @@ class Lines:
 
 
 def _path(name: str) -> Path:
-    """The parts of a dotted name: ``a."b.c"`` is a and b.c."""
+    """Return the parts of a dotted name: ``a."b.c"`` is a and b.c."""
     if _BARE_NAMES.fullmatch(name):
         return tuple(name.strip().split("."))
     path: list[str] = []

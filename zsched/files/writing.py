@@ -1,9 +1,9 @@
 """
-Schedules written as a file that ``reading`` reads: what Redis holds of them, less what goes without saying.
+Write the schedules in Redis as a file that ``reading`` reads, without default values.
 
-An option is left out when a schedule that says nothing but its function and rule has the same. What neither TOML nor
-JSON can say (a set or an object of a pickled call) makes its entry a comment with the reason, never something else.
-One-shots are not written, nor what has ended.
+An option is left out if a schedule with only a function and a rule has the same value. If neither TOML nor JSON can
+express a value (a set or an object of a pickled call), the entry becomes a comment with the reason. One-shots and ended
+schedules are not written.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class WrittenFile:
 
 def write(client: Client, *, owner: str | None = None, globs: Iterable[str] = ()) -> WrittenFile:
     """
-    The recurring schedules of *client*'s namespace as a file: those of *owner* ("": of nobody), with an id like one of
-    *globs*; all unless given.
+    Return the recurring schedules of *client*'s namespace as a file: only of *owner* ("": without owner), and only with
+    an id that matches one of *globs*, if given.
 
     Raises:
         InvalidSchedule: the namespace uses another serializer. RedisUnavailable.
@@ -46,7 +46,7 @@ def write(client: Client, *, owner: str | None = None, globs: Iterable[str] = ()
 
 
 class _Writing:
-    """A file on its way from Redis to text."""
+    """The writing of one file, from Redis to text."""
 
     def __init__(self, client: Client) -> None:
         self._keeper = Keeper(client)
@@ -78,7 +78,7 @@ class _Writing:
         return written
 
     def _block(self, held: ScheduleWithOptions, written: WrittenFile) -> str:
-        """One entry, behind what should be known of it."""
+        """Return one entry, with remarks above it."""
         schedule = held.schedule
         remarks = []
         if written.owner is None:
@@ -105,7 +105,7 @@ class _Writing:
         return "\n".join([*(f"# {remark}" for remark in remarks), *lines])
 
     def _options_to_write(self, held: ScheduleWithOptions) -> Mapping[str, Any]:
-        """The options of *held* that a file must say."""
+        """Return the options of *held* that a file must contain."""
         options, spec = plain_options(held), held.schedule.trigger
         usual = {} if spec is None else self._usual_of(spec.kind)
         return {
@@ -115,7 +115,7 @@ class _Writing:
         }
 
     def _usual_of(self, kind: TriggerKind) -> dict[str, Any]:
-        """Return the options of a schedule that names nothing but its function and a rule of *kind*."""
+        """Return the options of a schedule that has only a function and a rule of *kind*."""
         if kind not in self._usual:
             definition = self._keeper.define("module.function", {kind.name: kind.example})
             self._usual[kind] = plain_options(self._keeper.wanted(definition, None)[1])
@@ -123,7 +123,7 @@ class _Writing:
 
 
 def _pair(name: str, value: Any) -> str:
-    """``name = value`` in TOML, or ``name_json`` where TOML cannot say it. Raises ValueError."""
+    """Return ``name = value`` in TOML, or ``name_json`` if TOML cannot express it. Raises ValueError."""
     try:
         return f"{name} = {toml_text(value)}"
     except ValueError:

@@ -1,21 +1,21 @@
 """
-Moving in: what other schedulers have, as schedules of zsched.
+Moving in: import the schedules of other schedulers.
 
     crontab         lines of /etc/crontab, /etc/cron.d and users' crontabs; each calls one function with its command
-    rq-scheduler    the jobs of the package rq-scheduler: what recurs is copied, one-shots are moved
-    rq-cron         what a module registers with RQ's own cron (``rq cron``): copied
+    rq-scheduler    the jobs of the package rq-scheduler: recurring jobs are copied, one-shots are moved
+    rq-cron         the registrations of a module with RQ's own cron (``rq cron``): copied
     rq-scheduled    RQ's own delayed jobs (``enqueue_at``, ``enqueue_in``): moved
 
-Each source is read into a ``Source``: schedules with ids that are the same at every reading, and refusals with their
-places. One refusal does not stop the rest. ``putting`` makes Redis hold it, the same way as a file of schedules, and
-``moving.undo`` takes it back.
+Each source is read into an ``ImportSource``: schedules with ids that are the same at every reading, and refusals with
+their places. One refusal does not stop the rest. ``putting`` puts the schedules into Redis, like a file of schedules,
+and ``moving.undo`` takes them back.
 
-Who fires what: a copy leaves the source as it is. Nothing here can stop cron, so it is said that both would fire; of
-rq-scheduler, and of RQ's cron, nothing is copied while one runs. A one-shot is put here first and then taken out of
-where it waited, so that one of the two has it at every moment.
+A copy does not change the source, so both would fire. zsched cannot stop cron, so the import warns about that. While an
+rq-scheduler or RQ's cron runs, nothing of it is copied. A one-shot is put here first and then removed from the source,
+so at every moment at least one of the two has it.
 
-Not guaranteed: that a one-shot is in one place only while it is moved. Who is killed between the two commands leaves
-a page of them in both; the same import again takes them out, and has to be run before their time.
+Not guaranteed: during the move a one-shot may be in both places. If the import is killed between the two commands, a
+page of one-shots stays in both. The same import again removes them from the source; run it before their time.
 
 Reading order: ``found``, ``fields``, ``crontab``, ``rqjobs``, ``rqcron``, ``moving`` (and back), ``putting``.
 """

@@ -1,28 +1,31 @@
 r"""
-A crontab: from its text to a call of one function per line, with the command as its argument.
+Read a crontab: each line becomes a call of one function, with the command as its argument.
 
     MAILTO=root                                               variables, for the lines below them
     17 * * * *  root  cd / && run-parts /etc/cron.hourly      /etc/crontab and /etc/cron.d: with a user
     @daily            backup --to=disk%first line of stdin    crontab -l: without
 
-The rules are those of crontab(5), and where it is silent of Debian's cron itself (3.0pl1-162, which ran the lines that
-the tests have):
+The rules are those of crontab(5). Where it says nothing, Debian's cron decides (3.0pl1-162, which ran the lines of the
+tests):
 
-- Variables count from their line on. Values are not expanded; blanks before one are cut off, unless it is in quotes,
-  and blanks at its end always; an empty one needs quotes. A ``TZ`` is the command's alone: cron itself runs by the
-  machine's zone.
-- The first ``%`` of a command ends it, and what follows is its standard input, with further ``%`` as ends of lines, and
-  one at its end. ``\%`` is a percent sign; in the command, not in the input, ``\\`` is one backslash. Any other stays.
-- Comments are lines of their own. Blanks at the end of a line are the command's.
+- Variables count from their line on. Values are not expanded. Blanks before a value are removed, unless it is in
+  quotes; blanks at its end are always removed; an empty value needs quotes. ``TZ`` concerns only the command: cron
+  itself uses the machine's zone.
+- The first ``%`` of a command ends it. The rest is its standard input: each further ``%`` is a line end, and one is
+  added at the end. ``\%`` is a percent sign. In the command, not in the input, ``\\`` is one backslash. Any other
+  backslash stays.
+- Comments need their own lines. Blanks at the end of a line belong to the command.
 
-What other machines write is read, though Debian's cron would not: a byte order mark, ``\r\n``, a last line that nothing
-ends, commands of more than 998 bytes. And where one line is bad, cron ignores the whole file; here the others are read.
+Some files are read although Debian's cron would refuse them: with a byte order mark, ``\r\n``, a last line without an
+end, commands of more than 998 bytes. Because of one bad line cron ignores the whole file; here the other lines are
+read.
 
-Whether a crontab has users is told by *user*, or by its place: what lies in ``/var/spool/cron/crontabs`` is the crontab
-of the user of that name. Any other is taken to have them, and a word that cannot be a user's name there is refused.
+*user*, or the place of a crontab, decides whether its lines have users: a file in ``/var/spool/cron/crontabs`` is the
+crontab of the user with its name. In any other crontab lines have users, and a word that cannot be a user's name is
+refused.
 
-An id is ``<file>-<digest>`` of user and command. So a line that moves, or gets another time, keeps its schedule; one
-with another command is another. Lines that agree in both are numbered from the second on.
+An id is ``<file>-<digest>`` of user and command. So a line that moves, or gets another time, keeps its schedule. A line
+with another command gets another schedule. Lines with the same user and command are numbered from the second on.
 """
 
 from __future__ import annotations
@@ -52,7 +55,7 @@ _VARIABLE: Final = re.compile(
     re.ASCII,
 )
 _BLANKS: Final = " \t"
-_ENDS: Final = " \t\n\v\f\r"  # what is cut off from the end of a value: C's isspace
+_ENDS: Final = " \t\n\v\f\r"  # removed from the end of a value: C's isspace
 _LONGEST_NAME: Final = 60  # characters of a file's name in an id
 _DIGEST: Final = 10  # hexadecimal digits
 _SHOWN: Final = 200  # characters of a command in a schedule's description, the most that one takes
@@ -63,11 +66,11 @@ _REBOOT: Final = (
 )
 _TOO_FEW: Final = "neither a variable (name=value) nor {} and a command; correct it, or make it a comment"
 _NO_USER: Final = (
-    "{!r} stands where the user's name does, and is none; write the user before the command, or say with --user "
-    "whose crontab this is if its lines have no users"
+    "{!r} is in the place of the user's name, and is not a name; write the user before the command, or give --user if "
+    "the lines of this crontab have no users"
 )
 _STAR: Final = (
-    "'*' stands where the command does, and Debian's cron refuses such a line; write five time fields, not six"
+    "'*' is in the place of the command, and Debian's cron refuses such a line; write five time fields, not six"
 )
 _NUL: Final = "a NUL ends it, for cron and for the shell; take it out"
 _NO_END: Final = "nothing ends its last line, so Debian's cron ignores the whole file; here it is read as any other"
@@ -76,7 +79,7 @@ _NOT_READ: Final = "cron reads no file of such a name in cron.d; rename it, or i
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line that runs something: when, as whom, what stands there as the command, and the variables above."""
+    """A line with a command: its time, its user, its command as written, and the variables above it."""
 
     number: int
     cron: str
@@ -89,8 +92,8 @@ def read_crontab(
     name: str, raw: bytes, func: str, options: Mapping[str, Any], *, owner: str, user: str | None = None
 ) -> ImportSource:
     """
-    The lines of *raw*, the content of file *name*, as calls of *func* with *options*, which all of them get, tz among
-    them. *user*: whose crontab it is; its lines have no users then.
+    Return the lines of *raw*, the content of file *name*, as calls of *func*. All get *options*, which include tz.
+    *user*: the owner of the crontab; then its lines have no users.
     """
     path, source = PurePath(name), ImportSource(name, owner)
     user = path.name if user is None and path.parent == _SPOOL else user
@@ -110,7 +113,7 @@ def read_crontab(
 
 
 def command_of(text: str) -> tuple[str, str | None]:
-    """The command that *text* says, and what it gets as its standard input; None for nothing."""
+    """Return the command in *text*, and its standard input or None."""
     said = re.match(r"(?:\\.|[^\\%]|\\$)*", text, re.DOTALL)
     assert said is not None  # it may be empty
     command = re.sub(r"\\(.)", lambda pair: pair[1] if pair[1] in "%\\" else pair[0], said[0], flags=re.DOTALL)
@@ -120,7 +123,7 @@ def command_of(text: str) -> tuple[str, str | None]:
 
 
 def users_of(source: ImportSource) -> set[str]:
-    """The users that lines of a crontab run as."""
+    """Return the users that run the lines of a crontab."""
     return {item.options["kwargs"]["user"] for item in source.items}
 
 
@@ -128,7 +131,7 @@ def users_of(source: ImportSource) -> set[str]:
 
 
 def _lines(source: ImportSource, text: str, user: str | None) -> Iterator[_Line]:
-    """Yield the lines of *text* that run something; refuse what cannot be read."""
+    """Yield the lines of *text* with a command; refuse lines that cannot be read."""
     variables: dict[str, str] = {}
     for number, line in enumerate(text.split("\n"), 1):
         said = line.removesuffix("\r").lstrip(_BLANKS)
@@ -152,7 +155,7 @@ def _lines(source: ImportSource, text: str, user: str | None) -> Iterator[_Line]
 
 
 def _value(text: str) -> str:
-    """The value of a variable, given what stands between its quotes: cron looks at that for quotes once more."""
+    """Return the value of a variable, given the text between its quotes, in which cron searches for quotes again."""
     value = text.rstrip(_ENDS)
     return value[1:-1] if len(value) > 1 and value[0] in "'\"" and value[-1] == value[0] else value
 
@@ -179,7 +182,7 @@ def _line(number: int, said: str, user: str | None, variables: Mapping[str, str]
 
 
 def _item(line: _Line, id: str, func: str, options: Mapping[str, Any]) -> Item:
-    """The call of *func* that *line* asks for."""
+    """Return the call of *func* for *line*."""
     command, stdin = command_of(line.command)
     called: dict[str, Any] = {
         "cron": line.cron,
@@ -195,7 +198,7 @@ def _digest(line: _Line) -> str:
 
 
 def _about_variables(source: ImportSource) -> Iterator[str]:
-    """Yield notes on variables that people may expect to work, and that do not."""
+    """Yield notes on variables that have no effect here, although people may expect one."""
     names = {name for item in source.items for name in item.options["kwargs"]["environment"]}
     if "MAILTO" in names:
         yield f"{source.name}: nobody mails what commands print (MAILTO); the function has it in its environment"
@@ -215,12 +218,12 @@ class MachineZone(NamedTuple):
 
 def machine_zone(root: Path = Path("/")) -> MachineZone:
     """
-    The zone by which Debian's cron goes. It asks the C library, which reads ``/etc/localtime``; where there is none, it
-    is UTC. What cron(8) says of ``/etc/timezone`` is not so (3.0pl1-162): here that file only names what
-    ``/etc/localtime`` is a copy of. *root* is where ``etc`` is.
+    Return the zone of Debian's cron. It uses the C library, which reads ``/etc/localtime``; without that file it is
+    UTC. cron does not use ``/etc/timezone``, although cron(8) says so (3.0pl1-162). Here that file only names the zone
+    if ``/etc/localtime`` is a copy. *root*: the parent folder of ``etc``.
 
     Raises:
-        InvalidSchedule: what stands there is no zone that zsched knows; *tz* has to be said.
+        InvalidSchedule: zsched does not know the zone; *tz* must be given.
     """
     localtime, timezone = root / "etc/localtime", root / "etc/timezone"
     if localtime.is_symlink():
@@ -236,5 +239,5 @@ def machine_zone(root: Path = Path("/")) -> MachineZone:
     try:
         return found._replace(name=zone(found.name).key)
     except InvalidSchedule as refusal:
-        problem = f"the zone of this machine ({found.found_in}) is none that zsched knows"
+        problem = f"zsched does not know the zone of this machine ({found.found_in})"
         raise InvalidSchedule("tz", found.name, problem, "give --tz, such as --tz Europe/Berlin") from refusal

@@ -1,11 +1,11 @@
 """
-The five time fields of a crontab(5) line, as Debian's cron reads them, written so that zsched reads the same.
+Translate the five time fields of a crontab(5) line, as Debian's cron reads them, into zsched's cron expression.
 
-A field is a list of values, ranges and ``*``; a range or ``*`` may have a step. Names stand for values of month and
-day of week. What other crons add (``L``, ``#``, ``?``, ``H``, ``5/15``, ranges that wrap round) is refused: Debian's
-cron (3.0pl1-162) refuses it too, or reads it as something else than its writer meant: ``5#2`` as 5, ``22-4`` as never.
+A field is a list of values, ranges and ``*``; a range or ``*`` may have a step. Months and days of the week have names.
+Additions of other crons (``L``, ``#``, ``?``, ``H``, ``5/15``, ranges that wrap round) are refused. Debian's cron
+(3.0pl1-162) refuses them too, or does not read them as their writer meant: ``5#2`` as 5, ``22-4`` as never.
 
-Fields stay as they were written, so that people find them again. A ``*`` at the start of one means more than all its
+Fields stay as they were written, so that people recognise them. A ``*`` at the start of a field means more than all its
 values: see ``core.triggers.cron``.
 """
 
@@ -31,7 +31,7 @@ _ITEM: Final = re.compile(r"(?:(\*)|([a-z0-9]+)(?:-([a-z0-9]+))?)(?:/([0-9]+))?"
 
 
 class _Field(NamedTuple):
-    """One of the five: its name, the least and the largest value, and names that stand for values from the least."""
+    """One of the five fields: its name, its least and largest value, and names of the values from the least on."""
 
     name: str
     low: int
@@ -40,7 +40,7 @@ class _Field(NamedTuple):
 
     @property
     def allowed(self) -> str:
-        """Its values, for a message."""
+        """Return its valid values, for a message."""
         return f"{self.low}-{self.high}" + (f" or {self.names[0]}-{self.names[-1]}" if self.names else "")
 
 
@@ -53,16 +53,16 @@ _FIELDS: Final = (
     _Field("month", 1, 12, tuple("jan feb mar apr may jun jul aug sep oct nov dec".split())),
     _WEEKDAY,
 )
-# What to write for the least value of a day field that starts with *, which makes both day fields count.
+# The remedy for the least value of a day field that starts with *, which makes both day fields count.
 _ALONE: Final = {_WEEKDAY: "*/7", _DAY: "1 if the day of week is *, else let the command look at the date"}
 
 
 def cron_of_fields(texts: Sequence[str]) -> str:
     """
-    The expression that zsched fires at the times of the five fields *texts*.
+    Return the expression with which zsched fires at the times of the five fields *texts*.
 
     Raises:
-        ValueError: Debian's cron does not take them; the message says which, why and what to write.
+        ValueError: Debian's cron does not accept them; the message has the field, the reason and the remedy.
     """
     if len(" ".join(texts)) > LONGEST:
         raise ValueError(f"the time fields are longer than {LONGEST} characters; use ranges and steps")
@@ -77,14 +77,14 @@ def _written(field: _Field, text: str) -> str:
 
 
 def _item(field: _Field, item: str) -> str:
-    """One of a field's list, as zsched reads it. Raises ValueError."""
+    """Return one item of a field's list in zsched's form. Raises ValueError."""
     match = _ITEM.fullmatch(item)
     if match is None:
         raise ValueError(f"{item!r} is nothing that crontab(5) knows; write {field.allowed}, *, a-b, a-b/n or */n")
     star, first, last, step = match.groups()
     if step is not None and not (star or last):
         remedy = f"write {first}-{field.high}/{step}, or {first} alone"
-        raise ValueError(f"a step stands behind a range or *, and Debian's cron refuses this one; {remedy}")
+        raise ValueError(f"a step needs a range or *, and Debian's cron refuses this one; {remedy}")
     low = field.low if star else _value(field, first)
     high = field.high if star else low if last is None else _value(field, last)
     if low > high:
@@ -97,12 +97,12 @@ def _item(field: _Field, item: str) -> str:
         raise ValueError(f"a step of {step} leaves nothing but {low}; write {_ALONE.get(field, low)}")
     if step is not None and int(step) > high - low:
         return str(low)
-    # A range of one value is written as that: zsched refuses it, because other crons take it for all values.
+    # A range of one value becomes that value: zsched refuses the range, because other crons read it as all values.
     return str(low) if last is not None and low == high else item
 
 
 def _value(field: _Field, text: str) -> int:
-    """The number that *text* stands for. Raises ValueError."""
+    """Return the number of *text*, which may be a name. Raises ValueError."""
     if text.isdecimal() and field.low <= int(text) <= field.high:
         return int(text)
     if text.lower() in field.names:

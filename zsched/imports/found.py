@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-Place = int | str  # the line of a file, or what names the thing elsewhere: a job's id, a registered function
+Place = int | str  # the line of a file, or another name: a job's id, a registered function
 
 
 class Origin(NamedTuple):
     """
-    The place where a one-shot waits until it is moved: a ZSET of Redis, and its member, the id of RQ's job. Within
-    ``margin_ms`` of its time it is not moved any more, as somebody may be taking it; 0: nobody does.
+    The place where a one-shot waits until it is moved: a ZSET of Redis, and its member, the id of RQ's job. In the last
+    ``margin_ms`` before its time it is not moved, because another scheduler may take it; 0: none does.
     """
 
     key: str
@@ -23,8 +23,8 @@ class Origin(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Item:
     """
-    A schedule to be. ``options`` are those of ``client.schedule`` without id and managed_by. A one-shot has an
-    ``origin`` and is moved; what recurs stays where it was found.
+    A future schedule. ``options``: options of ``client.schedule`` without id and managed_by. A one-shot has an
+    ``origin`` and is moved; a recurring schedule stays at the source.
     """
 
     id: str
@@ -36,7 +36,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Something that does not become a schedule. ``what`` is how it stood there, ``problem`` has the remedy with it."""
+    """A refused line or job. ``what``: its text at the source; ``problem`` includes the remedy."""
 
     source: str
     place: Place
@@ -44,7 +44,7 @@ class Refusal:
     problem: str
 
     def text(self) -> str:
-        """The line for people, as compilers write theirs."""
+        """Return a line for people, in the form of compilers."""
         return f"{self.source}:{self.place}: {self.problem}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class ImportSource:
-    """All that one source says. ``owner`` is managed_by of its schedules; ``remarks`` are for people."""
+    """The content of one source. ``owner`` is managed_by of its schedules; ``remarks`` are for people."""
 
     name: str
     owner: str
@@ -63,5 +63,5 @@ class ImportSource:
     remarks: list[str] = field(default_factory=list)
 
     def refuse(self, place: Place, what: str, problem: str) -> None:
-        """Something of it cannot be imported; *problem* says why, and what to do."""
+        """Note that *what* cannot be imported; *problem* is the reason and the remedy."""
         self.refusals.append(Refusal(self.name, place, what, problem))

@@ -1,20 +1,21 @@
 """
-Moving one-shots from where RQ's job waits to here, a page at a time; and taking an import back.
+Move one-shots from RQ's ZSETs to zsched, a page at a time; and undo an import.
 
-    put     all of the page, unless an id is another owner's
-    take    their jobs out of the ZSETs; it answers which were there
-    keep    RQ's jobs of those until ``KEPT_S`` behind their time, so that ``undo`` can give them back
+    put     all of the page, except ids of other owners
+    take    remove their jobs from the ZSETs; the reply says which jobs were there
+    keep    RQ's jobs of these until ``KEPT_S`` after their time, so that ``undo`` can give them back
 
-A job that was not there any more has been taken by somebody since it was read, and RQ's job says by whom: with status
-``scheduled`` by an import beside this one, which has put the same; else by RQ, or it was cancelled, and so it is here.
+A missing job was taken by another process since it was read. The status of RQ's job says by which: ``scheduled``, by a
+simultaneous import, which has put the same schedule; any other, by RQ. Or the job was cancelled. In the last two cases
+the schedule is cancelled here, too.
 
-Authoritative is the ZSET: who takes a job out of it has it. Not guaranteed: that a job is in one place only between put
-and take. Who is killed there leaves the page in both; the next import finds it put, and takes it. One that was overdue
-fires here as soon as it is put, so it is the source that must not be started before that.
+The ZSET is authoritative: the process that removes a job from it owns the job. Not guaranteed: between put and take a
+job is in both places. If an import is killed there, the page stays in both; the next import finds the schedules and
+takes the jobs. An overdue job fires here as soon as it is put, so do not start the source before that.
 
-On the way back what an import put is cancelled, and a one-shot that was moved waits again where it was. It is first
-given back and then cancelled here, as it came: one of the two has it at every moment. What is due within ``SOON_S``
-fires here; so does one whose job Redis has forgotten, which is told.
+``undo`` cancels the schedules of an import, and a moved one-shot waits again at its source. It is first given back and
+then cancelled here, so at every moment at least one of the two has it. A one-shot that is due within ``SOON_S`` fires
+here. So does a one-shot if Redis has forgotten its job, and that is reported.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from zsched.storage.connection import Link
 from zsched.storage.rivals import CRON_OWNER
 from zsched.storage.rqkeys import RQ_SCHEDULER_JOBS
 
-PAGE: Final = 200  # one-shots per page: a move of so many takes far less than any margin
+PAGE: Final = 200  # one-shots per page: moving them takes far less than any margin
 KEPT_S: Final = 7 * 86_400  # how long RQ's job of a moved one-shot outlives its time
 
 
 class OneShot(NamedTuple):
-    """An item that is to be moved."""
+    """An item to move."""
 
     item: Item
     origin: Origin
@@ -59,17 +60,17 @@ class MovedItem(NamedTuple):
 
 
 class Moving:
-    """Moves one-shots of *source*. What stays where it is is refused there, with the reason."""
+    """Moves one-shots of *source*. A one-shot that is not moved becomes a refusal, with the reason."""
 
     def __init__(self, client: Client, link: Link, source: ImportSource) -> None:
         self._client, self._link, self._source, self._keeper = client, link, source, Keeper(client)
 
     def move(self, page: Sequence[OneShot]) -> Iterator[MovedItem]:
         """
-        Move *page*, all of it before the first answer.
+        Move the whole *page*, then yield the results.
 
         Raises:
-            RedisUnavailable, RedisRefused: in the middle; the same import again goes on from there.
+            RedisUnavailable, RedisRefused: in the middle; the same import again continues from there.
         """
         far = list(self._far(page))
         outcomes = self._put(far)
@@ -106,12 +107,12 @@ class Moving:
                 if not isinstance(error, ScheduleExists):
                     raise error
                 outcomes[one.item.id] = self._put_again(one.item)
-            except ZschedError as refusal:  # of this one: it must not stop the others
+            except ZschedError as refusal:  # it must not stop the others
                 self._refuse(one, refusal)
         return outcomes
 
     def _put_again(self, item: Item) -> str:
-        """Put *item*, whose id exists, again. Raises InvalidSchedule if it is not the source's."""
+        """Put *item* again, whose id exists. Raises InvalidSchedule: the schedule has another owner."""
         held = self._client.get(item.id)
         if held.managed_by != self._source.owner:
             problem = f"a schedule of this id exists and is managed by {held.managed_by or 'nobody'}"
@@ -119,7 +120,7 @@ class Moving:
         return self._client.schedule(item.func, **self._options(item)).outcome
 
     def _take(self, page: Sequence[OneShot]) -> list[bool]:
-        """Take the jobs of *page* out; whether each was there."""
+        """Remove the jobs of *page* from the ZSETs. Return whether each was there."""
         with self._link.wire() as wire:
             return [bool(reply) for reply in wire.execute_all(("ZREM", *one.origin[:2]) for one in page)]
 
@@ -134,8 +135,8 @@ class Moving:
         if status == b"scheduled":
             return True
         self._client.cancel(one.item.id)
-        whose = "it was deleted" if status is None else f"RQ has it as {status.decode(errors='replace')}"
-        self._refuse(one, InvalidSchedule("id", one.item.id, f"{whose} meanwhile", "it is cancelled here"))
+        reason = "it was deleted" if status is None else f"RQ has it as {status.decode(errors='replace')}"
+        self._refuse(one, InvalidSchedule("id", one.item.id, f"{reason} meanwhile", "it is cancelled here"))
         return False
 
     # -- how ----------------------------------------------------------------------------------------
@@ -147,15 +148,15 @@ class Moving:
         self._source.refuse(one.item.place, one.item.func, str(error))
 
 
-# -- the way back -----------------------------------------------------------------------------------
+# -- undo -------------------------------------------------------------------------------------------
 
 
-OWNERS: Final = ("crontab:", CRON_OWNER)  # that have a file or a module behind them
+OWNERS: Final = ("crontab:", CRON_OWNER)  # prefixes of owners with the name of a file or module
 
 
 @dataclass(slots=True)
 class Undone:
-    """Ids: of what is cancelled, of what waits again where it was, and of what stays here, with the reason."""
+    """Ids of cancelled schedules, of one-shots given back, and of schedules that stay here, with the reason."""
 
     cancelled: list[str] = field(default_factory=list)
     given_back: list[str] = field(default_factory=list)
@@ -163,17 +164,17 @@ class Undone:
 
 
 def is_owner(owner: str | None) -> bool:
-    """Return True if *owner* is one that imports put as managed_by."""
+    """Return True if *owner* has the form of an import's owner."""
     return owner in (RQ_SCHEDULER, RQ_SCHEDULED) or (owner or "").startswith(OWNERS)
 
 
 def owners(client: Client) -> list[str]:
-    """The owners of imports that have something here, sorted."""
+    """Return the owners of imports that have schedules here, sorted."""
     return sorted({owner for schedule in client.list() if (owner := schedule.managed_by) and is_owner(owner)})
 
 
 def owned(client: Client, owner: str) -> list[Schedule]:
-    """All that imports of *owner* have put and that is still to fire, or has ended."""
+    """Return the schedules of *owner*, also ended ones."""
     return [schedule for schedule in client.list() if schedule.managed_by == owner]
 
 
@@ -181,11 +182,11 @@ def undo(
     client: Client, link: Link, owner: str, now_ms: Callable[[], int], on_progress: Callable[[int, int], None]
 ) -> Undone:
     """
-    Cancel all that *owner* owns. *now_ms* asks for the server's time; *on_progress* is told how many are done, of how
-    many.
+    Cancel all schedules of *owner*. *now_ms* returns the server's time; *on_progress* is called with the number done,
+    and the total.
 
     Raises:
-        RedisUnavailable: in the middle; the same call again goes on from there.
+        RedisUnavailable: in the middle; the same call again continues from there.
     """
     undone, schedules = Undone(), owned(client, owner)
     for number, schedule in enumerate(schedules, 1):
@@ -198,7 +199,7 @@ def undo(
 
 
 def _give_back(client: Client, link: Link, owner: str, schedule: Schedule, now_ms: int, undone: Undone) -> None:
-    """One that was moved: back to its ZSET, then away from here."""
+    """Give back a moved one-shot: put it into its ZSET, then cancel it here."""
     id, due_ms = schedule.id, schedule.next_ms
     if due_ms is None or due_ms <= now_ms + SOON_S * 1000:
         undone.kept.append((id, f"it is due within {SOON_S} s, and fires here"))

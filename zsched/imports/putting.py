@@ -1,12 +1,12 @@
 """
-Making Redis hold what a source says.
+Put the schedules of a source into Redis.
 
-    check     each item as ``client.schedule`` would; what is refused is noted with its place, and the rest goes on
-    twins     an id that an earlier source of the same import has is refused: one schedule has one owner
-    compare   what recurs with what is held, as a file of schedules is (``files.applying``): nothing is written yet
-    put       what changed; then the one-shots are moved (``moving``)
+    check     each item as ``client.schedule`` would; a refusal is noted with its place, and the rest continues
+    twins     refuse an id that an earlier source of the same import has: one schedule has one owner
+    compare   recurring schedules with Redis, like a file of schedules (``files.applying``); nothing is written yet
+    put       changed schedules; then move the one-shots (``moving``)
 
-Not guaranteed: what the package's docstring says.
+Not guaranteed: see the package's docstring.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from zsched.storage.connection import Link
 
 @dataclass(slots=True)
 class Imported:
-    """Result of importing a source, or of a dry run; ``definitions``: what was checked, by id."""
+    """Result of importing a source, or of a dry run; ``definitions``: the checked schedules, by id."""
 
     source: ImportSource
     definitions: dict[str, Definition] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Imported:
 
     @property
     def is_whole(self) -> bool:
-        """True if all of the source is in zsched."""
+        """Return True if the whole source is in zsched."""
         return not self.source.refusals and not self.applied.errors
 
     def count(self, outcome: str) -> int:
@@ -47,7 +47,7 @@ class Imported:
 
 
 def refuse_twins(imported: Sequence[Imported]) -> None:
-    """Take out of each of *imported* what has an id of one before it, and refuse it there."""
+    """Refuse in each of *imported* the items with an id of an earlier source."""
     owners: dict[str, ImportSource] = {}
     for one in imported:
         source, twins = one.source, [item for item in one.source.items if item.id in owners]
@@ -62,8 +62,8 @@ def refuse_twins(imported: Sequence[Imported]) -> None:
 
 class Importing:
     """
-    One source on its way in; ``imported`` is what became of it. *allow* is as that of *checks*, *link* what one-shots
-    are moved through, *takes_over* as of ``Application``.
+    The import of one source; ``imported`` is its result. *allow*: as for *checks*; *link*: for moving one-shots;
+    *takes_over*: as for ``Application``.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Importing:
         self._checks, self._allow, self._takes_over = checks, allow, takes_over
 
     def check(self) -> Imported:
-        """Check every item in all that needs no Redis, and refuse what is bad."""
+        """Check every item without Redis, and refuse the invalid ones."""
         good = []
         for item in self._source.items:
             try:
@@ -94,10 +94,10 @@ class Importing:
 
     def foretell(self, *, prune: bool) -> None:
         """
-        Note what would be done; nothing is written.
+        Note the steps of a dry run; nothing is written.
 
         Raises:
-            InvalidFile: an id is another owner's, or a one-shot's; nothing is to be put then.
+            InvalidFile: an id is another owner's, or a one-shot's; then put nothing.
         """
         entries = [
             FileEntry(item.id, number, self.imported.definitions[item.id])
@@ -111,10 +111,10 @@ class Importing:
 
     def run(self, on_progress: Callable[[int], None]) -> None:
         """
-        Do what was foretold, and note what was done; *on_progress* is told how many schedules are done.
+        Do the steps of ``foretell``, and note the results; *on_progress* is called with the number of schedules done.
 
         Raises:
-            RedisUnavailable: in the middle; the same import again goes on from there.
+            RedisUnavailable: in the middle; the same import again continues from there.
         """
         number, one_shots = len(self.imported.applied.steps), self._one_shots()
         self.imported.applied = self._application.carry_out(self.imported.applied, on_progress)

@@ -1,14 +1,14 @@
 """
 Registrations with RQ's own cron (``rq cron MODULE``, ``rq.cron.register``).
 
-RQ evaluates a cron string with croniter: RQ 2 in UTC, RQ 3 in the zone of its machine. Of a local time that a clock
-change leaves out RQ takes the instant as much later, of one that comes twice the first. (While an hour comes again RQ
-runs nothing of a rule for every few minutes; here that goes on.) Six fields have the seconds last. Whether a day field
-restricts anything croniter decides otherwise than cron and zsched (``*/2`` does there, ``0-6`` does not): that is
-rewritten. What passes while RQ's scheduler is down is never run by it, and what runs longer than its interval runs
-beside itself; so it is here.
+RQ evaluates a cron string with croniter: RQ 2 in UTC, RQ 3 in the zone of its machine. If a clock change skips a local
+time, RQ runs as much later; if a local time comes twice, it runs at the first. (In a repeated hour RQ does not run a
+rule for every few minutes; zsched does.) Six fields have the seconds last. croniter has another rule than cron and
+zsched for day fields that restrict a day (``*/2`` does in croniter, ``0-6`` does not): such fields are rewritten. RQ
+never runs times that passed while its scheduler was down, and a run may overlap with the next one. Imported schedules
+do the same.
 
-The module is imported, as ``rq cron`` would. Ids are the names of the registered, numbered where several share one.
+The module is imported, as ``rq cron`` would. Ids are the names of the registrations; equal names are numbered.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from zsched.storage.rivals import CRON_OWNER, dotted
 from zsched.storage.rqjob import function_path
 
 _DAYS: Final = {2: "1-31", 4: "0-6"}  # the fields day of month and day of week, and all days of each
-_LONGEST_ID: Final = 120  # characters; a number comes behind them
-_OPTIONS: Final = {"job_timeout": "timeout", "ttl": "expires_after"}  # other names of ours
+_LONGEST_ID: Final = 120  # characters; a number may follow
+_OPTIONS: Final = {"job_timeout": "timeout", "ttl": "expires_after"}  # RQ's names, and ours
 
 
 class _Registered(CronScheduler):
-    """Collects what a module registers. It never runs, so it needs no Redis."""
+    """Collects the registrations of a module. It never runs, so it needs no Redis."""
 
     def __init__(self) -> None:
         super().__init__(connection=None, logging_level=logging.CRITICAL)  # type: ignore[arg-type]  # never asked
         self.refused: list[tuple[str, Exception]] = []
 
     def register(self, func: Any, queue_name: str, *args: Any, **options: Any) -> CronJob:
-        """Register as RQ does, and raise what RQ only logs."""
+        """Register as RQ does, and raise the errors that RQ only logs."""
         try:
             return super().register(func, queue_name, *args, **options)
         except Exception as error:
@@ -48,13 +48,13 @@ class _Registered(CronScheduler):
 
 
 def owner_of(module: str) -> str:
-    """managed_by of what *module* registers, the same for its dotted name and its path from here."""
+    """Return managed_by for the registrations of *module*: the same for its dotted name and its path from here."""
     return CRON_OWNER + (module if module.startswith("/") else dotted(module))
 
 
 def read_rq_cron(module: str, zone: str) -> ImportSource:
     """
-    Read the registrations of *module* (``app.cron_config``, or the path of a file), whose cron strings are of *zone*.
+    Read the registrations of *module* (``app.cron_config``, or the path of a file). Its cron strings are in *zone*.
 
     Raises:
         InvalidSchedule: it cannot be imported.
@@ -62,12 +62,12 @@ def read_rq_cron(module: str, zone: str) -> ImportSource:
     registered = _Registered()
     try:
         registered.load_config_from_file(module)
-    except Exception as error:  # the module's own, or RQ's around it
+    except Exception as error:  # of the module, or of RQ
         remedy = "give the dotted name or the path of what `rq cron` gets, in the folder where it runs"
         raise InvalidSchedule("module", module, f"it cannot be imported ({error})", remedy) from error
     source, met = ImportSource(module, owner_of(module)), Counter[str]()
     for name, refusal in registered.refused:
-        source.refuse(name, name, f"RQ refuses it ({refusal}); mend it in the module")
+        source.refuse(name, name, f"RQ refuses it ({refusal}); correct it in the module")
     for job in registered.get_jobs():
         name = str(getattr(job, "name", job.func_name))  # RQ before 2.10 has no names
         id = "".join(c if ID.fullmatch(c) else "_" for c in name)[:_LONGEST_ID]
@@ -80,7 +80,7 @@ def read_rq_cron(module: str, zone: str) -> ImportSource:
 
 
 def _item(job: CronJob, zone: str, name: str, id: str) -> Item:
-    """The schedule that *job* is. Raises ValueError, NotImportable."""
+    """Return the schedule of *job*. Raises ValueError, NotImportable."""
     given = dict(job.job_options)
     if given.pop("webhooks", None):
         raise ValueError("it has webhooks; call them in the function, or in its callbacks")
@@ -95,7 +95,7 @@ def _item(job: CronJob, zone: str, name: str, id: str) -> Item:
 
 
 def cron_of_croniter(text: str) -> str:
-    """croniter's expression as zsched reads it. Raises ValueError."""
+    """Translate croniter's expression into zsched's. Raises ValueError."""
     fields = text.split()
     if len(fields) == 7:
         raise ValueError(f"cron {text!r} has a year; schedule it with --starts and --ends instead")

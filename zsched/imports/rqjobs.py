@@ -1,32 +1,33 @@
 """
-RQ's job hashes as options of ``client.schedule``: RQ's own delayed jobs, and those of the package rq-scheduler.
+Translate RQ's job hashes into options of ``client.schedule``: RQ's delayed jobs, and jobs of the package rq-scheduler.
 
-With the serializer pickle this opens what the jobs are called with, as RQ's workers do: for somebody who trusts this
-Redis as they do, where the modules of the arguments' classes can be imported.
+With the serializer pickle this opens the jobs' arguments, as RQ's workers do. So run it only with a trusted Redis, and
+where the modules of the arguments' classes can be imported.
 
-What zsched cannot say of a job is refused with its name. A job that ran already (a retry that waits, one of a Repeat)
-and one of zsched's own are nobody's to move.
+If zsched has no option for a property of a job, the job is refused, and the property is named. A job that ran already
+(a retry that waits, a job of a Repeat) and zsched's own jobs are not moved.
 
-RQ's own delayed jobs are those of ``enqueue_at`` and ``enqueue_in`` in ``rq:scheduled:<queue>``. They are moved. The
-daemon pushes such jobs at their time anyway, wherever no scheduler of RQ does (``daemon/native``). Moved they get what
-zsched's own have: the log, the archive, ``zsched why``, and life after a lost Redis.
+RQ's own delayed jobs are made by ``enqueue_at`` and ``enqueue_in``; they wait in ``rq:scheduled:<queue>``. They are
+moved. A daemon pushes such jobs at their time anyway, if no scheduler of RQ does (``daemon/native``). After the move
+they have the log, the archive, ``zsched why``, and recovery of a lost Redis.
 
-Left where they are: what is due within ``SOON_S``, or has come near when its turn comes; runs that wait for another
-attempt, RQ's or zsched's. RQ's scheduler takes nothing before its time, so the two never reach for the same job.
+Some jobs stay where they are: jobs that are due within ``SOON_S``, or nearly due when their turn comes; and runs that
+wait for another attempt, RQ's or zsched's. RQ's scheduler takes no job before its time, so it never takes a job that is
+just being moved.
 
-The package rq-scheduler has one ZSET of RQ's job ids, whose jobs say in ``meta`` how they recur:
+The package rq-scheduler has one ZSET of RQ's job ids. ``meta`` of a job says how it recurs:
 
-    interval    every so many seconds, counted from the time at which the job waits next, so its rhythm stays
-    cron_string by the rules of the package crontab, on the clock of the machine where rq-scheduler runs, whatever
-                ``use_local_timezone`` says (rq-scheduler 0.14, ``utils.get_next_scheduled_time``); *tz* is that zone
-    repeat      how many runs are left
-    none        a one-shot; what is overdue runs at once, as a started rq-scheduler would have it
+    interval    every so many seconds, counted from the job's next time, so its rhythm stays
+    cron_string by the rules of the package crontab, in the zone of the machine where rq-scheduler runs, whatever
+                ``use_local_timezone`` is (rq-scheduler 0.14, ``utils.get_next_scheduled_time``); *tz* is that zone
+    repeat      number of remaining runs
+    none        a one-shot; an overdue one runs at once, as after a start of rq-scheduler
 
-Where both day fields of a cron_string are restricted that package runs on days that match both, and cron, as zsched, on
-days that match either: refused. ``result_ttl`` -1 of what recurs is rq-scheduler's own, whose runs share one job; here
-each has its own, and keeping all of them for ever is nobody's wish.
+If both day fields of a cron_string are restricted, that package runs on days that match both. cron and zsched run on
+days that match either, so such a job is refused. ``result_ttl`` -1 of a recurring job is ignored: rq-scheduler sets it
+because all runs share one job. Here each run has its own job, and nobody wants to keep all of them forever.
 
-Not guaranteed: that a scheduler which is started after it was asked whether one runs does nothing.
+Not guaranteed: a scheduler that is started after the check for running schedulers is not noticed.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ from zsched.storage.rqkeys import RQ_SCHEDULER_JOBS, RqKeys
 
 _PAGE: Final = 200  # hashes read in one round trip
 _SHOWN: Final = 200  # characters of a description, the most that one takes
-_READ: Final = (  # what the encoder turns into options
+_READ: Final = (  # fields that the encoder turns into options
     *("origin", "timeout", "result_ttl", "failure_ttl", "retries_left", "retry_intervals", "enqueue_at_front_on_retry"),
     *("success_callback_name", "success_callback_timeout", "failure_callback_name", "failure_callback_timeout", "meta"),
 )
-_UNSAID: Final = {  # fields of RQ, and what is to be done instead
+_UNSAID: Final = {  # RQ's fields without an option, and the remedies
     "dependency_ids": "it depends on other jobs; let their tasks return zsched.Next (docs/how-to/chain-runs.md)",
     "dependency_id": "it depends on another job; let its task return zsched.Next (docs/how-to/chain-runs.md)",
     "stopped_callback_name": "it has a callback for being stopped; leave that out",
@@ -70,7 +71,7 @@ class RQJobs:
         self._link, self.rq, self._encoder = link, rq, encoder
 
     def read(self, ids: Iterable[str]) -> Iterator[tuple[str, dict[str, bytes]]]:
-        """The fields that are not empty of each of *ids*, in their order; none of one that is gone."""
+        """Yield each of *ids* with the fields that are not empty, in order; a missing job has no fields."""
         for page in pages_of(ids, _PAGE):
             with self._link.wire() as wire:
                 replies = wire.execute_all(("HGETALL", self.rq.job(id)) for id in page)
@@ -80,10 +81,10 @@ class RQJobs:
 
     def options(self, fields: Mapping[str, bytes]) -> tuple[str, dict[str, Any]]:
         """
-        The function of the job with *fields*, and its options without a time.
+        Return the function of the job with *fields*, and its options without a time.
 
         Raises:
-            ValueError: zsched cannot say it; the message says why, and what to do.
+            ValueError: zsched has no option for it; the message has the reason and the remedy.
         """
         _refuse(fields)
         try:
@@ -93,7 +94,7 @@ class RQJobs:
             cause = f" ({error.__cause__})" if error.__cause__ else ""
             remedy = "run this where its modules are, with the workers' [rq] serializer"
             raise ValueError(f"what it is called with cannot be read here{cause}; {remedy}") from error
-        except Exception as error:  # fields of another writer, or a pickle of a class that is gone
+        except Exception as error:  # fields of another writer, or a pickle of a missing class
             problem = f"its fields cannot be read ({type(error).__name__}: {error})"
             raise ValueError(f"{problem}; schedule it again by hand") from error
         if not isinstance(func, str) or "." not in func:
@@ -101,18 +102,18 @@ class RQJobs:
         options |= {"args": list(args), "kwargs": dict(kwargs)}
         if fields.get("enqueue_at_front") == b"1":
             options["at_front"] = True
-        if int(fields.get("ttl", 0)) > 0:  # -1: for ever
+        if int(fields.get("ttl", 0)) > 0:  # -1: forever
             options["expires_after"] = int(fields["ttl"])
-        if fields.keys() >= {"rate_limit_key", "rate_limit_concurrency"}:  # RQ ignores the one without the other
+        if fields.keys() >= {"rate_limit_key", "rate_limit_concurrency"}:  # RQ ignores one without the other
             options["rate_limit"] = _limit(fields["rate_limit_key"], fields["rate_limit_concurrency"])
         described = fields.get("description", b"").decode(errors="replace")
-        if described and not described.startswith(f"{func}("):  # RQ's own, of function and arguments: ours is shorter
+        if described and not described.startswith(f"{func}("):  # RQ's default has the arguments: ours is shorter
             options["description"] = blanked(described)[:_SHOWN]
         return func, options
 
 
 def _limit(key: bytes, most: bytes) -> str:
-    """The option rate_limit of a job with these fields. Raises ValueError."""
+    """Return the option rate_limit for these fields. Raises ValueError."""
     form = OPTIONS["rate_limit"].form
     try:
         return str(form.read_texts([key.decode(), most.decode()]))
@@ -124,15 +125,15 @@ def _limit(key: bytes, most: bytes) -> str:
 
 def instant_of_score(score_s: float) -> datetime:
     """
-    The time that a job's score says, in seconds.
+    Return the time of a job's score, in seconds.
 
     Raises:
-        ValueError: it is none that the calendar has; one in milliseconds, say.
+        ValueError: the calendar does not have that time; the score may be in milliseconds.
     """
     try:
         return from_ms(round(score_s * 1000))
     except (ValueError, OverflowError) as error:
-        problem = f"its time, {score_s:.16g} s after 1970, is none"
+        problem = f"its time, {score_s:.16g} s after 1970, is not valid"
         raise ValueError(f"{problem}; set its score to seconds (ZADD), or take it out of its set") from error
 
 
@@ -155,12 +156,12 @@ def score_of(due_ms: int) -> float:
 
 
 def status_of(fields: Mapping[str, bytes]) -> str:
-    """RQ's word."""
+    """Return RQ's word for the status."""
     return fields.get("status", b"").decode(errors="replace")
 
 
 def _refuse(fields: Mapping[str, bytes]) -> None:
-    """Raises ValueError for what cannot be said, and for what is not to be moved."""
+    """Refuse jobs without an equivalent, and jobs that must not be moved. Raises ValueError."""
     if "data" not in fields:
         raise ValueError("its job is gone, so nothing says what to call; take it out of its set, or leave it")
     for field, problem in _UNSAID.items():
@@ -172,13 +173,13 @@ def _refuse(fields: Mapping[str, bytes]) -> None:
 
 
 RQ_SCHEDULED: Final = "rq-scheduled"
-SOON_S: Final = 30  # from the reading on; what is due so soon is not tried
+SOON_S: Final = 30  # after the reading; jobs that are due so soon are not moved
 _MARGIN_MS: Final = 5000  # left when a job is moved; even without RQ's second far longer than the move takes
 
 
 def read_rq_scheduled(link: Link, jobs: RQJobs, now_ms: int, queues: Collection[str] = ()) -> ImportSource:
-    """Read what waits in *queues*, or in all that RQ knows, by the server's time *now_ms*."""
-    source, soon, begun = ImportSource(RQ_SCHEDULED, RQ_SCHEDULED), 0, 0
+    """Read the jobs that wait in *queues*, or in all queues that RQ knows, by the server's time *now_ms*."""
+    source, soon, retries = ImportSource(RQ_SCHEDULED, RQ_SCHEDULED), 0, 0
     with link.wire() as wire:
         names = sorted(queues) or Registries(wire, jobs.rq).queues()
     for queue in names:
@@ -189,7 +190,7 @@ def read_rq_scheduled(link: Link, jobs: RQJobs, now_ms: int, queues: Collection[
         soon += len(due_s) - len(later)
         for id, fields in jobs.read(later):
             if _has_begun(fields):
-                begun += 1
+                retries += 1
                 continue
             try:
                 _refuse_others(fields)
@@ -201,8 +202,8 @@ def read_rq_scheduled(link: Link, jobs: RQJobs, now_ms: int, queues: Collection[
             source.items.append(Item(id, id, func, options, Origin(waiting_key, id, _MARGIN_MS)))
     if soon:
         source.remarks.append(f"left to RQ, or to the daemon, as they are due within {SOON_S} s: {soon:,}")
-    if begun:
-        source.remarks.append(f"left where they are, as they are runs that wait for another attempt: {begun:,}")
+    if retries:
+        source.remarks.append(f"left where they are, as they are runs that wait for another attempt: {retries:,}")
     return source
 
 
@@ -212,7 +213,7 @@ def _has_begun(fields: Mapping[str, bytes]) -> bool:
 
 
 def _refuse_others(fields: Mapping[str, bytes]) -> None:
-    """Raises ValueError for a job that RQ would not push as waiting."""
+    """Refuse a job that RQ would not push as waiting. Raises ValueError."""
     if fields and status_of(fields) != "scheduled":
         problem = f"RQ has it as {status_of(fields) or 'nothing'}, not as scheduled"
         raise ValueError(f"{problem}; leave it, or take it out of the registry")
@@ -231,7 +232,7 @@ _AND: Final = (
 
 
 def read_rq_scheduler(link: Link, jobs: RQJobs, tz: str) -> ImportSource:
-    """All that waits in rq-scheduler's set; cron strings are of the zone *tz*."""
+    """Read all jobs in rq-scheduler's set; cron strings are in the zone *tz*."""
     source = ImportSource(RQ_SCHEDULER, RQ_SCHEDULER)
     flat = link.execute("ZRANGE", RQ_SCHEDULER_JOBS, 0, -1, "WITHSCORES")
     due_s = {id.decode(errors="replace"): float(score) for id, score in zip(flat[::2], flat[1::2], strict=True)}
@@ -245,7 +246,7 @@ def read_rq_scheduler(link: Link, jobs: RQJobs, tz: str) -> ImportSource:
 
 
 def _item(id: str, func: str, options: dict[str, Any], due_s: float, tz: str) -> Item:
-    """The schedule that a job of rq-scheduler is. Raises ValueError."""
+    """Return the schedule of a job of rq-scheduler. Raises ValueError."""
     meta, at = options.pop("meta", None) or {}, not_before(due_s)
     if not isinstance(meta, dict):
         raise ValueError(f"its meta is {type(meta).__name__}, no dict; schedule it again by hand")
@@ -257,7 +258,7 @@ def _item(id: str, func: str, options: dict[str, Any], due_s: float, tz: str) ->
         return Item(id, id, func, options | {"at": at, "allow_past": True}, Origin(RQ_SCHEDULER_JOBS, id, 0))
     if options.get("result_ttl") == _KEEPS:
         del options["result_ttl"]
-    options |= {"overlap": "allow"}  # rq-scheduler looks at no run before
+    options |= {"overlap": "allow"}  # rq-scheduler ignores previous runs
     if its["repeat"] is not None:
         options["count"] = max(_whole("repeat", its["repeat"]), 1)  # it counts down after a run
     if its["interval"]:
@@ -268,7 +269,7 @@ def _item(id: str, func: str, options: dict[str, Any], due_s: float, tz: str) ->
 
 
 def _whole(name: str, given: Any) -> int:
-    """The number that meta has as *name*. Raises ValueError."""
+    """Return the number in meta's *name*. Raises ValueError."""
     try:
         return int(given)
     except (TypeError, ValueError, OverflowError) as error:
@@ -276,7 +277,7 @@ def _whole(name: str, given: Any) -> int:
 
 
 def _cron(text: str) -> str:
-    """The expression of the package crontab as zsched reads it. Raises ValueError."""
+    """Translate the expression of the package crontab into zsched's. Raises ValueError."""
     fields = text.split()
     if len(fields) in (6, 7):
         year = fields.pop()

@@ -1,5 +1,5 @@
 """
-Measurements of one daemon: those that the daemon reports while it works, and counts of log entries of its own terms.
+Measurements of one daemon: its reports while it works, and counts of log entries of its own terms.
 
 Every daemon's archive follows the whole log. Each daemon counts only the entries of its own terms (an entry's id begins
 with its epoch), so the sum over all daemons counts each entry once. The archiver's thread counts an entry when its

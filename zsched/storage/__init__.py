@@ -1,1 +1,1 @@
-"""Everything that talks to Redis: keys, scripts, the store, the lease, and RQ's job format."""
+"""All access to Redis: keys, scripts, the store, the lease, and RQ's job format."""

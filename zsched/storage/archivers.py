@@ -31,7 +31,7 @@ from zsched.storage.scripts import Scripts
 
 ALIVE_MS = 30_000
 REPORT_EVERY_MS = 3_000
-FORGOTTEN_MS = 3_600_000  # who told nothing for longer has moved, or is gone
+FORGOTTEN_MS = 3_600_000  # after this time without a report, an archive counts as moved or gone
 _PUTS_BACK = "Redis lost something that this archive has, and it is being put back"
 
 
@@ -39,11 +39,11 @@ class ArchiveState(Enum):
     """The state of an archiver."""
 
     FOLLOWING = "following"
-    BOOTSTRAPPING = "bootstrapping"  # reading what Redis holds, as the log does not go back far enough
-    LOST = "lost"  # Redis lost something that it has: about to put it back, or waiting for `zsched recover`
+    BOOTSTRAPPING = "bootstrapping"  # reading the contents of Redis, because the log does not go back far enough
+    LOST = "lost"  # Redis lost data that the archive has: it restores them, or waits for `zsched recover`
     FAILED = "failed"  # its disk does not take writes; nothing is lost in Redis
-    REFUSED = "refused"  # this Redis is another data set than the archive's
-    OUTDATED = "outdated"  # a newer zsched leads, in a format that the archive's does not know
+    REFUSED = "refused"  # this Redis has another data set than the archive
+    OUTDATED = "outdated"  # a newer zsched leads, with a format that the archive's daemon does not know
     STOPPED = "stopped"  # its daemon ended in order: the last report
 
 
@@ -59,9 +59,10 @@ class Audited(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Report:
     """
-    The last report of one archive. ``position`` is on its disk; ``told_ms`` is the server's time. ``about``: path,
-    since when it is complete, and the trouble it has; ``awaits_people`` when `zsched recover` has to be run; and the
-    facts of its daemon, with ``may_not_lead``, the reason, if that is so.
+    The last report of one archive. ``position`` is on its disk; ``told_ms`` is the report's time, by the server.
+
+    ``about``: its path, the time since when it is complete, its trouble, ``awaits_people`` if `zsched recover` has to
+    be run, and the facts of its daemon, with ``may_not_lead``, the reason why the daemon may not lead, if any.
     """
 
     archive: str
@@ -82,12 +83,12 @@ class Report:
 
     @property
     def awaits_people(self) -> bool:
-        """True if it has what Redis lost, and waits for `zsched recover`: [archive] recovery = "manual"."""
+        """True if it has data that Redis lost, and waits for `zsched recover`: [archive] recovery = "manual"."""
         return self.state is ArchiveState.LOST and self.about.get("awaits_people") is True
 
     @property
     def trouble(self) -> str | None:
-        """The reason that keeps it from following, in its own words."""
+        """The reason why it does not follow the log, from its report."""
         if self.state is ArchiveState.LOST and not self.awaits_people:
             return _PUTS_BACK  # earlier trouble no longer matters
         trouble = self.about.get("trouble")
@@ -95,13 +96,13 @@ class Report:
 
     @property
     def looked_at(self) -> frozenset[str]:
-        """Lost positions of other archives that it looked at. Those in its history stand in a ``merged`` entry."""
+        """Lost positions of other archives that it checked. A ``merged`` entry has the positions in its history."""
         positions = self.about.get("looked_at")
         return frozenset(str(each) for each in positions) if isinstance(positions, list) else frozenset()
 
     @property
     def audit(self) -> Audited | None:
-        """The result of the last audit that its daemon made as the leader; None when it made none."""
+        """The result of the last audit by its daemon as leader, or None."""
         summary = self.about.get("audit")
         if not isinstance(summary, dict):
             return None
@@ -111,7 +112,7 @@ class Report:
 
     @property
     def unknown_entries(self) -> int:
-        """Number of log entries that its zsched cannot read. Its state lacks them, so nothing is audited by it."""
+        """Number of log entries that its zsched cannot read. Its state lacks their changes, so no audit uses it."""
         return self._count("unknown_entries")
 
     @property
@@ -124,16 +125,16 @@ class Report:
         return number if type(number) is int and 0 <= number <= LAST_MS else 0
 
     def is_alive(self, now_ms: int) -> bool:
-        """Return True if it follows, and was heard of within ALIVE_MS."""
+        """Return True if it follows the log, and reported within ALIVE_MS."""
         return self.state is ArchiveState.FOLLOWING and self.is_recent(now_ms)
 
     def is_recent(self, now_ms: int, within_ms: int = ALIVE_MS) -> bool:
-        """Return True if it was told within *within_ms*, and not before the clock was set back by more than that."""
+        """Return True if its time is within *within_ms* of *now_ms*. The clock may have been set back."""
         return abs(now_ms - self.told_ms) <= within_ms
 
     @classmethod
     def parse(cls, archive: bytes, text: bytes) -> Report | None:
-        """The report under a field of the hash; None when another writer wrote it."""
+        """Return the report in a field of the hash; None if another writer wrote it."""
         try:
             entry, entry_t, at_ms, state, about = text.decode().split(" ", 4)
             epoch, _, seq = entry.partition("-")
@@ -145,8 +146,8 @@ class Report:
 
 def reports_of(flat: list[bytes]) -> list[Report]:
     """
-    The reports in the hash *flat*, the latest first. A daemon keeps one archive at a time: what it told earlier
-    of another one, or before it had any, is left out.
+    Return the reports in the hash *flat*, the latest first. A daemon has one archive at a time: its earlier reports,
+    of another archive or without one, are left out.
     """
     parsed = (Report.parse(archive, text) for archive, text in zip(flat[::2], flat[1::2], strict=True))
     reports = sorted((report for report in parsed if report), key=lambda report: -report.told_ms)
@@ -157,12 +158,12 @@ def reports_of(flat: list[bytes]) -> list[Report]:
 
 
 def remembered(reports: Iterable[Report], now_ms: int) -> list[Report]:
-    """Return the *reports* that count at *now_ms*, in their order; also of daemons that stopped since."""
+    """Return the *reports* that are valid at *now_ms*, in their order; also of daemons that stopped since."""
     return [report for report in reports if report.is_recent(now_ms, FORGOTTEN_MS)]
 
 
 def last_audit(reports: Iterable[Report], now_ms: int) -> Audited | None:
-    """Return the last audit of which *reports* tell; None when there is none, or it is forgotten by *now_ms*."""
+    """Return the last audit in *reports*; None if there is none, or if it is too old at *now_ms*."""
     audits = [audit for report in remembered(reports, now_ms) if (audit := report.audit) is not None]
     return max(audits, key=lambda audit: audit.at_ms, default=None)
 
@@ -182,8 +183,8 @@ class Archivers:
         hold_for_ms: int = 0,
     ) -> int:
         """
-        Report the *position* of *archive*, which must be on its disk. Nothing fires for *hold_for_ms* from then.
-        Returns TIME in ms.
+        Report the *position* of *archive*, which must be on its disk. Nothing fires for *hold_for_ms* after that.
+        Return TIME in ms.
         """
         reply = self._scripts.call(
             "report",
@@ -197,7 +198,7 @@ class Archivers:
         return int(reply[0])
 
     def forget(self, archive: str) -> None:
-        """Take back what *archive* reported."""
+        """Delete the report of *archive*."""
         self._channel.execute("HDEL", self._key, archive)
 
     def reports(self) -> list[Report]:
@@ -209,7 +210,7 @@ class Archivers:
         return int(self._archived("-", 0)[1])
 
     def archived(self, entry: str, entry_ms: int) -> str:
-        """Return whether *entry*, written at *entry_ms*, is on a disk: archived, waiting or LOST."""
+        """Return the state of *entry*, written at *entry_ms*: archived (on a disk), waiting or LOST."""
         return str(self._archived(entry, entry_ms)[0].decode())
 
     def _archived(self, entry: str, entry_ms: int) -> list[Any]:
@@ -218,7 +219,7 @@ class Archivers:
 
 def _instant(text: str) -> int:
     if not 0 <= int(text) <= LAST_MS:
-        raise ValueError(f"{text} ms is beyond all times")
+        raise ValueError(f"{text} ms is out of range")
     return int(text)
 
 
@@ -228,7 +229,7 @@ def _about(about: Any) -> dict[str, Any]:
     return about
 
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.02  # between two looks at the reports
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.02  # between two readings of the reports
 _NOTHING = "it is not in Redis either: schedule it again"
 
 
@@ -241,10 +242,10 @@ class Durability:
 
     def require(self, written: str = "nothing was written") -> None:
         """
-        Before anything is written: there must be an archive to wait for. *written*: what there is otherwise.
+        Check before a write that there is an archive to wait for. *written*: the present state, for the message.
 
         Raises:
-            NotArchived: none is alive.
+            NotArchived: no archive is alive.
         """
         if not self._archivers.alive():
             problem = "no daemon with an archive follows this namespace, so durable=True cannot be kept"
@@ -252,18 +253,18 @@ class Durability:
 
     def wait_for(self, entry: str, entry_ms: int, what: str, is_repeatable: bool = True) -> None:
         """
-        Until an archive has the entry with id *entry*, written at *entry_ms* by the server's clock. *what* was
-        changed, and whether the same call again would be the same, is for the message.
+        Wait until an archive has the entry with id *entry*, written at *entry_ms* by the server's clock. For the
+        message: *what* was changed, and True if the call can be repeated.
 
         Raises:
             NotArchived: not within the timeout, or Redis lost the entry.
-            RedisUnavailable: it cannot be known; the entry was written.
+            RedisUnavailable: the result is unknown; the entry was written.
         """
         with _written(what):
             self._wait_for(entry, entry_ms, what, is_repeatable)
 
     def wait_for_all(self, what: str) -> None:
-        """Until an archive has all that the log holds now. Raises as ``wait_for``."""
+        """Wait until an archive has all present entries of the log. Raises as ``wait_for``."""
         with _written(what):
             last = self._log.last()
             if last is None:
@@ -286,7 +287,7 @@ class Durability:
         raise NotArchived(f"{problem}; {remedy}", is_in_redis=True)
 
     def _looks(self) -> Iterator[None]:
-        """Once now, then again and again with growing pauses, until the time is over."""
+        """Yield now, and then with growing pauses until the timeout."""
         pause_s, until_ms = _FIRST_PAUSE_S, self._clock.monotonic_ms() + self._timeout_s * 1000
         yield
         while self._clock.monotonic_ms() < until_ms:
@@ -297,7 +298,7 @@ class Durability:
 
 @contextmanager
 def _written(what: str) -> Iterator[None]:
-    """Say that *what* was written all the same, when Redis goes away inside the block."""
+    """Convert a loss of Redis inside the block: the message says that *what* was written."""
     try:
         yield
     except RedisUnavailable as error:

@@ -16,13 +16,13 @@ from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.scripts import Scripts
 
-_PAGE: Final = 100  # chains in one look: Redis does nothing else meanwhile
+_PAGE: Final = 100  # chains per script: Redis does nothing else meanwhile
 
 
 class ChainNeed(NamedTuple):
     """
-    A needed action for the chain of schedule *id*: *what*, in a word; *run*, the released run or ``-``; and *why*.
-    ``is_urgent``: only zsched will do it; otherwise RQ may.
+    A needed action for the chain of schedule *id*: *what*, a word; *run*, the released run or ``-``; *why*.
+    ``is_urgent``: True if only zsched does it; otherwise RQ may do it, too.
     """
 
     id: str

@@ -1,21 +1,21 @@
 """
 Redis Cluster: all keys of a namespace are in one slot, so a link speaks with one node, the slot's owner.
 
-Every new connection looks the owner up: the nodes of the URL, then those that they named, are asked for CLUSTER SLOTS
-until one answers. The owner must then confirm that the slot is its own, by a reply to EXISTS. Nothing is sent twice by
-this module. What a node answers instead of executing a command says what to do:
+Every new connection looks the owner up: the nodes of the URL, and then the nodes that they named, are asked for CLUSTER
+SLOTS until one answers. The owner must then confirm that the slot is its own, by a reply to EXISTS. Nothing is sent
+twice by this module. If a node does not execute a command, its answer decides what to do:
 
 - MOVED: the slot has another owner, after a migration or a failover. The connection breaks, and so do all others of the
   link before their next command; the next connection goes to the node that MOVED named. That node is another server,
   so a leader's term ends, and hold and doubt apply (docs/explanation/recovery.md). RQ's own keys moved in the same
   instant.
-- TRYAGAIN, ASK: keys of the slot are on their way, one after the other. A script needs all of its keys in one place, so
-  ASK is not followed. Each script looks for a key that never exists before anything else (lua/lib/whole.lua), and such
-  an answer is its end. Who calls waits, and calls again, until the slot is whole.
-- CLUSTERDOWN: no majority, or no owner. It passes, too.
+- TRYAGAIN, ASK: keys of the slot are being moved one by one. A script needs all of its keys in one place, so ASK is not
+  followed. Each script first looks for a key that never exists (lua/lib/whole.lua), and ends with such an answer. The
+  caller waits, and calls again, until the slot is whole.
+- CLUSTERDOWN: no majority, or no owner. This is temporary, too.
 
-Not guaranteed: that a slot has one owner. A master that was cut off takes writes until ``cluster-node-timeout`` has
-passed, and its Cluster forgets them (``min-replicas-to-write`` ends that sooner).
+Not guaranteed: that a slot has one owner. A master that was cut off accepts writes until ``cluster-node-timeout`` has
+passed, and its Cluster loses them (``min-replicas-to-write`` ends that sooner).
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ PLAIN: Final[Classes] = (SentinelManagedConnection, SentinelManagedSSLConnection
 
 
 class Redirected(redis.ConnectionError):
-    """A node did not execute a command, because it has not the slot, or not all of its keys."""
+    """A node did not execute a command, because it does not own the slot, or not all of its keys."""
 
 
 class Following(SentinelManagedConnection):
-    """A connection that leaves a node that has not the slot; whoever sent the command sends it again."""
+    """A connection that leaves a node that does not own the slot. The sender of the command sends it again."""
 
     def read_response(self, *arguments: Any, **options: Any) -> Any:
-        """Raise Redirected for what says that, or that a master became a replica while it let a command wait."""
+        """Read a reply. Raise Redirected if another node owns the slot, or if a master became a replica meanwhile."""
         try:
             return super().read_response(*arguments, **options)
         except redis.ResponseError as error:
@@ -61,7 +61,7 @@ class Following(SentinelManagedConnection):
             pool = self.connection_pool.connection_pool_ref()
             if isinstance(error, MovedError):
                 if pool is None or not pool.redirected(self, error):
-                    raise  # of another slot
+                    raise  # an error of another slot
                 self.host, self.port = pool.master_address  # where redis-py connects to again, without asking
             self.disconnect()  # type: ignore[no-untyped-call]  # redis-py's
             raise Redirected(str(error)) from error
@@ -86,8 +86,8 @@ class ClusterPool(FoundPool):
         cls, url: str, key: str, classes: Classes = PLAIN, retry: Retry | None = None, **options: Any
     ) -> ClusterPool:
         """
-        A pool by a ``redis+cluster://`` URL for the slot of *key*; the URL's options go before *options*. *retry*:
-        which commands its connections send again; None: none.
+        Return a pool for a ``redis+cluster://`` URL and the slot of *key*. The URL's options override *options*.
+        *retry*: the policy of connections for sending again; None: never.
 
         Raises:
             ValueError: not such a URL.
@@ -103,13 +103,13 @@ class ClusterPool(FoundPool):
 
     @classmethod
     def adopt(cls, theirs: ClusterPool) -> ClusterPool:
-        """A pool that finds the owner as *theirs* does, and with whose connections nothing is sent twice."""
+        """Return a pool that finds the owner as *theirs* does, and never sends a command twice."""
         is_tls = issubclass(theirs.connection_class, redis.SSLConnection)
         options = {name: value for name, value in adopted_options(theirs).items() if name not in _OWN}
         return cls(theirs.discovery, connection_class=PLAIN[is_tls], **options)
 
     def following(self) -> ClusterPool:
-        """A pool for a client of redis-py's, which knows nothing of slots."""
+        """Return a pool for a client of redis-py, which does not know slots."""
         is_tls = issubclass(self.connection_class, redis.SSLConnection)
         options = {name: value for name, value in self.connection_kwargs.items() if name not in _OWN}
         return ClusterPool(self.discovery, connection_class=FOLLOWING[is_tls], **options)
@@ -119,7 +119,7 @@ class ClusterPool(FoundPool):
         if int(moved.slot_id) != self.discovery.slot:
             return False
         self.proxy.master_address = self.discovery.follow(connection, moved)
-        self.disconnect(inuse_connections=False)  # they would all be told the same, one after the other
+        self.disconnect(inuse_connections=False)  # each of them would get the same answer
         return True
 
 
@@ -128,18 +128,18 @@ class SlotOwner:
 
     def __init__(self, seeds: Iterable[Address], key: str, *, is_tls: bool, options: dict[str, Any]) -> None:
         self.seeds, self.slot, self._key = tuple(seeds), key_slot(key.encode()), key
-        self._nodes = self.seeds  # whom to ask, in this order
-        self._next: Address | None = None  # named by MOVED; asked for nothing before it is connected to
+        self._nodes = self.seeds  # nodes to ask, in this order
+        self._next: Address | None = None  # named by MOVED; connected to without a question
         self._connection_class = redis.SSLConnection if is_tls else redis.Connection
         timeout_s = min(options.get("socket_timeout") or PATIENCE_S, PATIENCE_S)
         self._options = {**options, "socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
 
     def discover_master(self, service_name: str) -> Address:
         """
-        The address of the slot's owner, as MOVED or else the first node that answers says.
+        Return the address of the slot's owner, from MOVED or else from the first node that answers.
 
         Raises:
-            MasterNotFoundError: none knows; says why.
+            MasterNotFoundError: no node knows it; the message has the reasons.
             redis.AuthenticationError, redis.ConnectionError: every node refuses the password, or is not trusted.
         """
         named, self._next = self._next, None
@@ -170,7 +170,7 @@ class SlotOwner:
         Refuse a new *connection* if it is to another node than the slot's owner.
 
         Raises:
-            redis.ConnectionError: it is, or the Cluster is down.
+            redis.ConnectionError: it is another node, or the Cluster is down.
         """
         connection.send_command("EXISTS", self._key, check_health=False)
         try:
@@ -179,7 +179,7 @@ class SlotOwner:
             owner = host_port(*self.follow(connection, error))
             here = host_port(connection.host, connection.port)
             raise Redirected(f"{here} no longer owns slot {self.slot}, but {owner}") from error
-        except (AskError, NoPermissionError):  # the owner; its slot is being moved; an ACL tells with the first script
+        except (AskError, NoPermissionError):  # the owner, with a moving slot, or an ACL without EXISTS
             return
         except ClusterDownError as error:
             self._nodes = self._nodes[1:] + self._nodes[:1]
@@ -187,15 +187,15 @@ class SlotOwner:
 
     def follow(self, connection: Any, moved: MovedError) -> Address:
         """
-        Return the node that *moved* names, without a host one on *connection*'s. The next connection goes there, and
-        others ask it first: the rest of the Cluster may hear later that it owns the slot.
+        Return the node in *moved*, on *connection*'s host if it has none. The next connection goes there, and later
+        ones ask it first: other nodes may learn of the new owner later.
         """
         owner = self._next = (moved.host or connection.host, int(moved.port))
         self._nodes = tuple(dict.fromkeys((owner, *self._nodes)))
         return owner
 
     def _ask(self, node: Address) -> list[Any]:
-        """The reply of *node* to CLUSTER SLOTS, which 6.2 has and 8 still has."""
+        """Return the reply of *node* to CLUSTER SLOTS, which Redis 6.2 to 8 have."""
         host, port = node
         connection: Any = self._connection_class(host=host, port=port, **self._options)  # redis-py's is untyped
         try:
@@ -209,8 +209,10 @@ class SlotOwner:
 
 def demand_one_slot(keys: Keys) -> None:
     """
+    Check that zsched's keys and RQ's are in one slot.
+
     Raises:
-        ConfigError: *keys* of zsched's are in one slot of a Redis Cluster, and RQ's elsewhere, or everywhere.
+        ConfigError: zsched's *keys* are in one slot of a Redis Cluster, and RQ's in others.
     """
     slot, theirs = key_slot(keys.meta().encode()), slots_of(keys.rq)
     if {slot} == theirs:
@@ -224,12 +226,12 @@ def demand_one_slot(keys: Keys) -> None:
 
 
 def slots_of(rq: RqKeys) -> set[int]:
-    """Return the one slot that all of RQ's keys are in; more than one if its prefix has no hash tag."""
+    """Return the slot of all of RQ's keys; several slots if its prefix has no hash tag."""
     return {key_slot(key.encode()) for key in (rq.queues(), rq.workers())}
 
 
 def _owner(slots: list[Any], slot: int, asked: Address) -> tuple[Address | None, list[Address]]:
-    """The master of *slot*, None if there is none, and the masters of all slots; in the words of CLUSTER SLOTS."""
+    """Return the master of *slot*, or None, and the masters of all slots, from a reply to CLUSTER SLOTS."""
     owner, masters = None, list[Address]()
     for first, last, (host, port, *_), *_ in slots:
         master = (host.decode() if host not in (None, b"", b"?") else asked[0], int(port))
@@ -240,7 +242,7 @@ def _owner(slots: list[Any], slot: int, asked: Address) -> tuple[Address | None,
 
 
 def _is_for_the_user(error: Exception) -> bool:
-    """Return True for an *error* that does not pass by itself: a password, or a certificate."""
+    """Return True for an *error* that needs an operator: a wrong password, or an untrusted certificate."""
     return isinstance(error, redis.AuthenticationError) or distrust_of(error) is not None
 
 

@@ -1,10 +1,10 @@
 """
-Connections to Redis: nothing is ever sent twice unless zsched itself decides so.
+Connections to Redis: no command is sent twice unless zsched itself decides so.
 
 redis-py ≥ 6 re-sends a command when only its *reply* was lost, which pushes a job twice (measured
 through a proxy that cuts replies). So commands go over redis-py's connections without its client's
-retries: ``Link`` is a pool for callers whose calls are safe to repeat by their ids and re-sends them
-itself; ``Wire`` is one physical connection that never reconnects silently, for a leader's scripts.
+retries. ``Link`` is a pool for calls that are safe to repeat by their ids, and re-sends them itself.
+``Wire`` is one physical connection that never reconnects silently, for a leader's scripts.
 
 RESP 2 is pinned: replies differ in shape between the protocols, not in speed (measured).
 """
@@ -34,14 +34,14 @@ from zsched.storage.keys import Keys, keys_of
 RESENDS = 2  # after the first attempt
 _PIPELINED = 500  # commands in flight
 _NODES = "name some of its nodes, [redis] url = redis+cluster://host:6379,host2:6379, for all of its slots"
-_REST_S = 0.05  # between two attempts at a slot that is being moved
+_REST_S = 0.05  # between two attempts while a slot is being moved
 _WHOLE = "it is used again when it is whole; if that lasts, look at it with redis-cli --cluster check"
 _TRUST = "name who signed it in [redis] url, ?ssl_ca_certs=/path/of/ca.crt, and the host as the certificate has it"
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
 _UNREADABLE = (ValueError, RecursionError)  # raised by redis-py's own parser, used without hiredis
-# Codes that pass by, for which redis-py gives no type: BUSY with somebody's long script; a master whose replicas
-# have left it, for another one perhaps; what ends a wait when a master becomes a replica. And Redis 6.2 wraps what
-# a script's command was refused with, "Error running script (…): … -READONLY …".
+# Temporary errors without a type in redis-py: BUSY with a long script; NOREPLICAS, from a master without its replicas,
+# which may follow another one; UNBLOCKED, which ends a wait when a master becomes a replica. Redis 6.2 wraps errors of
+# a script's commands: "Error running script (…): … -READONLY …".
 _UNTYPED = re.compile(
     r"^(BUSY|NOREPLICAS|UNBLOCKED) |^(ERR )?Error running script .*: -(READONLY|NOREPLICAS) ", re.DOTALL
 )
@@ -51,7 +51,7 @@ Command = tuple[Any, ...]
 
 
 class Interruption(Protocol):
-    """A signal that ends a wait: readable when the wait is over."""
+    """A signal that ends a wait: readable at the end of the wait."""
 
     def fileno(self) -> int:
         """For select."""
@@ -61,15 +61,15 @@ class Channel(Protocol):
     """A ``Link`` or a ``Wire``."""
 
     def execute(self, *command: Any) -> Any:
-        """The reply to *command*."""
+        """Return the reply to *command*."""
 
 
 class Link:
     """
     A pool of connections to one Redis. ``where`` names it without its password.
 
-    Thread-safe; no I/O until used. ``execute`` may send a command three times when its reply is lost:
-    use it for reads and for scripts that are safe to repeat.
+    Thread-safe; no I/O until its first use. ``execute`` may send a command up to three times if replies
+    are lost: use it for reads and for scripts that are safe to repeat.
     """
 
     def __init__(self, pool: ConnectionPool, where: str, timeout_s: float, clock: Clock | None = None) -> None:
@@ -80,7 +80,7 @@ class Link:
     @classmethod
     def from_url(cls, url: str, timeout_s: float, password: str | None = None, keys: Keys | None = None) -> Link:
         """
-        A link to *url* (redis://, rediss://, unix://, redis+sentinel:// or, with *keys*, redis+cluster://), waiting
+        Return a link to *url* (redis://, rediss://, unix://, redis+sentinel:// or, with *keys*, redis+cluster://), with
         *timeout_s* for connection and reply.
 
         Raises:
@@ -116,15 +116,15 @@ class Link:
     @classmethod
     def adopt(cls, client: redis.Redis) -> Link:
         """
-        A link to where *client* goes, with our policy of not re-sending instead of its own.
+        Return a link to the server of *client*, with zsched's policy for sending again instead of the client's.
 
         Raises:
-            ConfigError: *client* is not a ``redis.Redis``; an asyncio client, say, or a URL.
+            ConfigError: *client* is not a ``redis.Redis``, but for example an asyncio client or a URL.
         """
-        given: object = client  # an untyped caller's may be anything
+        given: object = client  # an untyped caller may give anything
         if isinstance(given, redis.RedisCluster):
             remedy = "use Client.from_url('redis+cluster://host:6379,host2:6379')"
-            raise ConfigError(f"redis=RedisCluster: it sends again what may have been done; {remedy}")
+            raise ConfigError(f"redis=RedisCluster: it may send a command twice; {remedy}")
         if not isinstance(client, redis.Redis):
             raise ConfigError(f"redis={redact(show(client))}: not a redis.Redis; give one, or use Client.from_url(url)")
         theirs = client.connection_pool
@@ -156,19 +156,19 @@ class Link:
         return self.pool.following() if isinstance(self.pool, cluster.ClusterPool) else self.pool
 
     def look_for_master(self) -> None:
-        """Ask those who name the master, if any, so that connections to a former one break. Raises nothing."""
+        """Ask Sentinels or nodes for the master, if any, so that connections to a former one break. Raises nothing."""
         if self._found is not None:
-            with suppress(*_LOST):  # what is connected may well go on without them
+            with suppress(*_LOST):  # open connections may work without them
                 self._found.look()
 
     def execute(self, *command: Any) -> Any:
         """
-        The reply to *command*.
+        Return the reply to *command*.
 
         Raises:
             RedisUnavailable: not reached, or every reply was lost, or the slot was not whole, within about
             ``timeout_s``.
-            RedisRefused: an error reply, but for NOSCRIPT, which the script loader handles.
+            RedisRefused: an error reply, except NOSCRIPT, which the script loader handles.
         """
         deadline_ms = self._clock.monotonic_ms() + self.timeout_s * 1000
         lost, failures = False, 0
@@ -187,7 +187,7 @@ class Link:
     @contextmanager
     def wire(self) -> Iterator[Wire]:
         """
-        One connection of the pool for a while; it goes back unless it broke.
+        Take one connection from the pool, and give it back after the block unless it broke.
 
         Raises:
             RedisUnavailable: it could not be opened; nothing was sent.
@@ -203,7 +203,7 @@ class Link:
             self.pool.release(connection)
 
     def open(self) -> Wire:
-        """A connection outside of the pool, until its ``close``. Raises RedisUnavailable."""
+        """Open a connection outside of the pool, until its ``close``. Raises RedisUnavailable."""
         with self._converted():
             connection = self.pool.connection_class(**self.pool.connection_kwargs)
             connection.connect()
@@ -218,7 +218,7 @@ class Link:
             raise ConfigError(f"redis url {self.where!r}: {problem}; take it out") from error
         except redis.AuthenticationError as error:
             raise RedisRefused(f"Redis at {self.where} refused user or password; check [redis] url") from error
-        except redis.ResponseError as error:  # of SELECT: no such database, or somebody's long script
+        except redis.ResponseError as error:  # of SELECT: no such database, or a long script
             if _UNTYPED.match(str(error)):
                 raise RedisUnavailable(f"Redis at {self.where} is busy: {_reason(error)}") from error
             raise RedisRefused(f"Redis at {self.where} refused the connection: {_reason(error)}") from error
@@ -234,8 +234,8 @@ class Link:
 class Wire:
     """
     One physical connection. After any failure it stays broken. Its owner must open another one, and so notices that the
-    server may be a different one. *found*: the pool that knows whether that is a former master, which is a failure,
-    too.
+    server may be a different one. *found*: the pool that knows the present master; a connection to a former master is
+    a failure, too.
     """
 
     def __init__(self, connection: Any, where: str, found: FoundPool | None = None) -> None:
@@ -244,16 +244,16 @@ class Wire:
 
     @property
     def follows_slot(self) -> bool:
-        """Return True if it is to the owner of a slot of a Redis Cluster, of a link that follows it."""
+        """Return True if its link follows a slot of a Redis Cluster."""
         return isinstance(self._found, cluster.ClusterPool)
 
     def execute(self, *command: Any) -> Any:
-        """The reply to *command*, sent once. Raises as ``Link.execute``."""
+        """Send *command* once, and return the reply. Raises as ``Link.execute``."""
         self.send(*command)
         return self.receive()
 
     def replies(self, commands: Iterable[Command]) -> list[Any]:
-        """The replies to *commands*, pipelined; of what is refused its RedisRefused. Raises RedisUnavailable."""
+        """Return the replies to *commands*, pipelined; a RedisRefused for a refused one. Raises RedisUnavailable."""
         found = list[Any]()
         for page in pages_of(commands, _PIPELINED):
             for command in page:
@@ -262,7 +262,7 @@ class Wire:
         return found
 
     def execute_all(self, commands: Iterable[Command]) -> list[Any]:
-        """The same. Raises RedisRefused of the first that is refused; all of them were executed."""
+        """Return the same. Raises RedisRefused for the first refused command; all commands were sent."""
         found = self.replies(commands)
         for reply in found:
             if isinstance(reply, RedisRefused):
@@ -277,7 +277,7 @@ class Wire:
         self.in_flight += 1
 
     def receive(self) -> Any:
-        """The next reply."""
+        """Return the next reply."""
         with self._converted():
             try:
                 reply = self._connection.read_response()
@@ -290,14 +290,14 @@ class Wire:
         try:
             return self.receive()
         except RedisRefused as error:
-            if self.is_broken:  # there is nothing behind it
+            if self.is_broken:  # no more replies
                 raise
             return error
 
     def wait_for_data(self, timeout_s: float, interruption: Interruption | None = None) -> bool:
         """
-        True when something can be read within *timeout_s*. With *interruption*, when a reply is awaited and nothing of
-        it was read: False as soon as that can be read.
+        Return True when data can be read, within *timeout_s*. With *interruption*, return False as soon as that is
+        readable; then a reply must be awaited, and no part of it read.
         """
         self._demand_master()
         with self._converted():
@@ -307,12 +307,12 @@ class Wire:
             return socket in select.select([socket, interruption], (), (), timeout_s)[0]
 
     def close(self) -> None:
-        """Close the connection; what is in flight is lost."""
+        """Close the connection; calls in flight are lost."""
         self.is_broken = True
         self._connection.disconnect()
 
     def _demand_master(self) -> None:
-        """Raises RedisUnavailable where the server is a former master and nothing is in flight to it."""
+        """Raise RedisUnavailable if the server is a former master and no call is in flight."""
         if self._found is None or self.is_broken or self.in_flight > 0:
             return
         if self._found.has_moved(self._connection):
@@ -328,9 +328,9 @@ class Wire:
         except redis.exceptions.NoScriptError:
             self.in_flight -= 1
             raise
-        except redis.AuthenticationError as error:  # NOAUTH: none was given; to redis-py a lost connection
+        except redis.AuthenticationError as error:  # NOAUTH: no password was given; for redis-py a lost connection
             self.close()
-            raise RedisRefused(f"Redis at {self.where} wants user and password; check [redis] url") from error
+            raise RedisRefused(f"Redis at {self.where} needs user and password; check [redis] url") from error
         except (redis.BusyLoadingError, redis.ReadOnlyError, redis.exceptions.ClusterDownError) as error:
             self.close()  # another server may answer next time
             raise RedisUnavailable(f"Redis at {self.where} cannot take writes now: {_reason(error)}") from error
@@ -339,7 +339,7 @@ class Wire:
                 self.in_flight -= 1
                 problem = "other slots are not asked" if self.follows_slot else _NODES
                 raise RedisRefused(f"a key is in slot {error.slot_id}, which is elsewhere; {problem}") from error
-            may_have_been_applied = self.in_flight > 1  # what was sent behind it
+            may_have_been_applied = self.in_flight > 1  # later calls in flight
             self.close()
             owner = host_port(error.host, error.port)
             message = f"slot {error.slot_id} of the Redis Cluster at {self.where} moved to {owner}"
@@ -360,12 +360,12 @@ class Wire:
             raise RedisRefused(f"Redis at {self.where} refused: {_reason(error)}") from error
         except _LOST as error:
             self.close()
-            if isinstance(error.__context__, redis.ReadOnlyError):  # redis-py makes this of it behind a Sentinel
+            if isinstance(error.__context__, redis.ReadOnlyError):  # redis-py's conversion behind a Sentinel
                 message = f"Redis at {self.where} cannot take writes now: {_reason(error.__context__)}"
                 raise RedisUnavailable(message) from error
             message = f"lost Redis at {self.where}: {_reason(error)}"
             raise RedisUnavailable(message, may_have_been_applied=True) from error
-        except redis.RedisError as error:  # the rest of the connection cannot be read either
+        except redis.RedisError as error:  # later replies cannot be read either
             self.close()
             raise RedisUnavailable(_no_reply(self.where, error), may_have_been_applied=True) from error
         except BaseException:  # Ctrl-C between command and reply: the next reply would be this one's
@@ -375,7 +375,7 @@ class Wire:
 
 def link_of(settings: Settings, most_s: float | None = None) -> Link:
     """
-    Return a link by *settings*, which waits *most_s* at most; no connection is made yet. Raises ConfigError.
+    Return a link by *settings*, with at most *most_s* per wait, not connected yet. Raises ConfigError.
     """
     given = settings.redis
     timeout_s = given.timeout_s if most_s is None else min(given.timeout_s, most_s)
@@ -383,24 +383,24 @@ def link_of(settings: Settings, most_s: float | None = None) -> Link:
 
 
 def rest() -> None:
-    """Wait before another attempt at a slot that is being moved."""
+    """Wait before another attempt while a slot is being moved."""
     Event().wait(_REST_S)
 
 
 def one_node_only(where: str) -> str:
-    """Return what is wrong with a connection to one node of a Cluster."""
+    """Return the message for a connection to a single node of a Cluster."""
     return f"Redis at {where} is a node of a Redis Cluster; {_NODES}"
 
 
 def _no_reply(where: str, error: redis.RedisError) -> str:
-    """Return the message for bytes that are no Redis reply, or for any other error of redis-py."""
+    """Return the message for bytes that are not a Redis reply, or for any other error of redis-py."""
     if not isinstance(error, redis.InvalidResponse):
         return f"the connection to Redis at {where} failed: {_reason(error)}"
     remedy = "look for a proxy, another program or a TLS port at that address"
-    return f"Redis at {where} answered with bytes that are no Redis reply: {show(_reason(error))}; {remedy}"
+    return f"Redis at {where} answered with bytes that are not a Redis reply: {show(_reason(error))}; {remedy}"
 
 
 def _reason(error: BaseException) -> str:
-    """The error's text; the server's own words know no URL, and a script's name in them has an @."""
+    """Return the error's text. The server's own texts are not redacted: they have no URL, but may have an @."""
     text = str(error) if isinstance(error, redis.ResponseError) else redact(str(error))
     return text or type(error).__name__

@@ -1,4 +1,4 @@
-"""The leader's scripts: fire, advance, quarantine, limit, record ends, see to lost runs, trim the log, re-plan."""
+"""The leader's scripts: fire, advance, quarantine, limit, record ends, handle lost runs, trim the log, re-plan."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.scripts import Scripts
 
-_SILENT_MS = 7 * 86_400_000  # an archive that reported nothing for so long is no more listed
+_SILENT_MS = 7 * 86_400_000  # without a report for this long, an archive is no longer listed
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The range in which the server's TIME must be, by the caller's monotonic clock, for a script to fire."""
+    """The range of the server's TIME in which a script may fire, computed from the caller's monotonic clock."""
 
     from_ms: int
     until_ms: int
@@ -29,8 +29,8 @@ class Window:
 
 class DueRecurring(NamedTuple):
     """
-    A recurring schedule that is due: where it stands ("<lane>", or "<lane>:<queue>" if it was throttled) and what its
-    hash says of the rule. Bytes as Redis holds them: another writer may have written anything.
+    A due recurring schedule: its place ("<lane>", or "<lane>:<queue>" if it was throttled), and the fields of its rule.
+    Unchecked bytes from Redis: another writer may have written anything.
     """
 
     id: bytes
@@ -54,9 +54,9 @@ class PlannedRun(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class FireResult:
     """
-    Result of one fire, at ``now_us`` by TIME. ``next_ms``: when to fire again, None when nothing waits. ``looked``:
-    schedules looked at. ``skipped``, ``expired``: run ids; ``quarantined``: ids, each with the reason; ``cancelled``:
-    "<run id>=<RQ status>"; ``wrong``: keys of a wrong type that were left alone.
+    Result of one fire, at ``now_us`` by TIME. ``next_ms``: when to fire again; None if nothing waits. ``looked``:
+    number of schedules read. ``skipped``, ``expired``: run ids; ``quarantined``: ids, each with the reason;
+    ``cancelled``: "<run id>=<RQ status>"; ``wrong``: keys of a wrong type that were ignored.
     """
 
     now_us: int
@@ -79,7 +79,7 @@ class FireResult:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The script fired nothing: HELD until ``until_ms``, or JUMPED (the server's clock is out of the window)."""
+    """The script fired nothing: HELD until ``until_ms``, or JUMPED (the server's clock is outside of the window)."""
 
     word: str
     now_ms: int
@@ -88,8 +88,8 @@ class Stopped:
 
 class Over(NamedTuple):
     """
-    A run that is over: *seen* as ``core.runs.Job.seen`` or "gone"; *counts* is ``+``, ``!`` or ``-``; *facts* what is
-    recorded of it.
+    A run that is over. *seen*: ``core.runs.Job.seen``, or "gone". *counts*: ``+``, ``!`` or ``-``. *facts*: its
+    recorded facts.
     """
 
     schedule_id: str
@@ -102,8 +102,8 @@ class Over(NamedTuple):
     @classmethod
     def of(cls, run: Run, seen: str) -> Over:
         """
-        *run*, whose job was *seen*. Failed and lost ones count as failures of the schedule, but not what RQ forgot:
-        nobody knows how that ended.
+        Return the row of *run*, with the job state *seen*. Failed and lost runs count as failures of the schedule,
+        except runs that RQ deleted: their ends are unknown.
         """
         is_bad = run.status in BAD and run.error != GONE
         counts = "!" if is_bad else "+" if run.status is RunStatus.SUCCEEDED else "-"
@@ -111,7 +111,7 @@ class Over(NamedTuple):
 
 
 class Tracked(NamedTuple):
-    """Result of one track: how many runs are over, the entry that says so (None: none was), schedules it paused."""
+    """Result of one track: the number of ended runs, their entry (None: no run), and paused schedules."""
 
     ended: int
     entry: Position | None
@@ -120,10 +120,10 @@ class Tracked(NamedTuple):
 
 class Dead(NamedTuple):
     """
-    A run whose worker died. *status* and *mark* are what was seen of its job: ``started`` and its last heartbeat, or
-    ``queued`` and when it was pushed; *members* its lapsed entries in ``rq:wip``. It goes back into its queue (*word*
-    is ``again``, *words* the attempt, *text* the reason), or ends (``end``, its status, what is recorded of it);
-    *packed* is the reason as RQ keeps one.
+    A run with a dead worker. *status* and *mark* are the state of its job: ``started`` and its last heartbeat, or
+    ``queued`` and the time of its push. *members*: its lapsed entries in ``rq:wip``. It goes back into its queue
+    (*word* is ``again``, *words* the attempt, *text* the reason), or ends (``end``, its status, its recorded facts).
+    *packed*: the reason in RQ's form.
     """
 
     schedule_id: str
@@ -139,8 +139,8 @@ class Dead(NamedTuple):
 
 class Lost(NamedTuple):
     """
-    Result for runs whose workers died: *again* are in their queues, *ended* are over. *entry* is the last one that
-    says so (None: all were left alone); *paused* are schedules.
+    Result for runs of dead workers: *again* are in their queues, *ended* are over. *entry*: the last entry about them
+    (None: no run was changed). *paused*: schedules.
     """
 
     entry: Position | None
@@ -150,25 +150,25 @@ class Lost(NamedTuple):
 
 
 class ReplanResult(NamedTuple):
-    """*before*: the version that all was planned by until now, '' if nobody said; *moved*: the moves that were made."""
+    """*before*: the version of the present plans, '' if not recorded; *moved*: the moves that were made."""
 
     before: str
     moved: list[Move]
 
 
 class Dispatch:
-    """Leader's operations over the one wire that carries all of them. Every call raises Stale or ServerChanged."""
+    """The leader's operations, all over one wire. Every call raises Stale or ServerChanged."""
 
     def __init__(self, wire: Wire, keys: Keys) -> None:
         self._scripts = Scripts(wire, keys)
 
     def limit(self, term: Term, per_second: Mapping[str, float]) -> None:
-        """Let *per_second* be the limits of queues from now on, and no others."""
+        """Replace all limits of queues by *per_second*."""
         rows = [each for queue, rate in per_second.items() for each in (queue, f"{rate:.12g}")]
         self._scripts.call("limits", rows=rows, **term.fence)
 
     def fire(self, term: Term, window: Window, limit: int) -> FireResult | Stopped:
-        """Push the due one-shots among the first *limit* due schedules; answer the recurring ones among them."""
+        """Push the due one-shots among the first *limit* due schedules; return the recurring ones among them."""
         reply = self._scripts.call("fire", limit=limit, **_guard(term, window))
         if isinstance(reply[0], str):
             return Stopped(reply[0], int(reply[1]), int(reply[2]) if len(reply) > 2 else None)
@@ -191,7 +191,7 @@ class Dispatch:
         self, term: Term, window: Window, patience_ms: int, planned: Sequence[PlannedRun]
     ) -> list[str] | Stopped:
         """
-        Fire planned occurrences and set the next ones. A word per schedule: fired, deferred, uncertain, skipped,
+        Fire planned occurrences and set the next ones. Return a word per schedule: fired, deferred, uncertain, skipped,
         overlap, expired, passed, duplicate, changed, quarantined.
         """
         rows, order = _advance_rows(planned)
@@ -202,14 +202,14 @@ class Dispatch:
         return [words[number] for number in range(len(planned))]
 
     def quarantine(self, term: Term, bad: Sequence[tuple[DueRecurring, bytes]]) -> int:
-        """Take schedules that cannot be planned out of their lanes, each with a reason; how many were still there."""
+        """Quarantine schedules that cannot be planned, each with a reason; return the number of moved ones."""
         rows = [each for due, reason in bad for each in (*due[:4], reason)]
         return int(self._scripts.call("quarantine", rows=rows, **term.fence)[1])
 
     def track(self, term: Term, seen: Position, over: Sequence[Over]) -> Tracked | None:
         """
-        Log that runs are over, fired in the history that has the entry *seen*; those whose jobs changed meanwhile are
-        left out. None (LOST) when the log does not contain that entry: this Redis may never have heard of them.
+        Log that runs are over, fired in the history with the entry *seen*. Runs with jobs that changed meanwhile are
+        left out. Return None (LOST) if the log does not contain that entry: the runs may be unknown to this Redis.
         """
         recorded = self._record("track", term, seen, over)
         if recorded is None:
@@ -219,8 +219,8 @@ class Dispatch:
 
     def lose(self, term: Term, seen: Position, dead: Sequence[Dead], ended_ms: int) -> Lost | None:
         """
-        Put runs whose workers died back into their queues, or log that they are lost, since *ended_ms*. Who lives
-        after all, or changed meanwhile, is left alone. None (LOST) as ``track``.
+        Put runs of dead workers back into their queues, or log that they are lost since *ended_ms*. Runs that are
+        alive, or changed meanwhile, are left alone. Return None (LOST) as ``track``.
         """
         recorded = self._record("lost", term, seen, dead, ended_ms=ended_ms)
         if recorded is None:
@@ -232,8 +232,7 @@ class Dispatch:
         self, script: str, term: Term, seen: Position, runs: Sequence[Sequence[str]], **arguments: int
     ) -> tuple[Position | None, list[Any], list[str]] | None:
         """
-        Call *script* about *runs*. Return the entry that it logged, what of the runs changed, and which schedules it
-        paused; None for LOST.
+        Call *script* for *runs*. Return its log entry, the changed runs, and the paused schedules; None for LOST.
         """
         rows = [each for run in runs for each in run]
         reply = self._scripts.call(script, seen_entry=seen.id, seen_t=seen.t_us, rows=rows, **arguments, **term.fence)
@@ -243,14 +242,14 @@ class Dispatch:
         return Position.of(entry, t_us) if any(changed) else None, changed, _texts(paused)
 
     def trim(self, term: Term, first_kept: str, limit: int) -> int:
-        """Forget at most *limit* of the log's entries before id *first_kept*; how many went."""
+        """Delete at most *limit* of the log's entries before id *first_kept*; return how many were deleted."""
         reply = self._scripts.call("trim", first_kept=first_kept, limit=limit, silent_ms=_SILENT_MS, **term.fence)
         return int(reply[0])
 
     def replan(self, term: Term, tzdata: str, moves: Sequence[Move] = (), *, is_done: bool = False) -> ReplanResult:
         """
-        Move what waits to where the zones' rules of version *tzdata* have it; *is_done*: all schedules are planned by
-        these now. Without *moves* it only asks.
+        Move waiting schedules to their times by the zone rules of version *tzdata*. *is_done*: all schedules are
+        planned by these rules now. Without *moves*, only read the version.
         """
         rows = [each for move in moves for each in move]
         reply = self._scripts.call("replan", tzdata=tzdata, is_done=int(is_done), rows=rows, **term.fence)
@@ -263,7 +262,7 @@ def _guard(term: Term, window: Window) -> dict[str, Any]:
 
 
 def _advance_rows(planned: Sequence[PlannedRun]) -> tuple[list[bytes | int], list[int]]:
-    """Return the rows of advance.lua, and the number of the schedule that each of its answers is for."""
+    """Return the rows of advance.lua, and the number of the schedule for each of its answers."""
     lanes: dict[bytes, dict[bytes, list[int]]] = {}
     for number, (due, _, words) in enumerate(planned):
         lanes.setdefault(due.lane, {}).setdefault(words, []).append(number)

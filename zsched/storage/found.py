@@ -1,12 +1,12 @@
 """
-Pools whose server is looked up for every new connection, behind Sentinels (``sentinel``) or in a Cluster (``cluster``).
+Pools that look up the server for every new connection: behind Sentinels (``sentinel``) or in a Cluster (``cluster``).
 
 redis-py's pool for Sentinels asks its manager for an address, connects to it, and drops idle connections to any other
-address. Added here: a new connection is greeted, so the server confirms what was said of it; and all connections of a
-link move together. ``FoundPool.has_moved`` is true of those to any other server than the one found last, by whatever
-thread.
+address. Two things are added here. A new connection is greeted, so the server confirms its role. All connections of a
+link move together: ``FoundPool.has_moved`` is True for connections to any other server than the one that was found
+last, by any thread.
 
-Every connection of ours, looked up or not, is set up by ``our_options``: it sends nothing twice.
+All connections of zsched, with or without a look-up, have ``our_options``: they send nothing twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from redis.connection import ConnectionPool
 from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
-# Options of redis-py's own client machinery that must not move into a pool of ours.
+# Options of redis-py's client that must not be copied into our pools.
 _OF_CLIENT = ("maint_notifications_pool_handler", "maint_notifications_config", "himport_registry", "event_dispatcher")
 
 
@@ -36,12 +36,12 @@ def our_options() -> dict[str, Any]:
 
 
 def adopted_options(theirs: ConnectionPool) -> dict[str, Any]:
-    """The options of *theirs*, with ours over them."""
+    """Return the options of *theirs*, overridden by ours."""
     kept = {k: v for k, v in theirs.connection_kwargs.items() if k not in _OF_CLIENT and not k.startswith("orig_")}
     return kept | our_options()
 
 
-# Seconds for a Sentinel or a node to say who has the data: one that just died must not keep us from asking the others.
+# Seconds for a Sentinel or a node to name the server: a dead one must not delay the questions to others.
 PATIENCE_S = 1.0
 
 
@@ -52,7 +52,7 @@ class Finder(Protocol):
         """Return the server's address, under redis-py's name. Raises MasterNotFoundError."""
 
     def greet(self, connection: Any) -> None:
-        """Demand of a new *connection*'s server that it is the one. Raises redis.ConnectionError."""
+        """Check that a new *connection* is to the right server. Raises redis.ConnectionError."""
 
 
 class FoundPool(SentinelConnectionPool):
@@ -74,7 +74,7 @@ class FoundPool(SentinelConnectionPool):
         self.where = f"{tls}+{scheme}://{place}"
 
     def look(self) -> None:
-        """Ask who has the data now. Raises MasterNotFoundError."""
+        """Look the server up now. Raises MasterNotFoundError."""
         self.proxy.get_master_address()  # type: ignore[no-untyped-call]  # redis-py's
 
     def has_moved(self, connection: Any) -> bool:
@@ -82,7 +82,7 @@ class FoundPool(SentinelConnectionPool):
         return self.master_address not in (None, (connection.host, connection.port))
 
     def redirected(self, connection: Any, moved: redis.exceptions.MovedError) -> bool:
-        """Take note that *connection*'s server named another one. Return False if nothing like that is expected."""
+        """Record that *connection*'s server named another one. Return False if that is not expected."""
         return False
 
 

@@ -1,7 +1,7 @@
 """
-Questions about the past: answered by an archive or, if none answers, from the log that Redis still holds.
+Questions about the past: answered by an archive or, if no archive answers, from the log in Redis.
 
-Every answer names its source, since when it is complete, and how far it goes.
+Every answer names its source, the time since when that is complete, and its last entry.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PAGE: Final = 100  # log entries in one read or answer
 _LOOKED_AT: Final = 50_000  # entries of the log in Redis, at most
 _LOOKED_AT_FOR_RUNS: Final = 20_000
 _LOOKED_FOR_MS: Final = 5000.0  # backwards in the log, at most
-_WAIT_MS: Final = 1000  # for the log to go on, before looking whether it is still the same
+_WAIT_MS: Final = 1000  # for new entries, between checks for a loss of the log
 _NOT_UNDERSTOOD: Final = (KeyError, TypeError, ValueError, RecursionError)
 
 
@@ -43,7 +43,7 @@ class Inquiry:
         self._link, self._keys, self._suffix = link, keys, keys.run_suffix
         self._questions, self._log = Questions(link, keys), Log(link, keys)
         self._jobs = Jobs(link, keys)
-        self._wait_ms = max(1, min(_WAIT_MS, int(link.timeout_s * 500)))  # 0 would be for ever
+        self._wait_ms = max(1, min(_WAIT_MS, int(link.timeout_s * 500)))  # 0 would wait for ever
 
     def chronicle(self, id: str, newest: int = 40) -> Chronicle:
         """Return the first change of schedule *id* and its *newest* ones."""
@@ -53,7 +53,7 @@ class Inquiry:
         return self._from_log(id, newest, source.problem)
 
     def occurrences(self, wanted: Wanted) -> tuple[list[Occurrence], Source]:
-        """Find what is *wanted*, the newest first; runs that the log has as open are as RQ has them now."""
+        """Find the *wanted* occurrences, the newest first; open runs are updated from RQ."""
         answer, source = self._ask("runs", **wanted.to_dict())
         if answer is None:
             found, source = self._lookback(wanted, source.problem)
@@ -65,7 +65,7 @@ class Inquiry:
         return kept(updated, wanted), source
 
     def seen(self, runs: Sequence[Run]) -> list[Run]:
-        """*runs*, those that are not known to be over as RQ has them now."""
+        """Return *runs*; runs without a known end are updated from RQ."""
         open = list(dict.fromkeys(run.id for run in runs if not run.is_over))
         jobs = dict(zip(open, self._jobs.look(open), strict=True)) if open else {}
         return [as_seen(run, jobs[run.id]) if run.id in jobs else run for run in runs]
@@ -83,8 +83,8 @@ class Inquiry:
 
     def entries(self, since_us: int | None, limit: int) -> tuple[Iterator[Entry], Source]:
         """
-        Entries of the log, in order: those with t >= *since_us*, or the newest *limit*; then the source. That is an
-        archive, which has also what Redis lost, unless Redis' own log goes back further.
+        Return entries of the log, in order (with t >= *since_us*, or the newest *limit*), and their source. The source
+        is an archive, which has also entries that Redis lost, unless Redis' own log goes back further.
         """
         answer, source = self._ask("entries", since_us=since_us, limit=limit if since_us is None else _PAGE)
         if answer is None:
@@ -96,8 +96,8 @@ class Inquiry:
 
     def follow(self, after: Position | None) -> Iterator[Entry]:
         """
-        Entries behind *after* as they come, for ever; None: from the log's beginning. When Redis loses what was
-        seen, it goes on with what is later than that.
+        Yield new entries after *after*, without end; None: from the log's beginning. If Redis loses entries that were
+        yielded already, continue with later ones.
         """
         while True:
             if self._log.wait(after.id if after else "0-0", self._wait_ms):
@@ -111,7 +111,7 @@ class Inquiry:
 
     def ran(self, id: str, start_ms: int, end_ms: int) -> tuple[set[int], Source]:
         """
-        The occurrences of schedule *id* in [start_ms, end_ms) that ran, by their nominal times; see ``core.backfill``.
+        Return the occurrences of schedule *id* in [start_ms, end_ms) that ran, as nominal times; see ``core.backfill``.
 
         An archive answers part by part. Parts may come from different archives, each with its own cursor. Entries in
         Redis after the archive's last one are read here, because the archive may be late.
@@ -124,7 +124,7 @@ class Inquiry:
         while answer is not None and answer["read_to"] is not None:
             ran.update(answer["ran"])
             if answer["read_to"] <= read_to.get(answer["by"], -1):
-                raise ArchiveError(f"archive {source.archive} does not get on with its history: ask again")
+                raise ArchiveError(f"archive {source.archive} makes no progress in its history: ask again")
             read_to[answer["by"]] = answer["read_to"]
             answer, source = self._ask("ran", id=id, start_ms=start_ms, end_ms=end_ms, read_to=read_to)
         if answer is None:
@@ -132,11 +132,11 @@ class Inquiry:
             ran.update(logged)
         else:
             later = self._log.entries(f"({source.as_of}", _PAGE) if source.as_of else iter(())
-            ran.update(answer["ran"], self._told_ran(islice(later, _LOOKED_AT), id))
+            ran.update(answer["ran"], self._ran_by_entries(islice(later, _LOOKED_AT), id))
         return {ms for ms in ran if start_ms <= ms < end_ms}, source
 
     def held(self, run_ids: Sequence[str]) -> dict[str, bool]:
-        """Return the runs of *run_ids* that RQ has, and whether each is over."""
+        """Return the runs of *run_ids* that RQ has, with True if the run is over."""
         jobs = zip(run_ids, self._jobs.look(run_ids), strict=True)
         return {id: as_seen(Run(id, RunStatus.QUEUED), job).is_over for id, job in jobs if job is not None}
 
@@ -148,7 +148,7 @@ class Inquiry:
     # -- from an archive --------------------------------------------------------------------------
 
     def _ask(self, about: str, **arguments: Any) -> tuple[dict[str, Any] | None, Source]:
-        """An archive's answer and where it comes from; or None, and what can be told from Redis."""
+        """Return an archive's answer and its source; or None, and Redis as the source."""
         answer = self._questions.ask(about, **arguments)
         if answer is None:
             problem = f"no archive answered within {self._questions.wait_s:g} s"
@@ -158,12 +158,12 @@ class Inquiry:
             try:
                 return _understood(answer), _source(answer)
             except _NOT_UNDERSTOOD as error:
-                problem = f"the archive's answer is not one that this version understands ({error!r})"
+                problem = f"this version does not understand the archive's answer ({error!r})"
         return None, self._redis(self._log.first(), problem)
 
     def _entries_of_archive(self, answer: dict[str, Any]) -> Iterator[Entry]:
         """
-        Yield the entries that *answer* begins with, asked for page by page; the pages may be of different archives.
+        Yield the entries from *answer* on, page by page; pages may come from different archives.
         """
         while answer["entries"]:
             last = answer["entries"][-1]
@@ -177,14 +177,14 @@ class Inquiry:
     # -- from the log in Redis --------------------------------------------------------------------
 
     def _redis(self, oldest: Entry | None, problem: str) -> Source:
-        """Redis as the source, when *oldest* is the oldest entry that was looked at."""
+        """Return Redis as the source, with *oldest* as the oldest entry that was read."""
         since_ms = None if oldest is None else oldest.position.t_us // 1000
         last = self.last()
         is_untrimmed = oldest is None or oldest.position.seq == 1
         return Source(None, since_ms, last.id if last else None, problem, is_untrimmed)
 
     def _is_behind(self, seen: Position) -> bool:
-        """Return True if the log ends before what was seen of it: Redis lost that."""
+        """Return True if the log ends before *seen*: Redis lost entries."""
         last = self.last()
         return last is None or last.order < seen.order
 
@@ -214,7 +214,7 @@ class Inquiry:
         lookback, kinds = Lookback(wanted), kinds_telling(*LOOKED_FOR)
         oldest: Entry | None = None
         for oldest in self._back(_LOOKED_AT_FOR_RUNS):
-            if oldest.kind in kinds and lookback.see(self._read(oldest)):  # all that is wanted: nothing is missing
+            if oldest.kind in kinds and lookback.see(self._read(oldest)):  # the search is complete
                 return lookback.found(), self._redis(self._log.first(), problem)
         return lookback.found(), self._redis(oldest, problem)
 
@@ -225,16 +225,16 @@ class Inquiry:
         for oldest in self._back():
             if oldest.position.t_us < start_ms * 1000:
                 break
-            ran += self._told_ran([oldest], id)
+            ran += self._ran_by_entries([oldest], id)
         return ran, self._redis(oldest, problem)
 
-    def _told_ran(self, entries: Iterable[Entry], id: str) -> Iterator[int]:
-        """The occurrences of schedule *id* that ran by the word of *entries*."""
+    def _ran_by_entries(self, entries: Iterable[Entry], id: str) -> Iterator[int]:
+        """Yield the occurrences of schedule *id* that ran according to *entries*."""
         instants = (ran_at(change) for entry in entries for change in self._read(entry) if change.id == id)
         return (ms for ms in instants if ms is not None)
 
     def _back(self, most: int = _LOOKED_AT) -> Iterator[Entry]:
-        """The log from its end, as far as is looked."""
+        """Yield the log from its end, within the bounds."""
         return self._log.back(most, for_ms=_LOOKED_FOR_MS)
 
     def _read(self, entry: Entry) -> list[Change]:
@@ -245,7 +245,7 @@ class Inquiry:
 
 
 def _understood(answer: dict[str, Any]) -> dict[str, Any]:
-    """*answer* with its changes and entries as values. Raises KeyError, TypeError, ValueError."""
+    """Return *answer* with its changes and entries as values. Raises KeyError, TypeError, ValueError."""
     values = dict(answer)
     if "changes" in answer:
         values["changes"] = [Change.of_dict(change) for change in answer["changes"]]
@@ -267,7 +267,7 @@ def _entry(position: list[int], texts: list[str]) -> Entry:
 
 
 def _source(answer: dict[str, Any]) -> Source:
-    """The archive, and since when nothing is missing in its answer: it may not have looked at all that it has."""
-    told, looked_back_to = answer["source"], answer.get("looked_back_to")
-    since = told["complete_since"] if looked_back_to is None else looked_back_to
-    return Source(str(told["archive"]), None if since == "start" else int(since) // 1000, told["as_of"])
+    """Return the archive as the source, with the time since when the answer is complete: its search may be bounded."""
+    source, looked_back_to = answer["source"], answer.get("looked_back_to")
+    since = source["complete_since"] if looked_back_to is None else looked_back_to
+    return Source(str(source["archive"]), None if since == "start" else int(since) // 1000, source["as_of"])

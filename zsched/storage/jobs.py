@@ -2,9 +2,9 @@
 Runs as read from RQ's job hashes. Nothing here unpickles; only the last line of a traceback is read.
 
 ``Jobs`` reads many. ``Notes`` is for a task inside its worker: it reads and writes the run's own job over the job's own
-connection. ``Deadlines`` tells the leader which deadlines passed, so that Redis dropped the runs that had not begun. A
-deadline is removed when the run's end is recorded (track.lua). One that was reported ten minutes ago is removed here:
-its run began in time and is still running, or is unknown.
+connection. ``Deadlines`` reports deadlines that passed to the leader: Redis dropped the runs that had not started. A
+deadline is removed when the run's end is recorded (track.lua). A deadline that was reported ten minutes ago is removed
+here: its run started in time and is still running, or is unknown.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from zsched.storage.meta import server_now_ms
 from zsched.storage.scripts import Scripts, load
 
 _FIELDS: Final = " ".join(JOB_FIELDS.values())
-_PAGE: Final = 200  # runs looked at by one script: Redis does nothing else meanwhile
-_LONGEST_TRACEBACK: Final = 4_194_304  # bytes, unpacked; of a longer one the last line is not known
+_PAGE: Final = 200  # runs per script: Redis does nothing else meanwhile
+_LONGEST_TRACEBACK: Final = 4_194_304  # bytes, unpacked; longer ones are not read
 _LONGEST_ERROR: Final = 500  # characters
 
 
@@ -41,7 +41,7 @@ class Jobs:
         self._scripts = Scripts(channel, keys)
 
     def look(self, run_ids: Sequence[str]) -> list[Job | None]:
-        """Read RQ's hash of each of *run_ids*; None where it holds nothing of a run."""
+        """Read RQ's hash of each of *run_ids*; None if there is none."""
         return [
             None if reply == b"-" else _job(reply)
             for page in pages_of(run_ids, _PAGE)
@@ -56,7 +56,7 @@ def _job(reply: bytes) -> Job:
 
 
 def last_line(packed: str) -> str:
-    """The last line of a traceback as RQ's results keep it: zlib in base64; '' when it is none."""
+    """Return the last line of a traceback in RQ's results: zlib in base64; '' for any other text."""
     try:
         opened = zlib.decompressobj().decompress(b64decode(packed), _LONGEST_TRACEBACK)
     except (binascii.Error, ValueError, zlib.error):
@@ -66,8 +66,8 @@ def last_line(packed: str) -> str:
 
 
 _NOTHING: Final = Job(*[""] * len(Job._fields))
-_OF_ATTEMPTS: Final = ("status", "retries_left", "zs_retries", "number_of_retries")  # as look.lua has them
-_TRIES: Final = 100  # when other threads of the task note something at the same time
+_OF_ATTEMPTS: Final = ("status", "retries_left", "zs_retries", "number_of_retries")  # as in look.lua
+_TRIES: Final = 100  # if other threads of the task write notes at the same time
 
 
 class Notes:
@@ -83,20 +83,20 @@ class Notes:
 
     def attempt(self) -> int | None:
         """
-        Return the number of the attempt that is on, from 1; None when the job is gone.
+        Return the number of the current attempt, from 1; None if the job is gone.
 
-        Read from RQ's hash alone: look.lua reads keys of zsched's too, to which a worker needs no right.
+        Only RQ's hash is read: look.lua also reads keys of zsched, and a worker needs no right to them.
         """
         fields = self.execute("HMGET", self._keys.rq.job(self._run_id), *_OF_ATTEMPTS)
         status, left, most, returned = (bytes(value or b"").decode(errors="replace") for value in fields)
         return _NOTHING._replace(retries_left=left, retries=most, returned=returned).attempt if status else None
 
     def read(self, field: str) -> str:
-        """The text in *field* of the job's hash; '' when there is none."""
+        """Return the text in *field* of the job's hash, or ''."""
         return bytes(self.execute("HGET", self._keys.rq.job(self._run_id), field) or b"").decode(errors="replace")
 
     def change(self, field: str, change: Callable[[str], str]) -> None:
-        """Write what *change* makes of the text that is in *field*; nothing when the job is gone."""
+        """Replace the text in *field* by the result of *change*; write nothing if the job is gone."""
         job_key, script = self._keys.rq.job(self._run_id), load("note").text
         for _ in range(_TRIES):
             seen = self.execute("HGET", job_key, field) or b""
@@ -115,7 +115,7 @@ class Notes:
     def _converted(self) -> Iterator[None]:
         try:
             yield
-        except redis.exceptions.NoScriptError:  # the script loader's
+        except redis.exceptions.NoScriptError:  # for the script loader
             raise
         except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
             message = f"run {self._run_id!r}: its worker's Redis cannot be reached: {error}"
@@ -125,14 +125,14 @@ class Notes:
 
 
 _MEMBERS: Final = 5000
-_SPANS: Final = 20  # in one look; what is more the tracker finds in its rounds
+_SPANS: Final = 20  # per call; the tracker finds further ones in its rounds
 _KEPT_MS: Final = 600_000
 
 
 class Deadlines:
     """
-    Deadlines that passed, look by look, over one wire; ``since_ms``: when it looked first. Raises RedisUnavailable,
-    RedisRefused.
+    Deadlines that passed since the last call, over one wire; ``since_ms``: the time of the first call. Raises
+    RedisUnavailable, RedisRefused.
     """
 
     def __init__(self, wire: Wire, keys: Keys) -> None:
@@ -141,11 +141,10 @@ class Deadlines:
 
     def passed(self) -> list[str]:
         """
-        Return the run ids whose deadlines have passed since the last call, the oldest first; at the first call, all of
-        them.
+        Return the run ids with deadlines that passed since the last call, the oldest first; at the first call, all.
         """
         key, now_ms = self._keys.deadlines(), server_now_ms(self._wire, self._keys)
-        if self._wire.execute("TYPE", key) not in (b"zset", b"none"):  # another program's: the leader tells of that
+        if self._wire.execute("TYPE", key) not in (b"zset", b"none"):  # another program's key: the leader reports it
             return []
         if self.since_ms < 0:
             self.since_ms = now_ms

@@ -1,5 +1,5 @@
 """
-Every Redis key that zsched owns, one function per key: its type and its members. ``rqkeys.py`` has those of RQ.
+Every Redis key that zsched owns, one function per key: its type and its members. ``rqkeys.py`` has RQ's keys.
 
 Keys live under ``zsched:{<namespace>}:``; the braces are a Redis Cluster hash tag. Instants are
 integer epoch milliseconds written as decimal text. Scripts name their keys in their header, and
@@ -21,7 +21,7 @@ NAMESPACE = re.compile(r"[a-z0-9_]{1,32}")
 
 
 class Keys:
-    """The keys of one namespace; ``rq`` has those of RQ beside them (*rq_prefix* as ``RqKeys`` takes it)."""
+    """The keys of one namespace; ``rq`` has RQ's keys. *rq_prefix*: as in ``RqKeys``."""
 
     def __init__(self, namespace: str, rq_prefix: str | None = None) -> None:
         if not isinstance(namespace, str) or not NAMESPACE.fullmatch(namespace):
@@ -33,7 +33,7 @@ class Keys:
     # -- one key for the namespace ----------------------------------------------------------
 
     def lease(self) -> str:
-        """STRING with PX: token ``<daemon uuid>:<epoch>:<lease ms>:<nonce>`` of the term that is on."""
+        """STRING with PX: token ``<daemon uuid>:<epoch>:<lease ms>:<nonce>`` of the current term."""
         return f"{self.prefix}lease"
 
     def meta(self) -> str:
@@ -63,13 +63,13 @@ class Keys:
 
     def throttled(self, lane: Priority, queue: str) -> str:
         """
-        ZSET, as a lane: what was due and found no room in its queue, by the queue's limit. ``meta.throttled`` says, as
-        words "<lane>:<queue>", which of these there may be; see lua/lib/lanes.lua.
+        ZSET, as a lane: due schedules without room in their queue, by the queue's limit. ``meta.throttled`` lists the
+        sets that may exist, as words "<lane>:<queue>"; see lua/lib/lanes.lua.
         """
         return f"{self.due(lane)}:{queue}"
 
     def limits(self) -> str:
-        """HASH: queue → ``<runs per second> <µs>``, by the leader's settings, ``- 0``: none; see lua/lib/room.lua."""
+        """HASH: queue → ``<runs per second> <µs>``, by the leader's settings; ``- 0``: none; see lua/lib/room.lua."""
         return f"{self.prefix}limits"
 
     def paused(self) -> str:
@@ -85,11 +85,11 @@ class Keys:
         return f"{self.prefix}chains"
 
     def deadlines(self) -> str:
-        """ZSET: run id → when it expires in its queue, until its end is recorded; see lua/lib/launch.lua."""
+        """ZSET: run id → time at which it expires in its queue, until its end is recorded; see lua/lib/launch.lua."""
         return f"{self.prefix}deadlines"
 
     def recurring(self) -> str:
-        """SET: ids of recurring schedules, so that nobody scans lanes of millions for them."""
+        """SET: ids of recurring schedules, to avoid scans of lanes with millions of schedules."""
         return f"{self.prefix}recurring"
 
     def wake(self) -> str:
@@ -101,11 +101,11 @@ class Keys:
         return f"{self.prefix}archivers"
 
     def ask(self) -> str:
-        """LIST: questions to whoever has an archive, JSON; see ``storage/questions.py``."""
+        """LIST: questions to any archive, JSON; see ``storage/questions.py``."""
         return f"{self.prefix}ask"
 
     def ask_names(self) -> str:
-        """LIST: questions about names of data sets, to every archive, also one that lost its place."""
+        """LIST: questions about names of data sets, to every archive, also to one that was left behind by the log."""
         return f"{self.prefix}ask:names"
 
     # -- one key per schedule or call ---------------------------------------------------------
@@ -140,15 +140,15 @@ class Keys:
     # -- names ----------------------------------------------------------------------------------
 
     def run_id(self, schedule_id: str, nominal_ms: int | str) -> str:
-        """The id of the run of *schedule_id* at *nominal_ms*; unique over namespaces."""
+        """Return the id of the run of *schedule_id* at *nominal_ms*; unique over namespaces."""
         return run_id_of(schedule_id, f"{nominal_ms}{self.run_suffix}")
 
     def named(self, name: str) -> Callable[..., str]:
-        """Return the function of the key that headers of scripts call *name*; RQ's begin with ``rq_``."""
+        """Return the function for the key *name* in headers of scripts; RQ's names begin with ``rq_``."""
         function: Callable[..., str] = getattr(*((self.rq, name[3:]) if name.startswith("rq_") else (self, name)))
         return function
 
 
 def keys_of(settings: Settings) -> Keys:
-    """Return the keys that *settings* name. Raises ConfigError."""
+    """Return the keys for *settings*. Raises ConfigError."""
     return Keys(settings.namespace, settings.rq.prefix)

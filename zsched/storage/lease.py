@@ -1,11 +1,11 @@
 """
-The lease that makes one daemon the leader, and the term that it gives.
+The lease that makes one daemon the leader, and its term.
 
-The lease is one key with a time to live, taken with a token and compared with it in every leader's
-script. So the lease only keeps daemons out of each other's way; what makes a paused leader harmless is
-that comparison, the fence. See ``daemon/elector.py`` for the protocol.
+The lease is one key with a time to live, written with a token. Every script of a leader compares the
+token: this comparison, the fence, makes a paused leader harmless. The lease itself only keeps daemons
+from competing. See ``daemon/elector.py`` for the protocol.
 
-A term holds on one ``Server``, the process with the history on which it was won.
+A term is valid on one ``Server``: the process, and the history, on which it was won.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from zsched.storage.scripts import Scripts
 @dataclass(frozen=True, slots=True)
 class Server:
     """
-    One Redis server process with one history, as INFO tells.
+    One Redis server process with one history, identified by INFO.
 
     ``id`` is its ``run_id`` and ``master_replid``: a restart changes the first, a promotion the second.
     """
@@ -42,7 +42,7 @@ class Server:
         Ask the server at the other end of *wire*.
 
         Raises:
-            RedisRefused: it is a node of a Cluster, whose slots *wire* does not follow.
+            RedisRefused: it is a node of a Cluster, and *wire* does not follow slots.
             RedisUnavailable: it does not answer.
         """
         info = dict(line.split(":", 1) for line in wire.execute("INFO").decode().splitlines() if ":" in line)
@@ -68,9 +68,9 @@ class Server:
 @dataclass(frozen=True, slots=True)
 class Term:
     """
-    A won lease. ``trusted_until_ms`` is on the monotonic clock and counted from the start of the attempt,
-    so it is never later than the lease's end on the server. ``now_ms`` is TIME of the reply. ``gen``: the names of the
-    data set; None when it has none, and nothing may be fired (``daemon.naming``).
+    A won lease. ``trusted_until_ms`` is by the monotonic clock, and counted from the start of the attempt, so it is
+    never later than the lease's end on the server. ``now_ms``: TIME of the reply. ``gen``: the names of the data set;
+    None without a name, and then nothing may be fired (``daemon.naming``).
     """
 
     token: str
@@ -84,14 +84,14 @@ class Term:
 
     @property
     def fence(self) -> dict[str, Any]:
-        """The arguments by which each of a leader's scripts sees that the term goes on, on its server."""
+        """The arguments by which a leader's scripts check the term and its server."""
         return {"token": self.token, "expected_server": self.server_id}
 
 
 @dataclass(frozen=True, slots=True)
 class Busy:
     """
-    Another daemon leads; its lease lapses in ``retry_ms`` unless it is renewed. TIME was ``now_ms``, asked at
+    Another daemon leads; its lease expires in ``retry_ms`` unless it is renewed. TIME was ``now_ms``, requested at
     ``sent_ms`` of the monotonic clock.
     """
 
@@ -110,8 +110,8 @@ class Lease:
 
     def acquire(self, gen: str | None = None) -> Term | Busy:
         """
-        Try to begin a term; a data set that has no name gets *gen*, or none yet. A lease that this daemon left behind,
-        over whatever connection, is no obstacle.
+        Try to begin a term. A data set without a name gets *gen*, if given. An older lease of this daemon, over any
+        connection, is replaced.
 
         Raises:
             RedisRefused: the namespace's clock is moved for tests (``meta.offset_ms``, ``frozen_ms``).
@@ -148,12 +148,12 @@ class Lease:
 
     def renew(self, term: Term) -> Term:
         """
-        The same term, trusted for a full length more. Raises Stale, ServerChanged.
+        Return the same term, trusted for another full length. Raises Stale, ServerChanged.
         """
         started_ms = self._clock.monotonic_ms()
         reply = self._scripts.call("renew", lease_ms=self._lease_ms, **term.fence)
         return replace(term, trusted_until_ms=started_ms + self._lease_ms, now_ms=int(reply[0]))
 
     def release(self, term: Term) -> None:
-        """End the term at once and wake the standby. Raises Stale when it had ended already."""
+        """End the term at once and wake the standby. Raises Stale if it had ended already."""
         self._scripts.call("release", token=term.token)

@@ -1,9 +1,9 @@
 """
 Reading the log of one namespace: the Redis stream that every script appends to.
 
-``recent`` counts the last minutes, backwards from its end. It takes a quarter of a second at most, and of Redis some
-milliseconds at a time, however much there is: it is for people who look at a system in trouble. Its answer says how far
-that came. Nothing here writes.
+``recent`` counts the last minutes, backwards from its end. For any length of the log, it takes at most a quarter of a
+second, and some milliseconds of Redis at a time: it is for operators who look at a system in trouble. The result has
+the time that was covered. Nothing here writes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zsched.core.recent import Recent
 
 _LAST_SEQ = 2**64 - 1
-# Bounds of a read backwards. An entry has 100 bytes or 200 payloads, and no command tells its size before it is read.
+# Bounds of a read backwards. An entry has 100 bytes or 200 payloads, and Redis has no command for its size.
 MOST_AT_ONCE: Final = 50  # entries of one command: 50 of 200 payloads of 1,200 bytes take the server 8 ms (measured)
 _FEW: Final = 8  # entries of the first command
 _PAGE_BYTES: Final = 262_144  # of one command
@@ -51,11 +51,11 @@ class Log:
         self._channel, self._key = channel, keys.log()
 
     def read(self, first: str, count: int) -> list[Entry]:
-        """At most *count* entries from id *first* on, which is included ("-": the oldest)."""
+        """Return at most *count* entries from id *first* on, including it ("-": the oldest)."""
         return self._entries(self._channel.execute("XRANGE", self._key, first, "+", "COUNT", count))
 
     def read_back(self, last: str, count: int) -> list[Entry]:
-        """At most *count* entries, the newest first, from id *last* on ("+": the newest; "(…": without it)."""
+        """Return at most *count* entries, the newest first, from id *last* back ("+": the newest; "(…": without it)."""
         return self._entries(self._channel.execute("XREVRANGE", self._key, last, "-", "COUNT", count))
 
     def pages_back(
@@ -71,7 +71,7 @@ class Log:
         that reaches *most_bytes* or *for_ms*. The time includes what the caller does with the pages.
 
         Pages grow while entries are small. Large entries come one by one, so no command keeps the server busy for long.
-        The newest page comes in any case, however small the bounds.
+        The newest page is always read, also with smaller bounds.
         """
         clock = clock or SystemClock()
         pages, last = Pages(MOST_AT_ONCE, _PAGE_BYTES, _FEW), "+"
@@ -90,19 +90,19 @@ class Log:
         return chain.from_iterable(self.pages_back(most, **bounds))
 
     def wait(self, after: str, for_ms: int) -> bool:
-        """Wait until the log goes on behind id *after*, at most *for_ms*; whether it does."""
+        """Wait at most *for_ms* for an entry after id *after*; return True if there is one."""
         return bool(self._channel.execute(*self.wait_command(after, for_ms)))
 
     def wait_command(self, after: str, for_ms: int) -> tuple[Any, ...]:
-        """The command of ``wait``, for who sends it and waits for more than its reply."""
+        """Return the command of ``wait``, for callers that wait for other events, too."""
         return "XREAD", "COUNT", 1, "BLOCK", for_ms, "STREAMS", self._key, after
 
     def first(self) -> Entry | None:
-        """The oldest entry."""
+        """Return the oldest entry."""
         return next(iter(self.read("-", 1)), None)
 
     def last(self) -> Entry | None:
-        """The newest entry."""
+        """Return the newest entry."""
         return next(iter(self.read_back("+", 1)), None)
 
     def contains(self, position: Position) -> bool:
@@ -111,7 +111,7 @@ class Log:
         return bool(found) and found[0].position == position
 
     def entries(self, first: str = "-", page: int = 100) -> Iterator[Entry]:
-        """All entries from id *first* on, read page by page."""
+        """Yield all entries from id *first* on, read page by page."""
         start = first
         while found := self.read(start, page):
             yield from found
@@ -119,8 +119,8 @@ class Log:
 
     def search(self, is_far_enough: Callable[[Position], bool]) -> Position | None:
         """
-        The first entry for which *is_far_enough* holds, or None; it must hold for all behind such a one.
-        Reads some 20 entries: ids of one epoch are dense, so it halves epoch by epoch.
+        Return the first entry for which *is_far_enough* is True, or None; it must be True for all later ones.
+        Reads about 20 entries: ids of one epoch are dense, so each epoch is bisected.
         """
         head = self.first()
         while head is not None:
@@ -139,10 +139,10 @@ class Log:
 
     def _halve(self, low: Position, high: Position, is_far_enough: Callable[[Position], bool]) -> Position:
         """
-        *low* is not far enough, *high* is, and both are of one epoch. Ends also when entries between them are
-        missing, trimmed meanwhile or lost: the range of seqs shrinks by what was asked for, not by what was found.
+        Bisect between *low*, which is not far enough, and *high*, which is; both are of one epoch. Ends also if
+        entries between them are missing (trimmed or lost): the range of seqs shrinks with each request.
         """
-        first, until_seq = high, high.seq  # the first known; no entry from until_seq on comes before it
+        first, until_seq = high, high.seq  # the first known entry that is far enough; until_seq bounds the search
         too_low_seq = low.seq
         while until_seq - too_low_seq > 1:
             middle_seq = (too_low_seq + until_seq) // 2
@@ -156,7 +156,7 @@ class Log:
         return first
 
     def size(self) -> tuple[int, int]:
-        """Entries, and about how many bytes of memory they take (Redis looks at a sample)."""
+        """Return the number of entries, and their approximate memory in bytes (from a sample by Redis)."""
         length = int(self._channel.execute("XLEN", self._key))
         return length, int(self._channel.execute("MEMORY", "USAGE", self._key) or 0)
 
@@ -169,12 +169,12 @@ _LOOKED_FOR_MS: Final = 250.0
 
 
 def recent(log: Log, now_ms: int, run_suffix: str, clock: Clock) -> Recent:
-    """Count what *log* tells of the time before *now_ms*, the server's; *run_suffix* as in ``core.recent``."""
-    from zsched.core.recent import Counting  # it reads all kinds of entries: other readers need not wait for that
+    """Count the entries of *log* before *now_ms*, the server's time; *run_suffix* as in ``core.recent``."""
+    from zsched.core.recent import Counting  # imported late: it imports all kinds of entries
 
     counting, oldest_seq = Counting(now_ms, run_suffix), 1
     for entry in log.back(for_ms=_LOOKED_FOR_MS, clock=clock):
         if not counting.see(entry):
             return counting.told(is_all=True)
         oldest_seq = entry.position.seq
-    return counting.told(is_all=oldest_seq == 1)  # else it was trimmed, or the time is over
+    return counting.told(is_all=oldest_seq == 1)  # otherwise the log was trimmed, or the time is over

@@ -1,10 +1,10 @@
 """
-Reading ``meta`` and other keys from outside of scripts, and what to say where another writer wrote.
+Reading ``meta`` and other keys from outside of scripts, and the errors for values of other writers.
 
-If a number of ``meta`` is invalid, scripts answer GARBLED (lua/lib/time.lua has the same rule) and do nothing: guessing
-an epoch, a doubt or a format could fire twice.
+If a number of ``meta`` is invalid, scripts answer GARBLED (lua/lib/time.lua has the same rule) and do nothing: a
+guessed epoch, doubt or format could fire runs twice.
 
-The server's clock, as scripts see it, is read here, too: ``meta`` may move it for tests.
+This module also reads the server's clock as scripts see it: ``meta`` may move it for tests.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from zsched.errors import Garbled, RedisRefused
 from zsched.storage.connection import Channel
 from zsched.storage.keys import Keys
 
-NUMBERS: Final = ("epoch", "seq", "hold", "doubt", "format")  # beside those of test clocks
+NUMBERS: Final = ("epoch", "seq", "hold", "doubt", "format")  # without those of test clocks
 
-# Which fields to take out for one: epochs and seqs go on from the log, and a term on a server that is not noted sets
-# doubt and hold anew.
+# The fields to delete if one is invalid. Epochs and seqs continue from the log; a term on an unrecorded server sets
+# doubt and hold again.
 _TOGETHER: Final = {
     "epoch": "epoch seq", "seq": "epoch seq", "hold": "hold doubt server", "doubt": "hold doubt server"
 }  # fmt: skip
-_DIGITS: Final = 16  # behind leading zeros; more than any time has
+_DIGITS: Final = 16  # after leading zeros; more than any time has
 _OF_TESTS: Final = ("offset_ms", "frozen_ms")
 
 
 def number(keys: Keys, field: str, value: bytes | None) -> int:
     """
-    *value* of *field* in ``meta`` as a number: digits, behind a minus or not, and no further from 0 than the last time;
-    0 where it is not there. Raises Garbled.
+    Return *value* of *field* in ``meta`` as a number; 0 if it is missing. Valid are digits, with or without a minus, no
+    further from 0 than the last time. Raises Garbled.
     """
     if value is None:
         return 0
@@ -46,12 +46,12 @@ def number(keys: Keys, field: str, value: bytes | None) -> int:
 
 
 def numbers(keys: Keys, values: list[Any]) -> dict[str, int]:
-    """The *values* of NUMBERS by name. Raises Garbled."""
+    """Return the *values* of NUMBERS by name. Raises Garbled."""
     return {field: number(keys, field, value) for field, value in zip(NUMBERS, values, strict=True)}
 
 
 def garbled(keys: Keys, field: str, value: bytes) -> Garbled:
-    """The error for *value* in *field* of ``meta``, with its remedy."""
+    """Return the error for *value* in *field* of ``meta``, with its remedy."""
     if field in _OF_TESTS:
         remedy = f"HDEL {keys.meta()} {field}: tests alone set it, and without it the server's clock counts"
     else:
@@ -60,13 +60,13 @@ def garbled(keys: Keys, field: str, value: bytes) -> Garbled:
 
 
 def moving_away(key: str) -> tuple[str, ...]:
-    """Return the remedy for a *key* of a wrong type, which another program wrote: what to do first, and the command."""
+    """Return the remedy for a *key* of a wrong type, which another program wrote: a first step, and the command."""
     return "find out who wrote it, then", "redis-cli", "RENAME", key, f"wrong:{key}"
 
 
 @contextmanager
 def asking(key: str) -> Iterator[None]:
-    """Inside the block, a refusal that redis-py has no type for, as of a key's wrong type, is told with the *key*."""
+    """Convert refusals inside the block that have no type in redis-py, such as WRONGTYPE: the error names the *key*."""
     try:
         yield
     except RedisRefused as error:
@@ -76,7 +76,7 @@ def asking(key: str) -> Iterator[None]:
 
 
 def server_now_ms(channel: Channel, keys: Keys) -> int:
-    """The server's time in ms; a test may have moved or stopped it (lua/lib/time.lua). Raises Garbled."""
+    """Return the server's time in ms; a test may have moved or stopped it (lua/lib/time.lua). Raises Garbled."""
     seconds, micros = channel.execute("TIME")
     with asking(keys.meta()):
         offset_ms, frozen_ms = channel.execute("HMGET", keys.meta(), "offset_ms", "frozen_ms")
@@ -92,13 +92,13 @@ def server_now_ms(channel: Channel, keys: Keys) -> int:
 
 def doubted_until_ms(channel: Channel, keys: Keys) -> int:
     """
-    Return the time until which due runs are marked when they fire, or skipped: ``meta.doubt``, at least now. On a
-    changed server the next leader casts doubt on all that is due. Raises Garbled.
+    Return ``meta.doubt``, at least now: schedules due until then are marked as uncertain when they fire, or skipped. On
+    a changed server the next leader marks all due schedules. Raises Garbled.
     """
     doubt = number(keys, "doubt", channel.execute("HGET", keys.meta(), "doubt"))
     return max(doubt, server_now_ms(channel, keys))
 
 
 def due_from_score(score: bytes) -> int:
-    """A due time in ms; what another writer wrote (1.5, 1e300, inf) is brought into the range of time."""
+    """Return a due time in ms; values of another writer (1.5, 1e300, inf) are limited to the range of time."""
     return int(min(max(float(score), 0.0), float(LAST_MS)))

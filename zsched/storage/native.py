@@ -13,11 +13,11 @@ from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.scripts import Scripts
 
-LOCK_S = 30  # a queue is RQ's again so long after the last daemon was killed; looked at about every second
+LOCK_S = 30  # a queue is RQ's again this long after the last daemon was killed
 
 
 class Odd(NamedTuple):
-    """A job that was not pushed, and why: ``gone``, ``no status``, WRONGTYPE, or the status that RQ has it in."""
+    """A job that was not pushed, and the reason: ``gone``, ``no status``, WRONGTYPE, or its status in RQ."""
 
     queue: bytes
     id: bytes
@@ -27,9 +27,9 @@ class Odd(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Moved:
     """
-    Result of one call. ``next_ms``: when to look at the next job: ``now_ms`` if its time has come, None if none waits.
-    ``others``: queue → holder of its lock, of queues that another scheduler serves. ``broken``: queue → key of a wrong
-    type, of queues that cannot be served.
+    Result of one call. ``next_ms``: the time of the next job: ``now_ms`` if it is due, None if no job waits.
+    ``others``: queue → holder of its lock, for queues that another scheduler serves. ``broken``: queue → key of a wrong
+    type, for queues that cannot be served.
     """
 
     now_ms: int
@@ -42,14 +42,14 @@ class Moved:
 
     @property
     def has_more(self) -> bool:
-        """True if jobs whose time has come were left for another call."""
+        """True if due jobs were left for another call."""
         return self.next_ms is not None and self.next_ms <= self.now_ms
 
 
 class NativeJobs:
     """
-    Leader's operations over its wire. A queue is served only while its ``rq:scheduler-lock`` is free or the
-    namespace's: so a worker --with-scheduler leaves it alone, and a daemon that takes over need not wait.
+    The leader's operations over its wire. A queue is served only while its ``rq:scheduler-lock`` is free or the
+    namespace's. So a worker --with-scheduler leaves it alone, and a new leader need not wait.
     """
 
     def __init__(self, wire: Wire, keys: Keys) -> None:
@@ -64,7 +64,7 @@ class NativeJobs:
 
     def move(self, term: Term, queues: Sequence[bytes], limit: int) -> Moved:
         """
-        Look at the first *limit* jobs of *queues* whose second has begun, and push those that are not early. Raises
+        Read the first *limit* jobs of *queues* with a score up to the current second, and push the due ones. Raises
         Stale, ServerChanged, RedisRefused.
         """
         now_ms, next_ms, looked, pushed, others, broken, odd = self._call(term, queues, LOCK_S, limit)
@@ -79,7 +79,7 @@ class NativeJobs:
         )
 
     def release(self, term: Term, queues: Sequence[bytes]) -> None:
-        """Give the locks of *queues* up, those that are ours. Raises as ``move``."""
+        """Release our locks of *queues*. Raises as ``move``."""
         self._call(term, queues, 0, 0)
 
     def _call(self, term: Term, queues: Sequence[bytes], lock_s: int, limit: int) -> list[Any]:

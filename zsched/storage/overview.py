@@ -28,7 +28,7 @@ from zsched.storage.log import Log
 from zsched.storage.meta import NUMBERS, asking, due_from_score, numbers, server_now_ms
 from zsched.storage.queues import HeldBack, Throttled, held_back, throttled_sets
 
-SILENT_MS: Final = 10_000  # without a report: three should have come, so that a slow disk is not taken for a death
+SILENT_MS: Final = 10_000  # without a report; three reports are missing then, so a slow disk is not enough
 
 
 class DaemonRole(Enum):
@@ -36,15 +36,15 @@ class DaemonRole(Enum):
 
     LEADS = "leader"
     STANDS_BY = "standby"
-    BARRED = "barred"  # it runs and may not lead, so takes over from nobody
-    SILENT = "silent"  # it has not reported for SILENT_MS: killed, cut off, or its Redis refuses the report
-    STOPPED = "stopped"  # in order
+    BARRED = "barred"  # it runs, but may not lead, so it cannot take over
+    SILENT = "silent"  # no report for SILENT_MS: killed, cut off, or its Redis refuses the report
+    STOPPED = "stopped"  # it stopped in order
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonSeen:
     """
-    One daemon, by its last report at *told_ms* (the server's time). A missing fact is None. ``started_ms`` is by the
+    One daemon, from its last report at *told_ms* (the server's time). A missing fact is None. ``started_ms`` is by the
     clock of its host. ``tzdata`` is its version of the zone rules. ``may_not_lead`` is the reason why it is BARRED.
     ``failing`` holds its failing threads, chores and kinds of questions, each with the reason.
     """
@@ -65,7 +65,7 @@ class DaemonSeen:
 
     @property
     def is_running(self) -> bool:
-        """True if it leads, stands by, or is BARRED."""
+        """True if it is the leader, a standby, or BARRED."""
         return self.role in (DaemonRole.LEADS, DaemonRole.STANDS_BY, DaemonRole.BARRED)
 
     @property
@@ -74,7 +74,7 @@ class DaemonSeen:
         return f"{self.host or '?'}, pid {'?' if self.pid is None else self.pid}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the daemon for JSON; the keys are a promise."""
+        """Return the daemon for JSON; the keys are stable."""
         return {
             "id": self.id,
             "role": self.role.value,
@@ -93,7 +93,7 @@ class DaemonSeen:
 
 
 def daemons_of(reports: Iterable[Report], leader: str | None, now_ms: int) -> list[DaemonSeen]:
-    """Return the daemons that told *reports*: the *leader* first, then by role, host and id."""
+    """Return the daemons of *reports*: the *leader* first, then by role, host and id."""
     order = list(DaemonRole)
     seen = [_seen(report, leader, now_ms) for report in reports if isinstance(report.about.get("daemon"), str)]
     return sorted(seen, key=lambda one: (order.index(one.role), one.host or "", one.id))
@@ -101,7 +101,7 @@ def daemons_of(reports: Iterable[Report], leader: str | None, now_ms: int) -> li
 
 def _seen(report: Report, leader: str | None, now_ms: int) -> DaemonSeen:
     about = report.about
-    if about["daemon"] == leader:  # it holds the lease, whatever it told when
+    if about["daemon"] == leader:  # it has the lease, so its report does not matter
         role = DaemonRole.LEADS
     elif report.is_stopped:
         role = DaemonRole.STOPPED
@@ -129,7 +129,7 @@ def _seen(report: Report, leader: str | None, now_ms: int) -> DaemonSeen:
 
 def _bar(report: Report) -> str | None:
     """
-    Return why its daemon may not lead; None when it may. Where a newer format leads, the archive may say so first.
+    Return the reason why its daemon may not lead, or None. The archive may be the first to report a newer format.
     """
     reason = _text(report.about.get("may_not_lead"))
     if reason is None and report.state is ArchiveState.OUTDATED:
@@ -150,11 +150,11 @@ def _text(value: object) -> str | None:
 @dataclass(frozen=True, slots=True)
 class Overview:
     """
-    The namespace at one moment. ``lease_ms``: what is left of the leader's lease, None without one. ``archives``:
-    the last report of each, of any age; it may have gone on since up to ``log_last``, the log's last entry.
-    ``held_back``: schedules for which a queue has no room, by its limit; they count as waiting, not as overdue.
-    ``led_since_ms``: when the leader's term began, None without one, or when the log was trimmed since.
-    ``wrong_types``: keys of a wrong type without which firing goes on, with that type and the right one.
+    The namespace at one moment. ``lease_ms``: the rest of the leader's lease; None without a leader. ``archives``: the
+    last report of each, of any age; an archive may have advanced since, up to ``log_last``, the log's last entry.
+    ``held_back``: schedules that a queue's limit throttles; they count as waiting, not as overdue. ``led_since_ms``:
+    the beginning of the leader's term; None without a leader, or if the log was trimmed since. ``wrong_types``: keys of
+    a wrong type that firing does without, with their type and the right one.
     """
 
     now_ms: int
@@ -178,7 +178,7 @@ class Overview:
     namespace: str = "default"
 
     def behind(self, report: Report) -> int | None:
-        """Count the entries of the log that an archive lacks; None if it has none, or some that this log has not."""
+        """Count the log entries that an archive lacks; None if it is empty, or has entries of another history."""
         last, position = self.log_last, report.position
         if position is None or last is None or position.order > last.order:
             return None
@@ -186,18 +186,18 @@ class Overview:
 
     @property
     def late_ms(self) -> int:
-        """Milliseconds by which the oldest waiting schedule is late; 0 when none is."""
+        """Milliseconds by which the oldest waiting schedule is late; 0 if no schedule is late."""
         return 0 if self.oldest_due_ms is None else max(self.now_ms - self.oldest_due_ms, 0)
 
     @property
     def held_ms(self) -> int:
-        """Time for which nothing fires. A longer hold was written before the clock jumped back (lib/hold.lua)."""
+        """Time for which nothing fires. A longer hold is from before the clock was set back (lib/hold.lua)."""
         held_ms = self.hold_ms - self.now_ms
         return held_ms if 0 < held_ms <= LONGEST_LEASE_MS else 0
 
     @property
     def known_archives(self) -> list[Report]:
-        """The archives that reported within an hour, by place: who reported last changes from call to call."""
+        """The archives that reported within an hour, by place, so that their order is the same in each call."""
         return sorted(remembered(self.archives, self.now_ms), key=lambda report: (report.place, report.archive))
 
     @property
@@ -212,17 +212,17 @@ class Overview:
 
     @property
     def known_daemons(self) -> list[DaemonSeen]:
-        """The daemons that reported within an hour; the leader always."""
+        """The daemons that reported within an hour, and the leader."""
         return [one for one in self.daemons if one.is_running or abs(self.now_ms - one.told_ms) <= FORGOTTEN_MS]
 
     def of_role(self, role: DaemonRole) -> list[DaemonSeen]:
-        """Return the daemons that have that role."""
+        """Return the daemons with *role*."""
         return [one for one in self.daemons if one.role is role]
 
 
 def look(link: Link, keys: Keys) -> Overview:
     """
-    Look at the namespace now. A report or a lease that another writer wrote is passed over, or shown as it is.
+    Read the namespace now. A report or a lease that another writer wrote is ignored, or shown unchanged.
 
     Raises:
         Garbled: a number of meta is invalid, or a key has a wrong type. RedisRefused, RedisUnavailable.
@@ -231,7 +231,7 @@ def look(link: Link, keys: Keys) -> Overview:
     with link.wire() as wire:
         found = _replies(wire, _commands(keys, now_ms, throttled))
         meta = numbers(keys, found["meta"])
-        began = Log(wire, keys).read(f"{max(meta['epoch'], 0)}-0", 1)  # a term's first entry says that it began
+        began = Log(wire, keys).read(f"{max(meta['epoch'], 0)}-0", 1)  # the first entry of a term
     counts = [(one, found[one.key(keys)]) for one in throttled]
     heads = [due_from_score(head[1]) for lane in Priority if (head := found[f"head {lane}"])]
     lease, last = found["lease"], found["last"]
@@ -263,7 +263,7 @@ def look(link: Link, keys: Keys) -> Overview:
 
 
 def typed(keys: Keys) -> dict[str, str]:
-    """The keys without which firing goes on, with the type that each must have."""
+    """Return the keys that firing does without, each with its right type."""
     return {keys.rq.queues(): "set", keys.deadlines(): "zset"}
 
 
@@ -285,7 +285,7 @@ def _commands(keys: Keys, now_ms: int, throttled: list[Throttled]) -> dict[str, 
         "meta": ("HMGET", keys.meta(), *NUMBERS),
         "log_length": ("XLEN", keys.log()),
         "archivers": ("HGETALL", keys.archivers()),
-        "last": ("XREVRANGE", keys.log(), "+", "-", "COUNT", 1),  # after the reports: they are not ahead of it
+        "last": ("XREVRANGE", keys.log(), "+", "-", "COUNT", 1),  # read after the reports, so that none is ahead of it
     }
 
 
@@ -300,6 +300,6 @@ def _replies(wire: Wire, commands: dict[str, Command]) -> dict[str, Any]:
 
 
 def _began_ms(entries: list[Entry], epoch: int) -> int | None:
-    """Return the beginning of the term that one of *entries* began."""
+    """Return the time of the ``term`` entry in *entries*, or None."""
     terms = (entry.position for entry in entries if TermEntry.of(entry) and entry.position.epoch == epoch)
     return next((position.t_us // 1000 for position in terms), None)

@@ -3,12 +3,12 @@ Questions to the archives through Redis, and their answers: every client of Redi
 
 A question is one line of JSON on the list ``ask``: its id, its topic (``about``), the arguments, and the last log entry
 that the asker saw, which the answer must include. Any daemon with a healthy archive takes it, and pushes one line of
-JSON to a list of that id, which lapses. Without an answer within two seconds, the asker removes the question and
+JSON to a list of that id, which expires. Without an answer within two seconds, the asker removes the question and
 reports that. A leader's question about names is on the list ``ask:names``.
 
 ``Naming`` asks for the names of a data set (``meta.gen``), and gives or adds one. Archives answer its questions in any
-state, because an archive that lost its place may be the one that knows the name. The answer is the archive's
-``Knowledge``. The asker repeats the question until an archive knows a name.
+state, because an archive that was left behind by the log may be the one that knows the name. The answer is the
+archive's ``Knowledge``. The asker repeats the question until an archive knows a name.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from zsched.storage.log import Log
 from zsched.storage.scripts import Scripts
 
 WAIT_S: Final = 2.0  # for an answer
-# What json.loads and the parts of a message raise: also numbers without end, and brackets without end.
+# Errors of json.loads and of malformed messages, such as numbers or brackets without end.
 UNREADABLE: Final = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
-KEPT_MS: Final = 30_000  # for questions and answers that nobody takes
+KEPT_MS: Final = 30_000  # for questions and answers that are not taken
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question. ``seen``: the asker knows the log up to there."""
+    """One question. ``seen``: the last log entry that the asker knows."""
 
     id: str
     about: str
@@ -45,13 +45,13 @@ class Question:
 
     @property
     def text(self) -> str:
-        """Return the question as it stands in Redis."""
+        """Return the question's text in Redis."""
         seen = None if self.seen is None else list(self.seen)
         return json.dumps({"id": self.id, "about": self.about, "arguments": self.arguments, "seen": seen})
 
     @classmethod
     def parse(cls, text: bytes) -> Question | None:
-        """The question in *text*; None when another writer wrote it."""
+        """Return the question in *text*; None if another writer wrote it."""
         with suppress(*UNREADABLE):
             given = json.loads(text)
             seen = None if given["seen"] is None else Position(*map(int, given["seen"]))
@@ -67,12 +67,12 @@ class Questions:
 
     @property
     def wait_s(self) -> float:
-        """Seconds that an answer is waited for; well below the link's patience, for a busy Redis ends waits late."""
+        """Seconds to wait for an answer; less than the link's timeout, because a busy Redis ends waits late."""
         return min(WAIT_S, self._link.timeout_s / 2)
 
     def ask(self, about: str, **arguments: Any) -> dict[str, Any] | None:
         """
-        The answer, or None when there was none in time, or none that can be read.
+        Return the answer; None if there was none in time, or only an unreadable one.
 
         Raises:
             RedisUnavailable, RedisRefused.
@@ -100,12 +100,12 @@ class Inbox:
         self._wire, self._keys = wire, keys
 
     def take(self, wait_s: float, *, names: bool = False) -> Question | None:
-        """Return the next question about history, or about *names*; None when none comes within *wait_s*."""
+        """Return the next question about history, or about *names*; None if none comes within *wait_s*."""
         taken = self._wire.execute("BLPOP", self._keys.ask_names() if names else self._keys.ask(), wait_s)
         return Question.parse(taken[1]) if taken else None
 
     def answer(self, question: Question, answer: dict[str, Any]) -> None:
-        """Push the answer to whoever asked."""
+        """Push the answer for the asker."""
         key = self._keys.answer(question.id)
         self._wire.execute("RPUSH", key, json.dumps(answer))
         self._wire.execute("PEXPIRE", key, KEPT_MS)
@@ -122,8 +122,8 @@ ABOUT: Final = "names"  # topic of these questions
 @dataclass(frozen=True, slots=True)
 class Knowledge:
     """
-    Knowledge of an archive about data sets. ``gen``: the names of the one that it followed, or None. ``position``:
-    its last entry. ``is_new``: its daemon made it, and it lost nothing since.
+    Knowledge of an archive about data sets. ``gen``: the names of the data set that it followed, or None. ``position``:
+    its last entry. ``is_new``: its daemon created it, and it missed no entry since.
     """
 
     gen: str | None
@@ -139,7 +139,7 @@ class Knowledge:
         """Read an answer. Raises one of ``questions.UNREADABLE`` if it has another form."""
         gen, position = answer["gen"], answer["position"]
         if gen is not None and (not isinstance(gen, str) or not gen.split()):
-            raise ValueError(f"{gen!r} is no name")
+            raise ValueError(f"{gen!r} is not a name")
         return cls(gen, None if position is None else Position(*map(int, position)), answer["is_new"] is True)
 
 
@@ -157,15 +157,15 @@ class Naming:
 
     def ask(self) -> None:
         """
-        Ask one more archive, if the last question was taken. While another program's key is where the list should be,
-        nobody can be asked: that must not keep a data set without a name from firing.
+        Ask one more archive, if the last question was taken. If another program's key is in the place of the list, no
+        archive can be asked; a data set without a name must be able to fire all the same.
         """
         key = self._keys.ask_names()
         try:
             if not self._channel.execute("LLEN", key):
                 self._channel.execute("RPUSH", key, self._question.text)
                 self._channel.execute("PEXPIRE", key, KEPT_MS)
-        except RedisRefused:  # out of memory, or no list
+        except RedisRefused:  # out of memory, or not a list
             if text(self._channel.execute("TYPE", key)) in ("none", "list"):
                 raise
 
@@ -177,8 +177,8 @@ class Naming:
 
     def give(self, term: Term, gen: str, *, is_new: bool) -> str:
         """
-        Name the data set *gen* if it has no name. Return its names. *is_new*: no archive has anything that the log
-        lacks, so nothing is in doubt.
+        Name the data set *gen* if it has no name. Return its names. *is_new*: no archive has entries that the log
+        lacks, so no run is uncertain.
 
         Raises:
             Stale, ServerChanged: the term is over.
@@ -187,5 +187,5 @@ class Naming:
         return text(reply[0])
 
     def adopt(self, gen: str) -> str:
-        """Add the name *gen*: all of that data set is in this one now. Return all names."""
+        """Add the name *gen*: this data set includes that one now. Return all names."""
         return text(self._scripts.call("adopt", gen=gen)[0])

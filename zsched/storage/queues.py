@@ -1,5 +1,5 @@
 """
-The queues in use, the workers of RQ, and which queues are *stalled*: nobody takes jobs from them. Nothing here writes.
+The queues in use, the workers of RQ, and *stalled* queues, from which no worker takes jobs. Nothing here writes.
 
 A queue is stalled because it is *unheard* (no worker listens to it), or because RQ's workers are *suspended*. At most
 some thousand workers and queues are read, and some hundred schedules, in a few round trips.
@@ -7,7 +7,7 @@ some thousand workers and queues are read, and some hundred schedules, in a few 
 Not guaranteed: a running worker may be unknown. RQ's workers register when they start, and do not repeat that after a
 loss of Redis; then only their running jobs show them. A killed worker counts until RQ forgets it, some minutes later.
 
-A schedule is *throttled*, out of its lane, while its queue has no room by its limit, as fire.lua left it.
+A schedule is *throttled* while its queue has no room by its limit: fire.lua moved it out of its lane.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def throttled_sets(channel: Channel, keys: Keys) -> list[Throttled]:
         words = channel.execute("HGET", keys.meta(), "throttled")
     for word in text(words or b"").split(" "):
         lane, _, queue = word.partition(":")
-        with suppress(ValueError):  # another writer's
+        with suppress(ValueError):  # a word of another writer
             found += [Throttled(Priority(lane), queue)] if queue else []
     return found
 
@@ -82,19 +82,19 @@ def _per_second(row: bytes) -> float | None:
         return None
 
 
-UNATTENDED_MS: Final = 300_000  # a worker of a batch, or one that is restarted, is back by then
+UNATTENDED_MS: Final = 300_000  # longer than a restart of a worker, or a pause between batches
 
-_WORKERS: Final = 2000  # that are looked at
+_WORKERS: Final = 2000  # read at most
 _QUEUES: Final = 2000
-_SCHEDULES: Final = 500  # whose queues are looked at: of the recurring, and of each lane's next
-_HEAD: Final = 10  # jobs of a queue, among which a run of the namespace is looked for
-_FEW, _MANY = 10, 500  # names of a queue's workers in one reply: a few show mostly that one lives
+_SCHEDULES: Final = 500  # recurring ones, and the next of each lane, to find queues in use
+_HEAD: Final = 10  # jobs of a queue that are searched for a run of the namespace
+_FEW, _MANY = 10, 500  # names of a queue's workers in one reply: a few usually include a living one
 _ABOUT_WORKER: Final = ("queues", "death")
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSeen:
-    """One of RQ's workers, as it registered itself; RQ forgets one that stopped to beat."""
+    """One of RQ's workers, as registered; RQ deletes a worker without heartbeats."""
 
     name: str
     version: str
@@ -103,9 +103,9 @@ class WorkerSeen:
 
 class StalledQueue(NamedTuple):
     """
-    A queue from which nobody takes jobs. ``waiting``: how many are in it, whoever pushed them; ``waits_ms``: for how
-    long the oldest, None where that is not known. ``is_ours``: the namespace's schedules use it, or one of its runs is
-    among the next.
+    A queue from which no worker takes jobs. ``waiting``: the number of jobs in it, of any producer. ``waits_ms``: the
+    waiting time of the oldest job; None if unknown. ``is_ours``: the namespace's schedules use it, or one of its runs
+    is among the next jobs.
     """
 
     queue: str
@@ -115,21 +115,20 @@ class StalledQueue(NamedTuple):
 
     @property
     def is_stuck(self) -> bool:
-        """True if something waits for so long that this does not pass by itself."""
+        """True if jobs have waited for so long that an operator has to act."""
         return self.waits_ms is not None and self.waits_ms > UNATTENDED_MS
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON; the keys are a promise."""
+        """Return a form for JSON; the keys are stable."""
         waits_s = None if self.waits_ms is None else self.waits_ms // 1000
         return {"queue": self.queue, "waiting": self.waiting, "waits_s": waits_s}
 
 
 class StalledQueues(NamedTuple):
     """
-    ``unheard``: the queues that schedules use, or in which something waits, and to which nobody listens.
-    ``suspended_by``: the key for which workers take nothing until ``rq resume``, or None; ``suspended``: all queues in
-    which something waits then.
-    ``used``: how many queues schedules use.
+    ``unheard``: queues without workers that schedules use, or in which jobs wait. ``suspended_by``: the key that
+    suspends workers until ``rq resume``, or None. ``suspended``: all queues in which jobs wait then. ``used``: the
+    number of queues that schedules use.
     """
 
     unheard: list[StalledQueue]
@@ -139,18 +138,18 @@ class StalledQueues(NamedTuple):
 
     @property
     def is_suspended(self) -> bool:
-        """True if RQ's workers take nothing."""
+        """True if RQ's workers are suspended."""
         return self.suspended_by is not None
 
     @property
     def of_ours(self) -> StalledQueues:
-        """The same of the namespace's own queues."""
+        """Return the part with the namespace's own queues."""
         unheard, suspended = ([one for one in queues if one.is_ours] for queues in (self.unheard, self.suspended))
         return self._replace(unheard=unheard, suspended=suspended)
 
 
 def waiting_text(queues: Sequence[StalledQueue]) -> str:
-    """``3 jobs wait, the oldest for 6 min``: in all of *queues*."""
+    """Return ``3 jobs wait, the oldest for 6 min``, for all *queues* together."""
     count = sum(one.waiting for one in queues)
     oldest_ms = max((one.waits_ms for one in queues if one.waits_ms is not None), default=None)
     jobs = f"{plural(count, 'job')} wait{'s' if count == 1 else ''}"
@@ -161,7 +160,7 @@ def waiting_text(queues: Sequence[StalledQueue]) -> str:
 
 
 def workers_of(wire: Wire, rq: RqKeys) -> list[WorkerSeen]:
-    """The workers that live, of the first some thousand that are registered. Raises RedisRefused, RedisUnavailable."""
+    """Return the living workers among the first ``_WORKERS`` registered ones. Raises RedisRefused, RedisUnavailable."""
     names = members(wire, rq.workers(), _WORKERS)
     states = allowed_replies(wire, (("HMGET", name, "version", *_ABOUT_WORKER) for name in names))
     return [
@@ -173,19 +172,19 @@ def workers_of(wire: Wire, rq: RqKeys) -> list[WorkerSeen]:
 
 def used_queues(wire: Wire, keys: Keys) -> set[str]:
     """
-    The queues of recurring schedules that fire, and of those that are due next: some hundred of each. Raises as above.
+    Return the queues of some hundred active recurring schedules, and of the next schedules. Raises as above.
     """
     commands: list[Command] = [("HGET", keys.template(id), "origin") for id in _firing(wire, keys)]
     for lane in Priority:
         flat = wire.execute("ZRANGE", keys.due(lane), 0, _SCHEDULES - 1, "WITHSCORES")
         runs = (keys.run_id(text(id), text(due)) for id, due in zip(flat[::2], flat[1::2], strict=True))
-        commands += [("HGET", keys.rq.job(run), "origin") for run in runs]  # of a recurring one there is no such job
+        commands += [("HGET", keys.rq.job(run), "origin") for run in runs]  # recurring schedules have no such job
     found = {text(queue) for queue in allowed_replies(wire, commands) if queue}
     return found | {throttled.queue for throttled in throttled_sets(wire, keys)}
 
 
 def stalled_queues(wire: Wire, keys: Keys) -> StalledQueues:
-    """Return the stalled ones among the queues that schedules use, or that RQ knows. Raises as above."""
+    """Return the stalled queues among those that schedules use or RQ knows. Raises as above."""
     used, is_suspended = used_queues(wire, keys), suspended(wire, keys.rq)
     known = used | {keys.rq.queue_name(key) for key in members(wire, keys.rq.queues(), _QUEUES)}
     silent = unheard(wire, keys, known)
@@ -199,17 +198,17 @@ def stalled_queues(wire: Wire, keys: Keys) -> StalledQueues:
 
 
 def suspended(wire: Wire, rq: RqKeys) -> bool:
-    """Return True if RQ's workers take nothing, by ``rq suspend``. Raises as above."""
+    """Return True if RQ's workers are suspended (``rq suspend``). Raises as above."""
     return bool(wire.execute("EXISTS", rq.suspended()))
 
 
 def unheard(wire: Wire, keys: Keys, queues: Collection[str]) -> frozenset[str]:
     """
-    Return the *queues* without a living registered worker, of which no job runs. A worker that this user may not ask
-    for counts as living, a job as none.
+    Return the *queues* without a living registered worker and without a running job. A worker that this user may not
+    read counts as living; a job that it may not read does not count.
 
     Raises:
-        RedisRefused: it may not even ask how many are registered. RedisUnavailable.
+        RedisRefused: it may not even read the number of workers. RedisUnavailable.
     """
     found = _unregistered(wire, keys.rq, sorted(queues))
     since_s = server_now_ms(wire, keys) // 1000
@@ -219,7 +218,7 @@ def unheard(wire: Wire, keys: Keys, queues: Collection[str]) -> frozenset[str]:
 
 
 def _unregistered(wire: Wire, rq: RqKeys, queues: list[str]) -> list[str]:
-    """The *queues* among whose registered workers none lives: the names of killed workers outlast them."""
+    """Return the *queues* without a living registered worker. Names of killed workers stay registered for a while."""
     numbers = allowed_replies(wire, (("SCARD", rq.queue_workers(queue)) for queue in queues))
     found = [queue for queue, number in zip(queues, numbers, strict=True) if not number]
     cursors, size = {queue: b"0" for queue, number in zip(queues, numbers, strict=True) if number}, _FEW
@@ -235,7 +234,7 @@ def _unregistered(wire: Wire, rq: RqKeys, queues: list[str]) -> list[str]:
 
 
 def _lives(about: Any) -> bool:
-    """Return True if *about*, the reply about a worker, shows it alive, or is denied."""
+    """Return True if *about*, the reply about a worker, shows that it is alive, or was denied."""
     if isinstance(about, RedisRefused):
         return is_denied(about)
     queues, death = about
@@ -254,8 +253,8 @@ def _stalled(wire: Wire, keys: Keys, queues: list[str], used: set[str]) -> list[
 
 def _waits_ms(wire: Wire, keys: Keys, heads: dict[str, list[bytes]], long: list[str]) -> dict[str, int]:
     """
-    Return by queue the waiting time of the job that was pushed first: the first of *heads* or, among jobs pushed at the
-    front, the last. In *long* queues that job is not among the heads.
+    Return, by queue, the waiting time of the job that was pushed first: the first of *heads* or, among jobs pushed at
+    the front, the last. In *long* queues that job is not among the heads.
     """
     lasts = dict(
         zip(long, allowed_replies(wire, (("LINDEX", keys.rq.queue(queue), -1) for queue in long)), strict=True)
@@ -270,7 +269,7 @@ def _waits_ms(wire: Wire, keys: Keys, heads: dict[str, list[bytes]], long: list[
 
 
 def _firing(wire: Wire, keys: Keys) -> list[str]:
-    """Recurring schedules that are neither paused, nor in quarantine, nor at their end."""
+    """Return the active recurring schedules: not paused, not in quarantine, not ended."""
     ids = members(wire, keys.recurring(), _SCHEDULES)
     if not ids:
         return []

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from zsched.storage.store import RecurringRecord
 
 _PAGE = 200  # schedules read by one script
-# Ids and due times of one command, once a listing needs more than a page: 1 to 2 ms of the server (measured).
+# Ids and due times per command, if a listing needs more than a page: 1 to 2 ms of the server (measured).
 _LONG_PAGE = 2000
 # Bounds of `has_fired` in the newest part of the log: entries, bytes, time.
 _LOOKED_AT, _BYTES, _LOOKED_FOR_MS = 2000, 4 * 1_048_576, 250.0
@@ -48,8 +48,8 @@ _PLACES = {
 @dataclass(frozen=True, slots=True)
 class StoredSchedule:
     """
-    A schedule, with what an update must see unchanged: the waiting job's texts as read. ``digest`` is that of the put
-    that made a recurring one.
+    A schedule, with the waiting job's texts, which must be unchanged for an update. ``digest``: that of the put of a
+    recurring schedule.
     """
 
     schedule: Schedule
@@ -71,17 +71,17 @@ class Reader:
         self._scripts = Scripts(link, keys)
 
     def now_ms(self) -> int:
-        """The server's time, as scripts see it."""
+        """Return the server's time, as scripts see it."""
         return server_now_ms(self._link, self._keys)
 
     def find(self, id: str) -> StoredSchedule | None:
-        """One schedule, or None."""
+        """Return one schedule, or None."""
         return next(iter(self.find_many([id])), None)
 
     def find_many(self, ids: Iterable[str], at_first: int | None = None) -> Iterator[StoredSchedule]:
         """
-        Yield the schedules of *ids* that exist, in their order, with what an update needs; read page by page.
-        *at_first*: the first page has so many at most.
+        Yield the existing schedules of *ids*, in their order, with the data for an update; read page by page.
+        *at_first*: the largest number in the first page.
         """
         for page in pages_of(ids, _PAGE, at_first):
             now_ms, _, _, *rows = self._scripts.call("get", rows=page)
@@ -90,12 +90,12 @@ class Reader:
                     yield StoredSchedule(self._schedule(id, row), row[7], int(now_ms), _decoded(row[6]).get("digest"))
 
     def schedules(self, ids: Iterable[str], at_first: int | None = None) -> Iterator[Schedule]:
-        """Return the schedules of *ids* that exist, as ``find_many``."""
+        """Yield the existing schedules of *ids*, as ``find_many``."""
         return (found.schedule for found in self.find_many(ids, at_first))
 
     def expected(self, record: RecurringRecord, spec: TriggerSpec) -> StoredSchedule:
         """
-        Return what ``find`` would give of *record* once it was put by the rule *spec*: its place and times are empty.
+        Return the result of ``find`` after a put of *record* with the rule *spec*, without its place and times.
         """
         shape = record.shape
         own = _encoded([*shape.own, "trigger", spec.to_text()])
@@ -107,23 +107,23 @@ class Reader:
         self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None, is_wanted: IdTest
     ) -> Iterator[tuple[int, str]]:
         """
-        (due ms, id) of schedules in lanes, or throttled, whose id is wanted, with from_ms <= due <= until_ms, by due
-        time and id, past *after*. One that is throttled meanwhile is missed, or there twice.
+        Yield (due ms, id) of wanted schedules in lanes or throttled, with from_ms <= due <= until_ms, by due time and
+        id, after *after*. A schedule that is throttled meanwhile may be missing, or come twice.
         """
         keys = [self._keys.due(lane) for lane in Priority]
         keys += [throttled.key(self._keys) for throttled in throttled_sets(self._link, self._keys)]
         return heapq.merge(*(self._lane(key, from_ms, until_ms, after, is_wanted) for key in keys))
 
     def paused(self) -> list[str]:
-        """Ids of paused schedules, sorted."""
+        """Return the ids of paused schedules, sorted."""
         return sorted(shown(id) for id in self._link.execute("HKEYS", self._keys.paused()))
 
     def quarantined(self) -> list[str]:
-        """Ids of quarantined schedules, sorted."""
+        """Return the ids of quarantined schedules, sorted."""
         return sorted(shown(id) for id in self._link.execute("HKEYS", self._keys.quarantine()))
 
     def recurring(self) -> list[str]:
-        """Ids of recurring schedules in any state, sorted."""
+        """Return the ids of recurring schedules in any state, sorted."""
         return sorted(shown(id) for id in self._link.execute("SMEMBERS", self._keys.recurring()))
 
     def has_fired(self, id: str) -> str | None:
@@ -139,13 +139,13 @@ class Reader:
         return None
 
     def overview(self) -> Overview:
-        """Counts, leader and backlog. Raises as ``storage.overview.look``."""
+        """Return counts, leader and backlog. Raises as ``storage.overview.look``."""
         from zsched.storage.overview import look  # for `zsched status`
 
         return look(self._link, self._keys)
 
     def stalled_queues(self) -> StalledQueues:
-        """The queues from which nobody takes jobs. Raises as ``storage.queues.stalled_queues``."""
+        """Return the queues from which no worker takes jobs. Raises as ``storage.queues.stalled_queues``."""
         with self._link.wire() as wire:
             return stalled_queues(wire, self._keys)
 
@@ -155,22 +155,22 @@ class Reader:
             return Registries(wire, self._keys.rq).depths()
 
     def recent(self, clock: Clock) -> Recent:
-        """Count the last minutes, as far as the log can be read quickly; *clock* says how long it takes."""
+        """Count the last minutes, as far as the log can be read quickly; *clock* measures the time of the read."""
         found = recent(Log(self._link, self._keys), self.now_ms(), self._keys.run_suffix, clock)
         return replace(found, ahead=self._still_silent(found.ahead)) if found.ahead is not None else found
 
     def _still_silent(self, ahead: Ahead) -> Ahead:
-        """Return *ahead* with the schedules that nobody changed since."""
+        """Return *ahead* with only the unchanged schedules."""
         with self._link.wire() as wire, asking(self._keys.recurring()):
             nominals = wire.execute_all(("HGET", self._keys.schedule(id), "nominal") for id in ahead.times)
-        told = zip(ahead.times.items(), nominals, strict=True)
-        times = {id: nominal_ms for (id, nominal_ms), nominal in told if nominal == b"%d" % nominal_ms}
+        pairs = zip(ahead.times.items(), nominals, strict=True)
+        times = {id: nominal_ms for (id, nominal_ms), nominal in pairs if nominal == b"%d" % nominal_ms}
         return replace(ahead, times=times)
 
     def _lane(
         self, key: str, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None, is_wanted: IdTest
     ) -> Iterator[tuple[int, str]]:
-        """One ZSET, paged by score; a page may begin again within one score, so what was seen is passed over."""
+        """Read one ZSET in pages by score. A page may begin again within one score, so known members are skipped."""
         low = max(from_ms or 0, after[0] if after else 0)
         high: int | str = "+inf" if until_ms is None else until_ms
         last, offset, size = after, 0, _PAGE
@@ -213,7 +213,7 @@ class Reader:
             kind=spec.kind.name if spec else "every" if recurring else "once",
             func=func,
             queue=job.get("origin", ""),
-            priority=Priority.named(lane.decode() or own.get("lane")),  # an ended one has left its lane
+            priority=Priority.named(lane.decode() or own.get("lane")),  # an ended schedule has no lane
             next_ms=next_ms,
             trigger=spec,
             anchor_ms=_ms(own.get("anchor")),
@@ -229,7 +229,7 @@ class Reader:
         )
 
     def _arguments(self, job: list[bytes]) -> tuple[Any, Any]:
-        """args and kwargs to show, for JSON only: to open a pickle is to run it."""
+        """Return args and kwargs for display, for JSON only: loading a pickle would run it."""
         data = dict(zip(job[::2], job[1::2], strict=True)).get(b"data")
         if self._encoder.serializer != "json" or data is None:
             return None, None
@@ -241,17 +241,17 @@ class Reader:
 
 
 def _encoded(texts: Iterable[str | bytes]) -> list[bytes]:
-    """Names and texts of a hash, flat, as Redis gives them."""
+    """Return names and texts of a hash, flat, as Redis returns them."""
     return [text if isinstance(text, bytes) else text.encode() for text in texts]
 
 
 def _decoded(pairs: list[bytes]) -> dict[str, str]:
-    """Texts of a hash; data and meta are bytes of their own and left out."""
+    """Return the texts of a hash, without data and meta, which are bytes."""
     fields = zip(pairs[::2], pairs[1::2], strict=True)
     return {shown(name): text.decode("utf-8", "replace") for name, text in fields if name not in (b"data", b"meta")}
 
 
-# A field that somebody broke must not hide the schedule, nor the others of a listing.
+# A broken field must not hide the schedule, or other schedules of a listing.
 
 
 def _ms(text: str | bytes | None) -> int | None:

@@ -2,10 +2,10 @@
 RQ's registries, per queue, and its queues. Nothing here writes.
 
 ``rq:finished:<queue>`` and ``rq:failed:<queue>`` (failed, stopped and abandoned jobs) are ZSETs of job ids, each with
-when RQ will forget it, in whole seconds. ``rq:wip:<queue>`` is a ZSET of ``<job id>:<execution id>``, each with the
-second at which its worker's heartbeat lapses, by the worker's clock.
+the second at which RQ will delete it. ``rq:wip:<queue>`` is a ZSET of ``<job id>:<execution id>``, each with the second
+at which its worker's heartbeat expires, by the worker's clock.
 
-Keys may be of a wrong type, or not this user's to ask for: ``allowed_replies`` goes on with the others.
+Keys may have a wrong type, or be forbidden to this user: ``allowed_replies`` continues with the others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zsched.storage.rqkeys import Registry, RqKeys
 
 
 def allowed_replies(wire: Wire, commands: Iterable[Command]) -> list[Any]:
-    """The replies to *commands*; None of a key of a wrong type. Raises RedisRefused of what this user may not ask."""
+    """Return the replies to *commands*; None for a key of a wrong type. Raises RedisRefused for a forbidden command."""
     found = wire.replies(commands)
     for reply in found:
         if isinstance(reply, RedisRefused) and is_denied(reply):
@@ -32,7 +32,7 @@ def allowed_replies(wire: Wire, commands: Iterable[Command]) -> list[Any]:
 
 
 def members(wire: Wire, key: str, most: int) -> list[str]:
-    """At least *most* members of the set *key*, or all, sorted. Raises RedisRefused, RedisUnavailable."""
+    """Return at least *most* members of the set *key*, or all, sorted. Raises RedisRefused, RedisUnavailable."""
     if wire.execute("SCARD", key) <= most:  # not every role may scan
         return sorted(map(text, wire.execute("SMEMBERS", key)))
     found, cursor = set[str](), b""
@@ -43,25 +43,25 @@ def members(wire: Wire, key: str, most: int) -> list[str]:
 
 
 def is_denied(error: RedisRefused) -> bool:
-    """Return True if it was refused for want of a right."""
+    """Return True if the user lacked a right."""
     return isinstance(error.__cause__, NoPermissionError)
 
 
 _PAGE: Final = 5000  # members in one reply: 0.7 ms of Redis
 _SAMPLE: Final = 10  # members of one registry
 
-_NEVER: Final = (b"inf", b"-inf")  # when RQ forgets it
+_NEVER: Final = (b"inf", b"-inf")  # scores of jobs that RQ keeps for ever
 
-Span = tuple[str, int, int]  # a registry's key, and from which score to which
+Span = tuple[str, int, int]  # a registry's key, first and last score
 
 
-_LINE: Final = 10_000  # runs of a queue that are looked through: 300 kB
+_LINE: Final = 10_000  # runs of a queue that are read: 300 kB
 
 
 class Line(NamedTuple):
     """
-    The front of a queue. ``ids``: the next jobs that workers take; a run that is not among them and was pushed before
-    ``since_ms`` is not in the queue. None: that cannot be told.
+    The front of a queue. ``ids``: the next jobs for workers. A run that was pushed before ``since_ms`` and is not among
+    them is not in the queue. ``since_ms`` None: unknown.
     """
 
     ids: frozenset[str]
@@ -88,16 +88,16 @@ class Registries:
         self._wire, self._rq = wire, rq
 
     def keys(self) -> dict[str, str]:
-        """The registries of all queues that RQ knows, each with its kind: ``finished`` or ``failed``."""
+        """Return the registries of all queues that RQ knows, each with its kind: ``finished`` or ``failed``."""
         kinds: tuple[Registry, ...] = ("finished", "failed")
         return {self._rq.registry(kind, queue): kind for queue in self.queues() for kind in kinds}
 
     def queues(self) -> list[str]:
-        """The names of all queues that RQ knows."""
+        """Return the names of all queues that RQ knows."""
         return sorted(self._rq.queue_name(text(key)) for key in queue_keys(self._wire, self._rq))
 
     def lapsed(self, until_s: int) -> dict[str, list[str]]:
-        """By job, its entries among the started whose heartbeats lapsed up to second *until_s* of their workers."""
+        """Return, by job, its executions with heartbeats that expired up to second *until_s* of their workers."""
         found: dict[str, list[str]] = {}
         for members in self.members([(self._rq.registry("wip", queue), 0, until_s) for queue in self.queues()]):
             for member in members:
@@ -105,7 +105,7 @@ class Registries:
         return found
 
     def heads(self, queues: Sequence[str]) -> dict[str, float]:
-        """By queue, when the job at its head was pushed, in ms; infinite of an empty one, or where nobody knows."""
+        """Return, by queue, the time of its first job's push, in ms; infinite for an empty queue or an unknown time."""
         heads = list(self._all(("LINDEX", self._rq.queue(queue), 0) for queue in queues))
         found = dict.fromkeys(queues, float("inf"))
         standing = [(queue, head) for queue, head in zip(queues, heads, strict=True) if head]
@@ -116,13 +116,13 @@ class Registries:
 
     def line(self, queue: str) -> Line:
         """
-        The front of *queue*. What is pushed at the back stands in the order of its times, and what is pushed at the
-        front stands before it, newest first: so behind a place where times rise, all is later.
+        Return the front of *queue*. Jobs pushed at the back are in the order of their times; jobs pushed at the front
+        are before them, the newest first. So after a place with rising times, all jobs are later.
         """
         key = self._rq.queue(queue)
         replies = self._all([("LLEN", key), ("LRANGE", key, 0, _LINE - 1)])
         length, ids = next(replies), next(replies)
-        if length == []:  # no list
+        if length == []:  # not a list
             return Line(frozenset(), None)
         known = frozenset(map(text, ids))
         if length <= _LINE:
@@ -135,20 +135,20 @@ class Registries:
         return Line(known, last_ms if rises else None)
 
     def on_their_way(self, queue: str, run_ids: Sequence[str]) -> set[str]:
-        """Return the runs of *run_ids* that a worker took from *queue* and has not begun."""
-        begun = self._all(("EXISTS", self._rq.executions(run_id)) for run_id in run_ids)
-        found = {run_id for run_id, is_there in zip(run_ids, begun, strict=True) if is_there}
+        """Return the runs of *run_ids* that a worker took from *queue* and has not started."""
+        started = self._all(("EXISTS", self._rq.executions(run_id)) for run_id in run_ids)
+        found = {run_id for run_id, is_there in zip(run_ids, started, strict=True) if is_there}
         taken = next(self._all([("LRANGE", self._rq.intermediate(queue), 0, -1)]))
         return found | (set(map(text, taken)) & set(run_ids))
 
     def depths(self) -> dict[str, int]:
-        """Count the jobs that wait in each queue that RQ knows; a key of a wrong type is no queue."""
+        """Count the waiting jobs of each queue that RQ knows; a key of a wrong type does not count."""
         queues = self.queues()
         replies = self._all(("LLEN", self._rq.queue(queue)) for queue in queues)
         return {queue: depth for queue, depth in zip(queues, replies, strict=True) if isinstance(depth, int)}
 
     def now_s(self) -> int:
-        """The server's time."""
+        """Return the server's time."""
         return int(self._wire.execute("TIME")[0])
 
     def members(self, spans: Sequence[Span]) -> list[list[bytes]]:
@@ -162,7 +162,7 @@ class Registries:
         return found
 
     def lifetimes(self, keys: Sequence[str]) -> dict[str, set[int]]:
-        """For how many seconds RQ keeps what ended, by registry: what a few members of each show, taken at random."""
+        """Return, by registry, for how many seconds RQ keeps ended jobs, from a few random members of each."""
         samples = [_scored(flat) for flat in self._all(("ZRANDMEMBER", key, _SAMPLE, "WITHSCORES") for key in keys)]
         members = [(key, *member) for key, sample in zip(keys, samples, strict=True) for member in sample]
         ended = self._all(("HGET", self._rq.job(id), "ended_at") for _, id, _ in members)
@@ -174,7 +174,7 @@ class Registries:
         return shown
 
     def _all(self, commands: Iterable[Command]) -> Iterator[Any]:
-        """The replies to *commands*, pipelined; [] for one that was refused, say for a key of another type."""
+        """Yield the replies to *commands*, pipelined; [] for a refused one, for example at a key of a wrong type."""
         return iter([[] if isinstance(reply, RedisRefused) else reply for reply in self._wire.replies(commands)])
 
 
@@ -183,5 +183,5 @@ def _range(span: Span, offset: int) -> tuple[Any, ...]:
 
 
 def _scored(flat: Sequence[bytes]) -> list[tuple[bytes, int]]:
-    """Members with their scores; those that RQ keeps for ever have none that says when they ended."""
+    """Return members with their scores, without those that RQ keeps for ever: their scores have no time."""
     return [(id, int(float(score))) for id, score in zip(flat[::2], flat[1::2], strict=True) if score not in _NEVER]

@@ -1,8 +1,8 @@
 """
 Retrying and cancelling runs.
 
-RQ's hash of a run says what was called and how. When RQ has forgotten it an archive is asked, through Redis; nothing
-is unpickled on the way, so the caller's serializer does not matter.
+RQ's hash of a run has its call and options. If RQ has deleted it, an archive is asked, through Redis. Nothing is
+unpickled, so the caller's serializer does not matter.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from zsched.storage.questions import Questions
 from zsched.storage.scripts import Scripts
 from zsched.storage.store import KEEP_OP_MS
 
-MOST_WAITING: Final = 50_000  # in a queue, to take one out of its middle: 1 ms of Redis; 2 million take 46 (measured)
-_LOOKS: Final = 60  # at a run on its way to a worker or back to its queue, before the caller is told
-_PAUSE_S: Final = 0.05  # between two of them
+MOST_WAITING: Final = 50_000  # longest queue to remove a run from: 1 ms of Redis; 2 million take 46 (measured)
+_LOOKS: Final = 60  # attempts for a run on its way to a worker or back to its queue
+_PAUSE_S: Final = 0.05  # between two attempts
 
 
 class Remembered(NamedTuple):
-    """A run as an archive knows it. ``record``: its job's texts, without what changed as it ran; None: forgotten."""
+    """A run from an archive. ``record``: its job's original texts; None: deleted."""
 
     is_known: bool
     record: list[bytes] | None = None
-    problem: str = ""  # why no archive told
+    problem: str = ""  # the reason why no archive answered
 
 
 class Reruns:
@@ -45,7 +45,7 @@ class Reruns:
 
     def retry(self, run_id: str, op: str) -> str:
         """
-        Push *run_id*, which is over, once more; the new run's id.
+        Push *run_id*, which is over, once more; return the new run's id.
 
         Raises:
             RunNotFound, RunNotOver, PayloadGone. RedisRefused: another writer changed its job.
@@ -68,11 +68,12 @@ class Reruns:
 
     def cancel(self, run_id: str, op: str) -> str:
         """
-        Take *run_id* out of its queue (``cancelled``), or tell its worker to stop it (``stopping``); ``already_over``.
+        Take *run_id* out of its queue (``cancelled``), or ask its worker to stop it (``stopping``). Return that word,
+        or ``already_over``.
 
         Raises:
-            RunNotFound. RunNotOver: it waits to fire, its worker does not listen, or it was on its way to a worker for
-            all of 3 s. RedisRefused: another writer changed its job.
+            RunNotFound. RunNotOver: it has not fired, its worker does not listen, or it was on its way to a worker for
+            3 s. RedisRefused: another writer changed its job.
         """
         parts = self._parts(run_id)
         word, detail = self._cancel(run_id, parts, op)
@@ -109,7 +110,7 @@ class Reruns:
         parts = RunId.ours(run_id, self._keys.namespace)
         if parts is None:
             raise RunNotFound(
-                f"{run_id!r} is no run of namespace {self._keys.namespace!r}: their ids are <schedule id>-<ms>"
+                f"{run_id!r} is not a run of namespace {self._keys.namespace!r}: run ids are <schedule id>-<ms>"
                 f"{self._keys.run_suffix}; see zsched history"
             )
         return parts
@@ -144,11 +145,11 @@ class Reruns:
         return text(word), text(detail)
 
     def _not_found(self, run_id: str, problem: str) -> RunNotFound:
-        why = f"; {problem}, so whether it was one once is not known" if problem else ", and no archive knows it"
+        why = f"; {problem}, so it is unknown whether it existed before" if problem else ", and no archive knows it"
         return RunNotFound(f"no run {run_id!r} in namespace {self._keys.namespace!r}: RQ has no such job{why}")
 
     def _refusal(self, run_id: str, parts: RunId, word: str, detail: str) -> Exception:
-        """The words of retry.lua and cancel_run.lua that say why not."""
+        """Return the exception for a refusal by retry.lua or cancel_run.lua."""
         if word == "WAITS":
             id = parts.schedule_id
             remedy = f"cancel or run_now the schedule {id!r}"

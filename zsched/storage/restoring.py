@@ -1,4 +1,4 @@
-"""Putting back what Redis lost: the scripts of a merge, and the hold that gives it time."""
+"""Restoring losses of Redis: the scripts of a merge, and the hold during it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.scripts import Scripts, checked
 
-ROWS: Final = 200  # of one script, at most: about 5 ms of the server (measured)
+ROWS: Final = 200  # per script, at most: about 5 ms of the server (measured)
 _TEXTS: Final = 6000  # Lua's unpack fails near 8,000
 
 
 class Written(NamedTuple):
-    """A restore that was done: its entry, which is the log's new end, and its rows with their places as logged."""
+    """A finished restore: its entry, which is the log's new end, and its rows with their logged places."""
 
     entry: Position
     rows: list[Restored]
 
 
 class OtherDataSet(Exception):
-    """The data set has a name that the archive never followed, and nothing was done."""
+    """The data set has a name that the archive never followed. Nothing was done."""
 
 
 class Restoring:
     """
-    The restores of one archive over one wire. *gens*: names of data sets that it followed; none where it is known to
-    follow this one. ``is_forced``: it may put something into another one.
+    The restores of one archive over one wire. *gens*: names of the data sets that it followed; empty if it is known to
+    follow this one. ``is_forced``: it may restore into another data set.
     """
 
     def __init__(
@@ -41,8 +41,8 @@ class Restoring:
 
     def restore(self, rows: Sequence[Restored], seen: Position | None, meanwhile: Callable[[], None]) -> Written | None:
         """
-        Put back *rows*, decided by a log that ends with *seen*, doing something else *meanwhile*. None: the log did not
-        end there any more, and nothing was done.
+        Restore *rows*, which were decided from a log with the end *seen*; call *meanwhile* during the script. Return
+        None if the log has another end: nothing was done then.
 
         Raises:
             OtherDataSet.
@@ -57,7 +57,7 @@ class Restoring:
         self._wire.send(*command)
         try:
             meanwhile()
-        finally:  # else the next reply would be this one
+        finally:  # otherwise the next call would read this reply
             reply = checked(self._scripts.reply("restore", command, self._wire.receive), self._keys)
         entry = _position(reply)
         if entry is None:
@@ -66,19 +66,19 @@ class Restoring:
 
     def foresee(self, rows: Sequence[Restored]) -> list[Restored]:
         """Return *rows* with the places that ``restore`` would log now, in any data set; nothing is written."""
-        whose = {**self._whose(None), "is_forced": 1}
+        arguments = {**self._whose(None), "is_forced": 1}
         texts = [each for row in rows for each in row.texts()]
-        reply = self._scripts.call("restore", rows=texts, hold_for_ms=0, reason="dry", row_count=len(rows), **whose)
+        reply = self._scripts.call("restore", rows=texts, hold_for_ms=0, reason="dry", row_count=len(rows), **arguments)
         return _placed(rows, reply[3])
 
     def merged(self, positions: Iterable[Position], seen: Position | None) -> Position | None:
-        """Say that nothing of these histories is missing. The entry that says so; None as ``restore``."""
+        """Log that these histories are complete in this one. Return the entry; None as ``restore``."""
         rows = [each for position in positions for each in (position.id, position.t_us)]
         reply = self._scripts.call("merged", rows=rows, **self._whose(seen))
         return _position(reply)
 
     def _whose(self, seen: Position | None) -> dict[str, Any]:
-        """The arguments of both scripts."""
+        """Return the common arguments of both scripts."""
         names = " ".join(self._gens)
         return {
             "seen_entry": seen.id if seen else "-",
@@ -90,7 +90,7 @@ class Restoring:
 
 
 def portions(rows: Iterable[Restored]) -> Iterator[list[Restored]]:
-    """*rows* in portions of what one script takes."""
+    """Yield *rows* in portions for one script each."""
     portion: list[Restored] = []
     texts = 0
     for row in rows:

@@ -27,27 +27,27 @@ from zsched.storage.keys import Keys
 from zsched.storage.rqkeys import RqKeys
 from zsched.storage.scripts import load, source
 
-_CALL: Final = re.compile(r"\bp?call\('([A-Z]+)'")  # also of redis.call under a local name
-_RQ_LIBRARY: Final = "lib/rq.lua"  # where scripts have RQ's keys from
-_RQ_KEY: Final = re.compile(r"'\{rq\}:([a-z-]+):'")  # one of them there; the name of a queue or job follows
-_CHANNEL: Final = "pubsub"  # of these one is none: each worker's channel
+_CALL: Final = re.compile(r"\bp?call\('([A-Z]+)'")  # also redis.call under a local name
+_RQ_LIBRARY: Final = "lib/rq.lua"  # the source of RQ's keys in scripts
+_RQ_KEY: Final = re.compile(r"'\{rq\}:([a-z-]+):'")  # one of these keys; the name of a queue or job follows
+_CHANNEL: Final = "pubsub"  # not a key, but each worker's channel
 
 
 class Role(StrEnum):
     """A kind of process."""
 
     CLIENT = "client"
-    """Schedules, asks, cancels: services, and the commands of ``zsched`` for people."""
+    """Schedules, queries, cancels: services, and the commands of ``zsched``."""
     DAEMON = "daemon"
     """``zsched daemon``, and ``zsched recover``."""
     WORKER = "worker"
-    """RQ's worker, and what a task asks and notes of its own run."""
+    """RQ's worker, and ``current_run`` in its tasks."""
     DASHBOARD = "dashboard"
-    """Looks and writes nothing: rq-dashboard, ``zsched status``."""
+    """Only reads: rq-dashboard, ``zsched status``."""
 
 
-# The users of deploy/redis/users.acl, and what each may be. A worker whose tasks return a Next schedules over its own
-# connection, so it is a client too.
+# The users of deploy/redis/users.acl, and their roles. If tasks return a Next, their worker schedules over its own
+# connection, so it is a client, too.
 USERS: Final[Mapping[str, tuple[Role, ...]]] = {
     "zsched-client": (Role.CLIENT,),
     "zsched-daemon": (Role.DAEMON,),
@@ -56,7 +56,7 @@ USERS: Final[Mapping[str, tuple[Role, ...]]] = {
     "zsched-dashboard": (Role.DASHBOARD,),
 }
 
-# Which scripts a role calls: names of files in zsched/lua.
+# The scripts of each role: names of files in zsched/lua.
 SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.CLIENT: (
         "archived", "backfill", "cancel", "cancel_run", "enqueue", "get", "look", "pause", "put", "put_recurring",
@@ -67,14 +67,14 @@ SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
         "native", "quarantine", "release", "renew", "replan", "report", "restore", "survey", "track", "trim", "unblock",
     ),
     Role.WORKER: ("note",),
-    Role.DASHBOARD: (),  # whoever may run a script may keep Redis busy for ever
+    Role.DASHBOARD: (),  # a user who may run scripts can keep Redis busy for ever
 }  # fmt: skip
 
-# What a connection is set up and kept alive with. By MULTI and DISCARD a user finds out its rights (checks_rights), by
-# CLUSTER SLOTS and EXISTS the owner of its keys.
+# Commands to set up and keep a connection. MULTI and DISCARD find out a user's rights (checks_rights); CLUSTER SLOTS
+# and EXISTS find the owner of its keys.
 _CONNECTION: Final = "client|setname cluster|slots discard exists hello multi ping role select"
 
-# What is sent beside scripts, among it what runs them.
+# Commands outside of scripts, including those that run them.
 _COMMANDS: Final[Mapping[Role, str]] = {
     Role.CLIENT: (
         "blpop evalsha exists get hdel hget hgetall hkeys hlen hmget hsetnx info lrem memory|usage pexpire pttl rpush "
@@ -86,7 +86,7 @@ _COMMANDS: Final[Mapping[Role, str]] = {
         "zcount zrandmember zrange zrangebyscore zremrangebyscore zscan"
     ),
     # Of RQ's worker, read from its sources, 2.8 to 3.0; without CLIENT LIST, which it can do without. EVAL: run.note.
-    # RQ 3 alone: CLIENT INFO, which tells of the own connection only, and ZPOPMIN and ZCOUNT, for rate limits.
+    # Only RQ 3: CLIENT INFO, which shows only the own connection, and ZPOPMIN and ZCOUNT, for rate limits.
     Role.WORKER: (
         "blmove blpop client|info del eval evalsha exec exists expire get hdel hexists hget hgetall hincrby "
         "hincrbyfloat hset info llen lmove lpop lpos lpush lrange lrem persist publish rpush sadd script|exists "
@@ -100,7 +100,7 @@ _COMMANDS: Final[Mapping[Role, str]] = {
     ),
 }
 
-# Which of RQ's keys are used beside scripts, after their prefix.
+# RQ's keys that are used outside of scripts, without their prefix.
 _RQ_KEYS: Final[Mapping[Role, str]] = {
     Role.CLIENT: "queues suspended wip:* workers:*",
     Role.DAEMON: (
@@ -114,7 +114,7 @@ _RQ_KEYS: Final[Mapping[Role, str]] = {
 @dataclass(frozen=True, slots=True)
 class Rights:
     """
-    Rights that a process needs, sorted: ``commands`` as an ACL names them (``hget``, ``script|load``), ``keys`` and
+    Rights of a process, sorted: ``commands`` with their ACL names (``hget``, ``script|load``), ``keys`` and
     ``channels`` as patterns.
     """
 
@@ -124,14 +124,14 @@ class Rights:
 
     @property
     def rule(self) -> str:
-        """The words that give them to a user who has none yet, for ``ACL SETUSER`` or a file."""
+        """The words that give them to a new user, for ``ACL SETUSER`` or a file."""
         words = [f"~{key}" for key in self.keys]
-        words += ["resetchannels", *(f"&{channel}" for channel in self.channels)]  # 6.2 gives all to begin with
+        words += ["resetchannels", *(f"&{channel}" for channel in self.channels)]  # 6.2 allows all by default
         return " ".join([*words, *(f"+{command}" for command in self.commands)])
 
 
 def rights_of(roles: Iterable[Role], keys: Keys) -> Rights:
-    """Return the rights of a process that has all of *roles* in the namespace of *keys*."""
+    """Return the rights of a process with all of *roles* in the namespace of *keys*."""
     commands, patterns, channels = set(_CONNECTION.split()), set[str](), set[str]()
     for role in roles:
         commands.update(_COMMANDS[role].split())
@@ -145,19 +145,19 @@ def rights_of(roles: Iterable[Role], keys: Keys) -> Rights:
         if role in (Role.CLIENT, Role.DAEMON):
             channels.add(keys.wake())
         if role is not Role.DASHBOARD:
-            channels.add(keys.rq.pubsub("*"))  # a client and a leader tell workers to stop a run
+            channels.add(keys.rq.pubsub("*"))  # clients and leaders ask workers to stop a run
     if (every := f"{keys.rq.prefix}:*") in patterns:
         patterns = {every, *(pattern for pattern in patterns if not pattern.startswith(every[:-1]))}
     return Rights(tuple(sorted(commands)), tuple(sorted(patterns)), tuple(sorted(channels)))
 
 
 def commands_of(script: str) -> set[str]:
-    """Return the commands that a script may call, as an ACL names them."""
+    """Return the ACL names of the commands that a script may call."""
     return {command.lower() for command in _CALL.findall(load(script).text)}
 
 
 def rq_keys_of(script: str, rq: RqKeys) -> set[str]:
-    """Patterns of RQ's keys that a script makes itself: those of the names of lib/rq.lua that it uses."""
+    """Return the patterns of RQ's keys that a script builds with names of lib/rq.lua."""
     return {f"{rq.prefix}:{kind}:*" for kind in _rq_kinds_of(script)}
 
 
@@ -169,7 +169,7 @@ def _pattern(key: Callable[..., str]) -> str:
 def _rq_kinds_of(script: str) -> frozenset[str]:
     library = source(_RQ_LIBRARY)
     used = re.sub("--.*", "", load(script, "{rq}").text.replace(library, ""))
-    for definition in reversed(re.split("^(?=local )", library, flags=re.MULTILINE)):  # one may use those before it
+    for definition in reversed(re.split("^(?=local )", library, flags=re.MULTILINE)):  # they use earlier ones
         name = re.match(r"local (?:function )?(\w+)", definition)
         if name and re.search(rf"\b{name[1]}\b", used):
             used += definition

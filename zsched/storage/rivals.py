@@ -1,16 +1,16 @@
 """
 Other schedulers on this Redis: their keys, and the schedulers with a recent heartbeat.
 
-    RQ's scheduler  a worker --with-scheduler: a STRING per queue that it serves, its name; since RQ 2.10 a HASH of it
-    rq-scheduler    that package: all of its jobs in one ZSET; a HASH per process, which lapses its interval and 10 s
-                    after its last sign of life; a STRING while one pushes
-    RQ's cron       ``rq cron``: a ZSET of names with the second of their last beats, and a HASH of each
+    RQ's scheduler  a worker --with-scheduler: its name in a STRING per queue; since RQ 2.10 a HASH about it
+    rq-scheduler    that package: all of its jobs in one ZSET; a HASH per process, which expires its interval and 10 s
+                    after its last refresh; a STRING while one pushes
+    RQ's cron       ``rq cron``: a ZSET of names with the second of their last heartbeat, and a HASH of each
 
 Nothing here writes. Raises RedisUnavailable and RedisRefused, as wires do.
 
-Not guaranteed: an rq-scheduler that was stopped (SIGSTOP, a frozen machine) for longer than the life of its HASH stays
-unseen when it continues: it only refreshes that key, and does not write it again. Then only its lock shows it, while it
-pushes.
+Not guaranteed: an rq-scheduler that was stopped (SIGSTOP, a frozen machine) for longer than the life of its HASH is not
+seen when it continues: it only refreshes that key, and does not write it again. Then only its lock shows it, during a
+push.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from zsched.core.entry import text
 from zsched.storage.connection import Wire
 from zsched.storage.rqkeys import RQ_SCHEDULER, RQ_SCHEDULER_LOCK, RqKeys
 
-CRON_OWNER: Final = "rq-cron:"  # with the module behind it managed_by of what was imported from RQ's cron
-_CRON_LIVES_MS: Final = 120_000  # RQ's own: without a beat for longer it is gone; its entry stays when it was killed
-_PER_STEP: Final = 1000  # keys that a step of a scan looks at: some 0.3 ms of Redis
+CRON_OWNER: Final = "rq-cron:"  # managed_by of schedules imported from RQ's cron; the module follows
+_CRON_LIVES_MS: Final = 120_000  # RQ's own limit between heartbeats; the entry of a killed one stays
+_PER_STEP: Final = 1000  # keys per step of a scan: about 0.3 ms of Redis
 
 
 class RqSchedulers(NamedTuple):
-    """The names of those that run; ``is_all``: all keys of the database were looked at for them."""
+    """The names of running rq-schedulers; ``is_all``: all keys of the database were searched."""
 
     names: list[str]
     is_all: bool
 
 
 class Cron(NamedTuple):
-    """An ``rq cron`` that runs; ``module`` is its argument, "" where it does not tell."""
+    """A running ``rq cron``; ``module`` is its argument, or "" if unknown."""
 
     name: str
     module: str
 
     def is_of(self, module: str) -> bool:
-        """Return True if it runs *module*, or may: of a full path and a dotted name the ends are compared."""
+        """Return True if it runs, or may run, *module*. The ends of a full path and of a dotted name are compared."""
         mine, other = dotted(self.module), dotted(module)
         short, long = sorted((mine, other), key=len)
         return not mine or mine == other or (long.startswith(".") and long.endswith(f".{short}"))
 
 
 def rq_schedulers(wire: Wire, steps: int | None = None) -> RqSchedulers:
-    """The rq-schedulers that run, or were killed and have not lapsed; *steps*: how long to look at most."""
+    """Return the rq-schedulers that run, or were killed recently; *steps*: limit of the scan."""
     cursor, found, taken = b"0", set[str](), 0
     while steps is None or taken < steps:
         cursor, keys = wire.execute("SCAN", cursor, "MATCH", f"{RQ_SCHEDULER}*", "COUNT", _PER_STEP)
@@ -63,11 +63,11 @@ def rq_schedulers(wire: Wire, steps: int | None = None) -> RqSchedulers:
 
 
 def crons(wire: Wire, rq: RqKeys, now_ms: int) -> list[Cron]:
-    """RQ's cron schedulers that gave a sign of life lately; *now_ms* is the server's time."""
+    """Return RQ's cron schedulers with a recent heartbeat; *now_ms* is the server's time."""
     names = wire.execute("ZRANGEBYSCORE", rq.crons(), (now_ms - _CRON_LIVES_MS) / 1000, "+inf")
     return [Cron(text(name), text(wire.execute("HGET", rq.cron(text(name)), "config_file") or b"")) for name in names]
 
 
 def dotted(module: str) -> str:
-    """The name of a module that is given as such, or as a path; that of a full path begins with a dot."""
+    """Return the dotted name of a module given by name or path; the name for a full path begins with a dot."""
     return module.removesuffix(".py").replace("/", ".")

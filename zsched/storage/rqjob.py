@@ -1,16 +1,16 @@
 """
-The one encoder of RQ's job hash, and the only module of this package that imports RQ.
+The encoder of RQ's job hash, and the only module of this package that imports RQ.
 
-A malformed field kills the RQ worker that meets it, and the next one, and the next (measured with RQ
-2.12: timeout ``'1h'``, a bad timestamp, an unknown status). So whatever reaches ``rq:job:*`` is made
-here, from values that were checked here; tests restore it with RQ's own ``Job.restore``.
+A malformed field kills every RQ worker that reads it, one after the other (measured with RQ 2.12: timeout
+``'1h'``, a bad timestamp, an unknown status). So everything in ``rq:job:*`` is encoded here, from values
+that were checked here. Tests restore it with RQ's own ``Job.restore``.
 
-Written per waiting one-shot: data, origin, timeout, description, and only those optional fields that
-were asked for; a hash stays a compact listpack while every value has at most 64 bytes, so ``data`` is
-deflated only when that makes it smaller, which ``Job.restore`` accepts.
+A waiting one-shot has data, origin, timeout, description, and only the optional fields that were given. A
+hash stays a compact listpack while every value has at most 64 bytes. ``data`` is deflated only if that
+makes it smaller; ``Job.restore`` accepts both.
 
-RQ is imported where a value of its own is read or made, that is for retries, callbacks and timeouts as texts: a service
-that uses none of them does not wait for RQ, its worker and its scheduler.
+RQ is imported late, for retries, callbacks and timeouts as texts. A service without them does not wait for the import
+of RQ, its worker and its scheduler.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from zsched.storage.unpickling import NotPlain, inflated, read_plain
 
 DEFAULT_TIMEOUT_S = 180  # RQ's own
 _DEFLATE_FROM = 100  # bytes; below it zlib's header costs more than it saves (measured)
-_SHORTEST_TTL_S = 60  # RQ deletes a job of ttl 0 before anybody can see that it ended
+_SHORTEST_TTL_S = 60  # RQ deletes a job with ttl 0 before its end can be seen
 _CALLBACK_TIMEOUT_S = 60  # RQ's own
 _LONGEST_TTL_S = 100 * 366 * 86400
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
@@ -45,7 +45,7 @@ Pairs = dict[str, str | bytes]
 
 @dataclass(frozen=True, slots=True)
 class Unopened:
-    """A stored ``meta`` that is kept as it is, without opening its pickle; *reason* says why."""
+    """A stored ``meta`` that is kept unchanged, without loading its pickle; *reason* says why."""
 
     data: bytes = field(repr=False)
     reason: str
@@ -60,14 +60,14 @@ class Encoder:
         self.serializer, self.payload_limit = serializer, payload_limit
 
     def data(self, payload: Payload) -> bytes:
-        """RQ's ``data`` of *payload*. Raises as ``call``, and NotImportable."""
+        """Return RQ's ``data`` of *payload*. Raises as ``call``, and NotImportable."""
         if payload.data is not None:
             return payload.data
         return self.call(function_path(payload.func), payload.args, payload.kwargs)
 
     def call(self, path: str, args: Any, kwargs: Any) -> bytes:
         """
-        RQ's ``data``: the call as [function path, None, args, kwargs].
+        Return RQ's ``data``: the call as [function path, None, args, kwargs].
 
         Raises:
             InvalidSchedule: args or kwargs cannot be serialised, would be reshaped, or are too long.
@@ -92,8 +92,8 @@ class Encoder:
 
     def open(self, data: bytes, *, runs: bool = False) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
         """
-        Function path, args and kwargs of *data*: plain values only, and nothing is run. With *runs* a pickle is run, as
-        a worker would: for callers that trust every writer of this Redis.
+        Return function path, args and kwargs of *data*: plain values only, and no code is run. With *runs* a pickle is
+        loaded as a worker does, for callers that trust every writer of this Redis.
 
         Raises:
             InvalidSchedule: *data* is not of this serializer, or not plain.
@@ -110,11 +110,11 @@ class Encoder:
 
     def shared(self, definition: Definition) -> Pairs:
         """
-        The fields besides data, status and created_at: equal for all schedules that differ in arguments
-        and time only.
+        Return the fields besides data, status and created_at: equal for all schedules that differ in
+        arguments and time only.
 
         Raises:
-            InvalidSchedule: an option that RQ would choke on, or that the RQ which is installed here does not have.
+            InvalidSchedule: an option that RQ does not accept, or that the installed RQ does not have.
         """
         payload = definition.payload
         func = function_path(payload.func)
@@ -147,8 +147,8 @@ class Encoder:
 
     def options(self, job: Pairs, *, runs: bool = False) -> dict[str, Any]:
         """
-        The options in RQ's words that made the fields *job*, for an update. A meta whose pickle is not plain is
-        ``Unopened``, unless *runs*.
+        Return RQ's options of the fields *job*, for an update. A meta with a pickle that is not plain is ``Unopened``,
+        unless *runs*.
         """
         text = {
             name: shown(value) if isinstance(value, bytes) else value
@@ -192,7 +192,7 @@ class Encoder:
 
 def function_path(func: str | Function[..., Any]) -> str:
     """
-    The dotted name by which a worker imports *func*.
+    Return the dotted name by which a worker imports *func*.
 
     Raises:
         NotImportable: lambda, nested function, ``__main__``, a bound method, or not a dotted path.
@@ -216,13 +216,13 @@ def function_path(func: str | Function[..., Any]) -> str:
     for part in name.split("."):
         found = getattr(found, part, None)
     if found is None or getattr(found, "__qualname__", name) != name:
-        problem = f"{module}.{name} is not what stands under that name"
+        problem = f"{module}.{name} is another object now"
         raise NotImportable("func", func, problem, "give a function at a module's top level")
     return f"{module}.{name}"
 
 
 def plain(value: object) -> object:
-    """RQ's Retry or Callback as a number, path or dict that the encoder takes as well; anything else as it is."""
+    """Return RQ's Retry or Callback as a number, path or dict for the encoder; other values unchanged."""
     from rq import Callback, Retry
 
     if isinstance(value, Retry):
@@ -239,11 +239,11 @@ def plain(value: object) -> object:
 
 def timeout_s(timeout: object) -> int:
     """
-    Seconds that a run may take; -1: no limit. Accepts what RQ's own parser does ("90", "23m", "1h"), and
-    timedelta. None is RQ's default of 180 s.
+    Return the time limit of a run in seconds; -1: no limit. Accepts the texts of RQ's own parser ("90",
+    "23m", "1h") and timedelta. None is RQ's default of 180 s.
 
     Raises:
-        InvalidSchedule: anything else; RQ's worker would die of it.
+        InvalidSchedule: any other value; it would kill RQ's worker.
     """
     seconds: int | None = None
     if timeout is None:
@@ -318,7 +318,7 @@ def _callback(field: str, stem: str, callback: object) -> Pairs:
 
 
 def _made(field: str, kind: Function[..., Any], given: dict[Any, Any], remedy: str) -> Any:
-    """RQ's Retry or Callback of the arguments that a dict names. Raises InvalidSchedule."""
+    """Return RQ's Retry or Callback from a dict of arguments. Raises InvalidSchedule."""
     try:
         return kind(**given)
     except Exception as error:  # RQ raises TypeError, ValueError or its own
@@ -326,7 +326,7 @@ def _made(field: str, kind: Function[..., Any], given: dict[Any, Any], remedy: s
 
 
 def _refuse_reshaping(field: str, value: Any) -> None:
-    """JSON would turn tuples into lists, keys into texts, subclasses into their base. *value* has no cycles."""
+    """Refuse values that JSON changes: tuples, keys that are not texts, subclasses. *value* has no cycles."""
     waiting = [value]
     while waiting:
         one = waiting.pop()

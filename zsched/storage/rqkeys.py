@@ -1,9 +1,9 @@
 """
-Every key of RQ that zsched reads or writes, one function per key, as ``keys.py`` has zsched's own.
+Every key of RQ that zsched reads or writes, one function per key. ``keys.py`` has zsched's own keys.
 
-All of them begin with one prefix, ``rq`` unless ``RQ_KEY_PREFIX`` says another; RQ 2 has no other. Scripts have the
-same keys in ``lua/lib/rq.lua``; ``scripts.py`` puts the prefix in there. Names of jobs and queues may be bytes: other
-programs choose them too.
+All begin with one prefix: ``rq``, unless ``RQ_KEY_PREFIX`` is set; RQ 2 has no other. Scripts have the same keys in
+``lua/lib/rq.lua``, where ``scripts.py`` inserts the prefix. Names of jobs and queues may be bytes, because other
+programs choose them, too.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from zsched.config import RQ_PREFIX_FORM, RQ_PREFIX_REMEDY
 from zsched.errors import ConfigError
 from zsched.storage.rqversion import HAS_PREFIX, HERE
 
-RQ_PREFIX: Final = "rq"  # the one place that says so
+RQ_PREFIX: Final = "rq"  # RQ's default
 RQ_PREFIX_VARIABLE: Final = "RQ_KEY_PREFIX"  # of the environment, for RQ 3
 
 Registry = Literal["canceled", "deferred", "failed", "finished", "ready", "scheduled", "wip"]
 
-# Those of the package rq-scheduler, which knows no prefix.
+# Keys of the package rq-scheduler, which has no prefix.
 RQ_SCHEDULER_JOBS: Final = "rq:scheduler:scheduled_jobs"  # ZSET
-RQ_SCHEDULER: Final = "rq:scheduler_instance:"  # HASH for each process; its name follows
+RQ_SCHEDULER: Final = "rq:scheduler_instance:"  # HASH for each process, with its name at the end
 RQ_SCHEDULER_LOCK: Final = "rq:scheduler_lock"  # STRING while one pushes
 
 
@@ -43,10 +43,10 @@ def prefix_of(job: _Jobs) -> str:
 
 class RqKeys:
     """
-    The keys of RQ's with one *prefix*; None: that of the environment.
+    RQ's keys with one *prefix*; None: the environment's.
 
     Raises:
-        ConfigError: the prefix has other characters than RQ takes, or RQ 2 is here, whose keys have none but ``rq``.
+        ConfigError: the prefix has characters that RQ does not accept, or RQ 2 is installed, which has only ``rq``.
     """
 
     def __init__(self, prefix: str | None = None) -> None:
@@ -77,11 +77,11 @@ class RqKeys:
         return self._key("rl", limit + (":rate_limited" if isinstance(limit, str) else b":rate_limited"))
 
     def suspended(self) -> str:
-        """STRING: it is there while workers take nothing, by ``rq suspend``."""
+        """STRING: exists while workers are suspended by ``rq suspend``."""
         return f"{self.prefix}:suspended"
 
     def crons(self) -> str:
-        """ZSET: name of an ``rq cron`` → second of its last beat."""
+        """ZSET: name of an ``rq cron`` → second of its last heartbeat."""
         return f"{self.prefix}:cron_schedulers"
 
     # -- of a queue -------------------------------------------------------------------------
@@ -91,11 +91,11 @@ class RqKeys:
         return self._key("queue", name)
 
     def queue_name(self, key: AnyStr) -> AnyStr:
-        """Return the name of the queue that *key* is of."""
+        """Return the name of the queue at *key*."""
         return key.removeprefix(self._key("queue", key[:0]))
 
     def intermediate(self, queue: AnyStr) -> AnyStr:
-        """LIST: jobs that a worker took and did not begin yet."""
+        """LIST: jobs that a worker took and has not started."""
         return self.queue(queue + (":intermediate" if isinstance(queue, str) else b":intermediate"))
 
     def registry(self, registry: Registry, queue: AnyStr) -> AnyStr:
@@ -107,21 +107,21 @@ class RqKeys:
         return self._key("workers", queue)
 
     def scheduler_lock(self, queue: str) -> str:
-        """STRING with EX: who moves the delayed jobs: an RQ scheduler's name, or ``zsched:<namespace>``."""
+        """STRING with EX: the mover of the delayed jobs: an RQ scheduler's name, or ``zsched:<namespace>``."""
         return self._key("scheduler-lock", queue)
 
     # -- of a job ---------------------------------------------------------------------------
 
     def job(self, run_id: AnyStr) -> AnyStr:
-        """HASH: a job; a one-shot that waits is one with status ``scheduled`` and our field ``zs``."""
+        """HASH: a job; a waiting one-shot has the status ``scheduled`` and our field ``zs``."""
         return self._key("job", run_id)
 
     def results(self, run_id: str) -> str:
-        """STREAM: how the attempts of a job ended."""
+        """STREAM: results of the attempts of a job."""
         return self._key("results", run_id)
 
     def executions(self, run_id: str) -> str:
-        """ZSET: execution ids of a job that a worker has begun."""
+        """ZSET: execution ids of a job that a worker has started."""
         return self._key("executions", run_id)
 
     # -- of a process -----------------------------------------------------------------------

@@ -1,16 +1,16 @@
-"""The versions of RQ: which zsched knows, which one is installed here, and what it does otherwise than others."""
+"""RQ's versions: supported ones, the installed one, and its differences."""
 
 from __future__ import annotations
 
 from importlib.metadata import version
 from typing import Final
 
-OLDEST: Final = (2, 8)  # that setup.cfg takes, and tests run with
+OLDEST: Final = (2, 8)  # also in setup.cfg, and tested
 BEFORE: Final = (4,)
 
 
 def release(text: str) -> tuple[int, ...]:
-    """The first two numbers of a version; ``OLDEST`` for a *text* without any, so that it is not judged."""
+    """Return the first two numbers of a version; ``OLDEST`` for a *text* without numbers."""
     numbers = [part for part in text.split(".")[:2] if part.isdecimal()]
     return tuple(map(int, numbers)) or OLDEST
 

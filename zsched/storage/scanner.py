@@ -1,4 +1,4 @@
-"""Everything that a namespace holds, read page by page, each page together with where the log stood."""
+"""The whole content of a namespace, read in pages, each with the log's end at its time."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ Page = tuple[Position | None, list[Held]]
 @dataclass(frozen=True, slots=True)
 class Placement:
     """
-    Places of schedules at ``now_ms`` of the server, when the log ended with ``tail``. By id: ``places``, all that it
-    is in, "<lane>:<queue>" where it is throttled; ``statuses``, RQ's of its waiting run, '' for none.
+    Places of schedules at ``now_ms`` of the server, when the log ended with ``tail``. By id: ``places``, all its places
+    ("<lane>:<queue>" if throttled); ``statuses``, RQ's status of its waiting run, or ''.
     """
 
     now_ms: int
@@ -42,11 +42,11 @@ class Placement:
     statuses: dict[str, str]
 
     def is_throttled(self, id: str) -> bool:
-        """Return True if its queue has no room for it, by its limit: it is late as it should be."""
+        """Return True if its queue's limit throttles it: its lateness is intended."""
         return any(":" in place for place in self.places[id])
 
     def is_held(self) -> bool:
-        """Return True if nothing fires now. A hold further away was written before the clock jumped (lib/hold.lua)."""
+        """Return True if nothing fires now. A longer hold was written before the clock was set back (lib/hold.lua)."""
         return self.now_ms < self.hold_ms <= self.now_ms + LONGEST_LEASE_MS
 
 
@@ -63,9 +63,9 @@ class Scanner:
 
     def ids_in_places(self) -> Iterator[list[str]]:
         """
-        Yield the ids that are in a lane, throttled, paused or in quarantine, one reply of Redis after the other; some
-        twice. One that moves while this runs may be missed: its move is in the log, or it was throttled. Throttled ones
-        are read after the lanes.
+        Yield the ids in lanes, throttled, paused or in quarantine, one reply of Redis after the other; some come twice.
+        An id that moves meanwhile may be missing: its move is in the log, or it was throttled. Throttled ones are read
+        after the lanes.
         """
         keys = self._keys
         for lane in Priority:
@@ -77,8 +77,8 @@ class Scanner:
 
     def places(self, term: Term, schedules: Sequence[tuple[str, str]]) -> Placement:
         """
-        Return all places of *schedules*, each given with what follows its id in the id of its waiting run ('' of a
-        recurring one). Only the leader of *term* may ask.
+        Return all places of *schedules*, each given with the rest of its waiting run's id ('' for a recurring
+        schedule). Only the leader of *term* may call this.
 
         Raises:
             Stale, ServerChanged.
@@ -92,7 +92,7 @@ class Scanner:
         return Placement(int(now_ms), int(hold_ms), Position.of(last, last_t), places, statuses)
 
     def schedules(self, ids: Iterable[str]) -> Iterator[Page]:
-        """Yield those of *ids* that exist, in pages."""
+        """Yield the existing schedules of *ids*, in pages."""
         for page in pages_of(ids, _PAGE):
             _, last, last_t, *rows = self._scripts.call("get", rows=page)
             found = [self._held(id, row) for id, row in zip(page, rows, strict=True) if row]
@@ -100,12 +100,12 @@ class Scanner:
 
     def run_ids(self) -> Iterator[str]:
         """
-        Ids of this namespace's runs that wait in RQ's queues, for another run, for another attempt or for a slot of
-        their rate limit, or are being executed; some twice.
+        Yield the ids of this namespace's open runs, some twice: in RQ's queues, waiting for another run, for another
+        attempt or for a slot of their rate limit, or executed.
 
-        A queue is read from its end: what is pushed meanwhile is in the log, and what workers take from the front
-        moves nothing. What waits elsewhere goes into a queue from there, so it is read before; what workers took is
-        read after, also where a worker died before it began.
+        A queue is read from its end: pushes meanwhile are in the log, and workers that take jobs from the front move
+        nothing. Runs that wait elsewhere go into a queue from there, so they are read before. Runs that workers took
+        are read after, also if a worker died before it started them.
         """
         rq = self._keys.rq
         queues = queue_keys(self._wire, self._keys.rq)
@@ -113,7 +113,7 @@ class Scanner:
             name = rq.queue_name(queue)
             for registry in (rq.registry("deferred", name), rq.registry("ready", name), rq.registry("scheduled", name)):
                 yield from self._waiting(registry)
-        if self._is(rq.limits(), b"set"):  # a run may go from a registry to its limit, and from there into its queue
+        if self._is(rq.limits(), b"set"):  # a run may move from a registry to its limit, and then to its queue
             for limit in self._wire.execute("SMEMBERS", rq.limits()):
                 yield from self._waiting(rq.limit_waiting(limit))
         for queue in filter(lambda queue: self._is(queue, b"list"), queues):
@@ -126,8 +126,8 @@ class Scanner:
 
     def runs(self, run_ids: Iterable[str], at: Position | None) -> Iterator[Page]:
         """
-        Yield those of *run_ids* whose jobs exist, in pages, as when the log ended with *at* or later; without those
-        that were cancelled in a long queue and stand there still.
+        Yield those of *run_ids* with existing jobs, in pages, read when the log ended with *at* or later; without
+        cancelled runs that are still in a long queue.
         """
         for page in pages_of(run_ids, _PAGE):
             found, job = list[Held](), self._keys.rq.job
@@ -135,7 +135,7 @@ class Scanner:
             for run_id, record in zip(page, records, strict=True):
                 if not isinstance(record, RedisRefused):
                     found += self._open(run_id, record)
-                elif self._wire.execute("TYPE", job(run_id)) == b"hash":  # another type is another writer's
+                elif self._wire.execute("TYPE", job(run_id)) == b"hash":  # a key of another type is another writer's
                     raise record
             yield at, found
 
@@ -175,12 +175,12 @@ class Scanner:
             yield from self._ours(chain.from_iterable(self._scan("ZSCAN", key, 2)))
 
     def _taken(self, queue: bytes) -> Iterator[bytes]:
-        """Yield what workers took from *queue*: jobs that they have not begun, then executions."""
-        taken, begun = self._keys.rq.intermediate(queue), self._keys.rq.registry("wip", queue)
+        """Yield jobs that workers took from *queue* and have not started, then executions."""
+        taken, started = self._keys.rq.intermediate(queue), self._keys.rq.registry("wip", queue)
         if self._is(taken, b"list"):
             yield from self._wire.execute("LRANGE", taken, 0, -1)
-        if self._is(begun, b"zset"):
-            yield from self._wire.execute("ZRANGE", begun, 0, -1)
+        if self._is(started, b"zset"):
+            yield from self._wire.execute("ZRANGE", started, 0, -1)
 
     def _is(self, key: str | bytes, kind: bytes) -> bool:
         """Return True if *key* has the type that RQ gives it. Another type, left by another writer, holds no runs."""

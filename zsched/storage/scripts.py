@@ -3,7 +3,7 @@ Loads ``zsched/lua``: resolves includes, reads each header, and calls scripts by
 
 A script's header is its contract::
 
-    -- KEYS   meta log wake          names of functions in keys.py; of rqkeys.py with rq_ before them
+    -- KEYS   meta log wake          names of functions in keys.py; rq_ and names of functions in rqkeys.py
     -- ARGV   token limit            fixed arguments, in this order
     --        ...                    then any number of rows
 
@@ -53,12 +53,12 @@ _SECTION = re.compile(r"^-- (KEYS|ARGV)\s+(.*(?:\n--\s{8}.*)*)", re.MULTILINE)
 _HEADER = re.compile(r"(?:--(?! include ).*\n)+")
 _NAME = re.compile(r"@?[a-z_]+")
 _ROWS = "..."
-_LOADS = 10  # attempts to load a script that is flushed again before it runs
-_GROUPS = {  # words of headers for names that many scripts have
+_LOADS = 10  # attempts to load a script, if it is flushed again before it runs
+_GROUPS = {  # words in headers for common groups of names
     "@lanes": ("due_high", "due_normal", "due_low"),
     "@schedules": ("meta", "log", "due_high", "due_normal", "due_low", "paused", "quarantine", "recurring"),
     "@prefixes": ("schedule_prefix", "template_prefix", "run_suffix"),  # as in keys.py
-    "@term": ("token", "expected_server"),  # of the caller, who leads; see lib/fence.lua
+    "@term": ("token", "expected_server"),  # of the leader; see lib/fence.lua
 }
 _PER_CALL = ("schedule", "template", "op")  # keys that need an id besides the namespace
 
@@ -76,7 +76,7 @@ class Script:
 @cache
 def load(name: str, rq_prefix: str = RQ_PREFIX) -> Script:
     """
-    The script ``zsched/lua/<name>.lua`` with its includes, and *rq_prefix* where its text says ``{rq}``.
+    Return the script ``zsched/lua/<name>.lua`` with its includes, and with *rq_prefix* for ``{rq}``.
 
     Raises:
         ZschedError: an include is circular.
@@ -106,10 +106,10 @@ class Scripts:
 
         Raises:
             Stale: the lease is not this term's.
-            ServerChanged: the Redis is not the one that the term was won on.
-            NewerFormat, OlderFormat: another zsched keeps the namespace in a form that this one does not know.
-            OtherPrefix: it has another prefix of RQ's keys.
-            Garbled: meta holds what is no number.
+            ServerChanged: the term was won on another Redis server.
+            NewerFormat, OlderFormat: another zsched stores the namespace in a format that this one does not know.
+            OtherPrefix: the namespace has another prefix of RQ's keys.
+            Garbled: a field of meta is not a number.
             RedisUnavailable, RedisRefused: as ``Link.execute``.
         """
         command = self.command(name, rows, arguments)
@@ -117,11 +117,11 @@ class Scripts:
 
     def reply(self, name: str, command: Sequence[Any], receive: Callable[[], Any]) -> Any:
         """
-        Return the reply to *command* of script *name*, which *receive* returns if the server knows the script. Else the
-        script is loaded, and the command sent again: others may flush the scripts at any time.
+        Return the reply to *command* of script *name* from *receive*. If the server does not know the script, load it
+        and send the command again: other clients may flush the scripts at any time.
 
         Raises:
-            RedisUnavailable: they did at every attempt; nothing was done.
+            RedisUnavailable: the scripts were flushed at every attempt; nothing was done.
         """
         for _ in range(_LOADS):
             try:
@@ -132,14 +132,14 @@ class Scripts:
         raise RedisUnavailable(f"the scripts of this Redis were flushed at each of {_LOADS} attempts; call again")
 
     def command(self, name: str, rows: Iterable[Any], arguments: dict[str, Any]) -> list[Any]:
-        """The EVALSHA command with keys and arguments in the header's order."""
+        """Return the EVALSHA command with keys and arguments in the header's order."""
         script = load(name, self._keys.rq.prefix)
         keys = [self._key(key, arguments) for key in script.keys]
         argv = [self._argument(argument, arguments) for argument in script.argv]
         return ["EVALSHA", self._sha.get(name) or self.ensure(name), len(keys), *keys, *argv, *rows]
 
     def ensure(self, name: str) -> str:
-        """Make the server know script *name*; returns its SHA1. Needed before a pipeline of EVALSHA."""
+        """Load script *name* if the server does not know it; return its SHA1. Needed before a pipeline of EVALSHA."""
         script = load(name, self._keys.rq.prefix)
         self._sha[name] = self._channel.execute("SCRIPT", "LOAD", script.text).decode()
         return self._sha[name]
@@ -155,7 +155,7 @@ class Scripts:
 
 
 def checked(reply: list[Any], keys: Keys) -> list[Any]:
-    """*reply* with its first word decoded; OK is dropped, the words of the fence and of lib/meta.lua are raised."""
+    """Return *reply* with its first word decoded, without OK. Raise the words of the fence and of lib/meta.lua."""
     word = reply[0].decode() if isinstance(reply[0], bytes) else str(reply[0])
     if word == "STALE":
         raise Stale("the lease is held by another daemon, or lapsed")
@@ -171,7 +171,7 @@ def checked(reply: list[Any], keys: Keys) -> list[Any]:
 
 
 def unknown_format(keys: Keys, theirs: int) -> OtherFormat:
-    """Return the error for a namespace where another zsched keeps the format *theirs*."""
+    """Return the error for a namespace with the format *theirs* of another zsched."""
     if theirs > FORMAT:
         return NewerFormat(
             f"a newer zsched keeps this namespace in format {theirs}, and this one knows {FORMAT}: upgrade zsched here"
@@ -206,7 +206,7 @@ def _bindings(keys: Sequence[str], argv: Sequence[str], has_rows: bool) -> str:
 
 
 def _expand(text: str, within: tuple[str, ...], seen: set[str]) -> str:
-    """Return *text*, which the last of *within* has, with its includes but for those that were *seen*."""
+    """Return *text* of the file ``within[-1]`` with its includes, except those in *seen*."""
 
     def include(found: re.Match[str]) -> str:
         path = found[1]
@@ -222,9 +222,9 @@ def _expand(text: str, within: tuple[str, ...], seen: set[str]) -> str:
 
 def _names(section: str) -> tuple[str, ...]:
     """
-    The names that a header's section lists, without words for groups; the last is "..." if rows follow.
+    Return the names in a header's section, with groups expanded; the last is "..." if rows follow.
 
-    A line begins with one or more names; two spaces end them and begin the explanation.
+    A line begins with one or more names. Two spaces separate them from the explanation.
     """
     names: list[str] = []
     for line in section.splitlines():
@@ -236,17 +236,18 @@ def _names(section: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-_IN_FLIGHT = 2  # calls sent and not answered; more only delays other clients of this Redis
+_IN_FLIGHT = 2  # calls sent and not answered; more would only delay other clients of this Redis
 
 BulkCall = tuple[str, list[Any], dict[str, Any]]  # name of the script, rows, arguments
 
 
 def stream(link: Link, keys: Keys, names: Sequence[str], calls: Iterable[BulkCall]) -> Iterator[list[Any]]:
     """
-    The replies to each call of scripts *names*, in order; as lazy as its consumer, but for the calls in flight.
+    Yield the replies to each call of scripts *names*, in order. Calls are sent only when replies are consumed, except
+    the calls in flight.
 
     Raises:
-        RedisUnavailable: the connection broke more often than it is re-sent; what was in flight may
+        RedisUnavailable: the connection broke more often than calls are sent again; calls in flight may
             have been applied.
     """
     flight: deque[BulkCall] = deque()
@@ -257,7 +258,7 @@ def stream(link: Link, keys: Keys, names: Sequence[str], calls: Iterable[BulkCal
         source = iter(calls)
         exhausted = False
         while flight or not exhausted:
-            call = next(source, None) if not exhausted and len(flight) < _IN_FLIGHT else None  # its errors are its own
+            call = next(source, None) if not exhausted and len(flight) < _IN_FLIGHT else None  # errors are its own
             exhausted = exhausted or (call is None and len(flight) < _IN_FLIGHT)
             try:
                 if call is not None:
@@ -291,5 +292,5 @@ def _connect(link: Link, keys: Keys, names: Sequence[str], stack: ExitStack) -> 
     wire = stack.enter_context(link.wire())
     scripts = Scripts(wire, keys)
     for name in names:
-        scripts.ensure(name)  # inside a pipeline a NOSCRIPT could not be answered by loading
+        scripts.ensure(name)  # in a pipeline it would be too late to load them
     return wire, scripts

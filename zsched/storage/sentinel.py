@@ -4,13 +4,13 @@ Redis behind Sentinels: every new connection asks for the master, and the server
 redis-py asks the Sentinels (``redis.sentinel``) and keeps the pool (``found``). Added here, by the guidelines for
 Sentinel clients:
 
-- ROLE is the first command of a connection. A Sentinel that was cut off still names the old master, by now perhaps
-  a replica that lags behind; another one is then asked first.
-- A discovery that fails says which Sentinels were asked, and what each of them said.
-- All connections of a link move together (``found``). An old master may take writes for ten seconds after a failover
-  that was asked for, until Sentinel makes a replica of it and throws these writes away.
+- ROLE is the first command of a connection. A Sentinel that was cut off still names the old master, which may now be a
+  replica that lags behind. Then another Sentinel is asked first.
+- If a discovery fails, its error names the Sentinels and their answers.
+- All connections of a link move together (``found``). After a requested failover, an old master may accept writes for
+  ten seconds, until Sentinel turns it into a replica and these writes are lost.
 
-Not guaranteed: that there is one master (``min-replicas-to-write`` ends the old one's at once).
+Not guaranteed: that there is only one master (``min-replicas-to-write`` stops writes to an old one at once).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Pool(FoundPool):
     @classmethod
     def by_url(cls, url: str, **options: Any) -> Pool:
         """
-        A pool by a ``redis+sentinel://`` URL; *options* hold for connections to master and Sentinels alike, but for
-        a password, which is the master's; the URL's go before.
+        Return a pool for a ``redis+sentinel://`` URL. *options* apply to connections to master and Sentinels, except
+        the password, which is the master's. The URL's options override them.
 
         Raises:
             ConfigError: the file with the Sentinels' password cannot be read. ValueError: not such a URL.
@@ -64,10 +64,10 @@ class Pool(FoundPool):
     @classmethod
     def adopt(cls, theirs: SentinelConnectionPool) -> Pool:
         """
-        A pool that finds the master as *theirs* does.
+        Return a pool that finds the master as *theirs* does.
 
         Raises:
-            ConfigError: *theirs* is one of replicas, or finds its servers by something else than a ``Sentinel``.
+            ConfigError: *theirs* is a pool of replicas, or does not use a ``Sentinel``.
         """
         if not theirs.is_master:
             raise ConfigError("redis=a client of replicas, which take no writes: give one by Sentinel.master_for(…)")
@@ -84,7 +84,7 @@ class Discovery:
     """
     Finds the master for a ``SentinelConnectionPool``, by redis-py's ``Sentinel``.
 
-    Thread-safe, which that is not: two threads that put a Sentinel first may lose one.
+    Thread-safe. redis-py's is not: two threads that move a Sentinel to the front may lose one.
     """
 
     def __init__(self, manager: Sentinel) -> None:
@@ -93,10 +93,10 @@ class Discovery:
 
     def discover_master(self, service_name: str) -> tuple[str, int]:
         """
-        The address of the master, as the first Sentinel that knows one says.
+        Return the address of the master from the first Sentinel that knows one.
 
         Raises:
-            MasterNotFoundError: none knows; says why.
+            MasterNotFoundError: no Sentinel knows one; the message has the reasons.
         """
         asked = [_Asked(one) for one in self.sentinels]
         once: Any = copy.copy(self._manager)
@@ -110,39 +110,39 @@ class Discovery:
 
     def greet(self, connection: Any) -> None:
         """
-        Refuse a new *connection* if that is to no master.
+        Refuse a new *connection* that is not to a master.
 
         Raises:
-            redis.ConnectionError: it is a replica.
+            redis.ConnectionError: the server is a replica.
         """
         connection.send_command("ROLE", check_health=False)
         try:
             role = connection.read_response()[0].decode()
         except redis.exceptions.NoPermissionError:
-            return  # an ACL without ROLE: READONLY tells it with the first write
+            return  # an ACL without ROLE: a replica answers READONLY to the first write
         if role != "master":
             self.sentinels = self.sentinels[1:] + self.sentinels[:1]
             raise redis.ConnectionError(f"{connection.host}:{connection.port}, master by its Sentinel, is a {role} now")
 
 
 class _Asked:
-    """A Sentinel during one discovery, and what came of asking it."""
+    """A Sentinel during one discovery, and its answer."""
 
     def __init__(self, sentinel: redis.Redis) -> None:
         self.sentinel, self.masters, self.problem = sentinel, dict[str, Any](), ""
 
     def sentinel_masters(self) -> dict[str, Any]:
-        """Answer ``Sentinel.discover_master``, which asks each. Raises redis.ConnectionError for whatever it is."""
+        """Return the masters, for ``Sentinel.discover_master``. Raises redis.ConnectionError for any error."""
         try:
             self.masters = cast(dict[str, Any], self.sentinel.sentinel_masters())
-        except redis.RedisError as error:  # also of a server that is no Sentinel, at which redis-py would stop asking
+        except redis.RedisError as error:  # also from a server that is not a Sentinel, where redis-py would stop
             self.problem = str(error) or type(error).__name__
             raise redis.ConnectionError(self.problem) from error
         return self.masters
 
 
 def _no_master(asked: list[_Asked], master: str) -> str:
-    """Say why no master was found, and what to do."""
+    """Return the reason why no master was found, and the remedy."""
     answering = [one for one in asked if not one.problem]
     silent = "; ".join(f"{_shown(one.sentinel)}: {one.problem}" for one in asked if one.problem)
     if not answering:
@@ -155,7 +155,7 @@ def _no_master(asked: list[_Asked], master: str) -> str:
 
 
 def _of_sentinels(parsed: SentinelUrl) -> dict[str, Any]:
-    """The options of redis-py's client for the connections to the Sentinels."""
+    """Return the options of redis-py's client for the connections to the Sentinels."""
     given = parsed.options
     options: dict[str, Any] = {"username": given.get("sentinel_username"), "password": given.get("sentinel_password")}
     if "sentinel_password_file" in given:
@@ -166,7 +166,7 @@ def _of_sentinels(parsed: SentinelUrl) -> dict[str, Any]:
 
 
 def _impatient(sentinel: redis.Redis) -> redis.Redis:
-    """The same Sentinel, asked once and not for long."""
+    """Return a client of the same Sentinel, without retries and with a short timeout."""
     theirs = sentinel.connection_pool
     options = adopted_options(theirs)
     for name in ("socket_timeout", "socket_connect_timeout"):

@@ -11,7 +11,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.scripts import Scripts
 
-_MOST: Final = 100  # jobs of a limit that one script looks at
+_MOST: Final = 100  # jobs of a limit per script
 
 
 class RateLimits:
@@ -21,15 +21,15 @@ class RateLimits:
         self._wire, self._scripts, self._limits_key = wire, Scripts(wire, keys), keys.rq.limits()
 
     def limits(self) -> list[bytes]:
-        """Return the keys of all limits; none where another writer replaced their set."""
+        """Return the keys of all limits; none if another writer replaced their set."""
         if self._wire.execute("TYPE", self._limits_key) != b"set":
             return []
         return sorted(self._wire.execute("SMEMBERS", self._limits_key))
 
     def free(self, term: Term, limits: Mapping[bytes, int]) -> tuple[dict[bytes, int], dict[bytes, int]]:
         """
-        Free the slots that no job needs any more, of each of *limits* past so many jobs that were looked at before.
-        Return how many were freed, where any were, and what is left to look at, in the same form.
+        Free the slots that no job needs any more. *limits*: limit → number of its jobs that were checked before. Return
+        the numbers of freed slots, and the limits with unchecked jobs in the form of *limits*.
 
         Raises:
             Stale, ServerChanged.

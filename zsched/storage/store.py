@@ -1,9 +1,9 @@
 """
 A client's operations on schedules: one typed operation per script, safe to repeat by id or operation id.
 
-No policy and no planning here: the caller says what to write, and learns in a word what came of it.
+No policy and no planning here: the caller decides what to write, and gets a word as the result.
 
-``refusal`` makes exceptions of the words with which scripts refuse: the one table of them.
+``refusal`` is the table of exceptions for the words by which scripts refuse.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from zsched.storage.scripts import BulkCall, Scripts, stream
 
 def refusal(word: str, id: str, keys: Keys, *, due_ms: int | None = None, now_ms: int = 0) -> ZschedError | None:
     """
-    The exception for *word* about schedule *id*; None when the word is no refusal.
+    Return the exception for *word* about schedule *id*; None if the word is not a refusal.
 
-    *due_ms* is the time asked for and *now_ms* the server's, for the message.
+    *due_ms* is the requested time and *now_ms* the server's, for the message.
     """
     if word == "EXISTS":
         return ScheduleExists(f'schedule {id!r} exists; give if_exists="replace" or "keep", or another id')
@@ -64,10 +64,10 @@ def refusal(word: str, id: str, keys: Keys, *, due_ms: int | None = None, now_ms
     return None
 
 
-KEEP_OP_MS = 600_000  # how long a call that is sent again is recognised
+KEEP_OP_MS = 600_000  # time for which a repeated call is recognised
 BACKFILLED_AT_ONCE: Final = 100  # runs: about 1 ms of the server
 
-_WRITTEN = ("created", "updated")  # words of a put that wrote something
+_WRITTEN = ("created", "updated")  # words of a put that wrote a schedule
 
 OneShotRow = tuple[str, str, bytes]  # id, due ms or "+" and ms from the server's now, data
 
@@ -97,8 +97,7 @@ class RecurringShape:
 
     def digest(self, rule: str, data: bytes) -> str:
         """
-        Return the digest of a put of this by the rule *rule*, a spec's text: a put whose digest Redis has already
-        changes nothing.
+        Return the digest of a put with *rule*, a spec's text. A put changes nothing if Redis has its digest already.
         """
         digest = self._digest.copy()
         digest.update(_separated(rule, data))
@@ -107,7 +106,7 @@ class RecurringShape:
 
 @dataclass(frozen=True, slots=True)
 class RecurringRecord:
-    """A recurring schedule but for its rule."""
+    """A recurring schedule without its rule."""
 
     id: str
     shape: RecurringShape
@@ -120,8 +119,8 @@ class RecurringRecord:
 
 class RecurringRow(NamedTuple):
     """
-    A recurring schedule to put by a plan; *rule* is its spec's text. ``seen_version``: put it only if Redis has that
-    version; "": whatever Redis has.
+    A recurring schedule to put by a plan; *rule* is its spec's text. ``seen_version``: put it only if Redis has this
+    version; "": in any case.
     """
 
     record: RecurringRecord
@@ -135,8 +134,8 @@ class Answer:
     """
     Result of a put: created, updated, unchanged, kept, already_fired, EXISTS, PAST, CHANGED, TAKEN, WRONGTYPE or AGAIN.
 
-    ``detail`` is the due time in ms or, of an enqueue, the run id; None where there is none. ``entry`` is the id
-    of the log entry that it wrote; None when it wrote none.
+    ``detail``: the due time in ms, for an enqueue the run id, or None. ``entry``: the id of its log entry; None if it
+    wrote none.
     """
 
     word: str
@@ -154,7 +153,7 @@ class Replies(NamedTuple):
 
 
 class Refilled(NamedTuple):
-    """Result of a backfill: a word, and per occurrence its run id, None where it has one already, or it is open."""
+    """Result of a backfill: a word, and per occurrence its run id; None if it has a run already, or is open."""
 
     word: str
     run_ids: list[str | None]
@@ -176,8 +175,7 @@ class Store:
 
     def check_serializer(self) -> None:
         """
-        See that the namespace uses this serializer, or none yet. Every put does, when all that it is about to
-        write has been checked.
+        Check that the namespace uses this serializer, or none yet. Every put calls it after all other checks.
 
         Raises:
             InvalidSchedule: the namespace uses another one.
@@ -192,9 +190,9 @@ class Store:
         self._is_serializer_agreed = held is not None
 
     def _claim_serializer(self, *words: bytes | str) -> None:
-        """After the first put that wrote something: the namespace uses this serializer from now on."""
+        """Record the serializer of the namespace, after the first put that wrote a schedule."""
         if not self._is_serializer_agreed and any(_text(word) in _WRITTEN for word in words):
-            try:  # who loses this race learns it at the next check
+            try:  # another client may be faster; the next check finds that out
                 claimed = self._link.execute("HSETNX", self.keys.meta(), "serializer", self.encoder.serializer)
             except RedisUnavailable as error:  # the put itself was answered
                 raise RedisUnavailable(str(error), may_have_been_applied=True) from error
@@ -203,7 +201,7 @@ class Store:
     # -- one-shots ------------------------------------------------------------------------------
 
     def shape(self, definition: Definition) -> Shape:
-        """The shape of a one-shot. Raises InvalidSchedule for options that RQ would choke on."""
+        """Return the shape of a one-shot. Raises InvalidSchedule for options that RQ does not accept."""
         pairs = self.encoder.shared(definition) | _labels(definition)
         pairs["zs"] = "1" + definition.letters()
         return Shape(definition.priority, _flat(pairs), definition.if_exists, definition.allow_past)
@@ -219,7 +217,7 @@ class Store:
     # -- recurring ------------------------------------------------------------------------------
 
     def record(self, definition: Definition) -> RecurringRecord:
-        """Return what a recurring schedule stores besides its rule. Raises InvalidSchedule."""
+        """Return a recurring schedule without its rule. Raises InvalidSchedule."""
         shared = self.encoder.shared(definition)
         func = str(shared.pop("zs_func", shared["description"]))
         letters = definition.letters()
@@ -227,7 +225,7 @@ class Store:
         if policy := definition.policy.to_text():
             own["policy"] = policy
         template = shared | {"status": "queued"}
-        if letters:  # in a run's job too, as in a one-shot's: an archive that begins while it is open reads them there
+        if letters:  # also in a run's job: a new archive reads them there while the run is open
             template["zs"] = "1" + letters
         shape = RecurringShape(definition.priority, definition.if_exists, own, template)
         return RecurringRecord(definition.id, shape, self.encoder.data(definition.payload))
@@ -279,8 +277,8 @@ class Store:
 
     def backfill(self, id: str, version: str, occurrences: Iterable[tuple[int, bool]], op: str) -> Refilled:
         """
-        Push runs of a recurring schedule for up to ``BACKFILLED_AT_ONCE`` *occurrences*: nominal ms, and whether it ran
-        and is to run again. backfilled, NOTFOUND, CHANGED (it has not this *version*), QUARANTINED or WRONGTYPE.
+        Push runs of a recurring schedule for up to ``BACKFILLED_AT_ONCE`` *occurrences*: nominal ms, and True if it ran
+        and has to run again. The word is backfilled, NOTFOUND, CHANGED (another version), QUARANTINED or WRONGTYPE.
         """
         texts = [text for ms, is_again in occurrences for text in (str(ms), "again" if is_again else "once")]
         word, _, *run_ids = self._scripts.call(
@@ -291,7 +289,7 @@ class Store:
     # -- life cycle -------------------------------------------------------------------------------
 
     def cancel(self, id: str, op: str) -> Answer:
-        """Forget a schedule: cancelled or NOTFOUND."""
+        """Delete a schedule: cancelled or NOTFOUND."""
         word, now_ms = self._scripts.call("cancel", id=id, op=op, keep_op_ms=KEEP_OP_MS)
         return Answer(_text(word), int(now_ms))
 
@@ -304,7 +302,7 @@ class Store:
         self, id: str, op: str, missed: Missed, seen_due_ms: int | None = None, version: str = "",
         passed: Range | None = None, bracket: Bracket | None = None,
     ) -> Answer:  # fmt: skip
-        """Put a schedule back: resumed, skipped, unchanged, NOTFOUND, QUARANTINED, ENDED; or AGAIN: read and plan."""
+        """Resume a schedule: resumed, skipped, unchanged, NOTFOUND, QUARANTINED, ENDED; AGAIN: plan again."""
         word, now_ms, *due_ms = self._scripts.call(
             "resume",
             id=id,
@@ -345,7 +343,7 @@ def one_shots_call(
 
 def recurring_call(rows: Iterable[RecurringRow], op: str | None) -> BulkCall:
     """Return the call of put_recurring.lua for *rows*, of any shapes."""
-    numbers: dict[int, int] = {}  # by identity of the shape, which is quick
+    numbers: dict[int, int] = {}  # by identity of the shape, for speed
     texts_of: dict[tuple[Any, ...], int] = {}
     texts: list[Any] = []
     for record, rule, bracket, seen_version in rows:
@@ -369,12 +367,12 @@ def _labels(definition: Definition) -> Pairs:
 
 
 def _flat(pairs: Pairs | dict[str, str]) -> tuple[str | bytes, ...]:
-    """Field and value texts in the fields' order, so that equal content is equal text."""
+    """Return field and value texts, sorted by field, so that equal contents have equal texts."""
     return tuple(text for field in sorted(pairs) for text in (field, pairs[field]))
 
 
 def _separated(*texts: str | bytes) -> bytes:
-    """Texts as one, with a separator that keeps different texts different."""
+    """Join texts by a separator that keeps different lists different."""
     return b"".join(each for text in texts for each in (text if isinstance(text, bytes) else text.encode(), b"\0"))
 
 
@@ -388,5 +386,5 @@ def _detail(value: bytes | str) -> str | None:
 
 
 def _entry(word: bytes | str, version: bytes | str) -> str | None:
-    """The entry that a put wrote: a script's version is the id that its entry has, if it writes one."""
+    """Return the entry of a put: the version in a script's reply is the id of its entry, if it wrote one."""
     return _text(version) if _text(word) in _WRITTEN else None

@@ -7,7 +7,7 @@ refuses a pickle with any other class. ``read_shown`` replaces an object of anot
 pickle has only plain classes, both return the same values as ``pickle.loads``.
 
 Neither needs much more memory than the size of the pickle: instructions are checked before they are executed, and
-inflating has a limit. The values may still be large in text form, because one list may appear many times: ``excess``
+inflation has a limit. The values may still be large in text form, because one list may appear many times: ``excess``
 reports that.
 
 Not guaranteed: a forged pickle may take very long, or may not end, for example when a key of nested tuples is hashed. A
@@ -24,12 +24,12 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Final, Self
 
-_SLOTS: Final = frozenset(["PUT", "BINPUT", "LONG_BINPUT", "FRAME"])  # what reserves as much room as they name
-MOST_BYTES: Final = 10_000_000  # of a value; a payload has a 40th of that at most, unless the settings say more
+_SLOTS: Final = frozenset(["PUT", "BINPUT", "LONG_BINPUT", "FRAME"])  # they reserve the memory that they name
+MOST_BYTES: Final = 10_000_000  # of a value; the default limit of a payload is a 40th of that
 _DEEPEST: Final = 100  # levels; Python's own functions recurse, and JSON's
-_ROOM: Final = 10_000_000  # characters, about, of all that is in a value, written down
-_EACH: Final = 100  # of them for every value, so 100,000 values at most
-# Their constructors do nothing but hold what they are given, and take no more room than that.
+_ROOM: Final = 10_000_000  # characters, approximately, of a value in text form
+_EACH: Final = 100  # characters for every contained value, so at most 100,000 values
+# Their constructors only store their arguments, and need no more memory than these.
 _PLAIN: Final = frozenset(
     [
         *(("builtins", name) for name in ("set", "frozenset")),
@@ -42,11 +42,11 @@ _PLAIN: Final = frozenset(
 
 
 class NotPlain(ValueError):
-    """A pickle that is not opened; the message says why."""
+    """A pickle that is not loaded; the message has the reason."""
 
 
 def inflated(data: bytes) -> bytes:
-    """*data* as it was before it was deflated; as it is, if it was not. Raises NotPlain: it would be too long."""
+    """Return *data*, inflated if it was deflated. Raises NotPlain if it would be too long."""
     machine = zlib.decompressobj()
     try:
         raw = machine.decompress(data, MOST_BYTES + 1)
@@ -58,7 +58,7 @@ def inflated(data: bytes) -> bytes:
 
 
 def read_plain(data: bytes) -> Any:
-    """Open the pickle *data*. Raises NotPlain: it holds an object of another class, is broken or too big."""
+    """Load the pickle *data*. Raises NotPlain if it has an object of another class, is broken or too large."""
     value = _load(_Plain, data)
     if problem := excess(value):
         raise NotPlain(f"it has {problem}")
@@ -66,13 +66,13 @@ def read_plain(data: bytes) -> Any:
 
 
 def read_shown(data: bytes) -> Any:
-    """Open the pickle *data*, with an ``Opaque`` for each object of another class. Raises NotPlain: it is broken."""
+    """Load the pickle *data*, with an ``Opaque`` for each object of another class. Raises NotPlain if it is broken."""
     return _load(_Shown, data)
 
 
 def excess(value: Any) -> str:
-    """Name what *value* has too much of to be compared or written down: levels, or values; "" if neither."""
-    room, path = _ROOM, [(0, iter([value]))]  # ids and what is left of the containers on the way down
+    """Return the limit that *value* exceeds, levels or values, so that it cannot be compared or shown; or ""."""
+    room, path = _ROOM, [(0, iter([value]))]  # ids and remaining items of the containers on the path
     inside: set[int] = set()
     while path:
         own, left = path[-1]
@@ -107,10 +107,10 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 class Opaque:
-    """Stands for an object of a class, or for a function, that is not imported; takes whatever a pickle does to it."""
+    """A placeholder for an object of a class, or a function, that is not imported. Accepts every pickle operation."""
 
     def __new__(cls, *_args: object, **_kwargs: object) -> Self:
-        """Take any arguments, and keep none."""
+        """Accept any arguments, and store none."""
         return super().__new__(cls)
 
     def __repr__(self) -> str:
@@ -124,10 +124,10 @@ class Opaque:
     def __setitem__(self, key: object, value: object) -> None: ...
 
     def append(self, value: object) -> None:
-        """Take an item, as a list that is pickled in parts."""
+        """Accept an item, as a list that is pickled in parts."""
 
     def add(self, value: object) -> None:
-        """Take an item, as a set that is pickled in parts."""
+        """Accept an item, as a set that is pickled in parts."""
 
 
 class _Plain(pickle.Unpickler):
@@ -148,11 +148,11 @@ def _load(unpickler: type[pickle.Unpickler], data: bytes) -> Any:
     if len(data) > MOST_BYTES:
         raise NotPlain(f"it has {len(data):,} bytes, and more than {MOST_BYTES:,} are not opened")
     try:
-        for code, argument, _ in pickletools.genops(data):  # raises where a length is past the end
+        for code, argument, _ in pickletools.genops(data):  # raises if a length is beyond the end
             if code.name in _SLOTS and isinstance(argument, int) and argument > len(data):
                 raise NotPlain(f"its instruction {code.name} names {argument:,}, and it has {len(data):,} bytes")
         return unpickler(io.BytesIO(data)).load()
     except NotPlain:
         raise
-    except Exception as error:  # of a broken pickle any may come
+    except Exception as error:  # a broken pickle may raise any error
         raise NotPlain(f"it is no pickle, or a broken one ({type(error).__name__})") from error

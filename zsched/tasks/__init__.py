@@ -1,7 +1,7 @@
 """
-Typed tasks: a function that knows what it takes, where it goes, and what comes after it.
+Typed tasks: a function with a checked payload, its own schedule options, and following runs.
 
-Reading order: signature (whether a payload fits a function), template (an id made of a payload), task (the
-decorator, and what calls of a task become), chaining (what a worker does with a ``Next``), importing and lookup
-(from a dotted path to a task). Names for users are in ``zsched`` itself.
+Reading order: signature (checks that a payload fits a function), template (an id made of a payload), task (the
+decorator, and the calls of a task), chaining (a worker schedules a ``Next``), importing and lookup (from a dotted path
+to a task). Names for users are in ``zsched`` itself.
 """

@@ -1,22 +1,23 @@
 """
-Chaining: a task that returns a ``Next`` has it scheduled by its worker, once.
+Chaining: when a task returns a ``Next``, its worker schedules it once.
 
-The worker schedules before it tells RQ that the run is done: what dies in between is run again, and nothing is
-missing. For that not to schedule twice, a Next is known by the run's id and its place in the list:
+The worker schedules it before it reports the run as done to RQ. If the worker dies in between, the run is executed
+again, and nothing is missing. To avoid a second schedule, a Next is identified by the run's id and its place in the
+list:
 
-- it is put under an operation id made of these. A put of the same operation within ten minutes does nothing;
-- its schedule's id, if it gets none from the Next or from its task, is made of these too;
-- when it was put, ``zs_next`` in the run's job says so: ``<run id> some|all <schedule id> …``. A later execution of
-  the run skips what is named there, and with ``all`` it schedules nothing more, whatever it returns.
+- It is put under an operation id made of both. A put of the same operation within ten minutes does nothing.
+- If neither the Next nor its task gives an id, the schedule's id is made of both, too.
+- After the put, a marker is written: ``zs_next`` in the run's job, ``<run id> some|all <schedule id> …``. A later
+  execution of the run skips the schedules in it. After ``all`` it schedules nothing more, whatever it returns.
 
-So the marker counts for as long as RQ knows the run, and the operation id for the moment between put and marker. The
-payloads, ids and urgencies of a list are checked before the first Next is put, its other options when its turn comes.
-One that is refused fails the run, visibly; when that is tried again, the list goes on where it stopped. A run that
-``client.retry`` makes is another run, with Nexts of its own.
+So the marker protects for as long as RQ has the run, and the operation id in the moment between put and marker. The
+payloads, ids and urgencies of a list are checked before the first Next is put, other options before each put. A refused
+Next fails the run, visibly. When the run is tried again, the list continues where it stopped. A run made by
+``client.retry`` is another run, with its own Nexts.
 
-Not guaranteed: a worker killed between a put and its marker, and the run executed again more than ten minutes later,
-puts that Next again: over the one that waits, or a second time if it has run. So does a run that a recovery pushed
-again because Redis had lost its end.
+Not guaranteed: if a worker is killed between a put and its marker, and the run is executed again more than ten minutes
+later, that Next is put again. It replaces the waiting schedule, or runs a second time. The same happens when a recovery
+pushes a run again because Redis had lost its end.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ from zsched.storage.connection import Link
 from zsched.storage.jobs import Notes
 from zsched.storage.rqjob import Encoder, function_path
 
-MOST: Final = 100  # Nexts of one run: their ids stand in its job's hash; schedule_many is for more
+MOST: Final = 100  # Nexts of one run: their ids are in its job's hash; schedule_many is for more
 
 _FIELD: Final = "zs_next"
-_ROOT: Final = 100  # characters of a schedule's id that the ids of what follows it begin with
+_ROOT: Final = 100  # characters of a schedule's id at the start of its Nexts' ids
 _DIGEST: Final = 10  # bytes
 
 _REMEDY: Final = "give zsched.Next(at=… or after=…, …)"
 
-_RUNNING: ContextVar[str | None] = ContextVar("zsched_running", default=None)  # the run whose task is on here
+_RUNNING: ContextVar[str | None] = ContextVar("zsched_running", default=None)  # the run that is executed here
 
 
 @dataclass(init=False)
@@ -60,16 +61,16 @@ class Next:
     """
     The step after this run: returned by a task, alone or in a list, and scheduled when the run succeeded.
 
-    *func* is a task, a function or its dotted path; without one the same task again, with this run's payload and what
-    is *given* over it. Parameters of a task are given by name, like the options of ``client.schedule``. Either *at* or
-    *after*, from the end of the run, says when: it runs once.
+    *func* is a task, a function or its dotted path. Without *func* it is the same task, with this run's payload,
+    changed by the *given* parameters. Parameters of a task are given by name, like the options of ``client.schedule``.
+    Give either *at* or *after* (counted from the end of the run): it runs once.
 
-    The worker schedules it, and has nothing of what a ``Client`` was made with: of urgencies it knows zsched's own,
-    unchanged, and its ``payload_limit`` is the default. A Next that needs another fails the run, after the task did its
-    work; so give the task's decorator what an urgency of yours stands for.
+    The worker schedules it without the settings of your ``Client``: it has zsched's own urgencies, unchanged, and the
+    default ``payload_limit``. A Next that needs other settings fails the run, after the task did its work. So give the
+    task's decorator the options of your urgency.
 
     Raises:
-        InvalidSchedule: no time, both, or a rule.
+        InvalidSchedule: no time, two times, or a rule.
         NotImportable: a worker cannot find *func*.
     """
 
@@ -98,7 +99,7 @@ class Next:
 
 
 class Call(NamedTuple):
-    """A Next as ``client.schedule`` takes it."""
+    """A Next in the form for ``client.schedule``."""
 
     func: str | Callable[..., Any]
     options: dict[str, Any]
@@ -113,7 +114,7 @@ class Turn:
 
     @classmethod
     def of(cls, path: str, func: Callable[..., Any]) -> Turn | None:
-        """The turn in which a worker calls *func*; None when somebody else does, so also when a task calls itself."""
+        """Return the turn if a worker calls *func* for a run; None for any other call, also of a task by itself."""
         found = current_job()
         if found is None or _RUNNING.get() == found[0].id:
             return None
@@ -122,7 +123,7 @@ class Turn:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """While the function runs: calls of it in here are not the run."""
+        """Mark that the function runs: its calls inside the block are not the run."""
         token = _RUNNING.set(self._job.id)
         try:
             yield
@@ -130,17 +131,17 @@ class Turn:
             _RUNNING.reset(token)
 
     def payload(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The run's args and kwargs as they were scheduled, whatever the function did to its own."""
+        """Return the run's args and kwargs as they were scheduled, whatever the function did to its own."""
         _, args, kwargs = Encoder(self._serializer).open(self._job.data, runs=True)
         return args, kwargs
 
     def schedule(self, calls: Iterable[Call]) -> dict[str, Any]:
         """
-        Schedule *calls*, but for those that an earlier execution of the run did; with nothing left to do they are not
-        even looked at. Returns what RQ keeps as the result.
+        Schedule *calls* that no earlier execution of the run has scheduled. If nothing is left to do, they are not
+        checked. Return the value that RQ keeps as the result.
 
         Raises:
-            InvalidSchedule: one is refused, or two have one id.
+            InvalidSchedule: a call is refused, or two calls have the same id.
             RedisUnavailable, RedisRefused: Redis was not reached, or refused.
         """
         done, is_all = self._read(self._notes.read(_FIELD))
@@ -159,7 +160,7 @@ class Turn:
         return {"next": done}
 
     def _named(self, calls: Iterable[Call]) -> list[Call]:
-        """*calls*, each with an id of its own. Raises InvalidSchedule."""
+        """Return *calls*, each with a different id. Raises InvalidSchedule."""
         named: dict[str, Call] = {}
         for place, (func, options) in enumerate(calls):
             given = options.get("id")
@@ -175,7 +176,7 @@ class Turn:
         return list(named.values())
 
     def _id(self, place: int) -> str:
-        """An id for the Next at *place*: ``poll-next-<digest>``, however many come after each other."""
+        """Make an id for the Next at *place*: ``poll-next-<digest>``, also after many Nexts in a row."""
         root = self._parts.schedule_id.rpartition("-next-")
         stem = root[0] if root[0] and len(root[2]) == 2 * _DIGEST else self._parts.schedule_id
         digest = hashlib.blake2b(f"{self._job.id} {place}".encode(), digest_size=_DIGEST)
@@ -186,16 +187,16 @@ class Turn:
 
     @cached_property
     def _serializer(self) -> str:
-        """The namespace's: by it the worker has read this run."""
+        """Return the namespace's serializer, which the worker used to read this run."""
         return bytes(self._notes.execute("HGET", self._keys.meta(), "serializer") or b"pickle").decode()
 
     def _read(self, text: str) -> tuple[list[str], bool]:
-        """The schedules' ids that a marker names, and whether they are all. That of another run counts for nothing."""
+        """Return the schedule ids in a marker, and whether they are all. A marker of another run counts as empty."""
         run_id, word, *ids = text.split(" ") if text.count(" ") >= 2 else ("", "")
         return (ids, word == "all") if run_id == self._job.id else ([], False)
 
     def _mark(self, done: Sequence[str], is_all: bool) -> None:
-        """Write the marker, unless an execution at the same time is further."""
+        """Write the marker, unless a simultaneous execution is further."""
         mark = " ".join([self._job.id, "all" if is_all else "some", *done])
 
         def changed(there: str) -> str:
@@ -207,10 +208,10 @@ class Turn:
 
 def nexts_of(result: object) -> list[Next] | None:
     """
-    The Nexts that a task returned; None when it returned something else.
+    Return the Nexts that a task returned; None if it returned something else.
 
     Raises:
-        InvalidSchedule: a list of Nexts and other things, or too many.
+        InvalidSchedule: a list of Nexts and other values, or too many Nexts.
     """
     found = [result] if isinstance(result, Next) else result
     if not isinstance(found, list | tuple) or not any(isinstance(one, Next) for one in found):
@@ -227,10 +228,10 @@ def nexts_of(result: object) -> list[Next] | None:
 
 
 def _check_urgency(given: Any) -> None:
-    """Raises InvalidSchedule for one of a client's own: before the first Next is put, and with what to do about it."""
+    """Refuse a client's own urgency, before the first Next is put. Raises InvalidSchedule, with a remedy."""
     if isinstance(given, str) and given not in PRESETS:
         problem = f"a worker knows {', '.join(PRESETS)}, and nothing of a client's urgencies="
-        remedy = "give the task what it stands for: priority=, expires_after=, …"
+        remedy = "give the task the options of that urgency: priority=, expires_after=, …"
         raise InvalidSchedule("urgency", given, problem, remedy)
 
 

@@ -1,12 +1,12 @@
 """
-Modules and functions by name, imported only where they can be found, as a worker would: from ``sys.path``.
+Import modules and functions by name, as a worker would, from ``sys.path``; a missing module is no error.
 
-Whether a module is there is asked first: a client need not have the workers' code, and then nothing is imported. Three
-things may become of a path, therefore: what it names is found, its module is not here, or the module is here and has
-nothing of that name, which no worker would find either.
+A client need not have the workers' code, so the module is searched first, and nothing is imported if it is missing.
+Therefore a path has three outcomes: its object is found; its module is not installed here; or the module is here and
+has no such name, so that no worker would find it either.
 
-Not guaranteed: that a worker has the same module. A package may have more modules there; a module that is here is
-taken for the one that is there.
+Not guaranteed: a worker may have another version of the module. A package may have more modules there; a module here
+is assumed to be the worker's module.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Forbidden(InvalidTask):
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """There is no *module* here: the first of a path's that cannot be found."""
+    """The first *module* of a path that cannot be found here."""
 
     module: str
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """*owner*, a module or a class that is here, of the dotted name *path*, has no *name*."""
+    """A missing *name*: *owner*, a module or class with the dotted name *path*, does not have it."""
 
     owner: Any
     path: str
@@ -43,10 +43,10 @@ class Missing:
 
 def imported(name: str) -> ModuleType | None:
     """
-    The module *name*; None where there is none of that name.
+    Return the module *name*; None if there is no such module.
 
     Raises:
-        InvalidTask: it is there, and its import raises.
+        InvalidTask: it exists, and its import raises.
     """
     if not all(map(str.isidentifier, name.split("."))):
         return None
@@ -58,7 +58,7 @@ def imported(name: str) -> ModuleType | None:
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             return None
-        raise _broken(name, error) from error  # something that a package of it needs
+        raise _broken(name, error) from error  # an import of one of its packages failed
     except Forbidden:
         raise
     except (Exception, SystemExit) as error:
@@ -76,7 +76,7 @@ def found_at(path: str) -> Any:
     Find the object at the dotted *path*, in a module or in a class there; else an ``Absent`` or a ``Missing``.
 
     Raises:
-        InvalidTask: a module of it is there, and its import raises.
+        InvalidTask: a module in the path exists, and its import raises.
     """
     names = path.split(".")
     module, depth = None, 0
@@ -98,7 +98,7 @@ def found_at(path: str) -> Any:
 
 
 def named(path: str) -> Any:
-    """Return the object at the dotted *path*; None where there is nothing. Raises InvalidTask."""
+    """Return the object at the dotted *path*; None if there is no such object. Raises InvalidTask."""
     found = found_at(path)
     return None if isinstance(found, Absent | Missing) else found
 

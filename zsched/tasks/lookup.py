@@ -1,9 +1,9 @@
 """
-Tasks by name: which one a function path means, and which a module has.
+Tasks by name: find the task of a function path, and the tasks of a module.
 
-For commands and files, which name functions by their paths. They may run where the workers' code is not: then a path
-is taken as it is, its payload is the worker's to find wrong, and who asked can tell so. A path into a module that is
-here, and has nothing of that name, is a mistake.
+Commands and files name functions by their paths. They may run on a machine without the workers' code. Then a path is
+accepted unchecked, its payload too, and the caller can report that. A path into a module that is here and does not have
+the name is a mistake.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ _LISTED: Final = 10  # names in a message
 
 class Lookup:
     """
-    The function paths of one command. ``absent`` are those that could not be looked at, each with the module that is
-    not here.
+    The function paths of one command. ``absent``: the paths that could not be checked, each with its missing module.
     """
 
     def __init__(self) -> None:
@@ -32,14 +31,14 @@ class Lookup:
 
     def find(self, path: str) -> Task[..., Any] | None:
         """
-        The task that the function path *path* names; None when it names none, or its module is not here.
+        Return the task at the function path *path*; None if it is not a task, or if its module is not here.
 
         Raises:
-            InvalidTask: importing its module raises. NotImportable: the module has nothing of that name.
+            InvalidTask: importing its module raises. NotImportable: the module has no such name.
         """
         names = path.split(".")
         if len(names) < 2 or names[0] == "__main__" or not all(map(str.isidentifier, names)):
-            return None  # no function path; the client refuses it
+            return None  # not a function path; the client refuses it
         found = importing.found_at(path)
         if isinstance(found, Missing):
             raise _missing(path, found)
@@ -49,24 +48,24 @@ class Lookup:
 
     def options_for(self, path: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """
-        *options* of ``client.schedule`` for the function *path*: those of a task checked and completed by its own, any
-        others as they are. Imports what *path* names, so ask who may name it first.
+        Return *options* of ``client.schedule`` for the function *path*. For a task they are checked, and completed by
+        the task's options. This imports the module, so check first that the path is allowed.
 
         Raises:
-            InvalidSchedule: the payload does not fit. And as ``find``.
+            InvalidSchedule: the payload does not fit. Others as ``find``.
         """
         task = self.find(path)
         return dict(options) if task is None else task.complete_options(options)
 
     def options_beside(self, path: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """
-        Complete the options as ``options_for``, but of any payload, and without an id made of it. Raises as ``find``.
+        Complete the options as ``options_for``, but with an unchecked payload and without its id. Raises as ``find``.
         """
         task = self.find(path)
         return dict(options) if task is None else task.options_beside(options)
 
     def mistakes(self, path: str, options: Mapping[str, Any]) -> Iterator[InvalidSchedule]:
-        """All that is wrong with the payload in *options* for the function *path*. Raises as ``find``."""
+        """Yield all mistakes in the payload in *options* for the function *path*. Raises as ``find``."""
         task = self.find(path)
         if task is not None:
             yield from task.mistakes(options.get("args"), options.get("kwargs"))
@@ -74,7 +73,7 @@ class Lookup:
 
 def tasks_of(module_name: str) -> dict[str, Task[..., Any]]:
     """
-    The tasks at the top level of a module, by their names there, in the order of its text.
+    Return the tasks at the top level of a module, by name, in the order of its text.
 
     Raises:
         InvalidTask: there is no such module here, or importing it raises.
@@ -87,7 +86,7 @@ def tasks_of(module_name: str) -> dict[str, Task[..., Any]]:
 
 
 def _missing(path: str, missing: Missing) -> NotImportable:
-    """The mistake of a path whose module has nothing of that name, with what it may be a slip of."""
+    """Return the error for a name that its module does not have, with similar names."""
     there = vars(missing.owner) if hasattr(missing.owner, "__dict__") else {}
     tasks = [name for name, value in there.items() if isinstance(value, Task)]
     functions = [name for name, value in there.items() if inspect.isroutine(value) and not name.startswith("_")]
@@ -98,6 +97,6 @@ def _missing(path: str, missing: Missing) -> NotImportable:
 
 
 def _choice(noun: str, names: list[str]) -> str:
-    """Name what there is instead; "" for nothing."""
+    """Return a remedy with the existing *names*; "" if there are none."""
     more = ", …" if len(names) > _LISTED else ""
     return f"its {noun} are {', '.join(names[:_LISTED])}{more}" if names else ""

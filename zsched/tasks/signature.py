@@ -2,10 +2,10 @@
 Payloads of tasks: the function's signature is the payload's type.
 
 A payload is checked and never changed: nothing is coerced, and defaults are left to the function. Values are checked
-all the way down (typeguard), so that the hundredth element of a list is as sure as the first.
+completely (typeguard): every element of a list, not only the first.
 
-Not guaranteed: what a type does not say. ``int`` takes True and ``float`` takes 1, as in Python; an unannotated
-parameter takes anything; a Protocol is looked at, not tried.
+Not guaranteed: more than the type demands. ``int`` takes True and ``float`` takes 1, as in Python; an unannotated
+parameter takes anything; for a Protocol only the names of its members are checked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from zsched.errors import NOT_GIVEN, InvalidSchedule, InvalidTask, show
 
 NO_DEFAULT: Final = inspect.Parameter.empty
 
-_MAKE_TYPES: Final = frozenset({"types", "typing", "typing_extensions"})  # what list[int], Literal["a"] and Any are of
+_MAKE_TYPES: Final = frozenset({"types", "typing", "typing_extensions"})  # of list[int], Literal["a"] and Any
 
 _REFUSED: Final = {
     inspect.Parameter.VAR_POSITIONAL: "takes any number of arguments, so none of them could be checked",
@@ -36,7 +36,7 @@ _REFUSED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter: ``type`` is its annotation, resolved; ``default`` is NO_DEFAULT where it has none."""
+    """One parameter. ``type``: its resolved annotation. ``default``: NO_DEFAULT if it has no default."""
 
     name: str
     type: Any
@@ -45,7 +45,7 @@ class Parameter:
 
     @property
     def type_text(self) -> str:
-        """The type as its author would write it."""
+        """Return the type as its author would write it."""
         return inspect.formatannotation(self.type)
 
     def __str__(self) -> str:
@@ -62,21 +62,21 @@ class Signature:
     @classmethod
     def of(cls, path: str, func: Callable[..., Any]) -> Signature:
         """
-        The signature of *func*.
+        Return the signature of *func*.
 
         Raises:
-            InvalidTask: a parameter that a payload cannot fill or that is named like an option of ``client.schedule``;
-                an annotation that cannot be resolved when the task is defined, or is no type; a default that is not
-                of it.
+            InvalidTask: a parameter that a payload cannot fill, or with the name of an option of ``client.schedule``;
+                an annotation that is not a type, or that cannot be resolved when the task is defined; a default of
+                another type.
         """
         return cls(path, [_parameter(path, func, given) for given in inspect.signature(func).parameters.values()])
 
     def bind(self, args: Any, kwargs: Any) -> dict[str, Any]:
         """
-        The payload by name of a call with *args* and *kwargs*.
+        Return the payload by name for a call with *args* and *kwargs*.
 
         Raises:
-            InvalidSchedule: not a list and a dict, more of them than there are parameters, or one given twice.
+            InvalidSchedule: not a list and a dict, too many arguments, or one given twice.
         """
         if not isinstance(args, tuple | list):
             raise InvalidSchedule("args", args, "not a list of arguments", "give a tuple or list")
@@ -96,7 +96,7 @@ class Signature:
 
     def check(self, payload: Mapping[str, Any]) -> None:
         """
-        See that *payload* fits.
+        Check that *payload* fits.
 
         Raises:
             InvalidSchedule: a parameter is unknown, missing, or of another type; ``field`` is its name.
@@ -105,19 +105,19 @@ class Signature:
             raise mistake
 
     def check_some(self, payload: Mapping[str, Any]) -> None:
-        """See that what *payload* has fits, whatever it lacks. Raises as ``check``."""
+        """Check only the arguments that *payload* has; others may be missing. Raises as ``check``."""
         for mistake in self._mistakes_in(payload):
             raise mistake
 
     def mistakes(self, payload: Mapping[str, Any]) -> Iterator[InvalidSchedule]:
-        """All that is wrong with *payload*; ``check`` raises the first. What is missing has NOT_GIVEN as its value."""
+        """Yield all mistakes in *payload*; ``check`` raises the first. A missing argument has the value NOT_GIVEN."""
         yield from self._mistakes_in(payload)
         for name, parameter in self.parameters.items():
             if name not in payload and parameter.default is NO_DEFAULT:
                 yield InvalidSchedule(name, NOT_GIVEN, f"task {self._path} needs it", f"give {name}=…")
 
     def nearest(self, name: object) -> str | None:
-        """The parameter that *name* may be a slip of."""
+        """Return the parameter with the most similar name, if *name* may be a misspelling of it."""
         return next(iter(difflib.get_close_matches(str(name), self.parameters, 1, 0.6)), None)
 
     def _mistakes_in(self, payload: Mapping[str, Any]) -> Iterator[InvalidSchedule]:
@@ -155,7 +155,7 @@ def _parameter(path: str, func: Callable[..., Any], given: inspect.Parameter) ->
     if given.default is not NO_DEFAULT:
         try:
             misfit = _misfit(annotation, given.default)
-        except Exception:  # a type that cannot be checked is told when there is a payload for it
+        except Exception:  # a type that cannot be checked is reported with the first payload
             misfit = None
         if misfit is not None:
             problem = f"its default is not of its type {inspect.formatannotation(annotation)}"
@@ -164,7 +164,7 @@ def _parameter(path: str, func: Callable[..., Any], given: inspect.Parameter) ->
 
 
 def _resolved(path: str, func: Callable[..., Any], given: inspect.Parameter) -> Any:
-    """The type that *given* is annotated with."""
+    """Return the resolved annotation of *given*."""
     alone = SimpleNamespace(__annotations__={given.name: given.annotation})
     names = getattr(inspect.unwrap(func), "__globals__", {})
     try:
@@ -181,7 +181,7 @@ def _resolved(path: str, func: Callable[..., Any], given: inspect.Parameter) -> 
 
 
 def _declared(given: inspect.Parameter) -> str:
-    """The parameter as its author wrote it, without quotes around an annotation that is text still."""
+    """Return the parameter as its author wrote it, without quotes around an annotation that is still a text."""
     annotation = given.annotation
     if not isinstance(annotation, str):
         return str(given)
@@ -190,7 +190,7 @@ def _declared(given: inspect.Parameter) -> str:
 
 
 def _misfit(hint: Any, value: object) -> str | None:
-    """Say why *value* is not of type *hint*: ``wants str, not int``; None when it is. Raises what its own code does."""
+    """Return why *value* is not of type *hint* (``wants str, not int``), or None. Raises the types' own errors."""
     if hint is Any:
         return None
     try:
@@ -205,21 +205,21 @@ def _misfit(hint: Any, value: object) -> str | None:
         if choices:
             return f"give one of {', '.join(map(repr, choices))}"
         text = inspect.formatannotation(hint)
-        if _is_of_outer(hint, value):  # something inside of it is not
+        if _is_of_outer(hint, value):  # an element is of a wrong type
             return f"wants {text}: {' '.join(str(error).split())}"
         return f"wants {text}, not {'None' if value is None else type(value).__name__}"
     return None
 
 
 def _members(hint: Any) -> list[Any]:
-    """The types that *hint* is a union of; itself if it is none."""
+    """Return the types of the union *hint*, or *hint* itself if it is not a union."""
     if typing.get_origin(hint) in (Union, UnionType):
         return [member for one in typing.get_args(hint) for member in _members(one)]
     return _members(typing.get_args(hint)[0]) if typing.get_origin(hint) is Annotated else [hint]
 
 
 def _choices(hint: Any) -> list[Any]:
-    """The values of *hint*, where it is made of Literals, and None; else nothing."""
+    """Return the values of *hint* if it has only Literals and None; else nothing."""
     members = _members(hint)
     if not all(member is NoneType or typing.get_origin(member) is Literal for member in members):
         return []
@@ -227,7 +227,7 @@ def _choices(hint: Any) -> list[Any]:
 
 
 def _is_of_outer(hint: Any, value: object) -> bool:
-    """Return True if *value* is a list where *hint* says list[int], and the like."""
+    """Return True if *value* is of the outer type of *hint*: a list for list[int]."""
     classes = [dict if typing.is_typeddict(one) else typing.get_origin(one) or one for one in _members(hint)]
     try:
         return any(isinstance(one, type) and isinstance(value, one) for one in classes)

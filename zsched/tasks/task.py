@@ -1,11 +1,11 @@
 """
-Typed tasks: the decorator, and what a call of a task becomes.
+Typed tasks: the decorator, and the calls of a task.
 
-A ``Task`` stands where its function stood: a worker imports it by the function's path and calls it, and so does
-everybody else. What it adds is known when it is defined, and checked then: the types of its parameters, options of
-``client.schedule``, an id made of the payload. What is scheduled is checked when it is scheduled, and sent as given.
+A ``Task`` replaces its function: a worker, like any other code, imports it by the function's path and calls it. It adds
+types of parameters, options of ``client.schedule``, and an id made of the payload. These are checked when the task is
+defined. A payload is checked when it is scheduled, and sent unchanged.
 
-Not guaranteed: a payload scheduled by a dotted path, from where the task cannot be imported, is checked by nobody.
+Not guaranteed: a payload is not checked if it is scheduled by a dotted path, where the task cannot be imported.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from zsched.tasks.signature import NO_DEFAULT, Signature
 from zsched.tasks.template import Template
 
 _PAYLOAD: Final = ("args", "kwargs")
-_OF_A_TIME: Final = SCHEDULE_OPTIONS - ENQUEUE_OPTIONS  # what a run at once has no use for
-_RARELY: Final = {"every": 36_500 * 86_400}  # a time for a task that has none, to check its other options with
-_ANY: Final = "task.function"  # the function meanwhile: the real one cannot be found before it is defined
+_OF_A_TIME: Final = SCHEDULE_OPTIONS - ENQUEUE_OPTIONS  # options that an immediate run does not have
+_RARELY: Final = {"every": 36_500 * 86_400}  # a rule for checks of a task without a rule
+_ANY: Final = "task.function"  # a function path for checks: the real one does not exist before it is defined
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,7 +50,7 @@ class Task(Typed, Generic[P, R]):
     """
     A function with a typed payload and the options of its schedules; made by ``zsched.task``.
 
-    Calling it calls the function. ``path`` is its function path, ``options`` are those of its decorator.
+    Calling it calls the function. ``path`` is its function path, ``options`` are its decorator's options.
     """
 
     def __init__(self, func: Callable[P, R], options: Mapping[str, Any]) -> None:
@@ -63,7 +63,7 @@ class Task(Typed, Generic[P, R]):
         self._only_recurring = _check_options(self.path, self.options)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """The function's result. In a worker, a ``Next`` becomes a schedule and the result says of which id."""
+        """Call the function. In a worker, a returned ``Next`` is scheduled, and the result has the schedule's id."""
         turn = Turn.of(self.path, self)
         if turn is None:
             return self._func(*args, **kwargs)
@@ -77,7 +77,7 @@ class Task(Typed, Generic[P, R]):
         return f"<Task {self.path}>"
 
     def __reduce__(self) -> str:
-        """Pickled by name, as its function would be."""
+        """Pickle it by name, as its function would be."""
         return self.path.rpartition(".")[2]
 
     # -- scheduling ---------------------------------------------------------------------------------
@@ -85,9 +85,9 @@ class Task(Typed, Generic[P, R]):
     @_beside_client
     def schedule(self, client: Client, /, **given: Any) -> Scheduled:
         """
-        Schedule a call: parameters of the function are its payload, other names options of ``client.schedule``.
+        Schedule a call: parameters of the function are its payload, other names are options of ``client.schedule``.
 
-        An option given here counts before that of the decorator, and a trigger before the decorator's.
+        An option given here replaces the decorator's option. A trigger given here replaces the decorator's trigger.
 
         Raises:
             InvalidSchedule: a parameter is unknown, missing or of another type; ``field`` names it.
@@ -99,9 +99,8 @@ class Task(Typed, Generic[P, R]):
     @_beside_client
     def enqueue(self, client: Client, /, **given: Any) -> Scheduled:
         """
-        Put a run into its queue at once: ``schedule`` without a time. Of the decorator's options those of times are
-        left out. A schedule of the same id is replaced by that, so a task that recurs gets no id here but the one
-        given.
+        Put a run into its queue at once: ``schedule`` without a time. The decorator's options for times are left out.
+        A schedule with the same id is replaced by the run. So a recurring task gets no id here unless you give one.
         """
         payload, options = self._split(given)
         return client.enqueue(self, kwargs=payload, **options)
@@ -109,7 +108,7 @@ class Task(Typed, Generic[P, R]):
     @_alone
     def row(self, /, **given: Any) -> ScheduleRow:
         """
-        A row for ``client.schedule_many``, which checks its values.
+        Return a row for ``client.schedule_many``, which checks its values.
 
         Raises:
             InvalidSchedule: a misspelt parameter. It is wrong in every row, so the call fails before the first.
@@ -119,7 +118,7 @@ class Task(Typed, Generic[P, R]):
 
     def id_of(self, /, **payload: Any) -> str:
         """
-        The id that schedules of *payload* have; only the parameters that it is made of are needed.
+        Return the id of schedules with *payload*; only the parameters in the id are needed.
 
         Raises:
             InvalidTask: the task has no id. InvalidSchedule: a parameter is missing or bad.
@@ -133,7 +132,7 @@ class Task(Typed, Generic[P, R]):
 
     def complete_options(self, options: Mapping[str, Any], *, at_once: bool = False) -> dict[str, Any]:
         """
-        *options* of one call with those of the decorator beside them, and the payload's id, when the payload fits.
+        Return *options* of one call, completed by the decorator's options and the payload's id.
 
         Raises:
             InvalidSchedule: the payload does not fit.
@@ -145,7 +144,7 @@ class Task(Typed, Generic[P, R]):
         return self.options_beside(options, at_once=at_once) | ({} if id is None else {"id": id})
 
     def options_beside(self, options: Mapping[str, Any], *, at_once: bool = False) -> dict[str, Any]:
-        """Complete the options as ``complete_options``, but of any payload, and without an id made of it."""
+        """Complete the options as ``complete_options``, but with an unchecked payload and without its id."""
         left_out = {"id"}
         if at_once:
             left_out |= _OF_A_TIME
@@ -155,7 +154,7 @@ class Task(Typed, Generic[P, R]):
         return {**own, **options}
 
     def checked_id(self, given: Any, args: Any, kwargs: Any) -> Any:
-        """The id *given*, or the one that this payload has; None when it has none. Raises as ``complete_options``."""
+        """Return the id *given*, or the payload's id, or None. Raises as ``complete_options``."""
         payload = self.signature.bind(() if args is None else args, {} if kwargs is None else kwargs)
         self.signature.check(payload)
         if given is not None or self._template is None:
@@ -163,7 +162,7 @@ class Task(Typed, Generic[P, R]):
         return self._template.fill(self._with_defaults(payload))
 
     def mistakes(self, args: Any, kwargs: Any) -> Iterator[InvalidSchedule]:
-        """All that is wrong with a payload, where ``checked_id`` raises the first; its id aside."""
+        """Yield all mistakes in a payload, except in its id; ``checked_id`` raises the first one."""
         try:
             payload = self.signature.bind(() if args is None else args, {} if kwargs is None else kwargs)
         except InvalidSchedule as error:
@@ -184,13 +183,13 @@ class Task(Typed, Generic[P, R]):
             if name in self.signature.parameters:
                 payload[name] = value
             elif name in SCHEDULE_OPTIONS or self.signature.nearest(name) is None:
-                options[name] = value  # an unknown one is refused with the options' own hint
+                options[name] = value  # an unknown option is refused later, with a hint
             else:
                 self.signature.check_some({name: value})
         return payload, options
 
     def _with_defaults(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """The values that an id is made of. Raises InvalidSchedule for one that is missing."""
+        """Return the values for the id. Raises InvalidSchedule: a value is missing."""
         assert self._template is not None
         values: dict[str, Any] = {}
         for name in self._template.names:
@@ -210,12 +209,12 @@ class Task(Typed, Generic[P, R]):
         return self._followed(turn, found)
 
     def _followed(self, turn: Turn, result: Any) -> Any:
-        """Return what RQ is told instead of *result*, when that says what comes next."""
+        """Return the value for RQ instead of *result*, if the task returned Nexts."""
         nexts = nexts_of(result)
         return result if nexts is None else turn.schedule(self._call(turn, one) for one in nexts)
 
     def _call(self, turn: Turn, following: Next) -> Call:
-        """*following* with its payload checked. Raises InvalidSchedule."""
+        """Return *following* with its payload checked. Raises InvalidSchedule."""
         func, given = following.func, dict(following.given)
         if func is None:
             args, kwargs = turn.payload()
@@ -240,13 +239,13 @@ def task(**options: Unpack[ScheduleOptions]) -> Callable[[Callable[P, R]], Task[
 
 def task(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """
-    Make a task of a function at a module's top level: its signature is the type of its payload.
+    Make a task of a function at a module's top level. The function's signature is the type of its payload.
 
-    *options* are those of ``client.schedule`` for each of its schedules; ``id`` may name parameters, as in
+    *options* are options of ``client.schedule`` for all schedules of the task; ``id`` may name parameters, as in
     ``"reminder-{event_id}"``.
 
     Raises:
-        InvalidTask: an option or a parameter cannot be as it is. NotImportable: a worker could not find it.
+        InvalidTask: an option or a parameter is invalid. NotImportable: a worker could not find the function.
     """
     if func is not None:
         return Task(func, options)
@@ -254,7 +253,7 @@ def task(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def _path_of(func: Callable[..., Any]) -> str:
-    """The function path of *func*, which is being defined and cannot be looked up yet. Raises NotImportable."""
+    """Return the function path of *func*, which is not defined yet, so it cannot be looked up. Raises NotImportable."""
     module, name = getattr(func, "__module__", None), getattr(func, "__qualname__", None)
     if not inspect.isroutine(func) or not isinstance(module, str) or not isinstance(name, str):
         raise NotImportable("task", func, "not a function", "give a function at a module's top level")
@@ -273,9 +272,9 @@ def _template(path: str, options: Mapping[str, Any], signature: Signature) -> Te
 
 def _check_options(path: str, options: Mapping[str, Any]) -> frozenset[str]:
     """
-    Check a decorator's options as ``client.schedule`` will. Returns those of them that only a recurrence can have.
+    Check a decorator's options as ``client.schedule`` will. Return the options that only a recurring schedule can have.
 
-    An urgency is checked when something is scheduled: which there are is the client's to say.
+    An urgency is checked when something is scheduled, because the client defines the urgencies.
     """
     for name in _PAYLOAD:
         if name in options:
@@ -285,13 +284,13 @@ def _check_options(path: str, options: Mapping[str, Any]) -> frozenset[str]:
     try:
         Encoder().shared(define(_ANY, checked if has_time else {**checked, **_RARELY}, "task"))
     except InvalidSchedule as error:
-        value = error.value if error.field in checked else NOT_GIVEN  # of "every and cron" for example
+        value = error.value if error.field in checked else NOT_GIVEN  # for example "every and cron"
         raise InvalidTask(path, error.field, value, error.problem, error.remedy) from error
     return frozenset(name for name in _OF_A_TIME.intersection(checked) if _is_refused_once(name, checked))
 
 
 def _is_refused_once(name: str, options: Mapping[str, Any]) -> bool:
-    """Return True if a one-shot cannot have the option *name*, which is good in itself."""
+    """Return True if a one-shot cannot have the option *name*, which is valid for recurring schedules."""
     if name in TRIGGERS:
         return True
     try:

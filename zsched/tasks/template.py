@@ -1,8 +1,8 @@
 """
-Ids made of payloads: ``"reminder-{event_id}"`` gives the same event the same schedule, however often it is put.
+Ids made of payloads: with ``"reminder-{event_id}"`` an event always has the same schedule, however often it is put.
 
-Not guaranteed: that different payloads have different ids. ``"{a}-{b}"`` says ``1-2-3`` of (1, 2-3) and of (1-2, 3);
-put something between them that no value has.
+Not guaranteed: different payloads may have the same id. ``"{a}-{b}"`` makes ``1-2-3`` of (1, 2-3) and of (1-2, 3). Use
+a separator that is in no value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 from zsched.core.arguments import check_id
 from zsched.errors import InvalidSchedule, InvalidTask
 
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]*")  # what a part of an id may be
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]*")  # a valid part of an id
 _ALLOWED: Final = "A-Z, a-z, 0-9, _ and -"
 
 
@@ -24,7 +24,7 @@ class Template:
     The id of the schedules of task *path*, with a ``{name}`` for each parameter in it.
 
     Raises:
-        InvalidTask: no text, a name that is no parameter, a format or a conversion, or a sign that no id has.
+        InvalidTask: not a text, an unknown parameter, a format or a conversion, or a character that ids cannot have.
     """
 
     def __init__(self, path: str, text: object, parameters: Container[str]) -> None:
@@ -54,16 +54,16 @@ class Template:
 
     def fill(self, payload: Mapping[str, Any]) -> str:
         """
-        The id for *payload*, which has all of ``names``.
+        Return the id for *payload*, which has all of ``names``.
 
         Raises:
-            InvalidSchedule: it would be no id; ``field`` is the parameter whose value is to blame.
+            InvalidSchedule: the id would be invalid; ``field`` is the parameter with the bad value.
         """
         texts = {name: self._text(name, payload[name]) for name in self.names}
         id = "".join(literal + (texts[name] if name is not None else "") for literal, name in self._parts)
         try:
             return check_id(id)
-        except InvalidSchedule as error:  # too long, or nothing at all
+        except InvalidSchedule as error:  # too long, or empty
             name = max(texts, key=lambda one: len(texts[one]))
             problem = f"with it the id of task {self._path} has {len(id)} characters"
             raise InvalidSchedule(name, payload[name], problem, "ids have 1 to 128; give id= itself") from error

@@ -1,16 +1,15 @@
 """
-Schedules in the tests of whoever uses zsched: a scheduler whose clock the test turns. ``import zsched`` does not
-import this.
+Schedules in your own tests: a scheduler with a clock that the test sets. ``import zsched`` does not import this.
 
-Everything that decides is what runs in production: the scripts, the leader's pass (``daemon/tick.py``), a term of the
-real lease, RQ's own worker. Only the loop around them is another: time stands still until the test says otherwise,
-and then goes from one due time to the next. ``scheduler`` is that loop, ``ground`` and ``fake`` the Redis it stands on,
-with its clock; ``runs`` is what was fired, expires, is delayed by RQ, and ended; ``worker`` executes runs in the test's
-process, and ``fixtures`` is for pytest.
+All decisions are made by production code: the scripts, the leader's pass (``daemon/tick.py``), a term of the real
+lease, RQ's own worker. Only the loop around them differs: time is frozen until the test advances it, and then goes from
+one due time to the next. ``scheduler`` is that loop. ``ground`` and ``fake`` are its Redis with its clock. ``runs`` has
+runs that fired, expired, are delayed by RQ, or ended. ``worker`` executes runs in the test's process, and ``fixtures``
+is for pytest.
 
-Of the leader's chores there is the one that ``overlap`` needs (``daemon/chains.py``), at every stop. Not here: an
-archive (``durable=True`` raises NotArchived, and ``client.retry`` knows only what RQ still holds), and the chores that
-go with one. Nor is any worker found dead.
+One chore of the leader is here, the one that ``overlap`` needs (``daemon/chains.py``), at every stop. Missing are an
+archive (``durable=True`` raises NotArchived, and ``client.retry`` finds only runs that RQ still has), and the chores
+that need one. No worker is ever found dead.
 """
 
 from zsched.testing.runs import Fired

@@ -1,7 +1,7 @@
 """
-fakeredis, with the one thing put right that zsched's scripts need and it does not do: COPY copies.
+fakeredis with a correct COPY, which zsched's scripts need.
 
-Its own (2.40) gives the new key the very value of the old one, so the runs of a schedule would share one job with each
+The COPY of fakeredis (2.40) lets both keys share one value. So all runs of a schedule would share one job with each
 other and with their template.
 """
 
@@ -15,7 +15,7 @@ from fakeredis import FakeRedis, FakeRedisConnection, FakeServer
 
 
 def fake() -> redis.Redis:
-    """A Redis in this process, with nothing in it, shared with nobody."""
+    """Make an empty Redis in this process, which nothing else uses."""
     client: redis.Redis = FakeRedis(server=FakeServer(), connection_class=_Connection)
     return client
 

@@ -3,7 +3,7 @@ The pytest fixture. A project's topmost conftest.py loads it::
 
     pytest_plugins = ["zsched.testing.fixtures"]
 
-It is no entry point of pytest: that would be loaded into every test run of every environment that has zsched.
+It is not an entry point of pytest, which would be loaded into every test run of every environment with zsched.
 """
 
 from __future__ import annotations
@@ -17,6 +17,6 @@ from zsched.testing.scheduler import ManualScheduler
 
 @pytest.fixture
 def scheduler() -> Iterator[ManualScheduler]:
-    """A scheduler on a fakeredis of its own, whose clock stands at 2026-01-01T00:00Z until the test turns it."""
+    """Give a scheduler on a new fakeredis. Its clock is frozen at 2026-01-01T00:00Z until the test advances it."""
     with ManualScheduler() as scheduler:
         yield scheduler

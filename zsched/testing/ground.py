@@ -1,8 +1,8 @@
 """
-The Redis that a test's scheduler stands on: a new fakeredis, or a given one that holds nothing yet.
+The Redis of a test's scheduler: a new fakeredis, or a given Redis that must be empty.
 
-A given Redis is never emptied: who gives one empties it. What is there already may be somebody's real schedules, which
-would be fired by a test's clock, and jobs, which would be executed in the test.
+A given Redis is never emptied here; the caller does that. Its data may be real schedules, which would fire by a test's
+clock, and real jobs, which would be executed in the test.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from zsched.errors import ConfigError
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 
-# An archive is asked through Redis, and none answers here: half of this is waited for each time. Nothing else of a
-# Link depends on it but how long a lost reply is asked for again; the connections keep their own timeouts.
+# Archives are asked through Redis, and none answers here: each question waits for half of this. Besides that, only the
+# time for repeating a lost call depends on it; the connections keep their own timeouts.
 _PATIENCE_S: Final = 0.02
 
 
 def new_fake() -> redis.Redis:
     """
-    A Redis in this process, with nothing in it.
+    Make an empty Redis in this process.
 
     Raises:
         ConfigError: fakeredis, or the Lua that its scripts need, is not installed.
@@ -34,26 +34,26 @@ def new_fake() -> redis.Redis:
         raise ConfigError(
             f"redis=None: {' and '.join(missing)} not installed; pip install 'zsched[testing]', or give a redis.Redis"
         )
-    from zsched.testing.fake import fake  # only where it is wanted: with a real Redis nobody needs it
+    from zsched.testing.fake import fake  # imported only here: with a real Redis it is not needed
 
     return fake()
 
 
 def link_to(client: Any) -> Link:
-    """A link to where *client* goes, that does not wait for archives. Raises ConfigError."""
+    """Make a link to the Redis of *client* that does not wait for archives. Raises ConfigError."""
     adopted = Link.adopt(client)
     return Link(adopted.pool, adopted.where, _PATIENCE_S)
 
 
 def plain_client(client: Any) -> redis.Redis:
-    """Another client of where *client* goes, that gives bytes, as RQ wants it, and whose pool RQ may change."""
+    """Make another client of the same Redis. It returns bytes, as RQ needs, and RQ may change its pool."""
     return redis.Redis(connection_pool=Link.adopt(client).pool)
 
 
 def demand_empty(link: Link, keys: Keys) -> None:
     """
     Raises:
-        ConfigError: there is something that a test could harm; or it is a fakeredis that does not COPY (see ``fake``).
+        ConfigError: the Redis has data that a test could harm; or it is a fakeredis with a wrong COPY (see ``fake``).
     """
     used = [key for key in (keys.meta(), keys.log(), keys.lease(), keys.archivers()) if link.execute("EXISTS", key)]
     used += sorted(key.decode(errors="backslashreplace") for key in link.execute("SMEMBERS", keys.rq.queues()))
@@ -61,7 +61,7 @@ def demand_empty(link: Link, keys: Keys) -> None:
         shown = ", ".join(used[:3]) + (", …" if len(used) > 3 else "")
         raise ConfigError(
             f"redis at {link.where}, namespace {keys.namespace!r}: it is in use, there is {shown}; give each test an "
-            "empty database, which zsched.testing does not make by itself"
+            "empty database; zsched.testing does not empty it"
         )
     if not _copies(link, keys.template("manual"), keys.rq.job("manual")):
         raise ConfigError(
@@ -71,7 +71,7 @@ def demand_empty(link: Link, keys: Keys) -> None:
 
 
 def _copies(link: Link, key: str, copy_key: str) -> bool:
-    """Return True if a copy is a value of its own."""
+    """Return True if a copy has its own value."""
     link.execute("HSET", key, "field", "1")
     link.execute("COPY", key, copy_key)
     link.execute("HSET", copy_key, "field", "2")
@@ -91,7 +91,7 @@ class FrozenClock(ManualClock):
         self._wire, self._keys, self._owner = wire, keys, owner
 
     def freeze(self) -> None:
-        """Stop the namespace's clock here. Raises ConfigError when somebody else has."""
+        """Stop the namespace's clock. Raises ConfigError: another test has stopped it."""
         meta_key = self._keys.meta()
         if not self._wire.execute("HSETNX", meta_key, "frozen_by", self._owner):
             raise ConfigError(
@@ -100,20 +100,20 @@ class FrozenClock(ManualClock):
         self.tell()
 
     def thaw(self) -> None:
-        """Let it go again: this owner could not lead after all."""
+        """Let the clock run again: this owner could not lead."""
         self._wire.execute("HDEL", self._keys.meta(), "frozen_ms", "frozen_by")
 
     def move_to(self, at_ms: int) -> None:
-        """It is *at_ms* now, which is not earlier than before; scripts see it with ``tell``."""
+        """Set the time to *at_ms*, which is not earlier than before. Scripts see it after ``tell``."""
         self.advance(at_ms - self.now_ms())
 
     def tell(self) -> None:
-        """Let Redis have the same time."""
+        """Write the same time into Redis."""
         self._wire.execute("HSET", self._keys.meta(), "frozen_ms", self.now_ms())
 
 
 class ClientClock:
-    """The clients' clock: the frozen time of day, and durations that pass, lest a wait never ends."""
+    """The clients' clock: the time of day is frozen, durations are real, so that every wait ends."""
 
     def __init__(self, frozen: Clock) -> None:
         self._frozen, self._machine = frozen, SystemClock()

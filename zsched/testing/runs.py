@@ -1,5 +1,5 @@
 """
-Pushed runs, by the log; and their fate by a clock that stands still: deadlines, RQ's own delayed jobs, and ends.
+Pushed runs, read from the log; and their deadlines, ends and RQ's delayed jobs by the frozen clock.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _PAGE: Final = 500  # entries in one read
 class Fired:
     """
     A run that went to its queue because its time had come. ``id``: RQ's job id. ``func``: the dotted path. The instants
-    are aware, in UTC; ``at`` is when it was pushed, which is later than ``nominal_at`` only for what was missed, or has
-    jitter.
+    are aware, in UTC. ``at`` is the time of its push; it is later than ``nominal_at`` only for a missed occurrence, or
+    with jitter.
     """
 
     id: str
@@ -48,7 +48,7 @@ class Fired:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """A run that was pushed, by its time or by somebody. ``deadline_ms``: by when it must begin, or None."""
+    """A run that was pushed, by its time or on request. ``deadline_ms``: by when it must begin, or None."""
 
     change: Change
     run_id: str
@@ -59,7 +59,7 @@ class Push:
 
 @dataclass
 class Pushes:
-    """Reads the log on from where it came to. ``last``: its newest entry; ``fired_us``: by run, when it was pushed."""
+    """Reads new entries of the log. ``last``: its newest entry; ``fired_us``: by run, the time of its push."""
 
     wire: Wire
     keys: Keys
@@ -113,13 +113,13 @@ def _fired(push: Push, encoder: Encoder) -> Fired:
 
 
 class ManualEndings:
-    """Ends of one namespace's runs; those of RQ's own jobs are returned, and not written down."""
+    """Ends of one namespace's runs. Ends of RQ's own jobs are returned, and not recorded."""
 
     def __init__(self, wire: Wire, keys: Keys, pushes: Pushes) -> None:
         self._dispatch, self._jobs, self._pushes = Dispatch(wire, keys), Jobs(wire, keys), pushes
 
     def of(self, run_id: str, went_well: bool, term: Term) -> Run:
-        """The run that was executed or expired: over, or queued for its next attempt. RQ may have forgotten it."""
+        """Return a run after its execution or deadline: over, or queued for a retry. RQ may have forgotten it."""
         [job] = self._jobs.look([run_id])
         if job is None:
             return Run(run_id, RunStatus.SUCCEEDED if went_well else RunStatus.FAILED)
@@ -146,20 +146,20 @@ class ManualDeadlines:
         self._waiting: list[tuple[int, str]] = []
 
     def note(self, pushes: Iterable[Push]) -> None:
-        """Keep what has a deadline from lapsing by itself."""
+        """Extend the time to live of jobs with a deadline by years: it counts by the server's real clock."""
         for push in pushes:
             if push.deadline_ms is not None:
                 self._wire.execute("PEXPIRE", self._keys.rq.job(push.run_id), _OUTLIVES_MS)
                 heapq.heappush(self._waiting, (push.deadline_ms, push.run_id))
 
     def expire(self, now_ms: int) -> list[str]:
-        """It is *now_ms*: what should have begun by then is gone; the run ids."""
+        """Remove the runs that have not begun by their deadlines at *now_ms*. Return their ids."""
         expired = []
         while self._waiting and self._waiting[0][0] <= now_ms:
             run_id = heapq.heappop(self._waiting)[1]
             job_key = self._keys.rq.job(run_id)
             status, lives_ms = self._wire.execute("HGET", job_key, "status"), self._wire.execute("PTTL", job_key)
-            if status in _WAITING and lives_ms > 0:  # RQ's worker takes it away when it begins: a retry has none
+            if status in _WAITING and lives_ms > 0:  # RQ's worker removes it when it begins: a retry has none
                 self._wire.execute("DEL", job_key)
                 expired.append(run_id)
         return expired
@@ -174,20 +174,20 @@ _NEVER_MS: Final = LAST_MS + 1
 
 class Delayed:
     """
-    All queues that RQ knows are served. The daemon looks every second for a due job. Here the clock stops at two times
-    of a job, as at a schedule's: the second that RQ wrote, and the millisecond that native.lua then gives it.
+    All queues that RQ knows are served. The daemon checks every second for a due job. Here the clock stops at two times
+    of a job: the second that RQ wrote, and the millisecond that native.lua then sets.
     """
 
     def __init__(self, wire: Wire, keys: Keys) -> None:
         self._wire, self._keys, self._jobs = wire, keys, NativeJobs(wire, keys)
-        self._left: set[bytes] = set()  # queues that somebody else serves, or that have a broken key
+        self._left: set[bytes] = set()  # queues that another scheduler serves, or that have a broken key
 
     def queues(self) -> list[str]:
-        """The queues that RQ knows, by name."""
+        """Return the queues that RQ knows, by name."""
         return [name.decode() for name in self._jobs.queues()]
 
     def due_ms(self) -> int:
-        """Return when to look at the first job, or a time after all times if there is none."""
+        """Return the time to look at the first job, or a time after all times if there is no job."""
         heads = [
             self._wire.execute("ZRANGE", self._keys.rq.registry("scheduled", name), 0, 0, "WITHSCORES")
             for name in self._jobs.queues()
@@ -196,11 +196,11 @@ class Delayed:
         return min((math.ceil(float(head[1]) * 1000) for head in heads if head), default=_NEVER_MS)
 
     def move(self, term: Term) -> None:
-        """Look at some of the jobs whose time has come, and push those that are not early."""
+        """Look at some due jobs, and push the jobs that are not early."""
         queues = [name for name in self._jobs.queues() if name not in self._left]
         moved = self._jobs.move(term, queues, _AT_ONCE)
         self._left |= moved.others.keys() | moved.broken.keys()
 
     def release(self, term: Term) -> None:
-        """Give RQ's scheduler locks up."""
+        """Release RQ's scheduler locks."""
         self._jobs.release(term, self._jobs.queues())

@@ -1,16 +1,16 @@
 """
-A scheduler that a test turns by hand.
+A scheduler with a clock that the test advances.
 
-``advance`` goes from one due time to the next: the clock is set to it, the leader's own pass fires what is due, and so
+``advance`` goes from one due time to the next: it sets the clock, the leader's own pass fires the due schedules, and so
 on until the target. An hourly schedule that is advanced by three hours fires three times, each at its own time. With
-``work=True`` what was fired is executed before time goes on, so a task that schedules the next one finds it fired at
-its time.
+``work=True`` fired runs are executed before time goes on. So if a task schedules another one, that fires at its time,
+too.
 
-The daemon began long enough before ``start`` that no hold is left, and that nothing is in doubt. It holds the
-namespace's one lease, like any other.
+The term began long enough before ``start`` that no hold is left, and that nothing is in doubt. It holds the namespace's
+one lease, like any daemon.
 
-Not guaranteed: that what calls the machine's clock sees this one (``zsched.Client``s of the product do, since Redis
-tells them); see ``ground``, ``runs`` and ``worker`` for the rest of what time does not reach.
+Not guaranteed: code that reads the machine's clock does not see the frozen time. Your own ``zsched.Client``s see it,
+because they read it from Redis. ``ground``, ``runs`` and ``worker`` name other limits.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ from zsched.testing.ground import ClientClock, FrozenClock
 from zsched.testing.runs import Delayed, Fired, ManualDeadlines, ManualEndings, Push, Pushes, fired
 from zsched.testing.worker import InlineWorker
 
-_LEASE_MS: Final = 86_400_000  # it lapses by the machine's clock: longer than anybody looks at a breakpoint
-_HEARD_EVERY_MS: Final = 1_800_000  # a leader that hears nothing of TIME for over an hour takes it for a jump
-_MOST_PASSES: Final = 10_000  # at one instant; more is a task that schedules itself for now
+_LEASE_MS: Final = 86_400_000  # it lapses by the machine's clock: longer than any stop at a breakpoint
+_HEARD_EVERY_MS: Final = 1_800_000  # a leader without TIME for over an hour would report a jump of the clock
+_MOST_PASSES: Final = 10_000  # at one instant; more means a task that schedules itself for now
 
 
 class ManualScheduler:
     """
     zsched in a test: ``client`` schedules, ``advance`` fires, ``work`` executes.
 
-    *redis*: a ``redis.Redis`` on an empty database; None: a new fakeredis. *start*: an aware datetime, where the clock
-    stands; None: 2026-01-01T00:00Z. It is a context manager; outside of ``with`` call ``close``.
+    *redis*: a ``redis.Redis`` on an empty database; None: a new fakeredis. *start*: the time of the frozen clock, an
+    aware datetime; None: 2026-01-01T00:00Z. It is a context manager; outside of ``with`` call ``close``.
 
-    *overlap_patience_s*: for how long a run that nobody executes keeps the next one back with ``overlap="skip"``. 0:
-    not at all, so that ``advance`` without ``work`` fires everything; the daemon's is 3600, for a test of what *skip*
-    does. The other policies know no patience: without ``work`` runs wait until ``overlap_limit`` has no room for more,
-    or are withdrawn when the next one fires.
+    *overlap_patience_s*: with ``overlap="skip"``, how long a run that is not executed keeps the next run back. 0: not
+    at all, so that ``advance`` without ``work`` fires everything. Give the daemon's 3600 to test *skip* itself. The
+    other policies have no patience: without ``work`` runs wait until ``overlap_limit`` is reached, or are withdrawn
+    when the next one fires.
 
     Raises:
         ConfigError: the Redis is in use, or fakeredis is missing. InvalidSchedule: *start* is naive.
@@ -86,7 +86,7 @@ class ManualScheduler:
         self._owner = f"manual{uuid.uuid4().hex}"
         self._wire = wire = link.open()
         self._clock = FrozenClock(wire, self._keys, self._owner, start_ms - _LEASE_MS)
-        never = Native(NativeJobs(wire, self._keys), False, self._clock)  # RQ's own jobs are `delayed`'s
+        never = Native(NativeJobs(wire, self._keys), False, self._clock)  # `delayed` serves RQ's own jobs
         self._delayed = Delayed(wire, self._keys)
         settings = DaemonSettings(overlap_patience_s=overlap_patience_s)
         self._ticker = Ticker(Dispatch(wire, self._keys), never, settings, self._clock)
@@ -96,7 +96,7 @@ class ManualScheduler:
         self._endings = ManualEndings(wire, self._keys, self._pushes)
         self._worker = InlineWorker(ground.plain_client(self.redis), self._clock, serializer)
         self.client = Client(link, namespace, serializer=serializer, clock=ClientClock(self._clock))
-        server = Server(self._owner, "", "master", 0, "noeviction")  # fakeredis has no INFO to ask
+        server = Server(self._owner, "", "master", 0, "noeviction")  # fakeredis has no INFO
         self._lease = Lease(wire, self._keys, server, self._clock, self._owner, _LEASE_MS)
         self._term = self._lead()
         self._move_to(start_ms)
@@ -105,7 +105,7 @@ class ManualScheduler:
 
     @property
     def now(self) -> datetime:
-        """The time for schedules: aware, in UTC. It stands still between calls."""
+        """Return the time for schedules: aware, in UTC. It is frozen between calls."""
         return from_ms(self._clock.now_ms())
 
     def advance(
@@ -120,25 +120,24 @@ class ManualScheduler:
         raises: bool = False,
     ) -> list[Fired]:
         """
-        Let so much time pass; the runs that were fired, each at its time, in order. As ``advance_to``.
+        Advance the time by so much, as ``advance_to``. Return the fired runs, each with its time, in order.
 
         Raises:
-            InvalidSchedule: less than nothing. With *raises*, what a task raised.
+            InvalidSchedule: a negative time. With *raises*, a task's exception.
         """
         whole = by + timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
         return self.advance_to(self.now + whole, work=work, raises=raises)
 
     def advance_to(self, when: datetime, *, work: bool = False, raises: bool = False) -> list[Fired]:
         """
-        Let time pass until *when* (aware), stopping wherever something is due, that instant included; the runs that
-        were fired.
+        Advance the time to *when* (aware), with a stop at each due time, *when* included. Return the fired runs.
 
-        With *work* the queues are worked empty at every stop, before time goes on. With *raises* a task's exception is
-        raised here; the clock stands at its time then.
+        With *work* all queued runs are executed at every stop, before time goes on. With *raises* a task's exception is
+        raised here; the clock then stays at the time of that run.
 
         Raises:
             InvalidSchedule: *when* is naive, or has passed.
-            ZschedError: what is executed schedules more for the same instant, without end.
+            ZschedError: tasks schedule more runs for the same instant, without end.
         """
         until_ms = instant_ms("when", when, None)
         if until_ms < self._clock.now_ms():
@@ -152,20 +151,20 @@ class ManualScheduler:
         return found
 
     def tick(self) -> list[Fired]:
-        """Fire what is due at this moment, without letting time pass; the runs that were fired."""
+        """Fire the schedules that are due now, without advancing the time. Return the fired runs."""
         return self._fire()[0]
 
     # -- schedules ------------------------------------------------------------------------------------
 
     def apply(self, path: str | Path, owner: str | None = None) -> Applied:
         """
-        Put what a file of schedules says, as ``zsched apply`` does; what became of each. *owner*: None: the file's own.
+        Apply a file of schedules, as ``zsched apply`` does. Return the result of each. *owner*: None: the file's own.
 
-        Functions are checked, and options of tasks used, where the test can import them; others are taken as they are.
+        If the test can import a function, it is checked, and a task's options are used. Other functions are accepted.
 
         Raises:
             InvalidFile: with all mistakes; nothing was put. OSError: there is no such file.
-            ZschedError: an entry could not be put, the first such; all others are.
+            ZschedError: the first entry that could not be put; all other entries were put.
         """
         said = read(str(path), Path(path).read_bytes(), ClientChecks(self.client), owner)
         application = Application(self.client, said)
@@ -178,11 +177,11 @@ class ManualScheduler:
 
     def work(self, *queues: str, raises: bool = False) -> list[Run]:
         """
-        Execute what is in RQ's *queues*, the first before the others, or in all that RQ knows, in this process; the
-        runs as they ended, in order, one that is tried again at once several times.
+        Execute the runs in RQ's *queues*, in their order, or in all queues that RQ knows, in this process. Return the
+        runs in the order of their ends; a run that is retried at once occurs several times.
 
-        A task's exception makes a failed run, as in any worker; with *raises* the first one is raised here, and what
-        comes behind it stays queued. Time stands still meanwhile.
+        A task's exception makes a failed run, as in any worker. With *raises* the first exception is raised here, and
+        later runs stay queued. Time is frozen meanwhile.
         """
         self._look()
         worked: list[Run] = []
@@ -193,10 +192,10 @@ class ManualScheduler:
     # -- how ------------------------------------------------------------------------------------------
 
     def _lead(self) -> Term:
-        """A term that began a lease ago. Raises ConfigError."""
+        """Begin a term, a lease ago. Raises ConfigError."""
         self._clock.freeze()
         won = self._lease.acquire(uuid.uuid4().hex)
-        if isinstance(won, Busy):  # it began between our look and our stopping the clock
+        if isinstance(won, Busy):  # its term began between our check and the stop of the clock
             self._clock.thaw()
             raise ConfigError(
                 f"namespace={self._keys.namespace!r}: a daemon leads there; give each test a Redis of its own"
@@ -205,7 +204,7 @@ class ManualScheduler:
         return won
 
     def _move_to(self, at_ms: int) -> None:
-        """Time passes, and the leader hears of it now and then, as with every renewal of its lease."""
+        """Advance the time; the leader gets TIME now and then, as with every renewal of its lease."""
         while self._clock.now_ms() < at_ms:
             self._clock.move_to(min(at_ms, self._clock.now_ms() + _HEARD_EVERY_MS))
             self._ticker.observe(self._clock.now_ms(), self._clock.monotonic_ms())
@@ -214,7 +213,7 @@ class ManualScheduler:
             self._endings.of(run_id, False, self._term)
 
     def _settle(self, work: bool, raises: bool) -> tuple[list[Fired], int]:
-        """Fire, and work, until this instant has nothing more; the runs that were fired, and when to look again."""
+        """Fire, and work, until nothing is due at this instant. Return the fired runs, and the next time to check."""
         found: list[Fired] = []
         for _ in range(_MOST_PASSES):
             now_fired, next_ms = self._fire()
@@ -225,7 +224,7 @@ class ManualScheduler:
         raise ZschedError(f"{self.now.isoformat()}: {problem}; does a task schedule itself for now?")
 
     def _fire(self) -> tuple[list[Fired], int]:
-        """Fire what is due now; the runs that were fired, and when to look again."""
+        """Fire the schedules that are due now. Return the fired runs, and the next time to check."""
         now_ms = self._clock.now_ms()
         for _ in range(_MOST_PASSES):
             self._release()
@@ -239,21 +238,21 @@ class ManualScheduler:
         raise ZschedError(f"{self.now.isoformat()}: after {_MOST_PASSES} passes there is still something due")
 
     def _filled(self, queues: Sequence[str]) -> Sequence[str]:
-        """*queues*, or all that RQ knows, when something is in one of them; else none."""
+        """Return *queues*, or all queues that RQ knows, if one of them has a job; else none."""
         self._release()
         names = queues or self._delayed.queues()
         return names if any(self._wire.execute("LLEN", self._keys.rq.queue(name)) for name in names) else ()
 
     def _release(self) -> None:
-        """Let go on what waits, by its ``overlap`` or rate limit, for runs that were cancelled, deleted or expired."""
-        # fakeredis takes a tenth of a pass to look at no chains.
+        """Release runs that wait (``overlap``, rate limit) for runs that were cancelled, deleted or expired."""
+        # With fakeredis a check without chains takes a tenth of a pass.
         if self._wire.execute("EXISTS", self._keys.chains(), self._keys.rq.limits()):
             with _warnings_only():
                 self._chains.step(self._term)
                 self._slots.step(self._term)
 
     def _look(self) -> list[Push]:
-        """Return the runs that were pushed since the last look; keep their deadlines."""
+        """Return the runs that were pushed since the last call; note their deadlines."""
         pushes = self._pushes.new()
         self._deadlines.note(pushes)
         return pushes
@@ -265,9 +264,9 @@ class ManualScheduler:
     # -- end ------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Give the lease up. The namespace stays as it is and its clock stopped, so nothing ever fires there."""
+        """Give up the lease. The namespace keeps its data and its stopped clock, so nothing ever fires there."""
         if not self._wire.is_broken:
-            with suppress(Stale, RedisUnavailable):  # somebody emptied it meanwhile
+            with suppress(Stale, RedisUnavailable):  # the test may have emptied it meanwhile
                 self._delayed.release(self._term)
                 self._lease.release(self._term)
             self._wire.close()
@@ -284,7 +283,7 @@ class ManualScheduler:
 
 
 def _next_ms(tick: Tick, now_ms: int) -> int:
-    """Return when a daemon would look again, by the server's clock; after the end of time when nothing waits."""
+    """Return the time of a daemon's next pass, by the server's clock; a time after all times if nothing waits."""
     if tick.wait_ms is not None:
         return now_ms + max(math.ceil(tick.wait_ms), 1)
     return LAST_MS + 1 if tick.next_ms is None else tick.next_ms
@@ -292,7 +291,7 @@ def _next_ms(tick: Tick, now_ms: int) -> int:
 
 @contextmanager
 def _warnings_only() -> Iterator[None]:
-    """Silence events below a warning where nobody set structlog up: it would print every fire."""
+    """Silence events below a warning unless structlog is configured: it would print every fire."""
     if structlog.is_configured():
         yield
         return

@@ -1,12 +1,12 @@
 """
 RQ's own worker in the test's process, by the frozen clock.
 
-What it does with a job is RQ's: status, registries, results, callbacks, retries, dependents. The loop is that of
-``SimpleWorker.work(burst=True)`` without what belongs to a process: no signal handlers, no thread that listens for
-commands, no log handlers, no process title. While it works, RQ's clock is the test's: a job starts and ends at the
-frozen time, ``Retry(interval=60)`` comes a frozen minute later, and as no time passes no task is too slow.
+RQ's code handles each job: status, registries, results, callbacks, retries, dependents. The loop is that of
+``SimpleWorker.work(burst=True)`` without the parts of a process: no signal handlers, no thread that listens for
+commands, no log handlers, no process title. While it works, RQ reads the test's clock: a job starts and ends at the
+frozen time, ``Retry(interval=60)`` comes a frozen minute later, and no task is too slow because no time passes.
 
-Not guaranteed: that what RQ keeps for a while (``result_ttl``) lapses by the frozen clock; those are Redis' own times.
+Not guaranteed: RQ's lifetimes (``result_ttl``) lapse by Redis' real clock, not by the frozen one.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from rq.timeouts import BaseDeathPenalty
 
 from zsched.core.clock import Clock, from_ms
 
-_NAME: Final = "manual"  # of the worker, in what is told of a run
+_NAME: Final = "manual"  # the worker's name in the data of a run
 
 
 class InlineWorker:
-    """Executes what is queued; *serializer* is "pickle" or "json"."""
+    """Executes queued jobs; *serializer* is "pickle" or "json"."""
 
     def __init__(self, client: redis.Redis, clock: Clock, serializer: str) -> None:
         self._client, self._clock = client, clock
         self._serializer = JSONSerializer if serializer == "json" else DefaultSerializer
-        self._raised: list[BaseException] = []  # by the job that is being executed
+        self._raised: list[BaseException] = []  # by the present job
 
     def work(self, queues: Sequence[str], ended: Callable[[str, bool], None], raises: bool) -> None:
         """
-        Execute jobs of *queues*, the first ones first, until none is queued. *ended* is told each job's id, and whether
-        it went well.
+        Execute jobs of *queues*, in their order, until all are empty. *ended* is called with each job's id, and whether
+        it succeeded.
 
         Raises:
-            Exception: with *raises*, what the first task raised that failed; the rest stays queued.
-            KeyboardInterrupt, SystemExit: as a task raised it, in any case.
+            Exception: with *raises*, the exception of the first failed task; later jobs stay queued.
+            KeyboardInterrupt, SystemExit: raised by a task, in any case.
         """
         with _rq_reads(self._clock):
             worker = _InProcess(
@@ -76,13 +76,13 @@ class InlineWorker:
     def _note(
         self, job: Job, kind: type[BaseException], raised: BaseException, traceback: TracebackType | None
     ) -> bool:
-        """RQ's exception handler; True: RQ goes on with what it does itself."""
+        """Note the exception, as RQ's exception handler. Return True: RQ then handles the failure itself."""
         self._raised.append(raised)
         return True
 
 
 class _NoTimeout(BaseDeathPenalty):
-    """RQ's own takes SIGALRM, which may be the test runner's, and works in the main thread alone."""
+    """No time limit: RQ's own uses SIGALRM, which may be the test runner's, and works only in the main thread."""
 
     def setup_death_penalty(self) -> None:
         pass
@@ -100,7 +100,7 @@ class _InProcess(SimpleWorker):
 
 @contextmanager
 def _rq_reads(clock: Clock) -> Iterator[None]:
-    """Inside the block RQ reads *clock*: its modules have ``now`` from rq.utils, each under its own name."""
+    """Let RQ read *clock* inside the block: each of its modules has its own name for rq.utils' ``now``."""
 
     def now() -> datetime:
         return from_ms(clock.now_ms())

@@ -54,7 +54,7 @@ def test_recover_is_refused_while_a_daemon_leads_unless_forced(scene: Scene, zsc
 
     said = zsched.refusal()
 
-    assert "daemon somebody leads, and its archive box:/x.db is lost: a daemon puts back what Redis lost by" in said
+    assert "daemon somebody leads, and its archive box:/x.db is lost: a daemon puts back lost data on its own" in said
     assert "--force does it all the same, and zsched recover --dry-run shows what is missing" in said
     assert 1 == len(zsched.json("--dry-run")["warnings"])
     assert before == dump(scene.redis)

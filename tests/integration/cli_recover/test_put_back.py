@@ -63,7 +63,7 @@ def test_a_dry_run_lists_everything_missing_from_an_empty_redis_and_writes_nothi
         "both have   none: Redis has nothing of what the archive has",
         "put back 4 schedules, 1 of them overdue",
         "push again 1 run that may have been executed, marked uncertain",
-        "skip 1 run that may have been executed, as its schedule wishes",
+        "skip 1 run that may have been executed, as its schedule demands",
     ):
         assert line in result.stdout.splitlines()
     rows = {line.split("  ")[0]: line for line in result.stdout.splitlines() if "app." in line}

@@ -145,7 +145,7 @@ def test_a_job_with_an_invalid_time_is_refused_and_the_rest_is_moved(
 
     (refused,) = json.loads(result.stdout)["refused"]
     assert (FAILED, odd.id, [good.id]) == (result.exit_code, refused["place"], [one.id for one in client.list()])
-    assert "after 1970, is none; set its score to seconds" in refused["problem"]
+    assert "after 1970, is not valid; set its score to seconds" in refused["problem"]
 
 
 def test_an_import_reads_only_the_named_queues(zsched: Zsched, client: Client, queue: Queue) -> None:

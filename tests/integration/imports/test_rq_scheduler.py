@@ -105,8 +105,8 @@ def test_an_overdue_job_of_rq_scheduler_is_moved_and_due_at_once(
 @pytest.mark.parametrize(
     ("score", "meta", "problem"),
     [
-        (1.8e12, {}, "after 1970, is none"),
-        (math.inf, {"interval": 60}, "after 1970, is none"),
+        (1.8e12, {}, "after 1970, is not valid"),
+        (math.inf, {"interval": 60}, "after 1970, is not valid"),
         (4e9, {"interval": [60]}, r"interval = [60], no number"),
         (4e9, {"interval": 60, "repeat": "x"}, "repeat = 'x', no number"),
         (4e9, ["interval"], "its meta is list, no dict"),

@@ -88,7 +88,7 @@ def test_a_file_with_two_names_is_refused_under_both(tmp_path: Path, part: str) 
 def test_a_path_that_is_not_a_regular_file_is_refused(tmp_path: Path, part: str) -> None:
     os.mkfifo(tmp_path / f"archive.db{part}", 0o600)
 
-    with pytest.raises(ArchiveError, match=rf"archive\.db{part}: it is no file"):
+    with pytest.raises(ArchiveError, match=rf"archive\.db{part}: it is not a file"):
         Archive(tmp_path / "archive.db", "default")
 
 

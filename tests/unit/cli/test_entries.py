@@ -37,7 +37,7 @@ def ends(*statuses: str) -> list[Change]:
         (many(What.RESTORED), "put back 5 schedules that Redis had lost: s0, s1, s2, …"),
         (many(What.HELD, 2), "found 2 runs in RQ that Redis had lost, not pushed again: s0-1, s1-1"),
         (many(What.PUSHED_AGAIN, 2), "pushed 2 runs again that Redis had lost, marked uncertain: s0-1, s1-1"),
-        (many(What.RUN_AGAIN, 2), "pushed 2 runs again whose workers died: s0-1, s1-1"),
+        (many(What.RUN_AGAIN, 2), "pushed 2 runs again after their workers died: s0-1, s1-1"),
         (many(What.COALESCED, 2, count=600), "left out 1,200 occurrences in favour of later ones: s0, s1"),
         (many(What.SKIPPED, 2), "skipped 2 occurrences: s0, s1"),
         (ends("succeeded", "succeeded"), "2 runs succeeded: s0-1, s1-1"),

@@ -98,7 +98,7 @@ def test_a_bad_value_is_reported_with_its_line(line: str, said: str) -> None:
 def test_args_beside_args_json_is_a_mistake() -> None:
     (complaint,) = complaints("[schedules.a]\nfunc = 'app.a'\nevery = 60\nargs = [1]\nargs_json = '[1]'")
 
-    assert "schedules.toml:5: [schedules.a]: args_json: args stands there too; give one of the two" == complaint
+    assert "schedules.toml:5: [schedules.a]: args_json: args is given too; give one of the two" == complaint
 
 
 def test_two_rules_of_a_schedule_are_a_single_mistake() -> None:

@@ -61,7 +61,7 @@ def test_a_file_in_the_spool_is_the_crontab_of_its_user() -> None:
 
 @pytest.mark.parametrize("line", ["0 5 * * 1 /usr/bin/backup now", "@daily backup --all", "@hourly $HOME/bin/x y"])
 def test_a_line_without_a_user_is_refused_in_a_system_crontab(line: str) -> None:
-    assert "say with --user whose crontab this is" in problem(f"{line}\n")
+    assert "give --user if the lines of this crontab have no users" in problem(f"{line}\n")
 
 
 @pytest.mark.parametrize(
@@ -145,8 +145,8 @@ def test_blanks_at_the_end_of_a_line_belong_to_the_command(line: str, command: s
 
 
 def test_a_sixth_star_in_a_users_crontab_is_refused_like_by_cron() -> None:
-    assert "'*' stands where the command does" in problem("0 5 * * * * backup\n", user="alice")
-    assert "'*' stands where the user's name does" in problem("0 5 * * * * backup\n")
+    assert "'*' is in the place of the command" in problem("0 5 * * * * backup\n", user="alice")
+    assert "'*' is in the place of the user's name" in problem("0 5 * * * * backup\n")
 
 
 def test_reboot_is_refused_with_an_alternative_and_the_rest_is_imported() -> None:

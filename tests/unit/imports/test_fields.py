@@ -181,7 +181,7 @@ def test_any_line_of_crontab5_fires_on_the_days_and_minutes_of_cron(times: str) 
         ("* * * * 8", "day of week '8': '8' is no day of week; write 0-7 or sun-sat"),
         ("* * * * monday", "day of week 'monday': 'monday' is no day of week; write 0-7 or sun-sat"),
         ("jan * * * *", "minute 'jan': 'jan' is no minute; write 0-59"),
-        ("5/15 * * * *", "minute '5/15': a step stands behind a range or *, and Debian's cron refuses this one"),
+        ("5/15 * * * *", "minute '5/15': a step needs a range or *, and Debian's cron refuses this one"),
         ("* 22-4 * * *", "hour '22-4': the range '22-4' ends before it begins; write two ranges, with a comma between"),
         ("* * * * fri-sun", "day of week 'fri-sun': the range 'fri-sun' ends before it begins; write fri-7"),
         ("* * * * fri-sun/2", "day of week 'fri-sun/2': the range 'fri-sun/2' ends before it begins; write fri-7/2"),

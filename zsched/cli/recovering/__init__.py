@@ -1,4 +1,4 @@
 """
-The command ``zsched recover``: ``archives`` finds and reads the file, ``command`` says whether a recovery may be and
-drives it, ``report`` tells what is missing and what came of it.
+The command ``zsched recover``: ``archives`` finds and reads the file, ``command`` decides whether a recovery is allowed
+and drives it, ``report`` lists the missing data and the outcome.
 """

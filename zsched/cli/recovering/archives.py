@@ -1,4 +1,4 @@
-"""Archive files as a command finds and reads them, beside the daemons that write them."""
+"""Find and read archive files in a command, while daemons may write them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zsched.core.sentences import local_text
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveForeign, ZschedError
 
 _REMEDY: Final = "it cannot be trusted; give another archive with --from FILE"
-_LARGE_BYTES: Final = 64 << 20  # a file for which it is said that it is being read: about a second
+_LARGE_BYTES: Final = 64 << 20  # a larger file is announced before it is read: about a second
 
 
 class NoArchive(ArchiveError):
@@ -29,8 +29,8 @@ class NoArchive(ArchiveError):
 @dataclass(frozen=True, slots=True)
 class OpenedArchive:
     """
-    An archive that can be trusted: its facts, and ``recall``, its contents. ``gens``: names of the data sets that it
-    followed, the newest last. ``address``: the Redis that it was made for.
+    A verified archive: its facts, and its contents as ``recall``. ``gens``: names of the data sets that it followed,
+    the newest last. ``address``: the Redis that it was made for.
     """
 
     path: Path
@@ -41,7 +41,7 @@ class OpenedArchive:
     address: str | None
 
     def text(self, tz: str) -> str:
-        """Say which file it is, how far it goes and since when; times in *tz*."""
+        """Return a text with its file, its last entry and its first time; times in *tz*."""
         return f"{self.path}, {_extent(self.position, self.complete_since, tz)}"
 
 
@@ -49,13 +49,13 @@ def choose(
     settings: Settings, given: Path | None, gen: str | None, *, is_only_read: bool, say: Callable[[str], None]
 ) -> Path:
     """
-    The file *given*, else the configured one, else one of those that daemons of this Redis keep, whose names are *gen*
-    (None: it has none). Of several any, if all of them end with the same log entry; else, where it *is_only_read*, the
-    one that goes furthest, which *say* is told.
+    Choose the archive file: *given*, else the configured file, else a file that daemons of this Redis keep. *gen*: the
+    names of the data set in Redis, or None. If several files end with the same log entry, any of them is chosen. If
+    they differ and it *is_only_read*, the file with the latest entry is chosen and reported by *say*.
 
     Raises:
-        NoArchive: it is not there. ArchiveError: there are several, or it may not be looked at. ArchiveOfAnother: those
-        of this address followed other data sets.
+        NoArchive: there is no file. ArchiveError: there are several, or this user may not read them. ArchiveOfAnother:
+        the archives of this address followed other data sets.
     """
     configured = given or (Path(settings.archive.path) if settings.archive.path else None)
     if configured is not None:
@@ -65,7 +65,7 @@ def choose(
         remedy = "give --from FILE; zsched status says where daemons keep theirs"
         raise NoArchive(f"{name}={str(configured)!r}: there is no such file; {remedy}")
     address, folder = address_of(settings.redis.url), state_folder(os.environ)
-    _is_there(folder)  # or it is said that this user may not look
+    _is_there(folder)  # raises if this user may not read it
     found = archives_of(settings.namespace, gen, address, os.environ)
     if not found:
         where = f"{folder} has none of the Redis at {address}"
@@ -88,7 +88,7 @@ def _one_of(found: Sequence[Path], *, is_only_read: bool, say: Callable[[str], N
 
 @contextmanager
 def opened_archive(path: Path, namespace: str, say: Callable[[str], None]) -> Iterator[OpenedArchive]:
-    """Open the archive at *path* once all its checksums were compared. Raises ArchiveError."""
+    """Verify all checksums of the archive at *path*, then open it. Raises ArchiveError."""
     size = sum(part.stat().st_size for part in (path, path.with_name(f"{path.name}-wal")) if part.exists())
     if size >= _LARGE_BYTES:
         say(f"reading {path} ({size >> 20:,} MiB) and comparing its checksums")
@@ -99,7 +99,7 @@ def opened_archive(path: Path, namespace: str, say: Callable[[str], None]) -> It
         raise ArchiveCorrupt(f"{_named(path, error)}; {_REMEDY}") from error
     except ArchiveForeign as error:
         raise _other_namespace(path, namespace, error) from error
-    except (ValueError, KeyError, TypeError) as error:  # a fact that is no fact
+    except (ValueError, KeyError, TypeError) as error:  # a recorded fact is invalid
         raise ArchiveCorrupt(f"archive {path}: what it says of itself is not what was written; {_REMEDY}") from error
     try:
         yield _known(path, recall, facts)
@@ -117,21 +117,21 @@ def _known(path: Path, recall: Recall, facts: dict[str, Any]) -> OpenedArchive:
     try:
         position = Position.parse(facts["position"])
     except (ValueError, AttributeError) as error:
-        raise ArchiveCorrupt(f"archive {path}: its position is {facts['position']!r}, which is none") from error
+        raise ArchiveCorrupt(f"archive {path}: its position {facts['position']!r} is not valid") from error
     return OpenedArchive(path, recall, position, since, gens, facts.get("address"))
 
 
 def _named(path: Path, error: Exception) -> str:
-    """Return the message of *error* with the file's name: a checksum's complaint knows the row alone."""
+    """Return the message of *error* with the file's name: a checksum error names only the row."""
     return str(error) if str(path) in str(error) else f"archive {path}: {error}"
 
 
 def _other_namespace(path: Path, namespace: str, error: ArchiveForeign) -> ArchiveError:
-    """*error*, and what to run where the archive is of another namespace."""
+    """Return *error*, with the command to run if the archive is of another namespace."""
     try:
         with History(path) as history:
             found = history.namespace
-    except (ZschedError, KeyError, ValueError):  # it is no archive at all
+    except (ZschedError, KeyError, ValueError):  # not an archive
         return error
     if found == namespace:
         return error
@@ -148,14 +148,14 @@ def _described(path: Path) -> str:
 
 
 def _end_of(path: Path) -> Position | None:
-    """The last log entry of the archive at *path*; None of one that has none, or cannot be read."""
+    """Return the last log entry of the archive at *path*; None if it is empty or cannot be read."""
     with suppress(ZschedError, KeyError, ValueError), History(path) as history:
         return history.position
     return None
 
 
 def _extent(position: Position | None, complete_since: str | None, tz: str = "UTC") -> str:
-    """Say how far an archive goes, and since when."""
+    """Return a text with an archive's last entry and its first time."""
     if position is None:
         return "with nothing in it yet"
     last = f"up to log entry {position.id} of {entry_text(position, tz)}"
@@ -174,4 +174,4 @@ def _is_there(path: Path) -> bool:
     try:
         return path.exists()
     except PermissionError as error:
-        raise ArchiveError(f"archive {path}: this user may not look there; run this as the daemon's user") from error
+        raise ArchiveError(f"archive {path}: this user may not read it; run this as the daemon's user") from error

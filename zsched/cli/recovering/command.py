@@ -1,8 +1,8 @@
 """
-The command ``zsched recover``: find out whether a recovery may be, drive it, and tell what came of it.
+The command ``zsched recover``: decide whether a recovery is allowed, drive it, and report the outcome.
 
-It is the daemons' own recovery (``daemon.recovery``), so it may run beside theirs, and may end at any moment: what was
-put back stays, and the next one goes on.
+It uses the daemons' own recovery (``daemon.recovery``). So it may run beside a daemon's, and may end at any moment: the
+data restored so far stays, and the next recovery continues.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ _SLEEP_S: Final = 0.1  # while only time has to pass
 
 
 class RecoveryRefused(ZschedError):
-    """A recovery must not be begun as things are; the message says what was found, and what to run."""
+    """A recovery is not allowed now. The message names the reason, and the command to run."""
 
 
 class Stopping:
-    """Inside the block the first Ctrl-C only sets ``is_asked``; the second one is as always."""
+    """Inside the block the first Ctrl-C only sets ``is_asked``; the second one interrupts as usual."""
 
     def __init__(self) -> None:
         self.is_asked = False
 
     def __enter__(self) -> Stopping:
-        self._is_main = threading.current_thread() is threading.main_thread()  # no other may handle signals
+        self._is_main = threading.current_thread() is threading.main_thread()  # only the main thread may handle signals
         if self._is_main:
             self._before = signal.signal(signal.SIGINT, self._ask)
         return self
@@ -69,12 +69,12 @@ class Stopping:
 
 class ManualRecovery:
     """
-    One run of ``zsched recover``. *file*: the archive that was named; *is_dry*: it will only ``look``; *is_quiet*:
-    nothing is said meanwhile.
+    One run of ``zsched recover``. *file*: the archive given by --from; *is_dry*: it will only ``look``; *is_quiet*:
+    no progress is reported.
     """
 
     def __init__(self, settings: Settings, file: Path | None, *, is_dry: bool, is_forced: bool, is_quiet: bool) -> None:
-        """Raises NoArchive, ArchiveError, ConfigError."""
+        """Choose the archive. Raises NoArchive, ArchiveError, ConfigError."""
         self._settings, self._is_named, self._is_forced = settings, file is not None, is_forced
         self._is_quiet, self._keys = is_quiet, keys_of(settings)
         self._link = link_of(settings)
@@ -114,7 +114,7 @@ class ManualRecovery:
         Recover.
 
         Raises:
-            RecoveryRefused: it must not be. click.Abort: somebody stopped it, which was said.
+            RecoveryRefused: it is not allowed. click.Abort: Ctrl-C stopped it, which was reported.
             ArchiveError, RedisUnavailable, RedisRefused.
         """
         overview = self._reader.overview()
@@ -127,7 +127,7 @@ class ManualRecovery:
                 self._found = found = self._find(merge, known, wire, overview.now_ms)
                 if not self._difference and (reason := self._refusal(found)):
                     raise RecoveryRefused(reason)
-                if found.objection is not None:  # which people were told, and want it
+                if found.objection is not None:  # the operator knows the objection, and forces it
                     merge.allow_another()
                 merge.on_restored = self._difference.add
                 return not found.is_nothing_lost
@@ -149,7 +149,7 @@ class ManualRecovery:
         return Merge(known.recall, wire, self._keys, known.position, hold_for_ms=hold_for_ms, gens=known.gens)
 
     def _find(self, merge: Merge, known: OpenedArchive, wire: Wire, now_ms: int) -> HistoryFindings:
-        """Collect what *merge* found when it was compared."""
+        """Collect the findings of *merge* after its comparison."""
         gen, first = Naming(wire, self._keys).gen(), Log(wire, self._keys).first()
         start, mine = first.position if first else None, known.position
         noted = Told(known.path, self._settings.namespace, known.gens, known.address, mine)
@@ -165,7 +165,7 @@ class ManualRecovery:
                 Naming(wire, self._keys).adopt(gen)
 
     def _drive(self, loop: RecoveryLoop, stopping: Stopping) -> None:
-        """Do all of it, and say how it goes."""
+        """Run the recovery, and report its progress."""
         before: Doing | None = None
         progress, total = self._progress(), 0
         with ExitStack() as shown:
@@ -185,7 +185,7 @@ class ManualRecovery:
                         self._say(f"stopped; {self._kept()}")
                         raise click.Abort
                     before = doing
-            except (RedisUnavailable, RedisRefused) as error:  # gone, or out of memory, say
+            except (RedisUnavailable, RedisRefused) as error:  # for example gone, or out of memory
                 if before is not Doing.RESTORING:
                     raise
                 kind = RedisUnavailable if isinstance(error, RedisUnavailable) else RedisRefused
@@ -195,7 +195,7 @@ class ManualRecovery:
         return Progress("recovering", is_quiet=self._is_quiet, counted="schedules compared")
 
     def _begin(self, doing: Doing, merge: Merge) -> None:
-        """Say what begins, where that is no recovery as usual."""
+        """Report the part that begins, if it is an unusual one."""
         if doing is Doing.STARTING_OVER:
             self._say("Redis lost its history once more; comparing again")
             self._difference = self._difference.emptied()
@@ -223,7 +223,7 @@ class ManualRecovery:
         return found.refusal(is_named=self._is_named, is_forced=self._is_forced)
 
     def _objection(self, overview: Overview) -> str | None:
-        """Return why a daemon should be left to do it; None when nobody leads, or one waits for people."""
+        """Return why a daemon should recover instead; None if no daemon leads, or one waits for this command."""
         if overview.leader is None or self._is_forced:
             return None
         if any(report.awaits_people and report.is_recent(overview.now_ms) for report in overview.archives):
@@ -231,7 +231,7 @@ class ManualRecovery:
         own = (report for report in overview.archives if report.about.get("daemon") == overview.leader)
         report = next(own, None)
         archive = f"its archive {report.place} is {report.state.value}" if report else "it reports no archive"
-        remedy = "a daemon puts back what Redis lost by itself; --force does it all the same, and " + _DRY_RUN
+        remedy = "a daemon puts back lost data on its own; --force does it all the same, and " + _DRY_RUN
         return f"daemon {overview.leader} leads, and {archive}: {remedy}"
 
     def _say(self, text: str) -> None:

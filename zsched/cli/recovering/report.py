@@ -19,23 +19,23 @@ from zsched.core.sentences import local_text
 from zsched.core.wording import plural, rough_duration
 
 SHOWN: Final = 50  # differences of a kind that are listed
-_RUNS_SHOWN: Final = 1000  # runs in doubt, which people have to look after
+_RUNS_SHOWN: Final = 1000  # listed runs in doubt, which an operator has to check
 _HEADER: Final = ("WHAT", "ID", "DUE", "FUNC", "RUN")
 
 
 class Action(Enum):
-    """The answer to one difference: it is done to a schedule or a run."""
+    """The action for one difference, on a schedule or a run."""
 
     BACK = "put back"
-    AGAIN = "push again"  # it was fired, and whether it was executed nobody knows: marked uncertain
-    SKIPPED = "skip"  # likewise, and its schedule wishes that it is not pushed twice
+    AGAIN = "push again"  # it was fired, and nobody knows whether it was executed: marked uncertain
+    SKIPPED = "skip"  # likewise, but its schedule demands that it is not pushed twice
     OUT = "take out"  # Redis has a schedule that is over
-    HELD = "leave to RQ"  # likewise, and RQ has it: a worker that took it before the loss wrote to its job
-    REFUSED = "leave"  # it should be pushed again, but something else has its queue's key
+    HELD = "leave to RQ"  # RQ has the run in doubt: a worker that took it before the loss wrote to its job
+    REFUSED = "leave"  # it should be pushed again, but its queue's key has another type
 
     @property
     def word(self) -> str:
-        """Return the word for it in JSON."""
+        """Return its word in JSON."""
         return self.value.replace(" ", "_").lower()
 
 
@@ -46,7 +46,7 @@ RUNS: Final = (Action.AGAIN, Action.SKIPPED, Action.HELD, Action.REFUSED)
 
 
 class DifferenceRow(NamedTuple):
-    """One difference. ``state`` is the place where the schedule was; ``func`` is "" where nobody knows it."""
+    """One difference. ``state`` is the place where the schedule was; ``func`` is "" if it is unknown."""
 
     what: Action
     id: str
@@ -57,7 +57,7 @@ class DifferenceRow(NamedTuple):
 
     @classmethod
     def of(cls, row: Restored) -> DifferenceRow:
-        """From a row of a merge."""
+        """Make one from a row of a merge."""
         what = _ACTIONS.get(row.place, Action.BACK)
         due_ms = row.due_ms
         if due_ms is None and row.run_id is not None and (parts := RunId.parse(row.run_id)):
@@ -71,7 +71,7 @@ class DifferenceRow(NamedTuple):
         return row | {"state": state, "func": self.func or None, "run_id": self.run_id}
 
     def cells(self, tz: str, *, is_done: bool) -> tuple[str, ...]:
-        """For a table."""
+        """Return the cells for a table."""
         is_elsewhere = self.what is Action.BACK and self.state != "due"
         what = _WORDS[self.what][is_done] + (f" ({self.state})" if is_elsewhere else "")
         due = "-" if self.due_ms is None else local_text(self.due_ms, tz)
@@ -79,17 +79,17 @@ class DifferenceRow(NamedTuple):
 
 
 class Difference:
-    """Rows taken in one by one: all are counted, and as many kept as are listed (*keeps_all*: all)."""
+    """Differences, added row by row: all are counted, and only the listed rows are kept (*keeps_all*: all)."""
 
     def __init__(self, now_ms: int, *, keeps_all: bool) -> None:
         self._now_ms, self._keeps_all = now_ms, keeps_all
         self.counts: Counter[Action] = Counter()
-        self.overdue = self.schedules = 0  # schedules that should have fired by now; ids that anything is said of
+        self.overdue = self.schedules = 0  # schedules that should have fired by now; number of different ids
         self._rows: dict[Action, list[DifferenceRow]] = {what: [] for what in Action}
         self._last_id: str | None = None
 
     def add(self, rows: Iterable[Restored]) -> None:
-        """Take in *rows*; those of one id come one after the other."""
+        """Add *rows*; rows with the same id must be adjacent."""
         for restored in rows:
             row = DifferenceRow.of(restored)
             self.counts[row.what] += 1
@@ -103,17 +103,17 @@ class Difference:
         return bool(self.counts)
 
     def emptied(self) -> Difference:
-        """Return one like this that took in nothing."""
+        """Return an empty one with the same options."""
         return Difference(self._now_ms, keeps_all=self._keeps_all)
 
     def to_dict(self, left: int) -> dict[str, Any]:
-        """Counts and the rows that were kept; *left*: schedules that are as they should be."""
+        """Return counts and the kept rows; *left*: schedules without a difference."""
         counts = {what.word: self.counts[what] for what in Action if what is not Action.REFUSED}
         counts |= {"overdue": self.overdue, "left_as_is": left, "refused": self.counts[Action.REFUSED]}
         return {"counts": counts, "rows": [row.to_dict() for row in self._kept(Action)]}
 
     def summary(self, left: int, *, is_done: bool) -> Iterator[str]:
-        """The counts, a line each."""
+        """Yield the counts, a line each."""
         for what, forms in _WORDS.items():
             if number := self.counts[what]:
                 noun = plural(number, "run" if what in RUNS else "schedule")
@@ -126,7 +126,7 @@ class Difference:
             yield f"{'left' if is_done else 'leave'} {plural(left, 'schedule')} as {it}"
 
     def table(self, whats: Iterable[Action], tz: str, *, is_done: bool) -> Iterator[str]:
-        """The rows of *whats*, and how many more there are."""
+        """Yield the rows of *whats*, and the number of rows that are not listed."""
         whats = list(whats)
         if not any(self.counts[what] for what in whats):
             return
@@ -141,7 +141,7 @@ class Difference:
         return (row for what in whats for row in self._shown(what))
 
     def _shown(self, what: Action) -> list[DifferenceRow]:
-        """Return the listed rows of one kind: all runs in doubt unless they are very many."""
+        """Return the listed rows of one kind: all runs in doubt, up to a thousand; of others the first ones."""
         is_listed_wholly = self._keeps_all or (what in RUNS and self.counts[what] <= _RUNS_SHOWN)
         return self._rows[what] if is_listed_wholly else self._rows[what][:SHOWN]
 
@@ -156,9 +156,9 @@ class HistoryFindings:
     known: OpenedArchive
     verdict: Verdict
     objection: str | None
-    is_nothing_lost: bool  # the log goes on from the archive's last entry, or an archive said that it lacks nothing
+    is_nothing_lost: bool  # the log continues from the archive, or an archive recorded that nothing is missing
     common: Position | None  # the last entry that both have
-    is_known: bool  # it has one, or what archives said of theirs in the log names one of its own
+    is_known: bool  # there is a common entry, or an archive's entry in the log names an entry of this archive
     first: Position | None
     last: Position | None
     gen: str | None
@@ -166,13 +166,13 @@ class HistoryFindings:
 
     @property
     def behind(self) -> int:
-        """Number of entries behind the last one that both have."""
+        """Number of log entries after the last common one."""
         if self.last is None or self.first is None:
             return 0
         return self.last.seq - (self.common.seq if self.common else self.first.seq - 1)
 
     def refusal(self, *, is_named: bool, is_forced: bool) -> str | None:
-        """Return why it must not be done, or None. *is_named*: people said that it is to be this archive."""
+        """Return why the recovery is refused, or None. *is_named*: the operator named this archive."""
         known, again = self.known, f"zsched recover --from {self.known.path}"
         mine = f"the archive {known.path} ends with log entry {_entry(known.position)}"
         theirs = f"the log in Redis goes from {_entry(self.first)} to {_entry(self.last)}"
@@ -186,7 +186,7 @@ class HistoryFindings:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One recovery, done or (not *is_done*) foreseen. ``warnings``: why it would be refused, or what is still to do."""
+    """One recovery, done or (not *is_done*) previewed. ``warnings``: reasons for a refusal, or remaining steps."""
 
     place: dict[str, str]
     found: HistoryFindings
@@ -214,7 +214,7 @@ class Outcome:
         }
 
     def lines(self, tz: str) -> Iterator[str]:
-        """For people."""
+        """Yield the outcome as lines for people."""
         found = self.found
         if found.is_nothing_lost:
             yield f"Nothing to do: Redis lost nothing of what the archive knows ({found.known.text(tz)})."
@@ -253,7 +253,7 @@ class Outcome:
 _WORDS: Final = {
     Action.BACK: ("put back", "put back", ""),
     Action.AGAIN: ("push again", "pushed again", " that may have been executed, marked uncertain"),
-    Action.SKIPPED: ("skip", "skipped", " that may have been executed, as its schedule wishes"),
+    Action.SKIPPED: ("skip", "skipped", " that may have been executed, as its schedule demands"),
     Action.OUT: ("take out", "took out", ", over by what the archive knows"),
     Action.HELD: ("leave to RQ", "left to RQ", " that may have been executed, and whose job RQ has"),
     Action.REFUSED: ("leave", "could not push again", ": something else has the key of its queue"),
@@ -261,7 +261,7 @@ _WORDS: Final = {
 
 
 def _func(row: Restored) -> str:
-    """The function's name. RQ's description stands for it, and is somebody's text only where ours stands beside it."""
+    """Return the function's name: zsched's field, or RQ's description if zsched's field is missing."""
     job = dict(zip(row.job[::2], row.job[1::2], strict=False))
     own = dict(zip(row.own[::2], row.own[1::2], strict=False))
     return text(own.get(b"func") or job.get(b"zs_func") or job.get(b"description") or b"")

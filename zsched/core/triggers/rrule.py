@@ -121,7 +121,7 @@ def _split(text: str) -> dict[str, str]:
         if key not in _KNOWN:
             raise BadRule(f"unknown part {key[:40]!r}", f"known are {', '.join(_KNOWN)}")
         if key in texts:
-            raise BadRule(f"{key} stands there twice", "give each part once")
+            raise BadRule(f"{key} is given twice", "give each part once")
         texts[key] = value
     return texts
 
