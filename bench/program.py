@@ -55,9 +55,10 @@ def command(
     """
     Measure zsched beside the bare Redis commands and other schedulers, on private servers of its own.
 
-    Everything in about 20 minutes. A row is told when it ends, so Ctrl-C loses no finished row. BullMQ takes part where
-    node is on PATH and NODE_PATH or ZSCHED_BENCH_NODE_MODULES names a folder with bullmq and ioredis; rq-scheduler
-    where it is installed, as it is in the virtual environment of `make`.
+    Everything takes about an hour on a slow machine. A row is printed when it ends, so Ctrl-C loses no finished row.
+
+    BullMQ takes part where node is on PATH and NODE_PATH or ZSCHED_BENCH_NODE_MODULES names a folder with bullmq and
+    ioredis; rq-scheduler where it is installed, as it is in the virtual environment of `make`.
     """
     if wants_list:
         _tell_rows()

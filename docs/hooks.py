@@ -16,13 +16,13 @@ from mkdocs.structure.pages import Page
 
 PROJECT: Final = Path(__file__).parents[1]
 _LINK: Final = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?\)")
-_FRONT: Final = {"README.md": "README.md"}
+_README: Final = "README.md"  # the front page
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the files of the project that a page refers to."""
-    wanted = {"README.md"}
-    pages = [PROJECT / "README.md", *(PROJECT / "docs").rglob("*.md")]
+    wanted = {_README}
+    pages = [PROJECT / _README, *(PROJECT / "docs").rglob("*.md")]
     while pages:
         page = pages.pop()
         for found in _LINK.finditer(page.read_text()):
@@ -39,8 +39,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Rewrite the links of a page for its place in the site."""
     place = PurePosixPath(page.file.src_uri)
-    source = next((name for name in ("README.md",) if str(place) == name), None)
-    here = str(place.relative_to("project")) if place.parts[0] == "project" else source or f"docs/{place}"
+    here = _name(place)
 
     def rewritten(found: re.Match[str]) -> str:
         target = os.path.normpath(os.path.join(os.path.dirname(here), found[2]))
@@ -52,6 +51,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def _place(name: str) -> str:
     """Return the place in the site of a file of the project."""
-    if name == "README.md":
+    if name == _README:
         return name
     return name.removeprefix("docs/") if name.startswith("docs/") else f"project/{name}"
+
+
+def _name(place: PurePosixPath) -> str:
+    """Return the file of the project at a place in the site: the inverse of ``_place``."""
+    if str(place) == _README:
+        return _README
+    return str(place.relative_to("project")) if place.parts[0] == "project" else f"docs/{place}"

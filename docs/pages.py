@@ -32,7 +32,7 @@ from zsched.core.forms import Form, Words, YesNo
 from zsched.core.option_table import FOR_ENQUEUE, FOR_UPDATE, OPTIONS
 
 PROJECT: Final = Path(__file__).parents[1]
-_KINDS: Final = {"Counter": "counter", "Gauge": "gauge", "Histogram": "histogram"}
+_KINDS: Final = ("counter", "gauge", "histogram")
 
 
 def options() -> Iterator[str]:
@@ -151,8 +151,8 @@ def metrics() -> Iterator[str]:
 
 def _metric(call: ast.Call, help_text: str) -> Iterator[str]:
     """Yield the row of one call; nothing if the call makes no family, or makes one of a name that is not known here."""
-    made = ast.unparse(call.func).strip("_").removesuffix("s").capitalize().removesuffix("metricfamily")
-    kind = next((word for name, word in _KINDS.items() if made.lower().startswith(name.lower())), None)
+    made = ast.unparse(call.func).strip("_").lower()  # _gauges, or prometheus_client's CounterMetricFamily
+    kind = next((kind for kind in _KINDS if made.startswith(kind)), None)
     if kind is None or not isinstance(call.args[0], ast.Constant):
         return
     name = "zsched_" + str(call.args[0].value).removeprefix("zsched_") + ("_total" if kind == "counter" else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -233,7 +234,10 @@ def test_a_bootstrap_interrupted_by_kill_9_is_completed_by_the_next_start(start_
 
 def is_in_the_middle_of_a_bootstrap(path: Path) -> bool:
     """Return True if a part of a new state is on disk and the old state still counts."""
-    with reading(path) as db:
-        begun = db.execute("SELECT count(*) FROM fact WHERE name = 'boot_n'").fetchone()[0]
-        lives = db.execute("SELECT count(DISTINCT life) FROM live").fetchone()[0]
+    try:
+        with reading(path) as db:
+            begun = db.execute("SELECT count(*) FROM fact WHERE name = 'boot_n'").fetchone()[0]
+            lives = db.execute("SELECT count(DISTINCT life) FROM live").fetchone()[0]
+    except sqlite3.OperationalError:  # its writer opens it at this moment
+        return False
     return bool(begun) and lives == 2
