@@ -44,7 +44,7 @@ class StatusView:
         return last_audit(self.facts.overview.archives, self.facts.overview.now_ms)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON. The keys are a promise; none is ever left out."""
+        """Return a form for JSON. It always has every key."""
         overview, recent, queues = self.facts.overview, self.facts.recent, self.facts.queues
         return {
             "namespace": self.namespace,

@@ -12,7 +12,6 @@ from typing import Any, Literal, get_args
 
 import pytest
 
-from tests.documents import PROJECT
 from zsched.core.checked_options import CheckedOptions, read_letters, read_options
 from zsched.core.forms import Option, RateLimit, Stored, Words
 from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, FOR_UPDATE, OPTIONS, ScheduleOptions, TaskCall
@@ -135,13 +134,3 @@ def test_stored_options_are_returned_in_the_form_that_callers_give() -> None:
         "priority": Priority.LOW, "jitter_ms": 5000, "expires_ms": 60_000, "on_lost": OnLost.FAIL, "tags": ("a", "ä"),
         "rate_limit": RateLimit("mail", 3),
     }.items()  # fmt: skip
-
-
-def test_the_page_for_clients_names_every_option_once() -> None:
-    page = (PROJECT / "docs" / "how-to" / "schedule.md").read_text()
-    table = page.partition("| option of `schedule` |")[2].partition("\n\n")[0]
-    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
-
-    named = re.findall(r"`(\w+)`", " ".join(cells))
-
-    assert sorted(OPTIONS) == sorted(named)

@@ -46,10 +46,10 @@ def test_the_dashboard_asks_for_source_namespace_and_daemon() -> None:
     assert '{namespace=~"$namespace"}' in variables["instance"]["definition"]
 
 
-def test_the_rows_of_the_dashboard_are_the_questions_of_on_call() -> None:
+def test_the_dashboard_has_a_row_for_each_topic() -> None:
     rows = [panel["title"] for panel in dashboard()["panels"] if panel["type"] == "row"]
 
-    assert ["Is it well?", "What fires?", "What runs?", "Redis and archives"] == rows
+    assert ["Health", "Firing", "Runs", "Redis and archives"] == rows
 
 
 @pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])

@@ -100,7 +100,7 @@ def opened_archive(path: Path, namespace: str, say: Callable[[str], None]) -> It
     except ArchiveForeign as error:
         raise _other_namespace(path, namespace, error) from error
     except (ValueError, KeyError, TypeError) as error:  # a recorded fact is invalid
-        raise ArchiveCorrupt(f"archive {path}: what it says of itself is not what was written; {_REMEDY}") from error
+        raise ArchiveCorrupt(f"archive {path}: its description of itself is corrupted; {_REMEDY}") from error
     try:
         yield _known(path, recall, facts)
     except ArchiveCorrupt as error:
