@@ -157,8 +157,8 @@ def test_status_never_asks_an_archive(zsched: Zsched, led: redis.Redis, monkeypa
 
 
 KEPT = {
-    "namespace", "redis", "healthy", "problems", "now", "leader", "lease_ms", "epoch", "waiting", "overdue",
-    "oldest_due_at", "late_ms", "held_back", "recurring", "paused", "quarantined", "log_length", "hold_until",
+    "namespace", "redis", "healthy", "problems", "now", "leader", "lease_s", "epoch", "waiting", "overdue",
+    "oldest_due_at", "late_s", "held_back", "recurring", "paused", "quarantined", "log_length", "hold_until",
     "archives", "audit",
 }  # fmt: skip
 

@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import LAST_MS, from_ms
-from zsched.core.model import iso
+from zsched.core.model import iso, seconds
 from zsched.core.run_id import RunId, schedule_of
 from zsched.core.wording import LONGEST_NAME
 
@@ -212,7 +212,7 @@ class Run:
         return None if self.status is RunStatus.LOST and took_ms == 0 else took_ms
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the run for JSON: instants by ``iso``, durations in ms. Every key is always present and stable."""
+        """Return the run for JSON: instants by ``iso``, durations in seconds. All keys are always present and stable."""
         return {
             "id": self.id,
             "schedule_id": self.schedule_id,
@@ -222,9 +222,9 @@ class Run:
             "started_at": iso(self.started_ms),
             "ended_at": iso(self.ended_ms),
             "attempt": self.attempt,
-            "lateness_ms": self.lateness_ms,
-            "queue_wait_ms": self.queue_wait_ms,
-            "duration_ms": self.duration_ms,
+            "late_s": seconds(self.lateness_ms),
+            "queue_wait_s": seconds(self.queue_wait_ms),
+            "duration_s": seconds(self.duration_ms),
             "worker": self.worker or None,
             "error": self.error or None,
             "note": dict(self.note),

@@ -13,7 +13,7 @@ from zsched.cli.recovering.archives import OpenedArchive, entry_text
 from zsched.core.difference import Verdict
 from zsched.core.log import Position, text
 from zsched.core.log.recovery import Restored
-from zsched.core.model import iso
+from zsched.core.model import iso, seconds
 from zsched.core.run_id import RunId
 from zsched.core.sentences import local_text
 from zsched.core.wording import plural, rough_duration
@@ -204,7 +204,7 @@ class Outcome:
             "archive": {"path": str(known.path), "id": known.recall.archive, **_to_dict(known.position)},
             "verdict": None if found.is_nothing_lost else found.verdict.value,
             "common": found.common and _to_dict(found.common),
-            "common_age_ms": self._age_ms,
+            "common_age_s": seconds(self._age_ms),
             "log": {"first": found.first and found.first.id, "last": found.last and found.last.id},
             "behind_common": found.behind,
             "done": self.is_done,
