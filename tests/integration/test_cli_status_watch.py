@@ -17,7 +17,7 @@ from rich.console import Console
 
 from tests.integration.terminals import WITHIN_S, PseudoTerminal
 from zsched.cli import program
-from zsched.cli.lines import Line, Shown, Style, Table
+from zsched.cli.lines import Shown, Style, StyledLine, Table
 from zsched.cli.program import DONE, USAGE
 from zsched.cli.status_screen import watch
 from zsched.embedded.guard import Guard
@@ -80,7 +80,7 @@ LONG = "a" * 50 + " " + "b" * 50
 
 
 def test_watch_wraps_lines_and_tables_at_the_width_of_the_terminal() -> None:
-    last = shown([Line(LONG, Style.BAD), LONG, Table(("A", "B"), [("a" * 30, "b" * 30)])], width=60)[-1]
+    last = shown([StyledLine(LONG, Style.BAD), LONG, Table(("A", "B"), [("a" * 30, "b" * 30)])], width=60)[-1]
 
     lines = last.splitlines()
     assert {60} >= {len(line) for line in lines}
@@ -88,7 +88,9 @@ def test_watch_wraps_lines_and_tables_at_the_width_of_the_terminal() -> None:
 
 
 def test_watch_keeps_the_verdict_in_a_low_terminal() -> None:
-    last = shown([Line("healthy: all is well", Style.GOOD), *(Line(f"row {n}") for n in range(100))], height=5)[-1]
+    last = shown(
+        [StyledLine("healthy: all is well", Style.GOOD), *(StyledLine(f"row {n}") for n in range(100))], height=5
+    )[-1]
 
     lines = last.splitlines()
     assert lines[0].startswith("healthy: all is well")
@@ -96,7 +98,9 @@ def test_watch_keeps_the_verdict_in_a_low_terminal() -> None:
 
 
 def test_watch_reports_an_outage_of_redis_and_continues() -> None:
-    pictures = shown([Line("healthy: all is well", Style.GOOD)], no_redis, [Line("healthy: again", Style.GOOD)])
+    pictures = shown(
+        [StyledLine("healthy: all is well", Style.GOOD)], no_redis, [StyledLine("healthy: again", Style.GOOD)]
+    )
 
     gone = next(picture for picture in pictures if "UNHEALTHY" in picture)
     assert "UNHEALTHY: cannot reach Redis at box:6379: refused" in gone
@@ -106,7 +110,7 @@ def test_watch_reports_an_outage_of_redis_and_continues() -> None:
 
 
 def test_watch_does_not_interpret_text_as_markup() -> None:
-    assert "[bold]job[/bold] [red" in shown([Line("[bold]job[/bold] [red")])[-1]
+    assert "[bold]job[/bold] [red" in shown([StyledLine("[bold]job[/bold] [red")])[-1]
 
 
 def test_watch_without_rich_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from zsched.cli.lines import Row, Style
+from zsched.cli.lines import Style, TableRow
 from zsched.cli.program import DONE, UNHEALTHY, Invocation, command
 from zsched.cli.status_screen import status_lines, watch
 from zsched.cli.status_view import looking
@@ -154,13 +154,13 @@ def _to_dict(finding: Finding) -> dict[str, str]:
     }
 
 
-def _rows(findings: list[Finding]) -> Iterator[Row]:
+def _rows(findings: list[Finding]) -> Iterator[TableRow]:
     """Yield a line per finding, and its remedy below."""
     for finding in findings:
         style = _STYLES.get(finding.severity.value, Style.PLAIN)
-        yield Row((finding.severity.value, finding.group, finding.text), style)
+        yield TableRow((finding.severity.value, finding.group, finding.text), style)
         if finding.remedy:
-            yield Row(("", "", f"→ {finding.remedy}"))
+            yield TableRow(("", "", f"→ {finding.remedy}"))
 
 
 def _summary(findings: list[Finding]) -> str:

@@ -8,7 +8,7 @@ import click
 
 from zsched.cli.completion import completed_ids
 from zsched.cli.formats import CELLS, cells, remark, with_short_workers
-from zsched.cli.lines import Row, Shown, Style, Table
+from zsched.cli.lines import Shown, Style, Table, TableRow
 from zsched.cli.output import printable
 from zsched.cli.program import DONE, NOT_FOUND, Invocation, command
 from zsched.core.arguments import zone_name
@@ -90,7 +90,7 @@ def history(invocation: Invocation, /, id: str | None, status: str | None, limit
     invocation.tell_source(source)
 
 
-def _row(one: Occurrence, tz: str) -> Row:
+def _row(one: Occurrence, tz: str) -> TableRow:
     late_ms = one.late_ms
     why = "" if one.run is not None and one.why == one.run.status.value else one.why
     shown = (
@@ -103,7 +103,7 @@ def _row(one: Occurrence, tz: str) -> Row:
         *cells(one.run),
         "; ".join(dict.fromkeys(text for text in (why, remark(one.run)) if text)),
     )
-    return Row(shown, Style.BAD if one.run is not None and one.run.status in BAD else Style.PLAIN)
+    return TableRow(shown, Style.BAD if one.run is not None and one.run.status in BAD else Style.PLAIN)
 
 
 def _occurrence(change: Change, tz: str) -> str:

@@ -27,23 +27,23 @@ class Style(Enum):
         self.colour, self.is_bold = colour, is_bold
 
 
-class Line(NamedTuple):
+class StyledLine(NamedTuple):
     """One line without control characters."""
 
     text: str
     style: Style = Style.PLAIN
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """The cells of a row in a table, and its style."""
 
     cells: Sequence[str]
     style: Style = Style.PLAIN
 
     @classmethod
-    def of(cls, given: Sequence[str] | Row) -> Row:
+    def of(cls, given: Sequence[str] | TableRow) -> TableRow:
         """Return *given* as a row."""
-        return given if isinstance(given, Row) else cls(given)
+        return given if isinstance(given, TableRow) else cls(given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ class Table:
     """Rows under a header, both indented by *indent* columns. The rows are read once."""
 
     header: Sequence[str]
-    rows: Iterable[Sequence[str] | Row]
+    rows: Iterable[Sequence[str] | TableRow]
     indent: int = 0
 
 
-Shown = str | Line | Table
+Shown = str | StyledLine | Table
 
 
 def pairs(fields: Iterable[tuple[str, str]]) -> Iterator[str]:

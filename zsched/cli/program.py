@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.exceptions import Exit
 
-from zsched.cli.lines import Row, Shown, Table
+from zsched.cli.lines import Shown, Table, TableRow
 from zsched.cli.output import echo_array, printable, say
 from zsched.cli.terminal import Terminal
 from zsched.errors import ConfigError, InvalidSchedule, RunNotFound, ScheduleNotFound, ZschedError
@@ -94,7 +94,11 @@ class Invocation:
             click.echo(line)
 
     def answer_rows(
-        self, values: Iterable[Any], header: Sequence[str], rows: Iterable[Sequence[str] | Row], tz: str | None = None
+        self,
+        values: Iterable[Any],
+        header: Sequence[str],
+        rows: Iterable[Sequence[str] | TableRow],
+        tz: str | None = None,
     ) -> None:
         """Write many results, as they come: *values* as one JSON array, else *rows* under *header*."""
         if self.wants_json:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from zsched.cli.formats import remark
-from zsched.cli.lines import Line, Row, Shown, Style, Table, pairs
+from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow, pairs
 from zsched.cli.output import printable
 from zsched.cli.status_view import StatusView, complete_since
 from zsched.cli.terminal import Terminal
@@ -63,7 +63,7 @@ def verdict_lines(view: StatusView) -> Iterator[Shown]:
     """Yield "healthy", or each problem; then the warnings. Each has its remedy below."""
     problems, warnings = view.verdict
     if not problems:
-        yield Line(f"healthy: {_in_short(view.facts.overview)}", Style.GOOD)
+        yield StyledLine(f"healthy: {_in_short(view.facts.overview)}", Style.GOOD)
     for number, problem in enumerate(problems):
         yield from _finding("also" if number else "UNHEALTHY", problem, Style.BAD)
     for warning in warnings:
@@ -71,7 +71,7 @@ def verdict_lines(view: StatusView) -> Iterator[Shown]:
 
 
 def _finding(label: str, finding: Finding, style: Style) -> Iterator[Shown]:
-    yield Line(printable(f"{label}: {finding.text}"), style)
+    yield StyledLine(printable(f"{label}: {finding.text}"), style)
     yield printable(f"  → {finding.remedy}")
 
 
@@ -85,7 +85,7 @@ def _in_short(overview: Overview) -> str:
     return f"one daemon leads, {standby}; {late}; {archives}"
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str] | Row], nothing: str = "") -> Shown:
+def _table(header: Sequence[str], rows: Iterable[Sequence[str] | TableRow], nothing: str = "") -> Shown:
     """Return *rows* under *header*, or *nothing* if there are no rows."""
     found = list(rows)
     return Table(header, found) if found else nothing
@@ -257,7 +257,7 @@ def watch(look: Callable[[], Iterable[Shown]], every_s: float, tz: str, console:
 
 def _no_answer(error: Exception, every_s: float) -> list[Shown]:
     return [
-        Line(printable(f"UNHEALTHY: {error}"), Style.BAD),
+        StyledLine(printable(f"UNHEALTHY: {error}"), Style.BAD),
         f"  → trying again every {every_s:g} s; this is what was seen last:",
         "",
     ]

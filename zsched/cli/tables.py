@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import Final
 
-from zsched.cli.lines import Line, Row, Style
+from zsched.cli.lines import Style, StyledLine, TableRow
 from zsched.cli.output import printable
 from zsched.core.pages import pages_of
 
@@ -24,19 +24,21 @@ _LEAST: Final = 24  # columns in which a text is wrapped; with less it begins on
 _LONG: Final = 40  # columns; a last column with longer cells is a text, which is wrapped
 
 
-def aligned(header: Sequence[str], rows: Iterable[Row], indent: int = 0, width: int | None = None) -> Iterator[Line]:
+def aligned(
+    header: Sequence[str], rows: Iterable[TableRow], indent: int = 0, width: int | None = None
+) -> Iterator[StyledLine]:
     """
     Yield *rows* under *header*, page by page, so that a long listing is not kept in memory. *width*: of the terminal.
     """
     least = [0] * len(header)
-    for page in pages_of(chain([Row(header, Style.HEADING)], rows), _PAGE):
-        page = [Row([printable(cell) for cell in cells], style) for cells, style in page]
+    for page in pages_of(chain([TableRow(header, Style.HEADING)], rows), _PAGE):
+        page = [TableRow([printable(cell) for cell in cells], style) for cells, style in page]
         least = [max(known, *(len(row.cells[n]) for row in page)) for n, known in enumerate(least)]
         lines = _lines_of(least, indent, width)
         for cells, style in page:
             for number, columns in enumerate(lines):
                 for text in _line(cells, least, columns, indent + _INDENT * (number > 0), width):
-                    yield Line(text, style)
+                    yield StyledLine(text, style)
 
 
 def _lines_of(widths: Sequence[int], indent: int, most: int | None) -> list[list[int]]:

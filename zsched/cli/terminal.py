@@ -18,7 +18,7 @@ from typing import Final, TextIO
 
 import click
 
-from zsched.cli.lines import Line, Row, Shown, Style, Table
+from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow
 from zsched.cli.tables import aligned
 from zsched.core.clock import Clock, SystemClock, from_ms
 from zsched.core.triggers import zone
@@ -69,14 +69,17 @@ class Terminal:
         if has_times and self.width is not None and tz is not None:
             yield f"times in {tz}"
 
-    def _fitting(self, line: Shown, tz: str | None) -> Iterator[Line]:
+    def _fitting(self, line: Shown, tz: str | None) -> Iterator[StyledLine]:
         if isinstance(line, Table):
-            rows = (Row([self.short(cell, tz) for cell in cells], style) for cells, style in map(Row.of, line.rows))
+            rows = (
+                TableRow([self.short(cell, tz) for cell in cells], style)
+                for cells, style in map(TableRow.of, line.rows)
+            )
             yield from aligned(line.header, rows, line.indent, self.width)
             return
         text, style = (line, Style.PLAIN) if isinstance(line, str) else line
         for part in self.wrapped(self.short(text, tz)):
-            yield Line(part, style)
+            yield StyledLine(part, style)
 
     def short(self, text: str, tz: str | None = None) -> str:
         """Return *text* with short times: without today's date, and without the offset of *tz*."""

@@ -39,7 +39,7 @@ def test_options_and_commands_are_completed() -> None:
     assert "--status" in completions(["history"], "--st")
 
 
-def test_no_id_is_offered_when_redis_does_not_answer() -> None:
+def test_completion_offers_nothing_when_redis_does_not_answer() -> None:
     assert [] == completions(["-u", "redis://127.0.0.1:1/0", "why"], "mail")
 
 

@@ -6,7 +6,7 @@ from io import StringIO
 
 import pytest
 
-from zsched.cli.lines import Line, Row, Shown, Style, Table
+from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow
 from zsched.cli.terminal import Terminal
 
 NOW_MS = 1_795_500_000_000  # 2026-11-24 06:00:00 UTC
@@ -28,7 +28,7 @@ def shown(*lines: Shown, terminal: Terminal = SCREEN, tz: str | None = None) -> 
 def test_a_line_for_another_program_stays_whole() -> None:
     text = f"2026-11-24 05:59:51.502+00:00  fired {'word ' * 40}".rstrip()
 
-    assert [text] == shown(Line(text, Style.BAD), terminal=PIPE, tz="UTC")
+    assert [text] == shown(StyledLine(text, Style.BAD), terminal=PIPE, tz="UTC")
 
 
 def test_a_long_line_is_wrapped_below_its_second_column() -> None:
@@ -113,14 +113,14 @@ def test_a_control_character_in_a_cell_is_not_printed() -> None:
 def test_a_style_is_a_colour_on_a_terminal_that_has_colours() -> None:
     colours = Terminal(width=80, has_colour=True, now_ms=NOW_MS)
 
-    [_, row] = shown(Table(("ID",), [Row(("mail",), Style.BAD)]), terminal=colours)
+    [_, row] = shown(Table(("ID",), [TableRow(("mail",), Style.BAD)]), terminal=colours)
     assert row.startswith("\x1b[")
     assert "mail" in row
     assert ["plain"] == shown("plain", terminal=colours)
-    assert ["bad"] == shown(Line("bad", Style.BAD))
+    assert ["bad"] == shown(StyledLine("bad", Style.BAD))
 
 
-class Screen(StringIO):
+class ColourScreen(StringIO):
     def isatty(self) -> bool:
         return True
 
@@ -134,9 +134,11 @@ class Screen(StringIO):
         ({"TERM": "dumb"}, False),
     ],
 )
-def test_no_color_switches_colours_off(env: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_no_color_switches_colours_off(
+    env: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "100")
 
-    found = Terminal.of(Screen(), env)
+    found = Terminal.of(ColourScreen(), env)
     assert (100, expected) == (found.width, found.has_colour)
     assert Terminal() == Terminal.of(StringIO(), env)
