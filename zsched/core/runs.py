@@ -212,7 +212,7 @@ class Run:
         return None if self.status is RunStatus.LOST and took_ms == 0 else took_ms
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the run for JSON: instants by ``iso``, durations in seconds. All keys are always present and stable."""
+        """Return the run for JSON: instants by ``iso``, durations in seconds. Every key is always present."""
         return {
             "id": self.id,
             "schedule_id": self.schedule_id,
