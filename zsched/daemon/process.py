@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import signal
 import sys
 import uuid
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import FrameType
 
@@ -17,6 +16,7 @@ import structlog
 
 from zsched.config import Settings
 from zsched.core.clock import Clock, SystemClock
+from zsched.daemon import heap
 from zsched.daemon.about import versions
 from zsched.daemon.archivist_process import ArchivistProcess
 from zsched.daemon.daemon import Daemon
@@ -38,7 +38,6 @@ DONE, FAILED, UNUSABLE = 0, 1, 2  # systemd restarts the unit after FAILED, not 
 # Seconds for which a thread may keep the interpreter while other threads wait. Firing must not wait for a page of
 # metrics, nor archiving for the audit. Python's default is 0.005.
 _SWITCH_S = 0.0001
-_M_ARENA_MAX = -8  # malloc.h
 
 
 def run_daemon(read: Callable[[], Settings]) -> int:
@@ -56,7 +55,7 @@ def run_daemon(read: Callable[[], Settings]) -> int:
     try:
         settings = read()
         sys.setswitchinterval(_SWITCH_S)
-        _use_one_arena()
+        heap.share_one()
         gc.freeze()  # the collector skips objects that stay, such as modules: every thread waits for it
         configure(settings.log.level, settings.log.format)
         _run(settings, read, clock, supervisor)
@@ -68,15 +67,6 @@ def run_daemon(read: Callable[[], Settings]) -> int:
         log.error("daemon_failed", reason=str(error))
         return UNUSABLE if isinstance(error, ArchiveForeign | OlderFormat | OtherPrefix) else FAILED
     return DONE
-
-
-def _use_one_arena() -> None:
-    """
-    Let all threads allocate from one heap, where the C library is glibc (mallopt(3)). By default each thread gets its
-    own, and memory that one thread freed is of no use to another. The archivist's process inherits this.
-    """
-    with suppress(AttributeError, OSError):  # another C library
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def _run(settings: Settings, read: Callable[[], Settings], clock: Clock, supervisor: Supervisor) -> None:

@@ -7,7 +7,8 @@ It needs nothing in the worker or in the firing path. It finds finished runs in 
   So neither a million waiting runs nor a lost run at the head of its queue delays it.
 - Deadlines name the runs that may have expired in their queues.
 - Rounds through the archive's state, a part at a time, ask RQ about every open run. They find deleted and cancelled
-  runs, runs that ended without a leader, and runs that the registries do not show.
+  runs, runs that ended without a leader, and runs that the registries do not show. After a round without an open run
+  they pause, until something is logged or ends.
 
 If a job ended, and the archive does not list it as open after some seconds, its end is already recorded or it is not
 ours. There is one exception: somebody may requeue a run in RQ, for example by rq-dashboard. Then its new end is
