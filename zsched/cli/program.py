@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from zsched.client import Client
     from zsched.config import Settings
     from zsched.core.story import Source
+    from zsched.storage.connection import Link
 
 # Exit codes, each with its one meaning; scripts and the documentation rely on them.
 DONE: Final = 0
@@ -124,13 +125,13 @@ class Invocation:
             click.echo(f"zsched: {message}", err=True)
 
 
-def connect(settings: Settings) -> Client:
-    """Return a client by the settings; no connection is made yet. Raises ConfigError."""
+def connect(settings: Settings, link: Link | None = None) -> Client:
+    """Return a client by the settings, over *link* if given; no connection is made yet. Raises ConfigError."""
     from zsched.client import Client
     from zsched.storage.connection import link_of
 
     return Client(
-        link_of(settings),
+        link or link_of(settings),
         settings.namespace,
         serializer=settings.rq.serializer,
         rq_prefix=settings.rq.prefix,
