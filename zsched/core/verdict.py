@@ -65,7 +65,7 @@ class Stalled(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer: a word, the facts, and what to do. ``command``: words of a shell command that completes the remedy."""
+    """The answer: a word, the facts, and what to do. ``command``: words of a command that ends the remedy."""
 
     word: Word
     text: str
@@ -90,8 +90,7 @@ class Verdict:
 def on_schedule(schedule: Schedule, now_ms: int, tz: str) -> Verdict:
     """Return the verdict on *schedule* by its state alone; times are local in *tz*."""
     since = "" if schedule.since_ms is None else f"since {local_text(schedule.since_ms, tz)}"
-    by = f"by {getattr(schedule, 'paused_by', None)}" if getattr(schedule, "paused_by", None) else ""
-    since = " ".join(filter(None, (since, by))) + (f': "{schedule.note}"' if schedule.note else "")
+    since += f': "{schedule.note}"' if schedule.note else ""
     if schedule.state is ScheduleState.PAUSED:
         text = "; ".join(filter(None, (since, _due_when_paused(schedule, now_ms, tz))))
         return Verdict(Word.PAUSED, text or "it fires when it is resumed", "let it go on", _zsched("resume", schedule))
