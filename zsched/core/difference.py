@@ -170,7 +170,7 @@ class Branch:
         if self._untold:  # seldom: a page is compared again only if others changed its schedules
             self._taken.update((touch.key, touch.t_us) for row in self._untold for touch in row.touches())
             self._untold.clear()
-        return key in self._open or max(self._touched.get(key, -1), self._taken.get(key, -1)) >= t_us
+        return self._touched.get(key, -1) >= t_us or self._taken.get(key, -1) >= t_us or key in self._open
 
 
 def lacking(recalled: Recalled, here: Held | None, branch: Branch, doubt_ms: int | None = None) -> Iterator[Restored]:
@@ -216,15 +216,17 @@ def restored_row(known: Held) -> Restored:
         place, note = "quarantine", f"{since_ms} its due time is none"
     elif place in ("paused", "quarantine") and not note:
         note = f"{since_ms} "
-    job, own_texts = known.job_asked_for(), list[bytes]()
-    if known.run == "":
-        fields, own = known.asked_for()
+    if known.run:
+        job, own_texts = known.job_asked_for(), list[bytes]()
+    else:
+        fields, stored = known.split()
+        own = {name: value for name, value in stored.items() if name not in _OF_SCHEDULE}
         moving = {"nominal": known.nominal_ms, "last": known.last}
         own |= {name: str(value).encode() for name, value in moving.items() if value is not None}
-        own |= {name: value for name, value in known.split()[1].items() if name in ("created_at", "updated_at")}
+        own |= {name: stored[name] for name in ("created_at", "updated_at") if name in stored}
         if place == "ended":
             own["ended_at"] = str(since_ms).encode()
-        job, own_texts = _texts(fields), _texts(own)
+        job, own_texts = _texts({name: value for name, value in fields.items() if name not in _OF_RUN}), _texts(own)
     return Restored(known.id, known.run, place, known.lane, known.due_ms, known.t_us, note, job, own_texts)
 
 
