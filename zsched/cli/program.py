@@ -100,12 +100,13 @@ class Invocation:
         header: Sequence[str],
         rows: Iterable[Sequence[str] | TableRow],
         tz: str | None = None,
+        nothing: str = "",
     ) -> None:
-        """Write many results, as they come: *values* as one JSON array, else *rows* under *header*."""
+        """Write many results, as they come: *values* as one JSON array, else *rows* under *header*, or *nothing*."""
         if self.wants_json:
             echo_array(values)
         else:
-            self.show([Table(header, rows)], tz)
+            self.show([Table(header, rows, nothing=nothing)], tz)
 
     def remark(self, *texts: str) -> None:
         """Write *texts* to stderr; with JSON, nothing, because the result contains them."""
@@ -261,8 +262,10 @@ def _guarded(call: Callable[[], Any], as_json: bool) -> int:
 def _usage(error: click.ClickException) -> str:
     """Return click's message, and how to get the command's help."""
     context = error.ctx if isinstance(error, click.UsageError) else None
-    hint = f"; see {context.command_path} --help" if context is not None else ""
-    return error.format_message().rstrip(".") + hint
+    message = error.format_message().rstrip(".")
+    if context is None:
+        return message
+    return f"{message}{' See' if message.endswith('?') else '; see'} {context.command_path} --help"
 
 
 def _tell(message: str, error: Exception, code: int, as_json: bool) -> int:
