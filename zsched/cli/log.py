@@ -249,7 +249,8 @@ def _counted(what: What, end: str, changes: list[Change], tz: str) -> str:
     else:
         names, number = [one.id for one in changes], plural(len(changes), "schedule")
         text = _OF_SCHEDULES[what]
-    return f"{text.format(number)}: {some(list(dict.fromkeys(names)), _NAMED)}"
+    by = f" by {changes[0].by}" if changes[0].by else ""
+    return f"{text.format(number)}{by}: {some(list(dict.fromkeys(names)), _NAMED)}"
 
 
 def _end_of(change: Change) -> str:

@@ -156,7 +156,7 @@ class Lives(Past):
     def _reruns(self) -> Reruns:
         from zsched.storage.reruns import Reruns
 
-        return Reruns(self._link, self._keys)
+        return Reruns(self._link, self._keys, self._store.by)
 
     def _resume(self, id: str, missed: Missed) -> Answer:
         op = new_id()

@@ -60,7 +60,8 @@ class Change:
 
     ``nominal_ms``: the nominal time of an occurrence, or the new next time of a schedule. ``next_ms``: the next time of
     a recurring schedule after it. ``first_ms`` to ``last_ms`` are *count* occurrences. ``why``: reason, note or mark.
-    ``by``: the recorded author of a put. ``record``: the facts of a run that is over, for ``runs.ended_run``.
+    ``by``: who asked for it, as a client says; None: a daemon did it. ``changed``: the options that a put
+    changed, as texts. ``record``: the facts of a run that is over, for ``runs.ended_run``.
     ``jitter_ms``: the due time of an occurrence minus its nominal time.
     """
 
@@ -78,6 +79,7 @@ class Change:
     by: str | None = None
     record: str = ""
     jitter_ms: int = 0
+    changed: tuple[str, ...] = ()
 
     @property
     def due_ms(self) -> int | None:
@@ -93,7 +95,7 @@ class Change:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change for JSON; ``of_dict`` is the inverse."""
-        shown = {name: value for name, value in asdict(self).items() if value not in (None, "")}
+        shown = {name: value for name, value in asdict(self).items() if value not in (None, "", ())}
         if not self.jitter_ms:
             del shown["jitter_ms"]
         return shown | {"what": self.what.value}
@@ -118,9 +120,10 @@ class Change:
             "count": self.count,
             "why": self.why or None,
             "by": self.by,
+            "changed": list(self.changed),
         }
 
     @classmethod
     def of_dict(cls, given: dict[str, Any]) -> Change:
         """Return the change that ``to_dict`` was called on."""
-        return cls(**given | {"what": What(given["what"])})
+        return cls(**given | {"what": What(given["what"]), "changed": tuple(given.get("changed", ()))})

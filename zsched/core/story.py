@@ -19,7 +19,7 @@ from zsched.core.lookback import is_push, run_that_ended
 from zsched.core.model import Schedule, iso
 from zsched.core.run_id import RunId
 from zsched.core.runs import Run, RunStatus
-from zsched.core.sentences import local_text, sentence, standing, state_text, told_together
+from zsched.core.sentences import CHANGED, CREATED, local_text, sentence, standing, state_text, told_together
 
 
 class Stalled(Enum):
@@ -277,7 +277,7 @@ class _Teller:
     def _context(self, change: Change) -> str:
         """Return the context of *change* from the history: the verb of a put, the reason of a lateness."""
         if change.what is What.PUT:
-            return "changed: now" if self.is_there else "created"
+            return CHANGED if self.is_there else CREATED
         if change.what is What.DUPLICATE:
             return self._suppressed(change)
         return self._lateness.reason(change)

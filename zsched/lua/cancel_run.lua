@@ -2,6 +2,7 @@
 --
 -- KEYS   @schedules op
 -- ARGV   run_suffix      as in keys.py
+--        by              who asks, for the log; or ''
 --        id              of the schedule
 --        run
 --        seen            "<status> <enqueued_at>" of its job when look read it

@@ -2,6 +2,7 @@
 --
 -- KEYS   @schedules wake
 -- ARGV   @prefixes
+--        by              who asks, for the log; or ''
 --        id
 --        note            why, one line
 -- RETURNS  OK, word, now ms

@@ -2,6 +2,7 @@
 --
 -- KEYS   @schedules wake op
 -- ARGV   @prefixes
+--        by              who asks, for the log; or ''
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 --        shape_count     number of shapes; a shape is the part that rows share
 --        ...             per shape: lane, if_exists (replace | keep | error), number of texts for the schedule's hash,

@@ -80,6 +80,7 @@ class ParsedEntry:
         """*run_suffix* is the namespace's part of run ids."""
         self.entry, self.run_suffix = entry, run_suffix
         self.at_us = entry.position.t_us
+        self.by = text(entry.by) if entry.by else None
         self.dropped: list[str] = []  # malformed ids, left out; only another writer makes them
 
     def __init_subclass__(cls, *, kind: str) -> None:
@@ -183,7 +184,7 @@ class ParsedEntry:
         return [(key, words, other) for key, words, other in keyed if key is not None]
 
     def _change(self, id: str, what: What, **more: Any) -> Change:
-        return Change(id, what, self.at_us, self.entry.position.id, **more)
+        return Change(id, what, self.at_us, self.entry.position.id, by=self.by, **more)
 
     def _change_of(self, key: RunKey, what: What, why: str = "", **more: Any) -> Change:
         """Return a change of the run at *key*."""

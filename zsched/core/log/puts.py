@@ -60,11 +60,11 @@ class PutEntry(ParsedEntry, kind="put"):
         return [OneShotsPut(puts.ids, puts.dues, self.run_suffix, puts.replaced, puts.paused)]
 
     def changes(self) -> Iterator[Change]:
-        puts, by = self.puts, _value(self.puts.shared, b"zs_created_by")
+        puts = self.puts
         for id, due_ms in zip(puts.ids, puts.dues, strict=True):
             why = "paused" if id in puts.paused else ""
             run_id = run_id_of(id, f"{due_ms}{self.run_suffix}")
-            yield self._change(id, What.PUT, run_id=run_id, nominal_ms=due_ms, why=why, by=by)
+            yield self._change(id, What.PUT, run_id=run_id, nominal_ms=due_ms, why=why)
 
     def counts(self) -> Counts:
         body = self.entry.body
@@ -147,8 +147,8 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
 
     def changes(self) -> Iterator[Change]:
         for put in self.puts:
-            why, by = "paused" if put.is_paused else "", _value(put.shape.schedule, b"created_by")
-            yield self._change(put.id, What.PUT, nominal_ms=put.due_ms, why=why, by=by)
+            why = "paused" if put.is_paused else ""
+            yield self._change(put.id, What.PUT, nominal_ms=put.due_ms, why=why)
 
     def counts(self) -> Counts:
         return Counts(Counter({(What.PUT, ""): len(self.puts)}))
@@ -223,9 +223,8 @@ class EnqueueEntry(ParsedEntry, kind="enqueue"):
 
     def changes(self) -> Iterator[Change]:
         run_id, of = self.run.run_id, self.run.retry_of
-        by = _value(self.run.fields, b"zs_created_by")
         why = "" if of is None else f"{RETRY_OF}{of}"
-        yield self._change(schedule_of(run_id), What.ENQUEUED, run_id=run_id, why=why, by=by)
+        yield self._change(schedule_of(run_id), What.ENQUEUED, run_id=run_id, why=why)
 
     def record_of(self, number: int) -> Given:
         front = [OWN.encode() + b"flags", b"f"] if self.run.is_at_front else []
@@ -250,8 +249,3 @@ class CancelEntry(ParsedEntry, kind="cancel"):
 
     def changes(self) -> Iterator[Change]:
         yield self._change(self._field(b"id"), What.CANCELLED, nominal_ms=milliseconds(self.fields[b"due"]))
-
-
-def _value(pairs: Texts, name: bytes) -> str | None:
-    found = dict(zip(pairs[::2], pairs[1::2], strict=False)).get(name)
-    return None if found is None else text(found)
