@@ -207,6 +207,7 @@ _OF_RUNS: Final = {
     What.ENQUEUED: "enqueued {}",
     What.DUPLICATE: "did not push {} again that were there already",
     What.RUN_AGAIN: "pushed {} again after their workers died",
+    What.STOPPING: "asked the workers of {} to stop them",
     What.RELEASED: "put {} into their queues that had waited for others",
     What.PUSHED_AGAIN: "pushed {} again that Redis had lost, marked uncertain",
     What.HELD: "found {} in RQ that Redis had lost, not pushed again",

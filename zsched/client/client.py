@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from zsched.client.caller import caller
-from zsched.client.calls import Typed, completed, naming_lost_call, new_id, op_of
+from zsched.client.calls import Typed, completed, loaded_task, naming_lost_call, new_id, op_of
 from zsched.client.first_times import REPLANS, FirstTimes, PlannedRule, outdated
 from zsched.client.lives import Lives
 from zsched.client.many import BulkPut, put_rows
@@ -180,7 +180,8 @@ class Client(Lives):
 
     def update(self, id: str, /, **changes: Unpack[UpdateOptions]) -> Scheduled:
         """
-        Change some options of a schedule, for example only the time or only the payload; the others stay.
+        Change some options of a schedule, for example only the time or only the payload; the others stay. New arguments
+        of a task are checked, if this process has imported it.
 
         Raises:
             ScheduleNotFound: no such schedule.
@@ -349,8 +350,8 @@ class Client(Lives):
         stored = self._encoder.options(fields, runs=self._runs_pickles)
         if any(name in changes for name in PAYLOAD) and not changes.keys() >= {"args", "kwargs"}:
             stored["args"], stored["kwargs"] = self._opened(found.schedule.id, data, changes)
-        func = changes.get("func")
-        if isinstance(func, Typed):
+        func = changes.get("func") or loaded_task(found.schedule.func)
+        if isinstance(func, Typed) and any(name in changes for name in PAYLOAD):
             given = {**stored, **changes}
             func.checked_id(found.schedule.id, given.get("args"), given.get("kwargs"))
         return revise(found.schedule, stored, data, changes, self._urgencies)

@@ -31,6 +31,7 @@ StoredRow = tuple[bytes, bytes, bytes]  # id, words, a text from outside or b"";
 FORMAT: Final = 3
 OLDEST_FORMAT: Final = 3
 
+BEFORE_BY: Final = "\x1f"  # in the value of a paused schedule: between the note and who paused it; lua/pause.lua
 _BY: Final = b"by"  # the field before an entry's own texts; none of these begin with it
 _DIGITS = 18  # of a whole number, at most: the limit of an archive's file
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
 
-from zsched.core.changes import BACKFILL, WAITS_FOR, Change, What
+from zsched.core.changes import BACKFILL, RULE_CHANGED, WAITS_FOR, Change, What
 from zsched.core.clock import clamped_ms, from_ms
 from zsched.core.lookback import run_that_ended
 from zsched.core.model import Schedule, ScheduleState
@@ -56,7 +56,8 @@ def standing(schedule: Schedule, now_ms: int, tz: str) -> str:
         return f"active; next {_at(schedule.next_ms, tz)}, {when}{waits}"
     if schedule.state is ScheduleState.PAUSED:
         due = "" if schedule.next_ms is None else f"; it would be due {_at(schedule.next_ms, tz)}"
-        return f"paused{since}{note}{due}; zsched resume {schedule.id} lets it go on"
+        by = f" by {schedule.paused_by}" if schedule.paused_by else ""
+        return f"paused{since}{by}{note}{due}; zsched resume {schedule.id} lets it go on"
     if schedule.state is ScheduleState.QUARANTINED:
         return f"quarantined{since}{note}; schedule it again, or cancel it"
     return f"ended{since}: its rule gives no more occurrences"
@@ -110,8 +111,8 @@ def _put(change: Change, tz: str, context: str) -> str:
     when = _at(change.nominal_ms, tz) if change.nominal_ms is not None else "no time: it has ended"
     paused = "; it stays paused" if change.why else ""
     if context == CHANGED:
-        options = "".join(f"{one}; " for one in change.changed)
-        return f"changed{_by(change)}: {options}now for {when}{paused}"
+        now = [] if any(one.startswith("at: ") for one in change.changed) else [f"now for {when}"]
+        return f"changed{_by(change)}: {'; '.join([*change.changed, *now])}{paused}"
     return f"{context or 'put'}{_by(change)} for {when}{paused}"
 
 
@@ -213,6 +214,10 @@ def _run_again(change: Change, tz: str, _: str) -> str:
     return f"run {change.run_id}: {change.why or 'its worker died'}: pushed again, attempt {change.count}"
 
 
+def _stopping(change: Change, tz: str, _: str) -> str:
+    return f"run {change.run_id}: its worker was asked to stop it{_by(change)}"
+
+
 def _released(change: Change, tz: str, _: str) -> str:
     return f"run {change.run_id} waits no more for those before it, and is in its queue: {change.why}"
 
@@ -261,6 +266,7 @@ _WORDS: Final[dict[What, Callable[[Change, str, str], str]]] = {
     What.ENDED: _ended,
     What.RUN_ENDED: _run_ended,
     What.RUN_AGAIN: _run_again,
+    What.STOPPING: _stopping,
     What.RELEASED: _released,
     What.RESTORED: _restored,
     What.PUSHED_AGAIN: _pushed_again,
@@ -273,6 +279,7 @@ _SKIPPED: Final = {
     "paused": "it was paused",
     "missed": "missed, too late for its catch_up and catch_up_window",
     "limit": "more had passed than catch_up_limit allows",
+    RULE_CHANGED: "it was overdue when its schedule got another rule, which counts from then on",
 }
 _ENDS: Final = {
     RunStatus.SUCCEEDED: "succeeded",

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from zsched.core.changes import RETRY_OF, Change, What
+from zsched.core.changes import RETRY_OF, RULE_CHANGED, Change, What
 from zsched.core.entry import Texts, expect, ids_of, milliseconds, text
 from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, OneShotsPut, Placed, Row, RunPushed
@@ -76,6 +76,9 @@ class PutEntry(ParsedEntry, kind="put"):
     def owners(self) -> Sequence[Key]:
         return [(id, f"{due}{self.run_suffix}") for id, due in zip(self.puts.ids, self.puts.dues, strict=True)]
 
+    def replaces(self, number: int) -> bool:
+        return self.puts.ids[number] in self.puts.replaced
+
     def payloads(self) -> Mapping[int, int]:
         body = self.entry.body
         first = 6 + 2 * int(body[3])
@@ -92,8 +95,9 @@ class LoggedShape(NamedTuple):
 
 class PutRecurring(NamedTuple):
     """
-    A recurring schedule. ``due_ms`` and ``nominal_ms`` are None if it stays ended. ``words``: as in put_recurring.lua.
-    ``at``: the place of its arguments in the body.
+    A recurring schedule. ``due_ms`` and ``nominal_ms`` are None if it stays ended. ``dropped_ms``: an overdue
+    occurrence that a new rule dropped. ``words``: as in put_recurring.lua. ``at``: the place of its arguments in the
+    body.
     """
 
     id: str
@@ -101,6 +105,7 @@ class PutRecurring(NamedTuple):
     nominal_ms: int | None
     last: str | None
     is_paused: bool
+    dropped_ms: int | None
     shape: LoggedShape
     words: Texts
     trigger: bytes
@@ -110,7 +115,7 @@ class PutRecurring(NamedTuple):
 class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
     """Recurring schedules were put."""
 
-    whats = frozenset({What.PUT})
+    whats = frozenset({What.PUT, What.SKIPPED})
     has_records = True
 
     @once
@@ -125,12 +130,14 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
             expect(body[at + 2] == b"trigger" and body[at + 4] == b"data")
             words = said.split(b" ", _ROW_WORDS - 1)
             number, due_ms, nominal_ms, _, _, last, _, state, _ = words
+            state, _, dropped_ms = state.partition(b":")
             put = PutRecurring(
                 id=id.decode(),
                 due_ms=milliseconds(due_ms),
                 nominal_ms=milliseconds(nominal_ms),
                 last=None if last == b"-" else text(last),
                 is_paused=state == b"paused",
+                dropped_ms=milliseconds(dropped_ms),
                 shape=shapes[int(number) - 1],
                 words=words,
                 trigger=trigger,
@@ -149,9 +156,12 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
         for put in self.puts:
             why = "paused" if put.is_paused else ""
             yield self._change(put.id, What.PUT, nominal_ms=put.due_ms, why=why)
+            if put.dropped_ms is not None:
+                yield self._change(put.id, What.SKIPPED, nominal_ms=put.dropped_ms, why=RULE_CHANGED)
 
     def counts(self) -> Counts:
-        return Counts(Counter({(What.PUT, ""): len(self.puts)}))
+        dropped = sum(put.dropped_ms is not None for put in self.puts)
+        return Counts(Counter({(What.PUT, ""): len(self.puts), (What.SKIPPED, RULE_CHANGED): dropped}))
 
     def schedule_of(self, number: int) -> dict[str, bytes]:
         """Return the fields of the schedule's hash in row *number*."""
@@ -171,6 +181,9 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
 
     def owners(self) -> Sequence[Key]:
         return [(put.id, "") for put in self.puts]
+
+    def replaces(self, number: int) -> bool:
+        return int(self.puts[number].words[4]) < self.at_us // 1000  # created_at
 
     def payloads(self) -> Mapping[int, int]:
         return {number: put.at for number, put in enumerate(self.puts)}
@@ -233,6 +246,9 @@ class EnqueueEntry(ParsedEntry, kind="enqueue"):
     def owners(self) -> Sequence[Key]:
         key = run_key(self.run.run_id)
         return [] if key is None else [key]
+
+    def has_schedule(self, number: int) -> bool:
+        return False
 
     def payloads(self) -> Mapping[int, int]:
         return self._payloads_in([(_ENQUEUED_HEAD, _ENQUEUED_HEAD + len(self.run.fields))])

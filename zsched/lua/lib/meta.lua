@@ -40,10 +40,9 @@ end
 
 -- Add a row: the id of a schedule or run, zsched's own words, and perhaps a text of another writer. That text is a
 -- separate field without a name, so it can have any content (core/entry.py reads it).
-local MOST_TEXTS = 4000  -- of an entry; unpack fails near 8,000
 local function add_row(rows, of, words, text)
   local fields = rows[#rows]
-  if not fields or #fields > MOST_TEXTS then
+  if not fields or #fields > 4000 then  -- texts of an entry; unpack fails near 8,000
     fields = {'rows', 0}
     rows[#rows + 1] = fields
   end
