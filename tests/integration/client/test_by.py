@@ -38,7 +38,7 @@ def test_the_default_is_user_and_host(redis_url: str) -> None:
     assert f"{user}@{socket.gethostname()}" == caller(env={}) == caller(None, {"HOME": "/"})
 
 
-def test_under_sudo_the_default_is_the_user_who_called_it() -> None:
+def test_the_default_under_sudo_is_the_user_who_called_it() -> None:
     assert f"ann@{socket.gethostname()} (sudo)" == caller(env={"SUDO_USER": "ann"})
 
 
