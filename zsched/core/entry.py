@@ -33,6 +33,7 @@ OLDEST_FORMAT: Final = 3
 
 BEFORE_BY: Final = "\x1f"  # in the value of a paused schedule: between the note and who paused it; lua/pause.lua
 _BY: Final = b"by"  # the field before an entry's own texts; none of these begin with it
+_MALFORMED: Final = (ValueError, KeyError, IndexError, TypeError)  # raised while a malformed entry is parsed
 _DIGITS = 18  # of a whole number, at most: the limit of an archive's file
 
 
@@ -166,7 +167,7 @@ class reading:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Raises UnreadableEntry."""
-        if isinstance(error, ValueError | KeyError | IndexError | TypeError):
+        if error is not None and isinstance(error, _MALFORMED):
             entry, reason = self._entry, truncated(repr(error))
             message = f"log entry {entry.position.id} ({entry.kind}) cannot be read: {reason}"
             raise UnreadableEntry(message) from error
