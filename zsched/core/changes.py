@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, Final
 
@@ -97,7 +97,8 @@ class Change:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change for JSON; ``of_dict`` is the inverse."""
-        shown = {name: value for name, value in asdict(self).items() if value not in (None, "", ())}
+        given = {each.name: getattr(self, each.name) for each in fields(Change)}  # not those of an Occurrence
+        shown = {name: value for name, value in given.items() if value not in (None, "", ())}
         if not self.jitter_ms:
             del shown["jitter_ms"]
         return shown | {"what": self.what.value}
