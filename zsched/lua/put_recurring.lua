@@ -23,8 +23,8 @@
 -- LOGS   put_recurring: shapes n, per shape: lane, schedule n, its pairs, template n, its pairs; rows n, per written
 --        row (id, words), (trigger, text), (data, bytes). Words: shape, due, nominal, anchor, created_at, last,
 --        ended_at, paused if it stays paused, digest; - for a missing value. After the word for paused comes :<nominal
---        ms> of an overdue occurrence that the new rule drops. The entry also gives the other fields of a schedule's
---        hash: version is its id, updated_at its time
+--        ms> of an overdue occurrence that the new rule drops. The other fields of a schedule's hash follow, as
+--        version is the entry's id, and updated_at its time
 --
 -- The anchor (TIME at the rule's creation, or just before) and the due time stay while the trigger's text is the same,
 -- its jitter aside. So a new payload neither moves nor repeats an occurrence, and new jitter counts from the next
