@@ -138,6 +138,7 @@ def connect(settings: Settings, link: Link | None = None) -> Client:
         rq_prefix=settings.rq.prefix,
         payload_limit=settings.limits.payload_bytes,
         urgencies=settings.urgencies,
+        by=settings.by,
     )
 
 

@@ -90,7 +90,8 @@ class Verdict:
 def on_schedule(schedule: Schedule, now_ms: int, tz: str) -> Verdict:
     """Return the verdict on *schedule* by its state alone; times are local in *tz*."""
     since = "" if schedule.since_ms is None else f"since {local_text(schedule.since_ms, tz)}"
-    since += f': "{schedule.note}"' if schedule.note else ""
+    by = f"by {schedule.paused_by}" if schedule.paused_by else ""
+    since = " ".join(filter(None, (since, by))) + (f': "{schedule.note}"' if schedule.note else "")
     if schedule.state is ScheduleState.PAUSED:
         text = "; ".join(filter(None, (since, _due_when_paused(schedule, now_ms, tz))))
         return Verdict(Word.PAUSED, text or "it fires when it is resumed", "let it go on", _zsched("resume", schedule))
