@@ -17,7 +17,7 @@ from zsched.core.changes import OUTCOMES, Change
 from zsched.core.lookback import Occurrence
 from zsched.core.runs import BAD, RunStatus
 from zsched.core.sentences import local_text
-from zsched.core.verdict import Verdict
+from zsched.core.verdict import StoryVerdict
 from zsched.core.wording import rough_duration
 from zsched.health.verdict import Shell
 from zsched.storage.connection import link_of
@@ -58,7 +58,7 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     return DONE if story.is_known else NOT_FOUND
 
 
-def _verdict_lines(verdict: Verdict) -> Iterator[Shown]:
+def _verdict_lines(verdict: StoryVerdict) -> Iterator[Shown]:
     """Yield the verdict, its remedy and an empty line."""
     style = Style.BAD if verdict.word.is_bad else Style.GOOD if verdict.word.is_good else Style.HEADING
     yield StyledLine(printable(with_short_workers(f"{verdict.word}: {verdict.text}")), style)

@@ -114,8 +114,8 @@ class Invocation:
             say(text)
 
     def tell_source(self, source: Source) -> None:
-        """Write the source of the answer to stderr; with JSON, nothing, because the result contains it."""
-        if not self.wants_json:
+        """Write the source of the answer to stderr, unless it is complete, or the result is JSON and contains it."""
+        if not (self.wants_json or source.is_complete):
             click.echo(printable(str(source)), err=True)
 
     def tell_error(self, message: str, error: Exception, **more: Any) -> None:

@@ -19,7 +19,7 @@ from zsched.core.model import Schedule, iso
 from zsched.core.run_id import RunId
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import CHANGED, CREATED, local_text, sentence, told_together
-from zsched.core.verdict import Stalled, Verdict, Word, on_run, on_schedule
+from zsched.core.verdict import Stalled, StoryVerdict, Word, on_run, on_schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,11 @@ class Source:
     def whole_since_us(self) -> int:
         """The time since when it is complete, in µs; 0: since the beginning."""
         return 0 if self.is_untrimmed else (self.complete_since_ms or 0) * 1000
+
+    @property
+    def is_complete(self) -> bool:
+        """True if it knows everything since the beginning."""
+        return self.archive is not None and self.complete_since_ms is None
 
     def __str__(self) -> str:
         since = "" if self.complete_since_ms is None else local_text(self.complete_since_ms, "UTC")
@@ -99,7 +104,7 @@ class Story:
 
     id: str
     tz: str
-    verdict: Verdict
+    verdict: StoryVerdict
     lines: list[tuple[int, str]]
     is_known: bool
     source: Source
@@ -204,7 +209,7 @@ class _Teller:
                 yield change.at_us // 1000, sentence(change, self._tz, self._context(change))
             self._note(change)
 
-    def verdict(self, schedule: Schedule | None, now_ms: int, runs: Sequence[Run]) -> Verdict:
+    def verdict(self, schedule: Schedule | None, now_ms: int, runs: Sequence[Run]) -> StoryVerdict:
         """Return the verdict by Redis, by the open *runs* in RQ (the newest first), and by the changes."""
         if schedule is None:
             return self._gone(runs)
@@ -218,13 +223,13 @@ class _Teller:
 
     def verdict_of_run(
         self, run_id: str, own: Sequence[Change], schedule: Schedule | None, now_ms: int, runs: Sequence[Run]
-    ) -> Verdict:
+    ) -> StoryVerdict:
         """Return the verdict on a run by RQ, or by *own*, the changes that concern it."""
         id = self._chronicle.id
         if not own:
             some = f"the newest {len(self._chronicle.changes):,} changes" if self._chronicle.left_out else "the changes"
             text = f"{some} of schedule {id} do not name run {run_id}"
-            return Verdict(Word.UNKNOWN, text, "see the schedule's story", ("zsched", "why", id))
+            return StoryVerdict(Word.UNKNOWN, text, "see the schedule's story", ("zsched", "why", id))
         if runs:
             return self._of_run(runs[0]).after(f"it is of schedule {id}")
         if schedule is not None and own[-1].what in _WAITS:
@@ -232,12 +237,12 @@ class _Teller:
         again = " again" if any(map(is_push, own)) else ""
         return self._of_change(own[-1]).after(f"run {run_id} of schedule {id} was not pushed{again}")
 
-    def _of_run(self, run: Run) -> Verdict:
+    def _of_run(self, run: Run) -> StoryVerdict:
         return on_run(run, self._tz, self._stalled.get(run.queue) if run.status is RunStatus.QUEUED else None)
 
-    def _of_change(self, change: Change) -> Verdict:
+    def _of_change(self, change: Change) -> StoryVerdict:
         """Return the verdict on a schedule that ended with *change*, without a run."""
-        return Verdict(_ENDS_WITH.get(change.what, Word.ENDED), sentence(change, self._tz, self._context(change)))
+        return StoryVerdict(_ENDS_WITH.get(change.what, Word.ENDED), sentence(change, self._tz, self._context(change)))
 
     def _open(self, runs: Sequence[Run]) -> str:
         """Return the state in RQ of the run that was pushed last, and the number of others."""
@@ -249,21 +254,23 @@ class _Teller:
         others = sum(not run.is_over for run in runs[1:])
         return f"{others} more of its runs {'is' if others == 1 else 'are'} not over; " if others else ""
 
-    def _left_out(self) -> Verdict | None:
+    def _left_out(self) -> StoryVerdict | None:
         """Return the verdict on the newest occurrence if it was not pushed."""
         newest = next((change for change in reversed(self._chronicle.changes) if change.what in _OCCURRED), None)
         return None if newest is None or newest.what in _PUSHES else self._of_change(newest)
 
-    def _last_end(self) -> Verdict | None:
+    def _last_end(self) -> StoryVerdict | None:
         """Return the verdict on the run that ended last."""
         ends = (change for change in reversed(self._chronicle.changes) if change.what is What.RUN_ENDED)
         last = next(ends, None)
         return None if last is None else self._of_run(run_that_ended(last))
 
-    def _gone(self, runs: Sequence[Run]) -> Verdict:
+    def _gone(self, runs: Sequence[Run]) -> StoryVerdict:
         """Return the verdict on a schedule that Redis does not have: by its last change, or by its last run."""
         if self.is_there:
-            return Verdict(Word.MISSING, f"Redis does not have it{_LOST}", "look for a cause", ("zsched", "doctor"))
+            return StoryVerdict(
+                Word.MISSING, f"Redis does not have it{_LOST}", "look for a cause", ("zsched", "doctor")
+            )
         changes = self._chronicle.changes
         ends = {change.run_id: run_that_ended(change) for change in changes if change.what is What.RUN_ENDED}
         last = next((change for change in reversed(changes) if change.what not in OF_RUNS), changes[-1])
@@ -272,7 +279,7 @@ class _Teller:
             return verdict.after(f"its {self._open(runs)}") if runs else verdict
         run = (ends | {run.id: run for run in runs}).get(last.run_id)
         if run is None:
-            return Verdict(Word.PUSHED, f"run {last.run_id} was pushed; that it ended is not recorded yet")
+            return StoryVerdict(Word.PUSHED, f"run {last.run_id} was pushed; that it ended is not recorded yet")
         return self._of_run(run)
 
     def _note(self, change: Change) -> None:
@@ -332,10 +339,10 @@ _LOST: Final = ": nothing here says why, so Redis lost it, or another writer rem
 _ADVANCES: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE)  # of a recurring one, with its next time
 
 
-def _unknown(chronicle: Chronicle) -> Verdict:
+def _unknown(chronicle: Chronicle) -> StoryVerdict:
     source = chronicle.source
     if source.complete_since_ms is None and source.archive is not None:
-        return Verdict(Word.UNKNOWN, f"no schedule {chronicle.id} was ever put into {source.place}")
+        return StoryVerdict(Word.UNKNOWN, f"no schedule {chronicle.id} was ever put into {source.place}")
     since = "" if source.complete_since_ms is None else f" since {local_text(source.complete_since_ms, 'UTC')}"
     text = f"nothing is known of a schedule {chronicle.id} in {source.place}{since}"
-    return Verdict(Word.UNKNOWN, f"{text}; what was before is not in reach")
+    return StoryVerdict(Word.UNKNOWN, f"{text}; what was before is not in reach")

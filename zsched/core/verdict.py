@@ -64,7 +64,7 @@ class Stalled(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StoryVerdict:
     """The answer: a word, the facts, and what to do. ``command``: words of a command that ends the remedy."""
 
     word: Word
@@ -72,11 +72,11 @@ class Verdict:
     remedy: str = ""
     command: tuple[str, ...] = ()
 
-    def after(self, text: str) -> Verdict:
+    def after(self, text: str) -> StoryVerdict:
         """Return it with *text* behind its own."""
         return replace(self, text=f"{self.text}; {text}")
 
-    def completed(self, written: Callable[[Sequence[str]], str] = shlex.join) -> Verdict:
+    def completed(self, written: Callable[[Sequence[str]], str] = shlex.join) -> StoryVerdict:
         """Return it with its command, *written* for a shell, at the end of the remedy."""
         if not self.command:
             return self
@@ -87,23 +87,25 @@ class Verdict:
         return {"word": self.word.value, "text": self.text, "remedy": self.completed().remedy or None}
 
 
-def on_schedule(schedule: Schedule, now_ms: int, tz: str) -> Verdict:
+def on_schedule(schedule: Schedule, now_ms: int, tz: str) -> StoryVerdict:
     """Return the verdict on *schedule* by its state alone; times are local in *tz*."""
     since = "" if schedule.since_ms is None else f"since {local_text(schedule.since_ms, tz)}"
     by = f"by {schedule.paused_by}" if schedule.paused_by else ""
     since = " ".join(filter(None, (since, by))) + (f': "{schedule.note}"' if schedule.note else "")
     if schedule.state is ScheduleState.PAUSED:
         text = "; ".join(filter(None, (since, _due_when_paused(schedule, now_ms, tz))))
-        return Verdict(Word.PAUSED, text or "it fires when it is resumed", "let it go on", _zsched("resume", schedule))
+        return StoryVerdict(
+            Word.PAUSED, text or "it fires when it is resumed", "let it go on", _zsched("resume", schedule)
+        )
     if schedule.state is ScheduleState.QUARANTINED:
-        return Verdict(Word.QUARANTINED, since, "schedule it again, or cancel it", _zsched("cancel", schedule))
+        return StoryVerdict(Word.QUARANTINED, since, "schedule it again, or cancel it", _zsched("cancel", schedule))
     if schedule.state is ScheduleState.ENDED or schedule.next_ms is None:
-        return Verdict(Word.ENDED, f"{since}: its rule gives no more occurrences".lstrip(": "))
+        return StoryVerdict(Word.ENDED, f"{since}: its rule gives no more occurrences".lstrip(": "))
     at, ahead_ms = local_text(schedule.next_ms, tz), schedule.next_ms - now_ms
     if ahead_ms > 0:
-        return Verdict(Word.SCHEDULED, f"next {at}, in {rough_duration(ahead_ms)}")
+        return StoryVerdict(Word.SCHEDULED, f"next {at}, in {rough_duration(ahead_ms)}")
     text = f"due {at}, {rough_duration(-ahead_ms)} ago; it waits for a daemon that leads"
-    return Verdict(Word.OVERDUE, text, "see what is wrong", ("zsched", "status"))
+    return StoryVerdict(Word.OVERDUE, text, "see what is wrong", ("zsched", "status"))
 
 
 def _due_when_paused(schedule: Schedule, now_ms: int, tz: str) -> str:
@@ -117,17 +119,15 @@ def _zsched(verb: str, schedule: Schedule) -> tuple[str, ...]:
     return "zsched", verb, schedule.id
 
 
-def on_run(run: Run, tz: str, stalled: Stalled | None = None) -> Verdict:
+def on_run(run: Run, tz: str, stalled: Stalled | None = None) -> StoryVerdict:
     """Return the verdict on *run*; *stalled*: the reason why no worker takes it from its queue, if one is known."""
     text = f"run {run.id} {state_text(run, tz)}"
-    if run.status is RunStatus.QUEUED and stalled is Stalled.UNHEARD:
-        since = "" if run.queued_ms is None else f" since {local_text(run.queued_ms, tz)}"
-        waits = f"run {run.id} waits in queue {run.queue}{since}, and {stalled.value.format(run.queue)}"
-        return Verdict(Word.NOT_RUN, waits, "start a worker", ("rq", "worker", run.queue))
     if run.status is RunStatus.QUEUED and stalled is not None:
-        return Verdict(Word.NOT_RUN, f"{text}; {stalled.value}", "let them go on", ("rq", "resume"))
+        remedy, *command = _OF_STALLED[stalled]
+        name = (run.queue,) if stalled is Stalled.UNHEARD else ()
+        return StoryVerdict(Word.NOT_RUN, f"{text}; {stalled.value.format(run.queue)}", remedy, (*command, *name))
     remedy, *command = _REMEDIES.get(run.status, ("",))
-    return Verdict(_WORDS[run.status], text, remedy, (*command, run.id) if command else ())
+    return StoryVerdict(_WORDS[run.status], text, remedy, (*command, run.id) if command else ())
 
 
 _WORDS: Final = {
@@ -138,6 +138,10 @@ _WORDS: Final = {
     RunStatus.CANCELLED: Word.CANCELLED,
     RunStatus.EXPIRED: Word.EXPIRED,
     RunStatus.LOST: Word.LOST,
+}
+_OF_STALLED: Final = {
+    Stalled.UNHEARD: ("start one", "rq", "worker"),
+    Stalled.SUSPENDED: ("let them go on", "rq", "resume"),
 }
 _RETRY: Final = ("run it again", "zsched", "retry")
 _REMEDIES: Final = {

@@ -208,8 +208,8 @@ UNHEARD, SUSPENDED = {"mail": Stalled.UNHEARD}, {"mail": Stalled.SUSPENDED}
             RunStatus.QUEUED,
             UNHEARD,
             "NOT RUN",
-            f"run {RUN} waits in queue mail since {DUE}, and RQ knows of no worker that listens to queue mail",
-            "start a worker: rq worker mail",
+            f"run {RUN} is queued since {DUE}; RQ knows of no worker that listens to queue mail",
+            "start one: rq worker mail",
         ),
         (
             RunStatus.QUEUED,
