@@ -220,7 +220,8 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
         patch.setattr(overview, "SILENT_MS", 500)  # instead of ten seconds
         patch.setenv("ZSCHED_REDIS_TIMEOUT_S", "0.5")  # why waits for half of it, as no archive answers
         reader.zsched("status", "UNHEALTHY: nobody leads: no daemon of this namespace is running", code=UNHEALTHY)
-        reader.zsched("why reminder-dinner", "overdue by ", "it waits for a daemon that leads: see zsched status")
+        remedy = "it waits for a daemon that leads\n  → see what is wrong: zsched status\n"
+        reader.zsched("why reminder-dinner", "OVERDUE: due ", remedy)
 
     reader.left.append("python digests.py")  # of step 3
     reader.python("digests.py")
@@ -234,5 +235,5 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
         second.wait_for("recovery_done")
         reader.zsched("status", HEALTHY, "warning: Redis lost something and was rebuilt at ", " put back\n")
         reader.zsched("ls", "digest-ada     active", "digest-ji-woo  active")
-        reader.zsched("why digest-ada", "put back, due ", ": Redis had lost it", "now: active; next ")
+        reader.zsched("why digest-ada", "put back, due ", ": Redis had lost it", "next ")
     assert [] == reader.left

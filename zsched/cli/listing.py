@@ -79,7 +79,8 @@ def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: 
     shown = found if limit is None or invocation.wants_json else list(islice(found, limit))
     values = ({**one.to_dict(), "cursor": one.cursor} for one in islice(shown, limit))
     now_ms = SystemClock().now_ms()
-    invocation.answer_rows(values, _HEADER, (_row(one, tz, now_ms) for one in shown), tz)
+    nothing = "no schedule matches" if any(filters.values()) else "nothing is scheduled"
+    invocation.answer_rows(values, _HEADER, (_row(one, tz, now_ms) for one in shown), tz, nothing)
     if isinstance(shown, list) and next(found, None) is not None:
         click.echo(f"there are more: zsched ls … --after {shown[-1].cursor}", err=True)
 
