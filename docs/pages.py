@@ -174,7 +174,7 @@ def error_classes() -> Iterator[str]:
     yield "Every error of zsched is a `ZschedError`. With `--json` the command line prints its name as `type`.\n"
     yield "| error | is also | meaning |"
     yield "|---|---|---|"
-    for name, error in vars(errors).items():
+    for name, error in [*vars(errors).items(), ("RowsRefused", zsched.RowsRefused)]:  # beside its result
         if inspect.isclass(error) and issubclass(error, errors.ZschedError) and error is not errors.ZschedError:
             text = " ".join(inspect.cleandoc(error.__doc__ or "").replace("``", "`").split())
             bases = ", ".join(f"`{base.__name__}`" for base in error.__bases__ if base is not errors.ZschedError)

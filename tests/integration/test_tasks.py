@@ -121,7 +121,7 @@ def test_rows_of_tasks_are_checked_individually(client: Client, redis_client: re
         yield send_reminder.row(after=HOUR, event_id="e 9", channel="push")
         yield {"func": send_reminder, "args": ("e1001", "sms"), "at": client.get("reminder-e1").next_at}
 
-    many = client.schedule_many(rows())
+    many = client.schedule_many(rows(), errors="return")
 
     assert [7, 700, 1002] == [index for index, _ in many.errors]
     assert ["channel", "channel", "event_id"] == [error.field for _, error in many.errors]  # type: ignore[attr-defined]
@@ -169,7 +169,7 @@ def test_recurring_rows_of_one_task_and_rule_share_shape_and_rule(client: Client
 def test_a_recurring_row_like_the_previous_one_has_its_payload_checked(client: Client) -> None:
     rows: list[Any] = [{"func": send_reminder, "args": ("e1", word), "every": 60} for word in ("sms", "fax", "push")]
 
-    many = client.schedule_many(rows)
+    many = client.schedule_many(rows, errors="return")
 
     assert [(1, "channel")] == [(index, error.field) for index, error in many.errors]  # type: ignore[attr-defined]
     assert (["reminder-e1", None, "reminder-e1"], 1, 1) == (many.ids, many.created, many.updated)

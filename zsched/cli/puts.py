@@ -45,6 +45,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _TYPES: Final[Mapping[type[Form], Any]] = {  # the type of a value on a command line; default text
     Duration: duration,
     Interval: duration,
+    RqSeconds: duration,
     Instant: instant,
     Whole: int,
     Number: int,
@@ -62,8 +63,6 @@ def _option(option: Option) -> Callable[[F], F]:
         return click.option(name, option.name, multiple=True, metavar=form.metavar, help=option.help)
     if isinstance(form, Json):
         type_: Any = json_array if form.is_array else json_object
-    elif isinstance(form, RqSeconds):
-        type_ = None if form.has_units else duration
     else:
         type_ = _TYPES.get(type(form))
     return click.option(name, type=type_, metavar=form.metavar, help=option.help)

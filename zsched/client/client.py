@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from zsched.client.calls import Typed, completed, naming_lost_call, new_id, op_of
 from zsched.client.first_times import REPLANS, FirstTimes, PlannedRule, outdated
 from zsched.client.lives import Lives
 from zsched.client.many import BulkPut, put_rows
 from zsched.client.rows import RowReader, time_argument
-from zsched.core.arguments import check_id, instant_ms
+from zsched.core.arguments import check_id, choice, instant_ms
 from zsched.core.clock import Clock, SystemClock, from_ms, to_ms
 from zsched.core.listing import Filter, select
-from zsched.core.model import After, At, Definition, Many, Schedule, Scheduled, ScheduleState
+from zsched.core.model import After, At, Definition, Many, Refused, RowsRefused, Schedule, Scheduled, ScheduleState
 from zsched.core.option_table import EnqueueOptions, RuleOptions, ScheduleOptions, ScheduleRow, UpdateOptions
 from zsched.core.options import Presets, define, define_now, define_trigger, merged_presets
 from zsched.core.planning import occurrences
@@ -135,24 +135,34 @@ class Client(Lives):
         self._store.demand(answer.word, definition.id)
         return Scheduled(definition.id, answer.word, from_ms(answer.now_ms), answer.detail)
 
-    def schedule_many(self, rows: Iterable[ScheduleRow], on_progress: Callable[[int], None] | None = None) -> Many:
+    def schedule_many(
+        self,
+        rows: Iterable[ScheduleRow],
+        on_progress: Callable[[int], None] | None = None,
+        errors: Literal["raise", "return"] | Refused = Refused.RAISE,
+    ) -> Many:
         """
         Schedule many: each row is a dict of ``func`` and the options of ``schedule``.
 
-        Valid rows are scheduled; invalid rows are reported as (index, error). *on_progress* is called with the number
-        of rows done, every few hundred. When the connection is lost, the call raises, and the rows done so far stay in
-        Redis. Repeating the call is safe when the rows have ids. If a row has ``durable=True``, the call returns when
-        an archive has all rows.
+        All valid rows are scheduled, and RowsRefused is raised at the end if others were invalid. With
+        ``errors="return"`` they are only listed in ``Many.errors``. *on_progress* is called with the number of rows
+        done, every few hundred. When the connection is lost, the call raises, and the rows done so far stay in Redis.
+        Repeating the call is safe when the rows have ids. If a row has ``durable=True``, the call returns when an
+        archive has all rows.
 
         Raises:
+            RowsRefused: rows were refused; all others were written. It has the ``Many``.
             NotArchived: as ``schedule``.
             RedisUnavailable: Redis was not reached.
         """
+        refused = choice("errors", errors, Refused)
         noted = _Noted(rows, partial(self._durability.require, "no row with durable=True was written"))
         reader, puts = RowReader(self._store, self._define), self._bulk_put()
         many = put_rows(noted, reader, puts, self._keys, on_progress or (lambda done: None))
         if noted.is_asked_for and many.done > len(many.errors):
             self._durability.wait_for_all(f"{many.done - len(many.errors)} rows")
+        if many.errors and refused is Refused.RAISE:
+            raise RowsRefused(many)
         return many
 
     def update(self, id: str, /, **changes: Unpack[UpdateOptions]) -> Scheduled:

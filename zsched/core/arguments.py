@@ -14,7 +14,7 @@ from typing import TypeVar
 from zsched.core.clock import LAST_MS, to_ms
 from zsched.core.run_id import ID
 from zsched.core.triggers import Fold, Gap, resolve_local, zone
-from zsched.core.wording import duration_text
+from zsched.core.wording import DURATION_REMEDY, duration_argument, duration_text
 from zsched.errors import InvalidSchedule
 
 _MS_PER_S = 1000
@@ -50,7 +50,8 @@ def choice(field: str, value: object, enum: type[E]) -> E:
 
 
 def seconds_to_ms(field: str, value: object, least_ms: int, most_s: float = _LONGEST_DELAY_S) -> int:
-    """Return a duration, given as seconds or timedelta, in whole ms, rounded up. Raises InvalidSchedule."""
+    """Return a duration, given as seconds, text or timedelta, in whole ms, rounded up. Raises InvalidSchedule."""
+    value = duration_argument(field, value)
     if isinstance(value, timedelta):
         ms = -(-(value // timedelta(microseconds=1)) // 1000)  # -timedelta.max would overflow
     elif isinstance(value, int) and not isinstance(value, bool):
@@ -58,7 +59,7 @@ def seconds_to_ms(field: str, value: object, least_ms: int, most_s: float = _LON
     elif isinstance(value, float) and math.isfinite(value):
         ms = math.ceil(round(min(value, 2 * most_s) * _MS_PER_S, 6))  # 1e308 s would become infinite
     else:
-        raise InvalidSchedule(field, value, "not a duration", "give seconds or a timedelta")
+        raise InvalidSchedule(field, value, "not a duration", DURATION_REMEDY)
     if not least_ms <= ms <= most_s * _MS_PER_S:
         least, most = duration_text(least_ms), duration_text(int(most_s * _MS_PER_S))
         raise InvalidSchedule(field, value, "out of range", f"give {least} to {most}")

@@ -24,6 +24,10 @@ from zsched.core.policy import OnLost as OnLost
 from zsched.core.policy import OnUncertain as OnUncertain
 from zsched.core.policy import Priority as Priority
 from zsched.core.triggers import TriggerSpec
+from zsched.core.wording import plural
+from zsched.errors import ZschedError
+
+_NAMED_ROWS = 3  # refused rows whose errors are in the message of RowsRefused
 
 
 class ScheduleState(StrEnum):
@@ -183,7 +187,14 @@ class Scheduled:
         return {"id": self.id, "outcome": self.outcome, "next_at": next_at, "run_id": self.run_id}
 
 
-@dataclass(slots=True)
+class Refused(Enum):
+    """The choice of ``schedule_many`` for the errors of refused rows. All other rows are written in any case."""
+
+    RAISE = "raise"  # raise RowsRefused at the end
+    RETURN = "return"  # only list them in ``Many.errors``
+
+
+@dataclass(slots=True, repr=False)
 class Many:
     """Result of ``client.schedule_many``; ``errors`` are (index, error) of the rows that were refused."""
 
@@ -195,6 +206,12 @@ class Many:
     already_fired: int = 0  # RQ has their runs already: no schedule waits
     errors: list[tuple[int, Exception]] = field(default_factory=list)
     done: int = 0  # answered rows, accepted or refused
+
+    def __repr__(self) -> str:
+        """Return the counts in a line, without the ids."""
+        counts = {"created": self.created, "updated": self.updated, "unchanged": self.unchanged}
+        counts |= {name: count for name in ("kept", "already_fired") if (count := getattr(self, name))}
+        return f"Many({', '.join(f'{name}={count}' for name, count in counts.items())}, errors={len(self.errors)})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result for JSON; an error is {index, error, type}."""
@@ -208,6 +225,25 @@ class Many:
             "errors": [{"index": n, "error": str(e), "type": type(e).__name__} for n, e in self.errors],
             "done": self.done,
         }
+
+
+class RowsRefused(ZschedError):
+    """
+    Rows of ``schedule_many`` were refused, and all others were written.
+
+    ``many`` is the result of the call: its ``errors`` have the index and the error of each refused row.
+    """
+
+    def __init__(self, many: Many) -> None:
+        self.many = many
+        written, refused = many.done - len(many.errors), len(many.errors)
+        first = "; ".join(f"row {number}: {error}" for number, error in many.errors[:_NAMED_ROWS])
+        rest = f"; and {refused - _NAMED_ROWS:,} more in .many.errors" if refused > _NAMED_ROWS else ""
+        count = f"{refused:,} of {plural(many.done, 'row')}"
+        super().__init__(f"{count} {'was' if refused == 1 else 'were'} refused, {written:,} written: {first}{rest}")
+
+    def __reduce__(self) -> tuple[type[RowsRefused], tuple[Many]]:
+        return type(self), (self.many,)
 
 
 def iso(ms: int | None) -> str | None:

@@ -2,7 +2,7 @@
 Options of an entry of a file, and checks that read an entry to its end.
 
 An entry has the options of ``client.schedule``, except some that make no sense in a file, and ``paused``. Durations are
-seconds or texts (``"5m"``). Arguments that TOML cannot express, such as null, are JSON in ``args_json``,
+seconds or texts (``"5m"``), as everywhere. Arguments that TOML cannot express, such as null, are JSON in ``args_json``,
 ``kwargs_json`` and ``meta_json``.
 
 An entry with mistakes is checked to its end: one reading reports all mistakes, and no false ones.
@@ -37,7 +37,6 @@ from zsched.core.option_table import OPTIONS
 from zsched.core.options import TRIGGERS
 from zsched.core.triggers import RULES
 from zsched.core.triggers.every import LONGEST_MS
-from zsched.core.wording import parse_duration
 from zsched.errors import InvalidSchedule, InvalidTask, ZschedError
 from zsched.tasks.lookup import Lookup
 
@@ -68,11 +67,9 @@ def option_of(key: str) -> str:
 
 
 def value_of(key: str, value: Any) -> Any:
-    """Return TOML's *value* of *key* in the client's form: durations and JSON texts are parsed. Raises ValueError."""
+    """Return TOML's *value* of *key* in the client's form: JSON texts are parsed. Raises ValueError."""
     if option_of(key) != key:
         return _from_json(key, value)
-    if isinstance(value, str) and key in DURATIONS:
-        return parse_duration(value)
     if isinstance(value, str) and key in _TIMES:
         raise ValueError(f"{value!r} is a text; write the time without quotes, such as 2026-12-24T18:00:00Z")
     return value

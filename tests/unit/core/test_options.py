@@ -13,6 +13,7 @@ import pytest
 from zsched.core.arguments import check_id, check_queue, instant_ms, seconds_to_ms
 from zsched.core.clock import LAST_MS
 from zsched.core.model import After, At, IfExists, Now, OnLost, OnUncertain, Payload, Priority
+from zsched.core.option_table import OPTIONS
 from zsched.core.options import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, define, define_now, define_trigger
 from zsched.core.triggers import Fold, Gap, TriggerSpec, check
 from zsched.core.triggers.cron import CRON
@@ -68,7 +69,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("every", {"every": math.nan}),
     ("every", {"every": math.inf}),
     ("every", {"every": True}),
-    ("every", {"every": "5m"}),
+    ("every", {"every": "5 m"}),
     ("every", {"every": 0.0001}),
     ("every", {"every": timedelta(0)}),
     ("every", {"every": timedelta.max}),
@@ -382,6 +383,21 @@ def test_a_value_whose_repr_fails_does_not_hide_the_error() -> None:
 
     with pytest.raises(InvalidSchedule, match=r"^id=<Hostile>"):
         _define(at=AT, id=Hostile())
+
+
+def test_every_duration_may_be_a_text() -> None:
+    texts = dict.fromkeys(name for name, option in OPTIONS.items() if option.form.is_duration and name != "after")
+    assert {"every", "jitter", "expires_after", "catch_up_window", "timeout", "result_ttl", "failure_ttl"} == {*texts}
+
+    of_texts = define(
+        "app.task", {"every": "1d", "jitter": "90s", "expires_after": "1h30m", "catch_up_window": "2h"}, "a"
+    )
+    of_numbers = define(
+        "app.task", {"every": 86_400, "jitter": 90, "expires_after": 5400, "catch_up_window": 7200}, "a"
+    )
+
+    assert of_numbers == of_texts
+    assert After(120_000) == define("app.task", {"after": "2m"}, "a").when
 
 
 @pytest.mark.parametrize("function", [instant_ms, lambda field, value, tz: seconds_to_ms(field, value, 0)])

@@ -74,7 +74,7 @@ def test_an_option_that_files_cannot_have_is_refused(option: str, said: str) -> 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('timeout = "1x"', "timeout: '1x' is no duration"),
+        ('timeout = "1x"', "timeout='1x': not a duration"),
         ('starts = "2030-01-01"', "starts: '2030-01-01' is a text; write the time without quotes"),
         ("starts = 2030-01-01", "starts=datetime.date(2030, 1, 1): not a datetime"),
         ("starts = 2030-01-01T00:00:00", "starts=2030-01-01T00:00:00: a naive datetime"),

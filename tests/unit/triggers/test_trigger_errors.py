@@ -197,6 +197,10 @@ def test_a_bad_recurrence_rule_is_refused(value, says):
         (Decimal("2.25"), "2250"),
         (timedelta(minutes=5), "300000"),
         (timedelta(milliseconds=1), "1"),
+        ("30", "30000"),
+        ("2m", "120000"),
+        ("1h30m", "5400000"),
+        ("500ms", "500"),
         (100 * 365.25 * 86_400, "3155760000000"),
     ],
 )
@@ -224,7 +228,10 @@ def test_an_interval_is_rounded_to_whole_milliseconds(value, expected):
         pytest.param(10**5000, "100 years", id="5001 digits"),
         (timedelta.max, "100 years"),
         (True, "not a duration"),
-        ("30", "not a duration"),
+        ("soon", "not a duration"),
+        ("1 h", "not a duration"),
+        ("0s", "positive"),
+        ("-5", "positive"),
         (None, "not a duration"),
     ],
 )
