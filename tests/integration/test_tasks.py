@@ -96,6 +96,18 @@ def test_a_client_checks_the_arguments_of_a_task(client: Client, redis_client: r
     assert "reminder-e1" == getattr(client, verb)(send_reminder, args=("e1", "push"), **when).id
 
 
+@pytest.mark.parametrize("verb", ["schedule", "enqueue", "row"])
+def test_a_task_refuses_arguments_without_names_and_names_its_parameters(client: Client, verb: str) -> None:
+    call: Any = getattr(send_reminder, verb)
+    before = () if verb == "row" else (client,)
+
+    with pytest.raises(
+        InvalidSchedule, match=r"^args=\('e1', 'push'\): task .* by name; give event_id=…, channel=…, minutes=…$"
+    ):
+        call(*before, "e1", "push")
+    assert [] == list(client.list())
+
+
 def test_an_undecorated_function_can_be_scheduled(client: Client) -> None:
     client.schedule(untyped, args=("not a number",), after=HOUR, id="a")
     client.schedule(f"{MODULE}.send_reminder", args=("by path",), after=HOUR, id="b")

@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from zsched.client.calls import Typed, completed, naming_lost_call, new_id, op_of
+from zsched.client.calls import Typed, completed, effect_again, naming_lost_call, new_id, op_of
 from zsched.client.first_times import REPLANS, FirstTimes, PlannedRule, outdated
 from zsched.client.lives import Lives
 from zsched.client.many import BulkPut, put_rows
@@ -21,7 +21,7 @@ from zsched.client.rows import RowReader, time_argument
 from zsched.core.arguments import check_id, choice, instant_ms
 from zsched.core.clock import Clock, SystemClock, from_ms, to_ms
 from zsched.core.listing import Filter, select
-from zsched.core.model import After, At, Definition, Many, Refused, RowsRefused, Schedule, Scheduled, ScheduleState
+from zsched.core.model import After, Definition, Many, Refused, RowsRefused, Schedule, Scheduled, ScheduleState
 from zsched.core.option_table import EnqueueOptions, RuleOptions, ScheduleOptions, ScheduleRow, UpdateOptions
 from zsched.core.options import Presets, define, define_now, define_trigger, merged_presets
 from zsched.core.planning import occurrences
@@ -306,8 +306,7 @@ class Client(Lives):
         self._durability.require()
         answer, what = put(), f"schedule {definition.id!r}"
         if answer.entry is not None:
-            is_repeatable = definition.has_own_id and isinstance(definition.when, At | TriggerSpec)
-            self._durability.wait_for(answer.entry, answer.now_ms, what, is_repeatable)
+            self._durability.wait_for(answer.entry, answer.now_ms, what, effect_again(definition))
         elif answer.word in ("unchanged", "kept", "already_fired"):  # written by an earlier call
             self._durability.wait_for_all(what)
         return answer

@@ -7,6 +7,7 @@ Every refusal is an InvalidSchedule that names the option, the value and the rem
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from enum import Enum
 from typing import TypeVar
@@ -19,6 +20,7 @@ from zsched.errors import InvalidSchedule
 
 _MS_PER_S = 1000
 _LONGEST_DELAY_S = 100 * 366 * 86400
+_OF_A_ZONE = ("at", "starts", "ends")  # options beside ``tz``
 _TEXT = 200  # characters of description, note, tag, created_by, managed_by
 
 E = TypeVar("E", bound=Enum)
@@ -75,12 +77,14 @@ def instant_ms(field: str, value: object, tz: str | None, gap: Gap = Gap.SHIFT, 
             time that *gap* skips.
     """
     if not isinstance(value, datetime):
-        hint = "give a datetime" if not isinstance(value, date) else "give a datetime: a date alone has no time of day"
-        raise InvalidSchedule(field, value, "not a datetime", hint)
+        raise InvalidSchedule(field, value, "not a datetime", _datetime_instead(value))
     if value.utcoffset() is not None:
         ms = to_ms(value)
     elif tz is None:
-        raise InvalidSchedule(field, value, "a naive datetime names no instant", 'give tz="Area/City" or an aware one')
+        remedy = "give an aware one, such as datetime(2026, 12, 24, 18, tzinfo=UTC)"
+        if field in _OF_A_ZONE:
+            remedy = 'give tz="Area/City" or an aware one'
+        raise InvalidSchedule(field, value, "a naive datetime names no instant", remedy)
     else:
         if fold is Fold.BOTH:
             raise InvalidSchedule("fold", "both", "a single time cannot have two instants", "give first or second")
@@ -93,6 +97,15 @@ def instant_ms(field: str, value: object, tz: str | None, gap: Gap = Gap.SHIFT, 
     if not 0 <= ms <= LAST_MS:
         raise InvalidSchedule(field, value, "outside of the supported range", "give a time from 1970 to 9999")
     return ms
+
+
+def _datetime_instead(value: object) -> str:
+    """Return the remedy for a *value* that is not a datetime."""
+    if isinstance(value, date):
+        return "give a datetime: a date alone has no time of day"
+    with suppress(ValueError, TypeError):
+        return f"give a datetime: datetime.fromisoformat({datetime.fromisoformat(value).isoformat()!r})"  # type: ignore[arg-type]  # a text, or TypeError
+    return "give a datetime"
 
 
 def check_queue(queue: object) -> str:

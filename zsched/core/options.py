@@ -32,9 +32,10 @@ from zsched.core.triggers import (
     kind_named,
 )
 from zsched.core.wording import duration_text
-from zsched.errors import InvalidSchedule, show
+from zsched.errors import NOT_GIVEN, InvalidSchedule, show
 
 TRIGGERS = ("at", "after", *RULES)
+NO_TRIGGER: Final = "trigger"  # the field of the error for a schedule without a time
 
 _RULE = ("starts", "ends", "count")
 
@@ -175,8 +176,8 @@ def _with_jitter(spec: TriggerSpec, jitter_ms: int, given: object) -> TriggerSpe
 def _when(options: Mapping[str, Any]) -> When:
     given = [name for name in TRIGGERS if options.get(name) is not None]
     if len(given) != 1:
-        problem = "no trigger" if not given else "more than one trigger"
-        raise InvalidSchedule(" and ".join(given) or "at", None, problem, f"give exactly one of {', '.join(TRIGGERS)}")
+        field, problem = (" and ".join(given), "more than one trigger") if given else (NO_TRIGGER, "none was given")
+        raise InvalidSchedule(field, NOT_GIVEN, problem, f"give exactly one of {', '.join(TRIGGERS)}")
     kind = given[0]
     rule = _Rule(
         tz=zone_name(options.get("tz")) or "UTC",

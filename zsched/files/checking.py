@@ -33,8 +33,8 @@ from zsched.client import Client
 from zsched.client.keeper import Keeper
 from zsched.core.forms import Instant, Json, Stored
 from zsched.core.model import Definition
-from zsched.core.option_table import OPTIONS
-from zsched.core.options import TRIGGERS
+from zsched.core.option_table import ELSEWHERE, OPTIONS
+from zsched.core.options import NO_TRIGGER, TRIGGERS
 from zsched.core.triggers import RULES
 from zsched.core.triggers.every import LONGEST_MS
 from zsched.errors import InvalidSchedule, InvalidTask, ZschedError
@@ -142,7 +142,7 @@ def check_through(
             definition = define(func, options)
         except InvalidSchedule as error:
             field = "func" if isinstance(error, InvalidTask) else error.field
-            lacks_rule = field == "at" and not has_rule  # and its typed task has none
+            lacks_rule = field == NO_TRIGGER and not has_rule  # and its typed task has none
             mistakes.append(Mistake("", f"no rule; {ONE_RULE}") if lacks_rule else Mistake(field, str(error)))
         except ZschedError as error:  # a rule that cannot be evaluated
             field = next((name for name in RULES if name in options), "every")
@@ -156,10 +156,17 @@ def check_through(
             func = None
         elif field in options or field in _STAND_INS:
             mend(options, field)
-        elif field != "at":
+        elif field != NO_TRIGGER:
             return None, mistakes
-        if not has_rule and field in ("at", "func"):  # the function may have been a task with a rule
+        # Without a rule, the function may have been a task that has one, or the bad key is a misspelt rule.
+        if not has_rule and (field in (NO_TRIGGER, "func") or _may_be_rule(field)):
             mend(options, "every")
+
+
+def _may_be_rule(key: str) -> bool:
+    """Return True if the bad *key* may be a misspelt rule, or is another scheduler's name of one."""
+    near = [] if key in KEYS else difflib.get_close_matches(key, KEYS, 1, 0.6)
+    return ELSEWHERE.get(key, near[0] if near else "") in RULES
 
 
 def may_be_arguments(key: str) -> bool:

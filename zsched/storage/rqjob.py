@@ -23,6 +23,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable as Function
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -79,7 +80,11 @@ class Encoder:
             raise InvalidSchedule("args", args, "not a list of arguments", "give a tuple or list")
         if not isinstance(kwargs, dict) or not all(isinstance(key, str) for key in kwargs):
             raise InvalidSchedule("kwargs", kwargs, "not named arguments", "give a dict with texts as keys")
-        raw = self._dumps("args", (path, None, tuple(args), kwargs))
+        try:
+            raw = self._dumps("args", (path, None, tuple(args), kwargs))
+        except InvalidSchedule as error:
+            self._refuse_argument(args, kwargs)
+            raise InvalidSchedule("args", args, error.problem, error.remedy) from error.__cause__
         if self.serializer == "json":
             _refuse_reshaping("args", list(args))
             _refuse_reshaping("kwargs", kwargs)
@@ -91,6 +96,16 @@ class Encoder:
                 "args", args, problem, "pass a reference to the data, or raise [limits] payload_bytes"
             )
         return data
+
+    def _refuse_argument(self, args: Iterable[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raise InvalidSchedule for the first argument that cannot be serialised alone."""
+        for value in args:
+            self._dumps("args", value)
+        for name, value in kwargs.items():
+            try:
+                self._dumps("kwargs", value)
+            except InvalidSchedule as error:
+                raise InvalidSchedule("kwargs", {name: value}, error.problem, error.remedy) from error.__cause__
 
     def open(self, data: bytes, *, runs: bool = False) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
         """

@@ -43,7 +43,7 @@ def test_valid_rows_are_scheduled_and_invalid_rows_reported_by_index(client: Cli
     many = client.schedule_many(rows, errors="return")
 
     bad = {
-        1: "id=", 3: "at=", 4: "func=", 6: "at=", 7: "row=", 8: "row=", 9: "row=", 10: "row=", 11: "",
+        1: "id=", 3: "at=", 4: "func: ", 6: "trigger: ", 7: "row=", 8: "row=", 9: "row=", 10: "row=", 11: "",
         12: "schedule 'there'",
         13: "schedule 'there'", 15: "every=", 16: "timeout=", 18: "args=",
     }  # fmt: skip
@@ -72,6 +72,11 @@ def test_refused_rows_are_raised_after_all_others_were_written(client: Client, s
     assert 496 == len(list(client.list()))
     copy = pickle.loads(pickle.dumps(caught.value))
     assert (told, 496) == (str(copy), copy.many.created)
+
+
+def test_a_row_with_a_misspelt_func_is_refused_with_the_right_name(client: Client, soon: datetime) -> None:
+    with pytest.raises(RowsRefused, match=r"row 0: func: the row has none; did you mean func where it says fun\?"):
+        client.schedule_many([{"fun": "app.task", "at": soon}])  # type: ignore[typeddict-item]
 
 
 def test_the_choice_for_refused_rows_is_checked_before_any_row_is_read(client: Client) -> None:

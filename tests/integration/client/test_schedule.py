@@ -207,7 +207,8 @@ def test_a_rule_and_a_one_shot_replace_each_other_under_one_id(client: Client, s
 @pytest.mark.parametrize(
     ("field", "options"),
     [
-        ("at", {}), ("at and every", {"at": datetime.now(UTC), "every": 5}), ("tz", {"cron": "* * * * *", "tz": "EST"}),
+        ("trigger", {}), ("at and every", {"at": datetime.now(UTC), "every": 5}),
+        ("tz", {"cron": "* * * * *", "tz": "EST"}),
         ("at", {"at": datetime(2030, 1, 1)}), ("at", {"at": date(2030, 1, 1)}), ("every", {"every": 0}),
         ("cron", {"cron": "0 0 30 2 *"}), ("rrule", {"rrule": "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30"}),
         ("rrule", {"rrule": "FREQ=SECONDLY"}), ("id", {"after": 5, "id": "a.b"}),

@@ -108,6 +108,10 @@ def test_a_probable_cause_is_reported_instead_of_missing_arguments(lines: str, t
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
+        ('evry = "1h"', ["3: evry='1h': no such option here; our option is every="]),
+        ('interval = 60', ["3: interval=60: no such option here; our option is every="]),
+        ('evry = "1h"\nqueue = "a b"', ["3: evry=", "4: queue='a b': "]),
+        ('quee = "x"', ["1: no rule", "3: quee='x': "]),
         ('every = "30 s"', ["3: every='30 s': not a duration"]),
         ('every = "30 s"\ncount = 0', ["3: every='30 s': not a duration", "4: count=0: "]),
         ('every = 60\ntz = "EST"\nstarts = 2030-01-01T00:00:00', ["4: tz='EST': "]),

@@ -41,7 +41,6 @@ def test_all_mistakes_are_reported_at_once_with_their_lines() -> None:
         "schedules.toml:6: [schedules.digest]: cron='61 * * * *': ",
         "schedules.toml:7: [schedules.digest]: queue='a b': ",
         "schedules.toml:8: [schedules.digest]: overlap='que': ",
-        "schedules.toml:10: [schedules.beat]: no rule; give exactly one of every, cron, rrule",
         "schedules.toml:11: [schedules.beat]: func='nodots': ",
         "schedules.toml:12: [schedules.beat]: evry='30s': no such option here; our option is every=",
         "schedules.toml:13: [schedules.beat]: retry={'max': 0}: RQ refuses it",
