@@ -86,6 +86,17 @@ def test_enqueuing_a_task_replaces_its_waiting_one_shot(client: Client, redis_cl
     assert [told.run_id] == [run.decode() for run in redis_client.lrange(f"{RQ}:queue:email", 0, -1)]
 
 
+def test_enqueuing_a_task_twice_with_keep_runs_it_once(client: Client, redis_client: redis.Redis) -> None:
+    payload: Any = {"event_id": "e1", "channel": "push", "if_exists": "keep"}
+    first = send_reminder.enqueue(client, **payload, unique_for="10m")
+
+    again = send_reminder.enqueue(client, **payload)
+
+    assert ("reminder-e1", "kept", first.run_id) == (again.id, again.outcome, again.run_id)
+    assert [first.run_id] == [run.decode() for run in redis_client.lrange(f"{RQ}:queue:email", 0, -1)]
+    assert redis_client.pttl(f"{Keys('default').unique_prefix()}reminder-e1") <= 600_000
+
+
 @pytest.mark.parametrize("verb", ["schedule", "enqueue"])
 def test_a_client_checks_the_arguments_of_a_task(client: Client, redis_client: redis.Redis, verb: str) -> None:
     when = {"after": HOUR} if verb == "schedule" else {}

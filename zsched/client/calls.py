@@ -56,7 +56,7 @@ def effect_again(definition: Definition) -> str:
     if not definition.has_own_id:
         return "makes a second one: with an id it can be repeated"
     if isinstance(definition.when, Now):
-        return "runs it a second time"
+        return "waits again" if definition.unique_ms else "runs it a second time"
     return "replaces it, and its delay begins anew" if isinstance(definition.when, After) else "waits again"
 
 

@@ -127,13 +127,20 @@ class Client(Lives):
         kwargs: dict[str, Any] | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> Scheduled:
-        """Push a run into its queue at once, through the same script and log. Raises as ``schedule``."""
+        """
+        Push a run into its queue at once, through the same script and log.
+
+        With an ``id`` and ``if_exists="keep"`` (or "error"), the same id does not run twice. For ``unique_for`` after
+        the push, by default a day, such calls answer "kept" with the first run's id (or raise). That run may be queued,
+        running, or over; only a cancelled run does not count. Raises as ``schedule``.
+        """
         given = {"args": args, "kwargs": kwargs, **options}
         definition = define_now(func, completed(func, given, at_once=True), new_id(), self._urgencies)
-        with naming_lost_call(definition.id, is_repeatable=False):
+        with naming_lost_call(definition.id, is_repeatable=definition.unique_ms > 0):
             answer = self._durably(definition, lambda: self._store.enqueue(definition, op=new_id()))
-        self._store.demand(answer.word, definition.id)
-        return Scheduled(definition.id, answer.word, from_ms(answer.now_ms), answer.detail)
+        self._store.demand(answer.word, definition.id, run_id=answer.detail)
+        next_at = None if answer.word == "kept" else from_ms(answer.now_ms)
+        return Scheduled(definition.id, answer.word, next_at, answer.detail)
 
     def schedule_many(
         self,

@@ -101,6 +101,7 @@ class Definition(CheckedOptions):
     allow_past: bool = False
     has_own_id: bool = True  # False: the id was generated
     durable: bool = False  # the call returns only when an archive has it on its disk
+    unique_ms: int = 0  # of a run at once: for so long after its push the id keeps it; 0: each call is a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +174,14 @@ class Schedule(CheckedOptions):
 class Scheduled:
     """
     Result of ``client.schedule``. ``outcome`` is created, updated, unchanged, kept or already_fired. After
-    already_fired no schedule waits, because RQ has the one-shot's run already, and ``next_at`` is None.
+    already_fired no schedule waits, because RQ has the one-shot's run already, and ``next_at`` is None. ``enqueue``
+    answers kept with the run that it was enqueued as before, or without one if a schedule of this id waits.
     """
 
     id: str
     outcome: str
     next_at: datetime | None
-    run_id: str | None  # one-shots only: a recurring schedule has one per occurrence
+    run_id: str | None  # one-shots and runs at once: a recurring schedule has one per occurrence
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result for JSON."""

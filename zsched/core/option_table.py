@@ -213,10 +213,18 @@ class _IdOptions(TypedDict, total=False):
         "What to do when the id is taken; default replace.", Words(enum=IfExists))]
 
 
+class _UniqueOptions(TypedDict, total=False):
+    """Options of a run at once alone."""
+
+    unique_for: Annotated[DurationValue | None, Option(
+        "With an id and if_exists keep or error: how long the id keeps its run; default 1d.", Duration(least_ms=1),
+        elsewhere="period deduplication")]
+
+
 # fmt: on
 
 
-class EnqueueOptions(_PlaceOptions, _RunOptions, _IdOptions, total=False):
+class EnqueueOptions(_PlaceOptions, _RunOptions, _IdOptions, _UniqueOptions, total=False):
     """Options of ``client.enqueue``, besides the call."""
 
 
@@ -296,6 +304,7 @@ class TaskCall(Protocol[Result, *Before]):
         allow_past: bool = ...,
         id: str | None = ...,
         if_exists: IfExistsWord = ...,
+        unique_for: DurationValue | None = ...,
         **payload: Any,
     ) -> Result: ...
 
@@ -317,6 +326,9 @@ def _option_of_kind(kind: TriggerKind) -> Option:
 
 
 OPTIONS: Final = _options_of(ScheduleOptions)
+ONLY_ENQUEUE: Final = _options_of(_UniqueOptions)
 FOR_ENQUEUE: Final = frozenset({*EnqueueOptions.__annotations__, *_CallOptions.__annotations__})
 FOR_UPDATE: Final = frozenset(_TimedOptions.__annotations__)
-ELSEWHERE: Final = {theirs: name for name, option in OPTIONS.items() for theirs in option.elsewhere.split()}
+ELSEWHERE: Final = {
+    theirs: name for name, option in (OPTIONS | ONLY_ENQUEUE).items() for theirs in option.elsewhere.split()
+}

@@ -34,12 +34,16 @@ from zsched.storage.rqjob import Encoder, Pairs
 from zsched.storage.scripts import BulkCall, Scripts, stream
 
 
-def refusal(word: str, id: str, keys: Keys, *, due_ms: int | None = None, now_ms: int = 0) -> ZschedError | None:
+def refusal(
+    word: str, id: str, keys: Keys, *, due_ms: int | None = None, now_ms: int = 0, run_id: str | None = None
+) -> ZschedError | None:
     """
     Return the exception for *word* about schedule *id*; None if the word is not a refusal.
 
-    *due_ms* is the requested time and *now_ms* the server's, for the message.
+    *due_ms* is the requested time, *now_ms* the server's, and *run_id* the run that has the id, for the message.
     """
+    if word == "EXISTS" and run_id is not None:
+        return ScheduleExists(f'id {id!r} was enqueued already: run {run_id}; give if_exists="keep", or another id')
     if word == "EXISTS":
         return ScheduleExists(f'schedule {id!r} exists; give if_exists="replace" or "keep", or another id')
     if word == "PAST":
@@ -167,9 +171,9 @@ class Store:
         self._scripts = Scripts(link, keys)
         self._is_serializer_agreed = False
 
-    def demand(self, word: str, id: str, due_ms: int | None = None, now_ms: int = 0) -> None:
+    def demand(self, word: str, id: str, due_ms: int | None = None, now_ms: int = 0, run_id: str | None = None) -> None:
         """Raise the ``refusal`` of *word*, if it is one."""
-        error = refusal(word, id, self.keys, due_ms=due_ms, now_ms=now_ms)
+        error = refusal(word, id, self.keys, due_ms=due_ms, now_ms=now_ms, run_id=run_id)
         if error is not None:
             raise error
 
@@ -255,8 +259,10 @@ class Store:
     # -- runs now ---------------------------------------------------------------------------------
 
     def enqueue(self, definition: Definition, op: str) -> Answer:
-        """Push one run at once; ``detail`` is its run id."""
+        """Push one run at once; ``detail`` is its run id, or that of the run that is kept; None: a schedule is."""
         pairs = self.encoder.shared(definition) | {"data": self.encoder.data(definition.payload)} | _labels(definition)
+        if definition.unique_ms:
+            pairs["zs_unique"] = str(definition.unique_ms)
         self.check_serializer()
         word, now_ms, version, run_id = self._scripts.call(
             "enqueue",

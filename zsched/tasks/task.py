@@ -101,6 +101,7 @@ class Task(Typed, Generic[P, R]):
         """
         Put a run into its queue at once: ``schedule`` without a time. The decorator's options for times are left out.
         A schedule with the same id is replaced by the run. So a recurring task gets no id here unless you give one.
+        With an id and ``if_exists="keep"``, the same id does not run twice (``unique_for``, as ``client.enqueue``).
         """
         payload, options = self._split(given, unnamed)
         return client.enqueue(self, kwargs=payload, **options)
@@ -186,7 +187,7 @@ class Task(Typed, Generic[P, R]):
                 raise InvalidSchedule(name, value, problem, "give them beside the options")
             if name in self.signature.parameters:
                 payload[name] = value
-            elif name in SCHEDULE_OPTIONS or self.signature.nearest(name) is None:
+            elif name in SCHEDULE_OPTIONS | ENQUEUE_OPTIONS or self.signature.nearest(name) is None:
                 options[name] = value  # an unknown option is refused later, with a hint
             else:
                 self.signature.check_some({name: value})
