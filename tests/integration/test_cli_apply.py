@@ -208,10 +208,10 @@ def test_functions_that_cannot_be_imported_are_noted_once(zsched: Zsched) -> Non
 
 def test_standard_input_is_a_file_that_names_its_owner(zsched: Zsched, client: Client) -> None:
     nameless = zsched("apply", "-", input=BEAT)
-    named = zsched("apply", "-", input=f'owner = "billing"\n{BEAT}paused = true\n')
+    named = zsched("apply", "-", input=f'owner = "billing"\n{BEAT}enabled = false\n')
 
     assert (USAGE, "standard input:1: ") == (nameless.exit_code, nameless.stderr[:18])
-    assert (DONE, "billing", "paused in standard input") == (
+    assert (DONE, "billing", "put with enabled=False") == (
         named.exit_code,
         client.get("beat").managed_by,
         client.get("beat").note,

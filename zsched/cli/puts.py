@@ -115,7 +115,8 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
         options = lookup.options_for(func, options)
     _refuse_naive(options)
     options.setdefault("created_by", _who())
-    _tell(invocation, connect(settings).schedule(func, **options), zone_name(options.get("tz")))
+    scheduled = connect(settings).schedule(func, **options)
+    _tell(invocation, scheduled, zone_name(options.get("tz")), is_paused=options.get("enabled") is False)
     tell_unchecked(lookup.absent)
 
 
@@ -172,8 +173,8 @@ def _who() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _tell(invocation: Invocation, scheduled: Scheduled, tz: str | None) -> None:
-    parts = [f"{scheduled.id}: {scheduled.outcome}"]
+def _tell(invocation: Invocation, scheduled: Scheduled, tz: str | None, is_paused: bool = False) -> None:
+    parts = [f"{scheduled.id}: {scheduled.outcome}", *(["paused"] if is_paused else [])]
     if scheduled.next_at is not None:
         parts.append(f"next {due_text(to_ms(scheduled.next_at), tz or 'UTC')}")
     if scheduled.outcome == "already_fired":

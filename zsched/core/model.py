@@ -98,6 +98,7 @@ class Definition(CheckedOptions):
     when: When
     payload: Payload
     if_exists: IfExists = IfExists.REPLACE
+    enabled: bool | None = None  # False: paused; True: not paused; None: as it is, and a new one is not paused
     allow_past: bool = False
     has_own_id: bool = True  # False: the id was generated
     durable: bool = False  # the call returns only when an archive has it on its disk

@@ -204,6 +204,14 @@ class _LateOptions(TypedDict, total=False):
     allow_past: Annotated[bool, Option("Accept a time that has passed: it runs at once.", YesNo())]
 
 
+class _EnabledOptions(TypedDict, total=False):
+    """A put's choice for a schedule that is paused, or is to be: ``pause`` and ``resume`` are for later changes."""
+
+    enabled: Annotated[bool | None, Option(
+        "Put it paused (--disabled) or not; default: as it is, and a new one is not.", YesNo(off="--disabled"),
+        elsewhere="paused disabled")]
+
+
 class _IdOptions(TypedDict, total=False):
     """Options that an update cannot change."""
 
@@ -234,7 +242,7 @@ class _TimedOptions(
     """All options that an update can change."""
 
 
-class ScheduleOptions(_TimedOptions, _IdOptions, total=False):
+class ScheduleOptions(_TimedOptions, _EnabledOptions, _IdOptions, total=False):
     """Options of ``client.schedule``: all of them."""
 
 
@@ -302,6 +310,7 @@ class TaskCall(Protocol[Result, *Before]):
         managed_by: str | None = ...,
         durable: bool = ...,
         allow_past: bool = ...,
+        enabled: bool | None = ...,
         id: str | None = ...,
         if_exists: IfExistsWord = ...,
         unique_for: DurationValue | None = ...,

@@ -1,7 +1,7 @@
 """
 Options of an entry of a file, and checks that read an entry to its end.
 
-An entry has the options of ``client.schedule``, except some that make no sense in a file, and ``paused``. Durations are
+An entry has the options of ``client.schedule``, except some that make no sense in a file. Durations are
 seconds or texts (``"5m"``), as everywhere. Arguments that TOML cannot express, such as null, are JSON in ``args_json``,
 ``kwargs_json`` and ``meta_json``.
 
@@ -46,7 +46,7 @@ ARGUMENTS: Final = tuple(name for name, option in OPTIONS.items() if option.stor
 # Options that may be given as JSON text, under their name and _json.
 JSON_KEYS: Final = tuple(name for name, option in OPTIONS.items() if isinstance(option.form, Json))
 ONE_RULE: Final = f"give exactly one of {', '.join(RULES)}"
-KEYS: Final = (*sorted(OPTIONS), "paused", *(f"{name}_json" for name in JSON_KEYS))
+KEYS: Final = (*sorted(OPTIONS), *(f"{name}_json" for name in JSON_KEYS))
 NOT_SHARED: Final = ("func", *TRIGGERS)  # keys that [defaults] cannot have
 REFUSED: Final = {  # by key: the problem and the remedy
     "id": ("the table's name is the id", "write [schedules.<id>]"),

@@ -83,6 +83,7 @@ class Shape:
     lane: Priority
     pairs: tuple[str | bytes, ...]
     if_exists: IfExists
+    enabled: bool | None
     allow_past: bool
 
 
@@ -92,10 +93,11 @@ class RecurringShape:
     ``template``: fields of their runs for RQ; both flat.
     """
 
-    __slots__ = ("_digest", "if_exists", "lane", "own", "template")
+    __slots__ = ("_digest", "enabled", "if_exists", "lane", "own", "template")
 
-    def __init__(self, lane: Priority, if_exists: IfExists, own: Pairs, template: Pairs) -> None:
-        self.lane, self.if_exists, self.own, self.template = lane, if_exists, _flat(own), _flat(template)
+    def __init__(self, lane: Priority, if_exists: IfExists, enabled: bool | None, own: Pairs, template: Pairs) -> None:
+        self.lane, self.if_exists, self.enabled = lane, if_exists, enabled
+        self.own, self.template = _flat(own), _flat(template)
         self._digest = hashlib.blake2b(digest_size=12)
         self._digest.update(_separated(lane.value, *self.own, *self.template))
 
@@ -208,7 +210,7 @@ class Store:
         """Return the shape of a one-shot. Raises InvalidSchedule for options that RQ does not accept."""
         pairs = self.encoder.shared(definition) | _labels(definition)
         pairs["zs"] = "1" + definition.letters()
-        return Shape(definition.priority, _flat(pairs), definition.if_exists, definition.allow_past)
+        return Shape(definition.priority, _flat(pairs), definition.if_exists, definition.enabled, definition.allow_past)
 
     def put(self, shape: Shape, row: OneShotRow, op: str | None, seen: Sequence[bytes] | None = None) -> Answer:
         """Put one row. *op* makes a relative or conditional call repeatable; *seen* makes it an update."""
@@ -231,7 +233,7 @@ class Store:
         template = shared | {"status": "queued"}
         if letters:  # also in a run's job: a new archive reads them there while the run is open
             template["zs"] = "1" + letters
-        shape = RecurringShape(definition.priority, definition.if_exists, own, template)
+        shape = RecurringShape(definition.priority, definition.if_exists, definition.enabled, own, template)
         return RecurringRecord(definition.id, shape, self.encoder.data(definition.payload))
 
     def put_recurring(self, row: RecurringRow, op: str | None) -> Answer:
@@ -335,6 +337,7 @@ def one_shots_call(
     arguments = {
         "lane": shape.lane.value,
         "if_exists": shape.if_exists.value,
+        "enabled": _choice(shape.enabled),
         "allow_past": int(shape.allow_past),
         "op": op or "-",
         "keep_op_ms": KEEP_OP_MS if op else 0,
@@ -353,7 +356,9 @@ def recurring_call(rows: Iterable[RecurringRow], op: str | None) -> BulkCall:
         shape = record.shape
         number = numbers.get(id(shape))
         if number is None:
-            said = (shape.lane.value, shape.if_exists.value, len(shape.own), len(shape.template))
+            said = (
+                shape.lane.value, shape.if_exists.value, _choice(shape.enabled), len(shape.own), len(shape.template),
+            )  # fmt: skip
             number = numbers[id(shape)] = texts_of.setdefault((*said, *shape.own, *shape.template), len(texts_of) + 1)
         texts += (
             number, record.id, seen_version, rule, shape.digest(rule, record.data), record.data,
@@ -362,6 +367,11 @@ def recurring_call(rows: Iterable[RecurringRow], op: str | None) -> BulkCall:
         )  # fmt: skip
     arguments = {"op": op or "-", "keep_op_ms": KEEP_OP_MS if op else 0, "shape_count": len(texts_of)}
     return "put_recurring", [*(text for shape in texts_of for text in shape), *texts], arguments
+
+
+def _choice(enabled: bool | None) -> str:
+    """Return ``enabled`` for the put scripts."""
+    return "" if enabled is None else str(int(enabled))
 
 
 def _labels(definition: Definition) -> Pairs:

@@ -47,6 +47,16 @@ def test_repeating_an_add_changes_nothing(zsched: Zsched) -> None:
     assert ["created", "unchanged"] == outcomes
 
 
+def test_a_disabled_schedule_is_added_paused(zsched: Zsched) -> None:
+    added = zsched("add", "beat", FUNC, "--every", "1h", "--disabled")
+    again = zsched.json("add", "beat", FUNC, "--every", "1h")
+
+    assert added.output.startswith("beat: created, paused, next ")
+    assert ("unchanged", "paused") == (again["outcome"], zsched.json("show", "beat")["state"])
+    zsched("add", "beat", FUNC, "--every", "1h", "--enabled")
+    assert "active" == zsched.json("show", "beat")["state"]
+
+
 def test_add_stores_every_option(zsched: Zsched) -> None:
     zsched.json(
         *("add", "digest", FUNC, "--cron", "0 9 * * 1-5", "--tz", "America/New_York"),

@@ -93,8 +93,8 @@ def test_two_options_never_share_a_letter_a_field_or_another_name() -> None:
     assert (elsewhere, set()) == (len(ELSEWHERE), ELSEWHERE.keys() & OPTIONS.keys())
 
 
-def test_an_update_takes_every_option_except_id_and_if_exists() -> None:
-    assert OPTIONS.keys() - FOR_UPDATE == {"id", "if_exists"}
+def test_an_update_takes_every_option_except_those_of_a_put() -> None:
+    assert OPTIONS.keys() - FOR_UPDATE == {"id", "if_exists", "enabled"}
     assert {"unique_for"} == FOR_ENQUEUE - OPTIONS.keys() == ONLY_ENQUEUE.keys()
 
 

@@ -25,6 +25,8 @@ local function key_of(word)
   return lane_keys[word] or lane_keys[lane_of(word)] .. string.match(word, ':.*$')
 end
 
+local DISABLED = 'put with enabled=False'  -- the note of a schedule that a put paused (core/log/puts.py)
+
 local function park(key, id, lane, due_ms, since_ms, note)
   since_ms = since_ms or string.format('%.0f', now_ms)
   redis.call('HSET', key, id, lane .. ' ' .. due_ms .. ' ' .. since_ms .. ' ' .. note)
