@@ -23,6 +23,7 @@ from zsched.core.policy import IfExists as IfExists
 from zsched.core.policy import OnLost as OnLost
 from zsched.core.policy import OnUncertain as OnUncertain
 from zsched.core.policy import Priority as Priority
+from zsched.core.run_id import RunId
 from zsched.core.triggers import TriggerSpec
 from zsched.core.wording import plural
 from zsched.errors import ZschedError
@@ -126,7 +127,8 @@ class Schedule(CheckedOptions):
     failure_ttl_s: int | None = None
     retries: int | None = None
     description: str | None = None
-    created_ms: int | None = None
+    created_ms: int | None = None  # of a one-shot: of its last put, which makes it anew
+    updated_ms: int | None = None  # of its last put
     note: str | None = None  # why paused or quarantined
     since_ms: int | None = None  # paused or quarantined since, or ended at
 
@@ -134,6 +136,12 @@ class Schedule(CheckedOptions):
     def cursor(self) -> str:
         """Its position in a listing: ``client.list(after=…)`` continues after it."""
         return f"{self.state.value}:{self.next_ms or 0}:{self.id}"
+
+    @property
+    def last_nominal_ms(self) -> int | None:
+        """The nominal time of the last run of a recurring schedule; of an extra run, its push."""
+        run = RunId.parse(self.last_run_id) if self.last_run_id else None
+        return None if run is None else run.nominal_ms
 
     @property
     def next_at(self) -> datetime | None:
@@ -164,8 +172,10 @@ class Schedule(CheckedOptions):
             "kwargs": self.kwargs,
             **options,
             "created_at": iso(self.created_ms),
+            "updated_at": iso(self.updated_ms),
             "version": self.version,
             "last_run_id": self.last_run_id,
+            "last_nominal_at": iso(self.last_nominal_ms),
             "note": self.note,
             "since": iso(self.since_ms),
         }

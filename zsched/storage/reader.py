@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from zsched.core.checked_options import UNREADABLE, read_letters, read_options
-from zsched.core.clock import LAST_MS, Clock
+from zsched.core.clock import LAST_MS, Clock, to_ms
 from zsched.core.entry import text as shown
 from zsched.core.forms import Stored, whole_number
 from zsched.core.listing import IdTest
@@ -223,7 +224,8 @@ class Reader:
             args=args,
             kwargs=kwargs,
             policy=_policy(own.get("policy")),
-            created_ms=_ms(own.get("created_at")),
+            created_ms=_ms(own.get("created_at")) if recurring else _iso_ms(job.get("created_at")),
+            updated_ms=_ms(own.get("updated_at")) if recurring else _iso_ms(job.get("created_at")),
             note=shown(note) or None,
             since_ms=(_ms(since_ms) or None) if since_ms else _ms(own.get("ended_at")),
         )
@@ -260,6 +262,14 @@ def _ms(text: str | bytes | None) -> int | None:
     except ValueError:
         return None
     return value if 0 <= value <= LAST_MS else None
+
+
+def _iso_ms(text: str | None) -> int | None:
+    """Return the instant of a time of RQ's."""
+    try:
+        return to_ms(datetime.fromisoformat(text or "").replace(tzinfo=UTC))
+    except UNREADABLE:
+        return None
 
 
 def _spec(text: str | None) -> TriggerSpec | None:
