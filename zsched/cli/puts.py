@@ -7,6 +7,7 @@ import os
 import pwd
 import socket
 from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -37,7 +38,7 @@ from zsched.core.forms import (
 from zsched.core.model import Scheduled
 from zsched.core.option_table import FOR_UPDATE, OPTIONS
 from zsched.core.options import TRIGGERS
-from zsched.errors import InvalidSchedule
+from zsched.errors import InvalidSchedule, ScheduleNotFound
 from zsched.tasks.lookup import Lookup
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -115,9 +116,13 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
         options = lookup.options_for(func, options)
     _refuse_naive(options)
     options.setdefault("created_by", _who())
-    scheduled = connect(settings).schedule(func, **options)
+    client = connect(settings)
+    scheduled = client.schedule(func, **options)
     _tell(invocation, scheduled, zone_name(options.get("tz")), is_paused=options.get("enabled") is False)
     tell_unchecked(lookup.absent)
+    if not invocation.wants_json and scheduled.outcome in ("created", "updated"):
+        with suppress(ScheduleNotFound):  # it fired a moment ago
+            invocation.remark(*(f"note: {shared}" for shared in client.shared_queues([client.get(id)])))
 
 
 @command("set")

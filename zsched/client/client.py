@@ -36,6 +36,7 @@ from zsched.storage.rqjob import Encoder
 from zsched.storage.store import Answer, OneShotRow, RecurringRow, Store
 
 if TYPE_CHECKING:
+    from zsched.client.neighbours import Prioritized, SharedQueue
     from zsched.core.recent import Recent
     from zsched.storage.overview import Overview
     from zsched.storage.queues import StalledQueues
@@ -289,6 +290,15 @@ class Client(Lives):
             RedisRefused: also if this user may not list workers, such as ``zsched-client`` of deploy/redis.
         """
         return self._reader.stalled_queues()
+
+    def shared_queues(self, put: Iterable[Prioritized]) -> Sequence[SharedQueue]:
+        """
+        Return the queues that urgent (high) and bulk (low) schedules share: those of *put*, among each other and with
+        the next few hundred of each priority in Redis.
+        """
+        from zsched.client.neighbours import shared_queues  # for `zsched add` and `apply`
+
+        return shared_queues(self._reader, put)
 
     def recent(self) -> Recent:
         """

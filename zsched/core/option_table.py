@@ -126,7 +126,8 @@ class _PlaceOptions(TypedDict, total=False):
     queue: Annotated[str, Option(
         'The RQ queue; default "default".', QueueName(), Stored.PLACE, elsewhere="queue_name")]
     priority: Annotated[PriorityWord, Option(
-        "Due runs of a higher priority are pushed first.", Words(enum=Priority), Stored.PLACE)]
+        "Due runs of a higher priority are pushed first. It ends there: queues keep their order.",
+        Words(enum=Priority), Stored.PLACE)]
     at_front: Annotated[bool, Option(
         "The end of the queue; default the back.", YesNo(off="--at-back"), Stored.FLAG, letter="f")]
     on_uncertain: Annotated[OnUncertainWord, Option(

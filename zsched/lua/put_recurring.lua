@@ -27,8 +27,8 @@
 --
 -- The anchor (TIME at the rule's creation, or just before) and the due time stay while the trigger's text is the same,
 -- its jitter aside. So a new payload neither moves nor repeats an occurrence, and new jitter counts from the next
--- occurrence on. Without `enabled` a put never resumes. A change of pause_after, or a resume, resets the count of failures in a row. This count is no
--- part of a definition, so it is not in the entry.
+-- occurrence on. Without `enabled` a put never resumes. A change of pause_after, or a resume, resets the count of
+-- failures in a row. This count is no part of a definition, so it is not in the entry.
 keep_op_ms, shape_count = tonumber(keep_op_ms), tonumber(shape_count)
 -- include lib/op.lua
 -- include lib/place.lua

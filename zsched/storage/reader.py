@@ -115,6 +115,11 @@ class Reader:
         keys += [throttled.key(self._keys) for throttled in throttled_sets(self._link, self._keys)]
         return heapq.merge(*(self._lane(key, from_ms, until_ms, after, is_wanted) for key in keys))
 
+    def head_of(self, lane: Priority, most: int) -> Iterator[Schedule]:
+        """Yield the schedules of *lane* that are due next, *most* at most."""
+        ids = self._link.execute("ZRANGE", self._keys.due(lane), 0, most - 1)
+        return self.schedules(id.decode(errors="backslashreplace") for id in ids)
+
     def paused(self) -> list[str]:
         """Return the ids of paused schedules, sorted."""
         return sorted(shown(id) for id in self._link.execute("HKEYS", self._keys.paused()))

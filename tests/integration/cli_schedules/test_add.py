@@ -57,6 +57,27 @@ def test_a_disabled_schedule_is_added_paused(zsched: Zsched) -> None:
     assert "active" == zsched.json("show", "beat")["state"]
 
 
+NOTE = "zsched: note: queue 'email' has urgent schedules (high: otp) and bulk ones (low: campaign). Priority ends at "
+
+
+def test_add_notes_that_urgent_and_bulk_schedules_share_a_queue(zsched: Zsched) -> None:
+    low = zsched("add", "campaign", FUNC, "--after", "1h", "--priority", "low", "--queue", "email")
+    high = zsched("add", "otp", FUNC, "--every", "1h", "--urgency", "asap", "--queue", "email")
+    again = zsched("add", "campaign", FUNC, "--after", "2h", "--priority", "low", "--queue", "email")
+
+    assert (DONE, "", DONE) == (low.exit_code, low.stderr, high.exit_code)
+    assert [True, True] == [told.stderr.startswith(NOTE) for told in (high, again)]
+
+
+@pytest.mark.parametrize(
+    "options", [("--priority", "high", "--queue", "sms"), ("--priority", "normal", "--queue", "email")]
+)
+def test_add_notes_nothing_of_other_queues_and_priorities(zsched: Zsched, options: tuple[str, ...]) -> None:
+    zsched("add", "campaign", FUNC, "--after", "1h", "--priority", "low", "--queue", "email")
+
+    assert "" == zsched("add", "otp", FUNC, "--every", "1h", *options).stderr
+
+
 def test_add_stores_every_option(zsched: Zsched) -> None:
     zsched.json(
         *("add", "digest", FUNC, "--cron", "0 9 * * 1-5", "--tz", "America/New_York"),
