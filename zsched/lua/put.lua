@@ -152,7 +152,7 @@ if #writes > 0 then
     if will_pause(at) and at and at.place == 'paused' then
       park(paused_key, id, lane, due_ms, at.since_ms, at.note)
     elseif will_pause(at) then
-      park(paused_key, id, lane, due_ms, nil, DISABLED)
+      park(paused_key, id, lane, due_ms)
     else
       local last = #members
       members[last + 1], members[last + 2] = due_ms, id

@@ -254,7 +254,7 @@ for _, n in ipairs(written) do
   if pauses[n] and at and at.place == 'paused' then
     park(paused_key, ids[n], lane, due_ms, at.since_ms, at.note)
   elseif pauses[n] then
-    park(paused_key, ids[n], lane, due_ms, nil, DISABLED)
+    park(paused_key, ids[n], lane, due_ms)
   elseif due_ms then
     local due, to = tonumber(due_ms), members[lane] or {}
     to[#to + 1] = due_ms

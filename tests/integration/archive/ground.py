@@ -242,7 +242,7 @@ class Storm:
             "priority": self._lane(),
             "if_exists": self.random.choice(["replace", "replace", "replace", "keep", "error"]),
             "on_uncertain": self.random.choice(["refire", "skip"]),
-            "enabled": self.random.choice([None, None, None, False, True]),
+            "enabled": self.random.choice([*[None] * 8, False, True]),
             "allow_past": True,
         }
 
