@@ -130,6 +130,7 @@ class Schedule(CheckedOptions):
     created_ms: int | None = None  # of a one-shot: of its last put, which makes it anew
     updated_ms: int | None = None  # of its last put
     note: str | None = None  # why paused or quarantined
+    paused_by: str | None = None  # who paused it, as the caller says
     since_ms: int | None = None  # paused or quarantined since, or ended at
 
     @property
@@ -177,6 +178,7 @@ class Schedule(CheckedOptions):
             "last_run_id": self.last_run_id,
             "last_nominal_at": iso(self.last_nominal_ms),
             "note": self.note,
+            "paused_by": self.paused_by,
             "since": iso(self.since_ms),
         }
 

@@ -2,6 +2,7 @@
 --
 -- KEYS   @schedules wake op
 -- ARGV   @prefixes
+--        by              who asks, for the log; or ''
 --        lane            high | normal | low
 --        if_exists       replace | keep | error
 --        enabled         1: not paused; 0: paused; '' as it is, and a new one not paused

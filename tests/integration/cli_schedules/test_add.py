@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import socket
+from datetime import timedelta
 
 import pytest
 import redis
@@ -12,6 +13,7 @@ import redis
 from tests.integration.cli_schedules.ground import FUNC, LATER, Zsched
 from tests.prefix import RQ
 from zsched.cli.program import DONE, FAILED, USAGE
+from zsched.core.wording import parse_duration
 
 pytestmark = pytest.mark.once
 
@@ -153,7 +155,7 @@ def test_add_records_the_user_and_host(zsched: Zsched) -> None:
 def test_add_reads_durations_with_units(zsched: Zsched, text: str, ms: int) -> None:
     zsched("add", "beat", FUNC, "--every", text)
 
-    assert str(ms) == zsched.json("show", "beat")["trigger"]["expr"]
+    assert timedelta(milliseconds=ms) == parse_duration(zsched.json("show", "beat")["trigger"]["expr"])
 
 
 @pytest.mark.parametrize(
