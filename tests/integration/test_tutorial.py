@@ -151,7 +151,7 @@ def test_the_reminder_moves_and_digests_and_the_campaign_are_sent(
             "2027-03-14 09:00:00-04:00  2027-03-14 13:00:00Z",
         )
         reader.zsched("run digest-ada", "digest-ada-")
-        assert "4 created, 0 refused\n" == reader.python("campaign.py")
+        assert "Many(created=4, updated=0, unchanged=0, errors=0)\n" == reader.python("campaign.py")
         reader.python("service.py gig 60.3", "id='reminder-gig'", instead=f"service.py gig {SOON}")
 
         eventually(lambda: [3, 4] == [redis_client.llen(f"{RQ}:queue:{name}") for name in QUEUES])
