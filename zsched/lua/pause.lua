@@ -1,6 +1,6 @@
 -- pause: take a schedule out of its lane, keeping lane and due time.
 --
--- KEYS   @schedules wake
+-- KEYS   @schedules @trouble wake
 -- ARGV   @prefixes
 --        id
 --        note            why, one line
@@ -8,6 +8,7 @@
 --        words: paused unchanged NOTFOUND QUARANTINED ENDED
 -- LOGS   pause: id, lane, due, note
 -- include lib/place.lua
+-- include lib/trouble.lua
 
 local at = find({id})[1]
 if not at then
@@ -22,4 +23,5 @@ end
 append('pause', {'id', id, 'lane', at.lane, 'due', at.due_ms, 'note', note})
 leave(id, at)
 park(paused_key, id, at.lane, at.due_ms, at.since_ms, note)
+trouble.forget(id)
 return {'OK', 'paused', now_ms}

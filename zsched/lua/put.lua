@@ -1,6 +1,6 @@
 -- put: create or replace one-shots: each an RQ job in waiting at its final key, and a place in a lane.
 --
--- KEYS   @schedules wake op
+-- KEYS   @schedules @trouble wake op
 -- ARGV   @prefixes
 --        lane            high | normal | low
 --        if_exists       replace | keep | error
@@ -21,6 +21,7 @@
 keep_op_ms, seen_size, field_size = tonumber(keep_op_ms), tonumber(seen_size), tonumber(field_size)
 -- include lib/op.lua
 -- include lib/place.lua
+-- include lib/trouble.lua
 -- include lib/pushed.lua
 
 local first_field = ROWS + math.max(seen_size, 0)
@@ -143,6 +144,9 @@ if #writes > 0 then
   for _, write in ipairs(writes) do
     if write.at then
       remove(write.id, write.at)
+      if write.at.recurring then
+        trouble.forget(write.id)
+      end
     end
     job[2], job[size + 4] = write.run, write.data
     redis.call(unpack(job))

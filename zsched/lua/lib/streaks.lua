@@ -3,28 +3,31 @@
 -- USES   paused_key
 -- GIVES  count(id, run, verdict), decide_pauses(), pause_failing() -> list of the schedules that it paused
 --
--- Failures are counted only for a schedule with pause_after. A pause resets the count, so a resumed schedule has as
--- many attempts again. The first two functions only read: call them before the first write, and pause_failing after
--- the entry with the ends of the runs.
+-- Failures are counted for each recurring schedule; only one with pause_after has a limit. A pause resets the count, so
+-- a resumed schedule has as many attempts again. The first two functions only read: call them before the first write,
+-- and pause_failing after the entry with the ends of the runs.
 -- include lib/place.lua
+-- include lib/trouble.lua
 local streaks, last_runs, failing = {}, {}, {}
 
 local function count(id, run, verdict)
-  if verdict == '-' then
+  if verdict == '-' or verdict == '+' and not streaks[id] and not trouble.may_fail() then
     return
+  elseif streaks[id] == nil then
+    local own = redis.pcall('HMGET', schedule_prefix .. id, 'version', 'ended_at', 'pause_after')
+    streaks[id] = not own.err and own[1]
+      and {failures = trouble.failures_of(id), has_ended = own[2], most = tonumber(own[3] or '')}
   end
-  local own = redis.pcall('HMGET', schedule_prefix .. id, 'pause_after', 'failures')
-  local most = not own.err and tonumber(own[1] or '') or nil
-  if most then
-    local streak = streaks[id] or {failures = tonumber(own[2] or '') or 0, most = most}
-    streak.failures = verdict == '!' and streak.failures + 1 or 0
-    streaks[id], last_runs[id] = streak, run
+  local streak = streaks[id]
+  if streak then  -- a recurring schedule; one that has ended fails no more
+    streak.failures = verdict == '!' and not streak.has_ended and streak.failures + 1 or 0
+    last_runs[id] = run
   end
 end
 
 local function decide_pauses()
   for id, streak in pairs(streaks) do
-    local at = streak.failures >= streak.most and find({id})[1]
+    local at = streak and streak.most and streak.failures >= streak.most and find({id})[1]
     failing[id] = at and at.place == 'due' and at or nil
   end
 end
@@ -41,7 +44,9 @@ local function pause_failing()
       streak.failures = 0
       done[#done + 1] = id
     end
-    redis.call('HSET', schedule_prefix .. id, 'failures', string.format('%.0f', streak.failures))
+    if streak then
+      trouble.note_failures(id, streak.failures)
+    end
   end
   return done
 end
