@@ -152,7 +152,7 @@ def test_a_queue_of_waiting_schedules_without_a_worker_is_a_warning(
     assert verdict(result)[2].endswith("rq worker email push")
 
 
-def test_after_a_loss_of_redis_the_remedy_is_also_to_restart_the_workers(
+def test_the_remedy_after_a_loss_of_redis_is_also_to_restart_the_workers(
     zsched: Zsched, led: redis.Redis, client: Client
 ) -> None:
     pushed(client)

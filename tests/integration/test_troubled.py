@@ -72,7 +72,7 @@ def _late(count: int) -> str:
     return f"warning: {count} paused schedule is past its time: mail-paused-once"
 
 
-def test_of_many_paused_schedules_a_part_is_read_and_the_number_is_a_bound(zsched: Zsched, led: redis.Redis) -> None:
+def test_the_number_of_many_paused_schedules_past_their_time_is_a_lower_bound(zsched: Zsched, led: redis.Redis) -> None:
     due_ms = now_ms(led) - 1000
     led.hset(KEYS.paused(), mapping={f"p{n}": f"low {due_ms - n} 5 why" for n in range(20_000)})
 

@@ -99,7 +99,7 @@ class RedisSettings:
     master: str | None = setting(None, matching(MASTER, "write the name of the master, as Sentinel knows it"))
     sentinel_password_file: str | None = setting(None, path)
     cluster: tuple[str, ...] = setting((), addresses(cluster_node))
-    given_by: str = ""
+    given_by: str = dataclasses.field(default="", compare=False)  # no setting
 
     def read_password(self) -> str | None:
         """

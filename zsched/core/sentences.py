@@ -53,11 +53,17 @@ def standing(schedule: Schedule, now_ms: int, tz: str) -> str:
         waits = "" if ahead_ms > 0 else "; it waits for a daemon that leads: see zsched status"
         return f"active; next {_at(schedule.next_ms, tz)}, {when}{waits}"
     if schedule.state is ScheduleState.PAUSED:
-        due = "" if schedule.next_ms is None else f"; it would be due {_at(schedule.next_ms, tz)}"
-        return f"paused{since}{note}{due}; zsched resume {schedule.id} lets it go on"
+        return f"paused{since}{note}{_due_when_paused(schedule, now_ms, tz)}; zsched resume {schedule.id} lets it go on"
     if schedule.state is ScheduleState.QUARANTINED:
         return f"quarantined{since}{note}; schedule it again, or cancel it"
     return f"ended{since}: its rule gives no more occurrences"
+
+
+def _due_when_paused(schedule: Schedule, now_ms: int, tz: str) -> str:
+    if schedule.next_ms is None:
+        return ""
+    at, late_ms = _at(schedule.next_ms, tz), now_ms - schedule.next_ms
+    return f"; it would be due {at}" if late_ms < 0 else f"; it was due {at}, {rough_duration(late_ms)} ago, and waits"
 
 
 def state_text(run: Run, tz: str) -> str:

@@ -90,7 +90,7 @@ end
 -- File the run as RQ files failed jobs (FailedJobRegistry.add, Result.create_failure). The job and the log must have
 -- the same time: by a later time the tracker knows that the job ended again, after somebody queued it again.
 local function fail(one)
-  local usual_ttl, kind = '31536000', '2'  -- RQ's own, in seconds; RQ's type of such a result
+  local usual_ttl, result_type = '31536000', '2'  -- RQ's own, in seconds; RQ's type of such a result
   local ttl = one.failure_ttl and string.match(one.failure_ttl, '^%-?%d%d?%d?%d?%d?%d?%d?%d?%d?%d?$') or usual_ttl
   if ttl == '0' then
     redis.call('DEL', one.job_key, one.results_key)
@@ -98,7 +98,8 @@ local function fail(one)
   end
   redis.call('HSET', one.job_key, 'status', 'failed', 'ended_at', iso(tonumber(ended_ms)))
   if not one.takes_no_result then
-    redis.call('XADD', one.results_key, 'MAXLEN', 10, '*', 'type', kind, 'worker_name', '', 'exc_string', one.packed)
+    redis.call('XADD', one.results_key, 'MAXLEN', 10, '*', 'type', result_type, 'worker_name', '',
+      'exc_string', one.packed)
   end
   local score = ttl
   if tonumber(ttl) > 0 then

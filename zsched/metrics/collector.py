@@ -27,14 +27,14 @@ from zsched.metrics.meter import MOST, UNKNOWN, DaemonMeter, Distribution, LogTa
 from zsched.storage.archivers import ArchiveState, Report, last_audit, remembered
 from zsched.storage.overview import Overview
 from zsched.storage.reader import Reader
-from zsched.storage.troubled import BLOCKED, FAILING
-from zsched.storage.upcoming import SAMPLE, WITHIN_MS
+from zsched.storage.upcoming import WITHIN_MS
 
 # -- a look at Redis --------------------------------------------------------------------------------
 
 
 LONGEST_S: Final = 2.0  # for a connection or a reply
 _EVERY_MS: Final = 1000.0
+_SOON_EVERY_MS: Final = 10_000.0  # for the schedules due soon: 15 ms of the processor if each lane is long (measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,8 @@ class Lookout:
     def __init__(self, reader: Reader, clock: Clock) -> None:
         self._reader, self._clock, self._lock = reader, clock, Lock()
         self._sight, self._looked_ms = Sight(), float("-inf")
+        self._due_soon: Mapping[str, Mapping[str, int]] = {}
+        self._counted_ms = float("-inf")
 
     def look(self) -> Sight:
         """Return a reading that is at most a second old. A Redis that is unreachable or refuses is a reading too."""
@@ -67,7 +69,11 @@ class Lookout:
 
     def _see(self) -> Sight:
         try:
-            return Sight(self._reader.overview(), self._reader.queue_depths(), self._reader.due_soon())
+            overview, depths = self._reader.overview(), self._reader.queue_depths()
+            if self._clock.monotonic_ms() - self._counted_ms >= _SOON_EVERY_MS:
+                self._due_soon = self._reader.due_soon()
+                self._counted_ms = self._clock.monotonic_ms()
+            return Sight(overview, depths, self._due_soon)
         except ZschedError as error:
             return Sight(trouble=str(error))
 
@@ -100,7 +106,7 @@ class DaemonCollector(Collector):
     def _of_due_soon(self, numbers: Mapping[str, Mapping[str, int]]) -> Metric:
         help = (
             "Schedules due in a queue within this time, with overdue ones; a recurring one counts once. "
-            f"Of more than {SAMPLE} in a lane and a time, the queues are estimated from a sample."
+            "Of more than 100 in a lane and a time, the queues are estimated from a sample."
         )
         rows: list[tuple[list[str], float]] = []
         for within in WITHIN_MS:
@@ -171,9 +177,9 @@ def _of_redis(seen: Overview) -> Iterator[Metric]:
     help = "Schedules by state; recurring ones are also in another state, held_back ones are also waiting."
     yield _gauges("schedules", help, ["state"], [([state], number) for state, number in states.items()])
     troubles = seen.troubles
-    help = f"Recurring schedules whose last {FAILING} runs or more failed or were lost; zsched status names them."
+    help = "Recurring schedules that failed, or were lost, twice or more in a row; zsched status names them."
     yield _gauge("schedules_failing", help, troubles.failing.count)
-    help = f"Recurring schedules whose last {BLOCKED} occurrences or more were skipped for overlap."
+    help = "Recurring schedules that were skipped for overlap five times or more in a row."
     yield _gauge("schedules_blocked", help, troubles.blocked.count)
     help = "Paused schedules whose due time has passed, among the first two thousand paused ones."
     yield _gauge("schedules_overdue_paused", help, troubles.overdue_paused.count)

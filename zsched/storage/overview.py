@@ -30,7 +30,7 @@ from zsched.storage.log import Log
 from zsched.storage.meta import NUMBERS, asking, due_from_score, numbers, server_now_ms
 from zsched.storage.queues import HeldBack, Throttled, held_back, throttled_sets
 from zsched.storage.registries import is_denied
-from zsched.storage.troubled import Troubles, commands_of, troubles_of
+from zsched.storage.troubled import Troubles, trouble_commands, troubles_of
 
 SILENT_MS: Final = 10_000  # without a report; three reports are missing then, so a slow disk is not enough
 
@@ -283,7 +283,7 @@ def _commands(keys: Keys, now_ms: int, throttled: list[Throttled]) -> dict[str, 
     commands |= {f"type {key}": ("TYPE", key) for key in typed(keys)}
     return (
         commands
-        | commands_of(keys)
+        | trouble_commands(keys)
         | {
             "recurring": ("SCARD", keys.recurring()),
             "paused": ("HLEN", keys.paused()),

@@ -71,7 +71,7 @@ class Troubles:
         return found | {"overdue_paused": {"count": late.count, "is_all": late.is_all, "schedules": worst}}
 
 
-def commands_of(keys: Keys) -> dict[str, Command]:
+def trouble_commands(keys: Keys) -> dict[str, Command]:
     """Return the commands that read the troubles, by name."""
     commands: dict[str, Command] = {}
     for kind, key, least in (("failing", keys.failing(), FAILING), ("blocked", keys.blocked(), BLOCKED)):
@@ -81,7 +81,7 @@ def commands_of(keys: Keys) -> dict[str, Command]:
 
 
 def troubles_of(replies: Mapping[str, Any], now_ms: int) -> Troubles:
-    """Return the troubles by the *replies* to ``commands_of``, by name; [] for a key of a wrong type."""
+    """Return the troubles by the *replies* to ``trouble_commands``, by name; [] for a key of a wrong type."""
     cursor, flat = replies["paused page"]
     due = [(text(id), due_ms) for id, value in zip(flat[::2], flat[1::2], strict=True) if (due_ms := _due(value))]
     late = sorted(((id, due_ms) for id, due_ms in due if due_ms <= now_ms), key=lambda one: (one[1], one[0]))

@@ -87,7 +87,7 @@ def test_a_missing_worker_is_a_warning(url: str) -> None:
 
 
 @pytest.mark.parametrize("used", [False, True])
-def test_without_a_worker_both_checks_name_the_same_queue(
+def test_both_checks_of_missing_workers_name_the_same_queue(
     url: str, sound: redis.Redis, client: Client, used: bool
 ) -> None:
     if used:

@@ -46,7 +46,13 @@ def run_ended(run: Run) -> Change:
         ),
         (
             held(ScheduleState.PAUSED, next_ms=DUE_MS, since_ms=DUE_MS - 1000, note="sale"),
-            f'paused since 2025-12-31 23:59:59+00:00: "sale"; it would be due {DUE}; zsched resume a lets it go on',
+            f'paused since 2025-12-31 23:59:59+00:00: "sale"; it was due {DUE}, 0 ms ago, and waits; '
+            "zsched resume a lets it go on",
+        ),
+        (
+            held(ScheduleState.PAUSED, next_ms=DUE_MS + 1000, since_ms=DUE_MS - 1000, note="sale"),
+            'paused since 2025-12-31 23:59:59+00:00: "sale"; it would be due 2026-01-01 00:00:01+00:00; '
+            "zsched resume a lets it go on",
         ),
         (
             held(ScheduleState.QUARANTINED, since_ms=DUE_MS, note="its hash is gone"),
