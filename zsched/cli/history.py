@@ -6,13 +6,15 @@ from typing import Final
 
 import click
 
+from zsched.cli.completion import completed_ids
 from zsched.cli.formats import CELLS, cells, remark, with_short_workers
-from zsched.cli.output import aligned, printable
+from zsched.cli.lines import Shown, Style, Table, TableRow
+from zsched.cli.output import printable
 from zsched.cli.program import DONE, NOT_FOUND, Invocation, command
 from zsched.core.arguments import zone_name
 from zsched.core.changes import OUTCOMES, Change
 from zsched.core.lookback import Occurrence
-from zsched.core.runs import RunStatus
+from zsched.core.runs import BAD, RunStatus
 from zsched.core.sentences import local_text
 from zsched.core.wording import rough_duration
 
@@ -22,7 +24,7 @@ _STATUSES: Final = list(dict.fromkeys(word.value for word in (*OUTCOMES, *RunSta
 
 
 @command()
-@click.argument("id", metavar="ID|RUN_ID")
+@click.argument("id", metavar="ID|RUN_ID", shell_complete=completed_ids)
 @click.option("--tz", metavar="ZONE", help="Show times in this zone; default: the schedule's own, or UTC.")
 def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     """
@@ -43,13 +45,14 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     story = invocation.client().why(id, tz)
     printed = [f"{local_text(at_ms, story.tz, has_ms=True)}  {text}" for at_ms, text in story.lines]
     printed.append(f"now: {story.now}" if story.is_known else f"{id}: {story.now}")
-    invocation.answer(story.to_dict(), *(printable(with_short_workers(line)) for line in printed))
+    lines = (printable(with_short_workers(line)) for line in printed)
+    invocation.answer(story.to_dict(), *lines, tz=story.tz)
     invocation.tell_source(story.source)
     return DONE if story.is_known else NOT_FOUND
 
 
 @command()
-@click.argument("id", required=False)
+@click.argument("id", required=False, shell_complete=completed_ids)
 @click.option("--status", type=click.Choice(_STATUSES), help="Only occurrences, or runs, with this outcome.")
 @click.option(
     "--limit",
@@ -81,16 +84,16 @@ def history(invocation: Invocation, /, id: str | None, status: str | None, limit
     """
     zone_name(tz)
     found, source = invocation.client().history(id, status=status, limit=limit)
-    table = aligned(_HEADER, (_row(one, tz) for one in found)) if found else [_nothing(id, status)]
+    table: Shown = Table(_HEADER, [_row(one, tz) for one in found]) if found else _nothing(id, status)
     occurrences = [one.shown() for one in found]
-    invocation.answer({"source": source.to_dict(), "occurrences": occurrences}, *table)
+    invocation.answer({"source": source.to_dict(), "occurrences": occurrences}, table, tz=tz)
     invocation.tell_source(source)
 
 
-def _row(one: Occurrence, tz: str) -> tuple[str, ...]:
+def _row(one: Occurrence, tz: str) -> TableRow:
     late_ms = one.late_ms
     why = "" if one.run is not None and one.why == one.run.status.value else one.why
-    return (
+    shown = (
         local_text(one.at_us // 1000, tz, has_ms=True),
         one.id,
         one.what.value,
@@ -100,6 +103,7 @@ def _row(one: Occurrence, tz: str) -> tuple[str, ...]:
         *cells(one.run),
         "; ".join(dict.fromkeys(text for text in (why, remark(one.run)) if text)),
     )
+    return TableRow(shown, Style.BAD if one.run is not None and one.run.status in BAD else Style.PLAIN)
 
 
 def _occurrence(change: Change, tz: str) -> str:

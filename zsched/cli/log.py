@@ -6,7 +6,7 @@ import json
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from itertools import groupby, islice
 from typing import Any, Final
@@ -16,7 +16,7 @@ import click
 from zsched.cli.formats import with_short_workers
 from zsched.cli.output import printable
 from zsched.cli.program import Invocation, close_stdout, command, connect
-from zsched.cli.values import duration, instant
+from zsched.cli.values import moment
 from zsched.client import Client
 from zsched.core.arguments import check_id, instant_ms, zone_name
 from zsched.core.changes import Change, What
@@ -36,20 +36,11 @@ _RETRY_S: Final = 1.0  # before trying again to reach Redis
 _NEW_HISTORY: Final = "a new history begins: Redis lost what is above, or its end"
 
 
-def _since(text: str) -> datetime | timedelta:
-    """Parse a duration back from now, or a time. Raises click.BadParameter."""
-    with suppress(click.BadParameter):
-        return duration(text)
-    with suppress(click.BadParameter):
-        return instant(text)
-    raise click.BadParameter(f"{text!r} is neither a duration nor a time; give 90s, 1h30m or 2026-12-24T18:00Z")
-
-
 @command()
 @click.option("-f", "--follow", is_flag=True, help="Show new entries as they come, until Ctrl-C.")
 @click.option(
     "--since",
-    type=_since,
+    type=moment,
     metavar="TIME|DURATION",
     help="From this time (local in --tz, or with an offset or Z), or 1h for an hour ago.",
 )

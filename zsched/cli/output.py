@@ -1,18 +1,16 @@
-"""Output for people: texts without control characters, remarks, tables, and progress."""
+"""Output for people: texts without control characters, remarks, and progress."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from itertools import chain
 from typing import Any, Final
 
 import click
 
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.pages import pages_of
 
 
 def printable(text: str) -> str:
@@ -40,29 +38,6 @@ def echo_array(values: Iterable[Any]) -> None:
 def say(text: str) -> None:
     """Write a remark beside the result: one line to stderr."""
     click.echo(f"zsched: {printable(text)}", err=True)
-
-
-# -- tables -----------------------------------------------------------------------------------------
-
-
-_PAGE = 200  # rows that are aligned together; later rows may widen a column, but never narrow it
-_GAP = "  "
-
-
-def aligned(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Write *rows* under *header*, page by page, so that a long listing is not kept in memory."""
-    widths = [0] * len(header)
-    for page in pages_of(([printable(cell) for cell in row] for row in chain([header], rows)), _PAGE):
-        widths = [max(width, *(len(row[n]) for row in page)) for n, width in enumerate(widths)]
-        for row in page:
-            yield _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
-def pairs(fields: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Return ``name value`` lines with the values aligned."""
-    known = [(name, printable(text)) for name, text in fields]
-    width = max((len(name) for name, _ in known), default=0)
-    return (f"{name.ljust(width)}{_GAP}{text}" for name, text in known)
 
 
 # -- progress ---------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any, Final
 
-from zsched.core.model import iso
+from zsched.core.model import iso, seconds
 
 
 class What(Enum):
@@ -100,9 +100,9 @@ class Change:
 
     def shown(self) -> dict[str, Any]:
         """
-        Return the change for JSON that people read: instants by ``iso``. Every key is always present and stable.
+        Return the change for JSON that people read: instants by ``iso``, durations in seconds. Every key is always
+        present and stable.
         """
-        late_ms = self.late_ms
         return {
             "id": self.id,
             "what": self.what.value,
@@ -111,7 +111,7 @@ class Change:
             "run_id": self.run_id,
             "nominal_at": iso(self.nominal_ms),
             "due_at": iso(self.due_ms),
-            "late_ms": None if late_ms is None else round(late_ms, 3),
+            "late_s": seconds(self.late_ms),
             "next_at": iso(self.next_ms),
             "first_at": iso(self.first_ms),
             "last_at": iso(self.last_ms),

@@ -11,12 +11,12 @@
 local streaks, last_runs, failing = {}, {}, {}
 
 local function count(id, run, verdict)
-  if verdict == '-' or verdict == '+' and not streaks[id] and not trouble.may_fail() then
+  local failures = verdict ~= '-' and streaks[id] == nil and trouble.failures_of(id)
+  if verdict == '-' or verdict == '+' and failures == 0 then
     return
-  elseif streaks[id] == nil then
+  elseif failures then
     local own = redis.pcall('HMGET', schedule_prefix .. id, 'version', 'ended_at', 'pause_after')
-    streaks[id] = not own.err and own[1]
-      and {failures = trouble.failures_of(id), has_ended = own[2], most = tonumber(own[3] or '')}
+    streaks[id] = not own.err and own[1] and {failures = failures, has_ended = own[2], most = tonumber(own[3] or '')}
   end
   local streak = streaks[id]
   if streak then  -- a recurring schedule; one that has ended fails no more

@@ -3,8 +3,7 @@
 --
 -- USES   failing_key blocked_key
 -- GIVES  a table with these functions:
---        failures_of(id), note_failures(id, count): 0 if the last run succeeded
---        may_fail(): some schedule has failed runs
+--        failures_of(id), note_failures(id, count): 0 if the last run succeeded. Call the first before the second
 --        note_skipped(skipped, others): ids of schedules whose last occurrence was skipped for overlap, or was not
 --        forget(id): both counts restart, because somebody paused, resumed or removed the schedule
 --
@@ -13,12 +12,11 @@
 -- include lib/untrusted.lua
 local trouble = {}  -- one name: a script may have 200 at most
 
-function trouble.may_fail()
-  return is_a(failing_key, 'zset') and redis.call('ZCARD', failing_key) > 0
-end
-
 function trouble.failures_of(id)
-  return is_a(failing_key, 'zset') and tonumber(redis.call('ZSCORE', failing_key, id) or '') or 0
+  if trouble.is_any == nil then  -- most often there is none: one question for all runs of a call
+    trouble.is_any = is_a(failing_key, 'zset') and redis.call('ZCARD', failing_key) > 0
+  end
+  return trouble.is_any and tonumber(redis.call('ZSCORE', failing_key, id) or '') or 0
 end
 
 function trouble.note_failures(id, count)
