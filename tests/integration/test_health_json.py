@@ -38,7 +38,7 @@ VALUES = {
     "troubled": "blocked failing overdue_paused",
 }
 OTHERS = (
-    "epoch failures healthy hold_until late_ms lease_ms leader led_since log_length namespace now oldest_due_at paused "
+    "epoch failures healthy hold_until late_s lease_s leader led_since log_length namespace now oldest_due_at paused "
     "problems quarantined recurring redis suspended"
 )
 ALARMS = "archive_failed archive_lost archive_refused audit late no_archive no_leader suspended unheard wrong_type"

@@ -53,15 +53,11 @@ def check_workers(probe: Probe) -> Iterator[Finding]:
 
 def _unregistered(queues: StalledQueues) -> Finding:
     """Return the finding of no registered worker. Workers that take jobs all the same began before a loss of Redis."""
-    if queues.unheard:
-        names = [one.queue for one in queues.unheard]
-        return warning(
-            "no worker of RQ is registered", "the check of queues says where jobs wait", "rq", "worker", *names
-        )
-    if queues.used:
+    if queues.heard:
         said = "no worker of RQ is registered, and workers take jobs: they began before Redis lost its data"
         return note(said, "restart them: then RQ and zsched see them, also while they wait")
-    return warning("no worker of RQ is registered: what fires waits", "start one", "rq", "worker", "default")
+    names = [one.queue for one in queues.unheard] or ["default"]
+    return warning("no worker of RQ is registered: what fires waits", "start one", "rq", "worker", *names)
 
 
 @health_check("serializer", Probe)

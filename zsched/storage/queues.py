@@ -135,13 +135,15 @@ class StalledQueues(NamedTuple):
     """
     ``unheard``: queues without workers that schedules use, or in which jobs wait. ``suspended_by``: the key that
     suspends workers until ``rq resume``, or None. ``suspended``: all queues in which jobs wait then. ``used``: the
-    number of queues that schedules use. ``is_after_loss``: Redis lost data lately, maybe the registrations of workers.
+    number of queues that schedules use. ``heard``: the number of queues with workers. ``is_after_loss``: Redis lost
+    data lately, maybe the registrations of workers.
     """
 
     unheard: list[StalledQueue]
     suspended_by: str | None
     suspended: list[StalledQueue]
     used: int
+    heard: int = 0
     is_after_loss: bool = False
 
     @property
@@ -196,9 +198,10 @@ def stalled_queues(wire: Wire, keys: Keys) -> StalledQueues:
     used, is_suspended = used_queues(wire, keys), suspended(wire, keys.rq)
     known = used | {keys.rq.queue_name(key) for key in members(wire, keys.rq.queues(), _QUEUES)}
     silent = unheard(wire, keys, known)
-    heard = known - silent | (set[str]().union(*(one.queues for one in workers_of(wire, keys.rq))) if silent else set())
+    registered = workers_of(wire, keys.rq) if silent else []
+    heard = (known - silent).union(*(one.queues for one in registered))
     stalled = [
-        one._replace(meant=similar(one.queue, heard - silent))
+        one._replace(meant=similar(one.queue, heard))
         for one in _stalled(wire, keys, sorted(known if is_suspended else silent), used)
     ]
     return StalledQueues(
@@ -206,6 +209,7 @@ def stalled_queues(wire: Wire, keys: Keys) -> StalledQueues:
         keys.rq.suspended() if is_suspended else None,
         [one for one in stalled if is_suspended and one.waiting],
         len(used),
+        len(heard),
     )
 
 

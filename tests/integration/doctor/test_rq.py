@@ -116,6 +116,19 @@ def test_workers_that_lost_their_registration_and_take_jobs_are_no_fault(
     assert "somebody listens to every queue in use (1)" == only(found["queues"], OK).text
 
 
+def test_workers_without_registration_do_not_hide_a_queue_without_workers(
+    url: str, sound: redis.Redis, client: Client
+) -> None:
+    client.schedule("app.task", id="a", every=HOUR, queue="email")
+    client.schedule("app.task", id="b", every=HOUR, queue="sms")
+    sound.zadd(f"{RQ}:wip:email", {"job:execution": 9e9})  # a running job
+
+    found = examined(url)
+
+    assert "workers take jobs" in only(found["workers"], Severity.NOTE).text
+    assert "nobody listens to queue sms, which schedules use" == only(found["queues"], WARNING).text
+
+
 def test_workers_of_an_unknown_rq_are_a_problem(url: str, sound: redis.Redis) -> None:
     registered(sound, "old", version="1.16.2")
 
