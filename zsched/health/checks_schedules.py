@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from zsched.health.check import Finding, fine, health_check, warning
 from zsched.storage.overview import Overview
+
+_LISTS: Final = "zsched status --json lists the schedules"
 
 
 @health_check("schedules_failing", Overview, "schedules", alert="schedules whose last runs failed")
@@ -16,7 +19,7 @@ def check_schedules_failing(overview: Overview) -> Iterator[Finding]:
         yield fine("no recurring schedule fails again and again")
         return
     text = f"{failing.counted} whose last runs failed: {failing.named()}"
-    yield warning(text, "zsched why ID shows the error, zsched history --status failed lists the runs")
+    yield warning(text, f"zsched why ID shows the error, zsched history --status failed lists the runs; {_LISTS}")
 
 
 @health_check("schedules_blocked", Overview, "schedules", alert="schedules are skipped, because a run does not end")
@@ -27,7 +30,7 @@ def check_schedules_blocked(overview: Overview) -> Iterator[Finding]:
         yield fine("no recurring schedule is blocked by its own run")
         return
     text = f"{blocked.counted} skipped, because a run does not end: {blocked.named()}"
-    remedy = "zsched why ID names the run, zsched cancel-run RUN_ID stops it; zsched history --status skipped lists all"
+    remedy = f"zsched why ID names the run, zsched cancel-run RUN_ID stops it; {_LISTS}"
     yield warning(text, remedy)
 
 

@@ -22,7 +22,8 @@ from zsched.storage.keys import Keys
 
 FAILING: Final = 2  # failed runs in a row; one alone may be chance
 BLOCKED: Final = 5  # skipped occurrences in a row; fewer are usual for a short interval
-_NAMED: Final = 4  # schedules
+_NAMED: Final = 4  # schedules in a text
+_LISTED: Final = 100  # schedules in JSON
 _PAUSED: Final = 2000  # paused schedules that are read: less than 1 ms of Redis
 
 
@@ -39,8 +40,9 @@ class Troubled:
 
     def named(self, in_a_row: bool = True) -> str:
         """Return ``nightly (2 in a row), weekly (2 in a row) and 7 more``."""
-        names = ", ".join(f"{id} ({number:,} in a row)" if in_a_row else id for id, number in self.worst)
-        return f"{names} and {self.count - len(self.worst):,} more" if self.count > len(self.worst) else names
+        worst = self.worst[:_NAMED]
+        names = ", ".join(f"{id} ({number:,} in a row)" if in_a_row else id for id, number in worst)
+        return f"{names} and {self.count - len(worst):,} more" if self.count > len(worst) else names
 
     @property
     def counted(self) -> str:
@@ -76,7 +78,7 @@ def trouble_commands(keys: Keys) -> dict[str, Command]:
     commands: dict[str, Command] = {}
     for kind, key, least in (("failing", keys.failing(), FAILING), ("blocked", keys.blocked(), BLOCKED)):
         commands[f"{kind} count"] = ("ZCOUNT", key, least, "+inf")
-        commands[kind] = ("ZRANGE", key, "+inf", least, "BYSCORE", "REV", "LIMIT", 0, _NAMED, "WITHSCORES")
+        commands[kind] = ("ZRANGE", key, "+inf", least, "BYSCORE", "REV", "LIMIT", 0, _LISTED, "WITHSCORES")
     return commands | {"paused page": ("HSCAN", keys.paused(), 0, "COUNT", _PAUSED)}
 
 
@@ -88,7 +90,7 @@ def troubles_of(replies: Mapping[str, Any], now_ms: int) -> Troubles:
     failing, blocked = (
         Troubled(replies[f"{kind} count"] or 0, _scored(replies[kind])) for kind in ("failing", "blocked")
     )
-    return Troubles(failing, blocked, Troubled(len(late), tuple(late[:_NAMED]), cursor == b"0"))
+    return Troubles(failing, blocked, Troubled(len(late), tuple(late[:_LISTED]), cursor == b"0"))
 
 
 def _scored(flat: list[bytes]) -> tuple[tuple[str, int], ...]:
