@@ -1,6 +1,6 @@
 -- cancel: forget a schedule that has not fired.
 --
--- KEYS   @schedules wake op
+-- KEYS   @schedules @trouble wake op
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        id
@@ -10,6 +10,7 @@
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/place.lua
+-- include lib/trouble.lua
 
 local at = find({id})[1]
 if not at then
@@ -17,4 +18,5 @@ if not at then
 end
 append('cancel', {'id', id, 'due', at.due_ms or '-'})
 remove(id, at)
+trouble.forget(id)
 return answer({'OK', 'cancelled', now_ms})

@@ -1,6 +1,6 @@
 -- pause: take a schedule out of its lane, keeping lane and due time.
 --
--- KEYS   @schedules wake
+-- KEYS   @schedules @trouble wake
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        id
@@ -12,6 +12,7 @@
 -- In the hash of paused schedules a unit separator and `by` follow the note, which has no control characters. A pause
 -- with the same note changes nothing, whoever asks.
 -- include lib/place.lua
+-- include lib/trouble.lua
 
 local at = find({id})[1]
 if not at then
@@ -26,4 +27,5 @@ end
 append('pause', {'id', id, 'lane', at.lane, 'due', at.due_ms, 'note', note})
 leave(id, at)
 park(paused_key, id, at.lane, at.due_ms, at.since_ms, by == '' and note or note .. '\31' .. by)
+trouble.forget(id)
 return {'OK', 'paused', now_ms}

@@ -1,6 +1,6 @@
 -- resume: put a paused schedule back into its lane.
 --
--- KEYS   @schedules wake schedule op
+-- KEYS   @schedules @trouble wake schedule op
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        id
@@ -14,10 +14,11 @@
 --        words: resumed skipped unchanged NOTFOUND QUARANTINED ENDED
 -- LOGS   resume: id, lane, due, missed; after a skip also first, last, count, and of a recurring schedule nominal
 --
--- The count of failures in a row restarts.
+-- The counts of failures and of skipped occurrences in a row restart.
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/place.lua
+-- include lib/trouble.lua
 
 local at = find({id})[1]
 if not at then
@@ -31,7 +32,6 @@ elseif at.place == 'due' then
 end
 
 local due_ms = at.due_ms
-local failures = at.recurring and redis.pcall('HGET', schedule_key, 'failures')
 local is_skipping = missed == 'skip' and tonumber(due_ms) <= now_ms
 if not is_skipping then
   append('resume', {'id', id, 'lane', at.lane, 'due', due_ms, 'missed', 'fire'})
@@ -53,14 +53,13 @@ else
     leave(id, at)
     redis.call('HSET', schedule_key, 'ended_at', string.format('%.0f', now_ms))
     redis.call('HDEL', schedule_key, 'nominal')
+    trouble.forget(id)
     return answer({'OK', 'skipped', now_ms, '-'})
   end
   due_ms = next_due_ms
   redis.call('HSET', schedule_key, 'nominal', next_ms)
 end
-if type(failures) == 'string' then
-  redis.call('HDEL', schedule_key, 'failures')
-end
+trouble.forget(id)
 leave(id, at)
 wake_if_earlier(at.lane, due_ms)
 redis.call('ZADD', lane_keys[at.lane], due_ms, id)
