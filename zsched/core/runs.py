@@ -19,6 +19,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from zsched.core.attempts import ATTEMPTS_FIELD, Attempt, added, attempts_of, last_lines, read_attempts
 from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.model import iso, seconds
 from zsched.core.run_id import RunId, schedule_of
@@ -71,8 +72,8 @@ _strict_dumps: Final = json.JSONEncoder(allow_nan=False).encode
 
 class Job(NamedTuple):
     """
-    A run's fields in RQ's hash, with RQ's values; see look.lua. ``error``: the last line of its traceback.
-    ``JOB_FIELDS`` has the name of each field in the hash.
+    A run's fields in RQ's hash, with RQ's values; see look.lua. ``error``: the last line of its ``traceback``, which is
+    that of a failed run. ``JOB_FIELDS`` has the name of each field in the hash.
     """
 
     status: str = ""
@@ -89,7 +90,9 @@ class Job(NamedTuple):
     timeout: str = ""  # in seconds
     limit: str = ""  # the rate limit that it waits for: its key, and its slots in parentheses
     error: str = ""
+    attempts: str = ""
     note: str = ""
+    traceback: str = ""
 
     @property
     def seen(self) -> str:
@@ -122,6 +125,7 @@ JOB_FIELDS: Final = {
     "timeout": "timeout",
     "limit": "rate_limit_key",
     "error": "exc_string",  # of its newest result, packed
+    "attempts": ATTEMPTS_FIELD,
     "note": "zs_note",
 }
 
@@ -136,6 +140,7 @@ def _number(value: object, most: int = LAST_MS) -> int | None:
 class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (measured)
     """
     One run. ``fired_us``: its push, in µs. Other instants are in ms, of the last attempt, by the worker's clock.
+    ``attempts``: the recorded ones (``zsched.rq``); ``every_attempt`` adds the last one.
 
     ``worker``: its name in RQ. ``error``: the last line of the traceback, or the reason of a loss. ``note``: the
     counters of ``current_run().note``. ``is_uncertain``: a lost Redis may have pushed it already. ``queue`` and
@@ -154,6 +159,7 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
     worker: str = ""
     error: str = ""
     note: Mapping[str, Any] = _NO_NOTE
+    attempts: tuple[Attempt, ...] = ()
     is_uncertain: bool = False
     queue: str = ""
     timeout_s: int | None = None
@@ -185,11 +191,27 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
         return (self.fired_us - parts.nominal_ms * 1000) / 1000
 
     @property
+    def first(self) -> Attempt | None:
+        """Its first attempt; None if nobody recorded it."""
+        if self.attempts and self.attempts[0].number == 1:
+            return self.attempts[0]
+        return self._last if self.attempt == 1 else None
+
+    @property
+    def every_attempt(self) -> list[Attempt]:
+        """The known attempts, the last one included; other workers than ``zsched.rq``'s record none before the last."""
+        known = [one for one in self.attempts if one.number <= self.attempt]
+        return known if known and known[-1].number == self.attempt else [*known, self._last]
+
+    @property
+    def _last(self) -> Attempt:
+        return Attempt(self.attempt, self.worker, self.queued_ms, self.started_ms, self.ended_ms, self.error)
+
+    @property
     def queue_wait_ms(self) -> int | None:
-        """Milliseconds that the last attempt waited in its queue; at least 0, because two clocks are compared."""
-        if self.queued_ms is None or self.started_ms is None:
-            return None
-        return max(self.started_ms - self.queued_ms, 0)
+        """Milliseconds that the first attempt waited in its queue; None if nobody recorded it."""
+        first = self.first
+        return None if first is None else first.wait_ms
 
     @property
     def duration_ms(self) -> int | None:
@@ -211,6 +233,7 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
             "status": self.status.value,
             "nominal_at": iso(self.nominal_ms),
             "fired_at": None if self.fired_us is None else iso(self.fired_us // 1000),
+            "first_started_at": None if (first := self.first) is None else iso(first.started_ms),
             "started_at": iso(self.started_ms),
             "ended_at": iso(self.ended_ms),
             "attempt": self.attempt,
@@ -254,6 +277,9 @@ def of_job(
         since_ms = (ms_of(job.heartbeat_at) or 0) if watched_since_ms is None else watched_since_ms
         error = EXPIRED if (fired_us or 0) / 1000 > since_ms - _KEPT_MS else EXPIRED_OR_ENDED
     is_over = status not in _OPEN
+    attempts = attempts_of(job.attempts) if job.attempts else ()
+    if job.traceback and (not attempts or attempts[-1].number < job.attempt):  # RQ keeps that of the last one
+        attempts = added(attempts, attempt_of_job(job, error)._replace(traceback=last_lines(job.traceback)))
     return Run(  # by place, in the order of its fields: by name takes twice as long (measured)
         run_id,
         status,
@@ -265,12 +291,19 @@ def of_job(
         job.worker[:LONGEST_NAME],
         error,
         _note_of(job.note),
+        attempts,
         is_uncertain,
         job.queue[:LONGEST_NAME],
         whole(job.timeout) or None,
         ms_of(job.heartbeat_at) if status is RunStatus.LOST else None,
         job.limit if job.status == "rate_limited" else "",
     )
+
+
+def attempt_of_job(job: Job, error: str) -> Attempt:
+    """Return the present attempt from RQ's hash *job*, which ended by *error*."""
+    queued_ms, started_ms, ended_ms = map(ms_of, (job.queued_at, job.started_at, job.ended_at))
+    return Attempt(job.attempt, job.worker[:LONGEST_NAME], queued_ms, started_ms, ended_ms, error)
 
 
 # The recorded fields of a run: the name of each fact, its field, and how it is read. A default is not recorded.
@@ -283,6 +316,7 @@ _FACTS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "worker": ("worker", str),
     "error": ("error", str),
     "note": ("note", dict),
+    "attempts": ("attempts", read_attempts),
     "uncertain": ("is_uncertain", bool),
     "queue": ("queue", str),
     "timeout": ("timeout_s", _number),
@@ -313,10 +347,10 @@ def of_facts(run_id: str, status: str, facts: object) -> Run:
 def facts_text(run: Run) -> str:
     """
     Return the JSON of ``facts_of`` for a row of an ``end`` entry; ``ended_run`` reads it. Quick for a run with all
-    instants and without a note: its other facts are those of many runs.
+    instants and without note and attempts: its other facts are those of many runs.
     """
-    _, _, fired, queued, started, ended, attempt, worker, error, note, *others, _ = run
-    if note or None in (fired, queued, started, ended):
+    _, _, fired, queued, started, ended, attempt, worker, error, note, attempts, *others, _ = run
+    if note or attempts or None in (fired, queued, started, ended):
         return _dumps(facts_of(run))
     shared = _shared_text(attempt, worker, error, *others)
     return f'{{"fired":{fired},"queued":{queued},"started":{started},"ended":{ended}{shared}'
@@ -325,7 +359,8 @@ def facts_text(run: Run) -> str:
 @lru_cache(maxsize=4096)  # workers, times queues: a quarter of the time (measured)
 def _shared_text(attempt: int, worker: str, error: str, *others: Any) -> str:
     """Return the end of a run's facts in JSON, after its instants."""
-    facts = facts_of(Run("", RunStatus.SUCCEEDED, None, None, None, None, attempt, worker, error, _NO_NOTE, *others))
+    nothing = (None, None, None, None)  # its instants
+    facts = facts_of(Run("", RunStatus.SUCCEEDED, *nothing, attempt, worker, error, _NO_NOTE, (), *others))
     return f",{_dumps(facts)[1:]}" if facts else "}"
 
 

@@ -41,11 +41,12 @@ from typing import Final
 import structlog
 
 from zsched.archive.openruns import OpenRun, open_runs
+from zsched.core.attempts import Attempt, added, attempts_of, attempts_text
 from zsched.core.log import Position
 from zsched.core.model import OnLost
 from zsched.core.pages import pages_of
 from zsched.core.run_id import RunKey, run_key
-from zsched.core.runs import Job, RunStatus, facts_text, ms_of, of_job, whole
+from zsched.core.runs import Job, RunStatus, attempt_of_job, facts_text, ms_of, of_job, whole
 from zsched.core.wording import in_a_line
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.tracker import CATCH_UP_S, Tracker, say_paused
@@ -112,7 +113,7 @@ class _Case:
         job, run_id, why = self.job, self.run.run_id, self.why
         mark = job.queued_at if job.status == "queued" else job.heartbeat_at
         if self.goes_on:
-            row, packed = ("again", str(job.attempt + 1), why), ""
+            row, packed = ("again", str(job.attempt + 1), why), self._attempts(now_ms)
         else:
             seen = of_job(run_id, job, self.run.fired_us, self.run.is_uncertain)
             heartbeat_ms = ms_of(job.heartbeat_at)
@@ -120,6 +121,15 @@ class _Case:
             row = ("end", lost.status.value, facts_text(lost))
             packed = b64encode(zlib.compress(f"AbandonedJobError: {why}".encode())).decode()
         return Dead(self.run.id, run_id, job.status, mark, " ".join(self.members), *row, packed)
+
+    def _attempts(self, now_ms: int) -> str:
+        """Return the text of its attempts with this one, which has no known end; the next one may begin now."""
+        if self.job.status == "queued":
+            attempt = Attempt(self.job.attempt, queued_ms=ms_of(self.job.queued_at))
+        else:
+            attempt = attempt_of_job(self.job, "")._replace(ended_ms=None)
+        lost = attempt._replace(error=self.why, next_ms=now_ms)
+        return attempts_text(added(attempts_of(self.job.attempts), lost))
 
 
 class LostRuns:

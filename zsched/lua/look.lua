@@ -18,6 +18,7 @@
 
 local MOST = 262144  -- bytes of a packed traceback; a longer one is left out
 local LONGEST_NOTE = 4097  -- bytes, one more than a note may have (core/runs.py)
+local LONGEST_ATTEMPTS = 4000  -- bytes (core/attempts.py); a longer text, or one with control characters, is left out
 
 local function newest_error(run)
   local results = redis.pcall('XREVRANGE', RQ_RESULTS .. run, '+', '-', 'COUNT', 1)
@@ -49,7 +50,11 @@ local function note_of(value)
   return string.sub(value, 1, LONGEST_NOTE)
 end
 
-local cleaners = {status = word_of, last_heartbeat = time_of, zs_note = note_of}
+local function attempts_of(value)
+  return #value <= LONGEST_ATTEMPTS and not string.find(value, '%c') and value or ''
+end
+
+local cleaners = {status = word_of, last_heartbeat = time_of, zs_attempts = attempts_of, zs_note = note_of}
 local names, cleaner, reply = {}, {}, {'OK'}
 local status_at
 for name in string.gmatch(fields, '%S+') do

@@ -1,5 +1,5 @@
 """
-Runs as read from RQ's job hashes. Nothing here unpickles; only the last line of a traceback is read.
+Runs as read from RQ's job hashes. Nothing here unpickles; only the last lines of a traceback are kept.
 
 ``Jobs`` reads many. ``Notes`` is for a task inside its worker: it reads and writes the run's own job over the job's own
 connection. ``Deadlines`` reports deadlines that passed to the leader: Redis dropped the runs that had not started. A
@@ -53,17 +53,19 @@ def _job(reply: bytes) -> Job:
     job = Job(*text(reply).split("\0", len(JOB_FIELDS) - 1))
     if not job.error and len(job.worker) <= LONGEST_NAME:
         return job
-    return job._replace(worker=job.worker[:LONGEST_NAME], error=last_line(job.error) if job.error else "")
+    traceback = opened_traceback(job.error) if job.error else ""
+    lines = traceback.splitlines()
+    error = lines[-1].strip()[:_LONGEST_ERROR] if lines else ""
+    return job._replace(worker=job.worker[:LONGEST_NAME], error=error, traceback=traceback if lines[1:] else "")
 
 
-def last_line(packed: str) -> str:
-    """Return the last line of a traceback in RQ's results: zlib in base64; '' for any other text."""
+def opened_traceback(packed: str) -> str:
+    """Return a traceback of RQ's results: zlib in base64; '' for any other text."""
     try:
         opened = zlib.decompressobj().decompress(b64decode(packed), _LONGEST_TRACEBACK)
     except (binascii.Error, ValueError, zlib.error):
         return ""
-    lines = text(opened).strip().splitlines()
-    return lines[-1].strip()[:_LONGEST_ERROR] if lines and len(opened) < _LONGEST_TRACEBACK else ""
+    return text(opened).strip() if len(opened) < _LONGEST_TRACEBACK else ""
 
 
 _NOTHING: Final = Job(*[""] * len(Job._fields))

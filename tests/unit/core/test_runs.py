@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from zsched.core.attempts import Attempt
 from zsched.core.clock import LAST_MS
 from zsched.core.runs import (
     EXPIRED,
@@ -221,6 +222,21 @@ JSON = some.recursive(
     lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(), inner, max_size=3),
     max_leaves=8,
 )
+ATTEMPTS = some.lists(
+    some.builds(
+        Attempt,
+        some.integers(1, 99),
+        some.just("w"),
+        INSTANTS,
+        INSTANTS,
+        INSTANTS,
+        some.just("ValueError: é"),
+        INSTANTS,
+        some.just("Traceback:\n  call\nValueError: é"),
+    ),
+    max_size=3,
+    unique_by=lambda one: one.number,
+).map(lambda found: tuple(sorted(found, key=lambda one: one.number)))
 RUNS = some.builds(
     Run,
     some.just(RUN),
@@ -233,6 +249,7 @@ RUNS = some.builds(
     some.text(),
     some.text(),
     some.dictionaries(some.text(), JSON, max_size=3),
+    ATTEMPTS,
     some.booleans(),
     some.text(),
     some.none() | some.integers(1, LAST_MS),
@@ -272,6 +289,8 @@ def test_runs_that_share_facts_keep_their_own_instants(other: dict[str, Any]) ->
         f'{{"ended": {LAST_MS + 1}}}',
         '{"attempt": true}',
         '{"note": 7}',
+        '{"attempts": 7}',
+        '{"attempts": [[1]]}',
     ],
 )
 def test_facts_that_another_writer_wrote_are_refused(facts: str) -> None:
