@@ -42,11 +42,12 @@ import structlog
 
 from zsched.archive.openruns import OpenRun, open_runs
 from zsched.core.attempts import Attempt, added, attempts_of, attempts_text
+from zsched.core.job import Job, attempt_of_job, ms_of, whole
 from zsched.core.log import Position
 from zsched.core.model import OnLost
 from zsched.core.pages import pages_of
 from zsched.core.run_id import RunKey, run_key
-from zsched.core.runs import Job, RunStatus, attempt_of_job, facts_text, ms_of, of_job, whole
+from zsched.core.runs import RunStatus, facts_text, of_job
 from zsched.core.wording import in_a_line
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.tracker import CATCH_UP_S, Tracker, say_paused
@@ -133,18 +134,31 @@ class _Case:
 
 
 class LostRuns:
-    """A leader's chore for runs of dead workers. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
+    """
+    A leader's chore for runs of dead workers. ``name`` and ``every_ms`` are for the ``ChoreThread``. *tracebacks*:
+    record those of earlier attempts, too.
+    """
 
     name: Final = "lost"
     every_ms: Final = _EVERY_MS
 
-    def __init__(self, archiver: Archiver, keys: Keys, tracker: Tracker, patience: LostDelays | None = None) -> None:
+    def __init__(
+        self,
+        archiver: Archiver,
+        keys: Keys,
+        tracker: Tracker,
+        patience: LostDelays | None = None,
+        *,
+        tracebacks: bool = True,
+    ) -> None:
         self._archiver, self._keys, self._tracker, self._patience = archiver, keys, tracker, patience or USUAL
+        self._tracebacks = tracebacks
         self._missing: dict[str, tuple[_Case, int]] = {}  # by run, with the second in which it was first missed
 
     def over(self, wire: Wire) -> LostRuns:
         """Use *wire* from now on."""
-        self._dispatch, self._jobs = Dispatch(wire, self._keys), Jobs(wire, self._keys)
+        self._dispatch = Dispatch(wire, self._keys)
+        self._jobs = Jobs(wire, self._keys, tracebacks=self._tracebacks)
         self._registries = Registries(wire, self._keys.rq)
         return self
 

@@ -34,10 +34,11 @@ from typing import Final
 import structlog
 
 from zsched.archive.openruns import OpenRun, OpenRuns, open_runs
+from zsched.core.job import Job
 from zsched.core.log import Position
 from zsched.core.pages import pages_of
 from zsched.core.run_id import RunKey, run_key
-from zsched.core.runs import Job, Run, RunStatus, of_job
+from zsched.core.runs import Run, RunStatus, of_job, requeued
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.endings import Endings
 from zsched.storage.connection import Wire
@@ -67,12 +68,15 @@ CATCH_UP_S: Final = 1.0  # wait until the archive has the entries of a step
 
 
 class Tracker:
-    """A leader's chore for finished runs. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
+    """
+    A leader's chore for finished runs. ``name`` and ``every_ms`` are for the ``ChoreThread``. *tracebacks*: record
+    them, too.
+    """
 
     name: Final = "tracker"
 
-    def __init__(self, archiver: Archiver, keys: Keys) -> None:
-        self._archiver, self._keys = archiver, keys
+    def __init__(self, archiver: Archiver, keys: Keys, *, tracebacks: bool = True) -> None:
+        self._archiver, self._keys, self._tracebacks = archiver, keys, tracebacks
         self.every_ms = _EVERY_MS
         self._endings = Endings()
         self._ended: dict[RunKey, int] = {}  # not yet recorded, with the remaining steps to wait
@@ -86,7 +90,8 @@ class Tracker:
 
     def over(self, wire: Wire) -> Tracker:
         """Use *wire* from now on."""
-        self._dispatch, self._jobs = Dispatch(wire, self._keys), Jobs(wire, self._keys)
+        self._dispatch = Dispatch(wire, self._keys)
+        self._jobs = Jobs(wire, self._keys, tracebacks=self._tracebacks)
         self._registries, self._deadlines = Registries(wire, self._keys.rq), Deadlines(wire, self._keys)
         self._log, self._is_new_wire = Log(wire, self._keys), True
         return self
@@ -243,7 +248,7 @@ class Tracker:
             run = of_job(known.id, job, known.fired_us, known.is_uncertain)
             is_later = (run.ended_ms or 0) > (known.ended_ms or 0) + _SAME_END_MS
             if job is not None and run.is_over and is_later:
-                over.append(Over.of(run._replace(attempt=known.attempt + 1), job.seen))
+                over.append(Over.of(requeued(run, known), job.seen))
         return over
 
 

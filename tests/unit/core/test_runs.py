@@ -11,23 +11,21 @@ from hypothesis import strategies as some
 
 from zsched.core.attempts import Attempt
 from zsched.core.clock import LAST_MS
+from zsched.core.job import Job, ms_of, rq_time
 from zsched.core.runs import (
     EXPIRED,
     EXPIRED_OR_ENDED,
     GONE,
     OVER,
-    Job,
     Run,
     RunStatus,
     as_seen,
     ended_as,
     facts_of,
     facts_text,
-    ms_of,
     of_facts,
     of_job,
     pushed,
-    rq_time,
 )
 
 T_MS = 1_800_000_000_000
