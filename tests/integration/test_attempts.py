@@ -7,15 +7,17 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import redis
 from click.testing import CliRunner, Result
+from rq import Queue, Retry
 
 import zsched
-from tests.faults.processes import eventually
+from tests.faults.processes import STEADY, DaemonProcess, eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.ends.ground import lapse
 from tests.prefix import RQ
@@ -23,9 +25,12 @@ from zsched import Client, RunNotFound, RunStatus
 from zsched.cli import program
 from zsched.cli.program import DONE, NOT_FOUND
 from zsched.core.attempts import Attempt
+from zsched.core.log.lives import EndEntry
 from zsched.core.runs import Run
 from zsched.embedded.guard import Guard
+from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
+from zsched.storage.log import Log
 
 pytestmark = pytest.mark.redis
 KEYS = Keys("default")
@@ -35,6 +40,7 @@ from rq import Retry, get_current_job
 
 def count():
     job = get_current_job()
+    job.connection.set("pid:" + job.id, os.getpid())
     return job.connection.incr("tries:" + job.id)
 
 def fail():
@@ -72,8 +78,9 @@ def work(rq_python: str, redis_url: str, guard: Guard, tmp_path: Path) -> Work:
     path = os.pathsep.join([str(tmp_path), str(Path(zsched.__file__).parents[1])])
     env = os.environ | {"PYTHONPATH": path, "PYTHONWARNINGS": "default"}
 
-    def start(kind: str = OURS, name: str = "w") -> subprocess.Popen[bytes]:
+    def start(kind: str = OURS, *options: str, name: str = "w") -> subprocess.Popen[bytes]:
         command = [rq_python, "-m", "rq.cli", "worker", "--url", redis_url, "--name", name, "--worker-class", kind]
+        command += options
         with (tmp_path / "worker.log").open("ab") as log:
             return guard.spawn([*command, "default"], cwd=tmp_path, env=env, stdout=log, stderr=log)
 
@@ -228,9 +235,8 @@ def test_an_attempt_of_a_dead_worker_is_recorded_by_the_leader(
 ) -> None:
     run_id = enqueue(client, "wait", retry=1)
     first = work(name="first")
-    pid = int(eventually(lambda: redis_client.get(f"tries:{run_id}") and first.pid))
-    os.kill(pid, signal.SIGKILL)
-    first.wait()
+    eventually(lambda: redis_client.get(f"tries:{run_id}"))
+    kill(first, redis_client, run_id)
     lapse(redis_client, run_id)
     eventually(lambda: redis_client.hget(KEYS.rq.job(run_id), "status") == b"queued")
 
@@ -240,6 +246,84 @@ def test_an_attempt_of_a_dead_worker_is_recorded_by_the_leader(
     assert "attempt 1 was lost on worker first" in show(redis_url, run_id).stdout
     told = [text for _, text in client.why("wait").lines if "no heartbeat since" in text]
     assert 1 == len(told), told
+
+
+def kill(worker: subprocess.Popen[bytes], client: redis.Redis, run_id: str) -> None:
+    """Kill *worker*, and then the process of its task: it would notice the death of that."""
+    worker.kill()
+    worker.wait()
+    with suppress(ProcessLookupError):
+        os.kill(int(client.get(f"pid:{run_id}") or 0), signal.SIGKILL)
+
+
+def test_a_simple_worker_renews_its_signs_of_life_while_a_task_runs(
+    work: Work, client: Client, redis_client: redis.Redis
+) -> None:
+    run_id = enqueue(client, "wait", timeout=900, retry=1)
+    job_key = KEYS.rq.job(run_id)
+    worker = work("zsched.rq.SimpleWorker", "--job-monitoring-interval", "1")
+    eventually(lambda: redis_client.get(f"tries:{run_id}"))
+    assert str(worker.pid).encode() == redis_client.get(f"pid:{run_id}")
+    [execution] = redis_client.zrange(f"{RQ}:executions:{run_id}", 0, -1)
+    execution_key = f"{RQ}:execution:%b:%b".encode() % (run_id.encode(), execution)
+    began = redis_client.hget(job_key, "last_heartbeat"), redis_client.hget(execution_key, "last_heartbeat")
+
+    eventually(lambda: (redis_client.hget(job_key, "last_heartbeat") or b"") > (began[0] or b""))
+    eventually(lambda: float(redis_client.hget(execution_key, "last_heartbeat") or 0) > float(began[1] or 0))
+
+    assert 50 < redis_client.ttl(execution_key) <= 61
+    assert redis_client.zscore(f"{RQ}:wip:default", f"{run_id}:{execution.decode()}") <= redis_client.time()[0] + 61
+    redis_client.rpush("go on", "1")
+    eventually(lambda: redis_client.hget(job_key, "status") == b"finished")
+    assert 0 == redis_client.exists(execution_key, f"{RQ}:executions:{run_id}")
+
+
+def test_a_simple_worker_records_failed_attempts(work: Work, client: Client, ended: Callable[[str], Run]) -> None:
+    run_id = enqueue(client, "fail", retry=1)
+    work("zsched.rq.SimpleWorker")
+
+    assert [1, 2] == [one.number for one in ended(run_id).every_attempt if "in connect" in one.traceback]
+
+
+def test_a_job_of_another_program_is_left_as_it_is(work: Work, redis_client: redis.Redis) -> None:
+    job = Queue(connection=redis_client).enqueue("tasks.fail", retry=Retry(max=1))
+    work()
+
+    eventually(lambda: job.get_status(refresh=True) == "failed")
+
+    assert not redis_client.hexists(job.key, "zs_attempts")
+
+
+def test_a_worker_without_rights_to_the_record_still_handles_the_failure(
+    work: Work, client: Client, ended: Callable[[str], Run], redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    """The record is written by EVAL: a Redis that refuses it stops no retry."""
+    run_id = enqueue(client, "fail", retry=1)
+    redis_client.execute_command("ACL", "SETUSER", "default", "-eval")
+    try:
+        work()
+        run = ended(run_id)
+    finally:
+        redis_client.execute_command("ACL", "SETUSER", "default", "+eval")
+
+    assert (RunStatus.FAILED, 2) == (run.status, run.attempt)
+    assert "its attempt was not recorded" in (tmp_path / "worker.log").read_text()
+
+
+def test_a_daemon_without_tracebacks_records_only_errors(
+    work: Work, client: Client, guard: Guard, redis_url: str, link: Link
+) -> None:
+    daemon = DaemonProcess(guard, redis_url, **STEADY, RQ_TRACEBACKS="false")
+    daemon.wait_for("term_began")
+    run_id = enqueue(client, "fail", retry=1)
+    work()
+
+    entries = eventually(lambda: [entry for entry in Log(link, KEYS).entries() if entry.kind == "end"])
+
+    [run] = EndEntry(entries[0]).ended_runs()
+    assert (run_id, 2) == (run.id, run.attempt)
+    assert ["no mail server, try 1", "no mail server, try 2"] == [one.error[-21:] for one in run.attempts]
+    assert {""} == {one.traceback for one in run.attempts}
 
 
 def test_a_plain_worker_leaves_only_the_last_traceback(
