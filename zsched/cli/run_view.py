@@ -9,9 +9,10 @@ from zsched.cli.formats import cells, with_short_workers
 from zsched.cli.lines import pairs
 from zsched.cli.output import printable
 from zsched.cli.program import Invocation
+from zsched.core.attempt_lines import attempt_text
 from zsched.core.attempts import Attempt
 from zsched.core.runs import Run, RunStatus
-from zsched.core.sentences import attempt_text, local_text, note_text
+from zsched.core.sentences import local_text, note_text
 from zsched.core.story import Source
 from zsched.core.wording import rough_duration
 

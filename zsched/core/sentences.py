@@ -13,7 +13,6 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
 
-from zsched.core.attempts import Attempt
 from zsched.core.changes import BACKFILL, RULE_CHANGED, WAITS_FOR, Change, What
 from zsched.core.clock import clamped_ms, from_ms
 from zsched.core.lookback import run_that_ended
@@ -82,22 +81,6 @@ def state_text(run: Run, tz: str) -> str:
     by = f", by worker {run.worker}" if run.worker and run.started_ms is not None else ""
     at = f" at {_at(run.ended_ms, tz)}" if run.status is RunStatus.EXPIRED and run.ended_ms is not None else ""
     return f"{_ENDS[run.status]}{at}{took}{waited}{_attempt(run)}{by}{error}{_noted(run.note)}"
-
-
-def attempt_text(attempt: Attempt, tz: str) -> str:
-    """Return what became of an attempt: ``attempt 1 failed after 0.2 s on worker w: ValueError: no; next try at …``."""
-    took = "" if attempt.duration_ms is None else f" after {rough_duration(attempt.duration_ms)}"
-    by = f" on worker {attempt.worker}" if attempt.worker else ""
-    error = f": {shortened(attempt.error)}" if attempt.error else ""
-    ended = "failed" if attempt.ended_ms is not None else "was lost"
-    next_ms = attempt.next_ms
-    if next_ms is None:
-        then = ""
-    elif attempt.ended_ms is None or next_ms <= attempt.ended_ms:
-        then = "; tried again at once"
-    else:
-        then = f"; next try at {_at(next_ms, tz)}"
-    return f"attempt {attempt.number} {ended}{took}{by}{error}{then}"
 
 
 def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:

@@ -11,25 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from operator import itemgetter
 from typing import Any, Final
 
+from zsched.core.attempt_lines import attempt_lines, in_order
 from zsched.core.changes import BACKFILL, OF_RUNS, RETRY_OF, Change, What
 from zsched.core.lateness import Lateness
 from zsched.core.lookback import is_push, run_that_ended
 from zsched.core.model import Schedule, iso
 from zsched.core.run_id import RunId
 from zsched.core.runs import Run, RunStatus
-from zsched.core.sentences import (
-    CHANGED,
-    CREATED,
-    attempt_text,
-    local_text,
-    sentence,
-    standing,
-    state_text,
-    told_together,
-)
+from zsched.core.sentences import CHANGED, CREATED, local_text, sentence, standing, state_text, told_together
 
 
 class Stalled(Enum):
@@ -143,7 +134,7 @@ def tell(
     """
     tz = tz or (schedule.tz if schedule else "UTC")
     teller = _Teller(chronicle, tz, stalled)
-    lines = _in_order(teller.lines(), teller.attempts(chronicle.changes, runs))
+    lines = in_order(teller.lines(), attempt_lines(chronicle.changes, runs, tz))
     is_known = bool(chronicle.changes) or schedule is not None
     now = teller.now(schedule, now_ms, runs) if is_known else f"never heard of it: {_nothing(chronicle)}"
     return Story(chronicle.id, tz, lines, now, is_known, chronicle.source, chronicle.changes)
@@ -162,19 +153,9 @@ def tell_of_run(
     tz = tz or (schedule.tz if schedule else "UTC")
     teller = _Teller(chronicle, tz, stalled)
     own = of_run(run_id, chronicle.changes)
-    lines = _in_order(teller.lines_of(own), teller.attempts(own, runs))
+    lines = in_order(teller.lines_of(own), attempt_lines(own, runs, tz))
     now = teller.now_of_run(run_id, own, schedule, now_ms, runs)
     return Story(run_id, tz, lines, now, bool(own), chronicle.source, own)
-
-
-def _in_order(lines: Iterable[tuple[int, str]], attempts: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Return *lines* in their order, with the *attempts* between them by time."""
-    latest_ms, keyed = 0, []
-    for at_ms, line in lines:
-        latest_ms = max(latest_ms, at_ms)
-        keyed.append((latest_ms, at_ms, line))
-    keyed += [(at_ms, at_ms, line) for at_ms, line in attempts]
-    return [(at_ms, line) for _, at_ms, line in sorted(keyed, key=itemgetter(0))]
 
 
 def of_run(run_id: str, changes: Iterable[Change]) -> list[Change]:
@@ -223,20 +204,6 @@ class _Teller:
             if change in own:
                 yield change.at_us // 1000, sentence(change, self._tz, self._context(change))
             self._note(change)
-
-    def attempts(self, changes: Iterable[Change], runs: Iterable[Run]) -> Iterator[tuple[int, str]]:
-        """Yield a line per attempt that failed and was followed by another one, of the ended and the open *runs*."""
-        told: set[tuple[str | None, int]] = set()
-        known: dict[str | None, Run] = {}
-        for change in changes:
-            if change.what is What.RUN_AGAIN:
-                told.add((change.run_id, change.count - 1))
-            elif change.what is What.RUN_ENDED:
-                known[change.run_id] = run_that_ended(change)
-        for run in (known | {run.id: run for run in runs}).values():
-            for one in run.attempts:
-                if one.next_ms is not None and (run.id, one.number) not in told:
-                    yield one.ended_ms or one.next_ms, f"run {run.id}: {attempt_text(one, self._tz)}"
 
     def now(self, schedule: Schedule | None, now_ms: int, runs: Sequence[Run]) -> str:
         """Return its state by Redis, and the states of its open *runs* by RQ."""
