@@ -38,7 +38,7 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     instants = {
         "nominal_at": run.nominal_ms,
         "fired_at": None if run.fired_us is None else run.fired_us // 1000,
-        "started_at": None if run.first is None else run.first.started_ms,
+        "started_at" if run.attempt == 1 else "first_started_at": None if run.first is None else run.first.started_ms,
         "ended_at": run.ended_ms,
     }
     for name, ms in instants.items():
@@ -63,8 +63,10 @@ def _attempts(run: Run, attempts: Sequence[Attempt]) -> Iterator[str]:
     number = 0
     for one in attempts:
         if one.number > number + 1:
-            unknown = f"{number + 1}" if one.number == number + 2 else f"{number + 1} to {one.number - 1}"
-            yield f"  attempt {unknown}: {'not recorded' if run.attempts[:-1] else _PLAIN}"
+            unknown = f"attempt {number + 1}"
+            if one.number > number + 2:
+                unknown = f"attempts {number + 1} to {one.number - 1}"
+            yield f"  {unknown}: {'not recorded' if run.attempts[:-1] else _PLAIN}"
         number = one.number
         yield "  " + printable(with_short_workers(_told(run, one)))
         yield from (f"    {printable(line)}" for line in one.traceback.split("\n") if line)

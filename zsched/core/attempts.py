@@ -5,7 +5,7 @@ A worker of ``zsched.rq`` adds a record to the field ``zs_attempts`` of RQ's job
 one for a worker that died. The end of the run copies them into the log. The text is JSON: a list of lists, in the order
 of the fields of ``Attempt``.
 
-It is bounded, because every run has one. If it would be too long, the oldest tracebacks are left out first, then the
+It is bounded, because any run may have it. If it would be too long, the oldest tracebacks are left out first, then the
 attempts after the first one. The first attempt stays: a run's first start is its own.
 
 Any writer of RQ's jobs can write the field. An invalid text counts as no record; texts in it are cleaned.
@@ -14,6 +14,7 @@ Any writer of RQ's jobs can write the field. An invalid text counts as no record
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -30,6 +31,11 @@ _LONGEST_ERROR: Final = 500  # characters
 _LONGEST_TRACEBACK: Final = 1500  # characters: some ten calls
 _SHORT: Final = 100  # characters: a shorter traceback says nothing
 _LARGEST: Final = 10**9  # number of an attempt
+_RQS_CALLS: Final = re.compile(
+    r"(^Traceback \(most recent call last\):\n)"
+    r'(?:  File "[^"\n]*/rq/(?:job|worker|worker/\w+)\.py", .*\n(?:    .*\n)*)+',
+    re.MULTILINE,
+)
 _dumps: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -77,11 +83,16 @@ class Attempt(NamedTuple):
         }
 
 
+def told_traceback(text: str) -> str:
+    """Return the last lines of a traceback without RQ's own calls, which are always the same."""
+    return last_lines(_RQS_CALLS.sub(r"\1", text))
+
+
 def with_error(attempt: Attempt, traceback: str) -> Attempt:
     """Return *attempt* with the error and the last lines of *traceback*; a text of one line is only the error."""
     text = traceback.strip()
     error = in_a_line(text[text.rfind("\n") + 1 :], _LONGEST_ERROR)
-    return attempt._replace(error=error, traceback=last_lines(text) if "\n" in text else "")
+    return attempt._replace(error=error, traceback=told_traceback(text) if "\n" in text else "")
 
 
 def last_lines(text: str, most: int = _LONGEST_TRACEBACK) -> str:

@@ -18,7 +18,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from zsched.core.attempts import Attempt, added, attempts_of, last_lines, read_attempts
+from zsched.core.attempts import Attempt, added, attempts_of, read_attempts, told_traceback
 from zsched.core.clock import LAST_MS
 from zsched.core.job import Job, attempt_of_job, ms_of, whole
 from zsched.core.model import iso, seconds
@@ -218,7 +218,7 @@ def of_job(
     is_over = status not in _OPEN
     attempts = attempts_of(job.attempts) if job.attempts else ()
     if job.traceback and (not attempts or attempts[-1].number < job.attempt):  # RQ keeps that of the last one
-        attempts = added(attempts, attempt_of_job(job, error)._replace(traceback=last_lines(job.traceback)))
+        attempts = added(attempts, attempt_of_job(job, error)._replace(traceback=told_traceback(job.traceback)))
     return Run(  # by place, in the order of its fields: by name takes twice as long (measured)
         run_id,
         status,

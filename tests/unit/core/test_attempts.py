@@ -56,6 +56,25 @@ def test_the_text_of_attempts_is_read_back_unchanged() -> None:
     assert all(one.traceback for one in attempts)
 
 
+def test_a_traceback_has_none_of_rqs_own_calls() -> None:
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "/venv/lib/python3.11/site-packages/rq/worker/base.py", line 1671, in perform_job\n'
+        "    return_value = job.perform()\n"
+        "                   ^^^^^^^^^^^^^\n"
+        '  File "/venv/lib/python3.11/site-packages/rq/job.py", line 1478, in perform\n'
+        "    self._result = self._execute()\n"
+        f"{CALL}"
+        '  File "/venv/lib/python3.11/site-packages/rq/job.py", line 12, in fetch\n'
+        "    raise NoSuchJobError\n"
+        "rq.exceptions.NoSuchJobError"
+    )
+
+    assert f"Traceback (most recent call last):\n{CALL}" == failed(1, text).traceback[: 35 + len(CALL)]
+    assert "in fetch" in failed(1, text).traceback
+    assert "perform" not in failed(1, text).traceback
+
+
 def test_a_traceback_keeps_its_last_lines() -> None:
     text = "".join(f"line {n}\n" for n in range(1000)) + "ValueError: no"
 
