@@ -335,13 +335,30 @@ def test_a_plain_worker_leaves_only_the_last_traceback(
 
     run = ended(run_id)
 
-    [last] = run.every_attempt
+    *_, last = run.every_attempt
     assert (3, "w", "ConnectionRefusedError: no mail server, try 3") == (last.number, last.worker, last.error)
     assert "in connect" in last.traceback
-    assert (None, None) == (run.first, run.queue_wait_ms)
     told = show(redis_url, run_id).stdout
-    assert "attempts 1 to 2: no traceback: plain RQ worker" in told
-    assert f"{RQ}:" not in told
+    assert "no traceback: plain RQ worker" in told
+    assert 1 == told.count("in connect\n")
+
+
+def test_times_of_a_plain_workers_attempt_are_known_if_the_leader_saw_them(
+    work: Work, client: Client, ended: Callable[[str], Run], redis_client: redis.Redis, redis_url: str
+) -> None:
+    run_id = enqueue(client, "recover", retry={"max": 1, "interval": [6]})
+    work(PLAIN)
+    eventually(lambda: redis_client.hget(KEYS.rq.job(run_id), "status") == b"scheduled")
+
+    [waiting] = client.get_run(run_id)[0].attempts
+    assert (1, "w", "", None) == (waiting.number, waiting.worker, waiting.error, waiting.next_ms)
+    assert any("attempt 1 failed after " in text for _, text in client.why("recover").lines)
+    run = ended(run_id)
+
+    assert (RunStatus.SUCCEEDED, 2) == (run.status, run.attempt)
+    assert waiting == run.first
+    assert run.queue_wait_ms == waiting.wait_ms
+    assert "    no traceback: plain RQ worker\n" in show(redis_url, run_id).stdout
 
 
 def test_an_open_run_has_its_attempts(work: Work, client: Client, daemon: DaemonThread, redis_url: str) -> None:

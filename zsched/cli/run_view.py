@@ -69,6 +69,8 @@ def _attempts(run: Run, attempts: Sequence[Attempt]) -> Iterator[str]:
             yield f"  {unknown}: {'not recorded' if run.attempts[:-1] else _PLAIN}"
         number = one.number
         yield "  " + printable(with_short_workers(_told(run, one)))
+        if not one.error and one.number < run.attempt:
+            yield f"    {_PLAIN}"
         yield from (f"    {printable(line)}" for line in one.traceback.split("\n") if line)
 
 

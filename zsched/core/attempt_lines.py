@@ -35,17 +35,20 @@ def attempt_text(attempt: Attempt, tz: str) -> str:
 
 def attempt_lines(changes: Iterable[Change], runs: Iterable[Run], tz: str) -> Iterator[tuple[int, str]]:
     """Yield a line per attempt that failed and was followed by another one, of the ended and the open *runs*."""
-    told: set[tuple[str | None, int]] = set()
+    told: set[tuple[str | None, int]] = set()  # attempts with another line
     known: dict[str | None, Run] = {}
     for change in changes:
         if change.what is What.RUN_AGAIN:
             told.add((change.run_id, change.count - 1))
         elif change.what is What.RUN_ENDED:
-            known[change.run_id] = run_that_ended(change)
+            known[change.run_id] = ended = run_that_ended(change)
+            told.add((change.run_id, ended.attempt))
     for run in (known | {run.id: run for run in runs}).values():
         for one in run.attempts:
-            if one.next_ms is not None and (run.id, one.number) not in told:
-                yield one.ended_ms or one.next_ms, f"run {run.id}: {attempt_text(one, tz)}"
+            at_ms = one.ended_ms or one.next_ms
+            is_last = run.is_over and one.number >= run.attempt
+            if at_ms is not None and not is_last and (run.id, one.number) not in told:
+                yield at_ms, f"run {run.id}: {attempt_text(one, tz)}"
 
 
 def in_order(lines: Iterable[tuple[int, str]], attempts: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:

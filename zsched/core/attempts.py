@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import reduce
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -115,6 +116,12 @@ def added(attempts: Sequence[Attempt], attempt: Attempt) -> tuple[Attempt, ...]:
     while len(_dumps(kept)) > _LONGEST and _has_become_smaller(kept):
         pass
     return tuple(kept)
+
+
+def joined(earlier: Sequence[Attempt], later: Sequence[Attempt]) -> tuple[Attempt, ...]:
+    """Return *later*, preceded by the *earlier* ones that it lacks, within the bounds."""
+    known = {one.number: one for one in (*earlier, *later)}
+    return reduce(added, (known[number] for number in sorted(known)), ())
 
 
 def _has_become_smaller(kept: list[Attempt]) -> bool:

@@ -216,9 +216,8 @@ def of_job(
         since_ms = (ms_of(job.heartbeat_at) or 0) if watched_since_ms is None else watched_since_ms
         error = EXPIRED if (fired_us or 0) / 1000 > since_ms - _KEPT_MS else EXPIRED_OR_ENDED
     is_over = status not in _OPEN
-    attempts = attempts_of(job.attempts) if job.attempts else ()
-    if job.traceback and (not attempts or attempts[-1].number < job.attempt):  # RQ keeps that of the last one
-        attempts = added(attempts, attempt_of_job(job, error)._replace(traceback=told_traceback(job.traceback)))
+    has_failed = job.attempts or job.traceback or (status is RunStatus.QUEUED and job.started_at)
+    attempts = _attempts_of(job, status, error) if has_failed else ()
     return Run(  # by place, in the order of its fields: by name takes twice as long (measured)
         run_id,
         status,
@@ -237,6 +236,18 @@ def of_job(
         ms_of(job.heartbeat_at) if status is RunStatus.LOST else None,
         job.limit if job.status == "rate_limited" else "",
     )
+
+
+def _attempts_of(job: Job, status: RunStatus, error: str) -> tuple[Attempt, ...]:
+    """Return the recorded attempts, and the one that RQ's hash itself has: the last one, or the one before."""
+    attempts = attempts_of(job.attempts)
+    newest = attempts[-1].number if attempts else 0
+    if job.traceback and newest < job.attempt:  # a plain worker: RQ keeps that of the last attempt
+        return added(attempts, attempt_of_job(job, error)._replace(traceback=told_traceback(job.traceback)))
+    if status is RunStatus.QUEUED and job.started_at and newest < job.attempt - 1:  # it waits for its next attempt
+        before = attempt_of_job(job, "")._replace(number=job.attempt - 1)
+        return added(attempts, before if job.status == "scheduled" else before._replace(queued_ms=None))
+    return attempts
 
 
 def requeued(run: Run, before: Run) -> Run:
