@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +22,28 @@ from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
+
+OLDER_RQ = ("2.8", "2.12")  # the lowest of setup.cfg's range, and the last before 3
+INSTALL_S = 300
+
+
+@pytest.fixture(scope="session", params=["installed", *OLDER_RQ])
+def rq_python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """
+    A Python with the installed RQ, or with an older supported one. Each older one is in a separate virtual environment,
+    if ``ZSCHED_TEST_RQ="2.8 2.12"`` names it (that needs pip's network).
+    """
+    if request.param == "installed":
+        return sys.executable
+    if request.param not in os.environ.get("ZSCHED_TEST_RQ", "").split():
+        pytest.skip(
+            f"set ZSCHED_TEST_RQ='{' '.join(OLDER_RQ)}' to install each into a venv of its own (needs the network)"
+        )
+    place = tmp_path_factory.mktemp("rq") / "venv"
+    python = str(place / "bin" / "python")
+    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True, timeout=INSTALL_S)
+    subprocess.run([python, "-m", "pip", "install", "-q", f"rq=={request.param}.*"], check=True, timeout=INSTALL_S)
+    return python
 
 
 @pytest.fixture(scope="module")

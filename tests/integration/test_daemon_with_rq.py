@@ -1,15 +1,13 @@
 """
 A real ``rq worker`` executes the runs that the client scheduled and the daemon fired.
 
-The test uses the installed RQ. It also uses older supported versions, each in a separate virtual environment, if
-``ZSCHED_TEST_RQ="2.8 2.12"`` names them (that needs pip's network).
+The test uses the installed RQ, and the older ones of ``rq_python``.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from ast import literal_eval
 from datetime import timedelta
 from pathlib import Path
@@ -24,8 +22,7 @@ from zsched import Client
 from zsched.embedded.guard import Guard
 
 pytestmark = pytest.mark.redis
-OLDER = ("2.8", "2.12")  # the lowest of setup.cfg's range, and the last before 3
-INSTALL_S, BURST_S = 300, 60
+BURST_S = 60
 
 TASKS = """
 import os, redis
@@ -48,22 +45,6 @@ for run in sys.argv[2:]:
     print(job.id, job.origin, job.get_status(), job.timeout, job.func_name, job.args, job.kwargs, sep="|")
 print(rq.VERSION)
 """
-
-
-@pytest.fixture(scope="module", params=["installed", *OLDER])
-def rq_python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A Python with the RQ of that name."""
-    if request.param == "installed":
-        return sys.executable
-    if request.param not in os.environ.get("ZSCHED_TEST_RQ", "").split():
-        pytest.skip(
-            f"set ZSCHED_TEST_RQ='{' '.join(OLDER)}' to install each into a venv of its own (needs the network)"
-        )
-    place = tmp_path_factory.mktemp("rq") / "venv"
-    python = str(place / "bin" / "python")
-    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True, timeout=INSTALL_S)
-    subprocess.run([python, "-m", "pip", "install", "-q", f"rq=={request.param}.*"], check=True, timeout=INSTALL_S)
-    return python
 
 
 @pytest.fixture

@@ -188,7 +188,7 @@ def test_a_text_of_30_mb_in_a_job_stays_small_in_log_journal_and_archive(
     guarded_server: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis, archive: Path
 ) -> None:
     soon = datetime.now(UTC) + timedelta(seconds=SOON_S)
-    fields = ("status", "origin", "worker_name", "zs_note", "enqueued_at", "zs_expires")
+    fields = ("status", "origin", "worker_name", "zs_note", "zs_attempts", "enqueued_at", "zs_expires")
     jobs = [bait(client, f"big{n}", soon) for n, _ in enumerate(fields)]
     before_kb = _peak_kb(*leader.pids)
     with guarded_server.connect("zsched-worker") as worker:

@@ -15,8 +15,9 @@ from tests.prefix import RQ
 from zsched import Client
 from zsched.archive.openruns import OpenRun
 from zsched.core.clock import ManualClock
+from zsched.core.job import JOB_FIELDS, Job, rq_time
 from zsched.core.log import Entry, Position, changes, parse, touches
-from zsched.core.runs import Job, of_job, rq_time
+from zsched.core.runs import of_job
 from zsched.daemon.chains import SETTLED_MS, ChainKeeper
 from zsched.daemon.lost import _Case
 from zsched.daemon.slots import SlotKeeper
@@ -60,8 +61,9 @@ TELL = {"get"}
 
 
 def fields_read() -> list[str]:
-    """Return every field of a job that a script reads by name."""
-    return sorted({name for script in NAMES for found in READ.findall(load(script).text) for name in _quoted(found)})
+    """Return every field of a job that a script reads by name, or look.lua for a ``Job``."""
+    by_name = {name for script in NAMES for found in READ.findall(load(script).text) for name in _quoted(found)}
+    return sorted(by_name | {*JOB_FIELDS.values()})
 
 
 def _quoted(arguments: str) -> list[str]:

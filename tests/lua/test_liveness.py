@@ -10,7 +10,7 @@ from tests.lua.ground import SERVER, TOKEN, Ground
 from tests.lua.overlapping import advance, becomes, fired
 from tests.lua.test_lost import PACKED
 from tests.prefix import RQ
-from zsched.core.runs import rq_time
+from zsched.core.job import rq_time
 
 HOUR_S = 3600
 

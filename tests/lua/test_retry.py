@@ -16,7 +16,7 @@ OF_A_RUN = {  # what RQ and tasks write as it goes
     "status": "failed", "created_at": "2023-11-14T22:13:20.000000Z", "enqueued_at": "2023-11-14T22:13:20.000000Z",
     "started_at": "2023-11-14T22:13:21.000000Z", "ended_at": "2023-11-14T22:13:22.000000Z", "worker_name": "w",
     "last_heartbeat": "2023-11-14T22:13:21.000000Z", "number_of_retries": "1", "group_id": "", "exc_info": "x",
-    "result": "x", "zs_uncertain": "1", "zs_note": "{}", "stopped_callback_name": "",
+    "result": "x", "zs_uncertain": "1", "zs_note": "{}", "zs_attempts": "[]", "stopped_callback_name": "",
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.lua.ground import EPOCH, SERVER, TOKEN, Entry, Ground
 from tests.prefix import RQ
-from zsched.core.runs import JOB_FIELDS, Job
+from zsched.core.job import JOB_FIELDS, Job
 from zsched.errors import RedisRefused, ServerChanged, Stale
 from zsched.storage.jobs import Jobs
 
@@ -58,6 +58,7 @@ def test_look_returns_all_fields_that_rq_has_of_a_run(led: Ground) -> None:
         "number_of_retries": "2",
         "zs_on_lost": "fail",
         "timeout": "180",
+        "zs_attempts": '[[1,"w"]]',
     }
     led.redis.hset(led.keys.rq.job(A), mapping=texts | {"zs_note": '{"sent":\0 1}'})
 
@@ -77,6 +78,18 @@ def test_look_returns_the_newest_error_of_a_failed_run(led: Ground) -> None:
 
     assert told is not None
     assert "ValueError: new" == told.error
+    assert "Traceback:\n  somewhere\nValueError: new" == told.traceback
+
+
+@pytest.mark.parametrize("text", ["[\0]", "[\n]", "[\x7f]", "x" * 4001, "\xe9" * 2001])
+def test_look_leaves_attempts_out_that_no_worker_of_ours_wrote(led: Ground, text: str) -> None:
+    job(led, A, "finished")
+    led.redis.hset(led.keys.rq.job(A), mapping={"zs_attempts": text, "zs_note": "{}"})
+
+    [told] = Jobs(led.link, led.keys).look([A])
+
+    assert told is not None
+    assert ("", "{}") == (told.attempts, told.note)
 
 
 @pytest.mark.parametrize("error", [b"", b"no base64!", b64encode(b"no zlib"), b"x" * 300_000])

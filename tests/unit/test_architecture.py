@@ -53,6 +53,8 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "client":         (("errors", "core", "storage", "client"),            ()),
     "cluster":        (("errors", "config", "storage"),                  ("redis",)),  # for RQ's workers
     "current":        (("errors", "core", "storage"),                    ("rq",)),  # inside a worker's job
+    "rq":             (("errors", "core", "storage", "current", "rq"),   ("rq",)),  # in workers
+    "rq.workers":     (("storage", "rq"),                                ("rq",)),
     "tasks":          (("errors", "core", "storage", "client", "current", "tasks"), ()),
     "tasks.signature": (("errors", "core"),                              ("typeguard",)),
     "tasks.chaining": (("errors", "core", "storage", "client", "current"), ("rq",)),
@@ -92,7 +94,8 @@ CLOCK_READS = {
 }
 
 
-MAY_START_THREADS = ("daemon.loop", "bench")  # rows; what a thread raises must not be lost, but in a measurement
+# Rows; what a thread raises must not be lost, but in a measurement. A worker's thread logs as RQ does.
+MAY_START_THREADS = ("daemon.loop", "bench", "rq.workers")
 THREADS = {"threading.Thread", "threading.Timer", "concurrent.futures"}
 
 

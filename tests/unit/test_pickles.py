@@ -30,6 +30,8 @@ RUNNERS = {
 # RQ's jobs and results unpickle when they are asked for what they hold. Who knows them:
 KNOW_JOBS = {
     "current.py": "inside a worker",
+    "rq/attempts.py": "inside a worker",
+    "rq/workers.py": "inside a worker",
     "tasks/chaining.py": "inside a worker",
     "testing/worker.py": "a worker of a test",
     "dashboard/jobs.py": "in a class of its own, which reads without running anything",

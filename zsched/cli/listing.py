@@ -25,6 +25,7 @@ from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.option_table import OPTIONS
 from zsched.core.planning import nominal_of
+from zsched.core.run_id import RunId
 from zsched.core.sentences import local_text, shortened
 from zsched.core.triggers import KINDS, RULES, zone
 from zsched.core.wording import duration_text, relative_text
@@ -86,22 +87,32 @@ def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: 
 
 
 @command()
-@click.argument("id", shell_complete=completed_ids)
+@click.argument("id", metavar="ID|RUN_ID", shell_complete=completed_ids)
 def show(invocation: Invocation, /, id: str) -> None:
     """
     Show all options of schedule ID, its next 5 times and its last 5 runs. Arguments are shown only if the serializer is
-    json, because reading a pickle runs it.
+    json, because reading a pickle runs it. With a run id (RQ's job id), show the run with each attempt: worker, start,
+    end, error, next try, and the last lines of the traceback.
 
     The runs come from a daemon's archive, and open runs from RQ. When no archive answers, they come from the log that
     Redis still holds; stderr says so (with --json: "source"). A paused schedule has no next times.
 
     \b
-    Example:
+    Examples:
       zsched show reminder-42 --json
+      zsched show reminder-42-1785283200000
       zsched show digest --json | jq -r '.runs[].status'
     """
     client = invocation.client()
-    schedule = client.get(id)
+    try:
+        schedule = client.get(id)
+    except ScheduleNotFound:
+        if RunId.parse(id) is None:
+            raise
+        from zsched.cli.run_view import show_run  # it imports the readers of the past
+
+        show_run(invocation, *client.get_run(id))
+        return
     times, runs = _next_times(client, schedule), client.runs(id, limit=_FEW)
     value = schedule.to_dict() | {
         "next": [{"utc": utc_text(at), "local": iso_text(at)} for at in times],

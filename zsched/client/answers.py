@@ -23,7 +23,7 @@ from zsched.core.run_id import RunId
 from zsched.core.runs import OPEN, Run, RunStatus
 from zsched.core.story import Chronicle, Source, Story, tell, tell_of_run
 from zsched.core.wording import alternatives
-from zsched.errors import InvalidSchedule
+from zsched.errors import InvalidSchedule, RunNotFound
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.reader import Reader
 
@@ -79,6 +79,18 @@ class Answers:
         runs = self._inquiry.seen([run for run in _runs(chronicle, RunStatus) if run.id == run_id])
         stalled, schedule = self._inquiry.stalled(runs), found.schedule if found else None
         return tell_of_run(run_id, chronicle, schedule, self._reader.now_ms(), zone, runs, stalled)
+
+    def get_run(self, run_id: str) -> tuple[Run, Source]:
+        """See ``Past``."""
+        parts = RunId.parse(run_id) if isinstance(run_id, str) else None
+        id = check_id(run_id if parts is None else parts.schedule_id)
+        chronicle = self._inquiry.chronicle(id, _OF_A_RUN)
+        known = [run for run in _runs(chronicle, RunStatus) if run.id == run_id]
+        runs = self._inquiry.seen(known) or ([] if parts is None else self._inquiry.in_rq([run_id]))
+        if not runs:
+            problem = f"schedule {id!r} has no such run" if chronicle.changes else f"schedule {id!r} is not known"
+            raise RunNotFound(f"no run {run_id!r}: {problem}; see zsched history {id}")
+        return runs[0], chronicle.source
 
     def history(
         self, id: str | None = None, *, status: str | What | RunStatus | None = None, limit: int = 20

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zsched.core.changes import What
     from zsched.core.entry import Entry, Position
     from zsched.core.lookback import Occurrence
-    from zsched.core.runs import RunStatus
+    from zsched.core.runs import Run, RunStatus
     from zsched.core.story import Source, Story
     from zsched.storage.inquiry import Inquiry
 
@@ -59,6 +59,16 @@ class Past:
         *status* and no *id*, the list has the runs that ended last.
         """
         return self._answers.runs(id, status, limit)
+
+    def get_run(self, run_id: str) -> tuple[Run, Source]:
+        """
+        Return a run with all its attempts, and the source. A failed attempt has the last lines of its traceback if a
+        worker of ``zsched.rq`` recorded it, or RQ kept it as the last one.
+
+        Raises:
+            RunNotFound: no run has this id, or it is not among the newest thousand changes of its schedule.
+        """
+        return self._answers.get_run(run_id)
 
     def log(self, since: datetime | None = None, *, limit: int = 50) -> tuple[Iterator[Entry], Source]:
         """

@@ -144,6 +144,7 @@ class RqSettings:
     serializer: str = setting("pickle", one_of("pickle", "json"))
     allow_callables: tuple[str, ...] = setting(("*",), words)
     native: bool | tuple[str, ...] = setting(True, _queues)
+    tracebacks: bool = setting(True, boolean)
     prefix: str | None = setting(None, matching(RQ_PREFIX_FORM, RQ_PREFIX_REMEDY))
 
 

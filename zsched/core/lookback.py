@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import islice
 from typing import Any, Final
 
+from zsched.core.attempts import without_tracebacks
 from zsched.core.changes import OUTCOMES, PUSHES, Change, What
 from zsched.core.runs import OPEN, OVER, Run, RunStatus, ended_as, ended_run, facts_of, of_facts, pushed
 
@@ -38,9 +39,12 @@ class Occurrence(Change):
         return replace(self, run=run)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON; ``of_dict`` is the inverse."""
+        """Return it for JSON, without tracebacks; ``of_dict`` is the inverse."""
         shown = Change.to_dict(self)  # not super(): @dataclass(slots=True) creates a new class
-        return shown if self.run is None else shown | {"run": [self.run.id, self.run.status.value, facts_of(self.run)]}
+        if self.run is None:
+            return shown
+        run = self.run._replace(attempts=without_tracebacks(self.run.attempts)) if self.run.attempts else self.run
+        return shown | {"run": [run.id, run.status.value, facts_of(run)]}
 
     @classmethod
     def of_dict(cls, given: dict[str, Any]) -> Occurrence:

@@ -12,14 +12,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from zsched.core.clock import LAST_MS, from_ms
+from zsched.core.attempts import Attempt, added, attempts_of, read_attempts, told_traceback
+from zsched.core.clock import LAST_MS
+from zsched.core.job import Job, attempt_of_job, ms_of, whole
 from zsched.core.model import iso, seconds
 from zsched.core.run_id import RunId, schedule_of
 from zsched.core.wording import LONGEST_NAME
@@ -62,68 +63,10 @@ _STATUSES: Final = {
     "expired": RunStatus.EXPIRED,  # not a status of RQ: look.lua returns it for a job that is gone
 }
 _ABANDONED: Final = "AbandonedJobError"  # RQ's error for a job after its worker's heartbeat expired
-_LENGTH: Final = 27  # of a time as RQ writes it
 _LONGEST_NOTE: Final = 4096  # bytes
 _NO_NOTE: Final[Mapping[str, Any]] = MappingProxyType({})
 _dumps: Final = json.JSONEncoder(separators=(",", ":")).encode
 _strict_dumps: Final = json.JSONEncoder(allow_nan=False).encode
-
-
-class Job(NamedTuple):
-    """
-    A run's fields in RQ's hash, with RQ's values; see look.lua. ``error``: the last line of its traceback.
-    ``JOB_FIELDS`` has the name of each field in the hash.
-    """
-
-    status: str = ""
-    queued_at: str = ""
-    started_at: str = ""
-    ended_at: str = ""
-    heartbeat_at: str = ""
-    worker: str = ""
-    queue: str = ""
-    retries_left: str = ""
-    retries: str = ""  # at most, when it was pushed
-    returned: str = ""  # attempts that ended by returning rq.Retry
-    on_lost: str = ""
-    timeout: str = ""  # in seconds
-    limit: str = ""  # the rate limit that it waits for: its key, and its slots in parentheses
-    error: str = ""
-    note: str = ""
-
-    @property
-    def seen(self) -> str:
-        """The facts that must be unchanged when its end is recorded; see track.lua."""
-        return f"{self.status} {self.ended_at}"
-
-    @property
-    def attempt(self) -> int:
-        """The number of this attempt, from 1."""
-        if not self.retries_left and not self.returned:
-            return 1
-        failed = max(whole(self.retries) - whole(self.retries_left), 0) if self.retries_left else 0
-        return 1 + failed + whole(self.returned)
-
-
-# The hash field that look.lua reads for each field of a ``Job``, in the order of its reply. The note is last: it may
-# have any text.
-JOB_FIELDS: Final = {
-    "status": "status",
-    "queued_at": "enqueued_at",
-    "started_at": "started_at",
-    "ended_at": "ended_at",
-    "heartbeat_at": "last_heartbeat",
-    "worker": "worker_name",
-    "queue": "origin",
-    "retries_left": "retries_left",
-    "retries": "zs_retries",
-    "returned": "number_of_retries",
-    "on_lost": "zs_on_lost",
-    "timeout": "timeout",
-    "limit": "rate_limit_key",
-    "error": "exc_string",  # of its newest result, packed
-    "note": "zs_note",
-}
 
 
 def _number(value: object, most: int = LAST_MS) -> int | None:
@@ -136,6 +79,7 @@ def _number(value: object, most: int = LAST_MS) -> int | None:
 class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (measured)
     """
     One run. ``fired_us``: its push, in µs. Other instants are in ms, of the last attempt, by the worker's clock.
+    ``attempts``: the recorded ones (``zsched.rq``); ``every_attempt`` adds the last one.
 
     ``worker``: its name in RQ. ``error``: the last line of the traceback, or the reason of a loss. ``note``: the
     counters of ``current_run().note``. ``is_uncertain``: a lost Redis may have pushed it already. ``queue`` and
@@ -154,6 +98,7 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
     worker: str = ""
     error: str = ""
     note: Mapping[str, Any] = _NO_NOTE
+    attempts: tuple[Attempt, ...] = ()
     is_uncertain: bool = False
     queue: str = ""
     timeout_s: int | None = None
@@ -185,11 +130,27 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
         return (self.fired_us - parts.nominal_ms * 1000) / 1000
 
     @property
+    def first(self) -> Attempt | None:
+        """Its first attempt; None if nobody recorded it."""
+        if self.attempts and self.attempts[0].number == 1:
+            return self.attempts[0]
+        return self._last if self.attempt == 1 else None
+
+    @property
+    def every_attempt(self) -> list[Attempt]:
+        """The known attempts, the last one included; other workers than ``zsched.rq``'s record none before the last."""
+        known = [one for one in self.attempts if one.number <= self.attempt]
+        return known if known and known[-1].number == self.attempt else [*known, self._last]
+
+    @property
+    def _last(self) -> Attempt:
+        return Attempt(self.attempt, self.worker, self.queued_ms, self.started_ms, self.ended_ms, self.error)
+
+    @property
     def queue_wait_ms(self) -> int | None:
-        """Milliseconds that the last attempt waited in its queue; at least 0, because two clocks are compared."""
-        if self.queued_ms is None or self.started_ms is None:
-            return None
-        return max(self.started_ms - self.queued_ms, 0)
+        """Milliseconds that the first attempt waited in its queue; None if nobody recorded it."""
+        first = self.first
+        return None if first is None else first.wait_ms
 
     @property
     def duration_ms(self) -> int | None:
@@ -216,6 +177,7 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
             "status": self.status.value,
             "nominal_at": iso(self.nominal_ms),
             "fired_at": None if self.fired_us is None else iso(self.fired_us // 1000),
+            "first_started_at": None if (first := self.first) is None else iso(first.started_ms),
             "started_at": iso(self.started_ms),
             "ended_at": iso(self.ended_ms),
             "attempt": self.attempt,
@@ -259,6 +221,8 @@ def of_job(
         since_ms = (ms_of(job.heartbeat_at) or 0) if watched_since_ms is None else watched_since_ms
         error = EXPIRED if (fired_us or 0) / 1000 > since_ms - _KEPT_MS else EXPIRED_OR_ENDED
     is_over = status not in _OPEN
+    has_failed = job.attempts or job.traceback or (status is RunStatus.QUEUED and job.started_at)
+    attempts = _attempts_of(job, status, error) if has_failed else ()
     return Run(  # by place, in the order of its fields: by name takes twice as long (measured)
         run_id,
         status,
@@ -270,12 +234,33 @@ def of_job(
         job.worker[:LONGEST_NAME],
         error,
         _note_of(job.note),
+        attempts,
         is_uncertain,
         job.queue[:LONGEST_NAME],
         whole(job.timeout) or None,
         ms_of(job.heartbeat_at) if status is RunStatus.LOST else None,
         job.limit if job.status == "rate_limited" else "",
     )
+
+
+def _attempts_of(job: Job, status: RunStatus, error: str) -> tuple[Attempt, ...]:
+    """Return the recorded attempts, and the one that RQ's hash itself has: the last one, or the one before."""
+    attempts = attempts_of(job.attempts)
+    newest = attempts[-1].number if attempts else 0
+    if job.traceback and newest < job.attempt:  # a plain worker: RQ keeps that of the last attempt
+        return added(attempts, attempt_of_job(job, error)._replace(traceback=told_traceback(job.traceback)))
+    if status is RunStatus.QUEUED and job.started_at and newest < job.attempt - 1:  # it waits for its next attempt
+        before = attempt_of_job(job, "")._replace(number=job.attempt - 1)
+        return added(attempts, before if job.status == "scheduled" else before._replace(queued_ms=None))
+    return attempts
+
+
+def requeued(run: Run, before: Run) -> Run:
+    """Return *run*, which somebody requeued in RQ after its end *before*, as one more attempt."""
+    number, attempts = before.attempt + 1, before.attempts
+    for last in (one for one in run.attempts if run.ended_ms is not None and one.ended_ms == run.ended_ms):
+        attempts = added(attempts, last._replace(number=number))
+    return run._replace(attempt=number, attempts=attempts)
 
 
 # The recorded fields of a run: the name of each fact, its field, and how it is read. A default is not recorded.
@@ -288,6 +273,7 @@ _FACTS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "worker": ("worker", str),
     "error": ("error", str),
     "note": ("note", dict),
+    "attempts": ("attempts", read_attempts),
     "uncertain": ("is_uncertain", bool),
     "queue": ("queue", str),
     "timeout": ("timeout_s", _number),
@@ -318,10 +304,10 @@ def of_facts(run_id: str, status: str, facts: object) -> Run:
 def facts_text(run: Run) -> str:
     """
     Return the JSON of ``facts_of`` for a row of an ``end`` entry; ``ended_run`` reads it. Quick for a run with all
-    instants and without a note: its other facts are those of many runs.
+    instants and without note and attempts: its other facts are those of many runs.
     """
-    _, _, fired, queued, started, ended, attempt, worker, error, note, *others, _ = run
-    if note or None in (fired, queued, started, ended):
+    _, _, fired, queued, started, ended, attempt, worker, error, note, attempts, *others, _ = run
+    if note or attempts or None in (fired, queued, started, ended):
         return _dumps(facts_of(run))
     shared = _shared_text(attempt, worker, error, *others)
     return f'{{"fired":{fired},"queued":{queued},"started":{started},"ended":{ended}{shared}'
@@ -330,7 +316,8 @@ def facts_text(run: Run) -> str:
 @lru_cache(maxsize=4096)  # workers, times queues: a quarter of the time (measured)
 def _shared_text(attempt: int, worker: str, error: str, *others: Any) -> str:
     """Return the end of a run's facts in JSON, after its instants."""
-    facts = facts_of(Run("", RunStatus.SUCCEEDED, None, None, None, None, attempt, worker, error, _NO_NOTE, *others))
+    nothing = (None, None, None, None)  # its instants
+    facts = facts_of(Run("", RunStatus.SUCCEEDED, *nothing, attempt, worker, error, _NO_NOTE, (), *others))
     return f",{_dumps(facts)[1:]}" if facts else "}"
 
 
@@ -346,32 +333,6 @@ def ended_run(run_id: str, status: str, facts: str, told_ms: int) -> Run:
 def ended_as(word: str) -> RunStatus:
     """Return the status of an ended run from its word in the log; *lost* for an unknown word."""
     return next((status for status in OVER if status.value == word), RunStatus.LOST)
-
-
-def ms_of(rq_time: str) -> int | None:
-    """Return a time of RQ's form ``2026-11-21T08:00:00.123456Z`` in ms; None for any other text."""
-    if len(rq_time) != _LENGTH or rq_time[19] != "." or rq_time[-1] != "Z":
-        return None
-    try:
-        ms = _second_of(rq_time[:19]) * 1000 + int(rq_time[20:23])
-    except (ValueError, OverflowError):
-        return None
-    return ms if ms >= 0 else None
-
-
-@lru_cache(maxsize=1000)  # runs that end together share their seconds: a third of the time (measured)
-def _second_of(shown: str) -> int:
-    return int(datetime.fromisoformat(shown).replace(tzinfo=UTC).timestamp())
-
-
-def rq_time(ms: int) -> str:
-    """Return *ms* in RQ's form: the inverse of ``ms_of``."""
-    return from_ms(ms).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def whole(text: str) -> int:
-    """Return a number that RQ wrote; 0 for any other text."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def _note_of(text: str) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from zsched.core.attempt_lines import attempt_lines, in_order
 from zsched.core.changes import BACKFILL, OF_RUNS, RETRY_OF, Change, What
 from zsched.core.lateness import Lateness
 from zsched.core.lookback import is_push, run_that_ended
@@ -138,7 +139,7 @@ def tell(
     """
     tz = tz or (schedule.tz if schedule else "UTC")
     teller = _Teller(chronicle, tz, stalled)
-    lines = list(teller.lines())
+    lines = in_order(teller.lines(), attempt_lines(chronicle.changes, runs, tz))
     is_known = bool(chronicle.changes) or schedule is not None
     verdict = teller.verdict(schedule, now_ms, runs) if is_known else _unknown(chronicle)
     return Story(chronicle.id, tz, verdict, lines, is_known, chronicle.source, chronicle.changes)
@@ -157,7 +158,7 @@ def tell_of_run(
     tz = tz or (schedule.tz if schedule else "UTC")
     teller = _Teller(chronicle, tz, stalled)
     own = of_run(run_id, chronicle.changes)
-    lines = list(teller.lines_of(own))
+    lines = in_order(teller.lines_of(own), attempt_lines(own, runs, tz))
     verdict = teller.verdict_of_run(run_id, own, schedule, now_ms, runs)
     return Story(run_id, tz, verdict, lines, bool(own), chronicle.source, own)
 

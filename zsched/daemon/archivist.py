@@ -81,8 +81,9 @@ class Threads:
         keys = keys_of(settings)
         self.archiver = Archiver(settings, link, clock, daemon, meter, failures, about, on_pass)
         self._answerer = Answerer(self.archiver, link, keys, failures)
-        tracker = Tracker(self.archiver, keys)
-        lost = LostRuns(self.archiver, keys, tracker)
+        tracebacks = settings.rq.tracebacks
+        tracker = Tracker(self.archiver, keys, tracebacks=tracebacks)
+        lost = LostRuns(self.archiver, keys, tracker, tracebacks=tracebacks)
         auditor = Auditor(self.archiver, keys, clock)
         chains, slots = ChainKeeper(keys, clock), SlotKeeper(keys, clock)
         self._chores = ChoreThread(

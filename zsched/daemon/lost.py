@@ -41,11 +41,13 @@ from typing import Final
 import structlog
 
 from zsched.archive.openruns import OpenRun, open_runs
+from zsched.core.attempts import Attempt, added, attempts_of, attempts_text
+from zsched.core.job import Job, attempt_of_job, ms_of, whole
 from zsched.core.log import Position
 from zsched.core.model import OnLost
 from zsched.core.pages import pages_of
 from zsched.core.run_id import RunKey, run_key
-from zsched.core.runs import Job, RunStatus, facts_text, ms_of, of_job, whole
+from zsched.core.runs import RunStatus, facts_text, of_job
 from zsched.core.wording import in_a_line
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.tracker import CATCH_UP_S, Tracker, say_paused
@@ -112,7 +114,7 @@ class _Case:
         job, run_id, why = self.job, self.run.run_id, self.why
         mark = job.queued_at if job.status == "queued" else job.heartbeat_at
         if self.goes_on:
-            row, packed = ("again", str(job.attempt + 1), why), ""
+            row, packed = ("again", str(job.attempt + 1), why), self._attempts(now_ms)
         else:
             seen = of_job(run_id, job, self.run.fired_us, self.run.is_uncertain)
             heartbeat_ms = ms_of(job.heartbeat_at)
@@ -121,20 +123,42 @@ class _Case:
             packed = b64encode(zlib.compress(f"AbandonedJobError: {why}".encode())).decode()
         return Dead(self.run.id, run_id, job.status, mark, " ".join(self.members), *row, packed)
 
+    def _attempts(self, now_ms: int) -> str:
+        """Return the text of its attempts with this one, which has no known end; the next one may begin now."""
+        if self.job.status == "queued":
+            attempt = Attempt(self.job.attempt, queued_ms=ms_of(self.job.queued_at))
+        else:
+            attempt = attempt_of_job(self.job, "")._replace(ended_ms=None)
+        lost = attempt._replace(error=self.why, next_ms=now_ms)
+        return attempts_text(added(attempts_of(self.job.attempts), lost))
+
 
 class LostRuns:
-    """A leader's chore for runs of dead workers. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
+    """
+    A leader's chore for runs of dead workers. ``name`` and ``every_ms`` are for the ``ChoreThread``. *tracebacks*:
+    record those of earlier attempts, too.
+    """
 
     name: Final = "lost"
     every_ms: Final = _EVERY_MS
 
-    def __init__(self, archiver: Archiver, keys: Keys, tracker: Tracker, patience: LostDelays | None = None) -> None:
+    def __init__(
+        self,
+        archiver: Archiver,
+        keys: Keys,
+        tracker: Tracker,
+        patience: LostDelays | None = None,
+        *,
+        tracebacks: bool = True,
+    ) -> None:
         self._archiver, self._keys, self._tracker, self._patience = archiver, keys, tracker, patience or USUAL
+        self._tracebacks = tracebacks
         self._missing: dict[str, tuple[_Case, int]] = {}  # by run, with the second in which it was first missed
 
     def over(self, wire: Wire) -> LostRuns:
         """Use *wire* from now on."""
-        self._dispatch, self._jobs = Dispatch(wire, self._keys), Jobs(wire, self._keys)
+        self._dispatch = Dispatch(wire, self._keys)
+        self._jobs = Jobs(wire, self._keys, tracebacks=self._tracebacks)
         self._registries = Registries(wire, self._keys.rq)
         return self
 

@@ -19,6 +19,9 @@ have this term's first entry and the last recorded ends before more are written.
 which the run was fired: every write carries the archive's last entry, and Redis answers LOST if its log lacks that
 entry. In a Redis that lost the runs, a missing job proves nothing.
 
+RQ's hash has the times of the last attempt only. Rounds that meet a run between two attempts remember the earlier one,
+in this process, until the run ends. So times of attempts by plain workers are known as far as rounds saw them.
+
 Not guaranteed: a run that RQ forgot (``result_ttl``) before the first scan is only known as *lost*. The new end of a
 requeued run is not recorded if both ends come between two scans, or without a leader.
 """
@@ -34,10 +37,12 @@ from typing import Final
 import structlog
 
 from zsched.archive.openruns import OpenRun, OpenRuns, open_runs
+from zsched.core.attempts import Attempt, joined
+from zsched.core.job import Job
 from zsched.core.log import Position
 from zsched.core.pages import pages_of
 from zsched.core.run_id import RunKey, run_key
-from zsched.core.runs import Job, Run, RunStatus, of_job
+from zsched.core.runs import Run, RunStatus, of_job, requeued
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.endings import Endings
 from zsched.storage.connection import Wire
@@ -63,17 +68,21 @@ _SAME_END_MS: Final = 1000  # two writers of one end may be so far apart
 _WAITING: Final = 100_000  # pending or earlier ends that are kept; rounds find the others
 _PATIENCE: Final = 40  # steps, for the archive to learn of the push of a run that ended
 _NEAR_TIMEOUT: Final = 0.9  # a larger share of its timeout is logged; alerts.yml has the same value
+_RETRIED: Final = 5000  # open runs whose attempts are remembered
 _HANDED_OVER: Final = 5000  # queued runs met by rounds, until they are requested
 CATCH_UP_S: Final = 1.0  # wait until the archive has the entries of a step
 
 
 class Tracker:
-    """A leader's chore for finished runs. ``name`` and ``every_ms`` are for the ``ChoreThread``."""
+    """
+    A leader's chore for finished runs. ``name`` and ``every_ms`` are for the ``ChoreThread``. *tracebacks*: record
+    them, too.
+    """
 
     name: Final = "tracker"
 
-    def __init__(self, archiver: Archiver, keys: Keys) -> None:
-        self._archiver, self._keys = archiver, keys
+    def __init__(self, archiver: Archiver, keys: Keys, *, tracebacks: bool = True) -> None:
+        self._archiver, self._keys, self._tracebacks = archiver, keys, tracebacks
         self.every_ms = _EVERY_MS
         self._endings = Endings()
         self._ended: dict[RunKey, int] = {}  # not yet recorded, with the remaining steps to wait
@@ -88,7 +97,8 @@ class Tracker:
 
     def over(self, wire: Wire) -> Tracker:
         """Use *wire* from now on."""
-        self._dispatch, self._jobs = Dispatch(wire, self._keys), Jobs(wire, self._keys)
+        self._dispatch = Dispatch(wire, self._keys)
+        self._jobs = Jobs(wire, self._keys, tracebacks=self._tracebacks)
         self._registries, self._deadlines = Registries(wire, self._keys.rq), Deadlines(wire, self._keys)
         self._log, self._is_new_wire = Log(wire, self._keys), True
         return self
@@ -146,6 +156,7 @@ class Tracker:
     def _forget(self, of: tuple[str, int] | None) -> None:
         """Begin again, in a term and with a state."""
         self._of = of
+        self._attempts: dict[str, tuple[Attempt, ...]] = {}  # of open runs by plain workers, as far as it saw them
         self._written: Position | None = None  # the last entry that it wrote
         self._without_open: Position | None = None  # the archive's end at which a round met no open run
         self._until_round_ms = 0.0
@@ -225,13 +236,19 @@ class Tracker:
         for (run_id, one), job in zip(open.items(), self._jobs.look(list(open)), strict=True):
             run = of_job(run_id, job, one.fired_us, one.is_uncertain, self._deadlines.since_ms)
             if run.is_over:
+                if (before := self._attempts.pop(run_id, None)) is not None:
+                    run = run._replace(attempts=joined(before, run.attempts))
                 seen = "gone" if job is None or run.status is RunStatus.EXPIRED else job.seen
                 over.append((run, seen))
                 if (share := run.timeout_share or 0.0) > _NEAR_TIMEOUT:
                     self._near_timeout[run.id] = share
                 if not run.queue:
                     forgotten.append(one)
-            elif job is not None and job.status == "queued":
+            elif run.attempts:
+                self._attempts[run_id] = joined(self._attempts.get(run_id, ()), run.attempts)
+                if len(self._attempts) > _RETRIED:
+                    del self._attempts[next(iter(self._attempts))]
+            if job is not None and job.status == "queued":
                 self._queued.append((one, job))
         queues = self._queues(forgotten, path)
         over.sort(key=lambda pair: pair[0].ended_ms or 0)
@@ -251,7 +268,7 @@ class Tracker:
             run = of_job(known.id, job, known.fired_us, known.is_uncertain)
             is_later = (run.ended_ms or 0) > (known.ended_ms or 0) + _SAME_END_MS
             if job is not None and run.is_over and is_later:
-                over.append(Over.of(run._replace(attempt=known.attempt + 1), job.seen))
+                over.append(Over.of(requeued(run, known), job.seen))
         return over
 
 

@@ -72,7 +72,7 @@ class Stack:
             self._redis.start()
             self._spawn("daemon", [sys.executable, "-m", "zsched.cli", "daemon"])
             for name in self._worker_names:
-                worker = [sys.executable, "-m", "rq.cli", "worker", "--url", self._redis.url]
+                worker = [sys.executable, "-m", "rq.cli", "worker", "--url", self._redis.url, *_WORKER_CLASS]
                 self._spawn(name, [*worker, *_SERIALIZER[self.settings.rq.serializer], *self._worker_arguments])
         except BaseException:
             self._close()
@@ -159,6 +159,7 @@ class Stack:
 
 
 # Arguments of `rq worker`. Pickle is its default, and the only serializer that has changed its class name since 2.8.
+_WORKER_CLASS: Final = ("--worker-class", "zsched.rq.Worker")
 _SERIALIZER: Final = {"pickle": (), "json": ("--serializer", "rq.serializers.JSONSerializer")}
 
 

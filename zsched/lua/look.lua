@@ -18,6 +18,7 @@
 
 local MOST = 262144  -- bytes of a packed traceback; a longer one is left out
 local LONGEST_NOTE = 4097  -- bytes, one more than a note may have (core/runs.py)
+local LONGEST_ATTEMPTS = 4000  -- bytes (core/attempts.py); a longer text, or one with control characters, is left out
 
 local function newest_error(run)
   local results = redis.pcall('XREVRANGE', RQ_RESULTS .. run, '+', '-', 'COUNT', 1)
@@ -49,39 +50,42 @@ local function note_of(value)
   return string.sub(value, 1, LONGEST_NOTE)
 end
 
-local cleaners = {status = word_of, last_heartbeat = time_of, zs_note = note_of}
-local names, cleaner, reply = {}, {}, {'OK'}
-local status_at
+local function attempts_of(value)
+  return #value <= LONGEST_ATTEMPTS and not string.find(value, '%c') and value or ''
+end
+
+local cleaners = {status = word_of, last_heartbeat = time_of, zs_attempts = attempts_of, zs_note = note_of}
+local names, asked, cleaner, at, reply = {}, {}, {}, {}, {'OK'}  -- at: the place of a name
 for name in string.gmatch(fields, '%S+') do
   local n = #names + 1
-  names[n], cleaner[n] = name, cleaners[name] or string.find(name, '_at$') and time_of or line_of
-  status_at = name == 'status' and n or status_at
+  asked[n] = name == 'exc_string' and 'status' or name  -- no hash has it, and Redis would search all of the hash
+  names[n], cleaner[n], at[name] = name, cleaners[name] or string.find(name, '_at$') and time_of or line_of, n
 end
 for i = ROWS, #ARGV do
   local run = ARGV[i]
-  local values = redis.pcall('HMGET', RQ_JOB .. run, unpack(names))
+  local values = redis.pcall('HMGET', RQ_JOB .. run, unpack(asked))
   if values.err and not string.find(values.err, 'WRONGTYPE', 1, true) then
     return values  -- for example no permission to read: then nothing is known of the job
   end
-  if not values.err and not values[status_at] then
+  if not values.err and not values[at.status] then
     local gone = of_gone(run) or {}
     for n, name in ipairs(names) do
       values[n] = gone[name] or false
     end
   end
-  local status = not values.err and values[status_at]
+  local status = not values.err and values[at.status]
   if not status then
     reply[i] = '-'
   else
-    for n, name in ipairs(names) do
+    for n = 1, #names do
       local value = values[n]
-      if name == 'exc_string' then
-        values[n] = status == 'failed' and newest_error(run) or ''
-      elseif name == 'rate_limit_key' then
-        values[n] = status == 'rate_limited' and value and limit_of(run, value) or ''
-      else
-        values[n] = value and cleaner[n](value) or ''
-      end
+      values[n] = value and cleaner[n](value) or ''
+    end
+    if at.exc_string then
+      values[at.exc_string] = status == 'failed' and newest_error(run) or ''
+    end
+    if at.rate_limit_key and values[at.rate_limit_key] ~= '' then
+      values[at.rate_limit_key] = status == 'rate_limited' and limit_of(run, values[at.rate_limit_key]) or ''
     end
     reply[i] = table.concat(values, '\0')
   end

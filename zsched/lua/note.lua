@@ -1,7 +1,8 @@
 -- note: write a note of a worker into the job of its run, unless the job is gone.
 --
 -- KEYS   rq_job
--- ARGV   field  of the job's hash: zs_note, the task's report (JSON) | zs_next, the runs that follow (tasks/chaining)
+-- ARGV   field  of the job's hash: zs_note, the task's report (JSON) | zs_next, the runs that follow (tasks/chaining) |
+--                zs_attempts, the failed attempts (core/attempts.py)
 --        seen   the old text when the new text was made, or ''
 --        text   the new text
 -- RETURNS  OK, noted | AGAIN (the old text has changed) | GONE (a write would leave half a job)

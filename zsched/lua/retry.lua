@@ -38,7 +38,7 @@ local MOST = 200  -- texts of its fields
 local LONGEST = 100000  -- bytes of a field that is neither payload nor meta; tags may take 40,000
 local OF_RUN = {  -- fields of ours that are no part of the definition
   zs_uncertain = true, zs_note = true, zs_next = true, zs_gone = true, zs_deadline = true, zs_stop = true,
-  zs_told = true,
+  zs_told = true, zs_attempts = true,
 }
 
 local texts = redis.pcall('HGETALL', RQ_JOB .. run)

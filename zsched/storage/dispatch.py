@@ -92,7 +92,7 @@ _COUNTS = {"succeeded": "+"} | dict.fromkeys(map(str, BAD), "!")  # by status, a
 
 class Over(NamedTuple):
     """
-    A run that is over. *seen*: ``core.runs.Job.seen``, or "gone". *counts*: ``+``, ``!`` or ``-``. *facts*: its
+    A run that is over. *seen*: ``core.job.Job.seen``, or "gone". *counts*: ``+``, ``!`` or ``-``. *facts*: its
     recorded facts.
     """
 
@@ -127,7 +127,7 @@ class Dead(NamedTuple):
     A run with a dead worker. *status* and *mark* are the state of its job: ``started`` and its last heartbeat, or
     ``queued`` and the time of its push. *members*: its lapsed entries in ``rq:wip``. It goes back into its queue
     (*word* is ``again``, *words* the attempt, *text* the reason), or ends (``end``, its status, its recorded facts).
-    *packed*: the reason in RQ's form.
+    *packed*: the reason in RQ's form; if it goes back, its attempts (``core.attempts``).
     """
 
     schedule_id: str

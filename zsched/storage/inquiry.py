@@ -19,7 +19,8 @@ from zsched.core.lateness import LeadersBack
 from zsched.core.log import changes, kinds_telling, recorded
 from zsched.core.log.kinds import Recorded
 from zsched.core.lookback import LOOKED_FOR, Lookback, Occurrence, Wanted, kept
-from zsched.core.runs import Run, RunStatus, as_seen
+from zsched.core.run_id import RunId
+from zsched.core.runs import Run, RunStatus, as_seen, of_job
 from zsched.core.story import Chronicle, Source
 from zsched.core.verdict import Stalled
 from zsched.errors import ArchiveError, RedisRefused
@@ -71,6 +72,12 @@ class Inquiry:
         open = list(dict.fromkeys(run.id for run in runs if not run.is_over))
         jobs = dict(zip(open, self._jobs.look(open), strict=True)) if open else {}
         return [as_seen(run, jobs[run.id]) if run.id in jobs else run for run in runs]
+
+    def in_rq(self, run_ids: Sequence[str]) -> list[Run]:
+        """Return the runs of *run_ids* that were pushed and that RQ has, by RQ alone."""
+        ours = [id for id in run_ids if RunId.ours(id, self._keys.namespace) is not None]
+        jobs = zip(ours, self._jobs.look(ours), strict=True)
+        return [of_job(id, job, None) for id, job in jobs if job is not None and job.queued_at]
 
     def stalled(self, runs: Iterable[Run]) -> dict[str, Stalled]:
         """Return the stalled queues in which some of *runs* wait; none if this user may not check."""

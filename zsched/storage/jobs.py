@@ -1,5 +1,5 @@
 """
-Runs as read from RQ's job hashes. Nothing here unpickles; only the last line of a traceback is read.
+Runs as read from RQ's job hashes. Nothing here unpickles; only the last lines of a traceback are kept.
 
 ``Jobs`` reads many. ``Notes`` is for a task inside its worker: it reads and writes the run's own job over the job's own
 connection. ``Deadlines`` reports deadlines that passed to the leader: Redis dropped the runs that had not started. A
@@ -18,9 +18,10 @@ from typing import Any, Final
 
 import redis
 
+from zsched.core.attempts import attempts_of, attempts_text, without_tracebacks
 from zsched.core.entry import text
+from zsched.core.job import JOB_FIELDS, Job
 from zsched.core.pages import pages_of
-from zsched.core.runs import JOB_FIELDS, Job
 from zsched.core.wording import LONGEST_NAME
 from zsched.errors import Contended, RedisRefused, RedisUnavailable
 from zsched.storage.connection import Channel, Wire
@@ -35,15 +36,18 @@ _LONGEST_ERROR: Final = 500  # characters
 
 
 class Jobs:
-    """The reading side of RQ's jobs of one namespace. Raises RedisUnavailable, RedisRefused."""
+    """
+    The reading side of RQ's jobs of one namespace. *tracebacks*: read them, too, not only the errors. Raises
+    RedisUnavailable, RedisRefused.
+    """
 
-    def __init__(self, channel: Channel, keys: Keys) -> None:
-        self._scripts = Scripts(channel, keys)
+    def __init__(self, channel: Channel, keys: Keys, *, tracebacks: bool = True) -> None:
+        self._scripts, self._job = Scripts(channel, keys), _job if tracebacks else _job_without_tracebacks
 
     def look(self, run_ids: Sequence[str]) -> list[Job | None]:
         """Read RQ's hash of each of *run_ids*; None if there is none."""
         return [
-            None if reply == b"-" else _job(reply)
+            None if reply == b"-" else self._job(reply)
             for page in pages_of(run_ids, _PAGE)
             for reply in self._scripts.call("look", fields=_FIELDS, rows=page)
         ]
@@ -53,17 +57,26 @@ def _job(reply: bytes) -> Job:
     job = Job(*text(reply).split("\0", len(JOB_FIELDS) - 1))
     if not job.error and len(job.worker) <= LONGEST_NAME:
         return job
-    return job._replace(worker=job.worker[:LONGEST_NAME], error=last_line(job.error) if job.error else "")
+    traceback = opened_traceback(job.error) if job.error else ""
+    lines = traceback.splitlines()
+    error = lines[-1].strip()[:_LONGEST_ERROR] if lines else ""
+    return job._replace(worker=job.worker[:LONGEST_NAME], error=error, traceback=traceback if lines[1:] else "")
 
 
-def last_line(packed: str) -> str:
-    """Return the last line of a traceback in RQ's results: zlib in base64; '' for any other text."""
+def _job_without_tracebacks(reply: bytes) -> Job:
+    job = _job(reply)
+    if not job.traceback and not job.attempts:
+        return job
+    return job._replace(traceback="", attempts=attempts_text(without_tracebacks(attempts_of(job.attempts))))
+
+
+def opened_traceback(packed: str) -> str:
+    """Return a traceback of RQ's results: zlib in base64; '' for any other text."""
     try:
         opened = zlib.decompressobj().decompress(b64decode(packed), _LONGEST_TRACEBACK)
     except (binascii.Error, ValueError, zlib.error):
         return ""
-    lines = text(opened).strip().splitlines()
-    return lines[-1].strip()[:_LONGEST_ERROR] if lines and len(opened) < _LONGEST_TRACEBACK else ""
+    return text(opened).strip() if len(opened) < _LONGEST_TRACEBACK else ""
 
 
 _NOTHING: Final = Job(*[""] * len(Job._fields))

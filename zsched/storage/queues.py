@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from zsched.core.entry import text
+from zsched.core.job import ms_of
 from zsched.core.model import Priority
 from zsched.core.run_id import run_key
-from zsched.core.runs import ms_of
 from zsched.core.wording import plural, rough_duration
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Channel, Command, Wire

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from redis.exceptions import NoPermissionError
 
 from zsched.core.entry import text
-from zsched.core.runs import ms_of
+from zsched.core.job import ms_of
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Wire
 from zsched.storage.rqkeys import Registry, RqKeys

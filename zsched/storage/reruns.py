@@ -43,7 +43,7 @@ class Reruns:
 
     def __init__(self, link: Link, keys: Keys, by: str = "") -> None:
         self._link, self._keys, self._scripts = link, keys, Scripts(link, keys, by)
-        self._jobs, self._questions = Jobs(link, keys), Questions(link, keys)
+        self._jobs, self._questions = Jobs(link, keys, tracebacks=False), Questions(link, keys)
 
     def retry(self, run_id: str, op: str) -> str:
         """

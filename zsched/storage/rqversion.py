@@ -18,4 +18,5 @@ def release(text: str) -> tuple[int, ...]:
 HERE: Final = version("rq")
 HAS_PREFIX: Final = release(HERE) >= (3,)  # of its keys, by RQ_KEY_PREFIX in the environment
 HAS_RATE_LIMITS: Final = release(HERE) >= (3,)
+HAS_EXECUTIONS: Final = release(HERE) >= (3,)  # a worker may have several, and is told which
 IS_CRON_LOCAL: Final = release(HERE) >= (3,)  # ``rq cron`` reads cron fields in its machine's zone; before, in UTC

@@ -30,7 +30,10 @@ from zsched.storage.rights import Role, rights_of
 
 _GOOD, _FAR, _BAITS = 300, 20, 60
 _PASSWORD = "hostile"
-_FIELDS = ("status", "origin", "zs", "zs_expires", "enqueued_at", "worker_name", "zs_note", "timeout", "data", "meta")
+_FIELDS = (
+    "status", "origin", "zs", "zs_expires", "enqueued_at", "worker_name", "zs_note", "zs_attempts", "timeout", "data",
+    "meta",
+)  # fmt: skip
 _FORGED = (What.CANCELLED, What.QUARANTINED)
 _FORGEABLE = ("status", "origin")
 _DUE_IN_MS, _FAR_MS = 2_500, 7_200_000

@@ -13,9 +13,10 @@ from zsched.archive import Archive
 from zsched.archive.openruns import open_runs
 from zsched.core.changes import Change
 from zsched.core.clock import SystemClock
+from zsched.core.job import rq_time
 from zsched.core.log import Entry, Position, changes
 from zsched.core.log.lives import EndEntry
-from zsched.core.runs import Run, rq_time
+from zsched.core.runs import Run
 from zsched.daemon.follower import Follower
 from zsched.daemon.lost import LostDelays, LostRuns
 from zsched.daemon.tracker import Tracker

@@ -16,7 +16,8 @@ from tests.integration.ends.ground import FUNC, Losing, Tracking, ago, ends, fin
 from tests.prefix import RQ
 from tests.rq_steps import perform
 from zsched import Client
-from zsched.core.runs import EXPIRED, EXPIRED_OR_ENDED, rq_time
+from zsched.core.job import rq_time
+from zsched.core.runs import EXPIRED, EXPIRED_OR_ENDED
 from zsched.daemon import tracker
 from zsched.errors import RedisUnavailable
 from zsched.storage.dispatch import Dispatch

@@ -20,7 +20,7 @@ from tests.integration.ends.ground import (
 )
 from tests.prefix import RQ
 from zsched import Client
-from zsched.core.runs import rq_time
+from zsched.core.job import rq_time
 from zsched.daemon import lost, tracker
 from zsched.daemon.lost import LostDelays
 from zsched.storage import registries

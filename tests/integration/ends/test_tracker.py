@@ -25,8 +25,8 @@ from tests.integration.ends.ground import (
 from tests.prefix import RQ
 from zsched import Client
 from zsched.archive.openruns import OpenRuns
+from zsched.core.job import rq_time
 from zsched.core.run_id import RunKey
-from zsched.core.runs import rq_time
 from zsched.daemon import endings, tracker
 from zsched.errors import Stale
 from zsched.storage.dispatch import Over

@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from zsched.core.attempts import Attempt
 from zsched.core.clock import LAST_MS
+from zsched.core.job import Job, ms_of, rq_time
 from zsched.core.runs import (
     EXPIRED,
     EXPIRED_OR_ENDED,
     GONE,
     OVER,
-    Job,
     Run,
     RunStatus,
     as_seen,
     ended_as,
     facts_of,
     facts_text,
-    ms_of,
     of_facts,
     of_job,
     pushed,
-    rq_time,
+    requeued,
 )
 
 T_MS = 1_800_000_000_000
@@ -204,6 +204,35 @@ def test_an_extra_run_has_no_lateness() -> None:
     assert None is pushed(f"{RUN}-r1", T_MS * 1000 + 5).lateness_ms
 
 
+def test_a_requeued_run_continues_with_its_attempts() -> None:
+    first, second = Attempt(1, "w", T_MS, T_MS, T_MS + 5, "no"), Attempt(1, "w", T_MS, T_MS + 90, T_MS + 95, "no")
+    before = Run(RUN, RunStatus.FAILED, attempt=1, ended_ms=T_MS + 5, attempts=(first,))
+
+    failed = requeued(Run(RUN, RunStatus.FAILED, ended_ms=T_MS + 95, attempts=(first, second)), before)
+    succeeded = requeued(Run(RUN, RunStatus.SUCCEEDED, ended_ms=T_MS + 99), before)
+
+    assert (2, (first, second._replace(number=2))) == (failed.attempt, failed.attempts)
+    assert (2, (first,)) == (succeeded.attempt, succeeded.attempts)
+    assert first == failed.first == succeeded.first
+
+
+def test_the_first_start_of_a_run_is_that_of_its_first_attempt() -> None:
+    known = (Attempt(1, "w", T_MS, T_MS + 7, T_MS + 9), Attempt(2, "w", T_MS + 20, T_MS + 70, T_MS + 90))
+    run = Run(RUN, RunStatus.FAILED, None, T_MS + 20, T_MS + 70, T_MS + 90, 2, attempts=known)
+
+    assert (T_MS + 7, 7) == (run.first and run.first.started_ms, run.queue_wait_ms)
+    assert (None, None) == (run._replace(attempts=known[1:]).first, run._replace(attempts=known[1:]).queue_wait_ms)
+    assert 50 == run._replace(attempt=1, attempts=()).queue_wait_ms
+    assert "2027-01-15T08:00:00.007Z" == run.to_dict()["first_started_at"]
+
+
+def test_the_last_attempt_is_known_even_if_nobody_recorded_it() -> None:
+    first = Attempt(1, "w", T_MS, T_MS, T_MS + 5, "no", T_MS + 9)
+    run = Run(RUN, RunStatus.RUNNING, None, T_MS + 9, T_MS + 10, None, 2, "v", attempts=(first,))
+
+    assert [first, Attempt(2, "v", T_MS + 9, T_MS + 10)] == run.every_attempt
+
+
 @pytest.mark.parametrize("shown", ["", "yesterday", "2027-01-15", "0001-01-01T00:00:00.000000Z", "x" * 27])
 def test_an_invalid_time_of_rq_is_read_as_none(shown: str) -> None:
     assert None is ms_of(shown)
@@ -221,6 +250,21 @@ JSON = some.recursive(
     lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(), inner, max_size=3),
     max_leaves=8,
 )
+ATTEMPTS = some.lists(
+    some.builds(
+        Attempt,
+        some.integers(1, 99),
+        some.just("w"),
+        INSTANTS,
+        INSTANTS,
+        INSTANTS,
+        some.just("ValueError: é"),
+        INSTANTS,
+        some.just("Traceback:\n  call\nValueError: é"),
+    ),
+    max_size=3,
+    unique_by=lambda one: one.number,
+).map(lambda found: tuple(sorted(found, key=lambda one: one.number)))
 RUNS = some.builds(
     Run,
     some.just(RUN),
@@ -233,6 +277,7 @@ RUNS = some.builds(
     some.text(),
     some.text(),
     some.dictionaries(some.text(), JSON, max_size=3),
+    ATTEMPTS,
     some.booleans(),
     some.text(),
     some.none() | some.integers(1, LAST_MS),
@@ -272,6 +317,8 @@ def test_runs_that_share_facts_keep_their_own_instants(other: dict[str, Any]) ->
         f'{{"ended": {LAST_MS + 1}}}',
         '{"attempt": true}',
         '{"note": 7}',
+        '{"attempts": 7}',
+        '{"attempts": [[1]]}',
     ],
 )
 def test_facts_that_another_writer_wrote_are_refused(facts: str) -> None:

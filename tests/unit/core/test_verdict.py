@@ -114,8 +114,7 @@ def test_the_verdict_on_a_schedule_that_redis_no_longer_holds_has_the_reason(
         (ended(), "succeeded after 1.2 s, having waited 3 ms for a worker, by worker w"),
         (
             ended(attempt=2, note={"sent": 123, "city": "Séoul"}),
-            "succeeded after 1.2 s, having waited 3 ms for a worker, attempt 2, by worker w; "
-            'it noted sent=123, city="Séoul"',
+            'succeeded after 1.2 s, attempt 2, by worker w; it noted sent=123, city="Séoul"',
         ),
         (
             ended(RunStatus.FAILED, error="ZeroDivisionError: division by zero"),

@@ -1,0 +1,159 @@
+"""Attempts of a run: their bounds, their text in RQ's job, and what another writer may have written there."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from zsched.core.attempts import (
+    Attempt,
+    added,
+    attempts_of,
+    attempts_text,
+    last_lines,
+    with_error,
+    without_tracebacks,
+)
+
+T_MS = 1_800_000_000_000
+LONGEST = 4000  # bytes of the text
+CALL = '  File "/srv/app/tasks/mail.py", line 12, in send\n    connect(host)\n'
+
+
+def failed(number: int, traceback: str = f"Traceback:\n{CALL * 3}ValueError: no") -> Attempt:
+    at_ms = T_MS + number * 1000
+    return with_error(Attempt(number, "w", at_ms, at_ms + 5, at_ms + 205, next_ms=at_ms + 1000), traceback)
+
+
+def all_of(number: int, **more: Any) -> tuple[Attempt, ...]:
+    attempts: tuple[Attempt, ...] = ()
+    for one in range(1, number + 1):
+        attempts = added(attempts, failed(one, **more))
+    return attempts
+
+
+def test_an_attempt_has_the_last_line_of_its_traceback_as_its_error() -> None:
+    attempt = failed(1, f"Traceback (most recent call last):\n{CALL}ConnectionRefusedError: [Errno 111] no\n")
+
+    assert "ConnectionRefusedError: [Errno 111] no" == attempt.error
+    assert attempt.traceback.startswith("Traceback (most recent call last):\n  File ")
+    assert (200, 5) == (attempt.duration_ms, attempt.wait_ms)
+
+
+def test_a_text_of_one_line_is_an_error_without_a_traceback() -> None:
+    attempt = failed(1, "Work-horse terminated unexpectedly; waitpid returned 9; ")
+
+    assert ("Work-horse terminated unexpectedly; waitpid returned 9;", "") == (attempt.error, attempt.traceback)
+
+
+def test_the_text_of_attempts_is_read_back_unchanged() -> None:
+    attempts = all_of(3)
+
+    assert attempts == attempts_of(attempts_text(attempts))
+    assert [1, 2, 3] == [one.number for one in attempts]
+    assert all(one.traceback for one in attempts)
+
+
+def test_a_traceback_has_none_of_rqs_own_calls() -> None:
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "/venv/lib/python3.11/site-packages/rq/worker/base.py", line 1671, in perform_job\n'
+        "    return_value = job.perform()\n"
+        "                   ^^^^^^^^^^^^^\n"
+        '  File "/venv/lib/python3.11/site-packages/rq/job.py", line 1478, in perform\n'
+        "    self._result = self._execute()\n"
+        f"{CALL}"
+        '  File "/venv/lib/python3.11/site-packages/rq/job.py", line 12, in fetch\n'
+        "    raise NoSuchJobError\n"
+        "rq.exceptions.NoSuchJobError"
+    )
+
+    assert f"Traceback (most recent call last):\n{CALL}" == failed(1, text).traceback[: 35 + len(CALL)]
+    assert "in fetch" in failed(1, text).traceback
+    assert "perform" not in failed(1, text).traceback
+
+
+def test_a_traceback_keeps_its_last_lines() -> None:
+    text = "".join(f"line {n}\n" for n in range(1000)) + "ValueError: no"
+
+    kept = last_lines(text)
+
+    assert 1400 < len(kept) <= 1500
+    assert kept.startswith("line ")
+    assert text.endswith(kept)
+    assert "a b\n  c" == last_lines("a\x1bb\n  c\r\n")
+
+
+@pytest.mark.parametrize("character", ["x", "é", "서", '"', "\x00", "😀"])
+@pytest.mark.parametrize("number", [1, 2, 19, 20, 21, 100])
+def test_attempts_stay_within_their_bounds_and_keep_the_first_and_the_newest(number: int, character: str) -> None:
+    attempts = all_of(number, traceback=f"Traceback:\n{(character * 70 + chr(10)) * 40}ValueError: {character * 600}")
+
+    assert len(attempts) <= 20
+    assert len(attempts_text(attempts)) <= LONGEST
+    assert {1, number} <= {one.number for one in attempts}
+    assert attempts == attempts_of(attempts_text(attempts))
+
+
+def test_the_oldest_tracebacks_are_left_out_first() -> None:
+    attempts = all_of(8, traceback=f"Traceback:\n{CALL * 10}ValueError: no")
+
+    assert [1, 2, 3, 4, 5, 6, 7, 8] == [one.number for one in attempts]
+    have = [bool(one.traceback) for one in attempts]
+    assert sorted(have) == have
+    assert {False, True} == set(have)
+
+
+def test_an_attempt_after_a_requeue_gets_the_next_number() -> None:
+    attempts = added(all_of(2), failed(2))
+
+    assert [1, 2, 3] == [one.number for one in attempts]
+
+
+def test_attempts_without_tracebacks_keep_their_errors() -> None:
+    first, second = without_tracebacks(all_of(2))
+
+    assert ("", "") == (first.traceback, second.traceback)
+    assert "ValueError: no" == first.error == second.error
+
+
+GOOD = [1, "w", T_MS, T_MS, T_MS, "ValueError: no", None, "Traceback:\nValueError: no"]
+
+
+def changed(place: int, value: object) -> str:
+    return json.dumps([[*GOOD[:place], value, *GOOD[place + 1 :]]])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "7",
+        "null",
+        "[7]",
+        '["abcdefgh"]',
+        "[" * 3000,
+        json.dumps([GOOD[:-1]]),
+        json.dumps([[*GOOD, 1]]),
+        json.dumps([GOOD] * 2),
+        json.dumps([[n, *GOOD[1:6], None, ""] for n in range(1, 22)]),
+        json.dumps([[*GOOD[:-1], "x" * 5000]]),
+        *(changed(0, number) for number in (0, -1, 1.5, True, "1", None, 10**10)),
+        *(changed(2, instant) for instant in (-1, 1e30, "now", True, 10**18, float("nan"))),
+        *(changed(place, value) for place in (1, 5, 7) for value in (None, 7, ["x"])),
+    ],
+)
+def test_a_text_of_another_writer_counts_as_no_attempt(text: str) -> None:
+    assert () == attempts_of(text)
+
+
+def test_texts_of_another_writer_are_cleaned() -> None:
+    [attempt] = attempts_of(
+        json.dumps([[1, "w\n\x00x", None, None, None, "a\rb", None, "one\x1b[31m\ntwo\u2028three"]])
+    )
+
+    assert ("w x", "a b") == (attempt.worker, attempt.error)
+    assert "one [31m\ntwo three" == attempt.traceback

@@ -1,0 +1,84 @@
+"""
+The recorder of failed attempts, inside of RQ's workers.
+
+RQ calls ``handle_job_failure`` for each attempt that ends badly: it raised, took too long, was stopped, or its work
+horse was killed. The work horse calls it, or the worker after the work horse's death. For a task that returns
+``rq.Retry``, it calls ``handle_job_retry``. The record is written before RQ queues or ends the job: so RQ can delete
+the job afterwards, and the next attempt finds the record.
+
+It needs no more rights in Redis than RQ's worker and ``current_run`` have. An error is logged, and nothing else
+changes: RQ handles the failure as always. The record costs three round trips for each failed attempt, none for others.
+
+Not guaranteed: a worker that is killed records nothing. The leader records that attempt if it puts the run back
+(``daemon.lost``).
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rq import Queue, Retry
+from rq.job import Job
+from rq.worker import BaseWorker
+
+from zsched.core.attempts import ATTEMPTS_FIELD, Attempt, added, attempts_of, attempts_text, with_error
+from zsched.core.clock import SystemClock, to_ms
+from zsched.core.run_id import RunId
+from zsched.current import keys_of_run
+from zsched.storage.jobs import Notes
+
+_RETRIED: Final = "the task returned rq.Retry"
+_TOO_OFTEN: Final = "the task returned rq.Retry, and had no retry left"
+log: Final = logging.getLogger("zsched.rq")  # as RQ's workers log
+
+
+class RecordsAttempts(BaseWorker):
+    """A part of a worker class, before one of RQ's: it records failed attempts of runs in their jobs."""
+
+    def handle_job_failure(
+        self, job: Job, queue: Queue, started_job_registry: Any = None, exc_string: str = "", *args: Any, **others: Any
+    ) -> None:
+        """Record the attempt; then do as RQ does."""
+        is_retried = job.should_retry and self._stopped_job_id != job.id
+        self._record(job, exc_string, job.get_retry_interval() if is_retried else None)
+        super().handle_job_failure(job, queue, started_job_registry, exc_string, *args, **others)
+
+    def handle_job_retry(self, job: Job, queue: Queue, retry: Retry, *args: Any, **others: Any) -> None:
+        """Record the attempt of a task that returned *retry*; then do as RQ does."""
+        before = job.number_of_retries or 0
+        if before and before >= retry.max:
+            self._record(job, _TOO_OFTEN, None)
+        else:
+            self._record(job, _RETRIED, Retry.get_interval(before, retry.intervals))
+        super().handle_job_retry(job, queue, retry, *args, **others)
+
+    def _record(self, job: Job, error: str, next_s: int | None) -> None:
+        """Record that an attempt ended by *error*, and that another one begins *next_s* later; None: no other one."""
+        parts = RunId.ours(job.id)
+        if parts is None:  # not a run of zsched
+            return
+        try:
+            notes = Notes(job.connection, keys_of_run(job, parts), job.id)
+            number = notes.attempt()
+            if number is None:  # somebody deleted the job
+                return
+            ended_ms = _ms(job.ended_at) or SystemClock().now_ms()  # RQ sets no end for a stopped one
+            attempt = Attempt(
+                number,
+                self.name,
+                _ms(job.enqueued_at),
+                _ms(job.started_at),
+                ended_ms,
+                next_ms=None if next_s is None else ended_ms + next_s * 1000,
+            )
+            attempt = with_error(attempt, error)
+            notes.change(ATTEMPTS_FIELD, lambda there: attempts_text(added(attempts_of(there), attempt)))
+        except Exception:
+            log.exception("Worker %s: job %s: its attempt was not recorded", self.name, job.id)
+
+
+def _ms(at: datetime | None) -> int | None:
+    """Return an instant of RQ's, which is in UTC, in ms."""
+    return None if at is None else to_ms(at if at.tzinfo else at.replace(tzinfo=UTC))

@@ -1,0 +1,65 @@
+"""
+RQ's workers with the recorder of attempts.
+
+RQ's SimpleWorker renews nothing while a task runs: its death is found a minute after the task's timeout. This one has a
+thread that renews the signs of life as RQ's forking worker does. So its death is found after 60 to 90 s, too.
+
+Not guaranteed: a task that holds the interpreter's lock for longer than a minute stops that thread. Then the run counts
+as lost while it goes on. Such a task needs ``Worker``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import rq
+from rq import Queue
+from rq.job import Job
+from rq.worker import BaseWorker
+
+from zsched.rq.attempts import RecordsAttempts, log
+from zsched.storage.rqversion import HAS_EXECUTIONS
+
+
+class Worker(RecordsAttempts, rq.Worker):
+    """RQ's worker, with a process for each task."""
+
+
+class SimpleWorker(RecordsAttempts, rq.SimpleWorker):
+    """RQ's worker that runs tasks in its own process."""
+
+    def execute_job(self, job: Job, queue: Queue) -> None:
+        """Execute *job*, and renew its signs of life meanwhile."""
+        with self._beating(job):
+            super().execute_job(job, queue)
+
+    def get_heartbeat_ttl(self, job: Job, *args: Any, **others: Any) -> int:
+        """Return the seconds until the next heartbeat, and a minute: as RQ's forking worker does."""
+        return int(BaseWorker.get_heartbeat_ttl(self, job, *args, **others))
+
+    @contextmanager
+    def _beating(self, job: Job) -> Iterator[None]:
+        over = threading.Event()
+
+        def beat() -> None:
+            while not over.wait(self.job_monitoring_interval):
+                try:
+                    self._beat(job)
+                except Exception:  # the next one may succeed; RQ's own commands report a Redis that stays away
+                    log.exception("Worker %s: job %s: no heartbeat", self.name, job.id)
+
+        thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _beat(self, job: Job) -> None:
+        execution = self.execution
+        if execution is not None:  # else the task ended a moment ago
+            self.maintain_heartbeats(*((job, execution) if HAS_EXECUTIONS else (job,)))
