@@ -6,7 +6,7 @@ import pytest
 
 from tests.lua.ground import HOUR_MS, OWN, TEMPLATE, Ground
 from tests.prefix import RQ
-from zsched.core.log.kinds import OWN as OWN_FIELD
+from zsched.core.entry import OWN as OWN_FIELD
 from zsched.core.log.puts import PutRecurringEntry
 
 

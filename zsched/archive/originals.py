@@ -19,8 +19,9 @@ from zsched.archive.body import Arguments, with_arguments
 from zsched.archive.file import converted
 from zsched.archive.history import History
 from zsched.archive.schema import first_since
+from zsched.core.entry import OWN
 from zsched.core.log import Entry, Texts, UnknownEntry, parse, reading
-from zsched.core.log.kinds import OWN, kinds_with_records
+from zsched.core.log.kinds import kinds_with_records
 from zsched.core.lookback import is_push
 from zsched.core.run_id import RunId
 

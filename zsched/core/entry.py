@@ -31,6 +31,8 @@ StoredRow = tuple[bytes, bytes, bytes]  # id, words, a text from outside or b"";
 FORMAT: Final = 3
 OLDEST_FORMAT: Final = 3
 
+OWN: Final = "schedule:"  # the prefix of a recurring schedule's own fields in a record
+
 _DIGITS = 18  # of a whole number, at most: the limit of an archive's file
 
 
