@@ -97,7 +97,7 @@ class StateWriter:
         return touched_ids(rows)
 
     def pass_by(self, n: int, entry: Entry) -> Sequence[str]:
-        """Return the ids that *entry* concerns, and add it to the index; the state has its changes. Raises as ``add``."""
+        """Return the ids that *entry* concerns; add it to the index only: the state has it. Raises as ``add``."""
         parsed = parse(entry, self._suffix)
         self._n = n
         with reading(entry):

@@ -8,8 +8,8 @@ may be far away, or deleted.
 ``posting`` has a row per value and place, if the place has changes with this value. The place of a word (``failed``) is
 an entry. The place of a facet (``queue:email``), or of a word with a facet (``failed|queue:email``), is a block of 64
 entries, whose facets the reader checks: many small entries share a row. A value is stored as its CRC-32; a wrong
-candidate only costs time. Reading backwards finds at once what is *fired* or *succeeded*, so these words are not values.
-A change without a known record is under the value ``UNKNOWN``, which every search by facets reads too.
+candidate only costs time. Reading backwards finds at once what *fired* or *succeeded*, so these words are not values. A
+change without a known record is under the value ``UNKNOWN``, which every search by facets reads too.
 
 Both are written in the transaction of their entry. ``posting`` is cut into segments of 65,536 entries, which stay in
 memory while they are filled.
@@ -29,8 +29,8 @@ from zsched.archive import body
 from zsched.archive.schema import POSTING_BITS
 from zsched.core.changes import Change, What
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
-from zsched.core.log import Key
 from zsched.core.log.kinds import ParsedEntry
+from zsched.core.lookback import owner_of
 from zsched.errors import ArchiveCorrupt
 
 BLOCK_BITS: Final = 6
@@ -136,11 +136,6 @@ def facets_in(row: FacetRow) -> FacetsOfRows:
         raise ArchiveCorrupt(f"the facets of history entry {n} are corrupted: their checksum differs")
     order, *distinct = body.unpack(stored)
     return FacetsOfRows(list(map(Facets.parse, distinct)), _little(array("H", order)))
-
-
-def owner_of(change: Change) -> Key:
-    """Return the key of the record of *change* among ``ParsedEntry.owners``."""
-    return change.id, "" if change.run_id is None else change.run_id[len(change.id) + 1 :]
 
 
 def key_of(value: str) -> int:

@@ -6,8 +6,7 @@ import json
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from datetime import datetime, timedelta
+from contextlib import contextmanager, nullcontext
 from itertools import groupby, islice
 from typing import Any, Final
 
@@ -16,11 +15,10 @@ import click
 from zsched.cli.formats import with_short_workers
 from zsched.cli.output import printable
 from zsched.cli.program import Invocation, close_stdout, command, connect
-from zsched.cli.values import duration, instant
+from zsched.cli.values import Moment, moment, moment_at
 from zsched.client import Client
-from zsched.core.arguments import check_id, instant_ms, zone_name
+from zsched.core.arguments import check_id, zone_name
 from zsched.core.changes import Change, What
-from zsched.core.clock import SystemClock, from_ms
 from zsched.core.log import Entry, Position, UnknownEntry, changes, parse
 from zsched.core.model import iso
 from zsched.core.runs import RunStatus
@@ -36,20 +34,11 @@ _RETRY_S: Final = 1.0  # before trying again to reach Redis
 _NEW_HISTORY: Final = "a new history begins: Redis lost what is above, or its end"
 
 
-def _since(text: str) -> datetime | timedelta:
-    """Parse a duration back from now, or a time. Raises click.BadParameter."""
-    with suppress(click.BadParameter):
-        return duration(text)
-    with suppress(click.BadParameter):
-        return instant(text)
-    raise click.BadParameter(f"{text!r} is neither a duration nor a time; give 90s, 1h30m or 2026-12-24T18:00Z")
-
-
 @command()
 @click.option("-f", "--follow", is_flag=True, help="Show new entries as they come, until Ctrl-C.")
 @click.option(
     "--since",
-    type=_since,
+    type=moment,
     metavar="TIME|DURATION",
     help="From this time (local in --tz, or with an offset or Z), or 1h for an hour ago.",
 )
@@ -65,7 +54,7 @@ def log(
     invocation: Invocation,
     /,
     follow: bool,
-    since: datetime | timedelta | None,
+    since: Moment | None,
     id: str | None,
     limit: int | None,
     tz: str | None,
@@ -89,7 +78,7 @@ def log(
     """
     settings = invocation.settings()
     teller = _LogLines(keys_of(settings).run_suffix, id and check_id(id), zone_name(tz) or "UTC", invocation)
-    since_at = _instant(since, tz)
+    since_at = moment_at(since, "since", tz)
     if since_at is None and limit is None:
         limit = _LIMIT
     client = connect(settings)
@@ -172,12 +161,6 @@ def _to_dict(entry: Entry, found: list[Change], problem: str) -> dict[str, Any]:
     at = iso(entry.position.t_us // 1000)
     fields = {"entry": entry.position.id, "at": at, "kind": entry.kind, "changes": [change.shown() for change in found]}
     return fields | ({"problem": problem} if problem else {})
-
-
-def _instant(since: datetime | timedelta | None, tz: str | None) -> datetime | None:
-    if isinstance(since, timedelta):
-        return from_ms(max(SystemClock().now_ms() - since // timedelta(milliseconds=1), 0))
-    return None if since is None else from_ms(instant_ms("since", since, tz))
 
 
 # -- an entry in one line ---------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Any, Final
 
 import click
@@ -45,17 +45,30 @@ def say(text: str) -> None:
 # -- tables -----------------------------------------------------------------------------------------
 
 
-_PAGE = 200  # rows that are aligned together; later rows may widen a column, but never narrow it
+_PAGE = 200  # rows that are aligned together
 _GAP = "  "
+
+
+class Table:
+    """Aligns rows that come page by page. A later page may widen a column, but never narrow it."""
+
+    def __init__(self) -> None:
+        self._widths: list[int] = []
+
+    def lines(self, rows: Iterable[Sequence[str]]) -> Iterator[str]:
+        """Yield the lines of the next page."""
+        page = [[printable(cell) for cell in row] for row in rows]
+        widths = [max(map(len, column)) for column in zip(*page, strict=True)]
+        self._widths = [max(pair) for pair in zip_longest(widths, self._widths, fillvalue=0)]
+        for row in page:
+            yield _GAP.join(cell.ljust(width) for cell, width in zip(row, self._widths, strict=True)).rstrip()
 
 
 def aligned(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Write *rows* under *header*, page by page, so that a long listing is not kept in memory."""
-    widths = [0] * len(header)
-    for page in pages_of(([printable(cell) for cell in row] for row in chain([header], rows)), _PAGE):
-        widths = [max(width, *(len(row[n]) for row in page)) for n, width in enumerate(widths)]
-        for row in page:
-            yield _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    table = Table()
+    for page in pages_of(chain([header], rows), _PAGE):
+        yield from table.lines(page)
 
 
 def pairs(fields: Iterable[tuple[str, str]]) -> Iterator[str]:

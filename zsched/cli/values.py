@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from zsched.core.arguments import instant_ms
+from zsched.core.clock import SystemClock, from_ms
 from zsched.core.wording import parse_duration
 from zsched.errors import ConfigError
 
@@ -38,6 +41,25 @@ def duration(text: str) -> timedelta:
         return parse_duration(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+Moment = datetime | timedelta
+
+
+def moment(text: str) -> Moment:
+    """Parse a duration back from now, or a time. Raises click.BadParameter."""
+    with suppress(click.BadParameter):
+        return duration(text)
+    with suppress(click.BadParameter):
+        return instant(text)
+    raise click.BadParameter(f"{text!r} is neither a duration nor a time; give 90s, 1h30m or 2026-12-24T18:00Z")
+
+
+def moment_at(given: Moment | None, name: str, tz: str | None) -> datetime | None:
+    """Return the aware time of a ``moment``; a naive one is local in *tz*. *name*: of the option, for an error."""
+    if isinstance(given, timedelta):
+        return from_ms(max(SystemClock().now_ms() - given // timedelta(milliseconds=1), 0))
+    return None if given is None else from_ms(instant_ms(name, given, tz))
 
 
 def json_array(text: str) -> list[Any]:
