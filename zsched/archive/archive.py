@@ -25,6 +25,7 @@ from zsched.archive.check import SUM, Check, stored_facts, sum_of
 from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect_to_write, converted, identity
 from zsched.archive.fold import StateWriter
 from zsched.archive.live import Live
+from zsched.archive.prefixes import PREFIX_IDS, PrefixWriter
 from zsched.archive.recall import Recall
 from zsched.archive.retention import Retention
 from zsched.archive.schema import SEGMENT_BITS, last_n, number_of
@@ -92,6 +93,7 @@ class Archive:
         self._n = last_n(self._db)
         self._touches = int(facts.get("touches", 0))
         self._arguments, self._retention = Arguments(self._db), Retention(self._db)
+        self._prefixes, self._prefixed = PrefixWriter(self._db, self._suffix), -PREFIX_IDS
         self._tail = self.position
         self._start_fold(self._life)
         if "archive" not in facts:
@@ -274,6 +276,18 @@ class Archive:
                 self.note(complete_since=str(before_us))
         self.commit()
         return has_more
+
+    def index_step(self, budget_ms: float, clock: Clock) -> None:
+        """Build the index of prefixes behind the log, for about *budget_ms*; nothing if too little is new."""
+        if self.is_bootstrapping or self._touches - self._prefixed < PREFIX_IDS:
+            return
+        with converted(self.path):
+            steps = self._prefixes.step(self._n, budget_ms, clock)
+            for _ in steps:
+                self._begin()
+            if not self._db.in_transaction:  # all complete blocks are built
+                self._prefixed = self._touches
+        self.commit()
 
     def check_step(self, budget_ms: float, clock: Clock) -> bool:
         """

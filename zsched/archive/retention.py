@@ -62,3 +62,4 @@ class Retention:
         for segment in posted_segments(db, end):
             db.execute("DELETE FROM posting WHERE segment = ?", (segment,))
             yield
+        db.execute("DELETE FROM prefix WHERE last_n < ?", (end,))

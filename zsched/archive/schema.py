@@ -10,6 +10,7 @@ live      the state: a row per schedule with a place, and per open run. Entry ``
           ``row``
 facet     function, queue, owner and tags of the rows of an entry (``index``)
 posting   the entries of each value that a search may ask for: (segment, CRC-32 of the value, n)
+prefix    parts of the history that may have ids with a prefix (``prefixes``)
 argument  with ``keep_args = false``: arguments that were taken out of entries of live schedules
 ========  ======================================================================================
 
@@ -43,6 +44,9 @@ CREATE INDEX entry_end ON entry(n) WHERE kind = 'end';
 CREATE TABLE touch(segment INTEGER, key INTEGER, n INTEGER, PRIMARY KEY (segment, key, n)) WITHOUT ROWID;
 CREATE TABLE facet(n INTEGER PRIMARY KEY, body BLOB, sum INTEGER);
 CREATE TABLE posting(segment INTEGER, value INTEGER, n INTEGER, PRIMARY KEY (segment, value, n)) WITHOUT ROWID;
+CREATE TABLE prefix(
+  length INTEGER, first_n INTEGER, last_n INTEGER, bits BLOB, sum INTEGER, PRIMARY KEY (length, first_n)
+) WITHOUT ROWID;
 CREATE TABLE live(
   life INTEGER, id TEXT, run TEXT, place TEXT, due INTEGER, nominal INTEGER, last TEXT, note TEXT,
   t INTEGER, n INTEGER, row INTEGER, sum INTEGER, PRIMARY KEY (life, id, run)

@@ -24,6 +24,7 @@ was set back, and of bootstraps' entries in another archive.
 from __future__ import annotations
 
 import sqlite3
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -35,9 +36,10 @@ from zlib import crc32
 from zsched.archive import body, live
 from zsched.archive.file import converted
 from zsched.archive.history import ENTRY, History
-from zsched.archive.index import BLOCK_BITS, UNKNOWN, facets_in, key_of
+from zsched.archive.index import BLOCK_BITS, UNKNOWN, FacetRow, facets_in, key_of
 from zsched.archive.live import OPEN, Live
 from zsched.archive.originals import Originals
+from zsched.archive.prefixes import Range, ranges
 from zsched.archive.schema import POSTING_BITS, first_since, number_of
 from zsched.core.changes import OUTCOMES, Change, What
 from zsched.core.clock import Clock, SystemClock
@@ -82,6 +84,7 @@ class Search:
         self._runs = _Runs(history)
         self._pushes = _Pushes(history)
         self._originals = Originals(history)
+        self._ranges: list[Range] = []  # parts of the history that may have wanted ids, the newest first
 
     def look(self, after: Cursor | None = None) -> Part:
         """Return the next part of the search, after the cursor of an earlier one."""
@@ -184,19 +187,21 @@ class Search:
         wanted = self._wanted
         if wanted.id is not None:
             return self._of_id(wanted.id, top_n, bottom_n)
+        self._ranges = ranges(self._db, wanted.prefix, bottom_n, top_n)
         if wanted.words is not None or wanted.facets != NO_FACETS:
             return self._posted(top_n, bottom_n)
-        return self._all(top_n, bottom_n)
+        return self._all()
 
-    def _all(self, top_n: int, bottom_n: int) -> Iterator[int]:
-        first = max(self._db.execute("SELECT min(n) FROM entry").fetchone()[0] or 1, bottom_n, 1)
+    def _all(self) -> Iterator[int]:
+        first = self._db.execute("SELECT min(n) FROM entry").fetchone()[0] or 1
         has, literal = self._literal()
         query = f"SELECT n FROM entry WHERE n >= ? AND n <= ? AND {_TOLD} {has} ORDER BY n DESC"
-        for end in range(top_n, first - 1, -_WINDOW):
-            begin = max(end - _WINDOW + 1, first)
-            for (n,) in self._db.execute(query, (begin, end, *literal)):
-                yield n
-            yield -begin
+        for low, high in self._ranges:
+            for end in range(high, max(low, first) - 1, -_WINDOW):
+                begin = max(end - _WINDOW + 1, low, first)
+                for (n,) in self._db.execute(query, (begin, end, *literal)):
+                    yield n
+                yield -begin
 
     def _of_id(self, id: str, top_n: int, bottom_n: int) -> Iterator[int]:
         query = "SELECT n FROM touch WHERE segment = ? AND key = ? AND n >= ? AND n <= ? ORDER BY n DESC"
@@ -207,7 +212,7 @@ class Search:
 
     def _posted(self, top_n: int, bottom_n: int) -> Iterator[int]:
         for segment in range(top_n >> POSTING_BITS, (bottom_n >> POSTING_BITS) - 1, -1):
-            yield from (n for n in self._posted_in(segment) if bottom_n <= n <= top_n)
+            yield from (n for n in self._posted_in(segment) if self._is_in_range(abs(n)))
             yield -max(segment << POSTING_BITS, bottom_n, 1)
 
     def _posted_in(self, segment: int) -> Iterable[int]:
@@ -226,8 +231,13 @@ class Search:
             }
             blocks = of_value if blocks is None else blocks & of_value
         if exact is not None:
-            return sorted((n for n in exact if blocks is None or n >> BLOCK_BITS in blocks), reverse=True)
+            found = sorted((n for n in exact if blocks is None or n >> BLOCK_BITS in blocks), reverse=True)
+            return found if blocks is None else filter(self._may_have_facets, found)
         return self._in_blocks(sorted(blocks or (), reverse=True))
+
+    def _is_in_range(self, n: int) -> bool:
+        at = bisect_right(self._ranges, -n, key=lambda one: -one[1]) - 1  # they descend
+        return at >= 0 and self._ranges[at][0] <= n
 
     def _places(self, segment: int, value: str) -> Iterator[int]:
         query = "SELECT n FROM posting WHERE segment = ? AND value = ?"
@@ -242,9 +252,16 @@ class Search:
         )
         for block in blocks:
             for row in self._db.execute(query, (block << BLOCK_BITS, (block + 1) << BLOCK_BITS, *literal)):
-                if any(one.has(self._wanted.facets) or one == NO_FACETS for one in facets_in(row).distinct):
+                if self._is_about(row):
                     yield row[0]
             yield -(block << BLOCK_BITS)
+
+    def _may_have_facets(self, n: int) -> bool:
+        row = self._db.execute("SELECT n, body, sum FROM facet WHERE n = ?", (n,)).fetchone()
+        return row is not None and self._is_about(row)
+
+    def _is_about(self, row: FacetRow) -> bool:
+        return any(one.has(self._wanted.facets) or one == NO_FACETS for one in facets_in(row).distinct)
 
     def _literal(self) -> tuple[str, tuple[bytes, ...]]:
         """Return the SQL condition for entries with a wanted id, and its argument."""

@@ -86,7 +86,7 @@ class Past:
         status: str | What | RunStatus | None = None,
         limit: int | None = None,
         after: str | None = None,
-        on_part: Callable[[Looked], None] = lambda part: None,
+        on_part: Callable[[Looked], None] | None = None,
         **filters: Unpack[SearchFilters],
     ) -> Iterator[Occurrence]:
         """
@@ -94,7 +94,8 @@ class Past:
         of the search, also one without a result: it has the ``source``, and ``reached_us``. Raises as ``history``.
         """
         for part in self._answers.history_parts(id, status, limit, after, filters):
-            on_part(part)
+            if on_part is not None:
+                on_part(part)
             yield from part.occurrences
 
     def iter_runs(
@@ -104,12 +105,13 @@ class Past:
         *,
         limit: int | None = None,
         after: str | None = None,
-        on_part: Callable[[Looked], None] = lambda part: None,
+        on_part: Callable[[Looked], None] | None = None,
         **filters: Unpack[SearchFilters],
     ) -> Iterator[Run]:
         """Yield runs as ``runs`` does, as they are found: all, or *limit*. *on_part*: as in ``iter_history``."""
         for part in self._answers.run_parts(id, status, limit, after, filters):
-            on_part(part)
+            if on_part is not None:
+                on_part(part)
             yield from (one.run for one in part.occurrences if one.run is not None)
 
     def log(self, since: datetime | None = None, *, limit: int = 50) -> tuple[Iterator[Entry], Source]:

@@ -11,7 +11,7 @@ that a recovery skipped is a skipped occurrence without a run: its push was lost
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -20,8 +20,7 @@ from typing import Any, Final, NamedTuple
 from zsched.core.changes import OUTCOMES, PUSHES, Change, What
 from zsched.core.entry import Position
 from zsched.core.facets import NO_FACETS, Facets
-from zsched.core.log.rows import Key
-from zsched.core.run_id import run_key
+from zsched.core.run_id import RunKey, run_key
 from zsched.core.runs import OPEN, OVER, Run, RunStatus, ended_as, ended_run, facts_of, of_facts, pushed
 
 MOST_OPEN: Final = 1000  # open runs that may have a wanted status in RQ
@@ -149,6 +148,11 @@ class Wanted:
         """The longest text that every wanted id has; '' if there is none."""
         return self.id or max(re.split(r"\[.*?\]|[*?]", self.match or ""), key=len)
 
+    @property
+    def prefix(self) -> str:
+        """The text that every wanted id begins with; '' if there is none."""
+        return re.split(r"[\[*?]", self.match or "", maxsplit=1)[0]
+
     def is_of(self, id: str) -> bool:
         """Return True if schedule *id* is wanted."""
         return self.id in (None, id) and (self.match is None or fnmatchcase(id, self.match))
@@ -183,7 +187,12 @@ def _number(value: Any) -> int:
     return value
 
 
-_CHECKS: Final = {"id": _text, "match": _text, "since_us": _number, "until_us": _number}
+_CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
+    "id": _text,
+    "match": _text,
+    "since_us": _number,
+    "until_us": _number,
+}
 
 
 class Lookback:
@@ -280,7 +289,7 @@ class Lookback:
         return run if run.fired_us is not None else replace(run, fired_us=push.at_us)
 
 
-def owner_of(change: Change) -> Key:
+def owner_of(change: Change) -> RunKey:
     """Return the key of the record of *change* (``ParsedEntry.owners``): of its run, or of its schedule."""
     return change.id, "" if change.run_id is None else change.run_id[len(change.id) + 1 :]
 

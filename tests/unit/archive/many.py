@@ -18,6 +18,7 @@ from tests.unit.archive.ground import T_US
 from zsched.archive import Archive, History
 from zsched.archive.search import Part, Search
 from zsched.core.changes import OUTCOMES, What
+from zsched.core.clock import SystemClock
 from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.log import Entry
 from zsched.core.lookback import Wanted
@@ -86,8 +87,11 @@ def _facts(number: int) -> str:
     return json.dumps({"queued": DUE_MS, "started": DUE_MS + 5, "ended": DUE_MS + 50, "worker": "w" * 32, **error})
 
 
-def write(path: Path, runs: int) -> float:
-    """Write an archive of *runs* runs; return the runs archived per second, each with its put, fire and end."""
+def write(path: Path, runs: int) -> tuple[float, float]:
+    """
+    Write an archive of *runs* runs. Return the runs archived per second, each with its put, fire and end; and those
+    whose prefixes were indexed per second.
+    """
     archive, log, took_s = Archive(path, "default"), Log(), 0.0
     for first in range(0, runs, _STEP):
         entries = list(log.entries(first, min(first + _STEP, runs)))
@@ -96,8 +100,11 @@ def write(path: Path, runs: int) -> float:
         archive.note(complete_since="start")
         archive.commit()
         took_s += time.perf_counter() - began_s
+    began_s = time.perf_counter()
+    archive.index_step(1e9, SystemClock())
+    indexed_s = time.perf_counter() - began_s
     archive.close()
-    return runs / took_s
+    return runs / took_s, runs / indexed_s
 
 
 def first_page(path: Path, wanted: Wanted) -> tuple[Part, int]:
@@ -153,9 +160,10 @@ def main() -> None:
     """Write and measure."""
     path, runs = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 10_000_000
     if not path.exists():
-        rate = write(path, runs)
+        rate, indexed = write(path, runs)
         size = path.stat().st_size
-        sys.stdout.write(f"{rate:,.0f} runs/s, {size / runs:.0f} bytes per run, file {size / 1e9:.2f} GB\n")
+        rates = f"{rate:,.0f} runs/s, prefixes of {indexed:,.0f} runs/s"
+        sys.stdout.write(f"{rates}, {size / runs:.0f} bytes per run, file {size / 1e9:.2f} GB\n")
     for name, query in measured(runs).items():
         began_s = time.perf_counter()
         part, looks = first_page(path, query)
