@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from functools import partial
 
@@ -13,6 +14,7 @@ from bench.processor import memory_mb
 from bench.results import Result
 
 _WITHIN_S = 300.0
+_SETTLE_S = 3.0  # until the archive has noticed that nothing is left to do
 _GOAL_MB = 150.0
 
 
@@ -38,4 +40,6 @@ def _zsched(arena: Arena, ground: Ground, count: int) -> Figure:
         arena.wait_for("all is fired", lambda: ground.waiting() == 0, _WITHIN_S)
         arena.wait_for("all is archived", ground.is_archived, _WITHIN_S)
         load.prove_count(count, int(ground.redis.llen(load.QUEUE_KEY)), "zsched")
-        return Figure(memory_mb(child.pid), {"MB before": before_mb})
+        busy_mb = memory_mb(child.pid)
+        time.sleep(_SETTLE_S)
+        return Figure(memory_mb(child.pid), {"MB before": before_mb, "MB at once": busy_mb})

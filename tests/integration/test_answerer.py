@@ -118,6 +118,15 @@ class Sick:
         return Knowledge("g1", None, is_new=False)
 
 
+@pytest.mark.parametrize(("timeout_s", "expected_s"), [(5.0, 2.0), (1.0, 0.5)])
+def test_the_wait_for_a_question_ends_before_the_connection_times_out(
+    redis_url: str, timeout_s: float, expected_s: float
+) -> None:
+    answerer = Answerer(Sick(), Link.from_url(redis_url, timeout_s), KEYS)  # type: ignore[arg-type]  # what it looks at
+
+    assert expected_s == answerer._wait_s
+
+
 def test_an_unhealthy_archive_returns_a_question_to_the_queue(link: Link, redis_client: redis.Redis) -> None:
     question = Question("x", "schedule", {"id": "a", "newest": 3}, Position(1, 2, 3))
     redis_client.rpush(KEYS.ask(), question.text)

@@ -34,9 +34,10 @@ class Archiver:
 class Chore:
     """A chore that records its term and wire, and raises each of the given errors once."""
 
-    name, every_ms = "chore", 5.0
+    name = "chore"
 
     def __init__(self) -> None:
+        self.every_ms = 5.0
         self.done: list[tuple[Wire, Term]] = []
         self.raises: list[Exception] = []
         self.has_more = False
@@ -164,6 +165,21 @@ def test_a_chore_that_needs_no_archive_runs_without_one(
         eventually(chore.is_done_again())
     thread.stop()
     assert thread._loop.join(5)
+
+
+def test_chores_that_are_due_soon_after_each_other_are_done_at_one_wake_up(
+    link: Link, chore: Chore, archiver: Archiver, term: Term
+) -> None:
+    other = Chore()
+    chore.every_ms, other.every_ms = 30.0, 30.0 + module._TOGETHER_MS / 2
+    thread = Observed(link, archiver, SystemClock(), [chore.over, other.over])
+    thread.start()
+    with serving(thread, term):
+        eventually(lambda: len(chore.done) > 5)
+    thread.stop()
+    assert thread._loop.join(5)
+
+    assert len(chore.done) == len(other.done)
 
 
 def test_a_chore_does_not_run_on_another_server_than_its_terms(thread: Observed, chore: Chore, term: Term) -> None:

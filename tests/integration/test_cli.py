@@ -213,7 +213,7 @@ def test_status_shows_leader_backlog_and_health(zsched: Zsched, redis_client: re
         told["leader"],
         told["recurring"],
         told["paused"],
-        told["late_ms"],
+        told["late_s"],
     )
 
 

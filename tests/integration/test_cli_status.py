@@ -143,7 +143,7 @@ def test_status_shows_the_next_ten_fires_in_order(redis_url: str, zsched: Zsched
     rows = section(zsched("status", "--tz", "Asia/Seoul"), "NEXT")
     told = json.loads(zsched("status", "--json").stdout)
 
-    assert [f"s{n:02}" for n in range(10)] == [re.split("  +", row)[1] for row in rows]
+    assert [f"s{n:02}" for n in range(10)] == [re.split("  +", row)[2] for row in rows]
     assert all("+09:00" in row for row in rows)
     assert [f"s{n:02}" for n in range(10)] == [one["id"] for one in told["next"]]
     assert {"id", "next_at", "kind", "func", "queue", "priority"} == set(told["next"][0])
@@ -157,8 +157,8 @@ def test_status_never_asks_an_archive(zsched: Zsched, led: redis.Redis, monkeypa
 
 
 KEPT = {
-    "namespace", "redis", "healthy", "problems", "now", "leader", "lease_ms", "epoch", "waiting", "overdue",
-    "oldest_due_at", "late_ms", "held_back", "recurring", "paused", "quarantined", "log_length", "hold_until",
+    "namespace", "redis", "healthy", "problems", "now", "leader", "lease_s", "epoch", "waiting", "overdue",
+    "oldest_due_at", "late_s", "held_back", "recurring", "paused", "quarantined", "log_length", "hold_until",
     "archives", "audit",
 }  # fmt: skip
 

@@ -24,6 +24,8 @@ from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
+from zsched.storage.dispatch import Dispatch, FireResult, Stopped, Window
+from zsched.storage.lease import Lease, Term
 
 pytestmark = pytest.mark.redis
 
@@ -88,6 +90,26 @@ def test_a_sleeping_daemon_is_woken_by_an_earlier_put(
 
         [run] = wait_for_runs(redis_client, 1)  # within less than a nap
     assert run.startswith("sooner-")
+
+
+def test_a_renewal_of_the_lease_is_no_reason_for_a_pass(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, renew, fire = list[str](), Lease.renew, Dispatch.fire
+
+    def renewed(self: Lease, term: Term) -> Term:
+        calls.append("renew")
+        return renew(self, term)
+
+    def fired_once(self: Dispatch, term: Term, window: Window, limit: int) -> FireResult | Stopped:
+        calls.append("fire")
+        return fire(self, term, window, limit)
+
+    monkeypatch.setattr(Lease, "renew", renewed)
+    monkeypatch.setattr(Dispatch, "fire", fired_once)
+    with DaemonThread(redis_url, lease_ms=NAP_MS, renew_ms=20, idle_ms=NAP_MS) as daemon:
+        daemon.wait_for("term_began")
+        eventually(lambda: calls.count("renew") >= 100)
+
+    assert calls.count("fire") < 50  # one a second, for RQ's own jobs
 
 
 def test_ten_thousand_one_shots_due_in_one_millisecond_fire_once_each(

@@ -244,7 +244,7 @@ def test_throttled_schedules_are_shown_and_are_not_a_problem(
     assert overview.oldest_due_ms is None
     assert re.search(r"(?m)^held back +52, by \[queues\.email\] max_per_second = 0\.1$", status)
     assert [{"queue": "email", "max_per_second": 0.1, "waiting": 52}] == json.loads(as_json)["held_back"]
-    assert 0 == json.loads(as_json)["late_ms"]
+    assert 0 == json.loads(as_json)["late_s"]
     assert [*(f"s{n:04}" for n in range(50)), "h0001", "h0002"] == listed
     daemon.stop()
 

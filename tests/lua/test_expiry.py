@@ -246,7 +246,9 @@ def test_a_restored_runs_deadline_counts_from_its_push_not_its_nominal_time(grou
     job = [text for pair in (FIELDS | EXPIRES | {"data": "call", "zs": "1e"}).items() for text in pair]
     row = ["a", str(long_ago_ms), "open", "", long_ago_ms, pushed_ms * 1000, "", f"{len(job)} 0", *job]
 
-    ground.call("restore", row, seen_entry="-", seen_t=0, hold_for_ms=0, reason="lost", row_count=1, **WHOSE)
+    ground.call(
+        "restore", row, seen_entry="-", seen_t=0, hold_for_ms=0, reason="lost", row_count=1, if_absent=0, **WHOSE
+    )
 
     assert _has_deadline_at(ground, f"a-{long_ago_ms}", pushed_ms + MINUTE_MS)
 
@@ -297,3 +299,22 @@ def test_a_passed_deadline_is_kept_for_ten_minutes_after_it_was_returned(ground:
     assert [] == deadlines.passed()
 
     assert 0 == ground.redis.zcard(ground.keys.deadlines())
+
+
+def test_a_look_for_deadlines_is_one_command_while_there_are_none(ground: Ground) -> None:
+    deadlines = Deadlines(ground.link, ground.keys)  # type: ignore[arg-type]  # a link does for a wire
+    deadlines.passed()
+    before = ground.redis.info("stats")["total_commands_processed"]
+
+    assert [] == deadlines.passed()
+
+    assert 2 == ground.redis.info("stats")["total_commands_processed"] - before  # with this INFO
+
+
+def test_the_first_deadline_after_a_look_that_found_none_is_returned_once(ground: Ground) -> None:
+    deadlines = Deadlines(ground.link, ground.keys)  # type: ignore[arg-type]  # a link does for a wire
+    assert [[], []] == [deadlines.passed(), deadlines.passed()]
+    run = _enqueue(ground, **EXPIRES)
+    ground.pass_time(24 * HOUR_MS)
+
+    assert [[run], []] == [deadlines.passed(), deadlines.passed()]

@@ -85,7 +85,8 @@ def test_a_command_is_found_under_its_name(name: str) -> None:
 
 
 def test_the_list_of_commands_cuts_no_line() -> None:
-    lines = program.get_help(program.make_context("zsched", [], resilient_parsing=True)).partition("Commands:")[2]
+    lines = program.get_help(program.make_context("zsched", [], resilient_parsing=True)).splitlines()
+    listed = {line.split()[0]: line for line in lines if line.startswith("  ") and line.split()[0] in program.commands}
 
-    assert len(program.commands) == len(lines.strip().splitlines())
-    assert "..." not in lines
+    assert set(program.commands) == set(listed)
+    assert not [line for line in listed.values() if "..." in line]

@@ -165,6 +165,12 @@ class Archive:
         """Schedules (id, '') and runs (id, run) in entries that the state lacks: ``scan`` them, then clear."""
         return self._fold.unknown
 
+    def rest(self) -> None:
+        """Free the memory of the page cache, until the next change reads its pages again."""
+        self._fold.forget_index()
+        with converted(self.path):
+            self._db.execute("PRAGMA shrink_memory")
+
     # -- bootstrapping ----------------------------------------------------------------------------
 
     @property

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from zsched.archive import live
-from zsched.archive.index import IndexWriter, Source
+from zsched.archive.index import IndexWriter, RecordPlace
 from zsched.archive.live import DUE, ENDED, OPEN, PAUSED, QUARANTINE, Live, LiveRow
 from zsched.core.changes import Change
 from zsched.core.log import Entry, Key, Position, parse, reading
@@ -74,7 +74,7 @@ class StateWriter:
         self._forgotten: set[str] = set()  # deleted schedules in the file
         self._deleted: set[Key] = set()
         self._fired: list[tuple[int, Sequence[Key]]] = []  # entries of fired one-shots, and their keys
-        self._sources: dict[Key, Source] = {}  # the records of one-shots that became open
+        self._sources: dict[Key, RecordPlace] = {}  # the records of one-shots that became open
 
     def add(self, n: int, entry: Entry, *, is_indexed: bool = False) -> Sequence[str]:
         """
@@ -118,6 +118,10 @@ class StateWriter:
         self._n = n
         self._note(parse(entry, self._suffix))
 
+    def forget_index(self) -> None:
+        """Free the memory of the index."""
+        self._index.forget()
+
     def flush(self) -> None:
         """Write the changes, in the caller's transaction."""
         life, db = self.life, self._db
@@ -150,18 +154,18 @@ class StateWriter:
         elif parsed.is_told and (told := list(parsed.told())):
             self._index.told(n, told, [self._source_of(one, parsed.is_by_rule) for one in told])
 
-    def _source_of(self, change: Change, is_by_rule: bool) -> Source | None:
+    def _source_of(self, change: Change, is_by_rule: bool) -> RecordPlace | None:
         """Return the record of *change*: of its run, or of its schedule."""
         if change.run_id is not None and not is_by_rule:
             return self._source(change.id, change.run_id[len(change.id) + 1 :])
         schedule = self._look(change.id)
         return None if schedule is None else (schedule.n, schedule.row)
 
-    def _source(self, id: str, run: str) -> Source | None:
+    def _source(self, id: str, run: str) -> RecordPlace | None:
         row = self._rows.get((id, run))
         if row is not None:
             return (row.n, row.row) if isinstance(row, Live) else (row[8], row[9])
-        found: Source | None = self._db.execute(_SOURCE, (self.life, id, run)).fetchone()
+        found: RecordPlace | None = self._db.execute(_SOURCE, (self.life, id, run)).fetchone()
         return found
 
     def _opened_sum(

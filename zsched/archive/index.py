@@ -30,7 +30,7 @@ from zsched.archive.schema import POSTING_BITS
 from zsched.core.changes import Change, What
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
 from zsched.core.log.kinds import ParsedEntry
-from zsched.core.lookback import owner_of
+from zsched.core.lookback import record_key_of
 from zsched.errors import ArchiveCorrupt
 
 BLOCK_BITS: Final = 6
@@ -40,7 +40,7 @@ _KNOWN: Final = 50_000  # entries with facets in memory; the others are read aga
 _NONE: Final = FacetsOfRows([NO_FACETS])
 
 FacetRow = tuple[int, bytes, int]  # n, body, sum
-Source = tuple[int, int]  # a record: the number of its entry, and its row
+RecordPlace = tuple[int, int]  # a record: the number of its entry, and its row
 _Found = tuple[str, Facets, bool]  # the word and facets of a change, and whether it is the end of a run
 
 
@@ -61,15 +61,15 @@ class IndexWriter:
         self._rows.append(facet_row(n, facets))
         if parsed.is_told:
             of = {owner: facets.at(row) for row, owner in enumerate(parsed.owners())}
-            self._post(n, ((one, of.get(owner_of(one), NO_FACETS)) for one in parsed.told()))
+            self._post(n, ((one, of.get(record_key_of(one), NO_FACETS)) for one in parsed.told()))
 
-    def told(self, n: int, told: Sequence[Change], sources: Iterable[Source | None]) -> None:
+    def told(self, n: int, told: Sequence[Change], sources: Iterable[RecordPlace | None]) -> None:
         """Add entry *n* without records: its changes, in the order of ``ParsedEntry.told``, and their records."""
         facets = [NO_FACETS if source is None else self._of(source[0]).at(source[1]) for source in sources]
         self._rows.append(facet_row(n, FacetsOfRows.of(facets)))
         self._post(n, zip(told, facets, strict=True))
 
-    def fired(self, n: int, sources: Sequence[Source | None]) -> None:
+    def fired(self, n: int, sources: Sequence[RecordPlace | None]) -> None:
         """Add entry *n* of fired one-shots. Fast if the records in an entry have the same facets."""
         if len(sources) == 1:
             facets = [NO_FACETS if sources[0] is None else self._of(sources[0][0]).at(sources[0][1])]
@@ -93,6 +93,11 @@ class IndexWriter:
         self._db.executemany("INSERT OR IGNORE INTO posting VALUES (?, ?, ?)", sorted(self._postings))
         self._rows.clear()
         self._postings.clear()
+
+    def forget(self) -> None:
+        """Free the memory of what was read or written."""
+        self._known.clear()
+        self._posted.clear()
 
     def _post(self, n: int, changes: Iterable[tuple[Change, Facets]]) -> None:
         for found in {(one.word, facets, one.what is What.RUN_ENDED) for one, facets in changes}:
@@ -132,7 +137,11 @@ def facet_row(n: int, facets: FacetsOfRows) -> FacetRow:
 def facets_in(row: FacetRow) -> FacetsOfRows:
     """Return the facets in a row of the table. Raises ArchiveCorrupt."""
     n, stored, sum = row
-    if not isinstance(stored, bytes) or _sum_of(n, stored) != sum:
+    try:
+        is_as_written = _sum_of(n, stored) == sum
+    except TypeError:  # a value has another type
+        is_as_written = False
+    if not is_as_written:
         raise ArchiveCorrupt(f"the facets of history entry {n} are corrupted: their checksum differs")
     order, *distinct = body.unpack(stored)
     return FacetsOfRows(list(map(Facets.parse, distinct)), _little(array("H", order)))

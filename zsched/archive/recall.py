@@ -54,8 +54,8 @@ class Recall:
     def __init__(
         self, db: sqlite3.Connection, path: Path, archive: str, life: int, known_from: int, run_suffix: str
     ) -> None:
-        self.archive, self.run_suffix = archive, run_suffix
-        self._db, self._path, self._life, self._known_from = db, path, life, known_from
+        self.archive, self.life, self.run_suffix = archive, life, run_suffix
+        self._db, self._path, self._known_from = db, path, known_from
         self._arguments = Arguments(db)
         self._readers: dict[int, Callable[[int], Given]] = {}
         self._touched: dict[int, dict[str, int]] = {}  # entry → the schedules that it changed
@@ -86,15 +86,14 @@ class Recall:
         """Yield every schedule id of the state; ids that were put together are adjacent."""
         query = "SELECT id, min(n), min(row) FROM live WHERE life = ? GROUP BY id ORDER BY 2, 3"
         with converted(self._path):
-            for id, _, _ in self._db.execute(query, (self._life,)).fetchall():
+            for id, _, _ in self._db.execute(query, (self.life,)).fetchall():
                 yield id
 
     def has(self, id: str) -> bool:
         """Return True if the state has a row of schedule *id*."""
         with converted(self._path):
             return (
-                self._db.execute("SELECT 1 FROM live WHERE life = ? AND id = ?", (self._life, id)).fetchone()
-                is not None
+                self._db.execute("SELECT 1 FROM live WHERE life = ? AND id = ?", (self.life, id)).fetchone() is not None
             )
 
     def last_touch(self, id: str) -> int | None:
@@ -111,7 +110,7 @@ class Recall:
         for page in pages_of(rows, _PAGE):
             query = f"SELECT id, t FROM live WHERE life = ? AND place <> 'open' AND id IN ({','.join('?' * len(page))})"
             with converted(self._path):
-                state = dict(self._db.execute(query, (self._life, *(id for id, _ in page))).fetchall())
+                state = dict(self._db.execute(query, (self.life, *(id for id, _ in page))).fetchall())
             for id, t_us in page:
                 last_us = None if state.get(id) == t_us else self.last_touch(id)
                 if last_us is not None and last_us != t_us and (last_us > t_us or self._has_told(id, t_us)):
@@ -195,18 +194,25 @@ class Recall:
         """Return those *ids* that have no schedule in the state."""
         query = f"SELECT id FROM live WHERE life = ? AND id IN ({','.join('?' * len(ids))}) AND place <> 'open'"
         with converted(self._path):
-            here = {id for (id,) in self._db.execute(query, (self._life, *ids))}
+            here = {id for (id,) in self._db.execute(query, (self.life, *ids))}
         return [id for id in ids if id not in here]
+
+    def first_due_ms(self) -> int | None:
+        """Return the earliest time at which a schedule is due; None if none waits. Reads every row."""
+        query = "SELECT min(due) FROM live WHERE life = ? AND place = 'due'"
+        with converted(self._path):
+            [first_ms] = self._db.execute(query, (self.life,)).fetchone()
+            return None if first_ms is None else int(first_ms)
 
     def overdue(self, before_ms: int, limit: int) -> tuple[int, list[str]]:
         """Return the number of schedules due before *before_ms*, and the ids of the oldest *limit*. Reads every row."""
-        source = "FROM live WHERE life = ? AND place = 'due' AND due < ?"
+        source = "FROM live WHERE life = ? AND due < ? AND place = 'due'"
         with converted(self._path):
-            [count] = self._db.execute(f"SELECT count(*) {source}", (self._life, before_ms)).fetchone()
+            [count] = self._db.execute(f"SELECT count(*) {source}", (self.life, before_ms)).fetchone()
             if not count:
                 return 0, []
             query = f"SELECT id {source} ORDER BY due LIMIT ?"
-            return count, [id for (id,) in self._db.execute(query, (self._life, before_ms, limit))]
+            return count, [id for (id,) in self._db.execute(query, (self.life, before_ms, limit))]
 
     def next_ids(self, after: tuple[int, int], limit: int) -> list[tuple[str, tuple[int, int]]]:
         """
@@ -218,12 +224,12 @@ class Recall:
             " ORDER BY n, row LIMIT ?"
         )
         with converted(self._path):
-            return [(id, (n, row)) for id, n, row in self._db.execute(query, (self._life, *after, limit))]
+            return [(id, (n, row)) for id, n, row in self._db.execute(query, (self.life, *after, limit))]
 
     def count(self) -> int:
         """Count the schedules and open runs of the state."""
         with converted(self._path):
-            return int(self._db.execute("SELECT count(*) FROM live WHERE life = ?", (self._life,)).fetchone()[0])
+            return int(self._db.execute("SELECT count(*) FROM live WHERE life = ?", (self.life,)).fetchone()[0])
 
     def known(self, ids: Iterable[str], touched: dict[Key, int] | None = None) -> Iterator[Recalled]:
         """
@@ -231,14 +237,14 @@ class Recall:
         the state is then reported as gone.
         """
         for page in pages_of(ids, _PAGE):
-            rows: dict[str, list[Live]] = {}
+            rows: dict[str, list[Live]] = {id: [] for id in page}
             query = f"SELECT {live.COLUMNS} FROM live WHERE life = ? AND id IN ({','.join('?' * len(page))})"
             with converted(self._path):
-                for stored in self._db.execute(query, (self._life, *page)):
+                for stored in self._db.execute(query, (self.life, *page)):
                     row = Live.of(stored)
-                    rows.setdefault(row.id, []).append(row)
+                    rows[row.id].append(row)
             for id in page:
-                yield self._recalled(id, rows.get(id, []), touched)
+                yield self._recalled(id, rows[id], touched)
 
     def record(self, row: Live) -> Record:
         """Return the record of a row of the state."""
@@ -267,8 +273,8 @@ class Recall:
         lane, record = give(row.row)
         if b"" in record and (data := self._argument(row)) is not None:
             record = with_arguments(record, data)
-        times = row.due, row.nominal, row.last
-        return Held(row.id, row.run, row.place, lane, *times, row.note, record, row.t, is_touched)
+        id, run, place, t_us = row.id, row.run, row.place, row.t
+        return Held(id, run, place, lane, row.due, row.nominal, row.last, row.note, record, t_us, is_touched)
 
     def _touches(self, row: body.HistoryRow | None) -> Iterator[Touch]:
         """Yield the keys that the log's entry in *row* changed; none for an entry that was kept raw."""

@@ -1,8 +1,8 @@
 """
 Search the history of an archive, the newest first: occurrences with their outcomes, and runs, by status, id and facets.
 
-A search is a sequence of looks. Each takes half a second at most, and returns a ``Part``: the hits so far, and a cursor
-to continue from. So the first hits arrive at once, a search may take as long as it needs, and the daemon answers others
+A search is a sequence of looks. Each takes half a second at most, and returns a ``SearchPart``: the hits so far, and a
+cursor to continue from. So the first hits arrive at once, a search may take as long as it needs, and the daemon answers others
 in between. It is over when the cursor is None: then the beginning of the history, or ``since_us``, was reached.
 
 **Order.** An occurrence is in the place of its outcome: a push, or the decision not to push. A run that did not succeed
@@ -16,8 +16,8 @@ is found by its end, so a search for such runs (``Wanted.words``) is in the orde
 **Open runs** are few in most archives, and random in the state: a search for them alone reads the state once per part.
 If there are too many, it reads the pushes instead.
 
-A ``Cursor`` is a place in the log, so another archive can continue a search. Its *n* counts only if the archive has
-that very entry at n. Not guaranteed: the order of entries from a time when the server's clock
+A ``SearchCursor`` is a place in the log, so another archive can continue a search. Its *n* counts only if the archive
+has that very entry at n. Not guaranteed: the order of entries from a time when the server's clock
 was set back, and of bootstraps' entries in another archive.
 """
 
@@ -27,7 +27,6 @@ import sqlite3
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from typing import Final, NamedTuple
@@ -39,7 +38,7 @@ from zsched.archive.history import ENTRY, History
 from zsched.archive.index import BLOCK_BITS, UNKNOWN, FacetRow, facets_in, key_of
 from zsched.archive.live import OPEN, Live
 from zsched.archive.originals import Originals
-from zsched.archive.prefixes import Range, ranges
+from zsched.archive.prefixes import NumberRange, ranges
 from zsched.archive.schema import POSTING_BITS, first_since, number_of
 from zsched.core.changes import OUTCOMES, Change, What
 from zsched.core.clock import Clock, SystemClock
@@ -47,7 +46,7 @@ from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
 from zsched.core.log import Entry, Position, UnknownEntry, kinds_telling, parse, reading
 from zsched.core.log.kinds import ParsedEntry
 from zsched.core.log.lives import EndEntry
-from zsched.core.lookback import Cursor, Occurrence, Wanted, is_push, owner_of, run_that_ended
+from zsched.core.lookback import Occurrence, SearchCursor, Wanted, is_push, record_key_of, run_that_ended
 from zsched.core.run_id import nominal_ms_of, run_id_of, run_key
 from zsched.core.runs import Run, pushed
 
@@ -67,11 +66,11 @@ _TOLD: Final = body.of_kinds(kinds_telling(*OUTCOMES, What.FOUND))
 _IS_OPEN: Final = "SELECT note FROM live WHERE life = ? AND id = ? AND run = ? AND place = 'open'"
 
 
-class Part(NamedTuple):
+class SearchPart(NamedTuple):
     """Hits, and how far the search came: *cursor*, None at its end; *reached_us*, the time of the entry there."""
 
     hits: list[Occurrence]
-    cursor: Cursor | None
+    cursor: SearchCursor | None
     reached_us: int | None
 
 
@@ -84,9 +83,9 @@ class Search:
         self._runs = _Runs(history)
         self._pushes = _Pushes(history)
         self._originals = Originals(history)
-        self._ranges: list[Range] = []  # parts of the history that may have wanted ids, the newest first
+        self._ranges: list[NumberRange] = []  # parts of the history that may have wanted ids, the newest first
 
-    def look(self, after: Cursor | None = None) -> Part:
+    def look(self, after: SearchCursor | None = None) -> SearchPart:
         """Return the next part of the search, after the cursor of an earlier one."""
         until_ms = self._clock.monotonic_ms() + _LOOKED_FOR_MS
         hits: list[Occurrence] = []
@@ -111,16 +110,16 @@ class Search:
                             matched += self._is_sure(hit)
                         is_full = matched >= self._wanted.limit or len(hits) >= _MOST
                         if is_full or self._clock.monotonic_ms() >= until_ms:
-                            return Part(hits, place, place.position.t_us)
+                            return SearchPart(hits, place, place.position.t_us)
                 if self._clock.monotonic_ms() >= until_ms:
                     return self._stopped(hits, abs(n))
-        return Part(hits, None, None)
+        return SearchPart(hits, None, None)
 
     def _is_sure(self, hit: Occurrence) -> bool:
         """Return True if RQ cannot say that *hit* is none."""
         return hit.what in self._wanted.whats or (hit.run is not None and hit.run.is_over)
 
-    def _open_runs(self, after: Cursor | None) -> Part | None:
+    def _open_runs(self, after: SearchCursor | None) -> SearchPart | None:
         """Return the newest open runs after *after*; None if reading the state takes too long."""
         t_us, key = (_LAST, ("", "")) if after is None else (after.position.t_us, run_key(after.run_id) or ("", ""))
         until_ms, literal = self._clock.monotonic_ms() + _LOOKED_FOR_OPEN_MS, self._wanted.literal
@@ -141,14 +140,14 @@ class Search:
                 if hit is not None:
                     hits.append(hit)
                 if len(hits) >= _MOST:
-                    return Part(hits, Cursor.parse(hits[-1].cursor), row[7])
+                    return SearchPart(hits, SearchCursor.parse(hits[-1].cursor), row[7])
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
             return None
         finally:
             self._db.set_progress_handler(None, 0)
-        return Part(hits, None, None)
+        return SearchPart(hits, None, None)
 
     def _open_run(self, row: Live) -> Occurrence | None:
         run_id = run_id_of(row.id, row.run)
@@ -159,16 +158,16 @@ class Search:
         known = Change(row.id, What.FOUND, row.t, "", run_id, nominal_ms_of(row.run), why=OPEN)
         push = self._pushes.at(row.t, run_id) or known
         run = pushed(run_id, row.t, row.note == "uncertain")
-        return Occurrence.of(push, run, facets, str(Cursor(Position(0, 0, row.t), run_id=run_id)))
+        return Occurrence.of(push, run, facets, str(SearchCursor(Position(0, 0, row.t), run_id=run_id)))
 
-    def _stopped(self, hits: list[Occurrence], n: int) -> Part:
+    def _stopped(self, hits: list[Occurrence], n: int) -> SearchPart:
         row = self._db.execute("SELECT n, epoch, seq, t FROM entry WHERE n >= ? ORDER BY n LIMIT 1", (n,)).fetchone()
         if row is None:
-            return Part(hits, None, None)
+            return SearchPart(hits, None, None)
         position = Position(row[1], row[2] or 0, row[3])
-        return Part(hits, Cursor(position, row[0], 0), position.t_us)
+        return SearchPart(hits, SearchCursor(position, row[0], 0), position.t_us)
 
-    def _place_of(self, cursor: Cursor | None) -> tuple[int, int]:
+    def _place_of(self, cursor: SearchCursor | None) -> tuple[int, int]:
         """Return the number of the entry at *cursor*, and the row before which the search continues."""
         if cursor is None:
             return self._history.last_n + 1, 0
@@ -270,7 +269,7 @@ class Search:
 
     # -- hits in an entry ---------------------------------------------------------------------------
 
-    def _hits(self, n: int, before_row: int | None) -> Iterator[tuple[Occurrence | None, Cursor]]:
+    def _hits(self, n: int, before_row: int | None) -> Iterator[tuple[Occurrence | None, SearchCursor]]:
         """Yield the hits in entry *n*, the last first; before row *before_row* if given. None: a row without a hit."""
         has, literal = self._literal()
         row = self._db.execute(f"{ENTRY} WHERE n = ? {has}", (n, *literal)).fetchone()
@@ -284,7 +283,7 @@ class Search:
             if not self._wanted.is_of(change.id):
                 continue
             facets = facets or self._facets(n, entry)
-            cursor = Cursor(entry.position, n, number - 1)
+            cursor = SearchCursor(entry.position, n, number - 1)
             yield self._hit(n, entry, change, number - 1, facets, cursor), cursor
 
     def _told_in(self, entry: Entry) -> list[Change]:
@@ -300,7 +299,7 @@ class Search:
         return _Facets(None if row is None else facets_in(row), parse(entry, self._history.run_suffix))
 
     def _hit(
-        self, n: int, entry: Entry, change: Change, row: int, facets: _Facets, cursor: Cursor
+        self, n: int, entry: Entry, change: Change, row: int, facets: _Facets, cursor: SearchCursor
     ) -> Occurrence | None:
         wanted = self._wanted
         if not self._may_be(change):
@@ -345,7 +344,7 @@ class _Facets:
         if self._stored is None:
             return NO_FACETS
         if self._rows is not None:
-            place = self._rows.get(owner_of(change))
+            place = self._rows.get(record_key_of(change))
             return NO_FACETS if place is None else self._stored.at(place)
         return self._stored.at(row)
 
@@ -386,7 +385,7 @@ class _Runs:
                             return None
                         is_superseded = is_superseded or is_push(change)
                         attempt = change.count if change.what is What.RUN_AGAIN else attempt
-        run = replace(pushed(run_id, push.at_us, push.why == "uncertain"), attempt=attempt)
+        run = pushed(run_id, push.at_us, push.why == "uncertain")._replace(attempt=attempt)
         return _RunOfPush(run, is_superseded)
 
     def _later(self, id: str, n: int) -> Iterator[int]:

@@ -18,37 +18,47 @@ from zsched.cli.program import LazyCommand, program
 
 __all__ = ["main", "program"]
 
-# In the order of use: name, module and function, and its line in `zsched --help`, which leaves it 60 characters.
-_COMMANDS: Final = (
-    ("add", "puts.add", "Create or replace a schedule."),
-    ("set", "puts.set_", "Change some options of a schedule; the others stay."),
-    ("ls", "listing.ls", "List schedules."),
-    ("show", "listing.show", "Show a schedule, its next times and its last runs."),
-    ("cancel", "lives.cancel", "Cancel schedules; they never fire again."),
-    ("pause", "lives.pause", "Stop schedules until they are resumed."),
-    ("resume", "lives.resume", "Resume paused schedules."),
-    ("run", "lives.run", "Push a run of a schedule at once."),
-    ("retry", "lives.retry", "Run a finished run once more."),
-    ("cancel-run", "lives.cancel_run", "Cancel queued runs, and stop running ones."),
-    ("backfill", "lives.backfill", "Run the past occurrences that did not run."),
-    ("next", "listing.next_", "Show the next times of a schedule or of a rule."),
-    ("why", "history.why", "Tell the story of a schedule or of a run."),
-    ("history", "history.history", "Show the latest occurrences and their outcomes."),
-    ("log", "log.log", "Show the log of all changes, or follow it."),
-    ("tasks", "functions.tasks", "List the tasks of a module, with their parameters."),
-    ("apply", "files.apply", "Create and update the schedules of a TOML file."),
-    ("export", "files.export", "Write the recurring schedules as a TOML file."),
-    ("import", "imports.import_", "Take over schedules from cron, rq-scheduler or RQ."),
-    ("status", "health.status", "Show the health of the namespace."),
-    ("doctor", "health.doctor", "Check Redis, users' rights, files and RQ around zsched."),
-    ("acl", "acl.acl", "Print an ACL file for Redis, with the users that it needs."),
-    ("dashboard", "processes.dashboard", "Show RQ's queues, jobs and workers in the browser."),
-    ("recover", "recover.recover", "Put back from an archive what Redis lost."),
-    ("daemon", "processes.daemon", "Run a daemon in the foreground."),
-    ("up", "processes.up", "Run a private Redis, the daemon and a worker here."),
-)
-for _name, _place, _summary in _COMMANDS:
-    program.add_command(LazyCommand(_name, f"{__name__}.{_place}", _summary))
+# In the order of use, in groups: name, module and function, and its line in `zsched --help`, of at most 60 characters.
+_COMMANDS: Final = {
+    "Find out": (
+        ("why", "history.why", "Tell the story of a schedule or of a run."),
+        ("status", "health.status", "Show the health of the namespace."),
+        ("ls", "listing.ls", "List schedules."),
+        ("show", "listing.show", "Show a schedule, its next times and its last runs."),
+        ("history", "history.history", "Show the latest occurrences and their outcomes."),
+        ("log", "log.log", "Show the log of all changes, or follow it."),
+        ("next", "listing.next_", "Show the next times of a schedule or of a rule."),
+        ("doctor", "health.doctor", "Check Redis, users' rights, files and RQ around zsched."),
+    ),
+    "Schedules": (
+        ("add", "puts.add", "Create or replace a schedule."),
+        ("set", "puts.set_", "Change some options of a schedule; the others stay."),
+        ("pause", "lives.pause", "Stop schedules until they are resumed."),
+        ("resume", "lives.resume", "Resume paused schedules."),
+        ("cancel", "lives.cancel", "Cancel schedules; they never fire again."),
+        ("run", "lives.run", "Push a run of a schedule at once."),
+        ("apply", "files.apply", "Create and update the schedules of a TOML file."),
+        ("export", "files.export", "Write the recurring schedules as a TOML file."),
+        ("import", "imports.import_", "Take over schedules from cron, rq-scheduler or RQ."),
+        ("tasks", "functions.tasks", "List the tasks of a module, with their parameters."),
+    ),
+    "Runs": (
+        ("retry", "lives.retry", "Run a finished run once more."),
+        ("cancel-run", "lives.cancel_run", "Cancel queued runs, and stop running ones."),
+        ("backfill", "lives.backfill", "Run the past occurrences that did not run."),
+    ),
+    "Processes and Redis": (
+        ("up", "processes.up", "Run a private Redis, the daemon and a worker here."),
+        ("daemon", "processes.daemon", "Run a daemon in the foreground."),
+        ("dashboard", "processes.dashboard", "Show RQ's queues, jobs and workers in the browser."),
+        ("recover", "recover.recover", "Put back from an archive what Redis lost."),
+        ("acl", "acl.acl", "Print an ACL file for Redis, with the users that it needs."),
+        ("completion", "completion.completion", "Print the code that completes commands and ids in a shell."),
+    ),
+}
+for _group, _commands in _COMMANDS.items():
+    for _name, _place, _summary in _commands:
+        program.add_command(LazyCommand(_name, f"{__name__}.{_place}", _summary, _group))
 
 
 def main() -> int:

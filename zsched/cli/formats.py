@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
-from zsched.cli.output import aligned
+from zsched.cli.lines import Table
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import local_text, note_text, shortened
@@ -38,9 +38,10 @@ _WIDTH: Final = 80  # characters of an error or note
 _WORKER: Final = re.compile(r"\bworker ([0-9a-f]{8})[0-9a-f]{24}\b")  # RQ gives a worker without a name 32 digits
 
 
-def run_lines(runs: Iterable[Run], tz: str) -> Iterator[str]:
-    """Return a line per run; times are local in *tz*."""
-    return aligned(_RUNS, ((run.id, _fired(run, tz), *cells(run), _worker(run), remark(run)) for run in runs))
+def run_table(runs: Iterable[Run], tz: str, indent: int = 0) -> Table:
+    """Return a table with a row per run; times are local in *tz*."""
+    rows = ((run.id, _fired(run, tz), *cells(run), _worker(run), remark(run)) for run in runs)
+    return Table(_RUNS, rows, indent)
 
 
 def cells(run: Run | None) -> tuple[str, str, str]:

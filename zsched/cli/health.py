@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from zsched.cli.lines import Style, TableRow
 from zsched.cli.program import DONE, UNHEALTHY, Invocation, command
 from zsched.cli.status_screen import status_lines, watch
 from zsched.cli.status_view import looking
@@ -76,13 +77,13 @@ def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz:
     look = looking(invocation.settings())
     if is_watched:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # the terminal is restored then, too
-        watch(lambda: status_lines(look(), tz), every or _EVERY_S)
+        watch(lambda: status_lines(look(), tz), every or _EVERY_S, tz)
         return DONE
     view = look()
     if invocation.wants_json:
         invocation.answer(view.to_dict())
     else:
-        invocation.answer(None, *(line.text for line in status_lines(view, tz)))
+        invocation.show(status_lines(view, tz), tz)
     return DONE if view.verdict.is_healthy else UNHEALTHY
 
 
@@ -98,6 +99,7 @@ def _check_watched(invocation: Invocation) -> None:
 
 
 _HEADER = ("VERDICT", "CHECK", "FOUND")
+_STYLES: Final = {"problem": Style.BAD, "warning": Style.WARNING, "ok": Style.PLAIN}
 
 
 @command()
@@ -138,7 +140,7 @@ def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> 
     findings = list(examine(settings, link, asked, user, config_file=invocation.config_file))
     invocation.answer_rows(map(_to_dict, findings), _HEADER, _rows(findings))
     if not invocation.wants_json:
-        click.echo(f"\n{_summary(findings)}")
+        invocation.show(["", _summary(findings)])
     is_unwell = any(finding.severity is Severity.PROBLEM for finding in findings)
     return UNHEALTHY if is_unwell else DONE
 
@@ -152,12 +154,13 @@ def _to_dict(finding: Finding) -> dict[str, str]:
     }
 
 
-def _rows(findings: list[Finding]) -> Iterator[tuple[str, str, str]]:
+def _rows(findings: list[Finding]) -> Iterator[TableRow]:
     """Yield a line per finding, and its remedy below."""
     for finding in findings:
-        yield finding.severity.value, finding.group, finding.text
+        style = _STYLES.get(finding.severity.value, Style.PLAIN)
+        yield TableRow((finding.severity.value, finding.group, finding.text), style)
         if finding.remedy:
-            yield "", "", f"-> {finding.remedy}"
+            yield TableRow(("", "", f"→ {finding.remedy}"))
 
 
 def _summary(findings: list[Finding]) -> str:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import click
 
+from zsched.cli.completion import completed_ids
 from zsched.cli.formats import CELLS, cells, remark, with_short_workers
-from zsched.cli.output import Table, printable
+from zsched.cli.lines import Shown, Style, Table, TableRow
+from zsched.cli.output import printable
 from zsched.cli.program import DONE, INTERRUPTED, NOT_FOUND, Invocation, command
-from zsched.cli.values import Moment, moment, moment_at
+from zsched.cli.values import moment, moment_at
 from zsched.core.arguments import zone_name
 from zsched.core.changes import OUTCOMES, Change
 from zsched.core.lookback import Occurrence
 from zsched.core.model import iso
-from zsched.core.runs import RunStatus
+from zsched.core.runs import BAD, RunStatus
 from zsched.core.sentences import local_text, reason_text
+from zsched.core.story import Source
 from zsched.core.wording import rough_duration
 from zsched.storage.inquiry import Looked
 
@@ -29,7 +34,7 @@ _STATUSES: Final = list(dict.fromkeys(word.value for word in (*OUTCOMES, *RunSta
 
 
 @command()
-@click.argument("id", metavar="ID|RUN_ID")
+@click.argument("id", metavar="ID|RUN_ID", shell_complete=completed_ids)
 @click.option("--tz", metavar="ZONE", help="Show times in this zone; default: the schedule's own, or UTC.")
 def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     """
@@ -50,13 +55,14 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     story = invocation.client().why(id, tz)
     printed = [f"{local_text(at_ms, story.tz, has_ms=True)}  {text}" for at_ms, text in story.lines]
     printed.append(f"now: {story.now}" if story.is_known else f"{id}: {story.now}")
-    invocation.answer(story.to_dict(), *(printable(with_short_workers(line)) for line in printed))
+    lines = (printable(with_short_workers(line)) for line in printed)
+    invocation.answer(story.to_dict(), *lines, tz=story.tz)
     invocation.tell_source(story.source)
     return DONE if story.is_known else NOT_FOUND
 
 
 @command()
-@click.argument("id", required=False)
+@click.argument("id", required=False, shell_complete=completed_ids)
 @click.option("--status", type=click.Choice(_STATUSES), help="Only occurrences, or runs, with this outcome.")
 @click.option("--match", metavar="GLOB", help="Only schedules with such an id, such as '*acme*'.")
 @click.option("--queue", metavar="NAME", help="Only of this queue.")
@@ -75,8 +81,8 @@ def history(
     id: str | None,
     limit: int | None,
     is_all: bool,
-    since: Moment | None,
-    until: Moment | None,
+    since: datetime | timedelta | None,
+    until: datetime | timedelta | None,
     tz: str,
     **filters: Any,
 ) -> int:
@@ -91,8 +97,8 @@ def history(
 
     The search goes on until it has enough, or has read the whole history; lines are printed as they are found. Ctrl-C
     ends it. The data comes from a daemon's archive or from Redis, as stderr says; the status of open runs comes from
-    RQ. With --json: {"source", "occurrences", "after", "reached_at"}; each occurrence has its "run", or null, and its
-    "cursor". The exit code is 3 when ID is unknown.
+    RQ. With --json: {"source", "occurrences", "after", "reached_at", "stopped"}; each occurrence has its "run", or
+    null, and its "cursor". The exit code is 3 when ID is unknown.
 
     \b
     Examples:
@@ -104,13 +110,22 @@ def history(
     if is_all and limit is not None:
         raise click.UsageError("--all and --limit contradict each other; give one of them")
     zone_name(tz)
-    client, search = invocation.client(), _Search(invocation, tz, is_lines=is_all and invocation.wants_json)
+    client, limit = invocation.client(), None if is_all else limit or _LIMIT
     filters |= {"since": moment_at(since, "since", tz), "until": moment_at(until, "until", tz)}
-    with search:
-        found = client.iter_history(id, limit=None if is_all else limit or _LIMIT, on_part=search.begin, **filters)
-        for occurrence in found:
-            search.add(occurrence)
-    search.end(_nothing(id, filters["status"]))
+    search = _Search(client.history_parts(id, limit=limit, **filters), tz, has_progress=not invocation.wants_json)
+    if invocation.wants_json and is_all:
+        for part in search.parts():
+            for one in part.occurrences:
+                click.echo(json.dumps(one.shown()))
+        click.echo(json.dumps(search.end()), err=True)
+    elif invocation.wants_json:
+        occurrences = [one.shown() for part in search.parts() for one in part.occurrences]
+        click.echo(json.dumps({"source": None, "occurrences": occurrences} | search.end()))
+    else:
+        invocation.show(search.lines(_nothing(id, filters["status"])), tz)
+        invocation.remark(*search.remarks())
+    if search.source is not None:
+        invocation.tell_source(search.source)
     if id is not None and not search.count and not search.is_stopped and not (story := client.why(id)).is_known:
         invocation.remark(f"{id}: {story.now}")
         return NOT_FOUND
@@ -118,98 +133,74 @@ def history(
 
 
 class _Search:
-    """
-    Shows a search while it runs: lines as they come, and on a terminal its progress. Ctrl-C in its block stops it.
-    """
+    """Follows a search, part by part, until it ends or Ctrl-C stops it; shows its progress on a terminal."""
 
-    def __init__(self, invocation: Invocation, tz: str, *, is_lines: bool) -> None:
-        """*is_lines*: one JSON object a line, for export."""
-        self._invocation, self._tz, self._is_lines = invocation, tz, is_lines
-        self._table = Table()
-        self._rows: list[tuple[str, ...]] = []
-        self._shown: list[Occurrence] = []
-        self._part: Looked | None = None
-        self._last: str | None = None  # the cursor of the last result
+    def __init__(self, parts: Iterator[Looked], tz: str, *, has_progress: bool) -> None:
+        self._parts, self._tz = parts, tz
+        self._has_progress = has_progress and sys.stderr.isatty()
+        self._last: Looked | None = None
         self.count, self.is_stopped = 0, False
-        self._has_progress = sys.stderr.isatty() and not invocation.wants_json
 
-    def __enter__(self) -> _Search:
-        return self
+    @property
+    def source(self) -> Source | None:
+        """The source of the last part."""
+        return None if self._last is None else self._last.source
 
-    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> bool:
-        self._flush()
-        self.is_stopped = kind is KeyboardInterrupt
-        return self.is_stopped
+    def parts(self) -> Iterator[Looked]:
+        """Yield the parts, as they come."""
+        try:
+            for part in self._parts:
+                self._last = part
+                self.count += len(part.occurrences)
+                self._show_progress("" if part.occurrences or part.after is None else self._reached())
+                yield part
+        except KeyboardInterrupt:
+            self.is_stopped = True
+        self._show_progress("")
 
-    def begin(self, part: Looked) -> None:
-        """Show what was found before *part*, and how far the search came."""
-        self._flush()
-        self._part = part
-        if self._has_progress and not part.occurrences and part.reached_us is not None:
-            click.echo(f"\r{_ERASE}searched back to {self._time(part.reached_us)} …", nl=False, err=True)
-
-    def add(self, occurrence: Occurrence) -> None:
-        """Add a result."""
-        self.count, self._last = self.count + 1, occurrence.cursor
-        if self._is_lines:
-            click.echo(json.dumps(occurrence.shown()))
-        elif self._invocation.wants_json:
-            self._shown.append(occurrence)
-        else:
-            self._rows += [_row(occurrence, self._tz)] if self.count > 1 else [_HEADER, _row(occurrence, self._tz)]
-
-    def end(self, nothing: str) -> None:
-        """Show the end of the search, and how far it came; *nothing*: what to say without a result."""
-        part = self._part
-        source = None if part is None else part.source
-        if self._invocation.wants_json:
-            about = {"source": None if source is None else source.to_dict(), **self._reached()}
-            if self._is_lines:
-                click.echo(json.dumps(about), err=True)
-            else:
-                click.echo(json.dumps({"occurrences": [one.shown() for one in self._shown], **about}))
-            return
+    def lines(self, nothing: str) -> Iterator[Shown]:
+        """Yield a table of what is found, part by part; at the end how far it came. *nothing*: without a result."""
+        is_first = True
+        for part in self.parts():
+            if part.occurrences:
+                yield Table(_HEADER, [_row(one, self._tz) for one in part.occurrences], goes_on=not is_first)
+                is_first = False
         if self.is_stopped:
-            reached = "" if part is None or part.reached_us is None else f" at {self._time(part.reached_us)}"
-            goes_on = f"; zsched history … --after {self._after()} goes on" if self._after() else ""
-            click.echo(f"stopped{reached}{goes_on}")
-        elif not self.count:
-            since_ms = None if source is None else source.complete_since_ms
-            click.echo(nothing + ("" if since_ms is None else f", since {local_text(since_ms, self._tz)}"))
-        if source is None:
-            return
-        if source.archive is None and not source.is_untrimmed:
-            click.echo(printable(f"searched only the log in Redis: {source.problem}"))
-        if part is not None and part.after is not None and not self.is_stopped:
-            click.echo(f"there are more: zsched history … --after {part.after}", err=True)
-        self._invocation.tell_source(source)
+            goes_on = "" if self._last is None else f"; go on with --after {self._last.after}"
+            yield f"stopped: {self._reached()}{goes_on}"
+        elif is_first:
+            since_ms = None if self.source is None else self.source.complete_since_ms
+            yield nothing + ("" if since_ms is None else f" since {local_text(since_ms, self._tz)}")
+        if self.source is not None and self.source.archive is None and self.source.problem:
+            yield printable(f"only the log in Redis was searched: {self.source.problem}")
 
-    def _flush(self) -> None:
+    def remarks(self) -> Iterator[str]:
+        """Yield how to go on, if there is more."""
+        if self._last is not None and self._last.after is not None and not self.is_stopped:
+            yield f"there are more: zsched history … --after {self._last.after}"
+
+    def end(self) -> dict[str, Any]:
+        """Return the source of the data, and how far the search came, for JSON."""
+        last = self._last
+        reached_ms = None if last is None or last.reached_us is None else last.reached_us // 1000
+        source = None if self.source is None else self.source.to_dict()
+        after = None if last is None else last.after
+        return {"source": source, "after": after, "reached_at": iso(reached_ms), "stopped": self.is_stopped}
+
+    def _reached(self) -> str:
+        if self._last is None or self._last.reached_us is None:
+            return "nothing was searched" if self._last is None else "all was searched"
+        return f"searched back to {local_text(self._last.reached_us // 1000, self._tz)}"
+
+    def _show_progress(self, text: str) -> None:
         if self._has_progress:
-            click.echo(f"\r{_ERASE}", nl=False, err=True)
-        for line in self._table.lines(self._rows):
-            click.echo(line)
-        self._rows.clear()
-
-    def _after(self) -> str | None:
-        """The cursor to continue from."""
-        if self.is_stopped and self._part is not None and self._part.occurrences:
-            return self._last
-        return None if self._part is None else self._part.after
-
-    def _reached(self) -> dict[str, Any]:
-        reached_us = None if self._part is None else self._part.reached_us
-        reached_at = None if reached_us is None else iso(reached_us // 1000)
-        return {"after": self._after(), "reached_at": reached_at, "stopped": self.is_stopped}
-
-    def _time(self, t_us: int) -> str:
-        return local_text(t_us // 1000, self._tz)
+            click.echo(f"\r{_ERASE}{text}", nl=False, err=True)
 
 
-def _row(one: Occurrence, tz: str) -> tuple[str, ...]:
+def _row(one: Occurrence, tz: str) -> TableRow:
     late_ms = one.late_ms
     why = "" if one.run is not None and one.why == one.run.status.value else reason_text(one)
-    return (
+    shown = (
         local_text(one.at_us // 1000, tz, has_ms=True),
         one.id,
         one.what.value,
@@ -219,6 +210,7 @@ def _row(one: Occurrence, tz: str) -> tuple[str, ...]:
         *cells(one.run),
         "; ".join(dict.fromkeys(text for text in (why, remark(one.run)) if text)),
     )
+    return TableRow(shown, Style.BAD if one.run is not None and one.run.status in BAD else Style.PLAIN)
 
 
 def _occurrence(change: Change, tz: str) -> str:

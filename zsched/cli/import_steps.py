@@ -11,7 +11,8 @@ from typing import Any, Final
 from zsched.cli.files import applied_lines
 from zsched.cli.formats import due_text
 from zsched.cli.functions import check_allowed, importing, tell_unchecked
-from zsched.cli.output import Progress, aligned, jsonable, printable
+from zsched.cli.lines import Table
+from zsched.cli.output import Progress, jsonable, printable
 from zsched.cli.program import DONE, FAILED, Invocation, connect
 from zsched.client import Client
 from zsched.client.keeper import Keeper
@@ -143,10 +144,10 @@ def tell_import(
         "errors": [{"id": id, "error": str(error)} for one in imported for id, error in one.applied.errors],
         "remarks": [remark for one in imported for remark in one.source.remarks],
     }
-    shown = (line for one in imported for line in _lines(one)) if is_compared else _table(imported, now_ms)
+    shown = [printable(line) for one in imported for line in _lines(one)] if is_compared else _table(imported, now_ms)
     summary = ", ".join(f"{number:,} {word}" for word, number in counts.items())
     lead = "dry run, nothing was written: " if is_dry else ""
-    invocation.answer(value, *map(printable, shown), f"{lead}{summary}")
+    invocation.answer(value, *shown, f"{lead}{summary}")
     invocation.remark(*(text for one in imported for text in _remarks(one)))
 
 
@@ -208,10 +209,10 @@ def _next_ms(definition: Definition, now_ms: int) -> int | None:
     return to_ms(found[0]) if found else None
 
 
-def _table(imported: Sequence[Imported], now_ms: int) -> Iterator[str]:
-    """Yield a table of the schedules, with the next time of each."""
+def _table(imported: Sequence[Imported], now_ms: int) -> list[Table]:
+    """Return the table of the schedules, with the next time of each; none without schedules."""
     rows = [_row(one, item, now_ms) for one in imported for item in one.source.items]
-    return aligned(_HEADER, rows) if rows else iter(())
+    return [Table(_HEADER, rows)] if rows else []
 
 
 def _row(one: Imported, item: Item, now_ms: int) -> tuple[str, ...]:

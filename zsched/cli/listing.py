@@ -12,8 +12,9 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from zsched.cli.formats import due_text, iso_text, run_lines, utc_text
-from zsched.cli.output import pairs
+from zsched.cli.completion import completed_ids
+from zsched.cli.formats import due_text, iso_text, run_table, utc_text
+from zsched.cli.lines import Shown, pairs
 from zsched.cli.program import Invocation, command
 from zsched.cli.values import duration, instant
 from zsched.client import Client
@@ -78,13 +79,13 @@ def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: 
     shown = found if limit is None or invocation.wants_json else list(islice(found, limit))
     values = ({**one.to_dict(), "cursor": one.cursor} for one in islice(shown, limit))
     now_ms = SystemClock().now_ms()
-    invocation.answer_rows(values, _HEADER, (_row(one, tz, now_ms) for one in shown))
+    invocation.answer_rows(values, _HEADER, (_row(one, tz, now_ms) for one in shown), tz)
     if isinstance(shown, list) and next(found, None) is not None:
         click.echo(f"there are more: zsched ls … --after {shown[-1].cursor}", err=True)
 
 
 @command()
-@click.argument("id")
+@click.argument("id", shell_complete=completed_ids)
 def show(invocation: Invocation, /, id: str) -> None:
     """
     Show all options of schedule ID, its next 5 times and its last 5 runs. Arguments are shown only if the serializer is
@@ -106,10 +107,15 @@ def show(invocation: Invocation, /, id: str) -> None:
         "runs": [run.to_dict() for run in runs],
         "source": runs.source.to_dict(),
     }
-    lines = [*pairs(_fields(schedule)), "", "next times:", *(f"  {due_text(to_ms(at), schedule.tz)}" for at in times)]
+    lines: list[Shown] = [
+        *pairs(_fields(schedule)),
+        "",
+        "next times:",
+        *(f"  {due_text(to_ms(at), schedule.tz)}" for at in times),
+    ]
     lines += [] if times else ["  none"]
-    lines += ["", "last runs:", *(f"  {line}" for line in run_lines(runs, schedule.tz))] if runs else ["", "no run yet"]
-    invocation.answer(value, *lines)
+    lines += ["", "last runs:", run_table(runs, schedule.tz, indent=2)] if runs else ["", "no run yet"]
+    invocation.answer(value, *lines, tz=schedule.tz)
     if runs.source.archive is None:
         invocation.tell_source(runs.source)
 
@@ -193,7 +199,7 @@ def _rules(command: F) -> F:
 
 
 @command("next")
-@click.argument("id", required=False)
+@click.argument("id", required=False, shell_complete=completed_ids)
 @_rules
 @click.option("--tz", metavar="ZONE", help="The zone of the rule and of --from; default UTC, or the schedule's own.")
 @click.option(

@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 
+from zsched.cli.completion import completed_ids
 from zsched.cli.formats import due_text
 from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, command
@@ -42,7 +43,7 @@ class _Result:
 
 
 @command()
-@click.argument("ids", metavar="ID…", nargs=-1, required=True)
+@click.argument("ids", metavar="ID…", nargs=-1, required=True, shell_complete=completed_ids)
 def cancel(invocation: Invocation, ids: tuple[str, ...]) -> int:
     """
     Cancel schedules; they never fire again. Prints per id: cancelled, already_fired (exit code 1) or not_found (exit
@@ -57,7 +58,7 @@ def cancel(invocation: Invocation, ids: tuple[str, ...]) -> int:
 
 
 @command()
-@click.argument("ids", metavar="ID…", nargs=-1, required=True)
+@click.argument("ids", metavar="ID…", nargs=-1, required=True, shell_complete=completed_ids)
 @click.option("--note", default="", metavar="TEXT", help="The reason, one line; `zsched show` shows it.")
 def pause(invocation: Invocation, ids: tuple[str, ...], note: str) -> int:
     """
@@ -72,7 +73,7 @@ def pause(invocation: Invocation, ids: tuple[str, ...], note: str) -> int:
 
 
 @command()
-@click.argument("ids", metavar="ID…", nargs=-1, required=True)
+@click.argument("ids", metavar="ID…", nargs=-1, required=True, shell_complete=completed_ids)
 @click.option(
     "--missed",
     type=click.Choice([missed.value for missed in Missed]),
@@ -93,7 +94,7 @@ def resume(invocation: Invocation, ids: tuple[str, ...], missed: str) -> int:
 
 
 @command()
-@click.argument("id")
+@click.argument("id", shell_complete=completed_ids)
 def run(invocation: Invocation, id: str) -> None:
     """
     Push a run of schedule ID at once, and print its run id (RQ's job id). A one-shot runs now instead of at its time. A
@@ -175,7 +176,7 @@ _LISTED: Final = 50  # runs that a dry run lists; --json has all
 
 
 @command()
-@click.argument("id")
+@click.argument("id", shell_complete=completed_ids)
 @click.option(
     "--from",
     "start",

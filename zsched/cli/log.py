@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from datetime import datetime, timedelta
 from itertools import groupby, islice
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ import click
 from zsched.cli.formats import with_short_workers
 from zsched.cli.output import printable
 from zsched.cli.program import Invocation, close_stdout, command, connect
-from zsched.cli.values import Moment, moment, moment_at
+from zsched.cli.values import moment, moment_at
 from zsched.client import Client
 from zsched.core.arguments import check_id, zone_name
 from zsched.core.changes import Change, What
@@ -54,7 +55,7 @@ def log(
     invocation: Invocation,
     /,
     follow: bool,
-    since: Moment | None,
+    since: datetime | timedelta | None,
     id: str | None,
     limit: int | None,
     tz: str | None,

@@ -1,18 +1,16 @@
-"""Output for people: texts without control characters, remarks, tables, and progress."""
+"""Output for people: texts without control characters, remarks, and progress."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from itertools import chain, zip_longest
 from typing import Any, Final
 
 import click
 
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.pages import pages_of
 
 
 def printable(text: str) -> str:
@@ -40,42 +38,6 @@ def echo_array(values: Iterable[Any]) -> None:
 def say(text: str) -> None:
     """Write a remark beside the result: one line to stderr."""
     click.echo(f"zsched: {printable(text)}", err=True)
-
-
-# -- tables -----------------------------------------------------------------------------------------
-
-
-_PAGE = 200  # rows that are aligned together
-_GAP = "  "
-
-
-class Table:
-    """Aligns rows that come page by page. A later page may widen a column, but never narrow it."""
-
-    def __init__(self) -> None:
-        self._widths: list[int] = []
-
-    def lines(self, rows: Iterable[Sequence[str]]) -> Iterator[str]:
-        """Yield the lines of the next page."""
-        page = [[printable(cell) for cell in row] for row in rows]
-        widths = [max(map(len, column)) for column in zip(*page, strict=True)]
-        self._widths = [max(pair) for pair in zip_longest(widths, self._widths, fillvalue=0)]
-        for row in page:
-            yield _GAP.join(cell.ljust(width) for cell, width in zip(row, self._widths, strict=True)).rstrip()
-
-
-def aligned(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Write *rows* under *header*, page by page, so that a long listing is not kept in memory."""
-    table = Table()
-    for page in pages_of(chain([header], rows), _PAGE):
-        yield from table.lines(page)
-
-
-def pairs(fields: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Return ``name value`` lines with the values aligned."""
-    known = [(name, printable(text)) for name, text in fields]
-    width = max((len(name) for name, _ in known), default=0)
-    return (f"{name.ljust(width)}{_GAP}{text}" for name, text in known)
 
 
 # -- progress ---------------------------------------------------------------------------------------

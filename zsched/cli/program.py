@@ -17,13 +17,16 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from functools import cached_property
+from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.exceptions import Exit
 
-from zsched.cli.output import aligned, echo_array, printable, say
+from zsched.cli.lines import Shown, Table, TableRow
+from zsched.cli.output import echo_array, printable, say
+from zsched.cli.terminal import Terminal
 from zsched.errors import ConfigError, InvalidSchedule, RunNotFound, ScheduleNotFound, ZschedError
 
 if TYPE_CHECKING:
@@ -73,21 +76,35 @@ class Invocation:
         """Return a client by the settings. Raises ConfigError."""
         return connect(self.settings())
 
-    def answer(self, value: Any, *lines: str) -> None:
-        """Write one result: *value* as JSON, else *lines*."""
+    @cached_property
+    def terminal(self) -> Terminal:
+        """The terminal behind stdout."""
+        return Terminal.of(sys.stdout, os.environ)
+
+    def answer(self, value: Any, *lines: Shown, tz: str | None = None) -> None:
+        """Write one result: *value* as JSON, else *lines*, whose times are of the zone *tz*."""
         if self.wants_json:
             click.echo(json.dumps(value))
         else:
-            for line in lines:
-                click.echo(line)
+            self.show(lines, tz)
 
-    def answer_rows(self, values: Iterable[Any], header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    def show(self, lines: Iterable[Shown], tz: str | None = None) -> None:
+        """Write *lines* as the terminal shows them, as they come; their times are of the zone *tz*."""
+        for line in self.terminal.shown(lines, tz):
+            click.echo(line)
+
+    def answer_rows(
+        self,
+        values: Iterable[Any],
+        header: Sequence[str],
+        rows: Iterable[Sequence[str] | TableRow],
+        tz: str | None = None,
+    ) -> None:
         """Write many results, as they come: *values* as one JSON array, else *rows* under *header*."""
         if self.wants_json:
             echo_array(values)
         else:
-            for line in aligned(header, rows):
-                click.echo(line)
+            self.show([Table(header, rows)], tz)
 
     def remark(self, *texts: str) -> None:
         """Write *texts* to stderr; with JSON, nothing, because the result contains them."""
@@ -159,12 +176,12 @@ class Subcommand(click.Command):
 class LazyCommand(click.Command):
     """
     A command that is imported when it is called. *place*: its module and function; *summary*: its line in lists of
-    commands.
+    commands; *group*: the heading above it.
     """
 
-    def __init__(self, name: str, place: str, summary: str) -> None:
+    def __init__(self, name: str, place: str, summary: str, group: str) -> None:
         super().__init__(name, short_help=summary)
-        self._place = place
+        self._place, self.group = place, group
 
     def load(self) -> click.Command:
         """Import the command itself."""
@@ -187,6 +204,13 @@ class Program(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the commands in the order of their addition, which is the order of use."""
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands in their groups, with their whole summaries."""
+        commands = [each for each in self.commands.values() if isinstance(each, LazyCommand)]
+        for heading, group in groupby(commands, key=lambda each: each.group):
+            with formatter.section(heading):
+                formatter.write_dl([(str(each.name), each.short_help or "") for each in group], col_max=12)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. If the reader of the output has gone, end quietly before click reports a failure."""

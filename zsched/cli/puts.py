@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from zsched.cli.completion import completed_ids
 from zsched.cli.formats import due_text
 from zsched.cli.functions import check_allowed, importing, tell_unchecked
 from zsched.cli.program import Invocation, command, connect
@@ -120,7 +121,7 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
 
 
 @command("set")
-@click.argument("id")
+@click.argument("id", shell_complete=completed_ids)
 @click.option("--func", help="Run this instead, a dotted path.")
 @_options(FOR_UPDATE)
 @click.option("--unset", multiple=True, type=click.Choice(list(_CLEARED)), help="Back to the default; may be repeated.")

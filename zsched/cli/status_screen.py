@@ -1,9 +1,8 @@
 """
 A namespace's status for people: first the verdict with remedies, then section after section; also as a live screen.
 
-Each line has a style, which decides on its colour and on cutting or wrapping. On a live screen the lines of a table are
-cut at the terminal's width; problems and remedies are wrapped. Lines that do not fit at the bottom are not shown, so
-the verdict always is. A lost Redis does not end the live screen: the last state stays below the present problem.
+Lines that do not fit at the bottom of a live screen are not shown, so the verdict always is. A lost Redis does not end
+the live screen: the last state stays below the present problem.
 """
 
 from __future__ import annotations
@@ -11,12 +10,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from zsched.cli.formats import remark
-from zsched.cli.output import aligned, pairs, printable
+from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow, pairs
+from zsched.cli.output import printable
 from zsched.cli.status_view import StatusView, complete_since
+from zsched.cli.terminal import Terminal
 from zsched.core.changes import What
 from zsched.core.model import Priority, Schedule
 from zsched.core.recent import Failure, Recent, Stretch
@@ -31,66 +31,48 @@ from zsched.storage.overview import SILENT_MS, DaemonRole, DaemonSeen, Overview
 from zsched.storage.queues import HeldBack
 
 if TYPE_CHECKING:
-    from rich.console import Console, Group
+    from rich.console import Console
 
 _DAEMONS: Final = ("DAEMON", "HOST", "PID", "VERSION", "STARTED", "TZDATA", "HEARD OF", "ID")
 _LATELY: Final = (
-    "LAST", "FIRED", "PER SECOND", "LATE UP TO", "FAILED", "LOST", "SUCCEEDED", "LEFT OUT", "ENQUEUED", "PUT",
+    "LAST", "FIRED", "PER S", "LATE UP TO", "FAILED", "LOST", "SUCCEEDED", "LEFT OUT", "ENQUEUED", "PUT",
 )  # fmt: skip
-_NEXT: Final = ("NEXT", "SCHEDULE", "FUNC", "QUEUE", "DUE")
+_NEXT: Final = ("NEXT", "DUE", "SCHEDULE", "FUNC", "QUEUE")
 _FAILURES: Final = ("FAILED, LOST OR EXPIRED", "STATE", "RUN", "ERROR OR NOTE")
 _LEFT_OUT: Final = (What.SKIPPED, What.EXPIRED, What.COALESCED)
 _ID_WIDTH: Final = 8  # characters of a daemon's id, enough to find it in a log
 
 
-class Style(Enum):
-    """The kind of a line: its style on a terminal, and True if it is wrapped there, not cut."""
-
-    GOOD = ("bold green", True)  # the verdict
-    BAD = ("bold red", True)  # a problem
-    WARNING = ("yellow", True)
-    REMEDY = ("", True)
-    HEADING = ("bold", False)
-    PLAIN = ("", False)
-
-
-class ScreenLine(NamedTuple):
-    """One line without control characters."""
-
-    text: str
-    style: Style = Style.PLAIN
-
-
-def status_lines(view: StatusView, tz: str) -> Iterator[ScreenLine]:
+def status_lines(view: StatusView, tz: str) -> Iterator[Shown]:
     """Yield the lines of the whole *view*; times are local in *tz*."""
     overview, recent = view.facts.overview, view.facts.recent
     yield from verdict_lines(view)
     for section in (
-        _table(_DAEMONS, (_daemon(one, overview) for one in overview.known_daemons), "no daemon has reported lately"),
-        [ScreenLine(text) for text in pairs(_counts(view, tz))],
-        [*_table(_LATELY, map(_stretch, recent.stretches)), *_gaps(recent)],
-        _upcoming(view, tz),
-        _table(_FAILURES, (_failure(one, overview.now_ms) for one in recent.failures), _no_failure(recent)),
-        [ScreenLine(text) for text in pairs(_copies(view))],
+        [_table(_DAEMONS, (_daemon(one, overview) for one in overview.known_daemons), "no daemon has reported lately")],
+        pairs(_counts(view, tz)),
+        [_table(_LATELY, map(_stretch, recent.stretches)), *_gaps(recent)],
+        [_upcoming(view, tz)],
+        [_table(_FAILURES, (_failure(one, overview.now_ms) for one in recent.failures), _no_failure(recent))],
+        pairs(_copies(view)),
     ):
-        yield ScreenLine("")
+        yield ""
         yield from section
 
 
-def verdict_lines(view: StatusView) -> Iterator[ScreenLine]:
+def verdict_lines(view: StatusView) -> Iterator[Shown]:
     """Yield "healthy", or each problem; then the warnings. Each has its remedy below."""
     problems, warnings = view.verdict
     if not problems:
-        yield ScreenLine(f"healthy: {_in_short(view.facts.overview)}", Style.GOOD)
+        yield StyledLine(f"healthy: {_in_short(view.facts.overview)}", Style.GOOD)
     for number, problem in enumerate(problems):
         yield from _finding("also" if number else "UNHEALTHY", problem, Style.BAD)
     for warning in warnings:
         yield from _finding("warning", warning, Style.WARNING)
 
 
-def _finding(label: str, finding: Finding, style: Style) -> Iterator[ScreenLine]:
-    yield ScreenLine(printable(f"{label}: {finding.text}"), style)
-    yield ScreenLine(printable(f"  → {finding.remedy}"), Style.REMEDY)
+def _finding(label: str, finding: Finding, style: Style) -> Iterator[Shown]:
+    yield StyledLine(printable(f"{label}: {finding.text}"), style)
+    yield printable(f"  → {finding.remedy}")
 
 
 def _in_short(overview: Overview) -> str:
@@ -103,14 +85,10 @@ def _in_short(overview: Overview) -> str:
     return f"one daemon leads, {standby}; {late}; {archives}"
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]], nothing: str = "") -> Iterator[ScreenLine]:
-    """Yield *rows* under *header*, or *nothing* if there are no rows."""
+def _table(header: Sequence[str], rows: Iterable[Sequence[str] | TableRow], nothing: str = "") -> Shown:
+    """Return *rows* under *header*, or *nothing* if there are no rows."""
     found = list(rows)
-    if not found:
-        yield ScreenLine(nothing)
-        return
-    for number, text in enumerate(aligned(header, found)):
-        yield ScreenLine(text, Style.PLAIN if number else Style.HEADING)
+    return Table(header, found) if found else nothing
 
 
 def _daemon(daemon: DaemonSeen, overview: Overview) -> tuple[str, ...]:
@@ -189,16 +167,16 @@ def _rate(per_second: float) -> str:
     return f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2f}"
 
 
-def _gaps(recent: Recent) -> Iterator[ScreenLine]:
+def _gaps(recent: Recent) -> Iterator[str]:
     if not all(stretch.is_whole for stretch in recent.stretches):
-        yield ScreenLine("* without what Redis lost of that time: zsched history looks further")
+        yield "* without what Redis lost of that time: zsched history looks further"
     if recent.is_cut:
-        yield ScreenLine("the log goes back no further, or is too much to read at once: zsched history looks further")
+        yield "the log goes back no further, or is too much to read at once: zsched history looks further"
 
 
-def _upcoming(view: StatusView, tz: str) -> Iterable[ScreenLine]:
+def _upcoming(view: StatusView, tz: str) -> Shown:
     if view.next is None:
-        return [ScreenLine("the next fires are not known: this user may not run scripts")]
+        return "the next fires are not known: this user may not run scripts"
     rows = (_next(one, view.facts.overview.now_ms, tz) for one in view.next)
     return _table(_NEXT, rows, "nothing is scheduled")
 
@@ -206,7 +184,7 @@ def _upcoming(view: StatusView, tz: str) -> Iterable[ScreenLine]:
 def _next(schedule: Schedule, now_ms: int, tz: str) -> tuple[str, ...]:
     due_ms = schedule.next_ms
     when, due = ("-", "-") if due_ms is None else (relative_text(due_ms, now_ms), local_text(due_ms, tz))
-    return when, schedule.id, schedule.func, schedule.queue, due
+    return when, due, schedule.id, schedule.func, schedule.queue
 
 
 def _failure(failure: Failure, now_ms: int) -> tuple[str, ...]:
@@ -251,7 +229,7 @@ def _archive(report: Report, overview: Overview) -> str:
 # -- live -------------------------------------------------------------------------------------------
 
 
-def watch(look: Callable[[], Iterable[ScreenLine]], every_s: float, console: Console | None = None) -> None:
+def watch(look: Callable[[], Iterable[Shown]], every_s: float, tz: str, console: Console | None = None) -> None:
     """
     Show the lines of *look* every *every_s* seconds, until Ctrl-C; then restore the terminal.
 
@@ -261,37 +239,25 @@ def watch(look: Callable[[], Iterable[ScreenLine]], every_s: float, console: Con
     try:
         from rich.console import Console
         from rich.live import Live
+        from rich.text import Text
     except ImportError:
         raise ConfigError("--watch needs rich, which is not installed: pip install 'zsched[ops]'") from None
-    seen: list[ScreenLine] = []
-    with (
-        suppress(KeyboardInterrupt),
-        Live(console=console or Console(highlight=False), screen=True, auto_refresh=False) as live,
-    ):
+    console = console or Console(highlight=False)
+    seen: list[Shown] = []
+    with suppress(KeyboardInterrupt), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             try:
                 seen = lines = list(look())
             except (RedisUnavailable, RedisRefused) as error:
                 lines = [*_no_answer(error, every_s), *seen]
-            live.update(coloured(lines), refresh=True)
+            terminal = Terminal.live(console.width, has_colour=not console.no_color)
+            live.update(Text.from_ansi("\n".join(terminal.shown(lines, tz))), refresh=True)
             threading.Event().wait(every_s)
 
 
-def coloured(lines: Iterable[ScreenLine]) -> Group:
-    """Return *lines* in colour, each at most as wide as the terminal."""
-    from rich.console import Group
-    from rich.text import Text
-
-    texts = []
-    for text, kind in lines:
-        style, wraps = kind.value
-        texts.append(Text(text, style=style, no_wrap=not wraps, overflow="fold" if wraps else "ellipsis"))
-    return Group(*texts)
-
-
-def _no_answer(error: Exception, every_s: float) -> list[ScreenLine]:
+def _no_answer(error: Exception, every_s: float) -> list[Shown]:
     return [
-        ScreenLine(printable(f"UNHEALTHY: {error}"), Style.BAD),
-        ScreenLine(f"  → trying again every {every_s:g} s; this is what was seen last:", Style.REMEDY),
-        ScreenLine(""),
+        StyledLine(printable(f"UNHEALTHY: {error}"), Style.BAD),
+        f"  → trying again every {every_s:g} s; this is what was seen last:",
+        "",
     ]

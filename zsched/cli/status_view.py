@@ -10,7 +10,7 @@ from zsched.client import Client
 from zsched.config import Settings
 from zsched.config.urls import redact
 from zsched.core.clock import SystemClock
-from zsched.core.model import Priority, Schedule, ScheduleState, iso
+from zsched.core.model import Priority, Schedule, ScheduleState, iso, seconds
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding
 from zsched.health.facts import Facts, QueuesUnknown
@@ -56,13 +56,13 @@ class StatusView:
             "now": iso(overview.now_ms),
             "leader": overview.leader,
             "led_since": iso(overview.led_since_ms),
-            "lease_ms": overview.lease_ms,
+            "lease_s": seconds(overview.lease_ms),
             "epoch": overview.epoch,
             "daemons": [daemon.to_dict() for daemon in overview.known_daemons],
             "waiting": {lane.value: overview.waiting[lane] for lane in Priority},
             "overdue": {lane.value: overview.overdue[lane] for lane in Priority},
             "oldest_due_at": iso(overview.oldest_due_ms),
-            "late_ms": overview.late_ms,
+            "late_s": seconds(overview.late_ms),
             "held_back": [
                 {"queue": held.queue, "max_per_second": held.per_second, "waiting": held.waiting}
                 for held in overview.held_back

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,12 +16,17 @@ from zsched.core.clock import SystemClock, from_ms
 from zsched.core.wording import parse_duration
 from zsched.errors import ConfigError
 
-_DATE: Final = re.compile(r"[\d-]+|\d{4}-?W\d\d(-?\d)?", re.ASCII)
+_DATE: Final = re.compile(r"[\d-]{1,10}|\d{4}-?W\d\d(-?\d)?", re.ASCII)  # forms of ISO 8601 without a time of day
+_EITHER_ORDER: Final = re.compile(r"(?<![\d/.-])\d{1,2}([-/.])\d{1,2}(\1\d{2,4})?(?!\d)(?!:)", re.ASCII)
+_EXAMPLES: Final = "2026-12-24 18:00, 24 Dec 18:00, 2026-12-24T18:00Z or 2026-12-24T18:00+09:00"
+_UTC_NAMES: Final = ("UTC", "GMT", "Z")
 
 
 def instant(text: str) -> datetime:
     """
-    Parse ISO 8601 with a time of day: ``2026-12-24T18:00``, ``…Z``, ``…+09:00``. Without an offset it stays naive.
+    Parse a date and a time of day: ISO 8601 (``2026-12-24T18:00``, ``…Z``, ``…+09:00``), or what people write:
+    ``2026-12-24 18:00``, ``24 Dec 18:00``, ``Dec 24, 2026 6pm``. Without an offset it stays naive. Without a year it is
+    in this year. The order of day and month is never guessed.
 
     Raises:
         click.BadParameter: *text* is not such a time.
@@ -31,8 +36,52 @@ def instant(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        example = "2026-12-24T18:00, 2026-12-24T18:00Z or 2026-12-24T18:00+09:00"
-        raise click.BadParameter(f"{text!r} is not a time; give {example}") from None
+        pass
+    if _EITHER_ORDER.search(text):
+        raise click.BadParameter(f"{text!r} has a day and a month in an unknown order; give {_EXAMPLES}")
+    try:
+        return _written(text)
+    except (ValueError, OverflowError) as error:
+        reason = f" ({error})" if isinstance(error, _Unclear) else ""
+        raise click.BadParameter(f"{text!r} is not a time{reason}; give {_EXAMPLES}") from None
+
+
+class _Unclear(ValueError):
+    """A time with a part missing, or of an unknown zone."""
+
+
+def _written(text: str) -> datetime:
+    """Parse a time in words. dateutil fills missing parts from a default, so two defaults show what is missing."""
+    from dateutil.parser import parse  # most commands need not wait for it
+
+    def zone(name: str | None, offset_s: int | None) -> tzinfo | None:
+        if name is not None and name not in _UTC_NAMES:
+            raise _Unclear(f"zone {name!r} is ambiguous: give an offset, or the option --tz")
+        return None if name is None and offset_s is None else timezone(timedelta(seconds=offset_s or 0))
+
+    year = from_ms(SystemClock().now_ms()).year
+    first, second = (parse(text, default=datetime(year, *default), tzinfos=zone) for default in ((1, 1), (2, 2, 1)))
+    if first.date() != second.date():
+        raise _Unclear("it has no date")
+    if first != second:
+        raise _Unclear("it has no time of day")
+    return first
+
+
+def moment(text: str) -> datetime | timedelta:
+    """Parse a duration back from now, or a time. Raises click.BadParameter."""
+    with suppress(click.BadParameter):
+        return duration(text)
+    with suppress(click.BadParameter):
+        return instant(text)
+    raise click.BadParameter(f"{text!r} is neither a duration nor a time; give 90s, 1h30m, {_EXAMPLES}")
+
+
+def moment_at(given: datetime | timedelta | None, name: str, tz: str | None) -> datetime | None:
+    """Return the aware time of a ``moment``; a naive one is local in *tz*. *name*: of the option, for an error."""
+    if isinstance(given, timedelta):
+        return from_ms(max(SystemClock().now_ms() - given // timedelta(milliseconds=1), 0))
+    return None if given is None else from_ms(instant_ms(name, given, tz))
 
 
 def duration(text: str) -> timedelta:
@@ -41,25 +90,6 @@ def duration(text: str) -> timedelta:
         return parse_duration(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
-
-
-Moment = datetime | timedelta
-
-
-def moment(text: str) -> Moment:
-    """Parse a duration back from now, or a time. Raises click.BadParameter."""
-    with suppress(click.BadParameter):
-        return duration(text)
-    with suppress(click.BadParameter):
-        return instant(text)
-    raise click.BadParameter(f"{text!r} is neither a duration nor a time; give 90s, 1h30m or 2026-12-24T18:00Z")
-
-
-def moment_at(given: Moment | None, name: str, tz: str | None) -> datetime | None:
-    """Return the aware time of a ``moment``; a naive one is local in *tz*. *name*: of the option, for an error."""
-    if isinstance(given, timedelta):
-        return from_ms(max(SystemClock().now_ms() - given // timedelta(milliseconds=1), 0))
-    return None if given is None else from_ms(instant_ms(name, given, tz))
 
 
 def json_array(text: str) -> list[Any]:

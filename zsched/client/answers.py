@@ -15,7 +15,7 @@ from zsched.core.arguments import check_id, choice, instant_ms, zone_name
 from zsched.core.changes import OUTCOMES, What
 from zsched.core.facets import Facets
 from zsched.core.log import Entry, Position
-from zsched.core.lookback import Cursor, Lookback, Occurrence, Wanted
+from zsched.core.lookback import Lookback, Occurrence, SearchCursor, Wanted
 from zsched.core.run_id import RunId
 from zsched.core.runs import OPEN, Run, RunStatus
 from zsched.core.story import Chronicle, Source, Story, tell, tell_of_run
@@ -31,7 +31,7 @@ _OF_A_RUN: Final = 1000  # changes of a schedule among which its run is searched
 T = TypeVar("T")
 
 
-class Page(list[T]):
+class Results(list[T]):
     """
     Results of a search, the newest first, and their ``source``. ``after``: the cursor to continue from; None: there are
     no more in that source.
@@ -88,32 +88,34 @@ class Answers:
 
     def history(
         self, id: str | None, status: object, limit: object, after: object, filters: SearchFilters
-    ) -> Page[Occurrence]:
+    ) -> Results[Occurrence]:
         """See ``Past``."""
         return self._page(self._outcomes(id, status, _checked(limit), filters), after)
 
-    def runs(self, id: str | None, status: object, limit: object, after: object, filters: SearchFilters) -> Page[Run]:
+    def runs(
+        self, id: str | None, status: object, limit: object, after: object, filters: SearchFilters
+    ) -> Results[Run]:
         """See ``Past``."""
         page = self._page(self._ended_or_open(id, status, _checked(limit), filters), after)
-        return Page((one.run for one in page if one.run is not None), page.source, page.after)
+        return Results((one.run for one in page if one.run is not None), page.source, page.after)
 
     def history_parts(
         self, id: str | None, status: object, limit: object, after: object, filters: SearchFilters
     ) -> Iterator[Looked]:
-        """See ``Past.iter_history``; part by part, also those without a result."""
+        """See ``Past``."""
         most = _ENDLESS if limit is None else _checked(limit, _ENDLESS)
         return self._inquiry.search(self._outcomes(id, status, most, filters), _cursor(after))
 
     def run_parts(
         self, id: str | None, status: object, limit: object, after: object, filters: SearchFilters
     ) -> Iterator[Looked]:
-        """See ``Past.iter_runs``; part by part, also those without a result."""
+        """Yield the parts of the search of ``Past.iter_runs``."""
         most = _ENDLESS if limit is None else _checked(limit, _ENDLESS)
         return self._inquiry.search(self._ended_or_open(id, status, most, filters), _cursor(after))
 
-    def _page(self, wanted: Wanted, after: object) -> Page[Occurrence]:
+    def _page(self, wanted: Wanted, after: object) -> Results[Occurrence]:
         parts = list(self._inquiry.search(wanted, _cursor(after)))
-        return Page((one for part in parts for one in part.occurrences), parts[-1].source, parts[-1].after)
+        return Results((one for part in parts for one in part.occurrences), parts[-1].source, parts[-1].after)
 
     def _outcomes(self, id: str | None, status: object, limit: int, filters: SearchFilters) -> Wanted:
         words = set(OUTCOMES) if status is None else {what for what in OUTCOMES if status in (what, what.value)}
@@ -177,7 +179,7 @@ def _us(name: str, at: object) -> int | None:
 def _cursor(after: object) -> str | None:
     """Return the checked cursor. Raises InvalidSchedule."""
     try:
-        return None if after is None else str(Cursor.parse(after if isinstance(after, str) else ""))
+        return None if after is None else str(SearchCursor.parse(after if isinstance(after, str) else ""))
     except ValueError:
         remedy = "give the cursor of a result, or the page's after"
         raise InvalidSchedule("after", after, "not a cursor of a search", remedy) from None

@@ -148,10 +148,19 @@ class Client(Lives):
             NotArchived: as ``schedule``.
             RedisUnavailable: Redis was not reached.
         """
-        noted = _Noted(rows, partial(self._durability.require, "no row with durable=True was written"))
-        reader, puts = RowReader(self._store, self._define), self._bulk_put()
-        many = put_rows(noted, reader, puts, self._keys, on_progress or (lambda done: None))
-        if noted.is_asked_for and many.done > len(many.errors):
+        is_durable = False
+
+        def define(func: Any, options: Mapping[str, Any], id: str) -> Definition:  # once per shape of rows
+            nonlocal is_durable
+            definition = self._define(func, options, id)
+            if definition.durable and not is_durable:
+                self._durability.require("no row with durable=True was written")
+                is_durable = True
+            return definition
+
+        reader, puts = RowReader(self._store, define), self._bulk_put()
+        many = put_rows(rows, reader, puts, self._keys, on_progress or (lambda done: None))
+        if is_durable and many.done > len(many.errors):
             self._durability.wait_for_all(f"{many.done - len(many.errors)} rows")
         return many
 
@@ -349,25 +358,3 @@ class Client(Lives):
         run_id = self._keys.run_id(definition.id, due_ms or 0) if is_one_shot else None
         next_ms = None if answer.word == "already_fired" else due_ms
         return Scheduled(definition.id, answer.word, None if next_ms is None else from_ms(next_ms), run_id)
-
-
-class _Noted:
-    """Rows in transit, and whether one of them demands durability. *require* is called before the first such row."""
-
-    def __init__(self, rows: Iterable[Mapping[str, Any]], require: Callable[[], None]) -> None:
-        self._rows, self._require = rows, require
-        self.is_asked_for = False
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        for row in self._rows:
-            if not self.is_asked_for and isinstance(row, Mapping) and _is_durable(row):
-                self._require()
-                self.is_asked_for = True
-            yield row
-
-
-def _is_durable(row: Mapping[str, Any]) -> bool:
-    func = row.get("func")
-    if type(func) is str or not isinstance(func, Typed):
-        return row.get("durable") is True
-    return row.get("durable", func.options.get("durable")) is True

@@ -7,7 +7,7 @@ import the readers of logs and archives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Unpack
@@ -17,7 +17,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader
 
 if TYPE_CHECKING:
-    from zsched.client.answers import Answers, Page, SearchFilters
+    from zsched.client.answers import Answers, Results, SearchFilters
     from zsched.core.changes import What
     from zsched.core.entry import Entry, Position
     from zsched.core.lookback import Occurrence
@@ -49,7 +49,7 @@ class Past:
         limit: int = 20,
         after: str | None = None,
         **filters: Unpack[SearchFilters],
-    ) -> Page[Occurrence]:
+    ) -> Results[Occurrence]:
         """
         List the latest occurrences with their outcomes, the newest first: fired, enqueued, skipped, expired, coalesced,
         duplicate, cancelled or quarantined. A pushed occurrence has its ``run``. Filter by schedule *id*, by *status*,
@@ -72,7 +72,7 @@ class Past:
         *,
         after: str | None = None,
         **filters: Unpack[SearchFilters],
-    ) -> Page[Run]:
+    ) -> Results[Run]:
         """
         List the latest runs, the last pushed first. Filter as in ``history``. The status of open runs comes from RQ at
         this moment. With a final *status* other than succeeded, the list has the runs that ended last.
@@ -86,17 +86,26 @@ class Past:
         status: str | What | RunStatus | None = None,
         limit: int | None = None,
         after: str | None = None,
-        on_part: Callable[[Looked], None] | None = None,
         **filters: Unpack[SearchFilters],
     ) -> Iterator[Occurrence]:
-        """
-        Yield occurrences as ``history`` does, as they are found: all, or *limit*. *on_part* is called with every part
-        of the search, also one without a result: it has the ``source``, and ``reached_us``. Raises as ``history``.
-        """
-        for part in self._answers.history_parts(id, status, limit, after, filters):
-            if on_part is not None:
-                on_part(part)
+        """Yield occurrences as ``history`` does, as they are found: all, or *limit*. Raises as ``history``."""
+        for part in self.history_parts(id, status=status, limit=limit, after=after, **filters):
             yield from part.occurrences
+
+    def history_parts(
+        self,
+        id: str | None = None,
+        *,
+        status: str | What | RunStatus | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        **filters: Unpack[SearchFilters],
+    ) -> Iterator[Looked]:
+        """
+        Yield the parts of the search of ``iter_history``, also those without a result: each says how far it came
+        (``reached_us``), and has the ``source``. Raises as ``history``.
+        """
+        return self._answers.history_parts(id, status, limit, after, filters)
 
     def iter_runs(
         self,
@@ -105,13 +114,10 @@ class Past:
         *,
         limit: int | None = None,
         after: str | None = None,
-        on_part: Callable[[Looked], None] | None = None,
         **filters: Unpack[SearchFilters],
     ) -> Iterator[Run]:
-        """Yield runs as ``runs`` does, as they are found: all, or *limit*. *on_part*: as in ``iter_history``."""
+        """Yield runs as ``runs`` does, as they are found: all, or *limit*. Raises as ``history``."""
         for part in self._answers.run_parts(id, status, limit, after, filters):
-            if on_part is not None:
-                on_part(part)
             yield from (one.run for one in part.occurrences if one.run is not None)
 
     def log(self, since: datetime | None = None, *, limit: int = 50) -> tuple[Iterator[Entry], Source]:

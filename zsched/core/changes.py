@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, Final
 
-from zsched.core.model import iso
+from zsched.core.model import iso, seconds
 
 
 class What(Enum):
@@ -99,16 +99,17 @@ class Change:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change for JSON; ``of_dict`` is the inverse."""
-        shown = {name: value for name, value in asdict(self).items() if value not in (None, "")}
+        shown = {each.name: getattr(self, each.name) for each in fields(Change)}  # not those of a subclass
+        shown = {name: value for name, value in shown.items() if value not in (None, "")}
         if not self.jitter_ms:
             del shown["jitter_ms"]
         return shown | {"what": self.what.value}
 
     def shown(self) -> dict[str, Any]:
         """
-        Return the change for JSON that people read: instants by ``iso``. Every key is always present and stable.
+        Return the change for JSON that people read: instants by ``iso``, durations in seconds. Every key is always
+        present and stable.
         """
-        late_ms = self.late_ms
         return {
             "id": self.id,
             "what": self.what.value,
@@ -117,7 +118,7 @@ class Change:
             "run_id": self.run_id,
             "nominal_at": iso(self.nominal_ms),
             "due_at": iso(self.due_ms),
-            "late_ms": None if late_ms is None else round(late_ms, 3),
+            "late_s": seconds(self.late_ms),
             "next_at": iso(self.next_ms),
             "first_at": iso(self.first_ms),
             "last_at": iso(self.last_ms),

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
 LAST_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last instant that datetime and RQ can write
 
 
@@ -68,7 +69,7 @@ def to_ms(instant: datetime) -> int:
     """
     if instant.utcoffset() is None:
         raise ValueError("a naive datetime names no instant")
-    return -((_EPOCH - instant) // timedelta(milliseconds=1))
+    return -((_EPOCH - instant) // _MS)
 
 
 def clamped_ms(ms: int) -> int:

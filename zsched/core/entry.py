@@ -33,6 +33,7 @@ OLDEST_FORMAT: Final = 3
 
 OWN: Final = "schedule:"  # the prefix of a recurring schedule's own fields in a record
 
+_MALFORMED: Final = (ValueError, KeyError, IndexError, TypeError)  # raised while a malformed entry is parsed
 _DIGITS = 18  # of a whole number, at most: the limit of an archive's file
 
 
@@ -150,7 +151,7 @@ class reading:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Raises UnreadableEntry."""
-        if isinstance(error, ValueError | KeyError | IndexError | TypeError):
+        if error is not None and isinstance(error, _MALFORMED):
             entry, reason = self._entry, truncated(repr(error))
             message = f"log entry {entry.position.id} ({entry.kind}) cannot be read: {reason}"
             raise UnreadableEntry(message) from error

@@ -61,7 +61,9 @@ class Occurrence(Change):
         shown = Change.to_dict(self)  # not super(): @dataclass(slots=True) creates a new class
         if self.run is not None:
             shown["run"] = [self.run.id, self.run.status.value, facts_of(self.run)]
-        return shown if self.facets is None else shown | {"facets": list(self.facets)}
+        if self.facets is not None:
+            shown["facets"] = list(self.facets)
+        return shown | {"cursor": self.cursor}
 
     @classmethod
     def of_dict(cls, given: dict[str, Any]) -> Occurrence:
@@ -79,7 +81,7 @@ class Occurrence(Change):
         return Change.shown(self) | of_schedule | {"owner": facets.owner or None, "run": run, "cursor": self.cursor}
 
 
-class Cursor(NamedTuple):
+class SearchCursor(NamedTuple):
     """
     A place in a search: before the change in *row* of the entry with *position*, which had number *n* in its archive.
     With *run_id*: behind that open run, pushed at the position's time.
@@ -91,7 +93,7 @@ class Cursor(NamedTuple):
     run_id: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> Cursor:
+    def parse(cls, text: str) -> SearchCursor:
         """Return the cursor from its ``str``. Raises ValueError."""
         place, _, run_id = text.partition("/")
         epoch, seq, t_us, n, row = (_number(int(each)) for each in place.split("-"))
@@ -281,15 +283,15 @@ class Lookback:
         if end is None and run_id in self._skipped:
             return None
         if end is None:
-            return replace(pushed(run_id, push.at_us, push.why == "uncertain"), attempt=attempt)
+            return pushed(run_id, push.at_us, push.why == "uncertain")._replace(attempt=attempt)
         status = ended_as(end.why)
         if push.what not in self._wanted.whats and status not in self._wanted.statuses:
             return Run(run_id, status)
         run = run_that_ended(end)
-        return run if run.fired_us is not None else replace(run, fired_us=push.at_us)
+        return run if run.fired_us is not None else run._replace(fired_us=push.at_us)
 
 
-def owner_of(change: Change) -> RunKey:
+def record_key_of(change: Change) -> RunKey:
     """Return the key of the record of *change* (``ParsedEntry.owners``): of its run, or of its schedule."""
     return change.id, "" if change.run_id is None else change.run_id[len(change.id) + 1 :]
 

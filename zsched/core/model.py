@@ -218,10 +218,15 @@ def iso(ms: int | None) -> str | None:
     return None if ms is None else from_ms(clamped_ms(ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def seconds(ms: float | None) -> float | None:
+    """Return a duration in ms for JSON: seconds, to the µs; None stays None."""
+    return None if ms is None else round(ms / 1000, 6)
+
+
 def _trigger_dict(spec: TriggerSpec) -> dict[str, Any]:
     return {
         "kind": spec.kind.name,
-        "expr": spec.expr,
+        "expr": spec.kind.describe(spec.expr),
         "tz": spec.tz,
         "starts": iso(spec.starts_ms),
         "ends": iso(spec.ends_ms),

@@ -22,7 +22,7 @@ from zsched.core.log import Entry, UnknownEntry, parse, reading
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.kinds import ParsedEntry
 from zsched.core.log.recovery import MergedEntry, RestoreEntry
-from zsched.core.model import iso
+from zsched.core.model import iso, seconds
 from zsched.core.policy import Why
 from zsched.core.runs import BAD, OVER, Run, RunStatus
 
@@ -57,10 +57,10 @@ class Stretch:
     def to_dict(self) -> dict[str, Any]:
         """Return the stretch for JSON; every key is always present and stable."""
         return {
-            "span_s": self.span_ms / 1000,
+            "span_s": seconds(self.span_ms),
             "happened": {what.value: self.happened.get(what, 0) for what in HAPPENED},
             "ended": {status.value: self.ended.get(status, 0) for status in RunStatus if status in OVER},
-            "late_ms": None if self.late_ms is None else round(self.late_ms, 3),
+            "late_s": seconds(self.late_ms),
             "missed": self.missed,
             "is_whole": self.is_whole,
         }

@@ -59,8 +59,10 @@ class Source:
         return f"from Redis alone, {log}" + (f": {self.problem}" if self.problem else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the source for JSON."""
+        """Return the source for JSON; ``complete_since`` is "start" for the beginning."""
         since = iso(self.complete_since_ms)
+        if since is None and self.archive is not None:
+            since = "start"
         return {"archive": self.archive, "complete_since": since, "as_of": self.as_of, "problem": self.problem or None}
 
 

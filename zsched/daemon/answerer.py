@@ -24,7 +24,7 @@ from zsched.core.backfill import packed
 from zsched.core.changes import Change
 from zsched.core.lateness import waited_since_us
 from zsched.core.log import Entry, Position
-from zsched.core.lookback import Cursor, Wanted
+from zsched.core.lookback import SearchCursor, Wanted
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.failures import Failures
 from zsched.daemon.loop import Loop
@@ -35,7 +35,8 @@ from zsched.storage.questions import Inbox, Question
 
 log = structlog.get_logger(__name__)
 
-_WAIT_S: Final = 0.5  # wait for a question, between two checks for the stop
+_WAIT_S: Final = 2.0  # wait for a question, at most, between two checks for the stop
+_LOOK_S: Final = 0.5  # the same if Sentinels may choose another master, and between two looks at an unhealthy archive
 _CATCH_UP_S: Final = 1.0  # wait until the archive has the log entries that the asker saw
 _MOST: Final = 1000  # changes in one answer
 _ENTRIES: Final = 100  # log entries in one answer
@@ -55,6 +56,7 @@ class Answerer:
     def __init__(self, archiver: Archiver, link: Link, keys: Keys, failures: Failures | None = None) -> None:
         self._archiver, self._link, self._keys = archiver, link, keys
         self._failures = failures or Failures()
+        self._wait_s = _LOOK_S if link.finds_master else min(_WAIT_S, link.timeout_s / 2)
         self._loop = Loop("answerer", lambda: self._serve_all(self._loop, self._serve), self._failures)
         self._names = Loop("names", lambda: self._serve_all(self._names, self._serve_names), self._failures)
 
@@ -78,15 +80,15 @@ class Answerer:
 
     def _serve_names(self, inbox: Inbox) -> None:
         if (knowledge := self._archiver.knowledge()) is None:
-            self._names.pause(_WAIT_S)
-        elif (question := inbox.take(_WAIT_S, names=True)) is not None:
+            self._names.pause(_LOOK_S)
+        elif (question := inbox.take(self._wait_s, names=True)) is not None:
             inbox.answer(question, (self._archiver.knowledge() or knowledge).to_dict())
 
     def _serve(self, inbox: Inbox) -> None:
         if not self._archiver.is_healthy:
-            self._loop.pause(_WAIT_S)
+            self._loop.pause(_LOOK_S)
             return
-        if (question := inbox.take(_WAIT_S)) is None:
+        if (question := inbox.take(self._wait_s)) is None:
             return
         path = self._archiver.path
         if self._loop.is_stopping or path is None or not self._archiver.is_healthy:
@@ -135,7 +137,7 @@ def _schedule(*, id: object, newest: object) -> CheckedQuestion:
 
 def _search(*, after: object = None, **wanted: Any) -> CheckedQuestion:
     asked = Wanted.of_dict(wanted)
-    place = None if after is None else Cursor.parse(_text(after))
+    place = None if after is None else SearchCursor.parse(_text(after))
     return partial(_searched, wanted=replace(asked, limit=_bounded(asked.limit)), after=place)
 
 
@@ -195,7 +197,7 @@ def _story_of(history: History, *, id: str, newest: int) -> dict[str, Any]:
     return {"changes": [change.to_dict() for change in found], "left_out": left_out, "terms": terms, "led": led}
 
 
-def _searched(history: History, *, wanted: Wanted, after: Cursor | None) -> dict[str, Any]:
+def _searched(history: History, *, wanted: Wanted, after: SearchCursor | None) -> dict[str, Any]:
     """
     Return a part of a search: its hits, and the cursor ``after`` which the asker continues (None: it is over), with the
     time ``reached_us`` there.

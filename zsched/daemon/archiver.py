@@ -25,6 +25,7 @@ from zsched.archive import Archive
 from zsched.config import Settings
 from zsched.core.clock import Clock
 from zsched.core.log import Position
+from zsched.daemon import heap
 from zsched.daemon.about import facts
 from zsched.daemon.bell import Bell
 from zsched.daemon.failures import Failures
@@ -54,6 +55,7 @@ _GATHER_MS: Final = 12.0  # from one pass to the next otherwise; at 25 ms the p9
 _RETRY_S: Final = 1.0  # before another attempt after an error; for a lost Redis a quarter of a lease, if that is less
 _REFUSED_S: Final = 10.0  # between two checks that the archive belongs to this data set
 _PRUNE_EVERY_MS: Final = 3_600_000.0
+_MUCH: Final = 100  # entries, after which the archive frees its memory when it has nothing to do
 _CHECK_MS: Final = 5.0  # of every idle pass, until the whole file was checked
 _INDEX_MS: Final = 20.0  # of a pass, in which blocks of prefixes are built
 _DAY_US: Final = 86_400 * 1_000_000
@@ -273,6 +275,7 @@ class Archiver:
             *place, lease_ms=lease_ms, is_manual=is_manual, meter=self._meter, between=between
         )
         reported: tuple[object, ...] | None = None
+        taken_in = _MUCH  # entries since the archive came to rest; a bootstrap reads Redis besides
         reported_ms = named_ms = 0.0
         while True:
             began_ms = self._clock.monotonic_ms()
@@ -282,6 +285,11 @@ class Archiver:
                 named_ms = began_ms
             self._tell(follower)
             self._loop.well()
+            taken_in += follower.came
+            if follower.came == 0 and taken_in >= _MUCH and not self._loop.is_stopping:
+                archive.rest()
+                heap.trim()
+                taken_in = 0
             may_not_lead = self.may_not_lead
             news = archive.position, follower.state, may_not_lead, follower.looked_at
             hold_for_ms = self._hold_for_ms(follower)
@@ -294,6 +302,7 @@ class Archiver:
                     archive.index_step(_INDEX_MS, self._clock)
             elif not self._own.is_checked:
                 self._own.is_checked = not archive.check_step(_CHECK_MS, self._clock)
+                taken_in = _MUCH if self._own.is_checked else taken_in  # it has read the whole file
             else:
                 archive.index_step(_INDEX_MS, self._clock)
             self._looked_ms = began_ms

@@ -42,7 +42,7 @@ from zsched.archive.recall import Recall, recalling_beside
 from zsched.core.audit import GRACE_MS, Alarm, Event, is_overdue, left_out, may_be_left_out, misplaced, unknown_schedule
 from zsched.core.clock import Clock
 from zsched.core.difference import Held, Recalled
-from zsched.core.log import Entry, UnknownEntry, touches
+from zsched.core.log import Entry, Position, UnknownEntry, touches
 from zsched.core.log.recovery import Restored
 from zsched.core.model import iso
 from zsched.core.pages import pages_of
@@ -153,6 +153,8 @@ class Auditor:
         self._again: list[str] = []  # faults that could not be repaired
         self._lasting: dict[str, tuple[Event, str]] = {}  # logged faults that last, by id
         self._overdue: str | None = None  # the oldest logged overdue schedule
+        # The first due time of a state: an archive, its life, and its last entry.
+        self._first_due: tuple[tuple[str, int, Position], int | None] | None = None
         self._term = ""  # the term for which the following holds
         self._steady: tuple[int, float] | None = None  # TIME and the monotonic clock at the last look
         self._since_ms = 0  # firing without a break since then
@@ -204,7 +206,7 @@ class Auditor:
         with recalling_beside(path) as (recall, position):
             if position is None:
                 return None
-            due, oldest = recall.overdue(look.now_ms - GRACE_MS, _OLDEST)
+            due, oldest = self._overdue_in(recall, position, look.now_ms - GRACE_MS)
             next = self._next_of_round(recall)
             strangers = list(islice(self._strangers(recall), _STRANGERS))
         again, self._again = self._again, []
@@ -215,6 +217,17 @@ class Auditor:
         for alarm in suppressed:
             self._say(going, alarm, is_repaired=False)
         return going
+
+    def _overdue_in(self, recall: Recall, position: Position, before_ms: int) -> tuple[int, list[str]]:
+        """
+        Return the number of schedules due before *before_ms*, and the oldest of them. While nothing is logged, the
+        first due time stays as it is, so the rows need not be read again.
+        """
+        state = recall.archive, recall.life, position
+        if self._first_due is None or self._first_due[0] != state:
+            self._first_due = state, recall.first_due_ms()
+        first_ms = self._first_due[1]
+        return (0, []) if first_ms is None or first_ms >= before_ms else recall.overdue(before_ms, _OLDEST)
 
     def _next_of_round(self, recall: Recall) -> list[str]:
         """

@@ -27,6 +27,7 @@ from zsched.storage.lease import Server, Term
 
 _RETRY_MS: Final = 1000.0  # before another attempt after a failure
 _HEALTH_MS: Final = 500.0  # between checks of an archive that does not follow
+_TOGETHER_MS: Final = 20.0  # chores that are due so soon are done now: most of a short step's cost is the wake-up
 
 
 class Chore(Protocol):
@@ -114,7 +115,7 @@ class ChoreThread:
         while not self._loop.is_stopping and self._term is term:
             is_healthy = self._archiver.is_healthy
             for number, chore in enumerate(chores):
-                if self._clock.monotonic_ms() >= next_ms[number]:
+                if self._clock.monotonic_ms() >= next_ms[number] - _TOGETHER_MS:
                     pause_ms = self._do(chore, term) if is_healthy or number < self._needing else _HEALTH_MS
                     next_ms[number] = self._clock.monotonic_ms() + pause_ms
             self._loop.well()

@@ -194,12 +194,7 @@ class Daemon:
         first = elector.term
         is_named, has_looked = first.gen is not None, first.hold_ms <= first.now_ms
         while not self._is_stopping:
-            sent_ms = self._clock.monotonic_ms()
-            renewed_at_ms = elector.renew_if_due()
-            if renewed_at_ms is not None:
-                self._meter.renewed(self._clock.monotonic_ms() - sent_ms)
-                ticker.observe(renewed_at_ms, sent_ms)
-                session.trimmer.trim_if_due(elector.term, renewed_at_ms)
+            self._renew(session)
             try:
                 if not is_named and (naming_ms := session.namer.step(elector.term)) is not None:
                     tick, has_moved = ticker.hold(elector.term, naming_ms, ASK_EVERY_MS), False
@@ -216,8 +211,19 @@ class Daemon:
             else:
                 self._say_well()
             if not has_moved:
-                self._sleep(tick, elector.ms_until_renewal())
+                self._rest(session, tick)
             self._end_pass(ticker)
+
+    def _renew(self, session: Session) -> bool:
+        """Renew the lease if it is time. Return True if the server's clock was found to have jumped."""
+        elector, sent_ms = session.elector, self._clock.monotonic_ms()
+        renewed_at_ms = elector.renew_if_due()
+        if renewed_at_ms is None or elector.term is None:
+            return False
+        self._meter.renewed(self._clock.monotonic_ms() - sent_ms)
+        has_jumped = session.ticker.observe(renewed_at_ms, sent_ms)
+        session.trimmer.trim_if_due(elector.term, renewed_at_ms)
+        return has_jumped
 
     def _looking_ms(self, term: Term) -> float | None:
         """
@@ -245,13 +251,24 @@ class Daemon:
             self._archivist.serve(None)
             self._health.leads = False
 
-    def _sleep(self, tick: Tick, renewal_ms: float) -> None:
+    def _rest(self, session: Session, tick: Tick) -> None:
+        """Sleep until the next pass. A renewal of the lease in between is no reason for one."""
+        until_ms = self._clock.monotonic_ms() + self._settings.daemon.idle_ms
+        while self._sleeps_on(tick, until_ms, session.elector.ms_until_renewal()) and not self._is_stopping:
+            self._end_pass()
+            if self._renew(session):
+                return
+
+    def _sleeps_on(self, tick: Tick, until_ms: float, renewal_ms: float) -> bool:
+        """Sleep until the next pass, *until_ms* at most, or until the renewal. Return True if no pass is due."""
         if tick.wait_ms is not None:
             self._pause(min(tick.wait_ms, renewal_ms))
         elif not tick.has_more:
             due_ms = float("inf") if tick.next_ms is None else float(tick.next_ms)
-            most_ms = min(renewal_ms, self._settings.daemon.idle_ms, self._supervisor.longest_sleep_ms)
-            self._waker.wait_until_due(due_ms, tick.server_offset_ms, most_ms)
+            left_ms = until_ms - self._clock.monotonic_ms()
+            most_ms = min(renewal_ms, left_ms, self._supervisor.longest_sleep_ms)
+            return not self._waker.wait_until_due(due_ms, tick.server_offset_ms, most_ms) and left_ms > most_ms
+        return False
 
     def _pause(self, for_ms: float) -> None:
         """Sleep until woken, *for_ms* at most."""

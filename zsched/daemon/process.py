@@ -16,6 +16,7 @@ import structlog
 
 from zsched.config import Settings
 from zsched.core.clock import Clock, SystemClock
+from zsched.daemon import heap
 from zsched.daemon.about import versions
 from zsched.daemon.archivist_process import ArchivistProcess
 from zsched.daemon.daemon import Daemon
@@ -54,6 +55,7 @@ def run_daemon(read: Callable[[], Settings]) -> int:
     try:
         settings = read()
         sys.setswitchinterval(_SWITCH_S)
+        heap.share_one()
         gc.freeze()  # the collector skips objects that stay, such as modules: every thread waits for it
         configure(settings.log.level, settings.log.format)
         _run(settings, read, clock, supervisor)

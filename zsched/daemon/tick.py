@@ -106,14 +106,18 @@ class Ticker:
         """Release RQ's locks, as the daemon stops during its term. Raises RedisUnavailable."""
         self._native.end(term)
 
-    def observe(self, now_ms: int, sent_ms: float) -> None:
-        """Update the server's clock by TIME in whole milliseconds from a reply to a request sent at *sent_ms*."""
-        self._note_jump(self._server_clock.observe(now_ms, sent_ms))
+    def observe(self, now_ms: int, sent_ms: float) -> bool:
+        """
+        Update the server's clock by TIME in whole milliseconds from a reply to a request sent at *sent_ms*. Return True
+        if it jumped.
+        """
+        return self._note_jump(self._server_clock.observe(now_ms, sent_ms))
 
-    def _note_jump(self, jumped_ms: int) -> None:
+    def _note_jump(self, jumped_ms: int) -> bool:
         if jumped_ms:
             self._meter.jumped(jumped_ms)
             log.error("clock_jumped", by_ms=jumped_ms, remedy="fire is held until the Redis server's clock is steady")
+        return bool(jumped_ms)
 
     def tick(self, term: Term) -> Tick:
         """Make one pass. Raises Stale, ServerChanged, RedisUnavailable, RedisRefused."""

@@ -7,7 +7,8 @@ It needs nothing in the worker or in the firing path. It finds finished runs in 
   So neither a million waiting runs nor a lost run at the head of its queue delays it.
 - Deadlines name the runs that may have expired in their queues.
 - Rounds through the archive's state, a part at a time, ask RQ about every open run. They find deleted and cancelled
-  runs, runs that ended without a leader, and runs that the registries do not show.
+  runs, runs that ended without a leader, and runs that the registries do not show. After a round without an open run
+  they pause, until something is logged or ends.
 
 If a job ended, and the archive does not list it as open after some seconds, its end is already recorded or it is not
 ours. There is one exception: somebody may requeue a run in RQ, for example by rq-dashboard. Then its new end is
@@ -25,9 +26,8 @@ requeued run is not recorded if both ends come between two scans, or without a l
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
@@ -53,6 +53,7 @@ log = structlog.get_logger(__name__)
 _EVERY_MS: Final = 250.0  # from one step to the next
 _SELDOM_MS: Final = 500.0  # while nothing ends
 _ROUND_EVERY_MS: Final = 2000.0  # a part of a round: it takes some of the interpreter from the thread that fires
+_ROUND_SELDOM_MS: Final = 60_000.0  # the same after a round without an open run, while nothing is logged
 _LOOKED_AT: Final = 5000  # rows of the state in a part, of which most may wait: 2.5 ms (measured)
 _LOOKED_AT_FIRST: Final = 10_000  # in a term's first round, which finds runs that ended without a leader
 _ASKED: Final = 1000  # open runs in a part
@@ -77,6 +78,7 @@ class Tracker:
         self._ended: dict[RunKey, int] = {}  # not yet recorded, with the remaining steps to wait
         self._over_before: deque[RunKey] = deque(maxlen=_WAITING)  # not open: over before, or not ours
         self._around: RunKey | None = None  # the round continues here, also in another term
+        self._round_of: Position | None = None  # the archive's end when the round began; None: it met an open run
         self._queued: deque[tuple[OpenRun, Job]] = deque(maxlen=_HANDED_OVER)
         # The last entry with ends that another chore wrote.
         self._by_others: tuple[str, Position] | None = None
@@ -116,9 +118,8 @@ class Tracker:
         is_first = self._of is None or self._of[0] != term.token  # ends before its term were archived long ago
         self._note(self._endings.look(self._registries), 0 if is_first else _PATIENCE)
         self._note(self._deadlines.passed(), _PATIENCE)
-        self._until_round_ms -= self.every_ms
+        is_round = self._is_round_due()
         self.every_ms = _EVERY_MS if self._ended else _SELDOM_MS
-        is_round = self._until_round_ms <= 0
         if not self._ended and not is_round:
             return False
         with open_runs(path) as runs:
@@ -133,8 +134,8 @@ class Tracker:
             self._give_up()
             some = list(islice(self._over_before, _REQUEUED))
             before = [run for key in some if (run := runs.last_end(key)) is not None]
-            asked = {run.run_id: run for run in ended} | {run.run_id: run for run in self._go_around(runs, is_round)}
-        self._track(term, as_of, [*self._over_of(list(asked.values()), path), *self._requeued(before)])
+            asked = {run.run_id: run for run in chain(ended, self._go_around(runs, is_round))}
+        self._track(term, as_of, [*self._over_of(asked, path), *self._requeued(before)])
         for _ in some:  # after Redis has answered about them
             self._over_before.popleft()
         self._archiver.wait_until(self._written, CATCH_UP_S)
@@ -144,6 +145,7 @@ class Tracker:
         """Begin again, in a term and with a state."""
         self._of = of
         self._written: Position | None = None  # the last entry that it wrote
+        self._without_open: Position | None = None  # the archive's end at which a round met no open run
         self._until_round_ms = 0.0
         self._first_rounds = 1 if self._around is None else 2  # until all of the state was seen once
 
@@ -174,14 +176,28 @@ class Tracker:
         self._over_before.extend(key for key, steps in self._ended.items() if steps == 1)
         self._ended = {key: steps - 1 for key, steps in self._ended.items() if steps > 1}
 
+    def _is_round_due(self) -> bool:
+        """Count a step. The pause after a round without an open run ends with the next entry, or the next end."""
+        self._until_round_ms -= self.every_ms
+        has_news = self._archiver.position != self._without_open or bool(self._over_before)
+        if self._without_open is not None and has_news:
+            self._without_open, self._until_round_ms = None, min(self._until_round_ms, _ROUND_EVERY_MS)
+        return self._until_round_ms <= 0
+
     def _go_around(self, runs: OpenRuns, is_round: bool) -> Sequence[OpenRun]:
         """Return a part of the open runs, round after round."""
         if not is_round:
             return ()
         self._until_round_ms = _ROUND_EVERY_MS
+        if self._around is None:
+            self._round_of = runs.position
         found, self._around = runs.next(self._around, _LOOKED_AT_FIRST if self._first_rounds else _LOOKED_AT, _ASKED)
+        if found:
+            self._round_of = None
         if self._around is None:
             self._first_rounds = max(self._first_rounds - 1, 0)
+            if self._round_of is not None and self._round_of == runs.position:
+                self._without_open, self._until_round_ms = self._round_of, _ROUND_SELDOM_MS
         return found
 
     def _track(self, term: Term, as_of: Position, over: Sequence[Over]) -> None:
@@ -193,12 +209,15 @@ class Tracker:
             self._written = tracked.entry or self._written
             say_paused(tracked.paused)
 
-    def _over_of(self, open: Sequence[OpenRun], path: Path) -> list[Over]:
-        """Return the finished runs in the order of their ends, so that failures in a row are counted."""
+    def _over_of(self, open: Mapping[str, OpenRun], path: Path) -> list[Over]:
+        """
+        Return the finished ones of the *open* runs, by run id, in the order of their ends: so failures in a row are
+        counted.
+        """
         over: list[tuple[Run, str]] = []
         forgotten: list[OpenRun] = []
-        for one, job in zip(open, self._jobs.look([one.run_id for one in open]), strict=True):
-            run = of_job(one.run_id, job, one.fired_us, one.is_uncertain, self._deadlines.since_ms)
+        for (run_id, one), job in zip(open.items(), self._jobs.look(list(open)), strict=True):
+            run = of_job(run_id, job, one.fired_us, one.is_uncertain, self._deadlines.since_ms)
             if run.is_over:
                 seen = "gone" if job is None or run.status is RunStatus.EXPIRED else job.seen
                 over.append((run, seen))
@@ -208,7 +227,7 @@ class Tracker:
                 self._queued.append((one, job))
         queues = self._queues(forgotten, path)
         over.sort(key=lambda pair: pair[0].ended_ms or 0)
-        return [Over.of(replace(run, queue=queues[run.id]) if run.id in queues else run, seen) for run, seen in over]
+        return [Over.of(run._replace(queue=queues[run.id]) if run.id in queues else run, seen) for run, seen in over]
 
     def _queues(self, forgotten: Sequence[OpenRun], path: Path) -> dict[str, str]:
         """Return by run id, from the archive, the queues of runs whose jobs no longer name a queue."""
@@ -224,7 +243,7 @@ class Tracker:
             run = of_job(known.id, job, known.fired_us, known.is_uncertain)
             is_later = (run.ended_ms or 0) > (known.ended_ms or 0) + _SAME_END_MS
             if job is not None and run.is_over and is_later:
-                over.append(Over.of(replace(run, attempt=known.attempt + 1), job.seen))
+                over.append(Over.of(run._replace(attempt=known.attempt + 1), job.seen))
         return over
 
 

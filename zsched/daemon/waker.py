@@ -34,6 +34,7 @@ class Waker:
         self._link, self._channel, self._clock = link, keys.wake(), clock
         self._alarm, self._news = Bell(), Bell()  # the sleep is over; it may have become shorter
         self._earliest_ms: float = float("inf")  # earliest due time put since the last wait, server's time
+        self._was_woken = False  # the last sleep, by ``wake``
         self._loop = Loop("waker", self._listen, failures, retry_s=_RETRY_S)
 
     def start(self) -> None:
@@ -56,23 +57,29 @@ class Waker:
         while not self._sleep(until_ms, [self._alarm]):
             pass
 
-    def wait_until_due(self, due_ms: float, server_offset_ms: float, most_ms: float) -> None:
+    def wait_until_due(self, due_ms: float, server_offset_ms: float, most_ms: float) -> bool:
         """
         Sleep until *due_ms* of the server's clock, which is the monotonic one plus *server_offset_ms*, but at most
-        *most_ms*. An earlier due time that is put meanwhile is waited for instead.
+        *most_ms*. An earlier due time that is put meanwhile is waited for instead. Return False if *most_ms* ended the
+        sleep: the next one still knows the earlier due time.
         """
         limit_ms = self._clock.monotonic_ms() + most_ms
-        while not self._sleep(
-            min(min(due_ms, self._earliest_ms) - server_offset_ms, limit_ms), [self._alarm, self._news]
-        ):
+        while True:
+            at_ms = min(due_ms, self._earliest_ms) - server_offset_ms
+            if self._sleep(min(at_ms, limit_ms), [self._alarm, self._news]):
+                break
             self._news.hush()
-        self._earliest_ms = float("inf")  # the following tick reads the present state
+        if self._was_woken or at_ms <= limit_ms:
+            self._earliest_ms = float("inf")  # the following tick reads the present state
+            return True
+        return False
 
     def _sleep(self, until_ms: float, bells: list[Bell]) -> bool:
         """Sleep until *until_ms* or a bell. Return True when the sleep is over, False to check again."""
         left_ms = until_ms - self._clock.monotonic_ms()
         rung = select.select(bells, (), (), max(left_ms, 0.0) / 1000)[0]
-        if self._alarm in rung:
+        self._was_woken = self._alarm in rung
+        if self._was_woken:
             self._alarm.hush()
             return True
         return not rung or left_ms <= 0

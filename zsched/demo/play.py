@@ -12,9 +12,10 @@ import dataclasses
 from datetime import timedelta
 from typing import Final
 
+from zsched.cli.lines import Table
 from zsched.cli.listing import trigger_text
-from zsched.cli.output import aligned
 from zsched.cli.program import connect
+from zsched.cli.terminal import Terminal
 from zsched.client import Client
 from zsched.config import Settings
 from zsched.core.clock import Clock, SystemClock, from_ms
@@ -205,6 +206,6 @@ def _introduce(screen: Screen, client: Client, stack: Stack) -> None:
         if one.id in names or not one.id.startswith(CAMPAIGN):
             next_at = "-" if one.next_ms is None else local_text(one.next_ms, one.tz)
             rows.append((names.get(one.id, one.id), one.queue, trigger_text(one), next_at, one.tz))
-    for line in aligned(("SCHEDULE", "QUEUE", "TRIGGER", "NEXT", "ZONE"), rows):
+    for line in Terminal().shown([Table(("SCHEDULE", "QUEUE", "TRIGGER", "NEXT", "ZONE"), rows)]):
         screen.say(line)
     screen.say()

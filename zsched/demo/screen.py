@@ -17,6 +17,7 @@ from typing import Any, Final
 import click
 
 from zsched.core.clock import Clock
+from zsched.core.model import seconds
 from zsched.demo.runs import FINISHED, DecidedOccurrence, DemoRun
 
 # -- the figures at the end -------------------------------------------------------------------------
@@ -54,10 +55,10 @@ class Summary:
             self.waited_ms.append(run.waited_ms)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the summary for JSON; in milliseconds, None if nothing fired."""
+        """Return the summary for JSON; durations in seconds, None if nothing fired."""
         figures = zip(("p50", "p99", "max"), _figures(self.late_ms), strict=True)
-        late = {name: None if ms is None else round(ms, 3) for name, ms in figures}
-        return {"fired": self.fired, "executed": self.executed, "failed": self.failed, "late_ms": late}
+        late = {name: seconds(ms) for name, ms in figures}
+        return {"fired": self.fired, "executed": self.executed, "failed": self.failed, "late_s": late}
 
     def lines(self) -> Iterator[str]:
         """Yield the summary as lines for people."""

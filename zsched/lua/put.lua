@@ -56,26 +56,32 @@ local function is_seen(pairs_now)
   return true
 end
 
-local ids = {}
+local ids, due, keys = {}, {}, {}
 for i = first_row, #ARGV, 3 do
-  ids[#ids + 1] = ARGV[i]
+  local n, id, due_ms = #ids + 1, ARGV[i], ARGV[i + 1]
+  if string.sub(due_ms, 1, 1) == '+' then
+    due_ms = string.format('%.0f', now_ms + tonumber(due_ms))
+  end
+  ids[n], due[n], keys[n] = id, due_ms, run_key(id, due_ms)
 end
 local found = find(ids)
+local has_runs = redis.call('EXISTS', unpack(keys)) > 0  -- usually none: then no row asks for its own
 
 local NO_JOB = {}
 
 -- Read and decide.
-local reply, writes, logged = {'OK', now_ms, version()}, {}, {}
-local replaced, staying, runs = {}, {}, {}
+local reply, writes, fields = {'OK', now_ms, version()}, {}, {'lane', lane, 'fields', field_size / 2}
+for i = first_field, first_row - 1 do
+  fields[#fields + 1] = ARGV[i]
+end
+local rows_at = #fields + 2
+fields[rows_at - 1], fields[rows_at] = 'rows', 0
+local replaced, staying, taken = {}, {}, {}
 for n, id in ipairs(ids) do
-  local at, row = found[n], first_row + 3 * (n - 1)
-  local due_ms, data = ARGV[row + 1], ARGV[row + 2]
-  if string.sub(due_ms, 1, 1) == '+' then
-    due_ms = string.format('%.0f', now_ms + tonumber(due_ms))
-  end
-  local run, word = run_key(id, due_ms), nil
+  local at, due_ms, data, run, word = found[n], due[n], ARGV[first_row + 3 * n - 1], keys[n], nil
   local pending = at and not at.recurring
-  local job = redis.call('EXISTS', run) == 1 and redis.pcall('HMGET', run, unpack(OF_RUN)) or NO_JOB
+  local is_there = has_runs and redis.call('EXISTS', run) == 1
+  local job = is_there and redis.pcall('HMGET', run, unpack(OF_RUN)) or NO_JOB
   if job.err then
     word = 'WRONGTYPE'
   elseif at and if_exists ~= 'replace' then
@@ -102,27 +108,17 @@ for n, id in ipairs(ids) do
       replaced[#replaced + 1] = id
       staying[#staying + 1] = at.place == 'paused' and id or nil
     end
-    writes[#writes + 1] = {id = id, due_ms = due_ms, data = data, run = run, at = at}
-    runs[#runs + 1] = run
-    logged[#logged + 1] = id
-    logged[#logged + 1] = due_ms
-    logged[#logged + 1] = 'data'
-    logged[#logged + 1] = data
+    writes[#writes + 1] = n
+    taken[#taken + 1] = is_there and run or nil
+    local size = #fields
+    fields[size + 1], fields[size + 2], fields[size + 3], fields[size + 4] = id, due_ms, 'data', data
   end
-  reply[#reply + 1] = word
-  reply[#reply + 1] = due_ms
+  local size = #reply
+  reply[size + 1], reply[size + 2] = word, due_ms
 end
 
 if #writes > 0 then
-  local fields = {'lane', lane, 'fields', field_size / 2}
-  for i = first_field, first_row - 1 do
-    fields[#fields + 1] = ARGV[i]
-  end
-  fields[#fields + 1] = 'rows'
-  fields[#fields + 1] = #writes
-  for i = 1, #logged do
-    fields[#fields + 1] = logged[i]
-  end
+  fields[rows_at] = #writes
   for _, named in ipairs({{'replaced', replaced}, {'paused', staying}}) do
     if #named[2] > 0 then
       fields[#fields + 1] = named[1]
@@ -138,26 +134,27 @@ if #writes > 0 then
   end
   local size = #job
   job[size + 1], job[size + 2], job[size + 3] = 'created_at', iso(now_ms), 'data'
-  local members, earliest = {}, nil
-  redis.call('DEL', unpack(runs))  -- a hash without a place would leave fields of its own
-  for _, write in ipairs(writes) do
-    if write.at then
-      remove(write.id, write.at)
+  local members, earliest = {}, math.huge
+  if #taken > 0 then
+    redis.call('DEL', unpack(taken))  -- a hash without a place would leave fields of its own
+  end
+  for _, n in ipairs(writes) do
+    local id, at, due_ms = ids[n], found[n], due[n]
+    if at then
+      remove(id, at)
     end
-    job[2], job[size + 4] = write.run, write.data
+    job[2], job[size + 4] = keys[n], ARGV[first_row + 3 * n - 1]
     redis.call(unpack(job))
-    if write.at and write.at.place == 'paused' then
-      park(paused_key, write.id, lane, write.due_ms, write.at.since_ms, write.at.note)
+    if at and at.place == 'paused' then
+      park(paused_key, id, lane, due_ms, at.since_ms, at.note)
     else
-      members[#members + 1] = write.due_ms
-      members[#members + 1] = write.id
-      if not earliest or tonumber(write.due_ms) < tonumber(earliest) then
-        earliest = write.due_ms
-      end
+      local last = #members
+      members[last + 1], members[last + 2] = due_ms, id
+      earliest = math.min(earliest, tonumber(due_ms))
     end
   end
-  if earliest then
-    wake_if_earlier(lane, earliest)
+  if #members > 0 then
+    wake_if_earlier(lane, string.format('%.0f', earliest))
     redis.call('ZADD', lane_keys[lane], unpack(members))
   end
 end

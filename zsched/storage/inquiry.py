@@ -19,7 +19,7 @@ from zsched.core.entry import Entry, Position, UnknownEntry
 from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.lateness import LeadersBack
 from zsched.core.log import Key, changes, kinds_telling, parse, reading
-from zsched.core.lookback import Cursor, Lookback, Occurrence, Wanted, kept, owner_of
+from zsched.core.lookback import Lookback, Occurrence, SearchCursor, Wanted, kept, record_key_of
 from zsched.core.runs import Run, RunStatus, as_seen
 from zsched.core.story import Chronicle, Source, Stalled
 from zsched.errors import ArchiveError, RedisRefused
@@ -263,8 +263,8 @@ class Inquiry:
         placed = [facets.placed(one, entries[one.entry]) for one in lookback.found()]
         found = [one for one in placed if (one.facets or NO_FACETS).has(wanted.facets)]
         if after is not None:
-            order = Cursor.parse(after).order
-            found = [one for one in found if Cursor.parse(one.cursor).order < order]
+            order = SearchCursor.parse(after).order
+            found = [one for one in found if SearchCursor.parse(one.cursor).order < order]
         found = self._now(found, wanted)
         is_cut = len(found) >= wanted.limit
         source = self._redis(self._log.first() if is_cut else oldest, problem)
@@ -314,12 +314,12 @@ class LoggedFacets:
 
     def placed(self, one: Occurrence, entry: Entry) -> Occurrence:
         """Return *one*, a change of *entry*, with its facets and its cursor."""
-        id, run = owner_of(one)
+        id, run = record_key_of(one)
         known = sorted([*self._of.get((id, ""), ()), *(self._of.get((id, run), ()) if run else ())])
         before = [facets for t_us, facets in known if t_us <= one.at_us]
         told = list(parse(entry, self._suffix).told())
         row = next((n for n, each in enumerate(told) if (each.what, each.id, each.run_id) == one.key), 0)
-        return replace(one, facets=before[-1] if before else None, cursor=str(Cursor(entry.position, 0, row)))
+        return replace(one, facets=before[-1] if before else None, cursor=str(SearchCursor(entry.position, 0, row)))
 
 
 def _understood(answer: dict[str, Any]) -> dict[str, Any]:
@@ -331,7 +331,7 @@ def _understood(answer: dict[str, Any]) -> dict[str, Any]:
         values["terms"], values["led"] = dict(answer["terms"]), dict(answer["led"])
     if "occurrences" in answer:
         values["occurrences"] = [Occurrence.of_dict(one) for one in answer["occurrences"]]
-        values["after"] = None if answer["after"] is None else str(Cursor.parse(answer["after"]))
+        values["after"] = None if answer["after"] is None else str(SearchCursor.parse(answer["after"]))
         values["reached_us"] = None if answer["reached_us"] is None else int(answer["reached_us"])
     if "ran" in answer:
         values["ran"] = unpacked(answer["ran"], MOST)

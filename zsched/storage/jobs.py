@@ -50,8 +50,9 @@ class Jobs:
 
 
 def _job(reply: bytes) -> Job:
-    words = text(reply).split("\0", len(JOB_FIELDS) - 1)
-    job = Job(**dict(zip(JOB_FIELDS, words, strict=True)))
+    job = Job(*text(reply).split("\0", len(JOB_FIELDS) - 1))
+    if not job.error and len(job.worker) <= LONGEST_NAME:
+        return job
     return job._replace(worker=job.worker[:LONGEST_NAME], error=last_line(job.error) if job.error else "")
 
 
@@ -143,8 +144,12 @@ class Deadlines:
         """
         Return the run ids with deadlines that passed since the last call, the oldest first; at the first call, all.
         """
-        key, now_ms = self._keys.deadlines(), server_now_ms(self._wire, self._keys)
-        if self._wire.execute("TYPE", key) not in (b"zset", b"none"):  # another program's key: the leader reports it
+        key = self._keys.deadlines()
+        kind = self._wire.execute("TYPE", key)
+        if kind == b"none" and self.since_ms >= 0:  # the next call reports what is written meanwhile
+            return []
+        now_ms = server_now_ms(self._wire, self._keys)
+        if kind not in (b"zset", b"none"):  # another program's key: the leader reports it
             return []
         if self.since_ms < 0:
             self.since_ms = now_ms

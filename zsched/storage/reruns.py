@@ -8,7 +8,6 @@ unpickled, so the caller's serializer does not matter.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from zsched.core.entry import text
@@ -131,7 +130,7 @@ class Reruns:
         [job] = self._jobs.look([run_id])
         run = Run(run_id, RunStatus.QUEUED) if job is None else as_seen(Run(run_id, RunStatus.QUEUED), job)
         now_ms = server_now_ms(self._link, self._keys)
-        cancelled = replace(run, status=RunStatus.CANCELLED, ended_ms=now_ms)
+        cancelled = run._replace(status=RunStatus.CANCELLED, ended_ms=now_ms)
         word, _, detail = self._scripts.call(
             "cancel_run",
             id=parts.schedule_id,

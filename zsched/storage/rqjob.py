@@ -38,6 +38,7 @@ _DEFLATE_FROM = 100  # bytes; below it zlib's header costs more than it saves (m
 _SHORTEST_TTL_S = 60  # RQ deletes a job with ttl 0 before its end can be seen
 _CALLBACK_TIMEOUT_S = 60  # RQ's own
 _LONGEST_TTL_S = 100 * 366 * 86400
+_LISTS = (tuple, list)
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 
 Pairs = dict[str, str | bytes]
@@ -72,10 +73,11 @@ class Encoder:
         Raises:
             InvalidSchedule: args or kwargs cannot be serialised, would be reshaped, or are too long.
         """
-        kwargs = {} if kwargs is None else kwargs
-        if not isinstance(args, tuple | list):
+        if not isinstance(args, _LISTS):
             raise InvalidSchedule("args", args, "not a list of arguments", "give a tuple or list")
-        if not isinstance(kwargs, dict) or not all(isinstance(key, str) for key in kwargs):
+        if kwargs is None:
+            kwargs = {}
+        elif not isinstance(kwargs, dict) or not all(isinstance(key, str) for key in kwargs):
             raise InvalidSchedule("kwargs", kwargs, "not named arguments", "give a dict with texts as keys")
         raw = self._dumps("args", (path, None, tuple(args), kwargs))
         if self.serializer == "json":

@@ -209,7 +209,7 @@ class Store:
     def put(self, shape: Shape, row: OneShotRow, op: str | None, seen: Sequence[bytes] | None = None) -> Answer:
         """Put one row. *op* makes a relative or conditional call repeatable; *seen* makes it an update."""
         self.check_serializer()
-        name, rows, arguments = one_shots_call(shape, [row], op, seen)
+        name, rows, arguments = one_shots_call(shape, row, op, seen)
         now_ms, version, word, due_ms = self._scripts.call(name, rows=rows, **arguments)
         self._claim_serializer(word)
         return Answer(_text(word), int(now_ms), _detail(due_ms), _entry(word, version))
@@ -323,12 +323,9 @@ class Store:
 
 
 def one_shots_call(
-    shape: Shape, rows: Iterable[OneShotRow], op: str | None, seen: Sequence[bytes] | None = None
+    shape: Shape, rows: Iterable[str | bytes], op: str | None, seen: Sequence[bytes] | None = None
 ) -> BulkCall:
-    """Return the call of put.lua for *rows* of *shape*."""
-    texts: list[Any] = [*(seen or ()), *shape.pairs]
-    for row in rows:
-        texts += row
+    """Return the call of put.lua for *rows* of *shape*: the texts of a ``OneShotRow``, or of many."""
     arguments = {
         "lane": shape.lane.value,
         "if_exists": shape.if_exists.value,
@@ -338,7 +335,7 @@ def one_shots_call(
         "seen_size": -1 if seen is None else len(seen),
         "field_size": len(shape.pairs),
     }
-    return "put", texts, arguments
+    return "put", [*(seen or ()), *shape.pairs, *rows], arguments
 
 
 def recurring_call(rows: Iterable[RecurringRow], op: str | None) -> BulkCall:

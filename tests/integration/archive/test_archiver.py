@@ -9,11 +9,12 @@ import pytest
 import redis
 
 from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread, know
+from tests.faults.threads import STEADY, DaemonThread, know
 from tests.prefix import RQ
 from zsched import Client
 from zsched.archive import Archive
 from zsched.config import ArchiveSettings
+from zsched.core.log import Position
 from zsched.daemon import archiver as module
 from zsched.daemon.follower import Follower
 from zsched.daemon.merge import Merge
@@ -22,6 +23,7 @@ from zsched.errors import ArchiveCorrupt, ArchiveFailed, RedisUnavailable
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
+from zsched.storage.log import Log
 from zsched.storage.questions import Knowledge
 
 pytestmark = pytest.mark.redis
@@ -135,6 +137,35 @@ def test_a_new_archive_learns_the_name_of_the_data_set_as_soon_as_the_leader_giv
         named = daemon.wait_for("data_set_named")
 
         assert named["name"] == eventually(lambda: daemon.daemon._archivist.archiver.gen)
+
+
+def test_an_archive_frees_its_memory_once_after_a_backlog(
+    redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    know(redis_client)
+    rests, rest = list[Position | None](), Archive.rest
+
+    def rested(archive: Archive) -> None:
+        rest(archive)
+        rests.append(archive.position)
+
+    monkeypatch.setattr(Archive, "rest", rested)
+    monkeypatch.setattr(module, "_MUCH", 10)
+    monkeypatch.setattr(Archive, "check_step", lambda *_: True)  # it never ends; its end frees memory, too
+    client = Client.from_url(redis_url)
+    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own()), **STEADY):
+        eventually(lambda: rests)  # after it was opened
+        earlier = len(rests)
+        for number in range(10):
+            client.schedule("app.tasks.run", id=f"s{number}", after=3600)
+        eventually(lambda: len(rests) > earlier)
+        client.schedule("app.tasks.run", id="one", after=3600, durable=True)
+
+    last = Log(Link.from_url(redis_url, 5.0), Keys("default")).last()
+    assert last is not None
+    assert earlier + 1 == len(rests)
+    assert rests[-1] is not None
+    assert rests[-1].order < last.position.order
 
 
 def raising(error: Exception) -> Callable[..., bool]:

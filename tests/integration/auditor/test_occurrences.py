@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from tests.integration.archive.ground import HOUR_MS, SOON, Scene, rows_put_back
 from tests.integration.auditor.ground import FUNC, Auditing, alarms, fill, lane
+from zsched.archive.recall import Recall
 from zsched.core.audit import GRACE_MS
 from zsched.core.clock import SystemClock
 from zsched.daemon import auditor as module
@@ -91,6 +92,34 @@ def test_an_overdue_occurrence_in_its_lane_raises_an_alarm(scene: Scene, auditin
     assert [] == rows_put_back(scene)
     scene.tick()
     assert [] == auditing.run()
+
+
+def test_the_rows_are_read_again_only_after_another_entry_or_a_due_time(
+    scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, first_due_ms, overdue = list[str](), Recall.first_due_ms, Recall.overdue
+
+    def read_first(self: Recall) -> int | None:
+        reads.append("first")
+        return first_due_ms(self)
+
+    def read_overdue(self: Recall, before_ms: int, limit: int) -> tuple[int, list[str]]:
+        reads.append("overdue")
+        return overdue(self, before_ms, limit)
+
+    monkeypatch.setattr(Recall, "first_due_ms", read_first)
+    monkeypatch.setattr(Recall, "overdue", read_overdue)
+    scene.client.schedule(FUNC, id="a", after=3600)
+    assert [[], []] == [auditing.run(), auditing.run()]
+    assert ["first"] == reads
+
+    scene.client.schedule(FUNC, id="b", after=1800)
+    assert [] == auditing.run()
+    assert ["first", "first"] == reads
+
+    auditing.pass_time(1_800_000 + GRACE_MS + 1)
+    assert ["b"] == [each["schedule_id"] for each in auditing.run()]
+    assert ["first", "first", "overdue"] == reads
 
 
 @pytest.mark.parametrize("why", ["it leads only now", "the clock was set", "it was held"])

@@ -83,7 +83,7 @@ def test_a_problem_exits_as_unhealthy_and_shows_its_remedy(zsched: Zsched, sound
 
     lines = result.stdout.splitlines()
     at = next(n for n, line in enumerate(lines) if line.startswith("problem  test clock"))
-    assert lines[at + 1].strip().startswith("-> if no test is running: redis-cli ")
+    assert lines[at + 1].strip().startswith("→ if no test is running: redis-cli ")
     assert UNHEALTHY == result.exit_code
 
 

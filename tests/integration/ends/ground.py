@@ -86,10 +86,13 @@ class Tracking:
         """Let the archive begin again with the state of Redis."""
         self._archive.leave_behind()
 
+    @property
+    def position(self) -> Position | None:
+        return self._archive.position
+
     def as_of(self) -> Position:
-        position = self._archive.position
-        assert position is not None
-        return position
+        assert self.position is not None
+        return self.position
 
     def step(self) -> bool:
         """Let the archive follow, then do a step of the tracker."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 import pytest
 import redis
@@ -22,6 +23,8 @@ from tests.integration.ends.ground import (
 )
 from tests.prefix import RQ
 from zsched import Client
+from zsched.archive.openruns import OpenRuns
+from zsched.core.run_id import RunKey
 from zsched.core.runs import rq_time
 from zsched.daemon import endings, tracker
 from zsched.errors import Stale
@@ -360,3 +363,24 @@ def test_an_idle_tracker_has_no_work_between_two_rounds(tracking: Tracking, monk
     tracking.step()
 
     assert not tracking.step()
+
+
+def test_a_round_without_open_runs_is_not_repeated_until_something_is_logged(
+    tracking: Tracking, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts, part = list[int](), OpenRuns.next
+
+    def counted(self: OpenRuns, after: RunKey | None, looked_at: int, limit: int) -> Any:
+        parts.append(looked_at)
+        return part(self, after, looked_at, limit)
+
+    monkeypatch.setattr(OpenRuns, "next", counted)
+    client.schedule(FUNC, id="waits", after=3600)
+    for _ in range(5):
+        tracking.step()
+    assert 1 == len(parts)
+
+    client.enqueue(FUNC, id="a")
+    for number in range(2, 5):  # while it is open, rounds follow each other
+        tracking.step()
+        assert number == len(parts)

@@ -47,7 +47,7 @@ def test_recurring_jobs_of_rq_scheduler_are_copied(zsched: Zsched, client: Clien
     }.items() <= digest.items()
     assert {"expr": "0 9 * * 1-5", "tz": "Asia/Seoul"}.items() <= digest["trigger"].items()
     assert {"queue": "beat", "next_at": "2040-01-01T09:30:00.000Z", "expires_after_s": 60.0}.items() <= beat.items()
-    assert {"kind": "every", "expr": "90000", "count": 5}.items() <= beat["trigger"].items()
+    assert {"kind": "every", "expr": "1m30s", "count": 5}.items() <= beat["trigger"].items()
     assert "do not start rq-scheduler on this Redis again" in result.stderr
     assert {cron.id, every.id} == {job.id for job in theirs.get_jobs()}
 

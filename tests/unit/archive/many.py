@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from tests.unit.archive.ground import T_US
 from zsched.archive import Archive, History
-from zsched.archive.search import Part, Search
+from zsched.archive.search import Search, SearchPart
 from zsched.core.changes import OUTCOMES, What
 from zsched.core.clock import SystemClock
 from zsched.core.facets import NO_FACETS, Facets
@@ -107,10 +107,10 @@ def write(path: Path, runs: int) -> tuple[float, float]:
     return runs / took_s, runs / indexed_s
 
 
-def first_page(path: Path, wanted: Wanted) -> tuple[Part, int]:
+def first_page(path: Path, wanted: Wanted) -> tuple[SearchPart, int]:
     """Return the first page, and the number of looks that it took."""
     with History(path) as history:
-        search, part, looks = Search(history, wanted), Part([], None, None), 0
+        search, part, looks = Search(history, wanted), SearchPart([], None, None), 0
         cursor = None
         hits = []
         while True:
@@ -118,7 +118,7 @@ def first_page(path: Path, wanted: Wanted) -> tuple[Part, int]:
             hits += part.hits
             cursor = part.cursor
             if cursor is None or len(hits) >= wanted.limit:
-                return Part(hits, cursor, part.reached_us), looks
+                return SearchPart(hits, cursor, part.reached_us), looks
 
 
 def wanted(

@@ -11,12 +11,12 @@ import pytest
 from tests.log_rows import end_fields
 from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, archived, at, enqueue, entry, fire, held, put
 from zsched.archive import Archive, History
-from zsched.archive.search import Part, Search
+from zsched.archive.search import Search, SearchPart
 from zsched.core.changes import OUTCOMES, What
 from zsched.core.clock import ManualClock
 from zsched.core.facets import Facets
 from zsched.core.log import Entry
-from zsched.core.lookback import Cursor, Occurrence, Wanted, kept
+from zsched.core.lookback import Occurrence, SearchCursor, Wanted, kept
 from zsched.core.runs import Run, RunStatus
 
 ALL = frozenset(RunStatus)
@@ -42,9 +42,9 @@ def look(path: Path, wanted: Wanted, clock: ManualClock | None = None) -> tuple[
         return part.hits, part.reached_us
 
 
-def all_parts(path: Path, wanted: Wanted, clock: ManualClock | None = None) -> list[Part]:
+def all_parts(path: Path, wanted: Wanted, clock: ManualClock | None = None) -> list[SearchPart]:
     """Return all parts of a search, each of which may be of another reader."""
-    parts = [Part([], Cursor(at(10_000)), None)]
+    parts = [SearchPart([], SearchCursor(at(10_000)), None)]
     while (cursor := parts[-1].cursor) is not None:
         with History(path) as history:
             parts.append(Search(history, wanted, clock).look(cursor if len(parts) > 1 else None))
@@ -155,7 +155,7 @@ def test_a_run_whose_push_was_pruned_is_found_by_its_end(path: Path) -> None:
     assert [("b", "run_ended", "failed"), ("a", "run_ended", "failed")] == told(found)
 
 
-def test_a_search_for_succeeded_runs_also_returns_open_ones_that_may_have_ended(path: Path) -> None:
+def test_a_search_for_succeeded_runs_also_returns_open_runs(path: Path) -> None:
     wanted = Wanted(frozenset(), frozenset([RunStatus.SUCCEEDED]), 1)
     archived(path, [fire(1, run("a"), run("b")), end(2, RunStatus.SUCCEEDED, "a", fired_seq=1), enqueue(3, run("c"))])
 

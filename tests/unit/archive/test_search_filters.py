@@ -20,7 +20,7 @@ from zsched.core.changes import What
 from zsched.core.clock import SystemClock
 from zsched.core.facets import Facets
 from zsched.core.log import Entry
-from zsched.core.lookback import Cursor, Occurrence, Wanted
+from zsched.core.lookback import Occurrence, SearchCursor, Wanted
 from zsched.core.runs import Run, RunStatus
 from zsched.errors import ArchiveCorrupt
 
@@ -64,7 +64,7 @@ def end(seq: int, **statuses: RunStatus) -> Entry:
 def found(path: Path, wanted: Wanted) -> list[Occurrence]:
     """Return all results of a search, page by page, each page by another reader."""
     results: list[Occurrence] = []
-    cursor: Cursor | None = None
+    cursor: SearchCursor | None = None
     while True:
         with History(path) as history:
             part = Search(history, wanted).look(cursor)
@@ -103,7 +103,7 @@ def of_two_queues(path: Path) -> Path:
         ({"queue": "none"}, []),
     ],
 )
-def test_runs_of_one_entry_are_told_apart_by_their_facets(
+def test_facets_distinguish_the_runs_of_one_entry(
     of_two_queues: Path, facets: dict[str, Any], expected: list[str]
 ) -> None:
     failed = [id for id in expected if id != "b"]
@@ -152,7 +152,7 @@ def test_a_cancelled_schedule_is_found_by_its_facets(path: Path) -> None:
     assert ["a"] == ids(path, What.CANCELLED, RunStatus.CANCELLED, tags=("acme",))
 
 
-def test_what_a_bootstrap_copied_and_found_is_searched_by_facets(path: Path) -> None:
+def test_entries_of_a_bootstrap_are_found_by_facets(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
         archive.begin_bootstrap()
         archive.copy([put(1, FAX, "a"), fire(2, "a"), end(3, a=RunStatus.FAILED)])

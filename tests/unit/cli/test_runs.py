@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from zsched.cli.formats import cells, remark, run_lines, with_short_workers
+from zsched.cli.formats import cells, remark, run_table, with_short_workers
+from zsched.cli.terminal import Terminal
 from zsched.core.runs import Run, RunStatus
 
 WORKER = "b5958f3c" + "0" * 24
@@ -21,7 +22,7 @@ def test_an_unnamed_worker_is_shown_by_its_first_digits() -> None:
         f"run a is running on worker {WORKER}, now"
     )
     assert "its worker b5958f3c… died" == remark(LOST)
-    assert WORKER not in "".join(run_lines([LOST], "UTC"))
+    assert WORKER not in "".join(Terminal().shown([run_table([LOST], "UTC")]))
 
 
 def test_a_name_that_rq_did_not_generate_is_left_alone() -> None:

@@ -263,4 +263,4 @@ def test_json_of_a_stretch_has_every_key() -> None:
     assert {"succeeded", "failed", "cancelled", "expired", "lost"} == set(stretch["ended"])
     assert {0} == set(stretch["ended"].values())
     assert {What.FIRED.value: 1} == {what: count for what, count in stretch["happened"].items() if count}
-    assert (60.0, 5.0) == (stretch["span_s"], stretch["late_ms"])
+    assert (60.0, 0.005) == (stretch["span_s"], stretch["late_s"])

@@ -160,7 +160,7 @@ def test_a_time_that_another_writer_wrote_is_brought_into_range() -> None:
 
 
 def test_lateness_is_shown_to_the_microsecond() -> None:
-    assert 1.234 == change(What.FIRED, DUE_MS + 1.2341, nominal_ms=DUE_MS).shown()["late_ms"]
+    assert 0.001234 == change(What.FIRED, DUE_MS + 1.2341, nominal_ms=DUE_MS).shown()["late_s"]
 
 
 # -- created or changed -------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def test_a_story_in_json_has_readable_instants() -> None:
     }
     assert ["2026-01-01T00:00:00.001Z"] == [line["at"] for line in told["story"]]
     assert ("2026-01-01T00:00:00.000Z", "put", None) == tuple(
-        told["changes"][0][name] for name in ("nominal_at", "what", "late_ms")
+        told["changes"][0][name] for name in ("nominal_at", "what", "late_s")
     )
 
 

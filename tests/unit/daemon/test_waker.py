@@ -99,6 +99,26 @@ def test_the_waker_sleeps_no_longer_than_its_maximum(waker: Waker) -> None:
     assert 20 <= slept_ms(lambda: waker.wait_until_due(float("inf"), 0, 20)) < PROMPT_MS
 
 
+def test_a_sleep_reports_if_a_due_time_ended_it(waker: Waker) -> None:
+    assert waker.wait_until_due(SystemClock().monotonic_ms() + 20, 0, LONG_MS)
+    assert not waker.wait_until_due(SystemClock().monotonic_ms() + LONG_MS, 0, 20)
+
+
+def test_a_wake_up_counts_as_a_reason_for_a_pass(waker: Waker) -> None:
+    waker.wake()
+
+    assert waker.wait_until_due(float("inf"), 0, LONG_MS)
+
+
+def test_an_earlier_due_time_is_still_known_after_a_sleep_that_its_maximum_ended(waker: Waker) -> None:
+    due_ms = SystemClock().monotonic_ms() + 60
+    waker._hear(message(f"{due_ms}"))
+
+    assert not waker.wait_until_due(float("inf"), 0, 10)
+    assert waker.wait_until_due(float("inf"), 0, LONG_MS)
+    assert 0 <= SystemClock().monotonic_ms() - due_ms < PROMPT_MS
+
+
 def test_the_waker_does_not_sleep_until_a_past_time(waker: Waker) -> None:
     assert slept_ms(lambda: waker.wait_until_due(SystemClock().monotonic_ms() - 5, 0, LONG_MS)) < PROMPT_MS
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from zsched.cli.output import aligned, pairs
+from zsched.cli.lines import Shown, Table, pairs
 from zsched.cli.recovering.archives import OpenedArchive, entry_text
 from zsched.core.difference import Verdict
 from zsched.core.log import Position, text
 from zsched.core.log.recovery import Restored
-from zsched.core.model import iso
+from zsched.core.model import iso, seconds
 from zsched.core.run_id import RunId
 from zsched.core.sentences import local_text
 from zsched.core.wording import plural, rough_duration
@@ -125,13 +125,13 @@ class Difference:
             it = "it is" if left == 1 else "they are"
             yield f"{'left' if is_done else 'leave'} {plural(left, 'schedule')} as {it}"
 
-    def table(self, whats: Iterable[Action], tz: str, *, is_done: bool) -> Iterator[str]:
+    def table(self, whats: Iterable[Action], tz: str, *, is_done: bool) -> Iterator[Shown]:
         """Yield the rows of *whats*, and the number of rows that are not listed."""
         whats = list(whats)
         if not any(self.counts[what] for what in whats):
             return
         yield ""
-        yield from aligned(_HEADER, (row.cells(tz, is_done=is_done) for row in self._kept(whats)))
+        yield Table(_HEADER, (row.cells(tz, is_done=is_done) for row in self._kept(whats)))
         for what in whats:
             if more := self.counts[what] - len(self._shown(what)):
                 yield f"… and {more:,} more to {what.value}; --all lists them"
@@ -204,7 +204,7 @@ class Outcome:
             "archive": {"path": str(known.path), "id": known.recall.archive, **_to_dict(known.position)},
             "verdict": None if found.is_nothing_lost else found.verdict.value,
             "common": found.common and _to_dict(found.common),
-            "common_age_ms": self._age_ms,
+            "common_age_s": seconds(self._age_ms),
             "log": {"first": found.first and found.first.id, "last": found.last and found.last.id},
             "behind_common": found.behind,
             "done": self.is_done,
@@ -213,7 +213,7 @@ class Outcome:
             **self.difference.to_dict(self.left),
         }
 
-    def lines(self, tz: str) -> Iterator[str]:
+    def lines(self, tz: str) -> Iterator[Shown]:
         """Yield the outcome as lines for people."""
         found = self.found
         if found.is_nothing_lost:

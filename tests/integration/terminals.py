@@ -1,0 +1,50 @@
+"""A pseudo-terminal for commands that show people something."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import termios
+import threading
+from typing import Final
+
+WITHIN_S: Final = 20.0  # deadline of every wait
+
+
+class PseudoTerminal:
+    """A pseudo-terminal of *columns* by *rows*, and all of its output."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self._master, self.slave = pty.openpty()
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.text, self._changed = "", threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def wait_for(self, text: str) -> None:
+        """Return as soon as *text* is written behind the text awaited before."""
+        with self._changed:
+            found = self._changed.wait_for(lambda: text in self.text, WITHIN_S)
+            assert found, f"no {text!r} in {self.text[-2000:]!r}"
+            self.text = self.text.partition(text)[2]
+
+    def close(self) -> str:
+        """Return the output since the last wait; the child has ended."""
+        os.close(self.slave)
+        self._reader.join(WITHIN_S)
+        return self.text
+
+    def _read(self) -> None:
+        while True:
+            try:
+                read = os.read(self._master, 65_536)
+            except OSError:  # nobody writes any more
+                read = b""
+            if not read:
+                os.close(self._master)
+                return
+            with self._changed:
+                self.text += read.decode(errors="replace")
+                self._changed.notify_all()

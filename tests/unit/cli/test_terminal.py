@@ -1,0 +1,144 @@
+"""Output of commands in a terminal's width, with short times and colours; whole elsewhere."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+
+from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow
+from zsched.cli.terminal import Terminal
+
+NOW_MS = 1_795_500_000_000  # 2026-11-24 06:00:00 UTC
+PIPE = Terminal()
+SCREEN = Terminal(width=80, now_ms=NOW_MS)
+HISTORY = Table(
+    ("DECIDED", "SCHEDULE", "STATUS", "LATE", "STATE", "WHY", "RUN"),
+    [
+        ("05:59:51.502", "reminder-of-a-customer-in-seoul", "fired", "1.2 ms", "failed, attempt 2", "E" * 30, "r-1"),
+        ("05:59:50.001", "b", "skipped", "", "", "overlap: the run before it was not over, and waits", ""),
+    ],
+)
+
+
+def shown(*lines: Shown, terminal: Terminal = SCREEN, tz: str | None = None) -> list[str]:
+    return list(terminal.shown(lines, tz))
+
+
+def test_a_line_for_another_program_stays_whole() -> None:
+    text = f"2026-11-24 05:59:51.502+00:00  fired {'word ' * 40}".rstrip()
+
+    assert [text] == shown(StyledLine(text, Style.BAD), terminal=PIPE, tz="UTC")
+
+
+def test_a_long_line_is_wrapped_below_its_second_column() -> None:
+    found = shown(f"05:59:51.502  fired {'word ' * 30}")
+
+    assert max(map(len, found)) <= 80
+    assert {" " * 14} == {line[:14] for line in found[1:]}
+    assert 30 == " ".join(found).count("word")
+
+
+def test_a_long_line_without_columns_is_wrapped_with_an_indent() -> None:
+    assert {"  "} == {line[:2] for line in shown("UNHEALTHY: " + "word " * 30)[1:]}
+    assert {" " * 4} == {line[:4] for line in shown("  → " + "word " * 30)[1:]}
+
+
+def test_a_word_that_is_longer_than_the_terminal_is_not_cut() -> None:
+    assert ["run", "  " + "x" * 128, "  ended"] == shown(f"run {'x' * 128} ended")
+
+
+@pytest.mark.parametrize(
+    ("given", "tz", "expected"),
+    [
+        ("2026-11-24 05:59:51.502+00:00", "UTC", "05:59:51.502"),
+        ("2026-11-23 23:59:59+00:00", "UTC", "2026-11-23 23:59:59"),
+        ("2026-11-24 14:59:51+09:00", "Asia/Seoul", "14:59:51"),
+        ("2026-11-24 14:59:51+09:00", "UTC", "14:59:51+09:00"),
+        ("2026-11-24 14:59:51+09:00", None, "14:59:51+09:00"),
+        ("2026-07-01 09:00:00-04:00", "America/New_York", "2026-07-01 09:00:00"),
+        ("2026-11-23 23:00:00-05:00", "America/New_York", "2026-11-23 23:00:00"),
+        ("2026-11-24 00:30:00-05:00", "America/New_York", "00:30:00"),
+    ],
+)
+def test_a_time_is_shown_without_todays_date_and_without_the_known_offset(
+    given: str, tz: str | None, expected: str
+) -> None:
+    assert f"due {expected}, soon" == shown(f"due {given}, soon", tz=tz)[0]
+
+
+def test_the_zone_of_short_times_is_named_once_at_the_end() -> None:
+    assert ["05:59:51  fired", "05:59:52  fired", "times in UTC"] == shown(
+        "2026-11-24 05:59:51+00:00  fired", "2026-11-24 05:59:52+00:00  fired", tz="UTC"
+    )
+    assert ["no time"] == shown("no time", tz="UTC")
+
+
+def test_columns_that_do_not_fit_go_on_below_in_the_same_place() -> None:
+    found = shown(HISTORY)
+
+    assert max(map(len, found)) <= 80
+    header, below = found[:2]
+    assert ["DECIDED", "SCHEDULE", "STATUS", "LATE"] == header.split()
+    assert ["STATE", "WHY", "RUN"] == below.split()
+    failed = next(line for line in found if "failed, attempt 2" in line)
+    assert below.index("WHY") == failed.index("E" * 30)
+
+
+def test_an_empty_line_below_a_row_is_left_out() -> None:
+    table = Table(("A", "B"), [("a" * 50, "b" * 39), ("a", "")])
+
+    assert ["A", "    B", "a" * 50, "    " + "b" * 39, "a"] == shown(table)
+
+
+def test_a_table_that_fits_has_a_line_per_row() -> None:
+    assert ["ID  STATE", "a   active"] == shown(Table(("ID", "STATE"), [("a", "active")]))
+
+
+def test_a_text_in_the_last_column_is_wrapped_within_it() -> None:
+    found = shown(Table(("VERDICT", "CHECK", "FOUND"), [("ok", "redis", "word " * 30)]))
+
+    assert {" " * 16} == {line[:16] for line in found[2:]}
+    assert max(map(len, found)) <= 80
+
+
+def test_a_table_is_indented_as_a_whole() -> None:
+    assert ["  ID  STATE", "  a   active"] == shown(Table(("ID", "STATE"), [("a", "active")], indent=2))
+
+
+def test_a_control_character_in_a_cell_is_not_printed() -> None:
+    assert "\x1b" not in "".join(shown(Table(("ID",), [("\x1b[31mred",)])))
+
+
+def test_a_style_is_a_colour_on_a_terminal_that_has_colours() -> None:
+    colours = Terminal(width=80, has_colour=True, now_ms=NOW_MS)
+
+    [_, row] = shown(Table(("ID",), [TableRow(("mail",), Style.BAD)]), terminal=colours)
+    assert row.startswith("\x1b[")
+    assert "mail" in row
+    assert ["plain"] == shown("plain", terminal=colours)
+    assert ["bad"] == shown(StyledLine("bad", Style.BAD))
+
+
+class ColourScreen(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({"TERM": "xterm"}, True),
+        ({"TERM": "xterm", "NO_COLOR": ""}, True),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+        ({"TERM": "dumb"}, False),
+    ],
+)
+def test_the_variable_no_color_switches_colours_off(
+    env: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+
+    found = Terminal.of(ColourScreen(), env)
+    assert (100, expected) == (found.width, found.has_colour)
+    assert Terminal() == Terminal.of(StringIO(), env)

@@ -1,0 +1,69 @@
+"""
+The output of commands for people: lines and tables, each with a style.
+
+They are whole: unwrapped, with full times. ``terminal`` shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from zsched.cli.output import printable
+
+
+class Style(Enum):
+    """The kind of a line: its colour, and True for a bold line."""
+
+    GOOD = ("green", True)  # the verdict
+    BAD = ("red", True)  # a problem
+    WARNING = ("yellow", False)
+    HEADING = ("", True)
+    PLAIN = ("", False)
+
+    def __init__(self, colour: str, is_bold: bool) -> None:
+        self.colour, self.is_bold = colour, is_bold
+
+
+class StyledLine(NamedTuple):
+    """One line without control characters."""
+
+    text: str
+    style: Style = Style.PLAIN
+
+
+class TableRow(NamedTuple):
+    """The cells of a row in a table, and its style."""
+
+    cells: Sequence[str]
+    style: Style = Style.PLAIN
+
+    @classmethod
+    def of(cls, given: Sequence[str] | TableRow) -> TableRow:
+        """Return *given* as a row."""
+        return given if isinstance(given, TableRow) else cls(given)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """
+    Rows under a header, both indented by *indent* columns. The rows are read once. *goes_on*: the header was shown with
+    earlier rows.
+    """
+
+    header: Sequence[str]
+    rows: Iterable[Sequence[str] | TableRow]
+    indent: int = 0
+    goes_on: bool = False
+
+
+Shown = str | StyledLine | Table
+
+
+def pairs(fields: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield ``name  value`` lines with the values aligned."""
+    known = [(name, printable(text)) for name, text in fields]
+    width = max((len(name) for name, _ in known), default=0)
+    return (f"{name.ljust(width)}  {text}" for name, text in known)

@@ -1,0 +1,110 @@
+"""
+The terminal of a command: its width, its colours, and lines that fit into it.
+
+Commands make lines that are whole: unwrapped, with full times, each with a style. A terminal shows them in another way:
+wrapped with a hanging indent, times of today without their date, and the offset of the zone only where it differs.
+Output for a file or another program stays whole, so that scripts see the same whatever the width is.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, TextIO
+
+import click
+
+from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow
+from zsched.cli.tables import aligned
+from zsched.core.clock import Clock, SystemClock, from_ms
+from zsched.core.triggers import zone
+
+_NARROWEST: Final = 40  # columns; a terminal that claims less is taken for so wide
+_DEEPEST: Final = 26  # columns of a hanging indent, at most
+_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d{3})?)([+-]\d\d:\d\d)")  # of sentences.local_text
+_SHORT_TIME: Final = re.compile(r"\d\d:\d\d:\d\d(?![+-]\d\d:)")
+_COLUMN: Final = re.compile(r" *\S+(?: \S+)*  +")  # the first column of a line that has more
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """
+    The place where a command writes. ``width`` in columns, None: not a terminal. ``now_ms`` decides which times are
+    today's.
+    """
+
+    width: int | None = None
+    has_colour: bool = False
+    now_ms: int = 0
+
+    @classmethod
+    def of(cls, stream: TextIO, env: Mapping[str, str], clock: Clock | None = None) -> Terminal:
+        """
+        Return the terminal behind *stream*. COLUMNS sets the width. TERM=dumb and a NO_COLOR that is not empty
+        (no-color.org) switch colours off.
+        """
+        if not stream.isatty():
+            return cls()
+        has_colour = not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+        return cls.live(shutil.get_terminal_size().columns, has_colour=has_colour, clock=clock)
+
+    @classmethod
+    def live(cls, width: int, *, has_colour: bool, clock: Clock | None = None) -> Terminal:
+        """Return a terminal of *width* columns, at this moment."""
+        return cls(max(width, _NARROWEST), has_colour, (clock or SystemClock()).now_ms())
+
+    def shown(self, lines: Iterable[Shown], tz: str | None = None) -> Iterator[str]:
+        """
+        Yield *lines* as this terminal shows them. *tz*: the zone of their times, which is then named once, at the end.
+        """
+        has_times = False
+        for line in lines:
+            for text, style in self._fitting(line, tz):
+                has_times = has_times or _SHORT_TIME.search(text) is not None
+                yield self.painted(text, style)
+        if has_times and self.width is not None and tz is not None:
+            yield f"times in {tz}"
+
+    def _fitting(self, line: Shown, tz: str | None) -> Iterator[StyledLine]:
+        if isinstance(line, Table):
+            rows = (
+                TableRow([self.short(cell, tz) for cell in cells], style)
+                for cells, style in map(TableRow.of, line.rows)
+            )
+            yield from aligned(line.header, rows, line.indent, self.width, has_header=not line.goes_on)
+            return
+        text, style = (line, Style.PLAIN) if isinstance(line, str) else line
+        for part in self.wrapped(self.short(text, tz)):
+            yield StyledLine(part, style)
+
+    def short(self, text: str, tz: str | None = None) -> str:
+        """Return *text* with short times: without today's date, and without the offset of *tz*."""
+        return text if self.width is None else _TIME.sub(lambda found: self._short(found, tz), text)
+
+    def wrapped(self, text: str) -> list[str]:
+        """Return the lines of *text*, wrapped below its second column or its indent. Words are never cut."""
+        if self.width is None or len(text) <= self.width:
+            return [text]
+        column = _COLUMN.match(text)
+        indent = len(text) - len(text.lstrip()) + 2
+        hang = column.end() if column and column.end() <= _DEEPEST else indent
+        return textwrap.wrap(
+            text, self.width, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False
+        )
+
+    def painted(self, text: str, style: Style) -> str:
+        """Return *text* in the colour of *style*."""
+        if not self.has_colour or not (style.colour or style.is_bold):
+            return text
+        return click.style(text, fg=style.colour or None, bold=style.is_bold or None)
+
+    def _short(self, found: re.Match[str], tz: str | None) -> str:
+        date, time, offset = found.groups()
+        at = datetime.fromisoformat(f"{date}T{time}{offset}")
+        is_today = from_ms(self.now_ms).astimezone(at.tzinfo).date() == at.date()
+        is_known = tz is not None and at.astimezone(zone(tz)).utcoffset() == at.utcoffset()
+        return f"{'' if is_today else f'{date} '}{time}{'' if is_known else offset}"
