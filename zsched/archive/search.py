@@ -2,8 +2,8 @@
 Search the history of an archive, the newest first: occurrences with their outcomes, and runs, by status, id and facets.
 
 A search is a sequence of looks. Each takes half a second at most, and returns a ``SearchPart``: the hits so far, and a
-cursor to continue from. So the first hits arrive at once, a search may take as long as it needs, and the daemon answers others
-in between. It is over when the cursor is None: then the beginning of the history, or ``since_us``, was reached.
+cursor to continue from. So the first hits arrive at once, a search may take as long as it needs, and the daemon answers
+others in between. It is over when the cursor is None: then the beginning of the history, or ``since_us``, was reached.
 
 **Order.** An occurrence is in the place of its outcome: a push, or the decision not to push. A run that did not succeed
 is found by its end, so a search for such runs (``Wanted.words``) is in the order of the ends.
