@@ -51,7 +51,7 @@ from zsched.core.run_id import nominal_ms_of, run_id_of, run_key
 from zsched.core.runs import Run, pushed
 
 _LOOKED_FOR_MS: Final = 500.0
-_LOOKED_FOR_OPEN_MS: Final = 1200.0  # the asker waits for 2 s
+_LOOKED_FOR_OPEN_MS: Final = 600.0
 _OPCODES: Final = 20_000  # of SQLite's machine between two readings of the clock
 _LAST: Final = 2**62  # µs: later than any entry
 _OPEN_RUNS: Final = (

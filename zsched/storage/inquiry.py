@@ -20,7 +20,7 @@ from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.lateness import LeadersBack
 from zsched.core.log import Key, changes, kinds_telling, parse, reading
 from zsched.core.lookback import Lookback, Occurrence, SearchCursor, Wanted, kept, record_key_of
-from zsched.core.runs import Run, RunStatus, as_seen
+from zsched.core.runs import OPEN, Run, RunStatus, as_seen
 from zsched.core.story import Chronicle, Source, Stalled
 from zsched.errors import ArchiveError, RedisRefused
 from zsched.storage.connection import Link
@@ -37,6 +37,9 @@ _LOOKED_AT_FOR_RUNS: Final = 20_000
 _LOOKED_FOR_MS: Final = 5000.0  # backwards in the log, at most
 _WAIT_MS: Final = 1000  # for new entries, between checks for a loss of the log
 _NOT_UNDERSTOOD: Final = (KeyError, TypeError, ValueError, RecursionError)
+
+
+_NEWEST: Final = str(SearchCursor(Position(0, 0, LAST_MS * 1000)))  # before the newest entry
 
 
 class Looked(NamedTuple):
@@ -77,10 +80,9 @@ class Inquiry:
         Raises:
             ArchiveError: an archive stops to answer, or gives the same part again and again.
         """
-        left, is_first = wanted.limit, True
+        left, is_first, is_newest = wanted.limit, True, after is None
         while True:
-            asked = replace(wanted, limit=min(left, MOST_AT_ONCE))
-            answer, source = self._ask("search", **asked.to_dict(), **({} if after is None else {"after": after}))
+            answer, source = self._ask_part(replace(wanted, limit=min(left, MOST_AT_ONCE)), after)
             if answer is None:
                 if not is_first:
                     raise ArchiveError(f"{source.problem}; the search goes on after cursor {after}")
@@ -89,13 +91,27 @@ class Inquiry:
             if answer["after"] is not None and answer["after"] == after:
                 raise ArchiveError(f"archive {source.archive} makes no progress in its history: ask again")
             found = self._now(answer["occurrences"], wanted)
+            new = self._just_over(wanted)[:left] if is_first and is_newest else []
+            left -= len(new)
             after, is_first = answer["after"], False
-            if len(found) > left or (found and len(found) == left and after is not None):
+            if not left:
+                after = _NEWEST
+            elif len(found) > left or (len(found) == left and after is not None):
                 after = found[left - 1].cursor
             found, left = found[:left], max(left - len(found), 0)
-            yield Looked(found, source, after, answer["reached_us"])
+            yield Looked([*new, *found], source, after, answer["reached_us"])
             if after is None or not left:
                 return
+
+    def _just_over(self, wanted: Wanted) -> list[Occurrence]:
+        """Return runs that are over in RQ and wanted, although the log does not have their ends yet."""
+        if wanted.words is None or not wanted.statuses:
+            return []
+        answer, _ = self._ask_part(replace(wanted, whats=frozenset(), statuses=OPEN, limit=MOST_AT_ONCE), None)
+        return [] if answer is None else self._now(answer["occurrences"], wanted)
+
+    def _ask_part(self, wanted: Wanted, after: str | None) -> tuple[dict[str, Any] | None, Source]:
+        return self._ask("search", **wanted.to_dict(), **({} if after is None else {"after": after}))
 
     def _now(self, found: list[Occurrence], wanted: Wanted) -> list[Occurrence]:
         """Return *found* with its open runs as RQ has them, without those that are not *wanted* any more."""

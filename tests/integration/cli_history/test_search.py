@@ -23,7 +23,7 @@ from zsched.cli.program import INTERRUPTED, NOT_FOUND
 from zsched.errors import InvalidSchedule
 
 pytestmark = pytest.mark.once
-PAST = {"at": datetime(2020, 1, 1, tzinfo=UTC), "allow_past": True}
+PAST: Any = {"at": datetime(2020, 1, 1, tzinfo=UTC), "allow_past": True}
 
 
 @pytest.fixture
