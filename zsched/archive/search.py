@@ -177,7 +177,8 @@ class Search:
         n = number_of(self._db, cursor.position)
         if n is not None:
             return n, cursor.row
-        return first_since(self._db, cursor.position.t_us, self._history.last_n), 0
+        # Behind an open run, runs of the same time may follow: some may be repeated, none is left out.
+        return first_since(self._db, cursor.position.t_us + bool(cursor.run_id), self._history.last_n), 0
 
     # -- entries, the newest first ----------------------------------------------------------------
 
@@ -220,14 +221,10 @@ class Search:
         if exact is not None and not exact:
             return ()
         blocks: set[int] | None = None
+        heads = [""] if words is None else [f"{word}|" for word in words]
         for value in self._wanted.facets.words():
-            of_value = {
-                block
-                for word in ("", *(words or ()))
-                for each in (value, UNKNOWN)
-                for block in self._places(segment, f"{word}|{each}" if word else each)
-                if not (word == "" and words is not None)
-            }
+            values = [f"{head}{each}" for head in heads for each in (value, UNKNOWN)]
+            of_value = {block for each in values for block in self._places(segment, each)}
             blocks = of_value if blocks is None else blocks & of_value
         if exact is not None:
             found = sorted((n for n in exact if blocks is None or n >> BLOCK_BITS in blocks), reverse=True)

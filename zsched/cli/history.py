@@ -122,7 +122,7 @@ def history(
         occurrences = [one.shown() for part in search.parts() for one in part.occurrences]
         click.echo(json.dumps({"source": None, "occurrences": occurrences} | search.end()))
     else:
-        invocation.show(search.lines(_nothing(id, filters["status"])), tz)
+        invocation.show(search.lines(_nothing(id, filters["status"], is_filtered=any(filters.values()))), tz)
         invocation.remark(*search.remarks())
     if search.source is not None:
         invocation.tell_source(search.source)
@@ -222,10 +222,9 @@ def _occurrence(change: Change, tz: str) -> str:
     return f"{change.count:,}: {local_text(change.first_ms, tz)} to {local_text(change.last_ms, tz)}"
 
 
-def _nothing(id: str | None, status: str | None) -> str:
-    what = (
-        "no occurrence has an outcome yet"
-        if status is None
-        else f"nothing {'' if status in _OWN_VERBS else 'was '}{status}"
-    )
+def _nothing(id: str | None, status: str | None, *, is_filtered: bool) -> str:
+    if status is not None:
+        what = f"nothing {'' if status in _OWN_VERBS else 'was '}{status}"
+    else:
+        what = "nothing was found" if is_filtered else "no occurrence has an outcome yet"
     return what + ("" if id is None else f", of schedule {id}")

@@ -145,7 +145,7 @@ def test_a_search_without_an_archive_says_how_far_the_log_goes_back(
 
     assert f"only the log in Redis was searched: {NO_ANSWER}" in by_tag.stdout
     assert ["bill-2", "bill-1", "bill-0"] == [one["id"] for one in page["occurrences"] + rest["occurrences"]]
-    assert nothing.stdout.startswith("no occurrence has an outcome yet since 20")
+    assert nothing.stdout.startswith("nothing was found since 20")
 
 
 def test_ctrl_c_stops_a_search_and_says_how_far_it_came(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from fnmatch import fnmatchcase
@@ -15,6 +16,7 @@ from tests.log_rows import end_fields
 from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, archived, at, entry, held, rows
 from tests.unit.archive.many import CUSTOMERS, customer, first_page, id_of, measured, wanted, write
 from zsched.archive import Archive, History
+from zsched.archive.prefixes import LENGTHS, PREFIX_IDS, prefix_row, ranges
 from zsched.archive.search import Search
 from zsched.core.changes import What
 from zsched.core.clock import SystemClock
@@ -24,6 +26,7 @@ from zsched.core.lookback import Occurrence, SearchCursor, Wanted
 from zsched.core.runs import Run, RunStatus
 from zsched.errors import ArchiveCorrupt
 
+PREFIX_TABLE: Final = "CREATE TABLE prefix(length, first_n, last_n, bits, sum, PRIMARY KEY (length, first_n))"
 MAIL, FAX = Facets("app.mail", "mail", "ann", ("acme", "vip")), Facets("app.fax", "fax", "bob")
 
 
@@ -355,6 +358,38 @@ def test_a_search_goes_on_in_another_archive(path: Path, tmp_path: Path) -> None
 
 
 # -- prefixes and retention -------------------------------------------------------------------------------
+
+
+def test_a_filter_of_prefixes_has_all_of_them_and_few_others() -> None:
+    chance = random.Random(1)
+    ids_of = [f"{chance.getrandbits(128):032x}" for _ in range(4096)]
+    others = [f"{chance.getrandbits(128):032x}" for _ in range(4096)]
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(PREFIX_TABLE)
+        db.executemany("INSERT INTO prefix VALUES (?, ?, ?, ?, ?)", [prefix_row(one, 1, 9, ids_of) for one in LENGTHS])
+
+        hits = [sum(bool(ranges(db, id[:13], 1, 9)) for id in some) for some in (ids_of, others)]
+
+    assert 4096 == hits[0]
+    assert hits[1] < 4096 / 20
+
+
+def test_prefixes_wait_for_enough_ids_and_for_the_end_of_a_bootstrap(path: Path) -> None:
+    clock, ids_of = SystemClock(), [f"s{number}" for number in range(PREFIX_IDS)]
+    counts = []
+    with closing(Archive(path, "default")) as archive:
+        for entries in ([put(1, MAIL, *ids_of), fire(2, *ids_of[:-1])], [fire(3, ids_of[-1]), put(4, MAIL, *ids_of)]):
+            archive.append(entries)
+            archive.commit()
+            archive.index_step(1000, clock)
+            counts.append(rows(path, "SELECT count(*), max(last_n) FROM prefix")[0])
+        archive.append([fire(5, *ids_of), put(6, MAIL, *ids_of)])
+        archive.begin_bootstrap()
+        archive.index_step(1000, clock)
+        archive.abandon_bootstrap()
+        counts.append(rows(path, "SELECT count(*), max(last_n) FROM prefix")[0])
+
+    assert [(0, None), (len(LENGTHS), 3), (len(LENGTHS), 3)] == counts
 
 
 def test_old_parts_of_the_index_are_deleted_with_the_history(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
