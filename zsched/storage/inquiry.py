@@ -13,13 +13,13 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from zsched.core.backfill import MOST, ran_at, unpacked
-from zsched.core.changes import TOLD, Change
+from zsched.core.changes import Change, What
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry
 from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.lateness import LeadersBack
 from zsched.core.log import Key, changes, kinds_telling, parse, reading
-from zsched.core.lookback import Lookback, Occurrence, SearchCursor, Wanted, kept, record_key_of
+from zsched.core.lookback import LOOKED_FOR, Lookback, Occurrence, SearchCursor, Wanted, kept, record_key_of
 from zsched.core.runs import OPEN, Run, RunStatus, as_seen
 from zsched.core.story import Chronicle, Source, Stalled
 from zsched.errors import ArchiveError, RedisRefused
@@ -268,14 +268,14 @@ class Inquiry:
         """Answer a search from the log that Redis has."""
         is_simple = after is None and wanted.facets == NO_FACETS
         lookback = Lookback(wanted if is_simple else replace(wanted, limit=_LOOKED_AT * MOST_AT_ONCE))
-        entries, facets, kinds = dict[str, Entry](), LoggedFacets(self._suffix), kinds_telling(*TOLD)
+        entries, facets, kinds = dict[str, Entry](), LoggedFacets(self._suffix), kinds_telling(*LOOKED_FOR)
         oldest: Entry | None = None
         for oldest in self._back(_LOOKED_AT_FOR_RUNS):
             facets.see(oldest)
-            if oldest.kind in kinds:  # the others may be large
+            if oldest.kind in kinds:
                 entries[oldest.position.id] = oldest
-            if lookback.see(self._read(oldest)) and is_simple:  # the search is complete
-                break
+                if lookback.see(self._read(oldest)) and is_simple:  # the search is complete
+                    break
         placed = [facets.placed(one, entries[one.entry]) for one in lookback.found()]
         found = [one for one in placed if (one.facets or NO_FACETS).has(wanted.facets)]
         if after is not None:
@@ -318,6 +318,7 @@ class LoggedFacets:
 
     def __init__(self, run_suffix: str) -> None:
         self._suffix, self._of = run_suffix, dict[Key, list[tuple[int, Facets]]]()
+        self._rows = dict[str, dict[tuple[What, str, str | None], int]]()  # of changes, by entry
 
     def see(self, entry: Entry) -> None:
         """Add an entry's records."""
@@ -333,8 +334,10 @@ class LoggedFacets:
         id, run = record_key_of(one)
         known = sorted([*self._of.get((id, ""), ()), *(self._of.get((id, run), ()) if run else ())])
         before = [facets for t_us, facets in known if t_us <= one.at_us]
-        told = list(parse(entry, self._suffix).told())
-        row = next((n for n, each in enumerate(told) if (each.what, each.id, each.run_id) == one.key), 0)
+        if one.entry not in self._rows:
+            told = enumerate(parse(entry, self._suffix).told())
+            self._rows[one.entry] = {(each.what, each.id, each.run_id): row for row, each in told}
+        row = self._rows[one.entry].get(one.key, 0)
         return replace(one, facets=before[-1] if before else None, cursor=str(SearchCursor(entry.position, 0, row)))
 
 
