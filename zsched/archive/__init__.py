@@ -3,7 +3,7 @@ The archive: a daemon's durable copy of the log, and the resulting state, in one
 
 Reading order: schema (tables, and their costs), file (opening, locking, errors), body (storage of entries and their
 records), places (the choice of the file), live (the state), fold (the effect of an entry on the state), archive (the
-writer), retention (deletion by age), history (the reader; runs, openruns, ran and originals read runs by it), recall
+writer), retention (deletion by age), history (the reader; openruns, ran and originals read runs by it), index (facets and outcomes for searches), prefixes (of ids), search, recall
 (the source of a restore), check (checksums).
 """
 

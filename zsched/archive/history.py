@@ -1,5 +1,5 @@
 """
-The reader of an archive beside its writer: the changes of one schedule, and all entries. ``archive.runs`` reads
+The reader of an archive beside its writer: the changes of one schedule, and all entries. ``archive.search`` reads
 outcomes of occurrences and runs.
 
 The entries of a schedule's id are found by ``touch``, segment by segment, the newest first. The entry itself
