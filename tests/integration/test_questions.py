@@ -100,7 +100,8 @@ def test_history_includes_entries_trimmed_from_redis(
     client.enqueue(FUNC, id="new")
     forget_but(redis_client, archived(link))
 
-    found, source = client.history()
+    found = client.history()
+    source = found.source
 
     assert ["new", "old"] == [change.id for change in found]
     assert source.archive is not None
@@ -114,8 +115,8 @@ def test_history_can_be_filtered_by_schedule_or_status(
     client.schedule(FUNC, id="a", after=3600)
     client.cancel("a")
 
-    of_a, _ = client.history("a")
-    enqueued, _ = client.history(status="enqueued", limit=2)
+    of_a = client.history("a")
+    enqueued = client.history(status="enqueued", limit=2)
 
     assert [What.CANCELLED, What.ENQUEUED, What.ENQUEUED] == [change.what for change in of_a]
     assert ["a", "b"] == [change.id for change in enqueued]
@@ -243,7 +244,8 @@ def test_why_and_history_use_redis_own_log_if_no_archive_answers(
     impatient.enqueue(FUNC, id="b")
 
     story = impatient.why("a")
-    found, source = impatient.history()
+    found = impatient.history()
+    source = found.source
 
     assert [What.PUT] == [change.what for change in story.changes]
     assert ["b"] == [change.id for change in found]
@@ -281,7 +283,8 @@ def test_an_unreadable_answer_counts_as_no_answer(
 
     somebody = threading.Thread(target=answer_with, args=(redis_client, answer))
     somebody.start()
-    found, source = impatient.history()
+    found = impatient.history()
+    source = found.source
     somebody.join()
 
     assert ["a"] == [change.id for change in found]

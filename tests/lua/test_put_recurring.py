@@ -10,7 +10,7 @@ from tests.lua.ground import HOUR_MS, OWN, TEMPLATE, Ground
 from tests.prefix import RQ
 from zsched.core import log as core
 from zsched.core.changes import What
-from zsched.core.log.kinds import OWN as OWN_FIELD
+from zsched.core.entry import OWN as OWN_FIELD
 from zsched.core.log.puts import PutRecurringEntry
 
 

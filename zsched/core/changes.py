@@ -43,6 +43,7 @@ OUTCOMES: Final = (
 )  # fmt: skip
 OF_RUNS: Final = frozenset({What.RUN_ENDED, What.RUN_AGAIN, What.STOPPING, What.RELEASED})  # the schedule is unchanged
 PUSHES: Final = frozenset({What.FIRED, What.ENQUEUED, What.PUSHED_AGAIN, What.HELD})
+TOLD: Final = frozenset({*OUTCOMES, What.RUN_ENDED, What.FOUND})  # a search of the history finds some of them
 RAN: Final = PUSHES | {What.FOUND}  # changes that may mean that a run was pushed
 
 
@@ -82,6 +83,11 @@ class Change:
     record: str = ""
     jitter_ms: int = 0
     changed: tuple[str, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """The word by which a search finds it: its outcome, or the status of the run that ended."""
+        return self.why if self.what is What.RUN_ENDED else self.what.value
 
     @property
     def due_ms(self) -> int | None:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from zsched.core.entry import OWN
 from zsched.core.log import Entry, Key, Position, Texts, Touch, text, touches
-from zsched.core.log.kinds import OWN
 from zsched.core.log.recovery import MergedEntry, Restored, RestoreEntry
 
 # Fields that change during the life of a run or schedule. They are not part of the request.

@@ -64,6 +64,13 @@ def state_text(run: Run, tz: str) -> str:
     return f"{_ENDS[run.status]}{at}{took}{waited}{_attempt(run)}{by}{error}{_noted(run.note)}"
 
 
+def reason_text(change: Change) -> str:
+    """Return the reason of an outcome in a few words, also if the log has none because the outcome says it."""
+    if change.what is What.SKIPPED:
+        return _SKIPPED.get(change.why, change.why)
+    return change.why or _REASONS.get(change.what, "")
+
+
 def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
     """
     Return ``2026-12-24 18:00:00+09:00``; with milliseconds if there are any, or *has_ms*. Values out of range, which
@@ -261,6 +268,12 @@ _SKIPPED: Final = {
     "missed": "missed, too late for its catch_up and catch_up_window",
     "limit": "more had passed than catch_up_limit allows",
     RULE_CHANGED: "it was overdue when its schedule got another rule, which counts from then on",
+}
+# Reasons of outcomes that the log has without words.
+_REASONS: Final = {
+    What.EXPIRED: "later than its deadline (expires_after)",
+    What.COALESCED: "in favour of a later occurrence",
+    What.DUPLICATE: "its run existed already",
 }
 _ENDS: Final = {
     RunStatus.SUCCEEDED: "succeeded",

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from tests.faults.campaign.checks import Audit, Findings
 from tests.faults.campaign.histories import SCAN
+from zsched.core.entry import OWN
 from zsched.core.log import Entry, UnknownEntry
 from zsched.core.log.fires import AdvanceEntry
-from zsched.core.log.kinds import OWN
 from zsched.core.log.puts import PutRecurringEntry
 from zsched.core.log.recovery import ScanEntry, restored
 from zsched.core.model import iso

@@ -66,6 +66,9 @@ def test_history_shows_only_the_last_line_of_a_tasks_traceback(
 
 def test_history_refuses_invalid_options(zsched: Zsched) -> None:
     assert USAGE == zsched("history", "--status", "paused").exit_code
-    assert USAGE == zsched("history", "--limit", "1001").exit_code
+    assert USAGE == zsched("history", "--limit", "0").exit_code
     assert USAGE == zsched("history", "--tz", "Nowhere").exit_code
+    assert USAGE == zsched("history", "--all", "--limit", "3").exit_code
+    assert USAGE == zsched("history", "--after", "then").exit_code
+    assert USAGE == zsched("history", "--since", "1h", "--until", "2h").exit_code
     assert "fired|enqueued|skipped|expired|coalesced|duplicate|cancelled|quarantined" in zsched("history", "-h").output

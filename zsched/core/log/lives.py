@@ -95,6 +95,12 @@ class EndEntry(ParsedEntry, kind="end"):
         for key, status, facts in self.run_rows:
             yield self._change_of(key, What.RUN_ENDED, status, record=facts)
 
+    def told(self) -> Iterator[Change]:
+        succeeded = RunStatus.SUCCEEDED.value
+        for key, status, facts in self.run_rows:
+            if status != succeeded:
+                yield self._change_of(key, What.RUN_ENDED, status, record=facts)
+
     def counts(self) -> Counts:
         return Counts()  # it has no occurrences
 

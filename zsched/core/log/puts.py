@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from zsched.core.changes import RETRY_OF, RULE_CHANGED, Change, What
-from zsched.core.entry import Texts, expect, ids_of, milliseconds, text
-from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry, once
+from zsched.core.entry import OWN, Texts, expect, ids_of, milliseconds, text
+from zsched.core.facets import Facets, FacetsOfRows, facets_of_shared
+from zsched.core.log.kinds import Counts, Given, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, OneShotsPut, Placed, Row, RunPushed
 from zsched.core.run_id import nominal_ms_of, run_id_of, run_key, schedule_of
 
@@ -77,6 +78,9 @@ class PutEntry(ParsedEntry, kind="put"):
     def owners(self) -> Sequence[Key]:
         return [(id, f"{due}{self.run_suffix}") for id, due in zip(self.puts.ids, self.puts.dues, strict=True)]
 
+    def facets(self) -> FacetsOfRows:
+        return FacetsOfRows([facets_of_shared(tuple(self.puts.shared))])
+
     def replaces(self, number: int) -> bool:
         return self.puts.ids[number] in self.puts.replaced
 
@@ -92,6 +96,12 @@ class LoggedShape(NamedTuple):
     lane: bytes
     schedule: Texts
     template: Texts
+
+    def facets(self) -> Facets:
+        """Return the facets of its schedules."""
+        own = zip(self.schedule[::2], self.schedule[1::2], strict=True)
+        named = [each for name, value in own for each in (OWN.encode() + name, value)]
+        return Facets.of([*self.template, *named])
 
 
 class PutRecurring(NamedTuple):
@@ -182,6 +192,10 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
 
     def owners(self) -> Sequence[Key]:
         return [(put.id, "") for put in self.puts]
+
+    def facets(self) -> FacetsOfRows:
+        known = {id(put.shape): put.shape.facets() for put in self.puts}
+        return FacetsOfRows.of([known[id(put.shape)] for put in self.puts])
 
     def replaces(self, number: int) -> bool:
         return int(self.puts[number].words[4]) < self.at_us // 1000  # created_at
