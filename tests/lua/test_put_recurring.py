@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.lua.ground import HOUR_MS, OWN, TEMPLATE, Ground
 from tests.prefix import RQ
+from zsched.core import log as core
+from zsched.core.changes import What
 from zsched.core.log.kinds import OWN as OWN_FIELD
 from zsched.core.log.puts import PutRecurringEntry
 
@@ -483,3 +487,79 @@ def test_the_daemon_is_woken_once_for_the_earliest_of_many_rows(ground: Ground) 
         ground.redis.publish(ground.keys.wake(), "end")
 
         assert [str(first_ms).encode(), b"end"] == [told.get_message(timeout=5)["data"] for _ in range(2)]
+
+
+# -- enabled ------------------------------------------------------------------------------------------
+
+
+def test_a_disabled_rule_is_paused_in_the_same_step(ground: Ground) -> None:
+    word, _, _, due_ms = ground.put_recurring("r", enabled=0)
+
+    assert ("created", {"r": f"paused normal {due_ms}"}) == (word, ground.places())
+    assert ground.redis.hget(ground.keys.paused(), "r").endswith(b" put with enabled=False")
+    assert (["put_recurring"], "paused") == ([entry.kind for entry in ground.entries()], _state(ground))
+
+
+@pytest.mark.parametrize("trigger", ["rule-1", "rule-2"])
+def test_a_disabled_put_pauses_an_active_rule_once(ground: Ground, trigger: str) -> None:
+    ground.put_recurring("r")
+
+    words = [ground.put_recurring("r", trigger=trigger, enabled=0)[0] for _ in range(2)]
+
+    assert ["updated", "unchanged"] == words
+    assert ground.places()["r"].startswith("paused normal ")
+
+
+def test_an_enabled_put_resumes_a_paused_rule_at_its_due_time_and_forgets_failures(ground: Ground) -> None:
+    due_ms = ground.put_recurring("r", own={"pause_after": "3"})[3]
+    ground.redis.hset(ground.keys.schedule("r"), "failures", 2)
+    ground.call("pause", id="r", note="a note")
+
+    word = ground.put_recurring("r", own={"pause_after": "3"}, enabled=1)[0]
+
+    assert ("updated", {"r": f"normal {due_ms}"}) == (word, ground.places())
+    assert not ground.redis.hexists(ground.keys.schedule("r"), "failures")
+    assert "unchanged" == ground.put_recurring("r", own={"pause_after": "3"}, enabled=1)[0]
+    assert "-" == _state(ground)
+
+
+def test_a_paused_rule_that_is_disabled_again_keeps_its_note(ground: Ground) -> None:
+    ground.put_recurring("r")
+    ground.call("pause", id="r", note="a note")
+
+    assert "updated" == ground.put_recurring("r", digest="digest-2", enabled=0)[0]
+    assert ground.redis.hget(ground.keys.paused(), "r").endswith(b" a note")
+
+
+# -- an overdue occurrence ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_a_new_rule_records_the_overdue_occurrence_that_it_drops(ground: Ground, is_paused: bool) -> None:
+    nominal_ms = ground.now_ms + HOUR_MS
+    ground.put_recurring("r", nominal_ms, jitter_ms=5)
+    if is_paused:
+        ground.call("pause", id="r", note="")
+    ground.pass_time(2 * HOUR_MS)
+
+    ground.put_recurring("r", nominal_ms + 3 * HOUR_MS, trigger="rule-2", digest="digest-2")
+
+    put, skipped = core.changes(ground.parsed()[-1])
+    assert (What.PUT, "paused" if is_paused else "") == (put.what, put.why)
+    assert (What.SKIPPED, nominal_ms, "rule_changed") == (skipped.what, skipped.nominal_ms, skipped.why)
+    assert [1, 1] == sorted(+number for number in PutRecurringEntry(ground.parsed()[-1]).counts().happened.values())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"trigger": "rule-1", "template": {"data": "new"}}, {"trigger": "rule-2"}],
+    ids=["of the payload of an overdue rule", "of a rule that is not due"],
+)
+def test_a_put_that_drops_no_occurrence_records_none(ground: Ground, change: dict[str, Any]) -> None:
+    ground.put_recurring("r", ground.now_ms + HOUR_MS)
+    if change["trigger"] == "rule-1":
+        ground.pass_time(2 * HOUR_MS)
+
+    ground.put_recurring("r", ground.now_ms + HOUR_MS, digest="digest-2", **change)
+
+    assert [What.PUT] == [one.what for one in core.changes(ground.parsed()[-1])]

@@ -15,121 +15,19 @@ lost in the middle, the schedules put so far stay. Applying the same file again 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from enum import Enum
 from typing import Any, Final
 
 from zsched.client import Client
-from zsched.client.keeper import Keeper, ScheduleWithOptions
+from zsched.client.keeper import Keeper
 from zsched.core.clock import to_ms
 from zsched.core.model import Definition, Schedule, Scheduled, ScheduleState, iso
-from zsched.core.revision import is_same
-from zsched.core.triggers import RULES, TriggerSpec, check, zone
-from zsched.core.wording import duration_text
+from zsched.core.triggers import TriggerSpec, check
 from zsched.errors import Contended, InvalidSchedule, RedisRefused, RedisUnavailable, ZschedError
-from zsched.files.checking import DURATIONS
-from zsched.files.reading import STDIN, FileEntry, ScheduleFile
-from zsched.files.toml import toml_text
-from zsched.storage.rqjob import plain
-
-# -- differences ------------------------------------------------------------------------------------
-
-
-# Options in an order for people; other options follow, by name.
-_ORDER: Final = (
-    *("func", *RULES, "tz", "starts", "ends", "count"),
-    *("args", "kwargs", "queue", "priority", "description", "tags"),
-)
-_SHOWN: Final = 100  # characters of a value in a difference
-
-
-@dataclass(frozen=True, slots=True)
-class OptionChange:
-    """An option that differs: the old and the new value as texts, None if it is not set."""
-
-    option: str
-    old: str | None
-    new: str | None
-
-    def to_dict(self) -> dict[str, str | None]:
-        """Return the change for JSON."""
-        return {"option": self.option, "old": self.old, "new": self.new}
-
-    def text(self) -> str:
-        """Return a line for people: ``cron: 0 9 * * * → 0 10 * * *``."""
-        return f"{self.option}: {_cut(self.old)} → {_cut(self.new)}"
-
-
-def plain_options(held: ScheduleWithOptions) -> dict[str, Any]:
-    """
-    Return the options of *held* that are set, as plain values in a file's form and order. The id and empty args and
-    kwargs are left out.
-    """
-    tz, options = str(held.options.get("tz") or "UTC"), held.options
-    if held.schedule.trigger is None:  # a broken schedule: the rest of it looks like a one-shot
-        options = {name: value for name, value in options.items() if name != "at"}
-    said = {name: _plain(name, value, tz) for name, value in options.items() if name != "id" and value is not None}
-    names = [name for name in _ORDER if name in said] + sorted(set(said) - set(_ORDER))
-    return {name: said[name] for name in names if name not in ("args", "kwargs", "tags") or said[name]}
-
-
-def option_changes(old: ScheduleWithOptions, new: ScheduleWithOptions) -> Iterator[OptionChange]:
-    """Yield the options that a put of *new* changes in *old*."""
-    before, after = plain_options(old), plain_options(new)
-    for name in dict.fromkeys((*after, *before)):
-        one, other = before.get(name), after.get(name)
-        if old.unreadable and one is None:
-            yield OptionChange(name, f"? ({old.unreadable})", _shown(other))
-        elif new.unreadable and other is None:
-            yield OptionChange(name, _shown(one), f"? ({new.unreadable})")
-        elif not (is_same(one, other) or (isinstance(one, datetime) and one == other)):  # an instant, whatever the zone
-            yield OptionChange(name, _shown(one), _shown(other))
-    if old.unreadable and new.unreadable and old.data != new.data:
-        yield OptionChange("args", f"? ({old.unreadable})", f"? ({new.unreadable})")
-
-
-def _plain(name: str, value: Any, tz: str) -> Any:
-    """Return a value of ``options_of`` in a file's form."""
-    value = plain(value)
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, timedelta):
-        value = value / timedelta(seconds=1)
-    if name in DURATIONS and isinstance(value, int | float) and value >= 0:
-        return duration_text(round(value * 1000))
-    if isinstance(value, datetime) and name in ("starts", "ends"):
-        local = value.astimezone(zone(tz))
-        offset = local.utcoffset() or timedelta()
-        said = value if offset % timedelta(minutes=1) else local  # TOML has no seconds in an offset
-        return datetime.fromisoformat(said.isoformat())  # TOML keeps only the offset of a zone
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _shown(value: Any) -> str | None:
-    """Return a value for people: a text without quotes, else TOML, else JSON, else Python's own form."""
-    if value is None or (isinstance(value, str) and value.isprintable()):
-        return value
-    try:
-        return toml_text(value)
-    except ValueError:
-        try:
-            return json.dumps(value, ensure_ascii=False)
-        except (TypeError, ValueError, RecursionError):
-            return repr(value)
-
-
-def _cut(text: str | None) -> str:
-    if text is None:
-        return "-"
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
-
-
-# -- applying ---------------------------------------------------------------------------------------
-
+from zsched.files.reading import FileEntry, ScheduleFile
+from zsched.storage.comparing import OptionChange, ScheduleWithOptions, option_changes
 
 _RECOMPARED: Final = 5  # attempts for a schedule that other writers change meanwhile
 CREATED: Final = "created"
@@ -140,8 +38,7 @@ UNCHANGED: Final = "unchanged"
 @dataclass(frozen=True, slots=True)
 class Step:
     """
-    The plan for one entry. ``definition`` is put if ``writes``; then it is paused (``pauses`` True) or
-    resumed (False). ``held``: the schedule in Redis at the comparison.
+    The plan for one entry. ``definition`` is put if ``writes``. ``held``: the schedule in Redis at the comparison.
     """
 
     entry: FileEntry
@@ -150,7 +47,6 @@ class Step:
     definition: Definition
     held: ScheduleWithOptions | None
     writes: bool
-    pauses: bool | None
     next_ms: int | None = None  # set after the put
 
     def to_dict(self) -> dict[str, Any]:
@@ -265,11 +161,11 @@ class Application:
         if writes and isinstance(definition.when, TriggerSpec):
             check(definition.when, now_ms)  # ends may have passed; an unchanged schedule is not checked for that
         found = () if held is None else tuple(option_changes(held, wanted))
-        pauses = _pausing(entry, held, writes)
-        if pauses is not None and held is not None:
-            found += (OptionChange("paused", str(not pauses).lower(), str(pauses).lower()),)
-        outcome = CREATED if held is None else UPDATED if writes or pauses is not None else UNCHANGED
-        return Step(entry, outcome, found, definition, held, writes, pauses)
+        if held is not None and _changes_enabled(definition, held.schedule.state, writes):
+            found += (OptionChange("enabled", str(not definition.enabled).lower(), str(definition.enabled).lower()),)
+            writes = True
+        outcome = CREATED if held is None else UPDATED if writes else UNCHANGED
+        return Step(entry, outcome, found, definition, held, writes)
 
     def _refuse_others(self, held: ScheduleWithOptions) -> None:
         """Refuse to change *held* if it is a one-shot, or another owner's. Raises InvalidSchedule."""
@@ -317,24 +213,13 @@ class Application:
         """
         for _ in range(_RECOMPARED):
             if scheduled is None and not step.writes:
-                return self._paused(step, None if step.held is None else step.held.schedule.next_ms)
+                return replace(step, next_ms=None if step.held is None else step.held.schedule.next_ms)
             scheduled = scheduled or self._keeper.put(step.definition, step.held)
             if scheduled is not None:
-                return self._paused(step, None if scheduled.next_at is None else to_ms(scheduled.next_at))
+                return replace(step, next_ms=None if scheduled.next_at is None else to_ms(scheduled.next_at))
             held = next(self._keeper.held([step.entry.id]), None)
             step = self._step(step.entry, held, self._keeper.now_ms())
         raise Contended(f"schedule {step.entry.id!r} was changed by another writer at every attempt; apply again")
-
-    def _paused(self, step: Step, next_ms: int | None) -> Step:
-        """Pause or resume the schedule after its put, and return the step."""
-        id = step.entry.id
-        if step.pauses is True and next_ms is not None:  # an ended schedule cannot be paused
-            where = "standard input" if self._file.name == STDIN else self._file.name
-            self._client.pause(id, "".join(filter(str.isprintable, f"paused in {where}"))[:200])
-        elif step.pauses is False:
-            resumed = self._client.resume(id)
-            next_ms = next_ms if resumed is None else resumed.next_ms
-        return replace(step, next_ms=next_ms)
 
     def _is_removed(self, id: str) -> bool:
         """Cancel *id*, if it is still the file's."""
@@ -342,9 +227,8 @@ class Application:
         return any(self._is_own(one.schedule) and self._client.cancel(id) == "cancelled" for one in held)
 
 
-def _pausing(entry: FileEntry, held: ScheduleWithOptions | None, writes: bool) -> bool | None:
-    """Return True to pause, False to resume, None to leave it."""
-    state = ScheduleState.ACTIVE if held is None else held.schedule.state
-    if entry.paused is None or (state is ScheduleState.ENDED and not writes):
-        return None
-    return None if entry.paused == (state is ScheduleState.PAUSED) else entry.paused
+def _changes_enabled(definition: Definition, state: ScheduleState, writes: bool) -> bool:
+    """Return True if the put of *definition* pauses or resumes a schedule in *state*. An ended one cannot be paused."""
+    if definition.enabled is None or (state is ScheduleState.ENDED and not writes):
+        return False
+    return definition.enabled == (state is ScheduleState.PAUSED)

@@ -2,6 +2,7 @@
 --
 -- KEYS   @schedules @trouble wake op
 -- ARGV   @prefixes
+--        by              who asks, for the log; or ''
 --        id
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 -- RETURNS  OK, cancelled or NOTFOUND, now ms

@@ -2,6 +2,7 @@
 --
 -- KEYS   @schedules op
 -- ARGV   run_suffix      as in keys.py
+--        by              who asks, for the log; or ''
 --        id              of the schedule
 --        run
 --        seen            "<status> <enqueued_at>" of its job when look read it
@@ -13,6 +14,7 @@
 --        schedule has not fired), AGAIN (not as seen: look again), TAKEN (no longer where it waited, not started yet:
 --        look again), DEAF (its worker, the detail, does not listen), BROKEN (another writer changed it), WRONGTYPE
 -- LOGS   end: rows = run, cancelled, facts
+--        stop: run, before its worker is asked to stop it
 --
 -- This is one step, so any later caller finds the run either unchanged or cancelled. Three callers may come at the same
 -- time:
@@ -50,7 +52,11 @@ if status == 'started' then
   if worker == '' then
     return answer({'OK', 'BROKEN', now_ms, status})
   end
-  local listens = tell({run = run, worker = worker, told_ms = tonumber(job[5] or '')})
+  local told_ms = tonumber(job[5] or '')
+  if not told_ms or now_ms - told_ms >= TELL_AGAIN_MS then
+    append('stop', {'run', run})
+  end
+  local listens = tell({run = run, worker = worker, told_ms = told_ms})
   return answer({'OK', listens and 'stopping' or 'DEAF', now_ms, line_of(worker)})
 end
 local at = status == 'scheduled' and find({id})[1]

@@ -2,6 +2,7 @@
 --
 -- KEYS   @schedules wake schedule rq_queues rq_limits op deadlines
 -- ARGV   @prefixes
+--        by              who asks, for the log; or ''
 --        id              of its schedule
 --        run             the run that is over
 --        nominal_ms      the time in its id

@@ -16,10 +16,12 @@ from zsched.core.changes import Change
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry
 from zsched.core.lateness import LeadersBack
-from zsched.core.log import changes, kinds_telling
+from zsched.core.log import changes, kinds_telling, recorded
+from zsched.core.log.kinds import Recorded
 from zsched.core.lookback import LOOKED_FOR, Lookback, Occurrence, Wanted, kept
 from zsched.core.runs import Run, RunStatus, as_seen
-from zsched.core.story import Chronicle, Source, Stalled
+from zsched.core.story import Chronicle, Source
+from zsched.core.verdict import Stalled
 from zsched.errors import ArchiveError, RedisRefused
 from zsched.storage.connection import Link
 from zsched.storage.jobs import Jobs
@@ -42,7 +44,7 @@ class Inquiry:
     def __init__(self, link: Link, keys: Keys) -> None:
         self._link, self._keys, self._suffix = link, keys, keys.run_suffix
         self._questions, self._log = Questions(link, keys), Log(link, keys)
-        self._jobs = Jobs(link, keys)
+        self._jobs, self._place = Jobs(link, keys), f"namespace {keys.namespace} of {link.where}"
         self._wait_ms = max(1, min(_WAIT_MS, int(link.timeout_s * 500)))  # 0 would wait for ever
 
     def chronicle(self, id: str, newest: int = 40) -> Chronicle:
@@ -156,7 +158,7 @@ class Inquiry:
             problem = str(answer["error"])
         else:
             try:
-                return _understood(answer), _source(answer)
+                return _understood(answer), _source(answer, self._place)
             except _NOT_UNDERSTOOD as error:
                 problem = f"this version does not understand the archive's answer ({error!r})"
         return None, self._redis(self._log.first(), problem)
@@ -181,7 +183,7 @@ class Inquiry:
         since_ms = None if oldest is None else oldest.position.t_us // 1000
         last = self.last()
         is_untrimmed = oldest is None or oldest.position.seq == 1
-        return Source(None, since_ms, last.id if last else None, problem, is_untrimmed)
+        return Source(None, since_ms, last.id if last else None, problem, is_untrimmed, self._place)
 
     def _is_behind(self, seen: Position) -> bool:
         """Return True if the log ends before *seen*: Redis lost entries."""
@@ -198,15 +200,21 @@ class Inquiry:
         return self._later_than(since_us - 1)
 
     def _from_log(self, id: str, newest: int, problem: str) -> Chronicle:
+        from zsched.storage.comparing import with_changed_options  # a client that only schedules does not need it
+
         found: list[list[Change]] = []
+        records: list[Recorded] = []
         leaders = LeadersBack()
         oldest: Entry | None = None
         for oldest in self._back():
             relevant = [change for change in self._read(oldest) if change.id == id]
             leaders.see(oldest, relevant)
             found += [relevant] if relevant else []
+            if relevant and (record := self._recorded(oldest, id)) is not None:
+                records.append(record)
         kept = found if len(found) <= newest + 1 else [*found[:newest], found[-1]]
         changes = [change for relevant in reversed(kept) for change in relevant]
+        changes = with_changed_options(changes, lambda _: records[::-1])
         source = self._redis(oldest, problem)
         return Chronicle(id, source, changes, len(found) - len(kept), leaders.terms, leaders.led)
 
@@ -237,6 +245,11 @@ class Inquiry:
         """Yield the log from its end, within the bounds."""
         return self._log.back(most, for_ms=_LOOKED_FOR_MS)
 
+    def _recorded(self, entry: Entry, id: str) -> Recorded | None:
+        with suppress(UnknownEntry):
+            return recorded(entry, id, self._suffix)
+        return None
+
     def _read(self, entry: Entry) -> list[Change]:
         try:
             return list(changes(entry, self._suffix))
@@ -266,8 +279,9 @@ def _entry(position: list[int], texts: list[str]) -> Entry:
     return Entry.of(b"%d-%d" % (epoch, seq), [text.encode("latin-1") for text in texts])
 
 
-def _source(answer: dict[str, Any]) -> Source:
+def _source(answer: dict[str, Any], place: str) -> Source:
     """Return the archive as the source, with the time since when the answer is complete: its search may be bounded."""
     source, looked_back_to = answer["source"], answer.get("looked_back_to")
     since = source["complete_since"] if looked_back_to is None else looked_back_to
-    return Source(str(source["archive"]), None if since == "start" else int(since) // 1000, source["as_of"])
+    since_ms = None if since == "start" else int(since) // 1000
+    return Source(str(source["archive"]), since_ms, source["as_of"], place=place)

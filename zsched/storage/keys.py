@@ -141,6 +141,10 @@ class Keys:
         """STRING with PX: the reply of a call that has no id of its own, so that a re-send is a no-op."""
         return f"{self.prefix}op:{op}"
 
+    def unique_prefix(self) -> str:
+        """The text before an id in the key of its guard, a STRING with PX: ``<until ms> <run id>``."""
+        return f"{self.prefix}unique:"
+
     def answer(self, question: str) -> str:
         """LIST with PX: the answer to a question, JSON."""
         return f"{self.prefix}answer:{question}"

@@ -36,7 +36,7 @@ from rq.job import Job
 from zsched.client import Client
 from zsched.client.calls import Typed
 from zsched.core.arguments import check_id
-from zsched.core.forms import Seconds
+from zsched.core.forms import DurationValue
 from zsched.core.options import PRESETS, TRIGGERS
 from zsched.core.run_id import RunId
 from zsched.current import current_job, keys_of_run
@@ -83,7 +83,7 @@ class Next:
         /,
         *,
         at: datetime | None = None,
-        after: Seconds | None = None,
+        after: DurationValue | None = None,
         **given: Any,
     ) -> None:
         times = {name: value for name, value in (("at", at), ("after", after)) if value is not None}
@@ -151,7 +151,8 @@ class Turn:
         link = Link.adopt(self._job.connection)
         try:
             prefix = self._keys.rq.prefix
-            client = Client(link, self._parts.namespace, serializer=self._serializer, rq_prefix=prefix)
+            serializer, by = self._serializer, self._job.id
+            client = Client(link, self._parts.namespace, serializer=serializer, rq_prefix=prefix, by=by)
             for place, (func, options) in enumerate(named[len(done) :], len(done)):
                 done.append(client.schedule_as(f"next:{self._job.id}:{place}", func, **options).id)
                 self._mark(done, is_all=len(done) == len(named))

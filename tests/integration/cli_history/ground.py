@@ -31,17 +31,18 @@ class Zsched(command_line.Zsched):
         super().__init__(url, ZSCHED_ARCHIVE_PATH="/nonexistent/archive.db")
 
     def story(self, id: str) -> list[str]:
-        """Return the texts of the story of *id*, and the line of its current state."""
+        """Return the texts of the story of *id*, and the verdict."""
         told = self.json("why", id)
         assert told["source"]["archive"] is not None, told["source"]["problem"]
-        return [line["text"] for line in told["story"]] + [told["now"]]
+        return [line["text"] for line in told["story"]] + [f"{told['verdict']['word']}: {told['verdict']['text']}"]
 
 
 class Leading:
     """A daemon that leads inside the block, with an archive that follows."""
 
-    def __init__(self, url: str, path: Path) -> None:
-        self._url, self._daemon = url, DaemonThread(url, archive=ArchiveSettings(path=str(path)), **STEADY)
+    def __init__(self, url: str, path: Path, **archive: Any) -> None:
+        settings = ArchiveSettings(path=str(path), **archive)
+        self._url, self._daemon = url, DaemonThread(url, archive=settings, **STEADY)
 
     def __enter__(self) -> DaemonThread:
         daemon = self._daemon.__enter__()

@@ -10,6 +10,7 @@ from tests.integration.cli_recover.ground import HOUR_S, Zsched, dump, listed, p
 from tests.prefix import RQ
 from zsched.cli.program import DONE, USAGE
 from zsched.cli.recovering import report
+from zsched.client.caller import caller
 from zsched.core.clock import SystemClock
 from zsched.storage.lease import Lease, Server, Term
 from zsched.storage.questions import Naming
@@ -42,6 +43,17 @@ def test_a_redis_ahead_of_the_archive_lost_nothing(scene: Scene, zsched: Zsched)
 
 def test_an_unknown_zone_is_refused_first(zsched: Zsched) -> None:
     assert "Mars" in zsched.refusal("--tz", "Mars/Base", code=USAGE)
+
+
+def test_recover_records_who_asked(scene: Scene, zsched: Zsched) -> None:
+    populate(scene)
+    scene.redis.flushall()
+
+    assert DONE == zsched().exit_code
+
+    log = [texts for _, texts in scene.redis.xrange(scene.keys.log())]
+    assert {caller().encode()} == {texts.get(b"by") for texts in log if texts[b"kind"] == b"restore"}
+    assert {None} == {texts.get(b"by") for texts in log if texts[b"kind"] != b"restore"}
 
 
 # -- an emptied Redis ---------------------------------------------------------------------------------
@@ -99,6 +111,18 @@ def test_a_recovery_brings_back_the_same_schedules_with_the_same_next_times(scen
     assert [["pushed", "again", "fired"], ["skipped", "careful"]] == [table[0][:3], table[1][:2]]
     assert "put back 4 schedules, 1 of them overdue" in result.stdout.splitlines()
     assert zsched().stdout.startswith("Nothing to do")
+
+
+def test_an_open_run_keeps_its_id_after_a_recovery(scene: Scene, zsched: Zsched) -> None:
+    first = scene.client.enqueue("app.pay", id="pay-1", if_exists="keep")
+    assert scene.follower.step()
+    scene.redis.flushall()
+    assert DONE == zsched().exit_code
+
+    again = scene.client.enqueue("app.pay", id="pay-1", if_exists="keep")
+
+    assert ("kept", first.run_id) == (again.outcome, again.run_id)
+    assert {first.run_id} == scene.queued()
 
 
 def test_recover_reports_a_run_that_cannot_be_pushed_again(scene: Scene, zsched: Zsched) -> None:

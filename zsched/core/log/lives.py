@@ -1,6 +1,6 @@
 """
-Entries with later states of a schedule (``pause``, ``resume``, ``replan``), of a run (``end``, ``again``, ``unblock``)
-and of a leader (``term``). An entry of runs does not change their schedules.
+Entries with later states of a schedule (``pause``, ``resume``, ``replan``), of a run (``end``, ``again``, ``stop``,
+``unblock``) and of a leader (``term``). An entry of runs does not change their schedules.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from zsched.core.changes import Change, What
-from zsched.core.entry import Entry, milliseconds, rows_of, text
+from zsched.core.entry import BEFORE_BY, Entry, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Mentioned, Paused, Replanned, Resumed, Row, RunsOver
-from zsched.core.run_id import run_id_of
+from zsched.core.run_id import RunKey, run_id_of
 from zsched.core.runs import Run, RunStatus, ended_as, ended_run
 
 
@@ -22,7 +22,8 @@ class PauseEntry(ParsedEntry, kind="pause"):
     whats = frozenset({What.PAUSED})
 
     def rows(self) -> Iterable[Row]:
-        yield Paused(self._field(b"id"), milliseconds(self.fields[b"due"]), self._field(b"note"))
+        by = f"{BEFORE_BY}{self.by}" if self.by else ""
+        yield Paused(self._field(b"id"), milliseconds(self.fields[b"due"]), self._field(b"note") + by)
 
     def changes(self) -> Iterator[Change]:
         due_ms = milliseconds(self.fields[b"due"])
@@ -130,6 +131,24 @@ class AgainEntry(ParsedEntry, kind="again"):
     def changes(self) -> Iterator[Change]:
         for key, attempt, why in self.run_rows:
             yield self._change_of(key, What.RUN_AGAIN, why, count=int(attempt))
+
+
+class StopEntry(ParsedEntry, kind="stop"):
+    """The worker of a run was asked to stop it. The run's end is another entry."""
+
+    whats = frozenset({What.STOPPING})
+
+    @once
+    def key(self) -> RunKey | None:
+        """The key of the run."""
+        return self._key(self._field(b"run"))
+
+    def rows(self) -> Iterable[Row]:
+        yield Mentioned([] if self.key is None else [self.key])
+
+    def changes(self) -> Iterator[Change]:
+        if self.key is not None:
+            yield self._change_of(self.key, What.STOPPING)
 
 
 class UnblockEntry(ParsedEntry, kind="unblock"):

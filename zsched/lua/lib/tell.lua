@@ -1,7 +1,8 @@
 -- tell: ask a run's worker to stop it.
 --
 -- USES   now_ms
--- GIVES  tell(one), for a run with its worker and told_ms, the number in its job's zs_stop: true if the worker listens
+-- GIVES  tell(one), for a run with its worker and told_ms, the number in its job's zs_stop: true if the worker listens;
+--        TELL_AGAIN_MS: so long after told_ms it asks nobody
 -- include lib/rq.lua
 local TELL_AGAIN_MS = 10000  -- see tell
 
