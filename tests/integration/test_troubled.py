@@ -12,6 +12,7 @@ from tests.integration.command_line import Zsched
 from tests.integration.standing import KEYS, lead, now_ms, report, verdict
 from zsched import Client
 from zsched.cli.program import DONE
+from zsched.core.clock import from_ms
 from zsched.storage.troubled import BLOCKED, FAILING
 
 pytestmark = pytest.mark.once
@@ -55,7 +56,7 @@ def test_blocked_schedules_are_a_warning(zsched: Zsched, led: redis.Redis) -> No
 
 def test_a_one_shot_that_is_paused_past_its_time_is_a_warning(zsched: Zsched, led: redis.Redis, redis_url: str) -> None:
     client = Client.from_url(redis_url)
-    client.schedule("app.run", id="mail-paused-once", after=0.01)
+    client.schedule("app.run", id="mail-paused-once", at=from_ms(now_ms(led) - 1000), allow_past=True)
     client.schedule("app.run", id="later", after=HOUR)
     client.pause("mail-paused-once")
     client.pause("later")

@@ -198,6 +198,7 @@ def stalled_queues(wire: Wire, keys: Keys) -> StalledQueues:
     used, is_suspended = used_queues(wire, keys), suspended(wire, keys.rq)
     known = used | {keys.rq.queue_name(key) for key in members(wire, keys.rq.queues(), _QUEUES)}
     silent = unheard(wire, keys, known)
+    silent -= _lately_served(wire, keys, silent)
     registered = workers_of(wire, keys.rq) if silent else []
     heard = (known - silent).union(*(one.queues for one in registered))
     stalled = [
@@ -225,9 +226,8 @@ def suspended(wire: Wire, rq: RqKeys) -> bool:
 
 def unheard(wire: Wire, keys: Keys, queues: Collection[str]) -> frozenset[str]:
     """
-    Return the *queues* without a living registered worker, without a running job, and without a living worker that
-    finished a job lately. A registered worker that this user may not read counts as living; a job that it may not read
-    does not count.
+    Return the *queues* without a living registered worker and without a running job. A worker that this user may not
+    read counts as living; a job that it may not read does not count.
 
     Raises:
         RedisRefused: it may not even read the number of workers. RedisUnavailable.
@@ -236,11 +236,10 @@ def unheard(wire: Wire, keys: Keys, queues: Collection[str]) -> frozenset[str]:
     since_s = server_now_ms(wire, keys) // 1000
     running = wire.replies(("ZCOUNT", keys.rq.registry("wip", queue), f"({since_s}", "+inf") for queue in found)
     has_run = (isinstance(count, int) and count > 0 for count in running)
-    idle = [queue for queue, is_heard in zip(found, has_run, strict=True) if not is_heard]
-    return frozenset(idle) - _lately_served(wire, keys, idle)
+    return frozenset(queue for queue, is_heard in zip(found, has_run, strict=True) if not is_heard)
 
 
-def _lately_served(wire: Wire, keys: Keys, queues: list[str]) -> set[str]:
+def _lately_served(wire: Wire, keys: Keys, queues: Collection[str]) -> set[str]:
     """
     Return the *queues* of which a living worker finished a job lately. RQ's registries are sorted by the end of the
     time for which a job is kept, so a job that is kept shorter than others may be missed.
