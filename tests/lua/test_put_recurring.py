@@ -230,7 +230,7 @@ def test_a_put_with_another_lane_moves_the_place_and_keeps_the_time(ground: Grou
 @pytest.mark.parametrize("trigger", ["rule-1", "rule-2"])
 def test_a_put_never_resumes_a_paused_schedule(ground: Ground, trigger: str) -> None:
     _, _, _, due_ms = ground.put_recurring("r")
-    ground.call("pause", id="r", note="a note")
+    ground.call("pause", ["r"], note="a note")
     next_ms = ground.now_ms + 2 * HOUR_MS
 
     word, *_ = ground.put_recurring("r", next_ms, trigger=trigger, digest="digest-2", lane="high")
@@ -330,7 +330,7 @@ def test_an_update_of_a_schedule_that_was_removed_or_replaced_is_refused(ground:
     ground.put(("r", "+60000"))
 
     assert "CHANGED" == ground.put_recurring("r", seen_version=version)[0]
-    ground.call("cancel", id="r")
+    ground.call("cancel", ["r"])
     assert "CHANGED" == ground.put_recurring("r", seen_version=version)[0]
 
 
@@ -358,7 +358,7 @@ def _state(ground: Ground) -> str:
 @pytest.mark.parametrize("trigger", ["rule-1", "rule-2"])
 def test_the_log_entry_of_a_paused_schedule_says_that_it_stays_paused(ground: Ground, trigger: str) -> None:
     ground.put_recurring("r")
-    ground.call("pause", id="r", note="")
+    ground.call("pause", ["r"], note="")
 
     ground.put_recurring("r", digest="digest-2", trigger=trigger)
 
@@ -367,7 +367,7 @@ def test_the_log_entry_of_a_paused_schedule_says_that_it_stays_paused(ground: Gr
 
 def test_a_paused_one_shot_that_becomes_recurring_is_logged_as_paused(ground: Ground) -> None:
     ground.put(("r", "+60000"))
-    ground.call("pause", id="r", note="")
+    ground.call("pause", ["r"], note="")
     next_ms = ground.now_ms + HOUR_MS
 
     ground.put_recurring("r", next_ms)
@@ -415,7 +415,7 @@ def test_every_row_has_its_own_answer_and_only_changed_rows_are_logged(ground: G
     due_ms = ground.now_ms + HOUR_MS
     ground.put_rules(*(ground.rule(id, due_ms) for id in ("same", "kept", "taken", "seen", "broken", "paused")))
     ground.put(("once", due_ms))
-    ground.call("pause", id="paused", note="")
+    ground.call("pause", ["paused"], note="")
     ground.redis.delete(ground.keys.template("broken"))
     ground.redis.set(ground.keys.template("broken"), "not ours")
     next_ms = due_ms + 1

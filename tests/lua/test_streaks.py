@@ -65,7 +65,7 @@ def test_failures_are_not_counted_without_pause_after(led: Ground) -> None:
 
 def test_a_paused_schedule_is_not_paused_again_by_failures(led: Ground) -> None:
     put(led, 1)
-    led.call("pause", id="r", note="by hand")
+    led.call("pause", ["r"], note="by hand")
 
     assert [] == track(led, "!")
 
@@ -75,7 +75,7 @@ def test_a_paused_schedule_is_not_paused_again_by_failures(led: Ground) -> None:
 def test_resuming_a_schedule_resets_its_failure_count(led: Ground) -> None:
     put(led)
     track(led, "!!")
-    led.call("pause", id="r", note="by hand")
+    led.call("pause", ["r"], note="by hand")
     _resume(led, "r")
 
     assert failures(led) is None
@@ -105,7 +105,7 @@ def test_changing_pause_after_resets_the_failure_count(led: Ground, limit: int |
 
 def test_resume_works_although_the_schedule_has_a_wrong_type(led: Ground) -> None:
     put(led)
-    led.call("pause", id="r", note="")
+    led.call("pause", ["r"], note="")
     led.redis.delete(led.keys.schedule("r"))
     led.redis.set(led.keys.schedule("r"), "?")
 

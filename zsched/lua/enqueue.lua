@@ -9,7 +9,7 @@
 --        ...             field/value texts of the job's hash
 -- RETURNS  OK, word, now ms, version, run id or -
 --        words: created updated kept EXISTS WRONGTYPE
--- LOGS   enqueue: run, front, fields n, the pairs
+-- LOGS   enqueue: rows = run, "<front> <fields n> -", the pairs
 --
 -- A waiting schedule with this id is replaced: it runs now, and not again at its time.
 keep_op_ms = tonumber(keep_op_ms)
@@ -32,7 +32,7 @@ if rate_limit == false or not queue_accepts(queue) then
   return answer({'OK', 'WRONGTYPE', now_ms, version(), '-'})
 end
 
-local fields = {'run', run, 'front', at_front, 'fields', #job / 2}
+local fields = {'rows', 1, run, at_front .. ' ' .. #job / 2 .. ' -'}
 for i = 1, #job do
   fields[#fields + 1] = job[i]
 end

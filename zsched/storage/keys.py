@@ -133,6 +133,10 @@ class Keys:
         """STRING with PX: the reply of a call that has no id of its own, so that a re-send is a no-op."""
         return f"{self.prefix}op:{op}"
 
+    def retried_prefix(self) -> str:
+        """The text before a retried run's id in its key, a STRING with PX: the id of the new run; see lua/retry.lua."""
+        return f"{self.prefix}retried:"
+
     def answer(self, question: str) -> str:
         """LIST with PX: the answer to a question, JSON."""
         return f"{self.prefix}answer:{question}"

@@ -149,7 +149,7 @@ class Scripts:
         return function(arguments["id" if name != "op" else "op"]) if name in _PER_CALL else function()
 
     def _argument(self, name: str, arguments: dict[str, Any]) -> Any:
-        if name in ("schedule_prefix", "template_prefix"):
+        if name in ("schedule_prefix", "template_prefix", "retried_prefix"):
             return getattr(self._keys, name)()
         return self._keys.run_suffix if name == "run_suffix" else arguments[name]
 

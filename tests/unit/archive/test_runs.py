@@ -68,7 +68,7 @@ def test_an_occurrence_has_its_run_although_many_changes_lie_between(path: Path)
 def test_a_search_that_gives_up_says_how_far_it_looked(
     path: Path, monkeypatch: pytest.MonkeyPatch, id: str | None
 ) -> None:
-    skipped = [entry(seq, "pause", "id", "a", "lane", "low", "due", DUE_MS, "note", "") for seq in (8, 9)]
+    skipped = [entry(seq, "pause", "note", "", "rows", 1, "a", f"low {DUE_MS}") for seq in (8, 9)]
     archived(path, [fire(1, run("a")), *(enqueue(seq, run("a")) for seq in range(2, 8)), *skipped])
     monkeypatch.setattr("zsched.archive.runs._LOOKED_AT", 4)
 

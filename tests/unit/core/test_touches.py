@@ -27,7 +27,7 @@ BAD = row_fields("quarantine", f"e low {DUE_MS} its hash is gone", "no-id! high 
 TOUCHED: dict[str, tuple[Entry, list[tuple[str, str]]]] = {
     "put": (entry("put", *PUT), [("a", ""), ("a", RUN), ("b-1", ""), ("b-1", LATER)]),
     "put_recurring": (entry("put_recurring", *RULES), [("r", ""), ("s", "")]),
-    "enqueue": (entry("enqueue", "run", f"a-1-{RUN}", "front", 0, "fields", 0), [("a-1", ""), ("a-1", RUN)]),
+    "enqueue": (entry("enqueue", "rows", 1, f"a-1-{RUN}", "0 0 -"), [("a-1", ""), ("a-1", RUN)]),
     "run_now": (entry("run_now", "id", "r", "run", f"r-{RUN}-r1", "last", 1), [("r", ""), ("r", f"{RUN}-r1")]),
     "backfill": (entry("backfill", "id", "r", "runs", f"r-{RUN} r-{RUN}-r7"), [("r", RUN), ("r", f"{RUN}-r7")]),
     "fire": (
@@ -37,10 +37,10 @@ TOUCHED: dict[str, tuple[Entry, list[tuple[str, str]]]] = {
     "fire of nothing": (entry("fire"), []),
     "advance": (entry("advance", *ADVANCE), [("r", ""), ("r", RUN), ("s", ""), ("s", RUN), ("m", "")]),
     "quarantine": (entry("quarantine", *BAD), [("e", "")]),
-    "cancel": (entry("cancel", "id", "a", "due", DUE_MS), [("a", ""), ("a", RUN)]),
-    "cancel of an ended one": (entry("cancel", "id", "a", "due", "-"), [("a", "")]),
-    "pause": (entry("pause", "id", "a", "due", DUE_MS, "note", "why"), [("a", "")]),
-    "resume": (entry("resume", "id", "a", "due", DUE_MS), [("a", "")]),
+    "cancel": (entry("cancel", "rows", 1, "a", DUE_MS), [("a", ""), ("a", RUN)]),
+    "cancel of an ended one": (entry("cancel", "rows", 1, "a", "-"), [("a", "")]),
+    "pause": (entry("pause", "note", "why", "rows", 1, "a", f"low {DUE_MS}"), [("a", "")]),
+    "resume": (entry("resume", "rows", 1, "a", f"low {DUE_MS}"), [("a", "")]),
     "replan": (entry("replan", "old", "", "new", "2026a", *REPLAN), [("r", ""), ("s-1", "")]),
     "end": (entry("end", *END), [("a", RUN), ("a-r", f"{RUN}-r1")]),
     "again": (entry("again", *AGAIN), [("a", RUN), ("a-r", f"{RUN}-r1")]),
