@@ -49,7 +49,8 @@ def _class(found: type) -> Iterator[str]:
         yield "| field | type |"
         yield "|---|---|"
         for name in names:
-            kind = str(inspect.get_annotations(found)[name]).replace("|", "\\|")
+            kind = inspect.get_annotations(found)[name]
+            kind = getattr(kind, "__forward_arg__", kind).replace("|", "\\|")  # a named tuple wraps it
             yield f"| `{name}` | `{kind}` |"
         yield ""
     for name, member in _methods(found):

@@ -35,7 +35,7 @@ def gone(id: str, run: str = "") -> Restored:
 
 
 def restore(ground: Ground, *rows: Restored, **over: Any) -> list[Any]:
-    arguments = seen(ground) | {"hold_for_ms": LEASE_MS, "reason": "lost", **WHOSE} | over
+    arguments = seen(ground) | {"hold_for_ms": LEASE_MS, "reason": "lost", "if_absent": 0, **WHOSE} | over
     return ground.call("restore", [text for row in rows for text in row.texts()], row_count=len(rows), **arguments)
 
 

@@ -244,7 +244,9 @@ def test_a_restored_runs_deadline_counts_from_its_push_not_its_nominal_time(grou
     job = [text for pair in (FIELDS | EXPIRES | {"data": "call", "zs": "1e"}).items() for text in pair]
     row = ["a", str(long_ago_ms), "open", "", long_ago_ms, pushed_ms * 1000, "", f"{len(job)} 0", *job]
 
-    ground.call("restore", row, seen_entry="-", seen_t=0, hold_for_ms=0, reason="lost", row_count=1, **WHOSE)
+    ground.call(
+        "restore", row, seen_entry="-", seen_t=0, hold_for_ms=0, reason="lost", row_count=1, if_absent=0, **WHOSE
+    )
 
     assert _has_deadline_at(ground, f"a-{long_ago_ms}", pushed_ms + MINUTE_MS)
 

@@ -104,7 +104,7 @@ def test_a_restore_writes_its_format_into_meta_and_the_log(ground: Ground) -> No
     row = ["a", "1800000000000", "due", "normal", 1_800_000_000_000, 1, "", "2 0", "data", "call"]
 
     ground.call(
-        "restore", row, seen_entry="-", seen_t=0, hold_for_ms=0, reason="lost", row_count=1, **WHOSE
+        "restore", row, seen_entry="-", seen_t=0, hold_for_ms=0, reason="lost", row_count=1, if_absent=0, **WHOSE
     )  # fmt: skip
 
     assert str(FORMAT).encode() == ground.redis.hget(ground.keys.meta(), "format")

@@ -208,20 +208,70 @@ def test_a_portion_of_rows_fits_into_one_script_call(led: Ground) -> None:
 
     taken = list(portions(rows))
     for portion in taken:
-        restore(led, *portion)
+        restore(led, *portion.rows)
 
-    assert (2 * ROWS, rows) == (len(led.places()), [row for portion in taken for row in portion])
-    assert max(sum(8 + len(row.job) + len(row.own) for row in portion) for portion in taken) > 5900
-    assert max(map(len, taken)) <= ROWS
+    assert (2 * ROWS, rows) == (len(led.places()), [row for portion in taken for row in portion.rows])
+    assert [[text for row in portion.rows for text in row.texts()] for portion in taken] == [
+        portion.texts for portion in taken
+    ]
+    assert 5900 < max(len(portion.texts) for portion in taken) <= 6000
+    assert max(len(portion.rows) for portion in taken) <= ROWS
 
 
 def test_a_row_larger_than_a_portion_is_sent_alone() -> None:
     large = one_shot(id="large")._replace(job=[b"x"] * 6001)
 
     assert [["a"], ["large"], ["b"]] == [
-        [row.id for row in portion] for portion in portions([one_shot(), large, one_shot(id="b")])
+        [row.id for row in portion.rows] for portion in portions([one_shot(), large, one_shot(id="b")])
     ]
     assert [] == list(portions([]))
+
+
+# -- schedules that were not compared -------------------------------------------------------------
+
+
+HERE = {
+    "due": lambda ground: restore(ground, one_shot(lane="high")),
+    "paused": lambda ground: restore(ground, one_shot("paused", note="5 ")),
+    "in quarantine": lambda ground: restore(ground, one_shot("quarantine", note="5 broken")),
+    "ended": lambda ground: restore(ground, rule("ended", id="a")),
+    "recurring": lambda ground: restore(ground, rule(id="a")),
+}
+
+
+@pytest.mark.parametrize("there", HERE)
+def test_schedules_that_were_not_compared_are_not_replaced(led: Ground, there: str) -> None:
+    HERE[there](led)
+    before = led.keyspace()
+
+    reply = restore(led, one_shot(id="b"), one_shot(), one_shot(id="c"), if_absent=1)
+
+    assert "HERE" == reply[0]
+    assert before == led.keyspace()
+
+
+def test_absent_schedules_are_restored_without_a_comparison(led: Ground) -> None:
+    restore(led, one_shot(id="another"))
+
+    reply = restore(led, one_shot(), rule(), run(id="x"), if_absent=1)
+
+    assert ["due", "due", "open"] == reply[-1]
+    assert {"a", "r", "another"} == led.places().keys()
+    assert [f"x-{DUE_MS}"] == led.queue()
+
+
+def test_one_existing_key_of_a_restore_deletes_only_that_key(led: Ground) -> None:
+    led.redis.hset(f"{RQ}:job:b-{DUE_MS}", "of_another_history", "x")
+
+    restore(led, *(one_shot(id=id) for id in "abc"), if_absent=1)
+
+    assert [JOB.keys() | {"status", "created_at"}] * 3 == [led.job(f"{id}-{DUE_MS}").keys() for id in "abc"]
+
+
+def test_the_last_of_two_rows_of_a_schedule_stays(led: Ground) -> None:
+    restore(led, one_shot(of_the_first="x"), one_shot())
+
+    assert "of_the_first" not in led.job(f"a-{DUE_MS}")
 
 
 # -- doubt ----------------------------------------------------------------------------------------

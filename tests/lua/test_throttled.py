@@ -166,8 +166,8 @@ def test_a_restore_puts_a_throttled_schedule_into_its_lane_only(late: Ground, is
     row = ["b", due_ms, "due", "normal", due_ms, late.last.t, "", f"{len(job)} 0", *job]
 
     late.call(
-        "restore", row, seen_entry=late.last.id, seen_t=late.last.t, hold_for_ms=0, reason="audit", **WHOSE,
-        row_count=1,
+        "restore", row, seen_entry=late.last.id, seen_t=late.last.t, hold_for_ms=0, reason="audit", if_absent=0,
+        row_count=1, **WHOSE,
     )  # fmt: skip
 
     assert f"normal {due_ms}" == late.places()["b"]

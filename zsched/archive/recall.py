@@ -237,14 +237,14 @@ class Recall:
         the state is then reported as gone.
         """
         for page in pages_of(ids, _PAGE):
-            rows: dict[str, list[Live]] = {}
+            rows: dict[str, list[Live]] = {id: [] for id in page}
             query = f"SELECT {live.COLUMNS} FROM live WHERE life = ? AND id IN ({','.join('?' * len(page))})"
             with converted(self._path):
                 for stored in self._db.execute(query, (self.life, *page)):
                     row = Live.of(stored)
-                    rows.setdefault(row.id, []).append(row)
+                    rows[row.id].append(row)
             for id in page:
-                yield self._recalled(id, rows.get(id, []), touched)
+                yield self._recalled(id, rows[id], touched)
 
     def record(self, row: Live) -> Record:
         """Return the record of a row of the state."""
@@ -273,8 +273,8 @@ class Recall:
         lane, record = give(row.row)
         if b"" in record and (data := self._argument(row)) is not None:
             record = with_arguments(record, data)
-        times = row.due, row.nominal, row.last
-        return Held(row.id, row.run, row.place, lane, *times, row.note, record, row.t, is_touched)
+        id, run, place, t_us = row.id, row.run, row.place, row.t
+        return Held(id, run, place, lane, row.due, row.nominal, row.last, row.note, record, t_us, is_touched)
 
     def _touches(self, row: body.HistoryRow | None) -> Iterator[Touch]:
         """Yield the keys that the log's entry in *row* changed; none for an entry that was kept raw."""

@@ -5,6 +5,9 @@ An archive compares its knowledge with the contents of Redis, but only where the
 own history changed after the last common entry. Ids that the new history changed since then (the *branch*) are not
 restored, unless an archive with less knowledge put them there (``t`` of the restored row decides). Each rule has a
 name, by which ``tests/model`` leaves it out to show that it is needed.
+
+Held and Recalled are not frozen, like rows (``core.log.rows``): a merge makes both for each schedule. No code changes
+them.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ _OF_SCHEDULE = frozenset("version created_at updated_at nominal last ended_at fa
 _FOR_GOOD: Final = 1 << 63  # µs: later than any time in an archive
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Held:
     """
     A schedule in Redis, or an open run.
@@ -110,7 +113,7 @@ def judge(mine: Position, first: Position | None, *, is_same_set: bool) -> Verdi
     return Verdict.LOST
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Recalled:
     """
     An archive's knowledge of one schedule id. ``schedule`` is None if it is gone (fired, cancelled, taken out);
@@ -129,6 +132,7 @@ class Branch:
     def __init__(self) -> None:
         self._touched: dict[Key, int] = {}
         self._taken: dict[Key, int] = {}
+        self._untold: list[Restored] = []  # rows whose keys are not in _taken yet
         self._open: set[Key] = set()  # runs that a restore reported as open here
         self.merged: list[Position] = []  # ends of histories that archives have merged into this one
         self.restored: tuple[Position, str] | None = None  # the last restore: its entry, and the archive
@@ -146,10 +150,11 @@ class Branch:
 
     def take(self, rows: Iterable[Restored]) -> None:
         """Add rows that the archive itself restored, until ``forget_taken``."""
-        self._taken.update((touch.key, touch.t_us) for row in rows for touch in row.touches())
+        self._untold += rows
 
     def forget_taken(self) -> None:
         """Forget the rows that ``take`` added."""
+        self._untold.clear()
         self._taken.clear()
 
     def _touch(self, touch: Touch) -> str:
@@ -162,7 +167,10 @@ class Branch:
         Return True if the new history's state at *key* wins over a change of *t_us*. An open run always wins: an
         archive that began later has a later t for the same push.
         """
-        return key in self._open or max(self._touched.get(key, -1), self._taken.get(key, -1)) >= t_us
+        if self._untold:  # seldom: a page is compared again only if others changed its schedules
+            self._taken.update((touch.key, touch.t_us) for row in self._untold for touch in row.touches())
+            self._untold.clear()
+        return self._touched.get(key, -1) >= t_us or self._taken.get(key, -1) >= t_us or key in self._open
 
 
 def lacking(recalled: Recalled, here: Held | None, branch: Branch, doubt_ms: int | None = None) -> Iterator[Restored]:
@@ -208,15 +216,17 @@ def restored_row(known: Held) -> Restored:
         place, note = "quarantine", f"{since_ms} its due time is none"
     elif place in ("paused", "quarantine") and not note:
         note = f"{since_ms} "
-    job, own_texts = known.job_asked_for(), list[bytes]()
-    if known.run == "":
-        fields, own = known.asked_for()
+    if known.run:
+        job, own_texts = known.job_asked_for(), list[bytes]()
+    else:
+        fields, stored = known.split()
+        own = {name: value for name, value in stored.items() if name not in _OF_SCHEDULE}
         moving = {"nominal": known.nominal_ms, "last": known.last}
         own |= {name: str(value).encode() for name, value in moving.items() if value is not None}
-        own |= {name: value for name, value in known.split()[1].items() if name in ("created_at", "updated_at")}
+        own |= {name: stored[name] for name in ("created_at", "updated_at") if name in stored}
         if place == "ended":
             own["ended_at"] = str(since_ms).encode()
-        job, own_texts = _texts(fields), _texts(own)
+        job, own_texts = _texts({name: value for name, value in fields.items() if name not in _OF_RUN}), _texts(own)
     return Restored(known.id, known.run, place, known.lane, known.due_ms, known.t_us, note, job, own_texts)
 
 

@@ -31,6 +31,7 @@ StoredRow = tuple[bytes, bytes, bytes]  # id, words, a text from outside or b"";
 FORMAT: Final = 3
 OLDEST_FORMAT: Final = 3
 
+_MALFORMED: Final = (ValueError, KeyError, IndexError, TypeError)  # raised while a malformed entry is parsed
 _DIGITS = 18  # of a whole number, at most: the limit of an archive's file
 
 
@@ -148,7 +149,7 @@ class reading:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Raises UnreadableEntry."""
-        if isinstance(error, ValueError | KeyError | IndexError | TypeError):
+        if error is not None and isinstance(error, _MALFORMED):
             entry, reason = self._entry, truncated(repr(error))
             message = f"log entry {entry.position.id} ({entry.kind}) cannot be read: {reason}"
             raise UnreadableEntry(message) from error

@@ -167,12 +167,12 @@ class Lookback:
         if end is None and run_id in self._skipped:
             return None
         if end is None:
-            return replace(pushed(run_id, push.at_us, push.why == "uncertain"), attempt=attempt)
+            return pushed(run_id, push.at_us, push.why == "uncertain")._replace(attempt=attempt)
         status = ended_as(end.why)
         if push.what not in self._wanted.whats and status not in self._wanted.statuses:
             return Run(run_id, status)
         run = run_that_ended(end)
-        return run if run.fired_us is not None else replace(run, fired_us=push.at_us)
+        return run if run.fired_us is not None else run._replace(fired_us=push.at_us)
 
 
 def is_push(change: Change) -> bool:

@@ -35,7 +35,7 @@ from __future__ import annotations
 import zlib
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -116,7 +116,7 @@ class _Case:
         else:
             seen = of_job(run_id, job, self.run.fired_us, self.run.is_uncertain)
             heartbeat_ms = ms_of(job.heartbeat_at)
-            lost = replace(seen, status=RunStatus.LOST, ended_ms=now_ms, error=why, heartbeat_ms=heartbeat_ms)
+            lost = seen._replace(status=RunStatus.LOST, ended_ms=now_ms, error=why, heartbeat_ms=heartbeat_ms)
             row = ("end", lost.status.value, facts_text(lost))
             packed = b64encode(zlib.compress(f"AbandonedJobError: {why}".encode())).decode()
         return Dead(self.run.id, run_id, job.status, mark, " ".join(self.members), *row, packed)

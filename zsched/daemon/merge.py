@@ -18,7 +18,8 @@ NEWEST_ONLY        it answers only while the restore is the schedule's newest en
 BY_ORDER           of two changes in one's own history the order counts, not t: clocks jump
 TOLD_ONCE          a change that a restore in this log has repeated is not repeated again, so corrections end
 WAIT               an archive that finds a loss waits until all followers of this log have checked it, 10 s at most
-COMPARE_AND_SET    a restore is refused when its schedules were touched since the comparison (lib/behind.lua)
+COMPARE_AND_SET    a restore is refused when its schedules were touched since the comparison (lib/behind.lua); without a
+                   comparison, when one of them is there
 YIELD              an archive waits while another archive restores
 HOLD, HOLD_ENDS    nothing fires meanwhile; when the restorer dies, the hold lapses
 MERGED_STAYS       after a merge, an archive follows the new history only if that still has the ``merged`` entry
@@ -29,9 +30,9 @@ Not guaranteed: data that no archive had.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import Final
 
 from zsched.archive import Recall
@@ -39,7 +40,7 @@ from zsched.core.difference import Branch, Held, Recalled
 from zsched.core.log import Entry, Key, Position, UnknownEntry
 from zsched.core.log.recovery import Restored, RestoreEntry
 from zsched.core.pages import pages_of
-from zsched.daemon.reconciler import Reconciler, lacking_rows
+from zsched.daemon.reconciler import Guess, Reconciler, lacking_rows
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
@@ -75,7 +76,7 @@ class Merge:
         self._log, self._scanner, self._archivers = Log(wire, keys), Scanner(wire, keys), Archivers(wire, keys)
         self._restoring = Restoring(wire, keys, recall.archive, "lost", hold_for_ms, gens)
         self._left: Iterator[list[Recalled]] = iter(())  # pages of this run
-        self._ahead = deque[list[Recalled]]()  # the next of them, fetched while Redis works
+        self._next: tuple[list[Recalled], Guess | None] | None = None  # the next of them, read while Redis works
         self.archive = recall.archive  # its id
         self.reconciler = Reconciler(self._log, self._scanner, self._restoring, self, None, meanwhile=self._fetch)
         self.branch = Branch()
@@ -165,8 +166,9 @@ class Merge:
         """
         compared, self._left = 0, self._pages()
         self._fetch()
-        while self._ahead:
-            for _ in self.reconciler.reconcile(self._ahead.popleft()):
+        while self._next is not None:
+            page, self._next = self._next, None
+            for _ in self.reconciler.reconcile(*page):
                 yield compared
             self.branch.forget_taken()
             compared += _PAGE
@@ -222,8 +224,8 @@ class Merge:
         return pages_of(known, _PAGE)
 
     def _fetch(self) -> None:
-        if not self._ahead:
-            self._ahead.extend(islice(self._left, 1))
+        if self._next is None and (page := next(self._left, None)) is not None:
+            self._next = page, self.reconciler.guess(page)
 
     def _gone(self) -> Iterator[Recalled]:
         """Yield schedules in Redis that the archive knows to be over, without a common entry (rule: GONE_TOO)."""

@@ -11,6 +11,10 @@ The comparison has three callers, each with its own scope and judge: a merge aft
                                                                ▲                     │ AGAIN: others wrote
                                                                └── the log is read on ◄┘
 
+After a FLUSHALL, Redis has nothing of page after page. So if it had nothing of one page, the next one is judged as if
+Redis had nothing of it either, while Redis works (``guess``). restore.lua puts these rows back only if none of the
+schedules is there. Otherwise the page is compared as usual.
+
 A comparison holds as of one entry of the log, ``seen``. Later entries by other writers are read in order and added.
 Redis refuses a restore of schedules that they touched (rule: COMPARE_AND_SET, lib/behind.lua). Everything read must be
 of one history: ``seen`` is in the log, the following entries are dense, and the entry at which Redis was read is
@@ -19,8 +23,9 @@ reached.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from zsched.core.difference import Branch, Held, Recalled, lacking
 from zsched.core.log import Entry, Position
@@ -29,7 +34,7 @@ from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log, Pages
 from zsched.storage.meta import doubted_until_ms
-from zsched.storage.restoring import ROWS, Restoring, portions
+from zsched.storage.restoring import ROWS, NotAbsent, Portion, Restoring, portions
 from zsched.storage.scanner import Scanner
 
 _READ: Final = 100  # log entries in one read, at most
@@ -55,10 +60,17 @@ class Scope(Protocol):
         """Note *rows*, which were put back, with their places as logged."""
 
 
+class Guess(NamedTuple):
+    """The rows to restore for a page if Redis has nothing of it, and the same in portions."""
+
+    rows: list[Restored]
+    portions: list[Portion]
+
+
 class Reconciler:
     """
     Comparisons of one *scope*, as of the log entry ``seen`` (None: the log is empty). ``touched``: schedules that other
-    writers touched since the last comparison. *meanwhile* is called while Redis works.
+    writers touched since they were compared or guessed. *meanwhile* is called while Redis works.
     """
 
     def __init__(
@@ -74,19 +86,36 @@ class Reconciler:
         self._log, self._scanner, self._restoring, self._scope = log, scanner, restoring, scope
         self._meanwhile, self._size, self._pages = meanwhile, ROWS, Pages(_READ, _READ_BYTES, _FIRST)
         self._own: Position | None = None  # the last entry that was written here
+        self._is_bare = False  # Redis had nothing of the last page
         self.seen = seen
         self.touched: set[str] = set()
 
-    def reconcile(self, page: Sequence[Recalled]) -> Iterator[None]:
+    def guess(self, page: Sequence[Recalled]) -> Guess | None:
         """
-        Restore the missing data of *page*. Schedules touched meanwhile are compared again. Yield when it takes long.
+        Judge *page* without asking Redis, which may be at work. Return None if it has to be compared: Redis had
+        something of the last page, or a schedule without a row would stay unexamined.
+        """
+        if not self._is_bare:
+            return None
+        ids = {recalled.id for recalled in page}
+        self.touched -= ids
+        rows = self._scope.judge(page, {})
+        return Guess(rows, list(portions(rows))) if ids == {row.id for row in rows} else None
+
+    def reconcile(self, page: Sequence[Recalled], guess: Guess | None = None) -> Iterator[None]:
+        """
+        Restore the missing data of *page*, by *guess* if it proves right. Schedules touched meanwhile are compared
+        again. Yield when it takes long.
 
         Raises:
             HistoryChanged, OtherDataSet, errors of the scope. RedisUnavailable, RedisRefused, ArchiveError.
         """
+        if guess is not None:
+            yield from self.put_back(guess.rows, guess.portions)
+            page = self._touched_of(page)
         while page:
             yield from self.put_back(self.compare(page))
-            page = [recalled for recalled in page if recalled.id in self.touched]
+            page = self._touched_of(page)
             if page:
                 yield
 
@@ -98,18 +127,30 @@ class Reconciler:
         for at, found in self._scanner.schedules(recalled.id for recalled in page):
             self.read_to(at)
             held |= {one.id: one for one in found}
+        self._is_bare = not held
+        self.touched.difference_update(recalled.id for recalled in page)
         return self._scope.judge(page, held)
 
-    def put_back(self, rows: list[Restored]) -> Iterator[None]:
+    def put_back(self, rows: list[Restored], guessed: Sequence[Portion] = ()) -> Iterator[None]:
         """
         Restore *rows*, except those of schedules touched meanwhile, which are added to ``touched``. If the log grows
-        quickly, the portions become small, so that less time passes between read and write.
+        quickly, the portions become small, so that less time passes between read and write. *guessed*: the portions of
+        *rows* if these are a guess; if that is wrong, the rest of the schedules counts as touched.
         """
-        self.touched = set()
-        while rows := [row for row in rows if row.id not in self.touched]:
-            portion = next(portions(rows[: self._size]))
-            written = self._restoring.restore(portion, self.seen, self._meanwhile)
+        is_guess, ready = bool(guessed), deque(guessed)
+        while left := [row for row in rows if row.id not in self.touched]:
+            if len(left) < len(rows) or (ready and len(ready[0].rows) > self._size):
+                ready.clear()
+            rows = left
+            portion = ready.popleft() if ready else next(portions(rows[: self._size]))
+            try:
+                written = self._restoring.restore(portion, self.seen, self._meanwhile, if_absent=is_guess)
+            except NotAbsent:
+                self._is_bare = False
+                self.touched.update(row.id for row in rows)
+                return
             if written is None:
+                ready.clear()
                 self._size = max(self._size // 4, _LEAST)
                 yield
                 yield from self.catch_up()
@@ -119,7 +160,10 @@ class Reconciler:
             if self.seen is not None and written.entry.seq > self.seen.seq + 1:  # other writers changed other schedules
                 self.read_to(written.entry)
             self.seen = written.entry
-            rows = rows[len(portion) :]
+            rows = rows[len(portion.rows) :]
+
+    def _touched_of(self, page: Sequence[Recalled]) -> list[Recalled]:
+        return [recalled for recalled in page if recalled.id in self.touched]
 
     def catch_up(self) -> Iterator[None]:
         """Add the log's entries after ``seen``, up to its end."""

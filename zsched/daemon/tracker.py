@@ -26,9 +26,8 @@ requeued run is not recorded if both ends come between two scans, or without a l
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
@@ -135,8 +134,8 @@ class Tracker:
             self._give_up()
             some = list(islice(self._over_before, _REQUEUED))
             before = [run for key in some if (run := runs.last_end(key)) is not None]
-            asked = {run.run_id: run for run in ended} | {run.run_id: run for run in self._go_around(runs, is_round)}
-        self._track(term, as_of, [*self._over_of(list(asked.values()), path), *self._requeued(before)])
+            asked = {run.run_id: run for run in chain(ended, self._go_around(runs, is_round))}
+        self._track(term, as_of, [*self._over_of(asked, path), *self._requeued(before)])
         for _ in some:  # after Redis has answered about them
             self._over_before.popleft()
         self._archiver.wait_until(self._written, CATCH_UP_S)
@@ -210,12 +209,15 @@ class Tracker:
             self._written = tracked.entry or self._written
             say_paused(tracked.paused)
 
-    def _over_of(self, open: Sequence[OpenRun], path: Path) -> list[Over]:
-        """Return the finished runs in the order of their ends, so that failures in a row are counted."""
+    def _over_of(self, open: Mapping[str, OpenRun], path: Path) -> list[Over]:
+        """
+        Return the finished ones of the *open* runs, by run id, in the order of their ends: so failures in a row are
+        counted.
+        """
         over: list[tuple[Run, str]] = []
         forgotten: list[OpenRun] = []
-        for one, job in zip(open, self._jobs.look([one.run_id for one in open]), strict=True):
-            run = of_job(one.run_id, job, one.fired_us, one.is_uncertain, self._deadlines.since_ms)
+        for (run_id, one), job in zip(open.items(), self._jobs.look(list(open)), strict=True):
+            run = of_job(run_id, job, one.fired_us, one.is_uncertain, self._deadlines.since_ms)
             if run.is_over:
                 seen = "gone" if job is None or run.status is RunStatus.EXPIRED else job.seen
                 over.append((run, seen))
@@ -225,7 +227,7 @@ class Tracker:
                 self._queued.append((one, job))
         queues = self._queues(forgotten, path)
         over.sort(key=lambda pair: pair[0].ended_ms or 0)
-        return [Over.of(replace(run, queue=queues[run.id]) if run.id in queues else run, seen) for run, seen in over]
+        return [Over.of(run._replace(queue=queues[run.id]) if run.id in queues else run, seen) for run, seen in over]
 
     def _queues(self, forgotten: Sequence[OpenRun], path: Path) -> dict[str, str]:
         """Return by run id, from the archive, the queues of runs whose jobs no longer name a queue."""
@@ -241,7 +243,7 @@ class Tracker:
             run = of_job(known.id, job, known.fired_us, known.is_uncertain)
             is_later = (run.ended_ms or 0) > (known.ended_ms or 0) + _SAME_END_MS
             if job is not None and run.is_over and is_later:
-                over.append(Over.of(replace(run, attempt=known.attempt + 1), job.seen))
+                over.append(Over.of(run._replace(attempt=known.attempt + 1), job.seen))
         return over
 
 

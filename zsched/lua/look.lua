@@ -45,20 +45,17 @@ local function limit_of(run, key)
   return name_of(key) .. (most and string.format(' (%.0f)', most) or '')
 end
 
-local function cleaned_as(name, value)
-  if name == 'zs_note' then
-    return string.sub(value, 1, LONGEST_NOTE)
-  elseif name == 'status' then
-    return word_of(value)
-  elseif name == 'last_heartbeat' or string.find(name, '_at$') then
-    return time_of(value)
-  end
-  return line_of(value)
+local function note_of(value)
+  return string.sub(value, 1, LONGEST_NOTE)
 end
 
-local names, reply = {}, {'OK'}
+local cleaners = {status = word_of, last_heartbeat = time_of, zs_note = note_of}
+local names, cleaner, reply = {}, {}, {'OK'}
+local status_at
 for name in string.gmatch(fields, '%S+') do
-  names[#names + 1] = name
+  local n = #names + 1
+  names[n], cleaner[n] = name, cleaners[name] or string.find(name, '_at$') and time_of or line_of
+  status_at = name == 'status' and n or status_at
 end
 for i = ROWS, #ARGV do
   local run = ARGV[i]
@@ -66,27 +63,27 @@ for i = ROWS, #ARGV do
   if values.err and not string.find(values.err, 'WRONGTYPE', 1, true) then
     return values  -- for example no permission to read: then nothing is known of the job
   end
-  local job = {}
-  for n, name in ipairs(names) do
-    job[name] = not values.err and values[n] or nil
+  if not values.err and not values[status_at] then
+    local gone = of_gone(run) or {}
+    for n, name in ipairs(names) do
+      values[n] = gone[name] or false
+    end
   end
-  if not job.status and not values.err then
-    job = of_gone(run) or job
-  end
-  if not job.status then
+  local status = not values.err and values[status_at]
+  if not status then
     reply[i] = '-'
   else
-    local texts = {}
     for n, name in ipairs(names) do
+      local value = values[n]
       if name == 'exc_string' then
-        texts[n] = job.status == 'failed' and newest_error(run) or ''
+        values[n] = status == 'failed' and newest_error(run) or ''
       elseif name == 'rate_limit_key' then
-        texts[n] = job.status == 'rate_limited' and job[name] and limit_of(run, job[name]) or ''
+        values[n] = status == 'rate_limited' and value and limit_of(run, value) or ''
       else
-        texts[n] = job[name] and cleaned_as(name, job[name]) or ''
+        values[n] = value and cleaner[n](value) or ''
       end
     end
-    reply[i] = table.concat(texts, '\0')
+    reply[i] = table.concat(values, '\0')
   end
 end
 return reply

@@ -8,13 +8,14 @@
 --        archive         id of the archive that has the data
 --        names           of data sets that it followed, by spaces; '' if it knows no name, or only follows this one
 --        is_forced       1: also into a data set with another name
+--        if_absent       1: the caller has not compared these schedules: only if none of them is there
 --        row_count
 --        ...             per row: id, run (the rest of the run id after the id, '' for a recurring schedule), place,
 --                        lane, due ms or -, t of the row's last change in µs, note, "<n> <m>", then n texts of the
 --                        job or template (pairs) and m texts of the schedule's own hash (pairs)
 --        places: due paused quarantine ended gone open skipped
 -- RETURNS  OK, now ms, the entry's id and t (- and 0 if dry), the place of each row as logged  |  AGAIN, now ms
---          |  OTHER, now ms
+--          |  OTHER, now ms  |  HERE, now ms: at least one schedule is there
 -- LOGS   restore: reason, archive, rows n, the rows as given, format; `open` is `refused` if it cannot be pushed;
 --          if RQ has the run already, `open` and `skipped` are `held`, and a waiting one-shot is `gone`
 --
@@ -31,6 +32,8 @@
 -- in acquire. If doubt was set at the loss, it stays: schedules that came due later cannot have been pushed before.
 -- But another data set may have gone on after that: its schedules are in doubt until now.
 -- A data set without a name gets the name of the archive, so it does not count as new, even if the restorer dies.
+--
+-- After a FLUSHALL none of the keys exists. One EXISTS for all shows it, and then nothing is deleted row by row.
 hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 -- include lib/hold_on.lua
 -- include lib/place.lua
@@ -48,7 +51,8 @@ local function waits(row)
     and is_a(RQ_JOB .. row.run_id, 'hash')
 end
 
-local rows, ids, places, at = {}, {}, {}, ROWS
+-- Read the rows. *keys* are those that the rows write; is_new: none of them exists, and no two rows have the same id.
+local rows, ids, places, wanted, keys, is_new, at = {}, {}, {}, {}, {}, true, ROWS
 for n = 1, row_count do
   local id, run, place, lane, due_ms, t_us, note, sizes = unpack(ARGV, at, at + 7)
   local job_size, own_size = string.match(sizes, '^(%d+) (%d+)$')
@@ -65,27 +69,43 @@ for n = 1, row_count do
     row.at_front = string.find((given.zs or '') .. (given.flags or ''), 'f', 1, true)
     row.rate_limit = limit_of(given.rate_limit_key, given.rate_limit_concurrency)
   end
-  if place ~= 'gone' and run ~= '' then
+  if run ~= '' then
     row.run_id = id .. '-' .. run
-    if not make_way(row.run_id) then  -- it was pushed here, or a worker has it
+    keys[#keys + 1] = RQ_JOB .. row.run_id
+  else
+    keys[#keys + 1] = schedule_prefix .. id
+    keys[#keys + 1] = template_prefix .. id
+  end
+  is_new = is_new and not wanted[id]
+  rows[n], ids[n], wanted[id], row.at, at = row, id, true, at + 2, after
+end
+is_new = is_new and redis.call('EXISTS', unpack(keys)) == 0
+
+-- Decide the place of each row.
+for n, row in ipairs(rows) do
+  local place = row.place
+  if place ~= 'gone' and row.run ~= '' then
+    if not is_new and not make_way(row.run_id) then  -- it was pushed here, or a worker has it
       row.place = IS_SCHEDULE[place] and 'gone' or 'held'
     elseif place == 'open' and (row.rate_limit == false or not queue_accepts(row.queue) or waits(row)) then
       row.place = 'refused'
     end
   end
-  ARGV[at + 2], places[n] = row.place, row.place
-  replaced[id] = replaced[id] or IS_SCHEDULE[place]
-  rows[n], ids[n], at = row, id, after
+  ARGV[row.at], places[n] = row.place, row.place
+  replaced[row.id] = replaced[row.id] or IS_SCHEDULE[place]
 end
 if reason == 'dry' then
   return {'OK', now_ms, '-', '0', places}
 end
-local wanted = {}
-for _, id in ipairs(ids) do
-  wanted[id] = true
-end
 -- include lib/behind.lua
-local found = find(ids)
+local found, leaving = find(ids), {}
+for n, row in ipairs(rows) do
+  if found[n] and if_absent == '1' then
+    return {'HERE', now_ms}
+  elseif found[n] and IS_SCHEDULE[row.place] then
+    leaving[#leaving + 1] = row.id
+  end
+end
 
 local fields = {'reason', reason, 'archive', archive, 'rows', row_count, unpack(ARGV, ROWS)}
 fields[#fields + 1] = 'format'
@@ -113,15 +133,19 @@ local function put_back(row)
   local key = schedule_prefix .. row.id
   if row.run == '' then
     recurring[#recurring + 1] = row.id
-    redis.call('DEL', key, template_prefix .. row.id)
+    if not is_new then
+      redis.call('DEL', key, template_prefix .. row.id)
+    end
     -- The version is new: a plan of the lost history's rule must not pass.
     redis.call('HSET', key, 'version', entry, unpack(ARGV, row.first_own, row.after - 1))
     if row.first_own > row.first then
       redis.call('HSET', template_prefix .. row.id, unpack(ARGV, row.first, row.first_own - 1))
     end
   else
-    local job_key = RQ_JOB .. row.id .. '-' .. row.run
-    redis.call('DEL', job_key)
+    local job_key = RQ_JOB .. row.run_id
+    if not is_new then
+      redis.call('DEL', job_key)
+    end
     if row.first_own > row.first then
       redis.call('HSET', job_key, 'status', 'scheduled', 'created_at', changed_at(row.t_us),
         unpack(ARGV, row.first, row.first_own - 1))
@@ -140,10 +164,6 @@ local function put_back(row)
   end
 end
 
-local leaving = {}
-for _, row in ipairs(rows) do
-  leaving[#leaving + 1] = IS_SCHEDULE[row.place] and row.id or nil
-end
 if #leaving > 0 then
   for _, word in ipairs(lanes) do
     redis.call('ZREM', lane_keys[word], unpack(leaving))

@@ -22,11 +22,11 @@
 local rows, runs = {}, {}
 for i = ROWS, #ARGV, 6 do
   local id, run, seen_as, verdict, status, facts = unpack(ARGV, i, i + 5)
-  local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'ended_at', 'zs_told')
+  local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'ended_at')
   if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
     return job
   end
-  local is_logged = job[1] == 'canceled' and job[2] and job[2] == job[3]
+  local is_logged = job[1] == 'canceled' and job[2] and job[2] == redis.call('HGET', RQ_JOB .. run, 'zs_told')
   if (job[1] and word_of(job[1]) .. ' ' .. (time_of(job[2]) or '') or 'gone') == seen_as and not is_logged then
     add_row(rows, run, status, facts)
     runs[#runs + 1] = run

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from zsched.core.entry import Position, text
 from zsched.core.planning import Move
 from zsched.core.policy import Plan, Policy
-from zsched.core.runs import BAD, GONE, Run, RunStatus, facts_text
+from zsched.core.run_id import schedule_of
+from zsched.core.runs import BAD, GONE, Run, facts_text
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
@@ -86,6 +87,9 @@ class Stopped:
     until_ms: int | None = None
 
 
+_COUNTS = {"succeeded": "+"} | dict.fromkeys(map(str, BAD), "!")  # by status, as track.lua counts
+
+
 class Over(NamedTuple):
     """
     A run that is over. *seen*: ``core.runs.Job.seen``, or "gone". *counts*: ``+``, ``!`` or ``-``. *facts*: its
@@ -105,9 +109,9 @@ class Over(NamedTuple):
         Return the row of *run*, with the job state *seen*. Failed and lost runs count as failures of the schedule,
         except runs that RQ deleted: their ends are unknown.
         """
-        is_bad = run.status in BAD and run.error != GONE
-        counts = "!" if is_bad else "+" if run.status is RunStatus.SUCCEEDED else "-"
-        return cls(run.schedule_id, run.id, seen, counts, run.status.value, facts_text(run))
+        status = str(run.status)
+        counts = "-" if run.error == GONE else _COUNTS.get(status, "-")
+        return cls(schedule_of(run.id), run.id, seen, counts, status, facts_text(run))
 
 
 class Tracked(NamedTuple):
@@ -234,7 +238,7 @@ class Dispatch:
         """
         Call *script* for *runs*. Return its log entry, the changed runs, and the paused schedules; None for LOST.
         """
-        rows = [each for run in runs for each in run]
+        rows = chain.from_iterable(runs)
         reply = self._scripts.call(script, seen_entry=seen.id, seen_t=seen.t_us, rows=rows, **arguments, **term.fence)
         if reply[0] == "LOST":
             return None

@@ -50,8 +50,9 @@ class Jobs:
 
 
 def _job(reply: bytes) -> Job:
-    words = text(reply).split("\0", len(JOB_FIELDS) - 1)
-    job = Job(**dict(zip(JOB_FIELDS, words, strict=True)))
+    job = Job(*text(reply).split("\0", len(JOB_FIELDS) - 1))
+    if not job.error and len(job.worker) <= LONGEST_NAME:
+        return job
     return job._replace(worker=job.worker[:LONGEST_NAME], error=last_line(job.error) if job.error else "")
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from zsched.core.entry import text
@@ -144,7 +143,7 @@ class Reruns:
         for run_id, job in zip(run_ids, self._jobs.look(run_ids), strict=True):
             run = Run(run_id, RunStatus.QUEUED)
             run = run if job is None else as_seen(run, job)
-            facts = facts_text(replace(run, status=RunStatus.CANCELLED, ended_ms=now_ms))
+            facts = facts_text(run._replace(status=RunStatus.CANCELLED, ended_ms=now_ms))
             seen = "-" if job is None else f"{job.status} {job.queued_at}"
             rows += [parts[run_id].schedule_id, run_id, seen, facts]
         return self._call("cancel_run", run_ids, rows, most_waiting=MOST_WAITING)

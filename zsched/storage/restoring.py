@@ -22,6 +22,17 @@ class Written(NamedTuple):
     rows: list[Restored]
 
 
+class Portion(NamedTuple):
+    """Rows for one script, and their texts."""
+
+    rows: list[Restored]
+    texts: list[bytes]
+
+
+class NotAbsent(Exception):
+    """Redis has at least one of the schedules, and they were not compared with it. Nothing was done."""
+
+
 class OtherDataSet(Exception):
     """The data set has a name that the archive never followed. Nothing was done."""
 
@@ -39,21 +50,24 @@ class Restoring:
         self._archive, self._reason, self._hold_for_ms, self._gens = archive, reason, hold_for_ms, gens
         self.is_forced = False
 
-    def restore(self, rows: Sequence[Restored], seen: Position | None, meanwhile: Callable[[], None]) -> Written | None:
+    def restore(
+        self, portion: Portion, seen: Position | None, meanwhile: Callable[[], None], *, if_absent: bool = False
+    ) -> Written | None:
         """
-        Restore *rows*, which were decided from a log with the end *seen*; call *meanwhile* during the script. Return
-        None if the log has another end: nothing was done then.
+        Restore *portion*, which was decided from a log with the end *seen*; call *meanwhile* during the script. Return
+        None if the log has another end: nothing was done then. *if_absent*: only if Redis has none of the schedules.
 
         Raises:
-            OtherDataSet.
+            NotAbsent, OtherDataSet.
         """
         arguments = {
             **self._whose(seen),
             "hold_for_ms": self._hold_for_ms,
             "reason": self._reason,
-            "row_count": len(rows),
+            "row_count": len(portion.rows),
+            "if_absent": int(if_absent),
         }
-        command = self._scripts.command("restore", [each for row in rows for each in row.texts()], arguments)
+        command = self._scripts.command("restore", portion.texts, arguments)
         self._wire.send(*command)
         try:
             meanwhile()
@@ -62,14 +76,15 @@ class Restoring:
         entry = _position(reply)
         if entry is None:
             return None
-        return Written(entry, _placed(rows, reply[3]))
+        return Written(entry, _placed(portion.rows, reply[3]))
 
-    def foresee(self, rows: Sequence[Restored]) -> list[Restored]:
-        """Return *rows* with the places that ``restore`` would log now, in any data set; nothing is written."""
-        arguments = {**self._whose(None), "is_forced": 1}
-        texts = [each for row in rows for each in row.texts()]
-        reply = self._scripts.call("restore", rows=texts, hold_for_ms=0, reason="dry", row_count=len(rows), **arguments)
-        return _placed(rows, reply[3])
+    def foresee(self, portion: Portion) -> list[Restored]:
+        """
+        Return the rows of *portion* with the places that ``restore`` would log now, in any data set; it writes nothing.
+        """
+        arguments = {**self._whose(None), "is_forced": 1, "hold_for_ms": 0, "reason": "dry", "if_absent": 0}
+        reply = self._scripts.call("restore", rows=portion.texts, row_count=len(portion.rows), **arguments)
+        return _placed(portion.rows, reply[3])
 
     def merged(self, positions: Iterable[Position], seen: Position | None) -> Position | None:
         """Log that these histories are complete in this one. Return the entry; None as ``restore``."""
@@ -89,23 +104,24 @@ class Restoring:
         }
 
 
-def portions(rows: Iterable[Restored]) -> Iterator[list[Restored]]:
+def portions(rows: Iterable[Restored]) -> Iterator[Portion]:
     """Yield *rows* in portions for one script each."""
-    portion: list[Restored] = []
-    texts = 0
+    portion = Portion([], [])
     for row in rows:
-        size = 8 + len(row.job) + len(row.own)
-        if portion and (len(portion) >= ROWS or texts + size > _TEXTS):
+        texts = row.texts()
+        if portion.rows and (len(portion.rows) >= ROWS or len(portion.texts) + len(texts) > _TEXTS):
             yield portion
-            portion, texts = [], 0
-        portion.append(row)
-        texts += size
-    if portion:
+            portion = Portion([], [])
+        portion.rows.append(row)
+        portion.texts.extend(texts)
+    if portion.rows:
         yield portion
 
 
 def _placed(rows: Iterable[Restored], places: Iterable[bytes]) -> list[Restored]:
-    return [row._replace(place=text(place)) for row, place in zip(rows, places, strict=True)]
+    """Return *rows* with their *places* as logged, which seldom differ from the asked ones."""
+    named = zip(rows, map(text, places), strict=True)
+    return [row if row.place == place else row._replace(place=place) for row, place in named]
 
 
 def _position(reply: list[Any]) -> Position | None:
@@ -113,5 +129,7 @@ def _position(reply: list[Any]) -> Position | None:
         return None
     if reply[0] == "OTHER":
         raise OtherDataSet
+    if reply[0] == "HERE":
+        raise NotAbsent
     _, entry, t, *_rest = reply
     return Position.of(entry, t)

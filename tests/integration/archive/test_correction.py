@@ -254,17 +254,17 @@ class Busy:
     def __init__(self, scene: Scene, one: Watched, tries: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.scene, self.one, self.tries, self.restores, self.compared = scene, one, tries, 0, 0
         self._restore, self._judge = Restoring.restore, RestoreAnswer.judge
-        monkeypatch.setattr(Restoring, "restore", lambda *args: self.restore(*args))
+        monkeypatch.setattr(Restoring, "restore", lambda *args, **more: self.restore(*args, **more))
         monkeypatch.setattr(RestoreAnswer, "judge", lambda *args: self.judge(*args))
 
-    def restore(self, *args: Any) -> Written | None:
+    def restore(self, *args: Any, **more: Any) -> Written | None:
         self.one.clock.advance(300)
         self.restores += 1
         if self.restores <= self.tries:
             put = [{"func": "app.task", "id": f"other-{self.restores}-{n}", "at": SOON} for n in range(101)]
             for each in put:
                 self.scene.client.schedule(**each)
-        return self._restore(*args)
+        return self._restore(*args, **more)
 
     def judge(self, *args: Any) -> list[Restored]:
         self.compared += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.integration.archive.ground import Scene, assert_state_is_redis_own, schedule
@@ -9,7 +11,7 @@ from tests.integration.archive.merging import due_now, lane_states, merge_of, on
 from zsched.archive import Archive
 from zsched.daemon import merge as merge_module
 from zsched.daemon.reconciler import HistoryChanged
-from zsched.storage.restoring import Restoring
+from zsched.storage.restoring import Restoring, Written
 
 
 def test_a_flush_during_a_merge_raises_history_changed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,6 +44,50 @@ def test_a_merge_keeps_a_schedule_that_a_client_put_during_it(scene: Scene, monk
 
     assert {"a", "b", "c", "new"} == lane_states(scene).keys()
     assert "c" in {member.decode() for member in scene.redis.zrange(scene.keys.due_high(), 0, -1)}
+
+
+def test_an_empty_redis_is_asked_for_the_first_page_only(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge_module, "_PAGE", 2)
+    schedule(scene, *"abcdefg")
+    assert scene.follower.step()
+    known = scene.in_archive()
+    put_back(scene)
+    merge, asked = merge_of(scene), list[list[str]]()
+    really = merge.reconciler.compare
+    monkeypatch.setattr(
+        merge.reconciler, "compare", lambda page: (asked.append([one.id for one in page]), really(page))[1]
+    )
+
+    list(merge.run())
+
+    assert [["a", "b"]] == asked
+    assert known == scene.in_redis()
+
+
+@pytest.mark.parametrize("when", [1, 2])
+def test_a_client_that_puts_a_schedule_of_a_later_page_keeps_it(
+    scene: Scene, when: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge_module, "_PAGE", 2)
+    schedule(scene, *"abcdefg")
+    assert scene.follower.step()
+    put_back(scene)
+    merge, restores = merge_of(scene), 0
+    really = Restoring.restore
+
+    def restore(self: Restoring, *arguments: Any, **more: Any) -> Written | None:
+        nonlocal restores
+        restores += 1
+        if restores == when:  # the page of e is guessed during the second restore
+            schedule(scene, "e", priority="high")
+        return really(self, *arguments, **more)
+
+    monkeypatch.setattr(Restoring, "restore", restore)
+
+    list(merge.run())
+
+    assert set("abcdefg") == lane_states(scene).keys()
+    assert [b"e"] == scene.redis.zrange(scene.keys.due_high(), 0, -1)
 
 
 @pytest.mark.parametrize("lost_in", ["merge", "bootstrap", "bootstrap's end"])

@@ -61,7 +61,11 @@ class Following:
 
     def __init__(self, scene: Scene) -> None:
         self.path: Path = scene.archive.path
-        self._watched = watch(scene)
+        self._scene, self._watched = scene, watch(scene)
+
+    @property
+    def position(self) -> Position | None:
+        return self._scene.archive.position
 
     def wait_until(self, _seen: Position | None, _within_s: float) -> None:
         self._watched.go_on()

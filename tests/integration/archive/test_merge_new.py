@@ -10,10 +10,9 @@ from tests.integration.archive.ground import Scene, Storm, assert_state_is_redis
 from tests.integration.archive.merging import due_now, lane_states, lead, once, put_back, run, said, snapshot, watch
 from tests.prefix import RQ
 from zsched.core.changes import What
-from zsched.core.log import Position
 from zsched.daemon import merge as merge_module
 from zsched.storage import restoring
-from zsched.storage.restoring import Restoring
+from zsched.storage.restoring import Restoring, Written
 
 
 def test_a_merge_keeps_changes_made_after_the_loss(scene: Scene) -> None:
@@ -108,11 +107,11 @@ def test_random_operations_between_the_pages_of_a_merge_are_noticed(
     lead(scene)
     really = Restoring.restore
 
-    def restore(self: Restoring, *arguments: Any) -> Position | None:
+    def restore(self: Restoring, *arguments: Any, **more: Any) -> Written | None:
         for _ in range(storm.random.choice([0, 0, 1, 3])):
             storm.step()
         scene.redis.hset(scene.keys.meta(), "hold", 0)
-        done = really(self, *arguments)
+        done = really(self, *arguments, **more)
         scene.redis.hset(scene.keys.meta(), "hold", 0)
         return done
 

@@ -111,10 +111,10 @@ def test_a_refused_restore_of_an_audit_is_tried_again(
     scene.redis.zadd(lane(scene, "low"), {"b": 5})
     does, puts = module.Restoring.restore, count()
 
-    def late(*arguments: Any) -> Any:
+    def late(*arguments: Any, **more: Any) -> Any:
         for _ in range(101):  # more than the script looks at
             scene.client.schedule(FUNC, id=f"new{next(puts)}", at=SOON)
-        return does(*arguments)
+        return does(*arguments, **more)
 
     monkeypatch.setattr(module.Restoring, "restore", late)
     told = auditing.run()
@@ -137,10 +137,10 @@ def test_an_audit_keeps_a_schedule_that_a_client_put_during_the_repair(
     scene.redis.delete(lane(scene))
     does, puts = module.Restoring.restore, iter(["b"])
 
-    def late(*arguments: Any) -> Any:
+    def late(*arguments: Any, **more: Any) -> Any:
         for id in puts:
             scene.client.schedule(FUNC, id=id, at=SOON + timedelta(hours=1))
-        return does(*arguments)
+        return does(*arguments, **more)
 
     monkeypatch.setattr(module.Restoring, "restore", late)
 

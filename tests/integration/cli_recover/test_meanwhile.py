@@ -28,7 +28,7 @@ from zsched.daemon.merge import Merge, OtherRestores
 from zsched.daemon.reconciler import HistoryChanged
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers, ArchiveState
-from zsched.storage.restoring import Restoring
+from zsched.storage.restoring import Restoring, portions
 
 pytestmark = pytest.mark.once
 
@@ -144,7 +144,7 @@ def test_recover_waits_while_another_archive_restores(
         asked.append(1)
         if len(asked) == 1:
             rows = [row for page in merge.rows() for row in page if row.id == "once"]
-            assert other.restore(rows, merge.seen, lambda: None)
+            assert other.restore(next(portions(rows)), merge.seen, lambda: None)
         yield from run(merge)
 
     monkeypatch.setattr(Merge, "run", interrupted)

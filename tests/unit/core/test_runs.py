@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from zsched.core.runs import (
     RunStatus,
     as_seen,
     ended_as,
+    facts_of,
     facts_text,
     ms_of,
     of_facts,
@@ -79,7 +79,7 @@ def test_every_status_word_of_rq_is_known() -> None:
 
 
 def test_a_run_without_a_job_in_rq_is_lost() -> None:
-    assert replace(PUSHED, status=RunStatus.LOST, error=GONE, queued_ms=None) == as_seen(PUSHED, None)
+    assert PUSHED._replace(status=RunStatus.LOST, error=GONE, queued_ms=None) == as_seen(PUSHED, None)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_run_that_expired_may_have_ended_unless_all_ends_since_it_was_pushed_w
 
 
 def test_an_ended_run_keeps_its_status() -> None:
-    over = replace(PUSHED, status=RunStatus.SUCCEEDED)
+    over = PUSHED._replace(status=RunStatus.SUCCEEDED)
 
     assert over == as_seen(over, None) == as_seen(over, job("started"))
 
@@ -115,10 +115,10 @@ def test_a_run_that_succeeded_has_its_times() -> None:
 
 
 def test_a_lost_run_lasted_at_least_until_the_last_heartbeat_of_its_worker() -> None:
-    lost = replace(PUSHED, status=RunStatus.LOST, started_ms=T_MS, ended_ms=T_MS + 92_000)
+    lost = PUSHED._replace(status=RunStatus.LOST, started_ms=T_MS, ended_ms=T_MS + 92_000)
 
     beats = [None, T_MS, T_MS + 31_000]
-    assert [None, None, 31_000] == [replace(lost, heartbeat_ms=beat_ms).duration_ms for beat_ms in beats]
+    assert [None, None, 31_000] == [lost._replace(heartbeat_ms=beat_ms).duration_ms for beat_ms in beats]
 
 
 def test_a_run_waiting_for_a_retry_has_no_start_time_and_no_error() -> None:
@@ -237,6 +237,7 @@ RUNS = some.builds(
     some.text(),
     some.none() | some.integers(1, LAST_MS),
     INSTANTS,
+    some.just(""),
 )
 
 
@@ -245,7 +246,17 @@ def test_a_run_survives_conversion_to_text_and_back(run: Run) -> None:
     facts = facts_text(run)
 
     assert facts.isascii()
+    assert json.dumps(facts_of(run), separators=(",", ":")) == facts
     assert run == of_facts(run.id, run.status.value, json.loads(facts))
+
+
+@pytest.mark.parametrize("other", [{}, {"worker": "w"}, {"worker": "v", "attempt": 2}, {"note": {"sent": 1}}])
+def test_runs_that_share_facts_keep_their_own_instants(other: dict[str, Any]) -> None:
+    for ms in (T_MS, T_MS + 1):
+        run = Run(RUN, RunStatus.SUCCEEDED, ms * 1000, ms, ms + 2, ms + 3)._replace(**other)
+
+        instants = {"fired": ms * 1000, "queued": ms, "started": ms + 2, "ended": ms + 3}
+        assert instants | other == json.loads(facts_text(run))
 
 
 @pytest.mark.parametrize(

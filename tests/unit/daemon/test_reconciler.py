@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -12,10 +12,10 @@ from tests.unit.core.recovering import LATER, RUN, entry, one_shot, row
 from zsched.core.difference import Branch, Held, Recalled
 from zsched.core.log import Entry, Position
 from zsched.core.log.recovery import Restored
-from zsched.daemon.reconciler import HistoryChanged, Reconciler, lacking_rows
+from zsched.daemon.reconciler import Guess, HistoryChanged, Reconciler, lacking_rows
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
-from zsched.storage.restoring import ROWS, Written
+from zsched.storage.restoring import ROWS, NotAbsent, Portion, Written
 
 
 def put(seq: int, id: str = "x", t_us: int = 100) -> Entry:
@@ -30,6 +30,7 @@ class Redis:
         self.entries = list(entries)
         self.come: list[list[Entry]] = []  # what others write just before each restore
         self.sizes: list[int] = []  # of portions
+        self.held: set[str] = set()  # schedules that are there
         self.read_at: Position | None = None  # where the log stood when schedules were read; None: at its end
 
     @property
@@ -41,14 +42,19 @@ class Redis:
         return [one for one in self.entries if one.position.seq >= after][:count]
 
     def schedules(self, ids: Iterable[str]) -> Iterator[tuple[Position | None, list[Held]]]:
-        list(ids)
-        yield self.read_at or self.end, []
+        yield self.read_at or self.end, [one_shot(id=id) for id in ids if id in self.held]
 
-    def restore(self, rows: Sequence[Restored], seen: Position | None, meanwhile: Any) -> Written | None:
+    def restore(
+        self, portion: Portion, seen: Position | None, meanwhile: Callable[[], None], *, if_absent: bool = False
+    ) -> Written | None:
+        rows = portion.rows
+        meanwhile()
         self.sizes.append(len(rows))
         self.entries += self.come.pop(0) if self.come else []
         if seen != self.end:
             return None
+        if if_absent and not self.held.isdisjoint(row.id for row in rows):
+            raise NotAbsent
         self.entries.append(entry("restore", *(one.id for one in rows), seq=self.end.seq + 1, t_us=200))
         return Written(self.end, list(rows))
 
@@ -153,6 +159,106 @@ def test_portions_shrink_while_the_log_grows_quickly_and_grow_again() -> None:
     assert [ROWS, ROWS // 4, 12, 24, 48] == redis.sizes[:5]
     assert ROWS in redis.sizes[5:]
     assert ids == scope.put_back
+
+
+# -- guesses --------------------------------------------------------------------------------------
+
+
+def guessing(redis: Redis, scope: All) -> Reconciler:
+    """Return a reconciler that has found nothing of the last page."""
+    comparison = reconciler(redis, scope)
+    comparison.compare(page("first"))
+    scope.judged.clear()
+    return comparison
+
+
+def test_a_page_is_guessed_only_after_redis_had_nothing_of_the_last_one() -> None:
+    redis, scope = Redis(put(1)), All()
+    redis.held = {"first"}
+    comparison = reconciler(redis, scope)
+
+    before = comparison.guess(page("a"))
+    comparison.compare(page("first"))
+    with_something = comparison.guess(page("a"))
+    comparison.compare(page("second"))
+    with_nothing = comparison.guess(page("a"))
+
+    assert (None, None) == (before, with_something)
+    assert with_nothing is not None
+    assert ["a"] == [row.id for row in with_nothing.rows]
+
+
+def test_a_right_guess_is_restored_without_a_comparison() -> None:
+    redis, scope = Redis(put(1)), All()
+    comparison = guessing(redis, scope)
+
+    list(comparison.reconcile(page("a", "b"), comparison.guess(page("a", "b"))))
+
+    assert ([["a", "b"]], ["a", "b"]) == (scope.judged, scope.put_back)
+
+
+def test_a_wrong_guess_is_compared_and_ends_guessing() -> None:
+    redis, scope = Redis(put(1)), All()
+    comparison = guessing(redis, scope)
+    guess = comparison.guess(page("a", "b"))
+    redis.held = {"b"}
+
+    list(comparison.reconcile(page("a", "b"), guess))
+
+    assert ([["a", "b"]] * 2, ["a", "b"]) == (scope.judged, scope.put_back)
+    assert comparison.guess(page("c")) is None
+
+
+def test_a_wrong_guess_of_a_later_portion_repeats_no_earlier_one() -> None:
+    redis, scope = Redis(put(1)), All()
+    comparison = guessing(redis, scope)
+    ids = [f"s{number}" for number in range(ROWS + 5)]
+    guess = comparison.guess(page(*ids))
+    redis.held = {ids[-1]}
+
+    list(comparison.reconcile(page(*ids), guess))
+
+    assert [ids, ids[ROWS:]] == scope.judged
+    assert ids == scope.put_back
+
+
+def test_schedules_changed_after_a_guess_are_compared() -> None:
+    redis, scope = Redis(put(1)), All()
+    comparison = guessing(redis, scope)
+    guess = comparison.guess(page("a", "b"))
+    redis.entries.append(put(2, "b"))
+    list(comparison.catch_up())
+
+    list(comparison.reconcile(page("a", "b"), guess))
+
+    assert [["a", "b"], ["b"]] == scope.judged
+    assert ["a", "b"] == scope.put_back
+
+
+def test_schedules_changed_during_the_restore_before_their_page_are_compared() -> None:
+    redis, scope = Redis(put(1)), All()
+    comparison = guessing(redis, scope)
+    guesses: list[Guess | None] = []
+    comparison._meanwhile = lambda: guesses or guesses.append(comparison.guess(page("b", "c")))
+    redis.come = [[put(2, "c")]]
+
+    list(comparison.reconcile(page("a"), comparison.guess(page("a"))))
+    comparison._meanwhile = lambda: None
+    list(comparison.reconcile(page("b", "c"), guesses[0]))
+
+    assert ["c"] == scope.judged[-1]
+    assert ["a", "b", "c"] == scope.put_back
+
+
+def test_a_page_with_a_schedule_without_a_row_is_not_guessed() -> None:
+    redis, scope = Redis(put(1)), All()
+    comparison = guessing(redis, scope)
+    scope.judge = lambda page, held: [row(id=page[0].id)]  # type: ignore[method-assign]  # nothing of the second
+
+    assert comparison.guess(page("a", "gone")) is None
+
+
+# -- doubt ----------------------------------------------------------------------------------------
 
 
 class Doubt:

@@ -13,10 +13,11 @@ local function count(id, run, verdict)
   if verdict == '-' then
     return
   end
-  local own = redis.pcall('HMGET', schedule_prefix .. id, 'pause_after', 'failures')
-  local most = not own.err and tonumber(own[1] or '') or nil
+  local most = redis.pcall('HGET', schedule_prefix .. id, 'pause_after')
+  most = type(most) == 'string' and tonumber(most) or nil
   if most then
-    local streak = streaks[id] or {failures = tonumber(own[2] or '') or 0, most = most}
+    local streak = streaks[id]
+      or {failures = tonumber(redis.call('HGET', schedule_prefix .. id, 'failures') or '') or 0, most = most}
     streak.failures = verdict == '!' and streak.failures + 1 or 0
     streaks[id], last_runs[id] = streak, run
   end

@@ -23,7 +23,10 @@ local function is_a(key, kind)
 end
 
 local function cleaned(text, most, odd)
-  return text and (string.gsub(string.sub(text, 1, most), odd, '?'))
+  if not text or #text <= most and not string.find(text, odd) then
+    return text  -- the usual case: to search is quicker than to replace
+  end
+  return (string.gsub(string.sub(text, 1, most), odd, '?'))
 end
 
 local function word_of(text)
