@@ -210,5 +210,5 @@ def test_a_missing_argument_is_noticed_before_anything_is_sent() -> None:
     channel = _Channel()
 
     with pytest.raises(KeyError):
-        Scripts(channel, Keys("mail")).call("pause", ["a"])
+        Scripts(channel, Keys("mail")).call("pause", rows=["a"])
     assert [] == channel.told

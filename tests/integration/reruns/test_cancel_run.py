@@ -118,12 +118,12 @@ def test_a_worker_skips_a_run_cancelled_in_a_long_queue(
     run = client.enqueue(f"{TASKS}.done", (1,), id="a").run_id
     assert run is not None
     for _ in range(10):
-        redis_client.rpush(f"{RQ}:queue:default", *(f"x{number}" for number in range(5000)))
+        redis_client.lpush(f"{RQ}:queue:default", *(f"x{number}" for number in range(5000)))
 
     assert "cancelled" == client.cancel_run(run)
 
     assert 50_001 == redis_client.llen(f"{RQ}:queue:default")
-    redis_client.ltrim(f"{RQ}:queue:default", 0, 0)
+    redis_client.ltrim(f"{RQ}:queue:default", -1, -1)
     assert [] == work()
     assert "already_over" == client.cancel_run(run)
     again = client.retry(run)  # from the archive
