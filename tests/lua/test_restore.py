@@ -260,7 +260,7 @@ def test_absent_schedules_are_restored_without_a_comparison(led: Ground) -> None
     assert [f"x-{DUE_MS}"] == led.queue()
 
 
-def test_one_existing_key_of_a_restore_deletes_only_that_key(led: Ground) -> None:
+def test_restore_deletes_only_the_key_that_exists(led: Ground) -> None:
     led.redis.hset(f"{RQ}:job:b-{DUE_MS}", "of_another_history", "x")
 
     restore(led, *(one_shot(id=id) for id in "abc"), if_absent=1)
