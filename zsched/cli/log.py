@@ -196,6 +196,7 @@ _OF_OCCURRENCES: Final = {
 _OF_RUNS: Final = {
     What.FIRED: "fired {}",
     What.ENQUEUED: "enqueued {}",
+    What.RETRIED: "retried {}",
     What.DUPLICATE: "did not push {} again that were there already",
     What.RUN_AGAIN: "pushed {} again after their workers died",
     What.RELEASED: "put {} into their queues that had waited for others",

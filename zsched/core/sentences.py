@@ -149,8 +149,12 @@ def _enqueued(change: Change, tz: str, _: str) -> str:
     if change.why == BACKFILL:
         which = _range(change, tz) if change.first_ms is not None else f"the occurrence of {_at(change.nominal_ms, tz)}"
         return f"backfilled {which.rstrip(',')}" + (f"; run {change.run_id}" if change.run_id else "")
-    what = f"{change.why}, on request" if change.why else "enqueued"  # RUN_NOW, RETRY_OF
+    what = f"{change.why}, on request" if change.why else "enqueued"  # RUN_NOW
     return f"{what}{_by(change)}; run {change.run_id}"
+
+
+def _retried(change: Change, _tz: str, _: str) -> str:
+    return f"retry of {change.why}, on request{_by(change)}; run {change.run_id}"
 
 
 def _expired(change: Change, tz: str, context: str) -> str:
@@ -242,6 +246,7 @@ _WORDS: Final[dict[What, Callable[[Change, str, str], str]]] = {
     What.REPLANNED: _replanned,
     What.FIRED: _fired,
     What.ENQUEUED: _enqueued,
+    What.RETRIED: _retried,
     What.SKIPPED: _skipped,
     What.EXPIRED: _expired,
     What.COALESCED: _coalesced,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from zsched.core.changes import BACKFILL, RETRY_OF, Change, What
+from zsched.core.changes import BACKFILL, Change, What
 from zsched.core.lateness import Lateness
 from zsched.core.lookback import is_push, run_that_ended
 from zsched.core.model import Schedule, iso
@@ -265,9 +265,8 @@ class _Teller:
             self._is_recurring = change.run_id is None
         elif (what in _ADVANCES and change.next_ms is not None) or (what is What.ENQUEUED and change.why == BACKFILL):
             self._is_recurring = True
-        is_retry = what is What.ENQUEUED and change.why.startswith(RETRY_OF)
         is_broken_run = what is What.QUARANTINED and change.run_id
-        if is_retry or is_broken_run or what in (*_OF_RUNS, What.PUSHED_AGAIN, What.HELD):
+        if is_broken_run or what in (*_OF_RUNS, What.RETRIED, What.PUSHED_AGAIN, What.HELD):
             return  # a change of a run: the schedule is unchanged
         if what in (What.CANCELLED, What.WITHDRAWN) or (what is What.ENQUEUED and not change.why):
             self.is_there = False  # an enqueued run replaces the waiting schedule
@@ -301,6 +300,7 @@ _LAST: Final = {
     What.FIRED: ": it fired",
     What.FOUND: ": it had fired",
     What.ENQUEUED: ": it was pushed on request",
+    What.RETRIED: ": it was retried",
     What.PUSHED_AGAIN: ": it was pushed again",
     What.HELD: ": it had fired",
     What.RUN_ENDED: ": it had fired",
@@ -310,7 +310,9 @@ _LAST: Final = {
     What.SKIPPED: ": its occurrence was skipped",
     What.EXPIRED: ": its occurrence was too late",
 }
-_PUSHES: Final = (What.FIRED, What.FOUND, What.ENQUEUED, What.PUSHED_AGAIN, What.HELD, *_OF_RUNS)  # and it was gone
+_PUSHES: Final = (
+    What.FIRED, What.FOUND, What.ENQUEUED, What.RETRIED, What.PUSHED_AGAIN, What.HELD, *_OF_RUNS,
+)  # fmt: skip  # and it was gone
 _LOST: Final = ": nothing here says why, so Redis lost it, or another writer removed it"
 _ADVANCES: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE)  # of a recurring one, with its next time
 

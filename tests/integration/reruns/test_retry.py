@@ -146,7 +146,7 @@ def test_retry_takes_a_run_that_rq_deleted_from_the_archive(
     client.cancel("a")
     assert f"{again} (1,) [('k', 'v')]" in work()
     change = eventually(lambda: [one for one in client.why("a").changes if one.run_id == again])[0]
-    assert (What.ENQUEUED, f"retry of {first}") == (change.what, change.why)
+    assert (What.RETRIED, first) == (change.what, change.why)
 
 
 def test_retry_fails_if_the_archive_did_not_keep_the_arguments(client: Client, redis_url: str, link: Link) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from zsched.core.changes import RETRY_OF, Change, What
+from zsched.core.changes import Change, What
 from zsched.core.entry import Texts, expect, ids_of, milliseconds, text
 from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, OneShotsPut, Placed, Row, RunPushed
@@ -205,7 +205,7 @@ class EnqueueEntry(ParsedEntry, kind="enqueue"):
     is the run that it repeats, or -.
     """
 
-    whats = frozenset({What.ENQUEUED})
+    whats = frozenset({What.ENQUEUED, What.RETRIED})
     has_records = True
 
     @once
@@ -234,8 +234,8 @@ class EnqueueEntry(ParsedEntry, kind="enqueue"):
     def changes(self) -> Iterator[Change]:
         for one in self.runs:
             by = _value(one.fields, b"zs_created_by")
-            why = "" if one.retry_of is None else f"{RETRY_OF}{one.retry_of}"
-            yield self._change(schedule_of(one.run_id), What.ENQUEUED, run_id=one.run_id, why=why, by=by)
+            what = What.ENQUEUED if one.retry_of is None else What.RETRIED
+            yield self._change(schedule_of(one.run_id), what, run_id=one.run_id, why=one.retry_of or "", by=by)
 
     def record_of(self, number: int) -> Given:
         one = self.runs[number]
