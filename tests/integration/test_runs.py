@@ -184,10 +184,10 @@ def test_history_shows_the_runs_of_occurrences(scene: Scene) -> None:
     table = {line.split()[2]: line for line in zsched(scene.url, "history").stdout.splitlines()[1:]}
     told = {one["id"]: one for one in answer(scene.url, "history")["occurrences"]}
 
-    assert re.search(r"  succeeded  +[\d.]+ m?s  +[\d.]+ m?s  +sent=123$", table["good"])
+    assert re.search(r"  succeeded  +[\d.]+ m?s  +[\d.]+ m?s  +by \S+; sent=123$", table["good"])
     assert re.search(r"  failed  +[\d.]+ m?s  +[\d.]+ m?s  +.*by zero", table["bad"])
-    assert re.search(r"  queued$", table["waits"])
-    assert re.search(r"  running +[\d.]+ m?s$", table["runs"])
+    assert re.search(r"  queued +by \S+$", table["waits"])
+    assert re.search(r"  running +[\d.]+ m?s +by \S+$", table["runs"])
     assert re.search(r"  lost .*RQ's job is gone", table["gone"])
     assert ("enqueued", "succeeded", {"sent": 123}) == (
         told["good"]["what"],

@@ -181,3 +181,21 @@ def test_a_durable_task_is_durable_in_schedule_many(client: Client, redis_client
     with pytest.raises(NotArchived, match="no row with durable=True was written"):
         client.schedule_many([{"func": durable, "after": HOUR}])
     assert [] == redis_client.keys("*due*")
+
+
+# -- update -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes", [{"kwargs": {"event_id": "e1", "channel": 7}}, {"args": ("e1",)}])
+def test_an_update_checks_new_arguments_of_a_task_that_this_process_has_imported(
+    client: Client, changes: dict[str, Any]
+) -> None:
+    send_reminder.schedule(client, after=HOUR, event_id="e1", channel="sms")
+    before = client.get("reminder-e1")
+
+    with pytest.raises(InvalidSchedule):
+        client.update("reminder-e1", **changes)
+
+    assert before == client.get("reminder-e1")
+    assert "updated" == client.update("reminder-e1", kwargs={"event_id": "e1", "channel": "push"}).outcome
+    assert "updated" == client.update("reminder-e1", queue="sms").outcome

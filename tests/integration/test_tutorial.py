@@ -159,7 +159,7 @@ def test_the_reminder_moves_and_digests_and_the_campaign_are_sent(
         printed = reader.work("-c", "tasks", *QUEUES)
         for text in ("concert begins at ", "gig begins at ", "digest for ada\n", "spring offer for user-3\n"):
             assert text in printed
-        reader.zsched("why reminder-concert", "created for ", "changed: now for ", "fired for ", "succeeded after ")
+        reader.zsched("why reminder-concert", "created by ", "changed by ", "fired for ", "succeeded after ")
         reader.zsched("why spring-user-999", "fired for ", "succeeded after ", instead="why spring-user-3")
         reader.zsched("why reminder-gig", "fired for ", "succeeded after ", "having waited ")
     assert [] == reader.left

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -78,6 +79,12 @@ class Ground:
         self.link = Link.from_url(url, 5.0)
         self.scripts = Scripts(self.link, self.keys)
         self.trimmed = 0  # entries of the log, by ``trim``
+
+    def acting_as(self, by: str) -> Ground:
+        """Return the same namespace for calls that *by* asks for."""
+        other = copy(self)
+        other.scripts = self.scripts.acting_as(by)
+        return other
 
     def close(self) -> None:
         self.link.pool.disconnect()

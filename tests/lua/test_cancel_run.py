@@ -101,7 +101,8 @@ def test_cancelling_a_started_run_sends_a_stop_command_to_its_worker(ground: Gro
     assert message is not None
     assert {"command": "stop-job", "job_id": RUN} == json.loads(message["data"])
     told_ms = int(ground.job(RUN)["zs_stop"])
-    assert (job | {"zs_stop": str(told_ms)}, []) == (ground.job(RUN), ground.entries())
+    assert job | {"zs_stop": str(told_ms)} == ground.job(RUN)
+    assert [("stop", ["runs", RUN])] == [(entry.kind, entry.texts) for entry in ground.entries()]
 
 
 def test_a_stop_command_is_not_repeated_within_ten_seconds_as_that_may_kill_the_worker(ground: Ground) -> None:
@@ -113,12 +114,12 @@ def test_a_stop_command_is_not_repeated_within_ten_seconds_as_that_may_kill_the_
 
         for ms in (0, 9_000, 2_000):
             ground.pass_time(ms)
-            assert "stopping" == cancel_run(ground)[0]
+            assert "stopping" == cancel_run(ground, op=f"op-{ms}")[0]
         ground.redis.publish(f"{RQ}:pubsub:w1", "the end")
         while (message := listening.get_message(timeout=5)) is not None and message["data"] != b"the end":
             told.append(message["data"])
 
-    assert 2 == len(told)
+    assert (2, ["stop", "stop"]) == (len(told), [entry.kind for entry in ground.entries()])
 
 
 def test_a_deferred_run_that_is_cancelled_is_not_released_by_rq(ground: Ground) -> None:
@@ -145,7 +146,7 @@ def test_cancelling_reports_a_worker_that_does_not_listen(ground: Ground) -> Non
     ground.redis.hset(ground.keys.rq.job(RUN), mapping=JOB | {"status": "started", "worker_name": "w1"})
 
     assert ["DEAF", "w1"] == cancel_run(ground)[::2]
-    assert [] == ground.entries()
+    assert ["stop"] == [entry.kind for entry in ground.entries()]
 
 
 @pytest.mark.parametrize("status", ["finished", "failed", "stopped", "canceled"])

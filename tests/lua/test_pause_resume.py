@@ -42,6 +42,21 @@ def test_a_paused_schedule_keeps_lane_due_time_and_note(ground: Ground) -> None:
     assert "scheduled" == ground.job(f"a-{due_ms}")["status"]
 
 
+def test_a_paused_schedule_keeps_who_paused_it_behind_its_note(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+    ann, bob = ground.acting_as("ann@host"), ground.acting_as("bob")
+
+    ann.call("pause", ["a"], note="until May")
+    words = [bob.call("pause", ["a"], note=note)[1] for note in ("until May", "until June")]
+    ground.put(("a", due_ms + 1))
+
+    assert ["unchanged", "paused"] == words
+    kept = ground.redis.hget(ground.keys.paused(), "a").decode()
+    assert kept.endswith(" until June\x1fbob")
+    assert f"paused normal {due_ms + 1}" == ground.places()["a"]
+
+
 def test_a_paused_schedule_does_not_fire(led: Ground) -> None:
     led.put(("a", "+1000"))
     led.put_recurring("r", "+1000")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.lua.ground import HOUR_MS, OWN, TEMPLATE, Ground
 from tests.prefix import RQ
+from zsched.core import log as core
+from zsched.core.changes import What
 from zsched.core.log.kinds import OWN as OWN_FIELD
 from zsched.core.log.puts import PutRecurringEntry
 
@@ -482,3 +486,37 @@ def test_the_daemon_is_woken_once_for_the_earliest_of_many_rows(ground: Ground) 
         ground.redis.publish(ground.keys.wake(), "end")
 
         assert [str(first_ms).encode(), b"end"] == [told.get_message(timeout=5)["data"] for _ in range(2)]
+
+
+# -- an overdue occurrence ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_a_new_rule_records_the_overdue_occurrence_that_it_drops(ground: Ground, is_paused: bool) -> None:
+    nominal_ms = ground.now_ms + HOUR_MS
+    ground.put_recurring("r", nominal_ms, jitter_ms=5)
+    if is_paused:
+        ground.call("pause", ["r"], note="")
+    ground.pass_time(2 * HOUR_MS)
+
+    ground.put_recurring("r", nominal_ms + 3 * HOUR_MS, trigger="rule-2", digest="digest-2")
+
+    put, skipped = core.changes(ground.parsed()[-1])
+    assert (What.PUT, "paused" if is_paused else "") == (put.what, put.why)
+    assert (What.SKIPPED, nominal_ms, "rule_changed") == (skipped.what, skipped.nominal_ms, skipped.why)
+    assert [1, 1] == sorted(+number for number in PutRecurringEntry(ground.parsed()[-1]).counts().happened.values())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"trigger": "rule-1", "template": {"data": "new"}}, {"trigger": "rule-2"}],
+    ids=["of the payload of an overdue rule", "of a rule that is not due"],
+)
+def test_a_put_that_drops_no_occurrence_records_none(ground: Ground, change: dict[str, Any]) -> None:
+    ground.put_recurring("r", ground.now_ms + HOUR_MS)
+    if change["trigger"] == "rule-1":
+        ground.pass_time(2 * HOUR_MS)
+
+    ground.put_recurring("r", ground.now_ms + HOUR_MS, digest="digest-2", **change)
+
+    assert [What.PUT] == [one.what for one in core.changes(ground.parsed()[-1])]

@@ -72,7 +72,7 @@ def test_the_shipped_file_documents_every_key_with_its_default() -> None:
         flat[("redis", name)] = None
     flat[("archive", "path")] = flat[("dashboard", "password_file")] = flat[("metrics", "listen")] = None
     assert "{default}:rq" == flat[("rq", "prefix")]
-    flat[("rq", "prefix")] = None
+    flat[("rq", "prefix")] = flat[("", "by")] = None
     assert defaults == {key: tuple(value) if isinstance(value, list) else value for key, value in flat.items()}
 
 

@@ -152,7 +152,8 @@ def test_a_piece_included_by_several_pieces_occurs_once_before_its_first_use(
     }
     _with_files(monkeypatch, files)
 
-    assert f"{VERB}local meta_key = unpack(KEYS)\nlocal z\nlocal x\nlocal y\nlocal a\n" == load.__wrapped__("a").text
+    code = "local meta_key = unpack(KEYS)\nlocal by = ''\nlocal z\nlocal x\nlocal y\nlocal a\n"
+    assert VERB + code == load.__wrapped__("a").text
 
 
 def test_a_circular_include_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +180,7 @@ def test_a_header_names_keys_and_arguments_and_has_a_place_for_rows(monkeypatch:
     assert (keys, ("token", "expected_server", "id")) == (script.keys, script.argv)
     assert script.text == (
         f"{header}local lease_key, due_high_key, due_normal_key, due_low_key = unpack(KEYS)\n"
-        "local token, expected_server, id = unpack(ARGV, 1, 3)\nlocal ROWS = 4\nreturn ROWS\n"
+        "local token, expected_server, id = unpack(ARGV, 1, 3)\nlocal by = ''\nlocal ROWS = 4\nreturn ROWS\n"
     )
 
 
@@ -197,12 +198,12 @@ class _Channel:
 def test_keyword_arguments_are_sent_in_the_order_of_the_header() -> None:
     channel = _Channel()
 
-    Scripts(channel, Keys("mail")).call("pause", note="why", rows=["a"])
+    Scripts(channel, Keys("mail"), by="ann").call("pause", note="why", rows=["a"])
 
     prefix = "zsched:{mail}:"
     keys = [prefix + key for key in ("meta", "log", "due:high", "due:normal", "due:low", "paused", "quarantine")]
     keys += [prefix + "recurring", prefix + "wake"]
-    argv = [prefix + "schedule:", prefix + "template:", "-nmail", "why", "a"]
+    argv = [prefix + "schedule:", prefix + "template:", "-nmail", "ann", "why", "a"]
     assert ("EVALSHA", "sha", 9, *keys, *argv) == channel.told[-1]
 
 

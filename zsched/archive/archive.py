@@ -342,7 +342,7 @@ class Archive:
         if is_known and not self._keeps_args:
             entry, datas = without_arguments(entry)
             self._arguments.keep(n, datas)
-        self._entries.append(body.history_row(n, entry, body.pack(entry.body), is_ours=is_ours))
+        self._entries.append(body.history_row(n, entry, body.pack(entry.texts_to_keep), is_ours=is_ours))
         segment = self._touches >> SEGMENT_BITS
         self._touched += [(segment, crc32(id.encode()), n) for id in touched]
         self._touches += len(touched)

@@ -77,7 +77,7 @@ def entry_of(row: HistoryRow) -> Entry:
         is_as_written = False
     if not is_as_written:
         raise ArchiveCorrupt(f"history entry {n} is corrupted: its checksum differs")
-    return Entry(Position(epoch, seq or 0, t_us), kind, unpack(body))
+    return Entry.kept(Position(epoch, seq or 0, t_us), kind, unpack(body))
 
 
 def of_kinds(kinds: Iterable[str]) -> str:

@@ -93,6 +93,7 @@ def history(invocation: Invocation, /, id: str | None, status: str | None, limit
 def _row(one: Occurrence, tz: str) -> TableRow:
     late_ms = one.late_ms
     why = "" if one.run is not None and one.why == one.run.status.value else one.why
+    by = f"by {one.by}" if one.by else ""
     shown = (
         local_text(one.at_us // 1000, tz, has_ms=True),
         one.id,
@@ -101,7 +102,7 @@ def _row(one: Occurrence, tz: str) -> TableRow:
         "" if late_ms is None else rough_duration(max(late_ms, 0.0)),
         one.run_id or "",
         *cells(one.run),
-        "; ".join(dict.fromkeys(text for text in (why, remark(one.run)) if text)),
+        "; ".join(dict.fromkeys(text for text in (why, by, remark(one.run)) if text)),
     )
     return TableRow(shown, Style.BAD if one.run is not None and one.run.status in BAD else Style.PLAIN)
 

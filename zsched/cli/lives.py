@@ -90,7 +90,7 @@ def resume(invocation: Invocation, ids: tuple[str, ...], missed: str) -> int:
       zsched resume digest --missed skip
     """
     client = invocation.client()
-    return _each(invocation, ids, lambda id: _resumed(id, client.resume(id, missed)))
+    return _each(invocation, ids, lambda id: _resumed(id, client.resume(id, missed), missed))
 
 
 @command()
@@ -139,9 +139,11 @@ def cancel_run(invocation: Invocation, run_ids: tuple[str, ...]) -> int:
     return _each(invocation, run_ids, lambda run_id: _Result(run_id, client.cancel_run(run_id)))
 
 
-def _resumed(id: str, schedule: Schedule | None) -> _Result:
+def _resumed(id: str, schedule: Schedule | None, missed: str) -> _Result:
+    if schedule is None and missed == Missed.SKIP.value:
+        return _Result(id, "skipped", "its time had passed, so it has ended")
     if schedule is None:
-        return _Result(id, "gone", "its time had passed")
+        return _Result(id, "resumed", f"its time had passed, so it fires now; see zsched why {id}")
     due_ms = schedule.next_ms
     return _Result(id, schedule.state.value, "" if due_ms is None else f"next {due_text(due_ms, schedule.tz)}")
 

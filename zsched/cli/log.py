@@ -199,6 +199,7 @@ _OF_RUNS: Final = {
     What.RETRIED: "retried {}",
     What.DUPLICATE: "did not push {} again that were there already",
     What.RUN_AGAIN: "pushed {} again after their workers died",
+    What.STOPPING: "asked the workers of {} to stop them",
     What.RELEASED: "put {} into their queues that had waited for others",
     What.PUSHED_AGAIN: "pushed {} again that Redis had lost, marked uncertain",
     What.HELD: "found {} in RQ that Redis had lost, not pushed again",
@@ -241,7 +242,8 @@ def _counted(what: What, end: str, changes: list[Change], tz: str) -> str:
     else:
         names, number = [one.id for one in changes], plural(len(changes), "schedule")
         text = _OF_SCHEDULES[what]
-    return f"{text.format(number)}: {some(list(dict.fromkeys(names)), _NAMED)}"
+    by = f" by {changes[0].by}" if changes[0].by else ""
+    return f"{text.format(number)}{by}: {some(list(dict.fromkeys(names)), _NAMED)}"
 
 
 def _end_of(change: Change) -> str:

@@ -136,6 +136,7 @@ def connect(settings: Settings) -> Client:
         rq_prefix=settings.rq.prefix,
         payload_limit=settings.limits.payload_bytes,
         urgencies=settings.urgencies,
+        by=settings.by,
     )
 
 

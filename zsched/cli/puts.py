@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
-import pwd
-import socket
 from collections.abc import Callable, Container, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -115,8 +112,9 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
     with importing():
         options = lookup.options_for(func, options)
     _refuse_naive(options)
-    options.setdefault("created_by", _who())
-    _tell(invocation, connect(settings).schedule(func, **options), zone_name(options.get("tz")))
+    client = connect(settings)
+    options.setdefault("created_by", client.by)
+    _tell(invocation, client.schedule(func, **options), zone_name(options.get("tz")))
     tell_unchecked(lookup.absent)
 
 
@@ -163,14 +161,6 @@ def _refuse_naive(options: Mapping[str, Any]) -> None:
         if isinstance(value, datetime) and value.utcoffset() is None and "tz" not in options:
             remedy = "give --tz (such as Asia/Seoul), or a time with an offset or Z"
             raise InvalidSchedule(name, value.isoformat(), "a local time without a zone names no instant", remedy)
-
-
-def _who() -> str:
-    try:
-        user = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container's made-up user
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
 
 
 def _tell(invocation: Invocation, scheduled: Scheduled, tz: str | None) -> None:

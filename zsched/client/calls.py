@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -37,6 +38,13 @@ class Typed(ABC):
 def completed(func: Any, options: Mapping[str, Any], *, at_once: bool = False) -> Mapping[str, Any]:
     """Return *options* as completed by *func*, if it is typed. Raises InvalidSchedule: its payload does not fit."""
     return func.complete_options(options, at_once=at_once) if isinstance(func, Typed) else options
+
+
+def loaded_task(path: str) -> Typed | None:
+    """Return the task at the dotted *path*, if this process has imported its module; nothing is imported for it."""
+    module, _, name = path.rpartition(".")
+    found = getattr(sys.modules.get(module), name, None)
+    return found if isinstance(found, Typed) else None
 
 
 def new_id() -> str:

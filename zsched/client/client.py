@@ -9,16 +9,18 @@ have been applied, and the effect of repeating it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from zsched.client.calls import Typed, completed, naming_lost_call, new_id, op_of
+from zsched.client.caller import caller
+from zsched.client.calls import Typed, completed, loaded_task, naming_lost_call, new_id, op_of
 from zsched.client.first_times import REPLANS, FirstTimes, PlannedRule, outdated
 from zsched.client.lives import Lives
 from zsched.client.many import BulkPut, put_rows
 from zsched.client.rows import RowReader, time_argument
-from zsched.core.arguments import check_id, instant_ms
+from zsched.core.arguments import check_by, check_id, instant_ms
 from zsched.core.clock import Clock, SystemClock, from_ms, to_ms
 from zsched.core.listing import Filter, select
 from zsched.core.model import After, At, Definition, Many, Schedule, Scheduled, ScheduleState
@@ -51,6 +53,7 @@ class ClientOptions(TypedDict, total=False):
     urgencies: Presets | None
     clock: Clock | None
     runs_pickles: bool
+    by: str | None
 
 
 class Client(Lives):
@@ -62,7 +65,8 @@ class Client(Lives):
     prefix of RQ's keys, also the same for all; None: RQ's own, which is ``RQ_KEY_PREFIX`` of the environment or "rq".
     *durable_timeout_s*: how long a call with ``durable=True`` waits for an archive. *urgencies* change the presets of
     ``core.options``, or add to them. *runs_pickles*: ``update`` unpickles payloads from Redis as a worker does. This
-    runs code that any writer of rq:job:* may have put there. Otherwise it opens plain values only.
+    runs code that any writer of rq:job:* may have put there. Otherwise it opens plain values only. *by*: the name under
+    which the log has this client's changes, a label that proves nothing; None: ``ZSCHED_BY``, else user@host.
     """
 
     def __init__(
@@ -77,12 +81,14 @@ class Client(Lives):
         urgencies: Presets | None = None,
         clock: Clock | None = None,
         runs_pickles: bool = False,
+        by: str | None = None,
     ) -> None:
         link = redis if isinstance(redis, Link) else Link.adopt(redis)
         self._clock, self._urgencies = clock or SystemClock(), merged_presets(urgencies or {})
         self._runs_pickles = runs_pickles
         keys, self._encoder = Keys(namespace, rq_prefix), Encoder(serializer, payload_limit)
-        super().__init__(link, keys, Store(link, keys, self._encoder), Reader(link, keys, self._encoder))
+        store = Store(link, keys, self._encoder, caller(by))
+        super().__init__(link, keys, store, Reader(link, keys, self._encoder))
         self._durability = Durability(link, keys, self._clock, durable_timeout_s)
 
     @classmethod
@@ -100,6 +106,23 @@ class Client(Lives):
         """
         keys = Keys(namespace, options.get("rq_prefix"))
         return cls(Link.from_url(url, timeout_s, password, keys), namespace, **options)
+
+    # -- the caller's name ----------------------------------------------------------------------------
+
+    @property
+    def by(self) -> str:
+        """The name under which the log has this client's changes."""
+        return self._store.by
+
+    def acting_as(self, by: str) -> Client:
+        """
+        Return a client with the same connections, whose changes the log has under the name *by*. It costs no call of
+        Redis, so a server can make one per request. Raises InvalidSchedule.
+        """
+        other = copy(self)
+        other._store = self._store.acting_as(check_by(by))
+        other.__dict__.pop("_reruns", None)  # it has this client's name
+        return other
 
     # -- schedule -----------------------------------------------------------------------------------
 
@@ -166,7 +189,8 @@ class Client(Lives):
 
     def update(self, id: str, /, **changes: Unpack[UpdateOptions]) -> Scheduled:
         """
-        Change some options of a schedule, for example only the time or only the payload; the others stay.
+        Change some options of a schedule, for example only the time or only the payload; the others stay. New arguments
+        of a task are checked, if this process has imported it.
 
         Raises:
             ScheduleNotFound: no such schedule.
@@ -335,8 +359,8 @@ class Client(Lives):
         stored = self._encoder.options(fields, runs=self._runs_pickles)
         if any(name in changes for name in PAYLOAD) and not changes.keys() >= {"args", "kwargs"}:
             stored["args"], stored["kwargs"] = self._opened(found.schedule.id, data, changes)
-        func = changes.get("func")
-        if isinstance(func, Typed):
+        func = changes.get("func") or loaded_task(found.schedule.func)
+        if isinstance(func, Typed) and any(name in changes for name in PAYLOAD):
             given = {**stored, **changes}
             func.checked_id(found.schedule.id, given.get("args"), given.get("kwargs"))
         return revise(found.schedule, stored, data, changes, self._urgencies)

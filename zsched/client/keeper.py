@@ -13,7 +13,7 @@ guaranteed: several puts do not happen together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from zsched.client.calls import new_id
@@ -23,31 +23,13 @@ from zsched.client.rows import PutItem, Recurring
 from zsched.core.clock import from_ms
 from zsched.core.listing import id_test
 from zsched.core.model import Definition, IfExists, Schedule, Scheduled, ScheduleState
-from zsched.core.revision import PAYLOAD, is_same, options_of
+from zsched.core.revision import PAYLOAD, is_same
 from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, check
 from zsched.errors import InvalidSchedule, ZschedError
+from zsched.storage.comparing import ScheduleWithOptions, with_options
 from zsched.storage.reader import StoredSchedule
 
 _CHANGED: Final = ("CHANGED", "EXISTS")  # words for a schedule that is not as it was compared
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleWithOptions:
-    """
-    A schedule with its options, including func, args and kwargs. ``unreadable`` is the reason why some are missing, or
-    "".
-    """
-
-    schedule: Schedule
-    options: Mapping[str, Any]
-    data: bytes
-    digest: str | None
-    unreadable: str = ""
-
-    @property
-    def is_recurring(self) -> bool:
-        """Return True unless it is a one-shot. Its rule may be broken."""
-        return self.schedule.kind != "once"
 
 
 class Keeper:
@@ -141,17 +123,7 @@ class Keeper:
                     yield outcome.number, Scheduled(outcome.id, outcome.word.decode(), next_at, None)
 
     def _of(self, found: StoredSchedule) -> ScheduleWithOptions:
-        schedule, data, unreadable = found.schedule, bytes(found.fields.get("data", b"")), ""  # type: ignore[arg-type]  # bytes
-        stored: dict[str, Any] = {"func": schedule.func}
-        try:
-            stored |= self._encoder.options(found.fields)
-            stored["func"], args, stored["kwargs"] = self._encoder.open(data)
-            stored["args"] = list(args)
-        except InvalidSchedule as error:
-            unreadable = f"{error.problem} ({error.__cause__})" if error.__cause__ else error.problem
-        except Exception as error:  # fields that another writer wrote
-            unreadable = f"its fields cannot be read ({type(error).__name__}: {error})"
-        return ScheduleWithOptions(schedule, options_of(schedule, stored), data, found.digest, unreadable)
+        return with_options(found, self._encoder)
 
 
 def _condition(definition: Definition, held: ScheduleWithOptions | None) -> tuple[Definition, str]:

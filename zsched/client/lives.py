@@ -57,8 +57,8 @@ class Lives(Past):
     def resume(self, id: str, missed: str | Missed = Missed.FIRE) -> Schedule | None:
         """
         Resume a paused schedule. With ``fire``, a missed occurrence fires late: the latest one of a recurring schedule,
-        and the others are coalesced. With ``skip``, missed occurrences are recorded as skipped. A one-shot has then
-        ended: None.
+        and the others are coalesced. With ``skip``, missed occurrences are recorded as skipped. None: it was a one-shot
+        past its time. With ``fire`` it fires at once, with ``skip`` it has ended.
 
         Raises:
             ScheduleNotFound, InvalidSchedule: no such schedule, or it ended or is quarantined.
@@ -155,7 +155,7 @@ class Lives(Past):
     def _reruns(self) -> Reruns:
         from zsched.storage.reruns import Reruns
 
-        return Reruns(self._link, self._keys)
+        return Reruns(self._link, self._keys, self._store.by)
 
     def _cancel(self, ids: Sequence[str]) -> dict[str, IdOutcome]:
         words = zip(ids, self._store.cancel(ids, op=new_id()), strict=True)

@@ -102,6 +102,17 @@ def matching(pattern: str, remedy: str) -> Parser:
     return parse
 
 
+def line(most: int) -> Parser:
+    """Return a parser for a line of 1 to *most* printable characters."""
+
+    def parse(given: object) -> str:
+        if isinstance(given, str) and 1 <= len(given) <= most and given.isprintable():
+            return given
+        raise ValueError(f"write 1 to {most} printable characters, in one line")
+
+    return parse
+
+
 def words(given: object) -> tuple[str, ...]:
     """Parse a TOML list of strings, or words with commas between; at least one, none empty."""
     parts = [part.strip() for part in given.split(",")] if isinstance(given, str) else given

@@ -28,6 +28,7 @@ from zsched.config.parsing import (
     addresses,
     boolean,
     integer,
+    line,
     listen_address,
     matching,
     number_within,
@@ -186,6 +187,7 @@ class Settings:
     """All settings. ``Settings()`` is the defaults; :func:`load_settings` is what programs use."""
 
     namespace: str = setting("default", matching(r"[a-z0-9_]{1,32}", "use 1 to 32 of a-z, 0-9 and _"))
+    by: str | None = setting(None, line(200))
     redis: RedisSettings = dataclasses.field(default_factory=RedisSettings)
     daemon: DaemonSettings = dataclasses.field(default_factory=DaemonSettings)
     archive: ArchiveSettings = dataclasses.field(default_factory=ArchiveSettings)

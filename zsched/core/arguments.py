@@ -19,7 +19,7 @@ from zsched.errors import InvalidSchedule
 
 _MS_PER_S = 1000
 _LONGEST_DELAY_S = 100 * 366 * 86400
-_TEXT = 200  # characters of description, note, tag, created_by, managed_by
+_TEXT = 200  # characters of description, note, tag, created_by, managed_by, and of by
 
 E = TypeVar("E", bound=Enum)
 
@@ -43,6 +43,13 @@ def check_text(field: str, value: object) -> str:
     if not isinstance(value, str) or len(value) > _TEXT or not value.isprintable():
         raise InvalidSchedule(field, value, "not a short line of text", f"give up to {_TEXT} printable characters")
     return value
+
+
+def check_by(value: object) -> str:
+    """Return *value* if it can name a caller in the log: a short single-line text. Raises InvalidSchedule otherwise."""
+    if value == "":
+        raise InvalidSchedule("by", value, "it names nobody", f"give 1 to {_TEXT} printable characters")
+    return check_text("by", value)
 
 
 def choice(field: str, value: object, enum: type[E]) -> E:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ class What(Enum):
     FIRED = "fired"  # a run was pushed to its queue at its time
     ENQUEUED = "enqueued"  # a run was pushed on request
     RETRIED = "retried"  # a run that was over was pushed once more, as a new run: ``why`` is its id
-    SKIPPED = "skipped"  # an occurrence was not pushed: overlap, paused, uncertain, missed, limit
+    SKIPPED = "skipped"  # an occurrence was not pushed: overlap, paused, uncertain, missed, limit, rule_changed
     EXPIRED = "expired"  # an occurrence was not pushed: later than its deadline
     COALESCED = "coalesced"  # occurrences were left out in favour of a later one
     DUPLICATE = "duplicate"  # its run existed already: not pushed again
@@ -29,6 +29,7 @@ class What(Enum):
     ENDED = "ended"  # its rule gives no more occurrences
     RUN_ENDED = "run_ended"  # a run is over: ``why`` is its status, ``record`` the rest
     RUN_AGAIN = "run_again"  # a run's worker died: it is in its queue again
+    STOPPING = "stopping"  # the worker of a run was asked to stop it
     RELEASED = "released"  # a run that waited for others was put into its queue, which RQ would not have done
     RESTORED = "restored"  # Redis had lost it, and holds it again
     PUSHED_AGAIN = "pushed_again"  # Redis had lost an open run: it is in its queue again
@@ -41,7 +42,7 @@ OUTCOMES: Final = (
     What.FIRED, What.ENQUEUED, What.RETRIED, What.SKIPPED, What.EXPIRED, What.COALESCED, What.DUPLICATE,
     What.CANCELLED, What.QUARANTINED, What.PUSHED_AGAIN, What.HELD, What.WITHDRAWN,
 )  # fmt: skip
-OF_RUNS: Final = frozenset({What.RUN_ENDED, What.RUN_AGAIN, What.RELEASED})  # the schedule is unchanged
+OF_RUNS: Final = frozenset({What.RUN_ENDED, What.RUN_AGAIN, What.STOPPING, What.RELEASED})  # the schedule is unchanged
 PUSHES: Final = frozenset({What.FIRED, What.ENQUEUED, What.RETRIED, What.PUSHED_AGAIN, What.HELD})
 RAN: Final = PUSHES | {What.FOUND}  # changes that may mean that a run was pushed
 
@@ -50,6 +51,7 @@ RAN: Final = PUSHES | {What.FOUND}  # changes that may mean that a run was pushe
 BACKFILL: Final = "backfill"  # its occurrence had passed without a run
 RUN_NOW: Final = "run now"
 
+RULE_CHANGED: Final = "rule_changed"  # an occurrence was skipped: it was overdue when its schedule got another rule
 WAITS_FOR: Final = "waits for "  # a fired run is not in its queue: the run with the id that follows is not over
 
 
@@ -60,7 +62,8 @@ class Change:
 
     ``nominal_ms``: the nominal time of an occurrence, or the new next time of a schedule. ``next_ms``: the next time of
     a recurring schedule after it. ``first_ms`` to ``last_ms`` are *count* occurrences. ``why``: reason, note or mark.
-    ``by``: the recorded author of a put. ``record``: the facts of a run that is over, for ``runs.ended_run``.
+    ``by``: who asked for it, as a client says; None: a daemon did it. ``changed``: the options that a put
+    changed, as texts. ``record``: the facts of a run that is over, for ``runs.ended_run``.
     ``jitter_ms``: the due time of an occurrence minus its nominal time.
     """
 
@@ -78,6 +81,7 @@ class Change:
     by: str | None = None
     record: str = ""
     jitter_ms: int = 0
+    changed: tuple[str, ...] = ()
 
     @property
     def due_ms(self) -> int | None:
@@ -93,7 +97,8 @@ class Change:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change for JSON; ``of_dict`` is the inverse."""
-        shown = {name: value for name, value in asdict(self).items() if value not in (None, "")}
+        given = {each.name: getattr(self, each.name) for each in fields(Change)}  # not those of an Occurrence
+        shown = {name: value for name, value in given.items() if value not in (None, "", ())}
         if not self.jitter_ms:
             del shown["jitter_ms"]
         return shown | {"what": self.what.value}
@@ -118,9 +123,10 @@ class Change:
             "count": self.count,
             "why": self.why or None,
             "by": self.by,
+            "changed": list(self.changed),
         }
 
     @classmethod
     def of_dict(cls, given: dict[str, Any]) -> Change:
         """Return the change that ``to_dict`` was called on."""
-        return cls(**given | {"what": What(given["what"])})
+        return cls(**given | {"what": What(given["what"]), "changed": tuple(given.get("changed", ()))})

@@ -1,9 +1,9 @@
 """
 An entry of the log as Redis stores it, and its position in a history.
 
-One script call appends one entry: its kind, TIME in µs, and texts of its own (see LOGS in the scripts'
-headers). ``(epoch, seq, t_us)`` is its identity: two histories of a Redis can share an id, but not
-both id and time.
+One script call appends one entry: its kind, TIME in µs, who asked for it (``by``, if a client did), and texts of its
+own (see LOGS in the scripts' headers). ``(epoch, seq, t_us)`` is its identity: two histories of a Redis can share an
+id, but not both id and time.
 
 Rows follow the field ``rows``, whose value is their number. Each row is a field: its name is the id of a schedule or
 run, its value words of zsched. A text from outside (an error, a reason, the name of a queue) follows as a field
@@ -31,6 +31,8 @@ StoredRow = tuple[bytes, bytes, bytes]  # id, words, a text from outside or b"";
 FORMAT: Final = 3
 OLDEST_FORMAT: Final = 3
 
+BEFORE_BY: Final = "\x1f"  # in the value of a paused schedule: between the note and who paused it; lua/pause.lua
+_BY: Final = b"by"  # the field before an entry's own texts; none of these begin with it
 _MALFORMED: Final = (ValueError, KeyError, IndexError, TypeError)  # raised while a malformed entry is parsed
 _DIGITS = 18  # of a whole number, at most: the limit of an archive's file
 
@@ -79,26 +81,42 @@ class Position(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One entry of the log. ``body``: its texts after kind and t, in order; all texts if it has no kind and t."""
+    """
+    One entry of the log. ``body``: its own texts, in order; all texts if it has no kind and t. ``by``: who asked for
+    it, as a client says; b"" in an entry of a daemon.
+    """
 
     position: Position
     kind: str
     body: Texts
+    by: bytes = b""
 
     @classmethod
     def of(cls, id: bytes, texts: Texts) -> Entry:
         """Return the entry *id* with the field and value *texts* of XRANGE."""
         epoch, _, seq = id.partition(b"-")
         if len(texts) >= 4 and texts[0] == b"kind" and texts[2] == b"t" and _is_whole(texts[3]):
-            return cls(Position(int(epoch), int(seq), int(texts[3])), text(texts[1]), texts[4:])
+            return cls.kept(Position(int(epoch), int(seq), int(texts[3])), text(texts[1]), texts[4:])
         return cls(Position(int(epoch), int(seq), 0), "", texts)
+
+    @classmethod
+    def kept(cls, position: Position, kind: str, texts: Texts) -> Entry:
+        """Return the entry with the *texts* after kind and t: ``texts_to_keep`` is the inverse."""
+        if len(texts) > 1 and texts[0] == _BY:
+            return cls(position, kind, texts[2:], texts[1])
+        return cls(position, kind, texts)
+
+    @property
+    def texts_to_keep(self) -> Texts:
+        """Return the texts after kind and t."""
+        return [_BY, self.by, *self.body] if self.by else self.body
 
     @property
     def texts(self) -> list[bytes]:
         """Return all field and value texts, as Redis stores them."""
         if not self.kind:
             return list(self.body)
-        return [b"kind", self.kind.encode(), b"t", b"%d" % self.position.t_us, *self.body]
+        return [b"kind", self.kind.encode(), b"t", b"%d" % self.position.t_us, *self.texts_to_keep]
 
     @property
     def size(self) -> int:

@@ -122,6 +122,7 @@ class Schedule(CheckedOptions):
     description: str | None = None
     created_ms: int | None = None
     note: str | None = None  # why paused or quarantined
+    paused_by: str | None = None  # who paused it, as the caller says
     since_ms: int | None = None  # paused or quarantined since, or ended at
 
     @property
@@ -161,6 +162,7 @@ class Schedule(CheckedOptions):
             "version": self.version,
             "last_run_id": self.last_run_id,
             "note": self.note,
+            "paused_by": self.paused_by,
             "since": iso(self.since_ms),
         }
 

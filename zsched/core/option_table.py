@@ -192,7 +192,7 @@ class _RunOptions(TypedDict, total=False):
     tags: Annotated[list[str] | tuple[str, ...] | set[str] | frozenset[str], Option(
         "A label to search for; may be repeated.", Tags(), Stored.LABEL, "tags")]
     created_by: Annotated[str | None, Option(
-        "Default for add: user@host of this machine.", ShortText(), Stored.LABEL, "created_by")]
+        "Default for add: the caller's name, as in the log (the setting by).", ShortText(), Stored.LABEL, "created_by")]
     managed_by: Annotated[str | None, Option(
         "The program or file that manages the schedule.", ShortText(), Stored.LABEL, "managed_by")]
     durable: Annotated[bool, Option("Return only when an archive has the change on its disk.", YesNo())]

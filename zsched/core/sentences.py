@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
 
-from zsched.core.changes import BACKFILL, WAITS_FOR, Change, What
+from zsched.core.changes import BACKFILL, RULE_CHANGED, WAITS_FOR, Change, What
 from zsched.core.clock import clamped_ms, from_ms
 from zsched.core.lookback import run_that_ended
 from zsched.core.model import Schedule, ScheduleState
@@ -21,13 +21,15 @@ from zsched.core.runs import Run, RunStatus
 from zsched.core.triggers import zone
 from zsched.core.wording import rough_duration
 
+CREATED: Final = "created"  # the context of a put
+CHANGED: Final = "changed"
 _LONGEST: Final = 200  # characters of an error or of a note's value
 
 
 def sentence(change: Change, tz: str, context: str = "") -> str:
     """
-    Return a sentence on *change*; times are local in *tz*. *context*: the verb of a put (created or changed), or the
-    reason of a lateness.
+    Return a sentence on *change*; times are local in *tz*. *context*: CREATED or CHANGED for a put, or the reason of a
+    lateness.
     """
     return _WORDS[change.what](change, tz, context)
 
@@ -54,7 +56,8 @@ def standing(schedule: Schedule, now_ms: int, tz: str) -> str:
         return f"active; next {_at(schedule.next_ms, tz)}, {when}{waits}"
     if schedule.state is ScheduleState.PAUSED:
         due = "" if schedule.next_ms is None else f"; it would be due {_at(schedule.next_ms, tz)}"
-        return f"paused{since}{note}{due}; zsched resume {schedule.id} lets it go on"
+        by = f" by {schedule.paused_by}" if schedule.paused_by else ""
+        return f"paused{since}{by}{note}{due}; zsched resume {schedule.id} lets it go on"
     if schedule.state is ScheduleState.QUARANTINED:
         return f"quarantined{since}{note}; schedule it again, or cancel it"
     return f"ended{since}: its rule gives no more occurrences"
@@ -107,7 +110,10 @@ def shortened(text: str, width: int = _LONGEST) -> str:
 def _put(change: Change, tz: str, context: str) -> str:
     when = _at(change.nominal_ms, tz) if change.nominal_ms is not None else "no time: it has ended"
     paused = "; it stays paused" if change.why else ""
-    return f"{context or 'put'} for {when}{_by(change)}{paused}"
+    if context == CHANGED:
+        now = [] if any(one.startswith("at: ") for one in change.changed) else [f"now for {when}"]
+        return f"changed{_by(change)}: {'; '.join([*change.changed, *now])}{paused}"
+    return f"{context or 'put'}{_by(change)} for {when}{paused}"
 
 
 def _found(change: Change, tz: str, _: str) -> str:
@@ -119,12 +125,12 @@ def _found(change: Change, tz: str, _: str) -> str:
 
 
 def _paused(change: Change, tz: str, _: str) -> str:
-    return "paused" + (f': "{change.why}"' if change.why else "")
+    return f"paused{_by(change)}" + (f': "{change.why}"' if change.why else "")
 
 
 def _resumed(change: Change, tz: str, _: str) -> str:
     has_passed = change.nominal_ms is not None and change.nominal_ms * 1000 <= change.at_us
-    return f"resumed; {'it was due' if has_passed else 'next'} {_at(change.nominal_ms, tz)}"
+    return f"resumed{_by(change)}; {'it was due' if has_passed else 'next'} {_at(change.nominal_ms, tz)}"
 
 
 def _replanned(change: Change, tz: str, _: str) -> str:
@@ -148,13 +154,20 @@ def _fired(change: Change, tz: str, context: str) -> str:
 def _enqueued(change: Change, tz: str, _: str) -> str:
     if change.why == BACKFILL:
         which = _range(change, tz) if change.first_ms is not None else f"the occurrence of {_at(change.nominal_ms, tz)}"
-        return f"backfilled {which.rstrip(',')}" + (f"; run {change.run_id}" if change.run_id else "")
-    what = f"{change.why}, on request" if change.why else "enqueued"  # RUN_NOW
-    return f"{what}{_by(change)}; run {change.run_id}"
+        which = which.rstrip(",")
+        asked = f"{_by(change)}:" if change.by else ""
+        return f"backfilled{asked} {which}" + (f"; run {change.run_id}" if change.run_id else "")
+    if change.why:  # RUN_NOW
+        return f"{change.why}{_asked(change)}; run {change.run_id}"
+    return f"enqueued{_by(change)}; run {change.run_id}"
 
 
 def _retried(change: Change, _tz: str, _: str) -> str:
-    return f"retry of {change.why}, on request{_by(change)}; run {change.run_id}"
+    return f"retry of {change.why}{_asked(change)}; run {change.run_id}"
+
+
+def _asked(change: Change) -> str:
+    return f", asked{_by(change)}" if change.by else ", on request"
 
 
 def _expired(change: Change, tz: str, context: str) -> str:
@@ -172,7 +185,8 @@ def _backfilled(change: Change) -> str | None:
 def _skipped(change: Change, tz: str, context: str) -> str:
     which = _at(change.nominal_ms, tz) if change.first_ms is None else _range(change, tz).rstrip(",")
     reason = f": {context}" if context else ""
-    return f"skipped {which}: {_SKIPPED.get(change.why, change.why)}{reason}"
+    without = f", and was resumed without it{_by(change)}" if change.by and change.why == "paused" else ""
+    return f"skipped {which}: {_SKIPPED.get(change.why, change.why)}{without}{reason}"
 
 
 def _coalesced(change: Change, tz: str, context: str) -> str:
@@ -188,7 +202,7 @@ def _duplicate(change: Change, tz: str, context: str) -> str:
 
 def _cancelled(change: Change, tz: str, _: str) -> str:
     due = "" if change.nominal_ms is None else f"; it was for {_at(change.nominal_ms, tz)}"
-    return f"cancelled{f' ({change.why})' if change.why else ''}{due}"
+    return f"cancelled{_by(change)}{f' ({change.why})' if change.why else ''}{due}"
 
 
 def _quarantined(change: Change, tz: str, _: str) -> str:
@@ -200,11 +214,16 @@ def _ended(change: Change, tz: str, _: str) -> str:
 
 
 def _run_ended(change: Change, tz: str, _: str) -> str:
-    return f"run {change.run_id} {state_text(run_that_ended(change), tz)}"
+    asked = f"; asked{_by(change)}" if change.by else ""
+    return f"run {change.run_id} {state_text(run_that_ended(change), tz)}{asked}"
 
 
 def _run_again(change: Change, tz: str, _: str) -> str:
     return f"run {change.run_id}: {change.why or 'its worker died'}: pushed again, attempt {change.count}"
+
+
+def _stopping(change: Change, tz: str, _: str) -> str:
+    return f"run {change.run_id}: its worker was asked to stop it{_by(change)}"
 
 
 def _released(change: Change, tz: str, _: str) -> str:
@@ -217,12 +236,12 @@ def _restored(change: Change, tz: str, _: str) -> str:
         return f"put back{when}: it was missing in Redis, and nobody had said why"
     if change.why == "corrected":
         return f"put back{when}: an archive had restored an older state, and another one knows a later change"
-    return f"put back{when}: Redis had lost it"
+    return f"put back{_by(change)}{when}: Redis had lost it"
 
 
 def _pushed_again(change: Change, tz: str, _: str) -> str:
     doubt = "it may have run, or be run twice"
-    return f"pushed again; run {change.run_id}; uncertain: Redis lost it before it was over, so {doubt}"
+    return f"pushed again{_by(change)}; run {change.run_id}; uncertain: Redis lost it before it was over, so {doubt}"
 
 
 def _held(change: Change, tz: str, _: str) -> str:
@@ -235,7 +254,7 @@ def _withdrawn(change: Change, tz: str, _: str) -> str:
         return "taken out: RQ has its run already, so it does not wait any more"
     if change.why == "corrected":
         return "taken out again: an archive that did not know that it fired or was cancelled had put it back"
-    return "taken out again: Redis had gone back to a time before it fired or was cancelled"
+    return f"taken out again{_by(change)}: Redis had gone back to a time before it fired or was cancelled"
 
 
 _WORDS: Final[dict[What, Callable[[Change, str, str], str]]] = {
@@ -256,6 +275,7 @@ _WORDS: Final[dict[What, Callable[[Change, str, str], str]]] = {
     What.ENDED: _ended,
     What.RUN_ENDED: _run_ended,
     What.RUN_AGAIN: _run_again,
+    What.STOPPING: _stopping,
     What.RELEASED: _released,
     What.RESTORED: _restored,
     What.PUSHED_AGAIN: _pushed_again,
@@ -268,6 +288,7 @@ _SKIPPED: Final = {
     "paused": "it was paused",
     "missed": "missed, too late for its catch_up and catch_up_window",
     "limit": "more had passed than catch_up_limit allows",
+    RULE_CHANGED: "it was overdue when its schedule got another rule, which counts from then on",
 }
 _ENDS: Final = {
     RunStatus.SUCCEEDED: "succeeded",
@@ -296,7 +317,7 @@ def _range(change: Change, tz: str) -> str:
 
 
 def _by(change: Change) -> str:
-    return f", by {change.by}" if change.by else ""
+    return f" by {change.by}" if change.by else ""
 
 
 def _at(ms: int | None, tz: str) -> str:

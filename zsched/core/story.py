@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from zsched.core.changes import BACKFILL, Change, What
+from zsched.core.changes import BACKFILL, OF_RUNS, Change, What
 from zsched.core.lateness import Lateness
 from zsched.core.lookback import is_push, run_that_ended
 from zsched.core.model import Schedule, iso
 from zsched.core.run_id import RunId
 from zsched.core.runs import Run, RunStatus
-from zsched.core.sentences import local_text, sentence, standing, state_text, told_together
+from zsched.core.sentences import CHANGED, CREATED, local_text, sentence, standing, state_text, told_together
 
 
 class Stalled(Enum):
@@ -241,10 +241,10 @@ class _Teller:
         """Return its last change; if it ended with its run, the end of that run."""
         changes = self._chronicle.changes
         ends = {change.run_id: run_that_ended(change) for change in changes if change.what is What.RUN_ENDED}
-        last = next((change for change in reversed(changes) if change.what not in _OF_RUNS), changes[-1])
+        last = next((change for change in reversed(changes) if change.what not in OF_RUNS), changes[-1])
         why = _LAST.get(last.what, "")
         if last.what not in _PUSHES:
-            return why
+            return why + self._open(runs)
         known = ends | {run.id: run for run in runs}
         run = known.get(last.run_id)
         if run is None:
@@ -266,7 +266,7 @@ class _Teller:
         elif (what in _ADVANCES and change.next_ms is not None) or (what is What.ENQUEUED and change.why == BACKFILL):
             self._is_recurring = True
         is_broken_run = what is What.QUARANTINED and change.run_id
-        if is_broken_run or what in (*_OF_RUNS, What.RETRIED, What.PUSHED_AGAIN, What.HELD):
+        if is_broken_run or what in (*OF_RUNS, What.RETRIED, What.PUSHED_AGAIN, What.HELD):
             return  # a change of a run: the schedule is unchanged
         if what in (What.CANCELLED, What.WITHDRAWN) or (what is What.ENQUEUED and not change.why):
             self.is_there = False  # an enqueued run replaces the waiting schedule
@@ -278,7 +278,7 @@ class _Teller:
     def _context(self, change: Change) -> str:
         """Return the context of *change* from the history: the verb of a put, the reason of a lateness."""
         if change.what is What.PUT:
-            return "changed: now" if self.is_there else "created"
+            return CHANGED if self.is_there else CREATED
         if change.what is What.DUPLICATE:
             return self._suppressed(change)
         return self._lateness.reason(change)
@@ -295,7 +295,6 @@ class _Teller:
 
 _WAITS: Final = (What.PUT, What.FOUND, What.RESUMED, What.PAUSED, What.REPLANNED, What.RESTORED)
 _OVER: Final = (What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED)  # a one-shot ends with them
-_OF_RUNS: Final = (What.RUN_ENDED, What.RUN_AGAIN, What.RELEASED)
 _LAST: Final = {
     What.FIRED: ": it fired",
     What.FOUND: ": it had fired",
@@ -305,13 +304,14 @@ _LAST: Final = {
     What.HELD: ": it had fired",
     What.RUN_ENDED: ": it had fired",
     What.RUN_AGAIN: ": it had fired",
+    What.STOPPING: ": it had fired",
     What.RELEASED: ": it had fired",
     What.CANCELLED: ": it was cancelled",
     What.SKIPPED: ": its occurrence was skipped",
     What.EXPIRED: ": its occurrence was too late",
 }
 _PUSHES: Final = (
-    What.FIRED, What.FOUND, What.ENQUEUED, What.RETRIED, What.PUSHED_AGAIN, What.HELD, *_OF_RUNS,
+    What.FIRED, What.FOUND, What.ENQUEUED, What.RETRIED, What.PUSHED_AGAIN, What.HELD, *OF_RUNS,
 )  # fmt: skip  # and it was gone
 _LOST: Final = ": nothing here says why, so Redis lost it, or another writer removed it"
 _ADVANCES: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE)  # of a recurring one, with its next time

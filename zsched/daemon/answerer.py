@@ -19,6 +19,7 @@ import structlog
 from zsched.archive import History
 from zsched.archive.originals import Originals
 from zsched.archive.ran import Ran
+from zsched.archive.records import records
 from zsched.archive.runs import Runs
 from zsched.core.backfill import packed
 from zsched.core.changes import Change
@@ -29,6 +30,7 @@ from zsched.daemon.archiver import Archiver
 from zsched.daemon.failures import Failures
 from zsched.daemon.loop import Loop
 from zsched.errors import ArchiveError, show
+from zsched.storage.comparing import with_changed_options
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.questions import Inbox, Question
@@ -193,6 +195,7 @@ def _story_of(history: History, *, id: str, newest: int) -> dict[str, Any]:
     Return the story of one schedule, and the leaders before late fires: ``terms`` and ``led``, as in ``core.lateness``.
     """
     found, left_out = history.of_schedule(id, newest)
+    found = with_changed_options(found, partial(records, history, id))
     terms, led = _leaders(history, found)
     return {"changes": [change.to_dict() for change in found], "left_out": left_out, "terms": terms, "led": led}
 

@@ -59,7 +59,7 @@ class Merge:
     """
     One comparison of *recall* with the Redis at *wire*, and its result. Call ``compare``, then ``rows`` for a preview
     or ``run`` to restore. ``common`` is the last entry that both have, or None. *gens*: names of data sets that the
-    archive followed.
+    archive followed. *by*: who asked for it; "": a daemon.
     """
 
     def __init__(
@@ -71,10 +71,11 @@ class Merge:
         *,
         hold_for_ms: int,
         gens: Sequence[str] = (),
+        by: str = "",
     ) -> None:
         self._recall, self._keys, self._position, self._wire = recall, keys, position, wire
         self._log, self._scanner, self._archivers = Log(wire, keys), Scanner(wire, keys), Archivers(wire, keys)
-        self._restoring = Restoring(wire, keys, recall.archive, "lost", hold_for_ms, gens)
+        self._restoring = Restoring(wire, keys, recall.archive, "lost", hold_for_ms, gens, by)
         self._left: Iterator[list[Recalled]] = iter(())  # pages of this run
         self._next: tuple[list[Recalled], Guess | None] | None = None  # the next of them, read while Redis works
         self.archive = recall.archive  # its id

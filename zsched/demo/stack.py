@@ -20,10 +20,10 @@ from typing import Any, Final
 
 from zsched.client import Client
 from zsched.config import FILE_VARIABLE, RedisSettings, Settings, variable_of
+from zsched.core.toml import key_text, toml_text
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
-from zsched.files.toml import key_text, toml_text
 from zsched.storage.keys import keys_of
 from zsched.storage.overview import Overview
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE

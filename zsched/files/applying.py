@@ -15,121 +15,19 @@ lost in the middle, the schedules put so far stay. Applying the same file again 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from enum import Enum
 from typing import Any, Final
 
 from zsched.client import Client
-from zsched.client.keeper import Keeper, ScheduleWithOptions
+from zsched.client.keeper import Keeper
 from zsched.core.clock import to_ms
 from zsched.core.model import Definition, Schedule, Scheduled, ScheduleState, iso
-from zsched.core.revision import is_same
-from zsched.core.triggers import RULES, TriggerSpec, check, zone
-from zsched.core.wording import duration_text
+from zsched.core.triggers import TriggerSpec, check
 from zsched.errors import Contended, InvalidSchedule, RedisRefused, RedisUnavailable, ZschedError
-from zsched.files.checking import DURATIONS
 from zsched.files.reading import STDIN, FileEntry, ScheduleFile
-from zsched.files.toml import toml_text
-from zsched.storage.rqjob import plain
-
-# -- differences ------------------------------------------------------------------------------------
-
-
-# Options in an order for people; other options follow, by name.
-_ORDER: Final = (
-    *("func", *RULES, "tz", "starts", "ends", "count"),
-    *("args", "kwargs", "queue", "priority", "description", "tags"),
-)
-_SHOWN: Final = 100  # characters of a value in a difference
-
-
-@dataclass(frozen=True, slots=True)
-class OptionChange:
-    """An option that differs: the old and the new value as texts, None if it is not set."""
-
-    option: str
-    old: str | None
-    new: str | None
-
-    def to_dict(self) -> dict[str, str | None]:
-        """Return the change for JSON."""
-        return {"option": self.option, "old": self.old, "new": self.new}
-
-    def text(self) -> str:
-        """Return a line for people: ``cron: 0 9 * * * → 0 10 * * *``."""
-        return f"{self.option}: {_cut(self.old)} → {_cut(self.new)}"
-
-
-def plain_options(held: ScheduleWithOptions) -> dict[str, Any]:
-    """
-    Return the options of *held* that are set, as plain values in a file's form and order. The id and empty args and
-    kwargs are left out.
-    """
-    tz, options = str(held.options.get("tz") or "UTC"), held.options
-    if held.schedule.trigger is None:  # a broken schedule: the rest of it looks like a one-shot
-        options = {name: value for name, value in options.items() if name != "at"}
-    said = {name: _plain(name, value, tz) for name, value in options.items() if name != "id" and value is not None}
-    names = [name for name in _ORDER if name in said] + sorted(set(said) - set(_ORDER))
-    return {name: said[name] for name in names if name not in ("args", "kwargs", "tags") or said[name]}
-
-
-def option_changes(old: ScheduleWithOptions, new: ScheduleWithOptions) -> Iterator[OptionChange]:
-    """Yield the options that a put of *new* changes in *old*."""
-    before, after = plain_options(old), plain_options(new)
-    for name in dict.fromkeys((*after, *before)):
-        one, other = before.get(name), after.get(name)
-        if old.unreadable and one is None:
-            yield OptionChange(name, f"? ({old.unreadable})", _shown(other))
-        elif new.unreadable and other is None:
-            yield OptionChange(name, _shown(one), f"? ({new.unreadable})")
-        elif not (is_same(one, other) or (isinstance(one, datetime) and one == other)):  # an instant, whatever the zone
-            yield OptionChange(name, _shown(one), _shown(other))
-    if old.unreadable and new.unreadable and old.data != new.data:
-        yield OptionChange("args", f"? ({old.unreadable})", f"? ({new.unreadable})")
-
-
-def _plain(name: str, value: Any, tz: str) -> Any:
-    """Return a value of ``options_of`` in a file's form."""
-    value = plain(value)
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, timedelta):
-        value = value / timedelta(seconds=1)
-    if name in DURATIONS and isinstance(value, int | float) and value >= 0:
-        return duration_text(round(value * 1000))
-    if isinstance(value, datetime) and name in ("starts", "ends"):
-        local = value.astimezone(zone(tz))
-        offset = local.utcoffset() or timedelta()
-        said = value if offset % timedelta(minutes=1) else local  # TOML has no seconds in an offset
-        return datetime.fromisoformat(said.isoformat())  # TOML keeps only the offset of a zone
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _shown(value: Any) -> str | None:
-    """Return a value for people: a text without quotes, else TOML, else JSON, else Python's own form."""
-    if value is None or (isinstance(value, str) and value.isprintable()):
-        return value
-    try:
-        return toml_text(value)
-    except ValueError:
-        try:
-            return json.dumps(value, ensure_ascii=False)
-        except (TypeError, ValueError, RecursionError):
-            return repr(value)
-
-
-def _cut(text: str | None) -> str:
-    if text is None:
-        return "-"
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
-
-
-# -- applying ---------------------------------------------------------------------------------------
-
+from zsched.storage.comparing import OptionChange, ScheduleWithOptions, option_changes
 
 _RECOMPARED: Final = 5  # attempts for a schedule that other writers change meanwhile
 CREATED: Final = "created"

@@ -25,6 +25,7 @@ from typing import Any, Final, Protocol
 
 from zsched.core.arguments import check_text
 from zsched.core.model import Definition
+from zsched.core.toml import Lines, key_text
 from zsched.core.triggers import RULES
 from zsched.errors import NOT_GIVEN, InvalidFile, InvalidSchedule
 from zsched.files.checking import (
@@ -38,7 +39,6 @@ from zsched.files.checking import (
     option_of,
     value_of,
 )
-from zsched.files.toml import Lines, key_text
 
 STDIN: Final = "-"
 _TOP: Final = ("owner", "defaults", "schedules")

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zsched.client import Client
-from zsched.client.keeper import Keeper, ScheduleWithOptions
+from zsched.client.keeper import Keeper
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.revision import is_same
+from zsched.core.toml import json_text, key_text, toml_text
 from zsched.core.triggers import RULES, TriggerKind
 from zsched.core.wording import blanked
-from zsched.files.applying import plain_options
 from zsched.files.checking import JSON_KEYS
-from zsched.files.toml import json_text, key_text, toml_text
+from zsched.storage.comparing import ScheduleWithOptions, plain_options
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 --
 -- KEYS   @schedules wake schedule template rq_queues rq_limits op deadlines
 -- ARGV   @prefixes
+--        by              who asks, for the log; or ''
 --        id
 --        planned_version  of the schedule when its rule was read for the occurrences
 --        keep_op_ms       op holds the reply that long, and a call sent again gets it

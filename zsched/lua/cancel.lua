@@ -2,6 +2,7 @@
 --
 -- KEYS   @schedules wake op
 -- ARGV   @prefixes
+--        by              who asks, for the log; or ''
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 --        ...             ids, each once
 -- RETURNS  OK, now ms, then per id: cancelled or NOTFOUND

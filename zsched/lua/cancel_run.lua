@@ -2,6 +2,7 @@
 --
 -- KEYS   @schedules op
 -- ARGV   run_suffix      as in keys.py
+--        by              who asks, for the log; or ''
 --        most_waiting    runs of queues to search in one call: more would block Redis
 --        keep_op_ms      op holds the reply that long, and a call sent again gets it
 --        ...             four texts per run: id of its schedule; run, each once; "<status> <enqueued_at>" of its job
@@ -12,6 +13,7 @@
 --        look again), DEAF (its worker, the detail, does not listen), BROKEN (another writer changed it), WRONGTYPE,
 --        LATER (the search took too long for this call: call again; the first run of a call never gets it)
 -- LOGS   end: rows = run, cancelled, facts
+--        stop: runs, before their workers are asked to stop them; by spaces
 --
 -- This is one step, so any later caller finds a run either unchanged or cancelled. Three callers may come at the same
 -- time:
@@ -87,7 +89,7 @@ local function decide(id, run, seen)
   return 'cancelled', '-', one
 end
 
-local reply, rows, leaving, telling = {'OK', now_ms}, {}, {}, {}
+local reply, rows, leaving, telling, stops = {'OK', now_ms}, {}, {}, {}, {}
 for i = ROWS, #ARGV, 4 do
   local id, run, seen, facts = unpack(ARGV, i, i + 3)
   local word, detail, one = decide(id, run, seen)
@@ -96,10 +98,14 @@ for i = ROWS, #ARGV, 4 do
     add_row(rows, run, 'cancelled', facts)
   elseif one then
     telling[#reply + 1] = one
+    stops[#stops + 1] = not is_told(one) and run or nil
   end
   reply[#reply + 1], reply[#reply + 2] = word, detail
 end
 append_rows('end', rows)
+if #stops > 0 then
+  append('stop', {'runs', table.concat(stops, ' ')})
+end
 for place, one in pairs(telling) do
   reply[place] = tell(one) and 'stopping' or 'DEAF'
 end

@@ -2,6 +2,7 @@
 --
 -- KEYS   @schedules wake rq_queues rq_limits op deadlines
 -- ARGV   @prefixes
+--        by              who asks, for the log; or ''
 --        id
 --        if_exists       replace | keep | error
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it

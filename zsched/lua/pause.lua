@@ -2,10 +2,14 @@
 --
 -- KEYS   @schedules wake
 -- ARGV   @prefixes
+--        by              who asks, for the log; or ''
 --        note            why, one line
 --        ...             ids, each once
 -- RETURNS  OK, now ms, then per id: paused unchanged NOTFOUND QUARANTINED ENDED
 -- LOGS   pause: note, rows = id, "<lane> <due>"
+--
+-- In the hash of paused schedules a unit separator and `by` follow the note, which has no control characters. A pause
+-- with the same note changes nothing, whoever asks.
 -- include lib/place.lua
 
 local ids = {unpack(ARGV, ROWS)}
@@ -18,7 +22,7 @@ for n, id in ipairs(ids) do
     word = 'QUARANTINED'
   elseif at.place == 'ended' then
     word = 'ENDED'
-  elseif at.place == 'paused' and at.note == note then
+  elseif at.place == 'paused' and string.match(at.note, '^[^\31]*') == note then
     word = 'unchanged'
   else
     paused[id] = at
@@ -31,6 +35,6 @@ if next(paused) then
 end
 for id, at in pairs(paused) do
   leave(id, at)
-  park(paused_key, id, at.lane, at.due_ms, at.since_ms, note)
+  park(paused_key, id, at.lane, at.due_ms, at.since_ms, by == '' and note or note .. '\31' .. by)
 end
 return reply

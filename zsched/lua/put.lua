@@ -2,6 +2,7 @@
 --
 -- KEYS   @schedules wake op
 -- ARGV   @prefixes
+--        by              who asks, for the log; or ''
 --        lane            high | normal | low
 --        if_exists       replace | keep | error
 --        allow_past      1: a due time that has passed fires at once

@@ -2,6 +2,7 @@
 --
 -- KEYS   @schedules wake op
 -- ARGV   @prefixes
+--        by              who asks, for the log; or ''
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 --        shape_count     number of shapes; a shape is the part that rows share
 --        ...             per shape: lane, if_exists (replace | keep | error), number of texts for the schedule's hash,
@@ -21,12 +22,14 @@
 --        AGAIN: plan this row once more from now
 -- LOGS   put_recurring: shapes n, per shape: lane, schedule n, its pairs, template n, its pairs; rows n, per written
 --        row (id, words), (trigger, text), (data, bytes). Words: shape, due, nominal, anchor, created_at, last,
---        ended_at, paused if it stays paused, digest; - for a missing value. The other fields of a schedule's hash
---        follow from the entry: version is its id, updated_at its time
+--        ended_at, paused if it stays paused, digest; - for a missing value. After the word for paused comes :<nominal
+--        ms> of an overdue occurrence that the new rule drops. The other fields of a schedule's hash follow, as
+--        version is the entry's id, and updated_at its time
 --
 -- The anchor (TIME at the rule's creation, or just before) and the due time stay while the trigger's text is the same,
 -- its jitter aside. So a new payload neither moves nor repeats an occurrence, and new jitter counts from the next
--- occurrence on. A put never resumes. A change of pause_after resets the count of failures in a row. This count is no
+-- occurrence on. A new rule is planned from now on: it drops an occurrence that is due and has not fired, with those
+-- behind it. A put never resumes. A change of pause_after resets the count of failures in a row. This count is no
 -- part of a definition, so it is not in the entry.
 keep_op_ms, shape_count = tonumber(keep_op_ms), tonumber(shape_count)
 -- include lib/op.lua
@@ -116,12 +119,18 @@ end
 -- Read and decide. The values to write for row n are in olds[n], anchors[n], nominals[n] and dues[n].
 local reply, written, used = {'OK', now_ms, version()}, {}, {}  -- used: the shapes of written rows
 local rows, row_count, olds, anchors, nominals, dues, endings = {}, 0, {}, {}, {}, {}, {}
+
+local function is_overdue(at, old)
+  local is_waiting = at and (at.place == 'due' or at.place == 'paused') and old.nominal and is_ms(at.due_ms)
+  return is_waiting and tonumber(at.due_ms) <= now_ms
+end
+
 for n, id in ipairs(ids) do
   local number, _, seen_version, trigger, digest, data, anchor_ms, next_ms, jitter_ms, from_ms, until_ms =
     unpack(ARGV, first_row + ROW_SIZE * (n - 1), first_row + ROW_SIZE * n - 1)
   local shape, at, schedule_key, template_key = shapes[number], found[n], keys[2 * n - 1], keys[2 * n]
   local old, is_sound, has_ended, has_time = NONE, true, false, false  -- has_time: this put may keep its time
-  local word, due_ms, nominal_ms = nil, nil, nil
+  local word, due_ms, nominal_ms, dropped = nil, nil, nil, ''
   if has_hashes and not (is_a(schedule_key, 'hash') and is_a(template_key, 'hash')) then
     word = 'WRONGTYPE'
   elseif at and shape.if_exists ~= 'replace' then
@@ -146,6 +155,7 @@ for n, id in ipairs(ids) do
     nominal_ms = string.sub(next_ms, 1, 1) == '+' and string.format('%.0f', now_ms + tonumber(next_ms)) or next_ms
     due_ms = jitter_ms == '0' and nominal_ms or string.format('%.0f', tonumber(nominal_ms) + tonumber(jitter_ms))
     anchor_ms = anchor_ms == '' and now or anchor_ms
+    dropped = is_overdue(at, old) and ':' .. old.nominal or ''
   end
   if not word then
     word = at and 'updated' or 'created'
@@ -162,7 +172,7 @@ for n, id in ipairs(ids) do
     rows[row_count + 1] = id
     rows[row_count + 2] = shape.number .. ' ' .. (due_ms or '-') .. ' ' .. (nominal_ms or '-') .. ' ' .. anchor_ms
       .. ' ' .. (old.created_at or now) .. ' ' .. (old.last or '-') .. ' ' .. (endings[n] or '-')
-      .. (at and at.place == 'paused' and due_ms and ' paused ' or ' - ') .. digest
+      .. (at and at.place == 'paused' and due_ms and ' paused' or ' -') .. dropped .. ' ' .. digest
     rows[row_count + 3] = 'trigger'
     rows[row_count + 4] = trigger
     rows[row_count + 5] = 'data'

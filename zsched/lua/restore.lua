@@ -2,6 +2,7 @@
 --
 -- KEYS   @schedules wake rq_queues rq_limits deadlines
 -- ARGV   @prefixes
+--        by              who asks, for the log; or ''
 --        seen_entry seen_t   the log's end up to which the caller compared; - and 0 when it is empty
 --        hold_for_ms     > 0: nothing fires for so long, the restorer is not done yet
 --        reason          lost | audit | corrected; dry: return what would be logged, and write nothing

@@ -2,6 +2,7 @@
 --
 -- KEYS   @schedules wake op
 -- ARGV   @prefixes
+--        by              who asks, for the log; or ''
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 --        missed          fire: at its old due time, passed or not | skip: missed occurrences are recorded, not fired
 --        ...             two texts per schedule: id, each once; and '' or, if missed=skip and a recurring schedule is

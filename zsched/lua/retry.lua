@@ -2,6 +2,7 @@
 --
 -- KEYS   @schedules wake rq_queues rq_limits op deadlines
 -- ARGV   @prefixes
+--        by              who asks, for the log; or ''
 --        retried_prefix  as in keys.py
 --        is_once         1: not a run that was retried in the last keep_retried_ms
 --        keep_retried_ms

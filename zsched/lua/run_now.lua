@@ -2,6 +2,7 @@
 --
 -- KEYS   @schedules wake schedule template rq_queues rq_limits op deadlines
 -- ARGV   @prefixes
+--        by              who asks, for the log; or ''
 --        id
 --        keep_op_ms      op holds the reply that long, and a call sent again gets it
 -- RETURNS  OK, word, now ms, run id or -

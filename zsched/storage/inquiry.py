@@ -16,7 +16,8 @@ from zsched.core.changes import Change
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry
 from zsched.core.lateness import LeadersBack
-from zsched.core.log import changes, kinds_telling
+from zsched.core.log import changes, kinds_telling, recorded
+from zsched.core.log.kinds import Recorded
 from zsched.core.lookback import LOOKED_FOR, Lookback, Occurrence, Wanted, kept
 from zsched.core.runs import Run, RunStatus, as_seen
 from zsched.core.story import Chronicle, Source, Stalled
@@ -198,15 +199,21 @@ class Inquiry:
         return self._later_than(since_us - 1)
 
     def _from_log(self, id: str, newest: int, problem: str) -> Chronicle:
+        from zsched.storage.comparing import with_changed_options  # a client that only schedules does not need it
+
         found: list[list[Change]] = []
+        records: list[Recorded] = []
         leaders = LeadersBack()
         oldest: Entry | None = None
         for oldest in self._back():
             relevant = [change for change in self._read(oldest) if change.id == id]
             leaders.see(oldest, relevant)
             found += [relevant] if relevant else []
+            if relevant and (record := self._recorded(oldest, id)) is not None:
+                records.append(record)
         kept = found if len(found) <= newest + 1 else [*found[:newest], found[-1]]
         changes = [change for relevant in reversed(kept) for change in relevant]
+        changes = with_changed_options(changes, lambda _: records[::-1])
         source = self._redis(oldest, problem)
         return Chronicle(id, source, changes, len(found) - len(kept), leaders.terms, leaders.led)
 
@@ -236,6 +243,11 @@ class Inquiry:
     def _back(self, most: int = _LOOKED_AT) -> Iterator[Entry]:
         """Yield the log from its end, within the bounds."""
         return self._log.back(most, for_ms=_LOOKED_FOR_MS)
+
+    def _recorded(self, entry: Entry, id: str) -> Recorded | None:
+        with suppress(UnknownEntry):
+            return recorded(entry, id, self._suffix)
+        return None
 
     def _read(self, entry: Entry) -> list[Change]:
         try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zsched.core.checked_options import UNREADABLE, read_letters, read_options
 from zsched.core.clock import LAST_MS, Clock
+from zsched.core.entry import BEFORE_BY
 from zsched.core.entry import text as shown
 from zsched.core.forms import Stored, whole_number
 from zsched.core.listing import IdTest
@@ -67,8 +68,9 @@ class Reader:
     """The reading side of one namespace over one link."""
 
     def __init__(self, link: Link, keys: Keys, encoder: Encoder) -> None:
-        self._link, self._keys, self._encoder = link, keys, encoder
+        self._link, self._keys = link, keys
         self._scripts = Scripts(link, keys)
+        self._decoder = Decoder(encoder)
 
     def now_ms(self) -> int:
         """Return the server's time, as scripts see it."""
@@ -87,7 +89,9 @@ class Reader:
             now_ms, _, _, *rows = self._scripts.call("get", rows=page)
             for id, row in zip(page, rows, strict=True):
                 if row:
-                    yield StoredSchedule(self._schedule(id, row), row[7], int(now_ms), _decoded(row[6]).get("digest"))
+                    yield StoredSchedule(
+                        self._decoder.schedule(id, row), row[7], int(now_ms), _decoded(row[6]).get("digest")
+                    )
 
     def schedules(self, ids: Iterable[str], at_first: int | None = None) -> Iterator[Schedule]:
         """Yield the existing schedules of *ids*, as ``find_many``."""
@@ -101,7 +105,7 @@ class Reader:
         own = _encoded([*shape.own, "trigger", spec.to_text()])
         row: list[Any] = [b"due", shape.lane.value.encode(), b"", b"", b"", 1, own]
         row.append(_encoded([*shape.template, "data", record.data]))
-        return StoredSchedule(self._schedule(record.id, row), row[7], 0, record.digest(spec))
+        return StoredSchedule(self._decoder.schedule(record.id, row), row[7], 0, record.digest(spec))
 
     def active(
         self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None, is_wanted: IdTest
@@ -188,10 +192,19 @@ class Reader:
             low, offset = due_ms, offset + size if due_ms == low else scores.count(scores[-1])
             size = min(2 * size, _LONG_PAGE)
 
-    def _schedule(self, id: str, row: list[Any]) -> Schedule:
+
+class Decoder:
+    """Reads schedules from their texts: rows of get.lua, and records of the history."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+
+    def schedule(self, id: str, row: list[Any]) -> Schedule:
+        """Return schedule *id*; *row*: place, lane, due ms, since ms, note, is recurring, own hash, job or template."""
         place, lane, due_ms, since_ms, note, recurring = row[:6]
         own = _decoded(row[6])
         job = _decoded(row[7])
+        reason, _, paused_by = shown(note).partition(BEFORE_BY)
         labels = own if recurring else {name.removeprefix("zs_"): text for name, text in job.items()}
         spec = _spec(own.get("trigger"))
         flags = own.get("flags", "") if recurring else job.get("zs", "")
@@ -224,7 +237,8 @@ class Reader:
             kwargs=kwargs,
             policy=_policy(own.get("policy")),
             created_ms=_ms(own.get("created_at")),
-            note=shown(note) or None,
+            note=reason or None,
+            paused_by=paused_by or None,
             since_ms=(_ms(since_ms) or None) if since_ms else _ms(own.get("ended_at")),
         )
 

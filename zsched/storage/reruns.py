@@ -41,12 +41,12 @@ class Remembered(NamedTuple):
 
 class Reruns:
     """
-    A client's operations on runs of one namespace, over one link: many runs in a call, and an outcome for each. Raises
-    RedisUnavailable, RedisRefused.
+    A client's operations on runs of one namespace, over one link, asked for by *by*: many runs in a call, and an
+    outcome for each. Raises RedisUnavailable, RedisRefused.
     """
 
-    def __init__(self, link: Link, keys: Keys) -> None:
-        self._link, self._keys, self._scripts = link, keys, Scripts(link, keys)
+    def __init__(self, link: Link, keys: Keys, by: str = "") -> None:
+        self._link, self._keys, self._scripts = link, keys, Scripts(link, keys, by)
         self._jobs, self._questions = Jobs(link, keys), Questions(link, keys)
 
     def retry(self, run_ids: Sequence[str], *, is_once: bool = False) -> dict[str, IdOutcome]:

@@ -40,13 +40,20 @@ class OtherDataSet(Exception):
 class Restoring:
     """
     The restores of one archive over one wire. *gens*: names of the data sets that it followed; empty if it is known to
-    follow this one. ``is_forced``: it may restore into another data set.
+    follow this one. *by*: who asked for it; "": a daemon. ``is_forced``: it may restore into another data set.
     """
 
     def __init__(
-        self, wire: Wire, keys: Keys, archive: str, reason: str, hold_for_ms: int, gens: Sequence[str] = ()
+        self,
+        wire: Wire,
+        keys: Keys,
+        archive: str,
+        reason: str,
+        hold_for_ms: int,
+        gens: Sequence[str] = (),
+        by: str = "",
     ) -> None:
-        self._wire, self._keys, self._scripts = wire, keys, Scripts(wire, keys)
+        self._wire, self._keys, self._scripts = wire, keys, Scripts(wire, keys, by)
         self._archive, self._reason, self._hold_for_ms, self._gens = archive, reason, hold_for_ms, gens
         self.is_forced = False
 

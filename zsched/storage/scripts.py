@@ -8,7 +8,8 @@ A script's header is its contract::
     --        ...                    then any number of rows
 
 Python gives arguments by keyword, and this module orders them. In Lua a key has its name and the suffix ``_key``, an
-argument has its name, and ``ROWS`` is the index of the first row in ARGV. So neither side counts. A piece of
+argument has its name, and ``ROWS`` is the index of the first row in ARGV. So neither side counts. ``by``, who asks, is
+the same for all calls of a ``Scripts``; in a script without this argument it is ''. A piece of
 ``lua/lib`` includes the pieces that it needs. Each piece appears once in a script, where it is needed first. Replies
 begin with a word: OK, or a reason for refusal; ``checked`` raises those of the fence.
 
@@ -94,11 +95,17 @@ def load(name: str, rq_prefix: str = RQ_PREFIX) -> Script:
 
 
 class Scripts:
-    """The scripts of one namespace over one channel."""
+    """The scripts of one namespace over one channel. *by*: who asks, for the log; "": a daemon."""
 
-    def __init__(self, channel: Channel, keys: Keys) -> None:
-        self._channel, self._keys = channel, keys
+    def __init__(self, channel: Channel, keys: Keys, by: str = "") -> None:
+        self._channel, self._keys, self._by = channel, keys, by
         self._sha: dict[str, str] = {}
+
+    def acting_as(self, by: str) -> Scripts:
+        """Return the same scripts, with another *by*."""
+        other = Scripts(self._channel, self._keys, by)
+        other._sha = self._sha
+        return other
 
     def call(self, name: str, *, rows: Iterable[Any] = (), **arguments: Any) -> list[Any]:
         """
@@ -151,6 +158,8 @@ class Scripts:
     def _argument(self, name: str, arguments: dict[str, Any]) -> Any:
         if name in ("schedule_prefix", "template_prefix", "retried_prefix"):
             return getattr(self._keys, name)()
+        if name == "by":
+            return self._by
         return self._keys.run_suffix if name == "run_suffix" else arguments[name]
 
 
@@ -200,6 +209,8 @@ def _bindings(keys: Sequence[str], argv: Sequence[str], has_rows: bool) -> str:
     lines = [f"local {', '.join(f'{key}_key' for key in keys)} = unpack(KEYS)"]
     if argv:
         lines.append(f"local {', '.join(argv)} = unpack(ARGV, 1, {len(argv)})")
+    if "by" not in argv:
+        lines.append("local by = ''")  # an entry of a daemon; lib/meta.lua
     if has_rows:
         lines.append(f"local ROWS = {len(argv) + 1}")
     return "".join(f"{line}\n" for line in lines)
@@ -241,10 +252,12 @@ _IN_FLIGHT = 2  # calls sent and not answered; more would only delay other clien
 BulkCall = tuple[str, list[Any], dict[str, Any]]  # name of the script, rows, arguments
 
 
-def stream(link: Link, keys: Keys, names: Sequence[str], calls: Iterable[BulkCall]) -> Iterator[list[Any]]:
+def stream(
+    link: Link, keys: Keys, names: Sequence[str], calls: Iterable[BulkCall], by: str = ""
+) -> Iterator[list[Any]]:
     """
-    Yield the replies to each call of scripts *names*, in order. Calls are sent only when replies are consumed, except
-    the calls in flight.
+    Yield the replies to each call of scripts *names*, in order, asked for by *by*. Calls are sent only when replies are
+    consumed, except the calls in flight.
 
     Raises:
         RedisUnavailable: the connection broke more often than calls are sent again; calls in flight may
@@ -254,7 +267,7 @@ def stream(link: Link, keys: Keys, names: Sequence[str], calls: Iterable[BulkCal
     losses, clock = 0, SystemClock()
     replied_ms = clock.monotonic_ms()
     with ExitStack() as stack:
-        wire, scripts = _connect(link, keys, names, stack)
+        wire, scripts = _connect(link, keys, names, by, stack)
         source = iter(calls)
         exhausted = False
         while flight or not exhausted:
@@ -277,7 +290,7 @@ def stream(link: Link, keys: Keys, names: Sequence[str], calls: Iterable[BulkCal
                 if is_moving:
                     rest()
                 try:
-                    wire, scripts = _connect(link, keys, names, stack)
+                    wire, scripts = _connect(link, keys, names, by, stack)
                 except RedisUnavailable as gone:
                     raise RedisUnavailable(str(gone), may_have_been_applied=True) from gone
                 for call in flight:
@@ -288,9 +301,9 @@ def stream(link: Link, keys: Keys, names: Sequence[str], calls: Iterable[BulkCal
                 yield reply
 
 
-def _connect(link: Link, keys: Keys, names: Sequence[str], stack: ExitStack) -> tuple[Wire, Scripts]:
+def _connect(link: Link, keys: Keys, names: Sequence[str], by: str, stack: ExitStack) -> tuple[Wire, Scripts]:
     wire = stack.enter_context(link.wire())
-    scripts = Scripts(wire, keys)
+    scripts = Scripts(wire, keys, by)
     for name in names:
         scripts.ensure(name)  # in a pipeline it would be too late to load them
     return wire, scripts

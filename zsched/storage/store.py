@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -178,12 +179,18 @@ class Refilled(NamedTuple):
 
 
 class Store:
-    """The writing side of one namespace over one link."""
+    """The writing side of one namespace over one link. ``by``: who asks, for the log."""
 
-    def __init__(self, link: Link, keys: Keys, encoder: Encoder) -> None:
-        self._link, self.keys, self.encoder = link, keys, encoder
-        self._scripts = Scripts(link, keys)
+    def __init__(self, link: Link, keys: Keys, encoder: Encoder, by: str = "") -> None:
+        self._link, self.keys, self.encoder, self.by = link, keys, encoder, by
+        self._scripts = Scripts(link, keys, by)
         self._is_serializer_agreed = False
+
+    def acting_as(self, by: str) -> Store:
+        """Return the same store, with another *by*."""
+        other = copy(self)
+        other.by, other._scripts = by, self._scripts.acting_as(by)
+        return other
 
     def demand(self, word: str, id: str, due_ms: int | None = None, now_ms: int = 0) -> None:
         """Raise the ``refusal`` of *word*, if it is one."""
@@ -260,7 +267,7 @@ class Store:
 
     def put_many(self, calls: Iterable[BulkCall]) -> Iterator[Replies]:
         """Put by ``one_shots_call`` and ``recurring_call``, ids distinct in a call. Yield replies in their order."""
-        for reply in stream(self._link, self.keys, ("put", "put_recurring"), self._agreed(calls)):
+        for reply in stream(self._link, self.keys, ("put", "put_recurring"), self._agreed(calls), self.by):
             words = reply[2::2]
             self._claim_serializer(*words)
             yield Replies(int(reply[0]), words, reply[3::2])

@@ -57,6 +57,14 @@ def inflated(data: bytes) -> bytes:
     return raw if machine.eof else data
 
 
+def is_pickle(data: bytes) -> bool:
+    """Return True if a payload is a pickle, by its first byte; else it is JSON."""
+    try:
+        return inflated(data)[:1] == b"\x80"
+    except NotPlain:
+        return True
+
+
 def read_plain(data: bytes) -> Any:
     """Load the pickle *data*. Raises NotPlain if it has an object of another class, is broken or too large."""
     value = _load(_Plain, data)

@@ -151,7 +151,8 @@ class Turn:
         link = Link.adopt(self._job.connection)
         try:
             prefix = self._keys.rq.prefix
-            client = Client(link, self._parts.namespace, serializer=self._serializer, rq_prefix=prefix)
+            serializer, by = self._serializer, self._job.id
+            client = Client(link, self._parts.namespace, serializer=serializer, rq_prefix=prefix, by=by)
             for place, (func, options) in enumerate(named[len(done) :], len(done)):
                 done.append(client.schedule_as(f"next:{self._job.id}:{place}", func, **options).id)
                 self._mark(done, is_all=len(done) == len(named))

@@ -40,8 +40,9 @@ class Zsched(command_line.Zsched):
 class Leading:
     """A daemon that leads inside the block, with an archive that follows."""
 
-    def __init__(self, url: str, path: Path) -> None:
-        self._url, self._daemon = url, DaemonThread(url, archive=ArchiveSettings(path=str(path)), **STEADY)
+    def __init__(self, url: str, path: Path, **archive: Any) -> None:
+        settings = ArchiveSettings(path=str(path), **archive)
+        self._url, self._daemon = url, DaemonThread(url, archive=settings, **STEADY)
 
     def __enter__(self) -> DaemonThread:
         daemon = self._daemon.__enter__()

@@ -35,14 +35,14 @@ def test_the_log_is_a_line_per_entry_and_never_shows_arguments(zsched: Zsched, c
 
     result = zsched("log", **IMPATIENT)
 
-    put_recurring = texts(result)[2]
-    assert put_recurring.startswith("put_recurring  r: put for ")
+    put_recurring, by = texts(result)[2], client.by
+    assert put_recurring.startswith(f"put_recurring  r: put by {by} for ")
     assert [
-        "put  put 5 schedules: s0, s1, s2, …",
-        "put  a: put for 2030-01-01 00:00:00+00:00",
+        f"put  put 5 schedules by {by}: s0, s1, s2, …",
+        f"put  a: put by {by} for 2030-01-01 00:00:00+00:00",
         put_recurring,
-        'pause  a: paused: "until May"',
-        "cancel  s0: cancelled; it was for 2030-01-01 00:00:00+00:00",
+        f'pause  a: paused by {by}: "until May"',
+        f"cancel  s0: cancelled by {by}; it was for 2030-01-01 00:00:00+00:00",
     ] == texts(result)
     assert "secret" not in result.output
     assert "secret" not in zsched("log", "--json", **IMPATIENT).output
@@ -69,10 +69,10 @@ def test_the_log_of_one_schedule_has_a_line_per_change(zsched: Zsched, client: C
     client.cancel("s2")
 
     assert [
-        "put  put for 2030-01-01 00:00:00+00:00",
-        "cancel  cancelled; it was for 2030-01-01 00:00:00+00:00",
+        f"put  put by {client.by} for 2030-01-01 00:00:00+00:00",
+        f"cancel  cancelled by {client.by}; it was for 2030-01-01 00:00:00+00:00",
     ] == texts(zsched("log", "--id", "s1", **IMPATIENT))
-    assert ["cancel  cancelled; it was for 2030-01-01 00:00:00+00:00"] == texts(
+    assert [f"cancel  cancelled by {client.by}; it was for 2030-01-01 00:00:00+00:00"] == texts(
         zsched("log", "--id", "s1", "--limit", "1", **IMPATIENT)
     )
 
@@ -128,7 +128,7 @@ def test_the_log_after_a_loss_shows_both_histories_and_marks_the_new_one(
     assert "  put back 2 schedules that Redis had lost: a, b\n" in whole.stdout
     assert re.search(r"  merged  all that archive \w+ knows is in Redis\n", whole.stdout)
     first, *rest = of_one.stdout.splitlines()
-    assert first.endswith("  put  put for 2030-01-01 00:00:00+00:00")
+    assert first.endswith(f"  put  put by {client.by} for 2030-01-01 00:00:00+00:00")
     assert [mark, "put back", "cancelled"] == [
         line if line == mark else line.split("  ")[3][:9].strip(",;") for line in rest
     ]

@@ -42,8 +42,8 @@ def test_log_follow_prints_new_entries_until_ctrl_c(client: Client, redis_url: s
     child.send_signal(signal.SIGINT)
     rest, told = child.communicate(timeout=DEADLINE_S)
 
-    assert "  enqueue  before: enqueued; run before-" in first
-    assert "  enqueue  after: enqueued; run after-" in second
+    assert f"  enqueue  before: enqueued by {client.by}; run before-" in first
+    assert f"  enqueue  after: enqueued by {client.by}; run after-" in second
     assert (DONE, b"") == (child.returncode, rest)
     assert re.match(ALONE.encode(), told)
 

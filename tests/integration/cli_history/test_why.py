@@ -39,7 +39,7 @@ def test_why_of_a_fired_schedule_says_when_and_how_late(
 
         created, fired, now = zsched.story("a")
 
-    assert re.fullmatch(r"created for \S+ \S+, by me", created)
+    assert re.fullmatch(rf"created by {client.by} for \S+ \S+", created)
     assert re.fullmatch(rf"fired for \S+ \S+, \d+\.\d m?s late(: .*)?; run {run}", fired)
     told = r"it is not scheduled any more: it fired, and its run is queued since \S+ \S+; RQ knows of no worker that.*"
     assert re.fullmatch(told, now)
@@ -93,9 +93,12 @@ def test_why_of_a_paused_or_cancelled_schedule_says_so(
 
         paused, cancelled = zsched.story("paused"), zsched.story("cancelled")
 
-    assert 'paused: "until May"' == paused[1]
-    assert re.match(r'paused since .*: "until May"; it would be due .*; zsched resume paused lets it go on', paused[2])
-    assert cancelled[1].startswith("cancelled; it was for ")
+    assert f'paused by {client.by}: "until May"' == paused[1]
+    assert re.match(
+        rf'paused since .* by {client.by}: "until May"; it would be due .*; zsched resume paused lets it go on',
+        paused[2],
+    )
+    assert cancelled[1].startswith(f"cancelled by {client.by}; it was for ")
     assert "it is not scheduled any more: it was cancelled" == cancelled[2]
 
 
@@ -148,7 +151,7 @@ def test_why_needs_only_redis_not_the_archive_file(
 
     assert 0o700 == stat.S_IMODE(own.parent.stat().st_mode)
     assert [DONE] * 3 == [child.returncode for child in asked.values()]
-    assert b"created for " in told["why a"][0]
+    assert b"created by " in told["why a"][0]
     assert f"{own}, complete since the beginning, up to log entry ".encode() in told["why a"][1]
     assert f"{own}".encode() in told["history"][1]
 
@@ -162,7 +165,8 @@ def test_why_prints_times_in_the_given_zone_with_milliseconds(
         line, now = zsched("why", "a", "--tz", "Asia/Seoul").stdout.splitlines()
         wrong = zsched("why", "a", "--tz", "Asia/Nowhere")
 
-    assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\+09:00  created for 2030-01-01 09:00:00\+09:00", line)
+    at = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\+09:00"
+    assert re.fullmatch(rf"{at}  created by {client.by} for 2030-01-01 09:00:00\+09:00", line)
     assert now.startswith("now: active; next 2030-01-01 09:00:00+09:00, in ")
     assert USAGE == wrong.exit_code
 
@@ -173,7 +177,7 @@ def test_why_without_an_archive_uses_redis_and_says_so(zsched: Zsched, client: C
     story, unknown = zsched("why", "a", **IMPATIENT), zsched("why", "nobody", **IMPATIENT)
 
     assert (DONE, NOT_FOUND) == (story.exit_code, unknown.exit_code)
-    assert "  created for " in story.stdout
+    assert "  created by " in story.stdout
     assert re.fullmatch(rf"{ALONE}: no archive answered within 0.25 s\n", story.stderr)
     assert re.fullmatch(
         r"nobody: never heard of it: nothing is known of this id since .*; what was before is not in reach\n",
@@ -210,3 +214,130 @@ def test_why_says_since_when_a_trimmed_log_is_complete(
     since = re.search(r"whose log goes back to (.*?): no archive answered", result.stderr)
     assert since is not None
     assert f"s0: never heard of it: nothing is known of this id since {since[1]}; " in result.stdout
+
+
+# -- what changed, and who asked --------------------------------------------------------------------
+
+
+def change_a_rule(client: Client) -> None:
+    client.schedule(FUNC, id="r", cron="0 9 * * 1-5", tz="Asia/Seoul", queue="default", args=("secret",), tags=["a"])
+    ann = client.acting_as("ann@host")
+    ann.update("r", queue="email", cron="0 10 * * 1-5")
+    ann.update("r", args=("secret", 2), meta={"x": "secret"})
+    ann.pause("r", "until May")
+    ann.update("r", tags=["a", "b"], expires_after=60)
+    ann.run_now("r")
+    ann.cancel("r")
+    ann.schedule(FUNC, id="r", at=datetime(2030, 1, 1, tzinfo=UTC), tz="Asia/Seoul")
+    client.acting_as("bob").update("r", at=datetime(2030, 1, 2, tzinfo=UTC))
+
+
+def changes_of_a_rule(client: Client, run_id: str) -> list[str]:
+    """Return the story of ``change_a_rule``, without the next times."""
+    return [
+        f"created by {client.by}",
+        "changed by ann@host: cron: 0 9 * * 1-5 → 0 10 * * 1-5; queue: default → email",
+        "changed by ann@host: arguments changed; meta changed",
+        'paused by ann@host: "until May"',
+        'changed by ann@host: tags: ["a"] → ["a", "b"]; expires_after: - → 1m',
+        f"run now, asked by ann@host; run {run_id}",
+        "cancelled by ann@host",
+        "created by ann@host",
+        "changed by bob: at: 2030-01-01T09:00:00+09:00 → 2030-01-02T09:00:00+09:00",
+    ]
+
+
+def without_times(story: list[str]) -> list[str]:
+    return [
+        re.sub(r"(; now| for|; it was) (for )?\d\S+ \S+( it stays paused)?|; it stays paused", "", text)
+        for text in story
+    ]
+
+
+@pytest.mark.parametrize("keeps_args", [True, False])
+def test_an_archive_says_what_changed_and_who_asked(
+    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path, keeps_args: bool
+) -> None:
+    with Leading(redis_url, path, keep_args=keeps_args):
+        change_a_rule(client)
+        [run_id] = (run.decode() for run in redis_client.lrange(f"{RQ}:queue:email", 0, -1))
+
+        told = zsched.json("why", "r")
+
+    expected = changes_of_a_rule(client, run_id)
+    if not keeps_args:
+        expected[2] = expected[2].replace("arguments changed; ", "")
+    assert expected == without_times([line["text"] for line in told["story"]])
+    assert ["cron: 0 9 * * 1-5 → 0 10 * * 1-5", "queue: default → email"] == told["changes"][1]["changed"]
+    assert "secret" not in json.dumps(told)
+
+
+def test_redis_alone_says_what_changed_and_who_asked(zsched: Zsched, client: Client, redis_client: redis.Redis) -> None:
+    change_a_rule(client)
+    [run_id] = (run.decode() for run in redis_client.lrange(f"{RQ}:queue:email", 0, -1))
+
+    told = json.loads(zsched("why", "r", "--json", **IMPATIENT).stdout)
+
+    assert told["source"]["archive"] is None
+    assert changes_of_a_rule(client, run_id) == without_times([line["text"] for line in told["story"]])
+    assert "secret" not in json.dumps(told)
+
+
+def test_a_change_after_many_runs_is_compared_with_the_put_before_them(
+    zsched: Zsched, client: Client, redis_url: str, path: Path
+) -> None:
+    with Leading(redis_url, path):
+        client.schedule(FUNC, id="r", every=3600, queue="default")
+        for _ in range(60):
+            client.run_now("r")
+        client.update("r", queue="email")
+
+        told = zsched.json("why", "r")
+
+    assert any(line["text"].endswith(" more changes lie before this …") for line in told["story"])
+    assert ["queue: default → email"] == told["changes"][-1]["changed"]
+
+
+def test_why_of_a_cancelled_rule_names_its_queued_run(
+    zsched: Zsched, client: Client, redis_url: str, path: Path
+) -> None:
+    with Leading(redis_url, path):
+        client.schedule(FUNC, id="r", every=3600)
+        run_id = client.run_now("r")
+        client.cancel("r")
+
+        *_, now = zsched.story("r")
+
+    assert now.startswith(f"it is not scheduled any more: it was cancelled; its run {run_id} is queued since ")
+
+
+def test_why_says_who_asked_a_worker_to_stop_a_run(
+    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
+) -> None:
+    run_id = client.enqueue(FUNC, id="a").run_id
+    redis_client.hset(f"{RQ}:job:{run_id}", mapping={"status": "started", "worker_name": "w1"})
+    with Leading(redis_url, path), redis_client.pubsub() as listening:
+        listening.subscribe(f"{RQ}:pubsub:w1")
+        listening.get_message(timeout=DEADLINE_S)
+        assert "stopping" == client.acting_as("ann").cancel_run(run_id or "")
+
+        told = zsched.story("a")
+
+    assert f"run {run_id}: its worker was asked to stop it by ann" in told
+
+
+def test_a_new_zone_of_an_overdue_schedule_records_the_occurrence_that_it_drops(
+    zsched: Zsched, client: Client, redis_client: redis.Redis
+) -> None:
+    client.schedule(FUNC, id="r", cron="0 9 * * *", tz="Asia/Seoul")
+    redis_client.hincrby(KEYS.meta(), "offset_ms", 25 * 3_600_000)  # nobody leads
+
+    client.acting_as("ann").update("r", tz="Europe/Berlin")
+
+    story = client.why("r")
+    assert story.lines[-2][1].startswith("changed by ann: tz: Asia/Seoul → Europe/Berlin; now for ")
+    dropped = r"skipped \S+ 09:00:00\+09:00: it was overdue when its schedule got another rule, .*"
+    assert re.fullmatch(dropped, client.why("r", "Asia/Seoul").lines[-1][1])
+    [occurrence] = json.loads(zsched("history", "r", "--json", **IMPATIENT).stdout)["occurrences"]
+    assert ("rule_changed", "ann") == (occurrence["why"], occurrence["by"])
+    assert "rule_changed; by ann" in zsched("history", "r", **IMPATIENT).stdout

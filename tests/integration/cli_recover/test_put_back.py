@@ -10,6 +10,7 @@ from tests.integration.cli_recover.ground import HOUR_S, Zsched, dump, listed, p
 from tests.prefix import RQ
 from zsched.cli.program import DONE, USAGE
 from zsched.cli.recovering import report
+from zsched.client.caller import caller
 from zsched.core.clock import SystemClock
 from zsched.storage.lease import Lease, Server, Term
 from zsched.storage.questions import Naming
@@ -42,6 +43,17 @@ def test_a_redis_ahead_of_the_archive_lost_nothing(scene: Scene, zsched: Zsched)
 
 def test_an_unknown_zone_is_refused_first(zsched: Zsched) -> None:
     assert "Mars" in zsched.refusal("--tz", "Mars/Base", code=USAGE)
+
+
+def test_recover_records_who_asked(scene: Scene, zsched: Zsched) -> None:
+    populate(scene)
+    scene.redis.flushall()
+
+    assert DONE == zsched().exit_code
+
+    log = [texts for _, texts in scene.redis.xrange(scene.keys.log())]
+    assert {caller().encode()} == {texts.get(b"by") for texts in log if texts[b"kind"] == b"restore"}
+    assert {None} == {texts.get(b"by") for texts in log if texts[b"kind"] != b"restore"}
 
 
 # -- an emptied Redis ---------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import redis
 from tests.integration.cli_schedules.ground import FUNC, Zsched
 from tests.prefix import RQ
 from zsched.cli.program import DONE, FAILED, NOT_FOUND
+from zsched.storage.reader import Reader
 
 pytestmark = pytest.mark.once
 
@@ -46,7 +47,20 @@ def test_resume_with_skip_removes_an_overdue_one_shot(zsched: Zsched) -> None:
 
     result = zsched("resume", "late", "--missed", "skip")
 
-    assert (DONE, "late: gone (its time had passed)\n") == (result.exit_code, result.output)
+    assert (DONE, "late: skipped (its time had passed, so it has ended)\n") == (result.exit_code, result.output)
+
+
+def test_resume_of_an_overdue_one_shot_that_fires_meanwhile_says_that_it_fires(
+    zsched: Zsched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zsched("add", "late", FUNC, "--at", "2026-01-01T00:00Z", "--allow-past")
+    zsched("pause", "late")
+    monkeypatch.setattr(Reader, "find", lambda reader, id: None)  # a daemon has fired it
+
+    result = zsched("resume", "late", "--json")
+
+    told = {"id": "late", "result": "resumed", "remark": "its time had passed, so it fires now; see zsched why late"}
+    assert (DONE, [told]) == (result.exit_code, json.loads(result.stdout))
 
 
 @pytest.mark.parametrize("command", ["pause", "resume"])

@@ -14,7 +14,7 @@ from zsched.client import Client
 from zsched.client.keeper import Keeper
 from zsched.core.model import Priority
 from zsched.errors import InvalidFile
-from zsched.files.applying import option_changes
+from zsched.storage.comparing import option_changes
 
 pytestmark = pytest.mark.once
 

@@ -34,6 +34,7 @@ def change(id: str, what: What, **more: Any) -> Change:
 
 PUT = ["lane", "low", "fields", 2, "origin", "mail", "zs_created_by", "ann", "rows", 2]
 PUT += ["a", DUE_MS, "data", b"\x80\n", "b-1", DUE_MS + 1, "data", b""]
+BY = ["by", "ann"]  # before an entry's own texts, if a client asked for it
 SHAPES = ["shapes", 2, "lane", "high", "schedule", 0, "template", 1, "origin", "mail"]
 SHAPES += ["lane", "low", "schedule", 1, "created_by", "ann", "template", 0]
 
@@ -62,28 +63,28 @@ MOVED = [
 
 SAID: dict[str, tuple[Entry, list[Change]]] = {
     "put": (
-        entry("put", *PUT, "replaced", "a b-1", "paused", "b-1"),
+        entry("put", *BY, *PUT, "replaced", "a b-1", "paused", "b-1"),
         [
             change("a", What.PUT, run_id=f"a-{DUE_MS}-nshop", nominal_ms=DUE_MS, by="ann"),
             change("b-1", What.PUT, run_id=f"b-1-{DUE_MS + 1}-nshop", nominal_ms=DUE_MS + 1, why="paused", by="ann"),
         ],
     ),
     "put_recurring": (
-        entry("put_recurring", *rule("r", "s")),
+        entry("put_recurring", *BY, *rule("r", "s")),
         [change(id, What.PUT, nominal_ms=DUE_MS, by="ann") for id in ("r", "s")],
     ),
     "put_recurring that stays paused": (
-        entry("put_recurring", *rule("r", state="paused")),
+        entry("put_recurring", *BY, *rule("r", state="paused")),
         [change("r", What.PUT, nominal_ms=DUE_MS, by="ann", why="paused")],
     ),
     "put_recurring that stays ended": (
-        entry("put_recurring", *rule("r", due_ms="-")),
+        entry("put_recurring", *BY, *rule("r", due_ms="-")),
         [change("r", What.PUT, by="ann")],
     ),
-    "enqueue": (entry("enqueue", *PUSHED), [change("a", What.ENQUEUED, run_id=f"a-{DUE_MS}", by="ann")]),
+    "enqueue": (entry("enqueue", *BY, *PUSHED), [change("a", What.ENQUEUED, run_id=f"a-{DUE_MS}", by="ann")]),
     "run_now": (
-        entry("run_now", "id", "r", "run", f"r-{DUE_MS}-nshop-r1", "last", 1),
-        [change("r", What.ENQUEUED, run_id=f"r-{DUE_MS}-nshop-r1", why="run now")],
+        entry("run_now", *BY, "id", "r", "run", f"r-{DUE_MS}-nshop-r1", "last", 1),
+        [change("r", What.ENQUEUED, run_id=f"r-{DUE_MS}-nshop-r1", why="run now", by="ann")],
     ),
     "backfill": (
         entry("backfill", "id", "r", "runs", f"r-{DUE_MS}-nshop r-{DUE_MS + 1}-nshop-r7"),
@@ -252,7 +253,7 @@ def test_an_entry_has_position_kind_and_texts() -> None:
 
     found = Entry.of(b"3-7", texts)
 
-    assert (Position(3, 7, 42), "cancel", [b"id", b"a"]) == found
+    assert (Position(3, 7, 42), "cancel", [b"id", b"a"], b"") == found
     assert ("3-7", (3, 7)) == (found.position.id, found.position.order)
     assert {b"id": b"a"} == found.fields()
 
@@ -261,6 +262,8 @@ def test_an_entry_has_position_kind_and_texts() -> None:
     "texts",
     [
         [b"kind", b"cancel", b"t", b"1800000000123456", b"id", b"a"],
+        [b"kind", b"cancel", b"t", b"1800000000123456", b"by", b"ann", b"id", b"a"],
+        [b"kind", b"cancel", b"t", b"1800000000123456", b"by"],
         [b"another writer's", b"\xff"],
         [b"kind", b"put", b"t", b"9" * 40],
         [b"kind", b"put"],
@@ -269,6 +272,13 @@ def test_an_entry_has_position_kind_and_texts() -> None:
 )
 def test_an_entry_returns_the_texts_of_redis_unchanged(texts: list[bytes]) -> None:
     assert texts == Entry.of(b"3-7", texts).texts
+
+
+def test_an_entry_keeps_who_asked_apart_from_its_own_texts() -> None:
+    asked = entry("cancel", *BY, "id", "a", "due", "-")
+
+    assert (b"ann", [b"id", b"a", b"due", b"-"]) == (asked.by, asked.body)
+    assert asked == Entry.kept(asked.position, asked.kind, asked.texts_to_keep)
 
 
 def test_a_put_entry_returns_its_rows() -> None:

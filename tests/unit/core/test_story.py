@@ -30,7 +30,7 @@ from zsched.core.story import Source
     ("told", "expected"),
     [
         (put(0), f"created for {DUE}"),
-        (put(0, by="me"), f"created for {DUE}, by me"),
+        (put(0, by="me"), f"created by me for {DUE}"),
         (put(0, None), "created for no time: it has ended"),
         (
             change(What.FOUND, nominal_ms=DUE_MS, why="due"),
@@ -42,8 +42,10 @@ from zsched.core.story import Source
         ),
         (change(What.PAUSED), "paused"),
         (change(What.PAUSED, why="until May"), 'paused: "until May"'),
+        (change(What.PAUSED, why="until May", by="ann@host"), 'paused by ann@host: "until May"'),
         (change(What.RESUMED, nominal_ms=DUE_MS + 1), "resumed; next 2026-01-01 00:00:00.001+00:00"),
         (change(What.RESUMED, nominal_ms=DUE_MS), f"resumed; it was due {DUE}"),
+        (change(What.RESUMED, nominal_ms=DUE_MS, by="ann@host"), f"resumed by ann@host; it was due {DUE}"),
         (change(What.FIRED, DUE_MS + 0.4, nominal_ms=DUE_MS, run_id=RUN), f"fired for {DUE}, 0.4 ms late; run {RUN}"),
         (
             change(What.FIRED, nominal_ms=DUE_MS, run_id=RUN, why="uncertain"),
@@ -53,9 +55,15 @@ from zsched.core.story import Source
             change(What.FIRED, nominal_ms=DUE_MS, run_id=RUN, why="waits for a-1"),
             f"fired for {DUE}, 0.0 ms late; run {RUN}; it waits for a-1",
         ),
-        (change(What.ENQUEUED, run_id=RUN, by="me"), f"enqueued, by me; run {RUN}"),
+        (change(What.ENQUEUED, run_id=RUN, by="me"), f"enqueued by me; run {RUN}"),
         (change(What.RETRIED, run_id=f"{RUN}-r1", why=RUN), f"retry of {RUN}, on request; run {RUN}-r1"),
+        (change(What.RETRIED, run_id=f"{RUN}-r1", why=RUN, by="me"), f"retry of {RUN}, asked by me; run {RUN}-r1"),
         (change(What.ENQUEUED, run_id=RUN, why="run now"), f"run now, on request; run {RUN}"),
+        (change(What.ENQUEUED, run_id=RUN, why="run now", by="me"), f"run now, asked by me; run {RUN}"),
+        (
+            change(What.ENQUEUED, run_id=RUN, nominal_ms=DUE_MS, why="backfill", by="me"),
+            f"backfilled by me: the occurrence of {DUE}; run {RUN}",
+        ),
         (
             change(What.SKIPPED, nominal_ms=DUE_MS, why="uncertain"),
             f"skipped {DUE}: a lost Redis may have pushed it already",
@@ -73,6 +81,10 @@ from zsched.core.story import Source
             f"skipped 1,234 occurrences, {DUE} to 2026-01-01 00:01:00+00:00: it was paused",
         ),
         (
+            change(What.SKIPPED, first_ms=DUE_MS, last_ms=DUE_MS, why="paused", by="me"),
+            f"skipped the occurrence of {DUE}: it was paused, and was resumed without it by me",
+        ),
+        (
             change(What.COALESCED, first_ms=DUE_MS, last_ms=DUE_MS, nominal_ms=DUE_MS + MINUTE_MS),
             f"left out the occurrence of {DUE} in favour of 2026-01-01 00:01:00+00:00: all had passed by then",
         ),
@@ -81,6 +93,7 @@ from zsched.core.story import Source
             f"not pushed for {DUE}: another program had made a job of run {RUN}, which was never pushed",
         ),
         (change(What.CANCELLED, nominal_ms=DUE_MS), f"cancelled; it was for {DUE}"),
+        (change(What.CANCELLED, nominal_ms=DUE_MS, by="ann@host"), f"cancelled by ann@host; it was for {DUE}"),
         (change(What.CANCELLED, why="RQ has it as canceled"), "cancelled (RQ has it as canceled)"),
         (change(What.QUARANTINED, nominal_ms=DUE_MS, why="its hash is gone"), "quarantined: its hash is gone"),
         (
@@ -92,6 +105,7 @@ from zsched.core.story import Source
             f"run {RUN} waits no more for those before it, and is in its queue: a-1 is over",
         ),
         (change(What.RESTORED, nominal_ms=DUE_MS, why="lost"), f"put back, due {DUE}: Redis had lost it"),
+        (change(What.RESTORED, why="lost", by="ann@host"), "put back by ann@host: Redis had lost it"),
         (change(What.RESTORED, why="audit"), "put back: it was missing in Redis, and nobody had said why"),
         (
             change(What.RESTORED, nominal_ms=DUE_MS, why="corrected"),

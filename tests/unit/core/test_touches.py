@@ -44,6 +44,7 @@ TOUCHED: dict[str, tuple[Entry, list[tuple[str, str]]]] = {
     "replan": (entry("replan", "old", "", "new", "2026a", *REPLAN), [("r", ""), ("s-1", "")]),
     "end": (entry("end", *END), [("a", RUN), ("a-r", f"{RUN}-r1")]),
     "again": (entry("again", *AGAIN), [("a", RUN), ("a-r", f"{RUN}-r1")]),
+    "stop": (entry("stop", "runs", f"a-{RUN}"), [("a", RUN)]),
     "unblock": (entry("unblock", "rows", 1, f"a-{RUN}", "a-1 was stopped"), [("a", RUN)]),
     "merged": (entry("merged", "archive", "archive-1", "rows", 1, "1-2", "3"), []),
     "term": (entry("term", "daemon", "d", "server", "s"), []),

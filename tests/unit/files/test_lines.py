@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from zsched.files.toml import Lines
+from zsched.core.toml import Lines
 
 TEXT = '''\
 # a comment with [schedules.no] in it

@@ -21,6 +21,7 @@ from zsched.archive.places import Told
 from zsched.cli.output import Progress, say
 from zsched.cli.recovering.archives import OpenedArchive, choose, opened_archive
 from zsched.cli.recovering.report import Difference, HistoryFindings, Outcome
+from zsched.client.caller import caller
 from zsched.config import Settings
 from zsched.config.urls import address_of, redact
 from zsched.core.clock import SystemClock
@@ -145,8 +146,8 @@ class ManualRecovery:
             yield known
 
     def _merge(self, known: OpenedArchive, wire: Wire) -> Merge:
-        hold_for_ms = self._settings.daemon.lease_ms
-        return Merge(known.recall, wire, self._keys, known.position, hold_for_ms=hold_for_ms, gens=known.gens)
+        hold_for_ms, by = self._settings.daemon.lease_ms, caller(self._settings.by)
+        return Merge(known.recall, wire, self._keys, known.position, hold_for_ms=hold_for_ms, gens=known.gens, by=by)
 
     def _find(self, merge: Merge, known: OpenedArchive, wire: Wire, now_ms: int) -> HistoryFindings:
         """Collect the findings of *merge* after its comparison."""

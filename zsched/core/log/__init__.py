@@ -30,6 +30,7 @@ from zsched.core.log.kinds import (
     narrowed,
     outcomes,
     parse,
+    recorded,
     touches,
 )
 from zsched.core.log.rows import Key, Touch
@@ -56,6 +57,7 @@ __all__ = [
     "parse",
     "readable",
     "reading",
+    "recorded",
     "text",
     "touches",
 ]

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Generic, Self, TypeVar, overload
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar, overload
 
 from zsched.core.changes import Change, What
 from zsched.core.entry import Entry, Texts, UnknownEntry, reading, rows_of, text
@@ -56,6 +56,20 @@ class once(Generic[T]):
         return value
 
 
+class Recorded(NamedTuple):
+    """
+    A schedule's record in an entry. ``replaces``: the entry is a put, and the schedule existed before. ``due_ms`` is a
+    one-shot's time.
+    """
+
+    entry: str
+    is_recurring: bool
+    due_ms: int | None
+    lane: str
+    record: Texts
+    replaces: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """
@@ -80,6 +94,7 @@ class ParsedEntry:
         """*run_suffix* is the namespace's part of run ids."""
         self.entry, self.run_suffix = entry, run_suffix
         self.at_us = entry.position.t_us
+        self.by = text(entry.by) if entry.by else None
         self.dropped: list[str] = []  # malformed ids, left out; only another writer makes them
 
     def __init_subclass__(cls, *, kind: str) -> None:
@@ -152,6 +167,23 @@ class ParsedEntry:
         """Return the keys of the schedules or runs with records in the rows."""
         return ()
 
+    def recorded(self, id: str) -> Recorded | None:
+        """Return the record of schedule *id*, not of its runs."""
+        for number, (owner, run) in enumerate(self.owners()):
+            if owner == id and self.has_schedule(number):
+                lane, record = self.record_of(number)
+                due_ms = nominal_ms_of(run) if run else None
+                return Recorded(self.entry.position.id, not run, due_ms, lane, record, self.replaces(number))
+        return None
+
+    def has_schedule(self, number: int) -> bool:
+        """Return True if the record in row *number* is of a schedule, False if it is of a run."""
+        return True
+
+    def replaces(self, number: int) -> bool:
+        """Return True if row *number* is a put of a schedule that existed before."""
+        return False
+
     def payloads(self) -> Mapping[int, int]:
         """Return the place in the body of each row's arguments; a row that another writer broke may be missing."""
         return {}
@@ -183,7 +215,7 @@ class ParsedEntry:
         return [(key, words, other) for key, words, other in keyed if key is not None]
 
     def _change(self, id: str, what: What, **more: Any) -> Change:
-        return Change(id, what, self.at_us, self.entry.position.id, **more)
+        return Change(id, what, self.at_us, self.entry.position.id, by=self.by, **more)
 
     def _change_of(self, key: RunKey, what: What, why: str = "", **more: Any) -> Change:
         """Return a change of the run at *key*."""
@@ -286,6 +318,13 @@ def narrowed(entry: Entry, id: str) -> Entry:
     """Return *entry* with at least its rows of schedule *id*. Fast, also for an entry with thousands of rows."""
     kind = KINDS.get(entry.kind)
     return entry if kind is None else kind(entry).narrowed(id)
+
+
+def recorded(entry: Entry, id: str, run_suffix: str = "") -> Recorded | None:
+    """Return the record of schedule *id* in *entry*, or None. Raises as ``changes``."""
+    parsed = parse(entry, run_suffix)
+    with reading(entry):
+        return parsed.recorded(id)
 
 
 def touches(entry: Entry, run_suffix: str) -> Iterator[Touch]:

@@ -1,6 +1,6 @@
 """
-Entries with later states of a schedule (``pause``, ``resume``, ``replan``), of a run (``end``, ``again``, ``unblock``)
-and of a leader (``term``). An entry of runs does not change their schedules.
+Entries with later states of a schedule (``pause``, ``resume``, ``replan``), of a run (``end``, ``again``, ``stop``,
+``unblock``) and of a leader (``term``). An entry of runs does not change their schedules.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from zsched.core.changes import Change, What
-from zsched.core.entry import Entry, milliseconds, rows_of, text
+from zsched.core.entry import BEFORE_BY, Entry, expect, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Mentioned, Paused, Replanned, Resumed, Row, RunsOver
 from zsched.core.policy import Range
-from zsched.core.run_id import run_id_of
+from zsched.core.run_id import RunKey, run_id_of
 from zsched.core.runs import Run, RunStatus, ended_as, ended_run
 
 
@@ -26,8 +26,8 @@ class PauseEntry(ParsedEntry, kind="pause"):
 
     @once
     def paused(self) -> list[Paused]:
-        """The schedules, with their due times."""
-        note = self._field(b"note")
+        """The schedules, with their due times, and the note as the hash of paused schedules has it."""
+        note = self._field(b"note") + (f"{BEFORE_BY}{self.by}" if self.by else "")
         rows = ((id, milliseconds(words.split(" ")[1])) for id, words, _ in self._stored())
         return [Paused(id, due_ms, note) for id, due_ms in rows]
 
@@ -35,8 +35,9 @@ class PauseEntry(ParsedEntry, kind="pause"):
         return self.paused
 
     def changes(self) -> Iterator[Change]:
+        note = self._field(b"note")
         for row in self.paused:
-            yield self._change(row.id, What.PAUSED, nominal_ms=row.due_ms, why=row.note)
+            yield self._change(row.id, What.PAUSED, nominal_ms=row.due_ms, why=note)
 
 
 class ResumedRow(NamedTuple):
@@ -161,6 +162,25 @@ class AgainEntry(ParsedEntry, kind="again"):
     def changes(self) -> Iterator[Change]:
         for key, attempt, why in self.run_rows:
             yield self._change_of(key, What.RUN_AGAIN, why, count=int(attempt))
+
+
+class StopEntry(ParsedEntry, kind="stop"):
+    """The workers of runs were asked to stop them. Their ends are other entries."""
+
+    whats = frozenset({What.STOPPING})
+
+    @once
+    def keys(self) -> list[RunKey]:
+        """Keys of the runs."""
+        expect(b"runs" in self.fields)
+        return self._keys(b"runs")
+
+    def rows(self) -> Iterable[Row]:
+        yield Mentioned(self.keys)
+
+    def changes(self) -> Iterator[Change]:
+        for key in self.keys:
+            yield self._change_of(key, What.STOPPING)
 
 
 class UnblockEntry(ParsedEntry, kind="unblock"):

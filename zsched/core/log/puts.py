@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from zsched.core.changes import Change, What
+from zsched.core.changes import RULE_CHANGED, Change, What
 from zsched.core.entry import Texts, expect, ids_of, milliseconds, text
 from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, OneShotsPut, Placed, Row, RunPushed
@@ -60,11 +60,11 @@ class PutEntry(ParsedEntry, kind="put"):
         return [OneShotsPut(puts.ids, puts.dues, self.run_suffix, puts.replaced, puts.paused)]
 
     def changes(self) -> Iterator[Change]:
-        puts, by = self.puts, _value(self.puts.shared, b"zs_created_by")
+        puts = self.puts
         for id, due_ms in zip(puts.ids, puts.dues, strict=True):
             why = "paused" if id in puts.paused else ""
             run_id = run_id_of(id, f"{due_ms}{self.run_suffix}")
-            yield self._change(id, What.PUT, run_id=run_id, nominal_ms=due_ms, why=why, by=by)
+            yield self._change(id, What.PUT, run_id=run_id, nominal_ms=due_ms, why=why)
 
     def counts(self) -> Counts:
         body = self.entry.body
@@ -75,6 +75,9 @@ class PutEntry(ParsedEntry, kind="put"):
 
     def owners(self) -> Sequence[Key]:
         return [(id, f"{due}{self.run_suffix}") for id, due in zip(self.puts.ids, self.puts.dues, strict=True)]
+
+    def replaces(self, number: int) -> bool:
+        return self.puts.ids[number] in self.puts.replaced
 
     def payloads(self) -> Mapping[int, int]:
         body = self.entry.body
@@ -92,8 +95,9 @@ class LoggedShape(NamedTuple):
 
 class PutRecurring(NamedTuple):
     """
-    A recurring schedule. ``due_ms`` and ``nominal_ms`` are None if it stays ended. ``words``: as in put_recurring.lua.
-    ``at``: the place of its arguments in the body.
+    A recurring schedule. ``due_ms`` and ``nominal_ms`` are None if it stays ended. ``dropped_ms``: an overdue
+    occurrence that a new rule dropped. ``words``: as in put_recurring.lua. ``at``: the place of its arguments in the
+    body.
     """
 
     id: str
@@ -101,6 +105,7 @@ class PutRecurring(NamedTuple):
     nominal_ms: int | None
     last: str | None
     is_paused: bool
+    dropped_ms: int | None
     shape: LoggedShape
     words: Texts
     trigger: bytes
@@ -110,7 +115,7 @@ class PutRecurring(NamedTuple):
 class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
     """Recurring schedules were put."""
 
-    whats = frozenset({What.PUT})
+    whats = frozenset({What.PUT, What.SKIPPED})
     has_records = True
 
     @once
@@ -125,12 +130,14 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
             expect(body[at + 2] == b"trigger" and body[at + 4] == b"data")
             words = said.split(b" ", _ROW_WORDS - 1)
             number, due_ms, nominal_ms, _, _, last, _, state, _ = words
+            state, _, dropped_ms = state.partition(b":")
             put = PutRecurring(
                 id=id.decode(),
                 due_ms=milliseconds(due_ms),
                 nominal_ms=milliseconds(nominal_ms),
                 last=None if last == b"-" else text(last),
                 is_paused=state == b"paused",
+                dropped_ms=milliseconds(dropped_ms),
                 shape=shapes[int(number) - 1],
                 words=words,
                 trigger=trigger,
@@ -147,11 +154,14 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
 
     def changes(self) -> Iterator[Change]:
         for put in self.puts:
-            why, by = "paused" if put.is_paused else "", _value(put.shape.schedule, b"created_by")
-            yield self._change(put.id, What.PUT, nominal_ms=put.due_ms, why=why, by=by)
+            why = "paused" if put.is_paused else ""
+            yield self._change(put.id, What.PUT, nominal_ms=put.due_ms, why=why)
+            if put.dropped_ms is not None:
+                yield self._change(put.id, What.SKIPPED, nominal_ms=put.dropped_ms, why=RULE_CHANGED)
 
     def counts(self) -> Counts:
-        return Counts(Counter({(What.PUT, ""): len(self.puts)}))
+        dropped = sum(put.dropped_ms is not None for put in self.puts)
+        return Counts(Counter({(What.PUT, ""): len(self.puts), (What.SKIPPED, RULE_CHANGED): dropped}))
 
     def schedule_of(self, number: int) -> dict[str, bytes]:
         """Return the fields of the schedule's hash in row *number*."""
@@ -171,6 +181,9 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
 
     def owners(self) -> Sequence[Key]:
         return [(put.id, "") for put in self.puts]
+
+    def replaces(self, number: int) -> bool:
+        return int(self.puts[number].words[4]) < self.at_us // 1000  # created_at
 
     def payloads(self) -> Mapping[int, int]:
         return {number: put.at for number, put in enumerate(self.puts)}
@@ -233,9 +246,8 @@ class EnqueueEntry(ParsedEntry, kind="enqueue"):
 
     def changes(self) -> Iterator[Change]:
         for one in self.runs:
-            by = _value(one.fields, b"zs_created_by")
             what = What.ENQUEUED if one.retry_of is None else What.RETRIED
-            yield self._change(schedule_of(one.run_id), what, run_id=one.run_id, why=one.retry_of or "", by=by)
+            yield self._change(schedule_of(one.run_id), what, run_id=one.run_id, why=one.retry_of or "")
 
     def record_of(self, number: int) -> Given:
         one = self.runs[number]
@@ -244,6 +256,9 @@ class EnqueueEntry(ParsedEntry, kind="enqueue"):
 
     def owners(self) -> Sequence[Key]:
         return [run_key(one.run_id) or ("", "") for one in self.runs]
+
+    def has_schedule(self, number: int) -> bool:
+        return False
 
     def payloads(self) -> Mapping[int, int]:
         spans = ((one.at + _ENQUEUED_HEAD, len(one.fields)) for one in self.runs)
@@ -266,8 +281,3 @@ class CancelEntry(ParsedEntry, kind="cancel"):
     def changes(self) -> Iterator[Change]:
         for id, due_ms in self.cancelled:
             yield self._change(id, What.CANCELLED, nominal_ms=due_ms)
-
-
-def _value(pairs: Texts, name: bytes) -> str | None:
-    found = dict(zip(pairs[::2], pairs[1::2], strict=False)).get(name)
-    return None if found is None else text(found)

@@ -152,6 +152,10 @@ class RestoreEntry(ParsedEntry, kind="restore"):
     def owners(self) -> Sequence[Key]:
         return [(row.id, row.run) for _, row in self.restored]
 
+    def has_schedule(self, number: int) -> bool:
+        row = self.restored[number][1]
+        return row.is_schedule and row.place != "gone"
+
     def payloads(self) -> Mapping[int, int]:
         head = _RESTORED_HEAD
         return self._payloads_in((at + head, at + head + len(row.job)) for at, row in self.restored)
@@ -214,6 +218,9 @@ class ScanEntry(ParsedEntry, kind="scan"):
 
     def owners(self) -> Sequence[Key]:
         return [(row.id, row.run) for row in self.found]
+
+    def has_schedule(self, number: int) -> bool:
+        return self.found[number].place != "open"
 
     def payloads(self) -> Mapping[int, int]:
         return self._payloads_in((row.first, row.first + len(row.record)) for row in self.found)

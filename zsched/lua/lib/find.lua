@@ -37,7 +37,7 @@ end
 
 local function find(ids)
   -- Most of the keys are missing most of the time, and EXISTS is quicker than a reply of nils.
-  local function is_there(key)
+  local function exists(key)
     return redis.call('EXISTS', key) == 1
   end
 
@@ -46,7 +46,7 @@ local function find(ids)
     found[i] = false
   end
   for _, word in ipairs(lanes) do
-    local scores = is_there(lane_keys[word]) and redis.call('ZMSCORE', lane_keys[word], unpack(ids)) or {}
+    local scores = exists(lane_keys[word]) and redis.call('ZMSCORE', lane_keys[word], unpack(ids)) or {}
     for i = 1, #scores do
       if scores[i] then
         found[i] = {place = 'due', lane = lane_of(word), key = lane_keys[word], due_ms = scores[i]}
@@ -54,14 +54,14 @@ local function find(ids)
     end
   end
   for place, key in pairs({paused = paused_key, quarantine = quarantine_key}) do
-    local values = is_there(key) and redis.call('HMGET', key, unpack(ids)) or {}
+    local values = exists(key) and redis.call('HMGET', key, unpack(ids)) or {}
     for i = 1, #values do
       if values[i] then
         found[i] = standing(place, key, values[i])
       end
     end
   end
-  local recurring = is_there(recurring_key) and redis.call('SMISMEMBER', recurring_key, unpack(ids)) or {}
+  local recurring = exists(recurring_key) and redis.call('SMISMEMBER', recurring_key, unpack(ids)) or {}
   for i = 1, #recurring do
     if recurring[i] == 1 then
       found[i] = found[i] or {place = 'ended'}

@@ -1,6 +1,6 @@
 -- meta: check format and prefix before a script reads or writes schedules; append entries to the log.
 --
--- USES   meta_key log_key
+-- USES   meta_key log_key by
 -- GIVES  all of lib/time.lua and lib/untrusted.lua; throttled_words, version()
 --        append(kind, fields); add_row(rows, of, words, text) and append_rows(kind, rows), where rows begins as {}
 --        or the reply FORMAT, its format: another zsched keeps the namespace in a format that this one does not know
@@ -20,14 +20,19 @@ local function version()
   return string.format('%.0f-%.0f', epoch, seq + 1)
 end
 
--- Append one entry. lib/behind.lua finds each id in it by the name of the field: a schedule's in `id`; run ids by
--- spaces in `run`, `runs`, `skipped`, `expired` and `cancelled`; after `rows` every row is a field named by its id. An
--- entry of an archive has a field `archive`.
+-- Append one entry. `by`: who asked, as the caller says, or ''; once for all rows of the entry. lib/behind.lua finds
+-- each id in it by the name of the field: a schedule's in `id`; run ids by spaces in `run`, `runs`, `skipped`,
+-- `expired` and `cancelled`; after `rows` every row is a field named by its id. An entry of an archive has a field
+-- `archive`.
 -- Call it before any other write of the script. If Redis is out of memory or read-only it refuses XADD, so nothing at
 -- all is applied. seq is raised after it: an increment before a failing XADD would leave a hole.
 local function append(kind, fields)
   local id = version()
-  redis.call('XADD', log_key, id, 'kind', kind, 't', t, unpack(fields))
+  if by == '' then
+    redis.call('XADD', log_key, id, 'kind', kind, 't', t, unpack(fields))
+  else
+    redis.call('XADD', log_key, id, 'kind', kind, 't', t, 'by', by, unpack(fields))
+  end
   seq = seq + 1
   redis.call('HSET', meta_key, 'seq', string.format('%.0f', seq), 'rq_prefix', '{rq}')
   return id
@@ -35,10 +40,9 @@ end
 
 -- Add a row: the id of a schedule or run, zsched's own words, and perhaps a text of another writer. That text is a
 -- separate field without a name, so it can have any content (core/entry.py reads it).
-local MOST_TEXTS = 4000  -- of an entry; unpack fails near 8,000
 local function add_row(rows, of, words, text)
   local fields = rows[#rows]
-  if not fields or #fields > MOST_TEXTS then
+  if not fields or #fields > 4000 then  -- texts of an entry; unpack fails near 8,000
     fields = {'rows', 0}
     rows[#rows + 1] = fields
   end

@@ -23,11 +23,10 @@ local meta = redis.call('HMGET', meta_key, 'epoch', 'seq', 'server', 'hold', 'do
 local epoch, seq, server = tonumber(meta[1] or '0'), tonumber(meta[2] or '0'), meta[3]
 local hold_ms, doubt_ms = tonumber(meta[4] or '0'), tonumber(meta[5] or '-1')
 local offset_ms, frozen_ms, format = tonumber(meta[6] or '0'), tonumber(meta[7] or '0'), tonumber(meta[9] or '0')
-local numbers = (meta[1] or '') .. (meta[2] or '') .. (meta[4] or '') .. (meta[5] or '') .. (meta[6] or '')
-  .. (meta[7] or '') .. (meta[9] or '')
 local now_ms = meta[7] and frozen_ms
   or offset_ms and tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000) + offset_ms
-if string.find(numbers, '[^%d%-]')
+if string.find((meta[1] or '') .. (meta[2] or '') .. (meta[4] or '') .. (meta[5] or '') .. (meta[6] or '')
+    .. (meta[7] or '') .. (meta[9] or ''), '[^%d%-]')
   or not (epoch and seq and hold_ms and doubt_ms and offset_ms and frozen_ms and format)
   or math.max(epoch, seq, hold_ms, doubt_ms, offset_ms, now_ms, format) > MOST
   or math.min(epoch, seq, hold_ms, doubt_ms, offset_ms, format) < -MOST or now_ms < 0 then

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zsched.core.revision import is_same
-from zsched.files.toml import json_text, key_text, toml_text
+from zsched.core.toml import json_text, key_text, toml_text
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 PLAIN = st.recursive(

@@ -1,0 +1,204 @@
+"""
+The options in which two schedules differ, as texts for people: of a file and of Redis, or of two puts in the history.
+
+Both sides are expressed as options of ``client.schedule``. Opening a payload runs no code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum
+from itertools import pairwise
+from typing import Any, Final
+
+from zsched.core.changes import Change, What
+from zsched.core.log.kinds import OWN, Recorded
+from zsched.core.model import Schedule
+from zsched.core.option_table import OPTIONS
+from zsched.core.revision import is_same, options_of
+from zsched.core.toml import toml_text
+from zsched.core.triggers import RULES, zone
+from zsched.core.wording import duration_text
+from zsched.errors import InvalidSchedule
+from zsched.storage.reader import Decoder, StoredSchedule
+from zsched.storage.rqjob import Encoder, plain
+from zsched.storage.unpickling import is_pickle
+
+_OWN: Final = OWN.encode()
+# Options in an order for people; other options follow, by name.
+_ORDER: Final = (
+    *("func", "at", *RULES, "tz", "starts", "ends", "count"),
+    *("args", "kwargs", "queue", "priority", "description", "tags"),
+)
+_SHOWN: Final = 100  # characters of a value in a difference
+_DURATIONS: Final = frozenset(name for name, option in OPTIONS.items() if option.form.is_duration)
+_PRIVATE: Final = {"args": "arguments", "kwargs": "arguments", "meta": "meta"}  # values that a history never shows
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleWithOptions:
+    """
+    A schedule with its options, including func, args and kwargs. ``unreadable`` is the reason why some are missing, or
+    "".
+    """
+
+    schedule: Schedule
+    options: Mapping[str, Any]
+    data: bytes
+    digest: str | None
+    unreadable: str = ""
+
+    @property
+    def is_recurring(self) -> bool:
+        """Return True unless it is a one-shot. Its rule may be broken."""
+        return self.schedule.kind != "once"
+
+
+def with_options(found: StoredSchedule, encoder: Encoder) -> ScheduleWithOptions:
+    """Return *found* with its options."""
+    schedule, data, unreadable = found.schedule, bytes(found.fields.get("data", b"")), ""  # type: ignore[arg-type]  # bytes
+    stored: dict[str, Any] = {"func": schedule.func}
+    try:
+        stored |= encoder.options(found.fields)
+        stored["func"], args, stored["kwargs"] = encoder.open(data)
+        stored["args"] = list(args)
+    except InvalidSchedule as error:
+        unreadable = f"{error.problem} ({error.__cause__})" if error.__cause__ else error.problem
+    except Exception as error:  # fields that another writer wrote
+        unreadable = f"its fields cannot be read ({type(error).__name__}: {error})"
+    return ScheduleWithOptions(schedule, options_of(schedule, stored), data, found.digest, unreadable)
+
+
+def with_changed_options(
+    changes: Sequence[Change], records: Callable[[Collection[str]], Sequence[Recorded]]
+) -> list[Change]:
+    """
+    Return the *changes* of one schedule with what each put changed. *records*: returns, in order, the records of the
+    schedule in the entries with these ids and in the one before them.
+    """
+    puts = {change.entry for change in changes[1:] if change.what is What.PUT}  # the first one created it
+    known = records(puts) if puts else []
+    found = {
+        new.entry: _compared(changes[0].id, old, new)
+        for old, new in pairwise(known)
+        if new.entry in puts and new.replaces
+    }
+    return [replace(one, changed=found[one.entry]) if found.get(one.entry) else one for one in changes]
+
+
+def _compared(id: str, old: Recorded, new: Recorded) -> tuple[str, ...]:
+    try:
+        return changed_options(id, old, new)
+    except Exception as error:  # texts of another writer, which must not hide the rest of the story
+        return (f"its options cannot be compared ({type(error).__name__})",)
+
+
+def changed_options(id: str, old: Recorded, new: Recorded) -> tuple[str, ...]:
+    """
+    Return the options of schedule *id* in which two puts of the history differ: ``cron: 0 9 * * * → 0 10 * * *``. Of
+    its arguments and meta only the fact is shown.
+    """
+    before, after = _recorded(id, old), _recorded(id, new)
+    texts = (
+        f"{_PRIVATE[change.option]} changed" if change.option in _PRIVATE else change.text()
+        for change in option_changes(before, after)
+        if change.option not in ("args", "kwargs") or (before.data and after.data and before.data != after.data)
+    )
+    return tuple(dict.fromkeys(texts))
+
+
+def _recorded(id: str, given: Recorded) -> ScheduleWithOptions:
+    """Return schedule *id* of a record in the history, with its options."""
+    pairs = list(zip(given.record[::2], given.record[1::2], strict=True))
+    own = [each for name, value in pairs if name.startswith(_OWN) for each in (name.removeprefix(_OWN), value)]
+    job = [each for name, value in pairs if not name.startswith(_OWN) for each in (name, value)]
+    due = b"-" if given.due_ms is None else b"%d" % given.due_ms
+    payloads = dict(pairs)
+    encoder = Encoder("pickle" if is_pickle(payloads.get(b"data") or payloads.get(b"meta", b"")) else "json")
+    schedule = Decoder(encoder).schedule(id, [b"due", given.lane.encode(), due, b"", b"", given.is_recurring, own, job])
+    found = with_options(StoredSchedule(schedule, job, 0), encoder)
+    return found if payloads.get(b"data") else replace(found, unreadable="")  # an archive may keep no arguments
+
+
+@dataclass(frozen=True, slots=True)
+class OptionChange:
+    """An option that differs: the old and the new value as texts, None if it is not set."""
+
+    option: str
+    old: str | None
+    new: str | None
+
+    def to_dict(self) -> dict[str, str | None]:
+        """Return the change for JSON."""
+        return {"option": self.option, "old": self.old, "new": self.new}
+
+    def text(self) -> str:
+        """Return a line for people: ``cron: 0 9 * * * → 0 10 * * *``."""
+        return f"{self.option}: {_cut(self.old)} → {_cut(self.new)}"
+
+
+def plain_options(held: ScheduleWithOptions) -> dict[str, Any]:
+    """
+    Return the options of *held* that are set, as plain values in a file's form and order. The id and empty args and
+    kwargs are left out.
+    """
+    tz, options = str(held.options.get("tz") or "UTC"), held.options
+    if held.is_recurring and held.schedule.trigger is None:  # its rule is broken: the rest looks like a one-shot
+        options = {name: value for name, value in options.items() if name != "at"}
+    said = {name: _plain(name, value, tz) for name, value in options.items() if name != "id" and value is not None}
+    names = [name for name in _ORDER if name in said] + sorted(set(said) - set(_ORDER))
+    return {name: said[name] for name in names if name not in ("args", "kwargs", "tags") or said[name]}
+
+
+def option_changes(old: ScheduleWithOptions, new: ScheduleWithOptions) -> Iterator[OptionChange]:
+    """Yield the options that a put of *new* changes in *old*."""
+    before, after = plain_options(old), plain_options(new)
+    for name in dict.fromkeys((*after, *before)):
+        one, other = before.get(name), after.get(name)
+        if old.unreadable and name not in old.options:
+            yield OptionChange(name, f"? ({old.unreadable})", _shown(other))
+        elif new.unreadable and name not in new.options:
+            yield OptionChange(name, _shown(one), f"? ({new.unreadable})")
+        elif not (is_same(one, other) or (isinstance(one, datetime) and one == other)):  # an instant, whatever the zone
+            yield OptionChange(name, _shown(one), _shown(other))
+    if old.unreadable and new.unreadable and old.data != new.data:
+        yield OptionChange("args", f"? ({old.unreadable})", f"? ({new.unreadable})")
+
+
+def _plain(name: str, value: Any, tz: str) -> Any:
+    """Return a value of ``options_of`` in a file's form."""
+    value = plain(value)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, timedelta):
+        value = value / timedelta(seconds=1)
+    if name in _DURATIONS and isinstance(value, int | float) and value >= 0:
+        return duration_text(round(value * 1000))
+    if isinstance(value, datetime) and name in ("at", "starts", "ends"):
+        local = value.astimezone(zone(tz))
+        offset = local.utcoffset() or timedelta()
+        said = value if offset % timedelta(minutes=1) else local  # TOML has no seconds in an offset
+        return datetime.fromisoformat(said.isoformat())  # TOML keeps only the offset of a zone
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _shown(value: Any) -> str | None:
+    """Return a value for people: a text without quotes, else TOML, else JSON, else Python's own form."""
+    if value is None or (isinstance(value, str) and value.isprintable()):
+        return value
+    try:
+        return toml_text(value)
+    except ValueError:
+        try:
+            return json.dumps(value, ensure_ascii=False)
+        except (TypeError, ValueError, RecursionError):
+            return repr(value)
+
+
+def _cut(text: str | None) -> str:
+    if text is None:
+        return "-"
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
