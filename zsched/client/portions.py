@@ -22,9 +22,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
-from zsched.client.answers import Answers
+from zsched.client.answers import Answers, SearchFilters
 from zsched.core.arguments import choice, flag
 from zsched.core.changes import What
 from zsched.core.clock import SystemClock, from_ms
@@ -103,7 +103,7 @@ class Portions:
         """Return the runs in *status*, the oldest first, and their source."""
         if unknown := filters.keys() - _FILTERS:
             raise TypeError(f"{', '.join(sorted(unknown))}: no filter of runs; give {', '.join(sorted(_FILTERS))}")
-        parts = list(self._answers.run_parts(None, status, None, None, filters))
+        parts = list(self._answers.run_parts(None, status, None, None, cast("SearchFilters", filters)))
         runs = {one.run.id: one.run for part in parts for one in part.occurrences if one.run is not None}
         return list(reversed(runs.values())), parts[0].source
 
@@ -112,7 +112,7 @@ class Portions:
         if not runs:
             return set()
         ended_ms = [run.ended_ms for run in runs if run.ended_ms is not None]
-        since = from_ms(min(ended_ms) - _SKEW_MS) if len(ended_ms) == len(runs) else None
+        since = from_ms(max(min(ended_ms) - _SKEW_MS, 0)) if len(ended_ms) == len(runs) else None
         parts = self._answers.history_parts(None, What.RETRIED, None, None, {"match": match, "since": since})
         return {one.why for part in parts for one in part.occurrences}
 
