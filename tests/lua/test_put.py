@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.lua.ground import FIELDS, HOUR_MS, Ground
@@ -243,3 +245,52 @@ def test_a_paused_schedule_that_becomes_a_one_shot_is_logged_as_paused(ground: G
 
     assert {"a": f"paused normal {due_ms}"} == ground.places()
     assert ["replaced", "a", "paused", "a"] == _beside_rows(ground)
+
+
+# -- enabled ------------------------------------------------------------------------------------------
+
+
+def test_a_disabled_put_makes_a_paused_schedule_that_never_was_in_a_lane(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+
+    words = ground.put(("a", due_ms), enabled=0)
+
+    assert [("created", str(due_ms))] == words
+    assert {"a": f"paused normal {due_ms}"} == ground.places()
+    assert ground.redis.hget(ground.keys.paused(), "a").endswith(b" put with enabled=False")
+    assert (["put"], ["paused", "a"]) == ([entry.kind for entry in ground.entries()], _beside_rows(ground))
+
+
+@pytest.mark.parametrize(
+    ("enabled", "place", "word"), [("", "paused", "unchanged"), (0, "paused", "unchanged"), (1, "normal", "updated")]
+)
+def test_a_put_of_a_paused_schedule_resumes_it_only_if_enabled(
+    ground: Ground, enabled: Any, place: str, word: str
+) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+    ground.call("pause", ["a"], note="a note")
+    parked = ground.redis.hget(ground.keys.paused(), "a")
+
+    assert [(word, str(due_ms))] == ground.put(("a", due_ms), enabled=enabled)
+
+    assert ground.places()["a"].startswith(place)
+    assert (parked if place == "paused" else None) == ground.redis.hget(ground.keys.paused(), "a")
+
+
+def test_a_disabled_put_of_an_active_schedule_pauses_it(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+
+    words = [ground.put(("a", due_ms), enabled=0)[0][0] for _ in range(2)]
+
+    assert (["updated", "unchanged"], {"a": f"paused normal {due_ms}"}) == (words, ground.places())
+    assert ["replaced", "a", "paused", "a"] == _beside_rows(ground)
+
+
+def test_a_put_that_keeps_the_schedule_does_not_pause_it(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+
+    assert "kept" == ground.put(("a", due_ms), enabled=0, if_exists="keep")[0][0]
+    assert {"a": f"normal {due_ms}"} == ground.places()

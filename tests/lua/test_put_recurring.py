@@ -488,6 +488,48 @@ def test_the_daemon_is_woken_once_for_the_earliest_of_many_rows(ground: Ground) 
         assert [str(first_ms).encode(), b"end"] == [told.get_message(timeout=5)["data"] for _ in range(2)]
 
 
+# -- enabled ------------------------------------------------------------------------------------------
+
+
+def test_a_disabled_rule_is_paused_in_the_same_step(ground: Ground) -> None:
+    word, _, _, due_ms = ground.put_recurring("r", enabled=0)
+
+    assert ("created", {"r": f"paused normal {due_ms}"}) == (word, ground.places())
+    assert ground.redis.hget(ground.keys.paused(), "r").endswith(b" put with enabled=False")
+    assert (["put_recurring"], "paused") == ([entry.kind for entry in ground.entries()], _state(ground))
+
+
+@pytest.mark.parametrize("trigger", ["rule-1", "rule-2"])
+def test_a_disabled_put_pauses_an_active_rule_once(ground: Ground, trigger: str) -> None:
+    ground.put_recurring("r")
+
+    words = [ground.put_recurring("r", trigger=trigger, enabled=0)[0] for _ in range(2)]
+
+    assert ["updated", "unchanged"] == words
+    assert ground.places()["r"].startswith("paused normal ")
+
+
+def test_an_enabled_put_resumes_a_paused_rule_at_its_due_time_and_forgets_failures(ground: Ground) -> None:
+    due_ms = ground.put_recurring("r", own={"pause_after": "3"})[3]
+    ground.redis.hset(ground.keys.schedule("r"), "failures", 2)
+    ground.call("pause", ["r"], note="a note")
+
+    word = ground.put_recurring("r", own={"pause_after": "3"}, enabled=1)[0]
+
+    assert ("updated", {"r": f"normal {due_ms}"}) == (word, ground.places())
+    assert not ground.redis.hexists(ground.keys.schedule("r"), "failures")
+    assert "unchanged" == ground.put_recurring("r", own={"pause_after": "3"}, enabled=1)[0]
+    assert "-" == _state(ground)
+
+
+def test_a_paused_rule_that_is_disabled_again_keeps_its_note(ground: Ground) -> None:
+    ground.put_recurring("r")
+    ground.call("pause", ["r"], note="a note")
+
+    assert "updated" == ground.put_recurring("r", digest="digest-2", enabled=0)[0]
+    assert ground.redis.hget(ground.keys.paused(), "r").endswith(b" a note")
+
+
 # -- an overdue occurrence ----------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 from zsched.archive import live
 from zsched.archive.live import DUE, ENDED, OPEN, PAUSED, QUARANTINE, Live, LiveRow
 from zsched.core.log import Entry, Key, Position, parse, reading
+from zsched.core.log.puts import DISABLED
 from zsched.core.log.rows import (
     Advanced,
     Forgotten,
@@ -119,7 +120,7 @@ class StateWriter:
         shared = live.shared_sum(DUE, None, None, None, t, n)
         for number, (id, due_ms) in enumerate(zip(put.at, put.dues, strict=True)):
             run = f"{due_ms}{suffix}"
-            note = self._note_of(id) if id in paused else None
+            note = self._note_of_pause(id) if id in paused else None
             if id in replaced:
                 self._forget(id)
             if id in paused:
@@ -129,7 +130,7 @@ class StateWriter:
                 rows[key] = live.waiting(id, run, due_ms, t, n, number, shared)
 
     def _place(self, row: Placed) -> None:
-        note = self._note_of(row.id) if row.keeps_note else row.note
+        note = self._note_of_pause(row.id) if row.keeps_note else row.note
         self._forget(row.id)
         place, t = (row.place, row.due_ms, row.nominal_ms, row.last, note), self._t if row.t_us is None else row.t_us
         self._take(Live(row.id, row.run, *place, t, self._n, row.number))
@@ -227,9 +228,10 @@ class StateWriter:
         self._schedules[row.id] = row.key
         return row
 
-    def _note_of(self, id: str) -> str | None:
+    def _note_of_pause(self, id: str) -> str:
+        """Return the note of a schedule that a put leaves paused: since when, and the reason."""
         found = self._look(id)
-        return found.note if found else None
+        return found.note if found and found.place == PAUSED and found.note else f"{self._t // 1000} {DISABLED}"
 
     def _open(self, id: str, run: str, note: str | None) -> None:
         """Fire a one-shot: its row becomes its run's."""

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import click
 
 from zsched.cli.completion import completed_ids
 from zsched.cli.formats import CELLS, cells, remark, with_short_workers
-from zsched.cli.lines import Shown, Style, Table, TableRow
+from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow
 from zsched.cli.output import printable
-from zsched.cli.program import DONE, NOT_FOUND, Invocation, command
+from zsched.cli.program import DONE, NOT_FOUND, Invocation, command, connect
 from zsched.core.arguments import zone_name
 from zsched.core.changes import OUTCOMES, Change
 from zsched.core.lookback import Occurrence
 from zsched.core.runs import BAD, RunStatus
 from zsched.core.sentences import local_text
+from zsched.core.verdict import StoryVerdict
 from zsched.core.wording import rough_duration
+from zsched.health.verdict import Shell
+from zsched.storage.connection import link_of
+from zsched.storage.keys import keys_of
 
 _HEADER: Final = ("DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", "RUN", *CELLS, "WHY")
 _OWN_VERBS: Final = ("succeeded", "failed", "expired")  # the others were made so
@@ -28,9 +33,9 @@ _STATUSES: Final = list(dict.fromkeys(word.value for word in (*OUTCOMES, *RunSta
 @click.option("--tz", metavar="ZONE", help="Show times in this zone; default: the schedule's own, or UTC.")
 def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     """
-    Tell the story of schedule ID: created, changed, fired (how late, and why), skipped, quarantined, cancelled. It
-    includes the end of each run, with its attempt, and the present state of the schedule and its last run. With a run
-    id (RQ's job id), tell the story of that run. The exit code is 3 when the id is unknown.
+    Tell why schedule ID ran, or did not run. The first line is the verdict, with what to do. The story follows:
+    created, changed, fired (how late, and why), skipped, quarantined, cancelled, and the end of each run. With a run id
+    (RQ's job id), tell the story of that run. The exit code is 3 when the id is unknown.
 
     The story comes from a daemon's archive, which is asked through Redis, or from the log that Redis still has. stderr
     names the source and since when it is complete (with --json: "source").
@@ -42,13 +47,24 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
       zsched why digest-1785283200000
       zsched why digest --json | jq -r '.story[].text'
     """
-    story = invocation.client().why(id, tz)
-    printed = [f"{local_text(at_ms, story.tz, has_ms=True)}  {text}" for at_ms, text in story.lines]
-    printed.append(f"now: {story.now}" if story.is_known else f"{id}: {story.now}")
-    lines = (printable(with_short_workers(line)) for line in printed)
-    invocation.answer(story.to_dict(), *lines, tz=story.tz)
+    settings = invocation.settings()
+    link = link_of(settings)
+    story = connect(settings, link).why(id, tz)
+    told = (f"{local_text(at_ms, story.tz, has_ms=True)}  {text}" for at_ms, text in story.lines)
+    verdict = story.verdict.completed(Shell(link, settings.rq.serializer, keys_of(settings).rq.prefix).written)
+    lines = [*_verdict_lines(verdict), *(printable(with_short_workers(line)) for line in told)]
+    invocation.answer(story.to_dict() | {"verdict": verdict.to_dict()}, *lines, tz=story.tz)
     invocation.tell_source(story.source)
     return DONE if story.is_known else NOT_FOUND
+
+
+def _verdict_lines(verdict: StoryVerdict) -> Iterator[Shown]:
+    """Yield the verdict, its remedy and an empty line."""
+    style = Style.BAD if verdict.word.is_bad else Style.GOOD if verdict.word.is_good else Style.HEADING
+    yield StyledLine(printable(with_short_workers(f"{verdict.word}: {verdict.text}")), style)
+    if verdict.remedy:
+        yield printable(f"  → {verdict.remedy}")
+    yield ""
 
 
 @command()

@@ -48,11 +48,12 @@ class TableRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under a header, both indented by *indent* columns. The rows are read once."""
+    """Rows under a header, both indented by *indent* columns; *nothing* if there are no rows, which are read once."""
 
     header: Sequence[str]
     rows: Iterable[Sequence[str] | TableRow]
     indent: int = 0
+    nothing: str = ""
 
 
 Shown = str | StyledLine | Table

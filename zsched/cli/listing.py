@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -26,7 +25,6 @@ from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.option_table import OPTIONS
 from zsched.core.planning import nominal_of
-from zsched.core.policy import USUAL
 from zsched.core.sentences import local_text, shortened
 from zsched.core.triggers import KINDS, RULES, zone
 from zsched.core.wording import duration_text, relative_text
@@ -35,8 +33,9 @@ from zsched.errors import ScheduleNotFound
 _FEW: Final = 5  # next times, and last runs, shown per schedule
 PAGE: Final = 50  # schedules shown on a terminal unless --limit says otherwise
 _TRIGGER_WIDTH: Final = 44  # characters
-_HEADER: Final = ("ID", "STATE", "NEXT", "", "TRIGGER", "FUNC", "QUEUE", "PRIORITY")
-_INSTANTS: Final = ("next_at", "anchor_at", "nominal_at", "created_at", "since")
+_DESCRIPTION_WIDTH: Final = 40  # characters
+_HEADER: Final = ("ID", "STATE", "NEXT", "", "LAST", "TRIGGER", "FUNC", "QUEUE", "PRIORITY", "DESCRIPTION")
+_INSTANTS: Final = ("next_at", "anchor_at", "nominal_at", "created_at", "updated_at", "last_nominal_at", "since")
 # As the command line takes them.
 _DURATIONS: Final = [option.shown for option in OPTIONS.values() if isinstance(option.form, Duration)]
 
@@ -62,7 +61,8 @@ _DURATIONS: Final = [option.shown for option in OPTIONS.values() if isinstance(o
 @click.option("--after", metavar="CURSOR", help="Continue after the last schedule of an earlier listing.")
 def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: Any) -> None:
     """
-    List schedules: active ones by due time, then paused, quarantined and ended ones by id.
+    List schedules: active ones by due time, then paused, quarantined and ended ones by id. LAST is the nominal time of
+    the last run.
 
     With --json: one array, one element per line. Each has the keys of `zsched show --json` except "next", "runs" and
     "source", and also its "cursor".
@@ -80,7 +80,8 @@ def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: 
     shown = found if limit is None or invocation.wants_json else list(islice(found, limit))
     values = ({**one.to_dict(), "cursor": one.cursor} for one in islice(shown, limit))
     now_ms = SystemClock().now_ms()
-    invocation.answer_rows(values, _HEADER, (_row(one, tz, now_ms) for one in shown), tz)
+    nothing = "no schedule matches" if any(filters.values()) else "nothing is scheduled"
+    invocation.answer_rows(values, _HEADER, (_row(one, tz, now_ms) for one in shown), tz, nothing)
     if isinstance(shown, list) and next(found, None) is not None:
         click.echo(f"there are more: zsched ls … --after {shown[-1].cursor}", err=True)
 
@@ -150,20 +151,19 @@ def _row(one: Schedule, tz: str | None, now_ms: int) -> tuple[str, ...]:
         one.state.value,
         "-" if due_ms is None else local_text(due_ms, tz or one.tz),
         "" if due_ms is None else relative_text(due_ms, now_ms),
+        "-" if one.last_nominal_ms is None else relative_text(one.last_nominal_ms, now_ms),
         shortened(trigger_text(one), _TRIGGER_WIDTH),
         one.func,
         one.queue,
         one.priority.value,
+        "" if one.description in (None, one.func) else shortened(one.description or "", _DESCRIPTION_WIDTH),
     )
 
 
 def _fields(schedule: Schedule) -> Iterator[tuple[str, str]]:
-    """Yield names and texts of the options that are set, and of the policies that differ from the defaults."""
-    usual = replace(schedule, policy=USUAL).to_dict()
+    """Yield names and texts of the options that are set, and of all policies that a recurring schedule has."""
     for name, value in schedule.to_dict().items():
-        if name in POLICIES and value == usual[name]:
-            continue
-        if name in _DURATIONS and (value or name in POLICIES):
+        if name in _DURATIONS and (value or (name in POLICIES and value is not None)):
             yield name.removesuffix("_s"), duration_text(round(value * 1000))
         elif name in _INSTANTS:
             ms = getattr(schedule, "since_ms" if name == "since" else name.replace("_at", "_ms"))

@@ -87,8 +87,7 @@ def _in_short(overview: Overview) -> str:
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str] | TableRow], nothing: str = "") -> Shown:
     """Return *rows* under *header*, or *nothing* if there are no rows."""
-    found = list(rows)
-    return Table(header, found) if found else nothing
+    return Table(header, list(rows), nothing=nothing)
 
 
 def _daemon(daemon: DaemonSeen, overview: Overview) -> tuple[str, ...]:

@@ -7,8 +7,12 @@ Redis still holds. Every answer names its source. Only the question itself is wr
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
+from difflib import get_close_matches
+from itertools import islice
 from typing import Final
 
 from zsched.core.arguments import check_id, choice, instant_ms, zone_name
@@ -18,10 +22,13 @@ from zsched.core.lookback import Lookback, Occurrence, Wanted
 from zsched.core.run_id import RunId
 from zsched.core.runs import OPEN, Run, RunStatus
 from zsched.core.story import Chronicle, Source, Story, tell, tell_of_run
+from zsched.core.wording import alternatives
 from zsched.errors import InvalidSchedule
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.reader import Reader
 
+_NEAR: Final = 2000  # ids that are compared with an unknown one
+_LIKE: Final = 0.7  # of difflib.SequenceMatcher.ratio
 _OF_A_RUN: Final = 1000  # changes of a schedule among which its run is searched: the length of an answer
 
 
@@ -53,7 +60,19 @@ class Answers:
                 return self._why_run(id, of_schedule, zone)
         runs = self._inquiry.seen(_open(chronicle))
         stalled = self._inquiry.stalled(runs)
-        return tell(chronicle, found.schedule if found else None, self._reader.now_ms(), zone, runs, stalled)
+        story = tell(chronicle, found.schedule if found else None, self._reader.now_ms(), zone, runs, stalled)
+        return story if story.is_known else self._with_near_ids(story)
+
+    def _with_near_ids(self, story: Story) -> Story:
+        """Add ids of schedules that look like the unknown one, among some thousand."""
+        ids = sorted({*self._reader.recurring(), *self._reader.paused()})
+        at = bisect(ids, story.id)
+        waiting = (id for _, id in self._reader.active(None, None, None, lambda _: True))
+        near = [*ids[max(at - _NEAR, 0) : at + _NEAR], *islice(waiting, _NEAR)]
+        found = get_close_matches(story.id, dict.fromkeys(near), cutoff=_LIKE)
+        if not found:
+            return story
+        return replace(story, verdict=story.verdict.after(f"did you mean {alternatives(found)}?"))
 
     def _why_run(self, run_id: str, chronicle: Chronicle, zone: str | None) -> Story:
         found = self._reader.find(chronicle.id)

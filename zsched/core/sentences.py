@@ -1,5 +1,5 @@
 """
-Sentences for single changes, runs and schedules, without their history.
+Sentences for single changes and runs, without their history.
 
 A line of ``zsched log`` is such a sentence. A line of a story is one with context from the history (``core.story``).
 """
@@ -16,7 +16,6 @@ from typing import Any, Final
 from zsched.core.changes import BACKFILL, RULE_CHANGED, WAITS_FOR, Change, What
 from zsched.core.clock import clamped_ms, from_ms
 from zsched.core.lookback import run_that_ended
-from zsched.core.model import Schedule, ScheduleState
 from zsched.core.runs import Run, RunStatus
 from zsched.core.triggers import zone
 from zsched.core.wording import rough_duration
@@ -43,24 +42,6 @@ def told_together(changes: Iterable[Change]) -> Iterator[Change]:
             yield from (first, *others)
         else:
             yield replace(first, run_id=None, first_ms=min(times), last_ms=max(times), count=len(times))
-
-
-def standing(schedule: Schedule, now_ms: int, tz: str) -> str:
-    """Return the state of *schedule* at *now_ms*, and its next time; times are local in *tz*."""
-    note = f': "{schedule.note}"' if schedule.note else ""
-    since = f" since {_at(schedule.since_ms, tz)}" if schedule.since_ms is not None else ""
-    if schedule.state is ScheduleState.ACTIVE and schedule.next_ms is not None:
-        ahead_ms = schedule.next_ms - now_ms
-        when = f"in {rough_duration(ahead_ms)}" if ahead_ms > 0 else f"overdue by {rough_duration(-ahead_ms)}"
-        waits = "" if ahead_ms > 0 else "; it waits for a daemon that leads: see zsched status"
-        return f"active; next {_at(schedule.next_ms, tz)}, {when}{waits}"
-    if schedule.state is ScheduleState.PAUSED:
-        due = "" if schedule.next_ms is None else f"; it would be due {_at(schedule.next_ms, tz)}"
-        by = f" by {schedule.paused_by}" if schedule.paused_by else ""
-        return f"paused{since}{by}{note}{due}; zsched resume {schedule.id} lets it go on"
-    if schedule.state is ScheduleState.QUARANTINED:
-        return f"quarantined{since}{note}; schedule it again, or cancel it"
-    return f"ended{since}: its rule gives no more occurrences"
 
 
 def state_text(run: Run, tz: str) -> str:

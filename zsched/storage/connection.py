@@ -23,7 +23,7 @@ from redis.connection import ConnectionPool
 from redis.sentinel import SentinelConnectionPool
 
 from zsched.config import Settings
-from zsched.config.urls import host_port, is_cluster_url, is_sentinel_url, redact
+from zsched.config.urls import URL_FORMS, host_port, is_cluster_url, is_sentinel_url, redact
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.pages import pages_of
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable, SlotMoves, show
@@ -87,7 +87,7 @@ class Link:
             ConfigError: not a Redis URL; or *keys* are in more than one slot of the Cluster.
         """
         if not isinstance(url, str):
-            raise ConfigError(f"redis url {url!r}: not a text; give redis://host:6379/0 or unix:///path")
+            raise ConfigError(f"redis url {url!r}: not a text; {URL_FORMS}")
         options: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, **our_options()}
         if password is not None:
             options["password"] = password
@@ -100,9 +100,7 @@ class Link:
             pool = ConnectionPool.from_url(url, **options)
         except ValueError as error:
             shown = redact(url)
-            raise ConfigError(
-                f"redis url {shown!r}: not a Redis URL; give redis://host:6379/0 or unix:///path"
-            ) from error
+            raise ConfigError(f"redis url {shown!r}: not a Redis URL; {URL_FORMS}") from error
         return cls(pool, redact(url), timeout_s)
 
     @classmethod

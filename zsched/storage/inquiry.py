@@ -20,7 +20,8 @@ from zsched.core.log import changes, kinds_telling, recorded
 from zsched.core.log.kinds import Recorded
 from zsched.core.lookback import LOOKED_FOR, Lookback, Occurrence, Wanted, kept
 from zsched.core.runs import Run, RunStatus, as_seen
-from zsched.core.story import Chronicle, Source, Stalled
+from zsched.core.story import Chronicle, Source
+from zsched.core.verdict import Stalled
 from zsched.errors import ArchiveError, RedisRefused
 from zsched.storage.connection import Link
 from zsched.storage.jobs import Jobs
@@ -43,7 +44,7 @@ class Inquiry:
     def __init__(self, link: Link, keys: Keys) -> None:
         self._link, self._keys, self._suffix = link, keys, keys.run_suffix
         self._questions, self._log = Questions(link, keys), Log(link, keys)
-        self._jobs = Jobs(link, keys)
+        self._jobs, self._place = Jobs(link, keys), f"namespace {keys.namespace} of {link.where}"
         self._wait_ms = max(1, min(_WAIT_MS, int(link.timeout_s * 500)))  # 0 would wait for ever
 
     def chronicle(self, id: str, newest: int = 40) -> Chronicle:
@@ -157,7 +158,7 @@ class Inquiry:
             problem = str(answer["error"])
         else:
             try:
-                return _understood(answer), _source(answer)
+                return _understood(answer), _source(answer, self._place)
             except _NOT_UNDERSTOOD as error:
                 problem = f"this version does not understand the archive's answer ({error!r})"
         return None, self._redis(self._log.first(), problem)
@@ -182,7 +183,7 @@ class Inquiry:
         since_ms = None if oldest is None else oldest.position.t_us // 1000
         last = self.last()
         is_untrimmed = oldest is None or oldest.position.seq == 1
-        return Source(None, since_ms, last.id if last else None, problem, is_untrimmed)
+        return Source(None, since_ms, last.id if last else None, problem, is_untrimmed, self._place)
 
     def _is_behind(self, seen: Position) -> bool:
         """Return True if the log ends before *seen*: Redis lost entries."""
@@ -278,8 +279,9 @@ def _entry(position: list[int], texts: list[str]) -> Entry:
     return Entry.of(b"%d-%d" % (epoch, seq), [text.encode("latin-1") for text in texts])
 
 
-def _source(answer: dict[str, Any]) -> Source:
+def _source(answer: dict[str, Any], place: str) -> Source:
     """Return the archive as the source, with the time since when the answer is complete: its search may be bounded."""
     source, looked_back_to = answer["source"], answer.get("looked_back_to")
     since = source["complete_since"] if looked_back_to is None else looked_back_to
-    return Source(str(source["archive"]), None if since == "start" else int(since) // 1000, source["as_of"])
+    since_ms = None if since == "start" else int(since) // 1000
+    return Source(str(source["archive"]), since_ms, source["as_of"], place=place)

@@ -137,6 +137,10 @@ class Keys:
         """The text before a retried run's id in its key, a STRING with PX: the id of the new run; see lua/retry.lua."""
         return f"{self.prefix}retried:"
 
+    def unique_prefix(self) -> str:
+        """The text before an id in the key of its guard, a STRING with PX: ``<until ms> <run id>``."""
+        return f"{self.prefix}unique:"
+
     def answer(self, question: str) -> str:
         """LIST with PX: the answer to a question, JSON."""
         return f"{self.prefix}answer:{question}"

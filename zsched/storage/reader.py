@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from zsched.core.checked_options import UNREADABLE, read_letters, read_options
-from zsched.core.clock import LAST_MS, Clock
+from zsched.core.clock import LAST_MS, Clock, to_ms
 from zsched.core.entry import BEFORE_BY
 from zsched.core.entry import text as shown
 from zsched.core.forms import Stored, whole_number
@@ -117,6 +118,11 @@ class Reader:
         keys = [self._keys.due(lane) for lane in Priority]
         keys += [throttled.key(self._keys) for throttled in throttled_sets(self._link, self._keys)]
         return heapq.merge(*(self._lane(key, from_ms, until_ms, after, is_wanted) for key in keys))
+
+    def head_of(self, lane: Priority, most: int) -> Iterator[Schedule]:
+        """Yield the schedules of *lane* that are due next, *most* at most."""
+        ids = self._link.execute("ZRANGE", self._keys.due(lane), 0, most - 1)
+        return self.schedules(id.decode(errors="backslashreplace") for id in ids)
 
     def paused(self) -> list[str]:
         """Return the ids of paused schedules, sorted."""
@@ -236,7 +242,8 @@ class Decoder:
             args=args,
             kwargs=kwargs,
             policy=_policy(own.get("policy")),
-            created_ms=_ms(own.get("created_at")),
+            created_ms=_ms(own.get("created_at")) if recurring else _iso_ms(job.get("created_at")),
+            updated_ms=_ms(own.get("updated_at")) if recurring else _iso_ms(job.get("created_at")),
             note=reason or None,
             paused_by=paused_by or None,
             since_ms=(_ms(since_ms) or None) if since_ms else _ms(own.get("ended_at")),
@@ -274,6 +281,14 @@ def _ms(text: str | bytes | None) -> int | None:
     except ValueError:
         return None
     return value if 0 <= value <= LAST_MS else None
+
+
+def _iso_ms(text: str | None) -> int | None:
+    """Return the instant of a time of RQ's."""
+    try:
+        return to_ms(datetime.fromisoformat(text or "").replace(tzinfo=UTC))
+    except UNREADABLE:
+        return None
 
 
 def _spec(text: str | None) -> TriggerSpec | None:

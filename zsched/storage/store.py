@@ -35,12 +35,16 @@ from zsched.storage.rqjob import Encoder, Pairs
 from zsched.storage.scripts import BulkCall, Scripts, stream
 
 
-def refusal(word: str, id: str, keys: Keys, *, due_ms: int | None = None, now_ms: int = 0) -> ZschedError | None:
+def refusal(
+    word: str, id: str, keys: Keys, *, due_ms: int | None = None, now_ms: int = 0, run_id: str | None = None
+) -> ZschedError | None:
     """
     Return the exception for *word* about schedule *id*; None if the word is not a refusal.
 
-    *due_ms* is the requested time and *now_ms* the server's, for the message.
+    *due_ms* is the requested time, *now_ms* the server's, and *run_id* the run that has the id, for the message.
     """
+    if word == "EXISTS" and run_id is not None:
+        return ScheduleExists(f'id {id!r} was enqueued already: run {run_id}; give if_exists="keep", or another id')
     if word == "EXISTS":
         return ScheduleExists(f'schedule {id!r} exists; give if_exists="replace" or "keep", or another id')
     if word == "PAST":
@@ -80,6 +84,7 @@ class Shape:
     lane: Priority
     pairs: tuple[str | bytes, ...]
     if_exists: IfExists
+    enabled: bool | None
     allow_past: bool
 
 
@@ -89,10 +94,11 @@ class RecurringShape:
     ``template``: fields of their runs for RQ; both flat.
     """
 
-    __slots__ = ("_digest", "if_exists", "lane", "own", "template")
+    __slots__ = ("_digest", "enabled", "if_exists", "lane", "own", "template")
 
-    def __init__(self, lane: Priority, if_exists: IfExists, own: Pairs, template: Pairs) -> None:
-        self.lane, self.if_exists, self.own, self.template = lane, if_exists, _flat(own), _flat(template)
+    def __init__(self, lane: Priority, if_exists: IfExists, enabled: bool | None, own: Pairs, template: Pairs) -> None:
+        self.lane, self.if_exists, self.enabled = lane, if_exists, enabled
+        self.own, self.template = _flat(own), _flat(template)
         self._digest = hashlib.blake2b(digest_size=12)
         self._digest.update(_separated(lane.value, *self.own, *self.template))
 
@@ -192,9 +198,9 @@ class Store:
         other.by, other._scripts = by, self._scripts.acting_as(by)
         return other
 
-    def demand(self, word: str, id: str, due_ms: int | None = None, now_ms: int = 0) -> None:
+    def demand(self, word: str, id: str, due_ms: int | None = None, now_ms: int = 0, run_id: str | None = None) -> None:
         """Raise the ``refusal`` of *word*, if it is one."""
-        error = refusal(word, id, self.keys, due_ms=due_ms, now_ms=now_ms)
+        error = refusal(word, id, self.keys, due_ms=due_ms, now_ms=now_ms, run_id=run_id)
         if error is not None:
             raise error
 
@@ -229,7 +235,7 @@ class Store:
         """Return the shape of a one-shot. Raises InvalidSchedule for options that RQ does not accept."""
         pairs = self.encoder.shared(definition) | _labels(definition)
         pairs["zs"] = "1" + definition.letters()
-        return Shape(definition.priority, _flat(pairs), definition.if_exists, definition.allow_past)
+        return Shape(definition.priority, _flat(pairs), definition.if_exists, definition.enabled, definition.allow_past)
 
     def put(self, shape: Shape, row: OneShotRow, op: str | None, seen: Sequence[bytes] | None = None) -> Answer:
         """Put one row. *op* makes a relative or conditional call repeatable; *seen* makes it an update."""
@@ -252,7 +258,7 @@ class Store:
         template = shared | {"status": "queued"}
         if letters:  # also in a run's job: a new archive reads them there while the run is open
             template["zs"] = "1" + letters
-        shape = RecurringShape(definition.priority, definition.if_exists, own, template)
+        shape = RecurringShape(definition.priority, definition.if_exists, definition.enabled, own, template)
         return RecurringRecord(definition.id, shape, self.encoder.data(definition.payload))
 
     def put_recurring(self, row: RecurringRow, op: str | None) -> Answer:
@@ -280,8 +286,10 @@ class Store:
     # -- runs now ---------------------------------------------------------------------------------
 
     def enqueue(self, definition: Definition, op: str) -> Answer:
-        """Push one run at once; ``detail`` is its run id."""
+        """Push one run at once; ``detail`` is its run id, or that of the run that is kept; None: a schedule is."""
         pairs = self.encoder.shared(definition) | {"data": self.encoder.data(definition.payload)} | _labels(definition)
+        if definition.unique_ms:
+            pairs["zs_unique"] = str(definition.unique_ms)
         self.check_serializer()
         word, now_ms, version, run_id = self._scripts.call(
             "enqueue",
@@ -340,6 +348,7 @@ def one_shots_call(
     arguments = {
         "lane": shape.lane.value,
         "if_exists": shape.if_exists.value,
+        "enabled": _choice(shape.enabled),
         "allow_past": int(shape.allow_past),
         "op": op or "-",
         "keep_op_ms": KEEP_OP_MS if op else 0,
@@ -358,7 +367,9 @@ def recurring_call(rows: Iterable[RecurringRow], op: str | None) -> BulkCall:
         shape = record.shape
         number = numbers.get(id(shape))
         if number is None:
-            said = (shape.lane.value, shape.if_exists.value, len(shape.own), len(shape.template))
+            said = (
+                shape.lane.value, shape.if_exists.value, _choice(shape.enabled), len(shape.own), len(shape.template),
+            )  # fmt: skip
             number = numbers[id(shape)] = texts_of.setdefault((*said, *shape.own, *shape.template), len(texts_of) + 1)
         texts += (
             number, record.id, seen_version, rule, shape.digest(rule, record.data), record.data,
@@ -367,6 +378,11 @@ def recurring_call(rows: Iterable[RecurringRow], op: str | None) -> BulkCall:
         )  # fmt: skip
     arguments = {"op": op or "-", "keep_op_ms": KEEP_OP_MS if op else 0, "shape_count": len(texts_of)}
     return "put_recurring", [*(text for shape in texts_of for text in shape), *texts], arguments
+
+
+def _choice(enabled: bool | None) -> str:
+    """Return ``enabled`` for the put scripts."""
+    return "" if enabled is None else str(int(enabled))
 
 
 def _labels(definition: Definition) -> Pairs:

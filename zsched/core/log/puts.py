@@ -12,12 +12,13 @@ from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, OneShotsPut, Placed, Row, RunPushed
 from zsched.core.run_id import nominal_ms_of, run_id_of, run_key, schedule_of
 
+DISABLED: Final = "put with enabled=False"  # the note of a schedule that a put paused (lua/lib/lanes.lua)
 _ENQUEUED_HEAD: Final = 2  # texts before the pairs in a row of an ``enqueue`` entry
 _ROW_WORDS: Final = 9  # of a row of a ``put_recurring`` entry; the last one may have blanks
 
 
 class Puts(NamedTuple):
-    """One-shots of one shape. ``paused``: ids that stay paused. ``replaced``: ids that existed."""
+    """One-shots of one shape. ``paused``: ids that are paused. ``replaced``: ids that existed."""
 
     lane: str
     shared: Texts  # field and value texts that all rows share
