@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
 
@@ -153,15 +154,16 @@ def test_the_command_line_shows_the_result_for_each_run(
     refused = zsched(redis_url, "retry", runs[0])
     cancelled = zsched(redis_url, "cancel-run", *runs)
     over = zsched(redis_url, "cancel-run", runs[0], "--json")
-    again = zsched(redis_url, "retry", runs[0])
+    again = zsched(redis_url, "retry", runs[0], "--json")
     unknown = zsched(redis_url, "retry", UNKNOWN)
-    one_unknown = zsched(redis_url, "cancel-run", again.output.strip(), UNKNOWN)
+    [retried] = json.loads(again.stdout)
+    one_unknown = zsched(redis_url, "cancel-run", retried["run_id"], UNKNOWN)
 
     assert FAILED == refused.exit_code
-    assert refused.stderr.startswith(f"zsched: run '{runs[0]}' is queued")
+    assert refused.stdout.startswith(f"{runs[0]}: not_over (run '{runs[0]}' is queued")
     assert (DONE, [f"{run}: cancelled" for run in runs]) == (cancelled.exit_code, cancelled.output.splitlines())
     assert (FAILED, f'[{{"id": "{runs[0]}", "result": "already_over"}}]\n') == (over.exit_code, over.stdout)
-    assert (DONE, True) == (again.exit_code, again.output.startswith(f"{runs[0]}-r"))
+    assert (DONE, "retried", True) == (again.exit_code, retried["result"], retried["run_id"].startswith(f"{runs[0]}-r"))
     assert NOT_FOUND == unknown.exit_code
     assert NOT_FOUND == one_unknown.exit_code
     told = [line.split()[1] for line in one_unknown.output.splitlines()]
