@@ -68,4 +68,7 @@ def test_history_refuses_invalid_options(zsched: Zsched) -> None:
     assert USAGE == zsched("history", "--status", "paused").exit_code
     assert USAGE == zsched("history", "--limit", "1001").exit_code
     assert USAGE == zsched("history", "--tz", "Nowhere").exit_code
-    assert "fired|enqueued|skipped|expired|coalesced|duplicate|cancelled|quarantined" in zsched("history", "-h").output
+    assert (
+        "fired|enqueued|retried|skipped|expired|coalesced|duplicate|cancelled|quarantined"
+        in zsched("history", "-h").output
+    )
