@@ -74,7 +74,8 @@ def test_putting_the_same_definition_again_changes_and_logs_nothing(ground: Grou
 
 def test_the_same_definition_of_a_fired_and_failed_schedule_changes_nothing(ground: Ground) -> None:
     ground.put_recurring("r")
-    ground.redis.hset(ground.keys.schedule("r"), mapping={"last": "r-1", "failures": 2})
+    ground.redis.hset(ground.keys.schedule("r"), mapping={"last": "r-1"})
+    ground.redis.zadd(ground.keys.failing(), {"r": 2})
 
     assert "unchanged" == ground.put_recurring("r")[0]
     assert 1 == len(ground.entries())
@@ -95,7 +96,7 @@ def test_a_new_payload_keeps_anchor_due_time_and_last_run(ground: Ground) -> Non
     assert {"r": f"normal {due_ms}"} == ground.places()
 
 
-@pytest.mark.parametrize("field", ["version", "anchor", "nominal", "last", "created_at", "ended_at", "failures"])
+@pytest.mark.parametrize("field", ["version", "anchor", "nominal", "last", "created_at", "ended_at"])
 def test_a_put_of_the_same_rule_repairs_a_malformed_field(ground: Ground, field: str) -> None:
     ground.put_recurring("r")
     ground.redis.hset(ground.keys.schedule("r"), field, "o d")
@@ -108,11 +109,11 @@ def test_a_put_of_the_same_rule_repairs_a_malformed_field(ground: Ground, field:
 def test_a_put_with_the_same_pause_after_keeps_the_count_of_failures(ground: Ground) -> None:
     own = {"pause_after": "3", "tags": '["a"]'}
     ground.put_recurring("r", own=own)
-    ground.redis.hset(ground.keys.schedule("r"), "failures", 2)
+    ground.redis.zadd(ground.keys.failing(), {"r": 2})
 
     ground.put_recurring("r", own=own, digest="digest-2")
 
-    assert "2" == ground.schedule("r")["failures"]
+    assert 2 == ground.redis.zscore(ground.keys.failing(), "r")
 
 
 def test_a_new_payload_neither_repeats_nor_loses_an_overdue_occurrence(ground: Ground) -> None:

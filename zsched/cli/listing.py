@@ -150,7 +150,7 @@ def _row(one: Schedule, tz: str | None, now_ms: int) -> tuple[str, ...]:
         one.id,
         one.state.value,
         "-" if due_ms is None else local_text(due_ms, tz or one.tz),
-        "" if due_ms is None else relative_text(due_ms, now_ms),
+        "" if due_ms is None else _distance(one, due_ms, now_ms),
         "-" if one.last_nominal_ms is None else relative_text(one.last_nominal_ms, now_ms),
         shortened(trigger_text(one), _TRIGGER_WIDTH),
         one.func,
@@ -158,6 +158,14 @@ def _row(one: Schedule, tz: str | None, now_ms: int) -> tuple[str, ...]:
         one.priority.value,
         "" if one.description in (None, one.func) else shortened(one.description or "", _DESCRIPTION_WIDTH),
     )
+
+
+def _distance(one: Schedule, due_ms: int, now_ms: int) -> str:
+    """Return ``in 3d 4h``; of a paused schedule, whether it waits for its time or for somebody."""
+    distance = relative_text(due_ms, now_ms)
+    if one.state is not ScheduleState.PAUSED:
+        return distance
+    return f"{distance}, if resumed" if due_ms > now_ms else f"was due {distance}, waits"
 
 
 def _fields(schedule: Schedule) -> Iterator[tuple[str, str]]:

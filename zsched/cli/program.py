@@ -40,7 +40,7 @@ DONE: Final = 0
 FAILED: Final = 1  # it was tried and failed: Redis is away or refuses, or the run fired already
 USAGE: Final = 2  # invalid arguments, options or settings
 NOT_FOUND: Final = 3  # no schedule, or no run, has that id
-UNHEALTHY: Final = 4  # `status`: there is an alarm; `doctor`: it found a problem
+UNHEALTHY: Final = 4  # `status`: there is an alarm; `doctor`: it found a problem; both: Redis cannot be reached
 INTERRUPTED: Final = 130  # Ctrl-C, as shells count it
 PIPE_CLOSED: Final = 141  # the reader of the output has gone, as shells count it
 

@@ -109,6 +109,7 @@ class Archiver:
         self.moved = threading.Condition()  # notified when the position moved
         self.audit: dict[str, Any] | None = None  # result of the last audit, for the report; any thread may set it
         self.may_not_lead: str | None = None  # why its daemon may not lead; any thread may set it
+        self.leads = False  # its daemon leads; any thread may set it
 
     @property
     def path(self) -> Path | None:
@@ -290,7 +291,7 @@ class Archiver:
                 heap.trim()
                 taken_in = 0
             may_not_lead = self.may_not_lead
-            news = archive.position, follower.state, may_not_lead, follower.looked_at
+            news = archive.position, follower.state, may_not_lead, self.leads, follower.looked_at
             hold_for_ms = self._hold_for_ms(follower)
             is_news = news != reported or hold_for_ms > 0
             if is_news or began_ms - reported_ms > REPORT_EVERY_MS:
@@ -356,6 +357,8 @@ class Archiver:
             about["audit"] = audit
         if (may_not_lead := self.may_not_lead) is not None:
             about["may_not_lead"] = may_not_lead
+        if self.leads:
+            about["leads"] = True
         if failing := self._failures.shown:
             about["failing"] = failing
         now_ms = archivers.report(*self._known_as, state, about, hold_for_ms)

@@ -1,6 +1,6 @@
 -- cancel: forget schedules that have not fired.
 --
--- KEYS   @schedules wake op
+-- KEYS   @schedules @trouble wake op
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
@@ -10,6 +10,7 @@
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/place.lua
+-- include lib/trouble.lua
 
 local ids = {unpack(ARGV, ROWS)}
 local found, rows, reply = find(ids), {}, {'OK', now_ms}
@@ -23,6 +24,7 @@ append_rows('cancel', rows)
 for n, id in ipairs(ids) do
   if found[n] then
     remove(id, found[n])
+    trouble.forget(id)
   end
 end
 return answer(reply)

@@ -1,6 +1,6 @@
 -- enqueue: put one run into its RQ queue at once, through the same log as everything else.
 --
--- KEYS   @schedules wake rq_queues rq_limits op deadlines
+-- KEYS   @schedules @trouble wake rq_queues rq_limits op deadlines
 -- ARGV   @prefixes unique_prefix
 --        by              who asks, for the log; or ''
 --        id
@@ -17,6 +17,7 @@
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/place.lua
+-- include lib/trouble.lua
 -- include lib/launch.lua
 -- include lib/unique.lua
 
@@ -43,6 +44,9 @@ end
 local put_version = append('enqueue', fields)
 if at then
   remove(id, at)
+  if at.recurring then
+    trouble.forget(id)
+  end
 end
 launch(run, queue, {fields = job, at_front = at_front == '1', rate_limit = rate_limit,
   deadline_ms = expires_ms and now_ms + expires_ms})

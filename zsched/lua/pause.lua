@@ -1,6 +1,6 @@
 -- pause: take schedules out of their lanes, keeping lane and due time.
 --
--- KEYS   @schedules wake
+-- KEYS   @schedules @trouble wake
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        note            why, one line
@@ -11,6 +11,7 @@
 -- In the hash of paused schedules a unit separator and `by` follow the note, which has no control characters. A pause
 -- with the same note changes nothing, whoever asks.
 -- include lib/place.lua
+-- include lib/trouble.lua
 
 local ids = {unpack(ARGV, ROWS)}
 local found, paused, fields, reply = find(ids), {}, {'note', note, 'rows', 0}, {'OK', now_ms}
@@ -36,5 +37,6 @@ end
 for id, at in pairs(paused) do
   leave(id, at)
   park(paused_key, id, at.lane, at.due_ms, at.since_ms, by == '' and note or note .. '\31' .. by)
+  trouble.forget(id)
 end
 return reply

@@ -1,6 +1,6 @@
 -- put: create or replace one-shots: each an RQ job in waiting at its final key, and a place in a lane.
 --
--- KEYS   @schedules wake op
+-- KEYS   @schedules @trouble wake op
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        lane            high | normal | low
@@ -23,6 +23,7 @@
 keep_op_ms, seen_size, field_size = tonumber(keep_op_ms), tonumber(seen_size), tonumber(field_size)
 -- include lib/op.lua
 -- include lib/place.lua
+-- include lib/trouble.lua
 -- include lib/pushed.lua
 
 local first_field = ROWS + math.max(seen_size, 0)
@@ -147,6 +148,9 @@ if #writes > 0 then
     local id, at, due_ms = ids[n], found[n], due[n]
     if at then
       remove(id, at)
+      if at.recurring then
+        trouble.forget(id)
+      end
     end
     job[2], job[size + 4] = keys[n], ARGV[first_row + 3 * n - 1]
     redis.call(unpack(job))

@@ -1,6 +1,6 @@
 -- put_recurring: create or replace recurring schedules.
 --
--- KEYS   @schedules wake op
+-- KEYS   @schedules @trouble wake op
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
@@ -35,16 +35,16 @@
 keep_op_ms, shape_count = tonumber(keep_op_ms), tonumber(shape_count)
 -- include lib/op.lua
 -- include lib/place.lua
+-- include lib/trouble.lua
 
 local ROW_SIZE = 11  -- texts of a row
 local MS = '^%-?%d+$'
-local READ = {'version', 'trigger', 'digest', 'anchor', 'nominal', 'last', 'created_at', 'ended_at', 'pause_after',
-  'failures'}
-local FORMS = {version = '^%d+%-%d+$', anchor = MS, nominal = MS, last = '^[%w_-]+$', created_at = MS, ended_at = MS,
-  failures = MS}
+local READ = {'version', 'trigger', 'digest', 'anchor', 'nominal', 'last', 'created_at', 'ended_at',
+  'pause_after'}
+local FORMS = {version = '^%d+%-%d+$', anchor = MS, nominal = MS, last = '^[%w_-]+$', created_at = MS, ended_at = MS}
 local IS_OURS = {  -- fields of a schedule's hash that no caller gives
   version = true, trigger = true, digest = true, anchor = true, lane = true, nominal = true, last = true,
-  created_at = true, updated_at = true, ended_at = true, failures = true,
+  created_at = true, updated_at = true, ended_at = true,
 }
 local NONE = {}
 local now = string.format('%.0f', now_ms)
@@ -254,9 +254,10 @@ for _, n in ipairs(written) do
   if endings[n] then
     schedule[size + 1], schedule[size + 2], size = 'ended_at', endings[n], size + 2
   end
-  local resumes = at and at.place == 'paused' and not pauses[n]
-  if old.failures and not resumes and old.pause_after and old.pause_after == shape.own.asked.pause_after then
-    schedule[size + 1], schedule[size + 2], size = 'failures', old.failures, size + 2
+  if at and at.place == 'paused' and not pauses[n] then
+    trouble.forget(ids[n])  -- it is resumed
+  elseif at and old.pause_after ~= shape.own.asked.pause_after then
+    trouble.note_failures(ids[n], 0)
   end
   redis.call(unpack(schedule, 1, size))
   job[2], job[4] = keys[2 * n], ARGV[row + 5]

@@ -1,6 +1,6 @@
 -- restore: put back data that Redis lost, or remove schedules that are over.
 --
--- KEYS   @schedules wake rq_queues rq_limits deadlines
+-- KEYS   @schedules @trouble wake rq_queues rq_limits deadlines
 -- ARGV   @prefixes unique_prefix
 --        by              who asks, for the log; or ''
 --        seen_entry seen_t   the log's end up to which the caller compared; - and 0 when it is empty
@@ -39,6 +39,7 @@
 hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 -- include lib/hold_on.lua
 -- include lib/place.lua
+-- include lib/trouble.lua
 -- include lib/launch.lua
 -- include lib/pushed.lua
 -- include lib/unique.lua
@@ -178,6 +179,9 @@ for n, row in ipairs(rows) do
   if IS_SCHEDULE[row.place] then
     if found[n] then
       remove(row.id, found[n])
+      if found[n].recurring then
+        trouble.forget(row.id)
+      end
     end
     if row.place ~= 'gone' then
       put_back(row)

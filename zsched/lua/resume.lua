@@ -1,6 +1,6 @@
 -- resume: put paused schedules back into their lanes.
 --
--- KEYS   @schedules wake op
+-- KEYS   @schedules @trouble wake op
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
@@ -14,10 +14,11 @@
 -- LOGS   resume: rows = id, "<lane> <due>", after a skip "<lane> <due> <first> <last> <count> <nominal>"; the nominal
 --        time is - for a one-shot
 --
--- The count of failures in a row restarts.
+-- The counts of failures and of skipped occurrences in a row restart.
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/place.lua
+-- include lib/trouble.lua
 
 -- Return a word, and the due ms for the reply; for a schedule that is resumed also its words in the log.
 local function decide(id, at, plan)
@@ -57,8 +58,7 @@ for n, id in ipairs(ids) do
   local word, due_ms, words = decide(id, found[n], plans[n])
   if words then
     add_row(rows, id, words)
-    found[n].next_due_ms, found[n].failures = due_ms, found[n].recurring
-      and redis.pcall('HEXISTS', schedule_prefix .. id, 'failures')
+    found[n].next_due_ms = due_ms
   else
     found[n] = false
   end
@@ -72,9 +72,6 @@ for n, id in ipairs(ids) do
     if at.nominal_ms then
       redis.call('HSET', schedule_prefix .. id, 'nominal', at.nominal_ms)
     end
-    if at.failures == 1 then
-      redis.call('HDEL', schedule_prefix .. id, 'failures')
-    end
     leave(id, at)
     wake_if_earlier(at.lane, at.next_due_ms)
     redis.call('ZADD', lane_keys[at.lane], at.next_due_ms, id)
@@ -84,6 +81,9 @@ for n, id in ipairs(ids) do
     redis.call('HDEL', schedule_prefix .. id, 'nominal')
   elseif at then
     remove(id, at)
+  end
+  if at then
+    trouble.forget(id)
   end
 end
 return answer(reply)

@@ -198,8 +198,8 @@ class LogTally:
             self.wait_s[queue].note(run.queue_wait_ms / 1000)
         if run.duration_ms is not None:
             self.duration_s[queue].note(run.duration_ms / 1000)
-            if run.timeout_s:
-                self.timeout_ratio.note(run.duration_ms / 1000 / run.timeout_s)
+        if run.timeout_share is not None:
+            self.timeout_ratio.note(run.timeout_share)
 
 
 # -- measurements of the daemon ---------------------------------------------------------------------

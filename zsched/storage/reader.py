@@ -164,6 +164,13 @@ class Reader:
         with self._link.wire() as wire:
             return Registries(wire, self._keys.rq).depths()
 
+    def due_soon(self) -> dict[str, dict[str, int]]:
+        """Count the schedules that are due soon, by queue. Raises as ``storage.upcoming.due_soon``."""
+        from zsched.storage.upcoming import due_soon  # for the metrics
+
+        with self._link.wire() as wire:
+            return due_soon(wire, self._keys)
+
     def recent(self, clock: Clock) -> Recent:
         """Count the last minutes, as far as the log can be read quickly; *clock* measures the time of the read."""
         found = recent(Log(self._link, self._keys), self.now_ms(), self._keys.run_suffix, clock)

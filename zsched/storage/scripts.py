@@ -58,6 +58,7 @@ _LOADS = 10  # attempts to load a script, if it is flushed again before it runs
 _GROUPS = {  # words in headers for common groups of names
     "@lanes": ("due_high", "due_normal", "due_low"),
     "@schedules": ("meta", "log", "due_high", "due_normal", "due_low", "paused", "quarantine", "recurring"),
+    "@trouble": ("failing", "blocked"),  # see lib/trouble.lua
     "@prefixes": ("schedule_prefix", "template_prefix", "run_suffix"),  # as in keys.py
     "@term": ("token", "expected_server"),  # of the leader; see lib/fence.lua
 }

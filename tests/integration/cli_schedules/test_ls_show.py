@@ -44,6 +44,14 @@ def test_ls_is_an_aligned_table(some: Zsched) -> None:
     assert rows[-1].startswith("stopped  paused")
 
 
+def test_ls_says_of_a_paused_schedule_what_it_waits_for(some: Zsched, redis_client: redis.Redis) -> None:
+    assert ", if resumed" in some("ls", "--state", "paused").output
+
+    redis_client.hset("zsched:{default}:paused", "stopped", "normal 1767225600000 1767225500000 why")
+
+    assert "ago, waits" in some("ls", "--state", "paused").output
+
+
 def test_ls_prints_a_cursor_if_there_are_more_schedules(some: Zsched) -> None:
     whole = some.ids()
     first = some("ls", "--limit", "2")
