@@ -180,7 +180,7 @@ def assert_all_back(client: Client, writer: Writer, before: dict[str, datetime |
 
 def pushes(entries: list[Entry]) -> list[tuple[str, bool]]:
     """Return the runs that *entries* say were pushed, in order, and whether each is marked uncertain."""
-    pushed = (What.FIRED, What.ENQUEUED, What.PUSHED_AGAIN)
+    pushed = (What.FIRED, What.ENQUEUED, What.RETRIED, What.PUSHED_AGAIN)
     told = itertools.chain.from_iterable(map(changes, entries))
     return [(change.run_id or "", change.why == "uncertain") for change in told if change.what in pushed]
 

@@ -110,7 +110,7 @@ def test_status_shows_the_leader_with_the_start_of_its_term(zsched: Zsched, led:
     began_ms = now_ms(led) - 7_230_000
     led.xadd(KEYS.log(), {"kind": "term", "t": (began_ms - 9000) * 1000, "daemon": "x"}, id="2-12")
     led.xadd(KEYS.log(), {"kind": "term", "t": began_ms * 1000, "daemon": "somebody"}, id="3-13")
-    led.xadd(KEYS.log(), {"kind": "cancel", "t": began_ms * 1000 + 7, "id": "a", "due": 5}, id="3-14")
+    led.xadd(KEYS.log(), {"kind": "cancel", "t": began_ms * 1000 + 7, "rows": 1, "a": 5}, id="3-14")
 
     assert leading(zsched).startswith(f"box, pid 1, since {local_text(began_ms, 'UTC')} (2 h")
     assert iso(began_ms) == json.loads(zsched("status", "--json").stdout)["led_since"]

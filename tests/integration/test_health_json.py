@@ -88,7 +88,7 @@ def hurt(led: redis.Redis, client: Client) -> None:
     entries: list[tuple[Any, ...]] = [
         ("end", at_ms, *end_fields(*ended)),
         ("merged", at_ms, "archive", "x", "rows", 1, "3-1", 5),
-        ("cancel", at_ms + 3_600_000, "id", "a", "due", 5),
+        ("cancel", at_ms + 3_600_000, "rows", 1, "a", 5),
     ]
     for number, (kind, entry_ms, *texts) in enumerate(entries, seq + 1):
         add_entry(led, KEYS.log(), f"{epoch}-{number}", kind, entry_ms * 1000, *texts)

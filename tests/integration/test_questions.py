@@ -160,7 +160,12 @@ def test_log_without_an_answering_archive_comes_from_redis(
     assert [one for one in positions if one.t_us >= (positions[2].t_us // 1000 + 1) * 1000] == [
         entry.position for entry in since
     ]
-    assert Source(None, positions[1].t_us // 1000, positions[-1].id, "no archive answered within 0.25 s") == source
+    assert (
+        Source(
+            None, positions[1].t_us // 1000, positions[-1].id, "no archive answered within 0.25 s", place=source.place
+        )
+        == source
+    )
 
 
 def test_log_after_a_loss_includes_the_lost_entries(
@@ -252,7 +257,10 @@ def test_why_and_history_use_redis_own_log_if_no_archive_answers(
     assert story.source == source
     first = Log(link, KEYS).first()
     assert first is not None
-    assert Source(None, first.position.t_us // 1000, "0-2", "no archive answered within 0.25 s", True) == source
+    assert (
+        Source(None, first.position.t_us // 1000, "0-2", "no archive answered within 0.25 s", True, source.place)
+        == source
+    )
     assert 0 == redis_client.exists(KEYS.ask())  # the question was taken back
 
 

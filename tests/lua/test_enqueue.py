@@ -25,7 +25,7 @@ def test_a_run_is_queued_and_logged_whole(ground: Ground) -> None:
     assert {f"{RQ}:queue:default".encode()} == ground.redis.smembers(f"{RQ}:queues")
     entry = ground.last
     pairs = [text for pair in TEMPLATE.items() for text in pair]
-    assert ("0-1", "enqueue", ["run", run, "front", "0", "fields", "4", *pairs]) == (entry.id, entry.kind, entry.texts)
+    assert ("0-1", "enqueue", ["rows", "1", run, "0 4 -", *pairs]) == (entry.id, entry.kind, entry.texts)
 
 
 def test_a_call_sent_again_with_its_operation_id_queues_nothing_more(ground: Ground) -> None:
@@ -53,7 +53,7 @@ def test_enqueue_at_front_puts_the_run_first(ground: Ground) -> None:
     run = _enqueue(ground, at_front=1)[3]
 
     assert [run, "waiting"] == ground.queue()
-    assert "1" == ground.last.fields["front"]
+    assert "1 4 -" == ground.last.texts[3]
 
 
 @pytest.mark.parametrize("kind", ["one-shot", "recurring"])

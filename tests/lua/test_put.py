@@ -212,7 +212,7 @@ def test_the_log_entry_names_replaced_schedules_and_schedules_that_stay_paused(g
     ground.put(("there", due_ms), ("paused", due_ms))
     ground.put_recurring("recurring")
     ground.redis.hset(ground.keys.quarantine(), "bad", f"normal {due_ms} 1 its hash is gone")
-    ground.call("pause", id="paused", note="")
+    ground.call("pause", ["paused"], note="")
 
     ground.put(*((id, due_ms + 1) for id in ("new", "there", "paused", "recurring", "bad")))
 
@@ -228,7 +228,7 @@ def test_the_log_entry_of_only_new_schedules_has_only_its_rows(ground: Ground) -
 def test_the_log_names_only_written_rows_as_replaced_or_paused(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("same", due_ms), ("paused", due_ms))
-    ground.call("pause", id="paused", note="")
+    ground.call("pause", ["paused"], note="")
 
     words = ground.put(("same", due_ms), ("paused", due_ms), ("late", due_ms - 2 * HOUR_MS), ("new", due_ms))
 
@@ -238,7 +238,7 @@ def test_the_log_names_only_written_rows_as_replaced_or_paused(ground: Ground) -
 
 def test_a_paused_schedule_that_becomes_a_one_shot_is_logged_as_paused(ground: Ground) -> None:
     ground.put_recurring("a")
-    ground.call("pause", id="a", note="")
+    ground.call("pause", ["a"], note="")
     due_ms = ground.now_ms + HOUR_MS
 
     ground.put(("a", due_ms))
@@ -269,7 +269,7 @@ def test_a_put_of_a_paused_schedule_resumes_it_only_if_enabled(
 ) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
-    ground.call("pause", id="a", note="a note")
+    ground.call("pause", ["a"], note="a note")
     parked = ground.redis.hget(ground.keys.paused(), "a")
 
     assert [(word, str(due_ms))] == ground.put(("a", due_ms), enabled=enabled)

@@ -235,7 +235,7 @@ def test_a_put_with_another_lane_moves_the_place_and_keeps_the_time(ground: Grou
 @pytest.mark.parametrize("trigger", ["rule-1", "rule-2"])
 def test_a_put_never_resumes_a_paused_schedule(ground: Ground, trigger: str) -> None:
     _, _, _, due_ms = ground.put_recurring("r")
-    ground.call("pause", id="r", note="a note")
+    ground.call("pause", ["r"], note="a note")
     next_ms = ground.now_ms + 2 * HOUR_MS
 
     word, *_ = ground.put_recurring("r", next_ms, trigger=trigger, digest="digest-2", lane="high")
@@ -335,7 +335,7 @@ def test_an_update_of_a_schedule_that_was_removed_or_replaced_is_refused(ground:
     ground.put(("r", "+60000"))
 
     assert "CHANGED" == ground.put_recurring("r", seen_version=version)[0]
-    ground.call("cancel", id="r")
+    ground.call("cancel", ["r"])
     assert "CHANGED" == ground.put_recurring("r", seen_version=version)[0]
 
 
@@ -363,7 +363,7 @@ def _state(ground: Ground) -> str:
 @pytest.mark.parametrize("trigger", ["rule-1", "rule-2"])
 def test_the_log_entry_of_a_paused_schedule_says_that_it_stays_paused(ground: Ground, trigger: str) -> None:
     ground.put_recurring("r")
-    ground.call("pause", id="r", note="")
+    ground.call("pause", ["r"], note="")
 
     ground.put_recurring("r", digest="digest-2", trigger=trigger)
 
@@ -372,7 +372,7 @@ def test_the_log_entry_of_a_paused_schedule_says_that_it_stays_paused(ground: Gr
 
 def test_a_paused_one_shot_that_becomes_recurring_is_logged_as_paused(ground: Ground) -> None:
     ground.put(("r", "+60000"))
-    ground.call("pause", id="r", note="")
+    ground.call("pause", ["r"], note="")
     next_ms = ground.now_ms + HOUR_MS
 
     ground.put_recurring("r", next_ms)
@@ -420,7 +420,7 @@ def test_every_row_has_its_own_answer_and_only_changed_rows_are_logged(ground: G
     due_ms = ground.now_ms + HOUR_MS
     ground.put_rules(*(ground.rule(id, due_ms) for id in ("same", "kept", "taken", "seen", "broken", "paused")))
     ground.put(("once", due_ms))
-    ground.call("pause", id="paused", note="")
+    ground.call("pause", ["paused"], note="")
     ground.redis.delete(ground.keys.template("broken"))
     ground.redis.set(ground.keys.template("broken"), "not ours")
     next_ms = due_ms + 1
@@ -513,7 +513,7 @@ def test_a_disabled_put_pauses_an_active_rule_once(ground: Ground, trigger: str)
 def test_an_enabled_put_resumes_a_paused_rule_at_its_due_time_and_forgets_failures(ground: Ground) -> None:
     due_ms = ground.put_recurring("r", own={"pause_after": "3"})[3]
     ground.redis.hset(ground.keys.schedule("r"), "failures", 2)
-    ground.call("pause", id="r", note="a note")
+    ground.call("pause", ["r"], note="a note")
 
     word = ground.put_recurring("r", own={"pause_after": "3"}, enabled=1)[0]
 
@@ -525,7 +525,7 @@ def test_an_enabled_put_resumes_a_paused_rule_at_its_due_time_and_forgets_failur
 
 def test_a_paused_rule_that_is_disabled_again_keeps_its_note(ground: Ground) -> None:
     ground.put_recurring("r")
-    ground.call("pause", id="r", note="a note")
+    ground.call("pause", ["r"], note="a note")
 
     assert "updated" == ground.put_recurring("r", digest="digest-2", enabled=0)[0]
     assert ground.redis.hget(ground.keys.paused(), "r").endswith(b" a note")
@@ -539,7 +539,7 @@ def test_a_new_rule_records_the_overdue_occurrence_that_it_drops(ground: Ground,
     nominal_ms = ground.now_ms + HOUR_MS
     ground.put_recurring("r", nominal_ms, jitter_ms=5)
     if is_paused:
-        ground.call("pause", id="r", note="")
+        ground.call("pause", ["r"], note="")
     ground.pass_time(2 * HOUR_MS)
 
     ground.put_recurring("r", nominal_ms + 3 * HOUR_MS, trigger="rule-2", digest="digest-2")

@@ -109,7 +109,7 @@ def test_a_run_that_exists_in_rq_is_left_to_rq_although_its_queue_is_broken(led:
 def test_a_run_whose_schedule_was_removed_is_pushed_again(led: Ground, back: Restored, there: str) -> None:
     led.put(("a", DUE_MS))
     if there == "paused":
-        led.call("pause", id="a", note="")
+        led.call("pause", ["a"], note="")
 
     restore(led, back, run())
 

@@ -109,7 +109,7 @@ def test_a_paused_or_cancelled_schedule_is_in_no_trouble(led: Ground, verb: str)
     track(led, "!!")
     led.redis.zadd(led.keys.blocked(), {"r": 7, "other": 1})
 
-    led.call(verb, **({"id": "r", "note": ""} if verb == "pause" else {"id": "r", "op": "", "keep_op_ms": 0}))
+    led.call(verb, ["r"], **({"note": ""} if verb == "pause" else {}))
 
     assert failures(led) is None
     assert [b"other"] == led.redis.zrange(led.keys.blocked(), 0, -1)
@@ -117,7 +117,7 @@ def test_a_paused_or_cancelled_schedule_is_in_no_trouble(led: Ground, verb: str)
 
 def test_a_paused_schedule_is_not_paused_again_by_failures(led: Ground) -> None:
     put(led, 1)
-    led.call("pause", id="r", note="by hand")
+    led.call("pause", ["r"], note="by hand")
 
     assert [] == track(led, "!")
 
@@ -127,7 +127,7 @@ def test_a_paused_schedule_is_not_paused_again_by_failures(led: Ground) -> None:
 def test_resuming_a_schedule_resets_its_failure_count(led: Ground) -> None:
     put(led)
     track(led, "!!")
-    led.call("pause", id="r", note="by hand")
+    led.call("pause", ["r"], note="by hand")
     _resume(led, "r")
 
     assert failures(led) is None
@@ -156,7 +156,7 @@ def test_changing_pause_after_resets_the_failure_count(led: Ground, limit: int |
 
 def test_resume_works_although_the_schedule_has_a_wrong_type(led: Ground) -> None:
     put(led)
-    led.call("pause", id="r", note="")
+    led.call("pause", ["r"], note="")
     led.redis.delete(led.keys.schedule("r"))
     led.redis.set(led.keys.schedule("r"), "?")
 

@@ -49,6 +49,7 @@ _DURATIONS: Final = [option.shown for option in OPTIONS.values() if isinstance(o
 @click.option("--func", metavar="FUNC", help="Only schedules of this function (dotted path).")
 @click.option("--queue", metavar="NAME", help="Only schedules for this queue.")
 @click.option("--tag", metavar="TEXT", help="Only schedules with this tag.")
+@click.option("--owner", metavar="TEXT", help="Only schedules with this author (created_by).")
 @click.option("--match", metavar="GLOB", help="Only ids that match this pattern, such as 'reminder-*'.")
 @click.option(
     "--due-after", type=instant, metavar="TIME", help="Due after this time; local in --tz, or with an offset or Z."

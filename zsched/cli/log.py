@@ -189,6 +189,7 @@ _OF_OCCURRENCES: Final = {
 _OF_RUNS: Final = {
     What.FIRED: "fired {}",
     What.ENQUEUED: "enqueued {}",
+    What.RETRIED: "retried {}",
     What.DUPLICATE: "did not push {} again that were there already",
     What.RUN_AGAIN: "pushed {} again after their workers died",
     What.STOPPING: "asked the workers of {} to stop them",

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from zsched.client.caller import caller
 from zsched.client.calls import Typed, completed, effect_again, loaded_task, naming_lost_call, new_id, op_of
 from zsched.client.first_times import REPLANS, FirstTimes, PlannedRule, outdated
-from zsched.client.lives import Lives
 from zsched.client.many import BulkPut, put_rows
+from zsched.client.repairs import Repairs
 from zsched.client.rows import RowReader, time_argument
 from zsched.core.arguments import check_by, check_id, choice, instant_ms
 from zsched.core.clock import Clock, SystemClock, from_ms, to_ms
@@ -57,7 +57,7 @@ class ClientOptions(TypedDict, total=False):
     by: str | None
 
 
-class Client(Lives):
+class Client(Repairs):
     """
     Schedules in one namespace of one Redis, and their past (``Past``). Thread-safe; no I/O until used.
 
@@ -122,7 +122,8 @@ class Client(Lives):
         """
         other = copy(self)
         other._store = self._store.acting_as(check_by(by))
-        other.__dict__.pop("_reruns", None)  # it has this client's name
+        for name in ("_reruns", "_portions"):  # they have this client's name
+            other.__dict__.pop(name, None)
         return other
 
     # -- schedule -----------------------------------------------------------------------------------
@@ -249,6 +250,7 @@ class Client(Lives):
         func: str | None = None,
         queue: str | None = None,
         tag: str | None = None,
+        owner: str | None = None,
         due_after: datetime | None = None,
         due_before: datetime | None = None,
         match: str | None = None,
@@ -258,13 +260,12 @@ class Client(Lives):
         """
         List schedules: active ones by due time, then paused, quarantined and ended ones by id; read page by page.
 
-        *match* is a glob over ids. *after* is the ``cursor`` of the last listed schedule: the listing continues after
-        it. Raises InvalidSchedule at once for an invalid filter.
+        *match* is a glob over ids, *owner* the ``created_by``. *after* is the ``cursor`` of the last listed schedule:
+        the listing continues after it. Raises InvalidSchedule at once for an invalid filter.
         """
         wanted = Filter.of(
-            state=state, kind=kind, func=func, queue=queue, tag=tag, match=match, limit=limit, after=after,
-            due_after_ms=None if due_after is None else instant_ms("due_after", due_after, None),
-            due_before_ms=None if due_before is None else instant_ms("due_before", due_before, None),
+            state=state, kind=kind, func=func, queue=queue, tag=tag, owner=owner, match=match, limit=limit, after=after,
+            due_after=due_after, due_before=due_before,
         )  # fmt: skip
         return select(wanted, self._reader)
 

@@ -33,6 +33,13 @@ def check_id(id: object) -> str:
     return id
 
 
+def check_run_id(run_id: object) -> str:
+    """Return *run_id* if it is a text. Raises InvalidSchedule otherwise."""
+    if not isinstance(run_id, str):
+        raise InvalidSchedule("run_id", run_id, "not a run id", "give the text that zsched history shows")
+    return run_id
+
+
 def check_text(field: str, value: object) -> str:
     """Return *value* if it is a short single-line text. Raises InvalidSchedule otherwise."""
     if not isinstance(value, str) or len(value) > _TEXT or not value.isprintable():

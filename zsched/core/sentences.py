@@ -145,9 +145,17 @@ def _enqueued(change: Change, tz: str, _: str) -> str:
         which = which.rstrip(",")
         asked = f"{_by(change)}:" if change.by else ""
         return f"backfilled{asked} {which}" + (f"; run {change.run_id}" if change.run_id else "")
-    if change.why:  # RUN_NOW, RETRY_OF
-        return f"{change.why}, {f'asked{_by(change)}' if change.by else 'on request'}; run {change.run_id}"
+    if change.why:  # RUN_NOW
+        return f"{change.why}{_asked(change)}; run {change.run_id}"
     return f"enqueued{_by(change)}; run {change.run_id}"
+
+
+def _retried(change: Change, _tz: str, _: str) -> str:
+    return f"retry of {change.why}{_asked(change)}; run {change.run_id}"
+
+
+def _asked(change: Change) -> str:
+    return f", asked{_by(change)}" if change.by else ", on request"
 
 
 def _expired(change: Change, tz: str, context: str) -> str:
@@ -245,6 +253,7 @@ _WORDS: Final[dict[What, Callable[[Change, str, str], str]]] = {
     What.REPLANNED: _replanned,
     What.FIRED: _fired,
     What.ENQUEUED: _enqueued,
+    What.RETRIED: _retried,
     What.SKIPPED: _skipped,
     What.EXPIRED: _expired,
     What.COALESCED: _coalesced,

@@ -10,7 +10,7 @@
 --        ...             field/value texts of the job's hash; zs_unique: for so long (ms) the id keeps its run
 -- RETURNS  OK, word, now ms, version, run id or -
 --        words: created updated kept EXISTS WRONGTYPE; kept and EXISTS have the run, if it is one, and - for a schedule
--- LOGS   enqueue: run, front, fields n, the pairs
+-- LOGS   enqueue: rows = run, "<front> <fields n> -", the pairs
 --
 -- A waiting schedule with this id is replaced: it runs now, and not again at its time. With keep or error it stays; so
 -- does a run that was enqueued by such a call, for the time that the call gave, whatever became of the run.
@@ -37,7 +37,7 @@ if rate_limit == false or not queue_accepts(queue) then
   return answer({'OK', 'WRONGTYPE', now_ms, version(), '-'})
 end
 
-local fields = {'run', run, 'front', at_front, 'fields', #job / 2}
+local fields = {'rows', 1, run, at_front .. ' ' .. #job / 2 .. ' -'}
 for i = 1, #job do
   fields[#fields + 1] = job[i]
 end

@@ -116,7 +116,7 @@ def _names_of(bounds: tuple[float, ...]) -> tuple[str, ...]:
 # Outcomes of an occurrence or of a requested run. ``uncertain`` ones were fired, and may have been fired before;
 # ``fired`` counts the others.
 OUTCOMES: Final = tuple(
-    "fired enqueued uncertain skipped_overlap skipped_paused skipped_uncertain skipped_missed skipped_limit "
+    "fired enqueued retried uncertain skipped_overlap skipped_paused skipped_uncertain skipped_missed skipped_limit "
     "skipped_rule_changed expired coalesced duplicate cancelled quarantined pushed_again held withdrawn".split()
 )
 _COUNTED: Final = (*DECIDED, What.RUN_ENDED)  # kinds without any of these changes need not be parsed

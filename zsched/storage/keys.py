@@ -141,6 +141,10 @@ class Keys:
         """STRING with PX: the reply of a call that has no id of its own, so that a re-send is a no-op."""
         return f"{self.prefix}op:{op}"
 
+    def retried_prefix(self) -> str:
+        """The text before a retried run's id in its key, a STRING with PX: the id of the new run; see lua/retry.lua."""
+        return f"{self.prefix}retried:"
+
     def unique_prefix(self) -> str:
         """The text before an id in the key of its guard, a STRING with PX: ``<until ms> <run id>``."""
         return f"{self.prefix}unique:"

@@ -157,7 +157,7 @@ class Scripts:
         return function(arguments["id" if name != "op" else "op"]) if name in _PER_CALL else function()
 
     def _argument(self, name: str, arguments: dict[str, Any]) -> Any:
-        if name in ("schedule_prefix", "template_prefix", "unique_prefix"):
+        if name in ("schedule_prefix", "template_prefix", "retried_prefix", "unique_prefix"):
             return getattr(self._keys, name)()
         if name == "by":
             return self._by

@@ -9,7 +9,7 @@ No policy and no planning here: the caller decides what to write, and gets a wor
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -159,6 +159,24 @@ class Replies(NamedTuple):
     due_ms: list[bytes]
 
 
+class SkipPlan(NamedTuple):
+    """
+    The plan of a recurring schedule that is resumed without its missed occurrences; made for a schedule with this due
+    time and version.
+    """
+
+    seen_due_ms: int
+    version: str
+    passed: Range
+    bracket: Bracket
+
+    def to_text(self) -> str:
+        """Return the plan for resume.lua."""
+        bracket, passed = self.bracket, self.passed
+        words = (self.seen_due_ms, self.version, bracket.next or "-", bracket.from_ms, bracket.until_ms)
+        return " ".join(map(str, (*words, bracket.jitter_ms, passed.first_ms, passed.last_ms, passed.count)))
+
+
 class Refilled(NamedTuple):
     """Result of a backfill: a word, and per occurrence its run id; None if it has a run already, or is open."""
 
@@ -301,40 +319,26 @@ class Store:
         )
         return Refilled(_text(word), [_detail(run_id) for run_id in run_ids])
 
-    # -- life cycle -------------------------------------------------------------------------------
+    # -- life cycle: many schedules in a step, a word for each ---------------------------------------
 
-    def cancel(self, id: str, op: str) -> Answer:
-        """Delete a schedule: cancelled or NOTFOUND."""
-        word, now_ms = self._scripts.call("cancel", id=id, op=op, keep_op_ms=KEEP_OP_MS)
-        return Answer(_text(word), int(now_ms))
+    def cancel(self, ids: Sequence[str], op: str) -> list[str]:
+        """Delete schedules: cancelled or NOTFOUND."""
+        _, *words = self._scripts.call("cancel", op=op, keep_op_ms=KEEP_OP_MS, rows=ids)
+        return [_text(word) for word in words]
 
-    def pause(self, id: str, note: str) -> Answer:
-        """Take a schedule out of its lane: paused, unchanged, NOTFOUND, QUARANTINED or ENDED."""
-        word, now_ms = self._scripts.call("pause", id=id, note=note)
-        return Answer(_text(word), int(now_ms))
+    def pause(self, ids: Sequence[str], note: str) -> list[str]:
+        """Take schedules out of their lanes: paused, unchanged, NOTFOUND, QUARANTINED or ENDED."""
+        _, *words = self._scripts.call("pause", note=note, rows=ids)
+        return [_text(word) for word in words]
 
-    def resume(
-        self, id: str, op: str, missed: Missed, seen_due_ms: int | None = None, version: str = "",
-        passed: Range | None = None, bracket: Bracket | None = None,
-    ) -> Answer:  # fmt: skip
-        """Resume a schedule: resumed, skipped, unchanged, NOTFOUND, QUARANTINED, ENDED; AGAIN: plan again."""
-        word, now_ms, *due_ms = self._scripts.call(
-            "resume",
-            id=id,
-            op=op,
-            keep_op_ms=KEEP_OP_MS,
-            missed=missed.value,
-            seen_due_ms="" if seen_due_ms is None else seen_due_ms,
-            planned_version=version,
-            next_ms=bracket.next or "" if bracket else "",
-            from_ms=bracket.from_ms if bracket else 0,
-            until_ms=bracket.until_ms if bracket else 0,
-            jitter_ms=bracket.jitter_ms if bracket else 0,
-            first_ms=passed.first_ms if passed else "",
-            last_ms=passed.last_ms if passed else "",
-            count=passed.count if passed else 0,
-        )
-        return Answer(_text(word), int(now_ms), _detail(due_ms[0]) if due_ms else None)
+    def resume(self, plans: Mapping[str, SkipPlan | None], op: str, missed: Missed) -> tuple[int, list[str]]:
+        """
+        Resume the schedules of *plans*. Return the server's time and a word for each: resumed, skipped, unchanged,
+        NOTFOUND, QUARANTINED, ENDED, WRONGTYPE; AGAIN: plan (again).
+        """
+        rows = [text for id, plan in plans.items() for text in (id, "" if plan is None else plan.to_text())]
+        now_ms, *words = self._scripts.call("resume", op=op, keep_op_ms=KEEP_OP_MS, missed=missed.value, rows=rows)
+        return int(now_ms), [_text(word) for word in words[::2]]
 
 
 def one_shots_call(

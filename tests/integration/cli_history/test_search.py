@@ -127,7 +127,7 @@ def test_an_unknown_id_has_the_exit_code_of_why(stocked: Client, zsched: Zsched)
     known, unknown = zsched("history", "fax-bolt", "--status", "skipped"), zsched("history", "nope")
 
     assert (0, NOT_FOUND) == (known.exit_code, unknown.exit_code)
-    assert "nope: never heard of it" in unknown.stderr
+    assert "nope: no schedule nope was ever put into namespace default of " in unknown.stderr
 
 
 def test_a_search_without_an_archive_says_how_far_the_log_goes_back(

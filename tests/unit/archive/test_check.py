@@ -23,7 +23,7 @@ ENTRIES = [
     put_recurring(2, "r"),
     fire(3, f"a-{DUE_MS}"),
     enqueue(4, f"now-{DUE_MS}"),
-    entry(5, "pause", "id", "b", "lane", "low", "due", DUE_MS, "note", "until the sale is over"),
+    entry(5, "pause", "note", "until the sale is over", "rows", 1, "b", f"low {DUE_MS}"),
     *(put(seq, f"id-{seq}") for seq in range(6, 200)),
 ]
 

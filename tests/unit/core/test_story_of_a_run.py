@@ -27,7 +27,7 @@ def fired(run_id: str, nominal_ms: int, **more: Any) -> Change:
 
 
 PUT = change(What.PUT, FIRST_MS - 60_000, nominal_ms=FIRST_MS)
-RETRY = change(What.ENQUEUED, SECOND_MS + 5, run_id=f"{FIRST}-r7", nominal_ms=FIRST_MS, why=f"retry of {FIRST}")
+RETRY = change(What.RETRIED, SECOND_MS + 5, run_id=f"{FIRST}-r7", nominal_ms=FIRST_MS, why=FIRST)
 OVERLAP = change(What.SKIPPED, SECOND_MS, nominal_ms=SECOND_MS, why=f"overlap: {FIRST} was still open")
 
 

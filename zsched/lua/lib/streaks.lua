@@ -38,7 +38,7 @@ local function pause_failing()
     local at = failing[id]
     if at then
       local note = string.format('%.0f', streak.failures) .. ' failures in a row, the last of run ' .. last_runs[id]
-      append('pause', {'id', id, 'lane', at.lane, 'due', at.due_ms, 'note', note})
+      append('pause', {'note', note, 'rows', 1, id, at.lane .. ' ' .. at.due_ms})
       leave(id, at)
       park(paused_key, id, at.lane, at.due_ms, nil, note)
       streak.failures = 0
