@@ -109,7 +109,7 @@ def test_a_paused_or_cancelled_schedule_is_in_no_trouble(led: Ground, verb: str)
     track(led, "!!")
     led.redis.zadd(led.keys.blocked(), {"r": 7, "other": 1})
 
-    led.call(verb, **({"id": "r", "note": ""} if verb == "pause" else {"id": "r", "op": "", "keep_op_ms": 0}))
+    led.call(verb, ["r"], **({"note": ""} if verb == "pause" else {}))
 
     assert failures(led) is None
     assert [b"other"] == led.redis.zrange(led.keys.blocked(), 0, -1)
