@@ -17,7 +17,7 @@ from zsched.cli.completion import completed_ids
 from zsched.cli.formats import due_text
 from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, command
-from zsched.cli.repairs import Repair, bulk_options, schedule_filters
+from zsched.cli.repairs import Repair, bulk_options, run_filters, schedule_filters
 from zsched.cli.values import instant
 from zsched.core.backfill import Backfill
 from zsched.core.model import Missed, Schedule
@@ -50,6 +50,8 @@ class _Result:
 _CANCEL = Repair("cancel", "cancelled", "schedule", "--tag campaign-7 --dry-run")
 _PAUSE = Repair("pause", "paused", "schedule", "--queue email --dry-run")
 _RESUME = Repair("resume", "resumed", "schedule", "--queue email --dry-run")
+_RETRY = Repair("retry", "retried", "run", "--status failed --since 2h --dry-run")
+_CANCEL_RUN = Repair("cancel-run", "cancelled", "run", "--queue emial --dry-run")
 
 
 @command()
@@ -135,33 +137,51 @@ def run(invocation: Invocation, id: str) -> None:
 
 
 @command()
-@click.argument("run_ids", metavar="RUN_ID…", nargs=-1, required=True)
-def retry(invocation: Invocation, run_ids: tuple[str, ...]) -> int:
+@click.argument("run_ids", metavar="[RUN_ID]…", nargs=-1)
+@run_filters("failed", "lost", "expired", "cancelled")
+@bulk_options(is_pushing=True)
+def retry(invocation: Invocation, run_ids: tuple[str, ...], **given: Any) -> int:
     """
-    Run finished runs once more with the same arguments and options. If RQ has forgotten a run, its arguments come from
-    a daemon's archive. Prints per run: retried with the new run id, not_over (exit code 1), no_arguments (1) or
-    not_found (3).
+    Run finished runs once more with the same arguments and options, by run id or by filters. If RQ has forgotten a run,
+    its arguments come from a daemon's archive. Prints per run: retried with the new run id, not_over (exit code 1),
+    no_arguments (1) or not_found (3).
+
+    Filters take the runs with --status, the oldest first. A run that was retried before is left out, so you can repeat
+    the command; a run id is retried any number of times. A retry that failed again is a new failed run: give --until to
+    leave it out. Ctrl-C stops the command between two steps.
 
     \b
-    Example:
+    Examples:
       zsched retry digest-1785283200000
+      zsched retry --status failed --since 2h --func app.mail.send --dry-run
+      zsched retry --status failed --since 2h --func app.mail.send --yes --per-second 50
     """
     client = invocation.client()
-    return _each(invocation, run_ids, lambda run_id: _Result(run_id, "retried", run_id=client.retry(run_id)))
+    if not _RETRY.are_filters(run_ids, given):
+        return _each(invocation, run_ids, lambda run_id: _Result(run_id, "retried", run_id=client.retry(run_id)))
+    if given["status"] is None:
+        raise click.UsageError(f"which status? give one: zsched retry {_RETRY.example}")
+    return _RETRY.carry_out(invocation, client.retry_many, given)
 
 
 @command("cancel-run")
-@click.argument("run_ids", metavar="RUN_ID…", nargs=-1, required=True)
-def cancel_run(invocation: Invocation, run_ids: tuple[str, ...]) -> int:
+@click.argument("run_ids", metavar="[RUN_ID]…", nargs=-1)
+@run_filters("queued", "running")
+@bulk_options(is_pushing=False)
+def cancel_run(invocation: Invocation, run_ids: tuple[str, ...], **given: Any) -> int:
     """
-    Cancel queued runs, and stop running ones. Prints per run: cancelled, stopping (its worker was asked to stop it;
-    `zsched history` shows the outcome), already_over (exit code 1), not_over with the reason (1) or not_found (3).
+    Cancel queued runs, and stop running ones, by run id or by filters. Prints per run: cancelled, stopping (its worker
+    was asked to stop it; `zsched history` shows the outcome), already_over (exit code 1), not_over with the reason (1)
+    or not_found (3). Filters take queued runs, unless --status is running.
 
     \b
-    Example:
+    Examples:
       zsched cancel-run digest-1785283200000
+      zsched cancel-run --queue emial --dry-run
     """
     client = invocation.client()
+    if _CANCEL_RUN.are_filters(run_ids, given):
+        return _CANCEL_RUN.carry_out(invocation, client.cancel_runs, given)
     return _each(invocation, run_ids, lambda run_id: _Result(run_id, client.cancel_run(run_id)))
 
 

@@ -17,6 +17,7 @@ import click
 from zsched.cli.lines import Shown
 from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, Invocation
+from zsched.cli.values import moment, moment_at
 from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import ScheduleState
 from zsched.core.repair import AT_ONCE, CHANGED_PER_SECOND, PUSHED_PER_SECOND, SAMPLED, Repaired
@@ -51,6 +52,9 @@ class Repair:
         options = {name: given.pop(name) for name in _BULK}
         confirm = None if options.pop("yes") else partial(self._is_confirmed, invocation)
         filters = {name: value for name, value in given.items() if value is not None}
+        for name in ("since", "until"):
+            if name in filters:
+                filters[name] = moment_at(filters[name], name, None)
         progress = Progress(self.name, is_quiet=invocation.wants_json, least=_MUCH, counted=f"{self.noun}s")
         try:
             with progress:
@@ -93,6 +97,16 @@ class Repair:
         skipped = f"; {result.skipped:,} needed no change" if result.skipped else ""
         refused = f"; {result.refused_count:,} refused" if result.refused_count else ""
         yield f"{plural(result.done, self.noun)} {self.done}{skipped}{refused}"
+
+
+def run_filters(*statuses: str) -> Callable[[F], F]:
+    """Add the options that choose runs, in one of *statuses*."""
+    return _options(
+        click.option("--status", type=click.Choice(statuses), help="Runs with this status."),
+        *_common("runs"),
+        click.option("--since", type=moment, metavar="TIME|DURATION", help="Ended since then, or 2h: two hours ago."),
+        click.option("--until", type=moment, metavar="TIME|DURATION", help="Ended before then."),
+    )
 
 
 def schedule_filters(function: F) -> F:

@@ -1,5 +1,5 @@
 """
-The part of the client that changes many schedules, chosen by filters.
+The part of the client that changes many schedules or runs, chosen by filters.
 
 ``portions`` finds and changes them, and is imported with the first call.
 """
@@ -18,6 +18,7 @@ from zsched.core.model import Missed, ScheduleState
 if TYPE_CHECKING:
     from zsched.client.portions import Portions
     from zsched.core.repair import Repaired
+    from zsched.core.runs import RunStatus
 
 
 class RepairOptions(TypedDict, total=False):
@@ -48,9 +49,21 @@ class ScheduleRepair(RepairOptions, total=False):
     due_before: datetime | None
 
 
+class RunRepair(RepairOptions, total=False):
+    """Filters of runs, as in ``Client.runs``, and options."""
+
+    func: str | None
+    queue: str | None
+    tag: str | None
+    owner: str | None
+    match: str | None
+    since: datetime | None
+    until: datetime | None
+
+
 class Repairs(Lives):
     """
-    The calls of ``Client`` that change many schedules, chosen by filters; at least one is needed.
+    The calls of ``Client`` that change many schedules or runs, chosen by filters; at least one is needed.
 
     The candidates are found first, and do not change any more. They are changed in portions, each in one step with one
     log entry, at a rate. A candidate that is refused does not stop the others. After an interruption, the same call
@@ -59,7 +72,24 @@ class Repairs(Lives):
     Raises:
         InvalidSchedule: an option is invalid, or there is no filter.
         RedisUnavailable, RedisRefused: Redis was not reached, or refused. Changes made until then stay.
+        ArchiveError: the archive stopped to answer while runs were searched; nothing was changed.
     """
+
+    def retry_many(self, status: str | RunStatus, **given: Unpack[RunRepair]) -> Repaired:
+        """
+        Retry the runs that ended as *status* (failed, lost, expired or cancelled), the oldest first; default: 200 a
+        second. A run that was retried before is left out, also if somebody else did it; ``retry`` of one run takes it
+        any number of times. A retry that failed again is a new failed run: ``until`` leaves it out. Raises as
+        ``Repairs``.
+        """
+        return self._portions.retry(status, dict(given))
+
+    def cancel_runs(self, status: str | RunStatus = "queued", **given: Unpack[RunRepair]) -> Repaired:
+        """
+        Cancel the queued runs, or stop those that are "running", the oldest first; as ``cancel_run`` does. Raises as
+        ``Repairs``.
+        """
+        return self._portions.cancel_runs(status, dict(given))
 
     def cancel_many(self, **given: Unpack[ScheduleRepair]) -> Repaired:
         """Cancel schedules. A schedule that fired meanwhile is skipped; its run stays. Raises as ``Repairs``."""
@@ -79,4 +109,4 @@ class Repairs(Lives):
     def _portions(self) -> Portions:
         from zsched.client.portions import Portions
 
-        return Portions(self._reader)
+        return Portions(self._reader, self._reruns, self._answers)
