@@ -174,7 +174,8 @@ def test_a_misspelt_queue_is_recognised_by_a_queue_with_workers(
 
     text = f"nobody listens to queue {queue}, where 1 job waits for 6 min"
     assert alarm["problem"] == (f"{text}: did you mean {meant}?" if meant else text)
-    takes_out = f"zsched set ID --queue {meant} corrects a schedule, and zsched cancel-run RUN_ID takes it out; else: "
+    takes_out = f"zsched cancel-run --queue {queue} takes its runs out; else: "
+    takes_out = f"zsched set ID --queue {meant} corrects a schedule, and {takes_out}"
     assert alarm["remedy"].startswith(takes_out if meant else "start one: ")
     assert [meant] == [one["meant"] for one in told(zsched)["unheard"]]
 

@@ -8,7 +8,7 @@ Redis still holds. Every answer names its source. Only the question itself is wr
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -17,19 +17,23 @@ from typing import Final, TypedDict, TypeVar
 
 from zsched.core.arguments import check_id, choice, instant_ms, zone_name
 from zsched.core.changes import OUTCOMES, What
+from zsched.core.clock import from_ms
 from zsched.core.facets import Facets
 from zsched.core.log import Entry, Position
 from zsched.core.lookback import Lookback, Occurrence, SearchCursor, Wanted
 from zsched.core.run_id import RunId
 from zsched.core.runs import OPEN, Run, RunStatus
 from zsched.core.story import Chronicle, Source, Story, tell, tell_of_run
-from zsched.core.wording import alternatives
+from zsched.core.verdict import Word
+from zsched.core.wording import alternatives, plural
 from zsched.errors import InvalidSchedule, RunNotFound
 from zsched.storage.inquiry import MOST_AT_ONCE, Inquiry, Looked
 from zsched.storage.reader import Reader
 
 _NEAR: Final = 2000  # ids that are compared with an unknown one
 _LIKE: Final = 0.7  # of difflib.SequenceMatcher.ratio
+_OTHERS: Final = 100  # runs of its queue that are searched for those that began while a run waited
+_BEFORE_MS: Final = 3_600_000  # they were pushed so long before it, at most
 _ENDLESS: Final = 10**15  # results
 _LONGEST: Final = 512  # characters of a filter
 _OF_A_RUN: Final = 1000  # changes of a schedule among which its run is searched: the length of an answer
@@ -86,7 +90,7 @@ class Answers:
         runs = self._inquiry.seen(_open(chronicle))
         stalled = self._inquiry.stalled(runs)
         story = tell(chronicle, found.schedule if found else None, self._reader.now_ms(), zone, runs, stalled)
-        return story if story.is_known else self._with_near_ids(story)
+        return self._explained(story, _runs(chronicle, RunStatus)) if story.is_known else self._with_near_ids(story)
 
     def _with_near_ids(self, story: Story) -> Story:
         """Add ids of schedules that look like the unknown one, among some thousand."""
@@ -103,7 +107,26 @@ class Answers:
         found = self._reader.find(chronicle.id)
         runs = self._inquiry.seen([run for run in _runs(chronicle, RunStatus) if run.id == run_id])
         stalled, schedule = self._inquiry.stalled(runs), found.schedule if found else None
-        return tell_of_run(run_id, chronicle, schedule, self._reader.now_ms(), zone, runs, stalled)
+        story = tell_of_run(run_id, chronicle, schedule, self._reader.now_ms(), zone, runs, stalled)
+        return self._explained(story, [run for run in _runs(chronicle, RunStatus) if run.id == run_id])
+
+    def _explained(self, story: Story, runs: Sequence[Run]) -> Story:
+        """Add to the verdict on a run that expired why it had not begun: by the runs of its queue that did."""
+        run = next((run for run in runs if run.status is RunStatus.EXPIRED), None)
+        if story.verdict.word is not Word.EXPIRED or run is None or not run.queue:
+            return story
+        queued_ms, until_ms = run.queued_ms or 0, run.ended_ms or 0
+        filters: SearchFilters = {
+            "queue": run.queue,
+            "since": from_ms(max(queued_ms - _BEFORE_MS, 0)),
+            "until": from_ms(until_ms),
+        }
+        others = self.runs(None, None, _OTHERS, None, filters)
+        begun = sum(queued_ms <= (one.started_ms or 0) <= until_ms for one in others if one.id != run.id)
+        why = f"no run of queue {run.queue} began meanwhile: no worker listened, or all were busy"
+        if begun:
+            why = f"meanwhile {plural(begun, 'other run')} of queue {run.queue} began: its workers were busy"
+        return replace(story, verdict=story.verdict.after(why))
 
     def get_run(self, run_id: str) -> tuple[Run, Source]:
         """See ``Past``."""

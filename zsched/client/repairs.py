@@ -86,7 +86,7 @@ class Repairs(Lives):
 
     def cancel_runs(self, status: str | RunStatus = "queued", **given: Unpack[RunRepair]) -> Repaired:
         """
-        Cancel the queued runs, or stop those that are "running", the oldest first; as ``cancel_run`` does. Raises as
+        Cancel the queued runs, or stop the "running" ones, the oldest first; as ``cancel_run`` does. Raises as
         ``Repairs``.
         """
         return self._portions.cancel_runs(status, dict(given))

@@ -225,11 +225,7 @@ def _without_workers(
     for one in queues:
         if one.meant:
             text = f"nobody listens to queue {one.queue}, {_use([one])}: did you mean {one.meant}?"
-            out = (
-                f", and zsched cancel-run RUN_ID takes {'it' if one.waiting == 1 else 'each'} out"
-                if one.waiting
-                else ""
-            )
+            out = f", and zsched cancel-run --queue {one.queue} takes its runs out" if one.waiting else ""
             yield said(text, f"zsched set ID --queue {one.meant} corrects a schedule{out}; else", *_worker([one]))
     if rest := [one for one in queues if not one.meant]:
         lost = "workers that ran when Redis lost its data are unknown until they take a job: restart them, or "

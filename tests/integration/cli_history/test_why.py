@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from rq import SimpleWorker
 
 from tests.faults.processes import eventually
 from tests.integration.cli_history.ground import ALONE, DEADLINE_S, FUNC, IMPATIENT, KEYS, Leading, Zsched, queued
@@ -336,3 +337,23 @@ def test_a_new_zone_of_an_overdue_schedule_records_the_occurrence_that_it_drops(
     [occurrence] = json.loads(zsched("history", "r", "--json", **IMPATIENT).stdout)["occurrences"]
     assert ("rule_changed", "ann") == (occurrence["why"], occurrence["by"])
     assert "another rule, which counts from then on; by ann" in zsched("history", "r", **IMPATIENT).stdout
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_why_of_an_expired_run_says_what_its_queue_did_meanwhile(
+    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path, others: int
+) -> None:
+    with Leading(redis_url, path):
+        client.enqueue(FUNC, id="late", expires_after=2)
+        if others:
+            client.enqueue(FUNC, id="other", at_front=True)
+            SimpleWorker(["default"], connection=redis_client).work(burst=True, max_jobs=others)
+        eventually(lambda: client.why("late").changes[-1].what.value == "run_ended")
+        eventually(lambda: len(client.runs(status="succeeded")) == others)
+
+        *_, verdict = zsched.story("late")
+
+    told = (
+        "meanwhile 1 other run of queue default began: its workers were busy" if others else "no run of queue default"
+    )
+    assert told in verdict
