@@ -59,7 +59,7 @@ def put(client: Client, timed: Sequence[Timed], **options: Unpack[ScheduleOption
     """
     many = client.schedule_many(rows(timed, **options))
     if many.created != len(timed):
-        raise Broken(f"{many.created:,} of {len(timed):,} were created; first errors: {many.errors[:3]}")
+        raise Broken(f"not all of {len(timed):,} were created: {many}")
 
 
 def run_ids(timed: Iterable[Timed]) -> list[str]:

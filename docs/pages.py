@@ -29,7 +29,7 @@ from docs.python_page import python
 from zsched import errors
 from zsched.cli import program
 from zsched.core.forms import Form, Words, YesNo
-from zsched.core.option_table import FOR_ENQUEUE, FOR_UPDATE, OPTIONS
+from zsched.core.option_table import FOR_ENQUEUE, FOR_UPDATE, ONLY_ENQUEUE, OPTIONS
 
 PROJECT: Final = Path(__file__).parents[1]
 _KINDS: Final = ("counter", "gauge", "histogram")
@@ -49,6 +49,12 @@ def options() -> Iterator[str]:
         elsewhere = " ".join(f"`{each}`" for each in option.elsewhere.split())
         meaning = re.sub(r"--([a-z-]+)", lambda found: f"`{found[1].replace('-', '_')}`", option.help)
         yield f"| `{name}` | {_value(option.form)} | {meaning} | {', '.join(also)} | {elsewhere} |"
+    yield "\n## Only of `client.enqueue`\n"
+    yield "| option | value | meaning | elsewhere |"
+    yield "|---|---|---|---|"
+    for name, option in ONLY_ENQUEUE.items():
+        elsewhere = " ".join(f"`{each}`" for each in option.elsewhere.split())
+        yield f"| `{name}` | {_value(option.form)} | {option.help} | {elsewhere} |"
 
 
 def _value(form: Form) -> str:
@@ -174,7 +180,7 @@ def error_classes() -> Iterator[str]:
     yield "Every error of zsched is a `ZschedError`. With `--json` the command line prints its name as `type`.\n"
     yield "| error | is also | meaning |"
     yield "|---|---|---|"
-    for name, error in vars(errors).items():
+    for name, error in [*vars(errors).items(), ("RowsRefused", zsched.RowsRefused)]:  # beside its result
         if inspect.isclass(error) and issubclass(error, errors.ZschedError) and error is not errors.ZschedError:
             text = " ".join(inspect.cleandoc(error.__doc__ or "").replace("``", "`").split())
             bases = ", ".join(f"`{base.__name__}`" for base in error.__bases__ if base is not errors.ZschedError)

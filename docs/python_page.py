@@ -50,7 +50,7 @@ def _class(found: type) -> Iterator[str]:
         yield "|---|---|"
         for name in names:
             kind = inspect.get_annotations(found)[name]
-            kind = getattr(kind, "__forward_arg__", kind).replace("|", "\\|")  # a named tuple wraps it
+            kind = str(getattr(kind, "__forward_arg__", kind)).replace("|", "\\|")  # a named tuple wraps it
             yield f"| `{name}` | `{kind}` |"
         yield ""
     for name, member in _methods(found):

@@ -11,8 +11,9 @@ from zsched.core.entry import row_texts, rows_of
 from zsched.core.runs import Run, facts_text
 
 # Words of zsched's own in a row, by kind. What follows them in a line is a text of somebody else.
-WORDS = {"advance": 5, "end": 1, "again": 1, "quarantine": 2, "replan": 3, "merged": 1}
-WITH_ROWS = frozenset({*WORDS, "unblock"})
+WORDS = {"advance": 5, "end": 1, "again": 1, "quarantine": 2, "replan": 3, "merged": 1, "cancel": 1,
+    "pause": 2}  # fmt: skip
+WITH_ROWS = frozenset({*WORDS, "resume", "unblock"})
 
 
 def row_fields(kind: str, *lines: str) -> list[bytes]:

@@ -37,7 +37,7 @@ from zsched.errors import (
 if TYPE_CHECKING:
     from zsched.client import Client
     from zsched.core.backfill import Backfill
-    from zsched.core.model import Many, Schedule, Scheduled
+    from zsched.core.model import Many, RowsRefused, Schedule, Scheduled
     from zsched.core.option_table import ScheduleOptions, ScheduleRow
     from zsched.core.runs import Run, RunStatus
     from zsched.current import CurrentRun, current_run
@@ -66,6 +66,7 @@ __all__ = [
     "PayloadGone",
     "RedisRefused",
     "RedisUnavailable",
+    "RowsRefused",
     "Run",
     "RunNotFound",
     "RunNotOver",
@@ -91,6 +92,7 @@ _HOMES: Final = {
     "CurrentRun": "zsched.current",
     "Many": "zsched.core.model",
     "Next": "zsched.tasks.chaining",
+    "RowsRefused": "zsched.core.model",
     "Run": "zsched.core.runs",
     "RunStatus": "zsched.core.runs",
     "Schedule": "zsched.core.model",

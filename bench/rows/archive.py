@@ -89,7 +89,7 @@ def _put(arena: Arena, ground: Ground, count: int) -> None:
     timed = ((str(uuid.uuid4()), now_ms + number * _OVER_MS // count) for number in range(count))
     many = ground.client().schedule_many(load.rows(timed))
     if many.created != count:
-        raise Broken(f"{many.created:,} of {count:,} were created; first errors: {many.errors[:3]}")
+        raise Broken(f"not all of {count:,} were created: {many}")
 
 
 def _follow(arena: Arena, ground: Ground, path: Path) -> _Took:

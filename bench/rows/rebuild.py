@@ -78,7 +78,7 @@ def _put(arena: Arena, ground: Ground, count: int) -> None:
         {"func": load.FUNC, "id": f"rule-{number}", "cron": "0 9 * * *"} for number in range(count // _RULE_EVERY)
     )
     if many.created + more.created != count:
-        raise Broken(f"not all were created; first errors: {(many.errors + more.errors)[:3]}")
+        raise Broken(f"not all of {count:,} were created: {many}, {more}")
 
 
 def _held(ground: Ground) -> dict[bytes, float]:

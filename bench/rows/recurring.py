@@ -39,7 +39,7 @@ def _zsched(arena: Arena, ground: Ground, count: int) -> Figure:
     rules = load.daily(count)
     many = ground.client().schedule_many(load.daily_rows(rules))
     if many.created != count:
-        raise Broken(f"{many.created:,} of {count:,} were created; first errors: {many.errors[:3]}")
+        raise Broken(f"not all of {count:,} were created: {many}")
     _make_due(ground, rules, arena.clock.now_ms())
     with leader(arena, ground):
         arena.wait_for("every schedule is advanced", lambda: not _overdue(ground, arena.clock.now_ms()), 300.0)

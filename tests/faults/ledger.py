@@ -66,7 +66,9 @@ def fired(client: redis.Redis) -> list[tuple[str, int]]:
                 for id, word, nominal, *_ in rows
                 if word in ("fired", "deferred", "uncertain")
             ]
-        elif entry.kind in ("enqueue", "run_now"):
+        elif entry.kind == "enqueue":
+            runs.append((entry.texts[2].decode(), entry.t))
+        elif entry.kind == "run_now":
             runs.append((entry.fields["run"], entry.t))
     return runs
 

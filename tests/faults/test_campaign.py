@@ -165,7 +165,7 @@ def resumed_in_a_repair(*archived: Entry) -> Witnesses:
     return seen(
         [
             term(1, t_us=DUE_US - 5 * S),
-            entry(2, "pause", "id", "a", "due", str(DUE_MS), "note", "", t_us=paused_us),
+            entry(2, "pause", "note", "", "rows", "1", "a", f"low {DUE_MS}", t_us=paused_us),
             *archived,
         ],
         receipts=[],
@@ -190,7 +190,9 @@ FAILING: dict[str, tuple[str, Callable[[], Witnesses]]] = {
     "durable, and lost at once": ("lost", lambda: lost_at(SOON_US, calls=[replace(ASKED, is_durable=True)])),
     "paused, though a log has its resume": (
         "lost",
-        lambda: resumed_in_a_repair(entry(3, "resume", "id", "a", "due", str(DUE_MS), t_us=DUE_US - 2 * S - 7), put(4)),
+        lambda: resumed_in_a_repair(
+            entry(3, "resume", "rows", "1", "a", f"low {DUE_MS}", t_us=DUE_US - 2 * S - 7), put(4)
+        ),
     ),
     "a rule that is nowhere": ("lost", lambda: seen(RULE, calls=[RULED], receipts=[])),
     "cancelled, and fired": (

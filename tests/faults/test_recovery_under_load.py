@@ -180,7 +180,7 @@ def assert_all_back(client: Client, writer: Writer, before: dict[str, datetime |
 
 def pushes(entries: list[Entry]) -> list[tuple[str, bool]]:
     """Return the runs that *entries* say were pushed, in order, and whether each is marked uncertain."""
-    pushed = (What.FIRED, What.ENQUEUED, What.PUSHED_AGAIN)
+    pushed = (What.FIRED, What.ENQUEUED, What.RETRIED, What.PUSHED_AGAIN)
     told = itertools.chain.from_iterable(map(changes, entries))
     return [(change.run_id or "", change.why == "uncertain") for change in told if change.what in pushed]
 
@@ -233,8 +233,8 @@ def test_an_emptied_redis_gets_every_acknowledged_write_back_under_load(start_da
         await_caught_up(server.url, *paths, within_s=WITHIN_S)
         together = put_back_by(daemons)
         stories = [client.why(id) for id in ("s0", "s1", "refire-0", "skip-0")]
-        again, _ = client.history(status="pushed_again", limit=1000)
-        skipped, _ = client.history(status="skipped", limit=1000)
+        again = client.history(status="pushed_again", limit=1000)
+        skipped = client.history(status="skipped", limit=1000)
         took_ms = [daemon.of("recovery_done")[0]["took_ms"] for daemon in daemons]
         tell("emptied", back_s=first_s, both_s=both_s, took_ms=took_ms, written=len(writer.acts), **together)
 

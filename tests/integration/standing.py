@@ -21,7 +21,7 @@ def lead(client: redis.Redis) -> redis.Redis:
     client.set(KEYS.lease(), "somebody:3:2000:x", px=600_000)
     client.hset(KEYS.meta(), mapping={"epoch": 3, "seq": 12})
     for seq in range(1, 13):
-        entry = {"kind": "cancel", "t": LAST_T - 12 + seq, "id": "a", "due": 5}
+        entry = {"kind": "cancel", "t": LAST_T - 12 + seq, "rows": 1, "a": 5}
         client.xadd(KEYS.log(), entry, id=f"3-{seq}")
     return client
 

@@ -53,8 +53,14 @@ NOT_UNDERSTOOD: list[tuple[str, dict[str, Any]]] = [
     ("schedule", {"id": "\ud800", "newest": 3}),
     ("schedule", {"id": "a", "newest": "three"}),
     ("schedule", {"id": "a", "newest": 3, "more": 1}),
-    ("occurrences", {"whats": ["enchanted"], "limit": 3}),
-    ("occurrences", {"whats": 7, "limit": 3}),
+    ("search", {"whats": ["enchanted"], "statuses": [], "facets": ["", "", "", []], "limit": 3}),
+    ("search", {"whats": 7, "statuses": [], "facets": ["", "", "", []], "limit": 3}),
+    ("search", {"whats": [], "statuses": [], "facets": ["", "", ""], "limit": 3}),
+    ("search", {"whats": [], "statuses": [], "facets": ["", "", "", []], "limit": 3, "id": 7}),
+    ("search", {"whats": [], "statuses": [], "facets": ["", "", "", []], "limit": 3, "match": "\ud800"}),
+    ("search", {"whats": [], "statuses": [], "facets": ["", "", "", []], "limit": 3, "since_us": -1}),
+    ("search", {"whats": [], "statuses": [], "facets": ["", "", "", []], "limit": 3, "after": "then"}),
+    ("search", {"whats": [], "statuses": [], "facets": ["", "", "", []], "limit": 3, "after": f"1-1-{10**30}-1-1"}),
     ("entries", {"since_us": "then", "limit": 3}),
     ("entries", {"behind": [1], "limit": 3}),
     ("entries", {"behind": [10**30, 1, 1], "limit": 3}),
@@ -67,7 +73,8 @@ def test_a_malformed_question_is_ignored(daemon: DaemonThread, client: Client, r
         redis_client.rpush(KEYS.ask(), text)
     client.enqueue(FUNC, id="a")
 
-    found, source = client.history()
+    found = client.history()
+    source = found.source
 
     assert (["a"], True) == ([change.id for change in found], source.archive is not None)
 
@@ -90,7 +97,7 @@ def test_an_answer_is_limited_in_size(daemon: DaemonThread, client: Client, link
 
     entries = questions.ask("entries", since_us=0, limit=10**6)
     none = questions.ask("entries", since_us=0, limit=-1)
-    few = questions.ask("runs", **wanted.to_dict())
+    few = questions.ask("search", **wanted.to_dict())
 
     assert (100, 0, 1) == (len(entries["entries"]), len(none["entries"]), len(few["occurrences"]))  # type: ignore[index]
 

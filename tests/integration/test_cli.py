@@ -17,6 +17,7 @@ from tests.integration.command_line import Zsched
 from tests.prefix import RQ
 from zsched.cli import program
 from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, PIPE_CLOSED, UNHEALTHY, USAGE
+from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
@@ -125,9 +126,20 @@ def test_an_unreachable_redis_is_a_failure_without_the_password() -> None:
     result = offline("ls", ZSCHED_REDIS_URL="redis://user:secret@127.0.0.1:1/0")
 
     assert FAILED == result.exit_code
-    assert "127.0.0.1:1" in result.stderr
+    assert "127.0.0.1:1/0 (ZSCHED_REDIS_URL): " in result.stderr
     assert "secret" not in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_a_refused_password_names_the_places_of_address_and_password(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("wrong")
+    with EmbeddedRedis(config={"requirepass": "secret"}) as server:
+        missing = offline("ls", ZSCHED_REDIS_URL=server.url)
+        wrong = offline("ls", ZSCHED_REDIS_URL=server.url, ZSCHED_REDIS_PASSWORD_FILE=str(file))
+
+    assert missing.stderr.endswith("needs user and password; check ZSCHED_REDIS_URL\n")
+    assert wrong.stderr.endswith(f"refused user or password; check ZSCHED_REDIS_URL, password from {file}\n")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -208,10 +209,10 @@ def test_functions_that_cannot_be_imported_are_noted_once(zsched: Zsched) -> Non
 
 def test_standard_input_is_a_file_that_names_its_owner(zsched: Zsched, client: Client) -> None:
     nameless = zsched("apply", "-", input=BEAT)
-    named = zsched("apply", "-", input=f'owner = "billing"\n{BEAT}paused = true\n')
+    named = zsched("apply", "-", input=f'owner = "billing"\n{BEAT}enabled = false\n')
 
     assert (USAGE, "standard input:1: ") == (nameless.exit_code, nameless.stderr[:18])
-    assert (DONE, "billing", "paused in standard input") == (
+    assert (DONE, "billing", "put with enabled=False") == (
         named.exit_code,
         client.get("beat").managed_by,
         client.get("beat").note,
@@ -360,3 +361,19 @@ def test_apply_and_export_run_no_foreign_pickle(
         assert (DONE, meta) == (answer.exit_code, redis_client.hget(key, "meta"))
     if command == ("export",):
         assert "posix.system" in answer.stdout
+
+
+def test_apply_notes_a_queue_that_urgent_and_bulk_schedules_share(zsched: Zsched, client: Client) -> None:
+    """Two of the file share one, and one shares with a schedule in Redis."""
+    client.schedule("app.otp", id="otp", after=3600, priority="high", queue="sms")
+    entries = "".join(
+        f'[schedules.{id}]\nfunc = "app.{id}"\nevery = 60\npriority = "{priority}"\nqueue = "{queue}"\n'
+        for id, priority, queue in [("bill", "high", "email"), ("news", "low", "email"), ("offer", "low", "sms")]
+    )
+
+    notes = [line for line in zsched.apply(entries).stderr.splitlines() if "note: queue" in line]
+
+    assert [("'email'", "bill", "news"), ("'sms'", "otp", "offer")] == [
+        re.findall(r"queue (\S+) has .*high: (\S+)\).*low: (\S+)\)", note)[0] for note in notes
+    ]
+    assert "note: queue" not in zsched.apply(entries, "--json").stderr

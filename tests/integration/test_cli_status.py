@@ -18,7 +18,7 @@ from tests.integration.command_line import Zsched
 from tests.integration.standing import KEYS, now_ms, report, section, status
 from tests.log_rows import add_entry, end_fields
 from zsched import Client
-from zsched.cli.program import DONE, FAILED, USAGE
+from zsched.cli.program import DONE, FAILED, UNHEALTHY, USAGE
 from zsched.core.model import iso
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import local_text
@@ -110,7 +110,7 @@ def test_status_shows_the_leader_with_the_start_of_its_term(zsched: Zsched, led:
     began_ms = now_ms(led) - 7_230_000
     led.xadd(KEYS.log(), {"kind": "term", "t": (began_ms - 9000) * 1000, "daemon": "x"}, id="2-12")
     led.xadd(KEYS.log(), {"kind": "term", "t": began_ms * 1000, "daemon": "somebody"}, id="3-13")
-    led.xadd(KEYS.log(), {"kind": "cancel", "t": began_ms * 1000 + 7, "id": "a", "due": 5}, id="3-14")
+    led.xadd(KEYS.log(), {"kind": "cancel", "t": began_ms * 1000 + 7, "rows": 1, "a": 5}, id="3-14")
 
     assert leading(zsched).startswith(f"box, pid 1, since {local_text(began_ms, 'UTC')} (2 h")
     assert iso(began_ms) == json.loads(zsched("status", "--json").stdout)["led_since"]
@@ -168,17 +168,43 @@ def test_the_json_keys_of_status_stay(zsched: Zsched, led: redis.Redis) -> None:
 
     told = json.loads(zsched("status", "--json").stdout)
 
-    new = {"alarms", "warnings", "daemons", "recent", "failures", "next", "led_since", "unheard", "suspended"}
+    new = {
+        "alarms",
+        "warnings",
+        "daemons",
+        "recent",
+        "failures",
+        "next",
+        "led_since",
+        "unheard",
+        "suspended",
+        "troubled",
+    }
     assert KEPT | new == set(told)
     facts = {"id", "role", "host", "pid", "started_at", "told_at", "version", "python", "redis_py", "rq", "tzdata"}
     assert facts | {"may_not_lead", "failing"} == set(told["daemons"][0])
 
 
-def test_status_without_redis_fails_with_the_reason(zsched: Zsched) -> None:
-    result = zsched("status", "-u", "redis://127.0.0.1:1/0")
+@pytest.mark.parametrize("check", ["status", "doctor"])
+def test_a_check_without_redis_is_unhealthy_and_says_what_to_do(zsched: Zsched, check: str) -> None:
+    result = zsched(check, "-u", "redis://127.0.0.1:1/0")
 
-    assert (FAILED, "") == (result.exit_code, result.stdout)
-    assert "cannot reach Redis" in result.stderr
+    assert (UNHEALTHY, "") == (result.exit_code, result.stdout)
+    said, remedy = result.stderr.splitlines()
+    assert said.startswith("zsched: cannot reach Redis at redis://127.0.0.1:1/0 (--redis-url): ")
+    assert "  → start Redis, or repair the way to it: redis-cli -p 1 PING; nothing is lost, " in remedy
+
+
+def test_a_check_without_redis_gives_the_remedy_in_json(zsched: Zsched) -> None:
+    result = zsched("status", "-u", "redis://127.0.0.1:1/0", "--json")
+
+    told = json.loads(result.stderr)
+    assert (UNHEALTHY, "RedisUnavailable") == (result.exit_code, told["type"])
+    assert "redis-cli -p 1 PING" in told["remedy"]
+
+
+def test_other_commands_without_redis_fail(zsched: Zsched) -> None:
+    assert FAILED == zsched("ls", "-u", "redis://127.0.0.1:1/0").exit_code
 
 
 @pytest.mark.parametrize("option", ["--every=2", "--tz=Mars/Olympus"])

@@ -11,7 +11,8 @@ from rq import Queue, Worker
 from rq.suspension import resume, suspend
 
 from tests.integration.command_line import Zsched
-from tests.integration.standing import lead, now_ms, report, verdict
+from tests.integration.standing import KEYS, lead, now_ms, report, verdict
+from tests.log_rows import add_entry
 from tests.prefix import RQ
 from zsched import Client
 from zsched.cli.program import DONE, UNHEALTHY
@@ -46,8 +47,20 @@ def listens(redis_client: redis.Redis, queues: str, name: str = "w1") -> None:
 
 def waits(redis_client: redis.Redis, job: str, minutes: int) -> None:
     """Make *job* one that was pushed *minutes* ago."""
+    redis_client.hset(f"{RQ}:job:{job}", "enqueued_at", ago(redis_client, minutes))
+
+
+def ago(redis_client: redis.Redis, minutes: int) -> str:
+    """Return the time *minutes* ago, as RQ writes it."""
     at = str(iso(now_ms(redis_client) - minutes * 60_000 - 500)).replace("+00:00", "Z")
-    redis_client.hset(f"{RQ}:job:{job}", "enqueued_at", f"{at[:19]}.000000Z")
+    return f"{at[:19]}.000000Z"
+
+
+def finishes(redis_client: redis.Redis, job: str, kind: str, minutes_ago: int) -> None:
+    """Make *job* of queue email one that worker w1 ended."""
+    told = {"ended_at": ago(redis_client, minutes_ago), "worker_name": "w1"}
+    redis_client.hset(f"{RQ}:job:{job}", mapping=told)
+    redis_client.zadd(f"{RQ}:{kind}:email", {job: now_ms(redis_client) // 1000 + 500})
 
 
 def pushed(client: Client, queue: str = "email") -> str:
@@ -107,7 +120,7 @@ def test_a_deleted_job_has_no_age(zsched: Zsched, led: redis.Redis, client: Clie
     found = told(zsched)
 
     assert ([], ["no_worker"]) == names(found)
-    assert [{"queue": "email", "waiting": 1, "waits_s": None}] == found["unheard"]
+    assert [{"queue": "email", "waiting": 1, "waits_s": None, "meant": None}] == found["unheard"]
 
 
 def test_foreign_jobs_in_a_queue_of_schedules_count(zsched: Zsched, led: redis.Redis, client: Client) -> None:
@@ -135,8 +148,47 @@ def test_a_queue_of_waiting_schedules_without_a_worker_is_a_warning(
 
     assert (DONE, "healthy") == (result.exit_code, verdict(result)[0].partition(":")[0])
     assert "warning: nobody listens to 2 queues (email, push), which schedules use" == verdict(result)[1]
-    assert "rq worker email push" in verdict(result)[2]
-    assert "when Redis lost its data are not registered: restart them" in verdict(result)[2]
+    assert "  → start one: " == verdict(result)[2].partition("RQ_REDIS_URL")[0]
+    assert verdict(result)[2].endswith("rq worker email push")
+
+
+def test_the_remedy_after_a_loss_of_redis_is_also_to_restart_the_workers(
+    zsched: Zsched, led: redis.Redis, client: Client
+) -> None:
+    pushed(client)
+    add_entry(led, KEYS.log(), "3-99", "merged", now_ms(led) * 1000, "archive", "x", "rows", 1, "3-1", 5)
+
+    [remedy] = [one["remedy"] for one in told(zsched)["warnings"] if one["name"] == "no_worker"]
+
+    assert remedy.startswith("workers that ran when Redis lost its data are unknown until they take a job: restart")
+
+
+@pytest.mark.parametrize(("queue", "meant"), [("pussh", "push"), ("emial", "email"), ("sms", None), ("billing", None)])
+def test_a_misspelt_queue_is_recognised_by_a_queue_with_workers(
+    zsched: Zsched, led: redis.Redis, client: Client, queue: str, meant: str | None
+) -> None:
+    listens(led, "push,email")
+    waits(led, pushed(client, queue), minutes=6)
+
+    [alarm] = told(zsched)["alarms"]
+
+    text = f"nobody listens to queue {queue}, where 1 job waits for 6 min"
+    assert alarm["problem"] == (f"{text}: did you mean {meant}?" if meant else text)
+    takes_out = f"zsched set ID --queue {meant} corrects a schedule, and zsched cancel-run RUN_ID takes it out; else: "
+    assert alarm["remedy"].startswith(takes_out if meant else "start one: ")
+    assert [meant] == [one["meant"] for one in told(zsched)["unheard"]]
+
+
+def test_a_misspelt_queue_without_runs_has_nothing_to_take_out(
+    zsched: Zsched, led: redis.Redis, client: Client
+) -> None:
+    listens(led, "push")
+    client.schedule("app.run", id="later", after=HOUR, queue="pussh")
+
+    [warning] = told(zsched)["warnings"]
+
+    assert "nobody listens to queue pussh, which schedules use: did you mean push?" == warning["problem"]
+    assert warning["remedy"].startswith("zsched set ID --queue push corrects a schedule; else: ")
 
 
 def test_a_queue_of_paused_or_ended_schedules_is_ignored(zsched: Zsched, led: redis.Redis, client: Client) -> None:
@@ -202,6 +254,31 @@ def test_an_unregistered_worker_counts_while_it_runs_a_job(zsched: Zsched, led: 
     assert ["unheard"] == names(told(zsched))[0]
 
 
+@pytest.mark.parametrize("kind", ["finished", "failed"])
+def test_an_unregistered_worker_counts_if_it_finished_a_run_lately(
+    zsched: Zsched, led: redis.Redis, client: Client, kind: str
+) -> None:
+    waits(led, pushed(client), minutes=6)
+    finishes(led, "done", kind, minutes_ago=1)
+    assert ["unheard"] == names(told(zsched))[0]
+
+    led.hset(f"{RQ}:worker:w1", "last_heartbeat", "now")  # of a worker whose registration was lost
+    assert ([], []) == names(told(zsched))
+
+    finishes(led, "done", kind, minutes_ago=6)
+    assert ["unheard"] == names(told(zsched))[0]
+
+
+def test_a_worker_that_stopped_in_order_does_not_count_for_its_last_run(
+    zsched: Zsched, led: redis.Redis, client: Client
+) -> None:
+    waits(led, pushed(client), minutes=6)
+    finishes(led, "done", "finished", minutes_ago=1)
+    led.hset(f"{RQ}:worker:w1", mapping={"last_heartbeat": "now", "death": "now"})
+
+    assert ["unheard"] == names(told(zsched))[0]
+
+
 def test_suspended_workers_are_a_warning_and_a_problem_when_runs_wait_for_minutes(
     zsched: Zsched, led: redis.Redis, client: Client
 ) -> None:
@@ -223,13 +300,13 @@ def test_suspended_workers_are_a_warning_and_a_problem_when_runs_wait_for_minute
 def test_why_says_that_a_queued_run_has_no_worker(led: redis.Redis, client: Client) -> None:
     run = pushed(client)
     led.sadd(f"{RQ}:workers:email", f"{RQ}:worker:killed")
-    assert client.why(run).now.endswith("; RQ knows of no worker that listens to queue email")
+    assert "RQ knows of no worker that listens to queue email" in client.why(run).verdict.text
 
     listens(led, "email")
-    assert "worker" not in client.why(run).now
+    assert "worker" not in client.why(run).verdict.text
 
     suspend(led)
-    assert client.why(run).now.endswith("; RQ's workers are suspended: rq resume lets them go on")
+    assert "RQ's workers are suspended" in client.why(run).verdict.text
 
 
 def test_status_without_worker_data_shows_everything_else(zsched: Zsched, led: redis.Redis, client: Client) -> None:

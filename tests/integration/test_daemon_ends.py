@@ -164,6 +164,6 @@ def test_a_refused_password_ends_the_daemon_for_a_restart(unit: Unit) -> None:
         code, status, told = unit.end(REDIS_URL=server.url.replace("unix://", "unix://:wrong@"))
 
     assert FAILED == code
-    assert "refused user or password; check [redis] url" in status
+    assert "refused user or password; check ZSCHED_REDIS_URL" in status
     assert "daemon_failed" in told
     assert "wrong" not in status + told

@@ -111,6 +111,40 @@ def test_a_daemon_is_silent_when_its_last_report_is_too_old() -> None:
     assert {"a": DaemonRole.STANDS_BY, "b": DaemonRole.SILENT, "c": DaemonRole.SILENT} == roles(*told)
 
 
+@pytest.mark.parametrize("leader", [None, "b"])
+def test_a_daemon_that_lost_its_lease_without_a_word_is_silent_at_once(leader: str | None) -> None:
+    told = report("a", ago_ms=500, leads=True), report("b"), report("c", leads="?")
+
+    found = roles(*told, leader=leader)
+
+    assert (DaemonRole.SILENT, DaemonRole.STANDS_BY) == (found["a"], found["c"])
+
+
+def test_a_leader_that_stopped_in_order_is_not_silent() -> None:
+    assert {"a": DaemonRole.STOPPED} == roles(report("a", leads=True, state="stopped"))
+
+
+@pytest.mark.redis
+def test_a_killed_leader_is_no_standby(redis_url: str, redis_client: redis.Redis, guard: Guard) -> None:
+    processes = [DaemonProcess(guard, redis_url, DAEMON_LEASE_MS="500", DAEMON_RENEW_MS="100") for _ in range(2)]
+    client = Client.from_url(redis_url)
+    running(redis_url)
+    first = eventually(lambda: _reported_leader(client))
+
+    next(one for one in processes if one.pid == first.pid).send(9)
+    seen = eventually(lambda: found if (found := client.overview()).leader not in (None, first.id) else None)
+
+    assert [DaemonRole.SILENT] == [one.role for one in seen.daemons if one.id == first.id]
+    assert [] == seen.of_role(DaemonRole.STANDS_BY)
+
+
+def _reported_leader(client: Client) -> DaemonSeen | None:
+    """Return the leader, once its own report says that it leads."""
+    seen = client.overview()
+    leads = {report.about["daemon"] for report in seen.archives if report.about.get("leads")}
+    return next((one for one in seen.daemons if one.id == seen.leader and one.id in leads), None)
+
+
 def test_an_idle_daemon_reports_often_enough_not_to_be_silent() -> None:
     assert 3 * REPORT_EVERY_MS < SILENT_MS < 30_000
 

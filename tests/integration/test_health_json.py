@@ -26,7 +26,7 @@ LISTS = {
     "warnings": "name problem remedy",
     "daemons": "failing host id may_not_lead pid python redis_py role rq started_at told_at tzdata version",
     "held_back": "max_per_second queue waiting",
-    "unheard": "queue waiting waits_s",
+    "unheard": "meant queue waiting waits_s",
     "next": "func id kind next_at priority queue",
     "archives": "behind complete_since host id path position state told_at trouble",
 }
@@ -35,14 +35,16 @@ VALUES = {
     "overdue": "high low normal",
     "waiting": "high low normal",
     "recent": "ahead is_cut rebuilt stretches",
+    "troubled": "blocked failing overdue_paused",
 }
 OTHERS = (
-    "epoch failures healthy hold_until late_ms lease_ms leader led_since log_length namespace now oldest_due_at paused "
+    "epoch failures healthy hold_until late_s lease_s leader led_since log_length namespace now oldest_due_at paused "
     "problems quarantined recurring redis suspended"
 )
 ALARMS = "archive_failed archive_lost archive_refused audit late no_archive no_leader suspended unheard wrong_type"
 WARNINGS = (
     "archive_outdated archive_unknown clock_was_ahead daemon_failing doubt_ahead failing no_standby no_worker "
+    "overdue_paused schedules_blocked schedules_failing "
     "quarantined queues_unknown rebuilt suspended too_late tzdata versions"
 )
 CHECKS = (
@@ -75,6 +77,9 @@ def hurt(led: redis.Redis, client: Client) -> None:
     run = str(client.enqueue("app.run", queue="email").run_id)
     led.hset(f"{RQ}:job:{run}", "enqueued_at", "2026-01-01T00:00:00.000000Z")
     led.hset(KEYS.quarantine(), "broken", "low 5 5 why")
+    led.hset(KEYS.paused(), "p", f"low {at_ms - 1} 5 why")
+    led.zadd(KEYS.failing(), {"nightly": 2})
+    led.zadd(KEYS.blocked(), {"hourly": 5})
     led.hset(KEYS.meta(), "doubt", at_ms + 3_600_000)
     led.hset(KEYS.meta(), "throttled", "low:email")
     led.zadd(KEYS.due_low() + ":email", {"held": 1})
@@ -83,7 +88,7 @@ def hurt(led: redis.Redis, client: Client) -> None:
     entries: list[tuple[Any, ...]] = [
         ("end", at_ms, *end_fields(*ended)),
         ("merged", at_ms, "archive", "x", "rows", 1, "3-1", 5),
-        ("cancel", at_ms + 3_600_000, "id", "a", "due", 5),
+        ("cancel", at_ms + 3_600_000, "rows", 1, "a", 5),
     ]
     for number, (kind, entry_ms, *texts) in enumerate(entries, seq + 1):
         add_entry(led, KEYS.log(), f"{epoch}-{number}", kind, entry_ms * 1000, *texts)

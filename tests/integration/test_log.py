@@ -41,7 +41,7 @@ def log(link: Link, redis_client: redis.Redis) -> Log:
 def write(client: redis.Redis, positions: list[Position]) -> None:
     with client.pipeline(transaction=False) as pipeline:
         for position in positions:
-            pipeline.xadd(KEYS.log(), {"kind": "cancel", "t": position.t_us, "id": "a", "due": 5}, id=position.id)
+            pipeline.xadd(KEYS.log(), {"kind": "cancel", "t": position.t_us, "rows": 1, "a": 5}, id=position.id)
         pipeline.execute()
 
 
@@ -78,7 +78,7 @@ def test_a_page_begins_with_the_named_entry(log: Log) -> None:
 def test_read_returns_an_entry_unchanged(log: Log) -> None:
     [entry] = log.read("9-9", 1)
 
-    assert (POSITIONS[8], "cancel", {b"id": b"a", b"due": b"5"}) == (entry.position, entry.kind, entry.fields())
+    assert (POSITIONS[8], "cancel", [b"rows", b"1", b"a", b"5"]) == (entry.position, entry.kind, entry.body)
 
 
 def test_reading_back_gives_the_newest_first(log: Log) -> None:

@@ -71,7 +71,7 @@ def look_at_the_last_minutes(link: Link) -> Any:
 
 
 def look_for_occurrences(link: Link) -> Any:
-    return Inquiry(link, KEYS)._lookback(Wanted(frozenset(What), frozenset(RunStatus), 20), "no archive answered")
+    return list(Inquiry(link, KEYS).search(Wanted(frozenset(What), frozenset(RunStatus), 20)))
 
 
 @pytest.mark.parametrize("look", [look_for_a_run, look_at_the_last_minutes, look_for_occurrences])

@@ -25,6 +25,8 @@ from zsched.core.log import Entry
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.metrics.meter import MOST
+from zsched.storage.keys import Keys
+from zsched.storage.troubled import BLOCKED, FAILING
 
 pytestmark = pytest.mark.once
 FUNC, FAILS = "builtins.len", "builtins.int"
@@ -229,6 +231,39 @@ def test_archives_have_a_label_per_place_and_a_bounded_number(redis_client: redi
     assert {"b:/x", "c:/x"}.isdisjoint(ages)
     assert (3, 8) == (page["audit_alarms"], page["audit_checked"])  # its daemon stopped since; it was the last one
     assert 30 <= page["audit_age_seconds"] < 30 + WITHIN_S
+
+
+def test_a_scrape_counts_schedules_in_trouble(redis_client: redis.Redis, redis_url: str) -> None:
+    keys = Keys("default")
+    redis_client.zadd(keys.failing(), {"once": FAILING - 1, "nightly": FAILING, "weekly": 9})
+    redis_client.zadd(keys.blocked(), {"hourly": BLOCKED, "often": 1})
+    redis_client.hset(keys.paused(), mapping={"past": "low 5 5 why", "ahead": f"low {9 * 10**12} 5 why"})
+
+    with pages(redis_url) as where:
+        page = scrape(where)
+
+    kinds = ("schedules_failing", "schedules_blocked", "schedules_overdue_paused")
+    assert [2, 1, 1] == [page[kind] for kind in kinds]
+
+
+def test_a_scrape_counts_what_is_due_soon_by_queue(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
+    for n, after in enumerate((30, 300, 3000, 9000)):
+        client.schedule(FUNC, id=f"s{n}", after=after, queue="email")
+
+    with pages(redis_url) as where:
+        soon = scrape(where).by("due_soon", "within", "queue")
+
+    assert {"1m email": 1, "10m email": 2, "60m email": 3} == soon
+
+
+def test_schedules_due_soon_have_labels_of_a_bounded_number_of_queues(client: Client, redis_url: str) -> None:
+    client.schedule_many({"func": FUNC, "id": f"s{n}", "after": 30, "queue": f"q{n}"} for n in range(90))
+
+    with pages(redis_url) as where:
+        soon = scrape(where).by("due_soon", "within", "queue")
+
+    assert 3 * (MOST + 1) == len(soon)
+    assert 90 == sum(value for name, value in soon.items() if name.startswith("1m "))
 
 
 # -- whether it lives, whether it is of use -----------------------------------------------------------

@@ -50,7 +50,7 @@ def _is_overdue(client: Client, redis_client: redis.Redis, id: str) -> bool:
 def _history(client: Client, first_ms: int) -> list[Told]:
     """Return the outcomes of occurrences, oldest first, with consecutive runs as one range."""
     told: list[Told] = []
-    for one in reversed(client.history("tick", limit=200)[0]):
+    for one in reversed(client.history("tick", limit=200)):
         times = (one.first_ms, one.last_ms) if one.first_ms is not None else (one.nominal_ms,) * 2
         first, last = ((ms or 0) - first_ms for ms in times)
         assert first % MINUTE_MS == last % MINUTE_MS == 0
@@ -176,7 +176,7 @@ def test_a_run_past_its_deadline_is_recorded_and_not_pushed(
     assert run.startswith("patient-")
     assert 0 == redis_client.exists(f"{RQ}:job:{late.run_id}")
     assert HOUR_MS - 60_000 < redis_client.pttl(f"{RQ}:job:{run}") <= HOUR_MS + 1000, "what is left of two hours"
-    [expired] = client.history("late")[0]
+    [expired] = client.history("late")
     assert (What.EXPIRED, late.run_id) == (expired.what, expired.run_id)
     assert HOUR_MS - 2000 < (expired.late_ms or 0) < HOUR_MS + 60_000
 

@@ -100,7 +100,8 @@ def test_history_includes_entries_trimmed_from_redis(
     client.enqueue(FUNC, id="new")
     forget_but(redis_client, archived(link))
 
-    found, source = client.history()
+    found = client.history()
+    source = found.source
 
     assert ["new", "old"] == [change.id for change in found]
     assert source.archive is not None
@@ -114,8 +115,8 @@ def test_history_can_be_filtered_by_schedule_or_status(
     client.schedule(FUNC, id="a", after=3600)
     client.cancel("a")
 
-    of_a, _ = client.history("a")
-    enqueued, _ = client.history(status="enqueued", limit=2)
+    of_a = client.history("a")
+    enqueued = client.history(status="enqueued", limit=2)
 
     assert [What.CANCELLED, What.ENQUEUED, What.ENQUEUED] == [change.what for change in of_a]
     assert ["a", "b"] == [change.id for change in enqueued]
@@ -159,7 +160,12 @@ def test_log_without_an_answering_archive_comes_from_redis(
     assert [one for one in positions if one.t_us >= (positions[2].t_us // 1000 + 1) * 1000] == [
         entry.position for entry in since
     ]
-    assert Source(None, positions[1].t_us // 1000, positions[-1].id, "no archive answered within 0.25 s") == source
+    assert (
+        Source(
+            None, positions[1].t_us // 1000, positions[-1].id, "no archive answered within 0.25 s", place=source.place
+        )
+        == source
+    )
 
 
 def test_log_after_a_loss_includes_the_lost_entries(
@@ -243,14 +249,18 @@ def test_why_and_history_use_redis_own_log_if_no_archive_answers(
     impatient.enqueue(FUNC, id="b")
 
     story = impatient.why("a")
-    found, source = impatient.history()
+    found = impatient.history()
+    source = found.source
 
     assert [What.PUT] == [change.what for change in story.changes]
     assert ["b"] == [change.id for change in found]
     assert story.source == source
     first = Log(link, KEYS).first()
     assert first is not None
-    assert Source(None, first.position.t_us // 1000, "0-2", "no archive answered within 0.25 s", True) == source
+    assert (
+        Source(None, first.position.t_us // 1000, "0-2", "no archive answered within 0.25 s", True, source.place)
+        == source
+    )
     assert 0 == redis_client.exists(KEYS.ask())  # the question was taken back
 
 
@@ -281,7 +291,8 @@ def test_an_unreadable_answer_counts_as_no_answer(
 
     somebody = threading.Thread(target=answer_with, args=(redis_client, answer))
     somebody.start()
-    found, source = impatient.history()
+    found = impatient.history()
+    source = found.source
     somebody.join()
 
     assert ["a"] == [change.id for change in found]

@@ -98,8 +98,7 @@ def test_a_run_without_a_slot_is_shown_with_its_limit_and_can_be_cancelled(
     story = client.why("b")
 
     assert ([first], [second, third]) == (runs_of(redis_client, "allowed"), runs_of(redis_client, "rate_limited"))
-    assert story.now is not None
-    assert "its run is queued; it waits for a slot of RQ's limit mail (1)" in story.now
+    assert "is queued; it waits for a slot of RQ's limit mail (1)" in story.verdict.text
     assert second is not None
     assert "cancelled" == client.cancel_run(second)
     assert [third] == runs_of(redis_client, "rate_limited")

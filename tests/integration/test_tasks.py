@@ -86,6 +86,17 @@ def test_enqueuing_a_task_replaces_its_waiting_one_shot(client: Client, redis_cl
     assert [told.run_id] == [run.decode() for run in redis_client.lrange(f"{RQ}:queue:email", 0, -1)]
 
 
+def test_enqueuing_a_task_twice_with_keep_runs_it_once(client: Client, redis_client: redis.Redis) -> None:
+    payload: Any = {"event_id": "e1", "channel": "push", "if_exists": "keep"}
+    first = send_reminder.enqueue(client, **payload, unique_for="10m")
+
+    again = send_reminder.enqueue(client, **payload)
+
+    assert ("reminder-e1", "kept", first.run_id) == (again.id, again.outcome, again.run_id)
+    assert [first.run_id] == [run.decode() for run in redis_client.lrange(f"{RQ}:queue:email", 0, -1)]
+    assert redis_client.pttl(f"{Keys('default').unique_prefix()}reminder-e1") <= 600_000
+
+
 @pytest.mark.parametrize("verb", ["schedule", "enqueue"])
 def test_a_client_checks_the_arguments_of_a_task(client: Client, redis_client: redis.Redis, verb: str) -> None:
     when = {"after": HOUR} if verb == "schedule" else {}
@@ -94,6 +105,18 @@ def test_a_client_checks_the_arguments_of_a_task(client: Client, redis_client: r
     assert [] == redis_client.keys("*")
 
     assert "reminder-e1" == getattr(client, verb)(send_reminder, args=("e1", "push"), **when).id
+
+
+@pytest.mark.parametrize("verb", ["schedule", "enqueue", "row"])
+def test_a_task_refuses_arguments_without_names_and_names_its_parameters(client: Client, verb: str) -> None:
+    call: Any = getattr(send_reminder, verb)
+    before = () if verb == "row" else (client,)
+
+    with pytest.raises(
+        InvalidSchedule, match=r"^args=\('e1', 'push'\): task .* by name; give event_id=…, channel=…, minutes=…$"
+    ):
+        call(*before, "e1", "push")
+    assert [] == list(client.list())
 
 
 def test_an_undecorated_function_can_be_scheduled(client: Client) -> None:
@@ -121,7 +144,7 @@ def test_rows_of_tasks_are_checked_individually(client: Client, redis_client: re
         yield send_reminder.row(after=HOUR, event_id="e 9", channel="push")
         yield {"func": send_reminder, "args": ("e1001", "sms"), "at": client.get("reminder-e1").next_at}
 
-    many = client.schedule_many(rows())
+    many = client.schedule_many(rows(), errors="return")
 
     assert [7, 700, 1002] == [index for index, _ in many.errors]
     assert ["channel", "channel", "event_id"] == [error.field for _, error in many.errors]  # type: ignore[attr-defined]
@@ -169,7 +192,7 @@ def test_recurring_rows_of_one_task_and_rule_share_shape_and_rule(client: Client
 def test_a_recurring_row_like_the_previous_one_has_its_payload_checked(client: Client) -> None:
     rows: list[Any] = [{"func": send_reminder, "args": ("e1", word), "every": 60} for word in ("sms", "fax", "push")]
 
-    many = client.schedule_many(rows)
+    many = client.schedule_many(rows, errors="return")
 
     assert [(1, "channel")] == [(index, error.field) for index, error in many.errors]  # type: ignore[attr-defined]
     assert (["reminder-e1", None, "reminder-e1"], 1, 1) == (many.ids, many.created, many.updated)

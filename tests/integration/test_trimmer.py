@@ -49,7 +49,7 @@ class Trimming:
     def write(self, seqs: range, body: bytes = b"-", epoch: int = 1) -> None:
         with self.redis.pipeline(transaction=False) as pipeline:
             for seq in seqs:
-                entry = {"kind": "cancel", "t": (START_MS + seq * 1000) * 1000, "id": body}
+                entry = {"kind": "cancel", "t": (START_MS + seq * 1000) * 1000, "rows": 1, body: 5}
                 pipeline.xadd(LOG, entry, id=f"{epoch}-{seq}")
             pipeline.execute()
 

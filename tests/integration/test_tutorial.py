@@ -151,7 +151,7 @@ def test_the_reminder_moves_and_digests_and_the_campaign_are_sent(
             "2027-03-14 09:00:00-04:00  2027-03-14 13:00:00Z",
         )
         reader.zsched("run digest-ada", "digest-ada-")
-        assert "4 created, 0 refused\n" == reader.python("campaign.py")
+        assert "Many(created=4, updated=0, unchanged=0, errors=0)\n" == reader.python("campaign.py")
         reader.python("service.py gig 60.3", "id='reminder-gig'", instead=f"service.py gig {SOON}")
 
         eventually(lambda: [3, 4] == [redis_client.llen(f"{RQ}:queue:{name}") for name in QUEUES])
@@ -220,7 +220,8 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
         patch.setattr(overview, "SILENT_MS", 500)  # instead of ten seconds
         patch.setenv("ZSCHED_REDIS_TIMEOUT_S", "0.5")  # why waits for half of it, as no archive answers
         reader.zsched("status", "UNHEALTHY: nobody leads: no daemon of this namespace is running", code=UNHEALTHY)
-        reader.zsched("why reminder-dinner", "overdue by ", "it waits for a daemon that leads: see zsched status")
+        remedy = "it waits for a daemon that leads\n  → see what is wrong: zsched status\n"
+        reader.zsched("why reminder-dinner", "OVERDUE: due ", remedy)
 
     reader.left.append("python digests.py")  # of step 3
     reader.python("digests.py")
@@ -234,5 +235,5 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
         second.wait_for("recovery_done")
         reader.zsched("status", HEALTHY, "warning: Redis lost something and was rebuilt at ", " put back\n")
         reader.zsched("ls", "digest-ada     active", "digest-ji-woo  active")
-        reader.zsched("why digest-ada", "put back, due ", ": Redis had lost it", "now: active; next ")
+        reader.zsched("why digest-ada", "put back, due ", ": Redis had lost it", "next ")
     assert [] == reader.left

@@ -114,7 +114,7 @@ def test_redis_refuses_connections_without_a_password(guarded: GuardedRedis) -> 
     for password in ("", "default"):
         with stranger, pytest.raises(redis.AuthenticationError):
             stranger.execute_command("AUTH", "default", password)
-    with pytest.raises(RedisRefused, match=r"check \[redis\] url"):
+    with pytest.raises(RedisRefused, match=r"check the URL"):
         Client.from_url(guarded.url("zsched-client", with_password=False), password="wrong").schedule(
             "tasks.note", after=5
         )

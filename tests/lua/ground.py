@@ -210,7 +210,7 @@ class Ground:
         for row in rows:
             texts += (row[0], row[1], row[2] if len(row) > 2 else "call")
         arguments = {
-            "lane": "normal", "if_exists": "replace", "allow_past": 0, "op": op or "-",
+            "lane": "normal", "if_exists": "replace", "enabled": "", "allow_past": 0, "op": op or "-",
             "keep_op_ms": 60_000 if op else 0, "field_size": len(shared),
             "seen_size": -1 if seen is None else len(seen),
         }  # fmt: skip
@@ -240,7 +240,8 @@ class Ground:
     ) -> list[Any]:  # fmt: skip
         """Return a row of put_recurring, its shape first; by default of a rule whose next time is in an hour."""
         said = {
-            "lane": "normal", "if_exists": "replace", "seen_version": "", "trigger": "rule-1", "digest": "digest-1",
+            "lane": "normal", "if_exists": "replace", "enabled": "", "seen_version": "", "trigger": "rule-1",
+            "digest": "digest-1",
             "anchor_ms": "", "jitter_ms": 0, "next_ms": self.now_ms + HOUR_MS if next is None else next,
             "from_ms": 0, "until_ms": LAST_MS,
         }  # fmt: skip
@@ -250,7 +251,15 @@ class Ground:
         data, flags = job.pop("data"), "e" if "zs_expires" in job else ""
         own = OWN | {"flags": flags} | (own or {})
         own_texts, texts = ([text for pair in fields.items() for text in pair] for fields in (own, job))
-        shape = [said.pop("lane"), said.pop("if_exists"), len(own_texts), len(texts), *own_texts, *texts]
+        shape = [
+            said.pop("lane"),
+            said.pop("if_exists"),
+            said.pop("enabled"),
+            len(own_texts),
+            len(texts),
+            *own_texts,
+            *texts,
+        ]
         names = ("anchor_ms", "next_ms", "jitter_ms", "from_ms", "until_ms")
         head = [said[name] for name in ("seen_version", "trigger", "digest")]
         return [shape, id, *head, data, *(said[name] for name in names)]

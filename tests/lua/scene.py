@@ -8,7 +8,8 @@ from typing import Any
 from tests.lua import restoring
 from tests.lua.ground import FIELDS, HOUR_MS, SERVER, TEMPLATE, TOKEN, Ground
 from tests.lua.test_lost import again, end, execution, job
-from tests.lua.test_pause_resume import UNPLANNED
+from tests.lua.test_pause_resume import plan_text
+from tests.lua.test_retry import retry
 from tests.prefix import RQ
 
 FENCE = {"token": TOKEN, "expected_server": SERVER}
@@ -44,7 +45,7 @@ def furnish(ground: Ground) -> None:
     for id in RULES:
         client.set(f"version of {id}", client.hget(keys.schedule(id), "version"))
     for id in ("paused", "missed", "paused-rule"):
-        ground.call("pause", id=id, note="why not")
+        ground.call("pause", [id], note="why not")
     for run in WORKED:
         job(ground, run)
         execution(ground, run)
@@ -139,14 +140,9 @@ def _texts(fields: dict[str, str]) -> list[str]:
 
 
 def _skip(ground: Ground, next_ms: Any) -> Any:
-    plan = {
-        "seen_due_ms": DUE_MS,
-        "planned_version": row(ground, "paused-rule")[3],
-        "next_ms": next_ms,
-        "until_ms": DUE_MS * 3,
-    }
-    plan |= {"first_ms": DUE_MS, "last_ms": DUE_MS, "count": 1}
-    return ground.call("resume", id="paused-rule", missed="skip", **(UNPLANNED | plan))
+    version, passed = row(ground, "paused-rule")[3], (DUE_MS, DUE_MS, 1)
+    plan = plan_text(DUE_MS, version, next_ms, until_ms=DUE_MS * 3, passed=passed)
+    return ground.call("resume", ["paused-rule", plan], missed="skip")
 
 
 def _replan(ground: Ground) -> Any:
@@ -156,7 +152,6 @@ def _replan(ground: Ground) -> Any:
 
 
 _ENQUEUE = {"if_exists": "replace", "at_front": 0, "op": "op", "keep_op_ms": 1000}
-_QUEUED = {"nominal_ms": 1767225600000, "op": "op", "keep_op_ms": 1000}
 
 CALLS: dict[str, Callable[[Ground], Any]] = {
     "put of new ones": lambda g: g.put(("new", DUE_MS * 2), ("new-2", DUE_MS * 2 + 1), op="op"),
@@ -172,18 +167,16 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "backfill": lambda g: g.call(
         "backfill", [DUE_MS - 5, "once", DUE_MS - 4, "again"], id="rule", planned_version=row(g, "rule")[3]
     ),
-    "retry": lambda g: g.call("retry", _texts({"zs_expires": EXPIRES}), id="ended", run=WORKED[0], **_QUEUED),
-    "cancel of a one-shot": lambda g: g.call("cancel", id="later"),
-    "cancel of a rule": lambda g: g.call("cancel", id="rule", op="op", keep_op_ms=1000),
-    "cancel_run": lambda g: g.call(
-        "cancel_run", id="withdrawn", run=GONE, seen="queued then", facts="{}", most_waiting=50
-    ),
-    "pause": lambda g: g.call("pause", id="rule", note="n"),
-    "resume": lambda g: g.call("resume", id="paused", missed="fire", **UNPLANNED),
-    "resume of a rule": lambda g: g.call("resume", id="paused-rule", missed="fire", **UNPLANNED),
-    "resume with skip of a one-shot": lambda g: g.call("resume", id="missed", missed="skip", **UNPLANNED),
+    "retry": lambda g: retry(g, WORKED[0], "ended", {"zs_expires": EXPIRES}, nominal_ms=1767225600000),
+    "cancel of a one-shot": lambda g: g.call("cancel", ["later"]),
+    "cancel of a rule": lambda g: g.call("cancel", ["rule"], op="op", keep_op_ms=1000),
+    "cancel_run": lambda g: g.call("cancel_run", ["withdrawn", GONE, "queued then", "{}"], most_waiting=50),
+    "pause": lambda g: g.call("pause", ["rule"], note="n"),
+    "resume": lambda g: g.call("resume", ["paused", ""], missed="fire"),
+    "resume of a rule": lambda g: g.call("resume", ["paused-rule", ""], missed="fire"),
+    "resume with skip of a one-shot": lambda g: g.call("resume", ["missed", ""], missed="skip"),
     "resume with skip of a rule": lambda g: _skip(g, DUE_MS * 2),
-    "resume with skip to the end": lambda g: _skip(g, ""),
+    "resume with skip to the end": lambda g: _skip(g, "-"),
     "get": lambda g: g.call("get", ["later", "rule", "paused"]),
     "acquire": lambda g: g.call("acquire", daemon="daemon-1", nonce="n", server_id="s2", lease_ms=2000, gen="g"),
     "renew": lambda g: g.call("renew", lease_ms=2000, **FENCE),

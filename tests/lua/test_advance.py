@@ -94,7 +94,7 @@ def test_advance_skips_a_schedule_whose_payload_changed_since_fire(led: Ground) 
 @pytest.mark.parametrize("verb", ["cancel", "pause"])
 def test_advance_skips_a_schedule_cancelled_or_paused_since_fire(led: Ground, verb: str) -> None:
     [row] = _due(led)
-    led.call(verb, id="r", **({"note": ""} if verb == "pause" else {}))
+    led.call(verb, ["r"], **({"note": ""} if verb == "pause" else {}))
     before = led.keyspace()
 
     assert ["changed"] == led.advance((row, int(row[2]), led.now_ms + 5000))

@@ -140,7 +140,7 @@ def test_the_deadline_of_a_backfilled_run_counts_from_the_push(led: Ground) -> N
 def test_a_paused_or_ended_schedule_can_be_backfilled(led: Ground, place: str) -> None:
     led.put_recurring("r", 5)
     if place == "paused":
-        led.call("pause", id="r", note="")
+        led.call("pause", ["r"], note="")
     else:
         _end(led)
 
@@ -170,7 +170,7 @@ def _quarantine(ground: Ground) -> None:
 
 
 REFUSED = {
-    "of nothing": (lambda ground: ground.call("cancel", id="r"), "NOTFOUND"),
+    "of nothing": (lambda ground: ground.call("cancel", ["r"]), "NOTFOUND"),
     "of one that was changed": (_put_anew, "CHANGED"),
     "of one that is a one-shot now": (_one_shot, "CHANGED"),
     "of one in quarantine": (_quarantine, "QUARANTINED"),

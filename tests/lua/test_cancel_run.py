@@ -22,14 +22,11 @@ REGISTRIES = {
 
 
 def cancel_run(ground: Ground, status: str = "queued", run: str = RUN, **over: Any) -> list[Any]:
-    arguments = {
-        "seen": f"{status} {QUEUED_AT}",
-        "facts": FACTS,
-        "most_waiting": 50_000,
-        "op": "op-1",
-        "keep_op_ms": 60_000,
-    }
-    return ground.call("cancel_run", id="a", run=run, **(arguments | over))
+    """Return word, now ms and detail."""
+    row = ["a", run, over.pop("seen", f"{status} {QUEUED_AT}"), FACTS]
+    arguments = {"most_waiting": 50_000, "op": "op-1", "keep_op_ms": 60_000} | over
+    now_ms, word, detail = ground.call("cancel_run", row, **arguments)
+    return [word, now_ms, detail]
 
 
 def queued(ground: Ground, *before: str, status: str = "queued") -> None:
@@ -105,7 +102,7 @@ def test_cancelling_a_started_run_sends_a_stop_command_to_its_worker(ground: Gro
     assert {"command": "stop-job", "job_id": RUN} == json.loads(message["data"])
     told_ms = int(ground.job(RUN)["zs_stop"])
     assert job | {"zs_stop": str(told_ms)} == ground.job(RUN)
-    assert [("stop", ["run", RUN])] == [(entry.kind, entry.texts) for entry in ground.entries()]
+    assert [("stop", ["runs", RUN])] == [(entry.kind, entry.texts) for entry in ground.entries()]
 
 
 def test_a_stop_command_is_not_repeated_within_ten_seconds_as_that_may_kill_the_worker(ground: Ground) -> None:
@@ -218,3 +215,35 @@ def test_keys_of_another_type_are_reported_before_anything_is_written(ground: Gr
     ground.redis.set(f"{RQ}:canceled:mail", "x")
     assert "WRONGTYPE" == cancel_run(ground)[0]
     assert (2, []) == (ground.redis.llen(f"{RQ}:queue:mail"), ground.entries())
+
+
+def _row(run: str) -> list[str]:
+    return ["a", run, f"queued {QUEUED_AT}", FACTS]
+
+
+def test_the_first_runs_of_a_queue_of_any_length_leave_it(ground: Ground) -> None:
+    runs = [f"a-{AT + n}" for n in range(100)]
+    for run in runs:
+        ground.redis.hset(ground.keys.rq.job(run), mapping=JOB | {"status": "queued"})
+    ground.redis.rpush(f"{RQ}:queue:mail", *runs, *(f"x{number}" for number in range(60_000)))
+
+    words = ground.call("cancel_run", [text for run in runs for text in _row(run)], most_waiting=50_000)[1::2]
+
+    assert ["cancelled"] * 100 == words
+    assert 60_000 == ground.redis.llen(f"{RQ}:queue:mail")
+    assert (1, 100) == (len(ground.entries()), len(ground.last.rows))
+
+
+def test_a_call_searches_a_bounded_number_of_runs_and_leaves_the_rest_for_later(ground: Ground) -> None:
+    queued(ground, *(f"x{number}" for number in range(30)))
+    near, far = f"a-{AT + 1}", f"a-{AT + 2}"
+    for run in (near, far):
+        ground.redis.hset(ground.keys.rq.job(run), mapping=JOB | {"status": "queued"})
+    ground.redis.linsert(f"{RQ}:queue:mail", "BEFORE", "x9", near)
+    ground.redis.rpush(f"{RQ}:queue:mail", far)
+
+    first = ground.call("cancel_run", [*_row(near), *_row(RUN), *_row(far)], most_waiting=32)[1::2]
+    second = ground.call("cancel_run", [*_row(RUN), *_row(far)], most_waiting=32)[1::2]
+
+    assert (["cancelled", "LATER", "LATER"], ["cancelled", "LATER"]) == (first, second)
+    assert {RUN.encode(), near.encode()} == set(ground.redis.zrange(f"{RQ}:canceled:mail", 0, -1))

@@ -25,7 +25,7 @@ def test_a_run_is_queued_and_logged_whole(ground: Ground) -> None:
     assert {f"{RQ}:queue:default".encode()} == ground.redis.smembers(f"{RQ}:queues")
     entry = ground.last
     pairs = [text for pair in TEMPLATE.items() for text in pair]
-    assert ("0-1", "enqueue", ["run", run, "front", "0", "fields", "4", *pairs]) == (entry.id, entry.kind, entry.texts)
+    assert ("0-1", "enqueue", ["rows", "1", run, "0 4 -", *pairs]) == (entry.id, entry.kind, entry.texts)
 
 
 def test_a_call_sent_again_with_its_operation_id_queues_nothing_more(ground: Ground) -> None:
@@ -53,7 +53,7 @@ def test_enqueue_at_front_puts_the_run_first(ground: Ground) -> None:
     run = _enqueue(ground, at_front=1)[3]
 
     assert [run, "waiting"] == ground.queue()
-    assert "1" == ground.last.fields["front"]
+    assert "1 4 -" == ground.last.texts[3]
 
 
 @pytest.mark.parametrize("kind", ["one-shot", "recurring"])
@@ -84,3 +84,76 @@ def test_a_queue_of_another_type_is_reported(ground: Ground) -> None:
 
     assert "WRONGTYPE" == _enqueue(ground)[0]
     assert [] == ground.entries()
+
+
+# -- a guarded id -------------------------------------------------------------------------------------
+
+
+def _once(ground: Ground, op: str, if_exists: str = "keep", **over: Any) -> list[Any]:
+    """Enqueue with a guard of an hour."""
+    texts = [text for pair in (TEMPLATE | {"zs_unique": str(HOUR_MS)}).items() for text in pair]
+    arguments = {"id": "e", "op": op, "if_exists": if_exists, "keep_op_ms": 60_000, "at_front": 0}
+    return ground.call("enqueue", texts, **(arguments | over))
+
+
+@pytest.mark.parametrize("fate", ["queued", "started", "finished", "failed", "gone"])
+def test_a_guarded_id_keeps_its_run_whatever_became_of_it(ground: Ground, fate: str) -> None:
+    run = _once(ground, "o-1")[3]
+    if fate == "gone":
+        ground.redis.delete(f"{RQ}:job:{run}")
+    else:
+        ground.redis.hset(f"{RQ}:job:{run}", "status", fate)
+
+    kept, refused = _once(ground, "o-2"), _once(ground, "o-3", "error")
+
+    assert (["kept", run], ["EXISTS", run]) == ([kept[0], kept[3]], [refused[0], refused[3]])
+    assert ([run], 1) == (ground.queue(), len(ground.entries()))
+
+
+def test_a_guard_ends_with_its_time_and_its_key_is_removed(ground: Ground) -> None:
+    _, now_ms, _, first = _once(ground, "o-1")
+    key = f"{ground.keys.unique_prefix()}e"
+    left_ms = ground.redis.pttl(key)
+    ground.redis.set(key, f"{now_ms} {first}")  # as an hour later
+
+    again = _once(ground, "o-2")
+
+    assert HOUR_MS - 10_000 < left_ms <= HOUR_MS
+    assert ("created", 2) == (again[0], len(ground.queue()))
+    assert ground.redis.get(key).endswith(again[3].encode())
+
+
+@pytest.mark.parametrize("text", ["", "soon e-1", "99999999999999999999 e-1", "1900000000000", "1 e-1"])
+def test_another_programs_text_is_no_guard(ground: Ground, text: str) -> None:
+    ground.redis.set(f"{ground.keys.unique_prefix()}e", text)
+
+    assert "created" == _once(ground, "o-1")[0]
+
+
+def test_a_key_of_another_type_is_no_guard_and_is_replaced(ground: Ground) -> None:
+    key = f"{ground.keys.unique_prefix()}e"
+    ground.redis.hset(key, "a", "b")
+
+    assert "created" == _once(ground, "o-1")[0]
+    assert "kept" == _once(ground, "o-2")[0]
+
+
+def test_a_cancelled_run_leaves_its_id_free(ground: Ground) -> None:
+    run = _once(ground, "o-1")[3]
+    ground.redis.hset(f"{RQ}:job:{run}", "status", "canceled")
+
+    assert "created" == _once(ground, "o-2")[0]
+
+
+def test_a_call_that_replaces_neither_makes_nor_heeds_a_guard(ground: Ground) -> None:
+    _enqueue(ground, op="o-1")
+    assert "created" == _once(ground, "o-2")[0]
+
+    assert "created" == _enqueue(ground, op="o-3")[0]
+    assert "kept" == _once(ground, "o-4")[0]
+
+
+def test_a_guarded_call_sent_again_answers_as_at_first(ground: Ground) -> None:
+    first = _once(ground, "o-1")
+
+    assert [str(one) for one in first] == _once(ground, "o-1")

@@ -8,6 +8,7 @@ import pytest
 
 from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, TEMPLATE, Ground
 from tests.lua.restoring import WHOSE
+from tests.lua.test_retry import retry
 from tests.prefix import RQ
 from zsched.core.runs import EXPIRED, EXPIRED_OR_ENDED, RunStatus, of_job
 from zsched.storage.jobs import Deadlines, Jobs
@@ -199,14 +200,11 @@ def _retry(ground: Ground, **fields: str) -> str:
     """Retry a finished run that had a deadline."""
     of_it = {"status": "failed", "zs_deadline": "5"} if fields else {"status": "failed"}
     ground.redis.hset(ground.keys.rq.job("a-1700000000000"), mapping=TEMPLATE | of_it | fields)
-    named = {"id": "a", "run": "a-1700000000000", "nominal_ms": 1_700_000_000_000}
-    return str(ground.call("retry", **named, **CALL)[-1])
+    return str(retry(ground)[-1])
 
 
 def _retry_forgotten(ground: Ground, **fields: str) -> str:
-    texts = [text for pair in (TEMPLATE | fields).items() for text in pair]
-    named = {"id": "a", "run": "a-1700000000000", "nominal_ms": 1_700_000_000_000}
-    return str(ground.call("retry", texts, **named, **CALL)[-1])
+    return str(retry(ground, pairs=TEMPLATE | fields)[-1])
 
 
 REQUESTS = [_enqueue, _run_rule, _run_one_shot, _retry, _retry_forgotten]

@@ -15,7 +15,7 @@ def test_get_returns_place_and_content_of_each_id(ground: Ground) -> None:
     ground.put(("a", due_ms), ("p", due_ms), lane="high")
     ground.put_recurring("r", due_ms)
     ground.put_recurring("e", due_ms)
-    ground.call("pause", id="p", note="why not")
+    ground.call("pause", ["p"], note="why not")
     ground.redis.zrem(ground.keys.due_normal(), "e")
     ground.redis.hset(ground.keys.quarantine(), "q", f"low {due_ms} 5 its hash is gone")
     since = ground.redis.hget(ground.keys.paused(), "p").split()[2].decode()

@@ -8,9 +8,8 @@ from collections import Counter
 import pytest
 
 from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground
-from tests.lua.test_pause_resume import UNPLANNED
+from tests.lua.test_pause_resume import plan_text
 from tests.prefix import RQ
-from zsched.core.clock import LAST_MS
 
 IDS = ["a", "b", "a-1", "r", "x_y"]
 STEPS = 250
@@ -58,22 +57,21 @@ class Storm:
         )  # fmt: skip
 
     def pause(self) -> None:
-        self.ground.call("pause", id=self._id(), note="n")
+        self.ground.call("pause", [self._id()], note="n")
 
     def resume(self) -> None:
-        self.ground.call("resume", id=self._id(), missed="fire", **UNPLANNED)
+        self.ground.call("resume", [self._id(), ""], missed="fire")
 
     def skip(self) -> None:
         id = self._id()
         at = self.ground.places().get(id, "").split()
-        version = self.ground.schedule(id).get("version", "")
-        plan = {"seen_due_ms": at[-1] if at else "", "planned_version": version, "until_ms": LAST_MS}
-        next_ms = self.random.choice(["", self.ground.now_ms + 77])
-        plan |= {"next_ms": next_ms, "first_ms": 1, "last_ms": 2, "count": 3}
-        self.ground.call("resume", id=id, missed="skip", **(UNPLANNED | plan))
+        version = self.ground.schedule(id).get("version", "-")
+        next_ms = self.random.choice(["-", self.ground.now_ms + 77])
+        plan = plan_text(at[-1] if at else "-", version, next_ms)
+        self.ground.call("resume", [id, plan], missed="skip")
 
     def cancel(self) -> None:
-        self.ground.call("cancel", id=self._id())
+        self.ground.call("cancel", [self._id()])
 
     def run_now(self) -> None:
         for op in [self._op() or "op-now"] * self.random.randint(1, 2):  # sent again
@@ -168,7 +166,7 @@ class Storm:
             fields = entry.fields if entry.kind in ("fire", "run_now", "backfill", "advance") else {}
             runs += fields.get("runs", "").split()
             runs += [fields["run"]] if entry.kind == "run_now" else []
-            runs += [entry.texts[1]] if entry.kind == "enqueue" else []
+            runs += [entry.texts[2]] if entry.kind == "enqueue" else []
             for row in entry.rows if entry.kind == "advance" else ():
                 id, word, nominal_ms, *_ = row.split(" ")
                 runs += [f"{id}-{nominal_ms}"] if word in ("fired", "uncertain") else []

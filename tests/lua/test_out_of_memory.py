@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.lua.ground import HOUR_MS, SERVER, TEMPLATE, TOKEN, Ground
-from tests.lua.test_pause_resume import UNPLANNED
 from tests.prefix import RQ
 from zsched.errors import RedisRefused
 
@@ -38,11 +37,11 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "acquire": lambda g: g.call(
         "acquire", daemon=TOKEN.split(":")[0], nonce="n", server_id="s2", lease_ms=2000, gen="g"
     ),
-    "cancel of a one-shot": lambda g: g.call("cancel", id="later"),
-    "cancel of a rule": lambda g: g.call("cancel", id="rule"),
-    "pause": lambda g: g.call("pause", id="rule", note="n"),
-    "resume": lambda g: g.call("resume", id="paused", missed="fire", **UNPLANNED),
-    "resume with skip": lambda g: g.call("resume", id="missed", missed="skip", **UNPLANNED),
+    "cancel of a one-shot": lambda g: g.call("cancel", ["later"]),
+    "cancel of a rule": lambda g: g.call("cancel", ["rule"]),
+    "pause": lambda g: g.call("pause", ["rule"], note="n"),
+    "resume": lambda g: g.call("resume", ["paused", ""], missed="fire"),
+    "resume with skip": lambda g: g.call("resume", ["missed", ""], missed="skip"),
     "run_now of a one-shot": lambda g: g.call("run_now", id="later", op="op", keep_op_ms=1000),
     "run_now of a rule": lambda g: g.call("run_now", id="rule", op="op", keep_op_ms=1000),
     "enqueue": lambda g: g.call(
@@ -71,7 +70,7 @@ def full(led: Ground) -> Ground:
     led.put_recurring("rule")
     led.put_recurring("due-rule", _DUE)
     for id in ("paused", "missed"):
-        led.call("pause", id=id, note="")
+        led.call("pause", [id], note="")
     for name in {call.split()[0] for call in CALLS}:
         led.scripts.ensure(name)
     return led

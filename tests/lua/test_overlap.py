@@ -36,6 +36,36 @@ def test_the_overlap_policy_decides_the_outcome_while_the_previous_run_is_open(
     assert ("" if mode in ("skip", "allow") else mode) == (chain(led) or "").partition(" ")[0]
 
 
+# -- skipped again and again ----------------------------------------------------------------------------
+
+
+def skips(led: Ground) -> float | None:
+    return led.redis.zscore(led.keys.blocked(), "r")
+
+
+def test_skipped_occurrences_in_a_row_are_counted_until_one_is_pushed(led: Ground) -> None:
+    [first] = fired(led, "skip")
+    becomes(led, first, "started")
+    assert skips(led) is None
+
+    assert ["overlap"] * 3 == [advance(led, "skip")[0] for _ in range(3)]
+    assert 3 == skips(led)
+
+    becomes(led, first, "finished")
+    assert "fired" == advance(led, "skip")[0]
+    assert skips(led) is None
+
+
+def test_skipped_occurrences_are_recorded_although_their_count_has_a_wrong_type(led: Ground) -> None:
+    [first] = fired(led, "skip")
+    becomes(led, first, "started")
+    led.redis.set(led.keys.blocked(), "?")
+
+    assert "overlap" == advance(led, "skip")[0]
+
+    assert "advance" == led.last.kind
+
+
 # -- cancel_previous ------------------------------------------------------------------------------------
 
 

@@ -9,31 +9,36 @@ import pytest
 from tests.lua.ground import HOUR_MS, Ground
 from zsched.core.clock import LAST_MS
 
-UNPLANNED = {"seen_due_ms": "", "planned_version": "", "next_ms": "", "from_ms": 0, "until_ms": 0, "jitter_ms": 0,
-             "first_ms": "", "last_ms": "", "count": 0}  # fmt: skip
-
 
 def _pause(ground: Ground, id: str, note: str = "") -> str:
-    return ground.call("pause", id=id, note=note)[0]
+    return ground.call("pause", [id], note=note)[1]
 
 
-def _resume(ground: Ground, id: str, missed: str = "fire", **plan: Any) -> list[Any]:
-    return ground.call("resume", id=id, missed=missed, **(UNPLANNED | plan))
+def _resume(ground: Ground, id: str, missed: str = "fire", plan: str = "", **op: Any) -> list[Any]:
+    """Return word, now ms and due ms."""
+    now_ms, word, due_ms = ground.call("resume", [id, plan], missed=missed, **op)
+    return [word, now_ms, due_ms]
+
+
+def plan_text(seen_due_ms: Any, version: Any, next_ms: Any = "-", from_ms: int = 0, until_ms: int = LAST_MS,
+              passed: tuple[Any, Any, int] = (1, 2, 3)) -> str:  # fmt: skip
+    """Return the plan of a schedule that is resumed with skip, without jitter."""
+    return " ".join(map(str, (seen_due_ms, version, next_ms, from_ms, until_ms, 0, *passed)))
 
 
 def test_a_paused_schedule_keeps_lane_due_time_and_note(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms), lane="high")
 
-    word, now_ms = ground.call("pause", id="a", note="until the sale is over")
+    now_ms, word = ground.call("pause", ["a"], note="until the sale is over")
 
     assert "paused" == word
     kept = ground.redis.hget(ground.keys.paused(), "a").decode()
     assert f"high {due_ms} {now_ms} until the sale is over" == kept
     assert {"a": f"paused high {due_ms}"} == ground.places()
     entry = ground.last
-    fields = {"id": "a", "lane": "high", "due": str(due_ms), "note": "until the sale is over"}
-    assert ("0-2", "pause", fields) == (entry.id, entry.kind, entry.fields)
+    assert ("0-2", "pause", {"note": "until the sale is over"}) == (entry.id, entry.kind, entry.fields)
+    assert [f"a high {due_ms}"] == entry.rows
     assert "scheduled" == ground.job(f"a-{due_ms}")["status"]
 
 
@@ -42,8 +47,8 @@ def test_a_paused_schedule_keeps_who_paused_it_behind_its_note(ground: Ground) -
     ground.put(("a", due_ms))
     ann, bob = ground.acting_as("ann@host"), ground.acting_as("bob")
 
-    ann.call("pause", id="a", note="until May")
-    words = [bob.call("pause", id="a", note=note)[0] for note in ("until May", "until June")]
+    ann.call("pause", ["a"], note="until May")
+    words = [bob.call("pause", ["a"], note=note)[1] for note in ("until May", "until June")]
     ground.put(("a", due_ms + 1))
 
     assert ["unchanged", "paused"] == words
@@ -101,7 +106,7 @@ def test_a_resumed_schedule_is_back_at_its_due_time(ground: Ground) -> None:
     assert ("resumed", str(due_ms)) == (word, told_ms)
     assert {"a": f"low {due_ms}"} == ground.places()
     entry = ground.last
-    assert ("resume", {"id": "a", "lane": "low", "due": str(due_ms), "missed": "fire"}) == (entry.kind, entry.fields)
+    assert ("resume", [f"a low {due_ms}"]) == (entry.kind, entry.rows)
 
 
 def test_resuming_an_active_schedule_changes_nothing(ground: Ground) -> None:
@@ -130,8 +135,7 @@ def test_resuming_with_skip_removes_and_records_an_overdue_one_shot(ground: Grou
 
     assert ["skipped", "-"] == _resume(ground, "a", "skip")[::2]
     assert ({}, {}) == (ground.places(), ground.job(f"a-{due_ms}"))
-    expected = {"id": "a", "lane": "normal", "due": due_ms, "missed": "skip"}
-    assert expected | {"first": due_ms, "last": due_ms, "count": "1"} == ground.last.fields
+    assert [f"a normal {due_ms} {due_ms} {due_ms} 1 -"] == ground.last.rows
 
 
 def test_a_resume_sent_again_with_its_operation_id_gets_the_first_reply(ground: Ground) -> None:
@@ -163,21 +167,21 @@ def test_a_recurring_schedule_that_became_due_during_its_pause_fires_late(ground
 def test_resuming_with_skip_skips_missed_occurrences_by_the_callers_plan(ground: Ground) -> None:
     due_ms, version = _missed(ground)
     next_ms = ground.now_ms + 5000
-    plan = {"seen_due_ms": due_ms, "planned_version": version, "next_ms": next_ms, "from_ms": 0, "until_ms": next_ms}
+    plan = plan_text(due_ms, version, next_ms, until_ms=next_ms, passed=(due_ms, ground.now_ms - 9, 7))
 
-    word, _, told_ms = _resume(ground, "r", "skip", **plan, first_ms=due_ms, last_ms=ground.now_ms - 9, count=7)
+    word, _, told_ms = _resume(ground, "r", "skip", plan)
 
     assert ("resumed", str(next_ms)) == (word, told_ms)
     assert {"r": f"normal {next_ms}"} == ground.places()
     assert str(next_ms) == ground.schedule("r")["nominal"]
-    fields = ground.last.fields
-    assert ["skip", str(next_ms), due_ms, "7"] == [fields[name] for name in ("missed", "due", "first", "count")]
+    id, lane, *times = ground.last.rows[0].split(" ")
+    assert ("r", "normal", [str(next_ms), due_ms, "7", str(next_ms)]) == (id, lane, [*times[:2], *times[3:]])
 
 
 def test_resuming_with_skip_ends_an_exhausted_schedule(ground: Ground) -> None:
     due_ms, version = _missed(ground)
 
-    word, now_ms, told = _resume(ground, "r", "skip", seen_due_ms=due_ms, planned_version=version, until_ms=LAST_MS)
+    word, now_ms, told = _resume(ground, "r", "skip", plan_text(due_ms, version))
 
     assert ("skipped", "-") == (word, told)
     assert {} == ground.places()
@@ -185,15 +189,49 @@ def test_resuming_with_skip_ends_an_exhausted_schedule(ground: Ground) -> None:
     assert (str(now_ms), False) == (schedule["ended_at"], "nominal" in schedule)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{}, {"seen_due_ms": "1"}, {"planned_version": "0-0"}, {"from_ms": LAST_MS}, {"until_ms": 1}]
-)
+@pytest.mark.parametrize("wrong", [{}, {"seen_due_ms": "1"}, {"version": "0-0"}, {"from_ms": LAST_MS}, {"until_ms": 1}])
 def test_resuming_with_a_stale_plan_returns_again(ground: Ground, wrong: dict[str, Any]) -> None:
     due_ms, version = _missed(ground)
-    plan = {"seen_due_ms": due_ms, "planned_version": version, "next_ms": LAST_MS, "until_ms": LAST_MS} | wrong
+    plan = plan_text(**({"seen_due_ms": due_ms, "version": version, "next_ms": LAST_MS} | wrong))
     before = ground.keyspace()
 
-    reply = _resume(ground, "r", "skip", **(plan if wrong else {}))
+    reply = _resume(ground, "r", "skip", plan if wrong else "")
 
     assert "AGAIN" == reply[0]
     assert before == ground.keyspace()
+
+
+def test_many_schedules_are_paused_and_resumed_with_an_entry_each(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ids = [f"a{n}" for n in range(100)]
+    ground.put(*((id, due_ms) for id in ids))
+    _pause(ground, "a7", "note")
+
+    paused = ground.call("pause", [*ids, "unknown"], note="note")[1:]
+    places = ground.places()
+    resumed = ground.call("resume", [text for id in (*ids, "unknown") for text in (id, "")], missed="fire")[1::2]
+
+    assert ["paused"] * 7 + ["unchanged"] + ["paused"] * 92 + ["NOTFOUND"] == paused
+    assert dict.fromkeys(ids, f"paused normal {due_ms}") == places
+    assert ["resumed"] * 100 + ["NOTFOUND"] == resumed
+    assert dict.fromkeys(ids, f"normal {due_ms}") == ground.places()
+    assert ["put", "pause", "pause", "resume"] == [entry.kind for entry in ground.entries()]
+    assert [f"{id} normal {due_ms}" for id in ids] == ground.last.rows
+
+
+def test_resuming_many_with_skip_asks_for_plans_of_overdue_rules_only(ground: Ground) -> None:
+    due_ms, version = _missed(ground)
+    ground.put(("late", ground.now_ms - 1), ("later", ground.now_ms + HOUR_MS), allow_past=1)
+    ground.put_recurring("unplanned", ground.now_ms - 1)
+    for id in ("late", "later", "unplanned"):
+        _pause(ground, id)
+    next_ms = ground.now_ms + HOUR_MS
+
+    rows = ["r", plan_text(due_ms, version, next_ms), "late", "", "later", "", "unplanned", ""]
+    reply = ground.call("resume", rows, missed="skip")[1::2]
+
+    assert ["resumed", "skipped", "resumed", "AGAIN"] == reply
+    assert {"r": "normal", "later": "normal", "unplanned": "paused"} == {
+        id: place.split()[0] for id, place in ground.places().items()
+    }
+    assert ["r", "late", "later"] == [row.split(" ")[0] for row in ground.last.rows]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.lua.ground import FIELDS, HOUR_MS, Ground
@@ -210,7 +212,7 @@ def test_the_log_entry_names_replaced_schedules_and_schedules_that_stay_paused(g
     ground.put(("there", due_ms), ("paused", due_ms))
     ground.put_recurring("recurring")
     ground.redis.hset(ground.keys.quarantine(), "bad", f"normal {due_ms} 1 its hash is gone")
-    ground.call("pause", id="paused", note="")
+    ground.call("pause", ["paused"], note="")
 
     ground.put(*((id, due_ms + 1) for id in ("new", "there", "paused", "recurring", "bad")))
 
@@ -226,7 +228,7 @@ def test_the_log_entry_of_only_new_schedules_has_only_its_rows(ground: Ground) -
 def test_the_log_names_only_written_rows_as_replaced_or_paused(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("same", due_ms), ("paused", due_ms))
-    ground.call("pause", id="paused", note="")
+    ground.call("pause", ["paused"], note="")
 
     words = ground.put(("same", due_ms), ("paused", due_ms), ("late", due_ms - 2 * HOUR_MS), ("new", due_ms))
 
@@ -236,10 +238,59 @@ def test_the_log_names_only_written_rows_as_replaced_or_paused(ground: Ground) -
 
 def test_a_paused_schedule_that_becomes_a_one_shot_is_logged_as_paused(ground: Ground) -> None:
     ground.put_recurring("a")
-    ground.call("pause", id="a", note="")
+    ground.call("pause", ["a"], note="")
     due_ms = ground.now_ms + HOUR_MS
 
     ground.put(("a", due_ms))
 
     assert {"a": f"paused normal {due_ms}"} == ground.places()
     assert ["replaced", "a", "paused", "a"] == _beside_rows(ground)
+
+
+# -- enabled ------------------------------------------------------------------------------------------
+
+
+def test_a_disabled_put_makes_a_paused_schedule_that_never_was_in_a_lane(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+
+    words = ground.put(("a", due_ms), enabled=0)
+
+    assert [("created", str(due_ms))] == words
+    assert {"a": f"paused normal {due_ms}"} == ground.places()
+    assert ground.redis.hget(ground.keys.paused(), "a").endswith(b" put with enabled=False")
+    assert (["put"], ["paused", "a"]) == ([entry.kind for entry in ground.entries()], _beside_rows(ground))
+
+
+@pytest.mark.parametrize(
+    ("enabled", "place", "word"), [("", "paused", "unchanged"), (0, "paused", "unchanged"), (1, "normal", "updated")]
+)
+def test_a_put_of_a_paused_schedule_resumes_it_only_if_enabled(
+    ground: Ground, enabled: Any, place: str, word: str
+) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+    ground.call("pause", ["a"], note="a note")
+    parked = ground.redis.hget(ground.keys.paused(), "a")
+
+    assert [(word, str(due_ms))] == ground.put(("a", due_ms), enabled=enabled)
+
+    assert ground.places()["a"].startswith(place)
+    assert (parked if place == "paused" else None) == ground.redis.hget(ground.keys.paused(), "a")
+
+
+def test_a_disabled_put_of_an_active_schedule_pauses_it(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+
+    words = [ground.put(("a", due_ms), enabled=0)[0][0] for _ in range(2)]
+
+    assert (["updated", "unchanged"], {"a": f"paused normal {due_ms}"}) == (words, ground.places())
+    assert ["replaced", "a", "paused", "a"] == _beside_rows(ground)
+
+
+def test_a_put_that_keeps_the_schedule_does_not_pause_it(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(("a", due_ms))
+
+    assert "kept" == ground.put(("a", due_ms), enabled=0, if_exists="keep")[0][0]
+    assert {"a": f"normal {due_ms}"} == ground.places()

@@ -116,7 +116,7 @@ def test_a_key_of_another_type_at_the_run_is_reported_and_the_rest_is_put(ground
 def test_a_put_never_resumes_a_paused_schedule(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
-    ground.call("pause", id="a", note="why not")
+    ground.call("pause", ["a"], note="why not")
     paused_at = ground.redis.hget(ground.keys.paused(), "a").split()[2]
 
     words = ground.put(("a", due_ms + 7), lane="low")
@@ -129,7 +129,7 @@ def test_a_put_never_resumes_a_paused_schedule(ground: Ground) -> None:
 def test_the_same_put_of_a_paused_schedule_is_unchanged(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
-    ground.call("pause", id="a", note="")
+    ground.call("pause", ["a"], note="")
 
     assert [("unchanged", str(due_ms))] == ground.put(("a", due_ms))
 
@@ -194,7 +194,7 @@ def test_an_update_of_a_removed_schedule_is_refused(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
     seen = _seen(ground, f"a-{due_ms}")
-    ground.call("cancel", id="a")
+    ground.call("cancel", ["a"])
 
     assert ["CHANGED"] == [word for word, _ in ground.put(("a", due_ms + 1), seen=seen)]
     assert {} == ground.places()

@@ -10,7 +10,7 @@ from tests.lua.ground import HOUR_MS, OWN, TEMPLATE, Ground
 from tests.prefix import RQ
 from zsched.core import log as core
 from zsched.core.changes import What
-from zsched.core.log.kinds import OWN as OWN_FIELD
+from zsched.core.entry import OWN as OWN_FIELD
 from zsched.core.log.puts import PutRecurringEntry
 
 
@@ -74,7 +74,8 @@ def test_putting_the_same_definition_again_changes_and_logs_nothing(ground: Grou
 
 def test_the_same_definition_of_a_fired_and_failed_schedule_changes_nothing(ground: Ground) -> None:
     ground.put_recurring("r")
-    ground.redis.hset(ground.keys.schedule("r"), mapping={"last": "r-1", "failures": 2})
+    ground.redis.hset(ground.keys.schedule("r"), mapping={"last": "r-1"})
+    ground.redis.zadd(ground.keys.failing(), {"r": 2})
 
     assert "unchanged" == ground.put_recurring("r")[0]
     assert 1 == len(ground.entries())
@@ -95,7 +96,7 @@ def test_a_new_payload_keeps_anchor_due_time_and_last_run(ground: Ground) -> Non
     assert {"r": f"normal {due_ms}"} == ground.places()
 
 
-@pytest.mark.parametrize("field", ["version", "anchor", "nominal", "last", "created_at", "ended_at", "failures"])
+@pytest.mark.parametrize("field", ["version", "anchor", "nominal", "last", "created_at", "ended_at"])
 def test_a_put_of_the_same_rule_repairs_a_malformed_field(ground: Ground, field: str) -> None:
     ground.put_recurring("r")
     ground.redis.hset(ground.keys.schedule("r"), field, "o d")
@@ -108,11 +109,11 @@ def test_a_put_of_the_same_rule_repairs_a_malformed_field(ground: Ground, field:
 def test_a_put_with_the_same_pause_after_keeps_the_count_of_failures(ground: Ground) -> None:
     own = {"pause_after": "3", "tags": '["a"]'}
     ground.put_recurring("r", own=own)
-    ground.redis.hset(ground.keys.schedule("r"), "failures", 2)
+    ground.redis.zadd(ground.keys.failing(), {"r": 2})
 
     ground.put_recurring("r", own=own, digest="digest-2")
 
-    assert "2" == ground.schedule("r")["failures"]
+    assert 2 == ground.redis.zscore(ground.keys.failing(), "r")
 
 
 def test_a_new_payload_neither_repeats_nor_loses_an_overdue_occurrence(ground: Ground) -> None:
@@ -234,7 +235,7 @@ def test_a_put_with_another_lane_moves_the_place_and_keeps_the_time(ground: Grou
 @pytest.mark.parametrize("trigger", ["rule-1", "rule-2"])
 def test_a_put_never_resumes_a_paused_schedule(ground: Ground, trigger: str) -> None:
     _, _, _, due_ms = ground.put_recurring("r")
-    ground.call("pause", id="r", note="a note")
+    ground.call("pause", ["r"], note="a note")
     next_ms = ground.now_ms + 2 * HOUR_MS
 
     word, *_ = ground.put_recurring("r", next_ms, trigger=trigger, digest="digest-2", lane="high")
@@ -334,7 +335,7 @@ def test_an_update_of_a_schedule_that_was_removed_or_replaced_is_refused(ground:
     ground.put(("r", "+60000"))
 
     assert "CHANGED" == ground.put_recurring("r", seen_version=version)[0]
-    ground.call("cancel", id="r")
+    ground.call("cancel", ["r"])
     assert "CHANGED" == ground.put_recurring("r", seen_version=version)[0]
 
 
@@ -362,7 +363,7 @@ def _state(ground: Ground) -> str:
 @pytest.mark.parametrize("trigger", ["rule-1", "rule-2"])
 def test_the_log_entry_of_a_paused_schedule_says_that_it_stays_paused(ground: Ground, trigger: str) -> None:
     ground.put_recurring("r")
-    ground.call("pause", id="r", note="")
+    ground.call("pause", ["r"], note="")
 
     ground.put_recurring("r", digest="digest-2", trigger=trigger)
 
@@ -371,7 +372,7 @@ def test_the_log_entry_of_a_paused_schedule_says_that_it_stays_paused(ground: Gr
 
 def test_a_paused_one_shot_that_becomes_recurring_is_logged_as_paused(ground: Ground) -> None:
     ground.put(("r", "+60000"))
-    ground.call("pause", id="r", note="")
+    ground.call("pause", ["r"], note="")
     next_ms = ground.now_ms + HOUR_MS
 
     ground.put_recurring("r", next_ms)
@@ -419,7 +420,7 @@ def test_every_row_has_its_own_answer_and_only_changed_rows_are_logged(ground: G
     due_ms = ground.now_ms + HOUR_MS
     ground.put_rules(*(ground.rule(id, due_ms) for id in ("same", "kept", "taken", "seen", "broken", "paused")))
     ground.put(("once", due_ms))
-    ground.call("pause", id="paused", note="")
+    ground.call("pause", ["paused"], note="")
     ground.redis.delete(ground.keys.template("broken"))
     ground.redis.set(ground.keys.template("broken"), "not ours")
     next_ms = due_ms + 1
@@ -488,6 +489,48 @@ def test_the_daemon_is_woken_once_for_the_earliest_of_many_rows(ground: Ground) 
         assert [str(first_ms).encode(), b"end"] == [told.get_message(timeout=5)["data"] for _ in range(2)]
 
 
+# -- enabled ------------------------------------------------------------------------------------------
+
+
+def test_a_disabled_rule_is_paused_in_the_same_step(ground: Ground) -> None:
+    word, _, _, due_ms = ground.put_recurring("r", enabled=0)
+
+    assert ("created", {"r": f"paused normal {due_ms}"}) == (word, ground.places())
+    assert ground.redis.hget(ground.keys.paused(), "r").endswith(b" put with enabled=False")
+    assert (["put_recurring"], "paused") == ([entry.kind for entry in ground.entries()], _state(ground))
+
+
+@pytest.mark.parametrize("trigger", ["rule-1", "rule-2"])
+def test_a_disabled_put_pauses_an_active_rule_once(ground: Ground, trigger: str) -> None:
+    ground.put_recurring("r")
+
+    words = [ground.put_recurring("r", trigger=trigger, enabled=0)[0] for _ in range(2)]
+
+    assert ["updated", "unchanged"] == words
+    assert ground.places()["r"].startswith("paused normal ")
+
+
+def test_an_enabled_put_resumes_a_paused_rule_at_its_due_time_and_forgets_failures(ground: Ground) -> None:
+    due_ms = ground.put_recurring("r", own={"pause_after": "3"})[3]
+    ground.redis.hset(ground.keys.schedule("r"), "failures", 2)
+    ground.call("pause", ["r"], note="a note")
+
+    word = ground.put_recurring("r", own={"pause_after": "3"}, enabled=1)[0]
+
+    assert ("updated", {"r": f"normal {due_ms}"}) == (word, ground.places())
+    assert not ground.redis.hexists(ground.keys.schedule("r"), "failures")
+    assert "unchanged" == ground.put_recurring("r", own={"pause_after": "3"}, enabled=1)[0]
+    assert "-" == _state(ground)
+
+
+def test_a_paused_rule_that_is_disabled_again_keeps_its_note(ground: Ground) -> None:
+    ground.put_recurring("r")
+    ground.call("pause", ["r"], note="a note")
+
+    assert "updated" == ground.put_recurring("r", digest="digest-2", enabled=0)[0]
+    assert ground.redis.hget(ground.keys.paused(), "r").endswith(b" a note")
+
+
 # -- an overdue occurrence ----------------------------------------------------------------------------
 
 
@@ -496,7 +539,7 @@ def test_a_new_rule_records_the_overdue_occurrence_that_it_drops(ground: Ground,
     nominal_ms = ground.now_ms + HOUR_MS
     ground.put_recurring("r", nominal_ms, jitter_ms=5)
     if is_paused:
-        ground.call("pause", id="r", note="")
+        ground.call("pause", ["r"], note="")
     ground.pass_time(2 * HOUR_MS)
 
     ground.put_recurring("r", nominal_ms + 3 * HOUR_MS, trigger="rule-2", digest="digest-2")

@@ -299,7 +299,7 @@ def test_a_throttled_run_is_handed_to_its_limit_when_its_queue_has_room(still: G
 def cancel_run(ground: Ground, run: str) -> str:
     id, status = run.rpartition("-")[0], ground.job(run)["status"]
     seen = f"{status} {ground.job(run).get('enqueued_at', '')}"
-    return str(ground.call("cancel_run", id=id, run=run, seen=seen, facts=FACTS, most_waiting=50)[0])
+    return str(ground.call("cancel_run", [id, run, seen, FACTS], most_waiting=50)[1])
 
 
 def test_cancelling_a_run_that_waits_for_a_slot_removes_it_from_its_limit(led: Ground) -> None:

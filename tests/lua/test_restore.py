@@ -112,7 +112,7 @@ def test_a_restore_replaces_an_existing_schedule(led: Ground, there: str, back: 
     else:
         led.put(("a", DUE_MS + 5, "other"), lane="high")
     if there == "paused":
-        led.call("pause", id="a", note="other")
+        led.call("pause", ["a"], note="other")
     if there == "quarantined":
         led.redis.zrem(led.keys.due_high(), "a")
         led.redis.hset(led.keys.quarantine(), "a", f"high {DUE_MS + 5} 5 other")
@@ -149,7 +149,7 @@ def test_a_restore_removes_a_schedule_that_is_over(led: Ground, there: str) -> N
     elif there != "nothing":
         led.put(("a", DUE_MS))
     if there == "paused":
-        led.call("pause", id="a", note="")
+        led.call("pause", ["a"], note="")
 
     restore(led, gone("a", "" if there == "rule" else str(DUE_MS)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lua.ground import TEMPLATE, Ground
+from tests.lua.ground import HOUR_MS, TEMPLATE, Ground
 from tests.lua.restoring import DUE_MS, gone, logged, one_shot, restore, rule, run, texts_of
 from tests.prefix import RQ
 from zsched.core.log.recovery import Restored
@@ -109,7 +109,7 @@ def test_a_run_that_exists_in_rq_is_left_to_rq_although_its_queue_is_broken(led:
 def test_a_run_whose_schedule_was_removed_is_pushed_again(led: Ground, back: Restored, there: str) -> None:
     led.put(("a", DUE_MS))
     if there == "paused":
-        led.call("pause", id="a", note="")
+        led.call("pause", ["a"], note="")
 
     restore(led, back, run())
 
@@ -125,3 +125,15 @@ def test_a_scheduled_run_that_rq_cancelled_is_not_pushed(led: Ground) -> None:
 
     assert ([], "canceled") == (led.queue(), led.job(f"a-{DUE_MS}")["status"])
     assert ["due", "held"] == [row.place for row in logged(led.last)]
+
+
+@pytest.mark.parametrize(("left_ms", "is_guarded"), [(HOUR_MS, True), (-1, False)])
+def test_a_restored_run_has_the_rest_of_its_guard(led: Ground, left_ms: int, is_guarded: bool) -> None:
+    pushed_ms = led.now_ms - HOUR_MS
+    one = run(ms=pushed_ms)._replace(t_us=pushed_ms * 1000)
+    one = one._replace(job=(*one.job, b"zs_unique", str(HOUR_MS + left_ms).encode()))
+
+    restore(led, one)
+
+    guard = led.redis.get(f"{led.keys.unique_prefix()}a")
+    assert (f"{pushed_ms + HOUR_MS + left_ms} a-{pushed_ms}".encode() if is_guarded else None) == guard

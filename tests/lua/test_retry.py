@@ -19,11 +19,15 @@ OF_A_RUN = {  # what RQ and tasks write as it goes
     "result": "x", "zs_uncertain": "1", "zs_note": "{}", "zs_attempts": "[]", "stopped_callback_name": "",
 }  # fmt: skip
 
+ANEW = {"is_once": 0, "keep_retried_ms": 60_000}
+
 
 def retry(ground: Ground, run: str = RUN, id: str = "a", pairs: dict[str, str] | None = None, **over: Any) -> list[Any]:
+    """Return word, now ms and detail."""
     texts = [text for pair in (pairs or {}).items() for text in pair]
-    arguments = {"nominal_ms": AT, "op": "op-1", "keep_op_ms": 60_000} | over
-    return ground.call("retry", texts, id=id, run=run, **arguments)
+    row = [id, run, over.pop("nominal_ms", AT), len(texts), *texts]
+    now_ms, word, detail = ground.call("retry", row, **({"op": "op-1", "keep_op_ms": 60_000} | ANEW | over))
+    return [word, now_ms, detail]
 
 
 def job(ground: Ground, run: str = RUN, **fields: str) -> None:
@@ -39,9 +43,8 @@ def test_retrying_a_run_that_is_over_queues_and_logs_a_complete_copy(ground: Gro
     assert ("retried", f"{RUN}-r1", [again]) == (word, again, ground.queue("mail"))
     assert JOB | {"status": "queued"} == {name: ground.job(again)[name] for name in (*JOB, "status")}
     entry = ground.last
-    assert ("0-1", "enqueue", ["run", again, "front", "0", "fields", "4"]) == (entry.id, entry.kind, entry.texts[:6])
-    assert JOB == dict(zip(entry.texts[6:14:2], entry.texts[7:14:2], strict=True))
-    assert ["of", RUN] == entry.texts[14:]
+    assert ("0-1", "enqueue", ["rows", "1", again, f"0 4 {RUN}"]) == (entry.id, entry.kind, entry.texts[:4])
+    assert JOB == dict(zip(entry.texts[4::2], entry.texts[5::2], strict=True))
     assert {f"{RQ}:queue:mail".encode()} == ground.redis.smembers(f"{RQ}:queues")
     assert status == ground.job(RUN)["status"]
 
@@ -90,7 +93,7 @@ def test_a_retry_of_a_retry_belongs_to_the_same_occurrence(ground: Ground) -> No
     second = retry(ground, first, op="op-2")[2]
 
     assert (f"{RUN}-r1", f"{RUN}-r2") == (first, second)
-    assert first == ground.last.texts[-1]
+    assert first == ground.last.texts[3].split(" ")[2]
 
 
 def test_a_retry_id_is_not_reused_after_rq_deleted_the_first(ground: Ground) -> None:
@@ -133,7 +136,7 @@ def test_a_retry_goes_to_the_front_if_the_run_did(ground: Ground) -> None:
     again = retry(ground)[2]
 
     assert [again, "waiting"] == ground.queue("mail")
-    assert "1" == ground.last.texts[3]
+    assert "1" == ground.last.texts[3][0]
 
 
 def test_a_retry_keeps_the_flags_of_its_rule_and_leaves_the_rule_alone(ground: Ground) -> None:
@@ -144,7 +147,7 @@ def test_a_retry_keeps_the_flags_of_its_rule_and_leaves_the_rule_alone(ground: G
     again = retry(ground)[2]
 
     assert "1fs" == ground.job(again)["zs"]
-    assert "1" == ground.last.texts[3]
+    assert "1" == ground.last.texts[3][0]
     assert before == (ground.schedule("a"), ground.template("a"), ground.places())
 
 
@@ -255,3 +258,61 @@ def test_a_queue_of_another_type_is_reported(ground: Ground) -> None:
 
     assert "WRONGTYPE" == retry(ground)[0]
     assert [] == ground.entries()
+
+
+def _rows(*runs: str) -> list[Any]:
+    """Return the rows of runs "<id>-<ms>…" that RQ has."""
+    return [text for run in runs for text in (run.split("-")[0], run, run.split("-")[1], 0)]
+
+
+def test_many_runs_are_retried_with_one_entry_in_their_order(ground: Ground) -> None:
+    runs = [f"a{n}-{AT}" for n in range(50)]
+    for run in runs:
+        job(ground, run)
+    job(ground, "open-1", status="queued")
+
+    reply = ground.call("retry", _rows("open-1", *runs, "gone-1"), **ANEW)[1:]
+
+    assert ["NOTOVER", *["retried"] * 50, "GONE"] == reply[::2]
+    assert reply[3:-1:2] == ground.queue("mail") == [f"{run}-r1" for run in runs]
+    assert (1, ["rows", "50"]) == (len(ground.entries()), ground.last.texts[:2])
+
+
+def test_a_run_that_was_retried_is_not_retried_once_more_in_bulk(ground: Ground) -> None:
+    job(ground)
+    job(ground, f"b-{AT}")
+    again = retry(ground)[2]
+
+    reply = ground.call("retry", _rows(RUN, f"b-{AT}"), **(ANEW | {"is_once": 1}))[1:]
+    explicit = retry(ground, op="op-2")[0]
+
+    assert ["RETRIED", again, "retried", f"b-{AT}-r2"] == reply
+    assert "retried" == explicit
+    assert 3 == len(ground.queue("mail"))
+
+
+def test_a_retried_run_is_remembered_although_rq_forgot_it(ground: Ground) -> None:
+    assert "retried" == retry(ground, pairs=TEMPLATE)[0]
+
+    assert "RETRIED" == retry(ground, pairs=TEMPLATE, op="op-2", is_once=1)[0]
+    assert 0 < ground.redis.pttl(ground.keys.retried_prefix() + RUN) <= 60_000
+
+
+def test_two_runs_of_one_occurrence_are_retried_by_two_calls(ground: Ground) -> None:
+    job(ground)
+    job(ground, f"{RUN}-r7")
+
+    first = ground.call("retry", _rows(RUN, f"{RUN}-r7"), **ANEW)[1:]
+    second = ground.call("retry", _rows(f"{RUN}-r7"), **ANEW)[1:]
+
+    assert (["retried", f"{RUN}-r1", "LATER", "-"], ["retried", f"{RUN}-r2"]) == (first, second)
+
+
+def test_runs_with_large_payloads_are_retried_by_several_calls(ground: Ground) -> None:
+    runs = [f"a{n}-{AT}" for n in range(10)]
+    for run in runs:
+        job(ground, run, data="x" * 262_144)
+
+    words = ground.call("retry", _rows(*runs), **ANEW)[1::2]
+
+    assert ["retried"] * 3 + ["LATER"] * 7 == words

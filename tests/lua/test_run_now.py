@@ -70,7 +70,7 @@ def test_a_call_sent_again_with_its_operation_id_pushes_no_second_run(ground: Gr
 def test_run_now_keeps_a_paused_or_ended_schedule_as_it_is(ground: Ground) -> None:
     ground.put_recurring("p")
     ground.put_recurring("e")
-    ground.call("pause", id="p", note="")
+    ground.call("pause", ["p"], note="")
     ground.redis.zrem(ground.keys.due_normal(), "e")
     before = ground.places()
 
@@ -81,7 +81,7 @@ def test_run_now_keeps_a_paused_or_ended_schedule_as_it_is(ground: Ground) -> No
 
 def test_run_now_of_a_paused_one_shot_removes_the_schedule(ground: Ground) -> None:
     ground.put(("a", "+60000"))
-    ground.call("pause", id="a", note="")
+    ground.call("pause", ["a"], note="")
 
     assert "fired" == _run_now(ground, "a")[0]
     assert {} == ground.places()

@@ -27,8 +27,9 @@ def track(ground: Ground, verdicts: str) -> list[str]:
     return list(ground.call("track", rows, **guard)[4])
 
 
-def failures(ground: Ground) -> str | None:
-    return ground.schedule("r").get("failures")
+def failures(ground: Ground) -> int | None:
+    count = ground.redis.zscore(ground.keys.failing(), "r")
+    return None if count is None else int(count)
 
 
 @pytest.mark.parametrize("ends", [["!!!"], ["!", "!", "!"], ["+!", "!!"], ["!!+!", "!-!"]])
@@ -43,7 +44,7 @@ def test_repeated_failures_pause_a_schedule_with_a_reason(led: Ground, ends: lis
     note = f"3 failures in a row, the last of run {last}"
     assert ("pause", note) == (led.last.kind, led.last.fields["note"])
     assert led.redis.hget(led.keys.paused(), "r").decode().endswith(f" {note}")
-    assert "0" == failures(led)
+    assert failures(led) is None
 
 
 @pytest.mark.parametrize("ends", ["!!+!!", "!+!+!+!", "!-!", "+++"])
@@ -55,17 +56,68 @@ def test_a_success_between_failures_prevents_the_pause(led: Ground, ends: str) -
     assert led.places()["r"].startswith("normal ")
 
 
-def test_failures_are_not_counted_without_pause_after(led: Ground) -> None:
+@pytest.mark.parametrize(
+    ("ends", "count"), [("!!!!!", 5), ("!!+!", 1), ("+!", 1), ("!-!", 2), ("!!+", None), ("+", None)]
+)
+def test_failures_in_a_row_are_counted_without_a_limit(led: Ground, ends: str, count: int | None) -> None:
     put(led, None)
 
-    assert [] == track(led, "!!!!!")
+    assert [] == track(led, ends)
+
+    assert count == failures(led)
+
+
+def test_a_success_of_a_later_script_ends_the_streak(led: Ground) -> None:
+    put(led, None)
+    track(led, "!!")
+
+    track(led, "+")
 
     assert failures(led) is None
 
 
+def test_failures_of_a_one_shot_are_not_counted(led: Ground) -> None:
+    led.put(("r", NOMINAL_MS * 2))
+
+    track(led, "!!")
+
+    assert failures(led) is None
+
+
+def test_failures_of_an_ended_schedule_are_not_counted(led: Ground) -> None:
+    put(led, None)
+    led.redis.hset(led.keys.schedule("r"), "ended_at", NOMINAL_MS)
+    led.redis.zadd(led.keys.failing(), {"r": 2})
+
+    track(led, "!")
+
+    assert failures(led) is None
+
+
+def test_a_key_of_a_wrong_type_does_not_stop_the_recording_of_ends(led: Ground) -> None:
+    put(led, None)
+    led.redis.set(led.keys.failing(), "?")
+
+    assert [] == track(led, "!!!")
+
+    assert "end" == led.last.kind
+
+
+@pytest.mark.parametrize("verb", ["pause", "cancel"])
+def test_a_paused_or_cancelled_schedule_is_in_no_trouble(led: Ground, verb: str) -> None:
+    put(led)
+    track(led, "!!")
+    led.redis.zadd(led.keys.blocked(), {"r": 7, "other": 1})
+
+    led.call(verb, ["r"], **({"note": ""} if verb == "pause" else {}))
+
+    assert failures(led) is None
+    assert [b"other"] == led.redis.zrange(led.keys.blocked(), 0, -1)
+
+
 def test_a_paused_schedule_is_not_paused_again_by_failures(led: Ground) -> None:
     put(led, 1)
-    led.call("pause", id="r", note="by hand")
+    led.call("pause", ["r"], note="by hand")
 
     assert [] == track(led, "!")
 
@@ -75,7 +127,7 @@ def test_a_paused_schedule_is_not_paused_again_by_failures(led: Ground) -> None:
 def test_resuming_a_schedule_resets_its_failure_count(led: Ground) -> None:
     put(led)
     track(led, "!!")
-    led.call("pause", id="r", note="by hand")
+    led.call("pause", ["r"], note="by hand")
     _resume(led, "r")
 
     assert failures(led) is None
@@ -88,8 +140,7 @@ def test_a_put_that_leaves_the_limit_alone_keeps_the_count(led: Ground) -> None:
 
     assert ["unchanged", "updated"] == [put(led), put(led, digest="another payload")]
 
-    assert "2" == failures(led)
-    assert "failures" not in led.last.texts
+    assert 2 == failures(led)
     assert ["r"] == track(led, "!")
 
 
@@ -105,7 +156,7 @@ def test_changing_pause_after_resets_the_failure_count(led: Ground, limit: int |
 
 def test_resume_works_although_the_schedule_has_a_wrong_type(led: Ground) -> None:
     put(led)
-    led.call("pause", id="r", note="")
+    led.call("pause", ["r"], note="")
     led.redis.delete(led.keys.schedule("r"))
     led.redis.set(led.keys.schedule("r"), "?")
 

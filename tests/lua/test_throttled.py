@@ -9,7 +9,6 @@ import pytest
 from tests.lua.ground import HOUR_MS, SERVER, TEMPLATE, TOKEN, Ground
 from tests.lua.limited import EMAIL, ids, now_ms, pass_on, put_due
 from tests.lua.restoring import WHOSE
-from tests.lua.test_pause_resume import UNPLANNED
 from tests.prefix import RQ
 
 
@@ -103,16 +102,16 @@ def late(still: Ground) -> Ground:
 def test_a_throttled_schedule_is_paused_and_resumed_into_its_lane(late: Ground, id: str) -> None:
     due_ms = late.places()[id].split()[-1]
 
-    late.call("pause", id=id, note="n")
+    late.call("pause", [id], note="n")
     assert f"paused normal {due_ms}" == late.places()[id]
-    late.call("resume", id=id, missed="fire", **UNPLANNED)
+    late.call("resume", [id, ""], missed="fire")
 
     assert f"normal {due_ms}" == late.places()[id]
 
 
 @pytest.mark.parametrize("id", ["b", "r"])
 def test_a_throttled_schedule_can_be_cancelled(late: Ground, id: str) -> None:
-    late.call("cancel", id=id)
+    late.call("cancel", [id])
 
     assert id not in late.places()
     assert {} == late.schedule(id) | late.template(id)
@@ -179,7 +178,7 @@ def test_a_replan_leaves_a_throttled_schedule_in_one_place(late: Ground) -> None
     row = ["r", version, due_ms, due_ms, new_ms, new_ms]
 
     late.call("replan", row, tzdata="2026a", is_done=0, token=TOKEN, expected_server=SERVER)
-    late.call("cancel", id="b")
+    late.call("cancel", ["b"])
 
     assert str(new_ms) == late.places()["r"].split()[-1]
     assert new_ms == late.fire().next_ms
@@ -190,8 +189,8 @@ def test_a_replan_leaves_a_throttled_schedule_in_one_place(late: Ground) -> None
 
 
 def test_fire_removes_a_throttled_queue_whose_schedules_were_cancelled(late: Ground) -> None:
-    late.call("cancel", id="b")
-    late.call("cancel", id="r")
+    late.call("cancel", ["b"])
+    late.call("cancel", ["r"])
     assert ["normal:email"] == late.throttled()
 
     fired = late.fire()

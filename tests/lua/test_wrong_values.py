@@ -10,7 +10,7 @@ import pytest
 from tests.lua import restoring
 from tests.lua.ground import HOUR_MS, TEMPLATE, Ground
 from tests.lua.scene import DUE_MS, FENCE, Keyspace, contents, furnish, kept, set_back
-from tests.lua.test_pause_resume import UNPLANNED
+from tests.lua.test_pause_resume import plan_text
 from zsched.errors import RedisRefused
 
 # -- what can be wrong ----------------------------------------------------------------------------
@@ -83,13 +83,8 @@ ONE_SHOTS = ("paused", "q", "later", "expiring")
 
 
 def _resume(ground: Ground, id: str, missed: str) -> Any:
-    plan = {
-        "seen_due_ms": DUE_MS,
-        "planned_version": _version(ground, id),
-        "next_ms": DUE_MS * 2,
-        "until_ms": DUE_MS * 3,
-    }
-    return ground.call("resume", id=id, missed=missed, **(UNPLANNED | plan))
+    plan = plan_text(DUE_MS, _bytes(_version(ground, id)).decode("latin-1"), DUE_MS * 2, until_ms=DUE_MS * 3)
+    return ground.call("resume", [id, plan], missed=missed)
 
 
 def _version(ground: Ground, id: str) -> Any:
@@ -117,8 +112,8 @@ VERBS: dict[str, Callable[[Ground, str], Any]] = {
     "enqueue": lambda g, id: g.call(
         "enqueue", [text for pair in TEMPLATE.items() for text in pair], id=id, if_exists="replace", at_front=0, **_OP
     ),
-    "cancel": lambda g, id: g.call("cancel", id=id, **_OP),
-    "pause": lambda g, id: g.call("pause", id=id, note="again"),
+    "cancel": lambda g, id: g.call("cancel", [id], **_OP),
+    "pause": lambda g, id: g.call("pause", [id], note="again"),
     "resume": lambda g, id: _resume(g, id, "fire"),
     "resume with skip": lambda g, id: _resume(g, id, "skip"),
     "run_now": lambda g, id: g.call("run_now", id=id, **_OP),
@@ -211,7 +206,7 @@ def _assert_a_put_puts_right(ground: Ground, id: str, name: str) -> None:
     else:
         ground.put_recurring(id, due_ms, trigger="rule-9", digest="d9")
     if id in ("paused", "paused-rule"):
-        ground.call("resume", id=id, missed="fire", **UNPLANNED)
+        ground.call("resume", [id, ""], missed="fire")
     fired = ground.fire()
     assert f"{id}-{due_ms}" in ground.queue() or id in [one[0] for one in fired.recurring], name
 

@@ -30,6 +30,7 @@ def takes_every_option(client: Client) -> None:
     once = client.schedule("app.task", at=AT, id="a", if_exists="keep", allow_past=True, durable=True, args=(1, "x"))
     assert_type(once, Scheduled)
     client.schedule(remind, after=timedelta(minutes=5), kwargs={"k": [1]}, tz=ZoneInfo("Asia/Seoul"), urgency="asap")
+    client.schedule("app.task", after="5m", timeout="1h30m", result_ttl="1d", expires_after="30s")
     client.schedule("app.task", every=0.5, starts=AT, ends=AT, count=3, gap="skip", fold=Fold.BOTH, jitter=5)
     client.schedule(
         "app.task", cron="0 9 * * *", gap=Gap.SHIFT, fold="first", tz="UTC", overlap="queue", overlap_limit=3
@@ -70,7 +71,7 @@ def refuses_names_that_are_no_options(client: Client) -> None:
 
 def refuses_values_of_other_types(client: Client) -> None:
     client.schedule("app.task", at="2030-01-01")  # type: ignore[arg-type]
-    client.schedule("app.task", after="5m")  # type: ignore[arg-type]
+    client.schedule("app.task", after=[5])  # type: ignore[arg-type]
     client.schedule("app.task", at=AT, priority="urgent")  # type: ignore[arg-type]
     client.schedule("app.task", at=AT, priority=None)  # type: ignore[arg-type]
     client.schedule("app.task", at=AT, tags="one")  # type: ignore[arg-type]
@@ -90,7 +91,7 @@ def a_task_takes_options_beside_its_payload(client: Client) -> None:
     client.schedule_many(remind.row(after=5, event_id=id) for id in ("e1", "e2"))
     remind.schedule(client, at="soon", event_id="e1")  # type: ignore[arg-type]
     remind.enqueue(client, event_id="e1", priority="urgent")  # type: ignore[arg-type]
-    remind.row(after="5m", event_id="e1")  # type: ignore[arg-type]
+    remind.row(after=[5], event_id="e1")  # type: ignore[arg-type]
     remind.schedule(event_id="e1", at=AT)  # type: ignore[call-arg]
 
 

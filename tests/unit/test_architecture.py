@@ -76,7 +76,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "cli":            (EVERYTHING,                                       ("click", "structlog")),
     "cli.status_screen": (("errors", "core", "storage", "health", "cli"), ("rich",)),  # of the extra ops
     "cli.values":     (("errors", "core", "files", "cli"),               ("click", "dateutil")),
-    "cli.history":    (("errors", "core", "storage", "client", "cli"),   ("click",)),  # through Redis alone: no archive
+    "cli.history":    (("errors", "core", "storage", "health", "client", "cli"), ("click",)),  # not: archive
     "cli.log":        (("errors", "core", "storage", "client", "cli"),   ("click",)),
 }  # fmt: skip
 

@@ -35,7 +35,7 @@ def keys() -> list[tuple[str, str]]:
         if field.name in NAMED:
             continue
         if dataclasses.is_dataclass(value):
-            found += [(field.name, inner.name) for inner in dataclasses.fields(value)]
+            found += [(field.name, inner.name) for inner in dataclasses.fields(value) if inner.metadata]
         else:
             found.append(("", field.name))
     return found

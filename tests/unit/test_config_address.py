@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from zsched.config import load_settings
@@ -34,3 +36,26 @@ def test_an_address_has_the_sentinels_of_the_settings() -> None:
     env = {"ZSCHED_REDIS_SENTINELS": "b:1,a:2", "ZSCHED_REDIS_MASTER": "main", "ZSCHED_REDIS_URL": "redis://x:y@/3"}
 
     assert "sentinels:a:2,b:1/main/3" == address_of(load_settings(env=env).redis.url)
+
+
+def test_the_settings_name_the_place_of_the_address(tmp_path: Path) -> None:
+    file, url = tmp_path / "zsched.toml", "redis://h:1/0"
+    file.write_text(f'[redis]\nurl = "{url}"\n')
+    env = {"ZSCHED_REDIS_URL": url}
+    sentinels = {"ZSCHED_REDIS_SENTINELS": "a:1", "ZSCHED_REDIS_MASTER": "main"}
+
+    found = [
+        load_settings(env={}),
+        load_settings(file, env={}),
+        load_settings(file, env=env),
+        load_settings(file, env=env, flags={"redis.url": url}),
+        load_settings(env=sentinels),
+    ]
+
+    assert [
+        "the default, as ZSCHED_REDIS_URL is not set",
+        f"{file}: [redis] url",
+        "ZSCHED_REDIS_URL",
+        "--redis-url",
+        "ZSCHED_REDIS_SENTINELS, ZSCHED_REDIS_MASTER",
+    ] == [one.redis.given_by for one in found]

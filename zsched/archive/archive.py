@@ -23,14 +23,15 @@ from zsched.archive import body, live
 from zsched.archive.body import Arguments, Record, without_arguments
 from zsched.archive.check import SUM, Check, stored_facts, sum_of
 from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect_to_write, converted, identity
-from zsched.archive.fold import StateWriter, touched_ids
+from zsched.archive.fold import StateWriter
 from zsched.archive.live import Live
+from zsched.archive.prefixes import PREFIX_IDS, PrefixWriter
 from zsched.archive.recall import Recall
 from zsched.archive.retention import Retention
 from zsched.archive.schema import SEGMENT_BITS, last_n, number_of
 from zsched.core.clock import Clock
 from zsched.core.difference import Held
-from zsched.core.log import FORMAT, Entry, Key, Position, UnknownEntry, UnreadableEntry, parse, reading
+from zsched.core.log import FORMAT, Entry, Key, Position, UnknownEntry, UnreadableEntry
 from zsched.core.log.recovery import ScanEntry
 from zsched.core.run_id import suffix_of
 from zsched.errors import ArchiveCorrupt, ArchiveFailed
@@ -92,6 +93,7 @@ class Archive:
         self._n = last_n(self._db)
         self._touches = int(facts.get("touches", 0))
         self._arguments, self._retention = Arguments(self._db), Retention(self._db)
+        self._prefixes, self._prefixed = PrefixWriter(self._db, self._suffix), -PREFIX_IDS
         self._tail = self.position
         self._start_fold(self._life)
         if "archive" not in facts:
@@ -165,6 +167,7 @@ class Archive:
 
     def rest(self) -> None:
         """Free the memory of the page cache, until the next change reads its pages again."""
+        self._fold.forget_index()
         with converted(self.path):
             self._db.execute("PRAGMA shrink_memory")
 
@@ -197,6 +200,7 @@ class Archive:
         entry = ScanEntry.entry_of(rows, at)
         with converted(self.path):
             n = self._insert(entry, [row.id for row in rows], is_ours=True)
+            self._fold.found_all(n, entry)
             for number, row in enumerate(rows):
                 place = (row.place, row.due_ms, row.nominal_ms, row.last, row.note)
                 self._fold.found(Live(row.id, row.run, *place, at.t_us, n, number), at)
@@ -225,7 +229,7 @@ class Archive:
                 self._db.execute("ROLLBACK")
             self._facts = stored_facts(self._db, self.path)
             self._begin()
-            for table in ("entry", "argument", "touch"):
+            for table in ("entry", "argument", "touch", "facet", "posting"):
                 self._db.execute(f"DELETE FROM {table} WHERE n > ?", (self._boot_n,))
             self._db.execute("DELETE FROM live WHERE life > ?", (self._life,))
             self._unset("boot_n")
@@ -279,6 +283,18 @@ class Archive:
         self.commit()
         return has_more
 
+    def index_step(self, budget_ms: float, clock: Clock) -> None:
+        """Build the index of prefixes behind the log, for about *budget_ms*; nothing if too little is new."""
+        if self.is_bootstrapping or self._touches - self._prefixed < PREFIX_IDS:
+            return
+        with converted(self.path):
+            steps = self._prefixes.step(self._n, budget_ms, clock)
+            for _ in steps:
+                self._begin()
+            if not self._db.in_transaction:  # all complete blocks are built
+                self._prefixed = self._touches
+        self.commit()
+
     def check_step(self, budget_ms: float, clock: Clock) -> bool:
         """
         Check a part of the file for about *budget_ms*; return False when all of it was checked.
@@ -310,7 +326,10 @@ class Archive:
             for entry in entries:
                 n = number_of(self._db, entry.position) if self.is_bootstrapping else None
                 try:
-                    touched = self._fold.add(n or self._n + 1, entry) if is_folded else _touched_by(entry)
+                    if is_folded:
+                        touched = self._fold.add(n or self._n + 1, entry, is_indexed=n is not None)
+                    else:
+                        touched = self._fold.pass_by(self._n + 1, entry) if n is None else []
                 except UnknownEntry as error:
                     problems.append(error)
                     self._count_unknown(error, is_folded)
@@ -383,10 +402,3 @@ class Archive:
         """End the transaction, with a checksum of the facts."""
         self._set(**{SUM: sum_of(self._facts)})
         self._db.execute("COMMIT")
-
-
-def _touched_by(entry: Entry) -> Sequence[str]:
-    """Return the schedules that *entry* concerns. Raises UnknownEntry."""
-    parsed = parse(entry)
-    with reading(entry):
-        return touched_ids(list(parsed.rows()))

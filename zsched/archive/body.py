@@ -156,7 +156,11 @@ class Arguments:
 
 def arguments_of(n: int, row: int, stored: bytes) -> bytes:
     """Return the arguments in a row of the table. Raises ArchiveCorrupt if their checksum differs."""
-    if not isinstance(stored, bytes) or _sum_of(n, row, stored[_SUM:]) != stored[:_SUM]:
+    try:
+        is_as_written = _sum_of(n, row, stored[_SUM:]) == stored[:_SUM]
+    except TypeError:  # a value has another type
+        is_as_written = False
+    if not is_as_written:
         raise ArchiveCorrupt(f"arguments {row} of history entry {n} are corrupted: their checksum differs")
     return stored[_SUM:]
 

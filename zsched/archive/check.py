@@ -2,11 +2,11 @@
 The check of an archive file for corruption, in small steps.
 
 A flipped bit on a disk is silent: SQLite has no checksums of its own, and accepts any well-formed page. So
-history entries, rows of the state and separate arguments each have a CRC-32. This module verifies them once
-after a file was opened: first the structure (``PRAGMA quick_check``), then the history, the newest entry first
-because a recovery needs it, then the state. Readers also verify everything that they read.
+history entries, rows of the state, facets, prefixes and separate arguments each have a CRC-32. This module
+verifies them once after a file was opened: first the structure (``PRAGMA quick_check``), then the history, the
+newest entry first because a recovery needs it, then the state. Readers also verify everything that they read.
 
-Not guaranteed: the index of changed schedules (``touch``) has no checksums; only its structure is checked. The
+Not guaranteed: the indices (``touch``, ``posting``) have no checksums; only their structure is checked. The
 structure of a large file is not checked to its end: this has half of the first step's time, and is skipped
 beyond 1 GiB.
 """
@@ -22,7 +22,9 @@ from zlib import crc32
 
 from zsched.archive import body, live
 from zsched.archive.body import arguments_of, entry_of
+from zsched.archive.index import facets_in
 from zsched.archive.live import Live
+from zsched.archive.prefixes import bits_in
 from zsched.core.clock import Clock
 from zsched.core.log import FORMAT
 from zsched.errors import ArchiveCorrupt, ArchiveForeign
@@ -37,6 +39,10 @@ _ENTRIES: Final = f"SELECT {body.COLUMNS} FROM entry WHERE n < ? ORDER BY n DESC
 _ROWS: Final = (
     f"SELECT life, {live.COLUMNS}, EXISTS (SELECT 1 FROM entry WHERE entry.n = live.n)"
     " FROM live WHERE (life, id, run) > (?, ?, ?) ORDER BY life, id, run"
+)
+_FACETS: Final = "SELECT n, body, sum FROM facet WHERE n > ? ORDER BY n"
+_PREFIXES: Final = (
+    "SELECT length, first_n, last_n, bits, sum FROM prefix WHERE (length, first_n) > (?, ?) ORDER BY length, first_n"
 )
 _ARGUMENTS: Final = "SELECT n, row, data FROM argument WHERE (n, row) > (?, ?) ORDER BY n, row"
 
@@ -89,6 +95,8 @@ class Check:
         self._look_at_structure()
         yield from self._look_at(_ENTRIES, (_LAST,), 1, self._look_at_entry)
         yield from self._look_at(_ROWS, (_FIRST, "", ""), 3, self._look_at_row)
+        yield from self._look_at(_FACETS, (_FIRST,), 1, facets_in)
+        yield from self._look_at(_PREFIXES, (_FIRST, _FIRST), 2, bits_in)
         yield from self._look_at(_ARGUMENTS, (_FIRST, _FIRST), 2, self._look_at_arguments)
 
     def _look_at_structure(self) -> None:

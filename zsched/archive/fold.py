@@ -17,8 +17,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from zsched.archive import live
+from zsched.archive.index import IndexWriter, RecordPlace
 from zsched.archive.live import DUE, ENDED, OPEN, PAUSED, QUARANTINE, Live, LiveRow
+from zsched.core.changes import Change
 from zsched.core.log import Entry, Key, Position, parse, reading
+from zsched.core.log.kinds import ParsedEntry
+from zsched.core.log.puts import DISABLED
 from zsched.core.log.rows import (
     Advanced,
     Forgotten,
@@ -47,6 +51,7 @@ _OPEN = (
 )
 _FORGET = "DELETE FROM live WHERE life = ? AND id = ? AND place <> 'open'"
 _DELETE = "DELETE FROM live WHERE life = ? AND id = ? AND run = ?"
+_SOURCE = "SELECT n, row FROM live WHERE life = ? AND id = ? AND run = ?"
 _HAS = "SELECT 1 FROM live WHERE life = ? AND id = ? AND run = ?"
 
 
@@ -54,8 +59,9 @@ class StateWriter:
     """Applies entries to the state *life* of *db*. Nothing is written before ``flush``."""
 
     def __init__(self, db: sqlite3.Connection, life: int, run_suffix: str) -> None:
-        db.create_function("live_sum", 10, live.state_checksum, deterministic=True)
+        db.create_function("live_sum", 10, self._opened_sum, deterministic=True)
         self._db, self.life, self._suffix = db, life, run_suffix
+        self._index = IndexWriter(db)
         self.unknown: set[Key] = set()  # a schedule by (id, ''), a run by both
         self.dropped: list[str] = []  # malformed ids of the last entry
         self._at = self._scanned_to = (-1, -1)  # the current entry; the last entry in a scanned schedule
@@ -68,10 +74,13 @@ class StateWriter:
         self._opened: dict[Key, tuple[str | None, int]] = {}  # rows in the file that become open: note, t
         self._forgotten: set[str] = set()  # deleted schedules in the file
         self._deleted: set[Key] = set()
+        self._fired: list[tuple[int, Sequence[Key]]] = []  # entries of fired one-shots, and their keys
+        self._sources: dict[Key, RecordPlace] = {}  # the records of one-shots that became open
 
-    def add(self, n: int, entry: Entry) -> Sequence[str]:
+    def add(self, n: int, entry: Entry, *, is_indexed: bool = False) -> Sequence[str]:
         """
-        Apply *entry*, number *n* of the history; return the ids that it concerns.
+        Apply *entry*, number *n* of the history; return the ids that it concerns. *is_indexed*: it is in the index
+        already.
 
         Raises:
             UnknownEntry: it cannot be read completely.
@@ -81,9 +90,20 @@ class StateWriter:
         self._at, self._n, self._t = entry.position.order, n, entry.position.t_us
         with reading(entry):
             rows = list(parsed.rows())  # parse all rows before any change
-            self.dropped = parsed.dropped
+            self.dropped = list(parsed.dropped)
+            if not is_indexed:
+                self._note(parsed)
             for row in rows:
                 _FOLDS[type(row)](self, row)
+        return touched_ids(rows)
+
+    def pass_by(self, n: int, entry: Entry) -> Sequence[str]:
+        """Return the ids that *entry* concerns; add it to the index only: the state has it. Raises as ``add``."""
+        parsed = parse(entry, self._suffix)
+        self._n = n
+        with reading(entry):
+            rows = list(parsed.rows())
+            self._note(parsed)
         return touched_ids(rows)
 
     def found(self, row: Live, at: Position) -> None:
@@ -94,6 +114,15 @@ class StateWriter:
             self._schedules[row.id] = row.key
         self._rows[row.key] = row
 
+    def found_all(self, n: int, entry: Entry) -> None:
+        """Add *entry*, number *n* of the history, with what a bootstrap found, to the index."""
+        self._n = n
+        self._note(parse(entry, self._suffix))
+
+    def forget_index(self) -> None:
+        """Free the memory of the index."""
+        self._index.forget()
+
     def flush(self) -> None:
         """Write the changes, in the caller's transaction."""
         life, db = self.life, self._db
@@ -102,6 +131,9 @@ class StateWriter:
             done = db.executemany(_OPEN, [(note, t, life, id, run) for life, id, run, note, t in rows]).rowcount
             if done < len(rows):
                 self.unknown |= {key for key in self._opened if not db.execute(_HAS, (life, *key)).fetchone()}
+        for n, keys in self._fired:
+            self._index.fired(n, [self._sources.get(key) or self._source(*key) for key in keys])
+        self._index.flush()
         if self._forgotten:
             db.executemany(_FORGET, [(life, id) for id in sorted(self._forgotten)])
         if self._deleted:
@@ -111,6 +143,40 @@ class StateWriter:
             db.executemany(_INSERT, sorted((life, *row) for row in stored))
         self._clear()
 
+    # -- the index --------------------------------------------------------------------------------
+
+    def _note(self, parsed: ParsedEntry) -> None:
+        """Add the current entry to the index, before its changes: they may delete what the changes are about."""
+        n, fired = self._n, parsed.only_fired()
+        if parsed.has_records:
+            self._index.records(n, parsed)
+        elif fired is not None:
+            self._fired.append((n, fired))  # the records become known when the rows are changed
+        elif parsed.is_told and (told := list(parsed.told())):
+            self._index.told(n, told, [self._source_of(one, parsed.is_by_rule) for one in told])
+
+    def _source_of(self, change: Change, is_by_rule: bool) -> RecordPlace | None:
+        """Return the record of *change*: of its run, or of its schedule."""
+        if change.run_id is not None and not is_by_rule:
+            return self._source(change.id, change.run_id[len(change.id) + 1 :])
+        schedule = self._look(change.id)
+        return None if schedule is None else (schedule.n, schedule.row)
+
+    def _source(self, id: str, run: str) -> RecordPlace | None:
+        row = self._rows.get((id, run))
+        if row is not None:
+            return (row.n, row.row) if isinstance(row, Live) else (row[8], row[9])
+        found: RecordPlace | None = self._db.execute(_SOURCE, (self.life, id, run)).fetchone()
+        return found
+
+    def _opened_sum(
+        self, id: str, run: str, place: str, due: int | None, nominal: int | None, last: str | None,
+        note: str | None, t: int, n: int, row: int,
+    ) -> int:  # fmt: skip
+        """Return the checksum of a row that becomes open, and note its record. SQLite calls it for each."""
+        self._sources[id, run] = n, row
+        return live.state_checksum(id, run, place, due, nominal, last, note, t, n, row)
+
     # -- rows of entries --------------------------------------------------------------------------
 
     def _put(self, put: OneShotsPut) -> None:
@@ -119,7 +185,7 @@ class StateWriter:
         shared = live.shared_sum(DUE, None, None, None, t, n)
         for number, (id, due_ms) in enumerate(zip(put.at, put.dues, strict=True)):
             run = f"{due_ms}{suffix}"
-            note = self._note_of(id) if id in paused else None
+            note = self._note_of_pause(id) if id in paused else None
             if id in replaced:
                 self._forget(id)
             if id in paused:
@@ -129,7 +195,7 @@ class StateWriter:
                 rows[key] = live.waiting(id, run, due_ms, t, n, number, shared)
 
     def _place(self, row: Placed) -> None:
-        note = self._note_of(row.id) if row.keeps_note else row.note
+        note = self._note_of_pause(row.id) if row.keeps_note else row.note
         self._forget(row.id)
         place, t = (row.place, row.due_ms, row.nominal_ms, row.last, note), self._t if row.t_us is None else row.t_us
         self._take(Live(row.id, row.run, *place, t, self._n, row.number))
@@ -227,9 +293,10 @@ class StateWriter:
         self._schedules[row.id] = row.key
         return row
 
-    def _note_of(self, id: str) -> str | None:
+    def _note_of_pause(self, id: str) -> str:
+        """Return the note of a schedule that a put leaves paused: since when, and the reason."""
         found = self._look(id)
-        return found.note if found else None
+        return found.note if found and found.place == PAUSED and found.note else f"{self._t // 1000} {DISABLED}"
 
     def _open(self, id: str, run: str, note: str | None) -> None:
         """Fire a one-shot: its row becomes its run's."""
@@ -237,6 +304,7 @@ class StateWriter:
         row = self._look(id) if self._schedules.get(id) == key else None
         if row is not None:
             row.place, row.note, row.t = OPEN, note, t
+            self._sources[key] = row.n, row.row
             del self._schedules[id]
         else:
             self._opened[key] = note, t

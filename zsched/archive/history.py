@@ -1,5 +1,5 @@
 """
-The reader of an archive beside its writer: the changes of one schedule, and all entries. ``archive.runs`` reads
+The reader of an archive beside its writer: the changes of one schedule, and all entries. ``archive.search`` reads
 outcomes of occurrences and runs.
 
 The entries of a schedule's id are found by ``touch``, segment by segment, the newest first. The entry itself
@@ -9,6 +9,7 @@ distinguishes two ids with the same CRC-32.
 from __future__ import annotations
 
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -55,6 +56,7 @@ class History:
         self.namespace = str(facts["namespace"])
         self.complete_since: str | None = facts.get("complete_since")  # "start", or t in µs
         self.position = body.position_of(facts.get("position"))
+        self.life = int(facts.get("life", 1))  # the number of the state
         self.run_suffix = suffix_of(self.namespace)
         return self
 
@@ -112,7 +114,21 @@ class History:
                 self._led[row[0]] = self._led_before(row[0])
             return term.position.t_us, self._led[row[0]]
 
+    def segments_between(self, first_n: int, last_n: int) -> range:
+        """
+        Return the segments of ``touch`` that may have the entries from *first_n* to *last_n*. Entries are in order, so
+        any row of a segment shows where it is.
+        """
+        bounds = [bisect_left(self.segments, n, key=self._any_n) for n in (first_n, last_n + 1)]
+        return range(max(bounds[0] - 1, 0), min(bounds[1] + 1, len(self.segments)))
+
     # -- how --------------------------------------------------------------------------------------
+
+    def _any_n(self, segment: int) -> int:
+        """Return the number of an entry in *segment*; of an empty one, that of the next."""
+        query = "SELECT n FROM touch WHERE segment >= ? ORDER BY segment LIMIT 1"
+        found = self.db.execute(query, (segment,)).fetchone()
+        return self.last_n + 1 if found is None else int(found[0])
 
     def _led_before(self, n: int) -> int | None:
         """

@@ -19,8 +19,11 @@ from zsched.archive.body import Arguments, with_arguments
 from zsched.archive.file import converted
 from zsched.archive.history import History
 from zsched.archive.schema import first_since
+from zsched.core.changes import Change
+from zsched.core.entry import OWN
+from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.log import Entry, Texts, UnknownEntry, parse, reading
-from zsched.core.log.kinds import OWN, kinds_with_records
+from zsched.core.log.kinds import kinds_with_records
 from zsched.core.lookback import is_push
 from zsched.core.run_id import RunId
 
@@ -52,7 +55,13 @@ class Originals:
             if push is None:
                 return Original(False)
             n, entry = push
-            return Original(True, self._record(id, run_id, n, parse(entry).is_by_rule))
+            return Original(True, self._whole_record(id, run_id, n, parse(entry).is_by_rule))
+
+    def facets_of(self, change: Change, n: int) -> Facets:
+        """Return the facets of the newest record before entry *n* of the change's run, or of its schedule."""
+        run_id = change.run_id or f"{change.id}-"
+        record = self._record(change.id, run_id, n, is_by_rule=True)
+        return NO_FACETS if record is None else Facets.of(record[0])
 
     def _push(self, id: str, run_id: str, nominal_ms: int) -> tuple[int, Entry] | None:
         """Return the number and entry of its push: usually at its time or later, for a one-shot on request before."""
@@ -75,8 +84,16 @@ class Originals:
             for (n,) in self._history.db.execute(query, (segment, key, from_n)):
                 yield n
 
-    def _record(self, id: str, run_id: str, push_n: int, is_by_rule: bool) -> list[bytes] | None:
-        """Return the newest record before its push: of the run itself or, if its rule pushed it, of the schedule."""
+    def _whole_record(self, id: str, run_id: str, push_n: int, is_by_rule: bool) -> list[bytes] | None:
+        """Return the same with its arguments, as in a job; None if they are deleted."""
+        found = self._record(id, run_id, push_n, is_by_rule)
+        return None if found is None else self._whole(*found)
+
+    def _record(self, id: str, run_id: str, push_n: int, is_by_rule: bool) -> tuple[Texts, int, int] | None:
+        """
+        Return the newest record before its push, of the run itself or, if its rule pushed it, of the schedule; and the
+        number of its entry, and its row.
+        """
         run, key = run_id[len(id) + 1 :], crc32(id.encode())
         wanted = {(id, run), (id, "")} if is_by_rule else {(id, run)}
         query = (
@@ -91,7 +108,7 @@ class Originals:
                     for row, of in enumerate(parsed.owners()):
                         record = parsed.record_of(row)[1] if of in wanted else ()
                         if b"data" in record[::2]:
-                            return self._whole(record, stored[0], row)
+                            return record, stored[0], row
         return None
 
     def _whole(self, record: Texts, n: int, row: int) -> list[bytes] | None:

@@ -4,7 +4,7 @@ Deletion of old history, in small steps.
 Entries that the state needs are kept whole at any age: they have the record of a live schedule or an open
 run. The needed entries are read from the state once per round, because an index of them would cost a fifth of
 the archiving speed (measured). An index row of a deleted entry is harmless (its reader finds nothing), and is
-removed segment by segment.
+removed segment by segment. The index for searches loses only whole segments; facets are deleted with their entry.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
-from zsched.archive.schema import first_since, segments
+from zsched.archive.schema import first_since, posted_segments, segments
 
 _AT_ONCE: Final = 1000  # rows in one transaction
 
@@ -51,6 +51,7 @@ class Retention:
             while gone := db.execute(query, (bound,)).fetchall():
                 db.executemany(f"DELETE FROM {table} WHERE {where}", gone)
                 if table == "entry":
+                    db.executemany("DELETE FROM facet WHERE n = ?", gone)
                     self.forgotten_before_us = before_us
                 yield
         db.execute("DELETE FROM needed")
@@ -58,3 +59,7 @@ class Retention:
         for segment in segments(db)[:-1] if end > 1 else ():
             db.execute(f"DELETE FROM touch WHERE segment = ? AND n < ? AND {dangling}", (segment, end))
             yield
+        for segment in posted_segments(db, end):
+            db.execute("DELETE FROM posting WHERE segment = ?", (segment,))
+            yield
+        db.execute("DELETE FROM prefix WHERE last_n < ?", (end,))

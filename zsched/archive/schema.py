@@ -8,6 +8,9 @@ entry     history, append-only, numbered by ``n``: the log's unchanged entries, 
 touch     the entries of each schedule: (segment, CRC-32 of its id, n)
 live      the state: a row per schedule with a place, and per open run. Entry ``n`` has its record in
           ``row``
+facet     function, queue, owner and tags of the rows of an entry (``index``)
+posting   the entries of each value that a search may ask for: (segment, CRC-32 of the value, n)
+prefix    parts of the history that may have ids with a prefix (``prefixes``)
 argument  with ``keep_args = false``: arguments that were taken out of entries of live schedules
 ========  ======================================================================================
 
@@ -28,8 +31,9 @@ from typing import Final
 from zsched.core.log import Position
 
 APPLICATION_ID: Final = 0x7A736368  # "zsch", in the file's header, to recognize archives
-VERSION: Final = 3  # of the tables and the storage of entries; files of other versions are refused
-SEGMENT_BITS: Final = 16
+VERSION: Final = 4  # of the tables and the storage of entries; files of other versions are refused
+SEGMENT_BITS: Final = 16  # of ``touch``: rows in a segment
+POSTING_BITS: Final = 16  # of ``posting``: entries in a segment
 
 _TABLES: Final = """
 CREATE TABLE fact(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -38,6 +42,11 @@ CREATE INDEX entry_seq ON entry(seq) WHERE seq IS NOT NULL;
 CREATE INDEX entry_term ON entry(n) WHERE kind = 'term';
 CREATE INDEX entry_end ON entry(n) WHERE kind = 'end';
 CREATE TABLE touch(segment INTEGER, key INTEGER, n INTEGER, PRIMARY KEY (segment, key, n)) WITHOUT ROWID;
+CREATE TABLE facet(n INTEGER PRIMARY KEY, body BLOB, sum INTEGER);
+CREATE TABLE posting(segment INTEGER, value INTEGER, n INTEGER, PRIMARY KEY (segment, value, n)) WITHOUT ROWID;
+CREATE TABLE prefix(
+  length INTEGER, first_n INTEGER, last_n INTEGER, bits BLOB, sum INTEGER, PRIMARY KEY (length, first_n)
+) WITHOUT ROWID;
 CREATE TABLE live(
   life INTEGER, id TEXT, run TEXT, place TEXT, due INTEGER, nominal INTEGER, last TEXT, note TEXT,
   t INTEGER, n INTEGER, row INTEGER, sum INTEGER, PRIMARY KEY (life, id, run)
@@ -75,6 +84,12 @@ def first_since(db: sqlite3.Connection, since_us: int, last_n: int) -> int:
         else:
             low = found[0]
     return high
+
+
+def posted_segments(db: sqlite3.Connection, before_n: int) -> range:
+    """Return the segments of ``posting`` with no entry from number *before_n* on, the oldest first."""
+    first = db.execute("SELECT min(segment) FROM posting").fetchone()[0]
+    return range(0 if first is None else first, before_n >> POSTING_BITS)
 
 
 def segments(db: sqlite3.Connection) -> range:

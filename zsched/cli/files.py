@@ -54,6 +54,9 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
     applied = preview if dry_run else _run(invocation, application, preview)
     _tell(invocation, said, applied, dry_run)
     tell_unchecked(checks.unchecked, "options may differ from those put where they can be")
+    if not invocation.wants_json:
+        shared = client.shared_queues(entry.definition for entry in said.entries)
+        invocation.remark(*(f"note: {one}" for one in shared))
     return FAILED if applied.errors else DONE
 
 

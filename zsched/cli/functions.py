@@ -135,7 +135,9 @@ def tasks(invocation: Invocation, /, module: str) -> None:
     with importing():
         found = tasks_of(module)
     values = (_as_json(name, task) for name, task in found.items())
-    invocation.answer_rows(values, _HEADER, (_row(name, task) for name, task in found.items()))
+    invocation.answer_rows(
+        values, _HEADER, (_row(name, task) for name, task in found.items()), nothing=f"{module} has no task"
+    )
 
 
 def _row(name: str, task: Task[..., Any]) -> tuple[str, ...]:

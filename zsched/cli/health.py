@@ -6,9 +6,11 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import click
+from click.exceptions import Exit
 
 from zsched.cli.lines import Style, TableRow
 from zsched.cli.program import DONE, UNHEALTHY, Invocation, command
@@ -16,8 +18,9 @@ from zsched.cli.status_screen import status_lines, watch
 from zsched.cli.status_view import looking
 from zsched.core.arguments import zone_name
 from zsched.core.wording import plural
-from zsched.health.verdict import NAMES
-from zsched.storage.connection import link_of
+from zsched.errors import RedisUnavailable
+from zsched.health.verdict import NAMES, Shell
+from zsched.storage.connection import Link, link_of
 
 if TYPE_CHECKING:
     from zsched.health.check import Finding
@@ -30,7 +33,8 @@ _HELP: Final = f"""
     rules), the backlog and its lateness, activity of the last 1, 5 and 30 minutes, the next 10 fires, the latest
     failed, lost or expired runs, and the archives.
 
-    The command reads only Redis and writes nothing. The exit code is 4 when there is an alarm. Warnings leave it at 0.
+    The command reads only Redis and writes nothing. The exit code is 4 when there is an alarm, or when Redis cannot be
+    reached. Warnings leave it at 0.
 
     \b
     Alarms:
@@ -47,7 +51,7 @@ _HELP: Final = f"""
       runs expired or were missed
       there is no standby
       a queue has no worker; workers are suspended, or this user may not list them
-      schedules are quarantined
+      schedules are quarantined, fail again and again, are blocked by their own runs, or are paused past their time
       daemons have different versions or time zone rules
 
     With --json, "problems" holds texts, "alarms" the same with names and remedies, and "warnings" is like "alarms".
@@ -74,12 +78,14 @@ def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz:
         _check_watched(invocation)
     elif every is not None:
         raise click.UsageError("--every is the interval of --watch; give both, or neither")
-    look = looking(invocation.settings())
+    settings = invocation.settings()
+    look = looking(settings)
     if is_watched:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # the terminal is restored then, too
         watch(lambda: status_lines(look(), tz), every or _EVERY_S, tz)
         return DONE
-    view = look()
+    with reaching(invocation, link_of(settings)):
+        view = look()
     if invocation.wants_json:
         invocation.answer(view.to_dict())
     else:
@@ -93,6 +99,20 @@ def _check_watched(invocation: Invocation) -> None:
         raise click.UsageError("--watch is for people, and --json is not; leave one of them out")
     if not sys.stdout.isatty():
         raise click.UsageError("--watch shows a live screen, and stdout is no terminal; leave --watch out")
+
+
+@contextmanager
+def reaching(invocation: Invocation, link: Link) -> Iterator[None]:
+    """Report an unreachable Redis with the remedy, and exit as UNHEALTHY: checks count it as a problem."""
+    try:
+        yield
+    except RedisUnavailable as error:
+        ping = Shell(link).written(["redis-cli", "PING"])
+        remedy = f"start Redis, or repair the way to it: {ping}; nothing is lost, daemons come back by themselves"
+        invocation.tell_error(str(error), error, remedy=remedy)
+        if not invocation.wants_json:
+            click.echo(f"  → {remedy}", err=True)
+        raise Exit(UNHEALTHY) from None
 
 
 # -- zsched doctor ----------------------------------------------------------------------------------
@@ -123,7 +143,7 @@ def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> 
     problem or skipped, and names a remedy.
 
     The command writes nothing and needs no daemon. It needs only read rights: a check without its right is skipped,
-    with the reason. The exit code is 4 when there is a problem, 1 when Redis cannot be reached.
+    with the reason. The exit code is 4 when there is a problem, also when Redis cannot be reached.
 
     \b
     Examples:
@@ -137,7 +157,8 @@ def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> 
 
     settings = invocation.settings()
     link, asked = link_of(settings), tuple(map(Role, roles))
-    findings = list(examine(settings, link, asked, user, config_file=invocation.config_file))
+    with reaching(invocation, link):
+        findings = list(examine(settings, link, asked, user, config_file=invocation.config_file))
     invocation.answer_rows(map(_to_dict, findings), _HEADER, _rows(findings))
     if not invocation.wants_json:
         invocation.show(["", _summary(findings)])
@@ -166,5 +187,5 @@ def _rows(findings: list[Finding]) -> Iterator[TableRow]:
 def _summary(findings: list[Finding]) -> str:
     """``1 problem, 2 warnings, 20 ok``."""
     count = Counter(finding.severity.value for finding in findings)
-    parts = [plural(count[word], word) for word in ("problem", "warning") if count[word]]
+    parts = [plural(count[word], word) for word in ("problem", "warning", "note") if count[word]]
     return ", ".join([*parts, *(f"{count[word]} {word}" for word in ("skipped", "ok") if count[word])])

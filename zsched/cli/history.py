@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Final
+import json
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 import click
 
 from zsched.cli.completion import completed_ids
 from zsched.cli.formats import CELLS, cells, remark, with_short_workers
-from zsched.cli.lines import Shown, Style, Table, TableRow
+from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow
 from zsched.cli.output import printable
-from zsched.cli.program import DONE, NOT_FOUND, Invocation, command
+from zsched.cli.program import DONE, INTERRUPTED, NOT_FOUND, Invocation, command, connect
+from zsched.cli.values import moment, moment_at
 from zsched.core.arguments import zone_name
 from zsched.core.changes import OUTCOMES, Change
 from zsched.core.lookback import Occurrence
+from zsched.core.model import iso
 from zsched.core.runs import BAD, RunStatus
-from zsched.core.sentences import local_text
+from zsched.core.sentences import local_text, reason_text
+from zsched.core.story import Source
+from zsched.core.verdict import StoryVerdict
 from zsched.core.wording import rough_duration
+from zsched.health.verdict import Shell
+from zsched.storage.connection import link_of
+from zsched.storage.inquiry import Looked
+from zsched.storage.keys import keys_of
 
-_HEADER: Final = ("DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", "RUN", *CELLS, "WHY")
+_HEADER: Final = ("DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", *CELLS, "RUN", "WHY")
+_LIMIT: Final = 20
+_ERASE: Final = "\x1b[K"  # to the end of the line
 _OWN_VERBS: Final = ("succeeded", "failed", "expired")  # the others were made so
 _STATUSES: Final = list(dict.fromkeys(word.value for word in (*OUTCOMES, *RunStatus)))  # cancelled is both
 
@@ -28,9 +42,9 @@ _STATUSES: Final = list(dict.fromkeys(word.value for word in (*OUTCOMES, *RunSta
 @click.option("--tz", metavar="ZONE", help="Show times in this zone; default: the schedule's own, or UTC.")
 def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     """
-    Tell the story of schedule ID: created, changed, fired (how late, and why), skipped, quarantined, cancelled. It
-    includes the end of each run, with its attempt, and the present state of the schedule and its last run. With a run
-    id (RQ's job id), tell the story of that run. The exit code is 3 when the id is unknown.
+    Tell why schedule ID ran, or did not run. The first line is the verdict, with what to do. The story follows:
+    created, changed, fired (how late, and why), skipped, quarantined, cancelled, and the end of each run. With a run id
+    (RQ's job id), tell the story of that run. The exit code is 3 when the id is unknown.
 
     The story comes from a daemon's archive, which is asked through Redis, or from the log that Redis still has. stderr
     names the source and since when it is complete (with --json: "source").
@@ -42,57 +56,165 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
       zsched why digest-1785283200000
       zsched why digest --json | jq -r '.story[].text'
     """
-    story = invocation.client().why(id, tz)
-    printed = [f"{local_text(at_ms, story.tz, has_ms=True)}  {text}" for at_ms, text in story.lines]
-    printed.append(f"now: {story.now}" if story.is_known else f"{id}: {story.now}")
-    lines = (printable(with_short_workers(line)) for line in printed)
-    invocation.answer(story.to_dict(), *lines, tz=story.tz)
+    settings = invocation.settings()
+    link = link_of(settings)
+    story = connect(settings, link).why(id, tz)
+    told = (f"{local_text(at_ms, story.tz, has_ms=True)}  {text}" for at_ms, text in story.lines)
+    verdict = story.verdict.completed(Shell(link, settings.rq.serializer, keys_of(settings).rq.prefix).written)
+    lines = [*_verdict_lines(verdict), *(printable(with_short_workers(line)) for line in told)]
+    invocation.answer(story.to_dict() | {"verdict": verdict.to_dict()}, *lines, tz=story.tz)
     invocation.tell_source(story.source)
     return DONE if story.is_known else NOT_FOUND
+
+
+def _verdict_lines(verdict: StoryVerdict) -> Iterator[Shown]:
+    """Yield the verdict, its remedy and an empty line."""
+    style = Style.BAD if verdict.word.is_bad else Style.GOOD if verdict.word.is_good else Style.HEADING
+    yield StyledLine(printable(with_short_workers(f"{verdict.word}: {verdict.text}")), style)
+    if verdict.remedy:
+        yield printable(f"  → {verdict.remedy}")
+    yield ""
 
 
 @command()
 @click.argument("id", required=False, shell_complete=completed_ids)
 @click.option("--status", type=click.Choice(_STATUSES), help="Only occurrences, or runs, with this outcome.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1000),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="At most so many, up to 1000.",
-)
-@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
-def history(invocation: Invocation, /, id: str | None, status: str | None, limit: int, tz: str) -> None:
+@click.option("--match", metavar="GLOB", help="Only schedules with such an id, such as '*acme*'.")
+@click.option("--queue", metavar="NAME", help="Only of this queue.")
+@click.option("--func", metavar="FUNC", help="Only of this function (dotted path).")
+@click.option("--tag", metavar="TEXT", help="Only with this tag.")
+@click.option("--owner", metavar="TEXT", help="Only of schedules created by this author (created_by).")
+@click.option("--since", type=moment, metavar="TIME|DURATION", help="Not before this time, or 2h for two hours ago.")
+@click.option("--until", type=moment, metavar="TIME|DURATION", help="Before this time.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"At most so many; default {_LIMIT}.")
+@click.option("--all", "is_all", is_flag=True, help="All, without a limit; with --json: an object per line.")
+@click.option("--after", metavar="CURSOR", help="Continue after the last line of an earlier search.")
+@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Read and show times in this zone.")
+def history(
+    invocation: Invocation,
+    /,
+    id: str | None,
+    limit: int | None,
+    is_all: bool,
+    since: datetime | timedelta | None,
+    until: datetime | timedelta | None,
+    tz: str,
+    **filters: Any,
+) -> int:
     """
-    Show the latest occurrences of schedule ID, or of all schedules, the newest first.
+    Search the occurrences of schedule ID, or of all schedules, the newest first.
 
     Each has its time and outcome: fired (and how late), enqueued on request, skipped, coalesced into a later one, a
     duplicate, cancelled or quarantined. A pushed run has its status: queued, running, succeeded, failed, cancelled,
     expired or lost. It also has the attempt, the waiting time, the duration, the error and the task's note. --status
-    cancelled shows both cancelled occurrences and cancelled runs.
+    cancelled shows both cancelled occurrences and cancelled runs. Runs that did not succeed are in the order of their
+    ends; --since and --until are then about the end.
 
-    The data comes from a daemon's archive or from Redis, as stderr says; the status of open runs comes from RQ. With
-    --json: {"source", "occurrences"}; each occurrence has its "run", or null.
+    The search goes on until it has enough, or has read the whole history; lines are printed as they are found. Ctrl-C
+    ends it. The data comes from a daemon's archive or from Redis, as stderr says; the status of open runs comes from
+    RQ. With --json: {"source", "occurrences", "after", "reached_at", "stopped"}; each occurrence has its "run", or
+    null, and its "cursor". The exit code is 3 when ID is unknown.
 
     \b
     Examples:
-      zsched history --limit 50 --tz Asia/Seoul
+      zsched history --match '*acme*' --since 24h --queue email
       zsched history digest --status skipped
       zsched history --status failed --json | jq -r '.occurrences[].run.error'
-      zsched history --status quarantined --json | jq -r '.occurrences[].why'
+      zsched history --status failed --since 2h --all --json > failed.jsonl
     """
+    if is_all and limit is not None:
+        raise click.UsageError("--all and --limit contradict each other; give one of them")
     zone_name(tz)
-    found, source = invocation.client().history(id, status=status, limit=limit)
-    table: Shown = Table(_HEADER, [_row(one, tz) for one in found]) if found else _nothing(id, status)
-    occurrences = [one.shown() for one in found]
-    invocation.answer({"source": source.to_dict(), "occurrences": occurrences}, table, tz=tz)
-    invocation.tell_source(source)
+    client, limit = invocation.client(), None if is_all else limit or _LIMIT
+    filters |= {"since": moment_at(since, "since", tz), "until": moment_at(until, "until", tz)}
+    search = _Search(client.history_parts(id, limit=limit, **filters), tz, has_progress=not invocation.wants_json)
+    if invocation.wants_json and is_all:
+        for part in search.parts():
+            for one in part.occurrences:
+                click.echo(json.dumps(one.shown()))
+        click.echo(json.dumps(search.end()), err=True)
+    elif invocation.wants_json:
+        occurrences = [one.shown() for part in search.parts() for one in part.occurrences]
+        click.echo(json.dumps({"source": None, "occurrences": occurrences} | search.end()))
+    else:
+        invocation.show(search.lines(_nothing(id, filters["status"], is_filtered=any(filters.values()))), tz)
+        invocation.remark(*search.remarks())
+    if search.source is not None:
+        invocation.tell_source(search.source)
+    if id is not None and not search.count and not search.is_stopped and not (story := client.why(id)).is_known:
+        invocation.remark(f"{id}: {story.verdict.text}")
+        return NOT_FOUND
+    return INTERRUPTED if search.is_stopped else DONE
+
+
+class _Search:
+    """Follows a search, part by part, until it ends or Ctrl-C stops it; shows its progress on a terminal."""
+
+    def __init__(self, parts: Iterator[Looked], tz: str, *, has_progress: bool) -> None:
+        self._parts, self._tz = parts, tz
+        self._has_progress = has_progress and sys.stderr.isatty()
+        self._last: Looked | None = None
+        self.count, self.is_stopped = 0, False
+
+    @property
+    def source(self) -> Source | None:
+        """The source of the last part."""
+        return None if self._last is None else self._last.source
+
+    def parts(self) -> Iterator[Looked]:
+        """Yield the parts, as they come."""
+        try:
+            for part in self._parts:
+                self._last = part
+                self.count += len(part.occurrences)
+                self._show_progress("" if part.occurrences or part.after is None else self._reached())
+                yield part
+        except KeyboardInterrupt:
+            self.is_stopped = True
+        self._show_progress("")
+
+    def lines(self, nothing: str) -> Iterator[Shown]:
+        """Yield a table of what is found, part by part; at the end how far it came. *nothing*: without a result."""
+        is_first = True
+        for part in self.parts():
+            if part.occurrences:
+                yield Table(_HEADER, [_row(one, self._tz) for one in part.occurrences], goes_on=not is_first)
+                is_first = False
+        if self.is_stopped:
+            goes_on = "" if self._last is None else f"; go on with --after {self._last.after}"
+            yield f"stopped: {self._reached()}{goes_on}"
+        elif is_first:
+            since_ms = None if self.source is None else self.source.complete_since_ms
+            yield nothing + ("" if since_ms is None else f" since {local_text(since_ms, self._tz)}")
+        if self.source is not None and self.source.archive is None and self.source.problem:
+            yield printable(f"only the log in Redis was searched: {self.source.problem}")
+
+    def remarks(self) -> Iterator[str]:
+        """Yield how to go on, if there is more."""
+        if self._last is not None and self._last.after is not None and not self.is_stopped:
+            yield f"there are more: zsched history … --after {self._last.after}"
+
+    def end(self) -> dict[str, Any]:
+        """Return the source of the data, and how far the search came, for JSON."""
+        last = self._last
+        reached_ms = None if last is None or last.reached_us is None else last.reached_us // 1000
+        source = None if self.source is None else self.source.to_dict()
+        after = None if last is None else last.after
+        return {"source": source, "after": after, "reached_at": iso(reached_ms), "stopped": self.is_stopped}
+
+    def _reached(self) -> str:
+        if self._last is None or self._last.reached_us is None:
+            return "nothing was searched" if self._last is None else "all was searched"
+        return f"searched back to {local_text(self._last.reached_us // 1000, self._tz)}"
+
+    def _show_progress(self, text: str) -> None:
+        if self._has_progress:
+            click.echo(f"\r{_ERASE}{text}", nl=False, err=True)
 
 
 def _row(one: Occurrence, tz: str) -> TableRow:
     late_ms = one.late_ms
-    why = "" if one.run is not None and one.why == one.run.status.value else one.why
+    why = "" if one.run is not None and one.why == one.run.status.value else reason_text(one)
     by = f"by {one.by}" if one.by else ""
     shown = (
         local_text(one.at_us // 1000, tz, has_ms=True),
@@ -100,8 +222,8 @@ def _row(one: Occurrence, tz: str) -> TableRow:
         one.what.value,
         _occurrence(one, tz),
         "" if late_ms is None else rough_duration(max(late_ms, 0.0)),
-        one.run_id or "",
         *cells(one.run),
+        one.run_id or "",
         "; ".join(dict.fromkeys(text for text in (why, by, remark(one.run)) if text)),
     )
     return TableRow(shown, Style.BAD if one.run is not None and one.run.status in BAD else Style.PLAIN)
@@ -116,10 +238,9 @@ def _occurrence(change: Change, tz: str) -> str:
     return f"{change.count:,}: {local_text(change.first_ms, tz)} to {local_text(change.last_ms, tz)}"
 
 
-def _nothing(id: str | None, status: str | None) -> str:
-    what = (
-        "no occurrence has an outcome yet"
-        if status is None
-        else f"nothing {'' if status in _OWN_VERBS else 'was '}{status}"
-    )
+def _nothing(id: str | None, status: str | None, *, is_filtered: bool) -> str:
+    if status is not None:
+        what = f"nothing {'' if status in _OWN_VERBS else 'was '}{status}"
+    else:
+        what = "nothing was found" if is_filtered else "no occurrence has an outcome yet"
     return what + ("" if id is None else f", of schedule {id}")

@@ -48,11 +48,16 @@ class TableRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under a header, both indented by *indent* columns. The rows are read once."""
+    """
+    Rows under a header, both indented by *indent* columns; *nothing* if there are no rows. The rows are read once.
+    *goes_on*: the header was shown with earlier rows.
+    """
 
     header: Sequence[str]
     rows: Iterable[Sequence[str] | TableRow]
     indent: int = 0
+    nothing: str = ""
+    goes_on: bool = False
 
 
 Shown = str | StyledLine | Table

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -26,7 +25,6 @@ from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.option_table import OPTIONS
 from zsched.core.planning import nominal_of
-from zsched.core.policy import USUAL
 from zsched.core.run_id import RunId
 from zsched.core.sentences import local_text, shortened
 from zsched.core.triggers import KINDS, RULES, zone
@@ -36,8 +34,9 @@ from zsched.errors import ScheduleNotFound
 _FEW: Final = 5  # next times, and last runs, shown per schedule
 PAGE: Final = 50  # schedules shown on a terminal unless --limit says otherwise
 _TRIGGER_WIDTH: Final = 44  # characters
-_HEADER: Final = ("ID", "STATE", "NEXT", "", "TRIGGER", "FUNC", "QUEUE", "PRIORITY")
-_INSTANTS: Final = ("next_at", "anchor_at", "nominal_at", "created_at", "since")
+_DESCRIPTION_WIDTH: Final = 40  # characters
+_HEADER: Final = ("ID", "STATE", "NEXT", "", "LAST", "TRIGGER", "FUNC", "QUEUE", "PRIORITY", "DESCRIPTION")
+_INSTANTS: Final = ("next_at", "anchor_at", "nominal_at", "created_at", "updated_at", "last_nominal_at", "since")
 # As the command line takes them.
 _DURATIONS: Final = [option.shown for option in OPTIONS.values() if isinstance(option.form, Duration)]
 
@@ -50,6 +49,7 @@ _DURATIONS: Final = [option.shown for option in OPTIONS.values() if isinstance(o
 @click.option("--func", metavar="FUNC", help="Only schedules of this function (dotted path).")
 @click.option("--queue", metavar="NAME", help="Only schedules for this queue.")
 @click.option("--tag", metavar="TEXT", help="Only schedules with this tag.")
+@click.option("--owner", metavar="TEXT", help="Only schedules with this author (created_by).")
 @click.option("--match", metavar="GLOB", help="Only ids that match this pattern, such as 'reminder-*'.")
 @click.option(
     "--due-after", type=instant, metavar="TIME", help="Due after this time; local in --tz, or with an offset or Z."
@@ -62,7 +62,8 @@ _DURATIONS: Final = [option.shown for option in OPTIONS.values() if isinstance(o
 @click.option("--after", metavar="CURSOR", help="Continue after the last schedule of an earlier listing.")
 def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: Any) -> None:
     """
-    List schedules: active ones by due time, then paused, quarantined and ended ones by id.
+    List schedules: active ones by due time, then paused, quarantined and ended ones by id. LAST is the nominal time of
+    the last run.
 
     With --json: one array, one element per line. Each has the keys of `zsched show --json` except "next", "runs" and
     "source", and also its "cursor".
@@ -80,7 +81,8 @@ def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: 
     shown = found if limit is None or invocation.wants_json else list(islice(found, limit))
     values = ({**one.to_dict(), "cursor": one.cursor} for one in islice(shown, limit))
     now_ms = SystemClock().now_ms()
-    invocation.answer_rows(values, _HEADER, (_row(one, tz, now_ms) for one in shown), tz)
+    nothing = "no schedule matches" if any(filters.values()) else "nothing is scheduled"
+    invocation.answer_rows(values, _HEADER, (_row(one, tz, now_ms) for one in shown), tz, nothing)
     if isinstance(shown, list) and next(found, None) is not None:
         click.echo(f"there are more: zsched ls … --after {shown[-1].cursor}", err=True)
 
@@ -159,21 +161,28 @@ def _row(one: Schedule, tz: str | None, now_ms: int) -> tuple[str, ...]:
         one.id,
         one.state.value,
         "-" if due_ms is None else local_text(due_ms, tz or one.tz),
-        "" if due_ms is None else relative_text(due_ms, now_ms),
+        "" if due_ms is None else _distance(one, due_ms, now_ms),
+        "-" if one.last_nominal_ms is None else relative_text(one.last_nominal_ms, now_ms),
         shortened(trigger_text(one), _TRIGGER_WIDTH),
         one.func,
         one.queue,
         one.priority.value,
+        "" if one.description in (None, one.func) else shortened(one.description or "", _DESCRIPTION_WIDTH),
     )
 
 
+def _distance(one: Schedule, due_ms: int, now_ms: int) -> str:
+    """Return ``in 3d 4h``; of a paused schedule, whether it waits for its time or for somebody."""
+    distance = relative_text(due_ms, now_ms)
+    if one.state is not ScheduleState.PAUSED:
+        return distance
+    return f"{distance}, if resumed" if due_ms > now_ms else f"was due {distance}, waits"
+
+
 def _fields(schedule: Schedule) -> Iterator[tuple[str, str]]:
-    """Yield names and texts of the options that are set, and of the policies that differ from the defaults."""
-    usual = replace(schedule, policy=USUAL).to_dict()
+    """Yield names and texts of the options that are set, and of all policies that a recurring schedule has."""
     for name, value in schedule.to_dict().items():
-        if name in POLICIES and value == usual[name]:
-            continue
-        if name in _DURATIONS and (value or name in POLICIES):
+        if name in _DURATIONS and (value or (name in POLICIES and value is not None)):
             yield name.removesuffix("_s"), duration_text(round(value * 1000))
         elif name in _INSTANTS:
             ms = getattr(schedule, "since_ms" if name == "since" else name.replace("_at", "_ms"))

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import click
 
@@ -16,16 +17,18 @@ from zsched.cli.completion import completed_ids
 from zsched.cli.formats import due_text
 from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, command
+from zsched.cli.repairs import Repair, bulk_options, run_filters, schedule_filters
 from zsched.cli.values import instant
 from zsched.core.backfill import Backfill
 from zsched.core.model import Missed, Schedule
 from zsched.core.sentences import local_text
 from zsched.core.wording import plural
-from zsched.errors import InvalidSchedule, RunNotFound, RunNotOver, ScheduleNotFound
+from zsched.errors import InvalidSchedule, PayloadGone, RunNotFound, RunNotOver, ScheduleNotFound
 from zsched.storage.store import BACKFILLED_AT_ONCE
 
 _CODES = {
-    "not_found": NOT_FOUND, "already_fired": FAILED, "already_over": FAILED, "not_over": FAILED, "refused": USAGE,
+    "not_found": NOT_FOUND, "already_fired": FAILED, "already_over": FAILED, "not_over": FAILED, "no_arguments": FAILED,
+    "refused": USAGE,
 }  # fmt: skip
 _GRAVEST = (NOT_FOUND, USAGE, FAILED, DONE)
 
@@ -37,43 +40,62 @@ class _Result:
     id: str
     word: str
     remark: str = ""
+    run_id: str = ""  # of a new run
 
     def to_dict(self) -> dict[str, str]:
-        return {"id": self.id, "result": self.word} | ({"remark": self.remark} if self.remark else {})
+        more = {"remark": self.remark, "run_id": self.run_id}
+        return {"id": self.id, "result": self.word} | {name: value for name, value in more.items() if value}
+
+
+_CANCEL = Repair("cancel", "cancelled", "schedule", "--tag campaign-7 --dry-run")
+_PAUSE = Repair("pause", "paused", "schedule", "--queue email --dry-run")
+_RESUME = Repair("resume", "resumed", "schedule", "--queue email --dry-run")
+_RETRY = Repair("retry", "retried", "run", "--status failed --since 2h --dry-run")
+_CANCEL_RUN = Repair("cancel-run", "cancelled", "run", "--queue emial --dry-run")
 
 
 @command()
-@click.argument("ids", metavar="ID…", nargs=-1, required=True, shell_complete=completed_ids)
-def cancel(invocation: Invocation, ids: tuple[str, ...]) -> int:
+@click.argument("ids", metavar="[ID]…", nargs=-1, shell_complete=completed_ids)
+@schedule_filters
+@bulk_options(is_pushing=False)
+def cancel(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
     """
-    Cancel schedules; they never fire again. Prints per id: cancelled, already_fired (exit code 1) or not_found (exit
-    code 3).
+    Cancel schedules, by id or by filters; they never fire again. Prints per id: cancelled, already_fired (exit code 1)
+    or not_found (exit code 3).
 
     \b
-    Example:
+    Examples:
       zsched cancel reminder-42 reminder-43
+      zsched cancel --tag campaign-7 --dry-run
     """
     client = invocation.client()
+    if _CANCEL.are_filters(ids, given):
+        return _CANCEL.carry_out(invocation, client.cancel_many, given)
     return _each(invocation, ids, lambda id: _Result(id, client.cancel(id)))
 
 
 @command()
-@click.argument("ids", metavar="ID…", nargs=-1, required=True, shell_complete=completed_ids)
+@click.argument("ids", metavar="[ID]…", nargs=-1, shell_complete=completed_ids)
 @click.option("--note", default="", metavar="TEXT", help="The reason, one line; `zsched show` shows it.")
-def pause(invocation: Invocation, ids: tuple[str, ...], note: str) -> int:
+@schedule_filters
+@bulk_options(is_pushing=False)
+def pause(invocation: Invocation, ids: tuple[str, ...], note: str, **given: Any) -> int:
     """
-    Stop schedules until they are resumed. Occurrences that become due meanwhile wait.
+    Stop schedules until they are resumed, by id or by filters. Occurrences that become due meanwhile wait.
 
     \b
-    Example:
+    Examples:
       zsched pause digest --note 'until the mail provider is back'
+      zsched pause --queue email --note 'until the mail provider is back'
     """
     client = invocation.client()
+    if _PAUSE.are_filters(ids, given):
+        return _PAUSE.carry_out(invocation, partial(client.pause_many, note), given)
     return _each(invocation, ids, lambda id: _Result(id, client.pause(id, note).state.value))
 
 
 @command()
-@click.argument("ids", metavar="ID…", nargs=-1, required=True, shell_complete=completed_ids)
+@click.argument("ids", metavar="[ID]…", nargs=-1, shell_complete=completed_ids)
 @click.option(
     "--missed",
     type=click.Choice([missed.value for missed in Missed]),
@@ -81,15 +103,21 @@ def pause(invocation: Invocation, ids: tuple[str, ...], note: str) -> int:
     show_default=True,
     help="Times that passed in the pause: fire the latest one late, or skip it.",
 )
-def resume(invocation: Invocation, ids: tuple[str, ...], missed: str) -> int:
+@schedule_filters
+@bulk_options(is_pushing=True)
+def resume(invocation: Invocation, ids: tuple[str, ...], missed: str, **given: Any) -> int:
     """
-    Resume paused schedules. A one-shot whose time has passed fires now; with --missed skip it is dropped.
+    Resume paused schedules, by id or by filters. A one-shot whose time has passed fires now; with --missed skip it is
+    dropped.
 
     \b
-    Example:
+    Examples:
       zsched resume digest --missed skip
+      zsched resume --queue email --per-second 20
     """
     client = invocation.client()
+    if _RESUME.are_filters(ids, given):
+        return _RESUME.carry_out(invocation, partial(client.resume_many, missed), given)
     return _each(invocation, ids, lambda id: _resumed(id, client.resume(id, missed), missed))
 
 
@@ -109,33 +137,51 @@ def run(invocation: Invocation, id: str) -> None:
 
 
 @command()
-@click.argument("run_id")
-def retry(invocation: Invocation, run_id: str) -> None:
+@click.argument("run_ids", metavar="[RUN_ID]…", nargs=-1)
+@run_filters("failed", "lost", "expired", "cancelled")
+@bulk_options(is_pushing=True)
+def retry(invocation: Invocation, run_ids: tuple[str, ...], **given: Any) -> int:
     """
-    Run RUN_ID once more with the same arguments and options, and print the new run id. The run must be over. If RQ has
-    forgotten it, its arguments come from a daemon's archive. The exit code is 3 when the run is unknown, 1 when it is
-    still queued or running.
+    Run finished runs once more with the same arguments and options, by run id or by filters. If RQ has forgotten a run,
+    its arguments come from a daemon's archive. Prints per run: retried with the new run id, not_over (exit code 1),
+    no_arguments (1) or not_found (3).
+
+    Filters take the runs with --status, the oldest first. A run that was retried before is left out, so you can repeat
+    the command; a run id is retried any number of times. A retry that failed again is a new failed run: give --until to
+    leave it out. Ctrl-C stops the command between two steps.
 
     \b
-    Example:
+    Examples:
       zsched retry digest-1785283200000
+      zsched retry --status failed --since 2h --func app.mail.send --dry-run
+      zsched retry --status failed --since 2h --func app.mail.send --yes --per-second 50
     """
-    again = invocation.client().retry(run_id)
-    invocation.answer({"run_id": again, "retry_of": run_id}, again)
+    client = invocation.client()
+    if not _RETRY.are_filters(run_ids, given):
+        return _each(invocation, run_ids, lambda run_id: _Result(run_id, "retried", run_id=client.retry(run_id)))
+    if given["status"] is None:
+        raise click.UsageError(f"which status? give one: zsched retry {_RETRY.example}")
+    return _RETRY.carry_out(invocation, client.retry_many, given)
 
 
 @command("cancel-run")
-@click.argument("run_ids", metavar="RUN_ID…", nargs=-1, required=True)
-def cancel_run(invocation: Invocation, run_ids: tuple[str, ...]) -> int:
+@click.argument("run_ids", metavar="[RUN_ID]…", nargs=-1)
+@run_filters("queued", "running")
+@bulk_options(is_pushing=False)
+def cancel_run(invocation: Invocation, run_ids: tuple[str, ...], **given: Any) -> int:
     """
-    Cancel queued runs, and stop running ones. Prints per run: cancelled, stopping (its worker was asked to stop;
-    `zsched history` shows the outcome), already_over (exit code 1), not_over with the reason (1) or not_found (3).
+    Cancel queued runs, and stop running ones, by run id or by filters. Prints per run: cancelled, stopping (its worker
+    was asked to stop it; `zsched history` shows the outcome), already_over (exit code 1), not_over with the reason (1)
+    or not_found (3). Filters take queued runs, unless --status is running.
 
     \b
-    Example:
+    Examples:
       zsched cancel-run digest-1785283200000
+      zsched cancel-run --queue emial --dry-run
     """
     client = invocation.client()
+    if _CANCEL_RUN.are_filters(run_ids, given):
+        return _CANCEL_RUN.carry_out(invocation, client.cancel_runs, given)
     return _each(invocation, run_ids, lambda run_id: _Result(run_id, client.cancel_run(run_id)))
 
 
@@ -151,7 +197,8 @@ def _resumed(id: str, schedule: Schedule | None, missed: str) -> _Result:
 def _each(invocation: Invocation, ids: Iterable[str], act: Callable[[str], _Result]) -> int:
     """Act on every id, and return the gravest exit code. A refused id does not stop the others; a lost Redis does."""
     results = [_attempt(id, act) for id in ids]
-    lines = (f"{one.id}: {one.word}{f' ({one.remark})' if one.remark else ''}" for one in results)
+    remarks = (one.remark or (one.run_id and f"run {one.run_id}") for one in results)
+    lines = (f"{one.id}: {one.word}{f' ({text})' if text else ''}" for one, text in zip(results, remarks, strict=True))
     invocation.answer([one.to_dict() for one in results], *lines)
     codes = {_CODES.get(one.word, DONE) for one in results}
     return next(code for code in _GRAVEST if code in codes)
@@ -166,6 +213,8 @@ def _attempt(id: str, act: Callable[[str], _Result]) -> _Result:
         return _Result(id, "not_found", str(error))
     except RunNotOver as error:
         return _Result(id, "not_over", str(error))
+    except PayloadGone as error:
+        return _Result(id, "no_arguments", str(error))
     except InvalidSchedule as error:
         return _Result(id, "refused", str(error))
 

@@ -16,11 +16,10 @@ import click
 from zsched.cli.formats import with_short_workers
 from zsched.cli.output import printable
 from zsched.cli.program import Invocation, close_stdout, command, connect
-from zsched.cli.values import moment
+from zsched.cli.values import moment, moment_at
 from zsched.client import Client
-from zsched.core.arguments import check_id, instant_ms, zone_name
+from zsched.core.arguments import check_id, zone_name
 from zsched.core.changes import Change, What
-from zsched.core.clock import SystemClock, from_ms
 from zsched.core.log import Entry, Position, UnknownEntry, changes, parse
 from zsched.core.model import iso
 from zsched.core.runs import RunStatus
@@ -80,7 +79,7 @@ def log(
     """
     settings = invocation.settings()
     teller = _LogLines(keys_of(settings).run_suffix, id and check_id(id), zone_name(tz) or "UTC", invocation)
-    since_at = _instant(since, tz)
+    since_at = moment_at(since, "since", tz)
     if since_at is None and limit is None:
         limit = _LIMIT
     client = connect(settings)
@@ -165,12 +164,6 @@ def _to_dict(entry: Entry, found: list[Change], problem: str) -> dict[str, Any]:
     return fields | ({"problem": problem} if problem else {})
 
 
-def _instant(since: datetime | timedelta | None, tz: str | None) -> datetime | None:
-    if isinstance(since, timedelta):
-        return from_ms(max(SystemClock().now_ms() - since // timedelta(milliseconds=1), 0))
-    return None if since is None else from_ms(instant_ms("since", since, tz))
-
-
 # -- an entry in one line ---------------------------------------------------------------------------
 
 
@@ -196,6 +189,7 @@ _OF_OCCURRENCES: Final = {
 _OF_RUNS: Final = {
     What.FIRED: "fired {}",
     What.ENQUEUED: "enqueued {}",
+    What.RETRIED: "retried {}",
     What.DUPLICATE: "did not push {} again that were there already",
     What.RUN_AGAIN: "pushed {} again after their workers died",
     What.STOPPING: "asked the workers of {} to stop them",

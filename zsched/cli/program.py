@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     from zsched.client import Client
     from zsched.config import Settings
     from zsched.core.story import Source
+    from zsched.storage.connection import Link
 
 # Exit codes, each with its one meaning; scripts and the documentation rely on them.
 DONE: Final = 0
 FAILED: Final = 1  # it was tried and failed: Redis is away or refuses, or the run fired already
 USAGE: Final = 2  # invalid arguments, options or settings
 NOT_FOUND: Final = 3  # no schedule, or no run, has that id
-UNHEALTHY: Final = 4  # `status`: there is an alarm; `doctor`: it found a problem
+UNHEALTHY: Final = 4  # `status`: there is an alarm; `doctor`: it found a problem; both: Redis cannot be reached
 INTERRUPTED: Final = 130  # Ctrl-C, as shells count it
 PIPE_CLOSED: Final = 141  # the reader of the output has gone, as shells count it
 
@@ -99,12 +100,13 @@ class Invocation:
         header: Sequence[str],
         rows: Iterable[Sequence[str] | TableRow],
         tz: str | None = None,
+        nothing: str = "",
     ) -> None:
-        """Write many results, as they come: *values* as one JSON array, else *rows* under *header*."""
+        """Write many results, as they come: *values* as one JSON array, else *rows* under *header*, or *nothing*."""
         if self.wants_json:
             echo_array(values)
         else:
-            self.show([Table(header, rows)], tz)
+            self.show([Table(header, rows, nothing=nothing)], tz)
 
     def remark(self, *texts: str) -> None:
         """Write *texts* to stderr; with JSON, nothing, because the result contains them."""
@@ -112,8 +114,8 @@ class Invocation:
             say(text)
 
     def tell_source(self, source: Source) -> None:
-        """Write the source of the answer to stderr; with JSON, nothing, because the result contains it."""
-        if not self.wants_json:
+        """Write the source of the answer to stderr, unless it is complete, or the result is JSON and contains it."""
+        if not (self.wants_json or source.is_complete):
             click.echo(printable(str(source)), err=True)
 
     def tell_error(self, message: str, error: Exception, **more: Any) -> None:
@@ -124,13 +126,13 @@ class Invocation:
             click.echo(f"zsched: {message}", err=True)
 
 
-def connect(settings: Settings) -> Client:
-    """Return a client by the settings; no connection is made yet. Raises ConfigError."""
+def connect(settings: Settings, link: Link | None = None) -> Client:
+    """Return a client by the settings, over *link* if given; no connection is made yet. Raises ConfigError."""
     from zsched.client import Client
     from zsched.storage.connection import link_of
 
     return Client(
-        link_of(settings),
+        link or link_of(settings),
         settings.namespace,
         serializer=settings.rq.serializer,
         rq_prefix=settings.rq.prefix,
@@ -261,8 +263,10 @@ def _guarded(call: Callable[[], Any], as_json: bool) -> int:
 def _usage(error: click.ClickException) -> str:
     """Return click's message, and how to get the command's help."""
     context = error.ctx if isinstance(error, click.UsageError) else None
-    hint = f"; see {context.command_path} --help" if context is not None else ""
-    return error.format_message().rstrip(".") + hint
+    message = error.format_message().rstrip(".")
+    if context is None:
+        return message
+    return f"{message}{' See' if message.endswith('?') else '; see'} {context.command_path} --help"
 
 
 def _tell(message: str, error: Exception, code: int, as_json: bool) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -34,7 +35,7 @@ from zsched.core.forms import (
 from zsched.core.model import Scheduled
 from zsched.core.option_table import FOR_UPDATE, OPTIONS
 from zsched.core.options import TRIGGERS
-from zsched.errors import InvalidSchedule
+from zsched.errors import InvalidSchedule, ScheduleNotFound
 from zsched.tasks.lookup import Lookup
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,6 +44,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _TYPES: Final[Mapping[type[Form], Any]] = {  # the type of a value on a command line; default text
     Duration: duration,
     Interval: duration,
+    RqSeconds: duration,
     Instant: instant,
     Whole: int,
     Number: int,
@@ -60,8 +62,6 @@ def _option(option: Option) -> Callable[[F], F]:
         return click.option(name, option.name, multiple=True, metavar=form.metavar, help=option.help)
     if isinstance(form, Json):
         type_: Any = json_array if form.is_array else json_object
-    elif isinstance(form, RqSeconds):
-        type_ = None if form.has_units else duration
     else:
         type_ = _TYPES.get(type(form))
     return click.option(name, type=type_, metavar=form.metavar, help=option.help)
@@ -114,8 +114,12 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
     _refuse_naive(options)
     client = connect(settings)
     options.setdefault("created_by", client.by)
-    _tell(invocation, client.schedule(func, **options), zone_name(options.get("tz")))
+    scheduled = client.schedule(func, **options)
+    _tell(invocation, scheduled, zone_name(options.get("tz")), is_paused=options.get("enabled") is False)
     tell_unchecked(lookup.absent)
+    if not invocation.wants_json and scheduled.outcome in ("created", "updated"):
+        with suppress(ScheduleNotFound):  # it fired a moment ago
+            invocation.remark(*(f"note: {shared}" for shared in client.shared_queues([client.get(id)])))
 
 
 @command("set")
@@ -163,8 +167,8 @@ def _refuse_naive(options: Mapping[str, Any]) -> None:
             raise InvalidSchedule(name, value.isoformat(), "a local time without a zone names no instant", remedy)
 
 
-def _tell(invocation: Invocation, scheduled: Scheduled, tz: str | None) -> None:
-    parts = [f"{scheduled.id}: {scheduled.outcome}"]
+def _tell(invocation: Invocation, scheduled: Scheduled, tz: str | None, is_paused: bool = False) -> None:
+    parts = [f"{scheduled.id}: {scheduled.outcome}", *(["paused"] if is_paused else [])]
     if scheduled.next_at is not None:
         parts.append(f"next {due_text(to_ms(scheduled.next_at), tz or 'UTC')}")
     if scheduled.outcome == "already_fired":

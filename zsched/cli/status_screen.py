@@ -87,8 +87,7 @@ def _in_short(overview: Overview) -> str:
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str] | TableRow], nothing: str = "") -> Shown:
     """Return *rows* under *header*, or *nothing* if there are no rows."""
-    found = list(rows)
-    return Table(header, found) if found else nothing
+    return Table(header, list(rows), nothing=nothing)
 
 
 def _daemon(daemon: DaemonSeen, overview: Overview) -> tuple[str, ...]:
@@ -148,7 +147,7 @@ def _stretch(stretch: Stretch) -> tuple[str, ...]:
     happened, ended = stretch.happened, stretch.ended
     counts = [ended.get(status, 0) for status in (RunStatus.FAILED, RunStatus.LOST, RunStatus.SUCCEEDED)]
     counts += [sum(happened.get(what, 0) for what in _LEFT_OUT)]
-    counts += [happened.get(what, 0) for what in (What.ENQUEUED, What.PUT)]
+    counts += [happened.get(What.ENQUEUED, 0) + happened.get(What.RETRIED, 0), happened.get(What.PUT, 0)]
     return (
         _window(stretch),
         f"{happened.get(What.FIRED, 0):,}",

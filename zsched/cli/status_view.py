@@ -72,6 +72,7 @@ class StatusView:
             "recurring": overview.recurring,
             "paused": overview.paused,
             "quarantined": overview.quarantined,
+            "troubled": overview.troubles.to_dict(),
             "log_length": overview.log_length,
             "hold_until": iso(overview.hold_ms or None),
             "recent": recent.to_dict(),

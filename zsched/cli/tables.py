@@ -25,13 +25,18 @@ _LONG: Final = 40  # columns; a last column with longer cells is a text, which i
 
 
 def aligned(
-    header: Sequence[str], rows: Iterable[TableRow], indent: int = 0, width: int | None = None
+    header: Sequence[str],
+    rows: Iterable[TableRow],
+    indent: int = 0,
+    width: int | None = None,
+    *,
+    has_header: bool = True,
 ) -> Iterator[StyledLine]:
     """
     Yield *rows* under *header*, page by page, so that a long listing is not kept in memory. *width*: of the terminal.
     """
-    least = [0] * len(header)
-    for page in pages_of(chain([TableRow(header, Style.HEADING)], rows), _PAGE):
+    least = [0 if has_header else len(name) for name in header]
+    for page in pages_of(chain([TableRow(header, Style.HEADING)] if has_header else [], rows), _PAGE):
         page = [TableRow([printable(cell) for cell in cells], style) for cells, style in page]
         least = [max(known, *(len(row.cells[n]) for row in page)) for n, known in enumerate(least)]
         lines = _lines_of(least, indent, width)

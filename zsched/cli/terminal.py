@@ -14,6 +14,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Final, TextIO
 
 import click
@@ -71,11 +72,14 @@ class Terminal:
 
     def _fitting(self, line: Shown, tz: str | None) -> Iterator[StyledLine]:
         if isinstance(line, Table):
-            rows = (
-                TableRow([self.short(cell, tz) for cell in cells], style)
-                for cells, style in map(TableRow.of, line.rows)
-            )
-            yield from aligned(line.header, rows, line.indent, self.width)
+            rows = map(TableRow.of, line.rows)
+            first = next(rows, None)
+            if first is None and line.nothing:
+                yield StyledLine(line.nothing)
+                return
+            given = chain(() if first is None else (first,), rows)
+            short = (TableRow([self.short(cell, tz) for cell in cells], style) for cells, style in given)
+            yield from aligned(line.header, short, line.indent, self.width, has_header=not line.goes_on)
             return
         text, style = (line, Style.PLAIN) if isinstance(line, str) else line
         for part in self.wrapped(self.short(text, tz)):

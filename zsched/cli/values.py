@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import click
 
+from zsched.core.arguments import instant_ms
 from zsched.core.clock import SystemClock, from_ms
 from zsched.core.wording import parse_duration
 from zsched.errors import ConfigError
@@ -74,6 +75,13 @@ def moment(text: str) -> datetime | timedelta:
     with suppress(click.BadParameter):
         return instant(text)
     raise click.BadParameter(f"{text!r} is neither a duration nor a time; give 90s, 1h30m, {_EXAMPLES}")
+
+
+def moment_at(given: datetime | timedelta | None, name: str, tz: str | None) -> datetime | None:
+    """Return the aware time of a ``moment``; a naive one is local in *tz*. *name*: of the option, for an error."""
+    if isinstance(given, timedelta):
+        return from_ms(max(SystemClock().now_ms() - given // timedelta(milliseconds=1), 0))
+    return None if given is None else from_ms(instant_ms(name, given, tz))
 
 
 def duration(text: str) -> timedelta:

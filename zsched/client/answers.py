@@ -7,30 +7,62 @@ Redis still holds. Every answer names its source. Only the question itself is wr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime
-from typing import Final
+from difflib import get_close_matches
+from itertools import islice
+from typing import Final, TypedDict, TypeVar
 
 from zsched.core.arguments import check_id, choice, instant_ms, zone_name
 from zsched.core.changes import OUTCOMES, What
+from zsched.core.facets import Facets
 from zsched.core.log import Entry, Position
-from zsched.core.lookback import Lookback, Occurrence, Wanted
+from zsched.core.lookback import Lookback, Occurrence, SearchCursor, Wanted
 from zsched.core.run_id import RunId
 from zsched.core.runs import OPEN, Run, RunStatus
 from zsched.core.story import Chronicle, Source, Story, tell, tell_of_run
+from zsched.core.wording import alternatives
 from zsched.errors import InvalidSchedule, RunNotFound
-from zsched.storage.inquiry import Inquiry
+from zsched.storage.inquiry import MOST_AT_ONCE, Inquiry, Looked
 from zsched.storage.reader import Reader
 
+_NEAR: Final = 2000  # ids that are compared with an unknown one
+_LIKE: Final = 0.7  # of difflib.SequenceMatcher.ratio
+_ENDLESS: Final = 10**15  # results
+_LONGEST: Final = 512  # characters of a filter
 _OF_A_RUN: Final = 1000  # changes of a schedule among which its run is searched: the length of an answer
 
 
-class RunList(list[Run]):
-    """Runs in order, and their source."""
+T = TypeVar("T")
 
-    def __init__(self, runs: Iterable[Run], source: Source) -> None:
-        super().__init__(runs)
-        self.source = source
+
+class Results(list[T]):
+    """
+    Results of a search, the newest first, and their ``source``. ``after``: the cursor to continue from; None: there are
+    no more in that source.
+    """
+
+    def __init__(self, found: Iterable[T], source: Source, after: str | None = None) -> None:
+        super().__init__(found)
+        self.source, self.after = source, after
+
+
+class SearchFilters(TypedDict, total=False):
+    """
+    Conditions of a search of the history. ``match`` is a glob over schedule ids, ``owner`` the ``created_by`` of the
+    schedule. ``since`` (included) and ``until`` (excluded) are aware times of the outcome, or of the end of a run that
+    did not succeed. ``func``, ``queue``, ``tag`` and ``owner`` are those that the schedule had then.
+    """
+
+    match: str | None
+    func: str | None
+    queue: str | None
+    tag: str | None
+    owner: str | None
+    since: datetime | None
+    until: datetime | None
 
 
 class Answers:
@@ -53,7 +85,19 @@ class Answers:
                 return self._why_run(id, of_schedule, zone)
         runs = self._inquiry.seen(_open(chronicle))
         stalled = self._inquiry.stalled(runs)
-        return tell(chronicle, found.schedule if found else None, self._reader.now_ms(), zone, runs, stalled)
+        story = tell(chronicle, found.schedule if found else None, self._reader.now_ms(), zone, runs, stalled)
+        return story if story.is_known else self._with_near_ids(story)
+
+    def _with_near_ids(self, story: Story) -> Story:
+        """Add ids of schedules that look like the unknown one, among some thousand."""
+        ids = sorted({*self._reader.recurring(), *self._reader.paused()})
+        at = bisect(ids, story.id)
+        waiting = (id for _, id in self._reader.active(None, None, None, lambda _: True))
+        near = [*ids[max(at - _NEAR, 0) : at + _NEAR], *islice(waiting, _NEAR)]
+        found = get_close_matches(story.id, dict.fromkeys(near), cutoff=_LIKE)
+        if not found:
+            return story
+        return replace(story, verdict=story.verdict.after(f"did you mean {alternatives(found)}?"))
 
     def _why_run(self, run_id: str, chronicle: Chronicle, zone: str | None) -> Story:
         found = self._reader.find(chronicle.id)
@@ -74,29 +118,51 @@ class Answers:
         return runs[0], chronicle.source
 
     def history(
-        self, id: str | None = None, *, status: str | What | RunStatus | None = None, limit: int = 20
-    ) -> tuple[Sequence[Occurrence], Source]:
+        self, id: str | None, status: object, limit: object, after: object, filters: SearchFilters
+    ) -> Results[Occurrence]:
         """See ``Past``."""
-        _check_limit(limit)
+        return self._page(self._outcomes(id, status, _checked(limit), filters), after)
+
+    def runs(
+        self, id: str | None, status: object, limit: object, after: object, filters: SearchFilters
+    ) -> Results[Run]:
+        """See ``Past``."""
+        page = self._page(self._ended_or_open(id, status, _checked(limit), filters), after)
+        return Results((one.run for one in page if one.run is not None), page.source, page.after)
+
+    def history_parts(
+        self, id: str | None, status: object, limit: object, after: object, filters: SearchFilters
+    ) -> Iterator[Looked]:
+        """See ``Past``."""
+        most = _ENDLESS if limit is None else _checked(limit, _ENDLESS)
+        return self._inquiry.search(self._outcomes(id, status, most, filters), _cursor(after))
+
+    def run_parts(
+        self, id: str | None, status: object, limit: object, after: object, filters: SearchFilters
+    ) -> Iterator[Looked]:
+        """Yield the parts of the search of ``Past.iter_runs``."""
+        most = _ENDLESS if limit is None else _checked(limit, _ENDLESS)
+        return self._inquiry.search(self._ended_or_open(id, status, most, filters), _cursor(after))
+
+    def _page(self, wanted: Wanted, after: object) -> Results[Occurrence]:
+        parts = list(self._inquiry.search(wanted, _cursor(after)))
+        return Results((one for part in parts for one in part.occurrences), parts[-1].source, parts[-1].after)
+
+    def _outcomes(self, id: str | None, status: object, limit: int, filters: SearchFilters) -> Wanted:
         words = set(OUTCOMES) if status is None else {what for what in OUTCOMES if status in (what, what.value)}
         statuses = {one for one in RunStatus if status in (one, one.value)}
         if not words and not statuses:
             names = ", ".join(dict.fromkeys(one.value for one in (*OUTCOMES, *RunStatus)))
             raise InvalidSchedule("status", status, "not an outcome of an occurrence or run", f"give one of {names}")
-        asked_for = None if id is None else check_id(id)
-        return self._inquiry.occurrences(Wanted(frozenset(words), frozenset(statuses), limit, asked_for))
+        return _wanted(words, statuses, limit, id, filters)
 
-    def runs(self, id: str | None = None, status: str | RunStatus | None = None, limit: int = 20) -> RunList:
-        """See ``Past``."""
-        _check_limit(limit)
+    def _ended_or_open(self, id: str | None, status: object, limit: int, filters: SearchFilters) -> Wanted:
         statuses = RunStatus if status is None else (choice("status", status, RunStatus),)
-        wanted = Wanted(frozenset(), frozenset(statuses), limit, None if id is None else check_id(id))
-        found, source = self._inquiry.occurrences(wanted)
-        return RunList((one.run for one in found if one.run is not None), source)
+        return _wanted((), statuses, limit, id, filters)
 
     def log(self, since: datetime | None = None, *, limit: int = 50) -> tuple[Iterator[Entry], Source]:
         """See ``Past``."""
-        _check_limit(limit, 50_000)
+        _checked(limit, 50_000)
         since_us = None if since is None else instant_ms("since", since, None) * 1000
         return self._inquiry.entries(since_us, limit)
 
@@ -117,6 +183,41 @@ def _runs(chronicle: Chronicle, statuses: Iterable[RunStatus]) -> list[Run]:
     return [one.run for one in lookback.found() if one.run is not None]
 
 
-def _check_limit(limit: object, most: int = 1000) -> None:
+def _wanted(
+    whats: Iterable[What], statuses: Iterable[RunStatus], limit: int, id: str | None, filters: SearchFilters
+) -> Wanted:
+    """Return the query. Raises InvalidSchedule."""
+    names = ("match", "func", "queue", "tag", "owner")
+    match, func, queue, tag, owner = (_filter(name, filters.get(name)) for name in names)
+    facets = Facets(func or "", queue or "", owner or "", (tag,) if tag else ())
+    since_us, until_us = (_us(name, filters.get(name)) for name in ("since", "until"))
+    if since_us is not None and until_us is not None and since_us >= until_us:
+        raise InvalidSchedule("until", filters.get("until"), "not later than since", "give a later time")
+    known = None if id is None else check_id(id)
+    return Wanted(frozenset(whats), frozenset(statuses), limit, known, match, facets, since_us, until_us)
+
+
+def _filter(name: str, value: object) -> str | None:
+    if value is None or (isinstance(value, str) and 0 < len(value) <= _LONGEST and value.isprintable()):
+        return value
+    raise InvalidSchedule(name, value, "not a text to search for", "give a text, or leave it out")
+
+
+def _us(name: str, at: object) -> int | None:
+    return None if at is None else instant_ms(name, at, None) * 1000
+
+
+def _cursor(after: object) -> str | None:
+    """Return the checked cursor. Raises InvalidSchedule."""
+    try:
+        return None if after is None else str(SearchCursor.parse(after if isinstance(after, str) else ""))
+    except ValueError:
+        remedy = "give the cursor of a result, or the page's after"
+        raise InvalidSchedule("after", after, "not a cursor of a search", remedy) from None
+
+
+def _checked(limit: object, most: int = MOST_AT_ONCE) -> int:
+    """Return *limit*. Raises InvalidSchedule."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= most:
         raise InvalidSchedule("limit", limit, "not a valid number of results", f"give 1 to {most}")
+    return limit

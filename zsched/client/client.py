@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from zsched.client.caller import caller
-from zsched.client.calls import Typed, completed, loaded_task, naming_lost_call, new_id, op_of
+from zsched.client.calls import Typed, completed, effect_again, loaded_task, naming_lost_call, new_id, op_of
 from zsched.client.first_times import REPLANS, FirstTimes, PlannedRule, outdated
-from zsched.client.lives import Lives
 from zsched.client.many import BulkPut, put_rows
+from zsched.client.repairs import Repairs
 from zsched.client.rows import RowReader, time_argument
-from zsched.core.arguments import check_by, check_id, instant_ms
+from zsched.core.arguments import check_by, check_id, choice, instant_ms
 from zsched.core.clock import Clock, SystemClock, from_ms, to_ms
 from zsched.core.listing import Filter, select
-from zsched.core.model import After, At, Definition, Many, Schedule, Scheduled, ScheduleState
+from zsched.core.model import After, Definition, Many, Refused, RowsRefused, Schedule, Scheduled, ScheduleState
 from zsched.core.option_table import EnqueueOptions, RuleOptions, ScheduleOptions, ScheduleRow, UpdateOptions
 from zsched.core.options import Presets, define, define_now, define_trigger, merged_presets
 from zsched.core.planning import occurrences
@@ -38,6 +38,7 @@ from zsched.storage.rqjob import Encoder
 from zsched.storage.store import Answer, OneShotRow, RecurringRow, Store
 
 if TYPE_CHECKING:
+    from zsched.client.neighbours import Prioritized, SharedQueue
     from zsched.core.recent import Recent
     from zsched.storage.overview import Overview
     from zsched.storage.queues import StalledQueues
@@ -56,7 +57,7 @@ class ClientOptions(TypedDict, total=False):
     by: str | None
 
 
-class Client(Lives):
+class Client(Repairs):
     """
     Schedules in one namespace of one Redis, and their past (``Past``). Thread-safe; no I/O until used.
 
@@ -121,7 +122,8 @@ class Client(Lives):
         """
         other = copy(self)
         other._store = self._store.acting_as(check_by(by))
-        other.__dict__.pop("_reruns", None)  # it has this client's name
+        for name in ("_reruns", "_portions"):  # they have this client's name
+            other.__dict__.pop(name, None)
         return other
 
     # -- schedule -----------------------------------------------------------------------------------
@@ -150,27 +152,42 @@ class Client(Lives):
         kwargs: dict[str, Any] | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> Scheduled:
-        """Push a run into its queue at once, through the same script and log. Raises as ``schedule``."""
+        """
+        Push a run into its queue at once, through the same script and log.
+
+        With an ``id`` and ``if_exists="keep"`` (or "error"), the same id does not run twice. For ``unique_for`` after
+        the push, by default a day, such calls answer "kept" with the first run's id (or raise). That run may be queued,
+        running, or over; only a cancelled run does not count. Raises as ``schedule``.
+        """
         given = {"args": args, "kwargs": kwargs, **options}
         definition = define_now(func, completed(func, given, at_once=True), new_id(), self._urgencies)
-        with naming_lost_call(definition.id, is_repeatable=False):
+        with naming_lost_call(definition.id, is_repeatable=definition.unique_ms > 0):
             answer = self._durably(definition, lambda: self._store.enqueue(definition, op=new_id()))
-        self._store.demand(answer.word, definition.id)
-        return Scheduled(definition.id, answer.word, from_ms(answer.now_ms), answer.detail)
+        self._store.demand(answer.word, definition.id, run_id=answer.detail)
+        next_at = None if answer.word == "kept" else from_ms(answer.now_ms)
+        return Scheduled(definition.id, answer.word, next_at, answer.detail)
 
-    def schedule_many(self, rows: Iterable[ScheduleRow], on_progress: Callable[[int], None] | None = None) -> Many:
+    def schedule_many(
+        self,
+        rows: Iterable[ScheduleRow],
+        on_progress: Callable[[int], None] | None = None,
+        errors: Literal["raise", "return"] | Refused = Refused.RAISE,
+    ) -> Many:
         """
         Schedule many: each row is a dict of ``func`` and the options of ``schedule``.
 
-        Valid rows are scheduled; invalid rows are reported as (index, error). *on_progress* is called with the number
-        of rows done, every few hundred. When the connection is lost, the call raises, and the rows done so far stay in
-        Redis. Repeating the call is safe when the rows have ids. If a row has ``durable=True``, the call returns when
-        an archive has all rows.
+        All valid rows are scheduled, and RowsRefused is raised at the end if others were invalid. With
+        ``errors="return"`` they are only listed in ``Many.errors``. *on_progress* is called with the number of rows
+        done, every few hundred. When the connection is lost, the call raises, and the rows done so far stay in Redis.
+        Repeating the call is safe when the rows have ids. If a row has ``durable=True``, the call returns when an
+        archive has all rows.
 
         Raises:
+            RowsRefused: rows were refused; all others were written. It has the ``Many``.
             NotArchived: as ``schedule``.
             RedisUnavailable: Redis was not reached.
         """
+        refused = choice("errors", errors, Refused)
         is_durable = False
 
         def define(func: Any, options: Mapping[str, Any], id: str) -> Definition:  # once per shape of rows
@@ -185,6 +202,8 @@ class Client(Lives):
         many = put_rows(rows, reader, puts, self._keys, on_progress or (lambda done: None))
         if is_durable and many.done > len(many.errors):
             self._durability.wait_for_all(f"{many.done - len(many.errors)} rows")
+        if many.errors and refused is Refused.RAISE:
+            raise RowsRefused(many)
         return many
 
     def update(self, id: str, /, **changes: Unpack[UpdateOptions]) -> Scheduled:
@@ -231,6 +250,7 @@ class Client(Lives):
         func: str | None = None,
         queue: str | None = None,
         tag: str | None = None,
+        owner: str | None = None,
         due_after: datetime | None = None,
         due_before: datetime | None = None,
         match: str | None = None,
@@ -240,13 +260,12 @@ class Client(Lives):
         """
         List schedules: active ones by due time, then paused, quarantined and ended ones by id; read page by page.
 
-        *match* is a glob over ids. *after* is the ``cursor`` of the last listed schedule: the listing continues after
-        it. Raises InvalidSchedule at once for an invalid filter.
+        *match* is a glob over ids, *owner* the ``created_by``. *after* is the ``cursor`` of the last listed schedule:
+        the listing continues after it. Raises InvalidSchedule at once for an invalid filter.
         """
         wanted = Filter.of(
-            state=state, kind=kind, func=func, queue=queue, tag=tag, match=match, limit=limit, after=after,
-            due_after_ms=None if due_after is None else instant_ms("due_after", due_after, None),
-            due_before_ms=None if due_before is None else instant_ms("due_before", due_before, None),
+            state=state, kind=kind, func=func, queue=queue, tag=tag, owner=owner, match=match, limit=limit, after=after,
+            due_after=due_after, due_before=due_before,
         )  # fmt: skip
         return select(wanted, self._reader)
 
@@ -297,6 +316,15 @@ class Client(Lives):
         """
         return self._reader.stalled_queues()
 
+    def shared_queues(self, put: Iterable[Prioritized]) -> Sequence[SharedQueue]:
+        """
+        Return the queues that urgent (high) and bulk (low) schedules share: those of *put*, among each other and with
+        the next few hundred of each priority in Redis.
+        """
+        from zsched.client.neighbours import shared_queues  # for `zsched add` and `apply`
+
+        return shared_queues(self._reader, put)
+
     def recent(self) -> Recent:
         """
         Count the events of the last 1, 5 and 30 minutes, and list the latest failed runs. This reads the end of the log
@@ -329,8 +357,7 @@ class Client(Lives):
         self._durability.require()
         answer, what = put(), f"schedule {definition.id!r}"
         if answer.entry is not None:
-            is_repeatable = definition.has_own_id and isinstance(definition.when, At | TriggerSpec)
-            self._durability.wait_for(answer.entry, answer.now_ms, what, is_repeatable)
+            self._durability.wait_for(answer.entry, answer.now_ms, what, effect_again(definition))
         elif answer.word in ("unchanged", "kept", "already_fired"):  # written by an earlier call
             self._durability.wait_for_all(what)
         return answer

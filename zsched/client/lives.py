@@ -5,7 +5,7 @@ cancel).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,13 +14,14 @@ from zsched.client.calls import naming_lost_call, new_id
 from zsched.client.first_times import REPLANS
 from zsched.client.past import Past
 from zsched.core import planning
-from zsched.core.arguments import check_id, check_text, choice, flag
+from zsched.core.arguments import check_id, check_run_id, check_text, choice, flag
 from zsched.core.model import Missed, Schedule
-from zsched.errors import RedisUnavailable
+from zsched.core.repair import IdOutcome
+from zsched.errors import RedisUnavailable, TriggerError
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader, StoredSchedule
-from zsched.storage.store import Answer, Store
+from zsched.storage.store import SkipPlan, Store, refusal
 
 if TYPE_CHECKING:
     from zsched.core.backfill import Backfill
@@ -43,15 +44,14 @@ class Lives(Past):
         """
         check_id(id)
         with naming_lost_call(id):
-            if self._store.cancel(id, op=new_id()).word == "cancelled":
-                return "cancelled"
-            return "already_fired" if self._reader.has_fired(id) else "not_found"
+            word = self._cancel([id])[id].word
+            return "already_fired" if word == "not_found" and self._reader.has_fired(id) else word
 
     def pause(self, id: str, note: str = "") -> Schedule:
         """Stop a schedule until it is resumed; *note* is the reason. Raises ScheduleNotFound, InvalidSchedule."""
         check_text("note", note)
         with naming_lost_call(check_id(id)):
-            self._store.demand(self._store.pause(id, note).word, id)
+            self._pause([id], note)[id].demand()
         return self.get(id)
 
     def resume(self, id: str, missed: str | Missed = Missed.FIRE) -> Schedule | None:
@@ -65,8 +65,7 @@ class Lives(Past):
         """
         mode = choice("missed", missed, Missed)
         with naming_lost_call(check_id(id)):
-            answer = self._resume(id, mode)
-        self._store.demand(answer.word, id)
+            self._resume([id], mode)[id].demand()
         found = self._reader.find(id)
         return found.schedule if found else None
 
@@ -95,7 +94,7 @@ class Lives(Past):
             RedisRefused: another writer changed its job.
         """
         with naming_lost_call(run_id, is_repeatable=False):
-            return self._reruns.retry(run_id, op=new_id())
+            return self._reruns.retry([check_run_id(run_id)])[run_id].demand().detail
 
     def cancel_run(self, run_id: str) -> str:
         """
@@ -109,7 +108,7 @@ class Lives(Past):
             RedisRefused: another writer changed its job.
         """
         with naming_lost_call(run_id):
-            return self._reruns.cancel(run_id, op=new_id())
+            return self._reruns.cancel([check_run_id(run_id)])[run_id].demand().word
 
     def backfill(
         self,
@@ -158,23 +157,43 @@ class Lives(Past):
 
         return Reruns(self._link, self._keys, self._store.by)
 
-    def _resume(self, id: str, missed: Missed) -> Answer:
-        op = new_id()
-        answer = self._store.resume(id, op, missed)
-        for _ in range(REPLANS):
-            if answer.word != "AGAIN":
-                return answer
-            old = self._find(id).schedule
-            if old.trigger is None or old.nominal_ms is None or old.anchor_ms is None:
-                answer = self._store.resume(id, op, missed)  # replaced meanwhile
-                continue
-            passed, plan = planning.after_missed(old.trigger, old.anchor_ms, old.nominal_ms, answer.now_ms, id)
-            answer = self._store.resume(id, op, missed, old.next_ms, old.version or "", passed, plan)
-        if answer.word != "AGAIN":
-            return answer
-        raise RedisUnavailable(
-            f"schedule {id!r} could not be planned in time for the server; resume it with missed=fire"
-        )
+    def _cancel(self, ids: Sequence[str]) -> dict[str, IdOutcome]:
+        words = zip(ids, self._store.cancel(ids, op=new_id()), strict=True)
+        return {id: IdOutcome("not_found" if word == "NOTFOUND" else word) for id, word in words}
+
+    def _pause(self, ids: Sequence[str], note: str) -> dict[str, IdOutcome]:
+        words = zip(ids, self._store.pause(ids, note), strict=True)
+        return {id: self._outcome(id, word) for id, word in words}
+
+    def _resume(self, ids: Sequence[str], missed: Missed) -> dict[str, IdOutcome]:
+        """Resume schedules in a step. Those that skip occurrences of a rule are planned, and resumed in another."""
+        outcomes: dict[str, IdOutcome] = {}
+        plans: dict[str, SkipPlan | None] = dict.fromkeys(ids)
+        again: list[str] = []
+        for _ in range(1 + REPLANS):
+            now_ms, words = self._store.resume(plans, new_id(), missed)
+            outcomes |= {id: self._outcome(id, word) for id, word in zip(plans, words, strict=True)}
+            again = [id for id in plans if outcomes[id].word == "AGAIN"]
+            if not again:
+                break
+            found = {each.schedule.id: each.schedule for each in self._reader.find_many(again)}
+            plans = {}
+            for id in again:
+                try:
+                    plans[id] = _skip_plan(found.get(id), now_ms)
+                except TriggerError as error:
+                    outcomes[id] = IdOutcome("", error=error)
+            if not plans:
+                break
+        for id in again:
+            if outcomes[id].word == "AGAIN":
+                remedy = "resume it with missed=fire"
+                problem = f"schedule {id!r} could not be planned in time for the server; {remedy}"
+                outcomes[id] = IdOutcome("", error=RedisUnavailable(problem))
+        return outcomes
+
+    def _outcome(self, id: str, word: str) -> IdOutcome:
+        return IdOutcome(word, error=refusal(word, id, self._keys))
 
     def _find(self, id: str) -> StoredSchedule:
         with naming_lost_call(id):
@@ -183,3 +202,13 @@ class Lives(Past):
             self._store.demand("NOTFOUND", id)
         assert found is not None
         return found
+
+
+def _skip_plan(schedule: Schedule | None, now_ms: int) -> SkipPlan | None:
+    """Return the plan of a recurring *schedule* that is resumed at *now_ms*; None if it was replaced meanwhile."""
+    if schedule is None or schedule.trigger is None or schedule.nominal_ms is None or schedule.anchor_ms is None:
+        return None
+    passed, bracket = planning.after_missed(
+        schedule.trigger, schedule.anchor_ms, schedule.nominal_ms, now_ms, schedule.id
+    )
+    return SkipPlan(schedule.next_ms or 0, schedule.version or "-", passed, bracket)

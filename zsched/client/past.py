@@ -7,23 +7,23 @@ import the readers of logs and archives.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader
 
 if TYPE_CHECKING:
-    from zsched.client.answers import Answers, RunList
+    from zsched.client.answers import Answers, Results, SearchFilters
     from zsched.core.changes import What
     from zsched.core.entry import Entry, Position
     from zsched.core.lookback import Occurrence
     from zsched.core.runs import Run, RunStatus
     from zsched.core.story import Source, Story
-    from zsched.storage.inquiry import Inquiry
+    from zsched.storage.inquiry import Inquiry, Looked
 
 
 class Past:
@@ -42,23 +42,83 @@ class Past:
         return self._answers.why(id, tz)
 
     def history(
-        self, id: str | None = None, *, status: str | What | RunStatus | None = None, limit: int = 20
-    ) -> tuple[Sequence[Occurrence], Source]:
+        self,
+        id: str | None = None,
+        *,
+        status: str | What | RunStatus | None = None,
+        limit: int = 20,
+        after: str | None = None,
+        **filters: Unpack[SearchFilters],
+    ) -> Results[Occurrence]:
         """
         List the latest occurrences with their outcomes, the newest first: fired, enqueued, skipped, expired, coalesced,
-        duplicate, cancelled or quarantined. A pushed occurrence has its ``run``. Filter by schedule *id*, or by
-        *status*, which may be a run's (as in ``runs``; "cancelled" matches either). ``source`` names the origin of the
-        data.
-        """
-        return self._answers.history(id, status=status, limit=limit)
+        duplicate, cancelled or quarantined. A pushed occurrence has its ``run``. Filter by schedule *id*, by *status*,
+        which may be a run's (as in ``runs``; "cancelled" matches either), and by *filters*. ``source`` names the origin
+        of the data. Give the page's ``after``, or the ``cursor`` of a result, as *after* to continue from there.
 
-    def runs(self, id: str | None = None, status: str | RunStatus | None = None, limit: int = 20) -> RunList:
+        The search ends when it has *limit* results, or has read everything: it may take long for a *match* that does
+        not begin with letters. ``since`` bounds it.
+
+        Raises:
+            ArchiveError: the archive stopped to answer in the middle of the search.
         """
-        List the latest runs, the last pushed first. Filter by schedule *id*, or by *status*. The status of open runs
-        comes from RQ at this moment. ``source`` names the origin of the data, and how far back it goes. With a final
-        *status* and no *id*, the list has the runs that ended last.
+        return self._answers.history(id, status, limit, after, filters)
+
+    def runs(
+        self,
+        id: str | None = None,
+        status: str | RunStatus | None = None,
+        limit: int = 20,
+        *,
+        after: str | None = None,
+        **filters: Unpack[SearchFilters],
+    ) -> Results[Run]:
         """
-        return self._answers.runs(id, status, limit)
+        List the latest runs, the last pushed first. Filter as in ``history``. The status of open runs comes from RQ at
+        this moment. With a final *status* other than succeeded, the list has the runs that ended last.
+        """
+        return self._answers.runs(id, status, limit, after, filters)
+
+    def iter_history(
+        self,
+        id: str | None = None,
+        *,
+        status: str | What | RunStatus | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        **filters: Unpack[SearchFilters],
+    ) -> Iterator[Occurrence]:
+        """Yield occurrences as ``history`` does, as they are found: all, or *limit*. Raises as ``history``."""
+        for part in self.history_parts(id, status=status, limit=limit, after=after, **filters):
+            yield from part.occurrences
+
+    def history_parts(
+        self,
+        id: str | None = None,
+        *,
+        status: str | What | RunStatus | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        **filters: Unpack[SearchFilters],
+    ) -> Iterator[Looked]:
+        """
+        Yield the parts of the search of ``iter_history``, also those without a result: each says how far it came
+        (``reached_us``), and has the ``source``. Raises as ``history``.
+        """
+        return self._answers.history_parts(id, status, limit, after, filters)
+
+    def iter_runs(
+        self,
+        id: str | None = None,
+        status: str | RunStatus | None = None,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+        **filters: Unpack[SearchFilters],
+    ) -> Iterator[Run]:
+        """Yield runs as ``runs`` does, as they are found: all, or *limit*. Raises as ``history``."""
+        for part in self._answers.run_parts(id, status, limit, after, filters):
+            yield from (one.run for one in part.occurrences if one.run is not None)
 
     def get_run(self, run_id: str) -> tuple[Run, Source]:
         """

@@ -7,6 +7,7 @@ checked row by row. If recurring rows of a shape share a rule, the rule is check
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from zsched.core.arguments import check_id, instant_ms, seconds_to_ms
 from zsched.core.model import At, Definition
 from zsched.core.options import define_rule
 from zsched.core.triggers import RULES, Fold, Gap, TriggerSpec, delay_of
-from zsched.errors import InvalidSchedule
+from zsched.errors import NOT_GIVEN, InvalidSchedule
 from zsched.storage.rqjob import function_path
 from zsched.storage.store import OneShotRow, RecurringRecord, RecurringShape, Shape, Store
 
@@ -120,7 +121,9 @@ class RowReader:
         """Check *row* in full, and remember its shape under *key* (None: do not remember it)."""
         options = dict(row)
         if "func" not in options:
-            raise InvalidSchedule("func", None, "the row has none", 'give "func": a dotted path or a function')
+            near = difflib.get_close_matches("func", [name for name in options if isinstance(name, str)], 1)
+            remedy = f"did you mean func where it says {near[0]}?" if near else "give a dotted path or a function"
+            raise InvalidSchedule("func", NOT_GIVEN, "the row has none", remedy)
         func = options.pop("func")
         options = dict(completed(func, options))
         definition = self._define(func, options, new_id())

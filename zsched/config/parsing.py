@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from zsched.config.urls import Address, ClusterUrl, SentinelUrl, is_cluster_url, is_sentinel_url
+from zsched.config.urls import URL_FORMS, Address, ClusterUrl, SentinelUrl, is_cluster_url, is_sentinel_url
 from zsched.errors import ConfigError, show
 
 Parser = Callable[[object], Any]
@@ -152,10 +152,7 @@ def path(given: object) -> str:
 
 def redis_url(given: object) -> str:
     """Parse a URL: ``redis://host:port/db``, ``rediss://…``, ``unix:///path?db=0``, or as in ``config.urls``."""
-    remedy = (
-        "write redis://host:6379/0, rediss://host:6379/0, unix:///path/redis.sock?db=0, "
-        "redis+sentinel://host:26379,host2:26379/<master name>/0 or redis+cluster://host:6379,host2:6379"
-    )
+    remedy = URL_FORMS
     if not isinstance(given, str):
         raise ValueError(remedy)
     if is_sentinel_url(given):

@@ -89,7 +89,8 @@ class RedisSettings:
     The connection to Redis. ``timeout_s`` holds for connecting and for each reply.
 
     ``load_settings`` makes one URL of ``url``, ``sentinels``, ``master``, ``sentinel_password_file`` and ``cluster``.
-    So a connection needs only ``url`` and the password.
+    So a connection needs only ``url`` and the password. ``given_by`` names the place of the URL for messages: a file, a
+    variable, an option; "" if no settings were loaded.
     """
 
     url: str = setting("redis://localhost:6379/0", redis_url)
@@ -99,6 +100,7 @@ class RedisSettings:
     master: str | None = setting(None, matching(MASTER, "write the name of the master, as Sentinel knows it"))
     sentinel_password_file: str | None = setting(None, path)
     cluster: tuple[str, ...] = setting((), addresses(cluster_node))
+    given_by: str = dataclasses.field(default="", compare=False)  # no setting
 
     def read_password(self) -> str | None:
         """
@@ -253,7 +255,7 @@ def load_settings(
     settings = Settings(**{name: value for (inside, name), value in parsed.items() if not inside}, **sections, **tables)
     _check_together(settings, given)
     redis = _with_credential(_with_cluster(_with_sentinels(settings.redis, given), given), env)
-    return dataclasses.replace(settings, redis=redis)
+    return dataclasses.replace(settings, redis=dataclasses.replace(redis, given_by=_given_by(given)))
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -397,6 +399,12 @@ def _of_the_server(url: str) -> str:
 def _places(given: Mapping[SettingKey, _Given], *names: str) -> str:
     """Name the places of the keys *names* of [redis] that were given."""
     return ", ".join(given["redis", name].place for name in names if ("redis", name) in given)
+
+
+def _given_by(given: Mapping[SettingKey, _Given]) -> str:
+    """Name the places from which the address of Redis comes."""
+    default = f"the default, as {variable_of(('redis', 'url'))} is not set"
+    return _places(given, "url", "sentinels", "master", "cluster") or default
 
 
 def variable_of(key: SettingKey) -> str:

@@ -27,6 +27,11 @@ from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlsplit
 
 from zsched.errors import ConfigError
 
+URL_FORMS = (
+    "write redis://host:6379/0, rediss://host:6379/0, unix:///path/redis.sock?db=0, "
+    "redis+sentinel://host:26379,host2:26379/<master name>/0 or redis+cluster://host:6379,host2:6379"
+)
+
 # -- without secrets --------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ Every refusal is an InvalidSchedule that names the option, the value and the rem
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from enum import Enum
 from typing import TypeVar
@@ -14,11 +15,12 @@ from typing import TypeVar
 from zsched.core.clock import LAST_MS, to_ms
 from zsched.core.run_id import ID
 from zsched.core.triggers import Fold, Gap, resolve_local, zone
-from zsched.core.wording import duration_text
+from zsched.core.wording import DURATION_REMEDY, duration_argument, duration_text
 from zsched.errors import InvalidSchedule
 
 _MS_PER_S = 1000
 _LONGEST_DELAY_S = 100 * 366 * 86400
+_OF_A_ZONE = ("at", "starts", "ends")  # options beside ``tz``
 _TEXT = 200  # characters of description, note, tag, created_by, managed_by, and of by
 
 E = TypeVar("E", bound=Enum)
@@ -29,6 +31,13 @@ def check_id(id: object) -> str:
     if not isinstance(id, str) or not ID.fullmatch(id):
         raise InvalidSchedule("id", id, "not a schedule id", "give 1 to 128 of A-Z, a-z, 0-9, _ and -")
     return id
+
+
+def check_run_id(run_id: object) -> str:
+    """Return *run_id* if it is a text. Raises InvalidSchedule otherwise."""
+    if not isinstance(run_id, str):
+        raise InvalidSchedule("run_id", run_id, "not a run id", "give the text that zsched history shows")
+    return run_id
 
 
 def check_text(field: str, value: object) -> str:
@@ -57,7 +66,8 @@ def choice(field: str, value: object, enum: type[E]) -> E:
 
 
 def seconds_to_ms(field: str, value: object, least_ms: int, most_s: float = _LONGEST_DELAY_S) -> int:
-    """Return a duration, given as seconds or timedelta, in whole ms, rounded up. Raises InvalidSchedule."""
+    """Return a duration, given as seconds, text or timedelta, in whole ms, rounded up. Raises InvalidSchedule."""
+    value = duration_argument(field, value)
     if isinstance(value, timedelta):
         ms = -(-(value // timedelta(microseconds=1)) // 1000)  # -timedelta.max would overflow
     elif isinstance(value, int) and not isinstance(value, bool):
@@ -65,7 +75,7 @@ def seconds_to_ms(field: str, value: object, least_ms: int, most_s: float = _LON
     elif isinstance(value, float) and math.isfinite(value):
         ms = math.ceil(round(min(value, 2 * most_s) * _MS_PER_S, 6))  # 1e308 s would become infinite
     else:
-        raise InvalidSchedule(field, value, "not a duration", "give seconds or a timedelta")
+        raise InvalidSchedule(field, value, "not a duration", DURATION_REMEDY)
     if not least_ms <= ms <= most_s * _MS_PER_S:
         least, most = duration_text(least_ms), duration_text(int(most_s * _MS_PER_S))
         raise InvalidSchedule(field, value, "out of range", f"give {least} to {most}")
@@ -81,12 +91,14 @@ def instant_ms(field: str, value: object, tz: str | None, gap: Gap = Gap.SHIFT, 
             time that *gap* skips.
     """
     if not isinstance(value, datetime):
-        hint = "give a datetime" if not isinstance(value, date) else "give a datetime: a date alone has no time of day"
-        raise InvalidSchedule(field, value, "not a datetime", hint)
+        raise InvalidSchedule(field, value, "not a datetime", _datetime_instead(value))
     if value.utcoffset() is not None:
         ms = to_ms(value)
     elif tz is None:
-        raise InvalidSchedule(field, value, "a naive datetime names no instant", 'give tz="Area/City" or an aware one')
+        remedy = "give an aware one, such as datetime(2026, 12, 24, 18, tzinfo=UTC)"
+        if field in _OF_A_ZONE:
+            remedy = 'give tz="Area/City" or an aware one'
+        raise InvalidSchedule(field, value, "a naive datetime names no instant", remedy)
     else:
         if fold is Fold.BOTH:
             raise InvalidSchedule("fold", "both", "a single time cannot have two instants", "give first or second")
@@ -99,6 +111,15 @@ def instant_ms(field: str, value: object, tz: str | None, gap: Gap = Gap.SHIFT, 
     if not 0 <= ms <= LAST_MS:
         raise InvalidSchedule(field, value, "outside of the supported range", "give a time from 1970 to 9999")
     return ms
+
+
+def _datetime_instead(value: object) -> str:
+    """Return the remedy for a *value* that is not a datetime."""
+    if isinstance(value, date):
+        return "give a datetime: a date alone has no time of day"
+    with suppress(ValueError, TypeError):
+        return f"give a datetime: datetime.fromisoformat({datetime.fromisoformat(value).isoformat()!r})"  # type: ignore[arg-type]  # a text, or TypeError
+    return "give a datetime"
 
 
 def check_queue(queue: object) -> str:

@@ -19,6 +19,7 @@ class What(Enum):
     REPLANNED = "replanned"  # the rules of its zone changed: the waiting occurrence has another time
     FIRED = "fired"  # a run was pushed to its queue at its time
     ENQUEUED = "enqueued"  # a run was pushed on request
+    RETRIED = "retried"  # a run that was over was pushed once more, as a new run: ``why`` is its id
     SKIPPED = "skipped"  # an occurrence was not pushed: overlap, paused, uncertain, missed, limit, rule_changed
     EXPIRED = "expired"  # an occurrence was not pushed: later than its deadline
     COALESCED = "coalesced"  # occurrences were left out in favour of a later one
@@ -38,18 +39,18 @@ class What(Enum):
 
 # Outcomes of an occurrence or of a requested run.
 OUTCOMES: Final = (
-    What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED, What.COALESCED, What.DUPLICATE, What.CANCELLED,
-    What.QUARANTINED, What.PUSHED_AGAIN, What.HELD, What.WITHDRAWN,
+    What.FIRED, What.ENQUEUED, What.RETRIED, What.SKIPPED, What.EXPIRED, What.COALESCED, What.DUPLICATE,
+    What.CANCELLED, What.QUARANTINED, What.PUSHED_AGAIN, What.HELD, What.WITHDRAWN,
 )  # fmt: skip
 OF_RUNS: Final = frozenset({What.RUN_ENDED, What.RUN_AGAIN, What.STOPPING, What.RELEASED})  # the schedule is unchanged
-PUSHES: Final = frozenset({What.FIRED, What.ENQUEUED, What.PUSHED_AGAIN, What.HELD})
+PUSHES: Final = frozenset({What.FIRED, What.ENQUEUED, What.RETRIED, What.PUSHED_AGAIN, What.HELD})
+TOLD: Final = frozenset({*OUTCOMES, What.RUN_ENDED, What.FOUND})  # a search of the history finds some of them
 RAN: Final = PUSHES | {What.FOUND}  # changes that may mean that a run was pushed
 
 
 # Reasons for enqueuing that identify the kind of run.
 BACKFILL: Final = "backfill"  # its occurrence had passed without a run
 RUN_NOW: Final = "run now"
-RETRY_OF: Final = "retry of "  # followed by a run id
 
 RULE_CHANGED: Final = "rule_changed"  # an occurrence was skipped: it was overdue when its schedule got another rule
 WAITS_FOR: Final = "waits for "  # a fired run is not in its queue: the run with the id that follows is not over
@@ -82,6 +83,11 @@ class Change:
     record: str = ""
     jitter_ms: int = 0
     changed: tuple[str, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """The word by which a search finds it: its outcome, or the status of the run that ended."""
+        return self.why if self.what is What.RUN_ENDED else self.what.value
 
     @property
     def due_ms(self) -> int | None:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from zsched.core.entry import OWN
 from zsched.core.log import Entry, Key, Position, Texts, Touch, text, touches
-from zsched.core.log.kinds import OWN
 from zsched.core.log.recovery import MergedEntry, Restored, RestoreEntry
 
 # Fields that change during the life of a run or schedule. They are not part of the request.
@@ -27,7 +27,7 @@ _OF_RUN = frozenset(
     + "allow_dependency_failures enqueue_at_front zs_uncertain zs_deadline zs_stop".split()
 )
 _MOVING = frozenset(name.encode() for name in _OF_RUN)
-_OF_SCHEDULE = frozenset("version created_at updated_at nominal last ended_at failures".split())
+_OF_SCHEDULE = frozenset("version created_at updated_at nominal last ended_at".split())
 _FOR_GOOD: Final = 1 << 63  # µs: later than any time in an archive
 
 

@@ -31,6 +31,7 @@ StoredRow = tuple[bytes, bytes, bytes]  # id, words, a text from outside or b"";
 FORMAT: Final = 3
 OLDEST_FORMAT: Final = 3
 
+OWN: Final = "schedule:"  # the prefix of a recurring schedule's own fields in a record
 BEFORE_BY: Final = "\x1f"  # in the value of a paused schedule: between the note and who paused it; lua/pause.lua
 _BY: Final = b"by"  # the field before an entry's own texts; none of these begin with it
 _MALFORMED: Final = (ValueError, KeyError, IndexError, TypeError)  # raised while a malformed entry is parsed

@@ -23,7 +23,7 @@ _MOST_SLOTS: Final = 1_000_000
 _LONGEST_KEY: Final = 200  # characters of a rate limit's key
 _RQ_SETS: Final = (":allowed", ":rate_limited")
 
-Seconds: TypeAlias = float | timedelta
+DurationValue: TypeAlias = float | str | timedelta  # seconds, a text such as 1h30m, or a timedelta
 GapWord: TypeAlias = Gap | Literal["first_valid", "shift", "skip"]
 FoldWord: TypeAlias = Fold | Literal["first", "second", "both"]
 
@@ -77,7 +77,7 @@ class Form:
     metavar: str = "TEXT"
 
     unit: ClassVar[str] = ""  # suffix of the name in JSON, if the value has a unit
-    is_duration: ClassVar[bool] = False  # in files: seconds, or a text such as 5m
+    is_duration: ClassVar[bool] = False  # seconds, a text such as 5m, or a timedelta
 
     def check(self, name: str, value: Any) -> Any:
         """Return the checked value of option *name*. Raises InvalidSchedule."""
@@ -130,7 +130,7 @@ class Words(Form):
 
 @dataclass(frozen=True, slots=True)
 class Duration(Form):
-    """Seconds or a timedelta, of at least ``least_ms``; checked: milliseconds."""
+    """A ``DurationValue`` of at least ``least_ms``; checked: milliseconds."""
 
     metavar: str = "DURATION"
     least_ms: int = 0
@@ -303,7 +303,7 @@ class Instant(Form):
 
 @dataclass(frozen=True, slots=True)
 class Interval(Form):
-    """Seconds or a timedelta, checked as a part of a trigger."""
+    """A ``DurationValue``, checked as a part of a trigger."""
 
     metavar: str = "DURATION"
 
@@ -315,7 +315,6 @@ class RqSeconds(Form):
     """A time for RQ, checked by the encoder of its jobs; in Redis and in JSON whole seconds."""
 
     metavar: str = "DURATION"
-    has_units: bool = False  # RQ parses its text itself, with a unit
 
     is_duration: ClassVar[bool] = True
 

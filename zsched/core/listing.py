@@ -9,7 +9,7 @@ from fnmatch import translate
 from itertools import islice
 from typing import Any, Protocol
 
-from zsched.core.arguments import choice
+from zsched.core.arguments import choice, instant_ms
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.triggers import RULES
 from zsched.errors import InvalidSchedule
@@ -75,13 +75,17 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Conditions of a listing; None: no condition. ``match`` is a glob over ids. Instants in ms, exclusive."""
+    """
+    Conditions of a listing; None: no condition. ``match`` is a glob over ids, ``owner`` the ``created_by``. Instants in
+    ms, exclusive.
+    """
 
     state: ScheduleState | None = None
     kind: str | None = None
     func: str | None = None
     queue: str | None = None
     tag: str | None = None
+    owner: str | None = None
     due_after_ms: int | None = None
     due_before_ms: int | None = None
     match: str | None = None
@@ -89,19 +93,24 @@ class Filter:
     after: Cursor | None = None
 
     @classmethod
-    def of(cls, *, state: Any, kind: Any, limit: Any, after: Any, **given: Any) -> Filter:
-        """Return the filter from a caller's arguments. Raises InvalidSchedule."""
+    def of(
+        cls, *, state: Any = None, kind: Any = None, limit: Any = None, after: Any = None, due_after: Any = None,
+        due_before: Any = None, **given: Any,
+    ) -> Filter:  # fmt: skip
+        """Return the filter from a caller's arguments; instants are aware. Raises InvalidSchedule."""
         if kind is not None and kind not in LISTED_KINDS:
             raise InvalidSchedule("kind", kind, "not one of its values", f"give one of {', '.join(LISTED_KINDS)}")
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= 10**15):
             raise InvalidSchedule("limit", limit, "not a number of schedules", "give a whole number")
-        for name in ("func", "queue", "tag", "match"):
+        for name in ("func", "queue", "tag", "owner", "match"):
             if given.get(name) is not None and not isinstance(given[name], str):
                 raise InvalidSchedule(name, given[name], "not a text", "give a text, or leave it out")
         return cls(
             state=None if state is None else choice("state", state, ScheduleState),
             kind=kind,
             limit=limit,
+            due_after_ms=None if due_after is None else instant_ms("due_after", due_after, None),
+            due_before_ms=None if due_before is None else instant_ms("due_before", due_before, None),
             after=None if after is None else Cursor.parse(after),
             **given,
         )
@@ -115,6 +124,7 @@ class Filter:
             and (self.func is None or schedule.func == self.func)
             and (self.queue is None or schedule.queue == self.queue)
             and (self.tag is None or self.tag in schedule.tags)
+            and (self.owner is None or self.owner == schedule.created_by)
             and (self.due_after_ms is None or (due_ms is not None and due_ms > self.due_after_ms))
             and (self.due_before_ms is None or (due_ms is not None and due_ms < self.due_before_ms))
         )

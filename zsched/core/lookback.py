@@ -10,29 +10,48 @@ that a recovery skipped is a skipped occurrence without a run: its push was lost
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zsched.core.attempts import without_tracebacks
 from zsched.core.changes import OUTCOMES, PUSHES, Change, What
+from zsched.core.entry import Position
+from zsched.core.facets import NO_FACETS, Facets
+from zsched.core.run_id import RunKey, run_key
 from zsched.core.runs import OPEN, OVER, Run, RunStatus, ended_as, ended_run, facts_of, of_facts, pushed
 
 MOST_OPEN: Final = 1000  # open runs that may have a wanted status in RQ
 LOOKED_FOR: Final = (*OUTCOMES, What.RUN_ENDED, What.RUN_AGAIN, What.FOUND)  # changes of occurrences and runs
+PUSHED_PLAINLY: Final = frozenset({What.FIRED, What.FOUND})
+_WHOLE: Final = 2**62  # bound of whole numbers in a question: SQLite's integers have 64 bits
+BADLY_OVER: Final = OVER - {RunStatus.SUCCEEDED}
 
 
 @dataclass(frozen=True, slots=True)
 class Occurrence(Change):
-    """An occurrence, its result, and its ``run``; None if it was not pushed."""
+    """
+    An occurrence, its result, and its ``run``; None if it was not pushed. ``facets``: None if they are not known.
+    ``cursor``: its place in a search, to continue after it.
+    """
 
     run: Run | None = None
+    facets: Facets | None = None
+    cursor: str = ""
 
     @classmethod
-    def of(cls, change: Change, run: Run | None = None) -> Occurrence:
+    def of(cls, change: Change, run: Run | None = None, facets: Facets | None = None, cursor: str = "") -> Occurrence:
         """Return *change* with its *run*."""
-        return cls(**{each.name: getattr(change, each.name) for each in fields(Change)}, run=run)
+        of_change = {each.name: getattr(change, each.name) for each in fields(Change)}
+        return cls(**of_change, run=run, facets=facets, cursor=cursor)
+
+    @property
+    def key(self) -> tuple[What, str, str | None]:
+        """The identity of the change in its entry."""
+        return self.what, self.id, self.run_id
 
     def with_run(self, run: Run | None) -> Occurrence:
         """Return the same with another *run*."""
@@ -41,49 +60,144 @@ class Occurrence(Change):
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON, without tracebacks; ``of_dict`` is the inverse."""
         shown = Change.to_dict(self)  # not super(): @dataclass(slots=True) creates a new class
-        if self.run is None:
-            return shown
-        run = self.run._replace(attempts=without_tracebacks(self.run.attempts)) if self.run.attempts else self.run
-        return shown | {"run": [run.id, run.status.value, facts_of(run)]}
+        if self.run is not None:
+            attempts = without_tracebacks(self.run.attempts)
+            run = self.run._replace(attempts=attempts) if self.run.attempts else self.run
+            shown["run"] = [run.id, run.status.value, facts_of(run)]
+        if self.facets is not None:
+            shown["facets"] = list(self.facets)
+        return shown | {"cursor": self.cursor}
 
     @classmethod
     def of_dict(cls, given: dict[str, Any]) -> Occurrence:
         """Return the occurrence from its ``to_dict``. Raises KeyError, TypeError, ValueError."""
-        run = of_facts(*given["run"]) if "run" in given else None
-        return cls.of(Change.of_dict({name: value for name, value in given.items() if name != "run"}), run)
+        values = dict(given)
+        run, facets, cursor = values.pop("run", None), values.pop("facets", None), values.pop("cursor", "")
+        known = None if facets is None else Facets(facets[0], facets[1], facets[2], tuple(facets[3]))
+        return cls.of(Change.of_dict(values), None if run is None else of_facts(*run), known, cursor)
 
     def shown(self) -> dict[str, Any]:
         """Return it for JSON that people read; the keys are stable."""
-        return Change.shown(self) | {"run": None if self.run is None else self.run.to_dict()}
+        facets = self.facets or NO_FACETS
+        of_schedule = {"func": facets.func or None, "queue": facets.queue or None, "tags": list(facets.tags)}
+        run = None if self.run is None else self.run.to_dict()
+        return Change.shown(self) | of_schedule | {"owner": facets.owner or None, "run": run, "cursor": self.cursor}
+
+
+class SearchCursor(NamedTuple):
+    """
+    A place in a search: before the change in *row* of the entry with *position*, which had number *n* in its archive.
+    With *run_id*: behind that open run, pushed at the position's time.
+    """
+
+    position: Position
+    n: int = 0
+    row: int = 0
+    run_id: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> SearchCursor:
+        """Return the cursor from its ``str``. Raises ValueError."""
+        place, _, run_id = text.partition("/")
+        epoch, seq, t_us, n, row = (_number(int(each)) for each in place.split("-"))
+        if run_id and run_key(run_id) is None:
+            raise ValueError(f"{run_id!r:.80} is no run id")
+        return cls(Position(epoch, seq, t_us), n, row, run_id)
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """The sort key of cursors in one log."""
+        return *self.position.order, self.row
+
+    def __str__(self) -> str:
+        """``parse`` is the inverse."""
+        epoch, seq, t_us = self.position
+        place = f"{epoch}-{seq}-{t_us}-{self.n}-{self.row}"
+        return f"{place}/{self.run_id}" if self.run_id else place
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """
     A query: the newest *limit* occurrences with a change in *whats*, and runs with a status in *statuses*, without
-    duplicates; only of schedule *id* if it is given.
+    duplicates. The other conditions hold for all: schedule *id*, a glob *match* over ids, *facets*, and the time of the
+    change, *since_us* <= t < *until_us*.
     """
 
     whats: frozenset[What]
     statuses: frozenset[RunStatus]
     limit: int
     id: str | None = None
+    match: str | None = None
+    facets: Facets = NO_FACETS
+    since_us: int | None = None
+    until_us: int | None = None
 
     @property
-    def are_ends(self) -> bool:
-        """True if the ends of runs are enough, of any schedules."""
-        return not self.whats and self.id is None and bool(self.statuses) and self.statuses <= OVER
+    def words(self) -> frozenset[str] | None:
+        """
+        The words of the wanted changes (``Change.word``); None if the wanted runs are found by their pushes only,
+        because they succeeded or are not over.
+        """
+        if self.whats & PUSHED_PLAINLY or not self.statuses <= BADLY_OVER:
+            return None
+        return frozenset(one.value for one in (*self.whats, *self.statuses))
+
+    @property
+    def are_open(self) -> bool:
+        """True if only runs that are not over are wanted."""
+        return not self.whats and bool(self.statuses) and self.statuses <= OPEN
+
+    @property
+    def literal(self) -> str:
+        """The longest text that every wanted id has; '' if there is none."""
+        return self.id or max(re.split(r"\[.*?\]|[*?]", self.match or ""), key=len)
+
+    @property
+    def prefix(self) -> str:
+        """The text that every wanted id begins with; '' if there is none."""
+        return re.split(r"[\[*?]", self.match or "", maxsplit=1)[0]
+
+    def is_of(self, id: str) -> bool:
+        """Return True if schedule *id* is wanted."""
+        return self.id in (None, id) and (self.match is None or fnmatchcase(id, self.match))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON; ``of_dict`` is the inverse."""
         whats, statuses = ([word.value for word in words] for words in (self.whats, self.statuses))
-        return {"whats": sorted(whats), "statuses": sorted(statuses), "limit": self.limit, "id": self.id}
+        shown = {"whats": sorted(whats), "statuses": sorted(statuses), "limit": self.limit, "facets": list(self.facets)}
+        others = {"id": self.id, "match": self.match, "since_us": self.since_us, "until_us": self.until_us}
+        return shown | {name: value for name, value in others.items() if value is not None}
 
     @classmethod
     def of_dict(cls, given: dict[str, Any]) -> Wanted:
         """Return the query from its ``to_dict``. Raises KeyError, TypeError, ValueError."""
-        whats, statuses = frozenset(map(What, given["whats"])), frozenset(map(RunStatus, given["statuses"]))
-        return cls(whats, statuses, int(given["limit"]), given["id"])
+        values = {name: _CHECKS.get(name, lambda value: value)(value) for name, value in given.items()}
+        whats, statuses = frozenset(map(What, values.pop("whats"))), frozenset(map(RunStatus, values.pop("statuses")))
+        func, queue, owner, tags = values.pop("facets")
+        facets = Facets(_text(func), _text(queue), _text(owner), tuple(map(_text, tags)))
+        return cls(whats, statuses, int(values.pop("limit")), facets=facets, **values)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.80} is no text")
+    value.encode()  # lone surrogates are no text either: UnicodeEncodeError
+    return value
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < _WHOLE:
+        raise ValueError(f"{value!r:.80} is no number of a log or time")
+    return value
+
+
+_CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
+    "id": _text,
+    "match": _text,
+    "since_us": _number,
+    "until_us": _number,
+}
 
 
 class Lookback:
@@ -105,10 +219,12 @@ class Lookback:
         for change in reversed(changes):
             if self.is_full:
                 return True
-            if wanted.id not in (None, change.id):
+            if not wanted.is_of(change.id):
                 continue
             if change.what in (What.RUN_ENDED, What.RUN_AGAIN):
                 self._note(change)
+            elif not self._has_time(change.at_us):
+                continue
             elif is_push(change):
                 self._meet(change)
             else:
@@ -118,10 +234,9 @@ class Lookback:
                     self._take(Occurrence.of(change))
         return self.is_full
 
-    def see_ends(self, ends: Sequence[Change]) -> bool:
-        """Add an entry with nothing but wanted ends of runs, as ``see`` does."""
-        self.see(ends)
-        return len(self._ends) >= self._wanted.limit
+    def _has_time(self, t_us: int) -> bool:
+        since_us, until_us = self._wanted.since_us, self._wanted.until_us
+        return (since_us is None or t_us >= since_us) and (until_us is None or t_us < until_us)
 
     @property
     def is_full(self) -> bool:
@@ -177,6 +292,11 @@ class Lookback:
             return Run(run_id, status)
         run = run_that_ended(end)
         return run if run.fired_us is not None else run._replace(fired_us=push.at_us)
+
+
+def record_key_of(change: Change) -> RunKey:
+    """Return the key of the record of *change* (``ParsedEntry.owners``): of its run, or of its schedule."""
+    return change.id, "" if change.run_id is None else change.run_id[len(change.id) + 1 :]
 
 
 def is_push(change: Change) -> bool:

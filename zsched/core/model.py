@@ -23,7 +23,12 @@ from zsched.core.policy import IfExists as IfExists
 from zsched.core.policy import OnLost as OnLost
 from zsched.core.policy import OnUncertain as OnUncertain
 from zsched.core.policy import Priority as Priority
+from zsched.core.run_id import RunId
 from zsched.core.triggers import TriggerSpec
+from zsched.core.wording import plural
+from zsched.errors import ZschedError
+
+_NAMED_ROWS = 3  # refused rows whose errors are in the message of RowsRefused
 
 
 class ScheduleState(StrEnum):
@@ -94,9 +99,11 @@ class Definition(CheckedOptions):
     when: When
     payload: Payload
     if_exists: IfExists = IfExists.REPLACE
+    enabled: bool | None = None  # False: paused; True: not paused; None: as it is, and a new one is not paused
     allow_past: bool = False
     has_own_id: bool = True  # False: the id was generated
     durable: bool = False  # the call returns only when an archive has it on its disk
+    unique_ms: int = 0  # of a run at once: for so long after its push the id keeps it; 0: each call is a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +127,8 @@ class Schedule(CheckedOptions):
     failure_ttl_s: int | None = None
     retries: int | None = None
     description: str | None = None
-    created_ms: int | None = None
+    created_ms: int | None = None  # of a one-shot: of its last put, which makes it anew
+    updated_ms: int | None = None  # of its last put
     note: str | None = None  # why paused or quarantined
     paused_by: str | None = None  # who paused it, as the caller says
     since_ms: int | None = None  # paused or quarantined since, or ended at
@@ -129,6 +137,12 @@ class Schedule(CheckedOptions):
     def cursor(self) -> str:
         """Its position in a listing: ``client.list(after=…)`` continues after it."""
         return f"{self.state.value}:{self.next_ms or 0}:{self.id}"
+
+    @property
+    def last_nominal_ms(self) -> int | None:
+        """The nominal time of the last run of a recurring schedule; of an extra run, its push."""
+        run = RunId.parse(self.last_run_id) if self.last_run_id else None
+        return None if run is None else run.nominal_ms
 
     @property
     def next_at(self) -> datetime | None:
@@ -159,8 +173,10 @@ class Schedule(CheckedOptions):
             "kwargs": self.kwargs,
             **options,
             "created_at": iso(self.created_ms),
+            "updated_at": iso(self.updated_ms),
             "version": self.version,
             "last_run_id": self.last_run_id,
+            "last_nominal_at": iso(self.last_nominal_ms),
             "note": self.note,
             "paused_by": self.paused_by,
             "since": iso(self.since_ms),
@@ -171,13 +187,14 @@ class Schedule(CheckedOptions):
 class Scheduled:
     """
     Result of ``client.schedule``. ``outcome`` is created, updated, unchanged, kept or already_fired. After
-    already_fired no schedule waits, because RQ has the one-shot's run already, and ``next_at`` is None.
+    already_fired no schedule waits, because RQ has the one-shot's run already, and ``next_at`` is None. ``enqueue``
+    answers kept with the run that it was enqueued as before, or without one if a schedule of this id waits.
     """
 
     id: str
     outcome: str
     next_at: datetime | None
-    run_id: str | None  # one-shots only: a recurring schedule has one per occurrence
+    run_id: str | None  # one-shots and runs at once: a recurring schedule has one per occurrence
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result for JSON."""
@@ -185,7 +202,14 @@ class Scheduled:
         return {"id": self.id, "outcome": self.outcome, "next_at": next_at, "run_id": self.run_id}
 
 
-@dataclass(slots=True)
+class Refused(Enum):
+    """The choice of ``schedule_many`` for the errors of refused rows. All other rows are written in any case."""
+
+    RAISE = "raise"  # raise RowsRefused at the end
+    RETURN = "return"  # only list them in ``Many.errors``
+
+
+@dataclass(slots=True, repr=False)
 class Many:
     """Result of ``client.schedule_many``; ``errors`` are (index, error) of the rows that were refused."""
 
@@ -197,6 +221,12 @@ class Many:
     already_fired: int = 0  # RQ has their runs already: no schedule waits
     errors: list[tuple[int, Exception]] = field(default_factory=list)
     done: int = 0  # answered rows, accepted or refused
+
+    def __repr__(self) -> str:
+        """Return the counts in a line, without the ids."""
+        counts = {"created": self.created, "updated": self.updated, "unchanged": self.unchanged}
+        counts |= {name: count for name in ("kept", "already_fired") if (count := getattr(self, name))}
+        return f"Many({', '.join(f'{name}={count}' for name, count in counts.items())}, errors={len(self.errors)})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result for JSON; an error is {index, error, type}."""
@@ -210,6 +240,25 @@ class Many:
             "errors": [{"index": n, "error": str(e), "type": type(e).__name__} for n, e in self.errors],
             "done": self.done,
         }
+
+
+class RowsRefused(ZschedError):
+    """
+    Rows of ``schedule_many`` were refused, and all others were written.
+
+    ``many`` is the result of the call: its ``errors`` have the index and the error of each refused row.
+    """
+
+    def __init__(self, many: Many) -> None:
+        self.many = many
+        written, refused = many.done - len(many.errors), len(many.errors)
+        first = "; ".join(f"row {number}: {error}" for number, error in many.errors[:_NAMED_ROWS])
+        rest = f"; and {refused - _NAMED_ROWS:,} more in .many.errors" if refused > _NAMED_ROWS else ""
+        count = f"{refused:,} of {plural(many.done, 'row')}"
+        super().__init__(f"{count} {'was' if refused == 1 else 'were'} refused, {written:,} written: {first}{rest}")
+
+    def __reduce__(self) -> tuple[type[RowsRefused], tuple[Many]]:
+        return type(self), (self.many,)
 
 
 def iso(ms: int | None) -> str | None:

@@ -18,7 +18,7 @@ The groups are the parts of the calls' types, in the order of help and JSON. Thi
 """
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import NoneType
 from typing import (
     Annotated,
@@ -38,6 +38,7 @@ from zoneinfo import ZoneInfo
 from zsched.core.forms import (
     CallbackValue,
     Duration,
+    DurationValue,
     FoldWord,
     Form,
     GapWord,
@@ -51,7 +52,6 @@ from zsched.core.forms import (
     RetryValue,
     RqSeconds,
     ScheduleId,
-    Seconds,
     ShortText,
     Slots,
     Stored,
@@ -87,7 +87,7 @@ class _OnceOptions(TypedDict, total=False):
     at: Annotated[datetime | None, Option(
         "Once, at this time: local in --tz, or with an offset or Z.", Instant(), Stored.RULE,
         elsewhere="eta run_date run_at when scheduled_time datetime")]
-    after: Annotated[Seconds | None, Option(
+    after: Annotated[DurationValue | None, Option(
         "Once, this long from now: seconds, or 5m, 1h30m, 2d, 500ms.", Interval(), Stored.RULE,
         elsewhere="countdown delay time_delta")]
 
@@ -126,7 +126,8 @@ class _PlaceOptions(TypedDict, total=False):
     queue: Annotated[str, Option(
         'The RQ queue; default "default".', QueueName(), Stored.PLACE, elsewhere="queue_name")]
     priority: Annotated[PriorityWord, Option(
-        "Due runs of a higher priority are pushed first.", Words(enum=Priority), Stored.PLACE)]
+        "Due runs of a higher priority are pushed first. It ends there: queues keep their order.",
+        Words(enum=Priority), Stored.PLACE)]
     at_front: Annotated[bool, Option(
         "The end of the queue; default the back.", YesNo(off="--at-back"), Stored.FLAG, letter="f")]
     on_uncertain: Annotated[OnUncertainWord, Option(
@@ -151,13 +152,13 @@ class _ScheduleOnly(TypedDict, total=False):
     catch_up: Annotated[CatchUpWord | None, Option(
         "Policy for a rule's missed times; default latest.", Words(enum=CatchUp), Stored.POLICY, "catch_up",
         elsewhere="coalesce")]
-    catch_up_window: Annotated[Seconds | None, Option(
+    catch_up_window: Annotated[DurationValue | None, Option(
         "Ignore occurrences older than this; default 1d.", Duration(), Stored.POLICY, "catch_up_window_ms",
         elsewhere="misfire_grace_time")]
     catch_up_limit: Annotated[int | None, Option(  # each costs a look
         "The most runs of --catch-up all; default 100.", Whole(most=10_000, noun="runs"), Stored.POLICY,
         "catch_up_limit")]
-    jitter: Annotated[Seconds | None, Option(
+    jitter: Annotated[DurationValue | None, Option(
         "Delay each run by up to this, spread over the ids.", Duration(), Stored.JOB, "zs_jitter",
         attribute="jitter_ms")]
 
@@ -165,17 +166,17 @@ class _ScheduleOnly(TypedDict, total=False):
 class _RunOptions(TypedDict, total=False):
     """Options of the run itself, and its labels."""
 
-    expires_after: Annotated[Seconds | None, Option(
+    expires_after: Annotated[DurationValue | None, Option(
         "Drop a run that has not started this long after its due time.", Duration(least_ms=1), Stored.JOB,
         "zs_expires", letter="e", attribute="expires_ms", elsewhere="ttl")]
     urgency: Annotated[str | None, Option(
         "A preset: asap, time_sensitive, digest, or a name in [urgency].", Form("NAME"), attribute="-")]
-    timeout: Annotated[float | str | timedelta | None, Option(
-        "Time limit of a run: seconds, 5m, 1h, or -1 for none.", RqSeconds("TIME", has_units=True), Stored.RQ,
-        "timeout", attribute="timeout_s", elsewhere="job_timeout")]
-    result_ttl: Annotated[int | timedelta | None, Option(
+    timeout: Annotated[DurationValue | None, Option(
+        "Time limit of a run: seconds, 5m, 1h, or -1 for none.", RqSeconds(), Stored.RQ, "timeout",
+        attribute="timeout_s", elsewhere="job_timeout")]
+    result_ttl: Annotated[DurationValue | None, Option(
         "How long RQ keeps a result; -1: forever.", RqSeconds(), Stored.RQ, "result_ttl", attribute="result_ttl_s")]
-    failure_ttl: Annotated[int | timedelta | None, Option(
+    failure_ttl: Annotated[DurationValue | None, Option(
         "How long RQ keeps a failed run; -1: forever.", RqSeconds(), Stored.RQ, "failure_ttl",
         attribute="failure_ttl_s")]
     retry: Annotated[RetryValue | None, Option(
@@ -204,6 +205,14 @@ class _LateOptions(TypedDict, total=False):
     allow_past: Annotated[bool, Option("Accept a time that has passed: it runs at once.", YesNo())]
 
 
+class _EnabledOptions(TypedDict, total=False):
+    """A put's choice for a schedule that is paused, or is to be: ``pause`` and ``resume`` are for later changes."""
+
+    enabled: Annotated[bool | None, Option(
+        "Put it paused (--disabled) or not; default: as it is, and a new one is not.", YesNo(off="--disabled"),
+        elsewhere="paused disabled")]
+
+
 class _IdOptions(TypedDict, total=False):
     """Options that an update cannot change."""
 
@@ -213,10 +222,18 @@ class _IdOptions(TypedDict, total=False):
         "What to do when the id is taken; default replace.", Words(enum=IfExists))]
 
 
+class _UniqueOptions(TypedDict, total=False):
+    """Options of a run at once alone."""
+
+    unique_for: Annotated[DurationValue | None, Option(
+        "With an id and if_exists keep or error: how long the id keeps its run; default 1d.", Duration(least_ms=1),
+        elsewhere="period deduplication")]
+
+
 # fmt: on
 
 
-class EnqueueOptions(_PlaceOptions, _RunOptions, _IdOptions, total=False):
+class EnqueueOptions(_PlaceOptions, _RunOptions, _IdOptions, _UniqueOptions, total=False):
     """Options of ``client.enqueue``, besides the call."""
 
 
@@ -226,7 +243,7 @@ class _TimedOptions(
     """All options that an update can change."""
 
 
-class ScheduleOptions(_TimedOptions, _IdOptions, total=False):
+class ScheduleOptions(_TimedOptions, _EnabledOptions, _IdOptions, total=False):
     """Options of ``client.schedule``: all of them."""
 
 
@@ -256,8 +273,8 @@ class TaskCall(Protocol[Result, *Before]):
         self,
         *before: *Before,
         at: datetime | None = ...,
-        after: Seconds | None = ...,
-        every: Seconds | None = ...,
+        after: DurationValue | None = ...,
+        every: DurationValue | None = ...,
         cron: str | None = ...,
         rrule: str | None = ...,
         tz: str | ZoneInfo | None = ...,
@@ -275,14 +292,14 @@ class TaskCall(Protocol[Result, *Before]):
         overlap: OverlapWord | None = ...,
         overlap_limit: int | None = ...,
         catch_up: CatchUpWord | None = ...,
-        catch_up_window: Seconds | None = ...,
+        catch_up_window: DurationValue | None = ...,
         catch_up_limit: int | None = ...,
-        jitter: Seconds | None = ...,
-        expires_after: Seconds | None = ...,
+        jitter: DurationValue | None = ...,
+        expires_after: DurationValue | None = ...,
         urgency: str | None = ...,
-        timeout: float | str | timedelta | None = ...,
-        result_ttl: int | timedelta | None = ...,
-        failure_ttl: int | timedelta | None = ...,
+        timeout: DurationValue | None = ...,
+        result_ttl: DurationValue | None = ...,
+        failure_ttl: DurationValue | None = ...,
         retry: RetryValue | None = ...,
         rate_limit: RateLimitValue | None = ...,
         meta: dict[str, Any] | None = ...,
@@ -294,8 +311,10 @@ class TaskCall(Protocol[Result, *Before]):
         managed_by: str | None = ...,
         durable: bool = ...,
         allow_past: bool = ...,
+        enabled: bool | None = ...,
         id: str | None = ...,
         if_exists: IfExistsWord = ...,
+        unique_for: DurationValue | None = ...,
         **payload: Any,
     ) -> Result: ...
 
@@ -317,6 +336,9 @@ def _option_of_kind(kind: TriggerKind) -> Option:
 
 
 OPTIONS: Final = _options_of(ScheduleOptions)
+ONLY_ENQUEUE: Final = _options_of(_UniqueOptions)
 FOR_ENQUEUE: Final = frozenset({*EnqueueOptions.__annotations__, *_CallOptions.__annotations__})
 FOR_UPDATE: Final = frozenset(_TimedOptions.__annotations__)
-ELSEWHERE: Final = {theirs: name for name, option in OPTIONS.items() for theirs in option.elsewhere.split()}
+ELSEWHERE: Final = {
+    theirs: name for name, option in (OPTIONS | ONLY_ENQUEUE).items() for theirs in option.elsewhere.split()
+}

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from zsched.core.arguments import choice, instant_ms, seconds_to_ms, zone_name
 from zsched.core.forms import Stored
-from zsched.core.model import After, At, Definition, Now, Payload, When
-from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, OPTIONS
+from zsched.core.model import After, At, Definition, IfExists, Now, Payload, When
+from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, ONLY_ENQUEUE, OPTIONS
 from zsched.core.policy import CONTRADICTIONS, USUAL, Policy
 from zsched.core.triggers import (
     GIVE_A_RULE,
@@ -32,9 +32,10 @@ from zsched.core.triggers import (
     kind_named,
 )
 from zsched.core.wording import duration_text
-from zsched.errors import InvalidSchedule, show
+from zsched.errors import NOT_GIVEN, InvalidSchedule, show
 
 TRIGGERS = ("at", "after", *RULES)
+NO_TRIGGER: Final = "trigger"  # the field of the error for a schedule without a time
 
 _RULE = ("starts", "ends", "count")
 
@@ -54,6 +55,7 @@ _HARMLESS: Final = {  # allowed for a one-shot: the defaults of the signature
 }
 Presets = Mapping[str, Mapping[str, Any]]
 
+UNIQUE_S: Final = 86_400  # the default of ``unique_for``
 PRESET_OPTIONS: Final = ("priority", "at_front", "expires_after", "jitter")  # options that a preset may have
 PRESETS: Final[Presets] = {
     "asap": {"priority": "high", "at_front": True},
@@ -92,7 +94,21 @@ def define_now(func: Any, options: Mapping[str, Any], fallback_id: str, presets:
     _refuse_unknown(options, ENQUEUE_OPTIONS)
     with blaming(options):
         options = expanded(options, presets, ENQUEUE_OPTIONS)
-        return _definition(func, options, fallback_id, Now())
+        definition = _definition(func, options, fallback_id, Now())
+        unique_ms = _unique_ms(options, definition)
+        return replace(definition, unique_ms=unique_ms) if unique_ms else definition
+
+
+def _unique_ms(options: Mapping[str, Any], definition: Definition) -> int:
+    """Return for how long the id of an immediate run keeps it; 0: each call is a run. Raises InvalidSchedule."""
+    given = options.get("unique_for")
+    if definition.has_own_id and definition.if_exists is not IfExists.REPLACE:
+        unique_ms: int = ONLY_ENQUEUE["unique_for"].form.check("unique_for", UNIQUE_S if given is None else given)
+        return unique_ms
+    if given is not None:
+        problem = "each of these calls is another run"
+        raise InvalidSchedule("unique_for", given, problem, 'give id= and if_exists="keep" (or "error") too')
+    return 0
 
 
 def define_trigger(options: Mapping[str, Any]) -> TriggerSpec:
@@ -175,8 +191,8 @@ def _with_jitter(spec: TriggerSpec, jitter_ms: int, given: object) -> TriggerSpe
 def _when(options: Mapping[str, Any]) -> When:
     given = [name for name in TRIGGERS if options.get(name) is not None]
     if len(given) != 1:
-        problem = "no trigger" if not given else "more than one trigger"
-        raise InvalidSchedule(" and ".join(given) or "at", None, problem, f"give exactly one of {', '.join(TRIGGERS)}")
+        field, problem = (" and ".join(given), "more than one trigger") if given else (NO_TRIGGER, "none was given")
+        raise InvalidSchedule(field, NOT_GIVEN, problem, f"give exactly one of {', '.join(TRIGGERS)}")
     kind = given[0]
     rule = _Rule(
         tz=zone_name(options.get("tz")) or "UTC",

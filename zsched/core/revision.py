@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, time
-from typing import Any
+from typing import Any, Final
 
 from zsched.core.clock import from_ms
 from zsched.core.model import Definition, Schedule
@@ -18,6 +18,13 @@ from zsched.core.triggers import RULES
 from zsched.errors import InvalidSchedule
 
 PAYLOAD = ("func", "args", "kwargs")
+
+
+_FIXED: Final = {  # options that an update cannot change, and what to do instead
+    "id": "schedule and cancel instead",
+    "if_exists": "schedule and cancel instead",
+    "enabled": "pause or resume it",
+}
 
 
 def revise(
@@ -32,9 +39,9 @@ def revise(
     Raises:
         InvalidSchedule: a change is invalid, or turns a one-shot into a recurring schedule or back.
     """
-    for name in ("id", "if_exists"):
+    for name, remedy in _FIXED.items():
         if name in changes:
-            raise InvalidSchedule(name, changes[name], "an update cannot change it", "schedule and cancel instead")
+            raise InvalidSchedule(name, changes[name], "an update cannot change it", remedy)
     kinds = [name for name in TRIGGERS if changes.get(name) is not None]
     for name in kinds:
         if (name in RULES) != (old.trigger is not None):

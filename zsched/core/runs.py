@@ -164,6 +164,11 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
         took_ms = max(until_ms - self.started_ms, 0)
         return None if self.status is RunStatus.LOST and took_ms == 0 else took_ms
 
+    @property
+    def timeout_share(self) -> float | None:
+        """The duration as a share of the timeout; above 1: RQ stopped it, or should have. None: one is not known."""
+        return self.duration_ms / 1000 / self.timeout_s if self.duration_ms is not None and self.timeout_s else None
+
     def to_dict(self) -> dict[str, Any]:
         """Return the run for JSON: instants by ``iso``, durations in seconds. Every key is always present."""
         return {

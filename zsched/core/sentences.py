@@ -1,5 +1,5 @@
 """
-Sentences for single changes, runs and schedules, without their history.
+Sentences for single changes and runs, without their history.
 
 A line of ``zsched log`` is such a sentence. A line of a story is one with context from the history (``core.story``).
 """
@@ -16,7 +16,6 @@ from typing import Any, Final
 from zsched.core.changes import BACKFILL, RULE_CHANGED, WAITS_FOR, Change, What
 from zsched.core.clock import clamped_ms, from_ms
 from zsched.core.lookback import run_that_ended
-from zsched.core.model import Schedule, ScheduleState
 from zsched.core.runs import Run, RunStatus
 from zsched.core.triggers import zone
 from zsched.core.wording import rough_duration
@@ -45,24 +44,6 @@ def told_together(changes: Iterable[Change]) -> Iterator[Change]:
             yield replace(first, run_id=None, first_ms=min(times), last_ms=max(times), count=len(times))
 
 
-def standing(schedule: Schedule, now_ms: int, tz: str) -> str:
-    """Return the state of *schedule* at *now_ms*, and its next time; times are local in *tz*."""
-    note = f': "{schedule.note}"' if schedule.note else ""
-    since = f" since {_at(schedule.since_ms, tz)}" if schedule.since_ms is not None else ""
-    if schedule.state is ScheduleState.ACTIVE and schedule.next_ms is not None:
-        ahead_ms = schedule.next_ms - now_ms
-        when = f"in {rough_duration(ahead_ms)}" if ahead_ms > 0 else f"overdue by {rough_duration(-ahead_ms)}"
-        waits = "" if ahead_ms > 0 else "; it waits for a daemon that leads: see zsched status"
-        return f"active; next {_at(schedule.next_ms, tz)}, {when}{waits}"
-    if schedule.state is ScheduleState.PAUSED:
-        due = "" if schedule.next_ms is None else f"; it would be due {_at(schedule.next_ms, tz)}"
-        by = f" by {schedule.paused_by}" if schedule.paused_by else ""
-        return f"paused{since}{by}{note}{due}; zsched resume {schedule.id} lets it go on"
-    if schedule.state is ScheduleState.QUARANTINED:
-        return f"quarantined{since}{note}; schedule it again, or cancel it"
-    return f"ended{since}: its rule gives no more occurrences"
-
-
 def state_text(run: Run, tz: str) -> str:
     """Return the state of a run: ``is running since … on worker w``, ``succeeded after 1.2 s, …``."""
     if run.status is RunStatus.QUEUED:
@@ -81,6 +62,13 @@ def state_text(run: Run, tz: str) -> str:
     by = f", by worker {run.worker}" if run.worker and run.started_ms is not None else ""
     at = f" at {_at(run.ended_ms, tz)}" if run.status is RunStatus.EXPIRED and run.ended_ms is not None else ""
     return f"{_ENDS[run.status]}{at}{took}{waited}{_attempt(run)}{by}{error}{_noted(run.note)}"
+
+
+def reason_text(change: Change) -> str:
+    """Return the reason of an outcome in a few words, also if the log has none because the outcome says it."""
+    if change.what is What.SKIPPED:
+        return _SKIPPED.get(change.why, change.why)
+    return change.why or _REASONS.get(change.what, "")
 
 
 def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
@@ -157,9 +145,17 @@ def _enqueued(change: Change, tz: str, _: str) -> str:
         which = which.rstrip(",")
         asked = f"{_by(change)}:" if change.by else ""
         return f"backfilled{asked} {which}" + (f"; run {change.run_id}" if change.run_id else "")
-    if change.why:  # RUN_NOW, RETRY_OF
-        return f"{change.why}, {f'asked{_by(change)}' if change.by else 'on request'}; run {change.run_id}"
+    if change.why:  # RUN_NOW
+        return f"{change.why}{_asked(change)}; run {change.run_id}"
     return f"enqueued{_by(change)}; run {change.run_id}"
+
+
+def _retried(change: Change, _tz: str, _: str) -> str:
+    return f"retry of {change.why}{_asked(change)}; run {change.run_id}"
+
+
+def _asked(change: Change) -> str:
+    return f", asked{_by(change)}" if change.by else ", on request"
 
 
 def _expired(change: Change, tz: str, context: str) -> str:
@@ -257,6 +253,7 @@ _WORDS: Final[dict[What, Callable[[Change, str, str], str]]] = {
     What.REPLANNED: _replanned,
     What.FIRED: _fired,
     What.ENQUEUED: _enqueued,
+    What.RETRIED: _retried,
     What.SKIPPED: _skipped,
     What.EXPIRED: _expired,
     What.COALESCED: _coalesced,
@@ -280,6 +277,12 @@ _SKIPPED: Final = {
     "missed": "missed, too late for its catch_up and catch_up_window",
     "limit": "more had passed than catch_up_limit allows",
     RULE_CHANGED: "it was overdue when its schedule got another rule, which counts from then on",
+}
+# Reasons of outcomes that the log has without words.
+_REASONS: Final = {
+    What.EXPIRED: "later than its deadline (expires_after)",
+    What.COALESCED: "in favour of a later occurrence",
+    What.DUPLICATE: "its run existed already",
 }
 _ENDS: Final = {
     RunStatus.SUCCEEDED: "succeeded",

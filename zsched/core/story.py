@@ -1,33 +1,26 @@
 """
-The story of one schedule in plain lines: what happened to it, when, why, and what comes next.
+The story of one schedule in plain lines: the verdict first, then what happened to it, when and why.
 
 Its sources are an archive's history (``Chronicle``) and the present contents of Redis; the answer names them.
-``core.sentences`` has the sentence of each change, ``core.lateness`` the reasons of lateness. This module adds the
-other context from the history.
+``core.verdict`` has the words of the verdict, ``core.sentences`` the sentence of each change, ``core.lateness`` the
+reasons of lateness. This module adds the other context from the history.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, Final
 
 from zsched.core.attempt_lines import attempt_lines, in_order
-from zsched.core.changes import BACKFILL, OF_RUNS, RETRY_OF, Change, What
+from zsched.core.changes import BACKFILL, OF_RUNS, Change, What
 from zsched.core.lateness import Lateness
 from zsched.core.lookback import is_push, run_that_ended
 from zsched.core.model import Schedule, iso
 from zsched.core.run_id import RunId
 from zsched.core.runs import Run, RunStatus
-from zsched.core.sentences import CHANGED, CREATED, local_text, sentence, standing, state_text, told_together
-
-
-class Stalled(Enum):
-    """The reason why no worker takes a run from its queue, {}."""
-
-    UNHEARD = "RQ knows of no worker that listens to queue {}"
-    SUSPENDED = "RQ's workers are suspended: rq resume lets them go on"
+from zsched.core.sentences import CHANGED, CREATED, local_text, sentence, told_together
+from zsched.core.verdict import Stalled, StoryVerdict, Word, on_run, on_schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +30,7 @@ class Source:
 
     ``complete_since_ms``: the source is complete since then; None: since the beginning (only an archive), or there is
     no log. ``as_of``: its last log entry. ``is_untrimmed``: True for Redis if its log still has its first entry. That
-    is the beginning, unless Redis lost its data before.
+    is the beginning, unless Redis lost its data before. ``place``: the namespace and its Redis.
     """
 
     archive: str | None
@@ -45,11 +38,17 @@ class Source:
     as_of: str | None
     problem: str = ""
     is_untrimmed: bool = False
+    place: str = "this namespace"
 
     @property
     def whole_since_us(self) -> int:
         """The time since when it is complete, in µs; 0: since the beginning."""
         return 0 if self.is_untrimmed else (self.complete_since_ms or 0) * 1000
+
+    @property
+    def is_complete(self) -> bool:
+        """True if it knows everything since the beginning."""
+        return self.archive is not None and self.complete_since_ms is None
 
     def __str__(self) -> str:
         since = "" if self.complete_since_ms is None else local_text(self.complete_since_ms, "UTC")
@@ -64,7 +63,13 @@ class Source:
         since = iso(self.complete_since_ms)
         if since is None and self.archive is not None:
             since = "start"
-        return {"archive": self.archive, "complete_since": since, "as_of": self.as_of, "problem": self.problem or None}
+        return {
+            "place": self.place,
+            "archive": self.archive,
+            "complete_since": since,
+            "as_of": self.as_of,
+            "problem": self.problem or None,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +99,14 @@ class Chronicle:
 @dataclass(frozen=True, slots=True)
 class Story:
     """
-    The story of one schedule or, by its id, of one run: a line per change (instant in ms, text), and the present state.
-    Local times are in *tz*.
+    The story of one schedule or, by its id, of one run: the verdict, and a line per change (instant in ms, text). Local
+    times are in *tz*.
     """
 
     id: str
     tz: str
+    verdict: StoryVerdict
     lines: list[tuple[int, str]]
-    now: str
     is_known: bool
     source: Source
     changes: Sequence[Change]
@@ -111,8 +116,8 @@ class Story:
         return {
             "id": self.id,
             "known": self.is_known,
+            "verdict": self.verdict.to_dict(),
             "story": [{"at": iso(at_ms), "text": text} for at_ms, text in self.lines],
-            "now": self.now,
             "changes": [change.shown() for change in self.changes],
             "source": self.source.to_dict(),
         }
@@ -136,8 +141,8 @@ def tell(
     teller = _Teller(chronicle, tz, stalled)
     lines = in_order(teller.lines(), attempt_lines(chronicle.changes, runs, tz))
     is_known = bool(chronicle.changes) or schedule is not None
-    now = teller.now(schedule, now_ms, runs) if is_known else f"never heard of it: {_nothing(chronicle)}"
-    return Story(chronicle.id, tz, lines, now, is_known, chronicle.source, chronicle.changes)
+    verdict = teller.verdict(schedule, now_ms, runs) if is_known else _unknown(chronicle)
+    return Story(chronicle.id, tz, verdict, lines, is_known, chronicle.source, chronicle.changes)
 
 
 def tell_of_run(
@@ -154,8 +159,8 @@ def tell_of_run(
     teller = _Teller(chronicle, tz, stalled)
     own = of_run(run_id, chronicle.changes)
     lines = in_order(teller.lines_of(own), attempt_lines(own, runs, tz))
-    now = teller.now_of_run(run_id, own, schedule, now_ms, runs)
-    return Story(run_id, tz, lines, now, bool(own), chronicle.source, own)
+    verdict = teller.verdict_of_run(run_id, own, schedule, now_ms, runs)
+    return Story(run_id, tz, verdict, lines, bool(own), chronicle.source, own)
 
 
 def of_run(run_id: str, changes: Iterable[Change]) -> list[Change]:
@@ -205,52 +210,78 @@ class _Teller:
                 yield change.at_us // 1000, sentence(change, self._tz, self._context(change))
             self._note(change)
 
-    def now(self, schedule: Schedule | None, now_ms: int, runs: Sequence[Run]) -> str:
-        """Return its state by Redis, and the states of its open *runs* by RQ."""
+    def verdict(self, schedule: Schedule | None, now_ms: int, runs: Sequence[Run]) -> StoryVerdict:
+        """Return the verdict by Redis, by the open *runs* in RQ (the newest first), and by the changes."""
         if schedule is None:
-            return f"it is not scheduled any more{_LOST if self.is_there else self._why_gone(runs)}"
-        return standing(schedule, now_ms, self._tz) + self._open(runs)
+            return self._gone(runs)
+        state = on_schedule(schedule, now_ms, self._tz)
+        if state.word is not Word.SCHEDULED:
+            return state.after(f"its {self._open(runs)}") if runs else state
+        newest = self._of_run(runs[0]) if runs else None
+        if newest is None or not newest.word.is_bad:
+            newest = self._left_out() or newest or self._last_end()
+        return state if newest is None else newest.after(self._others(runs) + state.text)
 
-    def now_of_run(
+    def verdict_of_run(
         self, run_id: str, own: Sequence[Change], schedule: Schedule | None, now_ms: int, runs: Sequence[Run]
-    ) -> str:
-        """Return the state of a run by RQ, or its end by *own*, the changes that concern it."""
+    ) -> StoryVerdict:
+        """Return the verdict on a run by RQ, or by *own*, the changes that concern it."""
         id = self._chronicle.id
         if not own:
             some = f"the newest {len(self._chronicle.changes):,} changes" if self._chronicle.left_out else "the changes"
-            return f"never heard of it: {some} of schedule {id} do not name it; zsched why {id} tells them"
+            text = f"{some} of schedule {id} do not name run {run_id}"
+            return StoryVerdict(Word.UNKNOWN, text, "see the schedule's story", ("zsched", "why", id))
         if runs:
-            return f"run {run_id} of schedule {id} {self._state(runs[0])}"
+            return self._of_run(runs[0]).after(f"it is of schedule {id}")
         if schedule is not None and own[-1].what in _WAITS:
-            return f"run {run_id} was not pushed; schedule {id} is {standing(schedule, now_ms, self._tz)}"
+            return on_schedule(schedule, now_ms, self._tz).after(f"run {run_id} of schedule {id} was not pushed")
         again = " again" if any(map(is_push, own)) else ""
-        return f"run {run_id} of schedule {id} was not pushed{again}{_LAST.get(own[-1].what, '')}"
+        return self._of_change(own[-1]).after(f"run {run_id} of schedule {id} was not pushed{again}")
 
-    def _state(self, run: Run) -> str:
-        why = self._stalled.get(run.queue) if run.status is RunStatus.QUEUED else None
-        return state_text(run, self._tz) + (f"; {why.value.format(run.queue)}" if why else "")
+    def _of_run(self, run: Run) -> StoryVerdict:
+        return on_run(run, self._tz, self._stalled.get(run.queue) if run.status is RunStatus.QUEUED else None)
+
+    def _of_change(self, change: Change) -> StoryVerdict:
+        """Return the verdict on a schedule that ended with *change*, without a run."""
+        return StoryVerdict(_ENDS_WITH.get(change.what, Word.ENDED), sentence(change, self._tz, self._context(change)))
 
     def _open(self, runs: Sequence[Run]) -> str:
-        """Return the state in RQ of the run that was pushed last."""
-        if not runs:
-            return ""
-        others = sum(not run.is_over for run in runs[1:])
-        more = f" ({others} more of its runs {'is' if others == 1 else 'are'} not over)" if others else ""
-        return f"; its run {runs[0].id} {self._state(runs[0])}{more}"
+        """Return the state in RQ of the run that was pushed last, and the number of others."""
+        return f"{self._of_run(runs[0]).text}{f' ({self._others(runs)[:-2]})' if len(runs) > 1 else ''}"
 
-    def _why_gone(self, runs: Sequence[Run]) -> str:
-        """Return its last change; if it ended with its run, the end of that run."""
+    @staticmethod
+    def _others(runs: Sequence[Run]) -> str:
+        """Return ``2 more of its runs are not over; ``, or ""."""
+        others = sum(not run.is_over for run in runs[1:])
+        return f"{others} more of its runs {'is' if others == 1 else 'are'} not over; " if others else ""
+
+    def _left_out(self) -> StoryVerdict | None:
+        """Return the verdict on the newest occurrence if it was not pushed."""
+        newest = next((change for change in reversed(self._chronicle.changes) if change.what in _OCCURRED), None)
+        return None if newest is None or newest.what in _PUSHES else self._of_change(newest)
+
+    def _last_end(self) -> StoryVerdict | None:
+        """Return the verdict on the run that ended last."""
+        ends = (change for change in reversed(self._chronicle.changes) if change.what is What.RUN_ENDED)
+        last = next(ends, None)
+        return None if last is None else self._of_run(run_that_ended(last))
+
+    def _gone(self, runs: Sequence[Run]) -> StoryVerdict:
+        """Return the verdict on a schedule that Redis does not have: by its last change, or by its last run."""
+        if self.is_there:
+            return StoryVerdict(
+                Word.MISSING, f"Redis does not have it{_LOST}", "look for a cause", ("zsched", "doctor")
+            )
         changes = self._chronicle.changes
         ends = {change.run_id: run_that_ended(change) for change in changes if change.what is What.RUN_ENDED}
         last = next((change for change in reversed(changes) if change.what not in OF_RUNS), changes[-1])
-        why = _LAST.get(last.what, "")
         if last.what not in _PUSHES:
-            return why + self._open(runs)
-        known = ends | {run.id: run for run in runs}
-        run = known.get(last.run_id)
+            verdict = self._of_change(last)
+            return verdict.after(f"its {self._open(runs)}") if runs else verdict
+        run = (ends | {run.id: run for run in runs}).get(last.run_id)
         if run is None:
-            return f"{why}; that its run ended is not recorded yet"
-        return f"{why}, and its run {self._state(run)}"
+            return StoryVerdict(Word.PUSHED, f"run {last.run_id} was pushed; that it ended is not recorded yet")
+        return self._of_run(run)
 
     def _note(self, change: Change) -> None:
         """Add *change* to the context of the following changes."""
@@ -266,9 +297,8 @@ class _Teller:
             self._is_recurring = change.run_id is None
         elif (what in _ADVANCES and change.next_ms is not None) or (what is What.ENQUEUED and change.why == BACKFILL):
             self._is_recurring = True
-        is_retry = what is What.ENQUEUED and change.why.startswith(RETRY_OF)
         is_broken_run = what is What.QUARANTINED and change.run_id
-        if is_retry or is_broken_run or what in (*OF_RUNS, What.PUSHED_AGAIN, What.HELD):
+        if is_broken_run or what in (*OF_RUNS, What.RETRIED, What.PUSHED_AGAIN, What.HELD):
             return  # a change of a run: the schedule is unchanged
         if what in (What.CANCELLED, What.WITHDRAWN) or (what is What.ENQUEUED and not change.why):
             self.is_there = False  # an enqueued run replaces the waiting schedule
@@ -297,28 +327,24 @@ class _Teller:
 
 _WAITS: Final = (What.PUT, What.FOUND, What.RESUMED, What.PAUSED, What.REPLANNED, What.RESTORED)
 _OVER: Final = (What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED)  # a one-shot ends with them
-_LAST: Final = {
-    What.FIRED: ": it fired",
-    What.FOUND: ": it had fired",
-    What.ENQUEUED: ": it was pushed on request",
-    What.PUSHED_AGAIN: ": it was pushed again",
-    What.HELD: ": it had fired",
-    What.RUN_ENDED: ": it had fired",
-    What.RUN_AGAIN: ": it had fired",
-    What.STOPPING: ": it had fired",
-    What.RELEASED: ": it had fired",
-    What.CANCELLED: ": it was cancelled",
-    What.SKIPPED: ": its occurrence was skipped",
-    What.EXPIRED: ": its occurrence was too late",
+_PUSHES: Final = (
+    What.FIRED, What.FOUND, What.ENQUEUED, What.RETRIED, What.PUSHED_AGAIN, What.HELD, *OF_RUNS,
+)  # fmt: skip  # and it was gone
+_OCCURRED: Final = (*_PUSHES, What.SKIPPED, What.EXPIRED)
+_ENDS_WITH: Final = {
+    What.CANCELLED: Word.CANCELLED,
+    What.SKIPPED: Word.SKIPPED,
+    What.EXPIRED: Word.EXPIRED,
+    What.QUARANTINED: Word.QUARANTINED,
 }
-_PUSHES: Final = (What.FIRED, What.FOUND, What.ENQUEUED, What.PUSHED_AGAIN, What.HELD, *OF_RUNS)  # and it was gone
 _LOST: Final = ": nothing here says why, so Redis lost it, or another writer removed it"
 _ADVANCES: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE)  # of a recurring one, with its next time
 
 
-def _nothing(chronicle: Chronicle) -> str:
+def _unknown(chronicle: Chronicle) -> StoryVerdict:
     source = chronicle.source
     if source.complete_since_ms is None and source.archive is not None:
-        return "no schedule of this id was ever put here"
+        return StoryVerdict(Word.UNKNOWN, f"no schedule {chronicle.id} was ever put into {source.place}")
     since = "" if source.complete_since_ms is None else f" since {local_text(source.complete_since_ms, 'UTC')}"
-    return f"nothing is known of this id{since}; what was before is not in reach"
+    text = f"nothing is known of a schedule {chronicle.id} in {source.place}{since}"
+    return StoryVerdict(Word.UNKNOWN, f"{text}; what was before is not in reach")

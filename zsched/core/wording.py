@@ -1,7 +1,7 @@
 """
 Texts for people: durations, numbers, lists of names, and texts of other programs.
 
-This module also parses the durations of the command line and of files: ``90``, ``5m``, ``1h30m``, ``500ms``.
+This module also parses the durations of the client, the command line and files: ``90``, ``5m``, ``1h30m``, ``500ms``.
 
 Every writer of RQ's keys can choose the texts in them: worker names, errors, statuses. ``in_a_line`` and ``truncated``
 clean such a text before it is written to a log entry, an event or an archive. lua/lib/untrusted.lua does the same for
@@ -15,6 +15,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
+from zsched.errors import InvalidSchedule
+
+DURATION_REMEDY: Final = 'give seconds, or a text such as "90s", "5m" or "1h30m"'
 _UNITS: Final = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _NUMBER: Final = re.compile(r"[+-]?\d{1,18}(\.\d{1,9})?", re.ASCII)
 _PARTS: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)(ms|[wdhms])", re.ASCII)
@@ -42,6 +45,16 @@ def parse_duration(text: str) -> timedelta:
     except OverflowError:
         raise ValueError(f"{text!r} is longer than any duration; give less") from None
     raise ValueError(f"{text!r} is no duration; give seconds, or 500ms, 5m, 1h30m, 2d")
+
+
+def duration_argument(field: str, value: object) -> object:
+    """Return *value* of the option *field*; a text as the timedelta that it means. Raises InvalidSchedule."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_duration(value)
+    except ValueError:
+        raise InvalidSchedule(field, value, "not a duration", DURATION_REMEDY) from None
 
 
 def duration_text(ms: int) -> str:

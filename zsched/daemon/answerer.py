@@ -20,12 +20,12 @@ from zsched.archive import History
 from zsched.archive.originals import Originals
 from zsched.archive.ran import Ran
 from zsched.archive.records import records
-from zsched.archive.runs import Runs
+from zsched.archive.search import Search
 from zsched.core.backfill import packed
 from zsched.core.changes import Change
 from zsched.core.lateness import waited_since_us
 from zsched.core.log import Entry, Position
-from zsched.core.lookback import Wanted
+from zsched.core.lookback import SearchCursor, Wanted
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.failures import Failures
 from zsched.daemon.loop import Loop
@@ -137,10 +137,10 @@ def _schedule(*, id: object, newest: object) -> CheckedQuestion:
     return partial(_story_of, id=_text(id), newest=_bounded(newest))
 
 
-def _runs(**wanted: Any) -> CheckedQuestion:
+def _search(*, after: object = None, **wanted: Any) -> CheckedQuestion:
     asked = Wanted.of_dict(wanted)
-    id = None if asked.id is None else _text(asked.id)
-    return partial(_newest_runs, wanted=replace(asked, limit=_bounded(asked.limit), id=id))
+    place = None if after is None else SearchCursor.parse(_text(after))
+    return partial(_searched, wanted=replace(asked, limit=_bounded(asked.limit)), after=place)
 
 
 def _entries(*, since_us: object = None, behind: Any = None, limit: object) -> CheckedQuestion:
@@ -180,7 +180,7 @@ def _bounded(limit: object) -> int:
 
 _TOPICS: Final[dict[str, Callable[..., CheckedQuestion]]] = {
     "schedule": _schedule,
-    "runs": _runs,
+    "search": _search,
     "entries": _entries,
     "record": _record,
     "ran": _ran,
@@ -200,10 +200,14 @@ def _story_of(history: History, *, id: str, newest: int) -> dict[str, Any]:
     return {"changes": [change.to_dict() for change in found], "left_out": left_out, "terms": terms, "led": led}
 
 
-def _newest_runs(history: History, *, wanted: Wanted) -> dict[str, Any]:
-    """Return the newest occurrences and runs of the requested kinds, each occurrence with its run."""
-    found, looked_back_to = Runs(history).look(wanted)
-    return {"occurrences": [one.to_dict() for one in found], "looked_back_to": looked_back_to}
+def _searched(history: History, *, wanted: Wanted, after: SearchCursor | None) -> dict[str, Any]:
+    """
+    Return a part of a search: its hits, and the cursor ``after`` which the asker continues (None: it is over), with the
+    time ``reached_us`` there.
+    """
+    part = Search(history, wanted).look(after)
+    after_part = None if part.cursor is None else str(part.cursor)
+    return {"occurrences": [one.to_dict() for one in part.hits], "after": after_part, "reached_us": part.reached_us}
 
 
 def _log_entries(history: History, *, since_us: int | None, behind: Position | None, limit: int) -> dict[str, Any]:

@@ -57,6 +57,7 @@ _REFUSED_S: Final = 10.0  # between two checks that the archive belongs to this 
 _PRUNE_EVERY_MS: Final = 3_600_000.0
 _MUCH: Final = 100  # entries, after which the archive frees its memory when it has nothing to do
 _CHECK_MS: Final = 5.0  # of every idle pass, until the whole file was checked
+_INDEX_MS: Final = 20.0  # of a pass, in which blocks of prefixes are built
 _DAY_US: Final = 86_400 * 1_000_000
 _NOWHERE: Final = Position(-1, 0, 0)
 _MOST_FAILURES: Final = 3  # in a row, during which a loss still holds fire; a bad archive must not stop firing
@@ -109,6 +110,7 @@ class Archiver:
         self.moved = threading.Condition()  # notified when the position moved
         self.audit: dict[str, Any] | None = None  # result of the last audit, for the report; any thread may set it
         self.may_not_lead: str | None = None  # why its daemon may not lead; any thread may set it
+        self.leads = False  # its daemon leads; any thread may set it
 
     @property
     def path(self) -> Path | None:
@@ -290,16 +292,20 @@ class Archiver:
                 heap.trim()
                 taken_in = 0
             may_not_lead = self.may_not_lead
-            news = archive.position, follower.state, may_not_lead, follower.looked_at
+            news = archive.position, follower.state, may_not_lead, self.leads, follower.looked_at
             hold_for_ms = self._hold_for_ms(follower)
             is_news = news != reported or hold_for_ms > 0
             if is_news or began_ms - reported_ms > REPORT_EVERY_MS:
                 now_ms = self._report(archivers, follower.state, hold_for_ms)
                 reported, reported_ms = news, began_ms
                 self._prune(archive, now_ms)
+                if is_following:
+                    archive.index_step(_INDEX_MS, self._clock)
             elif not self._own.is_checked:
                 self._own.is_checked = not archive.check_step(_CHECK_MS, self._clock)
                 taken_in = _MUCH if self._own.is_checked else taken_in  # it has read the whole file
+            else:
+                archive.index_step(_INDEX_MS, self._clock)
             self._looked_ms = began_ms
             self._on_pass()
             if self._loop.is_stopping:
@@ -356,6 +362,8 @@ class Archiver:
             about["audit"] = audit
         if (may_not_lead := self.may_not_lead) is not None:
             about["may_not_lead"] = may_not_lead
+        if self.leads:
+            about["leads"] = True
         if failing := self._failures.shown:
             about["failing"] = failing
         now_ms = archivers.report(*self._known_as, state, about, hold_for_ms)

@@ -112,7 +112,8 @@ class Threads:
         self.archiver.stop()
 
     def serve(self, term: Term | None) -> None:
-        """Pass the term to the chores."""
+        """Pass the term to the chores, and report that the daemon leads, or not."""
+        self.archiver.leads = term is not None
         self._chores.serve(term)
 
     def objected(self, reason: str | None) -> None:

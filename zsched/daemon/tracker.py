@@ -67,6 +67,7 @@ _REQUEUED: Final = 20  # runs per step that are searched among earlier ends
 _SAME_END_MS: Final = 1000  # two writers of one end may be so far apart
 _WAITING: Final = 100_000  # pending or earlier ends that are kept; rounds find the others
 _PATIENCE: Final = 40  # steps, for the archive to learn of the push of a run that ended
+_NEAR_TIMEOUT: Final = 0.9  # a larger share of its timeout is logged; alerts.yml has the same value
 _RETRIED: Final = 5000  # open runs whose attempts are remembered
 _HANDED_OVER: Final = 5000  # queued runs met by rounds, until they are requested
 CATCH_UP_S: Final = 1.0  # wait until the archive has the entries of a step
@@ -85,6 +86,7 @@ class Tracker:
         self.every_ms = _EVERY_MS
         self._endings = Endings()
         self._ended: dict[RunKey, int] = {}  # not yet recorded, with the remaining steps to wait
+        self._near_timeout: dict[str, float] = {}  # runs of this step, with the share of their timeout
         self._over_before: deque[RunKey] = deque(maxlen=_WAITING)  # not open: over before, or not ours
         self._around: RunKey | None = None  # the round continues here, also in another term
         self._round_of: Position | None = None  # the archive's end when the round began; None: it met an open run
@@ -219,6 +221,9 @@ class Tracker:
                 break
             self._written = tracked.entry or self._written
             say_paused(tracked.paused)
+            for one in page:
+                if share := self._near_timeout.pop(one.run_id, 0.0):
+                    log.warning("run_near_timeout", run_id=one.run_id, share=round(share, 2))
 
     def _over_of(self, open: Mapping[str, OpenRun], path: Path) -> list[Over]:
         """
@@ -227,6 +232,7 @@ class Tracker:
         """
         over: list[tuple[Run, str]] = []
         forgotten: list[OpenRun] = []
+        self._near_timeout.clear()
         for (run_id, one), job in zip(open.items(), self._jobs.look(list(open)), strict=True):
             run = of_job(run_id, job, one.fired_us, one.is_uncertain, self._deadlines.since_ms)
             if run.is_over:
@@ -234,6 +240,8 @@ class Tracker:
                     run = run._replace(attempts=joined(before, run.attempts))
                 seen = "gone" if job is None or run.status is RunStatus.EXPIRED else job.seen
                 over.append((run, seen))
+                if (share := run.timeout_share or 0.0) > _NEAR_TIMEOUT:
+                    self._near_timeout[run.id] = share
                 if not run.queue:
                     forgotten.append(one)
             elif run.attempts:

@@ -176,7 +176,9 @@ def _variables(section: str, values: Any) -> dict[str, str]:
         value = getattr(values, field.name)
         if dataclasses.is_dataclass(value):
             variables |= _variables(field.name, value)
-        elif value is not None and not isinstance(value, Mapping):  # tables of a file have no variables
+        elif (
+            "parse" in field.metadata and value is not None and not isinstance(value, Mapping)
+        ):  # not: tables of a file
             text = ",".join(value) if isinstance(value, tuple) else str(value)
             variables[variable_of((section, field.name))] = text
     return variables

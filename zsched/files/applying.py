@@ -26,7 +26,7 @@ from zsched.core.clock import to_ms
 from zsched.core.model import Definition, Schedule, Scheduled, ScheduleState, iso
 from zsched.core.triggers import TriggerSpec, check
 from zsched.errors import Contended, InvalidSchedule, RedisRefused, RedisUnavailable, ZschedError
-from zsched.files.reading import STDIN, FileEntry, ScheduleFile
+from zsched.files.reading import FileEntry, ScheduleFile
 from zsched.storage.comparing import OptionChange, ScheduleWithOptions, option_changes
 
 _RECOMPARED: Final = 5  # attempts for a schedule that other writers change meanwhile
@@ -38,8 +38,7 @@ UNCHANGED: Final = "unchanged"
 @dataclass(frozen=True, slots=True)
 class Step:
     """
-    The plan for one entry. ``definition`` is put if ``writes``; then it is paused (``pauses`` True) or
-    resumed (False). ``held``: the schedule in Redis at the comparison.
+    The plan for one entry. ``definition`` is put if ``writes``. ``held``: the schedule in Redis at the comparison.
     """
 
     entry: FileEntry
@@ -48,7 +47,6 @@ class Step:
     definition: Definition
     held: ScheduleWithOptions | None
     writes: bool
-    pauses: bool | None
     next_ms: int | None = None  # set after the put
 
     def to_dict(self) -> dict[str, Any]:
@@ -163,11 +161,11 @@ class Application:
         if writes and isinstance(definition.when, TriggerSpec):
             check(definition.when, now_ms)  # ends may have passed; an unchanged schedule is not checked for that
         found = () if held is None else tuple(option_changes(held, wanted))
-        pauses = _pausing(entry, held, writes)
-        if pauses is not None and held is not None:
-            found += (OptionChange("paused", str(not pauses).lower(), str(pauses).lower()),)
-        outcome = CREATED if held is None else UPDATED if writes or pauses is not None else UNCHANGED
-        return Step(entry, outcome, found, definition, held, writes, pauses)
+        if held is not None and _changes_enabled(definition, held.schedule.state, writes):
+            found += (OptionChange("enabled", str(not definition.enabled).lower(), str(definition.enabled).lower()),)
+            writes = True
+        outcome = CREATED if held is None else UPDATED if writes else UNCHANGED
+        return Step(entry, outcome, found, definition, held, writes)
 
     def _refuse_others(self, held: ScheduleWithOptions) -> None:
         """Refuse to change *held* if it is a one-shot, or another owner's. Raises InvalidSchedule."""
@@ -215,24 +213,13 @@ class Application:
         """
         for _ in range(_RECOMPARED):
             if scheduled is None and not step.writes:
-                return self._paused(step, None if step.held is None else step.held.schedule.next_ms)
+                return replace(step, next_ms=None if step.held is None else step.held.schedule.next_ms)
             scheduled = scheduled or self._keeper.put(step.definition, step.held)
             if scheduled is not None:
-                return self._paused(step, None if scheduled.next_at is None else to_ms(scheduled.next_at))
+                return replace(step, next_ms=None if scheduled.next_at is None else to_ms(scheduled.next_at))
             held = next(self._keeper.held([step.entry.id]), None)
             step = self._step(step.entry, held, self._keeper.now_ms())
         raise Contended(f"schedule {step.entry.id!r} was changed by another writer at every attempt; apply again")
-
-    def _paused(self, step: Step, next_ms: int | None) -> Step:
-        """Pause or resume the schedule after its put, and return the step."""
-        id = step.entry.id
-        if step.pauses is True and next_ms is not None:  # an ended schedule cannot be paused
-            where = "standard input" if self._file.name == STDIN else self._file.name
-            self._client.pause(id, "".join(filter(str.isprintable, f"paused in {where}"))[:200])
-        elif step.pauses is False:
-            resumed = self._client.resume(id)
-            next_ms = next_ms if resumed is None else resumed.next_ms
-        return replace(step, next_ms=next_ms)
 
     def _is_removed(self, id: str) -> bool:
         """Cancel *id*, if it is still the file's."""
@@ -240,9 +227,8 @@ class Application:
         return any(self._is_own(one.schedule) and self._client.cancel(id) == "cancelled" for one in held)
 
 
-def _pausing(entry: FileEntry, held: ScheduleWithOptions | None, writes: bool) -> bool | None:
-    """Return True to pause, False to resume, None to leave it."""
-    state = ScheduleState.ACTIVE if held is None else held.schedule.state
-    if entry.paused is None or (state is ScheduleState.ENDED and not writes):
-        return None
-    return None if entry.paused == (state is ScheduleState.PAUSED) else entry.paused
+def _changes_enabled(definition: Definition, state: ScheduleState, writes: bool) -> bool:
+    """Return True if the put of *definition* pauses or resumes a schedule in *state*. An ended one cannot be paused."""
+    if definition.enabled is None or (state is ScheduleState.ENDED and not writes):
+        return False
+    return definition.enabled == (state is ScheduleState.PAUSED)

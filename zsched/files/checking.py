@@ -1,8 +1,8 @@
 """
 Options of an entry of a file, and checks that read an entry to its end.
 
-An entry has the options of ``client.schedule``, except some that make no sense in a file, and ``paused``. Durations are
-seconds or texts (``"5m"``). Arguments that TOML cannot express, such as null, are JSON in ``args_json``,
+An entry has the options of ``client.schedule``, except some that make no sense in a file. Durations are
+seconds or texts (``"5m"``), as everywhere. Arguments that TOML cannot express, such as null, are JSON in ``args_json``,
 ``kwargs_json`` and ``meta_json``.
 
 An entry with mistakes is checked to its end: one reading reports all mistakes, and no false ones.
@@ -33,11 +33,10 @@ from zsched.client import Client
 from zsched.client.keeper import Keeper
 from zsched.core.forms import Instant, Json, Stored
 from zsched.core.model import Definition
-from zsched.core.option_table import OPTIONS
-from zsched.core.options import TRIGGERS
+from zsched.core.option_table import ELSEWHERE, OPTIONS
+from zsched.core.options import NO_TRIGGER, TRIGGERS
 from zsched.core.triggers import RULES
 from zsched.core.triggers.every import LONGEST_MS
-from zsched.core.wording import parse_duration
 from zsched.errors import InvalidSchedule, InvalidTask, ZschedError
 from zsched.tasks.lookup import Lookup
 
@@ -47,7 +46,7 @@ ARGUMENTS: Final = tuple(name for name, option in OPTIONS.items() if option.stor
 # Options that may be given as JSON text, under their name and _json.
 JSON_KEYS: Final = tuple(name for name, option in OPTIONS.items() if isinstance(option.form, Json))
 ONE_RULE: Final = f"give exactly one of {', '.join(RULES)}"
-KEYS: Final = (*sorted(OPTIONS), "paused", *(f"{name}_json" for name in JSON_KEYS))
+KEYS: Final = (*sorted(OPTIONS), *(f"{name}_json" for name in JSON_KEYS))
 NOT_SHARED: Final = ("func", *TRIGGERS)  # keys that [defaults] cannot have
 REFUSED: Final = {  # by key: the problem and the remedy
     "id": ("the table's name is the id", "write [schedules.<id>]"),
@@ -68,11 +67,9 @@ def option_of(key: str) -> str:
 
 
 def value_of(key: str, value: Any) -> Any:
-    """Return TOML's *value* of *key* in the client's form: durations and JSON texts are parsed. Raises ValueError."""
+    """Return TOML's *value* of *key* in the client's form: JSON texts are parsed. Raises ValueError."""
     if option_of(key) != key:
         return _from_json(key, value)
-    if isinstance(value, str) and key in DURATIONS:
-        return parse_duration(value)
     if isinstance(value, str) and key in _TIMES:
         raise ValueError(f"{value!r} is a text; write the time without quotes, such as 2026-12-24T18:00:00Z")
     return value
@@ -145,7 +142,7 @@ def check_through(
             definition = define(func, options)
         except InvalidSchedule as error:
             field = "func" if isinstance(error, InvalidTask) else error.field
-            lacks_rule = field == "at" and not has_rule  # and its typed task has none
+            lacks_rule = field == NO_TRIGGER and not has_rule  # and its typed task has none
             mistakes.append(Mistake("", f"no rule; {ONE_RULE}") if lacks_rule else Mistake(field, str(error)))
         except ZschedError as error:  # a rule that cannot be evaluated
             field = next((name for name in RULES if name in options), "every")
@@ -159,10 +156,17 @@ def check_through(
             func = None
         elif field in options or field in _STAND_INS:
             mend(options, field)
-        elif field != "at":
+        elif field != NO_TRIGGER:
             return None, mistakes
-        if not has_rule and field in ("at", "func"):  # the function may have been a task with a rule
+        # Without a rule, the function may have been a task that has one, or the bad key is a misspelt rule.
+        if not has_rule and (field in (NO_TRIGGER, "func") or _may_be_rule(field)):
             mend(options, "every")
+
+
+def _may_be_rule(key: str) -> bool:
+    """Return True if the bad *key* may be a misspelt rule, or is another scheduler's name of one."""
+    near = [] if key in KEYS else difflib.get_close_matches(key, KEYS, 1, 0.6)
+    return ELSEWHERE.get(key, near[0] if near else "") in RULES
 
 
 def may_be_arguments(key: str) -> bool:

@@ -72,12 +72,11 @@ class Complaint:
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One schedule of a file. ``paused``: the wanted state; None: leave it."""
+    """One schedule of a file."""
 
     id: str
     line: int
     definition: Definition
-    paused: bool | None = None
 
     def complaint(self, problem: str) -> Complaint:
         """Return a complaint about this entry."""
@@ -180,9 +179,7 @@ class _Reading:
         before = len(self._complaints)
         bad = {name for name in unread if name not in table}  # options with complaints
         options = {**shared, **self._plain(path, table, bad)}
-        func, paused = options.pop("func", None), options.pop("paused", None)
-        if paused is not None and not isinstance(paused, bool):
-            self._complain(self._place(path, "paused"), f"paused={paused!r}: not a yes or no; give true or false")
+        func = options.pop("func", None)
         if not isinstance(func, str):
             problem = "there is none" if "func" not in table else f"{func!r} is not a dotted path"
             self._complain((*path, "func"), f'func: {problem}; give one such as "app.tasks.digest"')
@@ -203,7 +200,7 @@ class _Reading:
             self._look_at_arguments(path, func, arguments, bad)
         if definition is None or len(self._complaints) > before:
             return None
-        return FileEntry(id, self._lines.of(*path), definition, paused)
+        return FileEntry(id, self._lines.of(*path), definition)
 
     def _look_at_arguments(self, path: tuple[str, ...], func: str, arguments: Mapping[str, Any], bad: set[str]) -> None:
         """Complain about mistakes in *arguments*. A missing argument is no mistake if a *bad* option may contain it."""

@@ -95,7 +95,7 @@ class _Writing:
                 reasons.append(f"{name}: {error}")
                 lines.append(f"{name} = ?")
         if schedule.state is ScheduleState.PAUSED:
-            lines.append("paused = true")
+            lines.append("enabled = false")
         written.ids.append(schedule.id)
         if reasons:
             reason = blanked("; ".join(reasons))

@@ -26,6 +26,7 @@ class Severity(Enum):
     """The severity of a finding."""
 
     OK = "ok"
+    NOTE = "note"  # advice: nothing is wrong
     WARNING = "warning"  # firing works, but an operator should know
     PROBLEM = "problem"  # something is wrong now, or would be lost
     SKIPPED = "skipped"  # not checked: no permission, or nothing to check
@@ -85,6 +86,11 @@ def checks_of(modules: Iterable[ModuleType]) -> tuple[HealthCheck[Any], ...]:
 def fine(text: str) -> Finding:
     """Return a finding without a fault."""
     return Finding(Severity.OK, text)
+
+
+def note(text: str, remedy: str, *command: object) -> Finding:
+    """Return an advice."""
+    return Finding(Severity.NOTE, text, remedy, command)
 
 
 def warning(text: str, remedy: str, *command: object) -> Finding:

@@ -204,25 +204,45 @@ def check_suspended(queues: StalledQueues) -> Iterator[Finding]:
 def check_unheard(queues: StalledQueues) -> Iterator[Finding]:
     """Report queues without workers in which jobs have waited for long."""
     if stuck := [one for one in queues.unheard if one.is_stuck]:
-        yield _without_workers(problem, stuck)
+        yield from _without_workers(problem, stuck, queues.is_after_loss)
 
 
 @health_check("no_worker", StalledQueues, "queues")
 def check_no_worker(queues: StalledQueues) -> Iterator[Finding]:
     """Report queues without workers in which no job has waited for long."""
     if waiting := [one for one in queues.unheard if one.waiting and not one.is_stuck]:
-        yield _without_workers(warning, waiting)
+        yield from _without_workers(warning, waiting, queues.is_after_loss)
     if empty := [one for one in queues.unheard if not one.waiting]:
-        yield _without_workers(warning, empty)
+        yield from _without_workers(warning, empty, queues.is_after_loss)
     if not queues.unheard and not queues.is_suspended:
         yield fine(f"somebody listens to every queue in use ({queues.used})" if queues.used else "no queue is used")
 
 
-def _without_workers(said: Callable[..., Finding], queues: list[StalledQueue]) -> Finding:
-    what = f"where {waiting_text(queues)}" if queues[0].waiting else "which schedules use"
-    names = [one.queue for one in queues[:_NAMED]]
-    remedy = "workers that ran when Redis lost its data are not registered: restart them, or start one"
-    return said(f"nobody listens to {_named(queues)}, {what}", remedy, "rq", "worker", *names)
+def _without_workers(
+    said: Callable[..., Finding], queues: list[StalledQueue], is_after_loss: bool
+) -> Iterator[Finding]:
+    """Yield a finding for each queue that may be a typing mistake, and one for all other *queues*."""
+    for one in queues:
+        if one.meant:
+            text = f"nobody listens to queue {one.queue}, {_use([one])}: did you mean {one.meant}?"
+            out = (
+                f", and zsched cancel-run RUN_ID takes {'it' if one.waiting == 1 else 'each'} out"
+                if one.waiting
+                else ""
+            )
+            yield said(text, f"zsched set ID --queue {one.meant} corrects a schedule{out}; else", *_worker([one]))
+    if rest := [one for one in queues if not one.meant]:
+        lost = "workers that ran when Redis lost its data are unknown until they take a job: restart them, or "
+        remedy = f"{lost if is_after_loss else ''}start one"
+        yield said(f"nobody listens to {_named(rest)}, {_use(rest)}", remedy, *_worker(rest))
+
+
+def _use(queues: list[StalledQueue]) -> str:
+    return f"where {waiting_text(queues)}" if queues[0].waiting else "which schedules use"
+
+
+def _worker(queues: list[StalledQueue]) -> tuple[str, ...]:
+    return ("rq", "worker", *(one.queue for one in queues[:_NAMED]))
 
 
 def _named(queues: list[StalledQueue]) -> str:

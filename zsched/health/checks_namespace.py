@@ -51,7 +51,7 @@ def _ours(probe: Probe) -> Iterator[tuple[str, str]]:
     yield keys.ask_names(), "list"
     for key in (keys.paused(), keys.quarantine(), keys.chains(), keys.limits(), keys.archivers()):
         yield key, "hash"
-    for key in (*(keys.due(lane) for lane in Priority), keys.deadlines()):
+    for key in (*(keys.due(lane) for lane in Priority), keys.deadlines(), keys.failing(), keys.blocked()):
         yield key, "zset"
     yield keys.recurring(), "set"
     if _is_readable(probe, "HGET", keys.meta(), "throttled"):
@@ -215,6 +215,6 @@ def _whole(probe: Probe) -> set[str]:
     """Return the names of the keys that exist once per namespace."""
     keys = probe.keys
     functions = (keys.lease, keys.meta, keys.log, keys.limits, keys.paused, keys.quarantine, keys.chains)
-    others = (keys.deadlines, keys.recurring, keys.archivers, keys.ask)
+    others = (keys.deadlines, keys.recurring, keys.archivers, keys.ask, keys.failing, keys.blocked)
     found = [key() for key in (*functions, *others)] + [keys.due(lane) for lane in Priority]
     return {key.removeprefix(keys.prefix) for key in found}

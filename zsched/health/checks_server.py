@@ -11,7 +11,7 @@ from redis.crc import key_slot
 from zsched.core.log import text
 from zsched.core.wording import some
 from zsched.errors import RedisRefused
-from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
+from zsched.health.check import Finding, fine, health_check, note, problem, skipped, warning
 from zsched.health.facts import Probe
 from zsched.zone_rules import installed
 
@@ -118,7 +118,7 @@ def check_eviction(probe: Probe) -> Iterator[Finding]:
     if policy == _NEVER:
         yield fine("maxmemory-policy is noeviction")
     elif not most:
-        yield warning(f"maxmemory-policy is {policy}: it would drop keys as soon as maxmemory is set", *remedy)
+        yield note(f"maxmemory-policy is {policy}: it would drop keys as soon as maxmemory is set", *remedy)
     elif probe.settings.daemon.allow_eviction:
         yield warning(f"maxmemory-policy {policy} may drop schedules, and [daemon] allow_eviction lets it", *remedy)
     else:
@@ -153,7 +153,7 @@ def check_hashes(probe: Probe) -> Iterator[Finding]:
         yield skipped(f"this server has no {name}")
     elif int(bound) < COMPACT_BYTES:
         larger = "a schedule with a longer payload takes about 1,000 bytes instead of 620"
-        yield warning(f"{said}: {larger}", *_config_set(name, COMPACT_BYTES))
+        yield note(f"{said}: {larger}", *_config_set(name, COMPACT_BYTES))
     else:
         yield fine(said)
 

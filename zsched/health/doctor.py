@@ -92,11 +92,12 @@ def examine(
 def _facts(probe: Probe) -> dict[type, Ask]:
     """Return the facts that checks need, by type; each is read once."""
     reader = Reader(probe.link, probe.keys, Encoder(probe.settings.rq.serializer))
+    recent = cache(lambda: reader.recent(probe.clock))
     return {
         Probe: lambda: probe,
         Overview: cache(reader.overview),
-        Recent: cache(lambda: reader.recent(probe.clock)),
-        StalledQueues: cache(reader.stalled_queues),
+        Recent: recent,
+        StalledQueues: cache(lambda: reader.stalled_queues()._replace(is_after_loss=recent().rebuilt is not None)),
     }
 
 

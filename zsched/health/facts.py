@@ -83,6 +83,8 @@ class Facts:
         except RedisRefused:  # the doctor says which right is missing
             queues = QueuesUnknown()
         recent = reader.recent(clock)
+        if isinstance(queues, StalledQueues):
+            queues = queues._replace(is_after_loss=recent.rebuilt is not None)
         return cls(reader.overview(), recent, queues)  # the overview is read last: the verdict needs the latest state
 
 

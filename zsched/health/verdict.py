@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import redis
 
-from zsched.health import checks_archives, checks_daemons, checks_recent
+from zsched.health import checks_archives, checks_daemons, checks_recent, checks_schedules
 from zsched.health.check import Finding, HealthCheck, Severity, checks_of
 from zsched.health.facts import DaemonHealth, Facts, RedisUnseen
 from zsched.storage.connection import Link
@@ -107,7 +107,9 @@ class Shell:
 
 
 # All checks of facts, which do not ask Redis for more. Warnings have this order.
-CHECKS: Final[tuple[HealthCheck[object], ...]] = checks_of((checks_recent, checks_daemons, checks_archives))
+CHECKS: Final[tuple[HealthCheck[object], ...]] = checks_of(
+    (checks_recent, checks_schedules, checks_daemons, checks_archives)
+)
 
 # The names that a verdict's findings may have.
 NAMES: Final = tuple(sorted(check.name for check in CHECKS if check.needs not in (DaemonHealth, RedisUnseen)))

@@ -95,10 +95,7 @@ def _item(field: _Field, item: str) -> str:
         raise ValueError("a step of 0 leads nowhere; write one from 1")
     if star and step is not None and int(step) > high - low:
         raise ValueError(f"a step of {step} leaves nothing but {low}; write {_ALONE.get(field, low)}")
-    if step is not None and int(step) > high - low:
-        return str(low)
-    # A range of one value becomes that value: zsched refuses the range, because other crons read it as all values.
-    return str(low) if last is not None and low == high else item
+    return item
 
 
 def _value(field: _Field, text: str) -> int:

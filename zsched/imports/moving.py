@@ -98,7 +98,7 @@ class Moving:
         rows = [
             cast(ScheduleRow, {"func": one.item.func, **self._options(one.item), "if_exists": "error"}) for one in page
         ]
-        many = self._client.schedule_many(rows)
+        many = self._client.schedule_many(rows, errors="return")
         outcomes = {one.item.id: CREATED for one in page}
         for number, error in many.errors:
             one = page[number]

@@ -1,6 +1,6 @@
 -- advance: fire planned occurrences of recurring schedules and set their next ones.
 --
--- KEYS   lease meta log @lanes quarantine rq_queues rq_limits chains deadlines
+-- KEYS   lease meta log @lanes quarantine rq_queues rq_limits chains deadlines @trouble
 -- ARGV   @prefixes
 --        @term
 --        clock_from_ms clock_until_ms   as in fire
@@ -24,6 +24,7 @@ clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(c
 -- include lib/lanes.lua
 -- include lib/overlap.lua
 -- include lib/pushed.lua
+-- include lib/trouble.lua
 
 local pcall = redis.pcall
 local IS_PUSHED = {fired = true, uncertain = true, deferred = true}
@@ -158,11 +159,17 @@ local function start(id, run, queue, one, is_new)
 end
 
 local returning = {high = {}, normal = {}, low = {}}
+local by_overlap = {skipped = {}, others = {}}
 for k, id in ipairs(ids) do
   local plan, run, schedule_key = plans[k], runs[k], schedule_prefix .. id
   local is_pushed = IS_PUSHED[words[k]]
   if is_pushed then
     start(id, run, run_queues[k], ones[k], not has_jobs)
+  end
+  local kind = words[k] == 'overlap' and plan.next_due_ms ~= '-' and by_overlap.skipped
+    or (is_pushed or plan.next_due_ms == '-') and by_overlap.others
+  if kind then
+    kind[#kind + 1] = id
   end
   if plan.next_due_ms == '-' then
     redis.call('ZREM', plan.key, id)
@@ -190,6 +197,7 @@ for lane, members in pairs(returning) do
     redis.call('ZADD', lane_keys[lane], unpack(members))
   end
 end
+trouble.note_skipped(by_overlap.skipped, by_overlap.others)
 push_all()
 for _, one in ipairs(bad) do
   redis.call('ZREM', one.plan.key, one.id)

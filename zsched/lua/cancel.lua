@@ -1,20 +1,30 @@
--- cancel: forget a schedule that has not fired.
+-- cancel: forget schedules that have not fired.
 --
--- KEYS   @schedules wake op
+-- KEYS   @schedules @trouble wake op
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
---        id
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
--- RETURNS  OK, cancelled or NOTFOUND, now ms
--- LOGS   cancel: id, due
+--        ...             ids, each once
+-- RETURNS  OK, now ms, then per id: cancelled or NOTFOUND
+-- LOGS   cancel: rows = id, due
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/place.lua
+-- include lib/trouble.lua
 
-local at = find({id})[1]
-if not at then
-  return answer({'OK', 'NOTFOUND', now_ms})
+local ids = {unpack(ARGV, ROWS)}
+local found, rows, reply = find(ids), {}, {'OK', now_ms}
+for n, id in ipairs(ids) do
+  if found[n] then
+    add_row(rows, id, found[n].due_ms or '-')
+  end
+  reply[#reply + 1] = found[n] and 'cancelled' or 'NOTFOUND'
 end
-append('cancel', {'id', id, 'due', at.due_ms or '-'})
-remove(id, at)
-return answer({'OK', 'cancelled', now_ms})
+append_rows('cancel', rows)
+for n, id in ipairs(ids) do
+  if found[n] then
+    remove(id, found[n])
+    trouble.forget(id)
+  end
+end
+return answer(reply)

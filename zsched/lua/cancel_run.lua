@@ -1,89 +1,120 @@
--- cancel_run: keep a run from running, or ask its worker to stop it.
+-- cancel_run: keep runs from running, or ask their workers to stop them.
 --
 -- KEYS   @schedules op
 -- ARGV   run_suffix      as in keys.py
 --        by              who asks, for the log; or ''
---        id              of the schedule
---        run
---        seen            "<status> <enqueued_at>" of its job when look read it
---        facts           the record of its end (JSON, core/runs.py)
---        most_waiting    no search in a queue longer than that: it would block Redis
+--        most_waiting    runs of queues to search in one call: more would block Redis
 --        keep_op_ms      op holds the reply that long, and a call sent again gets it
--- RETURNS  OK, word, now ms, detail
+--        ...             four texts per run: id of its schedule; run, each once; "<status> <enqueued_at>" of its job
+--                        when look read it; and the record of its end (JSON, core/runs.py)
+-- RETURNS  OK, now ms, then per run: word, detail
 --        words: cancelled, stopping (its worker was asked to stop it), over, UNKNOWN (RQ has no such job), WAITS (its
 --        schedule has not fired), AGAIN (not as seen: look again), TAKEN (no longer where it waited, not started yet:
---        look again), DEAF (its worker, the detail, does not listen), BROKEN (another writer changed it), WRONGTYPE
+--        look again), DEAF (its worker, the detail, does not listen), BROKEN (another writer changed it), WRONGTYPE,
+--        LATER (the search took too long for this call: call again; the first run of a call never gets it)
 -- LOGS   end: rows = run, cancelled, facts
---        stop: run, before its worker is asked to stop it
+--        stop: runs, before their workers are asked to stop them; by spaces
 --
--- This is one step, so any later caller finds the run either unchanged or cancelled. Three callers may come at the same
+-- This is one step, so any later caller finds a run either unchanged or cancelled. Three callers may come at the same
 -- time:
 -- * A worker takes a run out of its list first, and writes `started` some ms later. In between nothing can keep the run
 --   from running, and the worker would overwrite what is written here. So a run that is not where it should wait is
 --   TAKEN.
 -- * The tracker records only jobs that are still as it saw them (track.lua), so it does not record another end. Before
 --   its archive has the entry of this cancellation, it may see the run cancelled. A field of the job (lib/waiting.lua)
---   says that this end is in the log. So the job stays for a while, also if the queue was too long for a search.
+--   says that this end is in the log. So the job stays for a while, also if the run was too far back for a search.
 -- * Another caller finds `canceled`, which is over.
--- In a queue longer than most_waiting the run stays in the list, and its job loses its data (lib/waiting.lua).
--- Not guaranteed: in such a queue a worker may take the run at the same moment. RQ's own scheduler may have fetched a
--- run and not pushed it yet.
-most_waiting, keep_op_ms = tonumber(most_waiting), tonumber(keep_op_ms)
+-- A run behind the first most_waiting stays in its list, and its job loses its data (lib/waiting.lua). A caller gives
+-- the runs of a long queue from its head on: then each is the first one, and none is too far back.
+-- Not guaranteed: a worker may take a run that is too far back at the same moment. RQ's own scheduler may have fetched
+-- a run and not pushed it yet.
+keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/find.lua
 -- include lib/waiting.lua
 -- include lib/tell.lua
 
 local OVER = {finished = true, failed = true, stopped = true, canceled = true}
+most_waiting = tonumber(most_waiting)
+local left = most_waiting  -- runs that this call may still search
 
-local job_key = RQ_JOB .. run
-local job = redis.pcall('HMGET', job_key, 'status', 'enqueued_at', 'origin', 'worker_name', 'zs_stop', 'rate_limit_key')
-if job.err then
-  return string.find(job.err, 'WRONGTYPE', 1, true) and answer({'OK', 'BROKEN', now_ms, '-'}) or job
-end
-local status, enqueued_at, queue, worker = word_of(job[1]), time_of(job[2]) or '', job[3] or '', job[4] or ''
-if not status then
-  return answer({'OK', redis.call('EXISTS', job_key) == 1 and 'BROKEN' or 'UNKNOWN', now_ms, '-'})
-end
-if OVER[status] then
-  return answer({'OK', 'over', now_ms, status})
-end
-if status == 'started' then
-  if worker == '' then
-    return answer({'OK', 'BROKEN', now_ms, status})
+-- Return a word and its detail, for a run to take out or to stop also the run itself.
+local function decide(id, run, seen)
+  local job_key = RQ_JOB .. run
+  local job = redis.pcall('HMGET', job_key, 'status', 'enqueued_at', 'origin', 'worker_name', 'zs_stop',
+    'rate_limit_key')
+  if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
+    redis.call('HGET', job_key, 'status')  -- for example no permission to read: this ends the script
+  elseif job.err then
+    return 'BROKEN', '-'
   end
-  local told_ms = tonumber(job[5] or '')
-  if not told_ms or now_ms - told_ms >= TELL_AGAIN_MS then
-    append('stop', {'run', run})
+  local status, enqueued_at, queue, worker = word_of(job[1]), time_of(job[2]) or '', job[3] or '', job[4] or ''
+  if not status then
+    return redis.call('EXISTS', job_key) == 1 and 'BROKEN' or 'UNKNOWN', '-'
   end
-  local listens = tell({run = run, worker = worker, told_ms = told_ms})
-  return answer({'OK', listens and 'stopping' or 'DEAF', now_ms, line_of(worker)})
-end
-local at = status == 'scheduled' and find({id})[1]
-if at and not at.recurring and id .. '-' .. at.due_ms .. run_suffix == run then
-  return answer({'OK', 'WAITS', now_ms, '-'})
-end
-local one = {run = run, status = status, queue = queue, limit_key = job[6]}
-local place_key, canceled_key = place_of(one), RQ_CANCELED .. queue
-if not place_key or queue == '' then
-  return answer({'OK', 'BROKEN', now_ms, status})
-end
-if not is_a(place_key, status == 'queued' and 'list' or 'zset') or not is_a(canceled_key, 'zset') then
-  return answer({'OK', 'WRONGTYPE', now_ms, '-'})
-end
-if status .. ' ' .. enqueued_at ~= seen then
-  return answer({'OK', 'AGAIN', now_ms, status})
-end
-if not is_in_place(one, most_waiting) then
-  return answer({'OK', 'TAKEN', now_ms, status})
+  if OVER[status] then
+    return 'over', status
+  end
+  if status == 'started' then
+    if worker == '' then
+      return 'BROKEN', status
+    end
+    return 'stopping', name_of(worker), {run = run, worker = worker, told_ms = tonumber(job[5] or '')}
+  end
+  local at = status == 'scheduled' and find({id})[1]
+  if at and not at.recurring and id .. '-' .. at.due_ms .. run_suffix == run then
+    return 'WAITS', '-'
+  end
+  local one = {run = run, status = status, queue = queue, limit_key = job[6]}
+  local place_key = place_of(one)
+  if not place_key or queue == '' then
+    return 'BROKEN', status
+  end
+  if not is_a(place_key, status == 'queued' and 'list' or 'zset') or not is_a(RQ_CANCELED .. queue, 'zset') then
+    return 'WRONGTYPE', '-'
+  end
+  if status .. ' ' .. enqueued_at ~= seen then
+    return 'AGAIN', status
+  end
+  local is_there = (left > 0 or status ~= 'queued') and is_in_place(one, left)
+  if status == 'queued' and (left <= 0 or one.is_far and left < most_waiting) then
+    left = 0
+    return 'LATER', '-'
+  end
+  left = left - (one.looked_at or 0)
+  if not is_there then
+    return 'TAKEN', status
+  end
+  one.dependencies = dependencies_of(run)
+  return 'cancelled', '-', one
 end
 
-one.dependencies = dependencies_of(run)
-append('end', {'rows', 1, run, 'cancelled', '', facts})
-take_out(one)
-if one.is_far then
-  redis.call('PEXPIRE', job_key, REMAINS_MS)
-else
-  redis.call('ZADD', canceled_key, math.floor(now_ms / 1000), run)  -- as RQ's own Job.cancel does
+local reply, rows, leaving, telling, stops = {'OK', now_ms}, {}, {}, {}, {}
+for i = ROWS, #ARGV, 4 do
+  local id, run, seen, facts = unpack(ARGV, i, i + 3)
+  local word, detail, one = decide(id, run, seen)
+  if word == 'cancelled' then
+    leaving[#leaving + 1] = one
+    add_row(rows, run, 'cancelled', facts)
+  elseif one then
+    telling[#reply + 1] = one
+    stops[#stops + 1] = not is_told(one) and run or nil
+  end
+  reply[#reply + 1], reply[#reply + 2] = word, detail
 end
-return answer({'OK', 'cancelled', now_ms, '-'})
+append_rows('end', rows)
+if #stops > 0 then
+  append('stop', {'runs', table.concat(stops, ' ')})
+end
+for place, one in pairs(telling) do
+  reply[place] = tell(one) and 'stopping' or 'DEAF'
+end
+for _, one in ipairs(leaving) do
+  take_out(one)
+  if one.is_far then
+    redis.call('PEXPIRE', RQ_JOB .. one.run, REMAINS_MS)
+  else
+    redis.call('ZADD', RQ_CANCELED .. one.queue, math.floor(now_ms / 1000), one.run)  -- as RQ's own Job.cancel does
+  end
+end
+return answer(reply)

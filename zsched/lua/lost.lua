@@ -1,6 +1,6 @@
 -- lost: put runs back into their queues after their worker died, or record them as lost.
 --
--- KEYS   lease @schedules wake rq_queues rq_limits chains deadlines
+-- KEYS   lease @schedules @trouble wake rq_queues rq_limits chains deadlines
 -- ARGV   @prefixes
 --        @term
 --        seen_entry seen_t            id and t of an entry of the history in which the runs were fired
@@ -25,9 +25,6 @@
 -- include lib/mend.lua
 
 local MOST = 10000  -- runs of a queue that are searched
-local FAILURE_TTL = '31536000'  -- RQ's own, in seconds
-local FAILED = '2'  -- RQ's type of such a result
-local LAST_ID = '^18446744073709551615%-'  -- after this id a stream takes no entry
 
 local function are_of_types(types)
   for key, wanted in pairs(types) do
@@ -70,7 +67,7 @@ local function look(run, status, mark, members)
     return nil
   end
   local newest = redis.call('XREVRANGE', one.results_key, '+', '-', 'COUNT', 1)[1]
-  one.takes_no_result = newest and string.find(newest[1], LAST_ID)
+  one.takes_no_result = newest and string.find(newest[1], '^18446744073709551615%-')  -- the last id of a stream
   for member in string.gmatch(members, '%S+') do
     one.members[#one.members + 1] = member
   end
@@ -93,14 +90,16 @@ end
 -- File the run as RQ files failed jobs (FailedJobRegistry.add, Result.create_failure). The job and the log must have
 -- the same time: by a later time the tracker knows that the job ended again, after somebody queued it again.
 local function fail(one)
-  local ttl = one.failure_ttl and string.match(one.failure_ttl, '^%-?%d%d?%d?%d?%d?%d?%d?%d?%d?%d?$') or FAILURE_TTL
+  local usual_ttl, result_type = '31536000', '2'  -- RQ's own, in seconds; RQ's type of such a result
+  local ttl = one.failure_ttl and string.match(one.failure_ttl, '^%-?%d%d?%d?%d?%d?%d?%d?%d?%d?%d?$') or usual_ttl
   if ttl == '0' then
     redis.call('DEL', one.job_key, one.results_key)
     return
   end
   redis.call('HSET', one.job_key, 'status', 'failed', 'ended_at', iso(tonumber(ended_ms)))
   if not one.takes_no_result then
-    redis.call('XADD', one.results_key, 'MAXLEN', 10, '*', 'type', FAILED, 'worker_name', '', 'exc_string', one.packed)
+    redis.call('XADD', one.results_key, 'MAXLEN', 10, '*', 'type', result_type, 'worker_name', '',
+      'exc_string', one.packed)
   end
   local score = ttl
   if tonumber(ttl) > 0 then

@@ -1,10 +1,11 @@
 -- put: create or replace one-shots: each an RQ job in waiting at its final key, and a place in a lane.
 --
--- KEYS   @schedules wake op
+-- KEYS   @schedules @trouble wake op
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        lane            high | normal | low
 --        if_exists       replace | keep | error
+--        enabled         1: not paused; 0: paused; '' as it is, and a new one not paused
 --        allow_past      1: a due time that has passed fires at once
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it (relative times)
 --        seen_size       number of field/value texts that an update read; -1: not an update
@@ -13,15 +14,16 @@
 -- RETURNS  OK, now ms, version, then per row: word, due ms
 --        words: created updated unchanged kept already_fired EXISTS PAST CHANGED TAKEN WRONGTYPE; due ms may be -
 -- LOGS   put: lane, fields n, the shared pairs, rows n, per written row (id, due ms) and (data, bytes); then, if
---        not empty, ids by spaces: replaced (existed before) and paused (stay paused)
+--        not empty, ids by spaces: replaced (existed before) and paused
 --
 -- A row that equals the waiting schedule is `unchanged`. If RQ already has the run of a row, it is `already_fired`, and
 -- nothing waits. So a call that is sent again because its reply was lost does nothing. Each one-shot of zsched has `zs`
 -- in its job. TAKEN: a job without `zs` has the run's key. A hash without `data` is no job: a worker wrote it back
--- after its job was lost, so that run was pushed. A put never resumes a paused schedule.
+-- after its job was lost, so that run was pushed. Without `enabled`, a put never resumes a paused schedule.
 keep_op_ms, seen_size, field_size = tonumber(keep_op_ms), tonumber(seen_size), tonumber(field_size)
 -- include lib/op.lua
 -- include lib/place.lua
+-- include lib/trouble.lua
 -- include lib/pushed.lua
 
 local first_field = ROWS + math.max(seen_size, 0)
@@ -57,6 +59,11 @@ local function is_seen(pairs_now)
   return true
 end
 
+-- Return whether the put leaves a schedule paused; `at` is its place now, or false.
+local function will_pause(at)
+  return enabled == '0' or enabled == '' and at and at.place == 'paused'
+end
+
 local ids, due, keys = {}, {}, {}
 for i = first_row, #ARGV, 3 do
   local n, id, due_ms = #ids + 1, ARGV[i], ARGV[i + 1]
@@ -77,7 +84,7 @@ for i = first_field, first_row - 1 do
 end
 local rows_at = #fields + 2
 fields[rows_at - 1], fields[rows_at] = 'rows', 0
-local replaced, staying, taken = {}, {}, {}
+local replaced, pausing, taken = {}, {}, {}
 for n, id in ipairs(ids) do
   local at, due_ms, data, run, word = found[n], due[n], ARGV[first_row + 3 * n - 1], keys[n], nil
   local pending = at and not at.recurring
@@ -97,7 +104,7 @@ for n, id in ipairs(ids) do
     local own = redis.call('HMGET', run, 'zs', 'data')
     word = (own[1] or not own[2]) and 'already_fired' or 'TAKEN'
   elseif pending and at.place ~= 'quarantine' and at.lane == lane and at.due_ms == due_ms
-    and is_same(redis.call('HGETALL', run), data) then
+    and (at.place == 'paused') == will_pause(at) and is_same(redis.call('HGETALL', run), data) then
     word = 'unchanged'
   end
   if not word and tonumber(due_ms) < now_ms and allow_past ~= '1' and not (pending and at.due_ms == due_ms) then
@@ -105,10 +112,8 @@ for n, id in ipairs(ids) do
   end
   if not word then
     word = at and 'updated' or 'created'
-    if at then
-      replaced[#replaced + 1] = id
-      staying[#staying + 1] = at.place == 'paused' and id or nil
-    end
+    replaced[#replaced + 1] = at and id or nil
+    pausing[#pausing + 1] = will_pause(at) and id or nil
     writes[#writes + 1] = n
     taken[#taken + 1] = is_there and run or nil
     local size = #fields
@@ -120,7 +125,7 @@ end
 
 if #writes > 0 then
   fields[rows_at] = #writes
-  for _, named in ipairs({{'replaced', replaced}, {'paused', staying}}) do
+  for _, named in ipairs({{'replaced', replaced}, {'paused', pausing}}) do
     if #named[2] > 0 then
       fields[#fields + 1] = named[1]
       fields[#fields + 1] = table.concat(named[2], ' ')
@@ -143,11 +148,16 @@ if #writes > 0 then
     local id, at, due_ms = ids[n], found[n], due[n]
     if at then
       remove(id, at)
+      if at.recurring then
+        trouble.forget(id)
+      end
     end
     job[2], job[size + 4] = keys[n], ARGV[first_row + 3 * n - 1]
     redis.call(unpack(job))
-    if at and at.place == 'paused' then
+    if will_pause(at) and at and at.place == 'paused' then
       park(paused_key, id, lane, due_ms, at.since_ms, at.note)
+    elseif will_pause(at) then
+      park(paused_key, id, lane, due_ms)
     else
       local last = #members
       members[last + 1], members[last + 2] = due_ms, id

@@ -1,12 +1,13 @@
 -- put_recurring: create or replace recurring schedules.
 --
--- KEYS   @schedules wake op
+-- KEYS   @schedules @trouble wake op
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 --        shape_count     number of shapes; a shape is the part that rows share
---        ...             per shape: lane, if_exists (replace | keep | error), number of texts for the schedule's hash,
---                        number of texts for the template, those field/value texts; then per row:
+--        ...             per shape: lane, if_exists (replace | keep | error), enabled (1: not paused; 0: paused; '' as
+--                        it is, and a new one not paused), number of texts for the schedule's hash, number of texts
+--                        for the template, those field/value texts; then per row:
 --                        shape           its number, from 1
 --                        id
 --                        seen_version    version that the caller read; '' when the put is not conditional
@@ -22,28 +23,28 @@
 --        AGAIN: plan this row once more from now
 -- LOGS   put_recurring: shapes n, per shape: lane, schedule n, its pairs, template n, its pairs; rows n, per written
 --        row (id, words), (trigger, text), (data, bytes). Words: shape, due, nominal, anchor, created_at, last,
---        ended_at, paused if it stays paused, digest; - for a missing value. After the word for paused comes :<nominal
+--        ended_at, paused if it is paused, digest; - for a missing value. After the word for paused comes :<nominal
 --        ms> of an overdue occurrence that the new rule drops. The other fields of a schedule's hash follow, as
 --        version is the entry's id, and updated_at its time
 --
 -- The anchor (TIME at the rule's creation, or just before) and the due time stay while the trigger's text is the same,
 -- its jitter aside. So a new payload neither moves nor repeats an occurrence, and new jitter counts from the next
 -- occurrence on. A new rule is planned from now on: it drops an occurrence that is due and has not fired, with those
--- behind it. A put never resumes. A change of pause_after resets the count of failures in a row. This count is no
--- part of a definition, so it is not in the entry.
+-- behind it. Without `enabled` a put never resumes. A change of pause_after, or a resume, resets the count of failures
+-- in a row. This count is no part of a definition, so it is not in the entry.
 keep_op_ms, shape_count = tonumber(keep_op_ms), tonumber(shape_count)
 -- include lib/op.lua
 -- include lib/place.lua
+-- include lib/trouble.lua
 
 local ROW_SIZE = 11  -- texts of a row
 local MS = '^%-?%d+$'
-local READ = {'version', 'trigger', 'digest', 'anchor', 'nominal', 'last', 'created_at', 'ended_at', 'pause_after',
-  'failures'}
-local FORMS = {version = '^%d+%-%d+$', anchor = MS, nominal = MS, last = '^[%w_-]+$', created_at = MS, ended_at = MS,
-  failures = MS}
+local READ = {'version', 'trigger', 'digest', 'anchor', 'nominal', 'last', 'created_at', 'ended_at',
+  'pause_after'}
+local FORMS = {version = '^%d+%-%d+$', anchor = MS, nominal = MS, last = '^[%w_-]+$', created_at = MS, ended_at = MS}
 local IS_OURS = {  -- fields of a schedule's hash that no caller gives
   version = true, trigger = true, digest = true, anchor = true, lane = true, nominal = true, last = true,
-  created_at = true, updated_at = true, ended_at = true, failures = true,
+  created_at = true, updated_at = true, ended_at = true,
 }
 local NONE = {}
 local now = string.format('%.0f', now_ms)
@@ -65,10 +66,11 @@ end
 
 local shapes, first_row = {}, ROWS  -- by their numbers as texts
 for n = 1, shape_count do
-  local first = first_row + 4
+  local first = first_row + 5
   local own = pairs_at(first, tonumber(ARGV[first - 2]))
   local template = pairs_at(first + own.size, tonumber(ARGV[first - 1]))
-  shapes[string.format('%d', n)] = {lane = ARGV[first - 4], if_exists = ARGV[first - 3], own = own, template = template}
+  shapes[string.format('%d', n)] = {lane = ARGV[first - 5], if_exists = ARGV[first - 4], enabled = ARGV[first - 3],
+    own = own, template = template}
   first_row = first + own.size + template.size
 end
 local ids, keys = {}, {}
@@ -116,9 +118,14 @@ local function without_jitter(rule)
   return rule and (string.gsub(rule, '"jitter_ms":%d+,', ''))
 end
 
--- Read and decide. The values to write for row n are in olds[n], anchors[n], nominals[n] and dues[n].
+-- Return whether a put of this shape leaves a schedule with a due time paused; `at` is its place now, or false.
+local function will_pause(shape, at)
+  return shape.enabled == '0' or shape.enabled == '' and at and at.place == 'paused'
+end
+
+-- Read and decide. The values to write for row n are in olds[n], anchors[n], nominals[n], dues[n] and pauses[n].
 local reply, written, used = {'OK', now_ms, version()}, {}, {}  -- used: the shapes of written rows
-local rows, row_count, olds, anchors, nominals, dues, endings = {}, 0, {}, {}, {}, {}, {}
+local rows, row_count, olds, anchors, nominals, dues, endings, pauses = {}, 0, {}, {}, {}, {}, {}, {}
 
 local function is_overdue(at, old)
   local is_waiting = at and (at.place == 'due' or at.place == 'paused') and old.nominal and is_ms(at.due_ms)
@@ -144,7 +151,8 @@ for n, id in ipairs(ids) do
   if not word and seen_version ~= '' and old.version ~= seen_version then
     word = 'CHANGED'
   elseif not word and old.digest == digest and old.trigger == trigger and is_sound and old.version and old.anchor
-    and has_time and (has_ended or at.lane == shape.lane and at.place ~= 'quarantine')
+    and has_time and (has_ended or at.lane == shape.lane and at.place ~= 'quarantine'
+      and (at.place == 'paused') == will_pause(shape, at))
     and holds(schedule_key, shape.own, nil, IS_OURS) and holds(template_key, shape.template, data, NONE) then
     word, due_ms = 'unchanged', at.due_ms
   elseif not word and old.anchor and has_time and without_jitter(old.trigger) == without_jitter(trigger) then
@@ -169,10 +177,11 @@ for n, id in ipairs(ids) do
     written[#written + 1] = n
     olds[n], anchors[n], nominals[n], dues[n] = old, anchor_ms, nominal_ms or false, due_ms or false
     endings[n] = not due_ms and old.ended_at or false
+    pauses[n] = due_ms and will_pause(shape, at)
     rows[row_count + 1] = id
     rows[row_count + 2] = shape.number .. ' ' .. (due_ms or '-') .. ' ' .. (nominal_ms or '-') .. ' ' .. anchor_ms
       .. ' ' .. (old.created_at or now) .. ' ' .. (old.last or '-') .. ' ' .. (endings[n] or '-')
-      .. (at and at.place == 'paused' and due_ms and ' paused' or ' -') .. dropped .. ' ' .. digest
+      .. (pauses[n] and ' paused' or ' -') .. dropped .. ' ' .. digest
     rows[row_count + 3] = 'trigger'
     rows[row_count + 4] = trigger
     rows[row_count + 5] = 'data'
@@ -218,7 +227,7 @@ for _, n in ipairs(written) do
   new_ids[#new_ids + 1] = ids[n]
   if at and not at.recurring then
     remove(ids[n], at)
-  elseif at and not (dues[n] and at.key == lane_keys[lane]) then  -- else ZADD moves it
+  elseif at and (pauses[n] or not (dues[n] and at.key == lane_keys[lane])) then  -- else ZADD moves it
     leave(ids[n], at)
   end
   if has_hashes then
@@ -245,14 +254,18 @@ for _, n in ipairs(written) do
   if endings[n] then
     schedule[size + 1], schedule[size + 2], size = 'ended_at', endings[n], size + 2
   end
-  if old.failures and old.pause_after and old.pause_after == shape.own.asked.pause_after then
-    schedule[size + 1], schedule[size + 2], size = 'failures', old.failures, size + 2
+  if at and at.place == 'paused' and not pauses[n] then
+    trouble.forget(ids[n])  -- it is resumed
+  elseif at and old.pause_after ~= shape.own.asked.pause_after then
+    trouble.note_failures(ids[n], 0)
   end
   redis.call(unpack(schedule, 1, size))
   job[2], job[4] = keys[2 * n], ARGV[row + 5]
   redis.call(unpack(job))
-  if due_ms and at and at.place == 'paused' then
+  if pauses[n] and at and at.place == 'paused' then
     park(paused_key, ids[n], lane, due_ms, at.since_ms, at.note)
+  elseif pauses[n] then
+    park(paused_key, ids[n], lane, due_ms)
   elseif due_ms then
     local due, to = tonumber(due_ms), members[lane] or {}
     to[#to + 1] = due_ms

@@ -1,7 +1,7 @@
 -- restore: put back data that Redis lost, or remove schedules that are over.
 --
--- KEYS   @schedules wake rq_queues rq_limits deadlines
--- ARGV   @prefixes
+-- KEYS   @schedules @trouble wake rq_queues rq_limits deadlines
+-- ARGV   @prefixes unique_prefix
 --        by              who asks, for the log; or ''
 --        seen_entry seen_t   the log's end up to which the caller compared; - and 0 when it is empty
 --        hold_for_ms     > 0: nothing fires for so long, the restorer is not done yet
@@ -25,6 +25,7 @@
 -- uncertain. `skipped` records that it is not pushed, as its schedule demands. RQ may have the run already: a worker
 -- that took it before the loss writes its status or its end into the Redis that lost it, often without the rest of the
 -- job. Such a run (`held`) is marked uncertain, and else left as it is. It is open, and the tracker records its end.
+-- A run that was enqueued with a guard (zs_unique) has it again; the guards of runs that are over are lost.
 -- The entry keeps each row's old t, by which archives with different data agree (rule: LATEST_CHANGE). A row may be of
 -- a newer format than the leader's, if its archives never saw a newer leader. So the format is noted, as in acquire.
 --
@@ -38,8 +39,10 @@
 hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 -- include lib/hold_on.lua
 -- include lib/place.lua
+-- include lib/trouble.lua
 -- include lib/launch.lua
 -- include lib/pushed.lua
+-- include lib/unique.lua
 -- include lib/same_set.lua
 
 local IS_SCHEDULE = {due = true, paused = true, quarantine = true, ended = true, gone = true}
@@ -66,7 +69,7 @@ for n = 1, row_count do
     for i = first, after - 1, 2 do
       given[ARGV[i]] = ARGV[i + 1]
     end
-    row.queue, row.expires_ms = given.origin, whole_of(given.zs_expires)
+    row.queue, row.expires_ms, row.unique_ms = given.origin, whole_of(given.zs_expires), whole_of(given.zs_unique)
     row.at_front = string.find((given.zs or '') .. (given.flags or ''), 'f', 1, true)
     row.rate_limit = limit_of(given.rate_limit_key, given.rate_limit_concurrency)
   end
@@ -176,6 +179,9 @@ for n, row in ipairs(rows) do
   if IS_SCHEDULE[row.place] then
     if found[n] then
       remove(row.id, found[n])
+      if found[n].recurring then
+        trouble.forget(row.id)
+      end
     end
     if row.place ~= 'gone' then
       put_back(row)
@@ -192,6 +198,9 @@ for n, row in ipairs(rows) do
       rate_limit = row.rate_limit, is_uncertain = true, deadline_ms = deadline_ms})
   elseif row.place == 'held' then  -- it may also wait in its queue: an older copy came back
     redis.call('HSET', RQ_JOB .. row.run_id, 'zs_uncertain', '1')
+  end
+  if row.unique_ms and (row.place == 'open' or row.place == 'held') then
+    guard(row.id, row.run_id, math.floor(tonumber(row.t_us) / 1000) + row.unique_ms)
   end
 end
 push_all()

@@ -1,67 +1,89 @@
--- resume: put a paused schedule back into its lane.
+-- resume: put paused schedules back into their lanes.
 --
--- KEYS   @schedules wake schedule op
+-- KEYS   @schedules @trouble wake op
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
---        id
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 --        missed          fire: at its old due time, passed or not | skip: missed occurrences are recorded, not fired
---        seen_due_ms     '' or, if missed=skip and a recurring schedule is past its due time, the plan's base:
---        planned_version next_ms from_ms until_ms   its version, its next time, valid while from_ms <= TIME < until_ms
---        jitter_ms       how much later than next_ms it is due
---        first_ms last_ms count             the range of missed occurrences
--- RETURNS  OK, word, now ms, due ms or -   |   AGAIN, now ms: read and plan once more
---        words: resumed skipped unchanged NOTFOUND QUARANTINED ENDED
--- LOGS   resume: id, lane, due, missed; after a skip also first, last, count, and of a recurring schedule nominal
+--        ...             two texts per schedule: id, each once; and '' or, if missed=skip and a recurring schedule is
+--                        past its due time, the words of a plan: seen due ms, version, next ms or -, from ms, until ms
+--                        (valid while from <= TIME < until), jitter ms of the next, and the missed ones: first ms,
+--                        last ms, count
+-- RETURNS  OK, now ms, then per schedule: word, due ms or -
+--        words: resumed skipped unchanged NOTFOUND QUARANTINED ENDED WRONGTYPE, AGAIN (read and plan once more)
+-- LOGS   resume: rows = id, "<lane> <due>", after a skip "<lane> <due> <first> <last> <count> <nominal>"; the nominal
+--        time is - for a one-shot
 --
--- The count of failures in a row restarts.
+-- The counts of failures and of skipped occurrences in a row restart.
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/place.lua
+-- include lib/trouble.lua
 
-local at = find({id})[1]
-if not at then
-  return answer({'OK', 'NOTFOUND', now_ms, '-'})
-elseif at.place == 'quarantine' then
-  return answer({'OK', 'QUARANTINED', now_ms, '-'})
-elseif at.place == 'ended' then
-  return answer({'OK', 'ENDED', now_ms, '-'})
-elseif at.place == 'due' then
-  return answer({'OK', 'unchanged', now_ms, at.due_ms})
+-- Return a word, and the due ms for the reply; for a schedule that is resumed also its words in the log.
+local function decide(id, at, plan)
+  if not at then
+    return 'NOTFOUND', '-'
+  elseif at.place == 'quarantine' then
+    return 'QUARANTINED', '-'
+  elseif at.place == 'ended' then
+    return 'ENDED', '-'
+  elseif at.place == 'due' then
+    return 'unchanged', at.due_ms
+  elseif missed ~= 'skip' or tonumber(at.due_ms) > now_ms then
+    return 'resumed', at.due_ms, at.lane .. ' ' .. at.due_ms
+  elseif not at.recurring then
+    return 'skipped', '-', table.concat({at.lane, at.due_ms, at.due_ms, at.due_ms, '1 -'}, ' ')
+  end
+  local seen_due_ms, seen_version, next_ms, from_ms, until_ms, jitter_ms, passed = string.match(plan,
+    '^(%S+) (%S+) (%S+) (%d+) (%d+) (%d+) (%S+ %S+ %S+)$')
+  local version_now = redis.pcall('HGET', schedule_prefix .. id, 'version')
+  if type(version_now) == 'table' then
+    return 'WRONGTYPE', '-'
+  elseif seen_due_ms ~= at.due_ms or version_now ~= seen_version or now_ms < tonumber(from_ms)
+    or now_ms >= tonumber(until_ms) then
+    return 'AGAIN', '-'
+  end
+  local due_ms = next_ms == '-' and '-' or string.format('%.0f', tonumber(next_ms) + tonumber(jitter_ms))
+  at.nominal_ms = next_ms
+  return next_ms == '-' and 'skipped' or 'resumed', due_ms, table.concat({at.lane, due_ms, passed, next_ms}, ' ')
 end
 
-local due_ms = at.due_ms
-local failures = at.recurring and redis.pcall('HGET', schedule_key, 'failures')
-local is_skipping = missed == 'skip' and tonumber(due_ms) <= now_ms
-if not is_skipping then
-  append('resume', {'id', id, 'lane', at.lane, 'due', due_ms, 'missed', 'fire'})
-elseif not at.recurring then
-  append('resume', {'id', id, 'lane', at.lane, 'due', due_ms, 'missed', 'skip',
-    'first', due_ms, 'last', due_ms, 'count', '1'})
-  remove(id, at)
-  return answer({'OK', 'skipped', now_ms, '-'})
-else
-  local version_now = redis.call('HGET', schedule_key, 'version')
-  if seen_due_ms ~= due_ms or version_now ~= planned_version
-    or now_ms < tonumber(from_ms) or now_ms >= tonumber(until_ms) then
-    return {'AGAIN', now_ms}
+local ids, plans = {}, {}
+for i = ROWS, #ARGV, 2 do
+  ids[#ids + 1], plans[#plans + 1] = ARGV[i], ARGV[i + 1]
+end
+local found, rows, reply = find(ids), {}, {'OK', now_ms}
+for n, id in ipairs(ids) do
+  local word, due_ms, words = decide(id, found[n], plans[n])
+  if words then
+    add_row(rows, id, words)
+    found[n].next_due_ms = due_ms
+  else
+    found[n] = false
   end
-  local next_due_ms = next_ms == '' and '-' or string.format('%.0f', tonumber(next_ms) + tonumber(jitter_ms))
-  append('resume', {'id', id, 'lane', at.lane, 'due', next_due_ms, 'missed', 'skip',
-    'first', first_ms, 'last', last_ms, 'count', count, 'nominal', next_ms == '' and '-' or next_ms})
-  if next_ms == '' then
+  reply[#reply + 1], reply[#reply + 2] = word, due_ms
+end
+append_rows('resume', rows)
+
+for n, id in ipairs(ids) do
+  local at = found[n]
+  if at and at.next_due_ms ~= '-' then
+    if at.nominal_ms then
+      redis.call('HSET', schedule_prefix .. id, 'nominal', at.nominal_ms)
+    end
     leave(id, at)
-    redis.call('HSET', schedule_key, 'ended_at', string.format('%.0f', now_ms))
-    redis.call('HDEL', schedule_key, 'nominal')
-    return answer({'OK', 'skipped', now_ms, '-'})
+    wake_if_earlier(at.lane, at.next_due_ms)
+    redis.call('ZADD', lane_keys[at.lane], at.next_due_ms, id)
+  elseif at and at.recurring then
+    leave(id, at)
+    redis.call('HSET', schedule_prefix .. id, 'ended_at', string.format('%.0f', now_ms))
+    redis.call('HDEL', schedule_prefix .. id, 'nominal')
+  elseif at then
+    remove(id, at)
   end
-  due_ms = next_due_ms
-  redis.call('HSET', schedule_key, 'nominal', next_ms)
+  if at then
+    trouble.forget(id)
+  end
 end
-if type(failures) == 'string' then
-  redis.call('HDEL', schedule_key, 'failures')
-end
-leave(id, at)
-wake_if_earlier(at.lane, due_ms)
-redis.call('ZADD', lane_keys[at.lane], due_ms, id)
-return answer({'OK', 'resumed', now_ms, due_ms})
+return answer(reply)

@@ -1,23 +1,25 @@
--- retry: repeat a finished run, as an extra run of the same occurrence.
+-- retry: repeat finished runs, each as an extra run of the same occurrence.
 --
--- KEYS   @schedules wake schedule rq_queues rq_limits op deadlines
+-- KEYS   @schedules wake rq_queues rq_limits op deadlines
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
---        id              of its schedule
---        run             the run that is over
---        nominal_ms      the time in its id
+--        retried_prefix  as in keys.py
+--        is_once         1: not a run that was retried in the last keep_retried_ms
+--        keep_retried_ms
 --        keep_op_ms      op holds the reply that long, and a call sent again gets it
---        ...             field/value texts of its job, used if RQ has forgotten it; empty: not known
--- RETURNS  OK, word, now ms, detail
---        words: retried (detail: the new run's id), NOTOVER (RQ's status), WAITS (its schedule has not fired), GONE
---        (RQ has forgotten it, and no texts were given), BROKEN (another writer changed it), WRONGTYPE
--- LOGS   enqueue: run, front, fields n, the pairs, of = the run that is retried
+--        ...             per run: id of its schedule; run, each once; nominal_ms, the time in its id; number of texts;
+--                        and field/value texts of its job, used if RQ has forgotten it; none: not known
+-- RETURNS  OK, now ms, then per run: word, detail
+--        words: retried (detail: the new run's id), RETRIED (is_once; detail: that run's id), NOTOVER (RQ's status),
+--        WAITS (its schedule has not fired), GONE (RQ has forgotten it, and no texts were given), BROKEN (another
+--        writer changed it), WRONGTYPE, LATER (too much for this call: call again; the first run never gets it)
+-- LOGS   enqueue: rows = run, "<front> <fields n> <of>", the pairs; of = the run that is retried
 --
--- The new run's number is the number of its entry in the log. So no id comes twice in a history, whatever RQ forgot.
--- The schedule with this id stays as it is, and so does the last run of a recurring one. Fields that RQ or a task wrote
--- into the job while it ran are left out, except meta: its first value is not known. The new run has as many retries as
--- at first, and its deadline counts from now. All of it goes into the log, so a job with longer or more fields than a
--- client makes is BROKEN. A payload may have any length.
+-- The new run's number is the number of its entry in the log. So no id comes twice in a history, whatever RQ forgot;
+-- two runs of one occurrence need two entries. The schedule with this id stays as it is, and so does the last run of a
+-- recurring one. Fields that RQ or a task wrote into the job while it ran are left out, except meta: its first value is
+-- not known. The new run has as many retries as at first, and its deadline counts from now. All of it goes into the
+-- log, so a job with longer or more fields than a client makes is BROKEN. A payload may have any length.
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/place.lua
@@ -36,82 +38,120 @@ local NUMBERS = {  -- a worker dies of a field that is no number
 }
 local MOST = 200  -- texts of its fields
 local LONGEST = 100000  -- bytes of a field that is neither payload nor meta; tags may take 40,000
+local MOST_TEXTS = 4000  -- of the entry; unpack fails near 8,000
+local MOST_BYTES = 1000000  -- of the runs of one call: a few ms
 local OF_RUN = {  -- fields of ours that are no part of the definition
   zs_uncertain = true, zs_note = true, zs_next = true, zs_gone = true, zs_deadline = true, zs_stop = true,
   zs_told = true, zs_attempts = true,
 }
+local fields, bytes, is_full, taken, new_runs = {'rows', 0}, 0, false, {}, {}
 
-local texts = redis.pcall('HGETALL', RQ_JOB .. run)
-if texts.err then
-  return string.find(texts.err, 'WRONGTYPE', 1, true) and answer({'OK', 'BROKEN', now_ms, '-'}) or texts
-end
-local function by_name()
+local function by_name(texts)
   local found = {}
   for i = 1, #texts, 2 do
     found[texts[i]] = texts[i + 1]
   end
   return found
 end
-local job = by_name()
-local is_forgotten = #texts == 0 or job.zs_gone and not job.data  -- see lib/waiting.lua
-if is_forgotten then
-  texts = {unpack(ARGV, ROWS)}
-  job = by_name()
-end
-if #texts == 0 then
-  return answer({'OK', 'GONE', now_ms, '-'})
-end
-if not is_forgotten and not OVER[job.status] then
-  local at = job.status == 'scheduled' and find({id})[1]
-  if at and not at.recurring and run_key(id, at.due_ms) == RQ_JOB .. run then
-    return answer({'OK', 'WAITS', now_ms, '-'})
-  end
-  return answer({'OK', is_under_way(job.status) and 'NOTOVER' or 'BROKEN', now_ms, word_of(job.status) or '-'})
-end
 
-local flags = job.zs
-if not flags then
-  local own = redis.pcall('HGET', schedule_key, 'flags')
-  flags = type(own) == 'string' and own ~= '' and '1' .. own or nil
-end
-if job.zs_retries and string.match(job.zs_retries, '^%d+$') then
-  job.retries_left = job.zs_retries
-end
-local its_texts = flags and {'zs', flags} or {}
-for i = 1, #texts, 2 do
-  local name = texts[i]
-  local value = job[name]
-  if NUMBERS[name] and value ~= '' and not string.match(value, '^%-?%d+$') then
-    return answer({'OK', 'BROKEN', now_ms, '-'})
+-- Return the texts of the new run's job, or nil if another writer broke the old one.
+local function texts_of_new(job, texts, flags)
+  local its_texts = flags and {'zs', flags} or {}
+  if job.zs_retries and string.match(job.zs_retries, '^%d+$') then
+    job.retries_left = job.zs_retries
   end
-  local is_ours = string.sub(name, 1, 3) == 'zs_' and not OF_RUN[name]
-  if value ~= '' and (KEPT[name] or NUMBERS[name] or is_ours) then
-    if #value > LONGEST and name ~= 'data' and name ~= 'meta' or #its_texts > MOST then
-      return answer({'OK', 'BROKEN', now_ms, '-'})
+  for i = 1, #texts, 2 do
+    local name = texts[i]
+    local value = job[name]
+    if NUMBERS[name] and value ~= '' and not string.match(value, '^%-?%d+$') then
+      return nil
     end
-    its_texts[#its_texts + 1] = name
-    its_texts[#its_texts + 1] = value
+    local is_ours = string.sub(name, 1, 3) == 'zs_' and not OF_RUN[name]
+    if value ~= '' and (KEPT[name] or NUMBERS[name] or is_ours) then
+      if #value > LONGEST and name ~= 'data' and name ~= 'meta' or #its_texts > MOST then
+        return nil
+      end
+      its_texts[#its_texts + 1], its_texts[#its_texts + 2] = name, value
+    end
+  end
+  if job.data and job.data ~= '' and job.origin and job.origin ~= '' then
+    return its_texts
   end
 end
-if not job.data or job.data == '' or not job.origin or job.origin == '' then
-  return answer({'OK', 'BROKEN', now_ms, '-'})
-end
-local rate_limit = limit_of(job.rate_limit_key, job.rate_limit_concurrency)
-if rate_limit == false or not queue_accepts(job.origin) then
-  return answer({'OK', 'WRONGTYPE', now_ms, '-'})
+
+-- Return a word and its detail.
+local function decide(id, run, nominal_ms, given)
+  local retried = is_once == '1' and redis.pcall('GET', retried_prefix .. run)
+  if type(retried) == 'string' then
+    return 'RETRIED', name_of(retried)
+  elseif is_full then
+    return 'LATER', '-'
+  end
+  local texts = redis.pcall('HGETALL', RQ_JOB .. run)
+  if texts.err and not string.find(texts.err, 'WRONGTYPE', 1, true) then
+    redis.call('HGET', RQ_JOB .. run, 'status')  -- for example no permission to read: this ends the script
+  elseif texts.err then
+    return 'BROKEN', '-'
+  end
+  local job = by_name(texts)
+  local is_forgotten = #texts == 0 or job.zs_gone and not job.data  -- see lib/waiting.lua
+  if is_forgotten then
+    texts, job = given, by_name(given)
+  end
+  if #texts == 0 then
+    return 'GONE', '-'
+  end
+  if not is_forgotten and not OVER[job.status] then
+    local at = job.status == 'scheduled' and find({id})[1]
+    if at and not at.recurring and run_key(id, at.due_ms) == RQ_JOB .. run then
+      return 'WAITS', '-'
+    end
+    return is_under_way(job.status) and 'NOTOVER' or 'BROKEN', word_of(job.status) or '-'
+  end
+
+  local flags = job.zs
+  if not flags then
+    local own = redis.pcall('HGET', schedule_prefix .. id, 'flags')
+    flags = type(own) == 'string' and own ~= '' and '1' .. own or nil
+  end
+  local its_texts = texts_of_new(job, texts, flags)
+  if not its_texts then
+    return 'BROKEN', '-'
+  end
+  local rate_limit = limit_of(job.rate_limit_key, job.rate_limit_concurrency)
+  if rate_limit == false or not queue_accepts(job.origin) then
+    return 'WRONGTYPE', '-'
+  end
+  local again, size = free_run(id, tonumber(nominal_ms), seq + 1), #job.data + #(job.meta or '')
+  is_full = fields[2] > 0 and (#fields + #its_texts > MOST_TEXTS or bytes + size > MOST_BYTES)
+  if is_full or taken[id .. ' ' .. nominal_ms] then
+    return 'LATER', '-'
+  end
+  taken[id .. ' ' .. nominal_ms], bytes = true, bytes + size
+
+  local is_front, expires_ms = flags and string.find(flags, 'f', 1, true), whole_of(job.zs_expires)
+  fields[2], fields[#fields + 1] = fields[2] + 1, again
+  fields[#fields + 1] = table.concat({is_front and '1' or '0', #its_texts / 2, run}, ' ')
+  for i = 1, #its_texts do
+    fields[#fields + 1] = its_texts[i]
+  end
+  new_runs[#new_runs + 1] = {run = again, of = run, queue = job.origin, job = {fields = its_texts, at_front = is_front,
+    rate_limit = rate_limit, deadline_ms = expires_ms and now_ms + expires_ms}}
+  return 'retried', again
 end
 
-local again = free_run(id, tonumber(nominal_ms), seq + 1)
-local is_front = flags and string.find(flags, 'f', 1, true)
-local fields = {'run', again, 'front', is_front and '1' or '0', 'fields', #its_texts / 2}
-for i = 1, #its_texts do
-  fields[#fields + 1] = its_texts[i]
+local reply, i = {'OK', now_ms}, ROWS
+while i <= #ARGV do
+  local id, run, nominal_ms, size = unpack(ARGV, i, i + 3)
+  i = i + 4 + tonumber(size)
+  reply[#reply + 1], reply[#reply + 2] = decide(id, run, nominal_ms, {unpack(ARGV, i - tonumber(size), i - 1)})
 end
-fields[#fields + 1] = 'of'
-fields[#fields + 1] = run
-append('enqueue', fields)
-local expires_ms = whole_of(job.zs_expires)
-launch(again, job.origin, {fields = its_texts, at_front = is_front, rate_limit = rate_limit,
-  deadline_ms = expires_ms and now_ms + expires_ms})
+if #new_runs > 0 then
+  append('enqueue', fields)
+end
+for _, new in ipairs(new_runs) do
+  launch(new.run, new.queue, new.job)
+  redis.call('SET', retried_prefix .. new.of, new.run, 'PX', keep_retried_ms)
+end
 push_all()
-return answer({'OK', 'retried', now_ms, again})
+return answer(reply)

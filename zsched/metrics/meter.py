@@ -116,7 +116,7 @@ def _names_of(bounds: tuple[float, ...]) -> tuple[str, ...]:
 # Outcomes of an occurrence or of a requested run. ``uncertain`` ones were fired, and may have been fired before;
 # ``fired`` counts the others.
 OUTCOMES: Final = tuple(
-    "fired enqueued uncertain skipped_overlap skipped_paused skipped_uncertain skipped_missed skipped_limit "
+    "fired enqueued retried uncertain skipped_overlap skipped_paused skipped_uncertain skipped_missed skipped_limit "
     "skipped_rule_changed expired coalesced duplicate cancelled quarantined pushed_again held withdrawn".split()
 )
 _COUNTED: Final = (*DECIDED, What.RUN_ENDED)  # kinds without any of these changes need not be parsed
@@ -198,8 +198,8 @@ class LogTally:
             self.wait_s[queue].note(run.queue_wait_ms / 1000)
         if run.duration_ms is not None:
             self.duration_s[queue].note(run.duration_ms / 1000)
-            if run.timeout_s:
-                self.timeout_ratio.note(run.duration_ms / 1000 / run.timeout_s)
+        if run.timeout_share is not None:
+            self.timeout_ratio.note(run.timeout_share)
 
 
 # -- measurements of the daemon ---------------------------------------------------------------------

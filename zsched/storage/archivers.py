@@ -230,6 +230,7 @@ def _about(about: Any) -> dict[str, Any]:
 
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.02  # between two readings of the reports
+_WAITS_AGAIN = "waits again"
 _NOTHING = "it is not in Redis either: schedule it again"
 
 
@@ -251,17 +252,17 @@ class Durability:
             problem = "no daemon with an archive follows this namespace, so durable=True cannot be kept"
             raise NotArchived(f"{problem}; {written}; start zsched daemon", is_in_redis=False)
 
-    def wait_for(self, entry: str, entry_ms: int, what: str, is_repeatable: bool = True) -> None:
+    def wait_for(self, entry: str, entry_ms: int, what: str, again: str = _WAITS_AGAIN) -> None:
         """
         Wait until an archive has the entry with id *entry*, written at *entry_ms* by the server's clock. For the
-        message: *what* was changed, and True if the call can be repeated.
+        message: *what* was changed, and what the same call does *again*.
 
         Raises:
             NotArchived: not within the timeout, or Redis lost the entry.
             RedisUnavailable: the result is unknown; the entry was written.
         """
         with _written(what):
-            self._wait_for(entry, entry_ms, what, is_repeatable)
+            self._wait_for(entry, entry_ms, what, again)
 
     def wait_for_all(self, what: str) -> None:
         """Wait until an archive has all present entries of the log. Raises as ``wait_for``."""
@@ -270,9 +271,9 @@ class Durability:
             if last is None:
                 problem = f"{what}: Redis lost its log before an archive had all of it"
                 raise NotArchived(f"{problem}; {_NOTHING}", is_in_redis=False)
-            self._wait_for(last.position.id, last.position.t_us // 1000, what, is_repeatable=True)
+            self._wait_for(last.position.id, last.position.t_us // 1000, what, _WAITS_AGAIN)
 
-    def _wait_for(self, entry: str, entry_ms: int, what: str, is_repeatable: bool) -> None:
+    def _wait_for(self, entry: str, entry_ms: int, what: str, again: str) -> None:
         for _ in self._looks():
             word = self._archivers.archived(entry, entry_ms)
             if word == "archived":
@@ -282,8 +283,7 @@ class Durability:
                     f"{what}: Redis lost log entry {entry} before an archive had it; {_NOTHING}", is_in_redis=False
                 )
         problem = f"{what}: in Redis, but no archive had it on disk within {self._timeout_s:g} s"
-        again = "the same call again waits again" if is_repeatable else "the same call again would do it twice"
-        remedy = f"it fires unless Redis loses it; {again}; see zsched status"
+        remedy = f"it fires unless Redis loses it; the same call again {again}; see zsched status"
         raise NotArchived(f"{problem}; {remedy}", is_in_redis=True)
 
     def _looks(self) -> Iterator[None]:

@@ -15,7 +15,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 from zsched.core.changes import Change, What
-from zsched.core.log.kinds import OWN, Recorded
+from zsched.core.entry import OWN
+from zsched.core.log.kinds import Recorded
 from zsched.core.model import Schedule
 from zsched.core.option_table import OPTIONS
 from zsched.core.revision import is_same, options_of

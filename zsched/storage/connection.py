@@ -23,7 +23,7 @@ from redis.connection import ConnectionPool
 from redis.sentinel import SentinelConnectionPool
 
 from zsched.config import Settings
-from zsched.config.urls import host_port, is_cluster_url, is_sentinel_url, redact
+from zsched.config.urls import URL_FORMS, host_port, is_cluster_url, is_sentinel_url, redact
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.pages import pages_of
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable, SlotMoves, show
@@ -66,14 +66,15 @@ class Channel(Protocol):
 
 class Link:
     """
-    A pool of connections to one Redis. ``where`` names it without its password.
+    A pool of connections to one Redis. ``where`` names it without its password. ``given_by``: the place of its URL in
+    the settings, or "".
 
     Thread-safe; no I/O until its first use. ``execute`` may send a command up to three times if replies
     are lost: use it for reads and for scripts that are safe to repeat.
     """
 
     def __init__(self, pool: ConnectionPool, where: str, timeout_s: float, clock: Clock | None = None) -> None:
-        self.pool, self.where, self.timeout_s = pool, where, timeout_s
+        self.pool, self.where, self.timeout_s, self.given_by = pool, where, timeout_s, ""
         self._clock = clock or SystemClock()
         self._found = pool if isinstance(pool, FoundPool) else None
 
@@ -87,7 +88,7 @@ class Link:
             ConfigError: not a Redis URL; or *keys* are in more than one slot of the Cluster.
         """
         if not isinstance(url, str):
-            raise ConfigError(f"redis url {url!r}: not a text; give redis://host:6379/0 or unix:///path")
+            raise ConfigError(f"redis url {url!r}: not a text; {URL_FORMS}")
         options: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, **our_options()}
         if password is not None:
             options["password"] = password
@@ -100,9 +101,7 @@ class Link:
             pool = ConnectionPool.from_url(url, **options)
         except ValueError as error:
             shown = redact(url)
-            raise ConfigError(
-                f"redis url {shown!r}: not a Redis URL; give redis://host:6379/0 or unix:///path"
-            ) from error
+            raise ConfigError(f"redis url {shown!r}: not a Redis URL; {URL_FORMS}") from error
         return cls(pool, redact(url), timeout_s)
 
     @classmethod
@@ -194,7 +193,7 @@ class Link:
         """
         with self._converted():
             connection: Any = self.pool.get_connection()
-        wire = Wire(connection, self.where, self._found)
+        wire = Wire(connection, self.where, self._found, self.given_by)
         try:
             yield wire
         finally:
@@ -207,7 +206,7 @@ class Link:
         with self._converted():
             connection = self.pool.connection_class(**self.pool.connection_kwargs)
             connection.connect()
-        return Wire(connection, self.where, self._found)
+        return Wire(connection, self.where, self._found, self.given_by)
 
     @contextmanager
     def _converted(self) -> Iterator[None]:
@@ -217,7 +216,7 @@ class Link:
             problem = f"it has an option that a connection does not know ({error})"
             raise ConfigError(f"redis url {self.where!r}: {problem}; take it out") from error
         except redis.AuthenticationError as error:
-            raise RedisRefused(f"Redis at {self.where} refused user or password; check [redis] url") from error
+            raise RedisRefused(f"Redis at {self.where} refused user or password; {_check(self.given_by)}") from error
         except redis.ResponseError as error:  # of SELECT: no such database, or a long script
             if _UNTYPED.match(str(error)):
                 raise RedisUnavailable(f"Redis at {self.where} is busy: {_reason(error)}") from error
@@ -226,7 +225,8 @@ class Link:
             if (distrust := distrust_of(error)) is not None:
                 problem = f"has a certificate that is not trusted here ({distrust})"
                 raise RedisRefused(f"Redis at {self.where} {problem}; {_TRUST}") from error
-            raise RedisUnavailable(f"cannot reach Redis at {self.where}: {_reason(error)}") from error
+            where = f"{self.where} ({self.given_by})" if self.given_by else self.where
+            raise RedisUnavailable(f"cannot reach Redis at {where}: {_reason(error)}") from error
         except redis.RedisError as error:
             raise RedisUnavailable(_no_reply(self.where, error)) from error
 
@@ -238,8 +238,8 @@ class Wire:
     a failure, too.
     """
 
-    def __init__(self, connection: Any, where: str, found: FoundPool | None = None) -> None:
-        self._connection, self.where, self._found = connection, where, found
+    def __init__(self, connection: Any, where: str, found: FoundPool | None = None, given_by: str = "") -> None:
+        self._connection, self.where, self._found, self._given_by = connection, where, found, given_by
         self.is_broken, self.in_flight = False, 0
 
     @property
@@ -330,7 +330,7 @@ class Wire:
             raise
         except redis.AuthenticationError as error:  # NOAUTH: no password was given; for redis-py a lost connection
             self.close()
-            raise RedisRefused(f"Redis at {self.where} needs user and password; check [redis] url") from error
+            raise RedisRefused(f"Redis at {self.where} needs user and password; {_check(self._given_by)}") from error
         except (redis.BusyLoadingError, redis.ReadOnlyError, redis.exceptions.ClusterDownError) as error:
             self.close()  # another server may answer next time
             raise RedisUnavailable(f"Redis at {self.where} cannot take writes now: {_reason(error)}") from error
@@ -379,7 +379,10 @@ def link_of(settings: Settings, most_s: float | None = None) -> Link:
     """
     given = settings.redis
     timeout_s = given.timeout_s if most_s is None else min(given.timeout_s, most_s)
-    return Link.from_url(given.url, timeout_s, given.read_password(), keys_of(settings))
+    link = Link.from_url(given.url, timeout_s, given.read_password(), keys_of(settings))
+    password = f", password from {given.password_file}" if given.password_file else ""
+    link.given_by = given.given_by and given.given_by + password
+    return link
 
 
 def rest() -> None:
@@ -390,6 +393,11 @@ def rest() -> None:
 def one_node_only(where: str) -> str:
     """Return the message for a connection to a single node of a Cluster."""
     return f"Redis at {where} is a node of a Redis Cluster; {_NODES}"
+
+
+def _check(given_by: str) -> str:
+    """Return the remedy for a wrong user or password."""
+    return f"check {given_by or 'the URL'}"
 
 
 def _no_reply(where: str, error: redis.RedisError) -> str:

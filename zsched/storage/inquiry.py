@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zsched.core.backfill import MOST, ran_at, unpacked
-from zsched.core.changes import Change
+from zsched.core.changes import Change, What
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry
+from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.lateness import LeadersBack
-from zsched.core.log import changes, kinds_telling, recorded
+from zsched.core.log import Key, changes, kinds_telling, parse, reading, recorded
 from zsched.core.log.kinds import Recorded
-from zsched.core.lookback import LOOKED_FOR, Lookback, Occurrence, Wanted, kept
+from zsched.core.lookback import LOOKED_FOR, Lookback, Occurrence, SearchCursor, Wanted, kept, record_key_of
 from zsched.core.run_id import RunId
-from zsched.core.runs import Run, RunStatus, as_seen, of_job
-from zsched.core.story import Chronicle, Source, Stalled
+from zsched.core.runs import OPEN, Run, RunStatus, as_seen, of_job
+from zsched.core.story import Chronicle, Source
+from zsched.core.verdict import Stalled
 from zsched.errors import ArchiveError, RedisRefused
 from zsched.storage.connection import Link
 from zsched.storage.jobs import Jobs
@@ -30,6 +33,7 @@ from zsched.storage.log import Log
 from zsched.storage.questions import Questions
 from zsched.storage.queues import suspended, unheard
 
+MOST_AT_ONCE: Final = 1000  # hits of a search in one answer
 _PAGE: Final = 100  # log entries in one read or answer
 _LOOKED_AT: Final = 50_000  # entries of the log in Redis, at most
 _LOOKED_AT_FOR_RUNS: Final = 20_000
@@ -38,13 +42,28 @@ _WAIT_MS: Final = 1000  # for new entries, between checks for a loss of the log
 _NOT_UNDERSTOOD: Final = (KeyError, TypeError, ValueError, RecursionError)
 
 
+_NEWEST: Final = str(SearchCursor(Position(0, 0, LAST_MS * 1000)))  # before the newest entry
+
+
+class Looked(NamedTuple):
+    """
+    A part of a search. ``after``: the cursor to continue from; None: there is no more. ``reached_us``: the time of the
+    last entry that was read; None: the beginning was reached.
+    """
+
+    occurrences: list[Occurrence]
+    source: Source
+    after: str | None
+    reached_us: int | None
+
+
 class Inquiry:
     """Questions about one namespace's past over one link. Raises RedisUnavailable, RedisRefused."""
 
     def __init__(self, link: Link, keys: Keys) -> None:
         self._link, self._keys, self._suffix = link, keys, keys.run_suffix
         self._questions, self._log = Questions(link, keys), Log(link, keys)
-        self._jobs = Jobs(link, keys)
+        self._jobs, self._place = Jobs(link, keys), f"namespace {keys.namespace} of {link.where}"
         self._wait_ms = max(1, min(_WAIT_MS, int(link.timeout_s * 500)))  # 0 would wait for ever
 
     def chronicle(self, id: str, newest: int = 40) -> Chronicle:
@@ -54,17 +73,53 @@ class Inquiry:
             return Chronicle(id, source, answer["changes"], answer["left_out"], answer["terms"], answer["led"])
         return self._from_log(id, newest, source.problem)
 
-    def occurrences(self, wanted: Wanted) -> tuple[list[Occurrence], Source]:
-        """Find the *wanted* occurrences, the newest first; open runs are updated from RQ."""
-        answer, source = self._ask("runs", **wanted.to_dict())
-        if answer is None:
-            found, source = self._lookback(wanted, source.problem)
-        else:
-            found = answer["occurrences"]
-        runs = self.seen([one.run for one in found if one.run is not None])
-        now = {run.id: run for run in runs}
-        updated = [one.with_run(now[one.run.id]) if one.run is not None else one for one in found]
-        return kept(updated, wanted), source
+    def search(self, wanted: Wanted, after: str | None = None) -> Iterator[Looked]:
+        """
+        Yield the *wanted* occurrences part by part, the newest first, until there are enough, or no more; *after* the
+        cursor of an earlier search. Open runs are updated from RQ.
+
+        An archive answers part by part. If none does, the only part is from the log in Redis.
+
+        Raises:
+            ArchiveError: an archive stops to answer, or gives the same part again and again.
+        """
+        left, is_first, is_newest = wanted.limit, True, after is None
+        while True:
+            answer, source = self._ask_part(replace(wanted, limit=min(left, MOST_AT_ONCE)), after)
+            if answer is None:
+                if not is_first:
+                    raise ArchiveError(f"{source.problem}; the search goes on after cursor {after}")
+                yield self._looked_in_log(wanted, after, source.problem)
+                return
+            if answer["after"] is not None and answer["after"] == after:
+                raise ArchiveError(f"archive {source.archive} makes no progress in its history: ask again")
+            found = self._now(answer["occurrences"], wanted)
+            new = self._just_over(wanted)[:left] if is_first and is_newest else []
+            left -= len(new)
+            after, is_first = answer["after"], False
+            if not left:
+                after = _NEWEST
+            elif len(found) > left or (len(found) == left and after is not None):
+                after = found[left - 1].cursor
+            found, left = found[:left], max(left - len(found), 0)
+            yield Looked([*new, *found], source, after, answer["reached_us"])
+            if after is None or not left:
+                return
+
+    def _just_over(self, wanted: Wanted) -> list[Occurrence]:
+        """Return runs that are over in RQ and wanted, although the log does not have their ends yet."""
+        if wanted.words is None or not wanted.statuses:
+            return []
+        answer, _ = self._ask_part(replace(wanted, whats=frozenset(), statuses=OPEN, limit=MOST_AT_ONCE), None)
+        return [] if answer is None else self._now(answer["occurrences"], wanted)
+
+    def _ask_part(self, wanted: Wanted, after: str | None) -> tuple[dict[str, Any] | None, Source]:
+        return self._ask("search", **wanted.to_dict(), **({} if after is None else {"after": after}))
+
+    def _now(self, found: list[Occurrence], wanted: Wanted) -> list[Occurrence]:
+        """Return *found* with its open runs as RQ has them, without those that are not *wanted* any more."""
+        now = {run.id: run for run in self.seen([one.run for one in found if one.run is not None])}
+        return kept([one.with_run(now[one.run.id]) if one.run is not None else one for one in found], wanted)
 
     def seen(self, runs: Sequence[Run]) -> list[Run]:
         """Return *runs*; runs without a known end are updated from RQ."""
@@ -164,7 +219,7 @@ class Inquiry:
             problem = str(answer["error"])
         else:
             try:
-                return _understood(answer), _source(answer)
+                return _understood(answer), _source(answer, self._place)
             except _NOT_UNDERSTOOD as error:
                 problem = f"this version does not understand the archive's answer ({error!r})"
         return None, self._redis(self._log.first(), problem)
@@ -189,7 +244,7 @@ class Inquiry:
         since_ms = None if oldest is None else oldest.position.t_us // 1000
         last = self.last()
         is_untrimmed = oldest is None or oldest.position.seq == 1
-        return Source(None, since_ms, last.id if last else None, problem, is_untrimmed)
+        return Source(None, since_ms, last.id if last else None, problem, is_untrimmed, self._place)
 
     def _is_behind(self, seen: Position) -> bool:
         """Return True if the log ends before *seen*: Redis lost entries."""
@@ -224,13 +279,28 @@ class Inquiry:
         source = self._redis(oldest, problem)
         return Chronicle(id, source, changes, len(found) - len(kept), leaders.terms, leaders.led)
 
-    def _lookback(self, wanted: Wanted, problem: str) -> tuple[list[Occurrence], Source]:
-        lookback, kinds = Lookback(wanted), kinds_telling(*LOOKED_FOR)
+    def _looked_in_log(self, wanted: Wanted, after: str | None, problem: str) -> Looked:
+        """Answer a search from the log that Redis has."""
+        is_simple = after is None and wanted.facets == NO_FACETS
+        lookback = Lookback(wanted if is_simple else replace(wanted, limit=_LOOKED_AT * MOST_AT_ONCE))
+        entries, facets, kinds = dict[str, Entry](), LoggedFacets(self._suffix), kinds_telling(*LOOKED_FOR)
         oldest: Entry | None = None
         for oldest in self._back(_LOOKED_AT_FOR_RUNS):
-            if oldest.kind in kinds and lookback.see(self._read(oldest)):  # the search is complete
-                return lookback.found(), self._redis(self._log.first(), problem)
-        return lookback.found(), self._redis(oldest, problem)
+            facets.see(oldest)
+            if oldest.kind in kinds:
+                entries[oldest.position.id] = oldest
+                if lookback.see(self._read(oldest)) and is_simple:  # the search is complete
+                    break
+        placed = [facets.placed(one, entries[one.entry]) for one in lookback.found()]
+        found = [one for one in placed if (one.facets or NO_FACETS).has(wanted.facets)]
+        if after is not None:
+            order = SearchCursor.parse(after).order
+            found = [one for one in found if SearchCursor.parse(one.cursor).order < order]
+        found = self._now(found, wanted)
+        is_cut = len(found) >= wanted.limit
+        source = self._redis(self._log.first() if is_cut else oldest, problem)
+        cursor = found[wanted.limit - 1].cursor if is_cut else None
+        return Looked(found[: wanted.limit], source, cursor, None if oldest is None else oldest.position.t_us)
 
     def _ran_by_log(self, id: str, start_ms: int, problem: str) -> tuple[list[int], Source]:
         """Answer as ``ran`` from the log, of any time; no run is pushed before its time."""
@@ -263,6 +333,34 @@ class Inquiry:
             return []
 
 
+class LoggedFacets:
+    """The facets of what the log tells, from the records in its entries."""
+
+    def __init__(self, run_suffix: str) -> None:
+        self._suffix, self._of = run_suffix, dict[Key, list[tuple[int, Facets]]]()
+        self._rows = dict[str, dict[tuple[What, str, str | None], int]]()  # of changes, by entry
+
+    def see(self, entry: Entry) -> None:
+        """Add an entry's records."""
+        with suppress(UnknownEntry):
+            parsed = parse(entry, self._suffix)
+            with reading(entry):
+                facets = parsed.facets()
+                for row, owner in enumerate(parsed.owners()):
+                    self._of.setdefault(owner, []).append((entry.position.t_us, facets.at(row)))
+
+    def placed(self, one: Occurrence, entry: Entry) -> Occurrence:
+        """Return *one*, a change of *entry*, with its facets and its cursor."""
+        id, run = record_key_of(one)
+        known = sorted([*self._of.get((id, ""), ()), *(self._of.get((id, run), ()) if run else ())])
+        before = [facets for t_us, facets in known if t_us <= one.at_us]
+        if one.entry not in self._rows:
+            told = enumerate(parse(entry, self._suffix).told())
+            self._rows[one.entry] = {(each.what, each.id, each.run_id): row for row, each in told}
+        row = self._rows[one.entry].get(one.key, 0)
+        return replace(one, facets=before[-1] if before else None, cursor=str(SearchCursor(entry.position, 0, row)))
+
+
 def _understood(answer: dict[str, Any]) -> dict[str, Any]:
     """Return *answer* with its changes and entries as values. Raises KeyError, TypeError, ValueError."""
     values = dict(answer)
@@ -272,6 +370,8 @@ def _understood(answer: dict[str, Any]) -> dict[str, Any]:
         values["terms"], values["led"] = dict(answer["terms"]), dict(answer["led"])
     if "occurrences" in answer:
         values["occurrences"] = [Occurrence.of_dict(one) for one in answer["occurrences"]]
+        values["after"] = None if answer["after"] is None else str(SearchCursor.parse(answer["after"]))
+        values["reached_us"] = None if answer["reached_us"] is None else int(answer["reached_us"])
     if "ran" in answer:
         values["ran"] = unpacked(answer["ran"], MOST)
         values["by"], values["read_to"] = str(answer["by"]), answer["read_to"] and int(answer["read_to"])
@@ -285,8 +385,8 @@ def _entry(position: list[int], texts: list[str]) -> Entry:
     return Entry.of(b"%d-%d" % (epoch, seq), [text.encode("latin-1") for text in texts])
 
 
-def _source(answer: dict[str, Any]) -> Source:
-    """Return the archive as the source, with the time since when the answer is complete: its search may be bounded."""
-    source, looked_back_to = answer["source"], answer.get("looked_back_to")
-    since = source["complete_since"] if looked_back_to is None else looked_back_to
-    return Source(str(source["archive"]), None if since == "start" else int(since) // 1000, source["as_of"])
+def _source(answer: dict[str, Any], place: str) -> Source:
+    """Return the archive as the source."""
+    source, since = answer["source"], answer["source"]["complete_since"]
+    since_ms = None if since == "start" else int(since) // 1000
+    return Source(str(source["archive"]), since_ms, source["as_of"], place=place)

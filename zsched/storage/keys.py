@@ -92,6 +92,14 @@ class Keys:
         """SET: ids of recurring schedules, to avoid scans of lanes with millions of schedules."""
         return f"{self.prefix}recurring"
 
+    def failing(self) -> str:
+        """ZSET: id → number of the last runs that failed, of recurring schedules; see lua/lib/trouble.lua."""
+        return f"{self.prefix}failing"
+
+    def blocked(self) -> str:
+        """ZSET: id → number of the last occurrences that were skipped for overlap, of recurring schedules."""
+        return f"{self.prefix}blocked"
+
     def wake(self) -> str:
         """Channel: ``<due ms>`` when an earlier due time was put, ``lease`` when a leader left."""
         return f"{self.prefix}wake"
@@ -121,7 +129,7 @@ class Keys:
     def schedule(self, id: str) -> str:
         """
         HASH, recurring only: version, trigger, anchor, nominal, digest, lane, flags, last, func, tags,
-        policy, created_by, managed_by, created_at, updated_at, ended_at, pause_after, failures.
+        policy, created_by, managed_by, created_at, updated_at, ended_at, pause_after.
         """
         return self.schedule_prefix() + id
 
@@ -132,6 +140,14 @@ class Keys:
     def op(self, op: str) -> str:
         """STRING with PX: the reply of a call that has no id of its own, so that a re-send is a no-op."""
         return f"{self.prefix}op:{op}"
+
+    def retried_prefix(self) -> str:
+        """The text before a retried run's id in its key, a STRING with PX: the id of the new run; see lua/retry.lua."""
+        return f"{self.prefix}retried:"
+
+    def unique_prefix(self) -> str:
+        """The text before an id in the key of its guard, a STRING with PX: ``<until ms> <run id>``."""
+        return f"{self.prefix}unique:"
 
     def answer(self, question: str) -> str:
         """LIST with PX: the answer to a question, JSON."""

@@ -4,13 +4,15 @@ A namespace's counts, leader, backlog and archives at one moment, read in one ro
 The archives' reports also describe their daemons: every daemon has an archiver, which reports at least every 3 s, as
 leader or standby, and once more when it stops.
 
-Not guaranteed: a daemon that reported within SILENT_MS may have been killed since. A daemon that has not reported yet
-is unknown.
+A leader says so in its reports. If it has no lease any more, it was killed, or has not reported since.
+
+Not guaranteed: another daemon that reported within SILENT_MS may have been killed since, and so may a leader that led
+for less than 3 s. A daemon that has not reported yet is unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -27,6 +29,8 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.meta import NUMBERS, asking, due_from_score, numbers, server_now_ms
 from zsched.storage.queues import HeldBack, Throttled, held_back, throttled_sets
+from zsched.storage.registries import is_denied
+from zsched.storage.troubled import Troubles, trouble_commands, troubles_of
 
 SILENT_MS: Final = 10_000  # without a report; three reports are missing then, so a slow disk is not enough
 
@@ -37,7 +41,7 @@ class DaemonRole(Enum):
     LEADS = "leader"
     STANDS_BY = "standby"
     BARRED = "barred"  # it runs, but may not lead, so it cannot take over
-    SILENT = "silent"  # no report for SILENT_MS: killed, cut off, or its Redis refuses the report
+    SILENT = "silent"  # killed, cut off, or its Redis refuses the report: none for SILENT_MS, or not since it led
     STOPPED = "stopped"  # it stopped in order
 
 
@@ -105,7 +109,7 @@ def _seen(report: Report, leader: str | None, now_ms: int) -> DaemonSeen:
         role = DaemonRole.LEADS
     elif report.is_stopped:
         role = DaemonRole.STOPPED
-    elif not report.is_recent(now_ms, SILENT_MS):
+    elif about.get("leads") is True or not report.is_recent(now_ms, SILENT_MS):  # it lost its lease without a word
         role = DaemonRole.SILENT
     else:
         role = DaemonRole.STANDS_BY if _bar(report) is None else DaemonRole.BARRED
@@ -154,7 +158,7 @@ class Overview:
     last report of each, of any age; an archive may have advanced since, up to ``log_last``, the log's last entry.
     ``held_back``: schedules that a queue's limit throttles; they count as waiting, not as overdue. ``led_since_ms``:
     the beginning of the leader's term; None without a leader, or if the log was trimmed since. ``wrong_types``: keys of
-    a wrong type that firing does without, with their type and the right one.
+    a wrong type that firing does without, with their type and the right one. ``troubles``: schedules that need a look.
     """
 
     now_ms: int
@@ -176,6 +180,7 @@ class Overview:
     wrong_types: dict[str, tuple[str, str]] = field(default_factory=dict)
     doubt_ms: int = 0
     namespace: str = "default"
+    troubles: Troubles = field(default_factory=Troubles)
 
     def behind(self, report: Report) -> int | None:
         """Count the log entries that an archive lacks; None if it is empty, or has entries of another history."""
@@ -229,7 +234,7 @@ def look(link: Link, keys: Keys) -> Overview:
     """
     now_ms, throttled = server_now_ms(link, keys), throttled_sets(link, keys)
     with link.wire() as wire:
-        found = _replies(wire, _commands(keys, now_ms, throttled))
+        found = _replies(wire, _commands(keys, now_ms, throttled), typed(keys))
         meta = numbers(keys, found["meta"])
         began = Log(wire, keys).read(f"{max(meta['epoch'], 0)}-0", 1)  # the first entry of a term
     counts = [(one, found[one.key(keys)]) for one in throttled]
@@ -259,12 +264,13 @@ def look(link: Link, keys: Keys) -> Overview:
         },
         doubt_ms=meta["doubt"],
         namespace=keys.namespace,
+        troubles=troubles_of(found, now_ms),
     )
 
 
 def typed(keys: Keys) -> dict[str, str]:
     """Return the keys that firing does without, each with its right type."""
-    return {keys.rq.queues(): "set", keys.deadlines(): "zset"}
+    return {keys.rq.queues(): "set", keys.deadlines(): "zset", keys.failing(): "zset", keys.blocked(): "zset"}
 
 
 def _commands(keys: Keys, now_ms: int, throttled: list[Throttled]) -> dict[str, Command]:
@@ -275,25 +281,39 @@ def _commands(keys: Keys, now_ms: int, throttled: list[Throttled]) -> dict[str, 
         commands[f"head {lane}"] = ("ZRANGE", keys.due(lane), 0, 0, "WITHSCORES")
     commands |= {one.key(keys): ("ZCARD", one.key(keys)) for one in throttled}
     commands |= {f"type {key}": ("TYPE", key) for key in typed(keys)}
-    return commands | {
-        "recurring": ("SCARD", keys.recurring()),
-        "paused": ("HLEN", keys.paused()),
-        "quarantined": ("HLEN", keys.quarantine()),
-        "limits": ("HGETALL", keys.limits()),
-        "lease": ("GET", keys.lease()),
-        "lease_ms": ("PTTL", keys.lease()),
-        "meta": ("HMGET", keys.meta(), *NUMBERS),
-        "log_length": ("XLEN", keys.log()),
-        "archivers": ("HGETALL", keys.archivers()),
-        "last": ("XREVRANGE", keys.log(), "+", "-", "COUNT", 1),  # read after the reports, so that none is ahead of it
-    }
+    return (
+        commands
+        | trouble_commands(keys)
+        | {
+            "recurring": ("SCARD", keys.recurring()),
+            "paused": ("HLEN", keys.paused()),
+            "quarantined": ("HLEN", keys.quarantine()),
+            "limits": ("HGETALL", keys.limits()),
+            "lease": ("GET", keys.lease()),
+            "lease_ms": ("PTTL", keys.lease()),
+            "meta": ("HMGET", keys.meta(), *NUMBERS),
+            "log_length": ("XLEN", keys.log()),
+            "archivers": ("HGETALL", keys.archivers()),
+            "last": (
+                "XREVRANGE",
+                keys.log(),
+                "+",
+                "-",
+                "COUNT",
+                1,
+            ),  # read after the reports, so that none is ahead of it
+        }
+    )
 
 
-def _replies(wire: Wire, commands: dict[str, Command]) -> dict[str, Any]:
-    """Return the replies to *commands* by name."""
+def _replies(wire: Wire, commands: dict[str, Command], optional: Collection[str]) -> dict[str, Any]:
+    """Return the replies to *commands* by name; [] for a key of *optional* that has a wrong type."""
     found = dict(zip(commands, wire.replies(commands.values()), strict=True))
     for name, reply in found.items():
         if isinstance(reply, RedisRefused):
+            if commands[name][1] in optional and not is_denied(reply):
+                found[name] = []
+                continue
             with asking(commands[name][1]):
                 raise reply
     return found

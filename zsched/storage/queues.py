@@ -4,14 +4,18 @@ The queues in use, the workers of RQ, and *stalled* queues, from which no worker
 A queue is stalled because it is *unheard* (no worker listens to it), or because RQ's workers are *suspended*. At most
 some thousand workers and queues are read, and some hundred schedules, in a few round trips.
 
-Not guaranteed: a running worker may be unknown. RQ's workers register when they start, and do not repeat that after a
-loss of Redis; then only their running jobs show them. A killed worker counts until RQ forgets it, some minutes later.
+RQ's workers register when they start, and do not repeat that after a loss of Redis. So a worker also counts if it runs
+a job, or if it finished one lately and its heartbeats go on.
+
+Not guaranteed: after a loss, a running worker is unknown until it takes a job. A killed worker counts until RQ forgets
+it, some minutes later.
 
 A schedule is *throttled* while its queue has no room by its limit: fire.lua moved it out of its lane.
 """
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
@@ -90,6 +94,8 @@ _SCHEDULES: Final = 500  # recurring ones, and the next of each lane, to find qu
 _HEAD: Final = 10  # jobs of a queue that are searched for a run of the namespace
 _FEW, _MANY = 10, 500  # names of a queue's workers in one reply: a few usually include a living one
 _ABOUT_WORKER: Final = ("queues", "death")
+_LATEST: Final = 5  # ended jobs of a queue that are searched for their worker, of each kind
+_SIMILAR: Final = 0.7  # of two names, as difflib counts: "emial" and "email" have 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +111,14 @@ class StalledQueue(NamedTuple):
     """
     A queue from which no worker takes jobs. ``waiting``: the number of jobs in it, of any producer. ``waits_ms``: the
     waiting time of the oldest job; None if unknown. ``is_ours``: the namespace's schedules use it, or one of its runs
-    is among the next jobs.
+    is among the next jobs. ``meant``: a queue with workers and a similar name; None if there is none.
     """
 
     queue: str
     waiting: int
     waits_ms: int | None
     is_ours: bool
+    meant: str | None = None
 
     @property
     def is_stuck(self) -> bool:
@@ -121,20 +128,23 @@ class StalledQueue(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON; the keys are stable."""
         waits_s = None if self.waits_ms is None else self.waits_ms // 1000
-        return {"queue": self.queue, "waiting": self.waiting, "waits_s": waits_s}
+        return {"queue": self.queue, "waiting": self.waiting, "waits_s": waits_s, "meant": self.meant}
 
 
 class StalledQueues(NamedTuple):
     """
     ``unheard``: queues without workers that schedules use, or in which jobs wait. ``suspended_by``: the key that
     suspends workers until ``rq resume``, or None. ``suspended``: all queues in which jobs wait then. ``used``: the
-    number of queues that schedules use.
+    number of queues that schedules use. ``heard``: the number of queues with workers. ``is_after_loss``: Redis lost
+    data lately, maybe the registrations of workers.
     """
 
     unheard: list[StalledQueue]
     suspended_by: str | None
     suspended: list[StalledQueue]
     used: int
+    heard: int = 0
+    is_after_loss: bool = False
 
     @property
     def is_suspended(self) -> bool:
@@ -188,13 +198,25 @@ def stalled_queues(wire: Wire, keys: Keys) -> StalledQueues:
     used, is_suspended = used_queues(wire, keys), suspended(wire, keys.rq)
     known = used | {keys.rq.queue_name(key) for key in members(wire, keys.rq.queues(), _QUEUES)}
     silent = unheard(wire, keys, known)
-    stalled = _stalled(wire, keys, sorted(known if is_suspended else silent), used)
+    silent -= _lately_served(wire, keys, silent)
+    registered = workers_of(wire, keys.rq) if silent else []
+    heard = (known - silent).union(*(one.queues for one in registered))
+    stalled = [
+        one._replace(meant=similar(one.queue, heard))
+        for one in _stalled(wire, keys, sorted(known if is_suspended else silent), used)
+    ]
     return StalledQueues(
         [one for one in stalled if one.queue in silent and (one.waiting or one.queue in used)],
         keys.rq.suspended() if is_suspended else None,
         [one for one in stalled if is_suspended and one.waiting],
         len(used),
+        len(heard),
     )
+
+
+def similar(queue: str, heard: Collection[str]) -> str | None:
+    """Return the queue in *heard* whose name looks like that of *queue*, or None: *queue* may be a typing mistake."""
+    return next(iter(difflib.get_close_matches(queue, sorted(heard), 1, _SIMILAR)), None)
 
 
 def suspended(wire: Wire, rq: RqKeys) -> bool:
@@ -215,6 +237,34 @@ def unheard(wire: Wire, keys: Keys, queues: Collection[str]) -> frozenset[str]:
     running = wire.replies(("ZCOUNT", keys.rq.registry("wip", queue), f"({since_s}", "+inf") for queue in found)
     has_run = (isinstance(count, int) and count > 0 for count in running)
     return frozenset(queue for queue, is_heard in zip(found, has_run, strict=True) if not is_heard)
+
+
+def _lately_served(wire: Wire, keys: Keys, queues: Collection[str]) -> set[str]:
+    """
+    Return the *queues* of which a living worker finished a job lately. RQ's registries are sorted by the end of the
+    time for which a job is kept, so a job that is kept shorter than others may be missed.
+    """
+    kinds = [(queue, keys.rq.registry(kind, queue)) for queue in queues for kind in ("finished", "failed")]
+    pages = wire.replies(("ZRANGE", key, -_LATEST, -1) for _, key in kinds)
+    ended = [(queue, id) for (queue, _), page in zip(kinds, pages, strict=True) for id in _listed(page)]
+    if not ended:
+        return set()
+    jobs = wire.replies(("HMGET", keys.rq.job(id), "ended_at", "worker_name") for _, id in ended)
+    since_ms = server_now_ms(wire, keys) - UNATTENDED_MS
+    served = {
+        (queue, text(job[1]))
+        for (queue, _), job in zip(ended, jobs, strict=True)
+        if isinstance(job, list) and all(job) and (ms_of(text(job[0])) or 0) > since_ms
+    }
+    names = sorted({name for _, name in served})
+    found = wire.replies(("HMGET", keys.rq.worker(name), "last_heartbeat", "death") for name in names)
+    about = dict(zip(names, found, strict=True))
+    return {queue for queue, name in served if (seen := _listed(about[name])) and seen[0] and not seen[1]}
+
+
+def _listed(reply: Any) -> list[Any]:
+    """Return a list of a reply; [] for a key of a wrong type, and for one that this user may not read."""
+    return reply if isinstance(reply, list) else []
 
 
 def _unregistered(wire: Wire, rq: RqKeys, queues: list[str]) -> list[str]:

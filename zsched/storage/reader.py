@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from zsched.core.checked_options import UNREADABLE, read_letters, read_options
-from zsched.core.clock import LAST_MS, Clock
+from zsched.core.clock import LAST_MS, Clock, to_ms
 from zsched.core.entry import BEFORE_BY
 from zsched.core.entry import text as shown
 from zsched.core.forms import Stored, whole_number
@@ -118,6 +119,11 @@ class Reader:
         keys += [throttled.key(self._keys) for throttled in throttled_sets(self._link, self._keys)]
         return heapq.merge(*(self._lane(key, from_ms, until_ms, after, is_wanted) for key in keys))
 
+    def head_of(self, lane: Priority, most: int) -> Iterator[Schedule]:
+        """Yield the schedules of *lane* that are due next, *most* at most."""
+        ids = self._link.execute("ZRANGE", self._keys.due(lane), 0, most - 1)
+        return self.schedules(id.decode(errors="backslashreplace") for id in ids)
+
     def paused(self) -> list[str]:
         """Return the ids of paused schedules, sorted."""
         return sorted(shown(id) for id in self._link.execute("HKEYS", self._keys.paused()))
@@ -157,6 +163,13 @@ class Reader:
         """Count the jobs that wait in each queue that RQ knows."""
         with self._link.wire() as wire:
             return Registries(wire, self._keys.rq).depths()
+
+    def due_soon(self) -> dict[str, dict[str, int]]:
+        """Count the schedules that are due soon, by queue. Raises as ``storage.upcoming.due_soon``."""
+        from zsched.storage.upcoming import due_soon  # for the metrics
+
+        with self._link.wire() as wire:
+            return due_soon(wire, self._keys)
 
     def recent(self, clock: Clock) -> Recent:
         """Count the last minutes, as far as the log can be read quickly; *clock* measures the time of the read."""
@@ -236,7 +249,8 @@ class Decoder:
             args=args,
             kwargs=kwargs,
             policy=_policy(own.get("policy")),
-            created_ms=_ms(own.get("created_at")),
+            created_ms=_ms(own.get("created_at")) if recurring else _iso_ms(job.get("created_at")),
+            updated_ms=_ms(own.get("updated_at")) if recurring else _iso_ms(job.get("created_at")),
             note=reason or None,
             paused_by=paused_by or None,
             since_ms=(_ms(since_ms) or None) if since_ms else _ms(own.get("ended_at")),
@@ -274,6 +288,14 @@ def _ms(text: str | bytes | None) -> int | None:
     except ValueError:
         return None
     return value if 0 <= value <= LAST_MS else None
+
+
+def _iso_ms(text: str | None) -> int | None:
+    """Return the instant of a time of RQ's."""
+    try:
+        return to_ms(datetime.fromisoformat(text or "").replace(tzinfo=UTC))
+    except UNREADABLE:
+        return None
 
 
 def _spec(text: str | None) -> TriggerSpec | None:

@@ -8,12 +8,15 @@ unpickled, so the caller's serializer does not matter.
 from __future__ import annotations
 
 import time
-from typing import Final, NamedTuple
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from zsched.core.entry import text
+from zsched.core.repair import IdOutcome
 from zsched.core.run_id import RunId
 from zsched.core.runs import Run, RunStatus, as_seen, facts_text
-from zsched.errors import InvalidSchedule, PayloadGone, RedisRefused, RunNotFound, RunNotOver
+from zsched.errors import PayloadGone, RedisRefused, RunNotFound, RunNotOver, ZschedError
 from zsched.storage.connection import Link
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
@@ -22,7 +25,8 @@ from zsched.storage.questions import Questions
 from zsched.storage.scripts import Scripts
 from zsched.storage.store import KEEP_OP_MS
 
-MOST_WAITING: Final = 50_000  # longest queue to remove a run from: 1 ms of Redis; 2 million take 46 (measured)
+MOST_WAITING: Final = 50_000  # runs of queues that are searched in one call: 1 ms of Redis
+_KEEP_RETRIED_MS: Final = 86_400_000  # time for which Redis knows that a run was retried; then the history knows it
 _LOOKS: Final = 60  # attempts for a run on its way to a worker or back to its queue
 _PAUSE_S: Final = 0.05  # between two attempts
 
@@ -37,62 +41,68 @@ class Remembered(NamedTuple):
 
 class Reruns:
     """
-    A client's operations on runs of one namespace, over one link, asked for by *by*. Raises RedisUnavailable,
-    RedisRefused.
+    A client's operations on runs of one namespace, over one link, asked for by *by*: many runs in a call, and an
+    outcome for each. Raises RedisUnavailable, RedisRefused.
     """
 
     def __init__(self, link: Link, keys: Keys, by: str = "") -> None:
         self._link, self._keys, self._scripts = link, keys, Scripts(link, keys, by)
         self._jobs, self._questions = Jobs(link, keys, tracebacks=False), Questions(link, keys)
 
-    def retry(self, run_id: str, op: str) -> str:
+    def retry(self, run_ids: Sequence[str], *, is_once: bool = False) -> dict[str, IdOutcome]:
         """
-        Push *run_id*, which is over, once more; return the new run's id.
+        Push *run_ids*, which are over, once more: retried, with the new run's id. *is_once*: runs that were retried in
+        the last day are retried_before. Errors: RunNotFound, RunNotOver, PayloadGone; RedisRefused: another writer
+        changed its job.
+        """
+        parts, outcomes = self._parted(run_ids)
+        records: dict[str, list[bytes]] = {}
+        rest = list(parts)
+        while rest:
+            rows = [
+                text
+                for run_id in rest
+                for record in [records.get(run_id, [])]
+                for text in (parts[run_id].schedule_id, run_id, parts[run_id].nominal_ms, len(record), *record)
+            ]
+            answers = self._call("retry", rest, rows, is_once=int(is_once), keep_retried_ms=_KEEP_RETRIED_MS)
+            rest = [run_id for run_id, (word, _) in answers.items() if word == "LATER"]
+            for run_id, (word, detail) in answers.items():
+                if word == "GONE":
+                    remembered = self.remembered(run_id)
+                    if remembered.record:
+                        records[run_id] = remembered.record
+                        rest.append(run_id)
+                    else:
+                        outcomes[run_id] = IdOutcome("", error=self._gone(run_id, remembered))
+                elif word == "retried":
+                    outcomes[run_id] = IdOutcome(word, detail)
+                elif word == "RETRIED":
+                    outcomes[run_id] = IdOutcome("retried_before", detail)
+                elif word != "LATER":
+                    outcomes[run_id] = IdOutcome("", error=self._refusal(run_id, parts[run_id], word, detail))
+        return outcomes
 
-        Raises:
-            RunNotFound, RunNotOver, PayloadGone. RedisRefused: another writer changed its job.
+    def cancel(self, run_ids: Sequence[str]) -> dict[str, IdOutcome]:
         """
-        parts = self._parts(run_id)
-        word, detail = self._retry(run_id, parts, op, [])
-        if word == "GONE":
-            remembered = self.remembered(run_id)
-            if not remembered.is_known:
-                raise self._not_found(run_id, remembered.problem)
-            if remembered.record is None:
-                raise PayloadGone(
-                    f"run {run_id!r}: RQ has forgotten it, and the archive does not have its arguments"
-                    " ([archive] keep_args = false, or it is older than what is kept); enqueue it anew"
-                )
-            word, detail = self._retry(run_id, parts, op, remembered.record)
-        if word != "retried":
-            raise self._refusal(run_id, parts, word, detail)
-        return detail
-
-    def cancel(self, run_id: str, op: str) -> str:
+        Take *run_ids* out of their queues (``cancelled``), or ask their workers to stop them (``stopping``);
+        ``already_over``. Errors: RunNotFound. RunNotOver: it has not fired, its worker does not listen, or it was on
+        its way to a worker for 3 s. RedisRefused: another writer changed its job.
         """
-        Take *run_id* out of its queue (``cancelled``), or ask its worker to stop it (``stopping``). Return that word,
-        or ``already_over``.
-
-        Raises:
-            RunNotFound. RunNotOver: it has not fired, its worker does not listen, or it was on its way to a worker for
-            3 s. RedisRefused: another writer changed its job.
-        """
-        parts = self._parts(run_id)
-        word, detail = self._cancel(run_id, parts, op)
-        for _ in range(_LOOKS):
-            if word not in ("AGAIN", "TAKEN"):
-                break
-            time.sleep(_PAUSE_S)
-            word, detail = self._cancel(run_id, parts, op)
-        if word in ("cancelled", "stopping"):
-            return word
-        if word == "UNKNOWN":
-            remembered = self.remembered(run_id)
-            if not remembered.is_known:
-                raise self._not_found(run_id, remembered.problem)
-        elif word != "over":
-            raise self._refusal(run_id, parts, word, detail)
-        return "already_over"
+        parts, outcomes = self._parted(run_ids)
+        rest, looks = list(parts), 0
+        while rest:
+            answers = self._cancel(rest, parts)
+            unsure = [run_id for run_id, (word, _) in answers.items() if word in ("AGAIN", "TAKEN")]
+            looks += bool(unsure)
+            rest = [run_id for run_id, (word, _) in answers.items() if word == "LATER"]
+            if unsure and looks < _LOOKS:
+                rest += unsure
+                time.sleep(_PAUSE_S)
+            for run_id, (word, detail) in answers.items():
+                if run_id not in rest:
+                    outcomes[run_id] = self._cancelled(run_id, parts[run_id], word, detail)
+        return outcomes
 
     def remembered(self, run_id: str) -> Remembered:
         """Ask an archive for *run_id*."""
@@ -106,51 +116,64 @@ class Reruns:
 
     # -- how ------------------------------------------------------------------------------------------
 
-    def _parts(self, run_id: str) -> RunId:
-        if not isinstance(run_id, str):
-            raise InvalidSchedule("run_id", run_id, "not a run id", "give the text that zsched history shows")
-        parts = RunId.ours(run_id, self._keys.namespace)
-        if parts is None:
-            raise RunNotFound(
+    def _parted(self, run_ids: Sequence[str]) -> tuple[dict[str, RunId], dict[str, IdOutcome]]:
+        """Return the parts of each of *run_ids*, and outcomes for others than runs of this namespace."""
+        parts, outcomes = {}, {}
+        for run_id in run_ids:
+            found = RunId.ours(run_id, self._keys.namespace)
+            if found is not None:
+                parts[run_id] = found
+                continue
+            error = RunNotFound(
                 f"{run_id!r} is not a run of namespace {self._keys.namespace!r}: run ids are <schedule id>-<ms>"
                 f"{self._keys.run_suffix}; see zsched history"
             )
-        return parts
+            outcomes[run_id] = IdOutcome("", error=error)
+        return parts, outcomes
 
-    def _retry(self, run_id: str, parts: RunId, op: str, record: list[bytes]) -> tuple[str, str]:
-        word, _, detail = self._scripts.call(
-            "retry",
-            id=parts.schedule_id,
-            run=run_id,
-            nominal_ms=parts.nominal_ms,
-            op=op,
-            keep_op_ms=KEEP_OP_MS,
-            rows=record,
-        )
-        return text(word), text(detail)
+    def _call(self, name: str, run_ids: Sequence[str], rows: list[Any], **arguments: Any) -> dict[str, tuple[str, str]]:
+        """Return the word and detail of each of *run_ids*."""
+        op = uuid.uuid4().hex
+        _, *texts = self._scripts.call(name, rows=rows, op=op, keep_op_ms=KEEP_OP_MS, **arguments)
+        answers = zip(map(text, texts[::2]), map(text, texts[1::2]), strict=True)
+        return dict(zip(run_ids, answers, strict=True))
 
-    def _cancel(self, run_id: str, parts: RunId, op: str) -> tuple[str, str]:
-        [job] = self._jobs.look([run_id])
-        run = Run(run_id, RunStatus.QUEUED) if job is None else as_seen(Run(run_id, RunStatus.QUEUED), job)
-        now_ms = server_now_ms(self._link, self._keys)
-        cancelled = run._replace(status=RunStatus.CANCELLED, ended_ms=now_ms)
-        word, _, detail = self._scripts.call(
-            "cancel_run",
-            id=parts.schedule_id,
-            run=run_id,
-            seen="-" if job is None else f"{job.status} {job.queued_at}",
-            facts=facts_text(cancelled),
-            most_waiting=MOST_WAITING,
-            op=op,
-            keep_op_ms=KEEP_OP_MS,
+    def _cancel(self, run_ids: Sequence[str], parts: Mapping[str, RunId]) -> dict[str, tuple[str, str]]:
+        now_ms, rows = server_now_ms(self._link, self._keys), []
+        for run_id, job in zip(run_ids, self._jobs.look(run_ids), strict=True):
+            run = Run(run_id, RunStatus.QUEUED)
+            run = run if job is None else as_seen(run, job)
+            facts = facts_text(run._replace(status=RunStatus.CANCELLED, ended_ms=now_ms))
+            seen = "-" if job is None else f"{job.status} {job.queued_at}"
+            rows += [parts[run_id].schedule_id, run_id, seen, facts]
+        return self._call("cancel_run", run_ids, rows, most_waiting=MOST_WAITING)
+
+    def _cancelled(self, run_id: str, parts: RunId, word: str, detail: str) -> IdOutcome:
+        """Return the outcome for a word of cancel_run.lua."""
+        if word in ("cancelled", "stopping"):
+            return IdOutcome(word)
+        if word == "UNKNOWN":
+            remembered = self.remembered(run_id)
+            if not remembered.is_known:
+                return IdOutcome("", error=self._not_found(run_id, remembered.problem))
+        elif word != "over":
+            return IdOutcome("", error=self._refusal(run_id, parts, word, detail))
+        return IdOutcome("already_over")
+
+    def _gone(self, run_id: str, remembered: Remembered) -> ZschedError:
+        """Return the error for a run that RQ has forgotten, and that cannot be retried."""
+        if not remembered.is_known:
+            return self._not_found(run_id, remembered.problem)
+        return PayloadGone(
+            f"run {run_id!r}: RQ has forgotten it, and the archive does not have its arguments"
+            " ([archive] keep_args = false, or it is older than what is kept); enqueue it anew"
         )
-        return text(word), text(detail)
 
     def _not_found(self, run_id: str, problem: str) -> RunNotFound:
         why = f"; {problem}, so it is unknown whether it existed before" if problem else ", and no archive knows it"
         return RunNotFound(f"no run {run_id!r} in namespace {self._keys.namespace!r}: RQ has no such job{why}")
 
-    def _refusal(self, run_id: str, parts: RunId, word: str, detail: str) -> Exception:
+    def _refusal(self, run_id: str, parts: RunId, word: str, detail: str) -> ZschedError:
         """Return the exception for a refusal by retry.lua or cancel_run.lua."""
         if word == "WAITS":
             id = parts.schedule_id

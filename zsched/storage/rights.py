@@ -77,8 +77,8 @@ _CONNECTION: Final = "client|setname cluster|slots discard exists hello multi pi
 # Commands outside of scripts, including those that run them.
 _COMMANDS: Final[Mapping[Role, str]] = {
     Role.CLIENT: (
-        "blpop evalsha exists get hdel hget hgetall hkeys hlen hmget hsetnx info lrem memory|usage pexpire pttl rpush "
-        "scard script|load sismember smembers time xlen xrange xread xrevrange zcard zcount zrange zrangebyscore"
+        "blpop evalsha exists get hdel hget hgetall hkeys hlen hmget hscan hsetnx info lrem memory|usage pexpire pttl "
+        "rpush scard script|load sismember smembers time xlen xrange xread xrevrange zcard zcount zrange zrangebyscore"
     ),
     Role.DAEMON: (
         "blpop evalsha exists get hdel hget hgetall hlen hmget hscan info lindex llen lpop lpush lrange memory|usage "

@@ -9,19 +9,21 @@ A waiting one-shot has data, origin, timeout, description, and only the optional
 hash stays a compact listpack while every value has at most 64 bytes. ``data`` is deflated only if that
 makes it smaller; ``Job.restore`` accepts both.
 
-RQ is imported late, for retries, callbacks and timeouts as texts. A service without them does not wait for the import
-of RQ, its worker and its scheduler.
+RQ is imported late, for retries and callbacks. A service without them does not wait for the import of RQ, its worker
+and its scheduler.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import math
 import pickle
 import re
 import sys
 import zlib
 from collections.abc import Callable as Function
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -29,6 +31,7 @@ from typing import Any
 from zsched.core.entry import text as shown
 from zsched.core.forms import Stored
 from zsched.core.model import Definition, Payload
+from zsched.core.wording import DURATION_REMEDY, duration_argument
 from zsched.errors import InvalidSchedule, NotImportable
 from zsched.storage.rqversion import HAS_RATE_LIMITS, HERE
 from zsched.storage.unpickling import NotPlain, inflated, read_plain
@@ -37,7 +40,7 @@ DEFAULT_TIMEOUT_S = 180  # RQ's own
 _DEFLATE_FROM = 100  # bytes; below it zlib's header costs more than it saves (measured)
 _SHORTEST_TTL_S = 60  # RQ deletes a job with ttl 0 before its end can be seen
 _CALLBACK_TIMEOUT_S = 60  # RQ's own
-_LONGEST_TTL_S = 100 * 366 * 86400
+_LONGEST_S = 100 * 366 * 86400
 _LISTS = (tuple, list)
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 
@@ -79,7 +82,11 @@ class Encoder:
             kwargs = {}
         elif not isinstance(kwargs, dict) or not all(isinstance(key, str) for key in kwargs):
             raise InvalidSchedule("kwargs", kwargs, "not named arguments", "give a dict with texts as keys")
-        raw = self._dumps("args", (path, None, tuple(args), kwargs))
+        try:
+            raw = self._dumps("args", (path, None, tuple(args), kwargs))
+        except InvalidSchedule as error:
+            self._refuse_argument(args, kwargs)
+            raise InvalidSchedule("args", args, error.problem, error.remedy) from error.__cause__
         if self.serializer == "json":
             _refuse_reshaping("args", list(args))
             _refuse_reshaping("kwargs", kwargs)
@@ -91,6 +98,16 @@ class Encoder:
                 "args", args, problem, "pass a reference to the data, or raise [limits] payload_bytes"
             )
         return data
+
+    def _refuse_argument(self, args: Iterable[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raise InvalidSchedule for the first argument that cannot be serialised alone."""
+        for value in args:
+            self._dumps("args", value)
+        for name, value in kwargs.items():
+            try:
+                self._dumps("kwargs", value)
+            except InvalidSchedule as error:
+                raise InvalidSchedule("kwargs", {name: value}, error.problem, error.remedy) from error.__cause__
 
     def open(self, data: bytes, *, runs: bool = False) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
         """
@@ -241,39 +258,34 @@ def plain(value: object) -> object:
 
 def timeout_s(timeout: object) -> int:
     """
-    Return the time limit of a run in seconds; -1: no limit. Accepts the texts of RQ's own parser ("90",
-    "23m", "1h") and timedelta. None is RQ's default of 180 s.
+    Return the time limit of a run in whole seconds, rounded up; -1: no limit. None is RQ's default of 180 s.
 
     Raises:
-        InvalidSchedule: any other value; it would kill RQ's worker.
+        InvalidSchedule: not a duration, or out of range; it would kill RQ's worker.
     """
-    seconds: int | None = None
-    if timeout is None:
-        seconds = DEFAULT_TIMEOUT_S
-    elif isinstance(timeout, timedelta):
-        seconds = -(-timeout // timedelta(seconds=1))
-    elif isinstance(timeout, int) and not isinstance(timeout, bool):
-        seconds = timeout
-    elif isinstance(timeout, float | str):
-        from rq.utils import parse_timeout
-
-        try:
-            seconds = parse_timeout(timeout)
-        except Exception:  # RQ raises its own error, AssertionError or OverflowError
-            seconds = None
-    if seconds is None or not (seconds == -1 or 1 <= seconds <= _LONGEST_TTL_S):
-        raise InvalidSchedule("timeout", timeout, "not a time limit", 'give seconds, "90s", "5m", "1h", "1d" or -1')
+    seconds = DEFAULT_TIMEOUT_S if timeout is None else _seconds("timeout", timeout)
+    if seconds is None or not (seconds == -1 or 1 <= seconds <= _LONGEST_S):
+        raise InvalidSchedule("timeout", timeout, "not a time limit", f"{DURATION_REMEDY}, or -1 for none")
     return seconds
 
 
 def _ttl(field: str, value: object) -> Pairs:
     if value is None:
         return {}
+    seconds = _seconds(field, value)
+    if seconds is None or not -1 <= seconds <= _LONGEST_S:
+        raise InvalidSchedule(field, value, "not a time to live", f"{DURATION_REMEDY}, or -1 for ever")
+    return {field: str(seconds if seconds == -1 else max(seconds, _SHORTEST_TTL_S))}
+
+
+def _seconds(field: str, value: object) -> int | None:
+    """Return the duration *value* in whole seconds, rounded up; None: it is not one. Raises InvalidSchedule."""
+    value = duration_argument(field, value)
     if isinstance(value, timedelta):
-        value = -(-value // timedelta(seconds=1))
-    if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value <= _LONGEST_TTL_S:
-        raise InvalidSchedule(field, value, "not a time to live", "give whole seconds, or -1 for ever")
-    return {field: str(value if value == -1 else max(value, _SHORTEST_TTL_S))}
+        return -(-value // timedelta(seconds=1))
+    if isinstance(value, float):
+        return math.ceil(value) if math.isfinite(value) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _retry(retry: object) -> Pairs:
@@ -302,7 +314,7 @@ def _retry(retry: object) -> Pairs:
 
 
 def _is_interval(given: object) -> bool:
-    return isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= _LONGEST_TTL_S
+    return isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= _LONGEST_S
 
 
 def _callback(field: str, stem: str, callback: object) -> Pairs:

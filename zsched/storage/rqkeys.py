@@ -126,6 +126,10 @@ class RqKeys:
 
     # -- of a process -----------------------------------------------------------------------
 
+    def worker(self, name: str) -> str:
+        """HASH: a worker."""
+        return self._key("worker", name)
+
     def worker_name(self, key: str) -> str:
         """Return the name of the worker whose HASH is at *key*."""
         return key.removeprefix(self._key("worker", ""))

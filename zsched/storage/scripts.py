@@ -58,6 +58,7 @@ _LOADS = 10  # attempts to load a script, if it is flushed again before it runs
 _GROUPS = {  # words in headers for common groups of names
     "@lanes": ("due_high", "due_normal", "due_low"),
     "@schedules": ("meta", "log", "due_high", "due_normal", "due_low", "paused", "quarantine", "recurring"),
+    "@trouble": ("failing", "blocked"),  # see lib/trouble.lua
     "@prefixes": ("schedule_prefix", "template_prefix", "run_suffix"),  # as in keys.py
     "@term": ("token", "expected_server"),  # of the leader; see lib/fence.lua
 }
@@ -156,7 +157,7 @@ class Scripts:
         return function(arguments["id" if name != "op" else "op"]) if name in _PER_CALL else function()
 
     def _argument(self, name: str, arguments: dict[str, Any]) -> Any:
-        if name in ("schedule_prefix", "template_prefix"):
+        if name in ("schedule_prefix", "template_prefix", "retried_prefix", "unique_prefix"):
             return getattr(self._keys, name)()
         if name == "by":
             return self._by

@@ -9,7 +9,7 @@ No policy and no planning here: the caller decides what to write, and gets a wor
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -35,12 +35,16 @@ from zsched.storage.rqjob import Encoder, Pairs
 from zsched.storage.scripts import BulkCall, Scripts, stream
 
 
-def refusal(word: str, id: str, keys: Keys, *, due_ms: int | None = None, now_ms: int = 0) -> ZschedError | None:
+def refusal(
+    word: str, id: str, keys: Keys, *, due_ms: int | None = None, now_ms: int = 0, run_id: str | None = None
+) -> ZschedError | None:
     """
     Return the exception for *word* about schedule *id*; None if the word is not a refusal.
 
-    *due_ms* is the requested time and *now_ms* the server's, for the message.
+    *due_ms* is the requested time, *now_ms* the server's, and *run_id* the run that has the id, for the message.
     """
+    if word == "EXISTS" and run_id is not None:
+        return ScheduleExists(f'id {id!r} was enqueued already: run {run_id}; give if_exists="keep", or another id')
     if word == "EXISTS":
         return ScheduleExists(f'schedule {id!r} exists; give if_exists="replace" or "keep", or another id')
     if word == "PAST":
@@ -80,6 +84,7 @@ class Shape:
     lane: Priority
     pairs: tuple[str | bytes, ...]
     if_exists: IfExists
+    enabled: bool | None
     allow_past: bool
 
 
@@ -89,10 +94,11 @@ class RecurringShape:
     ``template``: fields of their runs for RQ; both flat.
     """
 
-    __slots__ = ("_digest", "if_exists", "lane", "own", "template")
+    __slots__ = ("_digest", "enabled", "if_exists", "lane", "own", "template")
 
-    def __init__(self, lane: Priority, if_exists: IfExists, own: Pairs, template: Pairs) -> None:
-        self.lane, self.if_exists, self.own, self.template = lane, if_exists, _flat(own), _flat(template)
+    def __init__(self, lane: Priority, if_exists: IfExists, enabled: bool | None, own: Pairs, template: Pairs) -> None:
+        self.lane, self.if_exists, self.enabled = lane, if_exists, enabled
+        self.own, self.template = _flat(own), _flat(template)
         self._digest = hashlib.blake2b(digest_size=12)
         self._digest.update(_separated(lane.value, *self.own, *self.template))
 
@@ -153,6 +159,24 @@ class Replies(NamedTuple):
     due_ms: list[bytes]
 
 
+class SkipPlan(NamedTuple):
+    """
+    The plan of a recurring schedule that is resumed without its missed occurrences; made for a schedule with this due
+    time and version.
+    """
+
+    seen_due_ms: int
+    version: str
+    passed: Range
+    bracket: Bracket
+
+    def to_text(self) -> str:
+        """Return the plan for resume.lua."""
+        bracket, passed = self.bracket, self.passed
+        words = (self.seen_due_ms, self.version, bracket.next or "-", bracket.from_ms, bracket.until_ms)
+        return " ".join(map(str, (*words, bracket.jitter_ms, passed.first_ms, passed.last_ms, passed.count)))
+
+
 class Refilled(NamedTuple):
     """Result of a backfill: a word, and per occurrence its run id; None if it has a run already, or is open."""
 
@@ -174,9 +198,9 @@ class Store:
         other.by, other._scripts = by, self._scripts.acting_as(by)
         return other
 
-    def demand(self, word: str, id: str, due_ms: int | None = None, now_ms: int = 0) -> None:
+    def demand(self, word: str, id: str, due_ms: int | None = None, now_ms: int = 0, run_id: str | None = None) -> None:
         """Raise the ``refusal`` of *word*, if it is one."""
-        error = refusal(word, id, self.keys, due_ms=due_ms, now_ms=now_ms)
+        error = refusal(word, id, self.keys, due_ms=due_ms, now_ms=now_ms, run_id=run_id)
         if error is not None:
             raise error
 
@@ -211,7 +235,7 @@ class Store:
         """Return the shape of a one-shot. Raises InvalidSchedule for options that RQ does not accept."""
         pairs = self.encoder.shared(definition) | _labels(definition)
         pairs["zs"] = "1" + definition.letters()
-        return Shape(definition.priority, _flat(pairs), definition.if_exists, definition.allow_past)
+        return Shape(definition.priority, _flat(pairs), definition.if_exists, definition.enabled, definition.allow_past)
 
     def put(self, shape: Shape, row: OneShotRow, op: str | None, seen: Sequence[bytes] | None = None) -> Answer:
         """Put one row. *op* makes a relative or conditional call repeatable; *seen* makes it an update."""
@@ -234,7 +258,7 @@ class Store:
         template = shared | {"status": "queued"}
         if letters:  # also in a run's job: a new archive reads them there while the run is open
             template["zs"] = "1" + letters
-        shape = RecurringShape(definition.priority, definition.if_exists, own, template)
+        shape = RecurringShape(definition.priority, definition.if_exists, definition.enabled, own, template)
         return RecurringRecord(definition.id, shape, self.encoder.data(definition.payload))
 
     def put_recurring(self, row: RecurringRow, op: str | None) -> Answer:
@@ -262,8 +286,10 @@ class Store:
     # -- runs now ---------------------------------------------------------------------------------
 
     def enqueue(self, definition: Definition, op: str) -> Answer:
-        """Push one run at once; ``detail`` is its run id."""
+        """Push one run at once; ``detail`` is its run id, or that of the run that is kept; None: a schedule is."""
         pairs = self.encoder.shared(definition) | {"data": self.encoder.data(definition.payload)} | _labels(definition)
+        if definition.unique_ms:
+            pairs["zs_unique"] = str(definition.unique_ms)
         self.check_serializer()
         word, now_ms, version, run_id = self._scripts.call(
             "enqueue",
@@ -293,40 +319,26 @@ class Store:
         )
         return Refilled(_text(word), [_detail(run_id) for run_id in run_ids])
 
-    # -- life cycle -------------------------------------------------------------------------------
+    # -- life cycle: many schedules in a step, a word for each ---------------------------------------
 
-    def cancel(self, id: str, op: str) -> Answer:
-        """Delete a schedule: cancelled or NOTFOUND."""
-        word, now_ms = self._scripts.call("cancel", id=id, op=op, keep_op_ms=KEEP_OP_MS)
-        return Answer(_text(word), int(now_ms))
+    def cancel(self, ids: Sequence[str], op: str) -> list[str]:
+        """Delete schedules: cancelled or NOTFOUND."""
+        _, *words = self._scripts.call("cancel", op=op, keep_op_ms=KEEP_OP_MS, rows=ids)
+        return [_text(word) for word in words]
 
-    def pause(self, id: str, note: str) -> Answer:
-        """Take a schedule out of its lane: paused, unchanged, NOTFOUND, QUARANTINED or ENDED."""
-        word, now_ms = self._scripts.call("pause", id=id, note=note)
-        return Answer(_text(word), int(now_ms))
+    def pause(self, ids: Sequence[str], note: str) -> list[str]:
+        """Take schedules out of their lanes: paused, unchanged, NOTFOUND, QUARANTINED or ENDED."""
+        _, *words = self._scripts.call("pause", note=note, rows=ids)
+        return [_text(word) for word in words]
 
-    def resume(
-        self, id: str, op: str, missed: Missed, seen_due_ms: int | None = None, version: str = "",
-        passed: Range | None = None, bracket: Bracket | None = None,
-    ) -> Answer:  # fmt: skip
-        """Resume a schedule: resumed, skipped, unchanged, NOTFOUND, QUARANTINED, ENDED; AGAIN: plan again."""
-        word, now_ms, *due_ms = self._scripts.call(
-            "resume",
-            id=id,
-            op=op,
-            keep_op_ms=KEEP_OP_MS,
-            missed=missed.value,
-            seen_due_ms="" if seen_due_ms is None else seen_due_ms,
-            planned_version=version,
-            next_ms=bracket.next or "" if bracket else "",
-            from_ms=bracket.from_ms if bracket else 0,
-            until_ms=bracket.until_ms if bracket else 0,
-            jitter_ms=bracket.jitter_ms if bracket else 0,
-            first_ms=passed.first_ms if passed else "",
-            last_ms=passed.last_ms if passed else "",
-            count=passed.count if passed else 0,
-        )
-        return Answer(_text(word), int(now_ms), _detail(due_ms[0]) if due_ms else None)
+    def resume(self, plans: Mapping[str, SkipPlan | None], op: str, missed: Missed) -> tuple[int, list[str]]:
+        """
+        Resume the schedules of *plans*. Return the server's time and a word for each: resumed, skipped, unchanged,
+        NOTFOUND, QUARANTINED, ENDED, WRONGTYPE; AGAIN: plan (again).
+        """
+        rows = [text for id, plan in plans.items() for text in (id, "" if plan is None else plan.to_text())]
+        now_ms, *words = self._scripts.call("resume", op=op, keep_op_ms=KEEP_OP_MS, missed=missed.value, rows=rows)
+        return int(now_ms), [_text(word) for word in words[::2]]
 
 
 def one_shots_call(
@@ -336,6 +348,7 @@ def one_shots_call(
     arguments = {
         "lane": shape.lane.value,
         "if_exists": shape.if_exists.value,
+        "enabled": _choice(shape.enabled),
         "allow_past": int(shape.allow_past),
         "op": op or "-",
         "keep_op_ms": KEEP_OP_MS if op else 0,
@@ -354,7 +367,9 @@ def recurring_call(rows: Iterable[RecurringRow], op: str | None) -> BulkCall:
         shape = record.shape
         number = numbers.get(id(shape))
         if number is None:
-            said = (shape.lane.value, shape.if_exists.value, len(shape.own), len(shape.template))
+            said = (
+                shape.lane.value, shape.if_exists.value, _choice(shape.enabled), len(shape.own), len(shape.template),
+            )  # fmt: skip
             number = numbers[id(shape)] = texts_of.setdefault((*said, *shape.own, *shape.template), len(texts_of) + 1)
         texts += (
             number, record.id, seen_version, rule, shape.digest(rule, record.data), record.data,
@@ -363,6 +378,11 @@ def recurring_call(rows: Iterable[RecurringRow], op: str | None) -> BulkCall:
         )  # fmt: skip
     arguments = {"op": op or "-", "keep_op_ms": KEEP_OP_MS if op else 0, "shape_count": len(texts_of)}
     return "put_recurring", [*(text for shape in texts_of for text in shape), *texts], arguments
+
+
+def _choice(enabled: bool | None) -> str:
+    """Return ``enabled`` for the put scripts."""
+    return "" if enabled is None else str(int(enabled))
 
 
 def _labels(definition: Definition) -> Pairs:

@@ -36,7 +36,7 @@ from rq.job import Job
 from zsched.client import Client
 from zsched.client.calls import Typed
 from zsched.core.arguments import check_id
-from zsched.core.forms import Seconds
+from zsched.core.forms import DurationValue
 from zsched.core.options import PRESETS, TRIGGERS
 from zsched.core.run_id import RunId
 from zsched.current import current_job, keys_of_run
@@ -83,7 +83,7 @@ class Next:
         /,
         *,
         at: datetime | None = None,
-        after: Seconds | None = None,
+        after: DurationValue | None = None,
         **given: Any,
     ) -> None:
         times = {name: value for name, value in (("at", at), ("after", after)) if value is not None}

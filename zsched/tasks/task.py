@@ -83,7 +83,7 @@ class Task(Typed, Generic[P, R]):
     # -- scheduling ---------------------------------------------------------------------------------
 
     @_beside_client
-    def schedule(self, client: Client, /, **given: Any) -> Scheduled:
+    def schedule(self, client: Client, /, *unnamed: Any, **given: Any) -> Scheduled:
         """
         Schedule a call: parameters of the function are its payload, other names are options of ``client.schedule``.
 
@@ -93,27 +93,28 @@ class Task(Typed, Generic[P, R]):
             InvalidSchedule: a parameter is unknown, missing or of another type; ``field`` names it.
             ZschedError: as ``client.schedule``.
         """
-        payload, options = self._split(given)
+        payload, options = self._split(given, unnamed)
         return client.schedule(self, kwargs=payload, **options)
 
     @_beside_client
-    def enqueue(self, client: Client, /, **given: Any) -> Scheduled:
+    def enqueue(self, client: Client, /, *unnamed: Any, **given: Any) -> Scheduled:
         """
         Put a run into its queue at once: ``schedule`` without a time. The decorator's options for times are left out.
         A schedule with the same id is replaced by the run. So a recurring task gets no id here unless you give one.
+        With an id and ``if_exists="keep"``, the same id does not run twice (``unique_for``, as ``client.enqueue``).
         """
-        payload, options = self._split(given)
+        payload, options = self._split(given, unnamed)
         return client.enqueue(self, kwargs=payload, **options)
 
     @_alone
-    def row(self, /, **given: Any) -> ScheduleRow:
+    def row(self, /, *unnamed: Any, **given: Any) -> ScheduleRow:
         """
         Return a row for ``client.schedule_many``, which checks its values.
 
         Raises:
             InvalidSchedule: a misspelt parameter. It is wrong in every row, so the call fails before the first.
         """
-        payload, options = self._split(given)
+        payload, options = self._split(given, unnamed)
         return cast(ScheduleRow, {"func": self, "kwargs": payload, **options})
 
     def id_of(self, /, **payload: Any) -> str:
@@ -172,8 +173,12 @@ class Task(Typed, Generic[P, R]):
 
     # -- how ----------------------------------------------------------------------------------------
 
-    def _split(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Split *given* into payload and options. Raises InvalidSchedule for a name that is neither."""
+    def _split(self, given: Mapping[str, Any], unnamed: tuple[Any, ...] = ()) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Split *given* into payload and options. Raises InvalidSchedule for a name that is neither, or no name."""
+        if unnamed:
+            names = ", ".join(f"{name}=…" for name in self.signature.parameters)
+            problem = f"task {self.path} takes its arguments by name"
+            raise InvalidSchedule("args", unnamed, problem, f"give {names}" if names else "it has none: leave them out")
         payload: dict[str, Any] = {}
         options: dict[str, Any] = {}
         for name, value in given.items():
@@ -182,7 +187,7 @@ class Task(Typed, Generic[P, R]):
                 raise InvalidSchedule(name, value, problem, "give them beside the options")
             if name in self.signature.parameters:
                 payload[name] = value
-            elif name in SCHEDULE_OPTIONS or self.signature.nearest(name) is None:
+            elif name in SCHEDULE_OPTIONS | ENQUEUE_OPTIONS or self.signature.nearest(name) is None:
                 options[name] = value  # an unknown option is refused later, with a hint
             else:
                 self.signature.check_some({name: value})

@@ -24,7 +24,7 @@ from zsched.storage.log import Log
 from zsched.storage.native import NativeJobs
 from zsched.storage.rqjob import Encoder
 
-_PUSHES: Final = (What.FIRED, What.ENQUEUED)
+_PUSHES: Final = (What.FIRED, What.ENQUEUED, What.RETRIED)
 _PAGE: Final = 500  # entries in one read
 
 

@@ -9,6 +9,8 @@ too.
 The term began long enough before ``start`` that no hold is left, and that nothing is in doubt. It holds the namespace's
 one lease, like any daemon.
 
+pytest shows the line of the test and the lines of its tasks, and none of this class (``__tracebackhide__``).
+
 Not guaranteed: code that reads the machine's clock does not see the frozen time. Your own ``zsched.Client``s see it,
 because they read it from Redis. ``ground``, ``runs`` and ``worker`` name other limits.
 """
@@ -120,11 +122,12 @@ class ManualScheduler:
         raises: bool = False,
     ) -> list[Fired]:
         """
-        Advance the time by so much, as ``advance_to``. Return the fired runs, each with its time, in order.
+        Advance the time by the sum of these, as ``advance_to``. Return the fired runs, each with its time, in order.
 
         Raises:
             InvalidSchedule: a negative time. With *raises*, a task's exception.
         """
+        __tracebackhide__ = True
         whole = by + timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
         return self.advance_to(self.now + whole, work=work, raises=raises)
 
@@ -139,6 +142,7 @@ class ManualScheduler:
             InvalidSchedule: *when* is naive, or has passed.
             ZschedError: tasks schedule more runs for the same instant, without end.
         """
+        __tracebackhide__ = True
         until_ms = instant_ms("when", when, None)
         if until_ms < self._clock.now_ms():
             raise InvalidSchedule("when", when, f"it is {self.now.isoformat()} already", "time does not go back here")
@@ -166,6 +170,7 @@ class ManualScheduler:
             InvalidFile: with all mistakes; nothing was put. OSError: there is no such file.
             ZschedError: the first entry that could not be put; all other entries were put.
         """
+        __tracebackhide__ = True
         said = read(str(path), Path(path).read_bytes(), ClientChecks(self.client), owner)
         application = Application(self.client, said)
         applied = application.run(application.compare(), [], lambda done: None)
@@ -183,6 +188,7 @@ class ManualScheduler:
         A task's exception makes a failed run, as in any worker. With *raises* the first exception is raised here, and
         later runs stay queued. Time is frozen meanwhile.
         """
+        __tracebackhide__ = True
         self._look()
         worked: list[Run] = []
         while names := self._filled(queues):
@@ -214,6 +220,7 @@ class ManualScheduler:
 
     def _settle(self, work: bool, raises: bool) -> tuple[list[Fired], int]:
         """Fire, and work, until nothing is due at this instant. Return the fired runs, and the next time to check."""
+        __tracebackhide__ = True
         found: list[Fired] = []
         for _ in range(_MOST_PASSES):
             now_fired, next_ms = self._fire()

@@ -48,6 +48,7 @@ class InlineWorker:
             Exception: with *raises*, the exception of the first failed task; later jobs stay queued.
             KeyboardInterrupt, SystemExit: raised by a task, in any case.
         """
+        __tracebackhide__ = True
         with _rq_reads(self._clock):
             worker = _InProcess(
                 list(queues),
@@ -65,7 +66,7 @@ class InlineWorker:
                     ended(job.id, not self._raised)
                     for raised in self._raised:
                         if raises or isinstance(raised, KeyboardInterrupt | SystemExit):
-                            raise raised
+                            raise raised.with_traceback(_from_the_task(raised.__traceback__))
             finally:
                 worker.register_death()  # type: ignore[no-untyped-call]  # RQ's
 
@@ -79,6 +80,14 @@ class InlineWorker:
         """Note the exception, as RQ's exception handler. Return True: RQ then handles the failure itself."""
         self._raised.append(raised)
         return True
+
+
+def _from_the_task(traceback: TracebackType | None) -> TracebackType | None:
+    """Return *traceback* without RQ's frames above the task; all of it if it has only these."""
+    found = traceback
+    while found is not None and found.tb_frame.f_globals["__name__"].partition(".")[0] == "rq":
+        found = found.tb_next
+    return found or traceback
 
 
 class _NoTimeout(BaseDeathPenalty):

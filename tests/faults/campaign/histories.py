@@ -17,7 +17,7 @@ from zsched.core.changes import Change, What
 from zsched.core.log import Entry, Position, UnknownEntry, changes
 from zsched.core.log.recovery import ScanEntry
 
-_PUSHED = (What.FIRED, What.ENQUEUED, What.PUSHED_AGAIN)
+_PUSHED = (What.FIRED, What.ENQUEUED, What.RETRIED, What.PUSHED_AGAIN)
 UNCERTAIN = "uncertain"
 SCAN = ScanEntry.kind
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 from tests.faults.campaign.checks import Audit, Findings
 from tests.faults.campaign.histories import SCAN
+from zsched.core.entry import OWN
 from zsched.core.log import Entry, UnknownEntry
 from zsched.core.log.fires import AdvanceEntry
-from zsched.core.log.kinds import OWN
-from zsched.core.log.puts import PutRecurringEntry
+from zsched.core.log.lives import ResumeEntry
+from zsched.core.log.puts import CancelEntry, PutRecurringEntry
 from zsched.core.log.recovery import ScanEntry, restored
 from zsched.core.model import iso
 from zsched.core.run_id import nominal_ms_of
@@ -102,7 +103,8 @@ def _follow(
             elif (nominal_ms := nominal_ms_of(back.run)) is not None:
                 again.setdefault(back.id, set()).add(nominal_ms)
     elif entry.kind == "cancel":
-        rhythms.pop(entry.fields()[b"id"].decode(), None)
+        for id, _ in CancelEntry(entry).cancelled:
+            rhythms.pop(id, None)
     elif entry.kind == "advance":
         for row in AdvanceEntry(entry).moves:
             rhythm = rhythms.get(row.id)
@@ -111,13 +113,13 @@ def _follow(
                 times += [] if row.nominal_ms is None else [row.nominal_ms]
                 yield from _told(rhythm, rhythm.take(min(times), max(times), row.next_nominal_ms))
                 covered.setdefault(rhythm.key, set()).update(range(min(times), max(times) + 1, rhythm.every_ms))
-    elif entry.kind == "resume" and b"count" in entry.fields():
-        fields = entry.fields()
-        rhythm = rhythms.get(fields[b"id"].decode())
-        if rhythm is not None:
-            first_ms, last_ms = int(fields[b"first"]), int(fields[b"last"])
-            yield from _told(rhythm, rhythm.take(first_ms, last_ms, int(fields[b"due"])))
-            covered.setdefault(rhythm.key, set()).update(range(first_ms, last_ms + 1, rhythm.every_ms))
+    elif entry.kind == "resume":
+        for skip in ResumeEntry(entry).resumed:
+            rhythm = rhythms.get(skip.id)
+            if rhythm is not None and skip.passed is not None and skip.due_ms is not None:
+                first_ms, last_ms = skip.passed.first_ms, skip.passed.last_ms
+                yield from _told(rhythm, rhythm.take(first_ms, last_ms, skip.due_ms))
+                covered.setdefault(rhythm.key, set()).update(range(first_ms, last_ms + 1, rhythm.every_ms))
 
 
 def _begin(rhythms: dict[str, Rhythm], id: str, own: dict[str, bytes]) -> None:

@@ -154,7 +154,7 @@ class Storm:
         ids = self.random.sample(IDS, 3)
         options = self._options()
         rows = [{"func": "app.task", "id": id, "at": self._soon(), **options} for id in ids]
-        self.client.schedule_many(cast(list[ScheduleRow], rows))
+        self.client.schedule_many(cast(list[ScheduleRow], rows), errors="return")
 
     def rule(self) -> None:
         rules: list[dict[str, Any]] = [
@@ -186,7 +186,9 @@ class Storm:
         self.client.run_now(self._id())
 
     def enqueue(self) -> None:
-        self.client.enqueue("app.task", (self._word(),), id=self._id())
+        self.client.enqueue(
+            "app.task", (self._word(),), id=self._id(), if_exists=self.random.choice(["replace", "keep"])
+        )
 
     def backfill(self) -> None:
         """Backfill by calling the script: no archive here answers which occurrences ran."""
@@ -240,6 +242,7 @@ class Storm:
             "priority": self._lane(),
             "if_exists": self.random.choice(["replace", "replace", "replace", "keep", "error"]),
             "on_uncertain": self.random.choice(["refire", "skip"]),
+            "enabled": self.random.choice([*[None] * 8, False, True]),
             "allow_past": True,
         }
 

@@ -121,10 +121,10 @@ def test_a_run_with_only_a_workers_fields_is_left_to_rq_and_its_end_recorded(sce
     assert expected == ends(scene)
     assert ({} if expected else {run_id: "uncertain"}) == open_runs(scene)
     told = scene.client.why("a")
-    story = "\n".join([*(text for _, text in told.lines), told.now])
+    story = "\n".join([*(text for _, text in told.lines), told.verdict.text])
     assert f"found in RQ: run {run_id}, which Redis had lost before it was over" in story
     assert words.get(status, "is running") in story
-    [held], _ = scene.client.history("a")
+    [held] = scene.client.history("a")
     assert held.run is not None
     ended_as = {"failed": RunStatus.FAILED, "finished": RunStatus.SUCCEEDED}.get(status, RunStatus.RUNNING)
     assert (What.HELD, run_id, ended_as, True) == (held.what, held.run.id, held.run.status, held.run.is_uncertain)

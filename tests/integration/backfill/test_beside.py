@@ -71,7 +71,7 @@ def test_a_backfill_keeps_the_schedule_and_its_history(client: Client) -> None:
     story = client.why("r")
     first, last = (f"{NOW - hours * HOUR:%Y-%m-%d %H:%M:%S}+00:00" for hours in (26, 3))
     assert f"backfilled by {client.by}: 24 occurrences, {first} to {last}" == story.lines[-1][1]
-    found, _ = client.history("r", status="enqueued", limit=100)
+    found = client.history("r", status="enqueued", limit=100)
     assert [run(hours) for hours in range(3, 27)] == [one.run_id for one in found]
     assert {(What.ENQUEUED, "backfill")} == {(one.what, one.why) for one in found}
 

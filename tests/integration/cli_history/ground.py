@@ -31,10 +31,10 @@ class Zsched(command_line.Zsched):
         super().__init__(url, ZSCHED_ARCHIVE_PATH="/nonexistent/archive.db")
 
     def story(self, id: str) -> list[str]:
-        """Return the texts of the story of *id*, and the line of its current state."""
+        """Return the texts of the story of *id*, and the verdict."""
         told = self.json("why", id)
         assert told["source"]["archive"] is not None, told["source"]["problem"]
-        return [line["text"] for line in told["story"]] + [told["now"]]
+        return [line["text"] for line in told["story"]] + [f"{told['verdict']['word']}: {told['verdict']['text']}"]
 
 
 class Leading:

@@ -113,6 +113,18 @@ def test_a_recovery_brings_back_the_same_schedules_with_the_same_next_times(scen
     assert zsched().stdout.startswith("Nothing to do")
 
 
+def test_an_open_run_keeps_its_id_after_a_recovery(scene: Scene, zsched: Zsched) -> None:
+    first = scene.client.enqueue("app.pay", id="pay-1", if_exists="keep")
+    assert scene.follower.step()
+    scene.redis.flushall()
+    assert DONE == zsched().exit_code
+
+    again = scene.client.enqueue("app.pay", id="pay-1", if_exists="keep")
+
+    assert ("kept", first.run_id) == (again.outcome, again.run_id)
+    assert {first.run_id} == scene.queued()
+
+
 def test_recover_reports_a_run_that_cannot_be_pushed_again(scene: Scene, zsched: Zsched) -> None:
     populate(scene)
     scene.redis.flushall()

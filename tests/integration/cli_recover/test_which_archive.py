@@ -213,7 +213,7 @@ def unrelated(scene: Scene) -> tuple[Position, Position]:
     populate(scene)
     scene.redis.flushall()
     scene.redis.hset(scene.keys.meta(), mapping={"gen": "other", "epoch": 4, "seq": 700})
-    scene.redis.xadd(scene.keys.log(), {"kind": "cancel", "t": 1_600_000_000_000_000, "id": "x", "due": 5}, id="4-700")
+    scene.redis.xadd(scene.keys.log(), {"kind": "cancel", "t": 1_600_000_000_000_000, "rows": 1, "x": 5}, id="4-700")
     mine = scene.archive.position
     assert mine is not None
     return mine, Position(4, 700, 1_600_000_000_000_000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import socket
+from datetime import timedelta
 
 import pytest
 import redis
@@ -12,6 +13,7 @@ import redis
 from tests.integration.cli_schedules.ground import FUNC, LATER, Zsched
 from tests.prefix import RQ
 from zsched.cli.program import DONE, FAILED, USAGE
+from zsched.core.wording import parse_duration
 
 pytestmark = pytest.mark.once
 
@@ -45,6 +47,37 @@ def test_repeating_an_add_changes_nothing(zsched: Zsched) -> None:
     outcomes = [zsched.json(*rule)["outcome"] for _ in range(2)]
 
     assert ["created", "unchanged"] == outcomes
+
+
+def test_a_disabled_schedule_is_added_paused(zsched: Zsched) -> None:
+    added = zsched("add", "beat", FUNC, "--every", "1h", "--disabled")
+    again = zsched.json("add", "beat", FUNC, "--every", "1h")
+
+    assert added.output.startswith("beat: created, paused, next ")
+    assert ("unchanged", "paused") == (again["outcome"], zsched.json("show", "beat")["state"])
+    zsched("add", "beat", FUNC, "--every", "1h", "--enabled")
+    assert "active" == zsched.json("show", "beat")["state"]
+
+
+NOTE = "zsched: note: queue 'email' has urgent schedules (high: otp) and bulk ones (low: campaign). Priority ends at "
+
+
+def test_add_notes_that_urgent_and_bulk_schedules_share_a_queue(zsched: Zsched) -> None:
+    low = zsched("add", "campaign", FUNC, "--after", "1h", "--priority", "low", "--queue", "email")
+    high = zsched("add", "otp", FUNC, "--every", "1h", "--urgency", "asap", "--queue", "email")
+    again = zsched("add", "campaign", FUNC, "--after", "2h", "--priority", "low", "--queue", "email")
+
+    assert (DONE, "", DONE) == (low.exit_code, low.stderr, high.exit_code)
+    assert [True, True] == [told.stderr.startswith(NOTE) for told in (high, again)]
+
+
+@pytest.mark.parametrize(
+    "options", [("--priority", "high", "--queue", "sms"), ("--priority", "normal", "--queue", "email")]
+)
+def test_add_notes_nothing_of_other_queues_and_priorities(zsched: Zsched, options: tuple[str, ...]) -> None:
+    zsched("add", "campaign", FUNC, "--after", "1h", "--priority", "low", "--queue", "email")
+
+    assert "" == zsched("add", "otp", FUNC, "--every", "1h", *options).stderr
 
 
 def test_add_stores_every_option(zsched: Zsched) -> None:
@@ -122,7 +155,7 @@ def test_add_records_the_user_and_host(zsched: Zsched) -> None:
 def test_add_reads_durations_with_units(zsched: Zsched, text: str, ms: int) -> None:
     zsched("add", "beat", FUNC, "--every", text)
 
-    assert str(ms) == zsched.json("show", "beat")["trigger"]["expr"]
+    assert timedelta(milliseconds=ms) == parse_duration(zsched.json("show", "beat")["trigger"]["expr"])
 
 
 @pytest.mark.parametrize(

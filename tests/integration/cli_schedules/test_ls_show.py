@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 import redis
 
 from tests.integration.cli_schedules.ground import FUNC, Zsched
 from tests.prefix import RQ
 from zsched.cli.program import USAGE
+from zsched.core.clock import to_ms
 
 pytestmark = pytest.mark.once
 
@@ -34,11 +37,19 @@ def test_ls_lists_only_schedules_that_match_the_filters(some: Zsched, filters: t
 def test_ls_is_an_aligned_table(some: Zsched) -> None:
     head, *rows = some("ls").output.splitlines()
 
-    assert ["ID", "STATE", "NEXT", "TRIGGER", "FUNC", "QUEUE", "PRIORITY"] == head.split()
+    assert ["ID", "STATE", "NEXT", "LAST", "TRIGGER", "FUNC", "QUEUE", "PRIORITY", "DESCRIPTION"] == head.split()
     assert {FUNC, "app.digest"} == {row[head.index("FUNC") :].split()[0] for row in rows}
     assert "every 1m30s" in next(row for row in rows if row.startswith("beat"))
     assert "2030-12-24 18:00:00+09:00" in next(row for row in rows if row.startswith("party"))
     assert rows[-1].startswith("stopped  paused")
+
+
+def test_ls_says_of_a_paused_schedule_what_it_waits_for(some: Zsched, redis_client: redis.Redis) -> None:
+    assert ", if resumed" in some("ls", "--state", "paused").output
+
+    redis_client.hset("zsched:{default}:paused", "stopped", "normal 1767225600000 1767225500000 why")
+
+    assert "ago, waits" in some("ls", "--state", "paused").output
 
 
 def test_ls_prints_a_cursor_if_there_are_more_schedules(some: Zsched) -> None:
@@ -61,6 +72,25 @@ def test_ls_refuses_bad_filters(zsched: Zsched, arguments: tuple[str, ...]) -> N
     assert USAGE == zsched("ls", *arguments).exit_code
 
 
+def test_ls_and_show_have_the_times_and_the_description_of_a_schedule(zsched: Zsched) -> None:
+    zsched("add", "once", FUNC, "--after", "1h")
+    zsched(
+        "add", "beat", FUNC, "--every", "1h", "--description", "The beat of the house, which everybody hears each hour"
+    )
+    zsched("run", "beat")
+
+    once, beat = zsched.json("show", "once"), zsched.json("show", "beat")
+    rows = {row.split()[0]: row for row in zsched("ls").output.splitlines()}
+
+    assert once["created_at"] == once["updated_at"] is not None
+    assert beat["created_at"] == beat["updated_at"] is not None
+    assert once["last_nominal_at"] is None
+    assert beat["last_run_id"].split("-")[1] == str(to_ms(datetime.fromisoformat(beat["last_nominal_at"])))
+    assert rows["beat"].endswith("The beat of the house, which everybody …")
+    assert rows["once"].endswith("normal")
+    assert "last_nominal_at" in zsched("show", "beat").output
+
+
 def test_show_prints_the_note_and_escapes_terminal_codes(some: Zsched, redis_client: redis.Redis) -> None:
     run = next(key for key in redis_client.keys(f"{RQ}:job:stopped-*"))
     redis_client.hset(run, "description", "red \x1b[31m text")
@@ -71,7 +101,7 @@ def test_show_prints_the_note_and_escapes_terminal_codes(some: Zsched, redis_cli
     assert "\x1b" not in shown
 
 
-def test_show_prints_policies_that_are_not_the_default(zsched: Zsched) -> None:
+def test_show_prints_all_policies_of_a_recurring_schedule(zsched: Zsched) -> None:
     zsched("add", "plain", FUNC, "--every", "1h")
     zsched("add", "beat", FUNC, "--every", "1h", "--catch-up", "all", "--overlap", "queue", "--jitter", "10m")
     zsched("set", "beat", "--expires-after", "90m", "--catch-up-window", "0", "--overlap-limit", "3")
@@ -82,12 +112,14 @@ def test_show_prints_policies_that_are_not_the_default(zsched: Zsched) -> None:
         words = ("overlap", "catch_up", "jitter", "expires_after")
         return [line.split() for line in lines if line.lstrip().startswith(words)]
 
-    assert [] == policies(plain)
+    usual = ["overlap skip", "catch_up latest", "catch_up_window 1d", "catch_up_limit 100"]
+    assert [line.split() for line in usual] == policies(plain)
     assert [
         ["overlap", "queue"],
         ["overlap_limit", "3"],
         ["catch_up", "all"],
         ["catch_up_window", "0s"],
+        ["catch_up_limit", "100"],
         ["jitter", "10m"],
         ["expires_after", "1h30m"],
     ] == policies(told)

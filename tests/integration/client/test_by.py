@@ -140,6 +140,6 @@ def test_a_schedule_tells_who_paused_it(client: Client) -> None:
     found = client.get("r")
     assert ("until May", "ann@host") == (found.note, found.paused_by)
     assert ("until May", "ann@host") == (found.to_dict()["note"], found.to_dict()["paused_by"])
-    assert ' by ann@host: "until May"; it would be due ' in client.why("r").now
+    assert ' by ann@host: "until May"; it would be due ' in client.why("r").verdict.text
     client.resume("r")
     assert (None, None) == (client.get("r").note, client.get("r").paused_by)

@@ -191,9 +191,12 @@ def test_an_error_about_durable_rows_does_not_claim_that_earlier_rows_are_unwrit
     [
         (lambda client, soon: client.schedule(FUNC, id="a", at=soon, durable=True), "waits again"),
         (lambda client, soon: client.schedule(FUNC, id="a", every=3600, durable=True), "waits again"),
-        (lambda client, soon: client.schedule(FUNC, at=soon, durable=True), "would do it twice"),
-        (lambda client, soon: client.schedule(FUNC, id="a", after=3600, durable=True), "would do it twice"),
-        (lambda client, soon: client.enqueue(FUNC, id="a", durable=True), "would do it twice"),
+        (lambda client, soon: client.schedule(FUNC, at=soon, durable=True), "again makes a second one: with an id "),
+        (
+            lambda client, soon: client.schedule(FUNC, id="a", after=3600, durable=True),
+            "again replaces it, and its delay begins",
+        ),
+        (lambda client, soon: client.enqueue(FUNC, id="a", durable=True), "again runs it a second time"),
         (
             lambda client, soon: client.schedule_many([{"func": FUNC, "id": "a", "at": soon, "durable": True}]),
             "waits again",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,7 +13,7 @@ import redis
 
 from tests.integration.client.ground import HOUR, KEYS, payload
 from tests.prefix import RQ
-from zsched import Client, InvalidSchedule, RedisUnavailable
+from zsched import Client, InvalidSchedule, RedisUnavailable, RowsRefused
 from zsched.core.clock import ManualClock, to_ms
 from zsched.errors import RedisRefused
 from zsched.storage.store import Replies, Store
@@ -39,10 +40,10 @@ def test_valid_rows_are_scheduled_and_invalid_rows_reported_by_index(client: Cli
         {"func": "app.task", "id": "a", "at": soon, "args": (2,)},
     ]  # fmt: skip
 
-    many = client.schedule_many(rows)
+    many = client.schedule_many(rows, errors="return")
 
     bad = {
-        1: "id=", 3: "at=", 4: "func=", 6: "at=", 7: "row=", 8: "row=", 9: "row=", 10: "row=", 11: "",
+        1: "id=", 3: "at=", 4: "func: ", 6: "trigger: ", 7: "row=", 8: "row=", 9: "row=", 10: "row=", 11: "",
         12: "schedule 'there'",
         13: "schedule 'there'", 15: "every=", 16: "timeout=", 18: "args=",
     }  # fmt: skip
@@ -53,6 +54,34 @@ def test_valid_rows_are_scheduled_and_invalid_rows_reported_by_index(client: Cli
     assert (4, 1, 0, 1, len(rows)) == (many.created, many.updated, many.unchanged, many.kept, many.done)
     assert {"a", "r", "rel", "tagged", "there"} == {schedule.id for schedule in client.list()}
     json.dumps(many.to_dict())
+
+
+def test_refused_rows_are_raised_after_all_others_were_written(client: Client, soon: datetime) -> None:
+    rows: list[Any] = [{"func": "app.task", "id": f"i-{n}", "at": soon} for n in range(500)]
+    for n in (7, 8, 300, 499):
+        rows[n]["queue"] = "a b"
+
+    with pytest.raises(RowsRefused) as caught:
+        client.schedule_many(rows)
+
+    told, many = str(caught.value), caught.value.many
+    assert told.startswith("4 of 500 rows were refused, 496 written: row 7: queue='a b': ")
+    assert all(f"row {n}: queue=" in told for n in (7, 8, 300))
+    assert told.endswith("; and 1 more in .many.errors")
+    assert (496, [7, 8, 300, 499]) == (many.created, [index for index, _ in many.errors])
+    assert 496 == len(list(client.list()))
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (told, 496) == (str(copy), copy.many.created)
+
+
+def test_a_row_with_a_misspelt_func_is_refused_with_the_right_name(client: Client, soon: datetime) -> None:
+    with pytest.raises(RowsRefused, match=r"row 0: func: the row has none; did you mean func where it says fun\?"):
+        client.schedule_many([{"fun": "app.task", "at": soon}])  # type: ignore[typeddict-item]
+
+
+def test_the_choice_for_refused_rows_is_checked_before_any_row_is_read(client: Client) -> None:
+    with pytest.raises(InvalidSchedule, match=r"^errors='ignore': .*give one of raise, return"):
+        client.schedule_many(iter(lambda: pytest.fail("it read a row"), None), errors="ignore")  # type: ignore[arg-type]
 
 
 def test_the_later_of_two_rows_with_one_id_wins(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
@@ -114,7 +143,7 @@ def test_naive_times_of_rows_are_local_in_their_zone(client: Client) -> None:
     at = datetime(2031, 1, 1, 9)
     rows = [{"func": "app.task", "id": f"a{n}", "at": at, "tz": tz} for n, tz in enumerate(["Asia/Seoul", "UTC"] * 2)]
 
-    client.schedule_many([*rows, {"func": "app.task", "at": at}])
+    client.schedule_many([*rows, {"func": "app.task", "at": at}], errors="return")
 
     assert [0, 9, 0, 9] == [client.get(f"a{n}").next_at.hour for n in range(4)]  # type: ignore[union-attr]
 
@@ -131,7 +160,7 @@ def test_an_error_raised_by_the_row_generator_is_not_a_lost_connection(client: C
 def test_a_row_like_the_previous_row_is_checked_as_strictly(client: Client, soon: datetime) -> None:
     rows = [{"func": "app.task", "at": soon, "at_front": yes, "id": id} for id, yes in [("a", True), ("b", 1)]]
 
-    many = client.schedule_many(rows)
+    many = client.schedule_many(rows, errors="return")
 
     assert (["a", None], 1) == (many.ids, len(many.errors))
 
@@ -180,7 +209,7 @@ def test_a_bad_recurring_row_among_500_is_reported_and_the_rest_are_put(client: 
     rows = _rules(500)
     rows[250] |= {"cron": "61 9 * * *"}
 
-    many = client.schedule_many(rows)
+    many = client.schedule_many(rows, errors="return")
 
     [(index, error)] = many.errors
     assert (250, 499, None) == (index, many.created, many.ids[250])
@@ -194,7 +223,7 @@ def test_a_row_whose_rule_never_fires_or_has_ended_is_refused_among_other_rows(c
     rows[1] |= {"cron": "0 0 30 2 *"}
     rows[2] |= {"ends": datetime(2020, 1, 1, tzinfo=UTC)}
 
-    many = client.schedule_many(rows)
+    many = client.schedule_many(rows, errors="return")
 
     assert [1, 2] == [index for index, _ in many.errors]
     assert (["r-0000", None, None, "r-0003"], 2, 4) == (many.ids, many.created, many.done)
@@ -203,7 +232,7 @@ def test_a_row_whose_rule_never_fires_or_has_ended_is_refused_among_other_rows(c
 def test_recurring_rows_that_may_not_replace_are_refused_or_kept_one_by_one(client: Client) -> None:
     client.schedule_many(_rules(3))
 
-    many = client.schedule_many([*_rules(5, if_exists="error"), *_rules(7, if_exists="keep")])
+    many = client.schedule_many([*_rules(5, if_exists="error"), *_rules(7, if_exists="keep")], errors="return")
 
     assert [0, 1, 2] == [index for index, _ in many.errors]
     assert all("exists" in str(error) for _, error in many.errors)
@@ -213,7 +242,7 @@ def test_recurring_rows_that_may_not_replace_are_refused_or_kept_one_by_one(clie
 def test_a_recurring_row_whose_key_holds_another_type_is_reported(client: Client, redis_client: redis.Redis) -> None:
     redis_client.set(KEYS.template("r-0001"), "not ours")
 
-    many = client.schedule_many(_rules(3))
+    many = client.schedule_many(_rules(3), errors="return")
 
     [(index, error)] = many.errors
     assert (1, 2) == (index, many.created)
@@ -248,7 +277,7 @@ def test_a_row_whose_plans_are_always_outdated_is_reported(client: Client, monke
 
     monkeypatch.setattr(Store, "put_many", replies)
 
-    many = client.schedule_many([{"func": "app.task", "id": id, "every": 60} for id in "ab"])
+    many = client.schedule_many([{"func": "app.task", "id": id, "every": 60} for id in "ab"], errors="return")
 
     [(index, error)] = many.errors
     assert (0, [None, "b"], 1, 2) == (index, many.ids, many.created, many.done)

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 import redis
 
-from tests.integration.client.ground import HOUR, pass_time
+from tests.integration.client.ground import HOUR, KEYS, pass_time
 from tests.prefix import RQ
 from zsched import (
     Client,
@@ -207,7 +207,8 @@ def test_a_rule_and_a_one_shot_replace_each_other_under_one_id(client: Client, s
 @pytest.mark.parametrize(
     ("field", "options"),
     [
-        ("at", {}), ("at and every", {"at": datetime.now(UTC), "every": 5}), ("tz", {"cron": "* * * * *", "tz": "EST"}),
+        ("trigger", {}), ("at and every", {"at": datetime.now(UTC), "every": 5}),
+        ("tz", {"cron": "* * * * *", "tz": "EST"}),
         ("at", {"at": datetime(2030, 1, 1)}), ("at", {"at": date(2030, 1, 1)}), ("every", {"every": 0}),
         ("cron", {"cron": "0 0 30 2 *"}), ("rrule", {"rrule": "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30"}),
         ("rrule", {"rrule": "FREQ=SECONDLY"}), ("id", {"after": 5, "id": "a.b"}),
@@ -216,7 +217,7 @@ def test_a_rule_and_a_one_shot_replace_each_other_under_one_id(client: Client, s
         ("args", {"after": 5, "args": (lambda: None,)}), ("args", {"every": 5, "args": "text"}),
         ("meta", {"after": 5, "meta": 5}), ("retry", {"after": 5, "retry": 0}), ("eta", {"eta": 5}),
         ("jitter", {"every": 5, "jitter": 6}), ("ends", {"every": 60, "ends": datetime(2020, 1, 1, tzinfo=UTC)}),
-        ("on_success", {"after": 5, "on_success": lambda: None}), ("result_ttl", {"every": 5, "result_ttl": "1h"}),
+        ("on_success", {"after": 5, "on_success": lambda: None}), ("result_ttl", {"every": 5, "result_ttl": "1 h"}),
         ("rrule", {"rrule": "FREQ=DAILY;UNTIL=20200101T000000Z"}), ("args", {"after": 5, "args": ("x" * 600_000, )}),
     ],
 )  # fmt: skip
@@ -243,7 +244,7 @@ def test_a_function_that_no_worker_can_import_writes_nothing(
     ):
         with pytest.raises(InvalidSchedule, match=r"^func="):
             call()
-    many = client.schedule_many([{"func": func, "after": 5}])
+    many = client.schedule_many([{"func": func, "after": 5}], errors="return")
 
     assert [0] == [index for index, _ in many.errors]
     assert [] == redis_client.keys("*")
@@ -283,3 +284,43 @@ def test_a_clients_own_urgencies_are_used(redis_url: str) -> None:
     assert {("low", 60_000)} == {(one.priority.value, one.expires_ms) for one in client.list()}
     with pytest.raises(InvalidSchedule, match="give one of asap, time_sensitive, digest, news"):
         client.enqueue("app.task", urgency="new")
+
+
+# -- enabled ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", [{"every": 60}, {"after": 60}])
+def test_a_schedule_that_is_put_disabled_waits_until_it_is_resumed(
+    client: Client, redis_client: redis.Redis, when: Any
+) -> None:
+    client.schedule("app.task", id="a", enabled=False, **when)
+    [many] = client.schedule_many([{"func": "app.task", "id": "b", "enabled": False, **when}]).ids
+
+    for id in ("a", many):
+        found = client.get(id or "")
+        assert ("paused", "put with enabled=False") == (found.state.value, found.note)
+    assert 0 == redis_client.zcard(KEYS.due_normal())
+
+    client.resume("a")
+    assert "active" == client.get("a").state.value
+
+
+@pytest.mark.parametrize(
+    ("given", "state"), [({}, "paused"), ({"enabled": False}, "paused"), ({"enabled": True}, "active")]
+)
+def test_a_put_without_enabled_leaves_a_paused_schedule_paused(client: Client, given: Any, state: str) -> None:
+    client.schedule("app.task", id="a", every=60)
+    client.pause("a", "for a while")
+
+    client.schedule("app.task", id="a", every=60, queue="email", **given)
+
+    assert (state, "email") == (client.get("a").state.value, client.get("a").queue)
+
+
+def test_enabled_is_no_option_of_update_or_enqueue(client: Client) -> None:
+    client.schedule("app.task", id="a", every=60)
+
+    with pytest.raises(InvalidSchedule, match=r"^enabled=False: an update cannot change it; pause or resume it"):
+        client.update("a", enabled=False)  # type: ignore[call-arg]
+    with pytest.raises(InvalidSchedule, match=r"^enabled=False: no such option"):
+        client.enqueue("app.task", enabled=False)  # type: ignore[call-arg]

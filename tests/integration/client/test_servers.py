@@ -117,7 +117,7 @@ def test_a_wrong_or_missing_password_raises_redis_refused(
     redis_client.config_set("requirepass", "right")
     try:
         for password in (None, "wr0ng"):
-            with pytest.raises(RedisRefused, match=r"check \[redis\] url") as caught:
+            with pytest.raises(RedisRefused, match=r"check the URL") as caught:
                 Client.from_url(redis_server.tcp_url, password=password).schedule("app.task", after=5)
             assert "wr0ng" not in str(caught.value)
         assert (

@@ -288,5 +288,5 @@ def test_the_users_of_the_acl_file_have_the_rights_that_a_cluster_needs(guard: G
         with connect(server.tcp_url) as node:
             refused += refusals(node)
     assert [] == refused
-    with pytest.raises(RedisRefused, match=r"refused user or password; check \[redis\] url"):
+    with pytest.raises(RedisRefused, match=r"refused user or password; check the URL"):
         Client.from_url(cluster.url.replace("://", "://zsched-client:wrong@"), rq_prefix=PREFIX).get("before")

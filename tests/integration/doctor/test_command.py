@@ -17,7 +17,7 @@ from tests.faults.processes import DaemonProcess, eventually
 from tests.integration.doctor.ground import KEYS
 from zsched import Client
 from zsched.cli import program
-from zsched.cli.program import DONE, FAILED, UNHEALTHY, USAGE
+from zsched.cli.program import DONE, UNHEALTHY, USAGE
 from zsched.core.wording import plural
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
@@ -99,10 +99,10 @@ def test_warnings_alone_exit_with_zero(
     assert DONE == result.exit_code
 
 
-def test_an_unreachable_redis_is_a_failure() -> None:
+def test_an_unreachable_redis_is_unhealthy() -> None:
     result = CliRunner().invoke(program, ["doctor", "-u", "redis://127.0.0.1:1/0", "--json"])
 
-    assert FAILED == result.exit_code
+    assert UNHEALTHY == result.exit_code
     assert "RedisUnavailable" == json.loads(result.stderr)["type"]
 
 

@@ -220,7 +220,7 @@ def test_a_failed_archive_is_named_beside_a_healthy_one(
 
 
 def test_an_archive_that_is_far_behind_is_a_warning(url: str, sound: redis.Redis) -> None:
-    sound.xadd(KEYS.log(), {"kind": "cancel", "t": 1, "id": "a", "due": 5}, id="1-200001")
+    sound.xadd(KEYS.log(), {"kind": "cancel", "t": 1, "rows": 1, "a": 5}, id="1-200001")
     report(sound, "a", daemon="d1", at="1-1 1")
 
     assert ["archive box:/var/a.db is 200,000 entries behind"] == unwell(examined(url))["archives"]

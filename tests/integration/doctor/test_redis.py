@@ -153,10 +153,10 @@ def test_eviction_that_the_settings_allow_is_a_warning(url: str, configure: Conf
     assert "allow_eviction" in only(examined(url, daemon={"allow_eviction": True})["eviction"], WARNING).text
 
 
-def test_eviction_without_a_limit_is_a_warning(url: str, configure: Configure) -> None:
+def test_eviction_without_a_limit_is_advice(url: str, configure: Configure) -> None:
     configure("maxmemory-policy", "allkeys-random")
 
-    assert "as soon as maxmemory is set" in only(examined(url)["eviction"], WARNING).text
+    assert "as soon as maxmemory is set" in only(examined(url)["eviction"], Severity.NOTE).text
 
 
 @pytest.mark.parametrize(("share", "severity"), [(0.5, OK), (0.9, WARNING), (0.99, PROBLEM)])
@@ -170,11 +170,11 @@ def test_memory_close_to_maxmemory_is_reported(
     assert "of maxmemory" in only(examined(url)["memory"], severity).text
 
 
-def test_a_small_bound_of_compact_hashes_is_a_warning(url: str, configure: Configure, sound: redis.Redis) -> None:
+def test_a_small_bound_of_compact_hashes_is_advice(url: str, configure: Configure, sound: redis.Redis) -> None:
     name = next(name for name in ("hash-max-listpack-value", "hash-max-ziplist-value") if sound.config_get(name))
     configure(name, "64")
 
-    finding = only(examined(url)["hashes"], WARNING)
+    finding = only(examined(url)["hashes"], Severity.NOTE)
 
     assert f"{name} is 64" in finding.text
     assert ["CONFIG", "SET", name, "512"] == command_of(finding)

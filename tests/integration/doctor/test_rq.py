@@ -86,6 +86,49 @@ def test_a_missing_worker_is_a_warning(url: str) -> None:
     assert "no worker of RQ is registered" in only(examined(url)["workers"], WARNING).text
 
 
+@pytest.mark.parametrize("used", [False, True])
+def test_both_checks_of_missing_workers_name_the_same_queue(
+    url: str, sound: redis.Redis, client: Client, used: bool
+) -> None:
+    if used:
+        client.schedule("app.task", id="later", every=HOUR, queue="email")
+    waits(sound, timedelta(0))
+
+    found = examined(url)
+
+    remedies = [only(found[group], WARNING).remedy for group in ("workers", "queues")]
+    assert [worker_of(url, "email")] * 2 == [shlex.split(remedy.rpartition(": ")[2]) for remedy in remedies]
+
+
+def test_workers_that_lost_their_registration_and_take_jobs_are_no_fault(
+    url: str, sound: redis.Redis, client: Client
+) -> None:
+    client.schedule("app.task", id="a", every=HOUR, queue="email")
+    ended = Queue("email", connection=sound).enqueue("app.task")
+    sound.delete(f"{RQ}:queue:email")
+    sound.hset(ended.key, mapping={"ended_at": utcformat(datetime.now(UTC)), "worker_name": "w1"})
+    sound.zadd(f"{RQ}:finished:email", {ended.id: 9e9})
+    sound.hset(f"{RQ}:worker:w1", "last_heartbeat", utcformat(datetime.now(UTC)))
+
+    found = examined(url)
+
+    assert "workers take jobs: they began before Redis lost its data" in only(found["workers"], Severity.NOTE).text
+    assert "somebody listens to every queue in use (1)" == only(found["queues"], OK).text
+
+
+def test_workers_without_registration_do_not_hide_a_queue_without_workers(
+    url: str, sound: redis.Redis, client: Client
+) -> None:
+    client.schedule("app.task", id="a", every=HOUR, queue="email")
+    client.schedule("app.task", id="b", every=HOUR, queue="sms")
+    sound.zadd(f"{RQ}:wip:email", {"job:execution": 9e9})  # a running job
+
+    found = examined(url)
+
+    assert "workers take jobs" in only(found["workers"], Severity.NOTE).text
+    assert "nobody listens to queue sms, which schedules use" == only(found["queues"], WARNING).text
+
+
 def test_workers_of_an_unknown_rq_are_a_problem(url: str, sound: redis.Redis) -> None:
     registered(sound, "old", version="1.16.2")
 

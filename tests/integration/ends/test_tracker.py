@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import redis
+from structlog.testing import capture_logs
 
 from tests.faults.leader import KEYS, Leader
 from tests.faults.processes import eventually
@@ -51,6 +52,23 @@ def test_an_end_is_recorded_once_also_while_the_archive_does_not_follow(
 
     assert [f"{runs[0]} succeeded", f"{runs[1]} failed"] == ends(tracking.link)
     assert set() == opened(tracking.path)
+
+
+@pytest.mark.parametrize(("took_s", "told"), [(175, [0.97]), (160, [])])
+def test_a_run_near_its_timeout_is_logged_once(
+    tracking: Tracking, client: Client, redis_client: redis.Redis, took_s: int, told: list[float]
+) -> None:
+    run = client.enqueue(FUNC, id="a", timeout=180).run_id
+    tracking.follow()
+    now_ms = redis_client.time()[0] * 1000
+    at = {"started_at": rq_time(now_ms - took_s * 1000), "ended_at": rq_time(now_ms)}
+    redis_client.hset(KEYS.rq.job(run), mapping={"status": "finished"} | at)
+
+    with capture_logs() as logs:
+        tracking.step()
+        tracking.step()
+
+    assert told == [one["share"] for one in logs if one["event"] == "run_near_timeout"]
 
 
 def test_a_new_leader_waits_until_its_archive_has_the_ends_recorded_before(

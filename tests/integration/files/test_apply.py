@@ -151,24 +151,24 @@ def test_a_paused_schedule_stays_paused_unless_the_file_resumes_it(ground: Groun
 
 
 def test_a_file_pauses_and_resumes(ground: Ground) -> None:
-    (created,) = ground.apply(BEAT + "paused = true").steps
+    (created,) = ground.apply(BEAT + "enabled = false").steps
     paused = ground.client.get("beat")
-    again = ground.apply(BEAT + "paused = true").steps
-    (resumed,) = ground.apply(BEAT + "paused = false").steps
+    again = ground.apply(BEAT + "enabled = false").steps
+    (resumed,) = ground.apply(BEAT + "enabled = true").steps
 
-    assert ("paused", "paused in jobs.toml") == (paused.state.value, paused.note)
+    assert ("paused", "put with enabled=False") == (paused.state.value, paused.note)
     assert ("created", [("beat", "unchanged")]) == (created.outcome, outcomes(again))
-    assert ("updated", ["paused: true → false"]) == (resumed.outcome, texts(resumed))
+    assert ("updated", ["enabled: false → true"]) == (resumed.outcome, texts(resumed))
     assert "active" == ground.client.get("beat").state.value
 
 
 def test_an_update_and_a_pause_are_one_step(ground: Ground) -> None:
     ground.apply(BEAT)
 
-    (step,) = ground.apply(BEAT + "paused = true\nqueue = 'email'").steps
+    (step,) = ground.apply(BEAT + "enabled = false\nqueue = 'email'").steps
 
     schedule = ground.client.get("beat")
-    assert ["queue: default → email", "paused: false → true"] == texts(step)
+    assert ["queue: default → email", "enabled: true → false"] == texts(step)
     assert ("paused", "email") == (schedule.state.value, schedule.queue)
 
 
@@ -178,7 +178,7 @@ def test_a_schedule_that_has_ended_is_changed_but_not_paused(ground: Ground, red
     redis_client.hdel(KEYS.schedule("beat"), "nominal")
     redis_client.hset(KEYS.schedule("beat"), "ended_at", "1795359600000")
 
-    applied = ground.apply(BEAT + "count = 1\nqueue = 'email'\npaused = true")
+    applied = ground.apply(BEAT + "count = 1\nqueue = 'email'\nenabled = false")
 
     schedule = ground.client.get("beat")
     assert ([], [("beat", "updated")]) == (applied.errors, outcomes(applied.steps))

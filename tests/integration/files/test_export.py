@@ -125,7 +125,7 @@ def test_an_exported_file_changes_nothing_when_applied(ground: Ground, redis_cli
     changed = {step.entry.id: texts(step) for step in applied.steps if step.outcome != "unchanged"}
     assert ({}, [], [], 60) == (changed, written.unsaid, applied.removed, len(applied.steps))
     assert before == log_length(redis_client)
-    assert SCHEDULE_OPTIONS - REFUSED.keys() == used
+    assert SCHEDULE_OPTIONS - REFUSED.keys() - {"enabled"} == used
     assert written.text == write(ground.client).text
 
 
@@ -205,7 +205,7 @@ def test_an_export_omits_ended_schedules_and_marks_paused_ones(ground: Ground, r
     written = write(ground.client)
 
     assert (["active", "paused", "quarantined"], ["ended"]) == (written.ids, written.ended)
-    assert 'func = "app.a"\nevery = "1m"\npaused = true\n' in written.text
+    assert 'func = "app.a"\nevery = "1m"\nenabled = false\n' in written.text
     assert "# quarantined: broken by hand\n[schedules.quarantined]" in written.text
     assert ["active", "paused", "quarantined"] == [entry.id for entry in ground.read(written.text).entries]
 

@@ -94,7 +94,7 @@ def test_a_comparison_predicts_the_applied_steps(ground: Ground, seed: int) -> N
     for _ in range(6):
         text = "".join(
             f'[schedules.n{n}]\nfunc = "app.n"\nevery = {chance.choice([30, 60])}\nargs = [{chance.choice([1, 2])}]\n'
-            f"{chance.choice(['', 'paused = true', 'paused = false'])}\n"
+            f"{chance.choice(['', 'enabled = false', 'enabled = true'])}\n"
             for n in range(8)
             if chance.random() < 0.7
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
 
@@ -118,12 +119,12 @@ def test_a_worker_skips_a_run_cancelled_in_a_long_queue(
     run = client.enqueue(f"{TASKS}.done", (1,), id="a").run_id
     assert run is not None
     for _ in range(10):
-        redis_client.rpush(f"{RQ}:queue:default", *(f"x{number}" for number in range(5000)))
+        redis_client.lpush(f"{RQ}:queue:default", *(f"x{number}" for number in range(5000)))
 
     assert "cancelled" == client.cancel_run(run)
 
     assert 50_001 == redis_client.llen(f"{RQ}:queue:default")
-    redis_client.ltrim(f"{RQ}:queue:default", 0, 0)
+    redis_client.ltrim(f"{RQ}:queue:default", -1, -1)
     assert [] == work()
     assert "already_over" == client.cancel_run(run)
     again = client.retry(run)  # from the archive
@@ -153,15 +154,16 @@ def test_the_command_line_shows_the_result_for_each_run(
     refused = zsched(redis_url, "retry", runs[0])
     cancelled = zsched(redis_url, "cancel-run", *runs)
     over = zsched(redis_url, "cancel-run", runs[0], "--json")
-    again = zsched(redis_url, "retry", runs[0])
+    again = zsched(redis_url, "retry", runs[0], "--json")
     unknown = zsched(redis_url, "retry", UNKNOWN)
-    one_unknown = zsched(redis_url, "cancel-run", again.output.strip(), UNKNOWN)
+    [retried] = json.loads(again.stdout)
+    one_unknown = zsched(redis_url, "cancel-run", retried["run_id"], UNKNOWN)
 
     assert FAILED == refused.exit_code
-    assert refused.stderr.startswith(f"zsched: run '{runs[0]}' is queued")
+    assert refused.stdout.startswith(f"{runs[0]}: not_over (run '{runs[0]}' is queued")
     assert (DONE, [f"{run}: cancelled" for run in runs]) == (cancelled.exit_code, cancelled.output.splitlines())
     assert (FAILED, f'[{{"id": "{runs[0]}", "result": "already_over"}}]\n') == (over.exit_code, over.stdout)
-    assert (DONE, True) == (again.exit_code, again.output.startswith(f"{runs[0]}-r"))
+    assert (DONE, "retried", True) == (again.exit_code, retried["result"], retried["run_id"].startswith(f"{runs[0]}-r"))
     assert NOT_FOUND == unknown.exit_code
     assert NOT_FOUND == one_unknown.exit_code
     told = [line.split()[1] for line in one_unknown.output.splitlines()]

@@ -20,6 +20,7 @@ from zsched import Client, InvalidSchedule, PayloadGone, RedisRefused, RunNotFou
 from zsched.config import ArchiveSettings
 from zsched.core.changes import What
 from zsched.core.log import Entry
+from zsched.core.log.puts import EnqueueEntry
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.log import Log
@@ -145,7 +146,7 @@ def test_retry_takes_a_run_that_rq_deleted_from_the_archive(
     client.cancel("a")
     assert f"{again} (1,) [('k', 'v')]" in work()
     change = eventually(lambda: [one for one in client.why("a").changes if one.run_id == again])[0]
-    assert (What.ENQUEUED, f"retry of {first}") == (change.what, change.why)
+    assert (What.RETRIED, first) == (change.what, change.why)
 
 
 def test_retry_fails_if_the_archive_did_not_keep_the_arguments(client: Client, redis_url: str, link: Link) -> None:
@@ -199,7 +200,7 @@ def test_a_retry_is_recognisable_in_the_log(client: Client, link: Link, redis_cl
 
     entries: list[Entry] = list(Log(link, KEYS).entries())
 
-    assert (b"of", run.encode()) == tuple(entries[-1].body[-2:])
+    assert [run] == [one.retry_of for one in EnqueueEntry(entries[-1]).runs]
 
 
 def test_a_leader_fires_beside_a_retry_of_the_same_occurrence(client: Client, redis_url: str) -> None:

@@ -39,7 +39,7 @@ def put_recurring(seq: int, id: str, due_ms: int | str = DUE_MS, *paused: str, d
 
 def enqueue(seq: int, run_id: str, data: bytes = b"call") -> Entry:
     """Return the entry of a run on request."""
-    return entry(seq, "enqueue", "run", run_id, "front", 0, "fields", 2, "origin", "mail", "data", data)
+    return entry(seq, "enqueue", "rows", 1, run_id, "0 2 -", "origin", "mail", "data", data)
 
 
 def fire(seq: int, *run_ids: str, **more: str) -> Entry:

@@ -91,7 +91,7 @@ UNKNOWN = [
     entry(1, "put", "lane", "low"),
     entry(1, "put", "lane", "low", "fields", "x"),
     entry(1, "put_recurring", "shapes", 0, "rows", 1, "r", "1 5"),
-    entry(1, "enqueue", "run"),
+    entry(1, "enqueue", "rows", 1, "a-5"),
     entry(1, "advance", "rows", 1, "r", "fired 1"),
     Entry.of(b"1-1", [b"another writer's", b"\xff"]),
     Entry.of(b"1-1", [b"kind", b"put", b"t", b"9" * 40]),
@@ -123,7 +123,7 @@ def test_a_malformed_schedule_does_not_hide_the_runs_of_its_fire(archive: Archiv
 def test_an_entry_that_cannot_be_read_to_its_end_changes_nothing(archive: Archive) -> None:
     archive.append([put(1, "a", "b")])
 
-    archive.append([entry(2, "fire", "runs"), entry(3, "pause", "id", "b", "note", "", "due", "1.5")])
+    archive.append([entry(2, "fire", "runs"), entry(3, "pause", "note", "", "rows", 1, "b", "low 1.5")])
 
     assert {f"a-{DUE_MS}": "due", f"b-{DUE_MS}": "due"} == places(archive)
     assert (2, 2) == (archive.unknown_entries, archive.unreadable_entries)
@@ -201,7 +201,7 @@ def test_a_bootstrap_does_not_write_the_same_entry_twice(archive: Archive) -> No
     archive.commit()
 
     archive.begin_bootstrap()
-    archive.append([put(1, "a"), entry(2, "cancel", "id", "a", "due", DUE_MS, epoch=2)])
+    archive.append([put(1, "a"), entry(2, "cancel", "rows", 1, "a", DUE_MS, epoch=2)])
     archive.end_bootstrap(START)
 
     assert [put(1, "a"), put(2, "b")] == history(archive.path)[:2]
@@ -221,7 +221,7 @@ def test_arguments_without_keep_args_are_stored_only_while_a_run_needs_them(path
             pass
         assert {SECRET, b"call"} == {record.fields["data"] for _, record in archive.state()}
 
-        archive.append([entry(5, "cancel", "id", "a", "due", DUE_MS), entry(6, "cancel", "id", "r", "due", DUE_MS)])
+        archive.append([entry(5, "cancel", "rows", 1, "a", DUE_MS), entry(6, "cancel", "rows", 1, "r", DUE_MS)])
         archive.append([fire(7, cancelled=f"now-{DUE_MS}=canceled")])
         archive.commit()
         archive.begin_pruning(0)
@@ -249,7 +249,7 @@ def test_arguments_of_a_run_are_kept_until_its_end(path: Path) -> None:
 
 
 def test_arguments_stored_with_keep_args_stay_as_long_as_their_entry(path: Path) -> None:
-    archived(path, [put(1, "a", data=SECRET), entry(2, "cancel", "id", "a", "due", DUE_MS), put(3, "z")])
+    archived(path, [put(1, "a", data=SECRET), entry(2, "cancel", "rows", 1, "a", DUE_MS), put(3, "z")])
 
     with closing(Archive(path, "default", keep_args=False)) as archive:
         prune(archive)
@@ -264,7 +264,7 @@ def test_arguments_stored_with_keep_args_stay_as_long_as_their_entry(path: Path)
 
 def test_arguments_are_stored_again_when_a_bootstrap_reads_their_entry(path: Path) -> None:
     with closing(Archive(path, "default", keep_args=False)) as archive:
-        archive.append([put(1, "a", data=SECRET), entry(2, "cancel", "id", "a", "due", DUE_MS), put(3, "z")])
+        archive.append([put(1, "a", data=SECRET), entry(2, "cancel", "rows", 1, "a", DUE_MS), put(3, "z")])
         archive.commit()
         archive.begin_pruning(0)
         while archive.prune():
@@ -281,7 +281,7 @@ def test_arguments_are_stored_again_when_a_bootstrap_reads_their_entry(path: Pat
 
 
 def test_pruning_removes_old_history_except_entries_that_the_state_needs(archive: Archive) -> None:
-    archive.append([put(1, "gone"), entry(2, "cancel", "id", "gone", "due", DUE_MS)])
+    archive.append([put(1, "gone"), entry(2, "cancel", "rows", 1, "gone", DUE_MS)])
     archive.append([put(3, "waits"), put(4, "runs"), fire(5, f"runs-{DUE_MS}"), put_recurring(6, "r")])
     archive.append([entry(7, "term", "daemon", "d", "server", "s"), put(20, "young")])
     archive.commit()
@@ -298,7 +298,7 @@ def test_pruning_removes_old_history_except_entries_that_the_state_needs(archive
 
 
 def test_a_pruned_archive_is_complete_since_the_time_of_pruning(archive: Archive) -> None:
-    archive.append([put(1, "gone"), entry(2, "cancel", "id", "gone", "due", DUE_MS), put(20, "young")])
+    archive.append([put(1, "gone"), entry(2, "cancel", "rows", 1, "gone", DUE_MS), put(20, "young")])
     archive.note(complete_since=START)
     archive.commit()
 
@@ -310,7 +310,7 @@ def test_a_pruned_archive_is_complete_since_the_time_of_pruning(archive: Archive
 
 
 def test_the_last_entry_stays_however_old_it_is(archive: Archive) -> None:
-    archive.append([put(1, "a"), entry(2, "cancel", "id", "a", "due", DUE_MS)])
+    archive.append([put(1, "a"), entry(2, "cancel", "rows", 1, "a", DUE_MS)])
     archive.commit()
 
     archive.begin_pruning(T_US + 3600 * SECOND_US)
@@ -327,7 +327,7 @@ def test_pruning_removes_touches_of_pruned_entries_except_in_the_last_segment(pa
     ids = [f"id-{number}" for number in range(3000)]
     puts = [put(seq, *ids) for seq in range(1, 50)]
     with closing(Archive(archived(path, puts), "default")) as archive:
-        archive.append([entry(50, "cancel", "id", id, "due", DUE_MS) for id in ids])
+        archive.append([entry(50, "cancel", "rows", 1, id, DUE_MS) for id in ids])
         archive.commit()
 
         archive.begin_pruning(T_US + 49 * SECOND_US + 1)

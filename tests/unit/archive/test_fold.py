@@ -31,7 +31,7 @@ BEFORE: dict[str, list[Entry]] = {
     "another rule": [put_recurring(1, "a", data=b"other")],
     "another time": [put(1, "a", due_ms=5)],
     "the same time": [put(1, "a", data=b"other")],
-    "paused": [put(1, "a", due_ms=5), entry(2, "pause", "id", "a", "due", 5, "note", "no")],
+    "paused": [put(1, "a", due_ms=5), entry(2, "pause", "note", "no", "rows", 1, "a", "low 5")],
 }
 
 
@@ -94,7 +94,7 @@ def test_a_restored_schedule_changes_with_the_entries_that_follow(archive: Archi
         archive,
         entry(2, "advance", "rows", 1, "r", advance),
         fire(3, f"a-{RUN}"),
-        entry(4, "cancel", "id", "b", "due", RUN),
+        entry(4, "cancel", "rows", 1, "b", RUN),
     )
 
     assert {"r": "due", f"r-{RUN}": "open", f"a-{RUN}": "open"} == places(archive)

@@ -40,7 +40,7 @@ def test_the_original_of_a_one_shot_is_its_last_put_before_it_fired(tmp_path: Pa
 
 
 def test_a_waiting_or_cancelled_schedule_has_no_original_of_a_run(tmp_path: Path) -> None:
-    assert Original(False) == original(tmp_path, put(1, "a"), entry(2, "cancel", "id", "a", "due", DUE_MS))
+    assert Original(False) == original(tmp_path, put(1, "a"), entry(2, "cancel", "rows", 1, "a", DUE_MS))
 
 
 @pytest.mark.parametrize("run", ["b-1900000000000", "a-1900000000001", "x", "a-1900000000000-nmail"])
@@ -93,8 +93,9 @@ def test_the_original_of_a_one_shot_run_on_request_is_its_put(tmp_path: Path) ->
 
 
 def test_the_original_of_an_enqueued_or_retried_run_is_its_own_entry(tmp_path: Path) -> None:
-    texts = ["front", 1, "fields", 2, "origin", "mail", "data", "call", "of", RUN]
-    history = [enqueue(1, RUN, data=b"first"), entry(2, "enqueue", "run", f"{RUN}-r2", *texts)]
+    other = [f"{RUN}-r1", f"0 2 {RUN}", "origin", "sms", "data", "other"]
+    texts = [f"{RUN}-r2", f"1 2 {RUN}", "origin", "mail", "data", "call"]
+    history = [enqueue(1, RUN, data=b"first"), entry(2, "enqueue", "rows", 2, *other, *texts)]
 
     assert CALL | {b"zs": b"1f"} == fields(original(tmp_path, *history, run=f"{RUN}-r2"))
 

@@ -95,7 +95,7 @@ def test_backfilled_runs_are_open_with_the_rules_record_and_leave_it_alone(archi
 def test_recall_behind_an_entry_returns_only_touched_schedules_and_runs(archive: Archive) -> None:
     advance = f"fired {RUN} {DUE_MS + 5} {DUE_MS + 5} -"
     take(archive, put(1, "a", "b"), put_recurring(2, "r"), enqueue(3, "r-3"), put_recurring(4, "r"))
-    take(archive, entry(5, "cancel", "id", "b", "due", RUN), entry(6, "advance", "rows", 1, "r", advance))
+    take(archive, entry(5, "cancel", "rows", 1, "b", RUN), entry(6, "advance", "rows", 1, "r", advance))
 
     a, b, r = known(archive, "a", "b", "r", behind=4)
 

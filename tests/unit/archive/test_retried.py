@@ -19,7 +19,7 @@ AGAIN = f"{RUN}-r2"
 
 def retried(seq: int, *pairs: str) -> Entry:
     texts = pairs or ("origin", "mail", "data", "call")
-    return entry(seq, "enqueue", "run", AGAIN, "front", 0, "fields", len(texts) // 2, *texts, "of", RUN)
+    return entry(seq, "enqueue", "rows", 1, AGAIN, f"0 {len(texts) // 2} {RUN}", *texts)
 
 
 @pytest.mark.parametrize("schedule", [put(1, "a"), put_recurring(1, "a")], ids=["one-shot", "rule"])
@@ -49,24 +49,32 @@ def test_a_retry_touches_only_its_run() -> None:
 def test_an_enqueue_of_another_run_counts_as_a_retry() -> None:
     [change] = changes(retried(1, "origin", "mail", "data", "call", "zs_created_by", "ann")._replace(by=b"bob"))
 
-    assert (What.ENQUEUED, AGAIN, f"retry of {RUN}", "bob") == (change.what, change.run_id, change.why, change.by)
+    assert (What.RETRIED, AGAIN, RUN, "bob") == (change.what, change.run_id, change.why, change.by)
 
 
 def test_removing_arguments_keeps_the_id_of_the_retried_run(tmp_path: Path) -> None:
-    path = archived(tmp_path / "archive.db", [retried(1, "origin", "of", "data", "secret")], keep_args=False)
+    path = archived(tmp_path / "archive.db", [retried(1, "origin", "mail", "data", "secret")], keep_args=False)
 
     [(body,)] = rows(path, "SELECT body FROM entry")
     assert b"secret" not in body
-    assert body.endswith(b"of" + RUN.encode())
+    assert f"0 2 {RUN}".encode() in body
 
 
-@pytest.mark.parametrize("size", ["3", "x"])
+@pytest.mark.parametrize("size", ["0", "3", "x"])
 def test_a_truncated_enqueue_entry_is_not_read(size: str) -> None:
     with pytest.raises(UnknownEntry):
-        list(changes(entry(1, "enqueue", "run", RUN, "front", 0, "fields", size, "origin", "mail")))
+        list(changes(entry(1, "enqueue", "rows", 1, RUN, f"0 {size} -", "origin", "mail")))
 
 
-def test_a_retry_entry_with_pairs_of_a_later_version_is_read() -> None:
-    later = entry(1, "enqueue", "run", AGAIN, "front", 0, "fields", 1, "origin", "mail", "why", "asked", "of", RUN)
+def test_an_entry_of_many_retries_opens_each_run_with_its_own_record(tmp_path: Path) -> None:
+    texts = (f"a-{DUE_MS}-r1", f"1 2 a-{DUE_MS}", "origin", "mail", "data", "one", f"b-{DUE_MS}-r1", f"0 2 b-{DUE_MS}",
+             "data", "two", "origin", "sms")  # fmt: skip
+    many = entry(1, "enqueue", "rows", 2, *texts)
+    with closing(Archive(tmp_path / "archive.db", "default", keep_args=False)) as archive:
+        archive.append([many])
 
-    assert RUN == EnqueueEntry(later).run.retry_of
+        records = {row.id: record.fields for row, record in archive.state()}
+
+    assert {"origin": b"mail", "data": b"one"} == {name: records["a"][name] for name in ("origin", "data")}
+    assert {"origin": b"sms", "data": b"two"} == records["b"]
+    assert [f"a-{DUE_MS}", f"b-{DUE_MS}"] == [run.retry_of for run in EnqueueEntry(many).runs]

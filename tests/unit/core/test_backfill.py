@@ -125,7 +125,7 @@ RAN = {
     "waits for its predecessor": change(What.FIRED, run_id=RUN, why="waits for r-5"),
     "backfilled": change(What.ENQUEUED, run_id=f"{RUN}-nshop", why="backfill"),
     "backfilled once more": change(What.ENQUEUED, run_id=f"{RUN}-r7", why="backfill"),
-    "retried": change(What.ENQUEUED, run_id=f"{RUN}-r7", why=f"retry of {RUN}"),
+    "retried": change(What.RETRIED, run_id=f"{RUN}-r7", why=RUN),
     "enqueued": change(What.ENQUEUED, run_id=RUN),
     "a one-shot that ran on request": change(What.ENQUEUED, run_id=RUN, why="run now"),
     "found open": change(What.FOUND, run_id=RUN, why="open"),

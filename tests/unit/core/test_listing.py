@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from zsched.core.clock import from_ms
 from zsched.core.listing import Cursor, Filter, IdTest, select
 from zsched.core.model import Priority, Schedule, ScheduleState
 from zsched.errors import InvalidSchedule
@@ -96,9 +97,9 @@ def test_active_schedules_are_listed_by_due_time_and_the_others_by_id() -> None:
         ({"match": "[!ab]", "state": "active"}, ["z", "r"]),
         ({"match": "?", "queue": "sms"}, ["r"]),
         ({"match": "p*", "limit": 1}, ["p1"]),
-        ({"due_after_ms": 15}, ["a", "b", "p1"]),
-        ({"due_before_ms": 15}, ["z", "p2", "q"]),
-        ({"due_after_ms": 10, "due_before_ms": 20}, ["r"]),
+        ({"due_after": from_ms(15)}, ["a", "b", "p1"]),
+        ({"due_before": from_ms(15)}, ["z", "p2", "q"]),
+        ({"due_after": from_ms(10), "due_before": from_ms(20)}, ["r"]),
         ({"limit": 3}, ["z", "r", "a"]),
         ({"limit": 0}, []),
         ({"limit": 10**15, "state": "paused"}, ["p1", "p2"]),

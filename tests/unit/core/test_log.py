@@ -46,7 +46,7 @@ def rule(*ids: str, due_ms: Any = DUE_MS, state: str = "-", digest: str = "d") -
     return [*SHAPES, "rows", len(ids), *rows]
 
 
-PUSHED = ["run", f"a-{DUE_MS}", "front", 0, "fields", 2, "origin", "mail", "zs_created_by", "ann"]
+PUSHED = ["rows", 1, f"a-{DUE_MS}", "0 2 -", "origin", "mail", "zs_created_by", "ann"]
 
 MOVED = [
     change("r", What.COALESCED, first_ms=1, last_ms=7, count=3, nominal_ms=DUE_MS, next_ms=9),
@@ -143,29 +143,29 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
         entry("quarantine", "rows", 1, "r", f"normal {DUE_MS}", "", "cannot be planned: X: y z"),
         [change("r", What.QUARANTINED, nominal_ms=DUE_MS, why="cannot be planned: X: y z")],
     ),
-    "cancel": (entry("cancel", "id", "a", "due", DUE_MS), [change("a", What.CANCELLED, nominal_ms=DUE_MS)]),
-    "cancel of what ended": (entry("cancel", "id", "r", "due", "-"), [change("r", What.CANCELLED)]),
+    "cancel": (entry("cancel", "rows", 1, "a", DUE_MS), [change("a", What.CANCELLED, nominal_ms=DUE_MS)]),
+    "cancel of what ended": (entry("cancel", "rows", 1, "r", "-"), [change("r", What.CANCELLED)]),
     "pause": (
-        entry("pause", "id", "a", "lane", "low", "due", DUE_MS, "note", "the sale"),
+        entry("pause", "note", "the sale", "rows", 1, "a", f"low {DUE_MS}"),
         [change("a", What.PAUSED, nominal_ms=DUE_MS, why="the sale")],
     ),
     "resume": (
-        entry("resume", "id", "a", "lane", "low", "due", DUE_MS, "missed", "fire"),
+        entry("resume", "rows", 1, "a", f"low {DUE_MS}"),
         [change("a", What.RESUMED, nominal_ms=DUE_MS)],
     ),
     "resume of a rule that skips": (
-        entry("resume", "id", "r", "lane", "low", "due", 90, "missed", "skip", "first", 5, "last", 50, "count", 7),
+        entry("resume", "rows", 1, "r", "low 90 5 50 7 80"),
         [
             change("r", What.SKIPPED, why="paused", first_ms=5, last_ms=50, count=7),
             change("r", What.RESUMED, nominal_ms=90),
         ],
     ),
     "resume of a one-shot that skips": (
-        entry("resume", "id", "a", "lane", "low", "due", 5, "missed", "skip", "first", 5, "last", 5, "count", 1),
+        entry("resume", "rows", 1, "a", "low 5 5 5 1 -"),
         [change("a", What.SKIPPED, why="paused", first_ms=5, last_ms=5, count=1)],
     ),
     "resume of a rule that has no more": (
-        entry("resume", "id", "r", "lane", "low", "due", "-", "missed", "skip", "first", 5, "last", 50, "count", 7),
+        entry("resume", "rows", 1, "r", "low - 5 50 7 -"),
         [change("r", What.SKIPPED, why="paused", first_ms=5, last_ms=50, count=7), change("r", What.ENDED)],
     ),
     "replan": (
@@ -234,11 +234,13 @@ def test_an_entry_says_what_its_script_did(entry: Entry, said: list[Change]) -> 
         entry("advance", "rows", 1, "", "a text of no row", "r", "fired 5 9 9 -"),
         entry("advance", "rows", "many", "r", "fired 5 9 9 -"),
         entry("quarantine"),
-        entry("cancel", "id", "a"),
-        entry("cancel", "id", "a", "due", "soon"),
-        entry("pause", "id", "a", "due", DUE_MS),
-        entry("resume", "due", DUE_MS),
-        entry("resume", "id", "a", "due", 5, "count", 1),
+        entry("cancel", "rows", 1),
+        entry("cancel", "rows", 2, "a", 5),
+        entry("cancel", "rows", 1, "a", "soon"),
+        entry("pause", "rows", 1, "a", f"low {DUE_MS}"),
+        entry("pause", "note", "", "rows", 1, "a", "low"),
+        entry("resume", "rows", 1, "a", "low"),
+        entry("resume", "rows", 1, "a", "low 5 5 5"),
     ],
 )
 def test_an_unreadable_entry_raises_unknown_entry_with_its_id(broken: Entry) -> None:

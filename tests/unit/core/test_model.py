@@ -48,6 +48,14 @@ def test_the_answer_to_many_puts_is_json_and_names_each_error() -> None:
     } == answer.to_dict()  # fmt: skip
 
 
+def test_the_answer_to_many_puts_is_printed_as_counts_without_its_ids() -> None:
+    plain = Many(ids=["a"] * 20_000, created=20_000, done=20_000)
+    mixed = Many(created=1, kept=2, already_fired=3, errors=[(6, ValueError())], done=7)
+
+    assert "Many(created=20000, updated=0, unchanged=0, errors=0)" == repr(plain)
+    assert "Many(created=1, updated=0, unchanged=0, kept=2, already_fired=3, errors=1)" == repr(mixed)
+
+
 def test_an_answer_to_zero_puts_has_only_zero_counts() -> None:
     counts = {name: value for name, value in Many().to_dict().items() if isinstance(value, int)}
 

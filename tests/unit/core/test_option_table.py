@@ -14,7 +14,16 @@ import pytest
 
 from zsched.core.checked_options import CheckedOptions, read_letters, read_options
 from zsched.core.forms import Option, RateLimit, Stored, Words
-from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, FOR_UPDATE, OPTIONS, ScheduleOptions, TaskCall
+from zsched.core.option_table import (
+    ELSEWHERE,
+    FOR_ENQUEUE,
+    FOR_UPDATE,
+    ONLY_ENQUEUE,
+    OPTIONS,
+    EnqueueOptions,
+    ScheduleOptions,
+    TaskCall,
+)
 from zsched.core.policy import OnLost, OnUncertain, Priority
 from zsched.core.triggers import RULES, KindOptions
 
@@ -65,7 +74,8 @@ def test_a_task_takes_the_options_with_the_types_of_the_table() -> None:
     ]
 
     may_lack = {"args", "kwargs", *RULES} - {*names}  # a kind that is not named is taken unchecked
-    expected = {name: type_ for name, type_ in types().items() if name not in may_lack}
+    called = types() | typing.get_type_hints(EnqueueOptions)
+    expected = {name: type_ for name, type_ in called.items() if name not in may_lack}
     assert expected == {name: given[name] for name in names}
 
 
@@ -77,15 +87,15 @@ def test_every_option_has_help_for_people(option: Option) -> None:
 def test_two_options_never_share_a_letter_a_field_or_another_name() -> None:
     fields = Counter((option.stored, option.field) for option in OPTIONS.values() if option.field)
     letters = Counter(option.letter for option in OPTIONS.values() if option.letter)
-    elsewhere = sum(len(option.elsewhere.split()) for option in OPTIONS.values())
+    elsewhere = sum(len(option.elsewhere.split()) for option in [*OPTIONS.values(), *ONLY_ENQUEUE.values()])
 
     assert {1} == set(fields.values()) | set(letters.values())
     assert (elsewhere, set()) == (len(ELSEWHERE), ELSEWHERE.keys() & OPTIONS.keys())
 
 
-def test_an_update_takes_every_option_except_id_and_if_exists() -> None:
-    assert OPTIONS.keys() - FOR_UPDATE == {"id", "if_exists"}
-    assert FOR_ENQUEUE < OPTIONS.keys()
+def test_an_update_takes_every_option_except_those_of_a_put() -> None:
+    assert OPTIONS.keys() - FOR_UPDATE == {"id", "if_exists", "enabled"}
+    assert {"unique_for"} == FOR_ENQUEUE - OPTIONS.keys() == ONLY_ENQUEUE.keys()
 
 
 @pytest.mark.parametrize("stored", [Stored.JOB, Stored.OWN, Stored.LABEL])

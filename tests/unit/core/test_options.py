@@ -13,11 +13,12 @@ import pytest
 from zsched.core.arguments import check_id, check_queue, instant_ms, seconds_to_ms
 from zsched.core.clock import LAST_MS
 from zsched.core.model import After, At, IfExists, Now, OnLost, OnUncertain, Payload, Priority
+from zsched.core.option_table import OPTIONS
 from zsched.core.options import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, define, define_now, define_trigger
 from zsched.core.triggers import Fold, Gap, TriggerSpec, check
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
-from zsched.errors import InvalidSchedule
+from zsched.errors import NOT_GIVEN, InvalidSchedule
 
 AT = datetime(2026, 11, 21, 8, 0, 0, 123000, tzinfo=UTC)
 AT_MS = 1_795_248_000_123
@@ -33,8 +34,8 @@ def _define_and_check(options: dict[str, Any]) -> None:
 
 
 BAD: list[tuple[str, dict[str, Any]]] = [
-    ("at", {}),
-    ("at", {"at": None}),
+    ("trigger", {}),
+    ("trigger", {"at": None}),
     ("at and every", {"at": AT, "every": 5}),
     ("cron and rrule", {"cron": "* * * * *", "rrule": "FREQ=DAILY"}),
     # zones
@@ -68,7 +69,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("every", {"every": math.nan}),
     ("every", {"every": math.inf}),
     ("every", {"every": True}),
-    ("every", {"every": "5m"}),
+    ("every", {"every": "5 m"}),
     ("every", {"every": 0.0001}),
     ("every", {"every": timedelta(0)}),
     ("every", {"every": timedelta.max}),
@@ -155,7 +156,7 @@ def test_bad_input_is_an_error_with_field_value_and_remedy(field: str, options: 
 
     error = caught.value
     assert field == error.field
-    assert str(error).startswith(f"{field}=")
+    assert str(error).startswith(field + (": " if error.value is NOT_GIVEN else "="))
     assert error.problem
     assert error.remedy
     assert len(str(error)) < 2000
@@ -352,13 +353,43 @@ def test_a_trigger_alone_refuses_options_of_schedules() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "says"), [({}, "no trigger; give exactly"), ({"at": AT, "every": 5}, "more than one trigger; give")]
+    ("options", "says"),
+    [
+        ({}, "^trigger: none was given; give exactly one of at, "),
+        ({"at": AT, "every": 5}, "^at and every: more than one"),
+    ],
 )
 def test_a_schedule_has_one_trigger_and_a_refusal_says_whether_none_or_two_were_given(
     options: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(InvalidSchedule, match=says):
         _define(**options)
+
+
+@pytest.mark.parametrize(
+    ("at", "remedy"),
+    [
+        ("2027-01-01T09:00", "give a datetime: datetime.fromisoformat('2027-01-01T09:00:00')"),
+        ("2027-01-01T09:00Z", "give a datetime: datetime.fromisoformat('2027-01-01T09:00:00+00:00')"),
+        ("tomorrow", "give a datetime"),
+        (20270101, "give a datetime"),
+        (date(2027, 1, 1), "give a datetime: a date alone has no time of day"),
+    ],
+)
+def test_another_value_than_a_datetime_is_refused_with_the_datetime_to_give(at: Any, remedy: str) -> None:
+    with pytest.raises(InvalidSchedule) as caught:
+        _define(at=at)
+
+    assert ("at", "not a datetime", remedy) == (caught.value.field, caught.value.problem, caught.value.remedy)
+
+
+@pytest.mark.parametrize(("field", "has_zone"), [("at", True), ("starts", True), ("when", False), ("since", False)])
+def test_a_naive_datetime_is_refused_with_a_zone_only_where_there_is_one_to_give(field: str, has_zone: bool) -> None:
+    with pytest.raises(InvalidSchedule, match="a naive datetime names no instant; give ") as caught:
+        instant_ms(field, datetime(2027, 1, 1), None)
+
+    assert has_zone == ("tz=" in caught.value.remedy)
+    assert "aware one" in caught.value.remedy
 
 
 def test_a_trigger_alone_has_no_jitter_for_that_depends_on_an_id() -> None:
@@ -382,6 +413,21 @@ def test_a_value_whose_repr_fails_does_not_hide_the_error() -> None:
 
     with pytest.raises(InvalidSchedule, match=r"^id=<Hostile>"):
         _define(at=AT, id=Hostile())
+
+
+def test_every_duration_may_be_a_text() -> None:
+    texts = dict.fromkeys(name for name, option in OPTIONS.items() if option.form.is_duration and name != "after")
+    assert {"every", "jitter", "expires_after", "catch_up_window", "timeout", "result_ttl", "failure_ttl"} == {*texts}
+
+    of_texts = define(
+        "app.task", {"every": "1d", "jitter": "90s", "expires_after": "1h30m", "catch_up_window": "2h"}, "a"
+    )
+    of_numbers = define(
+        "app.task", {"every": 86_400, "jitter": 90, "expires_after": 5400, "catch_up_window": 7200}, "a"
+    )
+
+    assert of_numbers == of_texts
+    assert After(120_000) == define("app.task", {"after": "2m"}, "a").when
 
 
 @pytest.mark.parametrize("function", [instant_ms, lambda field, value, tz: seconds_to_ms(field, value, 0)])

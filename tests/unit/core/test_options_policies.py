@@ -81,7 +81,7 @@ def test_a_limit_is_a_whole_number_of_runs(name: str, most: int, value: Any) -> 
 
 
 @pytest.mark.parametrize("name", ["catch_up_window", "jitter", "expires_after"])
-@pytest.mark.parametrize("value", [-1, float("nan"), "5m", True, timedelta.max, timedelta(microseconds=-1000)])
+@pytest.mark.parametrize("value", [-1, float("nan"), "5 m", True, timedelta.max, timedelta(microseconds=-1000)])
 def test_an_invalid_duration_is_refused_with_its_field(name: str, value: Any) -> None:
     with pytest.raises(InvalidSchedule) as caught:
         _define(every=5, **{name: value})

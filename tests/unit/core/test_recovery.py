@@ -47,7 +47,7 @@ def test_a_key_that_the_new_history_did_not_touch_is_not_newer() -> None:
 
 
 def test_a_call_in_the_new_history_wins_over_any_archived_change() -> None:
-    assert branch(entry("pause", "id", "a", "due", "-", "note", "")).is_newer(("a", ""), T_US * 100)
+    assert branch(entry("pause", "note", "", "rows", 1, "a", "low -")).is_newer(("a", ""), T_US * 100)
 
 
 @pytest.mark.parametrize(("t_us", "is_newer"), [(49, True), (50, True), (51, False)])
@@ -56,7 +56,7 @@ def test_the_later_change_of_two_archives_wins(t_us: int, is_newer: bool) -> Non
 
 
 def test_a_restore_over_a_later_change_keeps_that_change() -> None:
-    did, put_back = entry("cancel", "id", "a", "due", "-"), restore(row(t_us=50), seq=8)
+    did, put_back = entry("cancel", "rows", 1, "a", "-"), restore(row(t_us=50), seq=8)
 
     assert branch(did, put_back).is_newer(("a", ""), 51)
     assert branch(put_back, did).is_newer(("a", ""), 51)
@@ -241,7 +241,7 @@ def test_the_runs_of_a_restored_rule_are_kept_if_both_histories_have_them() -> N
     assert [("due", "")] == rows(mine(rule(), UNTOUCHED), rule(last=None))
 
 
-PAUSE = entry("pause", "id", "a", "due", "-", "note", "")
+PAUSE = entry("pause", "note", "", "rows", 1, "a", "low -")
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,8 @@ from zsched.core.story import Source
             f"fired for {DUE}, 0.0 ms late; run {RUN}; it waits for a-1",
         ),
         (change(What.ENQUEUED, run_id=RUN, by="me"), f"enqueued by me; run {RUN}"),
-        (change(What.ENQUEUED, run_id=f"{RUN}-r1", why=f"retry of {RUN}"), f"retry of {RUN}, on request; run {RUN}-r1"),
+        (change(What.RETRIED, run_id=f"{RUN}-r1", why=RUN), f"retry of {RUN}, on request; run {RUN}-r1"),
+        (change(What.RETRIED, run_id=f"{RUN}-r1", why=RUN, by="me"), f"retry of {RUN}, asked by me; run {RUN}-r1"),
         (change(What.ENQUEUED, run_id=RUN, why="run now"), f"run now, on request; run {RUN}"),
         (change(What.ENQUEUED, run_id=RUN, why="run now", by="me"), f"run now, asked by me; run {RUN}"),
         (
@@ -189,8 +190,8 @@ def test_lateness_is_shown_to_the_microsecond() -> None:
         ([put(1), change(What.FIRED, 2, nominal_ms=1)], "created"),
         ([put(1), change(What.ENQUEUED, 2, why="run now")], "created"),
         ([put(1), change(What.ENQUEUED, 2)], "created"),
-        ([put(1), change(What.FIRED, 2, nominal_ms=1), change(What.ENQUEUED, 3, why=f"retry of {RUN}")], "created"),
-        ([put(1), change(What.ENQUEUED, 2, why=f"retry of {RUN}")], "changed: now"),
+        ([put(1), change(What.FIRED, 2, nominal_ms=1), change(What.RETRIED, 3, why=RUN)], "created"),
+        ([put(1), change(What.RETRIED, 2, why=RUN)], "changed: now"),
         ([put(1), change(What.SKIPPED, 2, nominal_ms=1, why="uncertain")], "created"),
         ([change(What.PUT, 1, nominal_ms=1), change(What.FIRED, 2, nominal_ms=1, next_ms=3)], "changed: now"),
         ([change(What.PUT, 1, nominal_ms=1), change(What.ENQUEUED, 2, why="run now")], "changed: now"),
@@ -243,7 +244,7 @@ def test_a_story_in_json_has_readable_instants() -> None:
     told = story(put(DUE_MS + 1), source=REDIS).to_dict()
 
     assert {"archive": None, "complete_since": "2026-01-01T00:00:00.000Z", "as_of": "1-9"} == {
-        name: value for name, value in told["source"].items() if name != "problem"
+        name: value for name, value in told["source"].items() if name not in ("place", "problem")
     }
     assert ["2026-01-01T00:00:00.001Z"] == [line["at"] for line in told["story"]]
     assert ("2026-01-01T00:00:00.000Z", "put", None) == tuple(

@@ -55,7 +55,7 @@ def test_arguments_of_ended_runs_are_pruned_once_an_hour(tmp_path: Path) -> None
     with closing(Archive(path, "default", keep_args=False)) as archive:
         archive.append([put(1, "ends"), put(2, "waits")])
         assert [1, 2] == at_a_few_reports()
-        archive.append([entry(3, "cancel", "id", "ends", "due", DUE_MS)])
+        archive.append([entry(3, "cancel", "rows", 1, "ends", DUE_MS)])
         archive.commit()
 
         clock.advance(HOUR_MS - 1)

@@ -31,7 +31,7 @@ def test_the_example_shows_every_key() -> None:
 
     shown = set(re.findall(r"^#?(\w+) = ", text, re.MULTILINE)) - {"owner"}
 
-    expected = (SCHEDULE_OPTIONS - REFUSED.keys()) | {"func", "paused"} | {f"{name}_json" for name in JSON_KEYS}
+    expected = (SCHEDULE_OPTIONS - REFUSED.keys()) | {"func"} | {f"{name}_json" for name in JSON_KEYS}
     assert expected == shown
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_a_table_is_a_schedule_owned_by_the_file() -> None:
         """)
 
     definition = found.definition
-    assert ("digest", 2, None) == (found.id, found.line, found.paused)
+    assert ("digest", 2, None) == (found.id, found.line, found.definition.enabled)
     assert ("digest", "file:schedules.toml", "app.tasks.digest", {"to": "all"}) == (
         definition.id, definition.managed_by, definition.payload.func, definition.payload.kwargs,
     )  # fmt: skip
@@ -88,7 +88,7 @@ def test_every_duration_may_be_a_text() -> None:
     assert (300_000, 3_600_000, 7_200_000) == (
         definition.when.jitter_ms, definition.expires_ms, definition.policy.catch_up_window_ms,  # type: ignore[union-attr]  # recurring
     )  # fmt: skip
-    assert (timedelta(minutes=90), timedelta(minutes=10), -1) == (
+    assert ("1h30m", "10m", -1) == (
         payload.timeout, payload.result_ttl, payload.failure_ttl,
     )  # fmt: skip
 
@@ -123,7 +123,7 @@ def test_values_that_toml_cannot_hold_are_read_as_json() -> None:
     assert ([1, None, {"deep": [None]}], {"to": None}, {"team": None}) == (payload.args, payload.kwargs, payload.meta)
 
 
-def test_paused_is_true_false_or_not_given() -> None:
+def test_enabled_is_true_false_or_not_given() -> None:
     file = reading("""
         [schedules.a]
         func = "app.a"
@@ -131,14 +131,14 @@ def test_paused_is_true_false_or_not_given() -> None:
         [schedules.b]
         func = "app.b"
         every = 60
-        paused = true
+        enabled = false
         [schedules.c]
         func = "app.c"
         every = 60
-        paused = false
+        enabled = true
         """)
 
-    assert [None, True, False] == [one.paused for one in file.entries]
+    assert [None, False, True] == [one.definition.enabled for one in file.entries]
 
 
 def test_an_option_added_by_a_check_applies_if_the_file_omits_it() -> None:

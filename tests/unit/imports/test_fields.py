@@ -214,4 +214,4 @@ def test_too_long_fields_are_refused_with_a_short_message(minutes: str) -> None:
 
 def test_the_text_of_fields_is_kept_unchanged() -> None:
     assert "09,39 */2 1-7 JAN,feb mon-fri" == cron_of_fields("09,39 */2 1-7 JAN,feb mon-fri".split())
-    assert "5 0 * * 7" == cron_of_fields("5-5 0-3/10 * * 7-7".split())
+    assert "5-5 0-3/10 * * 7-7" == cron_of_fields("5-5 0-3/10 * * 7-7".split())

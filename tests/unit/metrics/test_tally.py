@@ -35,7 +35,7 @@ ADVANCE = entry(
     ),
 )
 OTHERS = [
-    entry("enqueue", run=f"a-{T_MS}", front="0", fields="0"),
+    entry("enqueue", b"rows", b"1", b"a-%d" % T_MS, b"0 0 -"),
     entry("quarantine", *row_fields("quarantine", f"a normal {T_MS} no rule")),
 ]
 
@@ -50,9 +50,9 @@ def of_schedule(kind: str, **fields: str) -> Entry:
 OF_A_SCHEDULE = [
     of_schedule("run_now", schedule="a", run=f"a-{T_MS}"),
     of_schedule("backfill", schedule="a", runs=f"a-{T_MS} a-{T_MS + 1}"),
-    of_schedule("cancel", schedule="a", due=str(T_MS)),
-    of_schedule("pause", schedule="a", due=str(T_MS), note=""),
-    of_schedule("resume", schedule="a", due=str(T_MS + 9), first=str(T_MS - 9), last=str(T_MS), count="5"),
+    entry("cancel", *row_fields("cancel", f"a {T_MS}")),
+    entry("pause", b"note", b"", *row_fields("pause", f"a normal {T_MS}")),
+    entry("resume", *row_fields("resume", f"a normal {T_MS + 9} {T_MS - 9} {T_MS} 5 {T_MS + 9}")),
 ]
 
 

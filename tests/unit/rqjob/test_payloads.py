@@ -86,6 +86,21 @@ def test_pickle_refuses_values_that_cannot_be_pickled(value: Any) -> None:
         Encoder().call("app.task", (value,), None)
 
 
+@pytest.mark.parametrize("serializer", ["pickle", "json"])
+def test_an_argument_that_cannot_be_serialised_is_named_alone(serializer: str) -> None:
+    bad, encoder = (n for n in ()), Encoder(serializer)
+
+    for args, kwargs, told in [
+        ((1, bad), {"k": 2}, "args=<generator "),
+        ((1,), {"k": 2, "f": bad}, "kwargs={'f': <gen"),
+    ]:
+        with pytest.raises(InvalidSchedule) as caught:
+            encoder.call("app.task", args, kwargs)
+
+        assert str(caught.value).startswith(told)
+        assert "app.task" not in str(caught.value)
+
+
 def test_pickle_accepts_values_that_json_would_reshape() -> None:
     value = (Point(1, 2), {1: b"x"}, Colour.RED)
 

@@ -61,7 +61,7 @@ def test_a_task_is_pickled_by_its_name() -> None:
         ({"prioritty": "high"}, r"prioritty='high': no such option here; our option is priority="),
         ({"priority": "urgent"}, "priority='urgent': not one of its values; give one of high, normal, low"),
         ({"queue": "two words"}, rf"^task {PATH}: queue='two words': not a usable queue name"),
-        ({"timeout": "soon"}, "timeout='soon': not a time limit"),
+        ({"timeout": "soon"}, "timeout='soon': not a duration"),
         ({"retry": 0}, "retry=0: not a number of retries"),
         ({"on_success": lambda: None}, "on_success=.*: a worker cannot import it"),
         ({"cron": "61 * * * *"}, "cron='61 "),

@@ -56,6 +56,30 @@ def test_an_exception_in_a_task_fails_the_run(scheduler: ManualScheduler) -> Non
     assert [failed.id] == [run.id for run in scheduler.client.runs(status="failed")]
 
 
+def test_an_id_that_was_enqueued_with_keep_runs_again_after_its_time(scheduler: ManualScheduler) -> None:
+    def pay() -> str:
+        return scheduler.client.enqueue(tasks.note, id="pay", if_exists="keep", unique_for="2h").outcome
+
+    assert ["created", "kept"] == [pay(), pay()]
+    scheduler.advance(hours=1, work=True)
+    assert "kept" == pay()
+    scheduler.advance(hours=1, work=True)
+    assert "created" == pay()
+
+    scheduler.work()
+    assert [None, None] == tasks.CALLS
+
+
+def test_pytest_shows_only_the_lines_of_the_test_and_of_its_task(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.fail, after=1)
+
+    with pytest.raises(tasks.Refused) as caught:
+        scheduler.advance(seconds=1, work=True, raises=True)
+
+    shown = [entry for entry in caught.traceback if not entry.ishidden(caught)]
+    assert [__file__, tasks.__file__] == [str(entry.path) for entry in shown]
+
+
 def test_an_exception_in_a_task_is_raised_in_the_test_on_request(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.fail, id="bad", after=1)
     scheduler.client.schedule(tasks.note, after=HOUR)

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.unit.triggers.oracle import ZONES, ms, tzif_changes
-from zsched.core.triggers import Fold, Gap, resolve_local, zone
+from zsched.core.triggers import Fold, Gap, resolve_local, zone, zones
 from zsched.core.triggers.zones import offset_changes
 from zsched.errors import InvalidSchedule
 
@@ -39,7 +39,19 @@ def test_iana_names_are_accepted(name):
         ("london", "Europe/London"),
         ("utc", "UTC"),
         ("Nowhere", "an IANA name"),
-        ("+02:00", "an IANA name"),
+        ("KST", '"Asia/Seoul" if that is meant'),
+        ("kst", "Asia/Seoul"),
+        ("CST", '"America/Chicago", "America/Mexico_City", "Asia/Shanghai" or "Asia/Taipei"'),
+        ("IST", "Asia/Kolkata"),
+        ("+02:00", '"Etc/GMT-2" for this offset all year'),
+        ("UTC+9", '"Etc/GMT-9" for this offset'),
+        ("gmt-0500", '"Etc/GMT+5" for this offset'),
+        ("+05:30", "name the place"),
+        ("+99:00", "name the place"),
+        ("EST5", '"Etc/GMT+5" for this offset'),
+        ("EST+5", '"America/New_York"'),
+        ("JST-9", '"Asia/Tokyo" if that is meant, or "Etc/GMT-9"'),
+        ("EST5EDT,M3.2.0,M11.1.0", "America/New_York"),
         ("../../etc/passwd", "an IANA name"),
         ("", "an IANA name"),
         ("x" * 100_000, "an IANA name"),
@@ -55,6 +67,12 @@ def test_other_names_are_refused_with_a_suggestion(name, suggested):
     assert name is caught.value.value
     assert suggested in caught.value.remedy
     assert len(str(caught.value)) < 400
+
+
+def test_every_zone_that_a_refusal_names_is_accepted():
+    names = {meant for names in zones._MEANT.values() for meant in names.split()}
+
+    assert names == {zone(name).key for name in names}
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Final, NamedTuple
@@ -73,6 +73,9 @@ class FireEntry(ParsedEntry, kind="fire"):
             expired=self._keys(b"expired"),
             cancelled=[(key, status) for run_id, _, status in words if (key := self._key(run_id)) is not None],
         )
+
+    def only_fired(self) -> Sequence[RunKey] | None:
+        return self.fires.runs if len(self.fields) == 1 and b"runs" in self.fields else None
 
     def rows(self) -> Iterable[Row]:
         fires = self.fires

@@ -16,13 +16,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar, overload
 
-from zsched.core.changes import Change, What
+from zsched.core.changes import TOLD, Change, What
 from zsched.core.entry import Entry, Texts, UnknownEntry, reading, rows_of, text
+from zsched.core.facets import Facets, FacetsOfRows
 from zsched.core.log.rows import Key, Row, Touch
 from zsched.core.run_id import ID, RunKey, nominal_ms_of, run_id_of, run_key, usual_keys
 from zsched.core.runs import Run, RunStatus
-
-OWN: Final = "schedule:"  # the prefix of a recurring schedule's own fields in a record
 
 T = TypeVar("T")
 Given = tuple[str, Texts]  # lane ('' for an enqueued run), and the record of ``core.difference.Held``
@@ -89,6 +88,7 @@ class ParsedEntry:
     is_leaders: ClassVar[bool] = False  # only leaders write it
     is_logged: ClassVar[bool] = True  # it is in the log, not only in archives
     has_records: ClassVar[bool] = False
+    is_told: ClassVar[bool] = False  # it may have changes that a search finds
 
     def __init__(self, entry: Entry, run_suffix: str = "") -> None:
         """*run_suffix* is the namespace's part of run ids."""
@@ -101,7 +101,7 @@ class ParsedEntry:
         """Register the class for *kind*."""
         if kind in KINDS:
             raise TypeError(f"two classes for log entries of the kind {kind!r}")
-        cls.kind = kind
+        cls.kind, cls.is_told = kind, not cls.whats.isdisjoint(TOLD)
         KINDS[kind] = cls
 
     @classmethod
@@ -122,6 +122,17 @@ class ParsedEntry:
     def outcomes(self) -> Iterator[Change]:
         """Yield ``changes`` without restored schedules, which may be very many."""
         return self.changes()
+
+    def told(self) -> Iterable[Change]:
+        """
+        Yield the changes that a search of the history finds: outcomes of occurrences, and ends of runs that did not
+        succeed, each with its ``word``.
+        """
+        return self.outcomes()
+
+    def only_fired(self) -> Sequence[RunKey] | None:
+        """Return the keys of fired one-shots if the entry has no other changes; else None. Fast."""
+        return None
 
     def sentence(self) -> str:
         """Return a sentence on an entry that concerns no schedule."""
@@ -166,6 +177,10 @@ class ParsedEntry:
     def owners(self) -> Sequence[Key]:
         """Return the keys of the schedules or runs with records in the rows."""
         return ()
+
+    def facets(self) -> FacetsOfRows:
+        """Return the facets of its records."""
+        return FacetsOfRows.of([Facets.of(self.record_of(number)[1]) for number in range(len(self.owners()))])
 
     def recorded(self, id: str) -> Recorded | None:
         """Return the record of schedule *id*, not of its runs."""

@@ -7,51 +7,82 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict
+from typing import NamedTuple
 
 from zsched.core.changes import Change, What
-from zsched.core.entry import BEFORE_BY, Entry, milliseconds, rows_of, text
+from zsched.core.entry import BEFORE_BY, Entry, expect, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Mentioned, Paused, Replanned, Resumed, Row, RunsOver
+from zsched.core.policy import Range
 from zsched.core.run_id import RunKey, run_id_of
 from zsched.core.runs import Run, RunStatus, ended_as, ended_run
 
 
 class PauseEntry(ParsedEntry, kind="pause"):
-    """A schedule was paused."""
+    """Schedules were paused. A row is id, and "<lane> <due ms>"."""
 
     whats = frozenset({What.PAUSED})
 
+    @once
+    def paused(self) -> list[Paused]:
+        """The schedules, with their due times, and the note as the hash of paused schedules has it."""
+        note = self._field(b"note") + (f"{BEFORE_BY}{self.by}" if self.by else "")
+        rows = ((id, milliseconds(words.split(" ")[1])) for id, words, _ in self._stored())
+        return [Paused(id, due_ms, note) for id, due_ms in rows]
+
     def rows(self) -> Iterable[Row]:
-        by = f"{BEFORE_BY}{self.by}" if self.by else ""
-        yield Paused(self._field(b"id"), milliseconds(self.fields[b"due"]), self._field(b"note") + by)
+        return self.paused
 
     def changes(self) -> Iterator[Change]:
-        due_ms = milliseconds(self.fields[b"due"])
-        yield self._change(self._field(b"id"), What.PAUSED, nominal_ms=due_ms, why=self._field(b"note"))
+        note = self._field(b"note")
+        for row in self.paused:
+            yield self._change(row.id, What.PAUSED, nominal_ms=row.due_ms, why=note)
+
+
+class ResumedRow(NamedTuple):
+    """A resumed schedule. ``due_ms`` is None if it ended. ``passed``: the occurrences that were skipped, or None."""
+
+    id: str
+    due_ms: int | None
+    nominal_ms: int | None
+    passed: Range | None
 
 
 class ResumeEntry(ParsedEntry, kind="resume"):
-    """A schedule was resumed; with ``count``, without the occurrences that passed in the pause."""
+    """
+    Schedules were resumed. A row is id, and "<lane> <due ms>". Without the occurrences that passed in the pause, its
+    words are "<lane> <due ms> <first ms> <last ms> <count> <nominal ms>".
+    """
 
     whats = frozenset({What.RESUMED, What.SKIPPED, What.ENDED})
 
+    @once
+    def resumed(self) -> list[ResumedRow]:
+        """Parse the entry's rows."""
+        found = []
+        for id, words, _ in self._stored():
+            _, due, *skipped = words.split(" ")
+            if skipped:
+                first, last, count, nominal = skipped
+                passed = Range(int(first), int(last), int(count))
+                found.append(ResumedRow(id, milliseconds(due), milliseconds(nominal), passed))
+            else:
+                found.append(ResumedRow(id, milliseconds(due), None, None))
+        return found
+
     def rows(self) -> Iterable[Row]:
-        is_skipped, nominal_ms = b"count" in self.fields, milliseconds(self.fields.get(b"nominal"))
-        yield Resumed(self._field(b"id"), milliseconds(self.fields[b"due"]), nominal_ms, is_skipped)
+        return [Resumed(row.id, row.due_ms, row.nominal_ms, row.passed is not None) for row in self.resumed]
 
     def changes(self) -> Iterator[Change]:
-        fields = self.fields
-        id, due_ms = text(fields[b"id"]), milliseconds(fields[b"due"])
-        goes_on = True
-        if b"count" in fields:
-            first_ms, last_ms = milliseconds(fields[b"first"]), milliseconds(fields[b"last"])
-            times = {"first_ms": first_ms, "last_ms": last_ms, "count": int(fields[b"count"])}
-            yield self._change(id, What.SKIPPED, why="paused", **times)
-            goes_on = due_ms != first_ms
-        if goes_on and due_ms is not None:
-            yield self._change(id, What.RESUMED, nominal_ms=due_ms)
-        elif due_ms is None:
-            yield self._change(id, What.ENDED)
+        for row in self.resumed:
+            goes_on = row.passed is None or row.due_ms != row.passed.first_ms
+            if row.passed is not None:
+                yield self._change(row.id, What.SKIPPED, why="paused", **asdict(row.passed))
+            if goes_on and row.due_ms is not None:
+                yield self._change(row.id, What.RESUMED, nominal_ms=row.due_ms)
+            elif row.due_ms is None:
+                yield self._change(row.id, What.ENDED)
 
 
 class ReplanEntry(ParsedEntry, kind="replan"):
@@ -95,6 +126,12 @@ class EndEntry(ParsedEntry, kind="end"):
         for key, status, facts in self.run_rows:
             yield self._change_of(key, What.RUN_ENDED, status, record=facts)
 
+    def told(self) -> Iterator[Change]:
+        succeeded = RunStatus.SUCCEEDED.value
+        for key, status, facts in self.run_rows:
+            if status != succeeded:
+                yield self._change_of(key, What.RUN_ENDED, status, record=facts)
+
     def counts(self) -> Counts:
         return Counts()  # it has no occurrences
 
@@ -134,21 +171,22 @@ class AgainEntry(ParsedEntry, kind="again"):
 
 
 class StopEntry(ParsedEntry, kind="stop"):
-    """The worker of a run was asked to stop it. The run's end is another entry."""
+    """The workers of runs were asked to stop them. Their ends are other entries."""
 
     whats = frozenset({What.STOPPING})
 
     @once
-    def key(self) -> RunKey | None:
-        """The key of the run."""
-        return self._key(self._field(b"run"))
+    def keys(self) -> list[RunKey]:
+        """Keys of the runs."""
+        expect(b"runs" in self.fields)
+        return self._keys(b"runs")
 
     def rows(self) -> Iterable[Row]:
-        yield Mentioned([] if self.key is None else [self.key])
+        yield Mentioned(self.keys)
 
     def changes(self) -> Iterator[Change]:
-        if self.key is not None:
-            yield self._change_of(self.key, What.STOPPING)
+        for key in self.keys:
+            yield self._change_of(key, What.STOPPING)
 
 
 class UnblockEntry(ParsedEntry, kind="unblock"):

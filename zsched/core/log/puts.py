@@ -6,18 +6,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from zsched.core.changes import RETRY_OF, RULE_CHANGED, Change, What
-from zsched.core.entry import Texts, expect, ids_of, milliseconds, text
-from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry, once
+from zsched.core.changes import RULE_CHANGED, Change, What
+from zsched.core.entry import OWN, Texts, expect, ids_of, milliseconds, text
+from zsched.core.facets import Facets, FacetsOfRows, facets_of_shared
+from zsched.core.log.kinds import Counts, Given, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, OneShotsPut, Placed, Row, RunPushed
 from zsched.core.run_id import nominal_ms_of, run_id_of, run_key, schedule_of
 
-_ENQUEUED_HEAD: Final = 6  # texts before the pairs of an ``enqueue`` entry
+DISABLED: Final = "put with enabled=False"  # the note of a schedule that a put paused (lua/lib/lanes.lua)
+_ENQUEUED_HEAD: Final = 2  # texts before the pairs in a row of an ``enqueue`` entry
 _ROW_WORDS: Final = 9  # of a row of a ``put_recurring`` entry; the last one may have blanks
 
 
 class Puts(NamedTuple):
-    """One-shots of one shape. ``paused``: ids that stay paused. ``replaced``: ids that existed."""
+    """One-shots of one shape. ``paused``: ids that are paused. ``replaced``: ids that existed."""
 
     lane: str
     shared: Texts  # field and value texts that all rows share
@@ -76,6 +78,9 @@ class PutEntry(ParsedEntry, kind="put"):
     def owners(self) -> Sequence[Key]:
         return [(id, f"{due}{self.run_suffix}") for id, due in zip(self.puts.ids, self.puts.dues, strict=True)]
 
+    def facets(self) -> FacetsOfRows:
+        return FacetsOfRows([facets_of_shared(tuple(self.puts.shared))])
+
     def replaces(self, number: int) -> bool:
         return self.puts.ids[number] in self.puts.replaced
 
@@ -91,6 +96,12 @@ class LoggedShape(NamedTuple):
     lane: bytes
     schedule: Texts
     template: Texts
+
+    def facets(self) -> Facets:
+        """Return the facets of its schedules."""
+        own = zip(self.schedule[::2], self.schedule[1::2], strict=True)
+        named = [each for name, value in own for each in (OWN.encode() + name, value)]
+        return Facets.of([*self.template, *named])
 
 
 class PutRecurring(NamedTuple):
@@ -182,6 +193,10 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
     def owners(self) -> Sequence[Key]:
         return [(put.id, "") for put in self.puts]
 
+    def facets(self) -> FacetsOfRows:
+        known = {id(put.shape): put.shape.facets() for put in self.puts}
+        return FacetsOfRows.of([known[id(put.shape)] for put in self.puts])
+
     def replaces(self, number: int) -> bool:
         return int(self.puts[number].words[4]) < self.at_us // 1000  # created_at
 
@@ -203,65 +218,81 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
 
 
 class Enqueued(NamedTuple):
-    """A run that was pushed at once; ``retry_of``: the run that it repeats, or None."""
+    """A run that was pushed at once; ``retry_of``: the run that it repeats, or None. ``at``: its place in the body."""
 
     run_id: str
     is_at_front: bool
     fields: Texts  # of its job
     retry_of: str | None
+    at: int
 
 
 class EnqueueEntry(ParsedEntry, kind="enqueue"):
-    """A run was pushed at once, or once more."""
+    """
+    Runs were pushed at once, or once more. A row is run id, "<front> <fields n> <of>", and the pairs of its job; ``of``
+    is the run that it repeats, or -.
+    """
 
-    whats = frozenset({What.ENQUEUED})
+    whats = frozenset({What.ENQUEUED, What.RETRIED})
     has_records = True
 
     @once
-    def run(self) -> Enqueued:
-        """Parse the entry's run."""
-        body = self.entry.body
-        last = _ENQUEUED_HEAD + 2 * int(body[5])
-        expect(len(body) >= last)
-        of = dict(zip(body[last::2], body[last + 1 :: 2], strict=True)).get(b"of")
-        return Enqueued(text(body[1]), body[3] == b"1", body[_ENQUEUED_HEAD:last], text(of) if of else None)
+    def runs(self) -> list[Enqueued]:
+        """Parse the entry's runs."""
+        body, found, at = self.entry.body, list[Enqueued](), 2
+        expect(body[0] == b"rows")
+        for _ in range(int(body[1])):
+            front, size, of = text(body[at + 1]).split(" ")
+            first = at + _ENQUEUED_HEAD
+            fields = body[first : first + 2 * int(size)]
+            expect(len(fields) == 2 * int(size))
+            found.append(Enqueued(text(body[at]), front == "1", fields, None if of == "-" else of, at))
+            at = first + len(fields)
+        expect(at == len(body))
+        return found
 
-    def rows(self) -> Iterable[Row]:
-        run_id = self.run.run_id
-        id = schedule_of(run_id)
-        run = run_id[len(id) + 1 :]
-        if self.run.retry_of is None:  # a retried run does not change the schedule of its id
-            yield Forgotten(id)
-        yield RunPushed(id, run, nominal_ms_of(run))
+    def rows(self) -> Iterator[Row]:
+        for number, one in enumerate(self.runs):
+            id = schedule_of(one.run_id)
+            run = one.run_id[len(id) + 1 :]
+            if one.retry_of is None:  # a retried run does not change the schedule of its id
+                yield Forgotten(id)
+            yield RunPushed(id, run, nominal_ms_of(run), number=number)
 
     def changes(self) -> Iterator[Change]:
-        run_id, of = self.run.run_id, self.run.retry_of
-        why = "" if of is None else f"{RETRY_OF}{of}"
-        yield self._change(schedule_of(run_id), What.ENQUEUED, run_id=run_id, why=why)
+        for one in self.runs:
+            what = What.ENQUEUED if one.retry_of is None else What.RETRIED
+            yield self._change(schedule_of(one.run_id), what, run_id=one.run_id, why=one.retry_of or "")
 
     def record_of(self, number: int) -> Given:
-        front = [OWN.encode() + b"flags", b"f"] if self.run.is_at_front else []
-        return "", [*self.run.fields, *front]
+        one = self.runs[number]
+        front = [OWN.encode() + b"flags", b"f"] if one.is_at_front else []
+        return "", [*one.fields, *front]
 
     def owners(self) -> Sequence[Key]:
-        key = run_key(self.run.run_id)
-        return [] if key is None else [key]
+        return [run_key(one.run_id) or ("", "") for one in self.runs]
 
     def has_schedule(self, number: int) -> bool:
         return False
 
     def payloads(self) -> Mapping[int, int]:
-        return self._payloads_in([(_ENQUEUED_HEAD, _ENQUEUED_HEAD + len(self.run.fields))])
+        spans = ((one.at + _ENQUEUED_HEAD, len(one.fields)) for one in self.runs)
+        return self._payloads_in((first, first + size) for first, size in spans)
 
 
 class CancelEntry(ParsedEntry, kind="cancel"):
-    """A schedule was cancelled."""
+    """Schedules were cancelled. A row is id and due time."""
 
     whats = frozenset({What.CANCELLED})
 
+    @once
+    def cancelled(self) -> list[tuple[str, int | None]]:
+        """The schedules, with their due times."""
+        return [(id, milliseconds(due)) for id, due, _ in self._stored()]
+
     def rows(self) -> Iterable[Row]:
-        id, due_ms = self._field(b"id"), milliseconds(self.fields[b"due"])
-        yield Forgotten(id, "" if due_ms is None else f"{due_ms}{self.run_suffix}")
+        return [Forgotten(id, "" if due is None else f"{due}{self.run_suffix}") for id, due in self.cancelled]
 
     def changes(self) -> Iterator[Change]:
-        yield self._change(self._field(b"id"), What.CANCELLED, nominal_ms=milliseconds(self.fields[b"due"]))
+        for id, due_ms in self.cancelled:
+            yield self._change(id, What.CANCELLED, nominal_ms=due_ms)

@@ -6,8 +6,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zsched.core.changes import Change, What
-from zsched.core.entry import Entry, Position, Texts, any_milliseconds, expect, milliseconds, reading, text
-from zsched.core.log.kinds import OWN, Counts, Given, ParsedEntry, once
+from zsched.core.entry import OWN, Entry, Position, Texts, any_milliseconds, expect, milliseconds, reading, text
+from zsched.core.log.kinds import Counts, Given, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, Placed, Row, RunPushed, RunsOver, Touch
 from zsched.core.run_id import run_id_of
 
@@ -212,6 +212,9 @@ class ScanEntry(ParsedEntry, kind="scan"):
         for row in self.found:
             run_id = run_id_of(row.id, row.run) if row.run else None
             yield self._change(row.id, What.FOUND, run_id=run_id, nominal_ms=row.due_ms, why=row.place)
+
+    def told(self) -> Iterator[Change]:
+        return (change for change in self.changes() if change.why == "open")
 
     def record_of(self, number: int) -> Given:
         return self.found[number].lane, self.found[number].record

@@ -106,7 +106,7 @@ class OfOneShots(OfRuns):
 class OneShotsPut(Row):
     """
     One-shots wait. The entry has the record of each, in the row of its number. ``replaced``: ids that existed.
-    ``paused``: ids that stay paused.
+    ``paused``: ids that are paused.
     """
 
     at: Sequence[str]

@@ -5,11 +5,12 @@ Five fields: minute, hour, day of month, month, day of week. Six fields: the **s
 Quartz, Spring and BullMQ's cron-parser); five fields mean second 0. Days of the week are 0-7 or SUN-SAT,
 0 and 7 both Sunday (not Quartz's 1-7). Also ``L`` (last day of the month), ``L5`` (last Friday), ``5#2`` or
 ``FRI#2`` (second Friday), ``?`` for ``*`` in the day fields, ranges that wrap round (``22-4``), and
-@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually.
+@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually. Everything that crontab(5) of Debian describes has
+its meaning there; a test compares them.
 
 croniter supplies the grammar: the values of a field's text. It is called once per distinct field, not per
-expression. Random and ambiguous forms are refused here: H, R, W; ``5-5``, which is one value for cron(8) and
-all values for croniter; ``22-4/3``, a wrapped range with a step.
+expression. A range of one value (``5-5``, ``mon-1``) is written as this value for it: croniter would take all values.
+Random and ambiguous forms are refused here: H, R, W; ``7-0``; ``22-4/3``, a wrapped range with a step.
 
 Days, from crontab(5): if both day fields are restricted (do not start with ``*``), a day has to match one of
 them; otherwise it has to match both. Summer time, from cron(8): a job with a ``*`` at the start of its minute
@@ -45,7 +46,7 @@ _EXAMPLE: Final = 'write "minute hour day month weekday", for instance "0 9 * * 
 _BY_LOT: Final = re.compile(r"[hr](\(.*\))?(/\d*)?", re.IGNORECASE)
 _NEAREST: Final = re.compile(r"\d+w|w\d+|lw|wl", re.IGNORECASE)
 _LAST_AFTER: Final = re.compile(r"(\w+)l", re.IGNORECASE)
-_RANGE: Final = re.compile(r"(\w+)-(\w+)(/\d+)?(?:#\d+)?", re.ASCII)
+_RANGE: Final = re.compile(r"(\d+|[a-z]{3})-(\d+|[a-z]{3})(?:/(\d+))?(#\d+)?", re.ASCII | re.IGNORECASE)
 
 
 class _Place(NamedTuple):
@@ -202,26 +203,37 @@ def _expand(place: _Place, text: str) -> tuple[tuple[int | str, ...], dict[int, 
     for item in text.split(","):
         if _BY_LOT.fullmatch(item):
             raise BadRule(f"{item!r} would be drawn by lot", f"write a number ({place.allowed}); jitter= spreads load")
-        ends = _RANGE.fullmatch(item)
-        if ends and (ends[1].lower() == ends[2].lower() or (place is _WEEKDAY and ends[1] == "7" and ends[2] == "0")):
-            raise BadRule(f"{item!r} is a range of one value, or of all: crons differ", f"write {ends[1]}, or *")
-        if ends and ends[3] and _wraps(place, ends[1], ends[2]):
-            raise BadRule(f"{item!r} takes steps across the end of its range", "list the values")
+    plain = ",".join(_without_range_of_one(place, item) for item in text.split(","))
     try:
-        expanded, nth = croniter.expand(place.question.format(text))
+        expanded, nth = croniter.expand(place.question.format(plain))
     except ValueError as exc:  # croniter raises nothing else; a test with arbitrary texts checks that
         raise BadRule(f"{text[:40]!r} is not a valid {place.name}", f"allowed are {place.allowed}") from exc
     position = place.question.split().index("{}")
     return tuple(expanded[position]), {day: set(ns) for day, ns in nth.items()}
 
 
-def _wraps(place: _Place, first: str, last: str) -> bool:
-    """Return True if a range wraps round the end of its field. A range that ends on Sunday does not: that is 7."""
-    (low, *_), _ = _expand(place, first)
-    (high, *_), _ = _expand(place, last)
-    if not isinstance(low, int) or not isinstance(high, int):
-        return False
-    return low > high and not (place is _WEEKDAY and high == 0)
+def _without_range_of_one(place: _Place, item: str) -> str:
+    """Return *item*; for a range of one value, this value. Raises BadRule for an ambiguous range."""
+    ends = _RANGE.fullmatch(item)
+    if ends is None:
+        return item
+    low, high = _number(place, ends[1]), _number(place, ends[2])
+    if low == high and ends[3] is not None and int(ends[3]) == 0:
+        raise BadRule(f"{item!r} has steps of 0", f"write {ends[1]}")
+    if low == high:
+        return f"{ends[1]}{ends[4] or ''}"
+    if place is _WEEKDAY and (low, high) == (7, 0):
+        raise BadRule(f"{item!r} is Sunday, or the whole week: crons differ", "write 7, or *")
+    if ends[3] and low > high and not (place is _WEEKDAY and high == 0):  # a range that ends on Sunday ends on 7
+        raise BadRule(f"{item!r} takes steps across the end of its range", "list the values")
+    return item
+
+
+def _number(place: _Place, text: str) -> int:
+    """Return the number of one end of a range; Sunday is 0, or 7 if it is written so. Raises BadRule."""
+    ((value, *_), _) = _expand(place, text)
+    assert isinstance(value, int)  # a number or a name, by the form of a range
+    return 7 if place is _WEEKDAY and text.isdigit() and int(text) == 7 else value
 
 
 @lru_cache(maxsize=4096)

@@ -9,12 +9,11 @@ from typing import Final
 
 from zsched.core.triggers.spec import Anchor, TriggerKind, TriggerSpec
 from zsched.core.triggers.zones import HORIZON_S
-from zsched.core.wording import duration_text
+from zsched.core.wording import DURATION_REMEDY, duration_argument, duration_text
 from zsched.errors import InvalidSchedule
 
 LONGEST_MS: Final = 36_525 * 86_400_000  # 100 years; a longer interval is a mistake in the unit
 
-_EXAMPLE: Final = "give seconds (30, 0.5) or a timedelta"
 _NOISE: Final = Decimal("1e-6")  # ms by which a float may miss a whole number (0.1 + 0.2 is not 0.3)
 
 
@@ -50,24 +49,25 @@ class Every:
 
 def parse_every(value: object, field: str = "every") -> str:
     """
-    Return the interval *value*, given in seconds or as a timedelta, as whole milliseconds in decimal text.
+    Return the interval *value*, given as seconds, text or timedelta, as whole milliseconds in decimal text.
 
     ``field`` is the option that an error names.
 
     Raises:
         InvalidSchedule: not a number, not finite, below 1 ms, above 100 years, or not whole milliseconds.
     """
+    value = duration_argument(field, value)
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | timedelta):
-        raise InvalidSchedule(field, value, "not a duration", _EXAMPLE)
+        raise InvalidSchedule(field, value, "not a duration", DURATION_REMEDY)
     if isinstance(value, timedelta):
         ms = Decimal(value // timedelta(microseconds=1)) / 1000
     else:
         seconds = Decimal(repr(float(value))) if isinstance(value, float) else Decimal(value)
         if not seconds.is_finite():
-            raise InvalidSchedule(field, value, "not a finite number", _EXAMPLE)
+            raise InvalidSchedule(field, value, "not a finite number", DURATION_REMEDY)
         ms = seconds * 1000 if abs(seconds) <= LONGEST_MS else seconds  # an exponent of millions would overflow
     if ms <= 0:
-        raise InvalidSchedule(field, value, "not a positive interval", _EXAMPLE)
+        raise InvalidSchedule(field, value, "not a positive interval", DURATION_REMEDY)
     if ms > LONGEST_MS:
         raise InvalidSchedule(field, value, "longer than 100 years", "the unit is seconds")
     if ms < 1 - _NOISE:

@@ -72,7 +72,7 @@ class TriggerKind(ABC):
     anchor: ClassVar[Anchor]
     is_of_zone: ClassVar[bool]  # True if its due times depend on the rules of its zone
     elsewhere: ClassVar[str] = ""  # names of other schedulers for its option, separated by spaces
-    is_duration: ClassVar[bool] = False  # True if its option is a duration: files and command line accept 5m
+    is_duration: ClassVar[bool] = False  # True if its option is a duration
     gap: ClassVar[Gap] = Gap.SHIFT  # the default
 
     @abstractmethod

@@ -36,7 +36,7 @@ KINDS: Final[tuple[TriggerKind, ...]] = (EVERY, CRON, RRULE)
 class KindOptions(TypedDict, total=False):
     """The options of the kinds, with the types that a caller gives: for editors and type checkers."""
 
-    every: float | timedelta | None
+    every: float | str | timedelta | None
     cron: str | None
     rrule: str | None
 

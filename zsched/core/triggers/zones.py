@@ -14,6 +14,7 @@ would be missed. The closest pair in tzdata is 3.98 days apart (Freetown, 1939);
 from __future__ import annotations
 
 import difflib
+import re
 import zoneinfo
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -21,6 +22,7 @@ from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from zsched.core.triggers.spec import Fold, Gap
+from zsched.core.wording import alternatives
 from zsched.errors import InvalidSchedule
 
 DAY_S: Final = 86_400
@@ -32,37 +34,65 @@ _EPOCH: Final = datetime(1970, 1, 1)
 _LONGEST_NAME: Final = 64  # characters; a longer text is not compared with every zone's name
 
 _MEANT: Final = {
-    "EST": "America/New_York",
-    "EDT": "America/New_York",
+    "EST": "America/New_York America/Toronto America/Panama",
+    "EDT": "America/New_York America/Toronto",
     "EST5EDT": "America/New_York",
-    "CST": "America/Chicago",
-    "CDT": "America/Chicago",
+    "CST": "America/Chicago America/Mexico_City Asia/Shanghai Asia/Taipei",
+    "CDT": "America/Chicago America/Winnipeg",
     "CST6CDT": "America/Chicago",
-    "MST": "America/Denver",
-    "MDT": "America/Denver",
+    "MST": "America/Denver America/Phoenix",
+    "MDT": "America/Denver America/Edmonton",
     "MST7MDT": "America/Denver",
-    "PST": "America/Los_Angeles",
-    "PDT": "America/Los_Angeles",
+    "PST": "America/Los_Angeles America/Vancouver Asia/Manila",
+    "PDT": "America/Los_Angeles America/Vancouver",
     "PST8PDT": "America/Los_Angeles",
     "AKST": "America/Anchorage",
+    "AKDT": "America/Anchorage",
     "HST": "Pacific/Honolulu",
+    "AST": "America/Halifax America/Puerto_Rico Asia/Riyadh",
+    "ADT": "America/Halifax",
+    "NST": "America/St_Johns",
+    "BRT": "America/Sao_Paulo",
+    "ART": "America/Argentina/Buenos_Aires",
     "WET": "Europe/Lisbon",
-    "BST": "Europe/London",
-    "CET": "Europe/Berlin",
-    "CEST": "Europe/Berlin",
+    "WEST": "Europe/Lisbon",
+    "BST": "Europe/London Asia/Dhaka",
+    "CET": "Europe/Berlin Europe/Paris Europe/Madrid",
+    "CEST": "Europe/Berlin Europe/Paris Europe/Madrid",
     "MET": "Europe/Berlin",
-    "EET": "Europe/Helsinki",
+    "EET": "Europe/Helsinki Europe/Athens Africa/Cairo",
+    "EEST": "Europe/Helsinki Europe/Athens",
     "MSK": "Europe/Moscow",
-    "IST": "Asia/Kolkata",
+    "TRT": "Europe/Istanbul",
+    "SAST": "Africa/Johannesburg",
+    "WAT": "Africa/Lagos",
+    "CAT": "Africa/Harare",
+    "EAT": "Africa/Nairobi",
+    "IST": "Asia/Kolkata Asia/Jerusalem Europe/Dublin",
+    "IDT": "Asia/Jerusalem",
+    "GST": "Asia/Dubai",
+    "PKT": "Asia/Karachi",
+    "ICT": "Asia/Bangkok Asia/Ho_Chi_Minh",
+    "WIB": "Asia/Jakarta",
+    "HKT": "Asia/Hong_Kong",
+    "SGT": "Asia/Singapore",
+    "KST": "Asia/Seoul",
     "JST": "Asia/Tokyo",
-    "AEST": "Australia/Sydney",
+    "AWST": "Australia/Perth",
+    "ACST": "Australia/Adelaide Australia/Darwin",
+    "AEST": "Australia/Sydney Australia/Brisbane",
+    "AEDT": "Australia/Sydney",
     "NZST": "Pacific/Auckland",
+    "NZDT": "Pacific/Auckland",
     "Z": "UTC",
     "LOCALTIME": "UTC",
     "FACTORY": "UTC",
     "POSIXRULES": "America/New_York",
 }
-"""Zones that are probably meant by refused names; keys in upper case."""
+"""Zones that may be meant by refused names, the likeliest first; keys in upper case."""
+
+_OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d\d))?", re.ASCII | re.IGNORECASE)  # east is +
+_POSIX: Final = re.compile(r"([A-Z]{3,5})([+-]?)(\d{1,2})([A-Z]{3,5}.*)?", re.ASCII | re.IGNORECASE)  # west is +
 
 
 class OffsetChange(NamedTuple):
@@ -158,8 +188,26 @@ def _refusal(name: object) -> tuple[str, str]:
         if bare.startswith(prefix):
             return f"{prefix}* is a variant of the zone data, not a zone", _suggest(bare.removeprefix(prefix))
     if bare.upper() in _MEANT:
-        return "an abbreviation or a placeholder, not an IANA zone", f'say "{_MEANT[bare.upper()]}" if that is meant'
+        return "an abbreviation or a placeholder, not an IANA zone", f"{_say(bare.upper())} if that is meant"
+    offset, posix = _OFFSET.fullmatch(bare), _POSIX.fullmatch(bare)
+    if offset is not None:
+        sign, hours, minutes = offset.groups()
+        fixed = _fixed("-" if sign == "+" else "+", int(hours)) if int(minutes or 0) == 0 else ""
+        return "an offset, which knows no summer time", f'name the place, such as "Europe/London"{fixed}'
+    if posix is not None and posix[1].upper() in _MEANT:
+        fixed = "" if posix[4] else _fixed(posix[2] or "+", int(posix[3]))
+        return "a POSIX zone, not an IANA zone", f"{_say(posix[1].upper())} if that is meant{fixed}"
     return "not an IANA time zone", _suggest(bare)
+
+
+def _say(name: str) -> str:
+    return "say " + alternatives([f'"{meant}"' for meant in _MEANT[name].split()])
+
+
+def _fixed(sign: str, hours: int) -> str:
+    """Return the end of a remedy: the zone with a fixed offset (west is +), if there is one."""
+    name = f"Etc/GMT{sign}{hours}"
+    return f', or "{name}" for this offset all year' if name in _accepted() else ""
 
 
 def _suggest(name: str) -> str:

@@ -4,7 +4,8 @@
 -- USES   due_high_key due_normal_key due_low_key; park uses now_ms
 -- GIVES  lanes, lane_keys, lane_of(word), key_of(word); queue_of(word), nil for a lane's word and for an invalid word
 --        park(key, id, lane, due_ms, since_ms, note): write the value of a schedule in the hash at *key*; since_ms: nil
---        for now. PARKED, the pattern of such a value: "<lane> <due ms> <since ms> <note>"
+--        for now; note: nil if a put pauses it. PARKED, the pattern of such a value:
+--        "<lane> <due ms> <since ms> <note>"
 --
 -- Each ZSET has a word: "<lane>", or "<lane>:<queue>" for schedules that were due and were throttled because the queue
 -- had no room by its limit (lib/room.lua). `meta.throttled` lists the words of throttled schedules, by spaces.
@@ -26,6 +27,6 @@ local function key_of(word)
 end
 
 local function park(key, id, lane, due_ms, since_ms, note)
-  since_ms = since_ms or string.format('%.0f', now_ms)
+  since_ms, note = since_ms or string.format('%.0f', now_ms), note or 'put with enabled=False'  -- as core/log/puts.py
   redis.call('HSET', key, id, lane .. ' ' .. due_ms .. ' ' .. since_ms .. ' ' .. note)
 end

@@ -3,29 +3,31 @@
 -- USES   paused_key
 -- GIVES  count(id, run, verdict), decide_pauses(), pause_failing() -> list of the schedules that it paused
 --
--- Failures are counted only for a schedule with pause_after. A pause resets the count, so a resumed schedule has as
--- many attempts again. The first two functions only read: call them before the first write, and pause_failing after
--- the entry with the ends of the runs.
+-- Failures are counted for each recurring schedule; only one with pause_after has a limit. A pause resets the count, so
+-- a resumed schedule has as many attempts again. The first two functions only read: call them before the first write,
+-- and pause_failing after the entry with the ends of the runs.
 -- include lib/place.lua
+-- include lib/trouble.lua
 local streaks, last_runs, failing = {}, {}, {}
 
 local function count(id, run, verdict)
-  if verdict == '-' then
+  local failures = verdict ~= '-' and streaks[id] == nil and trouble.failures_of(id)
+  if verdict == '-' or verdict == '+' and failures == 0 then
     return
+  elseif failures then
+    local own = redis.pcall('HMGET', schedule_prefix .. id, 'version', 'ended_at', 'pause_after')
+    streaks[id] = not own.err and own[1] and {failures = failures, has_ended = own[2], most = tonumber(own[3] or '')}
   end
-  local most = redis.pcall('HGET', schedule_prefix .. id, 'pause_after')
-  most = type(most) == 'string' and tonumber(most) or nil
-  if most then
-    local streak = streaks[id]
-      or {failures = tonumber(redis.call('HGET', schedule_prefix .. id, 'failures') or '') or 0, most = most}
-    streak.failures = verdict == '!' and streak.failures + 1 or 0
-    streaks[id], last_runs[id] = streak, run
+  local streak = streaks[id]
+  if streak then  -- a recurring schedule; one that has ended fails no more
+    streak.failures = verdict == '!' and not streak.has_ended and streak.failures + 1 or 0
+    last_runs[id] = run
   end
 end
 
 local function decide_pauses()
   for id, streak in pairs(streaks) do
-    local at = streak.failures >= streak.most and find({id})[1]
+    local at = streak and streak.most and streak.failures >= streak.most and find({id})[1]
     failing[id] = at and at.place == 'due' and at or nil
   end
 end
@@ -36,13 +38,15 @@ local function pause_failing()
     local at = failing[id]
     if at then
       local note = string.format('%.0f', streak.failures) .. ' failures in a row, the last of run ' .. last_runs[id]
-      append('pause', {'id', id, 'lane', at.lane, 'due', at.due_ms, 'note', note})
+      append('pause', {'note', note, 'rows', 1, id, at.lane .. ' ' .. at.due_ms})
       leave(id, at)
       park(paused_key, id, at.lane, at.due_ms, nil, note)
       streak.failures = 0
       done[#done + 1] = id
     end
-    redis.call('HSET', schedule_prefix .. id, 'failures', string.format('%.0f', streak.failures))
+    if streak then
+      trouble.note_failures(id, streak.failures)
+    end
   end
   return done
 end

@@ -18,8 +18,9 @@ local function place_of(one)
   return PLACES[one.status] and one.queue ~= '' and PLACES[one.status] .. one.queue or nil
 end
 
--- Return whether the run is where it should wait; else a worker is about to begin it. A queue longer than *most* is not
--- searched, since that would block Redis: then one.is_far is set.
+-- Return whether the run is where it should wait; else a worker is about to begin it. Only the first *most* runs of a
+-- queue are searched, since more would block Redis: one.is_far is set if the run may wait behind them. one.looked_at is
+-- the number of runs that were searched.
 local function is_in_place(one, most)
   local key = place_of(one)
   if not key then
@@ -27,8 +28,10 @@ local function is_in_place(one, most)
   elseif one.status ~= 'queued' then
     return is_a(key, 'zset') and redis.call('ZSCORE', key, one.run)
   end
-  one.is_far = is_a(key, 'list') and redis.call('LLEN', key) > most
-  return is_a(key, 'list') and (one.is_far or redis.call('LPOS', key, one.run))
+  local length = is_a(key, 'list') and redis.call('LLEN', key) or 0
+  local ahead = length > 0 and redis.call('LPOS', key, one.run, 'MAXLEN', most)
+  one.is_far, one.looked_at = not ahead and length > most, ahead or math.min(length, most)
+  return ahead or one.is_far
 end
 
 local function dependencies_of(run)
@@ -59,7 +62,7 @@ local function take_out(one)
     redis.call('HSET', job_key, 'zs_gone', '1')
     redis.call('HDEL', job_key, 'data')
   elseif one.status == 'queued' then
-    redis.call('LREM', place_key, 0, one.run)
+    redis.call('LREM', place_key, 1, one.run)  -- as RQ does; it ends at the first
   else
     redis.call('ZREM', place_key, one.run)
   end

@@ -6,7 +6,7 @@
 --        ends: the rows of runs that were cancelled before they began, for an `end` entry
 -- include lib/waiting.lua
 -- include lib/tell.lua
-local MOST_WAITING = 2000  -- a longer queue is not searched: this may happen every second
+local MOST_WAITING = 2000  -- searched runs of a queue: this may happen every second
 local WITHDRAWN = '{"ended":%.0f,"error":"its next occurrence came first (overlap=%s)"}'
 local ends = {}
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.log_rows import end_fields
-from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, archived, at, enqueue, entry, fire, held, put, rows
+from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, archived, at, enqueue, entry, fire, held, put
 from zsched.archive import Archive, History
-from zsched.archive.runs import Runs
+from zsched.archive.search import Search, SearchPart
 from zsched.core.changes import OUTCOMES, What
 from zsched.core.clock import ManualClock
+from zsched.core.facets import Facets
 from zsched.core.log import Entry
-from zsched.core.lookback import Occurrence, Wanted, kept
+from zsched.core.lookback import Occurrence, SearchCursor, Wanted, kept
 from zsched.core.runs import Run, RunStatus
 
 ALL = frozenset(RunStatus)
 FIRED = Wanted(frozenset([What.FIRED]), frozenset(), 2)
 FAILED = Wanted(frozenset(), frozenset([RunStatus.FAILED]), 2)
+MAIL = Facets(queue="mail")
 TWINS = ("plumless", "buckeroo")  # of one CRC-32
 
 
@@ -35,7 +38,17 @@ def end(seq: int, status: RunStatus, *ids: str, fired_seq: int = 0) -> Entry:
 
 def look(path: Path, wanted: Wanted, clock: ManualClock | None = None) -> tuple[list[Occurrence], int | None]:
     with History(path) as history:
-        return Runs(history, clock).look(wanted)
+        part = Search(history, wanted, clock).look()
+        return part.hits, part.reached_us
+
+
+def all_parts(path: Path, wanted: Wanted, clock: ManualClock | None = None) -> list[SearchPart]:
+    """Return all parts of a search, each of which may be of another reader."""
+    parts = [SearchPart([], SearchCursor(at(10_000)), None)]
+    while (cursor := parts[-1].cursor) is not None:
+        with History(path) as history:
+            parts.append(Search(history, wanted, clock).look(cursor if len(parts) > 1 else None))
+    return parts[1:]
 
 
 def told(found: list[Occurrence]) -> list[tuple[str, str, str | None]]:
@@ -64,35 +77,30 @@ def test_an_occurrence_has_its_run_although_many_changes_lie_between(path: Path)
     assert [("b", "fired", "queued"), ("a", "fired", "failed")] == told(found)
 
 
-@pytest.mark.parametrize("id", [None, "a"])
-def test_a_search_that_gives_up_says_how_far_it_looked(
-    path: Path, monkeypatch: pytest.MonkeyPatch, id: str | None
-) -> None:
-    skipped = [entry(seq, "pause", "id", "a", "lane", "low", "due", DUE_MS, "note", "") for seq in (8, 9)]
-    archived(path, [fire(1, run("a")), *(enqueue(seq, run("a")) for seq in range(2, 8)), *skipped])
-    monkeypatch.setattr("zsched.archive.runs._LOOKED_AT", 4)
+class Hurried(ManualClock):
+    """A clock by which every reading takes a tenth of a second."""
 
-    assert ([], T_US + 4 * SECOND_US) == look(path, Wanted(FIRED.whats, frozenset(), 2, id))
+    def monotonic_ms(self) -> float:
+        self.advance(100)
+        return super().monotonic_ms()
 
 
-@pytest.mark.parametrize("wanted", [FIRED, Wanted(FIRED.whats, frozenset(), 2, "a"), FAILED])
-def test_a_search_that_runs_out_of_time_says_how_far_it_looked(
+@pytest.mark.parametrize("wanted", [FIRED, replace(FIRED, id="a"), FAILED, replace(FAILED, facets=MAIL)])
+def test_a_search_that_runs_out_of_time_goes_on_from_its_cursor(
     path: Path, monkeypatch: pytest.MonkeyPatch, wanted: Wanted
 ) -> None:
-    class Hurried(ManualClock):
-        def monotonic_ms(self) -> float:
-            self.advance(100)
-            return super().monotonic_ms()
+    pushes = [put(1, "a", "b"), fire(2, run("a")), fire(3, run("b"))]
+    others = [enqueue(seq, run("a")) for seq in range(4, 40)]
+    later = [put(seq, "c") for seq in range(41, 80)]
+    archived(path, [*pushes, *others, end(40, RunStatus.FAILED, "a", fired_seq=2), *later])
+    monkeypatch.setattr("zsched.archive.search._WINDOW", 2)
 
-    quick = [put(seq, "a") for seq in range(2, 40)]
-    archived(path, [fire(1, run("a")), *quick, end(40, RunStatus.SUCCEEDED, "a")])
-    monkeypatch.setattr("zsched.archive.runs._WINDOW", 2)
+    parts = all_parts(path, replace(wanted, limit=100), Hurried())
+    [whole] = all_parts(path, replace(wanted, limit=100))
 
-    found, looked_back_to = look(path, wanted, Hurried())
-
-    assert [] == found
-    assert looked_back_to is not None
-    assert T_US + SECOND_US < looked_back_to < T_US + 40 * SECOND_US
+    assert 1 < len(parts) or wanted.words is not None
+    assert [one for part in parts for one in part.hits] == whole.hits != []
+    assert parts[-1].cursor is None
 
 
 def test_a_complete_search_does_not_count_as_given_up(path: Path) -> None:
@@ -121,7 +129,7 @@ def test_runs_are_returned_once_with_their_end(path: Path) -> None:
     assert [1, 2, 1] == [one.run.attempt for one in found if one.run]
 
 
-def test_runs_of_one_status_are_ordered_by_their_pushes_newest_first(path: Path) -> None:
+def test_runs_that_failed_are_ordered_by_their_ends_newest_first(path: Path) -> None:
     archived(
         path,
         [
@@ -135,8 +143,8 @@ def test_runs_of_one_status_are_ordered_by_their_pushes_newest_first(path: Path)
 
     found, looked_back_to = look(path, Wanted(frozenset(), frozenset([RunStatus.FAILED]), 5))
 
-    assert ([("c", "enqueued", "failed"), ("a", "fired", "failed")], None) == (told(found), looked_back_to)
-    assert [DUE_MS, "1-1"] == [found[1].nominal_ms, found[1].entry]
+    assert ([("a", "fired", "failed"), ("c", "enqueued", "failed")], None) == (told(found), looked_back_to)
+    assert [DUE_MS, "1-1"] == [found[0].nominal_ms, found[0].entry]
 
 
 def test_a_run_whose_push_was_pruned_is_found_by_its_end(path: Path) -> None:
@@ -144,22 +152,17 @@ def test_a_run_whose_push_was_pruned_is_found_by_its_end(path: Path) -> None:
 
     found, _ = look(path, FAILED)
 
-    assert [("a", "run_ended", "failed"), ("b", "run_ended", "failed")] == told(found)
+    assert [("b", "run_ended", "failed"), ("a", "run_ended", "failed")] == told(found)
 
 
-def test_a_search_by_status_also_returns_the_newest_open_runs(path: Path) -> None:
-    archived(
-        path,
-        [fire(1, run("a"), run("b")), end(2, RunStatus.FAILED, "a", fired_seq=1), enqueue(3, run("c"))],
-    )
+def test_a_search_for_succeeded_runs_also_returns_open_runs(path: Path) -> None:
+    wanted = Wanted(frozenset(), frozenset([RunStatus.SUCCEEDED]), 1)
+    archived(path, [fire(1, run("a"), run("b")), end(2, RunStatus.SUCCEEDED, "a", fired_seq=1), enqueue(3, run("c"))])
 
-    found, _ = look(path, FAILED)
+    found, _ = look(path, wanted)
 
-    assert [("c", "enqueued", "queued"), ("b", "fired", "queued"), ("a", "fired", "failed")] == sorted(
-        told(found), reverse=True
-    )
-    assert "c" == found[0].id
-    assert ["a"] == [one.id for one in kept(found, FAILED)]
+    assert [("c", "enqueued", "queued"), ("b", "fired", "queued"), ("a", "fired", "succeeded")] == told(found)
+    assert ["a"] == [one.id for one in kept(found, wanted)]
 
 
 def test_the_last_ended_of_many_runs_of_a_status_are_found(path: Path) -> None:
@@ -167,9 +170,9 @@ def test_the_last_ended_of_many_runs_of_a_status_are_found(path: Path) -> None:
     ends = [end(2 + number, RunStatus.FAILED, f"s{number}", fired_seq=1) for number in range(10)]
     archived(path, [pushes, *ends])
 
-    found, looked_back_to = look(path, FAILED)
+    found, _ = look(path, FAILED)
 
-    assert ({"s8", "s9"}, None) == ({one.id for one in found}, looked_back_to)
+    assert ["s9", "s8"] == [one.id for one in found]
 
 
 def test_a_search_for_one_schedule_finds_no_runs_of_others(path: Path) -> None:
@@ -192,11 +195,3 @@ def test_a_run_that_a_bootstrap_found_is_listed(path: Path) -> None:
     for statuses in (ALL, frozenset([RunStatus.CANCELLED])):
         found, _ = look(path, Wanted(frozenset(), statuses, 5))
         assert [("b", "found", "cancelled")] == told(found)
-
-
-def test_a_search_for_ends_uses_the_index_of_ends(path: Path) -> None:
-    archived(path, [end(1, RunStatus.FAILED, "a")])
-
-    [plan] = rows(path, "EXPLAIN QUERY PLAN SELECT n FROM entry WHERE kind = 'end' AND n < 9 ORDER BY n DESC")
-
-    assert "entry_end" in plan[3]

@@ -1,0 +1,160 @@
+"""``zsched history`` with filters: what people know of a customer leads to the run, page by page, and for export."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from rq import Queue
+
+from tests.faults.processes import eventually
+from tests.integration.cli_history.ground import IMPATIENT, NO_ANSWER, Leading, Zsched, queued
+from tests.integration.in_process import work_off
+from zsched import Client
+from zsched.cli.program import INTERRUPTED, NOT_FOUND
+from zsched.errors import InvalidSchedule
+
+pytestmark = pytest.mark.once
+PAST: Any = {"at": datetime(2020, 1, 1, tzinfo=UTC), "allow_past": True}
+
+
+@pytest.fixture
+def stocked(client: Client, redis_client: redis.Redis, redis_url: str, path: Path) -> Iterator[Client]:
+    """A client of a namespace with runs of two queues, one of which failed, beside a daemon with its archive."""
+    with Leading(redis_url, path):
+        for number in range(5):
+            client.schedule("builtins.str", id=f"bill-acme-{number}", tags=["acme"], created_by="ann", **PAST)
+        client.schedule("builtins.int", args=("x",), id="fax-bolt", queue="fax", tags=["bolt"], **PAST)
+        queued(redis_client, 5)
+        eventually(lambda: Queue("fax", connection=redis_client).count)
+        for name in ("default", "fax"):
+            work_off(Queue(name, connection=redis_client), redis_client)
+        eventually(lambda: client.runs(status="failed"))  # the leader has recorded it
+        eventually(lambda: len(client.runs(status="succeeded")) == 5)
+        yield client
+
+
+BILLS = {f"bill-acme-{number}" for number in range(5)}
+FILTERS: list[tuple[list[str], set[str]]] = [
+    (["--match", "*acme*"], BILLS),
+    (["--match", "bill-*", "--since", "1h"], BILLS),
+    (["--match", "bill-*", "--until", "1h"], set()),
+    (["--queue", "fax"], {"fax-bolt"}),
+    (["--func", "builtins.str"], BILLS),
+    (["--tag", "acme"], BILLS),
+    (["--owner", "ann"], BILLS),
+    (["--status", "failed"], {"fax-bolt"}),
+    (["--status", "failed", "--tag", "acme"], set()),
+    (["--status", "succeeded", "--queue", "default"], BILLS),
+    (["--status", "queued"], set()),
+]
+
+
+def test_history_finds_runs_by_what_people_know(stocked: Client, zsched: Zsched) -> None:
+    found = {" ".join(options): zsched.json("history", *options)["occurrences"] for options, _ in FILTERS}
+
+    shown = {options: {one["id"] for one in occurrences} for options, occurrences in found.items()}
+    assert {" ".join(options): ids for options, ids in FILTERS} == shown
+    [failed] = found["--queue fax"]
+    assert ("builtins.int", "fax", ["bolt"], "failed") == (
+        failed["func"],
+        failed["queue"],
+        failed["tags"],
+        failed["run"]["status"],
+    )
+
+
+def test_history_is_read_page_by_page_and_exported_as_lines(stocked: Client, zsched: Zsched) -> None:
+    first = zsched("history", "--tag", "acme", "--limit", "2")
+    page = zsched.json("history", "--tag", "acme", "--limit", "2")
+    rest = zsched.json("history", "--tag", "acme", "--after", page["after"])
+    lines = [json.loads(line) for line in zsched("history", "--all", "--json").stdout.splitlines()]
+
+    assert f"there are more: zsched history … --after {page['after']}" in first.stderr
+    assert (2, 3, None) == (len(page["occurrences"]), len(rest["occurrences"]), rest["after"])
+    assert BILLS == {one["id"] for one in page["occurrences"] + rest["occurrences"]}
+    assert BILLS | {"fax-bolt"} == {one["id"] for one in lines}
+
+
+def test_the_client_pages_and_iterates_with_the_same_filters(stocked: Client) -> None:
+    page = stocked.runs(tag="acme", limit=3)
+    rest = stocked.runs(tag="acme", after=page.after)
+    by_cursor = stocked.history(tag="acme", after=stocked.history(tag="acme", limit=1)[0].cursor)
+
+    assert BILLS == {run.schedule_id for run in [*page, *rest]}
+    assert rest.after is None
+    assert 4 == len(by_cursor)
+    assert BILLS == {one.id for one in stocked.iter_history(match="bill-*")}
+    assert ["fax-bolt"] == [run.schedule_id for run in stocked.iter_runs(status="failed")]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"match": ""},
+        {"queue": 7},
+        {"tag": "a\nb"},
+        {"after": "then"},
+        {"after": "1-1-1-1-1-1"},
+        {"since": "1h"},
+        {"since": datetime(2026, 1, 1)},
+        {"since": datetime(2026, 1, 2, tzinfo=UTC), "until": datetime(2026, 1, 1, tzinfo=UTC)},
+        {"limit": 1001},
+    ],
+)
+def test_a_wrong_filter_is_refused_with_its_name(client: Client, wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSchedule) as raised:
+        client.history(**wrong)
+
+    assert raised.value.field in wrong
+    assert str(raised.value.remedy or raised.value.problem)
+
+
+def test_an_unknown_status_names_all_statuses(client: Client) -> None:
+    with pytest.raises(InvalidSchedule, match=r"give one of fired, enqueued, skipped, expired.*lost"):
+        client.history(status="paused")
+
+
+def test_an_unknown_id_has_the_exit_code_of_why(stocked: Client, zsched: Zsched) -> None:
+    known, unknown = zsched("history", "fax-bolt", "--status", "skipped"), zsched("history", "nope")
+
+    assert (0, NOT_FOUND) == (known.exit_code, unknown.exit_code)
+    assert "nope: no schedule nope was ever put into namespace default of " in unknown.stderr
+
+
+def test_a_search_without_an_archive_says_how_far_the_log_goes_back(
+    client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
+    for number in range(3):
+        client.enqueue("builtins.str", id=f"bill-{number}", queue="fax", tags=["acme"])
+    alone = Zsched(redis_url)
+    alone.env |= IMPATIENT
+
+    by_tag = alone("history", "--tag", "acme", "--limit", "2")
+    page = alone.json("history", "--queue", "fax", "--limit", "2")
+    rest = alone.json("history", "--queue", "fax", "--after", page["after"])
+    nothing = alone("history", "--tag", "other")
+
+    assert f"only the log in Redis was searched: {NO_ANSWER}" in by_tag.stdout
+    assert ["bill-2", "bill-1", "bill-0"] == [one["id"] for one in page["occurrences"] + rest["occurrences"]]
+    assert nothing.stdout.startswith("nothing was found since 20")
+
+
+def test_ctrl_c_stops_a_search_and_says_how_far_it_came(
+    client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
+    command = [sys.executable, "-m", "zsched.cli", "history", "-u", redis_url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        eventually(lambda: redis_client.llen("zsched:{default}:ask"))  # it waits for an archive
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+
+    assert (INTERRUPTED, "stopped: nothing was searched\n", "") == (process.returncode, out, err)

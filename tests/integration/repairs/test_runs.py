@@ -1,0 +1,285 @@
+"""``retry_many`` and ``cancel_runs``: runs that filters choose; a retry that is killed and repeated."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from tests.faults.leader import KEYS
+from tests.faults.processes import eventually
+from tests.faults.threads import STEADY, DaemonThread, know
+from tests.integration.reruns.ground import archived, ends
+from tests.prefix import RQ
+from zsched import Client, InvalidSchedule
+from zsched.core.changes import What
+from zsched.core.log import changes
+from zsched.embedded.guard import Guard
+from zsched.storage.connection import Link
+from zsched.storage.log import Log
+
+FUNC = "tests.integration.reruns.tasks.done"
+ROOT = Path(__file__).parents[3]
+AGO = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def client(redis_client: redis.Redis, link: Link) -> Client:
+    know(redis_client)
+    return Client(link)
+
+
+@pytest.fixture(autouse=True)
+def daemon(client: Client, redis_url: str) -> Iterator[DaemonThread]:
+    with DaemonThread(redis_url, **STEADY) as daemon:
+        yield daemon
+
+
+def queued(client: Client, redis_client: redis.Redis, number: int, queue: str = "default", **options: Any) -> list[str]:
+    """Return run ids of runs that a daemon has fired, in the order of their queue."""
+    rows: list[Any] = [
+        {"func": FUNC, "id": f"{queue}-{n:04}", "at": AGO, "allow_past": True, "queue": queue, **options}
+        for n in range(number)
+    ]
+    client.schedule_many(rows)
+    key = f"{RQ}:queue:{queue}"
+    eventually(lambda: redis_client.llen(key) == number)
+    return [run.decode() for run in redis_client.lrange(key, 0, -1)]
+
+
+def failed(client: Client, redis_client: redis.Redis, number: int, queue: str = "default", **options: Any) -> list[str]:
+    """Return run ids of runs that failed in a worker, as soon as an archive has their ends."""
+    runs = queued(client, redis_client, number, queue, **options)
+    fail(client._link, redis_client, runs, queue)
+    return runs
+
+
+def fail(link: Link, redis_client: redis.Redis, runs: list[str], queue: str = "default") -> None:
+    now = datetime.now(UTC)
+    with redis_client.pipeline(transaction=False) as pipeline:
+        for run in runs:
+            fields = {"status": "failed", "ended_at": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+            pipeline.hset(KEYS.rq.job(run), mapping=fields)
+            pipeline.lrem(f"{RQ}:queue:{queue}", 1, run)
+            pipeline.zadd(f"{RQ}:failed:{queue}", {run: int(now.timestamp()) + 86_400})
+        pipeline.execute()
+    eventually(lambda: set(runs) <= ends(link).keys())
+    archived(link)
+
+
+def retries(link: Link) -> Counter[str]:
+    """Return how often the log has each run as retried."""
+    told = (change for entry in Log(link, KEYS).entries() for change in changes(entry))
+    return Counter(change.why for change in told if change.what is What.RETRIED)
+
+
+def test_retry_many_repeats_each_failed_run_once_the_oldest_first(
+    client: Client, redis_client: redis.Redis, link: Link
+) -> None:
+    runs = failed(client, redis_client, 120)
+    progress: list[int] = []
+
+    result = client.retry_many("failed", per_second=10_000, on_progress=lambda done, total: progress.append(done))
+    again = client.retry_many("failed", per_second=10_000)
+
+    assert (120, 120, 0) == (result.found, result.done, result.refused_count)
+    assert (0, 0) == (again.found, again.done)
+    assert dict.fromkeys(runs, 1) == retries(link)
+    assert sorted(runs) == [run.rpartition("-r")[0] for run in sorted(queue_of(redis_client))]
+    assert 120 == progress[-1]
+
+
+def queue_of(redis_client: redis.Redis, queue: str = "default") -> list[str]:
+    return [run.decode() for run in redis_client.lrange(f"{RQ}:queue:{queue}", 0, -1)]
+
+
+def test_a_run_that_was_retried_by_its_id_is_left_out_and_can_be_retried_by_its_id_again(
+    client: Client, redis_client: redis.Redis, link: Link
+) -> None:
+    first, second = failed(client, redis_client, 2)
+    client.retry(first)
+
+    result = client.retry_many("failed")
+    client.retry(first)
+
+    assert (1, 1) == (result.found, result.done)
+    assert {first: 2, second: 1} == retries(link)
+
+
+def test_a_retried_run_is_left_out_by_the_history_when_redis_has_no_mark_of_it(
+    client: Client, redis_client: redis.Redis, link: Link
+) -> None:
+    runs = failed(client, redis_client, 3)
+    client.retry_many("failed", limit=2)
+    marks = redis_client.keys(KEYS.retried_prefix() + "*")
+    redis_client.delete(*marks)
+
+    result = client.retry_many("failed")
+
+    assert (2, 1, 1) == (len(marks), result.found, result.done)
+    assert dict.fromkeys(runs, 1) == retries(link)
+
+
+def test_a_retried_run_is_left_out_by_its_mark_when_the_history_is_late(
+    client: Client, redis_client: redis.Redis, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = failed(client, redis_client, 3)
+    client.retry_many("failed", limit=2)
+    monkeypatch.setattr(client._portions, "_retried", lambda runs, match: set())
+
+    result = client.retry_many("failed")
+
+    assert (3, 1, 2) == (result.found, result.done, result.skipped)
+    assert dict.fromkeys(runs, 1) == retries(link)
+
+
+def test_a_retry_that_failed_is_a_new_candidate(client: Client, redis_client: redis.Redis, link: Link) -> None:
+    [run] = failed(client, redis_client, 1)
+    client.retry_many("failed")
+    [again] = queue_of(redis_client)
+    fail(link, redis_client, [again])
+
+    result = client.retry_many("failed")
+
+    assert (1, (again,)) == (result.found, tuple(result.sample))
+    assert {run: 1, again: 1} == retries(link)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [{"queue": "push"}, {"match": "push-*"}, {"tag": "sale"}, {"owner": "ann"}, {"func": FUNC, "queue": "push"}],
+    ids=lambda chosen: " ".join(chosen),
+)
+def test_runs_are_chosen_by_each_filter(client: Client, redis_client: redis.Redis, chosen: dict[str, Any]) -> None:
+    failed(client, redis_client, 2)
+    runs = failed(client, redis_client, 3, "push", tags=["sale"], created_by="ann")
+
+    result = client.retry_many("failed", dry_run=True, **chosen)
+
+    assert (3, sorted(runs), True) == (result.found, sorted(result.sample), result.is_dry_run)
+    assert [] == queue_of(redis_client, "push")
+
+
+def test_the_time_of_an_end_chooses_runs(client: Client, redis_client: redis.Redis) -> None:
+    failed(client, redis_client, 2)
+    now = datetime.now(UTC)
+
+    found = [
+        client.retry_many("failed", dry_run=True, **times).found
+        for times in (
+            {"since": now - timedelta(hours=1)},
+            {"since": now + timedelta(hours=1)},
+            {"until": now - timedelta(hours=1)},
+        )
+    ]
+
+    assert [2, 0, 0] == found
+
+
+def test_a_run_that_expired_is_retried_with_the_arguments_of_the_archive(
+    client: Client, redis_client: redis.Redis, link: Link
+) -> None:
+    runs = queued(client, redis_client, 3, expires_after=10**9)
+    deadline_ms = int(datetime.now(UTC).timestamp() * 1000)
+    for run in runs:
+        redis_client.delete(KEYS.rq.job(run))  # as Redis does at its deadline
+        redis_client.zadd(KEYS.deadlines(), {run: deadline_ms})
+    redis_client.delete(f"{RQ}:queue:default")
+    eventually(lambda: {run: ["expired"] for run in runs} == ends(link))
+    archived(link)
+
+    result = client.retry_many("expired")
+    again = client.retry_many("expired")
+
+    assert (3, 0, 0) == (result.done, result.refused_count, again.found)
+    assert 3 == len(queue_of(redis_client))
+    assert dict.fromkeys(runs, 1) == retries(link)
+
+
+def test_cancel_runs_takes_the_runs_of_a_misspelt_queue_out_of_it(client: Client, redis_client: redis.Redis) -> None:
+    other = queued(client, redis_client, 2)
+    queued(client, redis_client, 130, "emial")
+
+    result = client.cancel_runs(queue="emial")
+    again = client.cancel_runs(queue="emial")
+
+    assert (130, 130, 0) == (result.found, result.done, again.found)
+    assert ([], other) == (queue_of(redis_client, "emial"), queue_of(redis_client))
+
+
+def test_statuses_and_names_that_a_call_does_not_take_are_refused(client: Client) -> None:
+    with pytest.raises(InvalidSchedule, match="give one of failed, lost, expired, cancelled"):
+        client.retry_many("succeeded")
+    with pytest.raises(InvalidSchedule, match="give one of queued, running"):
+        client.cancel_runs("failed", match="*")
+    with pytest.raises(InvalidSchedule, match="no filter is given"):
+        client.cancel_runs()
+    with pytest.raises(TypeError, match="quue: no filter of runs"):
+        client.retry_many("failed", quue="email")  # type: ignore[call-arg]  # what is tested
+
+
+RETRYING = """
+import sys
+from zsched import Client
+client = Client.from_url(sys.argv[1])
+client.retry_many("failed", per_second=int(sys.argv[2]), on_progress=lambda done, total: print(done, flush=True))
+"""
+
+
+@pytest.fixture
+def retrying(guard: Guard, redis_url: str) -> Callable[[], subprocess.Popen[bytes]]:
+    """Return a function that starts a process which retries all failed runs."""
+
+    def start() -> subprocess.Popen[bytes]:
+        env = os.environ | {"PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-c", RETRYING, redis_url, "800"]
+        return guard.spawn(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+    return start
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["kill -9", "Ctrl-C"])
+def test_a_bulk_retry_that_is_interrupted_and_repeated_retries_no_run_twice(
+    client: Client,
+    redis_client: redis.Redis,
+    link: Link,
+    retrying: Callable[[], subprocess.Popen[bytes]],
+    how: signal.Signals,
+) -> None:
+    runs = failed(client, redis_client, 600)
+    with retrying() as first:
+        assert first.stdout is not None
+        while int(first.stdout.readline()) < 200:
+            pass
+        first.send_signal(how)
+    done = len(queue_of(redis_client))
+
+    with retrying() as second:
+        second.communicate(timeout=60)
+
+    assert 0 == second.returncode
+    assert 200 <= done < 600
+    assert dict.fromkeys(runs, 1) == retries(link)
+    assert 600 == len(set(queue_of(redis_client))) == redis_client.llen(f"{RQ}:queue:default")
+
+
+def test_two_bulk_retries_at_the_same_time_retry_no_run_twice(
+    client: Client, redis_client: redis.Redis, link: Link, retrying: Callable[[], subprocess.Popen[bytes]]
+) -> None:
+    runs = failed(client, redis_client, 400)
+
+    with retrying() as one, retrying() as other:
+        for each in (one, other):
+            each.communicate(timeout=60)
+
+    assert [0, 0] == [one.returncode, other.returncode]
+    assert dict.fromkeys(runs, 1) == retries(link)

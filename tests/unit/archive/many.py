@@ -1,0 +1,176 @@
+"""
+A synthetic archive of many runs, written as an archiver writes it: puts, fires and ends, 24 hours of them.
+
+Run it to measure searches: ``python -m tests.unit.archive.many PATH [RUNS]`` writes the archive if it is missing, and
+prints the time to the first page for each kind of filter.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from tests.unit.archive.ground import T_US
+from zsched.archive import Archive, History
+from zsched.archive.search import Search, SearchPart
+from zsched.core.changes import OUTCOMES, What
+from zsched.core.clock import SystemClock
+from zsched.core.facets import NO_FACETS, Facets
+from zsched.core.log import Entry
+from zsched.core.lookback import Wanted
+from zsched.core.runs import RunStatus
+
+PER_PUT, PER_FIRE = 200, 1000
+CUSTOMERS: Final = 997
+DUE_MS: Final = T_US // 1000
+_RARE: Final = 100_000  # one put in so many runs is of another queue, function and owner
+_STEP: Final = 20_000  # runs in one transaction
+
+
+class Log:
+    """Entries in order. Run *number* is of customer *number* // 200 % 997."""
+
+    def __init__(self) -> None:
+        self._seq = 0
+
+    def entries(self, first: int, last: int) -> Iterator[Entry]:
+        """Yield the entries of runs *first* to *last*."""
+        for number in range(first, last, PER_PUT):
+            yield self._put(range(number, number + PER_PUT))
+        fires = [range(number, number + PER_FIRE) for number in range(first, last, PER_FIRE)]
+        for numbers in fires:
+            yield self._entry("fire", "runs", " ".join(map(run_id, numbers)))
+        for numbers in fires:
+            rows = [text for number in numbers for text in (run_id(number), status(number), "", _facts(number))]
+            yield self._entry("end", "rows", len(numbers), *rows)
+
+    def _put(self, numbers: range) -> Entry:
+        is_rare = numbers[0] % _RARE == 0
+        queue, func, owner = ("fax", "app.fax.send", "ann") if is_rare else ("email", "app.tasks.remind", "svc")
+        shared = ["origin", queue, "description", func, "timeout", 180, "zs_created_by", owner]
+        shared += ["zs_tags", json.dumps([customer(numbers[0])]), "zs", 1]
+        rows = [text for number in numbers for text in (id_of(number), DUE_MS, "data", b"x" * 60)]
+        return self._entry("put", "lane", "normal", "fields", len(shared) // 2, *shared, "rows", len(numbers), *rows)
+
+    def _entry(self, kind: str, *texts: Any) -> Entry:
+        self._seq += 1
+        head = [b"kind", kind.encode(), b"t", b"%d" % (T_US + self._seq * 1000)]
+        return Entry.of(b"1-%d" % self._seq, head + [t if isinstance(t, bytes) else str(t).encode() for t in texts])
+
+
+def customer(number: int) -> str:
+    """Return the customer of run *number*."""
+    return f"c{number // PER_PUT % CUSTOMERS}"
+
+
+def id_of(number: int) -> str:
+    """Return the schedule's id of run *number*."""
+    return f"mail-{customer(number)}-{number}"
+
+
+def run_id(number: int) -> str:
+    """Return the id of run *number*."""
+    return f"{id_of(number)}-{DUE_MS}"
+
+
+def status(number: int) -> str:
+    """Return the end of run *number*: every 1,000th failed, every 1,000,003rd expired."""
+    return "expired" if number % 1_000_003 == 7 else "failed" if number % 1000 == 5 else "succeeded"
+
+
+def _facts(number: int) -> str:
+    error = {"error": "ConnectionRefusedError: mail.example:25 refuses"} if status(number) == "failed" else {}
+    return json.dumps({"queued": DUE_MS, "started": DUE_MS + 5, "ended": DUE_MS + 50, "worker": "w" * 32, **error})
+
+
+def write(path: Path, runs: int) -> tuple[float, float]:
+    """
+    Write an archive of *runs* runs. Return the runs archived per second, each with its put, fire and end; and those
+    whose prefixes were indexed per second.
+    """
+    archive, log, took_s = Archive(path, "default"), Log(), 0.0
+    for first in range(0, runs, _STEP):
+        entries = list(log.entries(first, min(first + _STEP, runs)))
+        began_s = time.perf_counter()
+        archive.append(entries)
+        archive.note(complete_since="start")
+        archive.commit()
+        took_s += time.perf_counter() - began_s
+    began_s = time.perf_counter()
+    archive.index_step(1e9, SystemClock())
+    indexed_s = time.perf_counter() - began_s
+    archive.close()
+    return runs / took_s, runs / indexed_s
+
+
+def first_page(path: Path, wanted: Wanted) -> tuple[SearchPart, int]:
+    """Return the first page, and the number of looks that it took."""
+    with History(path) as history:
+        search, part, looks = Search(history, wanted), SearchPart([], None, None), 0
+        cursor = None
+        hits = []
+        while True:
+            part, looks = search.look(cursor), looks + 1
+            hits += part.hits
+            cursor = part.cursor
+            if cursor is None or len(hits) >= wanted.limit:
+                return SearchPart(hits, cursor, part.reached_us), looks
+
+
+def wanted(
+    *words: RunStatus | What, limit: int = 20, id: str | None = None, match: str | None = None, **facets: Any
+) -> Wanted:
+    """Return a query: *words* are outcomes or statuses; none: all outcomes."""
+    whats = frozenset(one for one in words if isinstance(one, What)) if words else frozenset(OUTCOMES)
+    statuses = frozenset(one for one in words if isinstance(one, RunStatus))
+    return Wanted(whats, statuses, limit, id, match, Facets(**facets) if facets else NO_FACETS)
+
+
+def measured(runs: int) -> dict[str, Wanted]:
+    """Return the queries that are measured, by name."""
+    early = 1017
+    return {
+        "newest": wanted(),
+        "id, the oldest": wanted(id=id_of(early)),
+        "status failed": wanted(RunStatus.FAILED),
+        "status expired": wanted(RunStatus.EXPIRED, What.EXPIRED),
+        "status lost (none)": wanted(RunStatus.LOST),
+        "skipped (none)": wanted(What.SKIPPED),
+        "succeeded": wanted(RunStatus.SUCCEEDED),
+        "queue fax": wanted(queue="fax"),
+        "queue fax, succeeded": wanted(RunStatus.SUCCEEDED, queue="fax"),
+        "queue fax, failed (none)": wanted(RunStatus.FAILED, queue="fax"),
+        "func": wanted(func="app.fax.send"),
+        "owner": wanted(owner="ann"),
+        "tag": wanted(tags=("c7",)),
+        "tag, failed": wanted(RunStatus.FAILED, tags=("c5",)),
+        "tag (none)": wanted(tags=("nobody",)),
+        "prefix, old": wanted(match="mail-c5-1017*"),
+        "prefix (none)": wanted(match="letter-*"),
+        "substring, old": wanted(match=f"*-{early}*", limit=1),
+        "prefix, failed": wanted(RunStatus.FAILED, match="mail-c0-5*"),
+    }
+
+
+def main() -> None:
+    """Write and measure."""
+    path, runs = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 10_000_000
+    if not path.exists():
+        rate, indexed = write(path, runs)
+        size = path.stat().st_size
+        rates = f"{rate:,.0f} runs/s, prefixes of {indexed:,.0f} runs/s"
+        sys.stdout.write(f"{rates}, {size / runs:.0f} bytes per run, file {size / 1e9:.2f} GB\n")
+    for name, query in measured(runs).items():
+        began_s = time.perf_counter()
+        part, looks = first_page(path, query)
+        took_ms = (time.perf_counter() - began_s) * 1000
+        found = f"{len(part.hits):3} hits  {'more' if part.cursor else 'all'}"
+        sys.stdout.write(f"{name:28} {took_ms:8.1f} ms  {looks:3} looks  {found}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,331 @@
+"""The verdict of a story: did it run, the state of the schedule or the end of its run, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.unit.core.stories import (
+    COMPLETE,
+    DUE,
+    DUE_MS,
+    MINUTE_MS,
+    PARTIAL,
+    REDIS,
+    RUN,
+    change,
+    held,
+    put,
+    story,
+    texts,
+)
+from zsched.core.changes import Change, What
+from zsched.core.model import Schedule, ScheduleState
+from zsched.core.runs import GONE, Run, RunStatus, facts_text, pushed
+from zsched.core.story import Chronicle, Source, Story, tell
+from zsched.core.verdict import Stalled
+
+
+def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
+    """Return a run that waited for 3 ms and took 1.2 s."""
+    return Run(RUN, status, DUE_MS * 1000, DUE_MS, DUE_MS + 3, DUE_MS + 1203, worker="w", **more)
+
+
+def run_ended(run: Run) -> Change:
+    return change(What.RUN_ENDED, run_id=run.id, why=run.status.value, record=facts_text(run))
+
+
+def answer(told: Story) -> tuple[str, str]:
+    return told.verdict.word.value, told.verdict.text
+
+
+@pytest.mark.parametrize(
+    ("schedule", "word", "text", "remedy"),
+    [
+        (held(), "SCHEDULED", "next 2026-01-01 00:01:00+00:00, in 1 min", None),
+        (
+            held(next_ms=DUE_MS - 5000),
+            "OVERDUE",
+            "due 2025-12-31 23:59:55+00:00, 5.0 s ago; it waits for a daemon that leads",
+            "see what is wrong: zsched status",
+        ),
+        (
+            held(ScheduleState.PAUSED, next_ms=DUE_MS + 1000, since_ms=DUE_MS - 1000, note="sale"),
+            "PAUSED",
+            'since 2025-12-31 23:59:59+00:00: "sale"; it would be due 2026-01-01 00:00:01+00:00',
+            "let it go on: zsched resume a",
+        ),
+        (
+            held(ScheduleState.PAUSED, next_ms=DUE_MS - 14_000, since_ms=DUE_MS - 20_000),
+            "PAUSED",
+            "since 2025-12-31 23:59:40+00:00; it was due 2025-12-31 23:59:46+00:00, 14.0 s ago, and waits",
+            "let it go on: zsched resume a",
+        ),
+        (
+            held(ScheduleState.QUARANTINED, since_ms=DUE_MS, note="its hash is gone"),
+            "QUARANTINED",
+            f'since {DUE}: "its hash is gone"',
+            "schedule it again, or cancel it: zsched cancel a",
+        ),
+        (
+            held(ScheduleState.ENDED, next_ms=None, since_ms=DUE_MS),
+            "ENDED",
+            f"since {DUE}: its rule gives no more occurrences",
+            None,
+        ),
+    ],
+)
+def test_the_verdict_on_a_schedule_without_runs_is_its_state(
+    schedule: Schedule, word: str, text: str, remedy: str | None
+) -> None:
+    assert {"word": word, "text": text, "remedy": remedy} == story(schedule=schedule).verdict.to_dict()
+
+
+UNRECORDED = f"run {RUN} was pushed; that it ended is not recorded yet"
+LOST = "Redis does not have it: nothing here says why, so Redis lost it, or another writer removed it"
+
+
+@pytest.mark.parametrize(
+    ("last", "word", "text"),
+    [
+        (change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), "PUSHED", UNRECORDED),
+        (change(What.FOUND, run_id=RUN, why="open"), "PUSHED", UNRECORDED),
+        (change(What.ENQUEUED, run_id=RUN), "PUSHED", UNRECORDED),
+        (change(What.CANCELLED), "CANCELLED", "cancelled"),
+        (
+            change(What.SKIPPED, nominal_ms=DUE_MS, why="uncertain"),
+            "SKIPPED",
+            f"skipped {DUE}: a lost Redis may have pushed it already",
+        ),
+        (change(What.PAUSED), "MISSING", LOST),
+    ],
+)
+def test_the_verdict_on_a_schedule_that_redis_no_longer_holds_has_the_reason(
+    last: Change, word: str, text: str
+) -> None:
+    assert (word, text) == answer(story(put(0), last))
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (ended(), "succeeded after 1.2 s, having waited 3 ms for a worker, by worker w"),
+        (
+            ended(attempt=2, note={"sent": 123, "city": "Séoul"}),
+            'succeeded after 1.2 s, attempt 2, by worker w; it noted sent=123, city="Séoul"',
+        ),
+        (
+            ended(RunStatus.FAILED, error="ZeroDivisionError: division by zero"),
+            "failed after 1.2 s, having waited 3 ms for a worker, by worker w: ZeroDivisionError: division by zero",
+        ),
+        (Run(RUN, RunStatus.FAILED), "failed"),
+        (Run(RUN, RunStatus.CANCELLED, worker="w"), "was cancelled"),
+        (Run(RUN, RunStatus.EXPIRED), "expired in its queue"),
+        (Run(RUN, RunStatus.EXPIRED, ended_ms=DUE_MS, error="too late"), f"expired in its queue at {DUE}: too late"),
+        (ended(RunStatus.LOST, attempt=3, error="worker w died"), "is lost, attempt 3: worker w died"),
+        (ended(RunStatus.LOST, error=GONE), f"is lost: {GONE}"),
+        (Run(RUN, RunStatus.FAILED, error="x" * 300), f"failed: {'x' * 199}…"),
+    ],
+)
+def test_the_verdict_on_a_fired_one_shot_is_the_end_of_its_run(run: Run, expected: str) -> None:
+    fired, over = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), run_ended(run)
+
+    told = story(put(0), fired, over)
+
+    assert f"run {RUN} {expected}" == told.verdict.text == told.lines[-1][1]
+
+
+@pytest.mark.parametrize(
+    ("status", "word", "remedy"),
+    [
+        (RunStatus.SUCCEEDED, "RAN", None),
+        (RunStatus.FAILED, "FAILED", f"repair the cause, then run it again: zsched retry {RUN}"),
+        (RunStatus.LOST, "LOST", f"run it again: zsched retry {RUN}"),
+        (RunStatus.EXPIRED, "EXPIRED", f"run it again: zsched retry {RUN}"),
+        (RunStatus.CANCELLED, "CANCELLED", None),
+    ],
+)
+def test_the_word_of_a_verdict_follows_the_end_of_the_run(status: RunStatus, word: str, remedy: str | None) -> None:
+    over = run_ended(Run(RUN, status))
+    one_shot = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), over)
+    rule = story(change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), over, schedule=held())
+
+    assert {(word, remedy)} == {(told.verdict.word, told.verdict.to_dict()["remedy"]) for told in (one_shot, rule)}
+    assert rule.verdict.text.endswith("; next 2026-01-01 00:01:00+00:00, in 1 min")
+
+
+def test_an_end_of_a_later_version_is_shown_as_lost() -> None:
+    over = change(What.RUN_ENDED, run_id=RUN, why="enchanted", record="{}")
+
+    assert [f"run {RUN} is lost: what was recorded of its end cannot be read"] == texts(over)
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (pushed(RUN, DUE_MS * 1000), f"is queued since {DUE}"),
+        (Run(RUN, RunStatus.QUEUED, attempt=2), "is queued, attempt 2"),
+        (Run(RUN, RunStatus.QUEUED, limit="mail (3)"), "is queued; it waits for a slot of RQ's limit mail (3)"),
+        (Run(RUN, RunStatus.RUNNING, started_ms=DUE_MS, worker="w"), f"is running since {DUE} on worker w"),
+        (Run(RUN, RunStatus.RUNNING, attempt=2), "is running, attempt 2"),
+        (Run(RUN, RunStatus.LOST, error=GONE), f"is lost: {GONE}"),
+    ],
+)
+def test_the_verdict_on_an_open_run_comes_from_rq(run: Run, expected: str) -> None:
+    fired = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS)
+    one_shot, rule = story(put(0), fired, runs=[run]), story(fired, schedule=held(), runs=[run])
+
+    assert f"run {RUN} {expected}" == one_shot.verdict.text
+    assert f"run {RUN} {expected}; next 2026-01-01 00:01:00+00:00, in 1 min" == rule.verdict.text
+
+
+def test_the_last_of_several_open_runs_is_shown_and_the_others_are_counted() -> None:
+    runs = [pushed(f"a-{number}", DUE_MS * 1000) for number in (3, 2, 1)]
+
+    two, three = story(schedule=held(), runs=runs[:2]), story(schedule=held(), runs=runs)
+
+    assert two.verdict.text.startswith(f"run a-3 is queued since {DUE}; 1 more of its runs is not over; next ")
+    assert three.verdict.text.startswith(f"run a-3 is queued since {DUE}; 2 more of its runs are not over; next ")
+
+
+def test_an_open_run_of_a_paused_schedule_is_named_behind_the_pause() -> None:
+    told = story(schedule=held(ScheduleState.PAUSED, next_ms=None), runs=[pushed(RUN, DUE_MS * 1000)])
+
+    assert ("PAUSED", f"it fires when it is resumed; its run {RUN} is queued since {DUE}") == answer(told)
+
+
+UNHEARD, SUSPENDED = {"mail": Stalled.UNHEARD}, {"mail": Stalled.SUSPENDED}
+
+
+@pytest.mark.parametrize("schedule", [None, held()])
+@pytest.mark.parametrize(
+    ("status", "stalled", "word", "text", "remedy"),
+    [
+        (
+            RunStatus.QUEUED,
+            UNHEARD,
+            "NOT RUN",
+            f"run {RUN} is queued since {DUE}; RQ knows of no worker that listens to queue mail",
+            "start one: rq worker mail",
+        ),
+        (
+            RunStatus.QUEUED,
+            SUSPENDED,
+            "NOT RUN",
+            f"run {RUN} is queued since {DUE}; RQ's workers are suspended",
+            "let them go on: rq resume",
+        ),
+        (RunStatus.QUEUED, {}, "QUEUED", f"run {RUN} is queued since {DUE}", None),
+        (RunStatus.RUNNING, UNHEARD, "RUNNING", f"run {RUN} is running", None),
+    ],
+)
+def test_a_run_that_no_worker_takes_was_not_run(
+    schedule: Schedule | None,
+    status: RunStatus,
+    stalled: Mapping[str, Stalled],
+    word: str,
+    text: str,
+    remedy: str | None,
+) -> None:
+    chronicle = Chronicle("a", COMPLETE, [put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS)])
+    run = Run(RUN, status, queued_ms=DUE_MS, queue="mail")
+
+    verdict = tell(chronicle, schedule, DUE_MS, runs=[run], stalled=stalled).verdict
+
+    assert (word, remedy) == (verdict.word, verdict.to_dict()["remedy"])
+    assert verdict.text.startswith(text)
+
+
+def test_the_verdict_on_a_rule_is_its_newest_occurrence_also_if_that_was_left_out() -> None:
+    fired = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS, next_ms=DUE_MS + MINUTE_MS)
+    skipped = change(What.SKIPPED, nominal_ms=DUE_MS + MINUTE_MS, why="overlap: a-1 was still open")
+    running = Run(RUN, RunStatus.RUNNING)
+
+    told = story(fired, skipped, schedule=held(), runs=[running])
+
+    assert "SKIPPED" == told.verdict.word
+    assert told.verdict.text.startswith("skipped 2026-01-01 00:01:00+00:00: overlap: a-1 was still open; next ")
+    assert "RUNNING" == story(skipped, fired, schedule=held(), runs=[running]).verdict.word
+
+
+def test_a_run_of_a_dead_worker_is_shown_as_to_be_pushed_again() -> None:
+    died = change(What.RUN_AGAIN, run_id=RUN, count=2, why="worker w died")
+    unknown = change(What.RUN_AGAIN, run_id=RUN, count=3)
+
+    told = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), died, unknown)
+
+    assert [
+        f"run {RUN}: worker w died: pushed again, attempt 2",
+        f"run {RUN}: its worker died: pushed again, attempt 3",
+    ] == [text for _, text in told.lines[2:]]
+    assert ("PUSHED", UNRECORDED) == answer(told)
+
+
+def test_a_released_run_is_shown_with_the_reason_of_its_release() -> None:
+    released = change(What.RELEASED, run_id=RUN, why=f"a-{DUE_MS - 5} was stopped")
+
+    told = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), released)
+
+    line = f"run {RUN} waits no more for those before it, and is in its queue: a-{DUE_MS - 5} was stopped"
+    assert line == told.lines[-1][1]
+    assert ("PUSHED", UNRECORDED) == answer(told)
+
+
+def test_a_one_shot_that_rq_held_after_a_loss_is_shown_as_possibly_run() -> None:
+    told = story(change(What.HELD, run_id=RUN, why="uncertain"), run_ended(Run(RUN, RunStatus.FAILED)))
+
+    doubt = "which Redis had lost before it was over; uncertain: it may have run, so it was not pushed again"
+    assert f"found in RQ: run {RUN}, {doubt}" == told.lines[0][1]
+    assert ("FAILED", f"run {RUN} failed") == answer(told)
+
+
+def test_the_end_of_an_earlier_run_is_not_shown_as_the_end_of_the_last_run() -> None:
+    first, last = change(What.ENQUEUED, run_id="a-1"), change(What.ENQUEUED, run_id="a-2")
+
+    told = story(first, last, run_ended(Run("a-1", RunStatus.SUCCEEDED)))
+
+    assert ("PUSHED", "run a-2 was pushed; that it ended is not recorded yet") == answer(told)
+
+
+def test_a_cancelled_rule_is_shown_as_cancelled_whatever_the_end_of_its_last_run() -> None:
+    fired = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS, next_ms=DUE_MS + MINUTE_MS)
+
+    told = story(fired, change(What.CANCELLED), run_ended(Run(RUN, RunStatus.SUCCEEDED)))
+
+    assert ("CANCELLED", "cancelled") == answer(told)
+
+
+def test_the_open_run_of_a_cancelled_rule_is_named() -> None:
+    told = story(change(What.CANCELLED), runs=[pushed(RUN, DUE_MS * 1000)])
+
+    assert ("CANCELLED", f"cancelled; its run {RUN} is queued since {DUE}") == answer(told)
+
+
+def test_a_schedule_of_which_only_an_end_is_known_is_shown_with_that_end() -> None:
+    told = story(run_ended(Run(RUN, RunStatus.FAILED)))
+
+    assert ("FAILED", f"run {RUN} failed") == answer(told)
+
+
+def test_an_absence_is_explained_unless_the_last_change_left_a_schedule() -> None:
+    fire = change(What.FIRED, nominal_ms=DUE_MS)
+
+    assert Chronicle("a", COMPLETE, []).explains_absence
+    assert Chronicle("a", COMPLETE, [put(0), fire]).explains_absence
+    assert not Chronicle("a", COMPLETE, [put(0)]).explains_absence
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (COMPLETE, "no schedule a was ever put into this namespace"),
+        (PARTIAL, f"nothing is known of a schedule a in this namespace since {DUE}; what was before is not in reach"),
+        (REDIS, f"nothing is known of a schedule a in this namespace since {DUE}; what was before is not in reach"),
+    ],
+)
+def test_an_unknown_id_is_reported_with_the_reach_of_the_source(source: Source, expected: str) -> None:
+    unknown = story(source=source)
+
+    assert (False, "UNKNOWN", expected) == (unknown.is_known, *answer(unknown))

@@ -1,0 +1,181 @@
+"""
+The index for searches of the history: what the rows of an entry are about, and which entries have a value.
+
+``facet`` has a row per entry with records, or with outcomes (``ParsedEntry.told``): the function, queue, owner and
+tags of each record or change. A change has those of the record that was valid then. So a search reads no records: they
+may be far away, or deleted.
+
+``posting`` has a row per value and place, if the place has changes with this value. The place of a word (``failed``) is
+an entry. The place of a facet (``queue:email``), or of a word with a facet (``failed|queue:email``), is a block of 64
+entries, whose facets the reader checks: many small entries share a row. A value is stored as its CRC-32; a wrong
+candidate only costs time. Reading backwards finds at once what *fired* or *succeeded*, so these words are not values. A
+change without a known record is under the value ``UNKNOWN``, which every search by facets reads too.
+
+Both are written in the transaction of their entry. ``posting`` is cut into segments of 65,536 entries, which stay in
+memory while they are filled.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final
+from zlib import crc32
+
+from zsched.archive import body
+from zsched.archive.schema import POSTING_BITS
+from zsched.core.changes import Change, What
+from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
+from zsched.core.log.kinds import ParsedEntry
+from zsched.core.lookback import record_key_of
+from zsched.errors import ArchiveCorrupt
+
+BLOCK_BITS: Final = 6
+UNKNOWN: Final = "?"
+_PLAIN: Final = What.FIRED.value
+_KNOWN: Final = 50_000  # entries with facets in memory; the others are read again
+_NONE: Final = FacetsOfRows([NO_FACETS])
+
+FacetRow = tuple[int, bytes, int]  # n, body, sum
+RecordPlace = tuple[int, int]  # a record: the number of its entry, and its row
+_Found = tuple[str, Facets, bool]  # the word and facets of a change, and whether it is the end of a run
+
+
+class IndexWriter:
+    """Writes the index of *db*. Nothing is written before ``flush``."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._known: dict[int, FacetsOfRows] = {}  # of entries with records
+        self._rows: list[FacetRow] = []
+        self._postings: set[tuple[int, int, int]] = set()
+        self._posted: dict[_Found, int] = {}  # the last block with these values
+
+    def records(self, n: int, parsed: ParsedEntry) -> None:
+        """Add entry *n* with its records, and its changes if it has any."""
+        facets = parsed.facets()
+        self._remember(n, facets)
+        self._rows.append(facet_row(n, facets))
+        if parsed.is_told:
+            of = {owner: facets.at(row) for row, owner in enumerate(parsed.owners())}
+            self._post(n, ((one, of.get(record_key_of(one), NO_FACETS)) for one in parsed.told()))
+
+    def told(self, n: int, told: Sequence[Change], sources: Iterable[RecordPlace | None]) -> None:
+        """Add entry *n* without records: its changes, in the order of ``ParsedEntry.told``, and their records."""
+        facets = [NO_FACETS if source is None else self._of(source[0]).at(source[1]) for source in sources]
+        self._rows.append(facet_row(n, FacetsOfRows.of(facets)))
+        self._post(n, zip(told, facets, strict=True))
+
+    def fired(self, n: int, sources: Sequence[RecordPlace | None]) -> None:
+        """Add entry *n* of fired one-shots. Fast if the records in an entry have the same facets."""
+        if len(sources) == 1:
+            facets = [NO_FACETS if sources[0] is None else self._of(sources[0][0]).at(sources[0][1])]
+        else:
+            numbers = [0 if source is None else source[0] for source in sources]
+            of = {number: self._of(number) for number in set(numbers)}
+            if any(each.order for each in of.values()):
+                facets = [of[m].at(source[1] if source else 0) for m, source in zip(numbers, sources, strict=True)]
+            else:
+                only = {number: each.distinct[0] for number, each in of.items()}
+                facets = list(set(only.values()))
+                facets = facets if len(facets) == 1 else list(map(only.__getitem__, numbers))
+        found = FacetsOfRows.of(facets)
+        self._rows.append(facet_row(n, found))
+        for one in found.distinct:
+            self._add(n, (_PLAIN, one, False))
+
+    def flush(self) -> None:
+        """Write, in the caller's transaction."""
+        self._db.executemany("INSERT OR REPLACE INTO facet VALUES (?, ?, ?)", self._rows)
+        self._db.executemany("INSERT OR IGNORE INTO posting VALUES (?, ?, ?)", sorted(self._postings))
+        self._rows.clear()
+        self._postings.clear()
+
+    def forget(self) -> None:
+        """Free the memory of what was read or written."""
+        self._known.clear()
+        self._posted.clear()
+
+    def _post(self, n: int, changes: Iterable[tuple[Change, Facets]]) -> None:
+        for found in {(one.word, facets, one.what is What.RUN_ENDED) for one, facets in changes}:
+            self._add(n, found)
+
+    def _add(self, n: int, found: _Found) -> None:
+        word, segment, block = found[0], n >> POSTING_BITS, n >> BLOCK_BITS
+        if word != _PLAIN:
+            self._postings.add((segment, key_of(word), n))
+        if self._posted.get(found) != block:
+            if len(self._posted) >= _KNOWN:
+                self._posted.clear()
+            self._posted[found] = block
+            self._postings.update((segment, key_of(value), block) for value in _values_of(*found))
+
+    def _of(self, n: int) -> FacetsOfRows:
+        """Return the facets of the records in entry *n*."""
+        found = self._known.get(n)
+        if found is None:
+            stored = self._db.execute("SELECT n, body, sum FROM facet WHERE n = ?", (n,)).fetchone()
+            found = _NONE if stored is None else facets_in(stored)
+            self._remember(n, found)
+        return found
+
+    def _remember(self, n: int, facets: FacetsOfRows) -> None:
+        if len(self._known) >= _KNOWN:
+            self._known.clear()
+        self._known[n] = facets
+
+
+def facet_row(n: int, facets: FacetsOfRows) -> FacetRow:
+    """Return the row of the table for entry *n*."""
+    stored = _packed(facets.distinct[0]) if len(facets.distinct) == 1 else _packed_all(facets)
+    return n, stored, _sum_of(n, stored)
+
+
+def facets_in(row: FacetRow) -> FacetsOfRows:
+    """Return the facets in a row of the table. Raises ArchiveCorrupt."""
+    n, stored, sum = row
+    try:
+        is_as_written = _sum_of(n, stored) == sum
+    except TypeError:  # a value has another type
+        is_as_written = False
+    if not is_as_written:
+        raise ArchiveCorrupt(f"the facets of history entry {n} are corrupted: their checksum differs")
+    order, *distinct = body.unpack(stored)
+    return FacetsOfRows(list(map(Facets.parse, distinct)), _little(array("H", order)))
+
+
+def key_of(value: str) -> int:
+    """Return the stored form of a value."""
+    return crc32(value.encode())
+
+
+def _values_of(word: str, facets: Facets, is_end: bool) -> Iterator[str]:
+    """Yield the values of a change that have a block as their place. An end is found only together with its word."""
+    of_facets = list(facets.words()) or [UNKNOWN]
+    if not is_end:
+        yield from of_facets
+    if word != _PLAIN:
+        yield from (f"{word}|{value}" for value in of_facets)
+
+
+@lru_cache(maxsize=1000)
+def _packed(facets: Facets) -> bytes:
+    return body.pack([b"", facets.stored])
+
+
+def _packed_all(facets: FacetsOfRows) -> bytes:
+    return body.pack([_little(array("H", facets.order)).tobytes(), *(one.stored for one in facets.distinct)])
+
+
+def _little(numbers: array[int]) -> array[int]:
+    """Turn the bytes of *numbers* if this machine has the other byte order than the file."""
+    if sys.byteorder != "little":
+        numbers.byteswap()
+    return numbers
+
+
+def _sum_of(n: int, stored: bytes) -> int:
+    return crc32(stored, crc32(b"%d" % n))

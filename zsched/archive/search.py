@@ -1,0 +1,427 @@
+"""
+Search the history of an archive, the newest first: occurrences with their outcomes, and runs, by status, id and facets.
+
+A search is a sequence of looks. Each takes half a second at most, and returns a ``SearchPart``: the hits so far, and a
+cursor to continue from. So the first hits arrive at once, a search may take as long as it needs, and the daemon answers
+others in between. It is over when the cursor is None: then the beginning of the history, or ``since_us``, was reached.
+
+**Order.** An occurrence is in the place of its outcome: a push, or the decision not to push. A run that did not succeed
+is found by its end, so a search for such runs (``Wanted.words``) is in the order of the ends.
+
+**Entries that are read.** With an id: those that ``touch`` has. With words or facets: those that ``posting`` has
+(``index``). Else all entries with outcomes. If a pattern of ids has a literal part, SQLite skips entries without it.
+
+**The run of a push** is open if the state has it. Otherwise its end is in one of the next entries of its id.
+
+**Open runs** are few in most archives, and random in the state: a search for them alone reads the state once per part.
+If there are too many, it reads the pushes instead.
+
+A ``SearchCursor`` is a place in the log, so another archive can continue a search. Its *n* counts only if the archive
+has that very entry at n. Not guaranteed: the order of entries from a time when the server's clock
+was set back, and of bootstraps' entries in another archive.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from itertools import islice
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from zsched.archive import body, live
+from zsched.archive.file import converted
+from zsched.archive.history import ENTRY, History
+from zsched.archive.index import BLOCK_BITS, UNKNOWN, FacetRow, facets_in, key_of
+from zsched.archive.live import OPEN, Live
+from zsched.archive.originals import Originals
+from zsched.archive.prefixes import NumberRange, ranges
+from zsched.archive.schema import POSTING_BITS, first_since, number_of
+from zsched.core.changes import OUTCOMES, Change, What
+from zsched.core.clock import Clock, SystemClock
+from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
+from zsched.core.log import Entry, Position, UnknownEntry, kinds_telling, parse, reading
+from zsched.core.log.kinds import ParsedEntry
+from zsched.core.log.lives import EndEntry
+from zsched.core.lookback import Occurrence, SearchCursor, Wanted, is_push, record_key_of, run_that_ended
+from zsched.core.run_id import nominal_ms_of, run_id_of, run_key
+from zsched.core.runs import Run, pushed
+
+_LOOKED_FOR_MS: Final = 500.0
+_LOOKED_FOR_OPEN_MS: Final = 600.0
+_OPCODES: Final = 20_000  # of SQLite's machine between two readings of the clock
+_LAST: Final = 2**62  # µs: later than any entry
+_OPEN_RUNS: Final = (
+    f"SELECT {live.COLUMNS} FROM live WHERE life = ? AND place = 'open' AND (t < ? OR (t = ? AND (id, run) > (?, ?)))"
+    " AND instr(id, ?) AND t >= ? AND t < ? ORDER BY t DESC, id, run"
+)
+_MOST: Final = 1000  # hits in one part
+_WINDOW: Final = 2000  # entries of any kind between two readings of the clock
+_OF_ONE_RUN: Final = 200  # entries of an id after the push, among which the run's end is searched
+_OF_ONE_TIME: Final = 10  # entries that are searched for a push: all entries of a bootstrap have one t
+_TOLD: Final = body.of_kinds(kinds_telling(*OUTCOMES, What.FOUND))
+_IS_OPEN: Final = "SELECT note FROM live WHERE life = ? AND id = ? AND run = ? AND place = 'open'"
+
+
+class SearchPart(NamedTuple):
+    """Hits, and how far the search came: *cursor*, None at its end; *reached_us*, the time of the entry there."""
+
+    hits: list[Occurrence]
+    cursor: SearchCursor | None
+    reached_us: int | None
+
+
+class Search:
+    """A search for *wanted* in *history*."""
+
+    def __init__(self, history: History, wanted: Wanted, clock: Clock | None = None) -> None:
+        self._history, self._db, self._wanted = history, history.db, wanted
+        self._clock = clock or SystemClock()
+        self._runs = _Runs(history)
+        self._pushes = _Pushes(history)
+        self._originals = Originals(history)
+        self._ranges: list[NumberRange] = []  # parts of the history that may have wanted ids, the newest first
+
+    def look(self, after: SearchCursor | None = None) -> SearchPart:
+        """Return the next part of the search, after the cursor of an earlier one."""
+        until_ms = self._clock.monotonic_ms() + _LOOKED_FOR_MS
+        hits: list[Occurrence] = []
+        matched = 0
+        with converted(self._history.path):
+            if self._wanted.are_open and self._wanted.id is None and (after is None or after.run_id):
+                part = self._open_runs(after)
+                if part is not None:
+                    return part
+            top_n, top_row = self._place_of(after)
+            bottom_n = 0
+            if self._wanted.until_us is not None:
+                end_n = first_since(self._db, self._wanted.until_us, self._history.last_n)
+                top_n, top_row = (top_n, top_row) if top_n < end_n else (end_n, 0)
+            if self._wanted.since_us is not None:
+                bottom_n = first_since(self._db, self._wanted.since_us, self._history.last_n)
+            for n in self._numbers(top_n if top_row else top_n - 1, bottom_n):
+                if n > 0:
+                    for hit, place in self._hits(n, top_row if n == top_n else None):
+                        if hit is not None:
+                            hits.append(hit)
+                            matched += self._is_sure(hit)
+                        is_full = matched >= self._wanted.limit or len(hits) >= _MOST
+                        if is_full or self._clock.monotonic_ms() >= until_ms:
+                            return SearchPart(hits, place, place.position.t_us)
+                if self._clock.monotonic_ms() >= until_ms:
+                    return self._stopped(hits, abs(n))
+        return SearchPart(hits, None, None)
+
+    def _is_sure(self, hit: Occurrence) -> bool:
+        """Return True if RQ cannot say that *hit* is none."""
+        return hit.what in self._wanted.whats or (hit.run is not None and hit.run.is_over)
+
+    def _open_runs(self, after: SearchCursor | None) -> SearchPart | None:
+        """Return the newest open runs after *after*; None if reading the state takes too long."""
+        t_us, key = (_LAST, ("", "")) if after is None else (after.position.t_us, run_key(after.run_id) or ("", ""))
+        until_ms, literal = self._clock.monotonic_ms() + _LOOKED_FOR_OPEN_MS, self._wanted.literal
+        arguments = (
+            self._history.life,
+            t_us,
+            t_us,
+            *key,
+            literal,
+            self._wanted.since_us or 0,
+            self._wanted.until_us or _LAST,
+        )
+        hits: list[Occurrence] = []
+        self._db.set_progress_handler(lambda: self._clock.monotonic_ms() >= until_ms, _OPCODES)
+        try:
+            for row in self._db.execute(_OPEN_RUNS, arguments):
+                hit = self._open_run(Live.of(row))
+                if hit is not None:
+                    hits.append(hit)
+                if len(hits) >= _MOST:
+                    return SearchPart(hits, SearchCursor.parse(hits[-1].cursor), row[7])
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            return None
+        finally:
+            self._db.set_progress_handler(None, 0)
+        return SearchPart(hits, None, None)
+
+    def _open_run(self, row: Live) -> Occurrence | None:
+        run_id = run_id_of(row.id, row.run)
+        stored = self._db.execute("SELECT n, body, sum FROM facet WHERE n = ?", (row.n,)).fetchone()
+        facets = NO_FACETS if stored is None else facets_in(stored).at(row.row)
+        if not self._wanted.is_of(row.id) or not facets.has(self._wanted.facets):
+            return None
+        known = Change(row.id, What.FOUND, row.t, "", run_id, nominal_ms_of(row.run), why=OPEN)
+        push = self._pushes.at(row.t, run_id) or known
+        run = pushed(run_id, row.t, row.note == "uncertain")
+        return Occurrence.of(push, run, facets, str(SearchCursor(Position(0, 0, row.t), run_id=run_id)))
+
+    def _stopped(self, hits: list[Occurrence], n: int) -> SearchPart:
+        row = self._db.execute("SELECT n, epoch, seq, t FROM entry WHERE n >= ? ORDER BY n LIMIT 1", (n,)).fetchone()
+        if row is None:
+            return SearchPart(hits, None, None)
+        position = Position(row[1], row[2] or 0, row[3])
+        return SearchPart(hits, SearchCursor(position, row[0], 0), position.t_us)
+
+    def _place_of(self, cursor: SearchCursor | None) -> tuple[int, int]:
+        """Return the number of the entry at *cursor*, and the row before which the search continues."""
+        if cursor is None:
+            return self._history.last_n + 1, 0
+        row = self._db.execute("SELECT epoch, seq, t FROM entry WHERE n = ?", (cursor.n,)).fetchone()
+        if row is not None and Position(row[0], row[1] or 0, row[2]) == cursor.position:
+            return cursor.n, cursor.row
+        n = number_of(self._db, cursor.position)
+        if n is not None:
+            return n, cursor.row
+        # Behind an open run, runs of the same time may follow: some may be repeated, none is left out.
+        return first_since(self._db, cursor.position.t_us + bool(cursor.run_id), self._history.last_n), 0
+
+    # -- entries, the newest first ----------------------------------------------------------------
+
+    def _numbers(self, top_n: int, bottom_n: int) -> Iterator[int]:
+        """Yield the numbers of entries that may have hits, from *top_n* down to *bottom_n*; -n: progress to n."""
+        wanted = self._wanted
+        if wanted.id is not None:
+            return self._of_id(wanted.id, top_n, bottom_n)
+        self._ranges = ranges(self._db, wanted.prefix, bottom_n, top_n)
+        if wanted.words is not None or wanted.facets != NO_FACETS:
+            return self._posted(top_n, bottom_n)
+        return self._all()
+
+    def _all(self) -> Iterator[int]:
+        first = self._db.execute("SELECT min(n) FROM entry").fetchone()[0] or 1
+        has, literal = self._literal()
+        query = f"SELECT n FROM entry WHERE n >= ? AND n <= ? AND {_TOLD} {has} ORDER BY n DESC"
+        for low, high in self._ranges:
+            for end in range(high, max(low, first) - 1, -_WINDOW):
+                begin = max(end - _WINDOW + 1, low, first)
+                for (n,) in self._db.execute(query, (begin, end, *literal)):
+                    yield n
+                yield -begin
+
+    def _of_id(self, id: str, top_n: int, bottom_n: int) -> Iterator[int]:
+        query = "SELECT n FROM touch WHERE segment = ? AND key = ? AND n >= ? AND n <= ? ORDER BY n DESC"
+        key = crc32(id.encode())
+        for segment in reversed(self._history.segments_between(bottom_n, top_n)):
+            for (n,) in self._db.execute(query, (segment, key, bottom_n, top_n)):
+                yield n
+
+    def _posted(self, top_n: int, bottom_n: int) -> Iterator[int]:
+        for segment in range(top_n >> POSTING_BITS, (bottom_n >> POSTING_BITS) - 1, -1):
+            yield from (n for n in self._posted_in(segment) if self._is_in_range(abs(n)))
+            yield -max(segment << POSTING_BITS, bottom_n, 1)
+
+    def _posted_in(self, segment: int) -> Iterable[int]:
+        words = self._wanted.words
+        exact = None if words is None else {n for word in words for n in self._places(segment, word)}
+        if exact is not None and not exact:
+            return ()
+        blocks: set[int] | None = None
+        heads = [""] if words is None else [f"{word}|" for word in words]
+        for value in self._wanted.facets.words():
+            values = [f"{head}{each}" for head in heads for each in (value, UNKNOWN)]
+            of_value = {block for each in values for block in self._places(segment, each)}
+            blocks = of_value if blocks is None else blocks & of_value
+        if exact is not None:
+            found = sorted((n for n in exact if blocks is None or n >> BLOCK_BITS in blocks), reverse=True)
+            return found if blocks is None else filter(self._may_have_facets, found)
+        return self._in_blocks(sorted(blocks or (), reverse=True))
+
+    def _is_in_range(self, n: int) -> bool:
+        at = bisect_right(self._ranges, -n, key=lambda one: -one[1]) - 1  # they descend
+        return at >= 0 and self._ranges[at][0] <= n
+
+    def _places(self, segment: int, value: str) -> Iterator[int]:
+        query = "SELECT n FROM posting WHERE segment = ? AND value = ?"
+        return (n for (n,) in self._db.execute(query, (segment, key_of(value))))
+
+    def _in_blocks(self, blocks: Sequence[int]) -> Iterator[int]:
+        """Yield the entries with outcomes in *blocks* that have the wanted facets."""
+        has, literal = self._literal()
+        query = (
+            "SELECT facet.n, facet.body, facet.sum FROM facet JOIN entry USING (n) WHERE n >= ? AND n < ?"
+            f" AND {_TOLD.replace('kind', 'entry.kind')} {has.replace('body', 'entry.body')} ORDER BY n DESC"
+        )
+        for block in blocks:
+            for row in self._db.execute(query, (block << BLOCK_BITS, (block + 1) << BLOCK_BITS, *literal)):
+                if self._is_about(row):
+                    yield row[0]
+            yield -(block << BLOCK_BITS)
+
+    def _may_have_facets(self, n: int) -> bool:
+        row = self._db.execute("SELECT n, body, sum FROM facet WHERE n = ?", (n,)).fetchone()
+        return row is not None and self._is_about(row)
+
+    def _is_about(self, row: FacetRow) -> bool:
+        return any(one.has(self._wanted.facets) or one == NO_FACETS for one in facets_in(row).distinct)
+
+    def _literal(self) -> tuple[str, tuple[bytes, ...]]:
+        """Return the SQL condition for entries with a wanted id, and its argument."""
+        literal = self._wanted.literal
+        return ("AND instr(body, ?)", (literal.encode(),)) if literal else ("", ())
+
+    # -- hits in an entry ---------------------------------------------------------------------------
+
+    def _hits(self, n: int, before_row: int | None) -> Iterator[tuple[Occurrence | None, SearchCursor]]:
+        """Yield the hits in entry *n*, the last first; before row *before_row* if given. None: a row without a hit."""
+        has, literal = self._literal()
+        row = self._db.execute(f"{ENTRY} WHERE n = ? {has}", (n, *literal)).fetchone()
+        if row is None:  # deleted by age, or without a wanted id
+            return
+        entry = body.entry_of(row)
+        told = self._told_in(entry)
+        facets = None
+        for number in range(len(told) if before_row is None else min(before_row, len(told)), 0, -1):
+            change = told[number - 1]
+            if not self._wanted.is_of(change.id):
+                continue
+            facets = facets or self._facets(n, entry)
+            cursor = SearchCursor(entry.position, n, number - 1)
+            yield self._hit(n, entry, change, number - 1, facets, cursor), cursor
+
+    def _told_in(self, entry: Entry) -> list[Change]:
+        """Return the changes of *entry* that a search finds, in order; none if it cannot be read."""
+        with suppress(UnknownEntry):
+            parsed = parse(entry, self._history.run_suffix)
+            with reading(entry):
+                return list(parsed.told())
+        return []
+
+    def _facets(self, n: int, entry: Entry) -> _Facets:
+        row = self._db.execute("SELECT n, body, sum FROM facet WHERE n = ?", (n,)).fetchone()
+        return _Facets(None if row is None else facets_in(row), parse(entry, self._history.run_suffix))
+
+    def _hit(
+        self, n: int, entry: Entry, change: Change, row: int, facets: _Facets, cursor: SearchCursor
+    ) -> Occurrence | None:
+        wanted = self._wanted
+        if not self._may_be(change):
+            return None
+        known = facets.of(change, row)
+        if known == NO_FACETS:
+            known = self._originals.facets_of(change, n)
+        if not known.has(wanted.facets):
+            return None
+        if change.what is What.RUN_ENDED:
+            return self._pushes.of(Occurrence.of(change, run_that_ended(change), known, str(cursor)))
+        if not is_push(change):
+            return Occurrence.of(change, None, known, str(cursor))
+        found = self._runs.of(change, n)
+        run = None if found is None else found.run
+        if change.what in wanted.whats:
+            return Occurrence.of(change, run, known, str(cursor))
+        if found is None or found.is_superseded or (found.run.is_over and found.run.status not in wanted.statuses):
+            return None
+        return Occurrence.of(change, run, known, str(cursor))  # RQ knows more of an open run
+
+    def _may_be(self, change: Change) -> bool:
+        wanted = self._wanted
+        if change.what is What.RUN_ENDED:
+            return wanted.words is not None and change.why in wanted.statuses
+        if change.what in wanted.whats:
+            return True
+        return wanted.words is None and bool(wanted.statuses) and is_push(change)
+
+
+class _Facets:
+    """The facets of the changes of one entry."""
+
+    def __init__(self, stored: FacetsOfRows | None, parsed: ParsedEntry) -> None:
+        self._stored, self._rows = stored, None
+        if stored is not None and parsed.has_records:
+            with suppress(UnknownEntry), reading(parsed.entry):
+                self._rows = {owner: row for row, owner in enumerate(parsed.owners())}
+
+    def of(self, change: Change, row: int) -> Facets:
+        """Return the facets of *change*, in *row* of the told changes; NO_FACETS if they are not known."""
+        if self._stored is None:
+            return NO_FACETS
+        if self._rows is not None:
+            place = self._rows.get(record_key_of(change))
+            return NO_FACETS if place is None else self._stored.at(place)
+        return self._stored.at(row)
+
+
+class _RunOfPush(NamedTuple):
+    """The run of a push. ``is_superseded``: a later entry pushed it again."""
+
+    run: Run
+    is_superseded: bool
+
+
+class _Runs:
+    """Finds what became of pushed runs."""
+
+    def __init__(self, history: History) -> None:
+        self._history, self._db = history, history.db
+        self._life = history.life
+        self._ends = lru_cache(maxsize=32)(self._read_ends)
+
+    def of(self, push: Change, n: int) -> _RunOfPush | None:
+        """Return the run of *push* in entry *n*; None if a recovery skipped it: it is no run any more."""
+        run_id, id = push.run_id or "", push.id
+        open = self._db.execute(_IS_OPEN, (self._life, id, run_id[len(id) + 1 :])).fetchone()
+        is_superseded, attempt = False, 1
+        for later_n in islice(self._later(id, n), _OF_ONE_RUN):
+            kind = self._db.execute("SELECT kind FROM entry WHERE n = ?", (later_n,)).fetchone()
+            if kind is None:
+                continue
+            if kind[0] == EndEntry.kind:
+                end = self._ends(later_n).get(run_id)
+                if end is not None and open is None:
+                    run = run_that_ended(end)
+                    return _RunOfPush(run, is_superseded)
+            elif kind[0] in _AGAIN:
+                for change in self._changes(later_n):
+                    if change.run_id == run_id:
+                        if change.what is What.SKIPPED and open is None:
+                            return None
+                        is_superseded = is_superseded or is_push(change)
+                        attempt = change.count if change.what is What.RUN_AGAIN else attempt
+        run = pushed(run_id, push.at_us, push.why == "uncertain")._replace(attempt=attempt)
+        return _RunOfPush(run, is_superseded)
+
+    def _later(self, id: str, n: int) -> Iterator[int]:
+        query, key = "SELECT n FROM touch WHERE segment = ? AND key = ? AND n > ? ORDER BY n", crc32(id.encode())
+        for segment in self._history.segments_between(n, self._history.last_n):
+            for (later_n,) in self._db.execute(query, (segment, key, n)):
+                yield later_n
+
+    def _changes(self, n: int) -> list[Change]:
+        row = self._db.execute(f"{ENTRY} WHERE n = ?", (n,)).fetchone()
+        return [] if row is None else list(self._history.changes_in(body.entry_of(row)))
+
+    def _read_ends(self, n: int) -> Mapping[str, Change]:
+        return {change.run_id or "": change for change in self._changes(n)}
+
+
+_AGAIN: Final = frozenset(kinds_telling(What.PUSHED_AGAIN, What.FOUND, What.ENQUEUED, What.RUN_AGAIN))
+
+
+class _Pushes:
+    """Finds the pushes of ended runs by their time; all pushes of one entry at once."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._at = lru_cache(maxsize=100)(self._read)
+
+    def at(self, t_us: int, run_id: str) -> Change | None:
+        """Return the push of *run_id* at *t_us*; None if it is not in the archive."""
+        return self._at(t_us).get(run_id)
+
+    def of(self, ended: Occurrence) -> Occurrence:
+        """Return *ended* with its push instead of its end; unchanged if the push is not in the archive."""
+        t_us = None if ended.run is None else ended.run.fired_us
+        push = None if t_us is None else self._at(t_us).get(ended.run_id)
+        return ended if push is None else Occurrence.of(push, ended.run, ended.facets, ended.cursor)
+
+    def _read(self, t_us: int) -> Mapping[str | None, Change]:
+        """Return the pushes in the first entries with exactly this time, by run id."""
+        db, n = self._history.db, first_since(self._history.db, t_us, self._history.last_n)
+        found = db.execute(f"{ENTRY} WHERE n >= ? AND n < ? AND t = ?", (n, n + _OF_ONE_TIME, t_us))
+        changes = (change for row in found for change in self._history.changes_in(body.entry_of(row)))
+        return {change.run_id: change for change in changes if is_push(change)}

@@ -1,0 +1,60 @@
+"""
+Queues that urgent and bulk schedules share.
+
+Priority decides the order of pushes. In the queue a run waits behind all that was pushed before, so an urgent one waits
+behind a campaign. ``zsched add`` and ``zsched apply`` warn of such queues.
+
+Not guaranteed: only the next ``_LOOKED_AT`` schedules of a lane are compared, so that the look stays cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple, Protocol
+
+from zsched.core.policy import Priority
+from zsched.storage.reader import Reader
+
+_LOOKED_AT: Final = 200
+_OPPOSITE: Final = {Priority.HIGH: Priority.LOW, Priority.LOW: Priority.HIGH}
+
+
+class Prioritized(Protocol):
+    """A schedule or a definition."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def priority(self) -> Priority: ...
+
+
+class SharedQueue(NamedTuple):
+    """A queue with the id of an urgent schedule and of a bulk one."""
+
+    queue: str
+    high: str
+    low: str
+
+    def __str__(self) -> str:
+        return (
+            f"queue {self.queue!r} has urgent schedules (high: {self.high}) and bulk ones (low: {self.low}). Priority "
+            "ends at the push: an urgent run waits behind the bulk runs in the queue. Give it a queue and workers of "
+            "its own, or at_front"
+        )
+
+
+def shared_queues(reader: Reader, put: Iterable[Prioritized]) -> list[SharedQueue]:
+    """Return the queues in which schedules of *put* share with each other, or with what Redis has, by name."""
+    found: dict[str, dict[Priority, str]] = {}
+    for one in put:
+        if one.priority in _OPPOSITE:
+            found.setdefault(one.queue, {}).setdefault(one.priority, one.id)
+    for lane, opposite in _OPPOSITE.items():
+        lacking = {queue for queue, ids in found.items() if lane not in ids and opposite in ids}
+        for one in reader.head_of(lane, _LOOKED_AT) if lacking else ():
+            if one.queue in lacking:
+                found[one.queue].setdefault(lane, one.id)
+    both = {queue: ids for queue, ids in found.items() if len(ids) == len(_OPPOSITE)}
+    return [SharedQueue(queue, ids[Priority.HIGH], ids[Priority.LOW]) for queue, ids in sorted(both.items())]

@@ -1,0 +1,160 @@
+"""
+Repairs in bulk: find the candidates, then change them portion by portion.
+
+::
+
+    filters ──► candidates: a list that stays ──► confirm ──► a portion ──► wait for the rate ──► … ──► Repaired
+                                                                 └ one script, one log entry, an outcome for each
+
+**Nothing is done twice.** A schedule that is cancelled, paused or resumed is no candidate any more, or needs no change.
+A run that was retried stays failed, so a retry is found in two ways. The history has it as ``retried``, with the id of
+the run that it repeats; it is later than that run's end, so a source that has the end has the retry too. And for a day
+Redis has a key of the run (lua/retry.lua), which holds if two people give the same command at the same time, and if the
+archive is late.
+
+Not guaranteed: that the candidates have not changed since they were found. Each is judged once more in its portion. If
+no archive answers, runs are searched in the log in Redis only; ``Repaired.source`` says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, NamedTuple, cast
+
+from zsched.client.answers import Answers, SearchFilters
+from zsched.core.arguments import choice, flag
+from zsched.core.changes import What
+from zsched.core.clock import SystemClock, from_ms
+from zsched.core.listing import Filter, select
+from zsched.core.pages import pages_of
+from zsched.core.repair import CHANGED_PER_SECOND, PUSHED_PER_SECOND, IdOutcome, Rate, Repaired, Tally
+from zsched.core.runs import Run, RunStatus
+from zsched.core.story import Source
+from zsched.errors import InvalidSchedule, RedisUnavailable
+from zsched.storage.reader import Reader
+from zsched.storage.reruns import Reruns
+
+_RETRIED: Final = (RunStatus.FAILED, RunStatus.LOST, RunStatus.EXPIRED, RunStatus.CANCELLED)
+_CANCELLED: Final = (RunStatus.QUEUED, RunStatus.RUNNING)
+_FILTERS: Final = frozenset({"func", "queue", "tag", "owner", "match", "since", "until"})  # of runs
+_SKEW_MS: Final = 3_600_000  # by which a worker's clock, which ended a run, may be ahead of the server's
+
+Act = Callable[[Sequence[str]], Mapping[str, IdOutcome]]  # changes some candidates in one step
+
+
+class _Options(NamedTuple):
+    """The options of one call, checked; the field names are those of ``RepairOptions``."""
+
+    dry_run: bool = False
+    limit: int | None = None
+    per_second: int | None = None
+    confirm: Callable[[Repaired], bool] | None = None
+    on_progress: Callable[[int, int], None] | None = None
+
+    @classmethod
+    def taken(cls, given: dict[str, Any]) -> _Options:
+        """Take the options out of *given*; the filters are left. Raises InvalidSchedule."""
+        options = cls(**{name: given.pop(name) for name in cls._fields if name in given})
+        flag("dry_run", options.dry_run)
+        for name in ("limit", "per_second"):
+            value = getattr(options, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise InvalidSchedule(name, value, "not a whole number above 0", "give one, or leave it out")
+        return options
+
+
+class Portions:
+    """The repairs of one client."""
+
+    def __init__(self, reader: Reader, reruns: Reruns, answers: Answers) -> None:
+        self._reader, self._reruns, self._answers = reader, reruns, answers
+        self._clock = SystemClock()
+
+    def retry(self, status: object, given: dict[str, Any]) -> Repaired:
+        """See ``Repairs.retry_many``."""
+        wanted, options = _one_of(status, _RETRIED), _Options.taken(given)
+        runs, source = self._runs(wanted, given)
+        retried = self._retried(runs, given.get("match"))
+        ids = [run.id for run in runs if run.id not in retried]
+        once = partial(self._reruns.retry, is_once=True)
+        return self._carry_out(ids, once, options, PUSHED_PER_SECOND, source)
+
+    def cancel_runs(self, status: object, given: dict[str, Any]) -> Repaired:
+        """See ``Repairs.cancel_runs``."""
+        wanted, options = _one_of(status, _CANCELLED), _Options.taken(given)
+        _require_one(given)
+        runs, source = self._runs(wanted, given)
+        return self._carry_out([run.id for run in runs], self._reruns.cancel, options, CHANGED_PER_SECOND, source)
+
+    def change(self, act: Act, given: dict[str, Any], *, is_pushing: bool = False, **usual: Any) -> Repaired:
+        """Change schedules by *act*. *usual*: filters that hold unless others are given."""
+        options = _Options.taken(given)
+        _require_one(given)
+        found = select(Filter.of(limit=options.limit, **(usual | given)), self._reader)
+        per_second = PUSHED_PER_SECOND if is_pushing else CHANGED_PER_SECOND
+        return self._carry_out([schedule.id for schedule in found], act, options, per_second)
+
+    # -- candidates -------------------------------------------------------------------------------
+
+    def _runs(self, status: RunStatus, filters: dict[str, Any]) -> tuple[list[Run], Source]:
+        """Return the runs in *status*, the oldest first, and their source."""
+        if unknown := filters.keys() - _FILTERS:
+            raise TypeError(f"{', '.join(sorted(unknown))}: no filter of runs; give {', '.join(sorted(_FILTERS))}")
+        parts = list(self._answers.run_parts(None, status, None, None, cast("SearchFilters", filters)))
+        runs = {one.run.id: one.run for part in parts for one in part.occurrences if one.run is not None}
+        return list(reversed(runs.values())), parts[0].source
+
+    def _retried(self, runs: Sequence[Run], match: str | None) -> set[str]:
+        """Return the runs that were retried since the first of *runs* ended."""
+        if not runs:
+            return set()
+        ended_ms = [run.ended_ms for run in runs if run.ended_ms is not None]
+        since = from_ms(max(min(ended_ms) - _SKEW_MS, 0)) if len(ended_ms) == len(runs) else None
+        parts = self._answers.history_parts(None, What.RETRIED, None, None, {"match": match, "since": since})
+        return {one.why for part in parts for one in part.occurrences}
+
+    # -- changes ----------------------------------------------------------------------------------
+
+    def _carry_out(
+        self, ids: Iterable[str], act: Act, options: _Options, per_second: int, source: Source | None = None
+    ) -> Repaired:
+        candidates = list(dict.fromkeys(ids))[: options.limit]
+        tally, rate, total = Tally(candidates, source), Rate(options.per_second or per_second), len(candidates)
+        plan = tally.result(is_dry_run=True)
+        if options.dry_run or (candidates and options.confirm is not None and not options.confirm(plan)):
+            return plan
+        on_progress = options.on_progress or (lambda done, total: None)
+        on_progress(0, total)
+        began_ms = self._clock.monotonic_ms()
+        for some in pages_of(candidates, rate.portion):
+            time.sleep(max(began_ms + rate.due_ms(tally.done) - self._clock.monotonic_ms(), 0) / 1000)
+            with _telling(tally.number, total):
+                tally.add(act(some))
+            on_progress(tally.number, total)
+        return tally.result()
+
+
+@contextmanager
+def _telling(done: int, total: int) -> Iterator[None]:
+    """Report a lost Redis with the number of candidates that were done before."""
+    try:
+        yield
+    except RedisUnavailable as error:
+        message = f"{error} ({done:,} of {total:,} were done before; repeating the call continues)"
+        raise RedisUnavailable(message, may_have_been_applied=error.may_have_been_applied) from error
+
+
+def _require_one(filters: Mapping[str, Any]) -> None:
+    if all(value is None for value in filters.values()):
+        raise InvalidSchedule("match", None, "no filter is given", 'give one, or match="*" for all')
+
+
+def _one_of(status: object, statuses: Sequence[RunStatus]) -> RunStatus:
+    found = choice("status", status, RunStatus)
+    if found not in statuses:
+        names = ", ".join(one.value for one in statuses)
+        raise InvalidSchedule("status", found.value, "not a status for this call", f"give one of {names}")
+    return found

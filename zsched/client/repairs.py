@@ -1,0 +1,112 @@
+"""
+The part of the client that changes many schedules or runs, chosen by filters.
+
+``portions`` finds and changes them, and is imported with the first call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+from zsched.client.lives import Lives
+from zsched.core.arguments import check_text, choice
+from zsched.core.model import Missed, ScheduleState
+
+if TYPE_CHECKING:
+    from zsched.client.portions import Portions
+    from zsched.core.repair import Repaired
+    from zsched.core.runs import RunStatus
+
+
+class RepairOptions(TypedDict, total=False):
+    """
+    Options of a repair in bulk. *dry_run*: change nothing, and return the plan. *limit*: only the first so many.
+    *per_second*: at most so many changes a second. *confirm* is called with the plan before the first change; unless it
+    returns True, nothing is changed. *on_progress* is called with the number of candidates done, and their total.
+    """
+
+    dry_run: bool
+    limit: int | None
+    per_second: int | None
+    confirm: Callable[[Repaired], bool] | None
+    on_progress: Callable[[int, int], None] | None
+
+
+class ScheduleRepair(RepairOptions, total=False):
+    """Filters of schedules, as in ``Client.list``, and options."""
+
+    state: str | ScheduleState | None
+    kind: str | None
+    func: str | None
+    queue: str | None
+    tag: str | None
+    owner: str | None
+    match: str | None
+    due_after: datetime | None
+    due_before: datetime | None
+
+
+class RunRepair(RepairOptions, total=False):
+    """Filters of runs, as in ``Client.runs``, and options."""
+
+    func: str | None
+    queue: str | None
+    tag: str | None
+    owner: str | None
+    match: str | None
+    since: datetime | None
+    until: datetime | None
+
+
+class Repairs(Lives):
+    """
+    The calls of ``Client`` that change many schedules or runs, chosen by filters; at least one is needed.
+
+    The candidates are found first, and do not change any more. They are changed in portions, each in one step with one
+    log entry, at a rate. A candidate that is refused does not stop the others. After an interruption, the same call
+    continues: a candidate that is done already is skipped, or is found no more.
+
+    Raises:
+        InvalidSchedule: an option is invalid, or there is no filter.
+        RedisUnavailable, RedisRefused: Redis was not reached, or refused. Changes made until then stay.
+        ArchiveError: the archive stopped to answer while runs were searched; nothing was changed.
+    """
+
+    def retry_many(self, status: str | RunStatus, **given: Unpack[RunRepair]) -> Repaired:
+        """
+        Retry the runs that ended as *status* (failed, lost, expired or cancelled), the oldest first; default: 200 a
+        second. A run that was retried before is left out, also if somebody else did it; ``retry`` of one run takes it
+        any number of times. A retry that failed again is a new failed run: ``until`` leaves it out. Raises as
+        ``Repairs``.
+        """
+        return self._portions.retry(status, dict(given))
+
+    def cancel_runs(self, status: str | RunStatus = "queued", **given: Unpack[RunRepair]) -> Repaired:
+        """
+        Cancel the queued runs, or stop those that are "running", the oldest first; as ``cancel_run`` does. Raises as
+        ``Repairs``.
+        """
+        return self._portions.cancel_runs(status, dict(given))
+
+    def cancel_many(self, **given: Unpack[ScheduleRepair]) -> Repaired:
+        """Cancel schedules. A schedule that fired meanwhile is skipped; its run stays. Raises as ``Repairs``."""
+        return self._portions.change(self._cancel, dict(given))
+
+    def pause_many(self, note: str = "", **given: Unpack[ScheduleRepair]) -> Repaired:
+        """Pause active schedules; *note* is the reason. Raises as ``Repairs``."""
+        check_text("note", note)
+        return self._portions.change(lambda ids: self._pause(ids, note), dict(given), state=ScheduleState.ACTIVE)
+
+    def resume_many(self, missed: str | Missed = Missed.FIRE, **given: Unpack[ScheduleRepair]) -> Repaired:
+        """Resume paused schedules, as ``resume`` does; default: 200 a second. Raises as ``Repairs``."""
+        mode, act = choice("missed", missed, Missed), lambda ids: self._resume(ids, mode)
+        return self._portions.change(act, dict(given), is_pushing=True, state=ScheduleState.PAUSED)
+
+    @cached_property
+    def _portions(self) -> Portions:
+        from zsched.client.portions import Portions
+
+        return Portions(self._reader, self._reruns, self._answers)

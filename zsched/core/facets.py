@@ -1,0 +1,106 @@
+"""
+Facets: the function, queue, owner and tags of a schedule or run, by which a search of the history filters.
+
+They are those of the record that was valid at the time: a later change of a schedule's queue does not move its runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Final, NamedTuple, Self
+
+from zsched.core.entry import OWN, Texts, text
+
+
+class Facets(NamedTuple):
+    """``owner`` is the recorded author, ``created_by``. '' or () where there is none, or the record is not known."""
+
+    func: str = ""
+    queue: str = ""
+    owner: str = ""
+    tags: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, record: Texts) -> Self:
+        """Return the facets of the field and value texts of a record (``core.difference.Held``)."""
+        fields = dict(zip(record[::2], record[1::2], strict=True))
+        if _RECURRING[0] in fields:
+            func, owner, tags = (fields.get(name, b"") for name in _RECURRING)
+        else:
+            func, owner, tags = (fields.get(name, b"") for name in _ONE_SHOT)
+        return cls(
+            text(func or fields.get(b"description", b"")), text(fields.get(b"origin", b"")), text(owner), _tags(tags)
+        )
+
+    @classmethod
+    def parse(cls, stored: bytes) -> Self:
+        """Return the facets of their ``stored`` text."""
+        func, queue, owner, *tags = text(stored).split("\n")
+        return cls(func, queue, owner, tuple(tags))
+
+    @property
+    def stored(self) -> bytes:
+        """The facets as one text."""
+        return "\n".join((self.func, self.queue, self.owner, *self.tags)).encode()
+
+    def words(self) -> Iterator[str]:
+        """Yield a word for each value, such as ``queue:email``."""
+        if self.func:
+            yield f"func:{self.func}"
+        if self.queue:
+            yield f"queue:{self.queue}"
+        if self.owner:
+            yield f"owner:{self.owner}"
+        for tag in self.tags:
+            yield f"tag:{tag}"
+
+    def has(self, wanted: Facets) -> bool:
+        """Return True if every value of *wanted* that is given is among these."""
+        return (
+            (not wanted.func or wanted.func == self.func)
+            and (not wanted.queue or wanted.queue == self.queue)
+            and (not wanted.owner or wanted.owner == self.owner)
+            and set(wanted.tags) <= set(self.tags)
+        )
+
+
+NO_FACETS: Final = Facets()
+
+
+class FacetsOfRows(NamedTuple):
+    """The facets of many rows. ``order``: the place of each row's in ``distinct``; empty if there is only one."""
+
+    distinct: Sequence[Facets]
+    order: Sequence[int] = ()
+
+    @classmethod
+    def of(cls, facets: Sequence[Facets]) -> Self:
+        """Return the facets of rows, in order."""
+        if len(facets) == 1:
+            return cls(facets)
+        places = {one: place for place, one in enumerate(dict.fromkeys(facets))}
+        return cls(list(places), () if len(places) <= 1 else list(map(places.__getitem__, facets)))
+
+    def at(self, row: int) -> Facets:
+        """Return the facets of a row."""
+        return self.distinct[self.order[row] if self.order else 0] if self.distinct else NO_FACETS
+
+
+_RECURRING: Final = tuple(f"{OWN}{name}".encode() for name in ("func", "created_by", "tags"))
+_ONE_SHOT: Final = (b"zs_func", b"zs_created_by", b"zs_tags")
+
+
+@lru_cache(maxsize=1000)  # many entries share their fields
+def facets_of_shared(fields: tuple[bytes, ...]) -> Facets:
+    """Return ``Facets.of`` the *fields* that all records of an entry share."""
+    return Facets.of(fields)
+
+
+def _tags(stored: bytes) -> tuple[str, ...]:
+    with suppress(ValueError, RecursionError):
+        found = json.loads(stored) if stored else ()
+        return tuple(map(str, found)) if isinstance(found, list) else ()
+    return ()

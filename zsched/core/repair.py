@@ -1,0 +1,118 @@
+"""Repairs in bulk: the outcome for each schedule or run, their sum, and the rate of the changes. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from zsched.errors import ZschedError
+
+if TYPE_CHECKING:
+    from zsched.core.story import Source
+
+SAMPLED: Final = 10  # ids of a result, the first ones
+AT_ONCE: Final = 100  # changes in one script: about 2 ms of the server
+PUSHED_PER_SECOND: Final = 200  # changes that push runs: a few workers keep up
+CHANGED_PER_SECOND: Final = 5000  # other changes: a tenth of the server's time
+_REASONS: Final = 1000  # refused ids of a result, each with its reason; more are only counted
+_DONE: Final = frozenset({"retried", "cancelled", "stopping", "paused", "resumed", "skipped"})
+
+
+class IdOutcome(NamedTuple):
+    """The outcome for one schedule or run: a word, such as cancelled; or why it was refused."""
+
+    word: str
+    detail: str = ""  # of a retried run: the new run's id
+    error: ZschedError | None = None
+
+    def demand(self) -> IdOutcome:
+        """Return it. Raises the error of a refused one."""
+        if self.error is not None:
+            raise self.error
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """
+    Result of a repair in bulk; with ``is_dry_run`` its plan.
+
+    ``found``: number of candidates. ``done`` were changed. ``skipped`` needed no change: they were retried before, or
+    are paused, cancelled or over already. ``refused``: the first 1,000 refused ids with the reason; ``refused_count``
+    counts all. ``sample``: the first candidates. ``source``: the archive or log that knew the runs; None for schedules.
+    """
+
+    found: int
+    sample: Sequence[str]
+    done: int = 0
+    skipped: int = 0
+    refused: Sequence[tuple[str, str]] = ()
+    refused_count: int = 0
+    source: Source | None = None
+    is_dry_run: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result for JSON; the keys are stable."""
+        return {
+            "found": self.found,
+            "done": self.done,
+            "skipped": self.skipped,
+            "refused": [{"id": id, "reason": reason} for id, reason in self.refused],
+            "refused_count": self.refused_count,
+            "sample": list(self.sample),
+            "source": None if self.source is None else self.source.to_dict(),
+            "dry_run": self.is_dry_run,
+        }
+
+
+class Tally:
+    """The outcomes for *candidates* so far."""
+
+    def __init__(self, candidates: Sequence[str], source: Source | None = None) -> None:
+        self._candidates, self._source = candidates, source
+        self._counts = Counter[str]()
+        self._refused: list[tuple[str, str]] = []
+
+    def add(self, outcomes: Mapping[str, IdOutcome]) -> None:
+        """Count the outcomes of some candidates."""
+        for id, outcome in outcomes.items():
+            if outcome.error is None:
+                self._counts["done" if outcome.word in _DONE else "skipped"] += 1
+                continue
+            self._counts["refused"] += 1
+            if len(self._refused) < _REASONS:
+                self._refused.append((id, str(outcome.error)))
+
+    @property
+    def number(self) -> int:
+        """The number of candidates with an outcome."""
+        return self._counts.total()
+
+    @property
+    def done(self) -> int:
+        """The number of changed candidates."""
+        return self._counts["done"]
+
+    def result(self, *, is_dry_run: bool = False) -> Repaired:
+        """Return the sum."""
+        found, sample = len(self._candidates), tuple(self._candidates[:SAMPLED])
+        skipped, refused = self._counts["skipped"], self._counts["refused"]
+        return Repaired(found, sample, self.done, skipped, tuple(self._refused), refused, self._source, is_dry_run)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A rate of changes: so many in one step, and the earliest time of each step."""
+
+    per_second: int
+
+    @property
+    def portion(self) -> int:
+        """The number of candidates in one step: four steps a second, or one if the rate is low."""
+        return max(1, min(AT_ONCE, self.per_second // 4))
+
+    def due_ms(self, done: int) -> float:
+        """Return the time from the beginning after which another step may follow *done* changes."""
+        return done * 1000 / self.per_second

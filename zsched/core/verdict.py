@@ -1,0 +1,151 @@
+"""
+The verdict of a story: did it run, what is its state, and what can be done. ``zsched why`` prints it first.
+
+A verdict has a word, so that the answer is seen at once; a text with the facts; and a remedy, if there is one. It is
+about the newest thing: a schedule that is out of its lane, else the run that was pushed last, else its next time.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, StrEnum
+from typing import Any, Final
+
+from zsched.core.model import Schedule, ScheduleState
+from zsched.core.runs import Run, RunStatus
+from zsched.core.sentences import local_text, state_text
+from zsched.core.wording import rough_duration
+
+
+class Word(StrEnum):
+    """The answer in a word."""
+
+    SCHEDULED = "SCHEDULED"  # its time has not come
+    OVERDUE = "OVERDUE"  # its time has come, and nobody fired it
+    QUEUED = "QUEUED"  # its run is in its queue
+    NOT_RUN = "NOT RUN"  # the same, and no worker takes it
+    RUNNING = "RUNNING"
+    RAN = "RAN"
+    FAILED = "FAILED"
+    LOST = "LOST"
+    EXPIRED = "EXPIRED"
+    CANCELLED = "CANCELLED"
+    SKIPPED = "SKIPPED"  # its occurrence was not pushed
+    PAUSED = "PAUSED"
+    QUARANTINED = "QUARANTINED"
+    ENDED = "ENDED"
+    PUSHED = "PUSHED"  # its run was pushed, and more is not known yet
+    MISSING = "MISSING"  # Redis should have it
+    UNKNOWN = "UNKNOWN"  # no schedule or run of this id is known
+
+    @property
+    def is_bad(self) -> bool:
+        """True if something did not run that should have."""
+        return self in _BAD
+
+    @property
+    def is_good(self) -> bool:
+        """True if it ran."""
+        return self is Word.RAN
+
+
+_BAD: Final = frozenset(
+    {Word.OVERDUE, Word.NOT_RUN, Word.FAILED, Word.LOST, Word.EXPIRED, Word.QUARANTINED, Word.MISSING}
+)
+
+
+class Stalled(Enum):
+    """The reason why no worker takes a run from its queue, {}."""
+
+    UNHEARD = "RQ knows of no worker that listens to queue {}"
+    SUSPENDED = "RQ's workers are suspended"
+
+
+@dataclass(frozen=True, slots=True)
+class StoryVerdict:
+    """The answer: a word, the facts, and what to do. ``command``: words of a command that ends the remedy."""
+
+    word: Word
+    text: str
+    remedy: str = ""
+    command: tuple[str, ...] = ()
+
+    def after(self, text: str) -> StoryVerdict:
+        """Return it with *text* behind its own."""
+        return replace(self, text=f"{self.text}; {text}")
+
+    def completed(self, written: Callable[[Sequence[str]], str] = shlex.join) -> StoryVerdict:
+        """Return it with its command, *written* for a shell, at the end of the remedy."""
+        if not self.command:
+            return self
+        return replace(self, remedy=f"{self.remedy}: {written(self.command)}", command=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {"word": self.word.value, "text": self.text, "remedy": self.completed().remedy or None}
+
+
+def on_schedule(schedule: Schedule, now_ms: int, tz: str) -> StoryVerdict:
+    """Return the verdict on *schedule* by its state alone; times are local in *tz*."""
+    since = "" if schedule.since_ms is None else f"since {local_text(schedule.since_ms, tz)}"
+    by = f"by {schedule.paused_by}" if schedule.paused_by else ""
+    since = " ".join(filter(None, (since, by))) + (f': "{schedule.note}"' if schedule.note else "")
+    if schedule.state is ScheduleState.PAUSED:
+        text = "; ".join(filter(None, (since, _due_when_paused(schedule, now_ms, tz))))
+        return StoryVerdict(
+            Word.PAUSED, text or "it fires when it is resumed", "let it go on", _zsched("resume", schedule)
+        )
+    if schedule.state is ScheduleState.QUARANTINED:
+        return StoryVerdict(Word.QUARANTINED, since, "schedule it again, or cancel it", _zsched("cancel", schedule))
+    if schedule.state is ScheduleState.ENDED or schedule.next_ms is None:
+        return StoryVerdict(Word.ENDED, f"{since}: its rule gives no more occurrences".lstrip(": "))
+    at, ahead_ms = local_text(schedule.next_ms, tz), schedule.next_ms - now_ms
+    if ahead_ms > 0:
+        return StoryVerdict(Word.SCHEDULED, f"next {at}, in {rough_duration(ahead_ms)}")
+    text = f"due {at}, {rough_duration(-ahead_ms)} ago; it waits for a daemon that leads"
+    return StoryVerdict(Word.OVERDUE, text, "see what is wrong", ("zsched", "status"))
+
+
+def _due_when_paused(schedule: Schedule, now_ms: int, tz: str) -> str:
+    if schedule.next_ms is None:
+        return ""
+    at, late_ms = local_text(schedule.next_ms, tz), now_ms - schedule.next_ms
+    return f"it would be due {at}" if late_ms < 0 else f"it was due {at}, {rough_duration(late_ms)} ago, and waits"
+
+
+def _zsched(verb: str, schedule: Schedule) -> tuple[str, ...]:
+    return "zsched", verb, schedule.id
+
+
+def on_run(run: Run, tz: str, stalled: Stalled | None = None) -> StoryVerdict:
+    """Return the verdict on *run*; *stalled*: the reason why no worker takes it from its queue, if one is known."""
+    text = f"run {run.id} {state_text(run, tz)}"
+    if run.status is RunStatus.QUEUED and stalled is not None:
+        remedy, *command = _OF_STALLED[stalled]
+        name = (run.queue,) if stalled is Stalled.UNHEARD else ()
+        return StoryVerdict(Word.NOT_RUN, f"{text}; {stalled.value.format(run.queue)}", remedy, (*command, *name))
+    remedy, *command = _REMEDIES.get(run.status, ("",))
+    return StoryVerdict(_WORDS[run.status], text, remedy, (*command, run.id) if command else ())
+
+
+_WORDS: Final = {
+    RunStatus.QUEUED: Word.QUEUED,
+    RunStatus.RUNNING: Word.RUNNING,
+    RunStatus.SUCCEEDED: Word.RAN,
+    RunStatus.FAILED: Word.FAILED,
+    RunStatus.CANCELLED: Word.CANCELLED,
+    RunStatus.EXPIRED: Word.EXPIRED,
+    RunStatus.LOST: Word.LOST,
+}
+_OF_STALLED: Final = {
+    Stalled.UNHEARD: ("start one", "rq", "worker"),
+    Stalled.SUSPENDED: ("let them go on", "rq", "resume"),
+}
+_RETRY: Final = ("run it again", "zsched", "retry")
+_REMEDIES: Final = {
+    RunStatus.FAILED: ("repair the cause, then run it again", "zsched", "retry"),
+    RunStatus.LOST: _RETRY,
+    RunStatus.EXPIRED: _RETRY,
+}

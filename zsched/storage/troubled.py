@@ -1,0 +1,106 @@
+"""
+Recurring schedules that fail or are blocked, and paused schedules that are past their time. Nothing here writes.
+
+A schedule is *failing* when its last runs failed or were lost, and *blocked* when its last occurrences were skipped for
+overlap: its run does not end. Scripts count both (lua/lib/trouble.lua). A pause, a resume or a cancel ends the trouble.
+
+Not guaranteed: the counts restart after a loss of Redis. Among many paused schedules, only some thousand are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from zsched.core.entry import text
+from zsched.core.forms import whole_number
+from zsched.core.model import iso
+from zsched.core.wording import plural
+from zsched.storage.connection import Command
+from zsched.storage.keys import Keys
+
+FAILING: Final = 2  # failed runs in a row; one alone may be chance
+BLOCKED: Final = 5  # skipped occurrences in a row; fewer are usual for a short interval
+_NAMED: Final = 4  # schedules in a text
+_LISTED: Final = 100  # schedules in JSON
+_PAUSED: Final = 2000  # paused schedules that are read: less than 1 ms of Redis
+
+
+@dataclass(frozen=True, slots=True)
+class Troubled:
+    """
+    The number of schedules with one kind of trouble. ``worst``: some of them, the worst first, each with its number in
+    a row, or its due time in ms. ``is_all`` is False if not every schedule was read.
+    """
+
+    count: int = 0
+    worst: tuple[tuple[str, int], ...] = ()
+    is_all: bool = True
+
+    def named(self, in_a_row: bool = True) -> str:
+        """Return ``nightly (2 in a row), weekly (2 in a row) and 7 more``."""
+        worst = self.worst[:_NAMED]
+        names = ", ".join(f"{id} ({number:,} in a row)" if in_a_row else id for id, number in worst)
+        return f"{names} and {self.count - len(worst):,} more" if self.count > len(worst) else names
+
+    @property
+    def counted(self) -> str:
+        """``1 schedule``, ``at least 2,000 schedules``."""
+        return f"{'' if self.is_all else 'at least '}{plural(self.count, 'schedule')}"
+
+
+_NONE: Final = Troubled()
+
+
+@dataclass(frozen=True, slots=True)
+class Troubles:
+    """The schedules in trouble, by kind."""
+
+    failing: Troubled = _NONE
+    blocked: Troubled = _NONE
+    overdue_paused: Troubled = _NONE
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form for JSON; the keys are stable."""
+        rows = {"failing": self.failing, "blocked": self.blocked}
+        found: dict[str, Any] = {
+            kind: {"count": one.count, "schedules": [{"id": id, "in_a_row": number} for id, number in one.worst]}
+            for kind, one in rows.items()
+        }
+        late = self.overdue_paused
+        worst = [{"id": id, "due_at": iso(due_ms)} for id, due_ms in late.worst]
+        return found | {"overdue_paused": {"count": late.count, "is_all": late.is_all, "schedules": worst}}
+
+
+def trouble_commands(keys: Keys) -> dict[str, Command]:
+    """Return the commands that read the troubles, by name."""
+    commands: dict[str, Command] = {}
+    for kind, key, least in (("failing", keys.failing(), FAILING), ("blocked", keys.blocked(), BLOCKED)):
+        commands[f"{kind} count"] = ("ZCOUNT", key, least, "+inf")
+        commands[kind] = ("ZRANGE", key, "+inf", least, "BYSCORE", "REV", "LIMIT", 0, _LISTED, "WITHSCORES")
+    return commands | {"paused page": ("HSCAN", keys.paused(), 0, "COUNT", _PAUSED)}
+
+
+def troubles_of(replies: Mapping[str, Any], now_ms: int) -> Troubles:
+    """Return the troubles by the *replies* to ``trouble_commands``, by name; [] for a key of a wrong type."""
+    cursor, flat = replies["paused page"]
+    due = [(text(id), due_ms) for id, value in zip(flat[::2], flat[1::2], strict=True) if (due_ms := _due(value))]
+    late = sorted(((id, due_ms) for id, due_ms in due if due_ms <= now_ms), key=lambda one: (one[1], one[0]))
+    failing, blocked = (
+        Troubled(replies[f"{kind} count"] or 0, _scored(replies[kind])) for kind in ("failing", "blocked")
+    )
+    return Troubles(failing, blocked, Troubled(len(late), tuple(late[:_LISTED]), cursor == b"0"))
+
+
+def _scored(flat: list[bytes]) -> tuple[tuple[str, int], ...]:
+    return tuple((text(id), int(float(score))) for id, score in zip(flat[::2], flat[1::2], strict=True))
+
+
+def _due(value: bytes) -> int | None:
+    """Return the due time in a value of ``paused``, or None if another program wrote the value."""
+    words = text(value).split(" ", 2)
+    try:
+        return whole_number(words[1])
+    except (IndexError, ValueError):
+        return None
