@@ -63,7 +63,7 @@ TELL = {"get"}
 def fields_read() -> list[str]:
     """Return every field of a job that a script reads by name, or look.lua for a ``Job``."""
     by_name = {name for script in NAMES for found in READ.findall(load(script).text) for name in _quoted(found)}
-    return sorted(by_name | {*JOB_FIELDS.values()})
+    return sorted(by_name | {*JOB_FIELDS.values(), "zs_attempts"})
 
 
 def _quoted(arguments: str) -> list[str]:

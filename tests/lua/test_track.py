@@ -58,18 +58,18 @@ def test_look_returns_all_fields_that_rq_has_of_a_run(led: Ground) -> None:
         "number_of_retries": "2",
         "zs_on_lost": "fail",
         "timeout": "180",
-        "zs_attempts": '[[1,"w"]]',
     }
-    led.redis.hset(led.keys.rq.job(A), mapping=texts | {"zs_note": '{"sent":\0 1}'})
+    led.redis.hset(led.keys.rq.job(A), mapping=texts | {"zs_attempts": '[[1,"w"]]', "zs_note": '{"sent":\0 1}'})
 
     [told] = Jobs(led.link, led.keys).look([A])
 
     expected = {field: texts.get(name, "") for field, name in JOB_FIELDS.items()}
-    assert Job(**expected | {"note": '{"sent":\0 1}'}) == told
+    assert Job(**expected | {"note": '{"sent":\0 1}', "attempts": '[[1,"w"]]'}) == told
 
 
 def test_look_returns_the_newest_error_of_a_failed_run(led: Ground) -> None:
     job(led, A, "failed")
+    led.redis.hset(led.keys.rq.job(A), "zs_attempts", "[[1, 2]]")
     for text in ("old", "Traceback:\n  somewhere\nValueError: new\n"):
         packed = b64encode(zlib.compress(text.encode()))
         led.redis.xadd(f"{RQ}:results:{A}", {"type": 2, "exc_string": packed})
@@ -79,6 +79,7 @@ def test_look_returns_the_newest_error_of_a_failed_run(led: Ground) -> None:
     assert told is not None
     assert "ValueError: new" == told.error
     assert "Traceback:\n  somewhere\nValueError: new" == told.traceback
+    assert "[[1, 2]]" == told.attempts
 
 
 @pytest.mark.parametrize("text", ["[\0]", "[\n]", "[\x7f]", "x" * 4001, "\xe9" * 2001])

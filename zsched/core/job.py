@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from zsched.core.attempts import ATTEMPTS_FIELD, Attempt
+from zsched.core.attempts import Attempt
 from zsched.core.clock import from_ms
 from zsched.core.wording import LONGEST_NAME
 
@@ -37,9 +37,9 @@ class Job(NamedTuple):
     timeout: str = ""  # in seconds
     limit: str = ""  # the rate limit that it waits for: its key, and its slots in parentheses
     error: str = ""
-    attempts: str = ""
     note: str = ""
     traceback: str = ""
+    attempts: str = ""
 
     @property
     def seen(self) -> str:
@@ -71,8 +71,7 @@ JOB_FIELDS: Final = {
     "on_lost": "zs_on_lost",
     "timeout": "timeout",
     "limit": "rate_limit_key",
-    "error": "exc_string",  # of its newest result, packed
-    "attempts": ATTEMPTS_FIELD,
+    "error": "exc_string",  # of its newest result, packed; behind a blank its attempts
     "note": "zs_note",
 }
 

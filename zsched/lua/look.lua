@@ -1,7 +1,8 @@
 -- look: read RQ's job hashes of runs. Writes nothing.
 --
 -- KEYS   meta log deadlines
--- ARGV   fields   of RQ's hash, by spaces. exc_string comes from the newest result of a failed run. rate_limit_key of a
+-- ARGV   fields   of RQ's hash, by spaces. exc_string comes from the newest result of a failed run; behind a blank
+--                 are its zs_attempts, if it has them. rate_limit_key of a
 --                 run that waits for a slot is returned as "<key> (<number of slots>)"
 --        ...      run ids
 -- RETURNS  OK, then per run: - if RQ has no job of it (or its key is of another type), else the fields, joined by \0;
@@ -51,14 +52,14 @@ local function note_of(value)
 end
 
 local function attempts_of(value)
-  return #value <= LONGEST_ATTEMPTS and not string.find(value, '%c') and value or ''
+  return #value <= LONGEST_ATTEMPTS and not string.find(value, '%c') and ' ' .. value or ''
 end
 
-local cleaners = {status = word_of, last_heartbeat = time_of, zs_attempts = attempts_of, zs_note = note_of}
+local cleaners = {status = word_of, last_heartbeat = time_of, exc_string = attempts_of, zs_note = note_of}
 local names, asked, cleaner, at, reply = {}, {}, {}, {}, {'OK'}  -- at: the place of a name
 for name in string.gmatch(fields, '%S+') do
   local n = #names + 1
-  asked[n] = name == 'exc_string' and 'status' or name  -- no hash has it, and Redis would search all of the hash
+  asked[n] = name == 'exc_string' and 'zs_attempts' or name  -- one column for both: most runs have neither
   names[n], cleaner[n], at[name] = name, cleaners[name] or string.find(name, '_at$') and time_of or line_of, n
 end
 for i = ROWS, #ARGV do
@@ -81,8 +82,8 @@ for i = ROWS, #ARGV do
       local value = values[n]
       values[n] = value and cleaner[n](value) or ''
     end
-    if at.exc_string then
-      values[at.exc_string] = status == 'failed' and newest_error(run) or ''
+    if at.exc_string and status == 'failed' then
+      values[at.exc_string] = newest_error(run) .. values[at.exc_string]
     end
     if at.rate_limit_key and values[at.rate_limit_key] ~= '' then
       values[at.rate_limit_key] = status == 'rate_limited' and limit_of(run, values[at.rate_limit_key]) or ''

@@ -57,10 +57,13 @@ def _job(reply: bytes) -> Job:
     job = Job(*text(reply).split("\0", len(JOB_FIELDS) - 1))
     if not job.error and len(job.worker) <= LONGEST_NAME:
         return job
-    traceback = opened_traceback(job.error) if job.error else ""
+    packed, _, attempts = job.error.partition(" ")
+    traceback = opened_traceback(packed) if packed else ""
     lines = traceback.splitlines()
     error = lines[-1].strip()[:_LONGEST_ERROR] if lines else ""
-    return job._replace(worker=job.worker[:LONGEST_NAME], error=error, traceback=traceback if lines[1:] else "")
+    return job._replace(
+        worker=job.worker[:LONGEST_NAME], error=error, traceback=traceback if lines[1:] else "", attempts=attempts
+    )
 
 
 def _job_without_tracebacks(reply: bytes) -> Job:
