@@ -145,7 +145,7 @@ _OF_STALLED: Final = {
 }
 _RETRY: Final = ("run it again", "zsched", "retry")
 _REMEDIES: Final = {
-    RunStatus.FAILED: ("repair the cause, then run it again", "zsched", "retry"),
+    RunStatus.FAILED: ("zsched show RUN_ID has the traceback; repair the cause, then run it again", "zsched", "retry"),
     RunStatus.LOST: _RETRY,
     RunStatus.EXPIRED: _RETRY,
 }

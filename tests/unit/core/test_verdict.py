@@ -83,6 +83,7 @@ def test_the_verdict_on_a_schedule_without_runs_is_its_state(
     assert {"word": word, "text": text, "remedy": remedy} == story(schedule=schedule).verdict.to_dict()
 
 
+REPAIR = "zsched show RUN_ID has the traceback; repair the cause, then run it again"
 UNRECORDED = f"run {RUN} was pushed; that it ended is not recorded yet"
 LOST = "Redis does not have it: nothing here says why, so Redis lost it, or another writer removed it"
 
@@ -141,7 +142,7 @@ def test_the_verdict_on_a_fired_one_shot_is_the_end_of_its_run(run: Run, expecte
     ("status", "word", "remedy"),
     [
         (RunStatus.SUCCEEDED, "RAN", None),
-        (RunStatus.FAILED, "FAILED", f"repair the cause, then run it again: zsched retry {RUN}"),
+        (RunStatus.FAILED, "FAILED", f"{REPAIR}: zsched retry {RUN}"),
         (RunStatus.LOST, "LOST", f"run it again: zsched retry {RUN}"),
         (RunStatus.EXPIRED, "EXPIRED", f"run it again: zsched retry {RUN}"),
         (RunStatus.CANCELLED, "CANCELLED", None),
