@@ -236,7 +236,7 @@ def test_following_continues_after_redis_lost_entries(client: Client, redis_clie
     client.enqueue(FUNC, id="after")
     after = next(following)
 
-    assert (b"before", b"after") == (before.body[1][:6], after.body[1][:5])
+    assert (b"before", b"after") == (before.body[2][:6], after.body[2][:5])
 
 
 # -- nobody answers -----------------------------------------------------------------------------------

@@ -50,11 +50,11 @@ def test_the_scanner_skips_a_run_cancelled_in_a_long_queue(
 ) -> None:
     monkeypatch.setattr(reruns, "MOST_WAITING", 1)
     runs = [client.enqueue("app.task", id=id).run_id for id in "ab"]
-    assert "cancelled" == client.cancel_run(runs[0])
+    assert "cancelled" == client.cancel_run(runs[1])
     assert 2 == redis_client.llen(f"{RQ}:queue:default")
 
     with Link.from_url(redis_url, 5.0).wire() as wire:
         scanner = Scanner(wire, KEYS)
         [(_, held)] = scanner.runs([*scanner.run_ids()], None)
 
-    assert ["b"] == [one.id for one in held]
+    assert ["a"] == [one.id for one in held]

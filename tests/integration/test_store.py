@@ -35,8 +35,8 @@ def _calls(count: int) -> Iterator[scripts.Call]:
     """Yield puts of one row each, an hour from now."""
     due_ms = to_ms(datetime.now(UTC) + timedelta(hours=1))
     arguments = {
-        "lane": "normal", "if_exists": "replace", "allow_past": 0, "op": "-", "keep_op_ms": 0, "seen_size": -1,
-        "field_size": len(FIELDS),
+        "lane": "normal", "if_exists": "replace", "allow_past": 0, "op": "-", "keep_op_ms": 0, "enabled": "",
+        "seen_size": -1, "field_size": len(FIELDS),
     }  # fmt: skip
     for n in range(count):
         yield "put", [*FIELDS, f"i-{n:03}", due_ms, "call"], arguments

@@ -128,13 +128,13 @@ def test_cancel_previous_keeps_a_run_that_a_worker_has_just_taken(led: Ground) -
 
 def test_cancel_previous_in_a_long_queue_deletes_only_the_jobs_data(led: Ground) -> None:
     [first] = fired(led, "cancel_previous")
-    led.redis.rpush(f"{RQ}:queue:default", *(f"x{number}" for number in range(2001)))
+    led.redis.lpush(f"{RQ}:queue:default", *(f"x{number}" for number in range(2001)))
 
     advance(led, "cancel_previous")
 
     job = led.job(first)
     assert ("canceled", "1", None) == (job["status"], job["zs_gone"], job.get("data"))
-    assert (first, 1) == (led.queue()[0], len(ends(led)))
+    assert (first, 1) == (led.queue()[2001], len(ends(led)))
     assert 0 < led.redis.ttl(led.keys.rq.job(first)) <= 600
 
 

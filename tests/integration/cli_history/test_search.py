@@ -119,7 +119,7 @@ def test_a_wrong_filter_is_refused_with_its_name(client: Client, wrong: dict[str
 
 
 def test_an_unknown_status_names_all_statuses(client: Client) -> None:
-    with pytest.raises(InvalidSchedule, match=r"give one of fired, enqueued, skipped, expired.*lost"):
+    with pytest.raises(InvalidSchedule, match=r"give one of fired, enqueued, retried, skipped, expired.*lost"):
         client.history(status="paused")
 
 

@@ -150,7 +150,7 @@ def test_one_shots_that_did_not_run_are_found_by_facets_and_outcome(path: Path, 
 
 
 def test_a_cancelled_schedule_is_found_by_its_facets(path: Path) -> None:
-    archived(path, [put(1, MAIL, "a"), entry(2, "cancel", "id", "a", "lane", "low", "due", DUE_MS)])
+    archived(path, [put(1, MAIL, "a"), entry(2, "cancel", "rows", 1, "a", DUE_MS)])
 
     assert ["a"] == ids(path, What.CANCELLED, RunStatus.CANCELLED, tags=("acme",))
 
@@ -236,7 +236,7 @@ def life(chance: random.Random) -> Iterator[Entry]:
             for id in ended:
                 del open[id]
         elif step == "cancel" and some:
-            yield entry(seq, "cancel", "id", some[0], "lane", "low", "due", waiting.pop(some[0]))
+            yield entry(seq, "cancel", "rows", 1, some[0], waiting.pop(some[0]))
 
 
 QUERIES: Final = [
@@ -280,7 +280,7 @@ def expected(log: Sequence[Entry], query: Wanted) -> list[tuple[str, str]]:
                     pushes[id] = one.position.id
                     results.append((one, id, "fired" if name == "runs" else name, facets[id], ""))
         elif one.kind == "cancel":
-            results.append((one, texts[1], "cancelled", facets[texts[1]], ""))
+            results.append((one, texts[2], "cancelled", facets[texts[2]], ""))
         elif one.kind == "end":
             for run_id, status in zip(texts[2::4], texts[3::4], strict=True):
                 id = run_id.rpartition("-")[0]
