@@ -16,6 +16,7 @@ from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow
 from zsched.cli.output import printable
 from zsched.cli.program import DONE, INTERRUPTED, NOT_FOUND, Invocation, command, connect
 from zsched.cli.values import moment, moment_at
+from zsched.client import Client
 from zsched.core.arguments import zone_name
 from zsched.core.changes import OUTCOMES, Change
 from zsched.core.lookback import Occurrence
@@ -32,6 +33,7 @@ from zsched.storage.keys import keys_of
 
 _HEADER: Final = ("DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", *CELLS, "RUN", "WHY")
 _LIMIT: Final = 20
+_WAITING: Final = 5  # ids that are named
 _ERASE: Final = "\x1b[K"  # to the end of the line
 _OWN_VERBS: Final = ("succeeded", "failed", "expired")  # the others were made so
 _STATUSES: Final = list(dict.fromkeys(word.value for word in (*OUTCOMES, *RunStatus)))  # cancelled is both
@@ -141,10 +143,18 @@ def history(
         invocation.remark(*search.remarks())
     if search.source is not None:
         invocation.tell_source(search.source)
+    if filters["match"] and not search.count and not search.is_stopped:
+        _tell_waiting(invocation, client, filters["match"])
     if id is not None and not search.count and not search.is_stopped and not (story := client.why(id)).is_known:
         invocation.remark(f"{id}: {story.verdict.text}")
         return NOT_FOUND
     return INTERRUPTED if search.is_stopped else DONE
+
+
+def _tell_waiting(invocation: Invocation, client: Client, match: str) -> None:
+    """Name schedules with such ids that have no outcome yet: they wait, or are paused."""
+    if waiting := [schedule.id for schedule in client.list(match=match, limit=_WAITING)]:
+        invocation.remark(f"scheduled, without an outcome yet: {', '.join(waiting)}; see zsched why {waiting[0]}")
 
 
 class _Search:

@@ -8,7 +8,7 @@ Redis still holds. Every answer names its source. Only the question itself is wr
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -24,10 +24,11 @@ from zsched.core.lookback import Lookback, Occurrence, SearchCursor, Wanted
 from zsched.core.run_id import RunId
 from zsched.core.runs import OPEN, Run, RunStatus
 from zsched.core.story import Chronicle, Source, Story, tell, tell_of_run
-from zsched.core.verdict import Word
-from zsched.core.wording import alternatives, plural
+from zsched.core.verdict import Stalled, Word
+from zsched.core.wording import alternatives, plural, some
 from zsched.errors import InvalidSchedule, RunNotFound
 from zsched.storage.inquiry import MOST_AT_ONCE, Inquiry, Looked
+from zsched.storage.queues import similar
 from zsched.storage.reader import Reader
 
 _NEAR: Final = 2000  # ids that are compared with an unknown one
@@ -90,7 +91,9 @@ class Answers:
         runs = self._inquiry.seen(_open(chronicle))
         stalled = self._inquiry.stalled(runs)
         story = tell(chronicle, found.schedule if found else None, self._reader.now_ms(), zone, runs, stalled)
-        return self._explained(story, _runs(chronicle, RunStatus)) if story.is_known else self._with_near_ids(story)
+        if not story.is_known:
+            return self._with_near_ids(story)
+        return self._explained(self._with_queues(story, runs, stalled), _runs(chronicle, RunStatus))
 
     def _with_near_ids(self, story: Story) -> Story:
         """Add ids of schedules that look like the unknown one, among some thousand."""
@@ -108,7 +111,18 @@ class Answers:
         runs = self._inquiry.seen([run for run in _runs(chronicle, RunStatus) if run.id == run_id])
         stalled, schedule = self._inquiry.stalled(runs), found.schedule if found else None
         story = tell_of_run(run_id, chronicle, schedule, self._reader.now_ms(), zone, runs, stalled)
-        return self._explained(story, [run for run in _runs(chronicle, RunStatus) if run.id == run_id])
+        known = [run for run in _runs(chronicle, RunStatus) if run.id == run_id]
+        return self._explained(self._with_queues(story, runs, stalled), known)
+
+    def _with_queues(self, story: Story, runs: Sequence[Run], stalled: Mapping[str, Stalled]) -> Story:
+        """Add to the verdict on a run that no worker takes the queues that have workers: its own may be misspelt."""
+        queue = next((run.queue for run in runs if stalled.get(run.queue) is Stalled.UNHEARD), None)
+        heard = self._inquiry.heard() if queue is not None and story.verdict.word is Word.NOT_RUN else set()
+        if queue is None or not heard:
+            return story
+        meant = similar(queue, heard)
+        hint = f"did you mean {meant}?" if meant else f"queues with workers: {some(sorted(heard))}"
+        return replace(story, verdict=story.verdict.after(hint))
 
     def _explained(self, story: Story, runs: Sequence[Run]) -> Story:
         """Add to the verdict on a run that expired why it had not begun: by the runs of its queue that did."""

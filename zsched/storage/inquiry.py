@@ -31,7 +31,7 @@ from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.questions import Questions
-from zsched.storage.queues import suspended, unheard
+from zsched.storage.queues import suspended, unheard, workers_of
 
 MOST_AT_ONCE: Final = 1000  # hits of a search in one answer
 _PAGE: Final = 100  # log entries in one read or answer
@@ -143,6 +143,12 @@ class Inquiry:
                 with suppress(RedisRefused):
                     found |= dict.fromkeys(queues, Stalled.SUSPENDED) if suspended(wire, self._keys.rq) else {}
         return found
+
+    def heard(self) -> set[str]:
+        """Return the queues of RQ's registered workers; none if this user may not read them."""
+        with suppress(RedisRefused), self._link.wire() as wire:
+            return set[str]().union(*(worker.queues for worker in workers_of(wire, self._keys.rq)))
+        return set()
 
     def entries(self, since_us: int | None, limit: int) -> tuple[Iterator[Entry], Source]:
         """

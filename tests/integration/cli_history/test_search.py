@@ -16,7 +16,7 @@ import redis
 from rq import Queue
 
 from tests.faults.processes import eventually
-from tests.integration.cli_history.ground import IMPATIENT, NO_ANSWER, Leading, Zsched, queued
+from tests.integration.cli_history.ground import FUNC, IMPATIENT, NO_ANSWER, Leading, Zsched, queued
 from tests.integration.in_process import work_off
 from zsched import Client
 from zsched.cli.program import INTERRUPTED, NOT_FOUND
@@ -158,3 +158,12 @@ def test_ctrl_c_stops_a_search_and_says_how_far_it_came(
         out, err = process.communicate(timeout=20)
 
     assert (INTERRUPTED, "stopped: nothing was searched\n", "") == (process.returncode, out, err)
+
+
+def test_a_search_by_id_without_results_names_schedules_that_wait(client: Client, zsched: Zsched) -> None:
+    client.schedule(FUNC, id="bill-dan", after=3600)
+    client.pause("bill-dan")
+
+    found = zsched("history", "--match", "*dan*", **IMPATIENT)
+
+    assert "scheduled, without an outcome yet: bill-dan; see zsched why bill-dan" in found.stderr

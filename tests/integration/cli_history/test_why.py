@@ -357,3 +357,15 @@ def test_why_of_an_expired_run_says_what_its_queue_did_meanwhile(
         "meanwhile 1 other run of queue default began: its workers were busy" if others else "no run of queue default"
     )
     assert told in verdict
+
+
+@pytest.mark.parametrize(("queue", "hint"), [("emial", "did you mean email?"), ("sms", "queues with workers: email")])
+def test_why_of_a_run_in_a_queue_without_workers_names_those_with_workers(
+    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path, queue: str, hint: str
+) -> None:
+    with Leading(redis_url, path):
+        SimpleWorker(["email"], connection=redis_client).register_birth()
+        run_id = client.enqueue(FUNC, id="a", queue=queue).run_id
+
+        assert zsched.story("a")[-1].endswith(f"listens to queue {queue}; {hint}")
+        assert zsched.json("why", str(run_id))["verdict"]["text"].endswith(f"; {hint}")
