@@ -90,7 +90,7 @@ def log(
     rendered = (line for entry in found for line in teller.lines(entry))
     with _ending_well() if follow else nullcontext():
         for line in islice(rendered, limit) if since_at is not None else deque(rendered, limit):
-            click.echo(line)
+            invocation.show(line.split("\n"))
         if follow:
             _follow(invocation, client, teller, Position.parse(f"{source.as_of} 0") if source.as_of else _BEGINNING)
 
@@ -103,7 +103,7 @@ def _follow(invocation: Invocation, client: Client, teller: _LogLines, as_of: Po
             for entry in client.follow_log(after):
                 after, is_lost = entry.position, False
                 for line in teller.lines(entry):
-                    click.echo(line)
+                    invocation.show(line.split("\n"))
         except RedisUnavailable as error:
             if not is_lost:
                 invocation.tell_error(f"{error}; trying again until Ctrl-C", error)
