@@ -90,8 +90,11 @@ class Invocation:
             self.show(lines, tz)
 
     def show(self, lines: Iterable[Shown], tz: str | None = None) -> None:
-        """Write *lines* as the terminal shows them, as they come; their times are of the zone *tz*."""
-        for line in self.terminal.shown(lines, tz):
+        """
+        Write *lines* as the terminal shows them, as they come; their times are of the zone *tz*. Lines of JSON stay whole.
+        """
+        terminal = Terminal() if self.wants_json else self.terminal
+        for line in terminal.shown(lines, tz):
             click.echo(line)
 
     def answer_rows(
