@@ -91,7 +91,7 @@ class Invocation:
 
     def show(self, lines: Iterable[Shown], tz: str | None = None) -> None:
         """
-        Write *lines* as the terminal shows them, as they come; their times are of the zone *tz*. Lines of JSON stay whole.
+        Write *lines* as the terminal shows them, as they come; their times are of the zone *tz*. JSON stays whole.
         """
         terminal = Terminal() if self.wants_json else self.terminal
         for line in terminal.shown(lines, tz):
