@@ -284,8 +284,8 @@ class StateWriter:
             found = self._rows[key]
             return found if isinstance(found, Live) else self._take(Live.of(found))
         row = None if id in self._forgotten else self._db.execute(_SELECT, (self.life, id)).fetchone()
-        if row is None or (row[0], row[1]) in self._opened or (row[0], row[1]) in self._deleted:
-            return None
+        if row is None or any((row[0], row[1]) in changed for changed in (self._opened, self._deleted, self._rows)):
+            return None  # the stored row is stale: its run was pushed, or it is gone
         return self._take(Live.of(row))
 
     def _take(self, row: Live) -> Live:

@@ -26,6 +26,7 @@ from tests.unit.archive.ground import (
 from zsched.archive import START, Archive
 from zsched.archive.body import COLUMNS, entry_of
 from zsched.core.log import Entry
+from zsched.core.log.puts import DISABLED
 
 SECRET = b"4111 1111 1111 1111"
 
@@ -61,6 +62,20 @@ def test_the_position_advances_with_the_commit(archive: Archive) -> None:
     assert (None, at(2)) == (archive.position, archive.tail)
     archive.commit()
     assert (at(2), at(2)) == (archive.position, archive.tail)
+
+
+def test_a_new_pause_does_not_begin_with_an_earlier_one_that_ended_in_the_same_transaction(archive: Archive) -> None:
+    archive.append([put(1, "a", paused="a")])
+    archive.commit()
+
+    resumed = entry(2, "resume", "rows", 1, "a", f"low {DUE_MS}")
+    archive.append([resumed, fire(3, f"a-{DUE_MS}"), put(4, "a", due_ms=DUE_MS + 1, paused="a")])
+    archive.commit()
+
+    state = {row.run: row for row, _ in archive.state()}
+    assert {str(DUE_MS): "open", str(DUE_MS + 1): "paused"} == {run: row.place for run, row in state.items()}
+    since_ms = (T_US + 4 * SECOND_US) // 1000
+    assert f"{since_ms} {DISABLED}" == state[str(DUE_MS + 1)].note
 
 
 def test_committed_entries_are_in_the_reopened_archive(archive: Archive) -> None:
