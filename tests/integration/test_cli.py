@@ -140,7 +140,7 @@ def test_a_refused_password_names_the_places_of_address_and_password(tmp_path: P
         wrong = offline("ls", ZSCHED_REDIS_URL=server.url, ZSCHED_REDIS_PASSWORD_FILE=str(file))
 
     # Redis 6.2 refuses the first command of redis-py, which names a user, as if that had a wrong password.
-    assert re.search(r"(needs|refused) user (and|or) password; check ZSCHED_REDIS_URL\n$", missing.stderr)
+    assert re.search(r"(needs user and|refused user or) password; check ZSCHED_REDIS_URL\n$", missing.stderr)
     assert wrong.stderr.endswith(f"refused user or password; check ZSCHED_REDIS_URL, password from {file}\n")
 
 

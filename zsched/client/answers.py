@@ -24,7 +24,7 @@ from zsched.core.lookback import Lookback, Occurrence, SearchCursor, Wanted
 from zsched.core.run_id import RunId
 from zsched.core.runs import OPEN, Run, RunStatus
 from zsched.core.story import Chronicle, Source, Story, tell, tell_of_run
-from zsched.core.verdict import Stalled, Word
+from zsched.core.story_verdict import Stalled, Word
 from zsched.core.wording import alternatives, plural, some
 from zsched.errors import InvalidSchedule, RunNotFound
 from zsched.storage.inquiry import MOST_AT_ONCE, Inquiry, Looked

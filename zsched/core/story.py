@@ -2,8 +2,8 @@
 The story of one schedule in plain lines: the verdict first, then what happened to it, when and why.
 
 Its sources are an archive's history (``Chronicle``) and the present contents of Redis; the answer names them.
-``core.verdict`` has the words of the verdict, ``core.sentences`` the sentence of each change, ``core.lateness`` the
-reasons of lateness. This module adds the other context from the history.
+``core.story_verdict`` has the words of the verdict, ``core.sentences`` the sentence of each change,
+``core.lateness`` the reasons of lateness. This module adds the other context from the history.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zsched.core.model import Schedule, iso
 from zsched.core.run_id import RunId
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import CHANGED, CREATED, local_text, sentence, told_together
-from zsched.core.verdict import Stalled, StoryVerdict, Word, on_run, on_schedule
+from zsched.core.story_verdict import Stalled, StoryVerdict, Word, on_run, on_schedule
 
 
 @dataclass(frozen=True, slots=True)

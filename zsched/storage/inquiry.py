@@ -24,7 +24,7 @@ from zsched.core.lookback import LOOKED_FOR, Lookback, Occurrence, SearchCursor,
 from zsched.core.run_id import RunId
 from zsched.core.runs import OPEN, Run, RunStatus, as_seen, of_job
 from zsched.core.story import Chronicle, Source
-from zsched.core.verdict import Stalled
+from zsched.core.story_verdict import Stalled
 from zsched.errors import ArchiveError, RedisRefused
 from zsched.storage.connection import Link
 from zsched.storage.jobs import Jobs

@@ -25,7 +25,7 @@ from zsched.core.changes import Change, What
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.runs import GONE, Run, RunStatus, facts_text, pushed
 from zsched.core.story import Chronicle, Source, Story, tell
-from zsched.core.verdict import Stalled
+from zsched.core.story_verdict import Stalled
 
 
 def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
@@ -83,7 +83,7 @@ def test_the_verdict_on_a_schedule_without_runs_is_its_state(
     assert {"word": word, "text": text, "remedy": remedy} == story(schedule=schedule).verdict.to_dict()
 
 
-REPAIR = "zsched show RUN_ID has the traceback; repair the cause, then run it again"
+REPAIR = f"zsched show {RUN} has the traceback; repair the cause, then run it again"
 UNRECORDED = f"run {RUN} was pushed; that it ended is not recorded yet"
 LOST = "Redis does not have it: nothing here says why, so Redis lost it, or another writer removed it"
 

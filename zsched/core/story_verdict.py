@@ -127,7 +127,7 @@ def on_run(run: Run, tz: str, stalled: Stalled | None = None) -> StoryVerdict:
         name = (run.queue,) if stalled is Stalled.UNHEARD else ()
         return StoryVerdict(Word.NOT_RUN, f"{text}; {stalled.value.format(run.queue)}", remedy, (*command, *name))
     remedy, *command = _REMEDIES.get(run.status, ("",))
-    return StoryVerdict(_WORDS[run.status], text, remedy, (*command, run.id) if command else ())
+    return StoryVerdict(_WORDS[run.status], text, remedy.format(run.id), (*command, run.id) if command else ())
 
 
 _WORDS: Final = {
@@ -143,9 +143,10 @@ _OF_STALLED: Final = {
     Stalled.UNHEARD: ("start one", "rq", "worker"),
     Stalled.SUSPENDED: ("let them go on", "rq", "resume"),
 }
+# The remedy, with {} for the run's id, and the words of its command.
 _RETRY: Final = ("run it again", "zsched", "retry")
 _REMEDIES: Final = {
-    RunStatus.FAILED: ("zsched show RUN_ID has the traceback; repair the cause, then run it again", "zsched", "retry"),
+    RunStatus.FAILED: ("zsched show {} has the traceback; repair the cause, then run it again", "zsched", "retry"),
     RunStatus.LOST: _RETRY,
     RunStatus.EXPIRED: _RETRY,
 }
