@@ -23,6 +23,7 @@ from zsched.core.entry import Position
 from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.run_id import RunKey, run_key
 from zsched.core.runs import OPEN, OVER, Run, RunStatus, ended_as, ended_run, facts_of, of_facts, pushed
+from zsched.errors import show
 
 MOST_OPEN: Final = 1000  # open runs that may have a wanted status in RQ
 LOOKED_FOR: Final = (*OUTCOMES, What.RUN_ENDED, What.RUN_AGAIN, What.FOUND)  # changes of occurrences and runs
@@ -175,26 +176,29 @@ class Wanted:
         values = {name: _CHECKS.get(name, lambda value: value)(value) for name, value in given.items()}
         whats, statuses = frozenset(map(What, values.pop("whats"))), frozenset(map(RunStatus, values.pop("statuses")))
         func, queue, owner, tags = values.pop("facets")
-        facets = Facets(_text(func), _text(queue), _text(owner), tuple(map(_text, tags)))
+        facets = Facets(
+            question_text(func), question_text(queue), question_text(owner), tuple(map(question_text, tags))
+        )
         return cls(whats, statuses, int(values.pop("limit")), facets=facets, **values)
 
 
-def _text(value: Any) -> str:
+def question_text(value: Any) -> str:
+    """Return *value*, a text in a question to an archive. Raises TypeError, UnicodeEncodeError (a lone surrogate)."""
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.80} is no text")
-    value.encode()  # lone surrogates are no text either: UnicodeEncodeError
+        raise TypeError(f"{show(value)} is no text")
+    value.encode()
     return value
 
 
 def _number(value: Any) -> int:
     if type(value) is not int or not 0 <= value < _WHOLE:
-        raise ValueError(f"{value!r:.80} is no number of a log or time")
+        raise ValueError(f"{show(value)} is no number of a log or time")
     return value
 
 
 _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
-    "id": _text,
-    "match": _text,
+    "id": question_text,
+    "match": question_text,
     "since_us": _number,
     "until_us": _number,
 }

@@ -25,7 +25,7 @@ from zsched.core.backfill import packed
 from zsched.core.changes import Change
 from zsched.core.lateness import waited_since_us
 from zsched.core.log import Entry, Position
-from zsched.core.lookback import SearchCursor, Wanted
+from zsched.core.lookback import SearchCursor, Wanted, question_text
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.failures import Failures
 from zsched.daemon.loop import Loop
@@ -134,12 +134,12 @@ class Answerer:
 
 
 def _schedule(*, id: object, newest: object) -> CheckedQuestion:
-    return partial(_story_of, id=_text(id), newest=_bounded(newest))
+    return partial(_story_of, id=question_text(id), newest=_bounded(newest))
 
 
 def _search(*, after: object = None, **wanted: Any) -> CheckedQuestion:
     asked = Wanted.of_dict(wanted)
-    place = None if after is None else SearchCursor.parse(_text(after))
+    place = None if after is None else SearchCursor.parse(question_text(after))
     return partial(_searched, wanted=replace(asked, limit=_bounded(asked.limit)), after=place)
 
 
@@ -151,19 +151,14 @@ def _entries(*, since_us: object = None, behind: Any = None, limit: object) -> C
 
 
 def _record(*, run_id: object) -> CheckedQuestion:
-    return partial(_record_of, run_id=_text(run_id))
+    return partial(_record_of, run_id=question_text(run_id))
 
 
 def _ran(*, id: object, start_ms: object, end_ms: object, read_to: Any) -> CheckedQuestion:
-    numbers = {_text(name): _whole(n) for name, n in dict(read_to).items()}
-    return partial(_ran_between, id=_text(id), start_ms=_whole(start_ms), end_ms=_whole(end_ms), read_to=numbers)
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{show(value)} is no text")
-    value.encode()  # lone surrogates are no text either: UnicodeEncodeError
-    return value
+    numbers = {question_text(name): _whole(n) for name, n in dict(read_to).items()}
+    return partial(
+        _ran_between, id=question_text(id), start_ms=_whole(start_ms), end_ms=_whole(end_ms), read_to=numbers
+    )
 
 
 def _whole(value: object) -> int:
