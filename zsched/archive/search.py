@@ -11,8 +11,6 @@ is found by its end, so a search for such runs (``Wanted.words``) is in the orde
 **Entries that are read.** With an id: those that ``touch`` has. With words or facets: those that ``posting`` has
 (``index``). Else all entries with outcomes. If a pattern of ids has a literal part, SQLite skips entries without it.
 
-**The run of a push** is open if the state has it. Otherwise its end is in one of the next entries of its id.
-
 **Open runs** are few in most archives, and random in the state: a search for them alone reads the state once per part.
 If there are too many, it reads the pushes instead.
 
@@ -25,10 +23,8 @@ from __future__ import annotations
 
 import sqlite3
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache
-from itertools import islice
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -39,16 +35,16 @@ from zsched.archive.index import BLOCK_BITS, UNKNOWN, FacetRow, facets_in, key_o
 from zsched.archive.live import OPEN, Live
 from zsched.archive.originals import Originals
 from zsched.archive.prefixes import NumberRange, ranges
+from zsched.archive.pushes import PushesOfRuns, RunsOfPushes
 from zsched.archive.schema import POSTING_BITS, first_since, number_of
 from zsched.core.changes import OUTCOMES, Change, What
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
 from zsched.core.log import Entry, Position, UnknownEntry, kinds_telling, parse, reading
 from zsched.core.log.kinds import ParsedEntry
-from zsched.core.log.lives import EndEntry
 from zsched.core.lookback import Occurrence, SearchCursor, Wanted, is_push, record_key_of, run_that_ended
 from zsched.core.run_id import nominal_ms_of, run_id_of, run_key
-from zsched.core.runs import Run, pushed
+from zsched.core.runs import pushed
 
 _LOOKED_FOR_MS: Final = 500.0
 _LOOKED_FOR_OPEN_MS: Final = 600.0
@@ -60,10 +56,7 @@ _OPEN_RUNS: Final = (
 )
 _MOST: Final = 1000  # hits in one part
 _WINDOW: Final = 2000  # entries of any kind between two readings of the clock
-_OF_ONE_RUN: Final = 200  # entries of an id after the push, among which the run's end is searched
-_OF_ONE_TIME: Final = 10  # entries that are searched for a push: all entries of a bootstrap have one t
 _TOLD: Final = body.of_kinds(kinds_telling(*OUTCOMES, What.FOUND))
-_IS_OPEN: Final = "SELECT note FROM live WHERE life = ? AND id = ? AND run = ? AND place = 'open'"
 
 
 class SearchPart(NamedTuple):
@@ -80,8 +73,8 @@ class Search:
     def __init__(self, history: History, wanted: Wanted, clock: Clock | None = None) -> None:
         self._history, self._db, self._wanted = history, history.db, wanted
         self._clock = clock or SystemClock()
-        self._runs = _Runs(history)
-        self._pushes = _Pushes(history)
+        self._runs = RunsOfPushes(history)
+        self._pushes = PushesOfRuns(history)
         self._originals = Originals(history)
         self._ranges: list[NumberRange] = []  # parts of the history that may have wanted ids, the newest first
 
@@ -344,84 +337,3 @@ class _Facets:
             place = self._rows.get(record_key_of(change))
             return NO_FACETS if place is None else self._stored.at(place)
         return self._stored.at(row)
-
-
-class _RunOfPush(NamedTuple):
-    """The run of a push. ``is_superseded``: a later entry pushed it again."""
-
-    run: Run
-    is_superseded: bool
-
-
-class _Runs:
-    """Finds what became of pushed runs."""
-
-    def __init__(self, history: History) -> None:
-        self._history, self._db = history, history.db
-        self._life = history.life
-        self._ends = lru_cache(maxsize=32)(self._read_ends)
-
-    def of(self, push: Change, n: int) -> _RunOfPush | None:
-        """Return the run of *push* in entry *n*; None if a recovery skipped it: it is no run any more."""
-        run_id, id = push.run_id or "", push.id
-        open = self._db.execute(_IS_OPEN, (self._life, id, run_id[len(id) + 1 :])).fetchone()
-        is_superseded, attempt = False, 1
-        for later_n in islice(self._later(id, n), _OF_ONE_RUN):
-            kind = self._db.execute("SELECT kind FROM entry WHERE n = ?", (later_n,)).fetchone()
-            if kind is None:
-                continue
-            if kind[0] == EndEntry.kind:
-                end = self._ends(later_n).get(run_id)
-                if end is not None and open is None:
-                    run = run_that_ended(end)
-                    return _RunOfPush(run, is_superseded)
-            elif kind[0] in _AGAIN:
-                for change in self._changes(later_n):
-                    if change.run_id == run_id:
-                        if change.what is What.SKIPPED and open is None:
-                            return None
-                        is_superseded = is_superseded or is_push(change)
-                        attempt = change.count if change.what is What.RUN_AGAIN else attempt
-        run = pushed(run_id, push.at_us, push.why == "uncertain")._replace(attempt=attempt)
-        return _RunOfPush(run, is_superseded)
-
-    def _later(self, id: str, n: int) -> Iterator[int]:
-        query, key = "SELECT n FROM touch WHERE segment = ? AND key = ? AND n > ? ORDER BY n", crc32(id.encode())
-        for segment in self._history.segments_between(n, self._history.last_n):
-            for (later_n,) in self._db.execute(query, (segment, key, n)):
-                yield later_n
-
-    def _changes(self, n: int) -> list[Change]:
-        row = self._db.execute(f"{ENTRY} WHERE n = ?", (n,)).fetchone()
-        return [] if row is None else list(self._history.changes_in(body.entry_of(row)))
-
-    def _read_ends(self, n: int) -> Mapping[str, Change]:
-        return {change.run_id or "": change for change in self._changes(n)}
-
-
-_AGAIN: Final = frozenset(kinds_telling(What.PUSHED_AGAIN, What.FOUND, What.ENQUEUED, What.RUN_AGAIN))
-
-
-class _Pushes:
-    """Finds the pushes of ended runs by their time; all pushes of one entry at once."""
-
-    def __init__(self, history: History) -> None:
-        self._history = history
-        self._at = lru_cache(maxsize=100)(self._read)
-
-    def at(self, t_us: int, run_id: str) -> Change | None:
-        """Return the push of *run_id* at *t_us*; None if it is not in the archive."""
-        return self._at(t_us).get(run_id)
-
-    def of(self, ended: Occurrence) -> Occurrence:
-        """Return *ended* with its push instead of its end; unchanged if the push is not in the archive."""
-        t_us = None if ended.run is None else ended.run.fired_us
-        push = None if t_us is None else self._at(t_us).get(ended.run_id)
-        return ended if push is None else Occurrence.of(push, ended.run, ended.facets, ended.cursor)
-
-    def _read(self, t_us: int) -> Mapping[str | None, Change]:
-        """Return the pushes in the first entries with exactly this time, by run id."""
-        db, n = self._history.db, first_since(self._history.db, t_us, self._history.last_n)
-        found = db.execute(f"{ENTRY} WHERE n >= ? AND n < ? AND t = ?", (n, n + _OF_ONE_TIME, t_us))
-        changes = (change for row in found for change in self._history.changes_in(body.entry_of(row)))
-        return {change.run_id: change for change in changes if is_push(change)}
