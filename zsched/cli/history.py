@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from zsched.cli.completion import completed_ids
+from zsched.cli.filters import facet_filters
 from zsched.cli.formats import CELLS, cells, remark, with_short_workers
 from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow
 from zsched.cli.output import printable
@@ -24,7 +25,7 @@ from zsched.core.model import iso
 from zsched.core.runs import BAD, RunStatus
 from zsched.core.sentences import local_text, reason_text
 from zsched.core.story import Source
-from zsched.core.verdict import StoryVerdict
+from zsched.core.story_verdict import StoryVerdict
 from zsched.core.wording import rough_duration
 from zsched.health.verdict import Shell
 from zsched.storage.connection import link_of
@@ -81,11 +82,7 @@ def _verdict_lines(verdict: StoryVerdict) -> Iterator[Shown]:
 @command()
 @click.argument("id", required=False, shell_complete=completed_ids)
 @click.option("--status", type=click.Choice(_STATUSES), help="Only occurrences, or runs, with this outcome.")
-@click.option("--match", metavar="GLOB", help="Only schedules with such an id, such as '*acme*'.")
-@click.option("--queue", metavar="NAME", help="Only of this queue.")
-@click.option("--func", metavar="FUNC", help="Only of this function (dotted path).")
-@click.option("--tag", metavar="TEXT", help="Only with this tag.")
-@click.option("--owner", metavar="TEXT", help="Only of schedules created by this author (created_by).")
+@facet_filters("occurrences")
 @click.option("--since", type=moment, metavar="TIME|DURATION", help="Not before this time, or 2h for two hours ago.")
 @click.option("--until", type=moment, metavar="TIME|DURATION", help="Before this time.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"At most so many; default {_LIMIT}.")

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from zsched.cli.completion import completed_ids
+from zsched.cli.filters import schedule_filters
 from zsched.cli.formats import due_text, iso_text, run_table, utc_text
 from zsched.cli.lines import Shown, pairs
 from zsched.cli.program import Invocation, command
@@ -21,7 +22,6 @@ from zsched.core.arguments import instant_ms
 from zsched.core.checked_options import POLICIES
 from zsched.core.clock import SystemClock, from_ms, to_ms
 from zsched.core.forms import Duration
-from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.option_table import OPTIONS
 from zsched.core.planning import nominal_of
@@ -42,15 +42,7 @@ _DURATIONS: Final = [option.shown for option in OPTIONS.values() if isinstance(o
 
 
 @command()
-@click.option(
-    "--state", type=click.Choice([state.value for state in ScheduleState]), help="Only schedules in this state."
-)
-@click.option("--kind", type=click.Choice(LISTED_KINDS), help="Only schedules of this kind.")
-@click.option("--func", metavar="FUNC", help="Only schedules of this function (dotted path).")
-@click.option("--queue", metavar="NAME", help="Only schedules for this queue.")
-@click.option("--tag", metavar="TEXT", help="Only schedules with this tag.")
-@click.option("--owner", metavar="TEXT", help="Only schedules with this author (created_by).")
-@click.option("--match", metavar="GLOB", help="Only ids that match this pattern, such as 'reminder-*'.")
+@schedule_filters
 @click.option(
     "--due-after", type=instant, metavar="TIME", help="Due after this time; local in --tz, or with an offset or Z."
 )

@@ -14,10 +14,11 @@ from typing import Any, Final
 import click
 
 from zsched.cli.completion import completed_ids
+from zsched.cli.filters import run_filters, schedule_filters
 from zsched.cli.formats import due_text
 from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, command
-from zsched.cli.repairs import Repair, bulk_options, run_filters, schedule_filters
+from zsched.cli.repairs import Repair, bulk_options
 from zsched.cli.values import instant
 from zsched.core.backfill import Backfill
 from zsched.core.model import Missed, Schedule

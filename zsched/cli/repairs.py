@@ -1,5 +1,5 @@
 """
-Repairs in bulk on the command line: options of filters, the question before many changes, progress, and the result.
+Repairs in bulk on the command line: their options, the question before many changes, progress, and the result.
 
 A command takes ids or filters, never both.
 """
@@ -10,24 +10,21 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
+from zsched.cli.filters import F, stacked
 from zsched.cli.lines import Shown
 from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, Invocation
-from zsched.cli.values import moment, moment_at
-from zsched.core.listing import LISTED_KINDS
-from zsched.core.model import ScheduleState
+from zsched.cli.values import moment_at
 from zsched.core.repair import AT_ONCE, CHANGED_PER_SECOND, PUSHED_PER_SECOND, SAMPLED, Repaired
 from zsched.core.wording import plural
 
 UNASKED: Final = 100  # changes that need no --yes
 _MUCH: Final = 1000  # a progress bar is shown from this many candidates on
 _BULK: Final = ("dry_run", "limit", "per_second", "yes")
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,54 +96,13 @@ class Repair:
         yield f"{plural(result.done, self.noun)} {self.done}{skipped}{refused}"
 
 
-def run_filters(*statuses: str) -> Callable[[F], F]:
-    """Add the options that choose runs, in one of *statuses*."""
-    return _options(
-        click.option("--status", type=click.Choice(statuses), help="Runs with this status."),
-        *_common("runs"),
-        click.option("--since", type=moment, metavar="TIME|DURATION", help="Ended since then, or 2h: two hours ago."),
-        click.option("--until", type=moment, metavar="TIME|DURATION", help="Ended before then."),
-    )
-
-
-def schedule_filters(function: F) -> F:
-    """Add the options that choose schedules."""
-    states = [state.value for state in ScheduleState]
-    return _options(
-        click.option("--state", type=click.Choice(states), help="Schedules in this state."),
-        click.option("--kind", type=click.Choice(LISTED_KINDS), help="Schedules of this kind."),
-        *_common("schedules"),
-    )(function)
-
-
 def bulk_options(*, is_pushing: bool) -> Callable[[F], F]:
     """Add the options of changes by filter."""
     usual = PUSHED_PER_SECOND if is_pushing else CHANGED_PER_SECOND
     number = click.IntRange(min=1)
-    return _options(
+    return stacked(
         click.option("--dry-run", is_flag=True, help=f"Count them, list the first {SAMPLED}, and change nothing."),
         click.option("--limit", type=number, metavar="N", help="Only the first N."),
         click.option("--per-second", type=number, metavar="N", help=f"At most N a second; default {usual:,}."),
         click.option("--yes", is_flag=True, help=f"Also more than {UNASKED}, without a question."),
     )
-
-
-def _common(noun: str) -> list[Callable[[F], F]]:
-    return [
-        click.option("--match", metavar="GLOB", help=f"{noun.capitalize()} with such a schedule id: '*acme*'."),
-        click.option("--queue", metavar="NAME", help=f"{noun.capitalize()} of this queue."),
-        click.option("--func", metavar="FUNC", help=f"{noun.capitalize()} of this function (dotted path)."),
-        click.option("--tag", metavar="TEXT", help=f"{noun.capitalize()} with this tag."),
-        click.option("--owner", metavar="TEXT", help=f"{noun.capitalize()} with this author (created_by)."),
-    ]
-
-
-def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Return a decorator that adds *options* in their order."""
-
-    def decorate(function: F) -> F:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
