@@ -64,7 +64,7 @@ def test_the_position_advances_with_the_commit(archive: Archive) -> None:
     assert (at(2), at(2)) == (archive.position, archive.tail)
 
 
-def test_a_new_pause_does_not_begin_with_an_earlier_one_that_ended_in_the_same_transaction(archive: Archive) -> None:
+def test_a_new_pause_begins_with_its_own_note_not_with_an_ended_pause_of_one_transaction(archive: Archive) -> None:
     archive.append([put(1, "a", paused="a")])
     archive.commit()
 
