@@ -209,7 +209,7 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
     reader.zsched("status", HEALTHY, "nobody listens to queue email, where 1 job waits for ")
     reader.zsched("why reminder-talk", "RQ knows of no worker that listens to queue email")
     reader.work("email")
-    reader.zsched("why reminder-talk", "  run reminder-talk-", "succeeded after ", "having waited ")
+    reader.zsched("why reminder-talk", "RAN: run reminder-talk-", "succeeded after ", "having waited ")
 
     reader.zsched("status | grep pid", "leader       ", ", pid ")
     reader.take("kill -9")
