@@ -285,8 +285,12 @@ def test_status_names_the_user_to_use_if_queues_may_not_be_read(guarded: Guarded
 
 
 def test_a_client_user_can_ask_why_its_run_waits(guarded: GuardedRedis, client: Client, operator: redis.Redis) -> None:
+    client.enqueue("tasks.note", queue="push")
+    Worker(["push"], connection=operator).register_birth()
     run_id = str(client.enqueue("tasks.note", id="run", queue="email").run_id)
-    assert "RQ knows of no worker that listens to queue email" in client.why(run_id).verdict.text
+    told = client.why(run_id).verdict.text
+    assert "RQ knows of no worker that listens to queue email" in told
+    assert "queues with workers: push" in told
 
     operator.set(f"{RQ}:suspended", 1)
     assert "RQ's workers are suspended" in client.why(run_id).verdict.text

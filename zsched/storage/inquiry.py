@@ -31,7 +31,7 @@ from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.questions import Questions
-from zsched.storage.queues import suspended, unheard, workers_of
+from zsched.storage.queues import registered_queues, suspended, unheard
 
 MOST_AT_ONCE: Final = 1000  # hits of a search in one answer
 _PAGE: Final = 100  # log entries in one read or answer
@@ -145,9 +145,9 @@ class Inquiry:
         return found
 
     def heard(self) -> set[str]:
-        """Return the queues of RQ's registered workers; none if this user may not read them."""
+        """Return the queues with registered workers; none if this user may not read them."""
         with suppress(RedisRefused), self._link.wire() as wire:
-            return set[str]().union(*(worker.queues for worker in workers_of(wire, self._keys.rq)))
+            return registered_queues(wire, self._keys.rq)
         return set()
 
     def entries(self, since_us: int | None, limit: int) -> tuple[Iterator[Entry], Source]:

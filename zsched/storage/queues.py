@@ -180,6 +180,16 @@ def workers_of(wire: Wire, rq: RqKeys) -> list[WorkerSeen]:
     ]
 
 
+def registered_queues(wire: Wire, rq: RqKeys) -> set[str]:
+    """
+    Return the queues with registered workers, among those that have had a job. A client's user may read them, but not
+    the workers. So a killed worker counts until RQ removes its name. Raises as above.
+    """
+    queues = [rq.queue_name(key) for key in members(wire, rq.queues(), _QUEUES)]
+    numbers = allowed_replies(wire, (("SCARD", rq.queue_workers(queue)) for queue in queues))
+    return {queue for queue, number in zip(queues, numbers, strict=True) if number}
+
+
 def used_queues(wire: Wire, keys: Keys) -> set[str]:
     """
     Return the queues of some hundred active recurring schedules, and of the next schedules. Raises as above.

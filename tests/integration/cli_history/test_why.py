@@ -364,6 +364,7 @@ def test_why_of_a_run_in_a_queue_without_workers_names_those_with_workers(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path, queue: str, hint: str
 ) -> None:
     with Leading(redis_url, path):
+        client.enqueue(FUNC, id="before", queue="email")
         SimpleWorker(["email"], connection=redis_client).register_birth()
         run_id = client.enqueue(FUNC, id="a", queue=queue).run_id
 
