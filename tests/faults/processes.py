@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
 import threading
@@ -150,6 +151,23 @@ class DaemonProcess(Telling):
                     self.add(json.loads(line))
                 except ValueError:  # a traceback
                     self.add({"event": "no_json", "text": line.decode(errors="replace")})
+
+
+class Others:
+    """The keeper and the archivist of a daemon, held by descriptors."""
+
+    def __init__(self, daemon: DaemonProcess) -> None:
+        self.keeper, self.archivist = daemon.keeper_pid, daemon.archivist_pid
+        self._held = [os.pidfd_open(pid) for pid in (self.keeper, self.archivist)]
+
+    def have_ended(self) -> bool:
+        """Return True when both have ended; afterwards they can no longer be asked."""
+        return all(_is_over(held) for held in self._held)
+
+
+def _is_over(held: int) -> bool:
+    """Return True if the process of the descriptor has ended, even if its parent did not wait for it yet."""
+    return bool(select.select([held], (), (), 0)[0])
 
 
 def _child_of(pid: int) -> int:

@@ -25,7 +25,7 @@ from tests.faults.archives import (
     wire_to,
 )
 from tests.faults.life import Life
-from tests.faults.processes import SHORT, Start, eventually
+from tests.faults.processes import SHORT, Others, Start, eventually
 from tests.faults.proxy import Proxy
 from tests.faults.threads import know
 from tests.prefix import RQ
@@ -216,8 +216,10 @@ def test_a_bootstrap_interrupted_by_kill_9_is_completed_by_the_next_start(start_
             slow.delay_s = 0.1  # some 15 pages of schedules, three replies each: time to kill three processes
             killed = start_daemon(slow.url, ARCHIVE_PATH=str(path))
             eventually(lambda: is_in_the_middle_of_a_bootstrap(path))
+            others = Others(killed)
             killed.send(signal.SIGKILL)
             killed.wait()
+            eventually(others.have_ended)
         interrupted = is_in_the_middle_of_a_bootstrap(path), len(killed.of("archive_bootstrapped"))
         left = state_of(path)
         next_one = start_daemon(server.url, ARCHIVE_PATH=str(path), **SHORT)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from rq import Queue
 
 from tests.faults.archives import KEYS, assert_state_is_redis_own, await_caught_up, history, log_in, repeated
 from tests.faults.ledger import entries, queued
-from tests.faults.processes import STEADY, DaemonProcess, Start, eventually
+from tests.faults.processes import STEADY, DaemonProcess, Others, Start, eventually
 from tests.faults.threads import know
 from tests.integration.asking import ask, pages_of
 from tests.integration.in_process import work_off
@@ -43,23 +42,6 @@ def daemon(start_daemon: Start, redis_url: str, redis_client: redis.Redis, path:
 @pytest.fixture
 def client(redis_url: str) -> Client:
     return Client.from_url(redis_url)
-
-
-class Others:
-    """The keeper and the archivist of a daemon, held by descriptors."""
-
-    def __init__(self, daemon: DaemonProcess) -> None:
-        self.keeper, self.archivist = daemon.keeper_pid, daemon.archivist_pid
-        self._held = [os.pidfd_open(pid) for pid in (self.keeper, self.archivist)]
-
-    def have_ended(self) -> bool:
-        """Return True when both have ended; afterwards they can no longer be asked."""
-        return all(is_over(held) for held in self._held)
-
-
-def is_over(held: int) -> bool:
-    """Return True if the process of the descriptor has ended, even if its parent did not wait for it yet."""
-    return bool(select.select([held], (), (), 0)[0])
 
 
 def is_complete(url: str, path: Path) -> bool:
