@@ -29,6 +29,7 @@ from zsched.storage.rqjob import Encoder, plain
 from zsched.storage.unpickling import is_pickle
 
 _OWN: Final = OWN.encode()
+_CREATED: Final = f"{OWN}created_at".encode()
 # Options in an order for people; other options follow, by name.
 _ORDER: Final = (
     *("func", "at", *RULES, "tz", "starts", "ends", "count"),
@@ -85,9 +86,22 @@ def with_changed_options(
     found = {
         new.entry: _compared(changes[0].id, old, new)
         for old, new in pairwise(known)
-        if new.entry in puts and new.replaces
+        if new.entry in puts and _goes_on(old, new)
     }
     return [replace(one, changed=found[one.entry]) if found.get(one.entry) else one for one in changes]
+
+
+def _goes_on(old: Recorded, new: Recorded) -> bool:
+    """
+    Return True if *new* changed the schedule of *old*, and is no other schedule with its id. A recurring schedule keeps
+    the time of its creation, which may also be that of the change.
+    """
+    return new.replaces or ((created := _created(new)) is not None and created == _created(old))
+
+
+def _created(given: Recorded) -> bytes | None:
+    """Return the time at which a recurring schedule was created; None for a one-shot."""
+    return dict(zip(given.record[::2], given.record[1::2], strict=True)).get(_CREATED)
 
 
 def _compared(id: str, old: Recorded, new: Recorded) -> tuple[str, ...]:

@@ -138,3 +138,19 @@ def test_the_message_of_an_endless_instant_names_the_time(
 
     with pytest.raises(ZschedError, match=r"^2026-01-01T09:00:00\+00:00: 2 times .* does a task schedule itself"):
         scheduler.advance(seconds=1, work=True)
+
+
+def test_why_tells_what_a_change_in_the_millisecond_of_the_creation_changed(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule("app.task", id="r", every=3600)
+    scheduler.client.update("r", queue="email")
+
+    assert "queue: default → email" in scheduler.client.why("r").lines[1][1]
+
+
+def test_why_does_not_compare_a_schedule_with_a_cancelled_schedule_of_its_id(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule("app.task", id="r", every=3600)
+    scheduler.client.cancel("r")
+    scheduler.advance(seconds=1)
+    scheduler.client.schedule("app.task", id="r", every=3600, queue="email")
+
+    assert not any("queue:" in line for _, line in scheduler.client.why("r").lines)

@@ -198,7 +198,7 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
         return FacetsOfRows.of([known[id(put.shape)] for put in self.puts])
 
     def replaces(self, number: int) -> bool:
-        return int(self.puts[number].words[4]) < self.at_us // 1000  # created_at
+        return int(self.puts[number].words[4]) < self.at_us // 1000  # created earlier; in this millisecond is not known
 
     def payloads(self) -> Mapping[int, int]:
         return {number: put.at for number, put in enumerate(self.puts)}
