@@ -45,10 +45,14 @@ def client_of(cluster: Cluster, **options: Any) -> Client:
 
 
 def schedule_stream(cluster: Cluster, number: int = RUNS) -> list[str]:
-    """Schedule one-shots, 500 a second; return their run ids. They are on the owner's replicas when this returns."""
+    """
+    Schedule one-shots, 500 a second, also where a busy machine is late; return their run ids. They are on the owner's
+    replicas when this returns.
+    """
     with connect(cluster.owner().tcp_url) as owner:
         begin_ms = int(owner.time()[0]) * 1000 + 2_000
-        rows = [{"func": "app.run", "id": f"s{n:05d}", "at": from_ms(begin_ms + EVERY_MS * n)} for n in range(number)]
+        due = [from_ms(begin_ms + EVERY_MS * n) for n in range(number)]
+        rows = [{"func": "app.run", "id": f"s{n:05d}", "at": at, "allow_past": True} for n, at in enumerate(due)]
         assert number == client_of(cluster).schedule_many(rows).created
         replicas = owner.info("replication")["connected_slaves"]
         owner.set("{default}marker", "x")

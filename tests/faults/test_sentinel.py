@@ -40,15 +40,17 @@ def server_now_ms(server: EmbeddedRedis) -> int:
 def schedule_stream(url: str, server: EmbeddedRedis, number: int = RUNS) -> list[str]:
     """Schedule one-shots, one a millisecond; return their run ids. They are on every replica when this returns."""
     begin_ms = server_now_ms(server) + 1_500
-    rows = [{"func": "app.run", "id": f"s{n:05d}", "at": from_ms(begin_ms + n)} for n in range(number)]
+    ids = [(f"s{n:05d}", begin_ms + n) for n in range(number)]
+    rows = [{"func": "app.run", "id": id, "at": from_ms(due_ms), "allow_past": True} for id, due_ms in ids]
     assert number == Client.from_url(url).schedule_many(rows).created
     replicate(server)
-    return [f"s{n:05d}-{begin_ms + n}" for n in range(number)]
+    return [f"{id}-{due_ms}" for id, due_ms in ids]
 
 
 def schedule_durable(url: str, at_ms: int) -> list[str]:
     """Schedule DURABLE one-shots; return their run ids. An archive has them when this returns."""
-    rows = [{"func": "app.run", "id": f"d{n:05d}", "at": from_ms(at_ms), "durable": True} for n in range(DURABLE)]
+    options = {"func": "app.run", "at": from_ms(at_ms), "durable": True, "allow_past": True}
+    rows = [{"id": f"d{n:05d}", **options} for n in range(DURABLE)]
     assert DURABLE == Client.from_url(url).schedule_many(rows).created
     return [f"d{n:05d}-{at_ms}" for n in range(DURABLE)]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import select
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Event
 from typing import Any, Protocol
@@ -273,7 +273,7 @@ class Wire:
         """Send without waiting; ``receive`` gives the replies in order."""
         self._demand_master()
         with self._converted():
-            self._connection.send_command(*command, check_health=False)
+            self._connection.send_command(*_as_texts(command), check_health=False)
         self.in_flight += 1
 
     def receive(self) -> Any:
@@ -393,6 +393,14 @@ def rest() -> None:
 def one_node_only(where: str) -> str:
     """Return the message for a connection to a single node of a Cluster."""
     return f"Redis at {where} is a node of a Redis Cluster; {_NODES}"
+
+
+def _as_texts(command: Sequence[Any]) -> list[Any]:
+    """
+    Return *command* with its numbers as text. hiredis 3.5 crashes the process if Ctrl-C comes while it packs a number:
+    its ``pack_command`` uses the result of ``PyObject_Repr``, which handles signals, without a check for NULL.
+    """
+    return [repr(part) if part.__class__ is int or part.__class__ is float else part for part in command]
 
 
 def _check(given_by: str) -> str:
