@@ -71,18 +71,14 @@ class IndexWriter:
 
     def fired(self, n: int, sources: Sequence[RecordPlace | None]) -> None:
         """Add entry *n* of fired one-shots. Fast if the records in an entry have the same facets."""
-        if len(sources) == 1:
-            facets = [NO_FACETS if sources[0] is None else self._of(sources[0][0]).at(sources[0][1])]
-        else:
-            numbers = [0 if source is None else source[0] for source in sources]
-            of = {number: self._of(number) for number in set(numbers)}
-            if any(each.order for each in of.values()):
-                facets = [of[m].at(source[1] if source else 0) for m, source in zip(numbers, sources, strict=True)]
-            else:
-                only = {number: each.distinct[0] for number, each in of.items()}
-                facets = list(set(only.values()))
-                facets = facets if len(facets) == 1 else list(map(only.__getitem__, numbers))
-        found = FacetsOfRows.of(facets)
+        numbers = [source[0] if source else 0 for source in sources]
+        of = {number: self._of(number) for number in set(numbers)}
+        found = of[numbers[0]]
+        if any(each.order for each in of.values()):
+            rows = [source[1] if source else 0 for source in sources]
+            found = FacetsOfRows.of([of[number].at(row) for number, row in zip(numbers, rows, strict=True)])
+        elif len(of) > 1 and len({each.distinct[0] for each in of.values()}) > 1:
+            found = FacetsOfRows.of([of[number].distinct[0] for number in numbers])
         self._rows.append(facet_row(n, found))
         for one in found.distinct:
             self._add(n, (_PLAIN, one, False))
@@ -143,8 +139,7 @@ def facets_in(row: FacetRow) -> FacetsOfRows:
         is_as_written = False
     if not is_as_written:
         raise ArchiveCorrupt(f"the facets of history entry {n} are corrupted: their checksum differs")
-    order, *distinct = body.unpack(stored)
-    return FacetsOfRows(list(map(Facets.parse, distinct)), _little(array("H", order)))
+    return _unpacked(stored)
 
 
 def key_of(value: str) -> int:
@@ -159,6 +154,12 @@ def _values_of(word: str, facets: Facets, is_end: bool) -> Iterator[str]:
         yield from of_facets
     if word != _PLAIN:
         yield from (f"{word}|{value}" for value in of_facets)
+
+
+@lru_cache(maxsize=1000)  # many entries have equal facets
+def _unpacked(stored: bytes) -> FacetsOfRows:
+    order, *distinct = body.unpack(stored)
+    return FacetsOfRows(list(map(Facets.parse, distinct)), _little(array("H", order)))
 
 
 @lru_cache(maxsize=1000)
