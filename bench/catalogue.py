@@ -24,6 +24,7 @@ from bench.rows import (
     priority,
     rebuild,
     recurring,
+    search,
     startup,
     takeover,
     tracked,
@@ -66,6 +67,7 @@ ROWS = {
         Row("rebuild", "a million schedules, from the archive into a flushed Redis", rebuild.measure),
         Row("durable", "schedule(durable=True), one after the other, one idle daemon", durable.measure),
         Row("why", "the story of one id among a million history entries", why.of_a_million),
+        Row("search", "the first page of a search by each filter, among a million runs", search.of_a_million),
         Row("tracked", "ten thousand runs end per second, beside a million that wait", tracked.measure),
         Row("startup", "python, import redis, import of a client, `zsched --version`, `zsched ls`", startup.measure),
         Row("listing", "the first page, and five ids by a pattern, among a million waiting", listing.measure),
@@ -74,5 +76,6 @@ ROWS = {
         Row("campaign", "ten million due at once, and other clients meanwhile", campaign.without_aof, is_heavy=True),
         Row("campaign-aof", "the same with appendonly, fsync every second", campaign.with_aof, is_heavy=True),
         Row("why-10m", "the story of one id among ten million history entries", why.of_ten_million, is_heavy=True),
+        Row("search-10m", "a search by each filter among ten million runs", search.of_ten_million, is_heavy=True),
     )
 }

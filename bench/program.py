@@ -43,7 +43,10 @@ def main(args: list[str]) -> int:
     "--only", "names", multiple=True, type=click.Choice(list(ROWS)), metavar="ROW", help="This row; repeatable."
 )
 @click.option(
-    "--all", "wants_all", is_flag=True, help="The campaigns and why-10m too: 25 minutes more, 10 GB of memory."
+    "--all",
+    "wants_all",
+    is_flag=True,
+    help="The campaigns, why-10m and search-10m too: 35 minutes more, 10 GB of memory.",
 )
 @click.option("--quick", is_flag=True, help="Small sizes, once: whether it works, not how fast it is.")
 @click.option("--repeat", type=click.IntRange(1), help=f"Repetitions, contestants in turn (default {_REPEAT}).")

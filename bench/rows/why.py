@@ -1,39 +1,32 @@
 """
 Duration of ``why``: the story of one schedule among millions of history entries.
 
-The archive is written by ``Archive.append`` from synthetic entries, each the put of one schedule with a random
-id, in the form of one that put.lua wrote; then comes the log of the row's own Redis, so a daemon opens that file
-and follows on. Questions go through Redis to that daemon, as ``zsched why`` asks them. Before each the file is
-dropped from the system's page cache, so what an answer needs is read from the disk.
+Each entry (``bench.history``) is the put of one schedule with a random id, in the form of one that put.lua wrote.
+Questions go through Redis to a daemon, as ``zsched why`` asks them. Before each the file is dropped from the system's
+page cache, so what an answer needs is read from the disk.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 from bench import load
 from bench.arena import Arena, Ground
 from bench.children import folder, leader
 from bench.contest import Contestant, Figure, contest
+from bench.history import archive_path, drop_from_cache, log_of, write_archive
 from bench.results import Broken, Result
-from zsched.archive import START, Archive
-from zsched.archive.places import paths_for
-from zsched.config.urls import address_of
 from zsched.core.changes import What
 from zsched.core.log import Entry, Position
 from zsched.storage.connection import Link
 from zsched.storage.inquiry import Inquiry
-from zsched.storage.log import Log
 
 _ASKED = 20  # ids
-_AT_ONCE = 20_000  # entries in one transaction
 _AHEAD_S = 86_400
 _GOAL_S = 1.0
 
@@ -61,9 +54,12 @@ def _measure(arena: Arena, name: str, count: int) -> Result:
 
 def _zsched(arena: Arena, ground: Ground, count: int) -> Figure:
     ground.client().schedule(load.FUNC, id="template", after=_AHEAD_S, args=load.ARGS)
-    with folder(arena) as state, ground.wire() as wire:
-        path = paths_for("default", None, address_of(ground.url), {"STATE_DIRECTORY": str(state)})[0]
-        asked = _build(arena, path, count, list(Log(wire, ground.keys).entries()))
+    with folder(arena) as state:
+        path, asked, log = archive_path(ground, state), list[str](), log_of(ground)
+        chance = random.Random(count)
+        template = next(entry for entry in log if entry.kind == "put")
+        made = _puts(template, count, chance, set(chance.sample(range(count), _ASKED)), asked)
+        write_archive(arena, path, made, count, log)
         size = path.stat().st_size
         with leader(arena, ground, state=state):
             arena.wait_for("the archive follows", ground.archives)
@@ -71,28 +67,6 @@ def _zsched(arena: Arena, ground: Ground, count: int) -> Figure:
             warm_s = [_ask(arena, ground, path, id, is_cold=False) for id in asked]
     others = {"median": sorted(cold_s)[len(cold_s) // 2], "warm": max(warm_s), "bytes each": size / count}
     return Figure(max(cold_s), others)
-
-
-def _build(arena: Arena, path: Path, count: int, log: list[Entry]) -> list[str]:
-    """Write the archive at *path*: *count* puts, then *log*; some of the ids."""
-    template = next(entry for entry in log if entry.kind == "put")
-    chance = random.Random(count)
-    asked: list[str] = []
-    archive = Archive(path, "default")
-    try:
-        archive.begin_bootstrap()
-        archive.end_bootstrap(START)
-        made = _puts(template, count, chance, set(chance.sample(range(count), _ASKED)), asked)
-        for start in range(0, count, _AT_ONCE):
-            if start % 1_000_000 == 0:
-                arena.say(f"why: {start:,} of {count:,} entries written")
-            archive.append(islice(made, _AT_ONCE))
-            archive.commit()
-        archive.append(log)
-        archive.commit()
-    finally:
-        archive.close()
-    return asked
 
 
 def _puts(template: Entry, count: int, chance: random.Random, wanted: set[int], asked: list[str]) -> Iterator[Entry]:
@@ -110,19 +84,10 @@ def _puts(template: Entry, count: int, chance: random.Random, wanted: set[int], 
 def _ask(arena: Arena, ground: Ground, path: Path, id: str, *, is_cold: bool) -> float:
     """Seconds to an answer, over a connection of its own."""
     if is_cold:
-        _forget(path)
+        drop_from_cache(path)
     started_ms = arena.clock.monotonic_ms()
     told = Inquiry(Link.from_url(ground.url, 60.0), ground.keys).chronicle(id)
     took_s = (arena.clock.monotonic_ms() - started_ms) / 1000
     if told.source.archive is None or [change.what for change in told.changes] != [What.PUT]:
         raise Broken(f"no archive told of {id}: {told.source.problem or told.changes}")
     return took_s
-
-
-def _forget(path: Path) -> None:
-    """Drop the file from the system's page cache: posix_fadvise(2)."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(fd)
