@@ -10,7 +10,8 @@ import click
 
 from zsched.cli.formats import due_text
 from zsched.cli.functions import check_allowed, importing, tell_unchecked
-from zsched.cli.output import Progress, printable, say
+from zsched.cli.lines import printable
+from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, USAGE, Invocation, command, connect
 from zsched.cli.values import content
 from zsched.core.wording import plural
@@ -55,8 +56,8 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
     _tell(invocation, said, applied, dry_run)
     tell_unchecked(checks.unchecked, "options may differ from those put where they can be")
     if not invocation.wants_json:
-        shared = client.shared_queues(entry.definition for entry in said.entries)
-        invocation.remark(*(f"note: {one}" for one in shared))
+        doubtful = client.doubtful_queues(entry.definition for entry in said.entries)
+        invocation.remark(*(f"note: {one}" for one in doubtful))
     return FAILED if applied.errors else DONE
 
 

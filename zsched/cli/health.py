@@ -13,6 +13,7 @@ import click
 from click.exceptions import Exit
 
 from zsched.cli.lines import Style, TableRow
+from zsched.cli.output import say_lines
 from zsched.cli.program import DONE, UNHEALTHY, Invocation, command
 from zsched.cli.status_screen import status_lines, watch
 from zsched.cli.status_view import looking
@@ -111,7 +112,7 @@ def reaching(invocation: Invocation, link: Link) -> Iterator[None]:
         remedy = f"start Redis, or repair the way to it: {ping}; nothing is lost, daemons come back by themselves"
         invocation.tell_error(str(error), error, remedy=remedy)
         if not invocation.wants_json:
-            click.echo(f"  → {remedy}", err=True)
+            say_lines(f"  → {remedy}")
         raise Exit(UNHEALTHY) from None
 
 

@@ -13,8 +13,7 @@ import click
 from zsched.cli.completion import completed_ids
 from zsched.cli.filters import facet_filters
 from zsched.cli.formats import CELLS, cells, remark, with_short_workers
-from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow
-from zsched.cli.output import printable
+from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow, printable
 from zsched.cli.program import DONE, INTERRUPTED, NOT_FOUND, Invocation, command, connect
 from zsched.cli.values import moment, moment_at
 from zsched.client import Client

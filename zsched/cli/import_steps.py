@@ -11,8 +11,8 @@ from typing import Any, Final
 from zsched.cli.files import applied_lines
 from zsched.cli.formats import due_text
 from zsched.cli.functions import check_allowed, importing, tell_unchecked
-from zsched.cli.lines import Table
-from zsched.cli.output import Progress, jsonable, printable
+from zsched.cli.lines import Table, printable
+from zsched.cli.output import Progress, jsonable
 from zsched.cli.program import DONE, FAILED, Invocation, connect
 from zsched.client import Client
 from zsched.client.keeper import Keeper

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from zsched.cli.output import printable
+
+def printable(text: str) -> str:
+    """Return *text* without control characters."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 class Style(Enum):

@@ -74,7 +74,7 @@ def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: 
     values = ({**one.to_dict(), "cursor": one.cursor} for one in islice(shown, limit))
     now_ms = SystemClock().now_ms()
     nothing = "no schedule matches" if any(filters.values()) else "nothing is scheduled"
-    invocation.answer_rows(values, _HEADER, (_row(one, tz, now_ms) for one in shown), tz, nothing)
+    invocation.answer_rows(values, _HEADER, (_row(one, tz, now_ms) for one in shown), tz or _only_zone(shown), nothing)
     if isinstance(shown, list) and next(found, None) is not None:
         click.echo(f"there are more: zsched ls … --after {shown[-1].cursor}", err=True)
 
@@ -161,6 +161,12 @@ def _row(one: Schedule, tz: str | None, now_ms: int) -> tuple[str, ...]:
         one.priority.value,
         "" if one.description in (None, one.func) else shortened(one.description or "", _DESCRIPTION_WIDTH),
     )
+
+
+def _only_zone(shown: object) -> str | None:
+    """Return the zone of all schedules of a page; None if there are several, or the listing has no pages."""
+    zones = {one.tz or "UTC" for one in shown} if isinstance(shown, list) else set()
+    return zones.pop() if len(zones) == 1 else None
 
 
 def _distance(one: Schedule, due_ms: int, now_ms: int) -> str:

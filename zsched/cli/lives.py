@@ -21,7 +21,7 @@ from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, comma
 from zsched.cli.repairs import Repair, bulk_options
 from zsched.cli.values import instant
 from zsched.core.backfill import Backfill
-from zsched.core.model import Missed, Schedule
+from zsched.core.model import Missed, Schedule, ScheduleState
 from zsched.core.sentences import local_text
 from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, PayloadGone, RunNotFound, RunNotOver, ScheduleNotFound
@@ -191,8 +191,8 @@ def _resumed(id: str, schedule: Schedule | None, missed: str) -> _Result:
         return _Result(id, "skipped", "its time had passed, so it has ended")
     if schedule is None:
         return _Result(id, "resumed", f"its time had passed, so it fires now; see zsched why {id}")
-    due_ms = schedule.next_ms
-    return _Result(id, schedule.state.value, "" if due_ms is None else f"next {due_text(due_ms, schedule.tz)}")
+    due_ms, word = schedule.next_ms, "resumed" if schedule.state is ScheduleState.ACTIVE else schedule.state.value
+    return _Result(id, word, "" if due_ms is None else f"next {due_text(due_ms, schedule.tz)}")
 
 
 def _each(invocation: Invocation, ids: Iterable[str], act: Callable[[str], _Result]) -> int:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from zsched.cli.formats import with_short_workers
-from zsched.cli.output import printable
+from zsched.cli.lines import printable
 from zsched.cli.program import Invocation, close_stdout, command, connect
 from zsched.cli.values import moment, moment_at
 from zsched.client import Client
@@ -69,7 +69,7 @@ def log(
     old one.
 
     --json prints JSON lines, not an array, because the output can be endless. Each line has the keys "entry", "at",
-    "kind" and "changes". It has "problem" if this version cannot read the entry.
+    "kind" and "changes". It has "problem" if this version cannot read the entry. stderr has the source, as JSON.
 
     \b
     Examples:
@@ -89,8 +89,10 @@ def log(
     invocation.tell_source(source)
     rendered = (line for entry in found for line in teller.lines(entry))
     with _ending_well() if follow else nullcontext():
-        for line in islice(rendered, limit) if since_at is not None else deque(rendered, limit):
-            invocation.show(line.split("\n"))
+        lines = islice(rendered, limit) if since_at is not None else deque(rendered, limit)
+        invocation.show(
+            (part for line in lines for part in line.split("\n")), None if follow else zone_name(tz) or "UTC"
+        )
         if follow:
             _follow(invocation, client, teller, Position.parse(f"{source.as_of} 0") if source.as_of else _BEGINNING)
 

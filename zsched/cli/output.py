@@ -1,8 +1,9 @@
-"""Output for people: texts without control characters, remarks, and progress."""
+"""Output beside the result: remarks and progress; and JSON that streams."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -10,12 +11,9 @@ from typing import Any, Final
 
 import click
 
+from zsched.cli.lines import printable
+from zsched.cli.terminal import Terminal
 from zsched.core.clock import Clock, SystemClock
-
-
-def printable(text: str) -> str:
-    """Return *text* without control characters."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def jsonable(value: Any, text: Callable[[Any], str] = str) -> Any:
@@ -37,7 +35,13 @@ def echo_array(values: Iterable[Any]) -> None:
 
 def say(text: str) -> None:
     """Write a remark beside the result: one line to stderr."""
-    click.echo(f"zsched: {printable(text)}", err=True)
+    say_lines(f"zsched: {text}")
+
+
+def say_lines(*lines: str) -> None:
+    """Write *lines* to stderr, within the width of its terminal."""
+    for line in Terminal.of(sys.stderr, os.environ).shown(map(printable, lines)):
+        click.echo(line, err=True)
 
 
 # -- progress ---------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ import click
 from click.exceptions import Exit
 
 from zsched.cli.lines import Shown, Table, TableRow
-from zsched.cli.output import echo_array, printable
+from zsched.cli.output import echo_array, say, say_lines
 from zsched.cli.terminal import Terminal
 from zsched.errors import ConfigError, InvalidSchedule, RunNotFound, ScheduleNotFound, ZschedError
 
@@ -114,25 +114,19 @@ class Invocation:
     def remark(self, *texts: str) -> None:
         """Write *texts* to stderr; with JSON, nothing, because the result contains them."""
         for text in () if self.wants_json else texts:
-            _say_beside(f"zsched: {text}")
+            say(text)
 
     def tell_source(self, source: Source) -> None:
         """Write the source of the answer to stderr, unless it is complete, or the result is JSON and contains it."""
         if not (self.wants_json or source.is_complete):
-            _say_beside(str(source))
+            say_lines(str(source))
 
     def tell_error(self, message: str, error: Exception, **more: Any) -> None:
         """Report *error* on stderr; *more* keys are for JSON."""
         if self.wants_json:
             click.echo(json.dumps({"error": message, "type": type(error).__name__, **more}), err=True)
         else:
-            click.echo(f"zsched: {message}", err=True)
-
-
-def _say_beside(text: str) -> None:
-    """Write *text* to stderr, within the width of its terminal."""
-    for line in Terminal.of(sys.stderr, os.environ).shown([printable(text)]):
-        click.echo(line, err=True)
+            say_lines(*f"zsched: {message}".split("\n"))
 
 
 def connect(settings: Settings, link: Link | None = None) -> Client:

@@ -119,7 +119,7 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
     tell_unchecked(lookup.absent)
     if not invocation.wants_json and scheduled.outcome in ("created", "updated"):
         with suppress(ScheduleNotFound):  # it fired a moment ago
-            invocation.remark(*(f"note: {shared}" for shared in client.shared_queues([client.get(id)])))
+            invocation.remark(*(f"note: {queue}" for queue in client.doubtful_queues([client.get(id)])))
 
 
 @command("set")
@@ -150,7 +150,10 @@ def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: An
             changes["func"] = lookup.find(func) or func  # a task checks its arguments
     else:
         check_allowed(settings, None, changes)
-    _tell(invocation, client.update(id, **changes), changes.get("tz"))
+    scheduled, tz = client.update(id, **changes), None
+    with suppress(ScheduleNotFound):  # it fired a moment ago
+        tz = client.get(id).tz
+    _tell(invocation, scheduled, tz)
     tell_unchecked(lookup.absent)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -57,8 +56,7 @@ def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: 
         command = ManualRecovery(settings, file, is_dry=dry_run, is_forced=force, is_quiet=is_quiet)
         outcome = command.look(lists_all or invocation.wants_json) if dry_run else command.put_back(lists_all)
     except NoArchive as error:
-        refusal = {"error": str(error), "type": type(error).__name__}
-        click.echo(json.dumps(refusal) if invocation.wants_json else f"zsched: {error}", err=True)
+        invocation.tell_error(str(error), error)
         return NOT_FOUND
     if invocation.wants_json:
         invocation.answer(outcome.to_dict())

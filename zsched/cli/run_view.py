@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from zsched.cli.formats import cells, with_short_workers
-from zsched.cli.lines import pairs
-from zsched.cli.output import printable
+from zsched.cli.lines import pairs, printable
 from zsched.cli.program import Invocation
 from zsched.core.attempt_lines import attempt_text
 from zsched.core.attempts import Attempt

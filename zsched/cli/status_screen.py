@@ -13,8 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from zsched.cli.formats import remark
-from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow, pairs
-from zsched.cli.output import printable
+from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow, pairs, printable
 from zsched.cli.status_view import StatusView, complete_since
 from zsched.cli.terminal import Terminal
 from zsched.core.changes import What

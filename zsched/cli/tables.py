@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import Final
 
-from zsched.cli.lines import Style, StyledLine, TableRow
-from zsched.cli.output import printable
+from zsched.cli.lines import Style, StyledLine, TableRow, printable
 from zsched.core.pages import pages_of
 
 _PAGE: Final = 200  # rows that are aligned together; later rows may widen a column, but never narrow it

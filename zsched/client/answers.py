@@ -32,6 +32,8 @@ from zsched.storage.queues import similar
 from zsched.storage.reader import Reader
 
 _NEAR: Final = 2000  # ids that are compared with an unknown one
+_LATELY: Final = 200  # the last occurrences whose ids begin alike, which are compared with it, too
+_SAME: Final = 3  # characters at the beginning of such an id
 _LIKE: Final = 0.7  # of difflib.SequenceMatcher.ratio
 _OTHERS: Final = 100  # runs of its queue that are searched for those that began while a run waited
 _BEFORE_MS: Final = 3_600_000  # they were pushed so long before it, at most
@@ -96,11 +98,13 @@ class Answers:
         return self._explained(self._with_queues(story, runs, stalled), _runs(chronicle, RunStatus))
 
     def _with_near_ids(self, story: Story) -> Story:
-        """Add ids of schedules that look like the unknown one, among some thousand."""
+        """Add ids that look like the unknown one: of some thousand schedules, and of those that fired lately."""
         ids = sorted({*self._reader.recurring(), *self._reader.paused()})
         at = bisect(ids, story.id)
         waiting = (id for _, id in self._reader.active(None, None, None, lambda _: True))
         near = [*ids[max(at - _NEAR, 0) : at + _NEAR], *islice(waiting, _NEAR)]
+        if story.source.archive is not None:  # the log alone takes seconds to search
+            near += [one.id for one in self.history(None, None, _LATELY, None, {"match": f"{story.id[:_SAME]}*"})]
         found = get_close_matches(story.id, dict.fromkeys(near), cutoff=_LIKE)
         if not found:
             return story
@@ -117,7 +121,7 @@ class Answers:
     def _with_queues(self, story: Story, runs: Sequence[Run], stalled: Mapping[str, Stalled]) -> Story:
         """Add to the verdict on a run that no worker takes the queues that have workers: its own may be misspelt."""
         queue = next((run.queue for run in runs if stalled.get(run.queue) is Stalled.UNHEARD), None)
-        heard = self._inquiry.heard() if queue is not None and story.verdict.word is Word.NOT_RUN else set()
+        heard = self._inquiry.heard() if queue is not None and story.verdict.word is Word.NOT_RUN else None
         if queue is None or not heard:
             return story
         meant = similar(queue, heard)
@@ -129,17 +133,23 @@ class Answers:
         run = next((run for run in runs if run.status is RunStatus.EXPIRED), None)
         if story.verdict.word is not Word.EXPIRED or run is None or not run.queue:
             return story
-        queued_ms, until_ms = run.queued_ms or 0, run.ended_ms or 0
+        since_ms, until_ms = run.queued_ms or (run.fired_us or 0) // 1000, run.ended_ms or 0
         filters: SearchFilters = {
             "queue": run.queue,
-            "since": from_ms(max(queued_ms - _BEFORE_MS, 0)),
+            "since": from_ms(max(since_ms - _BEFORE_MS, 0)),
             "until": from_ms(until_ms),
         }
         others = self.runs(None, None, _OTHERS, None, filters)
-        begun = sum(queued_ms <= (one.started_ms or 0) <= until_ms for one in others if one.id != run.id)
-        why = f"no run of queue {run.queue} began meanwhile: no worker listened, or all were busy"
+        begun = sum(
+            one.started_ms is not None and since_ms <= one.started_ms <= until_ms for one in others if one.id != run.id
+        )
+        heard = self._inquiry.heard()
         if begun:
             why = f"meanwhile {plural(begun, 'other run')} of queue {run.queue} began: its workers were busy"
+        elif heard is not None and run.queue not in heard:
+            why = f"no run of queue {run.queue} began meanwhile; {Stalled.UNHEARD.value.format(run.queue)} now"
+        else:
+            why = f"no run of queue {run.queue} began meanwhile: no worker listened, or all were busy"
         return replace(story, verdict=story.verdict.after(why))
 
     def get_run(self, run_id: str) -> tuple[Run, Source]:

@@ -1,5 +1,5 @@
 """
-Queues that urgent and bulk schedules share.
+Queues that a schedule should perhaps not use: shared by urgent and bulk schedules, or misspelt.
 
 Priority decides the order of pushes. In the queue a run waits behind all that was pushed before, so an urgent one waits
 behind a campaign. ``zsched add`` and ``zsched apply`` warn of such queues.
@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
 from zsched.core.policy import Priority
+from zsched.storage.queues import similar
 from zsched.storage.reader import Reader
 
 _LOOKED_AT: Final = 200
@@ -43,6 +44,22 @@ class SharedQueue(NamedTuple):
             "ends at the push: an urgent run waits behind the bulk runs in the queue. Give it a queue and workers of "
             "its own, or at_front"
         )
+
+
+class MisspeltQueue(NamedTuple):
+    """A queue without a worker, and one with workers that has a similar name."""
+
+    queue: str
+    meant: str
+
+    def __str__(self) -> str:
+        return f"no worker listens to queue {self.queue!r}; did you mean {self.meant!r}?"
+
+
+def misspelt_queues(heard: set[str], put: Iterable[Prioritized]) -> list[MisspeltQueue]:
+    """Return the queues of *put* that may be misspelt; *heard*: those with workers."""
+    queues = sorted({one.queue for one in put} - heard)
+    return [MisspeltQueue(queue, meant) for queue in queues if (meant := similar(queue, heard)) is not None]
 
 
 def shared_queues(reader: Reader, put: Iterable[Prioritized]) -> list[SharedQueue]:

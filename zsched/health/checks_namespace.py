@@ -131,7 +131,6 @@ def check_quarantine_closely(probe: Probe) -> Iterator[Finding]:
 _STEPS: Final = 50
 _PER_STEP: Final = 1000  # keys per step of the scan: about 0.3 ms of Redis
 _OF_IDS: Final = ("schedule:", "template:")
-_LAPSING: Final = ("op:", "answer:")
 _AT_ONCE: Final = 20  # keys in one command of a remedy
 _LASTS: Final = -1  # PTTL of a key without expiry
 _KINDS: Final = {  # of unused keys: the remedy, and a command
@@ -186,7 +185,7 @@ def _sorted(probe: Probe, names: list[str]) -> Iterator[Iterable[str]]:
     """Yield the leftovers among *names*, without the namespace's prefix, by kind."""
     keys = probe.keys
     of_ids = [name for name in names if name.startswith(_OF_IDS)]
-    lapsing = [name for name in names if name.startswith(_LAPSING)]
+    lapsing = [name for name in names if (keys.prefix + name).startswith(keys.lapsing_prefixes())]
     throttled_names = [name for name in names if _is_throttled(name)]
     *are_there, words = probe.ask_all(
         [

@@ -15,7 +15,7 @@ from zsched.core.wording import plural, some
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding, fine, health_check, note, problem, skipped, warning
 from zsched.health.facts import Probe
-from zsched.storage.queues import StalledQueues, WorkerSeen, stalled_queues, used_queues, workers_of
+from zsched.storage.queues import StalledQueues, WorkerSeen, used_queues, workers_of
 from zsched.storage.registries import is_denied
 from zsched.storage.rivals import CRON_OWNER, RqSchedulers, crons, rq_schedulers
 from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE, RQ_SCHEDULER_JOBS, RqKeys, prefix_of_environment
@@ -46,7 +46,7 @@ def check_workers(probe: Probe) -> Iterator[Finding]:
         listed = ", ".join(f"{found} ({len(names)})" for found, names in sorted(versions.items()))
         yield warning(f"workers are of different versions of RQ: {listed}", "upgrade all of them")
     if not workers:
-        yield _unregistered(stalled_queues(probe.wire, probe.keys))
+        yield _unregistered(probe.stalled_queues)
     elif not unknown and len(versions) == 1:
         yield fine(f"{plural(len(workers), 'worker')} of RQ {workers[0].version}; this machine has {HERE}")
 
@@ -57,6 +57,9 @@ def _unregistered(queues: StalledQueues) -> Finding:
         said = "no worker of RQ is registered, and workers take jobs: they began before Redis lost its data"
         return note(said, "restart them: then RQ and zsched see them, also while they wait")
     names = [one.queue for one in queues.unheard] or ["default"]
+    if queues.is_after_loss:
+        said = "no worker of RQ is registered: what fires waits, unless workers ran when Redis lost its data"
+        return warning(said, "restart those workers, or start one", "rq", "worker", *names)
     return warning("no worker of RQ is registered: what fires waits", "start one", "rq", "worker", *names)
 
 

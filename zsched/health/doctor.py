@@ -28,10 +28,8 @@ from zsched.storage.connection import Link
 from zsched.storage.keys import keys_of
 from zsched.storage.overview import Overview
 from zsched.storage.queues import StalledQueues
-from zsched.storage.reader import Reader
 from zsched.storage.registries import is_denied
 from zsched.storage.rights import Role
-from zsched.storage.rqjob import Encoder
 
 Ask = Callable[[], Any]
 
@@ -91,13 +89,11 @@ def examine(
 
 def _facts(probe: Probe) -> dict[type, Ask]:
     """Return the facts that checks need, by type; each is read once."""
-    reader = Reader(probe.link, probe.keys, Encoder(probe.settings.rq.serializer))
-    recent = cache(lambda: reader.recent(probe.clock))
     return {
         Probe: lambda: probe,
-        Overview: cache(reader.overview),
-        Recent: recent,
-        StalledQueues: cache(lambda: reader.stalled_queues()._replace(is_after_loss=recent().rebuilt is not None)),
+        Overview: cache(probe.reader.overview),
+        Recent: lambda: probe.recent,
+        StalledQueues: lambda: probe.stalled_queues,
     }
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from zsched.config import Settings
@@ -29,6 +30,7 @@ from zsched.storage.queues import StalledQueues
 from zsched.storage.reader import Reader
 from zsched.storage.registries import allowed_replies, members
 from zsched.storage.rights import Role
+from zsched.storage.rqjob import Encoder
 
 # Redis' timeouts in one pass of a daemon's main loop: for a connection to one address and to another, for a reply, and
 # for the rest.
@@ -91,7 +93,7 @@ class Facts:
 # -- the doctor's connection to one Redis -----------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Probe:
     """
     One Redis over *wire*, and one namespace in it. ``info``: the server's INFO at the beginning.
@@ -111,6 +113,21 @@ class Probe:
     roles: tuple[Role, ...] = (Role.DAEMON,)
     user: str | None = None
     config_file: str | None = None
+
+    @cached_property
+    def reader(self) -> Reader:
+        """The reader of the namespace."""
+        return Reader(self.link, self.keys, Encoder(self.settings.rq.serializer))
+
+    @cached_property
+    def recent(self) -> Recent:
+        """The last minutes; read once."""
+        return self.reader.recent(self.clock)
+
+    @cached_property
+    def stalled_queues(self) -> StalledQueues:
+        """The queues from which no worker takes jobs; read once."""
+        return self.reader.stalled_queues()._replace(is_after_loss=self.recent.rebuilt is not None)
 
     @property
     def is_cluster(self) -> bool:

@@ -144,11 +144,11 @@ class Inquiry:
                     found |= dict.fromkeys(queues, Stalled.SUSPENDED) if suspended(wire, self._keys.rq) else {}
         return found
 
-    def heard(self) -> set[str]:
-        """Return the queues with registered workers; none if this user may not read them."""
+    def heard(self) -> set[str] | None:
+        """Return the queues with registered workers; None if this user may not read them."""
         with suppress(RedisRefused), self._link.wire() as wire:
             return registered_queues(wire, self._keys.rq)
-        return set()
+        return None
 
     def entries(self, since_us: int | None, limit: int) -> tuple[Iterator[Entry], Source]:
         """

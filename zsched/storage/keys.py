@@ -153,6 +153,10 @@ class Keys:
         """LIST with PX: the answer to a question, JSON."""
         return f"{self.prefix}answer:{question}"
 
+    def lapsing_prefixes(self) -> tuple[str, ...]:
+        """The beginnings of the keys that all lapse by themselves."""
+        return self.op(""), self.answer(""), self.retried_prefix(), self.unique_prefix()
+
     # -- names ----------------------------------------------------------------------------------
 
     def run_id(self, schedule_id: str, nominal_ms: int | str) -> str:

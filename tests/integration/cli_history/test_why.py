@@ -359,6 +359,34 @@ def test_why_of_an_expired_run_says_what_its_queue_did_meanwhile(
     assert told in verdict
 
 
+def test_why_of_an_expired_run_counts_only_runs_that_began_while_it_waited(
+    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
+) -> None:
+    with Leading(redis_url, path):
+        client.enqueue(FUNC, id="before")
+        SimpleWorker(["default"], connection=redis_client).work(burst=True)
+        eventually(lambda: len(client.runs(status="succeeded")) == 1)
+        client.enqueue(FUNC, id="still-waits")
+        client.enqueue(FUNC, id="late", expires_after=1)
+        eventually(lambda: client.why("late").changes[-1].what.value == "run_ended")
+
+        *_, verdict = zsched.story("late")
+
+    assert "no run of queue default began meanwhile; RQ knows of no worker that listens to queue default now" in verdict
+
+
+def test_why_of_an_unknown_id_offers_the_id_of_a_fired_schedule(
+    zsched: Zsched, client: Client, redis_url: str, path: Path
+) -> None:
+    with Leading(redis_url, path):
+        client.enqueue(FUNC, id="mail-ada")
+        eventually(lambda: client.why("mail-ada").source.archive)
+
+        told = zsched("why", "mail-adda")
+
+    assert "did you mean mail-ada?" in told.output
+
+
 @pytest.mark.parametrize(("queue", "hint"), [("emial", "did you mean email?"), ("sms", "queues with workers: email")])
 def test_why_of_a_run_in_a_queue_without_workers_names_those_with_workers(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path, queue: str, hint: str

@@ -80,6 +80,15 @@ def test_add_notes_nothing_of_other_queues_and_priorities(zsched: Zsched, option
     assert "" == zsched("add", "otp", FUNC, "--every", "1h", *options).stderr
 
 
+def test_add_notes_a_queue_that_looks_like_one_with_workers(zsched: Zsched, redis_client: redis.Redis) -> None:
+    redis_client.sadd(f"{RQ}:queues", f"{RQ}:queue:email")
+    redis_client.sadd(f"{RQ}:workers:email", f"{RQ}:worker:w1")
+
+    noted = [zsched("add", queue, FUNC, "--every", "1h", "--queue", queue).stderr for queue in ("emaill", "email", "x")]
+
+    assert ["zsched: note: no worker listens to queue 'emaill'; did you mean 'email'?\n", "", ""] == noted
+
+
 def test_add_stores_every_option(zsched: Zsched) -> None:
     zsched.json(
         *("add", "digest", FUNC, "--cron", "0 9 * * 1-5", "--tz", "America/New_York"),

@@ -37,7 +37,7 @@ def test_a_paused_schedule_resumes(some: Zsched) -> None:
     resumed = some("resume", "stopped")
 
     assert DONE == resumed.exit_code
-    assert resumed.output.startswith("stopped: active (next ")
+    assert resumed.output.startswith("stopped: resumed (next ")
     assert "active" == some.json("show", "stopped")["state"]
 
 

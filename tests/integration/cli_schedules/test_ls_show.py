@@ -10,6 +10,7 @@ import redis
 from tests.integration.cli_schedules.ground import FUNC, Zsched
 from tests.prefix import RQ
 from zsched.cli.program import USAGE
+from zsched.cli.terminal import Terminal
 from zsched.core.clock import to_ms
 
 pytestmark = pytest.mark.once
@@ -42,6 +43,18 @@ def test_ls_is_an_aligned_table(some: Zsched) -> None:
     assert "every 1m30s" in next(row for row in rows if row.startswith("beat"))
     assert "2030-12-24 18:00:00+09:00" in next(row for row in rows if row.startswith("party"))
     assert rows[-1].startswith("stopped  paused")
+
+
+def test_ls_on_a_terminal_names_the_only_zone_once(some: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Terminal, "of", lambda *_: Terminal(width=200, now_ms=1))
+
+    of_one = some("ls", "--limit", "9", "--match", "party").output.splitlines()
+    of_many = some("ls", "--limit", "9").output
+
+    assert "  2030-12-24 18:00:00  " in of_one[1]
+    assert "times in Asia/Seoul" == of_one[-1]
+    assert "2030-12-24 18:00:00+09:00" in of_many
+    assert "times in" not in of_many
 
 
 def test_ls_says_of_a_paused_schedule_what_it_waits_for(some: Zsched, redis_client: redis.Redis) -> None:

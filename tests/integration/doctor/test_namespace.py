@@ -276,6 +276,17 @@ def test_orphaned_keys_are_named(client: Client, url: str, sound: redis.Redis) -
     assert [1, 1, [b"a"]] == [sound.execute_command(*command_of(one)) for one in found["leftovers"][:3]]
 
 
+def test_keys_that_lapse_after_a_retry_and_an_enqueue_are_not_orphaned(
+    client: Client, url: str, sound: redis.Redis
+) -> None:
+    run_id = client.enqueue("app.task", id="once", if_exists="keep").run_id
+    sound.hset(f"{RQ}:job:{run_id}", "status", "failed")
+    client.retry(str(run_id))
+
+    assert {b"retried", b"unique"} <= {key.split(b":")[2] for key in sound.keys(f"{KEYS.prefix}*")}
+    assert "leftovers" not in unwell(examined(url))
+
+
 def test_throttled_schedules_are_not_orphaned_keys(url: str, sound: redis.Redis) -> None:
     sound.hset(KEYS.meta(), "throttled", "low:email")
     sound.zadd(KEYS.due(Priority.LOW) + ":email", {"a": 1})

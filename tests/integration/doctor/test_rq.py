@@ -19,6 +19,8 @@ from rq_scheduler import Scheduler
 
 from tests.faults.processes import eventually
 from tests.integration.doctor.ground import KEYS, examined, only, unwell
+from tests.integration.standing import now_ms
+from tests.log_rows import add_entry
 from tests.prefix import IN_ENVIRONMENT, RQ, needs_prefix
 from zsched import Client
 from zsched.embedded.guard import Guard
@@ -84,6 +86,12 @@ def test_the_doctor_lists_a_real_worker_with_its_version_and_queues(
 
 def test_a_missing_worker_is_a_warning(url: str) -> None:
     assert "no worker of RQ is registered" in only(examined(url)["workers"], WARNING).text
+
+
+def test_a_missing_worker_after_a_loss_of_redis_may_still_wait_for_jobs(url: str, sound: redis.Redis) -> None:
+    add_entry(sound, KEYS.log(), "3-1", "merged", now_ms(sound) * 1000, "archive", "x", "rows", 1, "3-1", 5)
+
+    assert "unless workers ran when Redis lost" in only(examined(url)["workers"], WARNING).text
 
 
 @pytest.mark.parametrize("used", [False, True])

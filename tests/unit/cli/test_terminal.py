@@ -7,6 +7,8 @@ from io import StringIO
 import pytest
 
 from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow
+from zsched.cli.output import say
+from zsched.cli.program import Invocation
 from zsched.cli.terminal import Terminal
 
 NOW_MS = 1_795_500_000_000  # 2026-11-24 06:00:00 UTC
@@ -37,6 +39,19 @@ def test_a_long_line_is_wrapped_below_its_second_column() -> None:
     assert max(map(len, found)) <= 80
     assert {" " * 14} == {line[:14] for line in found[1:]}
     assert 30 == " ".join(found).count("word")
+
+
+def test_errors_and_remarks_fit_into_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Terminal, "of", lambda *_: SCREEN)
+
+    Invocation().tell_error("word " * 40 + "\nanother line", ValueError())
+    say("word " * 40)
+
+    told = capsys.readouterr().err.splitlines()
+    assert max(map(len, told)) <= 80
+    assert ["zsched: word", "another line", "zsched: word"] == [line[:12] for line in told if line[0] != " "]
 
 
 def test_a_long_line_without_columns_is_wrapped_with_an_indent() -> None:
