@@ -383,7 +383,9 @@ def test_a_retried_run_begins_without_attempts(
 
     again = client.retry(run_id)
 
-    [attempt] = ended(again).every_attempt
+    run = ended(again)
+    [attempt] = run.every_attempt
+    assert [attempt.started_ms] == [one.started_ms for one in run.attempts] == [run.started_ms]
     assert (1, "ConnectionRefusedError: no mail server, try 1") == (attempt.number, attempt.error)
 
 

@@ -14,7 +14,8 @@ from zsched.core.attempts import Attempt
 from zsched.core.clock import from_ms
 from zsched.core.wording import LONGEST_NAME
 
-_LENGTH: Final = 27  # of a time as RQ writes it
+RQ_TIME: Final = "%Y-%m-%dT%H:%M:%S.%fZ"  # the form of a time in a job, UTC
+_LENGTH: Final = 27  # of such a text
 
 
 class Job(NamedTuple):
@@ -100,7 +101,7 @@ def _second_of(shown: str) -> int:
 
 def rq_time(ms: int) -> str:
     """Return *ms* in RQ's form: the inverse of ``ms_of``."""
-    return from_ms(ms).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return from_ms(ms).strftime(RQ_TIME)
 
 
 def whole(text: str) -> int:

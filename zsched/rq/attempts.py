@@ -16,7 +16,7 @@ Not guaranteed: a worker that is killed records nothing. The leader records that
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from rq import Queue, Retry
@@ -24,7 +24,8 @@ from rq.job import Job
 from rq.worker import BaseWorker
 
 from zsched.core.attempts import ATTEMPTS_FIELD, Attempt, added, attempts_of, attempts_text, with_error
-from zsched.core.clock import SystemClock, to_ms
+from zsched.core.clock import SystemClock
+from zsched.core.job import RQ_TIME, ms_of
 from zsched.core.run_id import RunId
 from zsched.current import keys_of_run
 from zsched.storage.jobs import Notes
@@ -80,5 +81,5 @@ class RecordsAttempts(BaseWorker):
 
 
 def _ms(at: datetime | None) -> int | None:
-    """Return an instant of RQ's, which is in UTC, in ms."""
-    return None if at is None else to_ms(at if at.tzinfo else at.replace(tzinfo=UTC))
+    """Return an instant of RQ's, which is in UTC, in the ms that a reader of the job sees."""
+    return None if at is None else ms_of(at.strftime(RQ_TIME))
