@@ -79,6 +79,16 @@ def events_as_nobody_set_them_up() -> Iterator[None]:
     structlog.reset_defaults()
 
 
+@pytest.fixture(autouse=True)
+def signals_as_the_test_found_them() -> Iterator[None]:
+    """Restore the handlers of SIGINT and SIGTERM after a test: one of RQ's workers in this process leaves its own."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
+
+
 @pytest.fixture
 def redis_url(redis_server: EmbeddedRedis, redis_client: redis.Redis) -> str:
     """The session's server, emptied for this test."""
