@@ -71,14 +71,11 @@ class IndexWriter:
 
     def fired(self, n: int, sources: Sequence[RecordPlace | None]) -> None:
         """Add entry *n* of fired one-shots. Fast if the records in an entry have the same facets."""
-        numbers = [source[0] if source else 0 for source in sources]
-        of = {number: self._of(number) for number in set(numbers)}
-        found = of[numbers[0]]
-        if any(each.order for each in of.values()):
-            rows = [source[1] if source else 0 for source in sources]
-            found = FacetsOfRows.of([of[number].at(row) for number, row in zip(numbers, rows, strict=True)])
-        elif len(of) > 1 and len({each.distinct[0] for each in of.values()}) > 1:
-            found = FacetsOfRows.of([of[number].distinct[0] for number in numbers])
+        of = {number: self._of(number) for number in {source[0] if source else 0 for source in sources}}
+        found = next(iter(of.values()))
+        if found.order or any(each != found for each in of.values()):
+            places = (source or (0, 0) for source in sources)
+            found = FacetsOfRows.of([of[number].at(row) for number, row in places])
         self._rows.append(facet_row(n, found))
         for one in found.distinct:
             self._add(n, (_PLAIN, one, False))
@@ -159,7 +156,7 @@ def _values_of(word: str, facets: Facets, is_end: bool) -> Iterator[str]:
 @lru_cache(maxsize=1000)  # many entries have equal facets
 def _unpacked(stored: bytes) -> FacetsOfRows:
     order, *distinct = body.unpack(stored)
-    return FacetsOfRows(list(map(Facets.parse, distinct)), _little(array("H", order)))
+    return FacetsOfRows(list(map(Facets.parse, distinct)), _little(array("H", order)) if order else ())
 
 
 @lru_cache(maxsize=1000)
