@@ -38,6 +38,7 @@ UNKNOWN: Final = "?"
 _PLAIN: Final = What.FIRED.value
 _KNOWN: Final = 50_000  # entries with facets in memory; the others are read again
 _NONE: Final = FacetsOfRows([NO_FACETS])
+_NO_ROWS: Final = FacetsOfRows([])  # of an entry whose run ids are all malformed
 
 FacetRow = tuple[int, bytes, int]  # n, body, sum
 RecordPlace = tuple[int, int]  # a record: the number of its entry, and its row
@@ -72,7 +73,7 @@ class IndexWriter:
     def fired(self, n: int, sources: Sequence[RecordPlace | None]) -> None:
         """Add entry *n* of fired one-shots. Fast if the records in an entry have the same facets."""
         of = {number: self._of(number) for number in {source[0] if source else 0 for source in sources}}
-        found = next(iter(of.values()))
+        found = next(iter(of.values()), _NO_ROWS)
         if found.order or any(each != found for each in of.values()):
             places = (source or (0, 0) for source in sources)
             found = FacetsOfRows.of([of[number].at(row) for number, row in places])

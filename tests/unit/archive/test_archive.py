@@ -144,6 +144,14 @@ def test_an_entry_that_cannot_be_read_to_its_end_changes_nothing(archive: Archiv
     assert (2, 2) == (archive.unknown_entries, archive.unreadable_entries)
 
 
+def test_an_entry_with_bad_run_ids_alone_stops_nothing(archive: Archive) -> None:
+    archive.append([entry(1, "fire", "runs", "x y"), entry(2, "fire", "runs", "good-5")])
+    archive.commit()
+
+    assert ("fire", "fire") == tuple(one.kind for one in history(archive.path))
+    assert (0, at(2)) == (archive.unknown_entries, archive.position)
+
+
 def test_a_bad_text_in_an_entry_is_dropped_and_its_good_runs_are_kept(archive: Archive) -> None:
     bad = entry(3, "quarantine", "rows", 2, "bait", f"low {DUE_MS}", "", f"wrong type at {RQ}:queue:q", "!", "")
     archive.append([put(1, "a", "b", "c", "bait")])
