@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -163,7 +163,7 @@ def _row(one: Schedule, tz: str | None, now_ms: int) -> tuple[str, ...]:
     )
 
 
-def _only_zone(shown: object) -> str | None:
+def _only_zone(shown: Iterable[Schedule]) -> str | None:
     """Return the zone of all schedules of a page; None if there are several, or the listing has no pages."""
     zones = {one.tz or "UTC" for one in shown} if isinstance(shown, list) else set()
     return zones.pop() if len(zones) == 1 else None

@@ -143,11 +143,10 @@ class Answers:
         begun = sum(
             one.started_ms is not None and since_ms <= one.started_ms <= until_ms for one in others if one.id != run.id
         )
-        heard = self._inquiry.heard()
         if begun:
             why = f"meanwhile {plural(begun, 'other run')} of queue {run.queue} began: its workers were busy"
-        elif heard is not None and run.queue not in heard:
-            why = f"no run of queue {run.queue} began meanwhile; {Stalled.UNHEARD.value.format(run.queue)} now"
+        elif (heard := self._inquiry.heard()) is not None and run.queue not in heard:
+            why = f"no run of queue {run.queue} began meanwhile; now {Stalled.UNHEARD.value.format(run.queue)}"
         else:
             why = f"no run of queue {run.queue} began meanwhile: no worker listened, or all were busy"
         return replace(story, verdict=story.verdict.after(why))

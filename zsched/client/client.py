@@ -38,7 +38,7 @@ from zsched.storage.rqjob import Encoder
 from zsched.storage.store import Answer, OneShotRow, RecurringRow, Store
 
 if TYPE_CHECKING:
-    from zsched.client.neighbours import MisspeltQueue, Prioritized, SharedQueue
+    from zsched.client.doubtful_queues import MisspeltQueue, Prioritized, SharedQueue
     from zsched.core.recent import Recent
     from zsched.storage.overview import Overview
     from zsched.storage.queues import StalledQueues
@@ -321,7 +321,7 @@ class Client(Repairs):
         Return the queues of *put* that urgent (high) and bulk (low) schedules share, among each other or with the next
         few hundred of each priority in Redis; and those without a worker whose name is similar to one with workers.
         """
-        from zsched.client.neighbours import misspelt_queues, shared_queues  # for `zsched add` and `apply`
+        from zsched.client.doubtful_queues import misspelt_queues, shared_queues  # for `zsched add` and `apply`
 
         given, heard = list(put), self._inquiry.heard()
         return [*shared_queues(self._reader, given), *misspelt_queues(heard or set(), given)]

@@ -1,8 +1,8 @@
 """
-Queues that a schedule should perhaps not use: shared by urgent and bulk schedules, or misspelt.
+Doubtful queues: shared by urgent and bulk schedules, or misspelt. ``zsched add`` and ``zsched apply`` note them.
 
 Priority decides the order of pushes. In the queue a run waits behind all that was pushed before, so an urgent one waits
-behind a campaign. ``zsched add`` and ``zsched apply`` warn of such queues.
+behind a campaign. A run in a misspelt queue waits until somebody corrects it.
 
 Not guaranteed: only the next ``_LOOKED_AT`` schedules of a lane are compared, so that the look stays cheap.
 """
@@ -53,7 +53,7 @@ class MisspeltQueue(NamedTuple):
     meant: str
 
     def __str__(self) -> str:
-        return f"no worker listens to queue {self.queue!r}; did you mean {self.meant!r}?"
+        return f"nobody listens to queue {self.queue!r}; did you mean {self.meant!r}?"
 
 
 def misspelt_queues(heard: set[str], put: Iterable[Prioritized]) -> list[MisspeltQueue]:

@@ -86,7 +86,7 @@ class Facts:
             queues = QueuesUnknown()
         recent = reader.recent(clock)
         if isinstance(queues, StalledQueues):
-            queues = queues._replace(is_after_loss=recent.rebuilt is not None)
+            queues = queues.after(recent)
         return cls(reader.overview(), recent, queues)  # the overview is read last: the verdict needs the latest state
 
 
@@ -127,7 +127,7 @@ class Probe:
     @cached_property
     def stalled_queues(self) -> StalledQueues:
         """The queues from which no worker takes jobs; read once."""
-        return self.reader.stalled_queues()._replace(is_after_loss=self.recent.rebuilt is not None)
+        return self.reader.stalled_queues().after(self.recent)
 
     @property
     def is_cluster(self) -> bool:

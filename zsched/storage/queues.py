@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zsched.core.entry import text
 from zsched.core.job import ms_of
@@ -33,6 +33,9 @@ from zsched.storage.keys import Keys
 from zsched.storage.meta import asking, server_now_ms
 from zsched.storage.registries import allowed_replies, is_denied, members
 from zsched.storage.rqkeys import RqKeys
+
+if TYPE_CHECKING:
+    from zsched.core.recent import Recent
 
 
 class Throttled(NamedTuple):
@@ -150,6 +153,10 @@ class StalledQueues(NamedTuple):
     def is_suspended(self) -> bool:
         """True if RQ's workers are suspended."""
         return self.suspended_by is not None
+
+    def after(self, recent: Recent) -> StalledQueues:
+        """Return them with what *recent* knows of a loss."""
+        return self._replace(is_after_loss=recent.rebuilt is not None)
 
     @property
     def of_ours(self) -> StalledQueues:

@@ -372,7 +372,7 @@ def test_why_of_an_expired_run_counts_only_runs_that_began_while_it_waited(
 
         *_, verdict = zsched.story("late")
 
-    assert "no run of queue default began meanwhile; RQ knows of no worker that listens to queue default now" in verdict
+    assert "no run of queue default began meanwhile; now RQ knows of no worker that listens to queue default" in verdict
 
 
 def test_why_of_an_unknown_id_offers_the_id_of_a_fired_schedule(
