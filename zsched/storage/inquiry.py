@@ -83,7 +83,13 @@ class Inquiry:
         Raises:
             ArchiveError: an archive stops to answer, or gives the same part again and again.
         """
-        left, is_first, is_newest = wanted.limit, True, after is None
+        left, is_first, over = wanted.limit, True, list[Occurrence]()
+        if after is None and wanted.words is not None and wanted.statuses:
+            answer, source = self._ask_part(replace(wanted, whats=frozenset(), statuses=OPEN, limit=MOST_AT_ONCE), None)
+            if answer is None:
+                yield self._looked_in_log(wanted, after, source.problem)
+                return
+            over = self._now(answer["occurrences"], wanted)  # in RQ; the archive may have their ends a moment later
         while True:
             answer, source = self._ask_part(replace(wanted, limit=min(left, MOST_AT_ONCE)), after)
             if answer is None:
@@ -94,7 +100,8 @@ class Inquiry:
             if answer["after"] is not None and answer["after"] == after:
                 raise ArchiveError(f"archive {source.archive} makes no progress in its history: ask again")
             found = self._now(answer["occurrences"], wanted)
-            new = self._just_over(wanted)[:left] if is_first and is_newest else []
+            known = {one.run_id for one in found}
+            new, over = [one for one in over if one.run_id not in known][:left], []
             left -= len(new)
             after, is_first = answer["after"], False
             if not left:
@@ -105,13 +112,6 @@ class Inquiry:
             yield Looked([*new, *found], source, after, answer["reached_us"])
             if after is None or not left:
                 return
-
-    def _just_over(self, wanted: Wanted) -> list[Occurrence]:
-        """Return runs that are over in RQ and wanted, although the log does not have their ends yet."""
-        if wanted.words is None or not wanted.statuses:
-            return []
-        answer, _ = self._ask_part(replace(wanted, whats=frozenset(), statuses=OPEN, limit=MOST_AT_ONCE), None)
-        return [] if answer is None else self._now(answer["occurrences"], wanted)
 
     def _ask_part(self, wanted: Wanted, after: str | None) -> tuple[dict[str, Any] | None, Source]:
         return self._ask("search", **wanted.to_dict(), **({} if after is None else {"after": after}))

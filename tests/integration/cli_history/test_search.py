@@ -20,7 +20,10 @@ from tests.integration.cli_history.ground import FUNC, IMPATIENT, NO_ANSWER, Lea
 from tests.integration.in_process import work_off
 from zsched import Client
 from zsched.cli.program import INTERRUPTED, NOT_FOUND
+from zsched.core.lookback import Wanted
+from zsched.core.story import Source
 from zsched.errors import InvalidSchedule
+from zsched.storage.inquiry import Inquiry
 
 pytestmark = pytest.mark.once
 PAST: Any = {"at": datetime(2020, 1, 1, tzinfo=UTC), "allow_past": True}
@@ -94,6 +97,29 @@ def test_the_client_pages_and_iterates_with_the_same_filters(stocked: Client) ->
     assert 4 == len(by_cursor)
     assert BILLS == {one.id for one in stocked.iter_history(match="bill-*")}
     assert ["fax-bolt"] == [run.schedule_id for run in stocked.iter_runs(status="failed")]
+
+
+def test_a_run_whose_end_is_archived_between_two_questions_is_found_once(
+    client: Client, redis_client: redis.Redis, redis_url: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, asked = Inquiry._ask_part, list[Wanted]()
+
+    def ask_then_end(inquiry: Inquiry, wanted: Wanted, after: str | None) -> tuple[dict[str, Any] | None, Source]:
+        answer = ask(inquiry, wanted, after)
+        asked.append(wanted)
+        if len(asked) == 1:
+            work_off(Queue("fax", connection=redis_client), redis_client)
+            eventually(lambda: "failed" in [change.why for change in client.why("fax-bolt").changes])
+        return answer
+
+    with Leading(redis_url, path):
+        client.schedule("builtins.int", args=("x",), id="fax-bolt", queue="fax", **PAST)
+        eventually(lambda: Queue("fax", connection=redis_client).count)
+        eventually(lambda: client.runs(status="queued"))
+        monkeypatch.setattr(Inquiry, "_ask_part", ask_then_end)
+
+        assert ["fax-bolt"] == [run.schedule_id for run in client.runs(status="failed")]
+    assert 2 == len(asked)
 
 
 @pytest.mark.parametrize(
