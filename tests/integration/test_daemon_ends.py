@@ -77,6 +77,7 @@ def test_wrong_settings_end_the_daemon_for_good(unit: Unit, settings: dict[str, 
     assert USAGE == code
     assert status.startswith(reason)
     assert f"zsched: {status}" == told.splitlines()[-1]
+    assert "Traceback" not in told
 
 
 def test_an_unknown_key_in_the_file_ends_the_daemon_for_good(unit: Unit, tmp_path: Path) -> None:
