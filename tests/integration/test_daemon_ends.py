@@ -27,6 +27,7 @@ from zsched.storage.keys import Keys
 
 pytestmark = pytest.mark.once
 WITHOUT_METRICS = "import sys; sys.modules['prometheus_client'] = None; "
+WITHOUT_FORK = "import os; del os.fork; "
 MAIN = "import sys; from zsched.cli import main; sys.exit(main())"
 SECRET = "t0p-Secret"
 
@@ -78,6 +79,13 @@ def test_wrong_settings_end_the_daemon_for_good(unit: Unit, settings: dict[str, 
     assert status.startswith(reason)
     assert f"zsched: {status}" == told.splitlines()[-1]
     assert "Traceback" not in told
+
+
+def test_an_unreadable_password_file_ends_the_daemon_before_it_forks(unit: Unit) -> None:
+    code, status, _ = unit.end(code=WITHOUT_FORK + MAIN, REDIS_PASSWORD_FILE="/nowhere/p")
+
+    assert USAGE == code
+    assert status.startswith("[redis] password_file='/nowhere/p': ")
 
 
 def test_an_unknown_key_in_the_file_ends_the_daemon_for_good(unit: Unit, tmp_path: Path) -> None:
