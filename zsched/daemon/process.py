@@ -70,8 +70,10 @@ def run_daemon(read: Callable[[], Settings]) -> int:
 
 
 def _run(settings: Settings, read: Callable[[], Settings], clock: Clock, supervisor: Supervisor) -> None:
-    daemon_id, link, health = uuid.uuid4().hex, link_of(settings), DaemonHealth(clock)  # not connected: it forks next
+    daemon_id = uuid.uuid4().hex
+    link = link_of(settings)  # before the fork, so that only one process reports a wrong setting
     archivist = ArchivistProcess(settings, daemon_id, _tally(settings, clock, daemon_id))
+    health = DaemonHealth(clock)
     with _metered(settings, clock, health, archivist) as meter:
         daemon = Daemon(settings, link, clock, supervisor, meter, health, partial(reload, read=read), archivist)
         reader = Reader(link, keys_of(settings), Encoder(settings.rq.serializer))
