@@ -51,7 +51,7 @@ def _has_deadline_at(ground: Ground, run: str, deadline_ms: int) -> bool:
 
 
 def test_a_one_shot_past_its_deadline_is_recorded_as_expired_and_removed(led: Ground) -> None:
-    [run] = _put(led, MINUTE_MS, "a")
+    [run] = _put(led, MINUTE_MS + 1, "a")  # now_ms is rounded up
 
     fired = led.fire()
 
