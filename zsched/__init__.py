@@ -35,6 +35,7 @@ from zsched.errors import (
 )
 
 if TYPE_CHECKING:
+    from zsched.aio import AsyncClient
     from zsched.client import Client
     from zsched.core.backfill import Backfill
     from zsched.core.model import Many, RowsRefused, Schedule, Scheduled
@@ -48,6 +49,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArchiveError",
+    "AsyncClient",
     "Backfill",
     "Client",
     "ConfigError",
@@ -87,6 +89,7 @@ __all__ = [
 
 # The same imports for the running program: name -> module. A test compares the two.
 _HOMES: Final = {
+    "AsyncClient": "zsched.aio",
     "Backfill": "zsched.core.backfill",
     "Client": "zsched.client",
     "CurrentRun": "zsched.current",

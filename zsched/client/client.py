@@ -298,9 +298,10 @@ class Client(Repairs):
         start_ms = now_ms if start is None else instant_ms("start", start, spec.tz)
         if schedule is None:
             check(spec, start_ms)
-            return occurrences(spec, start_ms, start_ms, n)
+            return self._link.compute(occurrences, spec, start_ms, start_ms, n)
         first_ms = schedule.nominal_ms if start_ms >= now_ms else None
-        return occurrences(spec, schedule.anchor_ms or start_ms, start_ms, n, schedule.id, first_ms or 0)
+        anchor_ms = schedule.anchor_ms or start_ms
+        return self._link.compute(occurrences, spec, anchor_ms, start_ms, n, schedule.id, first_ms or 0)
 
     def overview(self) -> Overview:
         """Return counts, backlog and leader of the namespace at this moment, for ``zsched status``."""

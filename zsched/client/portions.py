@@ -18,7 +18,6 @@ no archive answers, runs are searched in the log in Redis only; ``Repaired.sourc
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -34,6 +33,7 @@ from zsched.core.repair import CHANGED_PER_SECOND, PUSHED_PER_SECOND, IdOutcome,
 from zsched.core.runs import Run, RunStatus
 from zsched.core.story import Source
 from zsched.errors import InvalidSchedule, RedisUnavailable
+from zsched.storage.connection import Link
 from zsched.storage.reader import Reader
 from zsched.storage.reruns import Reruns
 
@@ -69,8 +69,8 @@ class _Options(NamedTuple):
 class Portions:
     """The repairs of one client."""
 
-    def __init__(self, reader: Reader, reruns: Reruns, answers: Answers) -> None:
-        self._reader, self._reruns, self._answers = reader, reruns, answers
+    def __init__(self, link: Link, reader: Reader, reruns: Reruns, answers: Answers) -> None:
+        self._link, self._reader, self._reruns, self._answers = link, reader, reruns, answers
         self._clock = SystemClock()
 
     def retry(self, status: object, given: dict[str, Any]) -> Repaired:
@@ -130,7 +130,7 @@ class Portions:
         on_progress(0, total)
         began_ms = self._clock.monotonic_ms()
         for some in pages_of(candidates, rate.portion):
-            time.sleep(max(began_ms + rate.due_ms(tally.done) - self._clock.monotonic_ms(), 0) / 1000)
+            self._link.pause(max(began_ms + rate.due_ms(tally.done) - self._clock.monotonic_ms(), 0) / 1000)
             with _telling(tally.number, total):
                 tally.add(act(some))
             on_progress(tally.number, total)

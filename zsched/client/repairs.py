@@ -109,4 +109,4 @@ class Repairs(Lives):
     def _portions(self) -> Portions:
         from zsched.client.portions import Portions
 
-        return Portions(self._reader, self._reruns, self._answers)
+        return Portions(self._link, self._reader, self._reruns, self._answers)

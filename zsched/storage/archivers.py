@@ -14,7 +14,6 @@ for the archive's fsync.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -239,7 +238,7 @@ class Durability:
 
     def __init__(self, link: Link, keys: Keys, clock: Clock, timeout_s: float) -> None:
         self._archivers, self._log = Archivers(link, keys), Log(link, keys)
-        self._clock, self._timeout_s = clock, timeout_s
+        self._link, self._clock, self._timeout_s = link, clock, timeout_s
 
     def require(self, written: str = "nothing was written") -> None:
         """
@@ -291,7 +290,7 @@ class Durability:
         pause_s, until_ms = _FIRST_PAUSE_S, self._clock.monotonic_ms() + self._timeout_s * 1000
         yield
         while self._clock.monotonic_ms() < until_ms:
-            time.sleep(pause_s)
+            self._link.pause(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             yield
 

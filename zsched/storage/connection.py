@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 import select
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from threading import Event
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import redis
 from redis.connection import ConnectionPool
@@ -34,7 +34,7 @@ from zsched.storage.keys import Keys, keys_of
 RESENDS = 2  # after the first attempt
 _PIPELINED = 500  # commands in flight
 _NODES = "name some of its nodes, [redis] url = redis+cluster://host:6379,host2:6379, for all of its slots"
-_REST_S = 0.05  # between two attempts while a slot is being moved
+REST_S = 0.05  # between two attempts while a slot is being moved
 _WHOLE = "it is used again when it is whole; if that lasts, look at it with redis-cli --cluster check"
 _TRUST = "name who signed it in [redis] url, ?ssl_ca_certs=/path/of/ca.crt, and the host as the certificate has it"
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
@@ -48,6 +48,7 @@ _UNTYPED = re.compile(
 
 
 Command = tuple[Any, ...]
+T = TypeVar("T")
 
 
 class Interruption(Protocol):
@@ -181,7 +182,15 @@ class Link:
                 if failures > RESENDS or self._clock.monotonic_ms() >= deadline_ms:
                     raise type(error)(str(error), may_have_been_applied=lost) from error
                 if isinstance(error, SlotMoves):
-                    rest()
+                    self.pause(REST_S)
+
+    def pause(self, seconds: float) -> None:
+        """Wait between two attempts. Every wait of a client, but for replies, is one of these."""
+        time.sleep(seconds)
+
+    def compute(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Return ``function(*arguments)``, a calculation that may take more than some milliseconds."""
+        return function(*arguments)
 
     @contextmanager
     def wire(self) -> Iterator[Wire]:
@@ -383,11 +392,6 @@ def link_of(settings: Settings, most_s: float | None = None) -> Link:
     password = f", password from {given.password_file}" if given.password_file else ""
     link.given_by = given.given_by and given.given_by + password
     return link
-
-
-def rest() -> None:
-    """Wait before another attempt while a slot is being moved."""
-    Event().wait(_REST_S)
 
 
 def one_node_only(where: str) -> str:

@@ -7,7 +7,6 @@ unpickled, so the caller's serializer does not matter.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -98,7 +97,7 @@ class Reruns:
             rest = [run_id for run_id, (word, _) in answers.items() if word == "LATER"]
             if unsure and looks < _LOOKS:
                 rest += unsure
-                time.sleep(_PAUSE_S)
+                self._link.pause(_PAUSE_S)
             for run_id, (word, detail) in answers.items():
                 if run_id not in rest:
                     outcomes[run_id] = self._cancelled(run_id, parts[run_id], word, detail)

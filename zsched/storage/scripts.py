@@ -44,7 +44,7 @@ from zsched.errors import (
     Stale,
     ZschedError,
 )
-from zsched.storage.connection import RESENDS, Channel, Link, Wire, rest
+from zsched.storage.connection import RESENDS, REST_S, Channel, Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.meta import garbled
 from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE
@@ -289,7 +289,7 @@ def stream(
                 wire.close()
                 stack.close()
                 if is_moving:
-                    rest()
+                    link.pause(REST_S)
                 try:
                     wire, scripts = _connect(link, keys, names, by, stack)
                 except RedisUnavailable as gone:

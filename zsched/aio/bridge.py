@@ -1,0 +1,70 @@
+"""
+Functions that wait in the event loop, without ``async`` in their own code.
+
+``run`` calls a function in a greenlet: a stack of its own, which can be left in the middle of a call and entered
+again. ``wait``, deep in that call, leaves it with an awaitable. ``run`` awaits it, and enters the call again with the
+result or the error; a cancellation is such an error. SQLAlchemy's asyncio extension works in the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, ParamSpec, TypeVar
+
+try:
+    from greenlet import getcurrent, greenlet
+except ImportError as error:
+    raise ImportError("zsched.AsyncClient needs greenlet: pip install 'zsched[async]'") from error
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_TURN_S: Final = 0.005  # for which a call may keep the event loop
+
+
+class _Call(greenlet):  # type: ignore[misc]  # greenlet ships no types
+    """A running call. ``began_s``: when it was entered last."""
+
+    began_s = 0.0
+
+
+async def run(function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Return ``function(*arguments, **named)``, which may use ``wait``. Raises what it raises."""
+    call = _Call(function)
+    call.gr_context = getcurrent().gr_context  # context variables are those of the task
+    call.began_s = time.monotonic()
+    step = call.switch(*arguments, **named)
+    while not call.dead:
+        try:
+            result = await step
+        except BaseException as error:  # a cancellation, too: the call ends its connection
+            call.began_s = time.monotonic()
+            step = call.throw(error)
+        else:
+            call.began_s = time.monotonic()
+            step = call.switch(result)
+    return step  # type: ignore[no-any-return]  # the function's result
+
+
+def wait(awaitable: Awaitable[T]) -> T:
+    """
+    Return the result of *awaitable*, in a function that ``run`` called.
+
+    Raises:
+        RuntimeError: ``run`` did not call this.
+    """
+    call = getcurrent()
+    if not isinstance(call, _Call) or call.parent is None:
+        if asyncio.iscoroutine(awaitable):
+            awaitable.close()
+        raise RuntimeError("an asynchronous connection is used outside of AsyncClient's methods: await one of these")
+    return call.parent.switch(awaitable)  # type: ignore[no-any-return]
+
+
+def yield_turn() -> None:
+    """Let other tasks run if this call had the event loop for some milliseconds."""
+    call: Any = getcurrent()
+    if time.monotonic() - call.began_s > _TURN_S:
+        wait(asyncio.sleep(0))
