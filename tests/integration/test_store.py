@@ -185,7 +185,7 @@ def test_an_interrupt_between_command_and_reply_does_not_mix_up_replies(
     link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with link.wire() as wire:
-        connection = wire._connection
+        connection = wire.connection
 
     def interrupt(*args: object, **kwargs: object) -> None:
         raise KeyboardInterrupt

@@ -8,7 +8,7 @@ schedules of a listing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
@@ -59,11 +59,8 @@ class CheckedOptions:
             for option, default, value in values
         }
 
-    def _differing(self, kept: list[_Kept]) -> Iterator[tuple[Option, Any]]:
-        for option, get, default in kept:
-            value = get(self)
-            if value != default:
-                yield option, value
+    def _differing(self, kept: list[_Kept]) -> list[tuple[Option, Any]]:
+        return [(option, value) for option, get, default in kept if (value := get(self)) != default]
 
 
 _Kept = tuple[Option, Callable[[Any], Any], Any]  # an option, the getter of its value, its default

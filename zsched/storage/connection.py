@@ -174,8 +174,11 @@ class Link:
         lost, failures = False, 0
         while True:
             try:
-                with self.wire() as wire:
+                wire = self._taken()
+                try:
                     return wire.execute(*command)
+                finally:
+                    self._give_back(wire)
             except RedisUnavailable as error:
                 lost = lost or error.may_have_been_applied
                 failures += not isinstance(error, SlotMoves)
@@ -200,15 +203,24 @@ class Link:
         Raises:
             RedisUnavailable: it could not be opened; nothing was sent.
         """
-        with self._converted():
-            connection: Any = self.pool.get_connection()
-        wire = Wire(connection, self.where, self._found, self.given_by)
+        wire = self._taken()
         try:
             yield wire
         finally:
-            if wire.is_broken or wire.in_flight:
-                connection.disconnect()
-            self.pool.release(connection)
+            self._give_back(wire)
+
+    def _taken(self) -> Wire:
+        try:
+            connection = self.pool.get_connection()
+        except Exception:
+            with self._converted():
+                raise
+        return Wire(connection, self.where, self._found, self.given_by)
+
+    def _give_back(self, wire: Wire) -> None:
+        if wire.is_broken or wire.in_flight:
+            wire.connection.disconnect()
+        self.pool.release(wire.connection)
 
     def open(self) -> Wire:
         """Open a connection outside of the pool, until its ``close``. Raises RedisUnavailable."""
@@ -248,7 +260,7 @@ class Wire:
     """
 
     def __init__(self, connection: Any, where: str, found: FoundPool | None = None, given_by: str = "") -> None:
-        self._connection, self.where, self._found, self._given_by = connection, where, found, given_by
+        self.connection, self.where, self._found, self._given_by = connection, where, found, given_by
         self.is_broken, self.in_flight = False, 0
 
     @property
@@ -281,17 +293,24 @@ class Wire:
     def send(self, *command: Any) -> None:
         """Send without waiting; ``receive`` gives the replies in order."""
         self._demand_master()
-        with self._converted():
-            self._connection.send_command(*_as_texts(command), check_health=False)
+        self._demand_open()
+        try:  # a block of _converted would cost some microseconds per command
+            self.connection.send_command(*_as_texts(command), check_health=False)
+        except BaseException:
+            with self._converted():
+                raise
         self.in_flight += 1
 
     def receive(self) -> Any:
         """Return the next reply."""
-        with self._converted():
-            try:
-                reply = self._connection.read_response()
-            except _UNREADABLE as error:
-                raise redis.InvalidResponse(str(error)) from error
+        self._demand_open()
+        try:
+            reply = self.connection.read_response()
+        except BaseException as error:
+            with self._converted():
+                if isinstance(error, _UNREADABLE):
+                    raise redis.InvalidResponse(str(error)) from error
+                raise
         self.in_flight -= 1
         return reply
 
@@ -309,29 +328,32 @@ class Wire:
         readable; then a reply must be awaited, and no part of it read.
         """
         self._demand_master()
+        self._demand_open()
         with self._converted():
             if interruption is None:
-                return bool(self._connection.can_read(timeout=timeout_s))
-            socket = self._connection._sock
+                return bool(self.connection.can_read(timeout=timeout_s))
+            socket = self.connection._sock
             return socket in select.select([socket, interruption], (), (), timeout_s)[0]
 
     def close(self) -> None:
         """Close the connection; calls in flight are lost."""
         self.is_broken = True
-        self._connection.disconnect()
+        self.connection.disconnect()
 
     def _demand_master(self) -> None:
         """Raise RedisUnavailable if the server is a former master and no call is in flight."""
         if self._found is None or self.is_broken or self.in_flight > 0:
             return
-        if self._found.has_moved(self._connection):
+        if self._found.has_moved(self.connection):
             self.close()
             raise RedisUnavailable(f"Redis at {self.where} has another master now")
 
-    @contextmanager
-    def _converted(self) -> Iterator[None]:
+    def _demand_open(self) -> None:
         if self.is_broken:
             raise RedisUnavailable(f"the connection to Redis at {self.where} is closed")
+
+    @contextmanager
+    def _converted(self) -> Iterator[None]:
         try:
             yield
         except redis.exceptions.NoScriptError:
@@ -344,7 +366,7 @@ class Wire:
             self.close()  # another server may answer next time
             raise RedisUnavailable(f"Redis at {self.where} cannot take writes now: {_reason(error)}") from error
         except redis.exceptions.MovedError as error:
-            if self._found is None or not self._found.redirected(self._connection, error):
+            if self._found is None or not self._found.redirected(self.connection, error):
                 self.in_flight -= 1
                 problem = "other slots are not asked" if self.follows_slot else _NODES
                 raise RedisRefused(f"a key is in slot {error.slot_id}, which is elsewhere; {problem}") from error

@@ -63,6 +63,7 @@ _GROUPS = {  # words in headers for common groups of names
     "@term": ("token", "expected_server"),  # of the leader; see lib/fence.lua
 }
 _PER_CALL = ("schedule", "template", "op")  # keys that need an id besides the namespace
+_PREFIXES = ("schedule_prefix", "template_prefix", "retried_prefix", "unique_prefix")  # as in keys.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +100,12 @@ class Scripts:
     """The scripts of one namespace over one channel. *by*: who asks, for the log; "": a daemon."""
 
     def __init__(self, channel: Channel, keys: Keys, by: str = "") -> None:
-        self._channel, self._keys, self._by = channel, keys, by
+        self._channel, self._keys = channel, keys
         self._sha: dict[str, str] = {}
+        self._key_texts: dict[str, str] = {}  # keys of the namespace, which no call changes
+        self._own_arguments = {"by": by, "run_suffix": keys.run_suffix} | {
+            name: getattr(keys, name)() for name in _PREFIXES
+        }
 
     def acting_as(self, by: str) -> Scripts:
         """Return the same scripts, with another *by*."""
@@ -153,15 +158,15 @@ class Scripts:
         return self._sha[name]
 
     def _key(self, name: str, arguments: dict[str, Any]) -> str:
+        if name in self._key_texts:
+            return self._key_texts[name]
         function = self._keys.named(name)
-        return function(arguments["id" if name != "op" else "op"]) if name in _PER_CALL else function()
+        if name in _PER_CALL:
+            return function(arguments["id" if name != "op" else "op"])
+        return self._key_texts.setdefault(name, function())
 
     def _argument(self, name: str, arguments: dict[str, Any]) -> Any:
-        if name in ("schedule_prefix", "template_prefix", "retried_prefix", "unique_prefix"):
-            return getattr(self._keys, name)()
-        if name == "by":
-            return self._by
-        return self._keys.run_suffix if name == "run_suffix" else arguments[name]
+        return self._own_arguments[name] if name in self._own_arguments else arguments[name]
 
 
 def checked(reply: list[Any], keys: Keys) -> list[Any]:
