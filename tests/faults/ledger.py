@@ -13,6 +13,7 @@ from redis.retry import Retry
 
 from tests.log_rows import row_lines
 from tests.prefix import RQ
+from zsched.embedded import EmbeddedRedis
 
 _READ = "return redis.call('XRANGE', KEYS[1], '-', '+')"  # redis-py makes dicts of entries, and names repeat
 
@@ -94,3 +95,11 @@ def assert_dense(client: redis.Redis) -> None:
     ids = [tuple(map(int, entry.id.split("-"))) for entry in entries(client)]
     assert list(range(1, len(ids) + 1)) == [seq for _, seq in ids]
     assert sorted(epoch for epoch, _ in ids) == [epoch for epoch, _ in ids]
+
+
+def replicate(server: EmbeddedRedis) -> None:
+    """Return when every replica has all writes until now."""
+    with connect(server.tcp_url) as client:
+        replicas = client.info("replication")["connected_slaves"]
+        client.set("marker", "x")
+        assert replicas == client.wait(replicas, 10_000)

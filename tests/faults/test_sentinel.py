@@ -17,7 +17,7 @@ from typing import Any
 import redis
 from redis.sentinel import Sentinel
 
-from tests.faults.ledger import assert_dense, connect, doubles, entries, fired, longest_pause_ms, queued
+from tests.faults.ledger import assert_dense, connect, doubles, entries, fired, longest_pause_ms, queued, replicate
 from tests.faults.processes import Start, eventually
 from tests.faults.sentinels import NAME, Sentinels
 from tests.prefix import RQ
@@ -53,14 +53,6 @@ def schedule_durable(url: str, at_ms: int) -> list[str]:
     rows = [{"id": f"d{n:05d}", **options} for n in range(DURABLE)]
     assert DURABLE == Client.from_url(url).schedule_many(rows).created
     return [f"d{n:05d}-{at_ms}" for n in range(DURABLE)]
-
-
-def replicate(server: EmbeddedRedis) -> None:
-    """Return when every replica has all writes until now."""
-    with connect(server.tcp_url) as client:
-        replicas = client.info("replication")["connected_slaves"]
-        client.set("marker", "x")
-        assert replicas == client.wait(replicas, 10_000)
 
 
 def server_with(sentinels: Sentinels, number: int) -> EmbeddedRedis | None:

@@ -109,3 +109,9 @@ def scene(redis_client: redis.Redis, redis_url: str, tmp_path: Path, request: py
     scene = Scene(redis_client, redis_url, tmp_path, request.param)
     yield scene
     scene.close()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Coroutines run with asyncio, by anyio's plugin."""
+    return "asyncio"

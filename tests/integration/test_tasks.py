@@ -160,9 +160,9 @@ def test_rows_of_tasks_are_checked_individually(client: Client, redis_client: re
 def test_rows_of_one_task_share_their_shape(client: Client) -> None:
     defined: list[Mapping[str, Any]] = []
 
-    def define_row(func: Any, options: Mapping[str, Any], id: str) -> Any:
+    def define_row(func: Any, options: Mapping[str, Any]) -> Any:
         defined.append(options)
-        return client._define(func, options, id)
+        return client._define(func, options)
 
     reader = RowReader(client._store, define_row)
 
@@ -175,9 +175,9 @@ def test_rows_of_one_task_share_their_shape(client: Client) -> None:
 def test_recurring_rows_of_one_task_and_rule_share_shape_and_rule(client: Client) -> None:
     defined: list[Mapping[str, Any]] = []
 
-    def define_row(func: Any, options: Mapping[str, Any], id: str) -> Any:
+    def define_row(func: Any, options: Mapping[str, Any]) -> Any:
         defined.append(options)
-        return client._define(func, options, id)
+        return client._define(func, options)
 
     reader = RowReader(client._store, define_row)
 

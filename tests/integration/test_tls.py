@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import socket
@@ -19,7 +20,7 @@ from tests.faults.ledger import connect
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import know
 from tests.prefix import RQ, needs_prefix
-from zsched import Client, RedisRefused, RedisUnavailable
+from zsched import AsyncClient, Client, RedisRefused, RedisUnavailable
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
@@ -124,6 +125,17 @@ def test_client_daemon_and_worker_speak_tls(tls: TlsRedis, guard: Guard, tmp_pat
     eventually(lambda: [dict(run.note) for run in client.runs("now") if run.is_over] == [{"done": 1}])
     eventually(lambda: client.why("now").source.archive is not None)
     assert daemon.of("redis_lost") == []
+
+
+@pytest.mark.anyio
+async def test_an_asynchronous_client_speaks_tls(tls: TlsRedis) -> None:
+    rows = ({"func": "app.task", "id": f"r{n}", "after": 3600, "args": ("x" * 2000,)} for n in range(2000))
+    async with AsyncClient.from_url(tls.url(ssl_ca_certs="ca.crt"), "aio") as client:
+        many = await client.schedule_many(rows)
+        found = await asyncio.gather(*(client.get(f"r{n}") for n in range(100)))
+
+        assert 2000 == many.created  # 4 MB: sends wait, too
+        assert [f"r{n}" for n in range(100)] == [one.id for one in found]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar, Unpack
 from zsched.aio.bridge import run, wait
 from zsched.aio.link import AsyncLink
 from zsched.client.client import Client, ClientOptions
-from zsched.core.log import Entry
+from zsched.core.log import Entry, Position
 from zsched.core.model import Many, Refused
 from zsched.core.option_table import ScheduleRow
 from zsched.core.story import Source
@@ -53,15 +53,13 @@ def _awaited(
 def _iterated(
     method: Callable[Concatenate[Client, P], Iterator[T]],
 ) -> Callable[Concatenate[AsyncClient, P], AsyncIterator[T]]:
-    """Return *method* of ``Client``, which returns an iterator, as an asynchronous generator function."""
+    """Return *method* of ``Client``, which returns an iterator and does no I/O before its first item."""
 
     @wraps(method)
-    async def each(self: AsyncClient, /, *arguments: P.args, **named: P.kwargs) -> AsyncIterator[T]:
-        found = await run(method, self._client, *arguments, **named)
-        async for item in _async_iterator(found):
-            yield item
+    def iterate(self: AsyncClient, /, *arguments: P.args, **named: P.kwargs) -> AsyncIterator[T]:
+        return _async_iterator(method(self._client, *arguments, **named))
 
-    return each
+    return iterate
 
 
 async def _async_iterator(found: Iterator[T]) -> AsyncIterator[T]:
@@ -105,9 +103,8 @@ class AsyncClient:
     """
     ``Client`` for asyncio: the same methods, options, results and errors, awaited. Needs ``pip install zsched[async]``.
 
-    Iterators are asynchronous, so their errors come with the first item. ``on_progress`` and ``confirm`` may be
-    coroutine functions. For use in one event loop; no I/O until used. Close it with ``aclose``, or use it in an
-    ``async with`` block.
+    Iterators are asynchronous. ``on_progress`` and ``confirm`` may be coroutine functions. No I/O until used; for one
+    event loop at a time. Close it with ``aclose``, or use it in an ``async with`` block.
 
     A call that is cancelled is like one whose reply was lost: it may have been applied, and the same call by the same
     id is safe.
@@ -139,7 +136,7 @@ class AsyncClient:
         return cls(AsyncLink.from_url(url, timeout_s, password, keys), namespace, max_calls=max_calls, **options)
 
     async def aclose(self) -> None:
-        """Close all connections. Calls that wait for a reply fail with RedisUnavailable."""
+        """Close all connections. A call that runs meanwhile, or comes later, opens another one."""
         self._link.pool.disconnect()
 
     async def __aenter__(self) -> AsyncClient:
@@ -214,10 +211,14 @@ class AsyncClient:
     history_parts = _iterated(Client.history_parts)
     iter_runs = _iterated(Client.iter_runs)
     get_run = _awaited(Client.get_run)
-    follow_log = _iterated(Client.follow_log)
 
     async def log(self, since: datetime | None = None, *, limit: int = 50) -> tuple[AsyncIterator[Entry], Source]:
         """Return entries of the log, and their source, as ``Client.log`` does."""
         async with self._calls.one():
             entries, source = await run(self._client.log, since, limit=limit)
         return _async_iterator(entries), source
+
+    async def follow_log(self, after: Position | None = None) -> AsyncIterator[Entry]:
+        """Yield entries of the log after *after*, or from the first step on, as they come, without end."""
+        async for entry in _async_iterator(await run(self._client.follow_log, after)):
+            yield entry

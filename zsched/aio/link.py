@@ -22,7 +22,7 @@ from redis.connection import ConnectionPool
 from zsched.aio.adopted import blocking
 from zsched.aio.bridge import wait, yield_turn
 from zsched.core.clock import Clock
-from zsched.storage.connection import Link
+from zsched.storage.connection import Link, Wire
 
 T = TypeVar("T")
 _WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -34,11 +34,29 @@ class AsyncLink(Link):
     def __init__(self, pool: ConnectionPool, where: str, timeout_s: float, clock: Clock | None = None) -> None:
         super().__init__(pool, where, timeout_s, clock)
         pool.connection_class = _awaited(pool.connection_class)
+        self._idle: list[Wire] = []
 
     @classmethod
     def adopt(cls, client: Any) -> Link:
         """Return a link with the settings of *client*, a ``redis.asyncio.Redis`` or a ``redis.Redis``."""
         return super().adopt(blocking(client))
+
+    def _taken(self) -> Wire:
+        """Return the connection that was given back last, unless its server closed it: the event loop tells that."""
+        while self._idle:
+            wire = self._idle.pop()
+            if wire.connection.is_open():
+                return wire
+            super()._give_back(wire)
+        return super()._taken()
+
+    def _give_back(self, wire: Wire) -> None:
+        if not wire.is_broken and not wire.in_flight:
+            self._idle.append(wire)
+            return
+        super()._give_back(wire)
+        while self._idle:  # they may be broken, too: redis-py looks at each before its next use
+            super()._give_back(self._idle.pop())
 
     def pause(self, seconds: float) -> None:
         """Wait; other tasks run."""
@@ -73,6 +91,10 @@ def _awaited(blocking_class: type[Any]) -> type[Any]:
             self._sock, other._sock = AsyncSocket(other._sock), None
             self._parser.on_connect(self)
 
+        def is_open(self) -> bool:
+            """Return True if the running event loop watches its socket, and found it open."""
+            return self._sock is not None and self._sock.is_open()
+
     return Awaited
 
 
@@ -102,6 +124,10 @@ class AsyncSocket:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._socket, name)
+
+    def is_open(self) -> bool:
+        """Return True if the running event loop watches it, and found it open."""
+        return self._read_by is asyncio.get_running_loop()
 
     def settimeout(self, seconds: float | None) -> None:
         """Set the timeout of later calls; 0: they do not wait."""

@@ -139,11 +139,11 @@ class Client(Repairs):
             NotArchived: ``durable=True``, and no archive has it on disk; see ``is_in_redis``.
             RedisUnavailable, RedisRefused: Redis was not reached, or refused.
         """
-        return self._put(self._define(func, completed(func, options), new_id()))
+        return self._put(self._define(func, completed(func, options)))
 
     def schedule_as(self, op: str, func: str | Callable[..., Any], /, **options: Unpack[ScheduleOptions]) -> Scheduled:
         """``schedule`` as the operation *op*: for ten minutes another call of the same operation does nothing."""
-        return self._put(self._define(func, completed(func, options), new_id()), op)
+        return self._put(self._define(func, completed(func, options)), op)
 
     def enqueue(
         self,
@@ -159,8 +159,8 @@ class Client(Repairs):
         the push, by default a day, such calls answer "kept" with the first run's id (or raise). That run may be queued,
         running, or over; only a cancelled run does not count. Raises as ``schedule``.
         """
-        given = {"args": args, "kwargs": kwargs, **options}
-        definition = define_now(func, completed(func, given, at_once=True), new_id(), self._urgencies)
+        given = completed(func, {"args": args, "kwargs": kwargs, **options}, at_once=True)
+        definition = define_now(func, given, _fallback_id(given), self._urgencies)
         with naming_lost_call(definition.id, is_repeatable=definition.unique_ms > 0):
             answer = self._durably(definition, lambda: self._store.enqueue(definition, op=new_id()))
         self._store.demand(answer.word, definition.id, run_id=answer.detail)
@@ -190,9 +190,9 @@ class Client(Repairs):
         refused = choice("errors", errors, Refused)
         is_durable = False
 
-        def define(func: Any, options: Mapping[str, Any], id: str) -> Definition:  # once per shape of rows
+        def define(func: Any, options: Mapping[str, Any]) -> Definition:  # once per shape of rows
             nonlocal is_durable
-            definition = self._define(func, options, id)
+            definition = self._define(func, options)
             if definition.durable and not is_durable:
                 self._durability.require("no row with durable=True was written")
                 is_durable = True
@@ -346,8 +346,8 @@ class Client(Repairs):
             answer = self._durably(definition, lambda: self._store.put(shape, row, op))
         return self._scheduled(definition, answer)
 
-    def _define(self, func: Any, options: Mapping[str, Any], id: str) -> Definition:
-        return define(func, options, id, self._urgencies)
+    def _define(self, func: Any, options: Mapping[str, Any]) -> Definition:
+        return define(func, options, _fallback_id(options), self._urgencies)
 
     def _bulk_put(self) -> BulkPut:
         return BulkPut(self._store, FirstTimes(self._clock, self._reader))
@@ -411,3 +411,8 @@ class Client(Repairs):
         run_id = self._keys.run_id(definition.id, due_ms or 0) if is_one_shot else None
         next_ms = None if answer.word == "already_fired" else due_ms
         return Scheduled(definition.id, answer.word, None if next_ms is None else from_ms(next_ms), run_id)
+
+
+def _fallback_id(options: Mapping[str, Any]) -> str:
+    """Return an id for a call without one."""
+    return new_id() if options.get("id") is None else ""

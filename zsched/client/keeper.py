@@ -47,7 +47,7 @@ class Keeper:
         Raises:
             InvalidSchedule, TriggerError: as ``client.schedule``; but ``ends`` may have passed.
         """
-        definition = self._client._define(func, options, new_id())
+        definition = self._client._define(func, options)
         self._store.record(definition)
         check(replace(_rule(definition), ends_ms=None), self._client._clock.now_ms())
         return definition

@@ -23,7 +23,7 @@ from zsched.errors import NOT_GIVEN, InvalidSchedule
 from zsched.storage.rqjob import function_path
 from zsched.storage.store import OneShotRow, RecurringRecord, RecurringShape, Shape, Store
 
-Define = Callable[[Any, Mapping[str, Any], str], Definition]  # function, options, default id
+Define = Callable[[Any, Mapping[str, Any]], Definition]  # function, options
 
 _OF_RULE: Final = (*RULES, "starts", "ends", "count")  # options in which rows of a shape may differ
 _REMEMBERED: Final = 10_000  # shapes, and rules of a shape
@@ -126,7 +126,7 @@ class RowReader:
             raise InvalidSchedule("func", NOT_GIVEN, "the row has none", remedy)
         func = options.pop("func")
         options = dict(completed(func, options))
-        definition = self._define(func, options, new_id())
+        definition = self._define(func, options)
         typed = func if isinstance(func, Typed) else None
         if isinstance(definition.when, TriggerSpec):
             record, rule = self._store.record(definition), PlannedRule(definition.when)

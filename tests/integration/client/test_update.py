@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import redis
 
+import zsched
 from tests.integration.client.ground import HOUR, KEYS, pass_time, payload
 from tests.prefix import RQ
 from zsched import (
@@ -185,12 +186,12 @@ def test_an_update_of_a_schedule_with_an_unreadable_rule_is_refused_with_the_rem
 def test_an_update_overtaken_at_every_attempt_raises_contended(
     redis_url: str, client: Client, monkeypatch: pytest.MonkeyPatch, trigger: dict[str, Any]
 ) -> None:
-    other, find, numbers = Client.from_url(redis_url), Lives._find, iter(range(100))
+    other, find, numbers = zsched.Client.from_url(redis_url), Lives._find, iter(range(100))
     client.schedule("app.task", id="a", **trigger)
 
     def find_and_forestall(self: Lives, id: str) -> Any:
         found = find(self, id)
-        if self is client:
+        if self._store is client._store:
             other.update(id, args=(next(numbers),))
         return found
 

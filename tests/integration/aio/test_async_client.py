@@ -1,0 +1,253 @@
+"""``AsyncClient``: the face of ``Client``, cancelled calls, an event loop that goes on, and its connections."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import redis
+
+from tests.faults.processes import eventually
+from tests.integration.client.ground import KEYS, queued
+from zsched import AsyncClient, Client, InvalidSchedule, NotArchived, RedisUnavailable, ScheduleNotFound
+from zsched.embedded import EmbeddedRedis
+from zsched.storage.archivers import Archivers, ArchiveState
+from zsched.storage.connection import Link
+
+pytestmark = [pytest.mark.redis, pytest.mark.anyio]
+CANCELLATIONS = 10_000
+AT_ONCE = 20
+
+
+def soon() -> datetime:
+    return datetime.now(UTC) + timedelta(hours=1)
+
+
+def public(of: type) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in dir(of) if not name.startswith("_")}
+
+
+class Ticks:
+    """Counts how often the event loop comes back to a task of its own, every 5 ms at most."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    async def __aenter__(self) -> Ticks:
+        self._task = asyncio.create_task(self._count())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+
+    async def _count(self) -> None:
+        while True:
+            await asyncio.sleep(0.005)
+            self.number += 1
+
+
+# -- the face of Client ---------------------------------------------------------------------------
+
+
+def test_it_has_the_methods_and_signatures_of_client() -> None:
+    blocking, asynchronous = public(Client), public(AsyncClient)
+    rewritten = {"from_url", "acting_as", "schedule_many", "log", "follow_log"}
+
+    assert blocking.keys() | {"aclose"} == asynchronous.keys()
+    for name in blocking.keys() - rewritten - {"by"}:
+        assert inspect.signature(blocking[name]) == inspect.signature(asynchronous[name]), name
+        assert blocking[name] is inspect.unwrap(asynchronous[name]), name  # nothing is written twice
+    for name in rewritten:
+        kept = set(inspect.signature(asynchronous[name]).parameters) - {"max_calls"}
+        assert set(inspect.signature(blocking[name]).parameters) == kept
+
+
+async def test_rows_and_callbacks_may_be_asynchronous(redis_url: str) -> None:
+    seen = list[int]()
+
+    async def rows() -> AsyncIterator[Any]:
+        for number in range(250):
+            await asyncio.sleep(0)
+            yield {"func": "app.task", "id": f"r{number}", "at": soon()}
+
+    async def note(done: int) -> None:
+        await asyncio.sleep(0)
+        seen.append(done)
+
+    async def agree(plan: Any) -> bool:
+        await asyncio.sleep(0)
+        return plan.found == 250
+
+    async with AsyncClient.from_url(redis_url) as client:
+        many = await client.schedule_many(rows(), note)
+        cancelled = await client.cancel_many(match="r*", confirm=agree)
+
+    assert (250, 250) == (many.created, seen[-1])
+    assert 250 == cancelled.done
+
+
+async def test_errors_are_those_of_client(redis_url: str) -> None:
+    async with AsyncClient.from_url(redis_url) as client:
+        with pytest.raises(ScheduleNotFound, match="'nobody'"):
+            await client.get("nobody")
+        with pytest.raises(InvalidSchedule, match=r"^queue="):
+            await client.schedule("app.task", after=5, queue="a\nb")
+        with pytest.raises(InvalidSchedule, match=r"^state="):
+            client.list(state="gone")
+
+
+async def test_a_listing_that_is_left_early_leaves_no_reply_behind(redis_url: str) -> None:
+    async with AsyncClient.from_url(redis_url) as client:
+        await client.schedule_many({"func": "app.task", "id": f"r{n:04}", "at": soon()} for n in range(1500))
+
+        async for schedule in client.list(match="r*"):
+            assert "r0000" == schedule.id
+            break
+
+        assert "r0007" == (await client.get("r0007")).id
+
+
+# -- cancelled calls --------------------------------------------------------------------------------
+
+
+async def test_no_call_reads_the_reply_of_a_cancelled_one(redis_url: str) -> None:
+    chosen, wrong, ended = random.Random(5), list[tuple[str, str]](), {"whole": 0, "cancelled": 0}
+    async with AsyncClient.from_url(redis_url, max_calls=AT_ONCE) as client:
+        await client.schedule_many({"func": "app.task", "id": f"s{n}", "at": soon()} for n in range(100))
+
+        async def ask(id: str) -> None:
+            found = (await client.get(id)).id
+            if found != id:
+                wrong.append((id, found))
+
+        async def ask_and_cancel() -> None:
+            while ended["cancelled"] < CANCELLATIONS:
+                task = asyncio.create_task(ask(f"s{chosen.randrange(100)}"))
+                asyncio.get_running_loop().call_later(chosen.expovariate(100), task.cancel)
+                await asyncio.wait([task])
+                ended["cancelled" if task.cancelled() else "whole"] += 1
+
+        await asyncio.gather(*(ask_and_cancel() for _ in range(AT_ONCE)))
+        after = await asyncio.gather(*(client.get(f"s{n}") for n in range(100)))
+
+    assert [] == wrong
+    assert [f"s{n}" for n in range(100)] == [one.id for one in after]
+    assert ended["whole"] > 100
+
+
+async def test_a_cancelled_put_repeated_by_its_id_happens_once(redis_url: str, redis_client: redis.Redis) -> None:
+    chosen = random.Random(7)
+    async with AsyncClient.from_url(redis_url) as client:
+        for number in range(300):
+            call = client.schedule_as(f"op-{number}", "app.task", after=3600)
+            task = asyncio.create_task(call)
+            asyncio.get_running_loop().call_later(chosen.random() * 0.002, task.cancel)
+            await asyncio.wait([task])
+            await client.schedule_as(f"op-{number}", "app.task", after=3600)
+
+    assert 300 == redis_client.zcard(KEYS.due_normal())
+
+
+async def test_a_call_that_is_cancelled_while_it_connects_leaves_a_usable_client(redis_server: EmbeddedRedis) -> None:
+    for url in (redis_server.url, redis_server.tcp_url):
+        async with AsyncClient.from_url(url) as client:
+            tasks = [asyncio.create_task(client.get("a")) for _ in range(AT_ONCE)]
+            await asyncio.sleep(0)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+            assert [] == [one async for one in client.list(match="nobody")]
+
+
+# -- the event loop goes on --------------------------------------------------------------------------
+
+
+async def test_the_loop_goes_on_while_a_server_is_silent(redis_url: str) -> None:
+    with EmbeddedRedis() as server:
+        async with AsyncClient.from_url(server.url, timeout_s=0.4) as client, Ticks() as ticks:
+            await client.schedule("app.task", id="a", at=soon())
+            server.suspend()
+            try:
+                with pytest.raises(RedisUnavailable, match="may have been applied"):
+                    await client.schedule("app.task", id="a", at=soon())
+            finally:
+                server.resume()
+            assert ticks.number > 20
+            assert "a" == (await client.get("a")).id
+
+
+async def test_the_loop_goes_on_while_a_call_waits_for_an_archive(redis_url: str, link: Link) -> None:
+    Archivers(link, KEYS).report("stuck", None, ArchiveState.FOLLOWING, {})
+    async with AsyncClient.from_url(redis_url, durable_timeout_s=0.4) as client, Ticks() as ticks:
+        with pytest.raises(NotArchived):
+            await client.schedule("app.task", id="a", at=soon(), durable=True)
+    assert ticks.number > 20
+
+
+async def test_the_loop_goes_on_during_long_calculations(redis_url: str) -> None:
+    async with AsyncClient.from_url(redis_url) as client, Ticks() as ticks:
+        await client.preview(cron="*/5 * * * *", tz="Europe/Berlin", n=100_000)
+    assert ticks.number > 20
+
+
+async def test_the_loop_goes_on_during_a_bulk_insert(redis_url: str) -> None:
+    async with AsyncClient.from_url(redis_url) as client, Ticks() as ticks:
+        await client.schedule_many({"func": "app.task", "at": soon(), "args": (n,)} for n in range(20_000))
+    assert ticks.number > 20
+
+
+# -- connections ---------------------------------------------------------------------------------------
+
+
+async def test_calls_beyond_max_calls_wait_for_their_turn(redis_url: str, redis_client: redis.Redis) -> None:
+    async with AsyncClient.from_url(redis_url, max_calls=3) as client:
+        before = len(redis_client.client_list())
+        made = await asyncio.gather(*(client.enqueue("app.task") for _ in range(60)))
+
+        assert 3 >= len(redis_client.client_list()) - before
+        assert sorted(one.run_id or "" for one in made) == sorted(queued(redis_client))
+
+
+async def test_aclose_closes_all_connections(redis_url: str, redis_client: redis.Redis) -> None:
+    before = len(redis_client.client_list())
+    client = AsyncClient.from_url(redis_url)
+    await asyncio.gather(*(client.enqueue("app.task") for _ in range(10)))
+
+    await client.aclose()
+
+    eventually(lambda: before == len(redis_client.client_list()))
+
+
+def test_a_client_may_be_used_in_one_loop_after_another(redis_url: str) -> None:
+    client = AsyncClient.from_url(redis_url, max_calls=2)
+
+    async def use() -> list[str | None]:
+        return [one.run_id for one in await asyncio.gather(*(client.enqueue("app.task") for _ in range(20)))]
+
+    runs = [run for _ in range(3) for run in asyncio.run(use())]
+
+    assert 60 == len(set(runs))
+    asyncio.run(client.aclose())
+
+
+def test_a_blocking_use_of_its_link_is_refused_with_a_remedy(redis_url: str) -> None:
+    client = AsyncClient.from_url(redis_url)
+
+    with pytest.raises(RuntimeError, match="await one of these"):
+        client._client.get("a")
+
+
+async def test_connections_that_the_server_closed_are_not_used_again(redis_url: str, redis_client: redis.Redis) -> None:
+    async with AsyncClient.from_url(redis_url) as client:
+        await asyncio.gather(*(client.enqueue("app.task") for _ in range(20)))
+        redis_client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+        made = await asyncio.gather(*(client.enqueue("app.task") for _ in range(20)))
+
+        assert 20 == len({one.run_id for one in made})
