@@ -13,7 +13,7 @@ import zsched
 from zsched.testing import ManualScheduler
 
 _PARTS: Final[dict[str, tuple[Any, ...]]] = {
-    "Client": (zsched.Client,),
+    "Client": (zsched.Client, zsched.AsyncClient),
     "Tasks": (zsched.task, zsched.Task, zsched.Next, zsched.current_run, zsched.CurrentRun),
     "Values": (zsched.Scheduled, zsched.Many, zsched.Schedule, zsched.Run, zsched.Backfill),
     "Tests": (ManualScheduler,),
@@ -62,13 +62,17 @@ def _class(found: type) -> Iterator[str]:
 
 
 def _methods(found: type) -> Iterator[tuple[str, Any]]:
-    """Yield the public methods and properties in the order of the code; a base's come last."""
+    """
+    Yield the public methods and properties in the order of the code; a base's come last. A method that only wraps one
+    of another class is told there.
+    """
     seen = set[str]()
     for each in found.__mro__:
         if not each.__module__.startswith("zsched"):
             continue
         for name, member in vars(each).items():
-            is_shown = isinstance(member, property | classmethod) or inspect.isfunction(member)
+            is_own = inspect.isfunction(member) and not hasattr(member, "__wrapped__")
+            is_shown = is_own or isinstance(member, property | classmethod)
             if is_shown and not name.startswith("_") and name not in seen:
                 seen.add(name)
                 yield name, getattr(found, name) if isinstance(member, classmethod) else member

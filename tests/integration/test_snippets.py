@@ -16,7 +16,7 @@ import redis
 
 from tests.documents import PROJECT, pages
 from tests.faults.threads import know
-from zsched import Client
+from zsched import AsyncClient, Client
 from zsched.cli import program
 
 pytestmark = pytest.mark.once
@@ -107,6 +107,8 @@ def test_every_piece_of_python_runs(
     know(redis_client)
     client, module = Client.from_url(redis_url), ModuleType("shown")
     monkeypatch.setattr(Client, "from_url", lambda *_, **__: client)
+    asynchronous = AsyncClient.from_url(redis_url)
+    monkeypatch.setattr(AsyncClient, "from_url", lambda *_, **__: asynchronous)
     monkeypatch.setitem(sys.modules, "shown", module)  # where a task is found again
     next_year = str(datetime.now(UTC).year + 1)
 

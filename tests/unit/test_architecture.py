@@ -26,6 +26,7 @@ EVERYTHING = (
     "storage",
     "daemon",
     "client",
+    "aio",
     "files",
     "imports",
     "tasks",
@@ -41,7 +42,7 @@ FOR_PAGES = ("flask", "redis", "rq", "rq_dashboard", "structlog", "waitress", "w
 
 # row                 zsched's rows it may import                         packages from outside
 MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "":               (("client", "core", "current", "errors", "tasks"), ()),
+    "":               (("aio", "client", "core", "current", "errors", "tasks"), ()),
     "errors":         ((),                                               ()),
     "config":         (("errors", "config"),                             ()),
     "events":         (("errors", "core"),                               ("structlog",)),
@@ -51,6 +52,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "storage":        (("errors", "config", "core", "storage"),          ("redis",)),
     "storage.rqjob":  (("errors", "core", "storage"),                    ("redis", "rq")),
     "client":         (("errors", "core", "storage", "client"),            ()),
+    "aio":            (("errors", "core", "storage", "client", "aio"),   ("greenlet", "redis")),  # of the extra async
     "cluster":        (("errors", "config", "storage"),                  ("redis",)),  # for RQ's workers
     "current":        (("errors", "core", "storage"),                    ("rq",)),  # inside a worker's job
     "rq":             (("errors", "core", "storage", "current", "rq"),   ("rq",)),  # in workers

@@ -9,9 +9,8 @@ result or the error; a cancellation is such an error. SQLAlchemy's asyncio exten
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 try:
     from greenlet import getcurrent, greenlet
@@ -25,25 +24,25 @@ _TURN_S: Final = 0.005  # for which a call may keep the event loop
 
 
 class _Call(greenlet):  # type: ignore[misc]  # greenlet ships no types
-    """A running call. ``began_s``: when it was entered last."""
+    """A running call. ``began_s``: when it was entered last, by the clock of its event loop."""
 
     began_s = 0.0
 
 
 async def run(function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """Return ``function(*arguments, **named)``, which may use ``wait``. Raises what it raises."""
-    call = _Call(function)
+    call, loop = _Call(function), asyncio.get_running_loop()
     call.gr_context = getcurrent().gr_context  # context variables are those of the task
-    call.began_s = time.monotonic()
+    call.began_s = loop.time()
     step = call.switch(*arguments, **named)
     while not call.dead:
         try:
             result = await step
         except BaseException as error:  # a cancellation, too: the call ends its connection
-            call.began_s = time.monotonic()
+            call.began_s = loop.time()
             step = call.throw(error)
         else:
-            call.began_s = time.monotonic()
+            call.began_s = loop.time()
             step = call.switch(result)
     return step  # type: ignore[no-any-return]  # the function's result
 
@@ -65,6 +64,6 @@ def wait(awaitable: Awaitable[T]) -> T:
 
 def yield_turn() -> None:
     """Let other tasks run if this call had the event loop for some milliseconds."""
-    call: Any = getcurrent()
-    if time.monotonic() - call.began_s > _TURN_S:
+    call = getcurrent()
+    if isinstance(call, _Call) and asyncio.get_running_loop().time() - call.began_s > _TURN_S:
         wait(asyncio.sleep(0))

@@ -107,7 +107,7 @@ def _connected(blocking_class: type[Any], options: dict[str, Any]) -> Any:
 
 class AsyncSocket:
     """
-    What redis-py uses of a socket. It has the timeout of *connected*, the socket that it takes over.
+    The part of a socket that redis-py uses. It has the timeout of *connected*, the socket that it takes over.
 
     It stays registered for reading between two replies, and has one timer for all of its waits: to register and to time
     each wait cost 50 µs of 270 for a put (measured).

@@ -31,6 +31,7 @@ from zsched.core.model import Schedule, ScheduleState
 from zsched.core.story import Source
 from zsched.core.triggers import zone
 from zsched.errors import ArchiveError, Contended, InvalidSchedule
+from zsched.storage.connection import Link
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.reader import StoredSchedule
 from zsched.storage.store import BACKFILLED_AT_ONCE, Refilled, Store
@@ -62,9 +63,9 @@ class Filling:
     """One backfill of schedule *id*. *is_again*: run also occurrences that ran. *find* reads a schedule, or raises."""
 
     def __init__(
-        self, store: Store, inquiry: Inquiry, find: Callable[[str], StoredSchedule], id: str, is_again: bool
+        self, link: Link, store: Store, inquiry: Inquiry, find: Callable[[str], StoredSchedule], id: str, is_again: bool
     ) -> None:
-        self._store, self._inquiry, self._find = store, inquiry, find
+        self._link, self._store, self._inquiry, self._find = link, store, inquiry, find
         self._id, self._is_again = id, is_again
         self._ran: set[int] = set()
 
@@ -98,7 +99,8 @@ class Filling:
 
     def _occurrences(self, past: PastOccurrences) -> list[_Decision]:
         """Decide on the occurrences of *past*, by the recorded runs and RQ's jobs."""
-        times, run_id = list(past.times()), self._store.keys.run_id
+        times: list[int] = self._link.compute(list, past.times())
+        run_id = self._store.keys.run_id
         looked_at = {run_id(self._id, ms): ms for ms in times if self._is_again or ms not in self._ran}
         is_over = {looked_at[id]: is_over for id, is_over in self._inquiry.held(list(looked_at)).items()}
         found = []

@@ -140,7 +140,7 @@ class Lives(Past):
         """
         from zsched.client.backfill import Filling  # it reads the past, which other calls need not wait for
 
-        filling = Filling(self._store, self._inquiry, self._find, check_id(id), flag("again", again))
+        filling = Filling(self._link, self._store, self._inquiry, self._find, check_id(id), flag("again", again))
         return filling.fill(start, end, flag("dry_run", dry_run), on_progress or (lambda done, total: None))
 
     # -- reading ------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ class Ticks:
 # -- the face of Client ---------------------------------------------------------------------------
 
 
-def test_it_has_the_methods_and_signatures_of_client() -> None:
+def test_the_asynchronous_client_has_the_methods_and_signatures_of_client() -> None:
     blocking, asynchronous = public(Client), public(AsyncClient)
     rewritten = {"from_url", "acting_as", "schedule_many", "log", "follow_log"}
 
@@ -115,7 +115,7 @@ async def test_a_listing_that_is_left_early_leaves_no_reply_behind(redis_url: st
 # -- cancelled calls --------------------------------------------------------------------------------
 
 
-async def test_no_call_reads_the_reply_of_a_cancelled_one(redis_url: str) -> None:
+async def test_a_call_never_reads_the_reply_of_a_cancelled_one(redis_url: str) -> None:
     chosen, wrong, ended = random.Random(5), list[tuple[str, str]](), {"whole": 0, "cancelled": 0}
     async with AsyncClient.from_url(redis_url, max_calls=AT_ONCE) as client:
         await client.schedule_many({"func": "app.task", "id": f"s{n}", "at": soon()} for n in range(100))

@@ -36,7 +36,7 @@ async def ids(client: AsyncClient) -> list[str]:
     return sorted([one.id async for one in client.list()])
 
 
-async def test_it_continues_on_the_new_master_after_a_failover(guard: Guard) -> None:
+async def test_an_asynchronous_client_continues_on_the_new_master_after_a_failover(guard: Guard) -> None:
     sentinels = Sentinels(guard, hurry=False)
     hosts = [("127.0.0.1", port) for port in sentinels.ports]
     theirs = Sentinel(hosts, socket_timeout=2).master_for(NAME)  # type: ignore[no-untyped-call]  # redis-py's
@@ -54,7 +54,7 @@ async def test_it_continues_on_the_new_master_after_a_failover(guard: Guard) -> 
 
 
 @needs_prefix
-async def test_it_follows_the_slot_of_a_cluster(guard: Guard) -> None:
+async def test_an_asynchronous_client_follows_the_slot_of_a_cluster(guard: Guard) -> None:
     cluster = Cluster(guard)
     async with AsyncClient.from_url(cluster.url, rq_prefix=PREFIX) as client:
         await schedules(client, "a")
@@ -65,7 +65,7 @@ async def test_it_follows_the_slot_of_a_cluster(guard: Guard) -> None:
 
 
 @pytest.mark.parametrize("make", [redis.asyncio.Redis.from_url, redis.Redis.from_url])
-async def test_it_takes_the_settings_of_a_client_of_redis_py(
+async def test_an_asynchronous_client_takes_the_settings_of_a_client_of_redis_py(
     redis_server: EmbeddedRedis, redis_client: redis.Redis, make: Any
 ) -> None:
     for url in (redis_server.url, redis_server.tcp_url.replace("/0", "/3")):
@@ -78,7 +78,7 @@ async def test_it_takes_the_settings_of_a_client_of_redis_py(
     redis_client.select(0)
 
 
-def test_clients_that_it_cannot_take_are_refused_with_a_remedy() -> None:
+def test_unusable_clients_are_refused_with_a_remedy() -> None:
     cluster = object.__new__(redis.asyncio.RedisCluster)
 
     with pytest.raises(ConfigError, match=r"use AsyncClient\.from_url\('redis\+cluster"):

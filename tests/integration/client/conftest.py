@@ -24,7 +24,7 @@ def loop_thread() -> Iterator[LoopThread]:
 
 @pytest.fixture(autouse=True, params=["Client", "AsyncClient"])
 def clients(request: pytest.FixtureRequest, loop_thread: LoopThread, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """What the test's module knows as ``Client``."""
+    """The class that the test's module has under the name ``Client``."""
     if request.param == "Client":
         yield zsched.Client
         return
