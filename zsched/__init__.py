@@ -31,6 +31,7 @@ from zsched.errors import (
     ScheduleInPast,
     ScheduleNotFound,
     TriggerError,
+    VersionConflict,
     ZschedError,
 )
 
@@ -82,6 +83,7 @@ __all__ = [
     "Scheduled",
     "Task",
     "TriggerError",
+    "VersionConflict",
     "ZschedError",
     "current_run",
     "task",

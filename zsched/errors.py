@@ -72,6 +72,25 @@ class ScheduleExists(ZschedError):
     """A schedule of this id exists and ``if_exists="error"`` was given."""
 
 
+class VersionConflict(ZschedError):
+    """
+    The schedule does not have the version that the call names: somebody changed it meanwhile. Nothing was written.
+
+    ``given`` is the call's ``if_version``, ``present`` the schedule's version; None: no such schedule waits now.
+    """
+
+    def __init__(self, id: str, given: str, present: str | None) -> None:
+        self.id, self.given, self.present = id, given, present
+        now = "no such schedule waits now" if present is None else f"it has version {show(present)} now"
+        super().__init__(
+            f"schedule {id!r}, if_version={show(given)}: somebody changed it, and {now}; read it again (zsched show, "
+            "client.get), and decide anew"
+        )
+
+    def __reduce__(self) -> tuple[type[VersionConflict], tuple[str, str, str | None]]:
+        return type(self), (self.id, self.given, self.present)
+
+
 class ScheduleNotFound(ZschedError, LookupError):
     """No schedule has this id."""
 

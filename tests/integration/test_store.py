@@ -36,7 +36,7 @@ def _calls(count: int) -> Iterator[scripts.Call]:
     due_ms = to_ms(datetime.now(UTC) + timedelta(hours=1))
     arguments = {
         "lane": "normal", "if_exists": "replace", "allow_past": 0, "op": "-", "keep_op_ms": 0, "enabled": "",
-        "seen_size": -1, "field_size": len(FIELDS),
+        "seen_version": "", "field_size": len(FIELDS),
     }  # fmt: skip
     for n in range(count):
         yield "put", [*FIELDS, f"i-{n:03}", due_ms, "call"], arguments

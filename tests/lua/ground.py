@@ -193,9 +193,10 @@ class Ground:
 
     def call(self, name: str, rows: Any = (), **arguments: Any) -> list[Any]:
         """
-        Call a script, without an operation id unless one is given. Return the reply without its OK, texts decoded.
+        Call a script, without an operation id or a version unless given. Return the reply without its OK, texts
+        decoded.
         """
-        arguments = {"op": "-", "keep_op_ms": 0} | arguments
+        arguments = {"op": "-", "keep_op_ms": 0, "seen_version": ""} | arguments
         return _decoded(self.scripts.call(name, rows=rows, **arguments))
 
     def put(self, *rows: tuple[str, Any] | tuple[str, Any, str], **options: Any) -> list[tuple[str, str]]:
@@ -203,16 +204,15 @@ class Ground:
         return self.put_reply(*rows, **options)[1]
 
     def put_reply(
-        self, *rows: Any, fields: dict[str, str] | None = None, op: str | None = None, seen: Any = None, **over: Any
+        self, *rows: Any, fields: dict[str, str] | None = None, op: str | None = None, **over: Any
     ) -> tuple[list[Any], list[tuple[str, str]]]:
         shared = [text for pair in sorted((fields or FIELDS).items()) for text in pair]
-        texts = [*(seen or ()), *shared]
+        texts = list(shared)
         for row in rows:
             texts += (row[0], row[1], row[2] if len(row) > 2 else "call")
         arguments = {
             "lane": "normal", "if_exists": "replace", "enabled": "", "allow_past": 0, "op": op or "-",
             "keep_op_ms": 60_000 if op else 0, "field_size": len(shared),
-            "seen_size": -1 if seen is None else len(seen),
         }  # fmt: skip
         reply = self.call("put", texts, **(arguments | over))
         return reply, list(zip(reply[2::2], reply[3::2], strict=True))
@@ -223,7 +223,7 @@ class Ground:
         return [word, now_ms, version, due_ms]
 
     def put_rules(self, *rows: list[Any], op: str | None = None, **over: Any) -> list[Any]:
-        """Put *rows* of ``rule``; return now ms, version, then per row word and due ms."""
+        """Put *rows* of ``rule``; return now ms, the version of written rows, then per row word and due ms."""
         shapes: list[Any] = []
         texts: list[Any] = []
         for shape, *row in rows:
@@ -232,7 +232,8 @@ class Ground:
             texts += [shapes.index(shape) + 1, *row]
         arguments = {"op": op or "-", "keep_op_ms": 60_000 if op else 0, "shape_count": len(shapes)}
         given = [text for shape in shapes for text in shape]
-        return self.call("put_recurring", [*given, *texts], **(arguments | over))
+        now_ms, change, *answers = self.call("put_recurring", [*given, *texts], **(arguments | over))
+        return [now_ms, change.partition("/")[2], *answers]
 
     def rule(
         self, id: str = "r", next: Any = None, own: dict[str, str] | None = None,

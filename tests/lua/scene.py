@@ -42,10 +42,10 @@ def furnish(ground: Ground) -> None:
     ground.put_recurring("rule", template={"zs_expires": EXPIRES})
     for id in RULES[1:]:
         ground.put_recurring(id, DUE_MS, template={"zs_expires": EXPIRES})
-    for id in RULES:
-        client.set(f"version of {id}", client.hget(keys.schedule(id), "version"))
     for id in ("paused", "missed", "paused-rule"):
         ground.call("pause", [id], note="why not")
+    for id in RULES:
+        client.set(f"version of {id}", client.hget(keys.schedule(id), "version"))
     for run in WORKED:
         job(ground, run)
         execution(ground, run)

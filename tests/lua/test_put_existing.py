@@ -155,46 +155,37 @@ def test_a_one_shot_put_replaces_a_recurring_schedule_and_deletes_its_keys(groun
     assert 0 == ground.redis.exists(ground.keys.recurring(), ground.keys.schedule("a"), ground.keys.template("a"))
 
 
-def _seen(ground: Ground, run: str) -> list[bytes]:
-    flat: list[bytes] = []
-    for name, value in ground.redis.hgetall(f"{RQ}:job:{run}").items():
-        flat += (name, value)
-    return flat
-
-
-def test_an_update_that_expects_no_job_is_refused_if_a_job_exists(ground: Ground) -> None:
+def test_a_put_based_on_the_present_version_is_written(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
 
-    assert ["CHANGED"] == [word for word, _ in ground.put(("a", due_ms + 1), seen=[])]
-
-
-def test_an_update_based_on_the_current_job_is_written(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms))
-
-    words = ground.put(("a", due_ms + 1, "other"), seen=_seen(ground, f"a-{due_ms}"))
+    words = ground.put(("a", due_ms + 1, "other"), seen_version=_version(ground))
 
     assert [("updated", str(due_ms + 1))] == words
 
 
-def test_an_update_based_on_a_stale_job_is_refused(ground: Ground) -> None:
+def test_a_put_based_on_a_stale_version_is_refused(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
-    seen = _seen(ground, f"a-{due_ms}")
+    stale = _version(ground)
     ground.put(("a", due_ms, "of somebody else"))
 
-    words = ground.put(("a", due_ms, "mine"), seen=seen)
+    words = ground.put(("a", due_ms, "mine"), seen_version=stale)
 
-    assert ["CHANGED"] == [word for word, _ in words]
+    assert [f"CHANGED:{_version(ground)}"] == [word for word, _ in words]
     assert "of somebody else" == ground.job(f"a-{due_ms}")["data"]
+
+
+def _version(ground: Ground) -> str:
+    """Return the version of one-shot a."""
+    return ground.job(ground.run("a", ground.places()["a"].split()[-1]))["created_at"]
 
 
 def test_an_update_of_a_removed_schedule_is_refused(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
     ground.put(("a", due_ms))
-    seen = _seen(ground, f"a-{due_ms}")
+    stale = _version(ground)
     ground.call("cancel", ["a"])
 
-    assert ["CHANGED"] == [word for word, _ in ground.put(("a", due_ms + 1), seen=seen)]
+    assert ["CHANGED:-"] == [word for word, _ in ground.put(("a", due_ms + 1), seen_version=stale)]
     assert {} == ground.places()

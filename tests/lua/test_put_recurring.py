@@ -23,12 +23,12 @@ def test_a_new_recurring_schedule_has_a_place_a_rule_and_a_template(ground: Grou
 
     word, now_ms, version, due_ms = ground.put_recurring("r", next_ms, lane="low")
 
-    assert ("created", "0-1", str(next_ms)) == (word, version, due_ms)
+    assert ("created", f"0-1-{ground.last.t}", str(next_ms)) == (word, version, due_ms)
     assert {"r": f"low {next_ms}"} == ground.places()
     assert {b"r"} == ground.redis.smembers(ground.keys.recurring())
     assert TEMPLATE == ground.template("r")
     now = str(now_ms)
-    own = {"version": "0-1", "trigger": "rule-1", "digest": "digest-1", "lane": "low", "nominal": str(next_ms)}
+    own = {"version": version, "trigger": "rule-1", "digest": "digest-1", "lane": "low", "nominal": str(next_ms)}
     assert own | OWN | {"anchor": now, "created_at": now, "updated_at": now} == ground.schedule("r")
 
 
@@ -88,7 +88,7 @@ def test_a_new_payload_keeps_anchor_due_time_and_last_run(ground: Ground) -> Non
 
     word, now_ms, version, new_due_ms = ground.put_recurring("r", digest="digest-2", template={"data": "new"})
 
-    assert ("updated", "0-2", due_ms) == (word, version, new_due_ms)
+    assert ("updated", f"0-2-{ground.last.t}", due_ms) == (word, version, new_due_ms)
     schedule = ground.schedule("r")
     assert str(created_ms) == schedule["anchor"] == schedule["created_at"]
     assert [due_ms, "r-1", str(now_ms)] == [schedule[name] for name in ("nominal", "last", "updated_at")]
@@ -326,7 +326,8 @@ def test_an_update_based_on_a_stale_version_is_refused(ground: Ground) -> None:
     ground.put_recurring("r", digest="of somebody else")
     before = ground.keyspace()
 
-    assert "CHANGED" == ground.put_recurring("r", digest="mine", seen_version=version)[0]
+    present = ground.schedule("r")["version"]
+    assert f"CHANGED:{present}" == ground.put_recurring("r", digest="mine", seen_version=version)[0]
     assert before == ground.keyspace()
 
 
@@ -334,9 +335,10 @@ def test_an_update_of_a_schedule_that_was_removed_or_replaced_is_refused(ground:
     _, _, version, _ = ground.put_recurring("r")
     ground.put(("r", "+60000"))
 
-    assert "CHANGED" == ground.put_recurring("r", seen_version=version)[0]
+    present = ground.job(ground.run("r", ground.places()["r"].split()[1]))["created_at"]
+    assert f"CHANGED:{present}" == ground.put_recurring("r", seen_version=version)[0]
     ground.call("cancel", ["r"])
-    assert "CHANGED" == ground.put_recurring("r", seen_version=version)[0]
+    assert "CHANGED:-" == ground.put_recurring("r", seen_version=version)[0]
 
 
 @pytest.mark.parametrize("key", ["schedule", "template"])
@@ -407,7 +409,7 @@ def test_rows_of_several_shapes_are_put_in_one_entry(ground: Ground) -> None:
     _, version, *answers = ground.put_rules(*rows)
 
     assert ["created", str(next_ms), "created", str(next_ms + 1), "created", str(next_ms + 2)] == answers
-    assert [("put_recurring", version)] == [(entry.kind, entry.id) for entry in ground.entries()]
+    assert [("put_recurring", version)] == [(entry.kind, f"{entry.id}-{entry.t}") for entry in ground.entries()]
     assert ["shapes", "2"] == ground.last.texts[:2]
     assert {"a": f"normal {next_ms}", "b": f"high {next_ms + 1}", "c": f"normal {next_ms + 2}"} == ground.places()
     assert [version] * 3 == [ground.schedule(id)["version"] for id in "abc"]
@@ -424,7 +426,7 @@ def test_every_row_has_its_own_answer_and_only_changed_rows_are_logged(ground: G
     ground.redis.delete(ground.keys.template("broken"))
     ground.redis.set(ground.keys.template("broken"), "not ours")
     next_ms = due_ms + 1
-    other = {"trigger": "rule-2", "digest": "digest-2"}
+    other, present = {"trigger": "rule-2", "digest": "digest-2"}, ground.schedule("seen")["version"]
 
     _, _, *answers = ground.put_rules(
         ground.rule("same", next_ms),
@@ -438,7 +440,7 @@ def test_every_row_has_its_own_answer_and_only_changed_rows_are_logged(ground: G
         ground.rule("new", next_ms),
     )
 
-    words = ["unchanged", "kept", "EXISTS", "CHANGED", "WRONGTYPE", "AGAIN", "updated", "updated", "created"]
+    words = ["unchanged", "kept", "EXISTS", f"CHANGED:{present}", "WRONGTYPE", "AGAIN", "updated", "updated", "created"]
     assert words == answers[::2]
     due = [str(due_ms)] * 3 + ["-"] * 3 + [str(next_ms)] * 3
     assert due == answers[1::2]

@@ -24,12 +24,12 @@ from zsched.core.backfill import Backfill
 from zsched.core.model import Missed, Schedule, ScheduleState
 from zsched.core.sentences import local_text
 from zsched.core.wording import plural
-from zsched.errors import InvalidSchedule, PayloadGone, RunNotFound, RunNotOver, ScheduleNotFound
+from zsched.errors import InvalidSchedule, PayloadGone, RunNotFound, RunNotOver, ScheduleNotFound, VersionConflict
 from zsched.storage.store import BACKFILLED_AT_ONCE
 
 _CODES = {
     "not_found": NOT_FOUND, "already_fired": FAILED, "already_over": FAILED, "not_over": FAILED, "no_arguments": FAILED,
-    "refused": USAGE,
+    "refused": USAGE, "changed": FAILED,
 }  # fmt: skip
 _GRAVEST = (NOT_FOUND, USAGE, FAILED, DONE)
 
@@ -48,6 +48,9 @@ class _Result:
         return {"id": self.id, "result": self.word} | {name: value for name, value in more.items() if value}
 
 
+_IF_VERSION = click.option(
+    "--if-version", metavar="TEXT", help="Only if the schedule has this version (show), for one ID; else: changed."
+)
 _CANCEL = Repair("cancel", "cancelled", "schedule", "--tag campaign-7 --dry-run")
 _PAUSE = Repair("pause", "paused", "schedule", "--queue email --dry-run")
 _RESUME = Repair("resume", "resumed", "schedule", "--queue email --dry-run")
@@ -57,12 +60,13 @@ _CANCEL_RUN = Repair("cancel-run", "cancelled", "run", "--queue emial --dry-run"
 
 @command()
 @click.argument("ids", metavar="[ID]…", nargs=-1, shell_complete=completed_ids)
+@_IF_VERSION
 @schedule_filters
 @bulk_options(is_pushing=False)
-def cancel(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
+def cancel(invocation: Invocation, ids: tuple[str, ...], if_version: str | None, **given: Any) -> int:
     """
-    Cancel schedules, by id or by filters; they never fire again. Prints per id: cancelled, already_fired (exit code 1)
-    or not_found (exit code 3).
+    Cancel schedules, by id or by filters; they never fire again. Prints per id: cancelled, already_fired or changed
+    (exit code 1), or not_found (exit code 3).
 
     \b
     Examples:
@@ -70,17 +74,19 @@ def cancel(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
       zsched cancel --tag campaign-7 --dry-run
     """
     client = invocation.client()
+    _demand_one(ids, if_version)
     if _CANCEL.are_filters(ids, given):
         return _CANCEL.carry_out(invocation, client.cancel_many, given)
-    return _each(invocation, ids, lambda id: _Result(id, client.cancel(id)))
+    return _each(invocation, ids, lambda id: _Result(id, client.cancel(id, if_version=if_version)))
 
 
 @command()
 @click.argument("ids", metavar="[ID]…", nargs=-1, shell_complete=completed_ids)
 @click.option("--note", default="", metavar="TEXT", help="The reason, one line; `zsched show` shows it.")
+@_IF_VERSION
 @schedule_filters
 @bulk_options(is_pushing=False)
-def pause(invocation: Invocation, ids: tuple[str, ...], note: str, **given: Any) -> int:
+def pause(invocation: Invocation, ids: tuple[str, ...], note: str, if_version: str | None, **given: Any) -> int:
     """
     Stop schedules until they are resumed, by id or by filters. Occurrences that become due meanwhile wait.
 
@@ -90,9 +96,10 @@ def pause(invocation: Invocation, ids: tuple[str, ...], note: str, **given: Any)
       zsched pause --queue email --note 'until the mail provider is back'
     """
     client = invocation.client()
+    _demand_one(ids, if_version)
     if _PAUSE.are_filters(ids, given):
         return _PAUSE.carry_out(invocation, partial(client.pause_many, note), given)
-    return _each(invocation, ids, lambda id: _Result(id, client.pause(id, note).state.value))
+    return _each(invocation, ids, lambda id: _Result(id, client.pause(id, note, if_version=if_version).state.value))
 
 
 @command()
@@ -104,9 +111,10 @@ def pause(invocation: Invocation, ids: tuple[str, ...], note: str, **given: Any)
     show_default=True,
     help="Times that passed in the pause: fire the latest one late, or skip it.",
 )
+@_IF_VERSION
 @schedule_filters
 @bulk_options(is_pushing=True)
-def resume(invocation: Invocation, ids: tuple[str, ...], missed: str, **given: Any) -> int:
+def resume(invocation: Invocation, ids: tuple[str, ...], missed: str, if_version: str | None, **given: Any) -> int:
     """
     Resume paused schedules, by id or by filters. A one-shot whose time has passed fires now; with --missed skip it is
     dropped.
@@ -117,9 +125,10 @@ def resume(invocation: Invocation, ids: tuple[str, ...], missed: str, **given: A
       zsched resume --queue email --per-second 20
     """
     client = invocation.client()
+    _demand_one(ids, if_version)
     if _RESUME.are_filters(ids, given):
         return _RESUME.carry_out(invocation, partial(client.resume_many, missed), given)
-    return _each(invocation, ids, lambda id: _resumed(id, client.resume(id, missed), missed))
+    return _each(invocation, ids, lambda id: _resumed(id, client.resume(id, missed, if_version=if_version), missed))
 
 
 @command()
@@ -205,6 +214,12 @@ def _each(invocation: Invocation, ids: Iterable[str], act: Callable[[str], _Resu
     return next(code for code in _GRAVEST if code in codes)
 
 
+def _demand_one(ids: tuple[str, ...], if_version: str | None) -> None:
+    """Check that a version is given for one schedule. Raises click.UsageError."""
+    if if_version is not None and len(ids) != 1:
+        raise click.UsageError(f"--if-version is of one schedule, and {len(ids)} ids are given; give one ID")
+
+
 def _attempt(id: str, act: Callable[[str], _Result]) -> _Result:
     try:
         return act(id)
@@ -216,6 +231,8 @@ def _attempt(id: str, act: Callable[[str], _Result]) -> _Result:
         return _Result(id, "not_over", str(error))
     except PayloadGone as error:
         return _Result(id, "no_arguments", str(error))
+    except VersionConflict as error:
+        return _Result(id, "changed", str(error))
     except InvalidSchedule as error:
         return _Result(id, "refused", str(error))
 

@@ -140,7 +140,7 @@ def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: An
     """
     settings = invocation.settings()
     changes: dict[str, Any] = dict(_CLEARED[flag] for flag in unset) | _only_given(given)
-    if not changes:
+    if not changes.keys() - {"if_version"}:
         raise click.UsageError("nothing to change; give at least one option")
     client, lookup = connect(settings), Lookup()
     if changes.keys() & {"func", "args", "kwargs"}:  # new arguments decide what runs

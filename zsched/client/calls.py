@@ -55,7 +55,7 @@ def new_id() -> str:
 def op_of(definition: Definition) -> str | None:
     """Return an operation id if sending the call twice could act twice, or answer differently."""
     relative = isinstance(definition.when, After)
-    conditional = definition.if_exists is not IfExists.REPLACE
+    conditional = definition.if_exists is not IfExists.REPLACE or definition.if_version is not None
     return new_id() if relative or conditional or not definition.has_own_id else None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
@@ -20,7 +21,7 @@ from zsched.client.first_times import REPLANS, FirstTimes, PlannedRule, outdated
 from zsched.client.many import BulkPut, put_rows
 from zsched.client.repairs import Repairs
 from zsched.client.rows import RowReader, time_argument
-from zsched.core.arguments import check_by, check_id, choice, instant_ms
+from zsched.core.arguments import check_by, check_id, check_version, choice, instant_ms
 from zsched.core.clock import Clock, SystemClock, from_ms, to_ms
 from zsched.core.listing import Filter, select
 from zsched.core.model import After, Definition, Many, Refused, RowsRefused, Schedule, Scheduled, ScheduleState
@@ -29,13 +30,13 @@ from zsched.core.options import Presets, define, define_now, define_trigger, mer
 from zsched.core.planning import occurrences
 from zsched.core.revision import PAYLOAD, revise
 from zsched.core.triggers import TriggerSpec, check, zone
-from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule
+from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule, VersionConflict
 from zsched.storage.archivers import Durability
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.rqjob import Encoder
-from zsched.storage.store import Answer, OneShotRow, RecurringRow, Store
+from zsched.storage.store import NO_VERSION, Answer, OneShotRow, RecurringRow, Store, is_changed
 
 if TYPE_CHECKING:
     from zsched.client.doubtful_queues import MisspeltQueue, Prioritized, SharedQueue
@@ -136,6 +137,7 @@ class Client(Repairs):
             InvalidSchedule: an option is bad; nothing was written.
             ScheduleInPast: ``at`` has passed by the server's clock, without ``allow_past``.
             ScheduleExists: the id is taken and ``if_exists="error"``.
+            VersionConflict: the schedule does not have the version ``if_version``.
             NotArchived: ``durable=True``, and no archive has it on disk; see ``is_in_redis``.
             RedisUnavailable, RedisRefused: Redis was not reached, or refused.
         """
@@ -215,26 +217,24 @@ class Client(Repairs):
             ScheduleNotFound: no such schedule.
             InvalidSchedule: a change is invalid, or would turn a recurring schedule into a one-shot or back; or stored
                 args or kwargs would stay and are not plain values (``runs_pickles``).
+            VersionConflict: it does not have the version ``if_version``.
             Contended: another writer changed it at every attempt.
             Garbled: another program broke its rule.
         """
         check_id(id)
         for _ in range(REPLANS):
             found = self._find(id)
+            if_version = check_version(changes.get("if_version"))
+            if if_version not in (None, found.schedule.version):
+                raise VersionConflict(id, if_version or "", found.schedule.version)
             if found.schedule.kind != "once" and found.schedule.trigger is None:
                 raise Garbled(
                     f"the rule of schedule {id!r} cannot be read", "schedule it again by its id, or cancel it"
                 )
             self._store.check_serializer()  # before its payload is opened
-            definition, op = self._revised(found, changes), new_id()
-            if isinstance(definition.when, TriggerSpec):
-                answer = self._put_recurring(definition, definition.when, op, found.schedule.version or "-")
-            else:
-                shape, row = self._store.shape(definition), self._row(definition)
-                put = partial(self._store.put, shape, row, op, found.job)
-                with naming_lost_call(id):
-                    answer = self._durably(definition, put)
-            if answer.word != "CHANGED":
+            definition = replace(self._revised(found, changes), if_version=found.schedule.version or NO_VERSION)
+            answer = self._answered(definition, new_id())
+            if not is_changed(answer.word):
                 return self._scheduled(definition, answer)
         raise Contended(
             f"schedule {id!r} was changed by another writer at every attempt; nothing was written: call again"
@@ -338,13 +338,14 @@ class Client(Repairs):
     # -- how ----------------------------------------------------------------------------------------
 
     def _put(self, definition: Definition, op: str | None = None) -> Scheduled:
-        op = op_of(definition) if op is None else op
+        return self._scheduled(definition, self._answered(definition, op_of(definition) if op is None else op))
+
+    def _answered(self, definition: Definition, op: str | None) -> Answer:
         if isinstance(definition.when, TriggerSpec):
-            return self._scheduled(definition, self._put_recurring(definition, definition.when, op))
+            return self._put_recurring(definition, definition.when, op)
         shape, row = self._store.shape(definition), self._row(definition)
         with naming_lost_call(definition.id, is_repeatable=not isinstance(definition.when, After)):
-            answer = self._durably(definition, lambda: self._store.put(shape, row, op))
-        return self._scheduled(definition, answer)
+            return self._durably(definition, lambda: self._store.put(shape, row, op))
 
     def _define(self, func: Any, options: Mapping[str, Any]) -> Definition:
         return define(func, options, _fallback_id(options), self._urgencies)
@@ -367,14 +368,12 @@ class Client(Repairs):
     def _row(self, definition: Definition) -> OneShotRow:
         return definition.id, time_argument(definition), self._encoder.data(definition.payload)
 
-    def _put_recurring(
-        self, definition: Definition, spec: TriggerSpec, op: str | None, seen_version: str = ""
-    ) -> Answer:
+    def _put_recurring(self, definition: Definition, spec: TriggerSpec, op: str | None) -> Answer:
         record, rule = self._store.record(definition), PlannedRule(spec)
         first_times = FirstTimes(self._clock, self._reader)
         with naming_lost_call(definition.id):
             for _ in range(REPLANS):
-                row = RecurringRow(record, rule.text, first_times.plan(rule, record.id), seen_version)
+                row = RecurringRow(record, rule.text, first_times.plan(rule, record.id), definition.if_version or "")
                 answer = self._durably(definition, partial(self._store.put_recurring, row, op))
                 if answer.word != "AGAIN":
                     return answer
@@ -406,11 +405,14 @@ class Client(Repairs):
 
     def _scheduled(self, definition: Definition, answer: Answer) -> Scheduled:
         when, due_ms = definition.when, None if answer.detail is None else int(answer.detail)
-        self._store.demand(answer.word, definition.id, due_ms, answer.now_ms)
+        self._store.demand(
+            answer.word, definition.id, due_ms=due_ms, now_ms=answer.now_ms, if_version=definition.if_version
+        )
         is_one_shot = due_ms is not None and not isinstance(when, TriggerSpec)
         run_id = self._keys.run_id(definition.id, due_ms or 0) if is_one_shot else None
         next_ms = None if answer.word == "already_fired" else due_ms
-        return Scheduled(definition.id, answer.word, None if next_ms is None else from_ms(next_ms), run_id)
+        next_at = None if next_ms is None else from_ms(next_ms)
+        return Scheduled(definition.id, answer.word, next_at, run_id, answer.version)
 
 
 def _fallback_id(options: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from zsched.client.calls import new_id
 from zsched.client.client import Client
@@ -28,8 +28,7 @@ from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, check
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.storage.comparing import ScheduleWithOptions, with_options
 from zsched.storage.reader import StoredSchedule
-
-_CHANGED: Final = ("CHANGED", "EXISTS")  # words for a schedule that is not as it was compared
+from zsched.storage.store import is_changed
 
 
 class Keeper:
@@ -95,9 +94,9 @@ class Keeper:
             InvalidSchedule: no occurrence is left.
             RedisUnavailable, RedisRefused: Redis was not reached, or refused.
         """
-        definition, version = _condition(definition, held)
-        answer = self._client._put_recurring(definition, _rule(definition), new_id(), version)
-        return None if answer.word in _CHANGED else self._client._scheduled(definition, answer)
+        definition = _condition(definition, held)
+        answer = self._client._put_recurring(definition, _rule(definition), new_id())
+        return None if _is_other(answer.word) else self._client._scheduled(definition, answer)
 
     def put_many(
         self, wanted: Iterable[tuple[Definition, ScheduleWithOptions | None]]
@@ -109,12 +108,13 @@ class Keeper:
 
         def items() -> Iterator[tuple[int, PutItem]]:
             for number, (given, held) in enumerate(wanted):
-                definition, version = _condition(given, held)
-                yield number, Recurring(self._store.record(definition), PlannedRule(_rule(definition)), version)
+                definition = _condition(given, held)
+                rule = PlannedRule(_rule(definition))
+                yield number, Recurring(self._store.record(definition), rule, definition.if_version or "")
 
         for outcomes in self._client._bulk_put().put(items()):
             for outcome in outcomes:
-                if outcome.word.decode() in _CHANGED:
+                if _is_other(outcome.word.decode()):
                     yield outcome.number, None
                 elif (error := outcome.refusal(self.keys)) is not None:
                     yield outcome.number, error
@@ -126,11 +126,16 @@ class Keeper:
         return with_options(found, self._encoder)
 
 
-def _condition(definition: Definition, held: ScheduleWithOptions | None) -> tuple[Definition, str]:
-    """Return *definition* and a version, by which it is put only if Redis still holds *held* (None: nothing)."""
+def _condition(definition: Definition, held: ScheduleWithOptions | None) -> Definition:
+    """Return *definition* with a condition: it is put only if Redis still holds *held* (None: nothing)."""
     if held is None:
-        return replace(definition, if_exists=IfExists.ERROR), ""
-    return definition, held.schedule.version or ""  # without one it is broken: put in any case
+        return replace(definition, if_exists=IfExists.ERROR)
+    return replace(definition, if_version=held.schedule.version)  # without one it is broken: put in any case
+
+
+def _is_other(word: str) -> bool:
+    """Return True if *word* says that the schedule is not as it was compared."""
+    return is_changed(word) or word == "EXISTS"
 
 
 def _rule(definition: Definition) -> TriggerSpec:

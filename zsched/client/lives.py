@@ -14,7 +14,7 @@ from zsched.client.calls import naming_lost_call, new_id
 from zsched.client.first_times import REPLANS
 from zsched.client.past import Past
 from zsched.core import planning
-from zsched.core.arguments import check_id, check_run_id, check_text, choice, flag
+from zsched.core.arguments import check_id, check_run_id, check_text, check_version, choice, flag
 from zsched.core.model import Missed, Schedule
 from zsched.core.repair import IdOutcome
 from zsched.errors import RedisUnavailable, TriggerError
@@ -37,24 +37,31 @@ class Lives(Past):
 
     # -- life cycle ---------------------------------------------------------------------------------
 
-    def cancel(self, id: str) -> str:
+    def cancel(self, id: str, *, if_version: str | None = None) -> str:
         """
         Cancel a schedule. Return "cancelled", "already_fired" (its run is in the newest part of the log: 2,000 entries,
-        4 MiB) or "not_found" (no such schedule or run; ``why`` also asks the archives for older runs).
+        4 MiB) or "not_found" (no such schedule or run; ``why`` also asks the archives for older runs). Raises
+        VersionConflict: it does not have the version *if_version*.
         """
         check_id(id)
         with naming_lost_call(id):
-            word = self._cancel([id])[id].word
+            word = self._cancel([id], check_version(if_version))[id].demand().word
             return "already_fired" if word == "not_found" and self._reader.has_fired(id) else word
 
-    def pause(self, id: str, note: str = "") -> Schedule:
-        """Stop a schedule until it is resumed; *note* is the reason. Raises ScheduleNotFound, InvalidSchedule."""
+    def pause(self, id: str, note: str = "", *, if_version: str | None = None) -> Schedule:
+        """
+        Stop a schedule until it is resumed; *note* is the reason.
+
+        Raises:
+            ScheduleNotFound, InvalidSchedule: no such schedule, or it ended or is quarantined.
+            VersionConflict: it does not have the version *if_version*.
+        """
         check_text("note", note)
         with naming_lost_call(check_id(id)):
-            self._pause([id], note)[id].demand()
+            self._pause([id], note, check_version(if_version))[id].demand()
         return self.get(id)
 
-    def resume(self, id: str, missed: str | Missed = Missed.FIRE) -> Schedule | None:
+    def resume(self, id: str, missed: str | Missed = Missed.FIRE, *, if_version: str | None = None) -> Schedule | None:
         """
         Resume a paused schedule. With ``fire``, a missed occurrence fires late: the latest one of a recurring schedule,
         and the others are coalesced. With ``skip``, missed occurrences are recorded as skipped. None: it was a one-shot
@@ -62,10 +69,11 @@ class Lives(Past):
 
         Raises:
             ScheduleNotFound, InvalidSchedule: no such schedule, or it ended or is quarantined.
+            VersionConflict: it does not have the version *if_version*.
         """
         mode = choice("missed", missed, Missed)
         with naming_lost_call(check_id(id)):
-            self._resume([id], mode)[id].demand()
+            self._resume([id], mode, check_version(if_version))[id].demand()
         found = self._reader.find(id)
         return found.schedule if found else None
 
@@ -157,22 +165,25 @@ class Lives(Past):
 
         return Reruns(self._link, self._keys, self._store.by)
 
-    def _cancel(self, ids: Sequence[str]) -> dict[str, IdOutcome]:
-        words = zip(ids, self._store.cancel(ids, op=new_id()), strict=True)
-        return {id: IdOutcome("not_found" if word == "NOTFOUND" else word) for id, word in words}
+    def _cancel(self, ids: Sequence[str], if_version: str | None = None) -> dict[str, IdOutcome]:
+        words = zip(ids, self._store.cancel(ids, new_id(), if_version), strict=True)
+        return {
+            id: IdOutcome("not_found") if word == "NOTFOUND" else self._outcome(id, word, if_version)
+            for id, word in words
+        }
 
-    def _pause(self, ids: Sequence[str], note: str) -> dict[str, IdOutcome]:
-        words = zip(ids, self._store.pause(ids, note), strict=True)
-        return {id: self._outcome(id, word) for id, word in words}
+    def _pause(self, ids: Sequence[str], note: str, if_version: str | None = None) -> dict[str, IdOutcome]:
+        words = zip(ids, self._store.pause(ids, note, new_id(), if_version), strict=True)
+        return {id: self._outcome(id, word, if_version) for id, word in words}
 
-    def _resume(self, ids: Sequence[str], missed: Missed) -> dict[str, IdOutcome]:
+    def _resume(self, ids: Sequence[str], missed: Missed, if_version: str | None = None) -> dict[str, IdOutcome]:
         """Resume schedules in a step. Those that skip occurrences of a rule are planned, and resumed in another."""
         outcomes: dict[str, IdOutcome] = {}
         plans: dict[str, SkipPlan | None] = dict.fromkeys(ids)
         again: list[str] = []
         for _ in range(1 + REPLANS):
-            now_ms, words = self._store.resume(plans, new_id(), missed)
-            outcomes |= {id: self._outcome(id, word) for id, word in zip(plans, words, strict=True)}
+            now_ms, words = self._store.resume(plans, new_id(), missed, if_version)
+            outcomes |= {id: self._outcome(id, word, if_version) for id, word in zip(plans, words, strict=True)}
             again = [id for id in plans if outcomes[id].word == "AGAIN"]
             if not again:
                 break
@@ -192,8 +203,8 @@ class Lives(Past):
                 outcomes[id] = IdOutcome("", error=RedisUnavailable(problem))
         return outcomes
 
-    def _outcome(self, id: str, word: str) -> IdOutcome:
-        return IdOutcome(word, error=refusal(word, id, self._keys))
+    def _outcome(self, id: str, word: str, if_version: str | None) -> IdOutcome:
+        return IdOutcome(word, error=refusal(word, id, self._keys, if_version=if_version))
 
     def _find(self, id: str) -> StoredSchedule:
         with naming_lost_call(id):

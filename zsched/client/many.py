@@ -46,8 +46,8 @@ _GOOD: Final = {  # words that are no refusal, and their counters in ``Many``
 
 class PutOutcome(NamedTuple):
     """
-    Result of one item: a word of ``Answer``, and its due time or "-", as in the reply. ``error``: why it was not sent;
-    then the word is empty.
+    Result of one item: a word of ``Answer``, and its due time or "-", as in the reply. ``if_version``: of the item.
+    ``error``: why it was not sent; then the word is empty.
     """
 
     number: int
@@ -55,12 +55,15 @@ class PutOutcome(NamedTuple):
     word: bytes
     due_ms: bytes = b"-"
     now_ms: int = 0
+    if_version: str | None = None
     error: ZschedError | None = None
 
     def refusal(self, keys: Keys) -> ZschedError | None:
         """Return the error, or the error for the word, or None."""
         due_ms = None if self.due_ms == b"-" else int(self.due_ms)
-        return self.error or refusal(self.word.decode(), self.id, keys, due_ms=due_ms, now_ms=self.now_ms)
+        return self.error or refusal(
+            self.word.decode(), self.id, keys, due_ms=due_ms, now_ms=self.now_ms, if_version=self.if_version
+        )
 
 
 @dataclass(slots=True)
@@ -85,7 +88,8 @@ class _OneShotPortion:
 
     def call(self) -> BulkCall:
         """Return the call, with an operation id if sending it twice could act twice."""
-        needs_op = self.shape.if_exists is not IfExists.REPLACE or "+" in "".join(self.texts[1::3])
+        is_conditional = self.shape.if_exists is not IfExists.REPLACE or self.shape.if_version is not None
+        needs_op = is_conditional or "+" in "".join(self.texts[1::3])
         return one_shots_call(self.shape, self.texts, new_id() if needs_op else None)
 
 
@@ -151,7 +155,8 @@ class BulkPut:
                 portion = self._sent.popleft()
                 if isinstance(portion, _OneShotPortion):
                     rows = zip(portion.numbers, portion.ids, replies.words, replies.due_ms, strict=True)
-                    yield self._refused + [PutOutcome(*row, replies.now_ms) for row in rows]
+                    about = replies.now_ms, portion.shape.if_version
+                    yield self._refused + [PutOutcome(*row, *about) for row in rows]
                 else:
                     yield self._refused + self._answered(portion, replies)
                 self._refused = []
@@ -163,7 +168,7 @@ class BulkPut:
             id = waiting.item.record.id
             if word != b"AGAIN":
                 self._unanswered.discard(id)
-                found.append(PutOutcome(waiting.number, id, word, due_ms, replies.now_ms))
+                found.append(PutOutcome(waiting.number, id, word, due_ms, replies.now_ms, waiting.item.seen_version))
             elif waiting.plans >= REPLANS:
                 self._unanswered.discard(id)
                 found.append(PutOutcome(waiting.number, id, b"", error=outdated()))

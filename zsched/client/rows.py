@@ -65,6 +65,7 @@ class _Rules:
     path: str
     jitter_ms: int
     typed: Typed | None
+    seen_version: str
     rules: dict[_Key, PlannedRule] = field(default_factory=dict)
 
 
@@ -115,7 +116,8 @@ class RowReader:
         if known.typed is not None:
             id = known.typed.checked_id(id, args, kwargs)
         own_id = new_id() if id is None else check_id(id)
-        return Recurring(RecurringRecord(own_id, known.shape, self._encoder.call(known.path, args, kwargs)), rule)
+        record = RecurringRecord(own_id, known.shape, self._encoder.call(known.path, args, kwargs))
+        return Recurring(record, rule, known.seen_version)
 
     def _read_new(self, row: Mapping[str, Any], key: _Key | None, rule_key: _Key | None) -> PutItem:
         """Check *row* in full, and remember its shape under *key* (None: do not remember it)."""
@@ -130,10 +132,11 @@ class RowReader:
         typed = func if isinstance(func, Typed) else None
         if isinstance(definition.when, TriggerSpec):
             record, rule = self._store.record(definition), PlannedRule(definition.when)
-            known = _Rules(record.shape, function_path(func), definition.when.jitter_ms, typed)
+            seen_version = definition.if_version or ""
+            known = _Rules(record.shape, function_path(func), definition.when.jitter_ms, typed, seen_version)
             _remember(known.rules, rule_key, rule)
             _remember(self._rules, key if rule_key is not None else None, known)
-            return Recurring(record, rule)
+            return Recurring(record, rule, seen_version)
         shape = self._store.shape(definition)
         if len(self._shapes) >= _REMEMBERED:
             self._shapes.clear()

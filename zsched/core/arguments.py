@@ -7,6 +7,7 @@ Every refusal is an InvalidSchedule that names the option, the value and the rem
 from __future__ import annotations
 
 import math
+import re
 from contextlib import suppress
 from datetime import date, datetime, timedelta
 from enum import Enum
@@ -21,6 +22,7 @@ from zsched.errors import InvalidSchedule
 _MS_PER_S = 1000
 _LONGEST_DELAY_S = 100 * 366 * 86400
 _OF_A_ZONE = ("at", "starts", "ends")  # options beside ``tz``
+_VERSION = re.compile(r"[!-~]{1,64}")  # lua/lib/version.lua
 _TEXT = 200  # characters of description, note, tag, created_by, managed_by, and of by
 
 E = TypeVar("E", bound=Enum)
@@ -44,6 +46,13 @@ def check_text(field: str, value: object) -> str:
     """Return *value* if it is a short single-line text. Raises InvalidSchedule otherwise."""
     if not isinstance(value, str) or len(value) > _TEXT or not value.isprintable():
         raise InvalidSchedule(field, value, "not a short line of text", f"give up to {_TEXT} printable characters")
+    return value
+
+
+def check_version(value: object) -> str | None:
+    """Return *value* if it can be a schedule's version, or None. Raises InvalidSchedule otherwise."""
+    if value is not None and (not isinstance(value, str) or not _VERSION.fullmatch(value)):
+        raise InvalidSchedule("if_version", value, "not a version", "give the one that zsched show or client.get shows")
     return value
 
 

@@ -28,8 +28,8 @@ StoredRow = tuple[bytes, bytes, bytes]  # id, words, a text from outside or b"";
 
 # The format of keys, values and entries. It is raised when an older zsched would misread what a newer one writes.
 # lua/lib/time.lua has the same number, and the oldest format that is still read.
-FORMAT: Final = 4
-OLDEST_FORMAT: Final = 4
+FORMAT: Final = 5
+OLDEST_FORMAT: Final = 5
 
 OWN: Final = "schedule:"  # the prefix of a recurring schedule's own fields in a record
 BEFORE_BY: Final = "\x1f"  # in the value of a paused schedule: between the note and who paused it; lua/pause.lua

@@ -14,7 +14,17 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias
 
-from zsched.core.arguments import check_id, check_queue, check_tags, check_text, choice, flag, seconds_to_ms, zone_name
+from zsched.core.arguments import (
+    check_id,
+    check_queue,
+    check_tags,
+    check_text,
+    check_version,
+    choice,
+    flag,
+    seconds_to_ms,
+    zone_name,
+)
 from zsched.core.triggers import Fold, Gap
 from zsched.errors import InvalidSchedule
 
@@ -274,6 +284,14 @@ class QueueName(Form):
 
     def check(self, name: str, value: Any) -> str:
         return check_queue(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Version(Form):
+    """The version of a schedule."""
+
+    def check(self, name: str, value: Any) -> str | None:
+        return check_version(value)
 
 
 @dataclass(frozen=True, slots=True)

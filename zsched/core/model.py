@@ -101,6 +101,7 @@ class Definition(CheckedOptions):
     if_exists: IfExists = IfExists.REPLACE
     enabled: bool | None = None  # False: paused; True: not paused; None: as it is, and a new one is not paused
     allow_past: bool = False
+    if_version: str | None = None  # put it only if the schedule has this version
     has_own_id: bool = True  # False: the id was generated
     durable: bool = False  # the call returns only when an archive has it on its disk
     unique_ms: int = 0  # of a run at once: for so long after its push the id keeps it; 0: each call is a run
@@ -189,17 +190,25 @@ class Scheduled:
     Result of ``client.schedule``. ``outcome`` is created, updated, unchanged, kept or already_fired. After
     already_fired no schedule waits, because RQ has the one-shot's run already, and ``next_at`` is None. ``enqueue``
     answers kept with the run that it was enqueued as before, or without one if a schedule of this id waits.
+    ``version``: of a schedule that was created or updated, for ``if_version``; otherwise None.
     """
 
     id: str
     outcome: str
     next_at: datetime | None
     run_id: str | None  # one-shots and runs at once: a recurring schedule has one per occurrence
+    version: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result for JSON."""
         next_at = None if self.next_at is None else iso(to_ms(self.next_at))
-        return {"id": self.id, "outcome": self.outcome, "next_at": next_at, "run_id": self.run_id}
+        return {
+            "id": self.id,
+            "outcome": self.outcome,
+            "next_at": next_at,
+            "run_id": self.run_id,
+            "version": self.version,
+        }
 
 
 class Refused(Enum):

@@ -56,6 +56,7 @@ from zsched.core.forms import (
     Slots,
     Stored,
     Tags,
+    Version,
     Whole,
     Words,
     YesNo,
@@ -205,6 +206,13 @@ class _LateOptions(TypedDict, total=False):
     allow_past: Annotated[bool, Option("Accept a time that has passed: it runs at once.", YesNo())]
 
 
+class _VersionOptions(TypedDict, total=False):
+    """A condition of a change."""
+
+    if_version: Annotated[str | None, Option(
+        "Change it only if it has this version (show); else nothing is written.", Version())]
+
+
 class _EnabledOptions(TypedDict, total=False):
     """A put's choice for a schedule that is paused, or is to be: ``pause`` and ``resume`` are for later changes."""
 
@@ -238,7 +246,15 @@ class EnqueueOptions(_PlaceOptions, _RunOptions, _IdOptions, _UniqueOptions, tot
 
 
 class _TimedOptions(
-    _OnceOptions, RuleOptions, _CallOptions, _PlaceOptions, _ScheduleOnly, _RunOptions, _LateOptions, total=False
+    _OnceOptions,
+    RuleOptions,
+    _CallOptions,
+    _PlaceOptions,
+    _ScheduleOnly,
+    _RunOptions,
+    _LateOptions,
+    _VersionOptions,
+    total=False,
 ):
     """All options that an update can change."""
 
@@ -311,6 +327,7 @@ class TaskCall(Protocol[Result, *Before]):
         managed_by: str | None = ...,
         durable: bool = ...,
         allow_past: bool = ...,
+        if_version: str | None = ...,
         enabled: bool | None = ...,
         id: str | None = ...,
         if_exists: IfExistsWord = ...,

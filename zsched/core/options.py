@@ -156,6 +156,11 @@ def _definition(func: Any, options: Mapping[str, Any], fallback_id: str, when: W
     payload = Payload(func=func, args=() if args is None else args, kwargs=options.get("kwargs"), **of_rq)
     policy = policy_of(options, is_recurring)
     has_own_id = "id" in values
+    if values.get("if_version") is not None and not (
+        has_own_id and values.get("if_exists") in (None, IfExists.REPLACE)
+    ):
+        problem = "only a schedule of an id, which is replaced, has a version"
+        raise InvalidSchedule("if_version", values["if_version"], problem, "give its id, and no if_exists")
     return Definition(**{"id": fallback_id, **values}, when=when, payload=payload, policy=policy, has_own_id=has_own_id)
 
 

@@ -53,6 +53,7 @@ REFUSED: Final = {  # by key: the problem and the remedy
     "managed_by": ("the file owns its schedules", "write owner = at the top of the file"),
     "if_exists": ("a file says what is to be", "leave it out"),
     "durable": ("it belongs to one call, not to a schedule", "leave it out"),
+    "if_version": ("a file says what is wanted, whatever is there", "leave it out"),
     "allow_past": ("it belongs to one time, and these recur", "leave it out"),
 } | dict.fromkeys(
     ("at", "after"),

@@ -4,21 +4,27 @@
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
+--        seen_version    cancel only a schedule of this version; '' in any case
 --        ...             ids, each once
--- RETURNS  OK, now ms, then per id: cancelled or NOTFOUND
+-- RETURNS  OK, now ms, then per id: cancelled NOTFOUND CHANGED:<present version>
 -- LOGS   cancel: rows = id, due
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
--- include lib/place.lua
+-- include lib/version.lua
 -- include lib/trouble.lua
 
 local ids = {unpack(ARGV, ROWS)}
 local found, rows, reply = find(ids), {}, {'OK', now_ms}
 for n, id in ipairs(ids) do
-  if found[n] then
-    add_row(rows, id, found[n].due_ms or '-')
+  local at, word = found[n], 'cancelled'
+  if not at then
+    word = 'NOTFOUND'
+  elseif seen_version ~= '' and version_of(id, at) ~= seen_version then
+    word, found[n] = 'CHANGED:' .. version_of(id, at), false
+  else
+    add_row(rows, id, at.due_ms or '-')
   end
-  reply[#reply + 1] = found[n] and 'cancelled' or 'NOTFOUND'
+  reply[#reply + 1] = word
 end
 append_rows('cancel', rows)
 for n, id in ipairs(ids) do

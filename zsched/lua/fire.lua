@@ -135,7 +135,7 @@ local function take_special(id, word, due_ms, run, job_key, job)
       return true, 'its id is malformed'
     end
     local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'trigger', 'anchor', 'nominal', 'policy')
-    if schedule[1] and string.match(schedule[1], '^%d+%-%d+$') then
+    if schedule[1] and string.match(schedule[1], '^%d+%-%d+%-%d+$') then
       queue = is_limited and pcall('HGET', template_prefix .. id, 'origin')
       if room[queue] == 0 then
         return throttle(id, word, due_ms, queue)

@@ -1,16 +1,20 @@
 -- pause: take schedules out of their lanes, keeping lane and due time.
 --
--- KEYS   @schedules @trouble wake
+-- KEYS   @schedules @trouble wake op
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
+--        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
+--        seen_version    pause only a schedule of this version; '' in any case
 --        note            why, one line
 --        ...             ids, each once
--- RETURNS  OK, now ms, then per id: paused unchanged NOTFOUND QUARANTINED ENDED
+-- RETURNS  OK, now ms, then per id: paused unchanged NOTFOUND QUARANTINED ENDED CHANGED:<present version>
 -- LOGS   pause: note, rows = id, "<lane> <due>"
 --
 -- In the hash of paused schedules a unit separator and `by` follow the note, which has no control characters. A pause
 -- with the same note changes nothing, whoever asks.
--- include lib/place.lua
+keep_op_ms = tonumber(keep_op_ms)
+-- include lib/op.lua
+-- include lib/version.lua
 -- include lib/trouble.lua
 
 local ids = {unpack(ARGV, ROWS)}
@@ -19,6 +23,8 @@ for n, id in ipairs(ids) do
   local at, word = found[n], 'paused'
   if not at then
     word = 'NOTFOUND'
+  elseif seen_version ~= '' and version_of(id, at) ~= seen_version then
+    word = 'CHANGED:' .. version_of(id, at)
   elseif at.place == 'quarantine' then
     word = 'QUARANTINED'
   elseif at.place == 'ended' then
@@ -35,8 +41,9 @@ if next(paused) then
   append('pause', fields)
 end
 for id, at in pairs(paused) do
+  touch(id, at)
   leave(id, at)
   park(paused_key, id, at.lane, at.due_ms, at.since_ms, by == '' and note or note .. '\31' .. by)
   trouble.forget(id)
 end
-return reply
+return answer(reply)

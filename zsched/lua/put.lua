@@ -8,11 +8,12 @@
 --        enabled         1: not paused; 0: paused; '' as it is, and a new one not paused
 --        allow_past      1: a due time that has passed fires at once
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it (relative times)
---        seen_size       number of field/value texts that an update read; -1: not an update
+--        seen_version    put rows only if the schedule has this version; '' in any case
 --        field_size      number of field/value texts that all rows share
---        ...             the seen texts, the shared texts, then per row: id, due ms or +ms, data
--- RETURNS  OK, now ms, version, then per row: word, due ms
---        words: created updated unchanged kept already_fired EXISTS PAST CHANGED TAKEN WRONGTYPE; due ms may be -
+--        ...             the shared texts, then per row: id, due ms or +ms, data
+-- RETURNS  OK, now ms, <entry>/<version of written rows>, then per row: word, due ms
+--        words: created updated unchanged kept already_fired EXISTS PAST CHANGED:<present version> TAKEN WRONGTYPE; due
+--        ms may be -
 -- LOGS   put: lane, fields n, the shared pairs, rows n, per written row (id, due ms) and (data, bytes); then, if
 --        not empty, ids by spaces: replaced (existed before) and paused
 --
@@ -20,17 +21,16 @@
 -- nothing waits. So a call that is sent again because its reply was lost does nothing. Each one-shot of zsched has `zs`
 -- in its job. TAKEN: a job without `zs` has the run's key. A hash without `data` is no job: a worker wrote it back
 -- after its job was lost, so that run was pushed. Without `enabled`, a put never resumes a paused schedule.
-keep_op_ms, seen_size, field_size = tonumber(keep_op_ms), tonumber(seen_size), tonumber(field_size)
+keep_op_ms, field_size = tonumber(keep_op_ms), tonumber(field_size)
 -- include lib/op.lua
--- include lib/place.lua
+-- include lib/version.lua
 -- include lib/trouble.lua
 -- include lib/pushed.lua
 
-local first_field = ROWS + math.max(seen_size, 0)
-local first_row = first_field + field_size
+local first_row = ROWS + field_size
 
 local expected = {}
-for i = first_field, first_row - 1, 2 do
+for i = ROWS, first_row - 1, 2 do
   expected[ARGV[i]] = ARGV[i + 1]
 end
 
@@ -49,14 +49,6 @@ local function is_same(pairs_now, data)
     end
   end
   return same == field_size + 1
-end
-
-local function is_seen(pairs_now)
-  if #pairs_now ~= seen_size then return false end
-  for i = 1, #pairs_now do
-    if pairs_now[i] ~= ARGV[ROWS - 1 + i] then return false end
-  end
-  return true
 end
 
 -- Return whether the put leaves a schedule paused; `at` is its place now, or false.
@@ -78,8 +70,9 @@ local has_runs = redis.call('EXISTS', unpack(keys)) > 0  -- usually none: then n
 local NO_JOB = {}
 
 -- Read and decide.
-local reply, writes, fields = {'OK', now_ms, version()}, {}, {'lane', lane, 'fields', field_size / 2}
-for i = first_field, first_row - 1 do
+local created_at = stamp(now_ms, seq + 1)
+local reply, writes, fields = {'OK', now_ms, version() .. '/' .. created_at}, {}, {'lane', lane, 'fields', field_size / 2}
+for i = ROWS, first_row - 1 do
   fields[#fields + 1] = ARGV[i]
 end
 local rows_at = #fields + 2
@@ -95,10 +88,8 @@ for n, id in ipairs(ids) do
   elseif at and if_exists ~= 'replace' then
     word = if_exists == 'keep' and 'kept' or 'EXISTS'
     due_ms = at.due_ms or '-'
-  elseif pending and seen_size >= 0 and not is_seen(redis.call('HGETALL', run_key(id, at.due_ms))) then
-    word = 'CHANGED'
-  elseif seen_size >= 0 and not pending then
-    word = 'CHANGED'
+  elseif seen_version ~= '' and version_of(id, at) ~= seen_version then
+    word, due_ms = 'CHANGED:' .. version_of(id, at), '-'
   elseif is_pushed(job) then
     -- It was pushed, or RQ took it over; it may wait for a retry.
     local own = redis.call('HMGET', run, 'zs', 'data')
@@ -135,11 +126,11 @@ if #writes > 0 then
 
   -- Fields for fire come first: Redis finds them soonest. The shared texts begin with them (storage/rqjob.py).
   local job = {'HSET', '', 'status', 'scheduled'}
-  for i = first_field, first_row - 1 do
+  for i = ROWS, first_row - 1 do
     job[#job + 1] = ARGV[i]
   end
   local size = #job
-  job[size + 1], job[size + 2], job[size + 3] = 'created_at', iso(now_ms), 'data'
+  job[size + 1], job[size + 2], job[size + 3] = 'created_at', created_at, 'data'
   local members, earliest = {}, math.huge
   if #taken > 0 then
     redis.call('DEL', unpack(taken))  -- a hash without a place would leave fields of its own

@@ -18,14 +18,14 @@
 --                        next_ms         first nominal time: ms by the caller's plan, or +ms from TIME
 --                        jitter_ms       how much later than that it is due
 --                        from_ms until_ms   the plan holds while from_ms <= TIME < until_ms
--- RETURNS  OK, now ms, version, then per row: word, due ms
---        words: created updated unchanged kept EXISTS CHANGED WRONGTYPE AGAIN; due ms may be -
+-- RETURNS  OK, now ms, <entry>/<version of written rows>, then per row: word, due ms
+--        words: created updated unchanged kept EXISTS CHANGED:<present version> WRONGTYPE AGAIN; due ms may be -
 --        AGAIN: plan this row once more from now
 -- LOGS   put_recurring: shapes n, per shape: lane, schedule n, its pairs, template n, its pairs; rows n, per written
 --        row (id, words), (trigger, text), (data, bytes). Words: shape, due, nominal, anchor, created_at, last,
 --        ended_at, paused if it is paused, digest; - for a missing value. After the word for paused comes :<nominal
 --        ms> of an overdue occurrence that the new rule drops. The other fields of a schedule's hash follow, as
---        version is the entry's id, and updated_at its time
+--        version is the entry's position, and updated_at its time
 --
 -- The anchor (TIME at the rule's creation, or just before) and the due time stay while the trigger's text is the same,
 -- its jitter aside. So a new payload neither moves nor repeats an occurrence, and new jitter counts from the next
@@ -34,14 +34,14 @@
 -- in a row. This count is no part of a definition, so it is not in the entry.
 keep_op_ms, shape_count = tonumber(keep_op_ms), tonumber(shape_count)
 -- include lib/op.lua
--- include lib/place.lua
+-- include lib/version.lua
 -- include lib/trouble.lua
 
 local ROW_SIZE = 11  -- texts of a row
 local MS = '^%-?%d+$'
 local READ = {'version', 'trigger', 'digest', 'anchor', 'nominal', 'last', 'created_at', 'ended_at',
   'pause_after'}
-local FORMS = {version = '^%d+%-%d+$', anchor = MS, nominal = MS, last = '^[%w_-]+$', created_at = MS, ended_at = MS}
+local FORMS = {version = '^%d+%-%d+%-%d+$', anchor = MS, nominal = MS, last = '^[%w_-]+$', created_at = MS, ended_at = MS}
 local IS_OURS = {  -- fields of a schedule's hash that no caller gives
   version = true, trigger = true, digest = true, anchor = true, lane = true, nominal = true, last = true,
   created_at = true, updated_at = true, ended_at = true,
@@ -124,7 +124,8 @@ local function will_pause(shape, at)
 end
 
 -- Read and decide. The values to write for row n are in olds[n], anchors[n], nominals[n], dues[n] and pauses[n].
-local reply, written, used = {'OK', now_ms, version()}, {}, {}  -- used: the shapes of written rows
+local put_version = new_version()
+local reply, written, used = {'OK', now_ms, version() .. '/' .. put_version}, {}, {}  -- used: the shapes of written rows
 local rows, row_count, olds, anchors, nominals, dues, endings, pauses = {}, 0, {}, {}, {}, {}, {}, {}
 
 local function is_overdue(at, old)
@@ -148,8 +149,8 @@ for n, id in ipairs(ids) do
     has_time = has_ended or old.nominal
       and (at.place == 'ended' or is_ms(at.due_ms) and tonumber(at.due_ms) >= tonumber(old.nominal))
   end
-  if not word and seen_version ~= '' and old.version ~= seen_version then
-    word = 'CHANGED'
+  if not word and seen_version ~= '' and version_of(id, at) ~= seen_version then
+    word = 'CHANGED:' .. version_of(id, at)
   elseif not word and old.digest == digest and old.trigger == trigger and is_sound and old.version and old.anchor
     and has_time and (has_ended or at.lane == shape.lane and at.place ~= 'quarantine'
       and (at.place == 'paused') == will_pause(shape, at))
@@ -210,7 +211,7 @@ local head = #fields
 for i = 1, row_count do
   fields[head + i] = rows[i]
 end
-local put_version = append('put_recurring', fields)
+append('put_recurring', fields)
 
 -- One HSET per shape; the texts of each row are filled in.
 for _, shape in ipairs(used) do

@@ -38,7 +38,7 @@
 -- After a FLUSHALL none of the keys exists. One EXISTS for all shows it, and then nothing is deleted row by row.
 hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 -- include lib/hold_on.lua
--- include lib/place.lua
+-- include lib/version.lua
 -- include lib/trouble.lua
 -- include lib/launch.lua
 -- include lib/pushed.lua
@@ -126,10 +126,10 @@ end
 local earliest = nil
 local due, recurring = {high = {}, normal = {}, low = {}}, {}
 
--- Return RQ's created_at; rows of the same put share their t.
+-- Return RQ's created_at; rows of the same put share their t. With the number of this entry it is a new version.
 local isos = {}
 local function changed_at(t_us)
-  isos[t_us] = isos[t_us] or iso(tonumber(t_us) / 1000)
+  isos[t_us] = isos[t_us] or stamp(tonumber(t_us) / 1000, seq)
   return isos[t_us]
 end
 
@@ -141,7 +141,7 @@ local function put_back(row)
       redis.call('DEL', key, template_prefix .. row.id)
     end
     -- The version is new: a plan of the lost history's rule must not pass.
-    redis.call('HSET', key, 'version', entry, unpack(ARGV, row.first_own, row.after - 1))
+    redis.call('HSET', key, 'version', entry .. '-' .. t, unpack(ARGV, row.first_own, row.after - 1))
     if row.first_own > row.first then
       redis.call('HSET', template_prefix .. row.id, unpack(ARGV, row.first, row.first_own - 1))
     end

@@ -4,26 +4,30 @@
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
+--        seen_version    resume only a schedule of this version; '' in any case
 --        missed          fire: at its old due time, passed or not | skip: missed occurrences are recorded, not fired
 --        ...             two texts per schedule: id, each once; and '' or, if missed=skip and a recurring schedule is
 --                        past its due time, the words of a plan: seen due ms, version, next ms or -, from ms, until ms
 --                        (valid while from <= TIME < until), jitter ms of the next, and the missed ones: first ms,
 --                        last ms, count
 -- RETURNS  OK, now ms, then per schedule: word, due ms or -
---        words: resumed skipped unchanged NOTFOUND QUARANTINED ENDED WRONGTYPE, AGAIN (read and plan once more)
+--        words: resumed skipped unchanged NOTFOUND QUARANTINED ENDED WRONGTYPE CHANGED:<present version>, AGAIN (read
+--        and plan once more)
 -- LOGS   resume: rows = id, "<lane> <due>", after a skip "<lane> <due> <first> <last> <count> <nominal>"; the nominal
 --        time is - for a one-shot
 --
 -- The counts of failures and of skipped occurrences in a row restart.
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
--- include lib/place.lua
+-- include lib/version.lua
 -- include lib/trouble.lua
 
 -- Return a word, and the due ms for the reply; for a schedule that is resumed also its words in the log.
 local function decide(id, at, plan)
   if not at then
     return 'NOTFOUND', '-'
+  elseif seen_version ~= '' and version_of(id, at) ~= seen_version then
+    return 'CHANGED:' .. version_of(id, at), '-'
   elseif at.place == 'quarantine' then
     return 'QUARANTINED', '-'
   elseif at.place == 'ended' then
@@ -35,12 +39,12 @@ local function decide(id, at, plan)
   elseif not at.recurring then
     return 'skipped', '-', table.concat({at.lane, at.due_ms, at.due_ms, at.due_ms, '1 -'}, ' ')
   end
-  local seen_due_ms, seen_version, next_ms, from_ms, until_ms, jitter_ms, passed = string.match(plan,
+  local seen_due_ms, planned_version, next_ms, from_ms, until_ms, jitter_ms, passed = string.match(plan,
     '^(%S+) (%S+) (%S+) (%d+) (%d+) (%d+) (%S+ %S+ %S+)$')
   local version_now = redis.pcall('HGET', schedule_prefix .. id, 'version')
   if type(version_now) == 'table' then
     return 'WRONGTYPE', '-'
-  elseif seen_due_ms ~= at.due_ms or version_now ~= seen_version or now_ms < tonumber(from_ms)
+  elseif seen_due_ms ~= at.due_ms or version_now ~= planned_version or now_ms < tonumber(from_ms)
     or now_ms >= tonumber(until_ms) then
     return 'AGAIN', '-'
   end
@@ -68,6 +72,9 @@ append_rows('resume', rows)
 
 for n, id in ipairs(ids) do
   local at = found[n]
+  if at then
+    touch(id, at)
+  end
   if at and at.next_due_ms ~= '-' then
     if at.nominal_ms then
       redis.call('HSET', schedule_prefix .. id, 'nominal', at.nominal_ms)

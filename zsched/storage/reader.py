@@ -244,7 +244,7 @@ class Decoder:
             trigger=spec,
             anchor_ms=_ms(own.get("anchor")),
             nominal_ms=nominal_ms,
-            version=own.get("version"),
+            version=own.get("version") if recurring else job.get("created_at"),
             last_run_id=own.get("last"),
             args=args,
             kwargs=kwargs,

@@ -27,6 +27,7 @@ from zsched.errors import (
     ScheduleExists,
     ScheduleInPast,
     ScheduleNotFound,
+    VersionConflict,
     ZschedError,
 )
 from zsched.storage.connection import Link
@@ -34,15 +35,35 @@ from zsched.storage.keys import Keys
 from zsched.storage.rqjob import Encoder, Pairs
 from zsched.storage.scripts import BulkCall, Scripts, stream
 
+CHANGED: Final = "CHANGED"  # the word for another version than the caller's; a colon and the present one follow
+
+
+NO_VERSION: Final = "-"  # of a schedule whose version another program removed
+
+
+def is_changed(word: str) -> bool:
+    """Return True if *word* says that the schedule has another version than the caller's."""
+    return word.startswith(CHANGED)
+
 
 def refusal(
-    word: str, id: str, keys: Keys, *, due_ms: int | None = None, now_ms: int = 0, run_id: str | None = None
+    word: str,
+    id: str,
+    keys: Keys,
+    *,
+    due_ms: int | None = None,
+    now_ms: int = 0,
+    run_id: str | None = None,
+    if_version: str | None = None,
 ) -> ZschedError | None:
     """
     Return the exception for *word* about schedule *id*; None if the word is not a refusal.
 
     *due_ms* is the requested time, *now_ms* the server's, and *run_id* the run that has the id, for the message.
+    *if_version* is the version that the call named.
     """
+    if is_changed(word):
+        return VersionConflict(id, if_version or "-", _detail(word.removeprefix(f"{CHANGED}:")))
     if word == "EXISTS" and run_id is not None:
         return ScheduleExists(f'id {id!r} was enqueued already: run {run_id}; give if_exists="keep", or another id')
     if word == "EXISTS":
@@ -86,6 +107,7 @@ class Shape:
     if_exists: IfExists
     enabled: bool | None
     allow_past: bool
+    if_version: str | None
 
 
 class RecurringShape:
@@ -139,16 +161,18 @@ class RecurringRow(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Answer:
     """
-    Result of a put: created, updated, unchanged, kept, already_fired, EXISTS, PAST, CHANGED, TAKEN, WRONGTYPE or AGAIN.
+    Result of a put: created, updated, unchanged, kept, already_fired, EXISTS, PAST, CHANGED:<present version>, TAKEN,
+    WRONGTYPE or AGAIN.
 
-    ``detail``: the due time in ms, for an enqueue the run id, or None. ``entry``: the id of its log entry; None if it
-    wrote none.
+    ``detail``: the due time in ms, for an enqueue the run id, or None. ``entry``: the
+    id of its log entry, and ``version``: the new version of its schedule; None if it wrote none.
     """
 
     word: str
     now_ms: int
     detail: str | None = None
     entry: str | None = None
+    version: str | None = None
 
 
 class Replies(NamedTuple):
@@ -198,9 +222,9 @@ class Store:
         other.by, other._scripts = by, self._scripts.acting_as(by)
         return other
 
-    def demand(self, word: str, id: str, due_ms: int | None = None, now_ms: int = 0, run_id: str | None = None) -> None:
-        """Raise the ``refusal`` of *word*, if it is one."""
-        error = refusal(word, id, self.keys, due_ms=due_ms, now_ms=now_ms, run_id=run_id)
+    def demand(self, word: str, id: str, **about: Any) -> None:
+        """Raise the ``refusal`` of *word*, if it is one; *about*: for its message."""
+        error = refusal(word, id, self.keys, **about)
         if error is not None:
             raise error
 
@@ -235,15 +259,18 @@ class Store:
         """Return the shape of a one-shot. Raises InvalidSchedule for options that RQ does not accept."""
         pairs = self.encoder.shared(definition) | _labels(definition)
         pairs["zs"] = "1" + definition.letters()
-        return Shape(definition.priority, _flat(pairs), definition.if_exists, definition.enabled, definition.allow_past)
+        return Shape(
+            lane=definition.priority,
+            pairs=_flat(pairs),
+            if_exists=definition.if_exists,
+            enabled=definition.enabled,
+            allow_past=definition.allow_past,
+            if_version=definition.if_version,
+        )
 
-    def put(self, shape: Shape, row: OneShotRow, op: str | None, seen: Sequence[bytes] | None = None) -> Answer:
-        """Put one row. *op* makes a relative or conditional call repeatable; *seen* makes it an update."""
-        self.check_serializer()
-        name, rows, arguments = one_shots_call(shape, row, op, seen)
-        now_ms, version, word, due_ms = self._scripts.call(name, rows=rows, **arguments)
-        self._claim_serializer(word)
-        return Answer(_text(word), int(now_ms), _detail(due_ms), _entry(word, version))
+    def put(self, shape: Shape, row: OneShotRow, op: str | None) -> Answer:
+        """Put one row. *op* makes a relative or conditional call repeatable."""
+        return self._put(*one_shots_call(shape, row, op))
 
     # -- recurring ------------------------------------------------------------------------------
 
@@ -263,11 +290,13 @@ class Store:
 
     def put_recurring(self, row: RecurringRow, op: str | None) -> Answer:
         """Put one row; AGAIN when the server's time is outside of its bracket."""
+        return self._put(*recurring_call([row], op))
+
+    def _put(self, name: str, rows: list[Any], arguments: dict[str, Any]) -> Answer:
         self.check_serializer()
-        name, rows, arguments = recurring_call([row], op)
-        now_ms, version, word, due_ms = self._scripts.call(name, rows=rows, **arguments)
+        now_ms, change, word, due_ms = self._scripts.call(name, rows=rows, **arguments)
         self._claim_serializer(word)
-        return Answer(_text(word), int(now_ms), _detail(due_ms), _entry(word, version))
+        return Answer(_text(word), int(now_ms), _detail(due_ms), *_written(word, change))
 
     # -- many -------------------------------------------------------------------------------------
 
@@ -291,7 +320,7 @@ class Store:
         if definition.unique_ms:
             pairs["zs_unique"] = str(definition.unique_ms)
         self.check_serializer()
-        word, now_ms, version, run_id = self._scripts.call(
+        word, now_ms, entry, run_id = self._scripts.call(
             "enqueue",
             id=definition.id,
             if_exists=definition.if_exists.value,
@@ -301,7 +330,7 @@ class Store:
             rows=_flat(pairs),
         )
         self._claim_serializer(word)
-        return Answer(_text(word), int(now_ms), _detail(run_id), _entry(word, version))
+        return Answer(_text(word), int(now_ms), _detail(run_id), *_written(word, entry))
 
     def run_now(self, id: str, op: str) -> Answer:
         """Push a run of a schedule at once: fired (``detail`` is its run id), NOTFOUND, WRONGTYPE or QUARANTINED."""
@@ -321,41 +350,44 @@ class Store:
 
     # -- life cycle: many schedules in a step, a word for each ---------------------------------------
 
-    def cancel(self, ids: Sequence[str], op: str) -> list[str]:
-        """Delete schedules: cancelled or NOTFOUND."""
-        _, *words = self._scripts.call("cancel", op=op, keep_op_ms=KEEP_OP_MS, rows=ids)
+    def cancel(self, ids: Sequence[str], op: str, if_version: str | None = None) -> list[str]:
+        """Delete schedules: cancelled, NOTFOUND or CHANGED:<version>."""
+        seen = if_version or ""
+        _, *words = self._scripts.call("cancel", op=op, keep_op_ms=KEEP_OP_MS, seen_version=seen, rows=ids)
         return [_text(word) for word in words]
 
-    def pause(self, ids: Sequence[str], note: str) -> list[str]:
-        """Take schedules out of their lanes: paused, unchanged, NOTFOUND, QUARANTINED or ENDED."""
-        _, *words = self._scripts.call("pause", note=note, rows=ids)
+    def pause(self, ids: Sequence[str], note: str, op: str, if_version: str | None = None) -> list[str]:
+        """Take schedules out of their lanes: paused, unchanged, NOTFOUND, QUARANTINED, ENDED or CHANGED:<version>."""
+        keep_op_ms, seen = KEEP_OP_MS if if_version else 0, if_version or ""
+        _, *words = self._scripts.call("pause", op=op, keep_op_ms=keep_op_ms, seen_version=seen, note=note, rows=ids)
         return [_text(word) for word in words]
 
-    def resume(self, plans: Mapping[str, SkipPlan | None], op: str, missed: Missed) -> tuple[int, list[str]]:
+    def resume(
+        self, plans: Mapping[str, SkipPlan | None], op: str, missed: Missed, if_version: str | None = None
+    ) -> tuple[int, list[str]]:
         """
         Resume the schedules of *plans*. Return the server's time and a word for each: resumed, skipped, unchanged,
-        NOTFOUND, QUARANTINED, ENDED, WRONGTYPE; AGAIN: plan (again).
+        NOTFOUND, QUARANTINED, ENDED, WRONGTYPE, CHANGED:<version>; AGAIN: plan (again).
         """
         rows = [text for id, plan in plans.items() for text in (id, "" if plan is None else plan.to_text())]
-        now_ms, *words = self._scripts.call("resume", op=op, keep_op_ms=KEEP_OP_MS, missed=missed.value, rows=rows)
+        arguments = {"missed": missed.value, "seen_version": if_version or ""}
+        now_ms, *words = self._scripts.call("resume", op=op, keep_op_ms=KEEP_OP_MS, rows=rows, **arguments)
         return int(now_ms), [_text(word) for word in words[::2]]
 
 
-def one_shots_call(
-    shape: Shape, rows: Iterable[str | bytes], op: str | None, seen: Sequence[bytes] | None = None
-) -> BulkCall:
+def one_shots_call(shape: Shape, rows: Iterable[str | bytes], op: str | None) -> BulkCall:
     """Return the call of put.lua for *rows* of *shape*: the texts of a ``OneShotRow``, or of many."""
     arguments = {
         "lane": shape.lane.value,
         "if_exists": shape.if_exists.value,
         "enabled": _choice(shape.enabled),
         "allow_past": int(shape.allow_past),
+        "seen_version": shape.if_version or "",
         "op": op or "-",
         "keep_op_ms": KEEP_OP_MS if op else 0,
-        "seen_size": -1 if seen is None else len(seen),
         "field_size": len(shape.pairs),
     }
-    return "put", [*(seen or ()), *shape.pairs, *rows], arguments
+    return "put", [*shape.pairs, *rows], arguments
 
 
 def recurring_call(rows: Iterable[RecurringRow], op: str | None) -> BulkCall:
@@ -409,6 +441,9 @@ def _detail(value: bytes | str) -> str | None:
     return None if text == "-" else text
 
 
-def _entry(word: bytes | str, version: bytes | str) -> str | None:
-    """Return the entry of a put: the version in a script's reply is the id of its entry, if it wrote one."""
-    return _text(version) if _text(word) in _WRITTEN else None
+def _written(word: bytes | str, change: bytes | str) -> tuple[str | None, str | None]:
+    """Return a put's entry and the version of its schedules, from ``<entry>/<version>``; None if it wrote none."""
+    if _text(word) not in _WRITTEN:
+        return None, None
+    entry, _, version = _text(change).partition("/")
+    return entry, version or None

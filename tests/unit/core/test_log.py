@@ -296,7 +296,13 @@ def test_a_put_recurring_entry_returns_its_record() -> None:
 
     assert ("s", DUE_MS, True, "r-1") == (put.id, put.due_ms, put.is_paused, put.last)
     due, updated = str(DUE_MS).encode(), str(T_US // 1000).encode()
-    own = {"created_by": b"ann", "version": b"3-7", "trigger": b"every 5", "digest": b"d e", "lane": b"low"}
+    own = {
+        "created_by": b"ann",
+        "version": f"3-7-{T_US}".encode(),
+        "trigger": b"every 5",
+        "digest": b"d e",
+        "lane": b"low",
+    }
     own |= {"anchor": b"11", "created_at": b"12", "updated_at": updated, "nominal": due, "last": b"r-1"}
     assert own == parsed.schedule_of(1)
     lane, record = parsed.record_of(1)

@@ -34,7 +34,13 @@ def test_a_schedule_has_the_time_when_it_is_due_next(
 def test_the_answer_to_a_put_is_json(next_at: datetime | None, told: str | None) -> None:
     answer = Scheduled("a", "created", next_at, f"a-{DUE_MS}")
 
-    assert {"id": "a", "outcome": "created", "next_at": told, "run_id": f"a-{DUE_MS}"} == answer.to_dict()
+    assert {
+        "id": "a",
+        "outcome": "created",
+        "next_at": told,
+        "run_id": f"a-{DUE_MS}",
+        "version": None,
+    } == answer.to_dict()
 
 
 def test_the_answer_to_many_puts_is_json_and_names_each_error() -> None:

@@ -180,7 +180,12 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
         _, _, nominal, anchor, created, last, ended, _, digest = put.words
         position = self.entry.position
         fields = dict(zip(map(text, put.shape.schedule[::2]), put.shape.schedule[1::2], strict=True))
-        fields |= {"version": position.id.encode(), "trigger": put.trigger, "digest": digest, "lane": put.shape.lane}
+        fields |= {
+            "version": f"{position.id}-{position.t_us}".encode(),
+            "trigger": put.trigger,
+            "digest": digest,
+            "lane": put.shape.lane,
+        }
         fields |= {"anchor": anchor, "created_at": created, "updated_at": b"%d" % (position.t_us // 1000)}
         others = {"nominal": nominal, "last": last, "ended_at": ended}
         return fields | {name: value for name, value in others.items() if value != b"-"}

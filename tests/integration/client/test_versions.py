@@ -1,0 +1,151 @@
+"""``if_version``: a change of another version is refused and named, in every call that takes it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import redis
+
+from tests.integration.client.ground import KEYS
+from zsched import Client, InvalidSchedule, RowsRefused, ScheduleNotFound, VersionConflict
+
+pytestmark = pytest.mark.redis
+KINDS: dict[str, dict[str, Any]] = {"one-shot": {"after": 3600}, "recurring": {"every": 3600}}
+CHANGES: dict[str, Callable[[Any, str], Any]] = {
+    "schedule": lambda client, version: client.schedule("app.other", id="a", after=60, if_version=version),
+    "schedule by a rule": lambda client, version: client.schedule("app.other", id="a", every=60, if_version=version),
+    "update": lambda client, version: client.update("a", queue="sms", if_version=version),
+    "pause": lambda client, version: client.pause("a", "why", if_version=version),
+    "resume": lambda client, version: client.resume("a", if_version=version),
+    "resume with skip": lambda client, version: client.resume("a", "skip", if_version=version),
+    "cancel": lambda client, version: client.cancel("a", if_version=version),
+}
+
+
+@pytest.fixture(params=KINDS)
+def given(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return KINDS[request.param]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_with_the_present_version_is_made(client: Client, given: dict[str, Any], change: str) -> None:
+    made = client.schedule("app.task", id="a", **given)
+
+    CHANGES[change](client, made.version or "")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_with_another_version_names_both_and_writes_nothing(
+    client: Client, redis_client: redis.Redis, given: dict[str, Any], change: str
+) -> None:
+    stale = client.schedule("app.task", id="a", **given).version or ""
+    present = client.update("a", queue="mail").version
+    before = {key: redis_client.dump(key) for key in redis_client.scan_iter()}
+
+    with pytest.raises(VersionConflict) as caught:
+        CHANGES[change](client, stale)
+
+    error = caught.value
+    assert ("a", stale, present) == (error.id, error.given, error.present)
+    assert stale in str(error)
+    assert str(present) in str(error)
+    assert before == {key: redis_client.dump(key) for key in redis_client.scan_iter()}
+    assert str(error) == str(pickle.loads(pickle.dumps(error)))
+
+
+def test_the_version_that_a_put_returns_is_the_one_that_a_reader_gets(client: Client, given: dict[str, Any]) -> None:
+    made = client.schedule("app.task", id="a", **given)
+    assert made.version == client.get("a").version == client.get("a").to_dict()["version"]
+
+    updated = client.update("a", queue="mail")
+    assert updated.version == client.get("a").version != made.version
+    assert client.pause("a").version != updated.version
+    resumed = client.resume("a")
+    assert resumed is not None
+    assert len({made.version, updated.version, resumed.version}) == 3
+    assert client.schedule("app.task", id="a", queue="mail", **given).version in (None, client.get("a").version)
+
+
+@pytest.mark.parametrize("change", ["schedule", "schedule by a rule"])
+def test_a_put_of_a_version_of_a_schedule_that_is_gone_is_refused(
+    client: Client, given: dict[str, Any], change: str
+) -> None:
+    version = client.schedule("app.task", id="a", **given).version or ""
+    client.cancel("a")
+
+    with pytest.raises(VersionConflict, match="no such schedule waits now") as caught:
+        CHANGES[change](client, version)
+    assert caught.value.present is None
+
+
+@pytest.mark.parametrize("change", ["update", "pause", "resume"])
+def test_a_change_of_a_schedule_that_is_gone_says_so(client: Client, change: str) -> None:
+    with pytest.raises(ScheduleNotFound):
+        CHANGES[change](client, "1-1-1")
+    assert "not_found" == client.cancel("a", if_version="1-1-1")
+
+
+def test_rows_with_versions_are_judged_one_by_one(client: Client) -> None:
+    old = {id: client.schedule("app.task", id=id, **KINDS[kind]).version for id, kind in zip("ab", KINDS, strict=True)}
+    new = {id: client.update(id, queue="mail").version for id in "ab"}
+    rows = [{"func": "app.task", "id": id, **KINDS[kind]} for id, kind in zip("ab", KINDS, strict=True)]
+
+    with pytest.raises(RowsRefused) as caught:
+        client.schedule_many([row | {"if_version": old[row["id"]]} for row in rows])
+    again = client.schedule_many([row | {"if_version": new[row["id"]]} for row in rows])
+
+    errors = [error for _, error in caught.value.many.errors]
+    assert [VersionConflict] * 2 == [type(error) for error in errors]
+    assert [(old[id], new[id]) for id in "ab"] == [(e.given, e.present) for e in errors]  # type: ignore[attr-defined]
+    assert 2 == again.updated
+
+
+@pytest.mark.parametrize("wrong", ["", "a b", "x" * 65, 5, "ä", "1\n"])
+def test_what_is_no_version_is_refused(client: Client, wrong: Any) -> None:
+    client.schedule("app.task", id="a", after=60)
+
+    for change in CHANGES.values():
+        with pytest.raises(InvalidSchedule, match=r"^if_version="):
+            change(client, wrong)
+
+
+@pytest.mark.parametrize("others", [{}, {"id": "a", "if_exists": "keep"}])
+def test_a_version_needs_an_id_that_is_replaced(client: Client, others: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSchedule, match=r"^if_version=.*give its id, and no if_exists"):
+        client.schedule("app.task", after=60, if_version="1-1-1", **others)
+
+
+def test_writers_with_versions_lose_no_update(redis_url: str, client: Client) -> None:
+    client.schedule("app.task", id="a", every=3600, description="count 0")
+
+    def write(_: int) -> int:
+        """Count up 10 times; return the number of conflicts."""
+        conflicts, done, own = 0, 0, Client.from_url(redis_url)
+        while done < 10:
+            found = own.get("a")
+            count = int(str(found.description).split()[-1])
+            try:
+                own.update("a", description=f"count {count + 1}", if_version=found.version)
+                done += 1
+            except VersionConflict:
+                conflicts += 1
+        return conflicts
+
+    with ThreadPoolExecutor(8) as pool:
+        conflicts = sum(pool.map(write, range(8)))
+
+    assert "count 80" == client.get("a").description
+    assert conflicts > 0
+
+
+def test_a_conflict_is_not_logged(client: Client, redis_client: redis.Redis) -> None:
+    client.schedule("app.task", id="a", after=60)
+
+    with pytest.raises(VersionConflict):
+        client.pause("a", if_version="1-1-1")
+
+    assert 1 == redis_client.xlen(KEYS.log())

@@ -1,0 +1,42 @@
+-- version: what a caller has read of a schedule. Each put, update, pause and resume makes a new one; a fire does not.
+--
+-- USES   schedule_prefix run_suffix, and the names that lib/place.lua uses
+-- GIVES  version_of(id, at), new_version(), stamp(ms, number), touch(id, at)
+--
+-- It is unique over all histories of a namespace. A recurring schedule's is the position of the entry that changed it:
+-- <epoch>-<seq>-<t>. A one-shot's is the created_at of its waiting job, which is there anyway: the last three digits
+-- are those of the entry's number, so two changes in a millisecond differ.
+-- include lib/place.lua
+
+-- Return the version of a schedule, '-' if there is none. `at` is a result of find.
+local function version_of(id, at)
+  local held
+  if at and at.recurring then
+    held = redis.pcall('HGET', schedule_prefix .. id, 'version')
+  elseif at and at.due_ms ~= '-' then
+    held = redis.pcall('HGET', run_key(id, at.due_ms), 'created_at')
+  end
+  return type(held) == 'string' and held or '-'
+end
+
+-- Return the version of recurring schedules that the next entry changes. Call it before append.
+local function new_version()
+  return version() .. '-' .. t
+end
+
+-- Return a created_at: *ms*, and the *number* of the entry that changes the one-shot.
+local function stamp(ms, number)
+  return string.sub(iso(ms), 1, 23) .. string.format('%03dZ', number % 1000)
+end
+
+-- Give a schedule a new version, by the entry that was appended last.
+local function touch(id, at)
+  if version_of(id, at) == '-' then
+    return
+  elseif at.recurring then
+    redis.call('HSET', schedule_prefix .. id, 'version', string.format('%.0f-%.0f-%s', epoch, seq, t),
+      'updated_at', string.format('%.0f', now_ms))
+  else
+    redis.call('HSET', run_key(id, at.due_ms), 'created_at', stamp(now_ms, seq))
+  end
+end
