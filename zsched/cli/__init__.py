@@ -51,6 +51,8 @@ _COMMANDS: Final = {
     "Processes and Redis": (
         ("up", "processes.up", "Run a private Redis, the daemon and a worker here."),
         ("daemon", "processes.daemon", "Run a daemon in the foreground."),
+        ("web", "web.web", "Serve the HTTP API."),
+        ("tokens", "tokens.tokens", "Make, list and revoke tokens of the HTTP API."),
         ("dashboard", "processes.dashboard", "Show RQ's queues, jobs and workers in the browser."),
         ("recover", "recover.recover", "Put back from an archive what Redis lost."),
         ("acl", "acl.acl", "Print an ACL file for Redis, with the users that it needs."),

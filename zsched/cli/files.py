@@ -9,11 +9,12 @@ from typing import Final
 import click
 
 from zsched.cli.formats import due_text
-from zsched.cli.functions import check_allowed, importing, tell_unchecked
+from zsched.cli.functions import importing, tell_unchecked
 from zsched.cli.lines import printable
 from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, USAGE, Invocation, command, connect
 from zsched.cli.values import content
+from zsched.client.allowed import check_allowed
 from zsched.core.wording import plural
 from zsched.errors import InvalidFile
 from zsched.files import Application, Applied, ClientChecks, ScheduleFile, read, write
@@ -46,7 +47,7 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
     settings = invocation.settings()
     client = connect(settings)
     try:
-        checks = ClientChecks(client, partial(check_allowed, settings), importing)
+        checks = ClientChecks(client, partial(check_allowed, settings.rq.allow_callables), importing)
         said = read(file, content(file, "a TOML file of schedules"), checks)
         application = Application(client, said, takes_over=take_over)
         preview = application.foretell(prune=prune)

@@ -1,8 +1,8 @@
 """
-Functions named by dotted paths: check that a path is allowed, import its module, and report missing modules. Also
-``zsched tasks``, which lists the tasks of a module.
+Functions named by dotted paths: import their modules, and report missing modules. Also ``zsched tasks``, which lists
+the tasks of a module.
 
-Importing a module runs it, so ``check_allowed`` comes first.
+Importing a module runs it, so ``client.allowed`` comes first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, Final
@@ -22,25 +21,13 @@ import click
 
 from zsched.cli.output import jsonable, say
 from zsched.cli.program import Invocation, command
-from zsched.config import Settings
-from zsched.errors import NOT_GIVEN, InvalidSchedule
-from zsched.storage.rqjob import plain
+from zsched.errors import NOT_GIVEN
 from zsched.tasks.importing import Forbidden
 from zsched.tasks.lookup import tasks_of
 from zsched.tasks.signature import NO_DEFAULT, Parameter
 from zsched.tasks.task import Task
 
 _SHOWN: Final = 10  # function paths in a remark
-
-
-def check_allowed(settings: Settings, func: str | None, options: Mapping[str, Any]) -> None:
-    """Check every named function against ``[rq] allow_callables``. Raises InvalidSchedule."""
-    patterns = settings.rq.allow_callables
-    named = {"func": func, **{name: _path(options.get(name)) for name in ("on_success", "on_failure")}}
-    for name, path in named.items():
-        if path is not None and not any(_is_allowed(path, pattern) for pattern in patterns):
-            problem = f"[rq] allow_callables = {list(patterns)} does not allow it"
-            raise InvalidSchedule(name, path, problem, "name an allowed function, or add a pattern to that setting")
 
 
 @contextlib.contextmanager
@@ -93,24 +80,6 @@ def tell_unchecked(absent: Mapping[str, str], consequence: str = "") -> None:
     more = [f"and {len(absent) - _SHOWN:,} more"] if len(absent) > _SHOWN else []
     lead = "not checked, and options of tasks not used, as they cannot be imported from here"
     say(f"{lead}: {', '.join(shown + more)}" + (f"; {consequence}" if consequence else ""))
-
-
-def _is_allowed(path: str, pattern: str) -> bool:
-    """
-    Return True if *pattern* matches *path*, part by part. So ``app.tasks.*`` does not match ``app.tasks.os.system``,
-    which a worker would find. ``*`` alone matches everything.
-    """
-    parts, patterns = path.split("."), pattern.split(".")
-    return pattern == "*" or (len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns)))
-
-
-def _path(callback: object) -> str | None:
-    """
-    Return the path that *callback* names (RQ's own class, a dict or a text), or None if the client will refuse it.
-    """
-    named = plain(callback)
-    path = named.get("func") if isinstance(named, dict) else named
-    return path if isinstance(path, str) else None
 
 
 # -- zsched tasks -----------------------------------------------------------------------------------

@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from zsched.cli.files import applied_lines
 from zsched.cli.formats import due_text
-from zsched.cli.functions import check_allowed, importing, tell_unchecked
+from zsched.cli.functions import importing, tell_unchecked
 from zsched.cli.lines import Table, printable
 from zsched.cli.output import Progress, jsonable
 from zsched.cli.program import DONE, FAILED, Invocation, connect
 from zsched.client import Client
+from zsched.client.allowed import check_allowed
 from zsched.client.keeper import Keeper
 from zsched.config import Settings
 from zsched.core.clock import Clock, SystemClock, to_ms
@@ -49,7 +50,7 @@ class Ground:
     def of(cls, invocation: Invocation) -> Ground:
         settings = invocation.settings()
         client = connect(settings)
-        checks = ClientChecks(client, partial(check_allowed, settings), importing)
+        checks = ClientChecks(client, partial(check_allowed, settings.rq.allow_callables), importing)
         return cls(invocation, settings, client, link_of(settings), checks)
 
     @property
@@ -77,7 +78,7 @@ def import_all(
     Check, compare, put unless it is a dry run, and report; return the exit code. *advice* is shown when schedules were
     copied, and may contain the source's name. Without *needs_redis*, a dry run compares nothing.
     """
-    allow = partial(check_allowed, ground.settings)
+    allow = partial(check_allowed, ground.settings.rq.allow_callables)
     steps = [Importing(ground.client, one, ground.checks, allow, ground.link, takes_over=take_over) for one in sources]
     imported = [step.check() for step in steps]
     refuse_twins(imported)

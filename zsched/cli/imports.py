@@ -9,11 +9,12 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from zsched.cli.functions import check_allowed, importing
+from zsched.cli.functions import importing
 from zsched.cli.import_steps import Ground, import_all, tell_undone
 from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, Invocation, Subcommand, command, help_unless_invoked
 from zsched.cli.values import content
+from zsched.client.allowed import check_allowed
 from zsched.core.policy import CatchUp, Overlap
 from zsched.core.triggers import zone
 from zsched.core.wording import plural, some
@@ -135,7 +136,7 @@ def crontab(
 
 def _usual_of(ground: Ground, func: str) -> dict[str, Any]:
     """Return the options that make zsched act as cron, except options that the task FUNC sets itself."""
-    check_allowed(ground.settings, func, {})
+    check_allowed(ground.settings.rq.allow_callables, func, {})
     with importing():
         task = Lookup().find(func)
     return {name: value for name, value in _AS_CRON.items() if task is None or name not in task.options}

@@ -7,9 +7,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -24,6 +24,8 @@ from zsched.events import configure
 from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _LOOK_S = 0.2  # between two checks that all children are alive
 
@@ -104,13 +106,14 @@ def _listen(ctx: click.Context, param: click.Parameter, given: str | None) -> st
         raise click.BadParameter(str(error)) from None
 
 
+def listen_option(section: str, usual: str) -> Callable[[F], F]:
+    """Return the option for another address than [*section*] listen, *usual* by default."""
+    text = f"The address, instead of [{section}] listen ({usual})."
+    return click.option("--listen", metavar="HOST:PORT", callback=_listen, help=text)
+
+
 @command()
-@click.option(
-    "--listen",
-    metavar="HOST:PORT",
-    callback=_listen,
-    help="The address, instead of [dashboard] listen (127.0.0.1:9181).",
-)
+@listen_option("dashboard", "127.0.0.1:9181")
 def dashboard(invocation: Invocation, listen: str | None) -> int:
     """
     Show RQ's queues, jobs and workers in the browser, until Ctrl-C or SIGTERM. Needs the extra: pip install

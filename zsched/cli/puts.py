@@ -12,9 +12,10 @@ import click
 
 from zsched.cli.completion import completed_ids
 from zsched.cli.formats import due_text
-from zsched.cli.functions import check_allowed, importing, tell_unchecked
+from zsched.cli.functions import importing, tell_unchecked
 from zsched.cli.program import Invocation, command, connect
 from zsched.cli.values import duration, instant, json_array, json_object
+from zsched.client.allowed import check_allowed
 from zsched.core.arguments import zone_name
 from zsched.core.clock import to_ms
 from zsched.core.forms import (
@@ -107,7 +108,7 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
     """
     settings = invocation.settings()
     options = {"id": id, **_only_given(given)}
-    check_allowed(settings, func, options)
+    check_allowed(settings.rq.allow_callables, func, options)
     lookup = Lookup()
     with importing():
         options = lookup.options_for(func, options)
@@ -145,11 +146,11 @@ def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: An
     client, lookup = connect(settings), Lookup()
     if changes.keys() & {"func", "args", "kwargs"}:  # new arguments decide what runs
         func = changes.get("func") or client.get(id).func
-        check_allowed(settings, func, changes)
+        check_allowed(settings.rq.allow_callables, func, changes)
         with importing():
             changes["func"] = lookup.find(func) or func  # a task checks its arguments
     else:
-        check_allowed(settings, None, changes)
+        check_allowed(settings.rq.allow_callables, None, changes)
     scheduled, tz = client.update(id, **changes), None
     with suppress(ScheduleNotFound):  # it fired a moment ago
         tz = client.get(id).tz

@@ -20,6 +20,7 @@ from zsched.config.settings import (
     RedisSettings,
     RqSettings,
     Settings,
+    WebSettings,
     load_settings,
     variable_of,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "RedisSettings",
     "RqSettings",
     "Settings",
+    "WebSettings",
     "has_password",
     "load_settings",
     "redact",

@@ -186,6 +186,14 @@ class DashboardSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WebSettings:
+    """The address of ``zsched web``. ``allow_plain``: also one that is not of loopback, without TLS."""
+
+    listen: str = setting("127.0.0.1:9180", listen_address)
+    allow_plain: bool = setting(False, boolean)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings. ``Settings()`` is the defaults; :func:`load_settings` is what programs use."""
 
@@ -199,6 +207,7 @@ class Settings:
     log: LogSettings = dataclasses.field(default_factory=LogSettings)
     metrics: MetricsSettings = dataclasses.field(default_factory=MetricsSettings)
     dashboard: DashboardSettings = dataclasses.field(default_factory=DashboardSettings)
+    web: WebSettings = dataclasses.field(default_factory=WebSettings)
     queues: Mapping[str, QueueSettings] = dataclasses.field(default_factory=dict)
     urgencies: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
 

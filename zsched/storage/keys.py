@@ -149,6 +149,14 @@ class Keys:
         """The text before an id in the key of its guard, a STRING with PX: ``<until ms> <run id>``."""
         return f"{self.prefix}unique:"
 
+    def tokens(self) -> str:
+        """HASH: SHA-256 of a token → its JSON (``storage.tokens``). Operators write it, ``zsched web`` reads it."""
+        return f"zsched-web:{{{self.namespace}}}:tokens"
+
+    def tokens_used(self) -> str:
+        """HASH: SHA-256 of a token → time of its last use (ms)."""
+        return f"zsched-web:{{{self.namespace}}}:used"
+
     def answer(self, question: str) -> str:
         """LIST with PX: the answer to a question, JSON."""
         return f"{self.prefix}answer:{question}"

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from rq.job import Callback
 
-from zsched import config
-from zsched.cli.functions import check_allowed, is_roots_alone, tell_unchecked
-from zsched.config import Settings
+from zsched.cli.functions import is_roots_alone, tell_unchecked
+from zsched.client.allowed import check_allowed
 from zsched.errors import InvalidSchedule
-
-
-def allowing(*patterns: str) -> Settings:
-    settings = config.load_settings(env={})
-    return replace(settings, rq=replace(settings.rq, allow_callables=patterns))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +32,7 @@ def test_every_function_that_is_named_must_be_allowed(
     told = None
 
     try:
-        check_allowed(allowing("app.tasks.*"), func, options)
+        check_allowed(("app.tasks.*",), func, options)
     except InvalidSchedule as error:
         told = str(error).partition(":")[0]
 

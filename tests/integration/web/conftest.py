@@ -1,0 +1,38 @@
+"""A running ``zsched web`` for the tests of a file, on an empty Redis for each; a client with an operator's token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from tests.integration.web.ground import Web
+from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
+
+
+@pytest.fixture(scope="module")
+def web_server(redis_server: EmbeddedRedis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    with Guard() as guard:
+        yield Web(guard, redis_server.url, tmp_path_factory.mktemp("web"))
+
+
+@pytest.fixture
+def web(web_server: Web, redis_client: redis.Redis) -> Web:
+    return web_server
+
+
+@pytest.fixture
+def http(web: Web) -> Iterator[httpx.Client]:
+    with web.client() as client:
+        yield client
+
+
+@pytest.fixture
+def start_web(guard: Guard, redis_url: str, tmp_path: Path) -> Any:
+    """Start another server, with settings of its own."""
+    return lambda **settings: Web(guard, redis_url, tmp_path, **settings)

@@ -1,0 +1,71 @@
+"""``zsched web`` as a process, and clients that speak HTTP to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from zsched.embedded.guard import Guard
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+from zsched.storage.tokens import Limits, Token, TokenRole, Tokens
+
+ALLOWED = "app.*,app.mail.*,app.pay.*"
+
+
+class Web:
+    """A running ``zsched web`` on a free port of loopback."""
+
+    def __init__(self, guard: Guard, redis_url: str, folder: Path, *arguments: str, **settings: str) -> None:
+        self.redis_url = redis_url
+        env = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
+        env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        self._env = env | {"ZSCHED_RQ_ALLOW_CALLABLES": ALLOWED} | settings
+        self.log = folder / "web.log"
+        with self.log.open("ab") as log:
+            self.process = guard.spawn(
+                [*self._cli("web"), "--listen", "127.0.0.1:0", "--json", *arguments],
+                stdout=subprocess.PIPE, stderr=log, env=self._env, cwd=folder,
+            )  # fmt: skip
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.log.read_text()
+        self.url = str(json.loads(line)["url"])
+
+    def token(self, name: str, role: str = "operator", *, sees_arguments: bool = False, **limits: Any) -> str:
+        """Make a token; *limits* as in ``Limits``."""
+        given = Token(name, TokenRole(role), Limits(**limits), sees_arguments=sees_arguments)
+        return Tokens(Link.from_url(self.redis_url, 5), Keys("default")).add(given)
+
+    def client(self, name: str = "ann", role: str = "operator", **given: Any) -> httpx.Client:
+        """Return a client with a token of its own."""
+        return self.client_of(self.token(name, role, **given))
+
+    def client_of(self, secret: str) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {secret}"}
+        return httpx.Client(base_url=f"{self.url}/api/v1", headers=headers, timeout=20)
+
+    def cli(self, *arguments: str) -> Any:
+        """Return what a command of this server's settings prints as JSON."""
+        done = self.run(*arguments, "--json")
+        assert done.returncode in (0, 3), done.stderr
+        return json.loads(done.stdout)
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = self._cli(*arguments)
+        return subprocess.run(command, env=self._env, capture_output=True, text=True, timeout=60, check=False)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """End it by a signal, and return its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(20)
+
+    def _cli(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "zsched.cli", *arguments, "-u", self.redis_url]

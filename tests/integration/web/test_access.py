@@ -1,0 +1,155 @@
+"""Tokens, roles and limits: who may do what over HTTP, and that nobody else does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from tests.faults.processes import eventually
+from tests.integration.client.ground import KEYS
+from tests.integration.web.ground import Web
+
+pytestmark = pytest.mark.redis
+BODY: dict[str, Any] = {"func": "app.mail.send", "after": 3600, "queue": "mail", "tags": ["shop"]}
+LIMITS = {"funcs": ("app.mail.*",), "queues": ("mail",), "tags": ("shop",)}
+WRITES = [
+    ("PUT", "/schedules/a"), ("PATCH", "/schedules/a"), ("DELETE", "/schedules/a"), ("POST", "/schedules"),
+    ("POST", "/schedules/a:pause"), ("POST", "/schedules/a:resume"), ("POST", "/schedules/a:run"),
+    ("POST", "/schedules/a:backfill"), ("POST", "/runs/a-1795650943297:retry"),
+    ("POST", "/runs/a-1795650943297:cancel"),
+]  # fmt: skip
+
+
+def test_the_writes_of_these_tests_are_all_of_the_api(web: Web) -> None:
+    paths = httpx.get(f"{web.url}/api/v1/openapi.json").json()["paths"]
+
+    found = {
+        (method.upper(), path.replace("{id}", "a").replace("{run_id}", "a-1795650943297").removeprefix("/api/v1"))
+        for path, methods in paths.items()
+        for method in methods
+        if method != "get" and not path.endswith("/preview")
+    }
+    assert set(WRITES) == found
+
+
+@pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer"}, {"Authorization": "Basic eDp4"}])
+def test_a_request_without_a_token_is_refused(web: Web, header: dict[str, str]) -> None:
+    for method, path in [*WRITES, ("GET", "/schedules"), ("GET", "/schedules/a"), ("GET", "/runs")]:
+        answer = httpx.request(method, f"{web.url}/api/v1{path}", headers=header)
+        assert (401, "Bearer") == (answer.status_code, answer.headers["www-authenticate"])
+        assert "zsched tokens add" in answer.json()["remedy"]
+
+
+def test_a_viewer_reads_and_changes_nothing(web: Web, http: httpx.Client, redis_client: redis.Redis) -> None:
+    http.put("/schedules/a", json=BODY)
+    before = redis_client.xlen(KEYS.log())
+    with web.client("viewer", "viewer") as viewer:
+        assert 200 == viewer.get("/schedules/a").status_code
+        for method, path in WRITES:
+            answer = viewer.request(method, path, json=BODY)
+            assert (403, "urn:zsched:error:read-only") == (answer.status_code, answer.json()["type"]), path
+    assert before == redis_client.xlen(KEYS.log())
+
+
+OUTSIDE = [{"func": "app.pay.send"}, {"queue": "pay"}, {"tags": ["other"]}, {"tags": []}]
+
+
+@pytest.mark.parametrize("outside", OUTSIDE)
+def test_a_scheduler_changes_nothing_outside_of_its_limits(
+    web: Web, http: httpx.Client, redis_client: redis.Redis, outside: dict[str, Any]
+) -> None:
+    http.put("/schedules/theirs", json={**BODY, **outside})
+    with web.client("shop", "scheduler", **LIMITS) as shop:
+        assert 201 == shop.put("/schedules/a", json=BODY).status_code
+        before = redis_client.xlen(KEYS.log())
+        key = {"Idempotency-Key": "k"}
+        answers = [
+            shop.put("/schedules/theirs", json=BODY),  # it is outside
+            shop.put("/schedules/b", json={**BODY, **outside}),  # it would be outside
+            shop.put("/schedules/a", json={**BODY, **outside}),
+            shop.post("/schedules", json={**BODY, **outside}, headers=key),
+            shop.patch("/schedules/a", json=outside),
+            *(shop.request(method, f"/schedules/theirs{what}", json={}) for method, what in (
+                ("PATCH", ""), ("DELETE", ""), ("POST", ":pause"), ("POST", ":resume"), ("POST", ":run"), ("GET", ""),
+                ("GET", "/story"),
+            )),
+        ]  # fmt: skip
+        listed = [one["id"] for one in shop.get("/schedules").json()["schedules"]]
+
+    assert [403] * len(answers) == [each.status_code for each in answers]
+    assert {"urn:zsched:error:outside-limits"} == {each.json()["type"] for each in answers}
+    assert before == redis_client.xlen(KEYS.log())
+    assert ["a"] == listed
+
+
+def test_a_scheduler_works_within_its_limits(web: Web) -> None:
+    with web.client("shop", "scheduler", **LIMITS) as shop:
+        made = [shop.put("/schedules/a", json=BODY), shop.put("/schedules/a", json={**BODY, "timeout": 60})]
+        patched = shop.patch("/schedules/a", json={"timeout": 90})
+        paused, resumed = shop.post("/schedules/a:pause"), shop.post("/schedules/a:resume")
+        gone = shop.delete("/schedules/a")
+
+    assert [201, 200, 200, 200, 200, 200] == [each.status_code for each in (*made, patched, paused, resumed, gone)]
+
+
+def test_arguments_need_a_right_of_their_own(start_web: Callable[..., Web]) -> None:
+    web = start_web(ZSCHED_RQ_SERIALIZER="json")
+    with web.client("ann") as plain, web.client("eve", "viewer", sees_arguments=True) as seeing:
+        plain.put("/schedules/a", json={**BODY, "args": ["secret"]})
+
+        assert (None, ["secret"]) == (
+            plain.get("/schedules/a").json()["args"],
+            seeing.get("/schedules/a").json()["args"],
+        )
+        assert [None] == [one["args"] for one in plain.get("/schedules").json()["schedules"]]
+
+
+def test_a_revoked_token_admits_nobody_within_a_second(web: Web) -> None:
+    with web.client("ann") as client:
+        assert 200 == client.get("/schedules").status_code
+        assert {"name": "ann", "result": "revoked"} == web.cli("tokens", "revoke", "ann")
+
+        eventually(lambda: client.get("/schedules").status_code == 401, within_s=2)
+    assert "not_found" == web.cli("tokens", "revoke", "ann")["result"]
+
+
+def test_a_token_that_expired_admits_nobody(web: Web) -> None:
+    secret = web.cli("tokens", "add", "ann", "--role", "viewer", "--expires", "1s")["token"]
+    with web.client_of(secret) as client:
+        eventually(lambda: client.get("/schedules").status_code == 401, within_s=10)
+
+
+def test_the_list_of_tokens_has_no_secret(web: Web, redis_client: redis.Redis) -> None:
+    added = ("add", "shop", "--role", "scheduler", "--func", "app.mail.*", "--queue", "mail", "--tag", "shop")
+    secret = web.cli("tokens", *added)["token"]
+    httpx.get(f"{web.url}/api/v1/schedules", headers={"Authorization": f"Bearer {secret}"})
+
+    [shown] = web.cli("tokens", "list")
+
+    assert ("shop", "scheduler", ["app.mail.*"], True) == (
+        shown["name"], shown["role"], shown["funcs"], shown["used_at"] is not None,
+    )  # fmt: skip
+    stored = b"".join(redis_client.dump(key) for key in redis_client.scan_iter())
+    assert secret.encode() not in stored
+    assert secret.removeprefix("zs_").encode() not in stored
+
+
+def test_all_writes_are_refused_while_any_function_is_allowed(start_web: Callable[..., Web]) -> None:
+    web = start_web(ZSCHED_RQ_ALLOW_CALLABLES="*")
+    with web.client() as client:
+        for method, path in WRITES:
+            answer = client.request(method, path, json=BODY)
+            assert (403, "urn:zsched:error:writes-refused") == (answer.status_code, answer.json()["type"]), path
+        assert "allow_callables" in answer.json()["remedy"]
+        assert 200 == client.get("/schedules").status_code
+
+
+def test_an_address_that_others_reach_needs_a_decision(web: Web) -> None:
+    done = web.run("web", "--listen", "0.0.0.0:0")
+
+    assert 2 == done.returncode
+    assert "[web] allow_plain = true" in done.stderr

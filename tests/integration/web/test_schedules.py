@@ -1,0 +1,210 @@
+"""Schedules over HTTP: put, read, change, cancel, list; conditions, and problems that name option and remedy."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from tests.integration.client.ground import KEYS, queued
+from tests.integration.web.ground import Web
+from zsched import Client
+
+pytestmark = pytest.mark.redis
+ONCE: dict[str, Any] = {"func": "app.remind", "after": 3600, "args": [42], "queue": "mail"}
+RULE: dict[str, Any] = {"func": "app.digest", "cron": "0 9 * * *", "tz": "Asia/Seoul"}
+
+
+@pytest.mark.parametrize("body", [ONCE, RULE])
+def test_a_put_creates_then_changes_nothing_then_updates(http: httpx.Client, body: dict[str, Any]) -> None:
+    body = {**body, "after": "1h"} if "after" in body else body
+    created = http.put("/schedules/a", json=body)
+    read = http.get("/schedules/a")
+    updated = http.put("/schedules/a", json={**body, "queue": "other"})
+
+    assert (201, "created") == (created.status_code, created.json()["outcome"])
+    assert created.headers["etag"] == read.headers["etag"] == f'"{created.json()["version"]}"'
+    assert "/api/v1/schedules/a" == created.headers["location"]
+    assert (200, "updated") == (updated.status_code, updated.json()["outcome"])
+    assert created.headers["etag"] != updated.headers["etag"]
+    assert "other" == http.get("/schedules/a").json()["queue"]
+
+
+def test_a_put_that_changes_nothing_is_unchanged_and_has_an_etag(http: httpx.Client) -> None:
+    created = http.put("/schedules/a", json=RULE)
+    again = http.put("/schedules/a", json=RULE)
+
+    assert (200, "unchanged", created.headers["etag"]) == (
+        again.status_code, again.json()["outcome"], again.headers["etag"],
+    )  # fmt: skip
+
+
+def test_conditions_decide_whether_a_put_is_made(http: httpx.Client) -> None:
+    first = http.put("/schedules/a", json=RULE, headers={"If-None-Match": "*"})
+    taken = http.put("/schedules/a", json=RULE, headers={"If-None-Match": "*"})
+    changed = http.put("/schedules/a", json={**RULE, "queue": "x"}, headers={"If-Match": first.headers["etag"]})
+    stale = http.put("/schedules/a", json=RULE, headers={"If-Match": first.headers["etag"]})
+
+    assert [201, 412, 200, 412] == [each.status_code for each in (first, taken, changed, stale)]
+    body = stale.json()
+    assert ("urn:zsched:error:version-conflict", first.json()["version"], changed.json()["version"]) == (
+        body["type"], body["given"], body["present"],
+    )  # fmt: skip
+    assert "x" == http.get("/schedules/a").json()["queue"]
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_a_stale_version_stops_every_change(http: httpx.Client, verb: str) -> None:
+    stale = {"If-Match": http.put("/schedules/a", json=RULE).headers["etag"]}
+    http.patch("/schedules/a", json={"queue": "x"})
+
+    answers = [
+        http.post(f"/schedules/a:{verb}", headers=stale),
+        http.delete("/schedules/a", headers=stale),
+        http.patch("/schedules/a", json={"queue": "y"}, headers=stale),
+    ]
+
+    assert [412] * 3 == [each.status_code for each in answers]
+    assert "x" == http.get("/schedules/a").json()["queue"]
+
+
+def test_a_patch_changes_only_what_it_names(http: httpx.Client) -> None:
+    http.put("/schedules/a", json={**RULE, "tags": ["t"], "timeout": "5m"})
+
+    patched = http.patch("/schedules/a", json={"timeout": None, "cron": "0 10 * * *"})
+    found = http.get("/schedules/a").json()
+
+    assert (200, "updated") == (patched.status_code, patched.json()["outcome"])
+    assert (["t"], "0 10 * * *", 180) == (found["tags"], found["trigger"]["expr"], found["timeout_s"])
+
+
+def test_pause_resume_run_and_cancel(http: httpx.Client, redis_client: redis.Redis) -> None:
+    http.put("/schedules/a", json={**RULE, "queue": "mail"})
+
+    paused = http.post("/schedules/a:pause", json={"note": "provider is down"})
+    resumed = http.post("/schedules/a:resume", json={"missed": "skip"})
+    run = http.post("/schedules/a:run")
+    gone = [http.delete("/schedules/a"), http.delete("/schedules/nobody")]
+
+    assert ("paused", "provider is down") == (paused.json()["state"], paused.json()["note"])
+    assert "active" == resumed.json()["state"]
+    assert [run.json()["run_id"]] == queued(redis_client, "mail")
+    assert [200, 404] == [each.status_code for each in gone]
+
+
+def test_who_asked_is_in_the_log_and_in_the_story(web: Web, http: httpx.Client, redis_url: str) -> None:
+    http.put("/schedules/a", json=RULE)
+    http.post("/schedules/a:pause")
+
+    entries, _ = Client.from_url(redis_url).log()
+    assert ["ann", "ann"] == [(entry.by or b"").decode() for entry in entries]
+    assert "ann" in http.get("/schedules/a/story").text
+
+
+def test_a_posted_schedule_is_made_once_per_idempotency_key(http: httpx.Client, redis_client: redis.Redis) -> None:
+    key = {"Idempotency-Key": "order-77"}
+
+    first, again = (http.post("/schedules", json=ONCE, headers=key) for _ in range(2))
+    other = http.post("/schedules", json={**ONCE, "after": 60}, headers=key)
+    without = http.post("/schedules", json=ONCE)
+
+    assert (201, first.json()["id"], 201) == (first.status_code, again.json()["id"], again.status_code)
+    assert [(422, "idempotency-key-used"), (428, "no-idempotency-key")] == [
+        (each.status_code, each.json()["type"].rpartition(":")[2]) for each in (other, without)
+    ]
+    assert 1 == redis_client.zcard(KEYS.due_normal())
+
+
+def test_pages_list_all_schedules_once(http: httpx.Client) -> None:
+    for number in range(25):
+        http.put(f"/schedules/s{number:02}", json={**ONCE, "after": 1000 + number, "tags": [f"t{number % 2}"]})
+
+    seen, token = list[str](), None
+    while True:
+        query = {"page_size": 4, "tag": "t1"} | ({"page_token": token} if token else {})
+        page = http.get("/schedules", params=query).json()
+        seen += [one["id"] for one in page["schedules"]]
+        token = page["next_page_token"]
+        if token is None:
+            break
+
+    assert [f"s{number:02}" for number in range(1, 25, 2)] == seen
+
+
+BAD: dict[str, tuple[dict[str, Any], int, str, str]] = {
+    "no function": ({"after": 5}, 422, "invalid-schedule", "func"),
+    "a misspelt option": ({**ONCE, "quue": "x"}, 422, "invalid-schedule", "quue"),
+    "no trigger": ({"func": "app.x"}, 422, "invalid-schedule", "at, after, every, cron or rrule"),
+    "a queue with a newline": ({**ONCE, "queue": "a\nb"}, 422, "invalid-schedule", "queue"),
+    "a time in the past": ({"func": "app.x", "at": "2020-01-01T00:00:00Z"}, 422, "schedule-in-past", "at"),
+    "a time without a zone": ({"func": "app.x", "at": "2040-01-01T00:00:00"}, 422, "invalid-schedule", "at"),
+    "a word for a time": ({"func": "app.x", "at": "soon"}, 422, "invalid-schedule", "at"),
+    "a number for a time": ({"func": "app.x", "at": 5}, 422, "invalid-schedule", "at"),
+    "a forbidden function": ({"func": "os.system", "after": 5}, 422, "invalid-schedule", "func"),
+    "a number of 400 digits": ({"func": "app.x", "every": 10**400}, 422, "invalid-schedule", "every"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_body_is_refused_with_option_and_remedy_and_writes_nothing(
+    http: httpx.Client, redis_client: redis.Redis, case: str
+) -> None:
+    body, status, kind, option = BAD[case]
+
+    answer = http.put("/schedules/a", json=body)
+
+    problem = answer.json()
+    assert (status, "application/problem+json") == (answer.status_code, answer.headers["content-type"])
+    assert (f"urn:zsched:error:{kind}", status) == (problem["type"], problem["status"])
+    assert option.startswith(problem["option"]) or problem["option"] in option or "trigger" in problem["detail"]
+    assert 0 == redis_client.xlen(KEYS.log())
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b"{", 400), (b"[1]", 400), (b'{"a": NaN}', 400), (b'{"a": 1e999}', 400), (b'{"func": "a", "func": "b"}', 400),
+     (b"\xff", 400), (b"[" * 100_000, 400), (b'{"x": "' + b"x" * 1_100_000 + b'"}', 413)],
+)  # fmt: skip
+def test_what_is_no_json_object_is_refused(http: httpx.Client, body: bytes, status: int) -> None:
+    answer = http.put("/schedules/a", content=body)
+
+    assert status == answer.status_code
+    assert "application/problem+json" == answer.headers["content-type"]
+
+
+def test_a_preview_needs_no_schedule(http: httpx.Client) -> None:
+    rule = {"cron": "0 9 * * *", "tz": "Asia/Seoul", "n": 2, "start": "2026-12-24T00:00:00Z"}
+
+    times = http.post("/preview", json=rule).json()["times"]
+
+    assert ["2026-12-25T09:00:00+09:00", "2026-12-26T09:00:00+09:00"] == times
+
+
+def test_backfill_plans_first(http: httpx.Client) -> None:
+    http.put("/schedules/a", json={"func": "app.x", "every": 3600, "starts": "2026-01-01T00:00:00Z"})
+    body = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T03:00:00Z", "dry_run": True, "again": True}
+
+    plan = http.post("/schedules/a:backfill", json=body)
+
+    assert (200, 3) == (plan.status_code, len(plan.json()["runs"])), plan.text
+
+
+def test_the_description_is_openapi_3_1_and_has_every_option(web: Web) -> None:
+    document = httpx.get(f"{web.url}/api/v1/openapi.json").json()
+
+    assert document["openapi"].startswith("3.1")
+    assert {"func", "cron", "if_version"} <= document["components"]["schemas"]["ScheduleOptions"]["properties"].keys()
+    assert "/api/v1/schedules/{id}" in document["paths"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_server_ends_cleanly_by_a_signal(start_web: Callable[..., Web], number: signal.Signals) -> None:
+    web = start_web()
+    assert "ok\n" == httpx.get(f"{web.url}/healthz").text
+    assert "ok\n" == httpx.get(f"{web.url}/readyz").text
+    assert 0 == web.stop(number), web.log.read_text()
+    assert "Traceback" not in web.log.read_text()

@@ -1,0 +1,131 @@
+"""The application: routes under /api/v1, their errors as problems, and the probes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import structlog
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+import zsched
+from zsched.aio.client import AsyncClient
+from zsched.aio.link import AsyncLink
+from zsched.config import Settings
+from zsched.core.clock import SystemClock
+from zsched.errors import InvalidSchedule, ZschedError
+from zsched.storage.keys import keys_of
+from zsched.storage.tokens import Tokens
+from zsched.web import problems, runs, schedules, schemas
+from zsched.web.access import Access
+from zsched.web.problems import Problem
+
+log = structlog.get_logger(__name__)
+PREFIX = "/api/v1"
+
+
+def make_app(settings: Settings, link: AsyncLink) -> FastAPI:
+    """Make the application by *settings*, on *link*. No connection is made yet."""
+    keys, clock = keys_of(settings), SystemClock()
+    client = AsyncClient(
+        link,
+        settings.namespace,
+        serializer=settings.rq.serializer,
+        rq_prefix=settings.rq.prefix,
+        payload_limit=settings.limits.payload_bytes,
+        urgencies=settings.urgencies,
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with client:
+            yield
+
+    app = FastAPI(
+        title="zsched",
+        version=zsched.__version__,
+        summary="Schedules of RQ jobs.",
+        lifespan=lifespan,
+        docs_url="/api/docs",
+        redoc_url=None,
+        openapi_url=f"{PREFIX}/openapi.json",
+    )
+    app.state.access = Access(client, Tokens(link, keys), settings, clock)
+    for router in (schedules.router, runs.router):
+        app.include_router(router, prefix=PREFIX)
+    app.include_router(_probes(client))
+    app.openapi = _described(app)  # type: ignore[method-assign]  # FastAPI's own way to add to it
+    app.add_exception_handler(ZschedError, _on_error)
+    app.add_exception_handler(Problem, _on_problem)
+    app.add_exception_handler(RequestValidationError, _on_bad_parameter)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(Exception, _on_failure)
+    return app
+
+
+def _probes(client: AsyncClient) -> APIRouter:
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/healthz")
+    async def healthz() -> Response:
+        """Answer as long as this process does."""
+        return Response("ok\n", media_type="text/plain")
+
+    @router.get("/readyz")
+    async def readyz() -> Response:
+        """Answer 200 if Redis answers, else 503."""
+        try:
+            await client.overview()
+        except ZschedError as error:
+            return Response(f"{error}\n", 503, media_type="text/plain")
+        return Response("ok\n", media_type="text/plain")
+
+    return router
+
+
+def _described(app: FastAPI) -> Any:
+    """Return the function that makes the OpenAPI document, with our schemas and the token."""
+    made = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = made()
+            parts = document.setdefault("components", {})
+            parts["schemas"] = schemas.components()
+            parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            document["security"] = [{"token": []}]
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    return openapi
+
+
+async def _on_error(_: Request, error: Any) -> JSONResponse:
+    return problems.response_of(error)
+
+
+async def _on_problem(_: Request, error: Any) -> JSONResponse:
+    found: JSONResponse = error.response()
+    return found
+
+
+async def _on_bad_parameter(_: Request, error: Any) -> JSONResponse:
+    first = error.errors()[0]
+    name = str(first["loc"][-1])
+    return problems.response_of(InvalidSchedule(name, first.get("input"), first["msg"], "see /api/docs"))
+
+
+async def _on_http_error(_: Request, error: Any) -> JSONResponse:
+    kind = "not-found" if error.status_code == 404 else "http"
+    return Problem(error.status_code, kind, str(error.detail), "see /api/docs for the routes").response()
+
+
+async def _on_failure(request: Request, error: Exception) -> JSONResponse:
+    log.error("request_failed", path=request.url.path, exc_info=error)
+    return Problem(
+        500, "failed", f"the request failed ({type(error).__name__})", "this server's events say why"
+    ).response()

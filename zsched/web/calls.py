@@ -1,0 +1,34 @@
+"""What each route needs of its request: the caller, and ids that a repeated request makes again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from zsched.web.access import Caller
+
+
+class Call(Caller):
+    """The caller of one request."""
+
+    __slots__ = ()
+
+    def operation(self, key: str, body: dict[str, Any]) -> tuple[str, str]:
+        """
+        Return the operation id, and the schedule's id, of a request with the idempotency *key*. The schedule's id is of
+        caller and key, so another body meets it; the operation is of the body, too.
+        """
+        own = hashlib.sha256(f"{self.token.name}\0{key}".encode()).hexdigest()
+        whole = hashlib.sha256(f"{own}\0{json.dumps(body, sort_keys=True)}".encode()).hexdigest()
+        return whole[:32], own[:32]
+
+
+async def _call(request: Request) -> Call:
+    found: Caller = await request.app.state.access.caller(request)
+    return Call(found.token, found.client, found.settings)
+
+
+Session = Annotated[Call, Depends(_call)]

@@ -1,0 +1,111 @@
+"""
+Errors as bodies: ``application/problem+json`` (RFC 9457).
+
+``type`` is ``urn:zsched:error:<class>``; ``option``, ``value`` and ``remedy`` are those of the error.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from starlette.responses import JSONResponse
+
+from zsched import errors
+from zsched.errors import NOT_GIVEN, InvalidSchedule, NotArchived, RedisUnavailable, VersionConflict, ZschedError, show
+
+MEDIA_TYPE: Final = "application/problem+json"
+_RETRY_AFTER_S: Final = "1"
+# By class; a class without a status has that of its base.
+_STATUS: Final[dict[type[Exception], int]] = {
+    InvalidSchedule: 422,
+    errors.TriggerError: 422,
+    errors.ScheduleNotFound: 404,
+    errors.RunNotFound: 404,
+    errors.ScheduleExists: 409,
+    errors.RunNotOver: 409,
+    errors.Contended: 409,
+    errors.PayloadGone: 410,
+    VersionConflict: 412,
+    RedisUnavailable: 503,
+    errors.RedisRefused: 503,
+    errors.ArchiveError: 503,
+    NotArchived: 503,
+    ZschedError: 500,
+}
+_TITLES: Final = {
+    400: "Not readable",
+    401: "Not authorized",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    408: "Too slow",
+    409: "Conflict",
+    410: "Gone",
+    412: "Another version",
+    413: "Too large",
+    415: "Not JSON",
+    422: "Not acceptable",
+    428: "Condition needed",
+    503: "Redis or an archive is not available",
+}
+
+
+class Problem(Exception):
+    """An error that only the API has. *kind*: the end of its type."""
+
+    def __init__(self, status: int, kind: str, detail: str, remedy: str, **members: Any) -> None:
+        self.status, self.kind, self.detail, self.remedy, self.members = status, kind, detail, remedy, members
+        super().__init__(f"{detail}; {remedy}")
+
+    def response(self) -> JSONResponse:
+        """Return it as a response."""
+        headers = {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
+        return _response(self.status, self.kind, self.detail, {"remedy": self.remedy, **self.members}, headers)
+
+
+def response_of(error: ZschedError, status: int | None = None) -> JSONResponse:
+    """Return *error* as a response; *status*: another than that of its class."""
+    status = status or next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+    headers = {"Retry-After": _RETRY_AFTER_S} if status == 503 or isinstance(error, errors.Contended) else {}
+    return _response(status, kind_of(type(error)), str(error), members_of(error), headers)
+
+
+def kind_of(error: type[BaseException]) -> str:
+    """Return the end of the type: ``InvalidSchedule`` is ``invalid-schedule``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", error.__name__).lower()
+
+
+def members_of(error: ZschedError) -> dict[str, Any]:
+    """Return the members that an error adds to its problem."""
+    if isinstance(error, InvalidSchedule):
+        value = None if error.value is NOT_GIVEN else _json(error.value)
+        return {"option": error.field, "value": value, "remedy": error.remedy}
+    if isinstance(error, VersionConflict):
+        return {"given": error.given, "present": error.present}
+    if isinstance(error, RedisUnavailable):
+        return {"may_have_been_applied": error.may_have_been_applied}
+    if isinstance(error, NotArchived):
+        return {"archived": False, "is_in_redis": error.is_in_redis}
+    return {}
+
+
+def problem_of(error: ZschedError) -> dict[str, Any]:
+    """Return *error* as the body of a problem without a status: one of many results."""
+    kind = kind_of(type(error))
+    return {"type": f"urn:zsched:error:{kind}", "detail": str(error), **members_of(error)}
+
+
+def _response(status: int, kind: str, detail: str, members: dict[str, Any], headers: dict[str, str]) -> JSONResponse:
+    title = _TITLES.get(status, "Failed")
+    body = {"type": f"urn:zsched:error:{kind}", "title": title, "status": status, "detail": detail, **members}
+    return JSONResponse(body, status, headers, MEDIA_TYPE)
+
+
+def _json(value: object) -> Any:
+    """Return a bad value as JSON if it is short and plain, else as a message shows it."""
+    return value if value is None or isinstance(value, bool | float) or _is_short(value) else show(value)
+
+
+def _is_short(value: object) -> bool:
+    return (isinstance(value, str) and len(value) <= 200) or (isinstance(value, int) and abs(value) < 2**53)

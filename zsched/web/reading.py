@@ -1,0 +1,114 @@
+"""Bodies of requests: read within bounds, as strict JSON, as the options of the client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from starlette.requests import ClientDisconnect, Request
+
+from zsched.core.forms import Instant
+from zsched.core.option_table import OPTIONS
+from zsched.errors import InvalidSchedule
+from zsched.web.problems import Problem
+
+BODY_BYTES: Final = 1_048_576
+LINE_BYTES: Final = 1_048_576  # of a batch
+_READ_WITHIN_S: Final = 30.0  # the next part of a body
+_TIMES: Final = frozenset(name for name, option in OPTIONS.items() if isinstance(option.form, Instant))
+_TOO_LARGE: Final = f"send at most {BODY_BYTES:,} bytes; arguments of this size belong into a store of their own"
+
+
+async def read_object(request: Request) -> dict[str, Any]:
+    """
+    Return the JSON object of *request*; {} for an empty body. Raises Problem.
+    """
+    parts, size = list[bytes](), 0
+    async for part in _parts(request):
+        size += len(part)
+        if size > BODY_BYTES:
+            raise Problem(413, "too-large", "the body is too large", _TOO_LARGE)
+        parts.append(part)
+    body = b"".join(parts)
+    return parsed(body) if body.strip() else {}
+
+
+async def read_lines(request: Request) -> AsyncIterator[bytes]:
+    """Yield the lines of *request*, without empty ones. Raises Problem."""
+    rest = b""
+    async for part in _parts(request):
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            if line.strip():
+                yield line
+        if len(rest) > LINE_BYTES:
+            raise Problem(413, "too-large", "a line is too large", _TOO_LARGE)
+    if rest.strip():
+        yield rest
+
+
+def parsed(text: bytes) -> dict[str, Any]:
+    """Return the object of a JSON *text*: no NaN, no number beyond a float, no key twice. Raises Problem."""
+    try:
+        found = json.loads(text, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_without_doubles)
+    except (ValueError, RecursionError) as error:
+        raise Problem(400, "not-json", f"the body is not JSON: {error}", "send a JSON object (RFC 8259)") from None
+    if not isinstance(found, dict):
+        raise Problem(400, "not-json", f"the body is a JSON {type(found).__name__}", "send a JSON object")
+    return found
+
+
+def options_of(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a call from JSON: times are datetimes, and the others stay. Raises InvalidSchedule."""
+    return {name: instant(name, value) if name in _TIMES else value for name, value in body.items()}
+
+
+def instant(name: str, value: Any) -> datetime | None:
+    """Return an RFC 3339 time as a datetime; without an offset it is local in ``tz``. Raises InvalidSchedule."""
+    if value is None:
+        return None
+    try:
+        return datetime.fromisoformat(value) if "T" in value else _no_time(value)
+    except (ValueError, TypeError):
+        raise InvalidSchedule(name, value, "not a time", "give one such as 2026-12-24T18:00:00+09:00") from None
+
+
+def _no_time(value: str) -> datetime:
+    raise ValueError(value)
+
+
+async def _parts(request: Request) -> AsyncIterator[bytes]:
+    stream = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(_READ_WITHIN_S):
+                yield await anext(stream)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise Problem(408, "too-slow", "the body came too slowly", "send it without pauses") from None
+        except ClientDisconnect:
+            raise Problem(400, "not-json", "the body ended too early", "send it again") from None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not in JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {text[:20]}… is too large")
+    return value
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} is there twice")
+    return found

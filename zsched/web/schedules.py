@@ -1,0 +1,321 @@
+"""``/schedules``: create, replace, read, change and list; custom methods as AIP-136 has them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import JSONResponse, Response
+
+from zsched.core.arguments import check_id
+from zsched.core.model import Schedule, Scheduled
+from zsched.errors import (
+    NOT_GIVEN,
+    Contended,
+    InvalidSchedule,
+    NotArchived,
+    ScheduleExists,
+    ScheduleNotFound,
+    VersionConflict,
+)
+from zsched.web import schemas
+from zsched.web.calls import Session
+from zsched.web.problems import Problem, response_of
+from zsched.web.reading import instant, options_of, read_object
+
+router = APIRouter(tags=["schedules"])
+
+_PAGE: Final = 50
+_MOST: Final = 1000
+_ATTEMPTS: Final = 3
+_KEY_BYTES: Final = 128  # of an Idempotency-Key
+_PREVIEWED: Final = 1000
+
+Filters = Annotated[str | None, Query()]
+
+
+@router.put("/schedules/{id}", **schemas.put("Create or replace a schedule."))
+async def put(id: str, request: Request, session: Session) -> Response:
+    """
+    Create schedule *id*, or replace it. 201: created; 200: updated or unchanged. `If-None-Match: *` only creates, and
+    `If-Match` only replaces that version; else 412.
+    """
+    session.demand_write()
+    options = options_of(await read_object(request))
+    func = _func(options)
+    options["id"] = check_id(id)
+    session.demand_new(func, options)
+    if request.headers.get("if-none-match") == "*":
+        options["if_exists"] = "error"
+    elif (version := _if_match(request)) is not None:
+        options["if_version"] = version
+    try:
+        made = await _put(session, func, options)
+    except ScheduleExists as error:
+        return response_of(error, 412 if request.headers.get("if-none-match") == "*" else None)
+    except NotArchived as error:
+        return response_of(error, 202 if error.is_in_redis else None)
+    return await _told(session, made)
+
+
+@router.post("/schedules", **schemas.put("Create a schedule with an id of the server's."))
+async def create(request: Request, session: Session) -> Response:
+    """
+    Create a schedule; the server makes its id. It needs `Idempotency-Key`: for ten minutes the same key with the same
+    body makes one schedule; with another body it is refused (422).
+    """
+    session.demand_write()
+    key = request.headers.get("idempotency-key", "")
+    if not key or len(key.encode()) > _KEY_BYTES or not key.isprintable():
+        remedy = f"send Idempotency-Key with 1 to {_KEY_BYTES} bytes, such as a UUID; or PUT the schedule by its id"
+        raise Problem(428, "no-idempotency-key", "the request has no good Idempotency-Key", remedy)
+    body = await read_object(request)
+    options = options_of(body)
+    if "id" in options:
+        raise InvalidSchedule("id", options["id"], "the server makes it", "PUT /api/v1/schedules/{id} takes yours")
+    func = _func(options)
+    session.demand_new(func, options)
+    op, id = session.operation(key, body)
+    try:
+        made = await session.client.schedule_as(op, func, **{**options, "id": id, "if_exists": "error"})
+    except ScheduleExists:  # by this key, with another body, or more than ten minutes ago
+        raise Problem(
+            422, "idempotency-key-used", "this Idempotency-Key was used with another body", "send another key"
+        ) from None
+    return await _told(session, made)
+
+
+@router.get("/schedules/{id}", **schemas.answer("Schedule", "A schedule."))
+async def get(id: str, session: Session) -> Response:
+    """Return a schedule. Its `ETag` is its version."""
+    return _schedule(session, await _found(session, id))
+
+
+@router.patch("/schedules/{id}", **schemas.put("Change some options of a schedule (RFC 7396)."))
+async def patch(id: str, request: Request, session: Session) -> Response:
+    """Change the options that the body names; null sets one back to its default. Honours `If-Match`."""
+    session.demand_write()
+    changes = options_of(await read_object(request))
+    for _ in range(_ATTEMPTS):
+        found = await _found(session, id)
+        wanted = {"func": found.func, "queue": found.queue, "tags": found.tags} | changes
+        session.demand_new(wanted.pop("func"), wanted)
+        version = _if_match(request) or (found.version if session.is_limited else None)
+        condition: dict[str, Any] = {} if version is None else {"if_version": version}
+        try:
+            made = await session.client.update(id, **{**changes, **condition})
+        except VersionConflict:
+            if _if_match(request) is not None:
+                raise
+            continue
+        return await _told(session, made)
+    raise Contended(f"schedule {id!r} was changed by another writer at every attempt; call again")
+
+
+@router.delete("/schedules/{id}", **schemas.answer("Result", "What became of it."))
+async def cancel(id: str, request: Request, session: Session) -> Response:
+    """Cancel a schedule: it never fires again. Honours `If-Match`."""
+    session.demand_write()
+    return await _changed(session, request, id, lambda version: session.client.cancel(id, if_version=version))
+
+
+@router.post("/schedules/{id}:pause", **schemas.action("Schedule", "Stop it until it is resumed.", note=str))
+async def pause(id: str, request: Request, session: Session) -> Response:
+    """Stop a schedule until it is resumed; `note` is the reason. Honours `If-Match`."""
+    session.demand_write()
+    note = _only(await read_object(request), "note").get("note", "")
+    return await _changed(session, request, id, lambda version: session.client.pause(id, note, if_version=version))
+
+
+@router.post("/schedules/{id}:resume", **schemas.action("Schedule", "Resume a paused schedule.", missed=str))
+async def resume(id: str, request: Request, session: Session) -> Response:
+    """Resume a schedule; `missed` is fire or skip. Honours `If-Match`."""
+    session.demand_write()
+    missed = _only(await read_object(request), "missed").get("missed", "fire")
+    return await _changed(session, request, id, lambda version: session.client.resume(id, missed, if_version=version))
+
+
+@router.post("/schedules/{id}:run", **schemas.action("Result", "Push a run at once."))
+async def run(id: str, request: Request, session: Session) -> Response:
+    """Push a run at once. A one-shot runs now instead of at its time."""
+    session.demand_write()
+    _only(await read_object(request))
+    await _found(session, id)
+    return JSONResponse({"id": id, "run_id": await session.client.run_now(id)})
+
+
+@router.post(
+    "/schedules/{id}:backfill", **schemas.action("Backfill", "Run past occurrences.", start=str, end=str, dry_run=bool)
+)
+async def backfill(id: str, request: Request, session: Session) -> Response:
+    """Run the occurrences in [`start`, `end`) that did not run; `dry_run` only plans; `again` also those that ran."""
+    session.demand_write()
+    body = _only(await read_object(request), "start", "end", "dry_run", "again")
+    found = await _found(session, id)
+    session.demand_new(found.func, {"queue": found.queue, "tags": found.tags})
+    times = {name: instant(name, body.pop(name, None)) for name in ("start", "end")}
+    for name, at in times.items():
+        if at is None:
+            raise InvalidSchedule(name, NOT_GIVEN, "it is missing", "give start and end, in the past")
+    done = await session.client.backfill(id, *times.values(), **body)  # type: ignore[arg-type]  # both are given
+    return JSONResponse(done.to_dict())
+
+
+@router.get("/schedules/{id}/story", **schemas.answer("Story", "What happened to it, and why."))
+async def story(id: str, session: Session, tz: Filters = None) -> Response:
+    """Return what `zsched why` tells: created, changed, fired, skipped and why, and the next time."""
+    if session.is_limited:
+        await _found(session, id)
+    return JSONResponse((await session.client.why(id, tz)).to_dict())
+
+
+@router.get("/schedules", **schemas.page("Schedule", "Schedules, by their due time."))
+async def list_(
+    session: Session,
+    state: Filters = None,
+    kind: Filters = None,
+    func: Filters = None,
+    queue: Filters = None,
+    tag: Filters = None,
+    owner: Filters = None,
+    match: Filters = None,
+    due_after: Filters = None,
+    due_before: Filters = None,
+    page_size: Annotated[int, Query(ge=1, le=_MOST)] = _PAGE,
+    page_token: Filters = None,
+) -> Response:
+    """List schedules. `page_token` is the `next_page_token` of the page before, with the same filters."""
+    found, after = list[Schedule](), None if page_token is None else _cursor(page_token)
+    listing = session.client.list(
+        state=state, kind=kind, func=func, queue=queue, tag=tag, owner=owner, match=match, after=after,
+        due_after=_aware("due_after", due_after), due_before=_aware("due_before", due_before),
+    )  # fmt: skip
+    token = None
+    async for schedule in listing:
+        if not session.sees(schedule):
+            continue
+        if len(found) == page_size:
+            token = _page_token(found[-1].cursor)
+            break
+        found.append(schedule)
+    shown = [session.shown(schedule.to_dict()) for schedule in found]
+    return JSONResponse({"schedules": shown, "next_page_token": token})
+
+
+@router.post("/preview", **schemas.action("Preview", "The next times of a rule.", n=int, start=str))
+async def preview(request: Request, session: Session) -> Response:
+    """Return the next `n` times of a rule (every, cron, rrule, tz …) or of a schedule's `id`."""
+    body = options_of(await read_object(request))
+    n, start, id = body.pop("n", 10), body.pop("start", None), body.pop("id", None)
+    if isinstance(n, int) and n > _PREVIEWED:
+        raise InvalidSchedule("n", n, "too many times for one answer", f"give 1 to {_PREVIEWED}")
+    if id is not None:
+        await _found(session, id)
+    times = await session.client.preview(id, n=n, start=_aware("start", start), **body)
+    return JSONResponse({"times": [at.isoformat() for at in times]})
+
+
+# -- how --------------------------------------------------------------------------------------------
+
+
+async def _put(session: Session, func: Any, options: dict[str, Any]) -> Scheduled:
+    """Put a schedule. Of a limited caller, the present one must be within the limits, and stay until it is replaced."""
+    if not session.is_limited or "if_exists" in options:
+        return await session.client.schedule(func, **options)
+    for _ in range(_ATTEMPTS):
+        try:
+            found: Schedule | None = await session.client.get(options["id"])
+        except ScheduleNotFound:
+            found = None
+        if found is not None:
+            session.demand(found)
+        seen: dict[str, Any] = {"if_exists": "error"} if found is None else {"if_version": found.version}
+        try:
+            return await session.client.schedule(func, **{**seen, **options})
+        except (VersionConflict, ScheduleExists):
+            if "if_version" in options:
+                raise
+    raise Contended(f"schedule {options['id']!r} was changed by another writer at every attempt; call again")
+
+
+async def _found(session: Session, id: str) -> Schedule:
+    """Return schedule *id*, which this caller may see. Raises ScheduleNotFound, Problem."""
+    found = await session.client.get(check_id(id))
+    session.demand(found)
+    return found
+
+
+async def _changed(session: Session, request: Request, id: str, change: Any) -> Response:
+    """Change schedule *id* by *change*, which takes a version, and tell the result."""
+    version = _if_match(request)
+    if session.is_limited:
+        found = await _found(session, id)
+        version = version or found.version
+    done = await change(version)
+    if isinstance(done, Schedule):
+        return _schedule(session, done)
+    if done == "not_found":
+        raise ScheduleNotFound(f"no schedule {id!r}")
+    return JSONResponse({"id": id, "outcome": done})
+
+
+async def _told(session: Session, made: Scheduled) -> Response:
+    """Tell the result of a put, with the version of the schedule."""
+    version = made.version
+    if version is None and made.outcome in ("unchanged", "kept"):
+        version = (await session.client.get(made.id)).version
+    headers = {} if version is None else {"ETag": f'"{version}"'}
+    headers["Location"] = f"/api/v1/schedules/{made.id}"
+    status = 201 if made.outcome == "created" else 200
+    return JSONResponse({**made.to_dict(), "version": version}, status, headers)
+
+
+def _schedule(session: Session, found: Schedule) -> Response:
+    headers = {} if found.version is None else {"ETag": f'"{found.version}"'}
+    return JSONResponse(session.shown(found.to_dict()), headers=headers)
+
+
+def _func(options: dict[str, Any]) -> str:
+    func = options.pop("func", None)
+    if not isinstance(func, str):
+        given = NOT_GIVEN if func is None else func
+        raise InvalidSchedule("func", given, "not a dotted path", "give one such as app.tasks.remind")
+    return func
+
+
+def _only(body: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Return *body* if it has no other members than *names*. Raises InvalidSchedule."""
+    for name in body.keys() - set(names):
+        raise InvalidSchedule(name, body[name], "no such member here", f"give {', '.join(names) or 'an empty body'}")
+    return body
+
+
+def _if_match(request: Request) -> str | None:
+    """Return the version in If-Match; None: there is no condition. Raises Problem."""
+    given = request.headers.get("if-match")
+    if given is None:
+        return None
+    if len(given) < 3 or given[0] != '"' or given[-1] != '"':
+        raise Problem(400, "bad-condition", f"If-Match: {given[:100]} is not an ETag", 'send If-Match: "<version>"')
+    return given[1:-1]
+
+
+def _aware(name: str, text: str | None) -> datetime | None:
+    at = instant(name, text) if isinstance(text, str) else text
+    if at is not None and at.utcoffset() is None:
+        raise InvalidSchedule(name, text, "it has no offset", "give one such as 2026-12-24T18:00:00+09:00")
+    return at
+
+
+def _page_token(cursor: str) -> str:
+    return base64.urlsafe_b64encode(cursor.encode()).decode().rstrip("=")
+
+
+def _cursor(token: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+    except (binascii.Error, ValueError):
+        raise InvalidSchedule("page_token", token, "not a token of a page", "send the last next_page_token") from None

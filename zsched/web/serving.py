@@ -1,0 +1,69 @@
+"""The server: where it may listen, and how it ends."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import Any, Final
+
+import uvicorn
+
+from zsched.config import Settings
+from zsched.config.urls import host_port
+from zsched.errors import ConfigError
+
+_CONNECTIONS: Final = 2000
+_ENDS_WITHIN_S: Final = 5
+_HEADER_BYTES: Final = 16_384
+_WAITING: Final = 1024  # connections that wait to be accepted
+
+
+def bound(settings: Settings) -> socket.socket:
+    """
+    Return a socket that listens at [web] listen.
+
+    Raises:
+        ConfigError: the address is in use or unknown; or it is not of loopback and nothing encrypts what comes there.
+    """
+    listen = settings.web.listen
+    host, _, port = listen.rpartition(":")
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise ConfigError(f"[web] listen={listen!r}: {error.strerror}; give an address of this machine") from error
+    if not ipaddress.ip_address(address[0]).is_loopback and not settings.web.allow_plain:
+        problem = "tokens would go over the network as they are"
+        remedy = "listen on 127.0.0.1 behind a proxy with TLS; or, in a container, set [web] allow_plain = true"
+        raise ConfigError(f"[web] listen={listen!r}: {problem}; {remedy}")
+    made = socket.socket(family, kind)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind(address)
+        made.listen(_WAITING)
+    except OSError as error:
+        made.close()
+        raise ConfigError(f"[web] listen={listen!r}: {error.strerror}; give another port or address") from error
+    return made
+
+
+def url_of(bound_to: socket.socket) -> str:
+    """Return the URL for a client on this machine."""
+    host, port = bound_to.getsockname()[:2]
+    return f"http://{host_port(host, port)}"
+
+
+def serve(app: Any, bound_to: socket.socket) -> None:
+    """Answer until SIGTERM or Ctrl-C; then finish requests in progress, within five seconds."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=_CONNECTIONS,
+        timeout_graceful_shutdown=_ENDS_WITHIN_S,
+        h11_max_incomplete_event_size=_HEADER_BYTES,
+        lifespan="on",
+    )
+    uvicorn.Server(config).run(sockets=[bound_to])
