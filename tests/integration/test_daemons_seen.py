@@ -11,7 +11,7 @@ import pytest
 import redis
 
 import zsched
-from tests.faults.processes import STEADY, DaemonProcess, eventually
+from tests.faults.processes import SHORT, STEADY, DaemonProcess, eventually
 from zsched import Client
 from zsched.core.clock import SystemClock
 from zsched.embedded.guard import Guard
@@ -37,13 +37,14 @@ def roles(*reports: Report, leader: str | None = None) -> dict[str, DaemonRole]:
 
 
 def running(redis_url: str) -> list[DaemonSeen]:
-    """Return the running daemons, once there are two."""
+    """Return the running daemons, once there are two and one of them leads."""
     client = Client.from_url(redis_url)
-    return eventually(lambda: found if len(found := client.overview().daemons) == 2 and _is_led(client) else [])
 
+    def two() -> list[DaemonSeen]:
+        found = list(client.overview().daemons)
+        return found if len(found) == 2 and found[0].role is DaemonRole.LEADS else []
 
-def _is_led(client: Client) -> bool:
-    return any(one.role is DaemonRole.LEADS for one in client.overview().daemons)
+    return eventually(two)
 
 
 @pytest.mark.redis
@@ -126,7 +127,7 @@ def test_a_leader_that_stopped_in_order_is_not_silent() -> None:
 
 @pytest.mark.redis
 def test_a_killed_leader_is_no_standby(redis_url: str, redis_client: redis.Redis, guard: Guard) -> None:
-    processes = [DaemonProcess(guard, redis_url, **STEADY) for _ in range(2)]
+    processes = [DaemonProcess(guard, redis_url, **SHORT) for _ in range(2)]
     client = Client.from_url(redis_url)
     running(redis_url)
     first = eventually(lambda: _reported_leader(client))

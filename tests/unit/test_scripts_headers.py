@@ -198,13 +198,15 @@ class _Channel:
 def test_keyword_arguments_are_sent_in_the_order_of_the_header() -> None:
     channel = _Channel()
 
-    Scripts(channel, Keys("mail"), by="ann").call("pause", note="why", rows=["a"])
+    Scripts(channel, Keys("mail"), by="ann").call(
+        "pause", note="why", op="-", keep_op_ms=0, seen_version="", rows=["a"]
+    )
 
     prefix = "zsched:{mail}:"
     keys = [prefix + key for key in ("meta", "log", "due:high", "due:normal", "due:low", "paused", "quarantine")]
-    keys += [prefix + key for key in ("recurring", "failing", "blocked", "wake")]
-    argv = [prefix + "schedule:", prefix + "template:", "-nmail", "ann", "why", "a"]
-    assert ("EVALSHA", "sha", 11, *keys, *argv) == channel.told[-1]
+    keys += [prefix + key for key in ("recurring", "failing", "blocked", "wake", "op:-")]
+    argv = [prefix + "schedule:", prefix + "template:", "-nmail", "ann", 0, "", "why", "a"]
+    assert ("EVALSHA", "sha", 12, *keys, *argv) == channel.told[-1]
 
 
 def test_a_missing_argument_is_noticed_before_anything_is_sent() -> None:

@@ -71,7 +71,8 @@ local NO_JOB = {}
 
 -- Read and decide.
 local created_at = stamp(now_ms, seq + 1)
-local reply, writes, fields = {'OK', now_ms, version() .. '/' .. created_at}, {}, {'lane', lane, 'fields', field_size / 2}
+local reply = {'OK', now_ms, version() .. '/' .. created_at}
+local writes, fields = {}, {'lane', lane, 'fields', field_size / 2}
 for i = ROWS, first_row - 1 do
   fields[#fields + 1] = ARGV[i]
 end

@@ -41,7 +41,8 @@ local ROW_SIZE = 11  -- texts of a row
 local MS = '^%-?%d+$'
 local READ = {'version', 'trigger', 'digest', 'anchor', 'nominal', 'last', 'created_at', 'ended_at',
   'pause_after'}
-local FORMS = {version = '^%d+%-%d+%-%d+$', anchor = MS, nominal = MS, last = '^[%w_-]+$', created_at = MS, ended_at = MS}
+local FORMS = {version = '^%d+%-%d+%-%d+$', anchor = MS, nominal = MS, last = '^[%w_-]+$', created_at = MS,
+  ended_at = MS}
 local IS_OURS = {  -- fields of a schedule's hash that no caller gives
   version = true, trigger = true, digest = true, anchor = true, lane = true, nominal = true, last = true,
   created_at = true, updated_at = true, ended_at = true,
@@ -125,7 +126,8 @@ end
 
 -- Read and decide. The values to write for row n are in olds[n], anchors[n], nominals[n], dues[n] and pauses[n].
 local put_version = new_version()
-local reply, written, used = {'OK', now_ms, version() .. '/' .. put_version}, {}, {}  -- used: the shapes of written rows
+local reply = {'OK', now_ms, version() .. '/' .. put_version}
+local written, used = {}, {}  -- used: the shapes of written rows
 local rows, row_count, olds, anchors, nominals, dues, endings, pauses = {}, 0, {}, {}, {}, {}, {}, {}
 
 local function is_overdue(at, old)

@@ -31,6 +31,7 @@ def test_a_local_time_is_read_in_its_zone(zsched: Zsched) -> None:
         "outcome": "created",
         "next_at": "2030-12-24T09:00:00.000Z",
         "run_id": "reminder-42-1924333200000",
+        "version": zsched.json("show", "reminder-42")["version"],
     } == told
 
 

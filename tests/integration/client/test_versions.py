@@ -57,7 +57,7 @@ def test_a_change_with_another_version_names_both_and_writes_nothing(
     assert str(error) == str(pickle.loads(pickle.dumps(error)))
 
 
-def test_the_version_that_a_put_returns_is_the_one_that_a_reader_gets(client: Client, given: dict[str, Any]) -> None:
+def test_a_put_returns_the_version_that_a_reader_gets(client: Client, given: dict[str, Any]) -> None:
     made = client.schedule("app.task", id="a", **given)
     assert made.version == client.get("a").version == client.get("a").to_dict()["version"]
 
@@ -105,7 +105,7 @@ def test_rows_with_versions_are_judged_one_by_one(client: Client) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "a b", "x" * 65, 5, "ä", "1\n"])
-def test_what_is_no_version_is_refused(client: Client, wrong: Any) -> None:
+def test_a_malformed_version_is_refused(client: Client, wrong: Any) -> None:
     client.schedule("app.task", id="a", after=60)
 
     for change in CHANGES.values():

@@ -34,8 +34,7 @@ local function touch(id, at)
   if version_of(id, at) == '-' then
     return
   elseif at.recurring then
-    redis.call('HSET', schedule_prefix .. id, 'version', string.format('%.0f-%.0f-%s', epoch, seq, t),
-      'updated_at', string.format('%.0f', now_ms))
+    redis.call('HSET', schedule_prefix .. id, 'version', string.format('%.0f-%.0f-%s', epoch, seq, t))
   else
     redis.call('HSET', run_key(id, at.due_ms), 'created_at', stamp(now_ms, seq))
   end
