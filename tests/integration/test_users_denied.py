@@ -26,12 +26,16 @@ DENIED = {
         "FLUSHALL", "FLUSHDB", "CONFIG GET *", "KEYS *", "SCAN 0", "SLOWLOG RESET", "SHUTDOWN", "ACL LIST", "MONITOR",
         "CLIENT LIST", "EVAL return(1) 0", "SET other x", f"HGETALL {RQ}:worker:w",
         f"ZRANGE {RQ}:finished:default 0 -1", "HGET zsched:{mail}:meta seq", "PUBLISH elsewhere x",
+        "HSET zsched-web:{default}:tokens x y", "HGETALL zsched-web:{default}:tokens",
         f"SORT {RQ}:queue:default", "REPLICAOF NO ONE",
     ],
     "zsched-daemon": [
         "FLUSHALL", "FLUSHDB", "CONFIG SET maxmemory 1", "CONFIG GET *", "KEYS *", "SCAN 0", "SHUTDOWN", "ACL LIST",
         "EVAL return(1) 0", "SET other x", f"HGETALL {RQ}:worker:w", "HGET zsched:{mail}:meta seq",
         "SUBSCRIBE elsewhere", "SAVE", "SWAPDB 0 1",
+    ],
+    "zsched-web": [
+        "FLUSHALL", "CONFIG GET *", "KEYS *", "SET other x", "HGET zsched-web:{mail}:tokens x", "EVAL return(1) 0",
     ],
     "zsched-worker": [
         "FLUSHALL", "CONFIG GET *", "KEYS *", "SCAN 0", "SET other x", "HGET zsched:{default}:meta seq",

@@ -46,7 +46,7 @@ def web(invocation: Invocation, listen: str | None) -> int:
             {"url": url, "redis": link.where},
             f"the HTTP API of {link.where} is at {url}/api/v1, and described at {url}/api/docs. Ctrl-C ends it.",
         )
-        serving.serve(app.make_app(settings, link), bound)
+        serving.serve(app.make_api(settings, link), bound)
     return DONE
 
 

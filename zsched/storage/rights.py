@@ -42,6 +42,8 @@ class Role(StrEnum):
     """``zsched daemon``, and ``zsched recover``."""
     WORKER = "worker"
     """RQ's worker, and ``current_run`` in its tasks."""
+    WEB = "web"
+    """The tokens of the HTTP API: ``zsched web``, which is a client, too."""
     DASHBOARD = "dashboard"
     """Only reads: rq-dashboard, ``zsched status``."""
 
@@ -53,6 +55,7 @@ USERS: Final[Mapping[str, tuple[Role, ...]]] = {
     "zsched-daemon": (Role.DAEMON,),
     "zsched-worker": (Role.WORKER,),
     "zsched-scheduling-worker": (Role.WORKER, Role.CLIENT),
+    "zsched-web": (Role.WEB, Role.CLIENT),
     "zsched-dashboard": (Role.DASHBOARD,),
 }
 
@@ -67,6 +70,7 @@ SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
         "native", "quarantine", "release", "renew", "replan", "report", "restore", "survey", "track", "trim", "unblock",
     ),
     Role.WORKER: ("note",),
+    Role.WEB: (),
     Role.DASHBOARD: (),  # a user who may run scripts can keep Redis busy for ever
 }  # fmt: skip
 
@@ -93,6 +97,7 @@ _COMMANDS: Final[Mapping[Role, str]] = {
         "script|load set smembers srem subscribe ttl unsubscribe unwatch watch xadd xlen xread xrevrange zadd zcard "
         "zcount zpopmin zrange zrangebyscore zrem zremrangebyscore zscore"
     ),
+    Role.WEB: "hget hgetall hset",
     Role.DASHBOARD: (
         "exec exists get hexists hget hgetall hlen hmget hscan info lindex llen lpos lrange memory|usage pttl "
         "scard smembers sscan time ttl type unwatch watch xlen xrange xrevrange zcard zcount zrange zrangebyscore "
@@ -107,6 +112,7 @@ _RQ_KEYS: Final[Mapping[Role, str]] = {
         "deferred:* executions:* failed:* finished:* job:* queue:* queues ready:* rl-keys rl:* scheduled:* wip:*"
     ),
     Role.WORKER: "*",
+    Role.WEB: "",
     Role.DASHBOARD: "*",
 }
 
@@ -142,6 +148,8 @@ def rights_of(roles: Iterable[Role], keys: Keys) -> Rights:
             patterns |= {_pattern(keys.named(key)) for key in load(script).keys if key.startswith("rq_")}
         if role is not Role.WORKER:
             patterns.add(f"{keys.prefix}*")
+        if role is Role.WEB:
+            patterns |= {keys.tokens(), keys.tokens_used()}
         if role in (Role.CLIENT, Role.DAEMON):
             channels.add(keys.wake())
         if role is not Role.DASHBOARD:

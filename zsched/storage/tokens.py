@@ -27,7 +27,7 @@ _USED_EVERY_MS: Final = 60_000  # the last use is recorded at most so often
 
 
 class TokenRole(StrEnum):
-    """What a token may do."""
+    """The rights of a token."""
 
     VIEWER = "viewer"
     """Read."""

@@ -1,5 +1,5 @@
 """
-Who calls, and what they may do: a bearer token, its role and its limits.
+The caller of a request and their rights: a bearer token, its role and its limits.
 
 A limit is checked on the schedule as it is and as it will be. Between that look and the change somebody may replace the
 schedule, so the change of a limited token names the version that was looked at.
@@ -32,7 +32,7 @@ _WRITES_REFUSED: Final = "[rq] allow_callables is *: any function of the workers
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls, and the client that acts under this name."""
+    """A caller, and the client that acts under their name."""
 
     token: Token
     client: AsyncClient

@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 PREFIX = "/api/v1"
 
 
-def make_app(settings: Settings, link: AsyncLink) -> FastAPI:
+def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     """Make the application by *settings*, on *link*. No connection is made yet."""
     keys, clock = keys_of(settings), SystemClock()
     client = AsyncClient(

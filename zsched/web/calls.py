@@ -1,4 +1,4 @@
-"""What each route needs of its request: the caller, and ids that a repeated request makes again."""
+"""The part of a request that routes share: the caller, and ids that a repeated request makes again."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import hashlib
 import json
 from typing import Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
 
 from zsched.web.access import Caller
 
 
-class Call(Caller):
+class ApiCall(Caller):
     """The caller of one request."""
 
     __slots__ = ()
@@ -26,9 +26,10 @@ class Call(Caller):
         return whole[:32], own[:32]
 
 
-async def _call(request: Request) -> Call:
+async def _call(request: Request) -> ApiCall:
     found: Caller = await request.app.state.access.caller(request)
-    return Call(found.token, found.client, found.settings)
+    return ApiCall(found.token, found.client, found.settings)
 
 
-Session = Annotated[Call, Depends(_call)]
+Admitted = Annotated[ApiCall, Depends(_call)]
+QueryText = Annotated[str | None, Query()]

@@ -62,12 +62,12 @@ def parsed(text: bytes) -> dict[str, Any]:
     return found
 
 
-def options_of(body: Mapping[str, Any]) -> dict[str, Any]:
+def call_options(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a call from JSON: times are datetimes, and the others stay. Raises InvalidSchedule."""
-    return {name: instant(name, value) if name in _TIMES else value for name, value in body.items()}
+    return {name: rfc3339(name, value) if name in _TIMES else value for name, value in body.items()}
 
 
-def instant(name: str, value: Any) -> datetime | None:
+def rfc3339(name: str, value: Any) -> datetime | None:
     """Return an RFC 3339 time as a datetime; without an offset it is local in ``tz``. Raises InvalidSchedule."""
     if value is None:
         return None

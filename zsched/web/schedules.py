@@ -22,9 +22,9 @@ from zsched.errors import (
     VersionConflict,
 )
 from zsched.web import schemas
-from zsched.web.calls import Session
+from zsched.web.calls import Admitted, QueryText
 from zsched.web.problems import Problem, response_of
-from zsched.web.reading import instant, options_of, read_object
+from zsched.web.reading import call_options, read_object, rfc3339
 
 router = APIRouter(tags=["schedules"])
 
@@ -34,248 +34,246 @@ _ATTEMPTS: Final = 3
 _KEY_BYTES: Final = 128  # of an Idempotency-Key
 _PREVIEWED: Final = 1000
 
-Filters = Annotated[str | None, Query()]
-
 
 @router.put("/schedules/{id}", **schemas.put("Create or replace a schedule."))
-async def put(id: str, request: Request, session: Session) -> Response:
+async def put(id: str, request: Request, call: Admitted) -> Response:
     """
     Create schedule *id*, or replace it. 201: created; 200: updated or unchanged. `If-None-Match: *` only creates, and
     `If-Match` only replaces that version; else 412.
     """
-    session.demand_write()
-    options = options_of(await read_object(request))
+    call.demand_write()
+    options = call_options(await read_object(request))
     func = _func(options)
     options["id"] = check_id(id)
-    session.demand_new(func, options)
+    call.demand_new(func, options)
     if request.headers.get("if-none-match") == "*":
         options["if_exists"] = "error"
     elif (version := _if_match(request)) is not None:
         options["if_version"] = version
     try:
-        made = await _put(session, func, options)
+        made = await _put(call, func, options)
     except ScheduleExists as error:
         return response_of(error, 412 if request.headers.get("if-none-match") == "*" else None)
     except NotArchived as error:
         return response_of(error, 202 if error.is_in_redis else None)
-    return await _told(session, made)
+    return await _told(call, made)
 
 
 @router.post("/schedules", **schemas.put("Create a schedule with an id of the server's."))
-async def create(request: Request, session: Session) -> Response:
+async def create(request: Request, call: Admitted) -> Response:
     """
     Create a schedule; the server makes its id. It needs `Idempotency-Key`: for ten minutes the same key with the same
     body makes one schedule; with another body it is refused (422).
     """
-    session.demand_write()
+    call.demand_write()
     key = request.headers.get("idempotency-key", "")
     if not key or len(key.encode()) > _KEY_BYTES or not key.isprintable():
         remedy = f"send Idempotency-Key with 1 to {_KEY_BYTES} bytes, such as a UUID; or PUT the schedule by its id"
         raise Problem(428, "no-idempotency-key", "the request has no good Idempotency-Key", remedy)
     body = await read_object(request)
-    options = options_of(body)
+    options = call_options(body)
     if "id" in options:
         raise InvalidSchedule("id", options["id"], "the server makes it", "PUT /api/v1/schedules/{id} takes yours")
     func = _func(options)
-    session.demand_new(func, options)
-    op, id = session.operation(key, body)
+    call.demand_new(func, options)
+    op, id = call.operation(key, body)
     try:
-        made = await session.client.schedule_as(op, func, **{**options, "id": id, "if_exists": "error"})
+        made = await call.client.schedule_as(op, func, **{**options, "id": id, "if_exists": "error"})
     except ScheduleExists:  # by this key, with another body, or more than ten minutes ago
         raise Problem(
             422, "idempotency-key-used", "this Idempotency-Key was used with another body", "send another key"
         ) from None
-    return await _told(session, made)
+    return await _told(call, made)
 
 
 @router.get("/schedules/{id}", **schemas.answer("Schedule", "A schedule."))
-async def get(id: str, session: Session) -> Response:
+async def get(id: str, call: Admitted) -> Response:
     """Return a schedule. Its `ETag` is its version."""
-    return _schedule(session, await _found(session, id))
+    return _schedule(call, await _found(call, id))
 
 
 @router.patch("/schedules/{id}", **schemas.put("Change some options of a schedule (RFC 7396)."))
-async def patch(id: str, request: Request, session: Session) -> Response:
+async def patch(id: str, request: Request, call: Admitted) -> Response:
     """Change the options that the body names; null sets one back to its default. Honours `If-Match`."""
-    session.demand_write()
-    changes = options_of(await read_object(request))
+    call.demand_write()
+    changes = call_options(await read_object(request))
     for _ in range(_ATTEMPTS):
-        found = await _found(session, id)
+        found = await _found(call, id)
         wanted = {"func": found.func, "queue": found.queue, "tags": found.tags} | changes
-        session.demand_new(wanted.pop("func"), wanted)
-        version = _if_match(request) or (found.version if session.is_limited else None)
+        call.demand_new(wanted.pop("func"), wanted)
+        version = _if_match(request) or (found.version if call.is_limited else None)
         condition: dict[str, Any] = {} if version is None else {"if_version": version}
         try:
-            made = await session.client.update(id, **{**changes, **condition})
+            made = await call.client.update(id, **{**changes, **condition})
         except VersionConflict:
             if _if_match(request) is not None:
                 raise
             continue
-        return await _told(session, made)
+        return await _told(call, made)
     raise Contended(f"schedule {id!r} was changed by another writer at every attempt; call again")
 
 
 @router.delete("/schedules/{id}", **schemas.answer("Result", "What became of it."))
-async def cancel(id: str, request: Request, session: Session) -> Response:
+async def cancel(id: str, request: Request, call: Admitted) -> Response:
     """Cancel a schedule: it never fires again. Honours `If-Match`."""
-    session.demand_write()
-    return await _changed(session, request, id, lambda version: session.client.cancel(id, if_version=version))
+    call.demand_write()
+    return await _changed(call, request, id, lambda version: call.client.cancel(id, if_version=version))
 
 
 @router.post("/schedules/{id}:pause", **schemas.action("Schedule", "Stop it until it is resumed.", note=str))
-async def pause(id: str, request: Request, session: Session) -> Response:
+async def pause(id: str, request: Request, call: Admitted) -> Response:
     """Stop a schedule until it is resumed; `note` is the reason. Honours `If-Match`."""
-    session.demand_write()
+    call.demand_write()
     note = _only(await read_object(request), "note").get("note", "")
-    return await _changed(session, request, id, lambda version: session.client.pause(id, note, if_version=version))
+    return await _changed(call, request, id, lambda version: call.client.pause(id, note, if_version=version))
 
 
 @router.post("/schedules/{id}:resume", **schemas.action("Schedule", "Resume a paused schedule.", missed=str))
-async def resume(id: str, request: Request, session: Session) -> Response:
+async def resume(id: str, request: Request, call: Admitted) -> Response:
     """Resume a schedule; `missed` is fire or skip. Honours `If-Match`."""
-    session.demand_write()
+    call.demand_write()
     missed = _only(await read_object(request), "missed").get("missed", "fire")
-    return await _changed(session, request, id, lambda version: session.client.resume(id, missed, if_version=version))
+    return await _changed(call, request, id, lambda version: call.client.resume(id, missed, if_version=version))
 
 
 @router.post("/schedules/{id}:run", **schemas.action("Result", "Push a run at once."))
-async def run(id: str, request: Request, session: Session) -> Response:
+async def run(id: str, request: Request, call: Admitted) -> Response:
     """Push a run at once. A one-shot runs now instead of at its time."""
-    session.demand_write()
+    call.demand_write()
     _only(await read_object(request))
-    await _found(session, id)
-    return JSONResponse({"id": id, "run_id": await session.client.run_now(id)})
+    await _found(call, id)
+    return JSONResponse({"id": id, "run_id": await call.client.run_now(id)})
 
 
 @router.post(
     "/schedules/{id}:backfill", **schemas.action("Backfill", "Run past occurrences.", start=str, end=str, dry_run=bool)
 )
-async def backfill(id: str, request: Request, session: Session) -> Response:
+async def backfill(id: str, request: Request, call: Admitted) -> Response:
     """Run the occurrences in [`start`, `end`) that did not run; `dry_run` only plans; `again` also those that ran."""
-    session.demand_write()
+    call.demand_write()
     body = _only(await read_object(request), "start", "end", "dry_run", "again")
-    found = await _found(session, id)
-    session.demand_new(found.func, {"queue": found.queue, "tags": found.tags})
-    times = {name: instant(name, body.pop(name, None)) for name in ("start", "end")}
+    found = await _found(call, id)
+    call.demand_new(found.func, {"queue": found.queue, "tags": found.tags})
+    times = {name: rfc3339(name, body.pop(name, None)) for name in ("start", "end")}
     for name, at in times.items():
         if at is None:
             raise InvalidSchedule(name, NOT_GIVEN, "it is missing", "give start and end, in the past")
-    done = await session.client.backfill(id, *times.values(), **body)  # type: ignore[arg-type]  # both are given
+    done = await call.client.backfill(id, *times.values(), **body)  # type: ignore[arg-type]  # both are given
     return JSONResponse(done.to_dict())
 
 
 @router.get("/schedules/{id}/story", **schemas.answer("Story", "What happened to it, and why."))
-async def story(id: str, session: Session, tz: Filters = None) -> Response:
+async def story(id: str, call: Admitted, tz: QueryText = None) -> Response:
     """Return what `zsched why` tells: created, changed, fired, skipped and why, and the next time."""
-    if session.is_limited:
-        await _found(session, id)
-    return JSONResponse((await session.client.why(id, tz)).to_dict())
+    if call.is_limited:
+        await _found(call, id)
+    return JSONResponse((await call.client.why(id, tz)).to_dict())
 
 
 @router.get("/schedules", **schemas.page("Schedule", "Schedules, by their due time."))
 async def list_(
-    session: Session,
-    state: Filters = None,
-    kind: Filters = None,
-    func: Filters = None,
-    queue: Filters = None,
-    tag: Filters = None,
-    owner: Filters = None,
-    match: Filters = None,
-    due_after: Filters = None,
-    due_before: Filters = None,
+    call: Admitted,
+    state: QueryText = None,
+    kind: QueryText = None,
+    func: QueryText = None,
+    queue: QueryText = None,
+    tag: QueryText = None,
+    owner: QueryText = None,
+    match: QueryText = None,
+    due_after: QueryText = None,
+    due_before: QueryText = None,
     page_size: Annotated[int, Query(ge=1, le=_MOST)] = _PAGE,
-    page_token: Filters = None,
+    page_token: QueryText = None,
 ) -> Response:
     """List schedules. `page_token` is the `next_page_token` of the page before, with the same filters."""
     found, after = list[Schedule](), None if page_token is None else _cursor(page_token)
-    listing = session.client.list(
+    listing = call.client.list(
         state=state, kind=kind, func=func, queue=queue, tag=tag, owner=owner, match=match, after=after,
         due_after=_aware("due_after", due_after), due_before=_aware("due_before", due_before),
     )  # fmt: skip
     token = None
     async for schedule in listing:
-        if not session.sees(schedule):
+        if not call.sees(schedule):
             continue
         if len(found) == page_size:
             token = _page_token(found[-1].cursor)
             break
         found.append(schedule)
-    shown = [session.shown(schedule.to_dict()) for schedule in found]
+    shown = [call.shown(schedule.to_dict()) for schedule in found]
     return JSONResponse({"schedules": shown, "next_page_token": token})
 
 
 @router.post("/preview", **schemas.action("Preview", "The next times of a rule.", n=int, start=str))
-async def preview(request: Request, session: Session) -> Response:
+async def preview(request: Request, call: Admitted) -> Response:
     """Return the next `n` times of a rule (every, cron, rrule, tz …) or of a schedule's `id`."""
-    body = options_of(await read_object(request))
+    body = call_options(await read_object(request))
     n, start, id = body.pop("n", 10), body.pop("start", None), body.pop("id", None)
     if isinstance(n, int) and n > _PREVIEWED:
         raise InvalidSchedule("n", n, "too many times for one answer", f"give 1 to {_PREVIEWED}")
     if id is not None:
-        await _found(session, id)
-    times = await session.client.preview(id, n=n, start=_aware("start", start), **body)
+        await _found(call, id)
+    times = await call.client.preview(id, n=n, start=_aware("start", start), **body)
     return JSONResponse({"times": [at.isoformat() for at in times]})
 
 
 # -- how --------------------------------------------------------------------------------------------
 
 
-async def _put(session: Session, func: Any, options: dict[str, Any]) -> Scheduled:
+async def _put(call: Admitted, func: Any, options: dict[str, Any]) -> Scheduled:
     """Put a schedule. Of a limited caller, the present one must be within the limits, and stay until it is replaced."""
-    if not session.is_limited or "if_exists" in options:
-        return await session.client.schedule(func, **options)
+    if not call.is_limited or "if_exists" in options:
+        return await call.client.schedule(func, **options)
     for _ in range(_ATTEMPTS):
         try:
-            found: Schedule | None = await session.client.get(options["id"])
+            found: Schedule | None = await call.client.get(options["id"])
         except ScheduleNotFound:
             found = None
         if found is not None:
-            session.demand(found)
+            call.demand(found)
         seen: dict[str, Any] = {"if_exists": "error"} if found is None else {"if_version": found.version}
         try:
-            return await session.client.schedule(func, **{**seen, **options})
+            return await call.client.schedule(func, **{**seen, **options})
         except (VersionConflict, ScheduleExists):
             if "if_version" in options:
                 raise
     raise Contended(f"schedule {options['id']!r} was changed by another writer at every attempt; call again")
 
 
-async def _found(session: Session, id: str) -> Schedule:
+async def _found(call: Admitted, id: str) -> Schedule:
     """Return schedule *id*, which this caller may see. Raises ScheduleNotFound, Problem."""
-    found = await session.client.get(check_id(id))
-    session.demand(found)
+    found = await call.client.get(check_id(id))
+    call.demand(found)
     return found
 
 
-async def _changed(session: Session, request: Request, id: str, change: Any) -> Response:
+async def _changed(call: Admitted, request: Request, id: str, change: Any) -> Response:
     """Change schedule *id* by *change*, which takes a version, and tell the result."""
     version = _if_match(request)
-    if session.is_limited:
-        found = await _found(session, id)
+    if call.is_limited:
+        found = await _found(call, id)
         version = version or found.version
     done = await change(version)
     if isinstance(done, Schedule):
-        return _schedule(session, done)
+        return _schedule(call, done)
     if done == "not_found":
         raise ScheduleNotFound(f"no schedule {id!r}")
     return JSONResponse({"id": id, "outcome": done})
 
 
-async def _told(session: Session, made: Scheduled) -> Response:
+async def _told(call: Admitted, made: Scheduled) -> Response:
     """Tell the result of a put, with the version of the schedule."""
     version = made.version
     if version is None and made.outcome in ("unchanged", "kept"):
-        version = (await session.client.get(made.id)).version
+        version = (await call.client.get(made.id)).version
     headers = {} if version is None else {"ETag": f'"{version}"'}
     headers["Location"] = f"/api/v1/schedules/{made.id}"
     status = 201 if made.outcome == "created" else 200
     return JSONResponse({**made.to_dict(), "version": version}, status, headers)
 
 
-def _schedule(session: Session, found: Schedule) -> Response:
+def _schedule(call: Admitted, found: Schedule) -> Response:
     headers = {} if found.version is None else {"ETag": f'"{found.version}"'}
-    return JSONResponse(session.shown(found.to_dict()), headers=headers)
+    return JSONResponse(call.shown(found.to_dict()), headers=headers)
 
 
 def _func(options: dict[str, Any]) -> str:
@@ -304,7 +302,7 @@ def _if_match(request: Request) -> str | None:
 
 
 def _aware(name: str, text: str | None) -> datetime | None:
-    at = instant(name, text) if isinstance(text, str) else text
+    at = rfc3339(name, text) if isinstance(text, str) else text
     if at is not None and at.utcoffset() is None:
         raise InvalidSchedule(name, text, "it has no offset", "give one such as 2026-12-24T18:00:00+09:00")
     return at

@@ -27,7 +27,7 @@ class Web:
         self.redis_url = redis_url
         env = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
         env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-        self._env = env | {"ZSCHED_RQ_ALLOW_CALLABLES": ALLOWED} | settings
+        self._env = env | {"ZSCHED_RQ_ALLOW_CALLABLES": ALLOWED, "ZSCHED_REDIS_URL": redis_url} | settings
         self.log = folder / "web.log"
         with self.log.open("ab") as log:
             self.process = guard.spawn(
@@ -68,4 +68,4 @@ class Web:
         return self.process.wait(20)
 
     def _cli(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "zsched.cli", *arguments, "-u", self.redis_url]
+        return [sys.executable, "-m", "zsched.cli", *arguments]

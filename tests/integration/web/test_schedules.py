@@ -96,7 +96,7 @@ def test_pause_resume_run_and_cancel(http: httpx.Client, redis_client: redis.Red
     assert [200, 404] == [each.status_code for each in gone]
 
 
-def test_who_asked_is_in_the_log_and_in_the_story(web: Web, http: httpx.Client, redis_url: str) -> None:
+def test_the_log_and_the_story_name_the_token_that_asked(web: Web, http: httpx.Client, redis_url: str) -> None:
     http.put("/schedules/a", json=RULE)
     http.post("/schedules/a:pause")
 
@@ -169,7 +169,7 @@ def test_a_bad_body_is_refused_with_option_and_remedy_and_writes_nothing(
     [(b"{", 400), (b"[1]", 400), (b'{"a": NaN}', 400), (b'{"a": 1e999}', 400), (b'{"func": "a", "func": "b"}', 400),
      (b"\xff", 400), (b"[" * 100_000, 400), (b'{"x": "' + b"x" * 1_100_000 + b'"}', 413)],
 )  # fmt: skip
-def test_what_is_no_json_object_is_refused(http: httpx.Client, body: bytes, status: int) -> None:
+def test_a_body_that_is_no_json_object_is_refused(http: httpx.Client, body: bytes, status: int) -> None:
     answer = http.put("/schedules/a", content=body)
 
     assert status == answer.status_code
@@ -184,7 +184,7 @@ def test_a_preview_needs_no_schedule(http: httpx.Client) -> None:
     assert ["2026-12-25T09:00:00+09:00", "2026-12-26T09:00:00+09:00"] == times
 
 
-def test_backfill_plans_first(http: httpx.Client) -> None:
+def test_a_backfill_with_dry_run_only_plans(http: httpx.Client) -> None:
     http.put("/schedules/a", json={"func": "app.x", "every": 3600, "starts": "2026-01-01T00:00:00Z"})
     body = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T03:00:00Z", "dry_run": True, "again": True}
 
