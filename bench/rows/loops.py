@@ -12,7 +12,7 @@ import redis.asyncio
 from bench.arena import Arena, Ground
 from bench.contest import Contestant, Figure, contest
 from bench.results import Broken, Result
-from zsched import AsyncClient
+from zsched.aio import AsyncClient
 from zsched.core.clock import from_ms
 from zsched.storage.scripts import Scripts
 from zsched.storage.store import Store, one_shots_call

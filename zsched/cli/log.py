@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from itertools import groupby, islice
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -21,7 +21,7 @@ from zsched.client import Client
 from zsched.core.arguments import check_id, zone_name
 from zsched.core.changes import Change, What
 from zsched.core.log import Entry, Position, UnknownEntry, changes, parse
-from zsched.core.model import iso
+from zsched.core.log.shown import entry_for_json, unknown_entry_text
 from zsched.core.runs import RunStatus
 from zsched.core.sentences import local_text, sentence, told_together
 from zsched.core.wording import plural, some
@@ -147,7 +147,7 @@ class _LogLines:
             if not found:
                 return
         if self._wants_json:
-            yield json.dumps(_to_dict(entry, found, problem))
+            yield json.dumps(entry_for_json(entry, found, problem))
         elif self._id is None:
             yield self._line(entry, problem or summary(entry, found, self._tz))
         else:
@@ -158,12 +158,6 @@ class _LogLines:
         line = printable(with_short_workers(f"{at}  {entry.position.id}  {entry.kind or '?'}  {text}"))
         mark, self._has_begun_anew = f"… {_NEW_HISTORY} …\n" * self._has_begun_anew, False
         return mark + line
-
-
-def _to_dict(entry: Entry, found: list[Change], problem: str) -> dict[str, Any]:
-    at = iso(entry.position.t_us // 1000)
-    fields = {"entry": entry.position.id, "at": at, "kind": entry.kind, "changes": [change.shown() for change in found]}
-    return fields | ({"problem": problem} if problem else {})
 
 
 # -- an entry in one line ---------------------------------------------------------------------------
@@ -244,11 +238,3 @@ def _counted(what: What, end: str, changes: list[Change], tz: str) -> str:
 def _end_of(change: Change) -> str:
     """Return the status with which the run of *change* ended."""
     return change.why if change.what is What.RUN_ENDED else ""
-
-
-def unknown_entry_text(entry: Entry) -> str:
-    """Describe an entry that this version does not know, without its values, which may be arguments."""
-    names = ", ".join(name.decode(errors="backslashreplace") for name in entry.body[::2][:_NAMED])
-    size = len(entry.body) // 2
-    more = ", …" if size > _NAMED else ""
-    return f"unknown kind or form, {plural(size, 'field')}: {names}{more}"

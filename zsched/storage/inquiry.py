@@ -169,14 +169,13 @@ class Inquiry:
         yielded already, continue with later ones.
         """
         while True:
-            if self._log.wait(after.id if after else "0-0", self._wait_ms):
-                for entry in self._log.read(f"({after.id}" if after else "-", _PAGE):
-                    after = entry.position
-                    yield entry
-            elif after is not None and self._is_behind(after):
-                for entry in self._later_than(after.t_us):
-                    after = entry.position
-                    yield entry
+            self._log.wait(after.id if after else "0-0", self._wait_ms)
+            found = iter(self._log.read(after.id if after else "-", _PAGE))
+            if after is not None and ((first := next(found, None)) is None or first.position != after):
+                found = self._later_than(after.t_us)  # Redis lost or trimmed it; its id may be of another history now
+            for entry in found:
+                after = entry.position
+                yield entry
 
     def ran(self, id: str, start_ms: int, end_ms: int) -> tuple[set[int], Source]:
         """
@@ -251,11 +250,6 @@ class Inquiry:
         last = self.last()
         is_untrimmed = oldest is None or oldest.position.seq == 1
         return Source(None, since_ms, last.id if last else None, problem, is_untrimmed, self._place)
-
-    def _is_behind(self, seen: Position) -> bool:
-        """Return True if the log ends before *seen*: Redis lost entries."""
-        last = self.last()
-        return last is None or last.order < seen.order
 
     def _later_than(self, t_us: int) -> Iterator[Entry]:
         later = self._log.search(lambda position: position.t_us > t_us)

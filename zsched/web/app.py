@@ -19,9 +19,11 @@ from zsched.config import Settings
 from zsched.core.clock import SystemClock
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.storage.keys import keys_of
+from zsched.storage.log import Log
 from zsched.storage.tokens import Tokens
-from zsched.web import problems, runs, schedules, schemas
+from zsched.web import changes, problems, runs, schedules, schemas
 from zsched.web.access import Access
+from zsched.web.events import Events
 from zsched.web.problems import Problem
 
 log = structlog.get_logger(__name__)
@@ -44,6 +46,7 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with client:
             yield
+            await app.state.events.close()
 
     app = FastAPI(
         title="zsched",
@@ -55,7 +58,8 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
         openapi_url=f"{PREFIX}/openapi.json",
     )
     app.state.access = Access(client, Tokens(link, keys), settings, clock)
-    for router in (schedules.router, runs.router):
+    app.state.events, app.state.run_suffix = Events(client, Log(link, keys), keys.run_suffix), keys.run_suffix
+    for router in (schedules.router, runs.router, changes.router):
         app.include_router(router, prefix=PREFIX)
     app.include_router(_probes(client))
     app.openapi = _described(app)  # type: ignore[method-assign]  # FastAPI's own way to add to it

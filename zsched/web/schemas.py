@@ -21,6 +21,7 @@ _TYPES: Final[dict[type, dict[str, Any]]] = {
     bool: {"type": "boolean"},
     int: {"type": "integer"},
 }
+_RESULTS: Final = ("Schedule", "Story", "Run", "Result", "Backfill", "Preview", "Entry")
 _FAILURES: Final = {
     "400": "The body is not JSON.",
     "401": "No token, or a wrong one.",
@@ -64,9 +65,7 @@ def components() -> dict[str, Any]:
                 "version": {"type": ["string", "null"]},
             },
         },
-        **{
-            name: {"type": "object"} for name in ("Schedule", "Story", "Run", "Result", "Backfill", "Preview", "Status")
-        },
+        **{name: {"type": "object"} for name in _RESULTS},
     }
 
 
@@ -84,6 +83,13 @@ def answer(schema: str, summary: str) -> dict[str, Any]:
 def page(schema: str, summary: str) -> dict[str, Any]:
     """Return the arguments of a route that answers a page."""
     return _route(summary, schema)
+
+
+def event_stream(summary: str) -> dict[str, Any]:
+    """Return the arguments of a route that answers server-sent events."""
+    made = _route(summary, "Entry")
+    made["openapi_extra"]["responses"]["200"] = {"description": "Events.", "content": {"text/event-stream": {}}}
+    return made
 
 
 def action(schema: str, summary: str, **members: type) -> dict[str, Any]:

@@ -1,0 +1,193 @@
+"""Server-sent events: resumed without a loss or a repetition, reset after a loss, ended with their token."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+import redis
+
+from tests.integration.client.ground import KEYS
+from tests.integration.web.ground import Web
+from zsched import Client
+
+pytestmark = pytest.mark.redis
+CUTS = 100
+
+
+class Event(NamedTuple):
+    id: str
+    kind: str
+    data: dict[str, Any]
+
+
+@contextmanager
+def streaming(client: httpx.Client, after: str | None = None) -> Iterator[Iterator[Event]]:
+    """Open a stream; it is subscribed when this returns."""
+    headers = {} if after is None else {"Last-Event-ID": after}
+    with client.stream("GET", "/events", headers=headers) as response:
+        assert 200 == response.status_code, response.read()
+        lines = response.iter_lines()
+        assert next(lines).startswith(":")
+        yield _events(lines)
+
+
+def _events(lines: Iterator[str]) -> Iterator[Event]:
+    fields = dict[str, str]()
+    for line in lines:
+        if line and not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif fields and not line:
+            yield Event(fields.get("id", ""), fields.get("event", "message"), json.loads(fields["data"]))
+            fields = {}
+
+
+def put(client: Client, *ids: str) -> None:
+    for id in ids:
+        client.schedule("app.x", id=id, after=3600)
+
+
+def changed(event: Event) -> list[str]:
+    return [change["id"] for change in event.data["changes"]]
+
+
+@pytest.fixture
+def http(web: Web, redis_url: str) -> Iterator[httpx.Client]:
+    """A client of a server that has seen that the test before left an empty Redis."""
+    with web.client() as client:
+        with streaming(client) as events:
+            put(Client.from_url(redis_url), "present")
+            while next(events).kind == "reset":
+                pass
+        yield client
+
+
+def test_a_stream_has_each_change_as_it_comes(http: httpx.Client, redis_url: str) -> None:
+    client = Client.from_url(redis_url)
+    put(client, "before")
+    with streaming(http) as events:
+        put(client, "a")
+        first = next(events)
+        client.pause("a")
+        second = next(events)
+
+    assert (["a"], ["a"]) == (changed(first), changed(second))
+    assert ("put", "pause") == (first.data["kind"], second.data["kind"])
+    assert [first.data["entry"], second.data["entry"]] == [each.id.rpartition("-")[0] for each in (first, second)]
+
+
+def test_a_consumer_that_is_cut_off_again_and_again_misses_nothing_and_gets_nothing_twice(
+    http: httpx.Client, redis_url: str
+) -> None:
+    chosen, seen, last = random.Random(3), list[str](), ""
+    client, is_over = Client.from_url(redis_url), threading.Event()
+    put(client, "first")
+    with streaming(http) as events:
+        put(client, "p-0")
+        event = next(events)
+        seen, last = [*seen, *changed(event)], event.id
+
+    def write() -> None:
+        for number in range(1, 2000):
+            put(client, f"p-{number}")
+            if is_over.is_set() and number % 10 == 0:
+                break
+        put(client, "end")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    cuts = 0
+    while seen[-1] != "end":
+        with streaming(http, last) as events:
+            for event in events:
+                assert "message" == event.kind
+                seen, last = [*seen, *changed(event)], event.id
+                if seen[-1] == "end" or (cuts < CUTS and chosen.random() < 0.1):
+                    break
+        cuts += 1
+        if cuts >= CUTS:
+            is_over.set()
+    writer.join()
+
+    assert cuts >= CUTS
+    assert [f"p-{number}" for number in range(len(seen) - 1)] == seen[:-1]
+
+
+def test_a_position_that_the_log_does_not_hold_is_reset(http: httpx.Client, redis_url: str) -> None:
+    client = Client.from_url(redis_url)
+    put(client, "a")
+    for after in ("0-1-5", "7-1-1795650943297123"):
+        with streaming(http, after) as events:
+            assert "reset" == next(events).kind
+            put(client, "b")
+            client.cancel("b")
+            assert ["b"] == changed(next(events))
+
+
+def test_a_stream_is_reset_after_a_flush_and_continues(
+    http: httpx.Client, web: Web, redis_url: str, redis_client: redis.Redis
+) -> None:
+    client = Client.from_url(redis_url)
+    put(client, "a", "b", "c")
+    with streaming(http) as events:
+        put(client, "d")
+        last = next(events).id
+        tokens = redis_client.hgetall(KEYS.tokens())
+        redis_client.flushall()
+        redis_client.hset(KEYS.tokens(), mapping=tokens)
+        put(client, "e")
+        assert "reset" == next(events).kind
+        assert ["e"] == changed(next(events))
+    with streaming(http, last) as events:
+        assert "reset" == next(events).kind
+
+
+@pytest.mark.parametrize("after", ["", "1-2", "a-b-c", "1-2-3-4", "9" * 40 + "-1-1"])
+def test_a_malformed_position_is_refused(http: httpx.Client, after: str) -> None:
+    answer = http.get("/events", headers={"Last-Event-ID": after})
+
+    assert (422, "Last-Event-ID") == (answer.status_code, answer.json()["option"])
+
+
+def test_a_stream_ends_with_its_token(web: Web) -> None:
+    with web.client("eve", "viewer") as client, streaming(client) as events:
+        web.cli("tokens", "revoke", "eve")
+        with pytest.raises((StopIteration, httpx.RemoteProtocolError)):
+            next(events)
+
+
+def test_a_limited_token_has_no_events(web: Web) -> None:
+    with web.client("shop", "viewer", queues=("mail",)) as client:
+        assert [403, 403] == [client.get(path).status_code for path in ("/events", "/log")]
+
+
+def test_many_streams_share_one_reader(http: httpx.Client, redis_url: str, redis_client: redis.Redis) -> None:
+    client = Client.from_url(redis_url)
+    open, found = [streaming(http) for _ in range(60)], list[list[str]]()
+    started = [each.__enter__() for each in open]
+    before = len(redis_client.client_list())
+    put(client, "a")
+    found = [changed(next(events)) for events in started]
+    for each in open:
+        each.__exit__(None, None, None)
+
+    assert [["a"]] * 60 == found
+    assert len(redis_client.client_list()) - before < 10
+
+
+def test_the_log_tells_what_changed_without_arguments(http: httpx.Client, redis_url: str) -> None:
+    Client.from_url(redis_url).schedule("app.x", id="a", after=60, args=("secret",))
+
+    answer = http.get("/log", params={"limit": 5})
+
+    assert (["a"], True) == (
+        [change["id"] for change in answer.json()["entries"][-1]["changes"]],
+        "secret" not in answer.text,
+    )

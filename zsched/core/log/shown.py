@@ -1,0 +1,28 @@
+"""Entries for JSON: what each changed, without arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from zsched.core.changes import Change
+from zsched.core.entry import Entry
+from zsched.core.model import iso
+from zsched.core.wording import plural
+
+_NAMED: Final = 3  # fields
+
+
+def entry_for_json(entry: Entry, found: Iterable[Change], problem: str = "") -> dict[str, Any]:
+    """Return *entry* with *found*, its changes; the keys are stable. *problem*: why it cannot be read."""
+    at = iso(entry.position.t_us // 1000)
+    fields = {"entry": entry.position.id, "at": at, "kind": entry.kind, "changes": [change.shown() for change in found]}
+    return fields | ({"problem": problem} if problem else {})
+
+
+def unknown_entry_text(entry: Entry) -> str:
+    """Describe an entry that this version does not know, without its values, which may be arguments."""
+    names = ", ".join(name.decode(errors="backslashreplace") for name in entry.body[::2][:_NAMED])
+    size = len(entry.body) // 2
+    more = ", …" if size > _NAMED else ""
+    return f"unknown kind or form, {plural(size, 'field')}: {names}{more}"

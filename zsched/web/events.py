@@ -1,0 +1,180 @@
+"""
+``/events``: every change as a server-sent event, resumed by ``Last-Event-ID``.
+
+::
+
+    the log ─► one reader per process ─► the last thousands of events ─► a stream per client
+
+``id`` is ``<epoch>-<seq>-<t>``, as entries of two histories may share an id. A client that gives the last id it has
+seen gets all later events: from memory, else from the log in Redis. If the log does not hold that very entry, because
+it was trimmed or Redis was lost, the client gets ``event: reset`` and the events from then on: it should read again
+what it shows. The same happens to all clients when a new history begins.
+
+Not guaranteed: events of what Redis lost before the reader saw it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, NamedTuple
+
+import structlog
+
+from zsched.aio.bridge import run
+from zsched.aio.client import AsyncClient
+from zsched.core.entry import Entry, Position
+from zsched.core.log import UnknownEntry, changes
+from zsched.core.log.shown import entry_for_json, unknown_entry_text
+from zsched.errors import InvalidSchedule, ZschedError
+from zsched.storage.log import Log
+
+log = structlog.get_logger(__name__)
+
+_BEGINNING: Final = Position(0, 0, 0)  # of an empty log
+_KEPT: Final = 10_000  # events in memory
+_PAGE: Final = 100
+_LOOK_S: Final = 1.0  # at most between two looks at the token of a stream
+_COMMENT_EVERY: Final = 15  # of these looks, so that proxies keep a silent stream
+_RETRY_S: Final = 1.0
+_RESET: Final = b'event: reset\ndata: {"reason": "%s"}\n\n'
+_LOST: Final = b"the log does not hold that entry"
+_ANEW: Final = b"a new history has begun, or events were lost"
+
+
+class SentEvent(NamedTuple):
+    """An entry's position and its text as an event."""
+
+    position: Position
+    text: bytes
+
+
+class Events:
+    """The reader of a process, and its streams."""
+
+    def __init__(self, client: AsyncClient, entries: Log, run_suffix: str) -> None:
+        self._client, self._log, self._run_suffix = client, entries, run_suffix
+        self._kept = deque[SentEvent](maxlen=_KEPT)
+        self._number = 0  # of events of this history so far
+        self._history = 0  # number of the history
+        self._last = _BEGINNING
+        self._news = asyncio.Event()
+        self._reader: asyncio.Task[None] | None = None
+
+    async def stream(self, after: Position | None, admit: Callable[[], Awaitable[object]]) -> AsyncIterator[bytes]:
+        """
+        Yield events after *after*, or from now on, without end. *admit* is called about once a second, and ends the
+        stream by raising.
+        """
+        await self._begin()
+        yield b": events of zsched\n\n"
+        history, at, seen_seq = self._history, self._number, 0
+        if after is not None and not await self._holds(after):
+            yield _RESET % _LOST
+            history, at = self._history, self._number
+        elif after is not None:
+            async for event in self._from_log(after):
+                yield event.text
+                after = event.position
+            place = self._place_of(after)
+            history, at, seen_seq = self._history, self._number if place is None else place, after.seq
+        quiet = 0
+        while True:
+            if history != self._history or at < self._number - len(self._kept):
+                yield _RESET % _ANEW
+                history, at, seen_seq = self._history, self._number - len(self._kept), 0
+            while history == self._history and at < self._number:
+                event = self._kept[at - self._number + len(self._kept)]
+                at += 1
+                if event.position.seq > seen_seq:  # the log may have been read further than memory
+                    quiet = 0
+                    yield event.text
+            if history == self._history:
+                quiet += not await self._wait()
+            await admit()
+            if quiet >= _COMMENT_EVERY:
+                quiet = 0
+                yield b": still here\n\n"
+
+    async def close(self) -> None:
+        """End the reader."""
+        if self._reader is not None:
+            self._reader.cancel()
+
+    async def _begin(self) -> None:
+        if self._reader is None or self._reader.done():
+            last = await run(self._log.last)
+            self._last = _BEGINNING if last is None else last.position
+            self._reader = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        while True:
+            try:
+                async for entry in self._client.follow_log(self._last):
+                    self._take(entry)
+            except ZschedError as error:
+                log.warning("events_wait_for_redis", reason=str(error))
+                await asyncio.sleep(_RETRY_S)
+
+    def _take(self, entry: Entry) -> None:
+        last, self._last = self._last, entry.position
+        if entry.position.seq != last.seq + 1:
+            self._kept.clear()
+            self._number, self._history = 0, self._history + 1
+        self._kept.append(SentEvent(entry.position, self._text(entry)))
+        self._number += 1
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _wait(self) -> bool:
+        """Wait for an event, for a second at most. Return True if one came."""
+        try:
+            async with asyncio.timeout(_LOOK_S):
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _holds(self, after: Position) -> bool:
+        """Return True if the event at *after* is in memory or in the log, so everything behind it is, too."""
+        return self._place_of(after) is not None or await run(self._log.contains, after)
+
+    def _place_of(self, after: Position) -> int | None:
+        """Return the number of the event behind *after*, if that is in memory, or the last one that was read."""
+        if after == self._last:
+            return self._number
+        for back, event in enumerate(reversed(self._kept)):
+            if event.position == after:
+                return self._number - back
+            if event.position.seq < after.seq:
+                return None
+        return None
+
+    async def _from_log(self, after: Position) -> AsyncIterator[SentEvent]:
+        """Yield the events after *after* from the log in Redis, until one that is in memory."""
+        while self._place_of(after) is None and (entries := await run(self._log.read, f"({after.id}", _PAGE)):
+            for entry in entries:
+                after = entry.position
+                yield SentEvent(after, self._text(entry))
+
+    def _text(self, entry: Entry) -> bytes:
+        try:
+            shown = entry_for_json(entry, changes(entry, self._run_suffix))
+        except UnknownEntry:
+            shown = entry_for_json(entry, [], unknown_entry_text(entry))
+        return f"id: {event_id(entry.position)}\ndata: {json.dumps(shown)}\n\n".encode()
+
+
+def event_id(position: Position) -> str:
+    """Return the id of the event of the entry at *position*."""
+    return f"{position.id}-{position.t_us}"
+
+
+def position_of_event(text: str) -> Position:
+    """Return the position of an event's id. Raises InvalidSchedule."""
+    parts = text.split("-")
+    if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) <= 18 for part in parts):
+        raise InvalidSchedule("Last-Event-ID", text, "not the id of an event", "send the last id that came, or none")
+    return Position(*map(int, parts))
