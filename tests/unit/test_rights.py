@@ -30,7 +30,7 @@ RUN_BY = {
     Role.CLIENT: ("storage/*.py", "client/*.py", "tasks/*.py", "files/*.py", "cli/*.py", "health/*.py"),
     Role.DAEMON: ("storage/*.py", "daemon/*.py", "metrics/*.py", "health/*.py", "cli/recovering/*.py"),
     Role.WORKER: ("current.py", "storage/jobs.py"),
-    Role.WEB: ("storage/tokens.py", "storage/cluster.py"),
+    Role.WEB: ("storage/*.py", "client/*.py", "tasks/*.py", "files/*.py", "cli/*.py", "health/*.py", "web/*.py"),
     Role.DASHBOARD: ("storage/*.py", "health/*.py", "cli/status*.py"),
 }
 OF_CONNECTIONS = {"cluster|slots", "client|setname", "hello", "multi", "discard", "ping", "role", "select"}

@@ -127,7 +127,7 @@ _STYLES: Final = {"problem": Style.BAD, "warning": Style.WARNING, "ok": Style.PL
 @click.option(
     "--role",
     "roles",
-    type=click.Choice(["client", "daemon", "worker", "dashboard"]),
+    type=click.Choice(["client", "daemon", "worker", "web", "dashboard"]),
     multiple=True,
     default=["daemon"],
     show_default=True,

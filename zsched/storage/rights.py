@@ -43,7 +43,7 @@ class Role(StrEnum):
     WORKER = "worker"
     """RQ's worker, and ``current_run`` in its tasks."""
     WEB = "web"
-    """The tokens of the HTTP API: ``zsched web``, which is a client, too."""
+    """``zsched web``: a client that also reads the tokens of the HTTP API."""
     DASHBOARD = "dashboard"
     """Only reads: rq-dashboard, ``zsched status``."""
 
@@ -55,22 +55,24 @@ USERS: Final[Mapping[str, tuple[Role, ...]]] = {
     "zsched-daemon": (Role.DAEMON,),
     "zsched-worker": (Role.WORKER,),
     "zsched-scheduling-worker": (Role.WORKER, Role.CLIENT),
-    "zsched-web": (Role.WEB, Role.CLIENT),
+    "zsched-web": (Role.WEB,),
     "zsched-dashboard": (Role.DASHBOARD,),
 }
 
+_OF_CLIENTS: Final = (
+    "archived", "backfill", "cancel", "cancel_run", "enqueue", "get", "look", "pause", "put", "put_recurring", "resume",
+    "retry", "run_now",
+)  # fmt: skip
+
 # The scripts of each role: names of files in zsched/lua.
 SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
-    Role.CLIENT: (
-        "archived", "backfill", "cancel", "cancel_run", "enqueue", "get", "look", "pause", "put", "put_recurring",
-        "resume", "retry", "run_now",
-    ),
+    Role.CLIENT: _OF_CLIENTS,
     Role.DAEMON: (
         "acquire", "adopt", "advance", "audit", "fire", "free_slots", "get", "limits", "look", "lost", "merged", "name",
         "native", "quarantine", "release", "renew", "replan", "report", "restore", "survey", "track", "trim", "unblock",
     ),
     Role.WORKER: ("note",),
-    Role.WEB: (),
+    Role.WEB: _OF_CLIENTS,
     Role.DASHBOARD: (),  # a user who may run scripts can keep Redis busy for ever
 }  # fmt: skip
 
@@ -78,12 +80,14 @@ SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
 # and EXISTS find the owner of its keys.
 _CONNECTION: Final = "client|setname cluster|slots discard exists hello multi ping role select"
 
+_BY_CLIENTS: Final = (
+    "blpop evalsha exists get hdel hget hgetall hkeys hlen hmget hscan hsetnx info lrem memory|usage pexpire pttl "
+    "rpush scard script|load sismember smembers time xlen xrange xread xrevrange zcard zcount zrange zrangebyscore"
+)
+
 # Commands outside of scripts, including those that run them.
 _COMMANDS: Final[Mapping[Role, str]] = {
-    Role.CLIENT: (
-        "blpop evalsha exists get hdel hget hgetall hkeys hlen hmget hscan hsetnx info lrem memory|usage pexpire pttl "
-        "rpush scard script|load sismember smembers time xlen xrange xread xrevrange zcard zcount zrange zrangebyscore"
-    ),
+    Role.CLIENT: _BY_CLIENTS,
     Role.DAEMON: (
         "blpop evalsha exists get hdel hget hgetall hlen hmget hscan info lindex llen lpop lpush lrange memory|usage "
         "pexpire pttl rpush scard script|load smembers sscan subscribe time type xlen xrange xread xrevrange zcard "
@@ -97,7 +101,7 @@ _COMMANDS: Final[Mapping[Role, str]] = {
         "script|load set smembers srem subscribe ttl unsubscribe unwatch watch xadd xlen xread xrevrange zadd zcard "
         "zcount zpopmin zrange zrangebyscore zrem zremrangebyscore zscore"
     ),
-    Role.WEB: "hget hgetall hset",
+    Role.WEB: f"{_BY_CLIENTS} hset",
     Role.DASHBOARD: (
         "exec exists get hexists hget hgetall hlen hmget hscan info lindex llen lpos lrange memory|usage pttl "
         "scard smembers sscan time ttl type unwatch watch xlen xrange xrevrange zcard zcount zrange zrangebyscore "
@@ -105,14 +109,16 @@ _COMMANDS: Final[Mapping[Role, str]] = {
     ),
 }
 
+_KEYS_OF_CLIENTS: Final = "queues suspended wip:* workers:*"
+
 # RQ's keys that are used outside of scripts, without their prefix.
 _RQ_KEYS: Final[Mapping[Role, str]] = {
-    Role.CLIENT: "queues suspended wip:* workers:*",
+    Role.CLIENT: _KEYS_OF_CLIENTS,
     Role.DAEMON: (
         "deferred:* executions:* failed:* finished:* job:* queue:* queues ready:* rl-keys rl:* scheduled:* wip:*"
     ),
     Role.WORKER: "*",
-    Role.WEB: "",
+    Role.WEB: _KEYS_OF_CLIENTS,
     Role.DASHBOARD: "*",
 }
 
@@ -150,7 +156,7 @@ def rights_of(roles: Iterable[Role], keys: Keys) -> Rights:
             patterns.add(f"{keys.prefix}*")
         if role is Role.WEB:
             patterns |= {keys.tokens(), keys.tokens_used()}
-        if role in (Role.CLIENT, Role.DAEMON):
+        if role in (Role.CLIENT, Role.DAEMON, Role.WEB):
             channels.add(keys.wake())
         if role is not Role.DASHBOARD:
             channels.add(keys.rq.pubsub("*"))  # clients and leaders ask workers to stop a run
