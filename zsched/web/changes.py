@@ -12,6 +12,7 @@ from zsched.core.log.shown import entry_for_json, unknown_entry_text
 from zsched.web import schemas
 from zsched.web.calls import Admitted, QueryText
 from zsched.web.events import Events, position_of_event
+from zsched.web.problems import Problem
 from zsched.web.reading import rfc3339
 
 router = APIRouter(tags=["changes"])
@@ -52,7 +53,11 @@ async def events(request: Request, call: Admitted) -> Response:
     hub: Events = request.app.state.events
     after = None if given is None else position_of_event(given)
 
-    async def admit() -> None:
-        (await request.app.state.access.caller(request)).demand_all("the log")
+    async def is_admitted() -> bool:
+        try:
+            (await request.app.state.access.caller(request)).demand_all("the log")
+        except Problem:
+            return False
+        return True
 
-    return StreamingResponse(hub.stream(after, admit), media_type="text/event-stream", headers=_STREAM)
+    return StreamingResponse(hub.stream(after, is_admitted), media_type="text/event-stream", headers=_STREAM)

@@ -19,6 +19,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import structlog
@@ -37,7 +38,7 @@ _BEGINNING: Final = Position(0, 0, 0)  # of an empty log
 _KEPT: Final = 10_000  # events in memory
 _PAGE: Final = 100
 _LOOK_S: Final = 1.0  # at most between two looks at the token of a stream
-_COMMENT_EVERY: Final = 15  # of these looks, so that proxies keep a silent stream
+_COMMENT_EVERY_S: Final = 15.0  # so that proxies keep a silent stream
 _RETRY_S: Final = 1.0
 _RESET: Final = b'event: reset\ndata: {"reason": "%s"}\n\n'
 _LOST: Final = b"the log does not hold that entry"
@@ -62,12 +63,10 @@ class Events:
         self._last = _BEGINNING
         self._news = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
 
-    async def stream(self, after: Position | None, admit: Callable[[], Awaitable[object]]) -> AsyncIterator[bytes]:
-        """
-        Yield events after *after*, or from now on, without end. *admit* is called about once a second, and ends the
-        stream by raising.
-        """
+    async def stream(self, after: Position | None, is_admitted: Callable[[], Awaitable[bool]]) -> AsyncIterator[bytes]:
+        """Yield events after *after*, or from now on, as long as *is_admitted*, which is asked once a second."""
         await self._begin()
         yield b": events of zsched\n\n"
         history, at, seen_seq = self._history, self._number, 0
@@ -80,22 +79,25 @@ class Events:
                 after = event.position
             place = self._place_of(after)
             history, at, seen_seq = self._history, self._number if place is None else place, after.seq
-        quiet = 0
+        loop, asked_s, told_s = asyncio.get_running_loop(), 0.0, 0.0
         while True:
             if history != self._history or at < self._number - len(self._kept):
                 yield _RESET % _ANEW
                 history, at, seen_seq = self._history, self._number - len(self._kept), 0
-            while history == self._history and at < self._number:
+            while history == self._history and self._number - len(self._kept) <= at < self._number:
                 event = self._kept[at - self._number + len(self._kept)]
                 at += 1
                 if event.position.seq > seen_seq:  # the log may have been read further than memory
-                    quiet = 0
+                    told_s = loop.time()
                     yield event.text
-            if history == self._history:
-                quiet += not await self._wait()
-            await admit()
-            if quiet >= _COMMENT_EVERY:
-                quiet = 0
+            if history == self._history and at >= self._number:
+                await self._wait()
+            if loop.time() - asked_s >= _LOOK_S:
+                asked_s = loop.time()
+                if not await is_admitted():
+                    return
+            if loop.time() - told_s >= _COMMENT_EVERY_S:
+                told_s = loop.time()
                 yield b": still here\n\n"
 
     async def close(self) -> None:
@@ -104,10 +106,11 @@ class Events:
             self._reader.cancel()
 
     async def _begin(self) -> None:
-        if self._reader is None or self._reader.done():
-            last = await run(self._log.last)
-            self._last = _BEGINNING if last is None else last.position
-            self._reader = asyncio.create_task(self._read())
+        async with self._starting:
+            if self._reader is None or self._reader.done():
+                last = await run(self._log.last)
+                self._last = _BEGINNING if last is None else last.position
+                self._reader = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
         while True:
@@ -128,14 +131,11 @@ class Events:
         self._news.set()
         self._news = asyncio.Event()
 
-    async def _wait(self) -> bool:
-        """Wait for an event, for a second at most. Return True if one came."""
-        try:
+    async def _wait(self) -> None:
+        """Wait for an event, for a second at most."""
+        with suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_S):
                 await self._news.wait()
-        except TimeoutError:
-            return False
-        return True
 
     async def _holds(self, after: Position) -> bool:
         """Return True if the event at *after* is in memory or in the log, so everything behind it is, too."""
