@@ -346,7 +346,7 @@ def test_a_plain_worker_leaves_only_the_last_traceback(
 def test_times_of_a_plain_workers_attempt_are_known_if_the_leader_saw_them(
     work: Work, client: Client, ended: Callable[[str], Run], redis_client: redis.Redis, redis_url: str
 ) -> None:
-    run_id = enqueue(client, "recover", retry={"max": 1, "interval": [6]})
+    run_id = enqueue(client, "recover", retry={"max": 1, "interval": [10]})  # in which the leader looks, however busy
     work(PLAIN)
     eventually(lambda: redis_client.hget(KEYS.rq.job(run_id), "status") == b"scheduled")
 

@@ -20,7 +20,7 @@ def test_a_new_one_shot_is_in_its_lane_and_has_a_scheduled_rq_job(ground: Ground
     assert {"a": f"high {due_ms}"} == ground.places()
     job = ground.job(f"a-{due_ms}")
     assert FIELDS | {"data": "payload", "status": "scheduled", "created_at": job["created_at"]} == job
-    made_at = from_ms(reply[0]).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "001Z"  # the number of the entry
+    made_at = from_ms(reply[0] - 1).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "002Z"  # a µs by the number of the entry
     assert (f"0-1/{made_at}", made_at) == (reply[1], job["created_at"])
 
 

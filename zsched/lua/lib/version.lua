@@ -4,8 +4,9 @@
 -- GIVES  version_of(id, at), new_version(), stamp(ms, number), touch(id, at)
 --
 -- It is unique over all histories of a namespace. A recurring schedule's is the position of the entry that changed it:
--- <epoch>-<seq>-<t>. A one-shot's is the created_at of its waiting job, which is there anyway: the last three digits
--- are those of the entry's number, so two changes in a millisecond differ.
+-- <epoch>-<seq>-<t>. A one-shot's is the created_at of its waiting job, which is there anyway: within the millisecond
+-- before the change, at a microsecond by the number of the entry. So two changes in a millisecond differ, it is not
+-- after the push of the job, and rounded up it is the time of the change.
 -- include lib/place.lua
 
 -- Return the version of a schedule, '-' if there is none. `at` is a result of find.
@@ -24,9 +25,9 @@ local function new_version()
   return version() .. '-' .. t
 end
 
--- Return a created_at: *ms*, and the *number* of the entry that changes the one-shot.
+-- Return a created_at for a change at *ms*, by the entry of this *number*.
 local function stamp(ms, number)
-  return string.sub(iso(ms), 1, 23) .. string.format('%03dZ', number % 1000)
+  return string.sub(iso(ms - 1), 1, 23) .. string.format('%03dZ', number % 999 + 1)
 end
 
 -- Give a schedule a new version, by the entry that was appended last.
