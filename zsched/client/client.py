@@ -35,8 +35,9 @@ from zsched.storage.archivers import Durability
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader, StoredSchedule
+from zsched.storage.refusals import NO_VERSION, is_changed
 from zsched.storage.rqjob import Encoder
-from zsched.storage.store import NO_VERSION, Answer, OneShotRow, RecurringRow, Store, is_changed
+from zsched.storage.store import Answer, OneShotRow, RecurringRow, Store
 
 if TYPE_CHECKING:
     from zsched.client.doubtful_queues import MisspeltQueue, Prioritized, SharedQueue

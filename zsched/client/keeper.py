@@ -28,7 +28,7 @@ from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, check
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.storage.comparing import ScheduleWithOptions, with_options
 from zsched.storage.reader import StoredSchedule
-from zsched.storage.store import is_changed
+from zsched.storage.refusals import is_changed
 
 
 class Keeper:

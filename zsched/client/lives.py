@@ -21,7 +21,8 @@ from zsched.errors import RedisUnavailable, TriggerError
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader, StoredSchedule
-from zsched.storage.store import SkipPlan, Store, refusal
+from zsched.storage.refusals import refusal
+from zsched.storage.store import SkipPlan, Store
 
 if TYPE_CHECKING:
     from zsched.core.backfill import Backfill

@@ -21,6 +21,7 @@ from zsched.client.rows import PutItem, Recurring, RowReader
 from zsched.core.model import IfExists, Many
 from zsched.errors import InvalidSchedule, ScheduleExists, TriggerError, ZschedError
 from zsched.storage.keys import Keys
+from zsched.storage.refusals import refusal
 from zsched.storage.scripts import BulkCall
 from zsched.storage.store import (
     OneShotRow,
@@ -30,7 +31,6 @@ from zsched.storage.store import (
     Store,
     one_shots_call,
     recurring_call,
-    refusal,
 )
 
 ONE_SHOTS_PER_CALL: Final = 100  # 0.5 ms of the server (measured); meanwhile, runs that are due wait

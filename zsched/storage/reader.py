@@ -50,8 +50,7 @@ _PLACES = {
 @dataclass(frozen=True, slots=True)
 class StoredSchedule:
     """
-    A schedule, with the waiting job's texts, which must be unchanged for an update. ``digest``: that of the put of a
-    recurring schedule.
+    A schedule, with the texts of its waiting job or its template. ``digest``: that of the put of a recurring schedule.
     """
 
     schedule: Schedule

@@ -1,9 +1,8 @@
 """
 A client's operations on schedules: one typed operation per script, safe to repeat by id or operation id.
 
-No policy and no planning here: the caller decides what to write, and gets a word as the result.
-
-``refusal`` is the table of exceptions for the words by which scripts refuse.
+No policy and no planning here: the caller decides what to write, and gets a word as the result. ``refusals`` has the
+exceptions for the words by which scripts refuse.
 """
 
 from __future__ import annotations
@@ -14,81 +13,17 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from zsched.core.clock import from_ms
 from zsched.core.forms import Stored
 from zsched.core.model import Definition, IfExists, Missed, Priority
 from zsched.core.planning import Bracket
 from zsched.core.policy import Range
 from zsched.core.triggers import TriggerSpec
-from zsched.errors import (
-    InvalidSchedule,
-    RedisRefused,
-    RedisUnavailable,
-    ScheduleExists,
-    ScheduleInPast,
-    ScheduleNotFound,
-    VersionConflict,
-    ZschedError,
-)
+from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
+from zsched.storage.refusals import refusal
 from zsched.storage.rqjob import Encoder, Pairs
 from zsched.storage.scripts import BulkCall, Scripts, stream
-
-CHANGED: Final = "CHANGED"  # the word for another version than the caller's; a colon and the present one follow
-
-
-NO_VERSION: Final = "-"  # of a schedule whose version another program removed
-
-
-def is_changed(word: str) -> bool:
-    """Return True if *word* says that the schedule has another version than the caller's."""
-    return word.startswith(CHANGED)
-
-
-def refusal(
-    word: str,
-    id: str,
-    keys: Keys,
-    *,
-    due_ms: int | None = None,
-    now_ms: int = 0,
-    run_id: str | None = None,
-    if_version: str | None = None,
-) -> ZschedError | None:
-    """
-    Return the exception for *word* about schedule *id*; None if the word is not a refusal.
-
-    *due_ms* is the requested time, *now_ms* the server's, and *run_id* the run that has the id, for the message.
-    *if_version* is the version that the call named.
-    """
-    if is_changed(word):
-        return VersionConflict(id, if_version or "-", _detail(word.removeprefix(f"{CHANGED}:")))
-    if word == "EXISTS" and run_id is not None:
-        return ScheduleExists(f'id {id!r} was enqueued already: run {run_id}; give if_exists="keep", or another id')
-    if word == "EXISTS":
-        return ScheduleExists(f'schedule {id!r} exists; give if_exists="replace" or "keep", or another id')
-    if word == "PAST":
-        asked = id if due_ms is None else from_ms(due_ms).isoformat()
-        problem = f"it is {from_ms(now_ms).isoformat()} on the Redis server"
-        return ScheduleInPast("at", asked, problem, "give a later time, or allow_past=True to run it at once")
-    if word == "NOTFOUND":
-        return ScheduleNotFound(f"no schedule {id!r} in namespace {keys.namespace!r}; see zsched ls, zsched why {id}")
-    if word == "WRONGTYPE":
-        which = f"its key, its run's key, its {keys.rq.queue('<name>')} key or a key of its rate limit"
-        return RedisRefused(f"schedule {id!r}: {which} holds a value of another type; see redis-cli TYPE")
-    if word == "TAKEN":
-        problem = "RQ has a job by the id of its run, and zsched did not make it"
-        remedy = f"give another id or time, or delete that job ({keys.rq.job('<id>-<ms>')})"
-        return InvalidSchedule("id", id, problem, remedy)
-    if word == "ENDED":
-        return InvalidSchedule("id", id, "it has ended", "cancel it first, or give it another rule")
-    if word == "QUARANTINED":
-        return InvalidSchedule(
-            "id", id, "it is quarantined", "see why with zsched show; schedule it again or cancel it"
-        )
-    return None
-
 
 KEEP_OP_MS = 600_000  # time for which a repeated call is recognised
 BACKFILLED_AT_ONCE: Final = 100  # runs: about 1 ms of the server
