@@ -26,7 +26,7 @@ from zsched.web.problems import Problem
 _KEPT_MS: Final = 500.0  # a token is looked up so often; a revoked one ends within that time
 _REMEMBERED: Final = 1000
 _SLOWED_S: Final = 0.5  # after a wrong token
-_SLOWED_AT_ONCE: Final = 100  # callers that wait for that; more are refused without a look
+_SLOWED_AT_ONCE: Final = 100  # callers that wait for that; more are refused at once
 _WRITES_REFUSED: Final = "[rq] allow_callables is *: any function of the workers' machine could be named"
 
 
@@ -112,16 +112,18 @@ class Access:
         return caller
 
     async def _looked_up(self, digest: str) -> Caller:
-        if self._slowed >= _SLOWED_AT_ONCE:
-            raise Problem(401, "wrong-token", "too many wrong tokens at once", "wait, and send a token that is known")
         token = await run(self._tokens.find, digest, self._clock.now_ms())
         if token is None:
             self._known.pop(digest, None)
+            await self._slow_down()
+            remedy = "zsched tokens list shows the tokens; make another by zsched tokens add"
+            raise Problem(401, "wrong-token", "the token is unknown, revoked or has expired", remedy)
+        return Caller(token, self._client.acting_as(token.name), self._settings)
+
+    async def _slow_down(self) -> None:
+        if self._slowed < _SLOWED_AT_ONCE:
             self._slowed += 1
             try:
                 await asyncio.sleep(_SLOWED_S)
             finally:
                 self._slowed -= 1
-            remedy = "zsched tokens list shows the tokens; make another by zsched tokens add"
-            raise Problem(401, "wrong-token", "the token is unknown, revoked or has expired", remedy)
-        return Caller(token, self._client.acting_as(token.name), self._settings)

@@ -7,8 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from zsched.core.log import UnknownEntry, changes
-from zsched.core.log.shown import entry_for_json, unknown_entry_text
+from zsched.core.log.shown import shown_entry
 from zsched.web import schemas
 from zsched.web.calls import Admitted, QueryText
 from zsched.web.events import Events, position_of_event
@@ -33,10 +32,7 @@ async def entries(
     found, source = await call.client.log(rfc3339("since", since), limit=limit)
     suffix, shown = request.app.state.run_suffix, []
     async for entry in found:
-        try:
-            shown.append(entry_for_json(entry, changes(entry, suffix)))
-        except UnknownEntry:
-            shown.append(entry_for_json(entry, [], unknown_entry_text(entry)))
+        shown.append(shown_entry(entry, suffix))
         if len(shown) >= limit:
             break
     return JSONResponse({"entries": shown, "source": source.to_dict()})

@@ -27,8 +27,7 @@ import structlog
 from zsched.aio.bridge import run
 from zsched.aio.client import AsyncClient
 from zsched.core.entry import Entry, Position
-from zsched.core.log import UnknownEntry, changes
-from zsched.core.log.shown import entry_for_json, unknown_entry_text
+from zsched.core.log.shown import shown_entry
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.storage.log import Log
 
@@ -160,11 +159,8 @@ class Events:
                 yield SentEvent(after, self._text(entry))
 
     def _text(self, entry: Entry) -> bytes:
-        try:
-            shown = entry_for_json(entry, changes(entry, self._run_suffix))
-        except UnknownEntry:
-            shown = entry_for_json(entry, [], unknown_entry_text(entry))
-        return f"id: {event_id(entry.position)}\ndata: {json.dumps(shown)}\n\n".encode()
+        shown = json.dumps(shown_entry(entry, self._run_suffix))
+        return f"id: {event_id(entry.position)}\ndata: {shown}\n\n".encode()
 
 
 def event_id(position: Position) -> str:

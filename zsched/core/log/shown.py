@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from zsched.core.changes import Change
-from zsched.core.entry import Entry
+from zsched.core.entry import Entry, UnknownEntry
+from zsched.core.log.kinds import changes
 from zsched.core.model import iso
 from zsched.core.wording import plural
 
@@ -18,6 +19,14 @@ def entry_for_json(entry: Entry, found: Iterable[Change], problem: str = "") -> 
     at = iso(entry.position.t_us // 1000)
     fields = {"entry": entry.position.id, "at": at, "kind": entry.kind, "changes": [change.shown() for change in found]}
     return fields | ({"problem": problem} if problem else {})
+
+
+def shown_entry(entry: Entry, run_suffix: str) -> dict[str, Any]:
+    """Return *entry* for JSON, with all its changes; *run_suffix* as in ``changes``."""
+    try:
+        return entry_for_json(entry, changes(entry, run_suffix))
+    except UnknownEntry:
+        return entry_for_json(entry, [], unknown_entry_text(entry))
 
 
 def unknown_entry_text(entry: Entry) -> str:
