@@ -80,10 +80,6 @@ def test_why_of_coalesced_occurrences_names_the_run_that_replaced_them(
         r"left out [\d,]+ occurrences, .* to .*, in favour of .*: no daemon led from .* until .*", story[1]
     )
     assert story[2].startswith("fired for ")
-    # An occurrence every 0.1 s: a busy machine may be late with the next one, too.
-    assert re.match(
-        r"NOT RUN: run a-.* is queued since .*; next |OVERDUE: .*; its run a-.* is queued since ", story[-1]
-    )
 
 
 def test_why_of_a_paused_or_cancelled_schedule_says_so(
