@@ -17,7 +17,7 @@ from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.tokens import Limits, Token, TokenRole, Tokens
 
-ALLOWED = "app.*,app.mail.*,app.pay.*"
+ALLOWED = "app.*,app.mail.*,app.pay.*,app.tasks.*"
 
 
 class Web:
