@@ -11,6 +11,8 @@ _RUN_ID = re.compile(
 )
 RunKey = tuple[str, str]  # schedule id, and the rest of the run id
 _MS_DIGITS = range(11, 14)  # of the time in a run id; it separates run ids from similar job ids of other programs
+_USUAL_DIGITS = 13  # from 2001 to 2286
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # RQ's own job ids; 1 of 281 ends in twelve digits
 _USUAL = re.compile(rf"(?:^|(?<= ))({ID.pattern})-([0-9]{{11,13}})(?= |\Z)")  # <id>-<ms>, one of several by spaces
 
 
@@ -45,7 +47,7 @@ class RunId:
         parts = cls.parse(run_id)
         if parts is None or namespace not in (None, parts.namespace) or len(str(parts.nominal_ms)) not in _MS_DIGITS:
             return None
-        return parts
+        return None if _UUID.fullmatch(run_id) else parts
 
 
 def suffix_of(namespace: str) -> str:
@@ -69,7 +71,7 @@ def run_key(run_id: str, namespace: str | None = None) -> RunKey | None:
     ``RunId.ours`` returns None. Fast for the usual form, ``<id>-<ms>``.
     """
     id, _, ms = run_id.rpartition("-")
-    if namespace in (None, "default") and ms.isdigit() and ms.isascii() and len(ms) in _MS_DIGITS and ID.fullmatch(id):
+    if namespace in (None, "default") and ms.isdigit() and ms.isascii() and len(ms) == _USUAL_DIGITS and ID.fullmatch(id):
         return id, ms
     parts = RunId.parse(run_id) if namespace is None else RunId.ours(run_id, namespace)
     return None if parts is None else (parts.schedule_id, run_id[len(parts.schedule_id) + 1 :])

@@ -28,6 +28,7 @@ MS = "1795277135295"
         ("a-1795", "default", None),
         ("import-20240115093000", "default", None),
         ("8b1f7f9a-1c4e-4e0f-9d53-446655440000", "mail", None),
+        ("8b1f7f9a-1c4e-4e0f-9d53-446655440000", "default", None),  # RQ makes such an id for every job
         (f"a b-{MS}", "default", None),
         (f"-{MS}", "default", None),
         (f"a-{'1' * 5000}", "default", None),
