@@ -37,11 +37,13 @@ from zsched.core.job import rq_time
 from zsched.daemon import archivist, process
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.chores import ChoreThread
+from zsched.embedded.guard import Guard
 
 CHECKOUT = Path(__file__).resolve().parents[1]  # where ``bench`` and ``zsched`` are
 _STOP_S = 10.0  # from SIGTERM to exit
 _ENDS = 100  # runs that end at the same moment
 TIMER_KEY = "bench:timer"  # where the role timer tells its lateness
+HTTP_KEY = "bench:http"  # is there when the role http has begun to put
 _FAR_S = 86_400  # when the puts beside a measurement are due: after it
 
 
@@ -173,6 +175,18 @@ def _bulk(url: str) -> int:
     return 0
 
 
+def _http(url: str, per_s: int, streams: int, seconds: int) -> int:
+    """Put *per_s* one-shots a second over HTTP, evenly, and read *streams* of events, for *seconds*."""
+    from bench.web import drive  # it starts processes by this module
+
+    commands: Any = redis.Redis.from_url(url, protocol=2)
+    with Guard() as guard:
+        arena = Arena(guard, lambda _: None)
+        body = {"func": FUNC, "after": _FAR_S, "args": (1, "email")}
+        drive(arena, url, per_s, streams, seconds, body, begun=lambda: commands.set(HTTP_KEY, 1))
+    return 0
+
+
 def _timer(url: str, per_s: int, seconds: int) -> int:
     """Ask the server for its time at *per_s* times a second, evenly; tell what it says behind each, in µs."""
     clock, late_us = SystemClock(), []
@@ -215,6 +229,6 @@ def _ends(url: str, per_s: int, seconds: int) -> int:
 if __name__ == "__main__":
     roles: dict[str, Callable[..., int]] = {
         "daemon": _daemon, "daemon-alone": _daemon_alone, "daemon-told": _daemon_told, "rq-scheduler": _rq_scheduler,
-        "puts": _puts, "bulk": _bulk, "ends": _ends, "timer": _timer,
+        "puts": _puts, "bulk": _bulk, "http": _http, "ends": _ends, "timer": _timer,
     }  # fmt: skip
     sys.exit(roles[sys.argv[1]](sys.argv[2], *map(int, sys.argv[3:])))

@@ -11,7 +11,7 @@ from functools import partial
 
 from bench import journal, load
 from bench.arena import Arena, Ground
-from bench.children import TIMER_KEY, leader, running
+from bench.children import HTTP_KEY, TIMER_KEY, leader, running
 from bench.contest import Contestant, Figure, contest
 from bench.journal import Lateness
 from bench.peers import rq
@@ -23,6 +23,8 @@ from zsched.core.clock import from_ms
 _LOADS = (100, 1000, 10_000)  # runs per second; a tenth of them recurring
 _RECURRING = 10  # one run in so many is the first of a recurring schedule
 _PUTS = 1000  # per second, from another process
+_HTTP, _STREAMS = 500, 100  # puts per second over HTTP, and open streams of events
+_SLOW_US = 5000  # a script that takes longer beside them is told
 _PEERS = 1000  # runs per second for the others
 _LEAD_MS, _AFTER_MS = 1500, 300  # between the last put and the first due time; after the last due time
 _UNIT = "p99 ms"
@@ -33,12 +35,14 @@ def measure(arena: Arena) -> Result:
     result = Result("lateness", "due → queued, one in ten recurring, by the server's clock, archiver on, no AOF")
     seconds = arena.size(6, 2)
     loads = [(f"zsched, {per_s:,}/s", per_s, "") for per_s in (_LOADS[:2] if arena.is_quick else _LOADS)]
-    beside_puts, beside_bulk = (
-        f"zsched, {_LOADS[1]:,}/s beside {whom}" for whom in (f"{_PUTS:,} puts/s", "a bulk insert")
+    beside_puts, beside_bulk, beside_http = (
+        f"zsched, {_LOADS[1]:,}/s beside {whom}"
+        for whom in (f"{_PUTS:,} puts/s", "a bulk insert", f"{_HTTP} HTTP puts/s, {_STREAMS} streams")
     )
     with arena.redis() as ground:
         floor = partial(_timer, arena, ground, _PEERS, seconds)
         ours = [*loads, (beside_puts, _LOADS[1], "puts"), (beside_bulk, _LOADS[1], "bulk")]
+        ours.append((beside_http, _LOADS[1], "http"))
         contestants = [
             Contestant(f"a bare timer, {_PEERS:,}/s", f"{seconds} s", _UNIT, floor),
             *(
@@ -56,9 +60,13 @@ def measure(arena: Arena) -> Result:
         if series is not None:
             result.within(f"0.5 ms p50 ({who})", series.detail("p50"), 0.5)
             result.within(f"2 ms p99 ({who})", series.median, 2.0)
-    for who, most_ms in ((beside_puts, 3), (beside_bulk, 5)):
+    for who, most_ms in ((beside_puts, 3), (beside_bulk, 5), (beside_http, 5)):
         series = result.find(who)
         result.within(f"{most_ms} ms p99 ({who})", series.median if series else None, float(most_ms))
+    series = result.find(beside_http)
+    result.at_most(
+        f"no script above {_SLOW_US // 1000} ms ({beside_http})", series.detail("slow") if series else None, 0
+    )
     result.notes.append("RQ floors due times to whole seconds, so some of its jobs are early; BullMQ: until its worker")
     result.notes.append("a bare timer: a process that sleeps until each time, then asks the server for TIME")
     return result
@@ -71,6 +79,10 @@ def _zsched(arena: Arena, ground: Ground, per_s: int, seconds: int, beside: str)
     one_shots = per_s * seconds - recurring
     with ExitStack() as stack:
         stack.enter_context(leader(arena, ground))
+        if beside == "http":
+            ground.redis.config_set("slowlog-log-slower-than", _SLOW_US)
+            stack.enter_context(running(arena, beside, ground.url, _HTTP, _STREAMS, seconds + 60))
+            arena.wait_for("the callers are there", lambda: ground.redis.exists(HTTP_KEY))
         first_ms = arena.clock.now_ms() + _LEAD_MS + one_shots // 50 + recurring
         pulses = load.spread(recurring, first_ms, length_ms, "pulse")
         for id, due_ms in pulses:
@@ -79,16 +91,17 @@ def _zsched(arena: Arena, ground: Ground, per_s: int, seconds: int, beside: str)
         load.put(client, timed)
         if arena.clock.now_ms() > first_ms - _LEAD_MS // 2:
             raise Broken("putting took longer than expected: the first runs were due already")
-        if beside:
+        if beside in ("puts", "bulk"):
             numbers = (_PUTS, seconds + 60) if beside == "puts" else ()
             stack.enter_context(running(arena, beside, ground.url, *numbers))
         arena.sleep_until(first_ms + length_ms + _AFTER_MS)
     load.prove_once(load.run_ids([*pulses, *timed]), load.queued(ground.redis))
     late = Lateness.of(journal.lateness_ms(list(journal.fires(ground))))
     put = ground.waiting() - recurring  # what is left in the lanes, beside the next occurrences
-    if beside and put < _PUTS * seconds:
+    if beside and put < (_HTTP if beside == "http" else _PUTS) * seconds:
         raise Broken(f"only {put:,} puts were made meanwhile: this machine is too busy to say")
-    return Figure(late.p99, late.others() | ({"puts": float(put)} if beside else {}))
+    others = {"puts": float(put), "slow": float(len(ground.slow_scripts_ms()))} if beside else {}
+    return Figure(late.p99, late.others() | others)
 
 
 def _timer(arena: Arena, ground: Ground, per_s: int, seconds: int) -> Figure:

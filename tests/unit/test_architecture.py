@@ -73,11 +73,12 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "metrics":        ((*SHARED, "core", "storage", "health", "daemon.failures", "daemon.loop", "metrics"),
                        ("prometheus_client", "structlog")),
     "dashboard":      (("errors", "config", "core", "storage", "dashboard"), FOR_PAGES),
-    "web":            (("", "errors", "config", "aio", "client", "core", "storage", "web"),
+    "web":            (("", "errors", "config", "aio", "client", "core", "storage", "health", "web"),
                        ("fastapi", "starlette", "structlog", "uvicorn")),
     "testing":        ((*SHARED, "core", "storage", "client", "files", "daemon", "testing"), FOR_TESTS),
     "demo":           (EVERYTHING,                                       ("click", "structlog")),
     "bench":          (EVERYTHING,                                       ("click", "redis", "rq", "rq_scheduler")),
+    "bench.web":      (EVERYTHING,                                       ("fastapi", "starlette")),
     "cli":            (EVERYTHING,                                       ("click", "structlog")),
     "cli.status_screen": (("errors", "core", "storage", "health", "cli"), ("rich",)),  # of the extra ops
     "cli.values":     (("errors", "core", "files", "cli"),               ("click", "dateutil")),

@@ -196,6 +196,7 @@ class AsyncClient:
     # -- reading --------------------------------------------------------------------------------------
 
     list = _iterated(Client.list)
+    get_many = _iterated(Client.get_many)
     preview = _awaited(Client.preview)
     overview = _awaited(Client.overview)
     stalled_queues = _awaited(Client.stalled_queues)
@@ -207,6 +208,7 @@ class AsyncClient:
     why = _awaited(Client.why)
     history = _awaited(Client.history)
     runs = _awaited(Client.runs)
+    timeline = _awaited(Client.timeline)
     iter_history = _iterated(Client.iter_history)
     history_parts = _iterated(Client.history_parts)
     iter_runs = _iterated(Client.iter_runs)

@@ -7,8 +7,9 @@ and outcomes, for searches), prefixes (of ids), archive (the writer), retention 
 search with pushes, openruns, ran and originals read runs by it), recall (the source of a restore), check (checksums).
 """
 
-from zsched.archive.archive import START, Archive
+from zsched.archive.archive import Archive
 from zsched.archive.history import History
 from zsched.archive.recall import Recall, recalling
+from zsched.core.entry import START
 
 __all__ = ["START", "Archive", "History", "Recall", "recalling"]

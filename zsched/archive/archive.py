@@ -31,14 +31,13 @@ from zsched.archive.retention import Retention
 from zsched.archive.schema import SEGMENT_BITS, last_n, number_of
 from zsched.core.clock import Clock
 from zsched.core.difference import Held
+from zsched.core.entry import START
 from zsched.core.log import FORMAT, Entry, Key, Position, UnknownEntry, UnreadableEntry
 from zsched.core.log.recovery import ScanEntry
 from zsched.core.run_id import suffix_of
 from zsched.errors import ArchiveCorrupt, ArchiveFailed
 
 _PIECE: Final = 4000  # changes sorted and written at once: more would hold up other threads (the GIL)
-
-START: Final = "start"  # complete since the log's first entry
 
 
 class Archive:

@@ -3,9 +3,9 @@ The command line: one file per group of commands, all thin over ``zsched.client`
 
 Reading order: program (exit codes, shared options, a command's context, errors), values (parses arguments), filters
 (options that choose schedules or runs), functions (resolves dotted paths), formats (times and runs as texts), lines
-(what a command shows), tables and terminal (fit it into a width), output (progress), then the commands. Five files
-are parts of commands: status_view reads the data of ``zsched status``, status_screen formats it, run_view shows one
-run, repairs changes many, and import_steps runs an import.
+(what a command shows), tables and terminal (fit it into a width), output (progress), then the commands. Four files are
+parts of commands: status_screen formats ``zsched status``, run_view shows one run, repairs changes many, and
+import_steps runs an import.
 
 Results go to stdout, everything else to stderr; with ``--json`` both are JSON, and an error is
 ``{"error": …, "type": …}`` on stderr.

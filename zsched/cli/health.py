@@ -16,10 +16,10 @@ from zsched.cli.lines import Style, TableRow
 from zsched.cli.output import say_lines
 from zsched.cli.program import DONE, UNHEALTHY, Invocation, command
 from zsched.cli.status_screen import status_lines, watch
-from zsched.cli.status_view import looking
 from zsched.core.arguments import zone_name
 from zsched.core.wording import plural
 from zsched.errors import RedisUnavailable
+from zsched.health.status import looking
 from zsched.health.verdict import NAMES, Shell
 from zsched.storage.connection import Link, link_of
 
@@ -80,12 +80,13 @@ def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz:
     elif every is not None:
         raise click.UsageError("--every is the interval of --watch; give both, or neither")
     settings = invocation.settings()
-    look = looking(settings)
+    link = link_of(settings)
+    look = looking(settings, link)
     if is_watched:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # the terminal is restored then, too
         watch(lambda: status_lines(look(), tz), every or _EVERY_S, tz)
         return DONE
-    with reaching(invocation, link_of(settings)):
+    with reaching(invocation, link):
         view = look()
     if invocation.wants_json:
         invocation.answer(view.to_dict())

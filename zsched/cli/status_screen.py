@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from zsched.cli.formats import remark
 from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow, pairs, printable
-from zsched.cli.status_view import StatusView, complete_since
 from zsched.cli.terminal import Terminal
 from zsched.core.changes import What
 from zsched.core.model import Priority, Schedule
@@ -25,6 +24,7 @@ from zsched.core.wording import duration_text, plural, relative_text, rough_dura
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable
 from zsched.health.check import Finding
 from zsched.health.checks_archives import audit_text, entries_text
+from zsched.health.status import StatusView, complete_since
 from zsched.storage.archivers import Report
 from zsched.storage.overview import SILENT_MS, DaemonRole, DaemonSeen, Overview
 from zsched.storage.queues import HeldBack

@@ -5,7 +5,7 @@ cancel).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -157,6 +157,10 @@ class Lives(Past):
     def get(self, id: str) -> Schedule:
         """Return one schedule. Raises ScheduleNotFound."""
         return self._find(check_id(id)).schedule
+
+    def get_many(self, ids: Iterable[str]) -> Iterator[Schedule]:
+        """Yield those of the schedules *ids* that exist, in the order of *ids*; read page by page."""
+        return self._reader.schedules(map(check_id, ids))
 
     # -- how ----------------------------------------------------------------------------------------
 

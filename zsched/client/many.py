@@ -251,6 +251,7 @@ def put_rows(
     def items() -> Iterator[Numbered]:
         for number, row in enumerate(rows):
             many.ids.append(None)
+            many.outcomes.append(None)
             try:
                 yield number, reader.read(row)
             except (InvalidSchedule, ScheduleExists, TriggerError) as error:
@@ -260,12 +261,12 @@ def put_rows(
 
     for outcomes in puts.put(items()):
         for outcome in outcomes:
-            if outcome.word in _GOOD:
-                many.ids[outcome.number] = outcome.id
+            if (word := _GOOD.get(outcome.word)) is not None:
+                many.ids[outcome.number], many.outcomes[outcome.number] = outcome.id, word
             elif (error := outcome.refusal(keys)) is not None:
                 fail(outcome.number, error)
-        for word, count in Counter(outcome.word for outcome in outcomes).items():
-            if (name := _GOOD.get(word)) is not None:
+        for answered, count in Counter(outcome.word for outcome in outcomes).items():
+            if (name := _GOOD.get(answered)) is not None:
                 setattr(many, name, getattr(many, name) + count)
                 many.done += count
         on_progress(many.done)

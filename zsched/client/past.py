@@ -8,7 +8,7 @@ import the readers of logs and archives.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Unpack
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from zsched.core.lookback import Occurrence
     from zsched.core.runs import Run, RunStatus
     from zsched.core.story import Source, Story
+    from zsched.core.timeline import Timeline
     from zsched.storage.inquiry import Inquiry, Looked
 
 
@@ -106,6 +107,20 @@ class Past:
         (``reached_us``), and has the ``source``. Raises as ``history``.
         """
         return self._answers.history_parts(id, status, limit, after, filters)
+
+    def timeline(self, start: datetime, end: datetime, bucket: timedelta | float | str) -> Timeline:
+        """
+        Count, by spans of *bucket* in [*start*, *end*), the outcomes of the past and the expected occurrences; at most
+        500 spans, of a second or more. The newest 20,000 outcomes are counted; ``complete_since_ms`` says since when
+        these are all. Later occurrences than the next one are counted of at most 5,000 recurring schedules.
+
+        Raises:
+            InvalidSchedule: a time is naive, or there are too many spans.
+            ArchiveError: as ``history``.
+        """
+        from zsched.client.timeline import timeline
+
+        return timeline(self._link, self._reader, self._answers, start, end, bucket)
 
     def iter_runs(
         self,

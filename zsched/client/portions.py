@@ -45,7 +45,7 @@ _SKEW_MS: Final = 3_600_000  # by which a worker's clock, which ended a run, may
 Act = Callable[[Sequence[str]], Mapping[str, IdOutcome]]  # changes some candidates in one step
 
 
-class _Options(NamedTuple):
+class ChangeOptions(NamedTuple):
     """The options of one call, checked; the field names are those of ``RepairOptions``."""
 
     dry_run: bool = False
@@ -55,7 +55,7 @@ class _Options(NamedTuple):
     on_progress: Callable[[int, int], None] | None = None
 
     @classmethod
-    def taken(cls, given: dict[str, Any]) -> _Options:
+    def taken(cls, given: dict[str, Any]) -> ChangeOptions:
         """Take the options out of *given*; the filters are left. Raises InvalidSchedule."""
         options = cls(**{name: given.pop(name) for name in cls._fields if name in given})
         flag("dry_run", options.dry_run)
@@ -75,7 +75,7 @@ class Portions:
 
     def retry(self, status: object, given: dict[str, Any]) -> Repaired:
         """See ``Repairs.retry_many``."""
-        wanted, options = _one_of(status, _RETRIED), _Options.taken(given)
+        wanted, options = _one_of(status, _RETRIED), ChangeOptions.taken(given)
         runs, source = self._runs(wanted, given)
         retried = self._retried(runs, given.get("match"))
         ids = [run.id for run in runs if run.id not in retried]
@@ -84,15 +84,15 @@ class Portions:
 
     def cancel_runs(self, status: object, given: dict[str, Any]) -> Repaired:
         """See ``Repairs.cancel_runs``."""
-        wanted, options = _one_of(status, _CANCELLED), _Options.taken(given)
-        _require_one(given)
+        wanted, options = _one_of(status, _CANCELLED), ChangeOptions.taken(given)
+        demand_filter(given)
         runs, source = self._runs(wanted, given)
         return self._carry_out([run.id for run in runs], self._reruns.cancel, options, CHANGED_PER_SECOND, source)
 
     def change(self, act: Act, given: dict[str, Any], *, is_pushing: bool = False, **usual: Any) -> Repaired:
         """Change schedules by *act*. *usual*: filters that hold unless others are given."""
-        options = _Options.taken(given)
-        _require_one(given)
+        options = ChangeOptions.taken(given)
+        demand_filter(given)
         found = select(Filter.of(limit=options.limit, **(usual | given)), self._reader)
         per_second = PUSHED_PER_SECOND if is_pushing else CHANGED_PER_SECOND
         return self._carry_out([schedule.id for schedule in found], act, options, per_second)
@@ -119,7 +119,7 @@ class Portions:
     # -- changes ----------------------------------------------------------------------------------
 
     def _carry_out(
-        self, ids: Iterable[str], act: Act, options: _Options, per_second: int, source: Source | None = None
+        self, ids: Iterable[str], act: Act, options: ChangeOptions, per_second: int, source: Source | None = None
     ) -> Repaired:
         candidates = list(dict.fromkeys(ids))[: options.limit]
         tally, rate, total = Tally(candidates, source), Rate(options.per_second or per_second), len(candidates)
@@ -147,7 +147,8 @@ def _telling(done: int, total: int) -> Iterator[None]:
         raise RedisUnavailable(message, may_have_been_applied=error.may_have_been_applied) from error
 
 
-def _require_one(filters: Mapping[str, Any]) -> None:
+def demand_filter(filters: Mapping[str, Any]) -> None:
+    """Check that there is a filter: no change of everything by accident. Raises InvalidSchedule."""
     if all(value is None for value in filters.values()):
         raise InvalidSchedule("match", None, "no filter is given", 'give one, or match="*" for all')
 

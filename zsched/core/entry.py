@@ -31,6 +31,7 @@ StoredRow = tuple[bytes, bytes, bytes]  # id, words, a text from outside or b"";
 FORMAT: Final = 5
 OLDEST_FORMAT: Final = 5
 
+START: Final = "start"  # of an archive that is complete since the first entry of the log
 OWN: Final = "schedule:"  # the prefix of a recurring schedule's own fields in a record
 BEFORE_BY: Final = "\x1f"  # in the value of a paused schedule: between the note and who paused it; lua/pause.lua
 _BY: Final = b"by"  # the field before an entry's own texts; none of these begin with it

@@ -223,6 +223,7 @@ class Many:
     """Result of ``client.schedule_many``; ``errors`` are (index, error) of the rows that were refused."""
 
     ids: list[str | None] = field(default_factory=list)  # by row; None for a refused row
+    outcomes: list[str | None] = field(default_factory=list)  # by row, as in ``Scheduled``; None for a refused row
     created: int = 0
     updated: int = 0
     unchanged: int = 0
@@ -241,6 +242,7 @@ class Many:
         """Return the result for JSON; an error is {index, error, type}."""
         return {
             "ids": self.ids,
+            "outcomes": self.outcomes,
             "created": self.created,
             "updated": self.updated,
             "unchanged": self.unchanged,

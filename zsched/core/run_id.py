@@ -71,7 +71,8 @@ def run_key(run_id: str, namespace: str | None = None) -> RunKey | None:
     ``RunId.ours`` returns None. Fast for the usual form, ``<id>-<ms>``.
     """
     id, _, ms = run_id.rpartition("-")
-    if namespace in (None, "default") and ms.isdigit() and ms.isascii() and len(ms) == _USUAL_DIGITS and ID.fullmatch(id):
+    is_usual = len(ms) == _USUAL_DIGITS and ms.isdigit() and ms.isascii()
+    if is_usual and namespace in (None, "default") and ID.fullmatch(id):
         return id, ms
     parts = RunId.parse(run_id) if namespace is None else RunId.ours(run_id, namespace)
     return None if parts is None else (parts.schedule_id, run_id[len(parts.schedule_id) + 1 :])

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -33,6 +33,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.meta import asking, server_now_ms
 from zsched.storage.registries import allowed_replies, is_denied, members
 from zsched.storage.rqkeys import RqKeys
+from zsched.storage.upcoming import WITHIN_MS, due_soon
 
 if TYPE_CHECKING:
     from zsched.core.recent import Recent
@@ -165,6 +166,33 @@ class StalledQueues(NamedTuple):
         return self._replace(unheard=unheard, suspended=suspended)
 
 
+class QueueSeen(NamedTuple):
+    """
+    A queue. ``waiting`` and ``waits_ms``: as in ``StalledQueue``. ``workers``: the names of the living workers that
+    listen. ``held``: its schedules that its limit holds back, and the limit. ``due``: the number of schedules that are
+    due within a time, as ``upcoming.due_soon`` counts them.
+    """
+
+    queue: str
+    waiting: int
+    waits_ms: int | None
+    workers: Sequence[str]
+    held: HeldBack | None
+    due: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form for JSON; the keys are stable."""
+        return {
+            "queue": self.queue,
+            "waiting": self.waiting,
+            "waits_s": None if self.waits_ms is None else self.waits_ms // 1000,
+            "workers": list(self.workers),
+            "max_per_second": None if self.held is None else self.held.per_second,
+            "held_back": 0 if self.held is None else self.held.waiting,
+            "due_within": dict(self.due),
+        }
+
+
 def waiting_text(queues: Sequence[StalledQueue]) -> str:
     """Return ``3 jobs wait, the oldest for 6 min``, for all *queues* together."""
     count = sum(one.waiting for one in queues)
@@ -229,6 +257,23 @@ def stalled_queues(wire: Wire, keys: Keys) -> StalledQueues:
         len(used),
         len(heard),
     )
+
+
+def queues_seen(wire: Wire, keys: Keys, held: Iterable[HeldBack]) -> list[QueueSeen]:
+    """
+    Return the queues that schedules use, that RQ knows or that workers listen to, by name. *held*: as in ``Overview``.
+    Raises as above.
+    """
+    workers, due, by_queue = workers_of(wire, keys.rq), due_soon(wire, keys), {one.queue: one for one in held}
+    used = used_queues(wire, keys) | due.keys()
+    known = used.union(by_queue, *(one.queues for one in workers))
+    known |= {keys.rq.queue_name(key) for key in members(wire, keys.rq.queues(), _QUEUES)}
+    found = []
+    for one in _stalled(wire, keys, sorted(known), used):
+        names = sorted(worker.name for worker in workers if one.queue in worker.queues)
+        soon = due.get(one.queue, dict.fromkeys(WITHIN_MS, 0))
+        found.append(QueueSeen(one.queue, one.waiting, one.waits_ms, names, by_queue.get(one.queue), soon))
+    return found
 
 
 def similar(queue: str, heard: Collection[str]) -> str | None:

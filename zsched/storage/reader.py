@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from zsched.core.checked_options import UNREADABLE, read_letters, read_options
@@ -24,7 +25,7 @@ from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log, recent
 from zsched.storage.meta import asking, due_from_score, server_now_ms
-from zsched.storage.queues import StalledQueues, stalled_queues, throttled_sets
+from zsched.storage.queues import HeldBack, QueueSeen, StalledQueues, queues_seen, stalled_queues, throttled_sets
 from zsched.storage.registries import Registries
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
@@ -123,6 +124,15 @@ class Reader:
         ids = self._link.execute("ZRANGE", self._keys.due(lane), 0, most - 1)
         return self.schedules(id.decode(errors="backslashreplace") for id in ids)
 
+    def due_in(self, bounds: Sequence[int]) -> list[int]:
+        """Count the schedules of the lanes that are due in [a, b), for each two neighbours in *bounds*, in ms."""
+        commands = [("ZCOUNT", self._keys.due(lane), a, f"({b}") for a, b in pairwise(bounds) for lane in Priority]
+        with self._link.wire() as wire:
+            counts = wire.execute_all(commands)
+        return [
+            sum(some) for some in zip(*(counts[place :: len(Priority)] for place in range(len(Priority))), strict=True)
+        ]
+
     def paused(self) -> list[str]:
         """Return the ids of paused schedules, sorted."""
         return sorted(shown(id) for id in self._link.execute("HKEYS", self._keys.paused()))
@@ -157,6 +167,11 @@ class Reader:
         """Return the queues from which no worker takes jobs. Raises as ``storage.queues.stalled_queues``."""
         with self._link.wire() as wire:
             return stalled_queues(wire, self._keys)
+
+    def queues_seen(self, held: Iterable[HeldBack]) -> list[QueueSeen]:
+        """Return the queues in use. *held* and errors: as ``storage.queues.queues_seen``."""
+        with self._link.wire() as wire:
+            return queues_seen(wire, self._keys, held)
 
     def queue_depths(self) -> dict[str, int]:
         """Count the jobs that wait in each queue that RQ knows."""

@@ -60,6 +60,10 @@ class Limits:
                 return option, values[0], patterns
         return ("tags", list(tags), self.tags) if self.tags and not _matches(tags, self.tags) else None
 
+    def has_queue(self, queue: str) -> bool:
+        """Return True if a schedule of *queue* can be within the limits."""
+        return not self.queues or _matches([queue], self.queues)
+
 
 @dataclass(frozen=True, slots=True)
 class Token:

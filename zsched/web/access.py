@@ -20,6 +20,7 @@ from zsched.client.allowed import check_allowed
 from zsched.config import Settings
 from zsched.core.clock import Clock
 from zsched.core.model import Schedule
+from zsched.storage.refusals import NO_VERSION
 from zsched.storage.tokens import Token, TokenRole, Tokens, digest_of
 from zsched.web.problems import Problem
 
@@ -69,6 +70,19 @@ class Caller:
             tags = options.get("tags") or ()
             self.demand_within(str(func), str(options.get("queue", "default")), [str(tag) for tag in tags])
 
+    def guarded(self, options: dict[str, Any], present: Schedule | None) -> dict[str, Any]:
+        """
+        Return the options of a put that replaces *present*, or creates a schedule; *options* themselves if they replace
+        nothing else anyhow. Raises Problem: *present* is outside of the limits.
+        """
+        if present is not None:
+            self.demand(present)
+        if options.get("if_version") is not None or options.get("if_exists") in ("error", "keep"):
+            return options
+        if present is None:
+            return {**options, "if_exists": "error"}
+        return {**options, "if_version": present.version or NO_VERSION}
+
     def demand_all(self, what: str) -> None:
         """Check that the token has no limits, for what names no single schedule. Raises Problem."""
         if self.is_limited:
@@ -78,6 +92,10 @@ class Caller:
     def sees(self, schedule: Schedule) -> bool:
         """Return True if a listing shows *schedule* to this caller."""
         return self.token.limits.refusal(schedule.func, schedule.queue, schedule.tags) is None
+
+    def sees_queue(self, queue: str) -> bool:
+        """Return True if schedules of *queue* may be within the limits."""
+        return self.token.limits.has_queue(queue)
 
     def shown(self, found: dict[str, Any]) -> dict[str, Any]:
         """Return *found*, of a schedule or run, without what needs the right to see arguments."""

@@ -18,10 +18,13 @@ from zsched.aio.link import AsyncLink
 from zsched.config import Settings
 from zsched.core.clock import SystemClock
 from zsched.errors import InvalidSchedule, ZschedError
+from zsched.health.status import looking
 from zsched.storage.keys import keys_of
 from zsched.storage.log import Log
+from zsched.storage.reader import Reader
+from zsched.storage.rqjob import Encoder
 from zsched.storage.tokens import Tokens
-from zsched.web import changes, problems, runs, schedules, schemas
+from zsched.web import bulk, changes, health, occurrences, problems, runs, schedules, schemas
 from zsched.web.access import Access
 from zsched.web.events import Events
 from zsched.web.problems import Problem
@@ -58,8 +61,9 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
         openapi_url=f"{PREFIX}/openapi.json",
     )
     app.state.access = Access(client, Tokens(link, keys), settings, clock)
+    app.state.look, app.state.reader = looking(settings, link), Reader(link, keys, Encoder(settings.rq.serializer))
     app.state.events, app.state.run_suffix = Events(client, Log(link, keys), keys.run_suffix), keys.run_suffix
-    for router in (schedules.router, runs.router, changes.router):
+    for router in (schedules.router, bulk.router, occurrences.router, runs.router, changes.router, health.router):
         app.include_router(router, prefix=PREFIX)
     app.include_router(_probes(client))
     app.openapi = _described(app)  # type: ignore[method-assign]  # FastAPI's own way to add to it
@@ -130,6 +134,4 @@ async def _on_http_error(_: Request, error: Any) -> JSONResponse:
 
 async def _on_failure(request: Request, error: Exception) -> JSONResponse:
     log.error("request_failed", path=request.url.path, exc_info=error)
-    return Problem(
-        500, "failed", f"the request failed ({type(error).__name__})", "this server's events say why"
-    ).response()
+    return problems.failure_of(error).response()

@@ -20,6 +20,7 @@ import json
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from itertools import islice
 from typing import Final, NamedTuple
 
 import structlog
@@ -36,6 +37,8 @@ log = structlog.get_logger(__name__)
 _BEGINNING: Final = Position(0, 0, 0)  # of an empty log
 _KEPT: Final = 10_000  # events in memory
 _PAGE: Final = 100
+_AT_ONCE: Final = 500  # events in one piece of a stream
+_GATHERED_S: Final = 0.02  # streams wake once for all events that come within this time
 _LOOK_S: Final = 1.0  # at most between two looks at the token of a stream
 _COMMENT_EVERY_S: Final = 15.0  # so that proxies keep a silent stream
 _RETRY_S: Final = 1.0
@@ -61,6 +64,8 @@ class Events:
         self._history = 0  # number of the history
         self._last = _BEGINNING
         self._news = asyncio.Event()
+        self._bell: asyncio.TimerHandle | None = None
+        self._joined = 0, 0, b"", 0  # history, first number, texts, number behind them
         self._reader: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
 
@@ -68,7 +73,7 @@ class Events:
         """Yield events after *after*, or from now on, as long as *is_admitted*, which is asked once a second."""
         await self._begin()
         yield b": events of zsched\n\n"
-        history, at, seen_seq = self._history, self._number, 0
+        history, at = self._history, self._number
         if after is not None and not await self._holds(after):
             yield _RESET % _LOST
             history, at = self._history, self._number
@@ -76,20 +81,18 @@ class Events:
             async for event in self._from_log(after):
                 yield event.text
                 after = event.position
-            place = self._place_of(after)
-            history, at, seen_seq = self._history, self._number if place is None else place, after.seq
+            at = self._number + after.seq - self._last.seq  # the log may have been read further than memory
         loop, asked_s, told_s = asyncio.get_running_loop(), 0.0, 0.0
         while True:
-            if history != self._history or at < self._number - len(self._kept):
+            first = self._number - len(self._kept)
+            if history != self._history or at < first:
                 yield _RESET % _ANEW
-                history, at, seen_seq = self._history, self._number - len(self._kept), 0
-            while history == self._history and self._number - len(self._kept) <= at < self._number:
-                event = self._kept[at - self._number + len(self._kept)]
-                at += 1
-                if event.position.seq > seen_seq:  # the log may have been read further than memory
-                    told_s = loop.time()
-                    yield event.text
-            if history == self._history and at >= self._number:
+                history, at = self._history, first
+            if at < self._number:
+                told_s = loop.time()
+                text, at = self._texts_from(at)
+                yield text
+            else:
                 await self._wait()
             if loop.time() - asked_s >= _LOOK_S:
                 asked_s = loop.time()
@@ -127,8 +130,24 @@ class Events:
             self._number, self._history = 0, self._history + 1
         self._kept.append(SentEvent(entry.position, self._text(entry)))
         self._number += 1
+        if self._bell is None:
+            self._bell = asyncio.get_running_loop().call_later(_GATHERED_S, self._ring)
+
+    def _ring(self) -> None:
+        """Wake all streams: once for events that come close together."""
+        self._bell = None
         self._news.set()
         self._news = asyncio.Event()
+
+    def _texts_from(self, at: int) -> tuple[bytes, int]:
+        """Return the texts of some events from number *at* on, and the number behind them. All streams share them."""
+        history, number, text, end = self._joined
+        if (history, number) != (self._history, at) or end < min(self._number, at + _AT_ONCE):
+            begin = at - self._number + len(self._kept)
+            some = [event.text for event in islice(self._kept, begin, begin + _AT_ONCE)]
+            text, end = b"".join(some), at + len(some)
+            self._joined = self._history, at, text, end
+        return text, end
 
     async def _wait(self) -> None:
         """Wait for an event, for a second at most."""

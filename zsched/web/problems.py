@@ -15,6 +15,7 @@ from zsched import errors
 from zsched.errors import NOT_GIVEN, InvalidSchedule, NotArchived, RedisUnavailable, VersionConflict, ZschedError, show
 
 MEDIA_TYPE: Final = "application/problem+json"
+_TYPE: Final = "urn:zsched:error:"
 _RETRY_AFTER_S: Final = "1"
 # By class; a class without a status has that of its base.
 _STATUS: Final[dict[type[Exception], int]] = {
@@ -61,7 +62,17 @@ class Problem(Exception):
     def response(self) -> JSONResponse:
         """Return it as a response."""
         headers = {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
-        return _response(self.status, self.kind, self.detail, {"remedy": self.remedy, **self.members}, headers)
+        return _response(self.status, self.kind, self.detail, self.all_members, headers)
+
+    @property
+    def all_members(self) -> dict[str, Any]:
+        """The members beside type, title, status and detail."""
+        return {"remedy": self.remedy, **self.members}
+
+
+def failure_of(error: Exception) -> Problem:
+    """Return the problem of an error that nobody expected; the server's events have the rest."""
+    return Problem(500, "failed", f"the request failed ({type(error).__name__})", "this server's events say why")
 
 
 def response_of(error: ZschedError, status: int | None = None) -> JSONResponse:
@@ -90,15 +101,16 @@ def members_of(error: ZschedError) -> dict[str, Any]:
     return {}
 
 
-def problem_of(error: ZschedError) -> dict[str, Any]:
+def problem_of(error: ZschedError | Problem) -> dict[str, Any]:
     """Return *error* as the body of a problem without a status: one of many results."""
-    kind = kind_of(type(error))
-    return {"type": f"urn:zsched:error:{kind}", "detail": str(error), **members_of(error)}
+    if isinstance(error, Problem):
+        return {"type": f"{_TYPE}{error.kind}", "detail": error.detail, **error.all_members}
+    return {"type": f"{_TYPE}{kind_of(type(error))}", "detail": str(error), **members_of(error)}
 
 
 def _response(status: int, kind: str, detail: str, members: dict[str, Any], headers: dict[str, str]) -> JSONResponse:
     title = _TITLES.get(status, "Failed")
-    body = {"type": f"urn:zsched:error:{kind}", "title": title, "status": status, "detail": detail, **members}
+    body = {"type": f"{_TYPE}{kind}", "title": title, "status": status, "detail": detail, **members}
     return JSONResponse(body, status, headers, MEDIA_TYPE)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any, Final
 
@@ -13,12 +13,11 @@ from starlette.requests import ClientDisconnect, Request
 
 from zsched.core.forms import Instant
 from zsched.core.option_table import OPTIONS
-from zsched.errors import InvalidSchedule
+from zsched.errors import NOT_GIVEN, InvalidSchedule
 from zsched.web.problems import Problem
 
 BODY_BYTES: Final = 1_048_576
-LINE_BYTES: Final = 1_048_576  # of a batch
-_READ_WITHIN_S: Final = 30.0  # the next part of a body
+READ_WITHIN_S: Final = 30.0  # the next part of a body
 _TIMES: Final = frozenset(name for name, option in OPTIONS.items() if isinstance(option.form, Instant))
 _TOO_LARGE: Final = f"send at most {BODY_BYTES:,} bytes; arguments of this size belong into a store of their own"
 
@@ -37,24 +36,23 @@ async def read_object(request: Request) -> dict[str, Any]:
     return parsed(body) if body.strip() else {}
 
 
-async def read_lines(request: Request) -> AsyncIterator[bytes]:
-    """Yield the lines of *request*, without empty ones. Raises Problem."""
+async def read_lines(request: Request) -> AsyncIterator[list[bytes]]:
+    """Yield the lines of *request*, without empty ones, as many at once as have come. Raises Problem."""
     rest = b""
     async for part in _parts(request):
         *lines, rest = (rest + part).split(b"\n")
-        for line in lines:
-            if line.strip():
-                yield line
-        if len(rest) > LINE_BYTES:
+        if len(rest) > BODY_BYTES:
             raise Problem(413, "too-large", "a line is too large", _TOO_LARGE)
+        if lines:
+            yield [line for line in lines if line and not line.isspace()]
     if rest.strip():
-        yield rest
+        yield [rest]
 
 
 def parsed(text: bytes) -> dict[str, Any]:
     """Return the object of a JSON *text*: no NaN, no number beyond a float, no key twice. Raises Problem."""
     try:
-        found = json.loads(text, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_without_doubles)
+        found = _DECODER.decode(text.decode())
     except (ValueError, RecursionError) as error:
         raise Problem(400, "not-json", f"the body is not JSON: {error}", "send a JSON object (RFC 8259)") from None
     if not isinstance(found, dict):
@@ -62,9 +60,34 @@ def parsed(text: bytes) -> dict[str, Any]:
     return found
 
 
-def call_options(body: Mapping[str, Any]) -> dict[str, Any]:
+def call_options(body: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a call from JSON: times are datetimes, and the others stay. Raises InvalidSchedule."""
-    return {name: rfc3339(name, value) if name in _TIMES else value for name, value in body.items()}
+    times = {name: rfc3339(name, body[name]) for name in _TIMES & body.keys()}
+    return {**body, **times} if times else body
+
+
+def func_of(options: dict[str, Any]) -> str:
+    """Take the function's path out of *options*. Raises InvalidSchedule."""
+    func = options.pop("func", None)
+    if not isinstance(func, str):
+        given = NOT_GIVEN if func is None else func
+        raise InvalidSchedule("func", given, "not a dotted path", "give one such as app.tasks.remind")
+    return func
+
+
+def only(body: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Return *body* if it has no other members than *names*. Raises InvalidSchedule."""
+    for name in body.keys() - set(names):
+        raise InvalidSchedule(name, body[name], "no such member here", f"give {', '.join(names) or 'an empty body'}")
+    return body
+
+
+def aware(name: str, text: Any) -> datetime | None:
+    """Return an RFC 3339 time with an offset as a datetime. Raises InvalidSchedule."""
+    at = rfc3339(name, text)
+    if at is not None and at.utcoffset() is None:
+        raise InvalidSchedule(name, text, "it has no offset", "give one such as 2026-12-24T18:00:00+09:00")
+    return at
 
 
 def rfc3339(name: str, value: Any) -> datetime | None:
@@ -85,7 +108,7 @@ async def _parts(request: Request) -> AsyncIterator[bytes]:
     stream = request.stream()
     while True:
         try:
-            async with asyncio.timeout(_READ_WITHIN_S):
+            async with asyncio.timeout(READ_WITHIN_S):
                 yield await anext(stream)
         except StopAsyncIteration:
             return
@@ -112,3 +135,6 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} is there twice")
     return found
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_without_doubles)

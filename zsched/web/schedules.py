@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from datetime import datetime
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
@@ -24,7 +23,7 @@ from zsched.errors import (
 from zsched.web import schemas
 from zsched.web.calls import Admitted, QueryText
 from zsched.web.problems import Problem, response_of
-from zsched.web.reading import call_options, read_object, rfc3339
+from zsched.web.reading import aware, call_options, func_of, only, read_object, rfc3339
 
 router = APIRouter(tags=["schedules"])
 
@@ -43,7 +42,7 @@ async def put(id: str, request: Request, call: Admitted) -> Response:
     """
     call.demand_write()
     options = call_options(await read_object(request))
-    func = _func(options)
+    func = func_of(options)
     options["id"] = check_id(id)
     call.demand_new(func, options)
     if request.headers.get("if-none-match") == "*":
@@ -74,7 +73,7 @@ async def create(request: Request, call: Admitted) -> Response:
     options = call_options(body)
     if "id" in options:
         raise InvalidSchedule("id", options["id"], "the server makes it", "PUT /api/v1/schedules/{id} takes yours")
-    func = _func(options)
+    func = func_of(options)
     call.demand_new(func, options)
     op, id = call.operation(key, body)
     try:
@@ -89,7 +88,7 @@ async def create(request: Request, call: Admitted) -> Response:
 @router.get("/schedules/{id}", **schemas.answer("Schedule", "A schedule."))
 async def get(id: str, call: Admitted) -> Response:
     """Return a schedule. Its `ETag` is its version."""
-    return _schedule(call, await _found(call, id))
+    return _schedule(call, await found_of(call, id))
 
 
 @router.patch("/schedules/{id}", **schemas.put("Change some options of a schedule (RFC 7396)."))
@@ -98,7 +97,7 @@ async def patch(id: str, request: Request, call: Admitted) -> Response:
     call.demand_write()
     changes = call_options(await read_object(request))
     for _ in range(_ATTEMPTS):
-        found = await _found(call, id)
+        found = await found_of(call, id)
         wanted = {"func": found.func, "queue": found.queue, "tags": found.tags} | changes
         call.demand_new(wanted.pop("func"), wanted)
         version = _if_match(request) or (found.version if call.is_limited else None)
@@ -124,7 +123,7 @@ async def cancel(id: str, request: Request, call: Admitted) -> Response:
 async def pause(id: str, request: Request, call: Admitted) -> Response:
     """Stop a schedule until it is resumed; `note` is the reason. Honours `If-Match`."""
     call.demand_write()
-    note = _only(await read_object(request), "note").get("note", "")
+    note = only(await read_object(request), "note").get("note", "")
     return await _changed(call, request, id, lambda version: call.client.pause(id, note, if_version=version))
 
 
@@ -132,7 +131,7 @@ async def pause(id: str, request: Request, call: Admitted) -> Response:
 async def resume(id: str, request: Request, call: Admitted) -> Response:
     """Resume a schedule; `missed` is fire or skip. Honours `If-Match`."""
     call.demand_write()
-    missed = _only(await read_object(request), "missed").get("missed", "fire")
+    missed = only(await read_object(request), "missed").get("missed", "fire")
     return await _changed(call, request, id, lambda version: call.client.resume(id, missed, if_version=version))
 
 
@@ -140,8 +139,8 @@ async def resume(id: str, request: Request, call: Admitted) -> Response:
 async def run(id: str, request: Request, call: Admitted) -> Response:
     """Push a run at once. A one-shot runs now instead of at its time."""
     call.demand_write()
-    _only(await read_object(request))
-    await _found(call, id)
+    only(await read_object(request))
+    await found_of(call, id)
     return JSONResponse({"id": id, "run_id": await call.client.run_now(id)})
 
 
@@ -151,8 +150,8 @@ async def run(id: str, request: Request, call: Admitted) -> Response:
 async def backfill(id: str, request: Request, call: Admitted) -> Response:
     """Run the occurrences in [`start`, `end`) that did not run; `dry_run` only plans; `again` also those that ran."""
     call.demand_write()
-    body = _only(await read_object(request), "start", "end", "dry_run", "again")
-    found = await _found(call, id)
+    body = only(await read_object(request), "start", "end", "dry_run", "again")
+    found = await found_of(call, id)
     call.demand_new(found.func, {"queue": found.queue, "tags": found.tags})
     times = {name: rfc3339(name, body.pop(name, None)) for name in ("start", "end")}
     for name, at in times.items():
@@ -166,7 +165,7 @@ async def backfill(id: str, request: Request, call: Admitted) -> Response:
 async def story(id: str, call: Admitted, tz: QueryText = None) -> Response:
     """Return what `zsched why` tells: created, changed, fired, skipped and why, and the next time."""
     if call.is_limited:
-        await _found(call, id)
+        await found_of(call, id)
     return JSONResponse((await call.client.why(id, tz)).to_dict())
 
 
@@ -189,7 +188,7 @@ async def list_(
     found, after = list[Schedule](), None if page_token is None else _cursor(page_token)
     listing = call.client.list(
         state=state, kind=kind, func=func, queue=queue, tag=tag, owner=owner, match=match, after=after,
-        due_after=_aware("due_after", due_after), due_before=_aware("due_before", due_before),
+        due_after=aware("due_after", due_after), due_before=aware("due_before", due_before),
     )  # fmt: skip
     token = None
     async for schedule in listing:
@@ -211,8 +210,8 @@ async def preview(request: Request, call: Admitted) -> Response:
     if isinstance(n, int) and n > _PREVIEWED:
         raise InvalidSchedule("n", n, "too many times for one answer", f"give 1 to {_PREVIEWED}")
     if id is not None:
-        await _found(call, id)
-    times = await call.client.preview(id, n=n, start=_aware("start", start), **body)
+        await found_of(call, id)
+    times = await call.client.preview(id, n=n, start=aware("start", start), **body)
     return JSONResponse({"times": [at.isoformat() for at in times]})
 
 
@@ -221,25 +220,20 @@ async def preview(request: Request, call: Admitted) -> Response:
 
 async def _put(call: Admitted, func: Any, options: dict[str, Any]) -> Scheduled:
     """Put a schedule. Of a limited caller, the present one must be within the limits, and stay until it is replaced."""
-    if not call.is_limited or "if_exists" in options:
+    if not call.is_limited:
         return await call.client.schedule(func, **options)
     for _ in range(_ATTEMPTS):
+        present = [schedule async for schedule in call.client.get_many([options["id"]])]
+        guarded = call.guarded(options, present[0] if present else None)
         try:
-            found: Schedule | None = await call.client.get(options["id"])
-        except ScheduleNotFound:
-            found = None
-        if found is not None:
-            call.demand(found)
-        seen: dict[str, Any] = {"if_exists": "error"} if found is None else {"if_version": found.version}
-        try:
-            return await call.client.schedule(func, **{**seen, **options})
+            return await call.client.schedule(func, **guarded)
         except (VersionConflict, ScheduleExists):
-            if "if_version" in options:
+            if guarded is options:
                 raise
     raise Contended(f"schedule {options['id']!r} was changed by another writer at every attempt; call again")
 
 
-async def _found(call: Admitted, id: str) -> Schedule:
+async def found_of(call: Admitted, id: str) -> Schedule:
     """Return schedule *id*, which this caller may see. Raises ScheduleNotFound, Problem."""
     found = await call.client.get(check_id(id))
     call.demand(found)
@@ -250,7 +244,7 @@ async def _changed(call: Admitted, request: Request, id: str, change: Any) -> Re
     """Change schedule *id* by *change*, which takes a version, and tell the result."""
     version = _if_match(request)
     if call.is_limited:
-        found = await _found(call, id)
+        found = await found_of(call, id)
         version = version or found.version
     done = await change(version)
     if isinstance(done, Schedule):
@@ -276,21 +270,6 @@ def _schedule(call: Admitted, found: Schedule) -> Response:
     return JSONResponse(call.shown(found.to_dict()), headers=headers)
 
 
-def _func(options: dict[str, Any]) -> str:
-    func = options.pop("func", None)
-    if not isinstance(func, str):
-        given = NOT_GIVEN if func is None else func
-        raise InvalidSchedule("func", given, "not a dotted path", "give one such as app.tasks.remind")
-    return func
-
-
-def _only(body: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Return *body* if it has no other members than *names*. Raises InvalidSchedule."""
-    for name in body.keys() - set(names):
-        raise InvalidSchedule(name, body[name], "no such member here", f"give {', '.join(names) or 'an empty body'}")
-    return body
-
-
 def _if_match(request: Request) -> str | None:
     """Return the version in If-Match; None: there is no condition. Raises Problem."""
     given = request.headers.get("if-match")
@@ -299,13 +278,6 @@ def _if_match(request: Request) -> str | None:
     if len(given) < 3 or given[0] != '"' or given[-1] != '"':
         raise Problem(400, "bad-condition", f"If-Match: {given[:100]} is not an ETag", 'send If-Match: "<version>"')
     return given[1:-1]
-
-
-def _aware(name: str, text: str | None) -> datetime | None:
-    at = rfc3339(name, text) if isinstance(text, str) else text
-    if at is not None and at.utcoffset() is None:
-        raise InvalidSchedule(name, text, "it has no offset", "give one such as 2026-12-24T18:00:00+09:00")
-    return at
 
 
 def _page_token(cursor: str) -> str:

@@ -21,7 +21,21 @@ _TYPES: Final[dict[type, dict[str, Any]]] = {
     bool: {"type": "boolean"},
     int: {"type": "integer"},
 }
-_RESULTS: Final = ("Schedule", "Story", "Run", "Result", "Backfill", "Preview", "Entry")
+_RESULTS: Final = (
+    "Schedule",
+    "Story",
+    "Run",
+    "Result",
+    "Backfill",
+    "Preview",
+    "Entry",
+    "Repaired",
+    "Status",
+    "Daemon",
+    "Queue",
+    "Occurrence",
+    "Timeline",
+)
 _FAILURES: Final = {
     "400": "The body is not JSON.",
     "401": "No token, or a wrong one.",
@@ -83,6 +97,24 @@ def answer(schema: str, summary: str) -> dict[str, Any]:
 def page(schema: str, summary: str) -> dict[str, Any]:
     """Return the arguments of a route that answers a page."""
     return _route(summary, schema)
+
+
+def bulk(summary: str, **members: type) -> dict[str, Any]:
+    """Return the arguments of a change of the schedules that a filter finds."""
+    made = action("Repaired", summary, dry_run=bool, limit=int, **members)
+    body = made["openapi_extra"]["requestBody"]["content"][_JSON]["schema"]
+    body["properties"]["filter"] = {"type": "object"}
+    body["required"] = ["filter"]
+    return made
+
+
+def batch(summary: str) -> dict[str, Any]:
+    """Return the arguments of the route of batches."""
+    made = _route(summary, "Result")
+    lines, extra = "application/x-ndjson", made["openapi_extra"]
+    extra["requestBody"] = {"content": {lines: {"schema": {"type": "string"}}}, "required": True}
+    extra["responses"]["200"] = {"description": "A line for each row.", "content": {lines: {}}}
+    return made
 
 
 def event_stream(summary: str) -> dict[str, Any]:

@@ -20,6 +20,8 @@ WRITES = [
     ("PUT", "/schedules/a"), ("PATCH", "/schedules/a"), ("DELETE", "/schedules/a"), ("POST", "/schedules"),
     ("POST", "/schedules/a:pause"), ("POST", "/schedules/a:resume"), ("POST", "/schedules/a:run"),
     ("POST", "/schedules/a:backfill"), ("POST", "/runs/a-1795650943297:retry"),
+    ("POST", "/schedules:batch"), ("POST", "/schedules:pause"), ("POST", "/schedules:resume"),
+    ("POST", "/schedules:cancel"),
     ("POST", "/runs/a-1795650943297:cancel"),
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The data of ``zsched status``, read at one moment; and its form for programs."""
+"""The status of a namespace, read at one moment, and its form for programs: ``zsched status`` and the HTTP API."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from zsched.client import Client
 from zsched.config import Settings
 from zsched.config.urls import redact
 from zsched.core.clock import SystemClock
+from zsched.core.entry import START
+from zsched.core.listing import Filter, select
 from zsched.core.model import Priority, Schedule, ScheduleState, iso, seconds
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding
 from zsched.health.facts import Facts, QueuesUnknown
 from zsched.health.verdict import HealthVerdict, Shell, judge_health
 from zsched.storage.archivers import Audited, Report, last_audit
-from zsched.storage.connection import link_of
+from zsched.storage.connection import Link
 from zsched.storage.keys import keys_of
 from zsched.storage.overview import Overview
 from zsched.storage.reader import Reader
@@ -83,19 +84,13 @@ class StatusView:
         }
 
 
-def looking(settings: Settings) -> Callable[[], StatusView]:
-    """
-    Return a function that reads Redis at each call, over the same connections.
-
-    Raises:
-        ConfigError; the function: RedisUnavailable, RedisRefused.
-    """
-    link, keys, serializer = link_of(settings), keys_of(settings), settings.rq.serializer
+def looking(settings: Settings, link: Link) -> Callable[[], StatusView]:
+    """Return a function that reads Redis over *link* at each call. It raises RedisUnavailable, RedisRefused."""
+    keys, serializer = keys_of(settings), settings.rq.serializer
     reader = Reader(link, keys, Encoder(serializer))
-    client = Client(link, settings.namespace, serializer=serializer, rq_prefix=keys.rq.prefix)
 
     def look() -> StatusView:
-        upcoming = _upcoming(client)
+        upcoming = _upcoming(reader)
         facts = Facts.look(reader, SystemClock())
         verdict = judge_health(facts, Shell(link, serializer, keys.rq.prefix))
         return StatusView(settings.namespace, redact(settings.redis.url), facts, verdict, upcoming)
@@ -105,17 +100,15 @@ def looking(settings: Settings) -> Callable[[], StatusView]:
 
 def complete_since(report: Report, beginning: str) -> str | None:
     """Return a time, *beginning* if it has the whole log, or None if it has nothing yet."""
-    from zsched.archive import START  # its import takes 15 ms, which other commands save
-
     since = str(report.about.get("complete_since"))
     if since == START:
         return beginning
     return iso(int(since) // 1000) if since.isascii() and since.isdigit() else None
 
 
-def _upcoming(client: Client) -> list[Schedule] | None:
+def _upcoming(reader: Reader) -> list[Schedule] | None:
     try:
-        return list(client.list(state=ScheduleState.ACTIVE, limit=NEXT))
+        return list(select(Filter(state=ScheduleState.ACTIVE, limit=NEXT), reader))
     except RedisRefused:
         return None
 

@@ -1,0 +1,188 @@
+"""Batches over HTTP: a result for each row, as it comes, whatever the other rows are."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from tests.faults.processes import eventually
+from tests.integration.client.ground import KEYS
+from tests.integration.web.ground import Web
+from zsched.embedded import EmbeddedRedis
+
+pytestmark = pytest.mark.redis
+ROW: dict[str, Any] = {"func": "app.mail.send", "after": 3600, "queue": "mail", "tags": ["shop"]}
+LIMITS = {"funcs": ("app.mail.*",), "queues": ("mail",), "tags": ("shop",)}
+
+
+def lines(rows: Iterable[Any]) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def post(http: httpx.Client, content: bytes | Iterator[bytes]) -> list[dict[str, Any]]:
+    answer = http.post("/schedules:batch", content=content)
+    assert (200, "application/x-ndjson") == (answer.status_code, answer.headers["content-type"])
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def test_every_row_has_a_result_with_its_number(http: httpx.Client, redis_client: redis.Redis) -> None:
+    at = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    rows = [{**ROW, "id": "a", "at": at, "after": None}, {"func": "app.tick", "every": 60, "id": "b"}, ROW]
+
+    results = post(http, lines(rows))
+
+    assert [0, 1, 2] == [each["row"] for each in results]
+    assert ["created"] * 3 == [each["outcome"] for each in results]
+    assert ["a", "b"] == [each["id"] for each in results[:2]]
+    assert 1 == redis_client.zcard(KEYS.due_normal()) - 2
+    assert "unchanged" == post(http, lines(rows[1:2]))[0]["outcome"]
+
+
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [
+        (b"{", {"type": "urn:zsched:error:not-json"}),
+        (b'["a"]', {"type": "urn:zsched:error:not-json"}),
+        (b'{"after": 1}', {"option": "func"}),
+        (b'{"func": ["app.x"], "after": 1}', {"option": "func"}),
+        (b'{"func": "os.system", "after": 1}', {"option": "func"}),
+        (b'{"func": "app.x", "after": 1, "on_failure": "os.system"}', {"option": "on_failure"}),
+        (b'{"func": "app.x", "after": 1, "queue": "a\\nb"}', {"option": "queue"}),
+        (b'{"func": "app.x", "at": "noon"}', {"option": "at"}),
+        (b'{"func": "app.x", "cron": "61 * * * *"}', {"option": "cron"}),
+        (b'{"func": "app.x", "after": 1, "id": "a/b"}', {"option": "id"}),
+    ],
+)
+def test_a_bad_row_is_refused_by_itself(http: httpx.Client, row: bytes, error: dict[str, str]) -> None:
+    good = json.dumps(ROW).encode()
+
+    results = post(http, b"\n".join([good, row, good]))
+
+    assert ["created", "created"] == [each["outcome"] for each in (results[0], results[2])]
+    assert 1 == results[1]["row"]
+    assert error.items() <= results[1]["error"].items()
+    assert results[1]["error"]["remedy"]
+
+
+def test_an_empty_batch_has_an_empty_answer(http: httpx.Client) -> None:
+    assert [] == post(http, b"")
+    assert [] == post(http, b"\n \n\n")
+
+
+def test_of_two_rows_with_one_id_the_later_one_wins(web: Web, http: httpx.Client) -> None:
+    rows = lines([{**ROW, "id": "a", "args": [1]}, {**ROW, "id": "a", "args": [2], "tags": ["shop", "late"]}])
+    post(http, rows)
+    with web.client("shop", "scheduler", **LIMITS) as shop:
+        results = post(shop, rows)
+
+    assert ["updated", "updated"] == [each["outcome"] for each in results]
+    assert ["late", "shop"] == http.get("/schedules/a").json()["tags"]
+
+
+def test_a_limited_caller_replaces_nothing_outside_of_its_limits(web: Web, http: httpx.Client) -> None:
+    http.put("/schedules/theirs", json={**ROW, "queue": "pay"})
+    replacing = {**ROW, "if_exists": "replace"}
+    with web.client("shop", "scheduler", **LIMITS) as shop:
+        results = post(
+            shop,
+            lines([{**ROW, "id": "theirs"}, {**replacing, "id": "theirs"}, {**replacing, "id": "own"},
+                   {**ROW, "id": "new", "queue": "pay"}]),
+        )  # fmt: skip
+        put = shop.put("/schedules/theirs", json=replacing)
+
+    assert ["error", "error", "outcome", "error"] == [sorted(each.keys() - {"row", "id"})[0] for each in results]
+    assert "urn:zsched:error:outside-limits" == results[0]["error"]["type"] == put.json()["type"]
+    assert "pay" == http.get("/schedules/theirs").json()["queue"]
+
+
+def test_a_viewer_puts_no_batch(web: Web, redis_client: redis.Redis) -> None:
+    with web.client("viewer", "viewer") as viewer:
+        assert 403 == viewer.post("/schedules:batch", content=lines([ROW])).status_code
+    assert 0 == redis_client.exists(KEYS.log())
+
+
+class Sending:
+    """A batch whose rows are sent one after another."""
+
+    def __init__(self, web: Web) -> None:
+        self._connection = http.client.HTTPConnection(web.url.removeprefix("http://"), timeout=20)
+        self._connection.putrequest("POST", "/api/v1/schedules:batch")
+        self._connection.putheader("Authorization", f"Bearer {web.token('ann')}")
+        self._connection.putheader("Transfer-Encoding", "chunked")
+        self._connection.endheaders()
+        self._answer: http.client.HTTPResponse | None = None
+
+    def send(self, content: bytes) -> None:
+        self._connection.send(b"%x\r\n%b\r\n" % (len(content), content))
+
+    def result(self) -> dict[str, Any]:
+        """Wait for the next result."""
+        self._answer = self._answer or self._connection.getresponse()
+        found: dict[str, Any] = json.loads(self._answer.readline())
+        return found
+
+    def end(self) -> bytes:
+        """End the body, and return the rest of the answer."""
+        self._connection.send(b"0\r\n\r\n")
+        rest = b"" if self._answer is None else self._answer.read()
+        self.close()
+        return rest
+
+    def close(self) -> None:
+        if self._answer is not None:
+            self._answer.close()
+        self._connection.close()
+
+
+def test_results_come_while_the_body_is_sent(web: Web) -> None:
+    batch, told = Sending(web), []
+    for number in range(3):
+        batch.send(lines([{**ROW, "id": f"a{number}"}]))
+        told.append(batch.result())
+
+    assert b"" == batch.end()
+    assert [(0, "a0"), (1, "a1"), (2, "a2")] == [(each["row"], each["id"]) for each in told]
+
+
+def test_a_caller_may_send_the_whole_body_before_it_reads(http: httpx.Client, redis_client: redis.Redis) -> None:
+    count = 60_000  # results of 3.5 MB, more than the buffers of sockets hold
+
+    results = post(http, (lines({**ROW, "id": f"a{n}"} for n in range(at, at + 1000)) for at in range(0, count, 1000)))
+
+    assert list(range(count)) == [each["row"] for each in results]
+    assert count == redis_client.zcard(KEYS.due_normal())
+
+
+def test_a_batch_whose_caller_goes_away_keeps_the_rows_that_came(web: Web, redis_client: redis.Redis) -> None:
+    batch = Sending(web)
+    batch.send(lines([{**ROW, "id": "a"}, {**ROW, "id": "b"}]) + b'{"func": "app.ma')
+    eventually(lambda: redis_client.zcard(KEYS.due_normal()) == 2)
+    batch.close()
+
+    with web.client("bea") as after:
+        assert ["created"] == [each["outcome"] for each in post(after, lines([ROW]))]
+    assert 3 == redis_client.zcard(KEYS.due_normal())
+
+
+def test_a_lost_redis_ends_the_answer_with_the_error(start_web: Any, redis_server: EmbeddedRedis) -> None:
+    batch = Sending(start_web(ZSCHED_REDIS_TIMEOUT_S="0.2"))
+    batch.send(lines([{**ROW, "id": "a"}]))
+    assert "created" == batch.result()["outcome"]
+    redis_server.suspend()
+    try:
+        batch.send(lines([{**ROW, "id": "b"}]))
+        failed = batch.result()
+    finally:
+        redis_server.resume()
+
+    assert "row" not in failed
+    assert "urn:zsched:error:redis-unavailable" == failed["error"]["type"]
+    assert "may_have_been_applied" in failed["error"]
+    assert b"" == batch.end()

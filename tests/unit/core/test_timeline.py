@@ -1,0 +1,80 @@
+"""The timeline: outcomes and expected occurrences, counted by spans."""
+
+from __future__ import annotations
+
+import pytest
+
+from zsched.core.changes import Change, What
+from zsched.core.model import Schedule, ScheduleState
+from zsched.core.options import define_trigger
+from zsched.core.timeline import MOST_COUNTED, Spans, Timeline
+from zsched.errors import InvalidSchedule
+
+MINUTE_MS = 60_000
+BEGIN_MS = 1_800_000_000_000
+
+
+def timeline(minutes: int = 10) -> Timeline:
+    return Timeline(Spans.of(BEGIN_MS, BEGIN_MS + minutes * MINUTE_MS, MINUTE_MS), BEGIN_MS)
+
+
+def schedule(**rule: object) -> Schedule:
+    state = rule.pop("state", ScheduleState.ACTIVE)
+    spec = define_trigger(rule)  # type: ignore[arg-type]  # options of a rule
+    return Schedule(
+        id="a", state=state, kind="every", func="f", queue="q", priority=None, next_ms=BEGIN_MS, trigger=spec,
+        anchor_ms=BEGIN_MS, nominal_ms=BEGIN_MS,
+    )  # type: ignore[arg-type]  # fmt: skip
+
+
+def expected(found: Timeline) -> list[int]:
+    return [count["expected"] for count in found.counts]
+
+
+def test_an_outcome_counts_in_the_span_of_its_time_with_its_reason() -> None:
+    found = timeline()
+    found.add_outcome(Change("a", What.FIRED, (BEGIN_MS + 1) * 1000, "1-1", "a-1"))
+    found.add_outcome(Change("a", What.SKIPPED, (BEGIN_MS + MINUTE_MS) * 1000, "1-2", count=3, why="overlap"))
+    found.add_outcome(Change("a", What.FIRED, (BEGIN_MS - 1) * 1000, "1-3", "a-0"))
+    found.add_outcome(Change("a", What.FIRED, (BEGIN_MS + 10 * MINUTE_MS) * 1000, "1-4", "a-2"))
+
+    told = found.to_dict()
+
+    assert [1, 3] == [found.counts[0]["fired"], found.counts[1]["skipped"]]
+    assert 2 == len(told["buckets"])
+    assert {"skipped": {"overlap": 3}} == told["reasons"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "counts"),
+    [
+        ({"every": 60}, [0] + [1] * 9),
+        ({"every": 120}, [0, 0] + [1, 0] * 4),
+        ({"every": 1}, [59] + [60] * 9),
+        ({"cron": "*/5 * * * *", "tz": "UTC"}, [0, 0, 0, 0, 0, 1, 0, 0, 0, 0]),
+        ({"every": 60, "state": ScheduleState.PAUSED}, [0] * 10),
+    ],
+    ids=str,
+)
+def test_later_occurrences_of_a_rule_are_counted_without_its_next_one(
+    rule: dict[str, object], counts: list[int]
+) -> None:
+    found = timeline()
+    found.add_later([schedule(**rule)])
+
+    assert counts == expected(found)
+
+
+def test_schedules_that_would_take_too_long_to_count_are_told() -> None:
+    found, number = timeline(500), MOST_COUNTED // 500
+    found.add_later([schedule(every=1)] * (number + 3))
+
+    assert 3 == found.left_out
+    assert number * 60 == expected(found)[1]
+
+
+@pytest.mark.parametrize(("end_ms", "step_ms", "option"), [(0, 1, "to"), (501_000, 1000, "bucket")])
+def test_no_span_and_too_many_spans_are_refused(end_ms: int, step_ms: int, option: str) -> None:
+    with pytest.raises(InvalidSchedule) as refused:
+        Spans.of(0, end_ms, step_ms)
+    assert option == refused.value.field

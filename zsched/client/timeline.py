@@ -1,0 +1,49 @@
+"""Reads a timeline: outcomes from the history, the next occurrences from the lanes, later ones from the rules."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Final
+
+from zsched.client.answers import Answers
+from zsched.core.arguments import instant_ms, seconds_to_ms
+from zsched.core.clock import from_ms
+from zsched.core.timeline import MOST_OUTCOMES, Spans, Timeline
+from zsched.storage.connection import Link
+from zsched.storage.reader import Reader
+
+_RULES: Final = 5000  # recurring schedules that are read
+_LEAST_MS: Final = 1000  # of a span
+
+
+def timeline(
+    link: Link, reader: Reader, answers: Answers, start: datetime, end: datetime, bucket: timedelta | float | str
+) -> Timeline:
+    """See ``Past.timeline``."""
+    start_ms, end_ms = instant_ms("from", start, None), instant_ms("to", end, None)
+    found = Timeline(Spans.of(start_ms, end_ms, seconds_to_ms("bucket", bucket, _LEAST_MS)), reader.now_ms())
+    _add_past(found, answers, end_ms)
+    if end_ms > found.now_ms:
+        found.add_due(reader.due_in(found.spans.bounds))
+        ids = reader.recurring()
+        recurring = list(reader.schedules(islice(ids, _RULES)))
+        found.left_out = max(len(ids) - _RULES, 0)
+        link.compute(found.add_later, recurring)
+    return found
+
+
+def _add_past(found: Timeline, answers: Answers, end_ms: int) -> None:
+    start_ms = found.spans.start_ms
+    found.complete_since_ms = start_ms
+    if start_ms >= found.now_ms:
+        return
+    within = {"since": from_ms(start_ms), "until": from_ms(min(end_ms, found.now_ms))}
+    for part in answers.history_parts(None, None, MOST_OUTCOMES, None, within):  # type: ignore[arg-type]  # filters
+        found.source = part.source
+        for one in part.occurrences:
+            found.add_outcome(one)
+        if part.after is not None and part.reached_us is not None:
+            found.complete_since_ms = max(start_ms, part.reached_us // 1000)
+        else:
+            found.complete_since_ms = start_ms

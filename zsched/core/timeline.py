@@ -1,0 +1,134 @@
+"""The timeline of a namespace: outcomes of the past, and occurrences to come, counted by equal spans of time. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from zsched.core.changes import Change
+from zsched.core.model import Schedule, ScheduleState, iso, seconds
+from zsched.core.triggers import build
+from zsched.errors import InvalidSchedule
+
+if TYPE_CHECKING:
+    from zsched.core.story import Source
+
+MOST_SPANS: Final = 500
+MOST_OUTCOMES: Final = 20_000  # read of the past
+MOST_COUNTED: Final = 20_000  # occurrences, or counts of a rule in a span: some 0.3 s
+EXPECTED: Final = "expected"
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """*number* spans of *step_ms* from *start_ms* on."""
+
+    start_ms: int
+    step_ms: int
+    number: int
+
+    @classmethod
+    def of(cls, start_ms: int, end_ms: int, step_ms: int) -> Spans:
+        """Return the spans of [start_ms, end_ms). Raises InvalidSchedule: none, or too many."""
+        number = -(-(end_ms - start_ms) // step_ms)
+        if number < 1:
+            raise InvalidSchedule("to", iso(end_ms), "not after from", "give a later end")
+        if number > MOST_SPANS:
+            least = seconds(-(-(end_ms - start_ms) // MOST_SPANS))
+            problem = f"{number:,} spans between from and to"
+            raise InvalidSchedule("bucket", seconds(step_ms), problem, f"give {least} seconds or more")
+        return cls(start_ms, step_ms, number)
+
+    @property
+    def bounds(self) -> list[int]:
+        """The beginnings of the spans, and the end of the last one."""
+        return [self.start_ms + number * self.step_ms for number in range(self.number + 1)]
+
+    def place(self, at_ms: int) -> int | None:
+        """Return the number of the span with *at_ms*; None: it is in none."""
+        place = (at_ms - self.start_ms) // self.step_ms
+        return place if 0 <= place < self.number else None
+
+
+@dataclass(slots=True)
+class Timeline:
+    """
+    Counts by span: outcomes by their words, and ``expected`` occurrences. ``reasons``: of outcomes that were no push.
+    Outcomes before ``complete_since_ms`` are not counted. Of ``left_out`` recurring schedules only the next occurrence
+    is counted.
+    """
+
+    spans: Spans
+    now_ms: int
+    counts: list[Counter[str]] = field(default_factory=list)
+    reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
+    complete_since_ms: int | None = None
+    left_out: int = 0
+    source: Source | None = None
+
+    def __post_init__(self) -> None:
+        self.counts = [Counter() for _ in range(self.spans.number)]
+
+    def add_outcome(self, change: Change) -> None:
+        """Count the outcome of an occurrence, or those of a range of them, at the time of the decision."""
+        if (place := self.spans.place(change.at_us // 1000)) is None:
+            return
+        self.counts[place][change.what.value] += change.count
+        if change.why and change.run_id is None:
+            self.reasons[change.what.value, change.why] += change.count
+
+    def add_due(self, numbers: Iterable[int]) -> None:
+        """Count the next occurrences of all schedules, by span."""
+        for count, number in zip(self.counts, numbers, strict=True):
+            count[EXPECTED] += number
+
+    def add_later(self, schedules: Iterable[Schedule]) -> None:
+        """Count the occurrences of active recurring *schedules* after their next ones, without jitter."""
+        counted = 0
+        for schedule in schedules:
+            if schedule.trigger is None or schedule.nominal_ms is None or schedule.state is not ScheduleState.ACTIVE:
+                continue
+            if counted >= MOST_COUNTED:
+                self.left_out += 1
+                continue
+            counted += self._add_rule(schedule.trigger, schedule.anchor_ms or 0, schedule.nominal_ms)
+
+    def _add_rule(self, spec: Any, anchor_ms: int, nominal_ms: int) -> int:
+        """Count occurrences after *nominal_ms*; return the number of steps."""
+        trigger, bounds = build(spec, anchor_ms), self.spans.bounds
+        from_ms, end_ms = max(nominal_ms, bounds[0] - 1), bounds[-1]
+        if trigger.count_between(from_ms, max(end_ms - 1, from_ms)) <= self.spans.number:
+            steps, at_ms = 1, trigger.next_after(from_ms)
+            while at_ms is not None and at_ms < end_ms:
+                self.counts[(at_ms - bounds[0]) // self.spans.step_ms][EXPECTED] += 1
+                steps, at_ms = steps + 1, trigger.next_after(at_ms)
+            return steps
+        for count, (first_ms, until_ms) in zip(self.counts, pairwise(bounds), strict=True):
+            if until_ms - 1 > from_ms:
+                count[EXPECTED] += trigger.count_between(max(first_ms - 1, from_ms), until_ms - 1)
+        return self.spans.number
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON. A span without a count is left out."""
+        bounds = self.spans.bounds
+        reasons: dict[str, dict[str, int]] = {}
+        for (word, why), count in self.reasons.most_common():
+            reasons.setdefault(word, {})[why] = count
+        return {
+            "from": iso(bounds[0]),
+            "to": iso(bounds[-1]),
+            "bucket_s": seconds(self.spans.step_ms),
+            "now": iso(self.now_ms),
+            "buckets": [
+                {"at": iso(at_ms), **{word: number for word, number in sorted(count.items()) if number}}
+                for at_ms, count in zip(bounds[:-1], self.counts, strict=True)
+                if any(count.values())
+            ],
+            "reasons": reasons,
+            "complete_since": iso(self.complete_since_ms),
+            "left_out": self.left_out,
+            "source": None if self.source is None else self.source.to_dict(),
+        }

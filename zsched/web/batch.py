@@ -1,0 +1,148 @@
+"""
+``/schedules:batch``: many schedules in one request, a line of JSON each, and a line of the answer for each.
+
+::
+
+    body ─► rows that have come ─► a bulk put ─► results, kept until the caller reads them ─► answer
+
+No connection to Redis is held while the body comes. A caller may send the whole body before it reads the answer: the
+results of about 100,000 rows are kept. A refused row stops no other row. A lost Redis ends the answer with its error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from zsched.core.run_id import ID
+from zsched.errors import ZschedError
+from zsched.web.calls import ApiCall
+from zsched.web.problems import Problem, failure_of, problem_of
+from zsched.web.reading import READ_WITHIN_S, call_options, func_of, parsed, read_lines
+
+if TYPE_CHECKING:
+    from zsched.core.option_table import ScheduleRow
+
+log = structlog.get_logger(__name__)
+
+MEDIA_TYPE: Final = "application/x-ndjson"
+_KEPT: Final = 200  # parts of the answer that wait until the caller reads them; a part has some 500 rows
+_END: Final = b""
+
+_Row = tuple[int, dict[str, Any]]  # its place in a part of the body, and its options
+
+
+class BatchResponse(Response):
+    """The answer to a batch: it reads the body of *request*, and puts its rows for *call*."""
+
+    media_type = MEDIA_TYPE
+
+    def __init__(self, request: Request, call: ApiCall) -> None:
+        super().__init__()
+        del self.headers["content-length"]
+        self._request, self._call = request, call
+        self._results = asyncio.Queue[bytes](_KEPT)
+        self._allowed = set[str]()  # functions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, as ASGI has it."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._put_all())
+                while (lines := await self._results.get()) != _END:
+                    await send({"type": "http.response.body", "body": lines, "more_body": True})
+        except* TimeoutError:  # without the end of the answer, the server ends the connection
+            log.warning("batch_not_read", path=self._request.url.path)
+        else:
+            await send({"type": "http.response.body", "body": b""})
+
+    async def _put_all(self) -> None:
+        """Put all rows. Raises TimeoutError: the caller does not read the answer."""
+        number = 0
+        try:
+            async for lines in read_lines(self._request):
+                await self._keep(await self._put(lines, number))
+                number += len(lines)
+        except (ZschedError, Problem) as error:
+            await self._keep([json.dumps({"error": problem_of(error)})])
+        except TimeoutError:
+            raise
+        except Exception as error:
+            log.error("request_failed", path=self._request.url.path, exc_info=error)
+            await self._keep([json.dumps({"error": problem_of(failure_of(error))})])
+        await self._keep([])
+
+    async def _keep(self, lines: list[str]) -> None:
+        """Keep *lines* for the answer; none: it ends. Raises TimeoutError."""
+        async with asyncio.timeout(READ_WITHIN_S):
+            await self._results.put("".join(line + "\n" for line in lines).encode() if lines else _END)
+
+    async def _put(self, lines: list[bytes], first: int) -> list[str]:
+        """Put the rows in *lines*; the first one has the number *first*. Return a line for each."""
+        told, rows = list[str]([""]) * len(lines), list[_Row]()
+        for place, line in enumerate(lines):
+            try:
+                rows.append((place, self._read(line)))
+            except (ZschedError, Problem) as error:
+                told[place] = _refused(first + place, None, error)
+        for some in _without_repeated_ids(rows) if self._call.is_limited else [rows]:
+            kept = await self._guarded(some, first, told) if self._call.is_limited else some
+            many = await self._call.client.schedule_many((cast("ScheduleRow", row) for _, row in kept), errors="return")
+            for (place, _), id, outcome in zip(kept, many.ids, many.outcomes, strict=True):
+                told[place] = f'{{"row": {first + place}, "id": "{id}", "outcome": "{outcome}"}}'
+            for number, refusal in many.errors:
+                place, row = kept[number]
+                told[place] = _refused(first + place, row, refusal)
+        return told
+
+    def _read(self, line: bytes) -> dict[str, Any]:
+        """Return the row in *line*. Raises Problem, InvalidSchedule."""
+        row = call_options(parsed(line))
+        func = row.get("func")
+        is_known = isinstance(func, str) and func in self._allowed
+        if self._call.is_limited or "on_success" in row or "on_failure" in row or not is_known:
+            path = func_of(dict(row))
+            self._call.demand_new(path, row)
+            self._allowed.add(path)
+        return row
+
+    async def _guarded(self, rows: list[_Row], first: int, told: list[str]) -> list[_Row]:
+        """Return the rows that a limited caller may put. The others are refused in *told*."""
+        ids = [row["id"] for _, row in rows if isinstance(row.get("id"), str) and ID.fullmatch(row["id"])]
+        present = {schedule.id: schedule async for schedule in self._call.client.get_many(ids)}
+        kept = list[_Row]()
+        for place, row in rows:
+            try:
+                kept.append((place, self._call.guarded(row, present.get(row["id"])) if row.get("id") in ids else row))
+            except Problem as error:
+                told[place] = _refused(first + place, row, error)
+        return kept
+
+
+def _refused(number: int, row: dict[str, Any] | None, error: Exception) -> str:
+    """Return the line of a refused row; *row*: None if it could not be read."""
+    id = None if row is None else row.get("id")
+    named = {"row": number, "id": id} if isinstance(id, str) else {"row": number}
+    assert isinstance(error, ZschedError | Problem)
+    return json.dumps({**named, "error": problem_of(error)})
+
+
+def _without_repeated_ids(rows: list[_Row]) -> Iterator[list[_Row]]:
+    """Yield *rows* in parts in which no id is twice: a schedule is looked at after the row before has changed it."""
+    some, ids = list[_Row](), set[object]()
+    for place, row in rows:
+        id = row.get("id") if isinstance(row.get("id"), str) else None
+        if id is not None and id in ids:
+            yield some
+            some, ids = [], set()
+        some.append((place, row))
+        ids.add(id)
+    yield some

@@ -1,0 +1,70 @@
+"""``/occurrences``: past ones with their outcomes, and coming ones; of a schedule, or counted for the timeline."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import JSONResponse, Response
+
+from zsched.errors import ScheduleNotFound
+from zsched.web import schemas
+from zsched.web.calls import Admitted, QueryText
+from zsched.web.reading import aware
+from zsched.web.schedules import found_of
+
+router = APIRouter(tags=["occurrences"])
+
+_USUAL, _MOST = 20, 1000
+
+
+@router.get("/schedules/{id}/occurrences", **schemas.page("Occurrence", "Its past and coming occurrences."))
+async def of_schedule(
+    id: str,
+    call: Admitted,
+    page_size: Annotated[int, Query(ge=1, le=_MOST)] = _USUAL,
+    page_token: QueryText = None,
+    coming: Annotated[int, Query(ge=1, le=_MOST)] = _USUAL,
+) -> Response:
+    """
+    Return the past occurrences with outcomes and runs, the newest first, and the next `coming` times. `page_token` is
+    the `next_page_token` of the page before.
+    """
+    if call.is_limited:
+        await found_of(call, id)
+    past = await call.client.history(id, limit=page_size, after=page_token)
+    shown = []
+    for one in past:
+        of_one = one.shown()
+        shown.append(of_one if of_one["run"] is None else {**of_one, "run": call.shown(of_one["run"])})
+    told = {
+        "past": shown,
+        "next_page_token": past.after,
+        "coming": await _coming(call, id, coming),
+        "source": past.source.to_dict(),
+    }
+    return JSONResponse(told)
+
+
+@router.get("/occurrences", **schemas.answer("Timeline", "Counts of occurrences by spans of time."))
+async def timeline(
+    call: Admitted,
+    start: Annotated[str, Query(alias="from")],
+    end: Annotated[str, Query(alias="to")],
+    bucket: str,
+) -> Response:
+    """
+    Count the occurrences in [`from`, `to`) by spans of `bucket`, such as `15m`: outcomes by their words, and those that
+    are `expected`. Outcomes before `complete_since` are not counted.
+    """
+    call.demand_all("the timeline")
+    times = aware("from", start), aware("to", end)
+    return JSONResponse((await call.client.timeline(*times, bucket)).to_dict())  # type: ignore[arg-type]  # given
+
+
+async def _coming(call: Admitted, id: str, n: int) -> list[str]:
+    """Return the next times of a schedule; none of one that has fired for the last time."""
+    try:
+        return [at.isoformat() for at in await call.client.preview(id, n=n)]
+    except ScheduleNotFound:
+        return []
