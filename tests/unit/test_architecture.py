@@ -77,8 +77,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
                        ("fastapi", "starlette", "structlog", "uvicorn")),
     "testing":        ((*SHARED, "core", "storage", "client", "files", "daemon", "testing"), FOR_TESTS),
     "demo":           (EVERYTHING,                                       ("click", "structlog")),
-    "bench":          (EVERYTHING,                                       ("click", "redis", "rq", "rq_scheduler")),
-    "bench.web":      (EVERYTHING,                                       ("fastapi", "starlette")),
+    "bench":          (EVERYTHING,  ("click", "fastapi", "redis", "rq", "rq_scheduler", "starlette")),
     "cli":            (EVERYTHING,                                       ("click", "structlog")),
     "cli.status_screen": (("errors", "core", "storage", "health", "cli"), ("rich",)),  # of the extra ops
     "cli.values":     (("errors", "core", "files", "cli"),               ("click", "dateutil")),

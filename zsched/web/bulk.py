@@ -23,8 +23,8 @@ _TIMES: Final = ("due_after", "due_before")
 _FILTERS: Final = ("state", "kind", "func", "queue", "tag", "owner", "match", *_TIMES)
 _OPTIONS: Final = ("filter", "dry_run", "limit")
 
-Many = Callable[..., Awaitable[Repaired]]  # changes what filters find
-One = Callable[[str, str | None], Awaitable[str]]  # changes a schedule of a version; returns the outcome
+ChangeAll = Callable[..., Awaitable[Repaired]]  # changes what filters find
+ChangeOne = Callable[[str, str | None], Awaitable[str]]  # changes a schedule of a version; returns the outcome
 
 
 @router.post("/schedules:batch", **schemas.batch("Put many schedules, a line of JSON each."))
@@ -85,7 +85,7 @@ async def _body(request: Request, call: Admitted, *names: str) -> dict[str, Any]
     return only(await read_object(request), *_OPTIONS, *names)
 
 
-async def _changed(call: Admitted, body: dict[str, Any], many: Many, one: One, **usual: Any) -> Response:
+async def _changed(call: Admitted, body: dict[str, Any], many: ChangeAll, one: ChangeOne, **usual: Any) -> Response:
     """
     Change the schedules that the filter finds, by *many*. Of a limited caller, change those within the limits, each by
     *one* as it was found. *usual*: filters that hold unless others are given.

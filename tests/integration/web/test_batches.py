@@ -76,7 +76,7 @@ def test_an_empty_batch_has_an_empty_answer(http: httpx.Client) -> None:
     assert [] == post(http, b"\n \n\n")
 
 
-def test_of_two_rows_with_one_id_the_later_one_wins(web: Web, http: httpx.Client) -> None:
+def test_the_later_one_of_two_rows_with_one_id_wins(web: Web, http: httpx.Client) -> None:
     rows = lines([{**ROW, "id": "a", "args": [1]}, {**ROW, "id": "a", "args": [2], "tags": ["shop", "late"]}])
     post(http, rows)
     with web.client("shop", "scheduler", **LIMITS) as shop:

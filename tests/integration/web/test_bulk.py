@@ -36,7 +36,7 @@ def test_a_dry_run_counts_and_changes_nothing(http: httpx.Client, client: Client
     assert {"active"} == set(states(client).values())
 
 
-def test_what_a_filter_finds_is_paused_resumed_and_cancelled(http: httpx.Client, client: Client) -> None:
+def test_schedules_that_a_filter_finds_are_paused_resumed_and_cancelled(http: httpx.Client, client: Client) -> None:
     paused = http.post("/schedules:pause", json={"filter": {"queue": "mail"}, "note": "no provider"}).json()
     assert (3, 3, 0) == (paused["found"], paused["done"], paused["refused_count"])
     assert "no provider" == client.get("ours-0").note

@@ -65,7 +65,7 @@ def test_later_occurrences_of_a_rule_are_counted_without_its_next_one(
     assert counts == expected(found)
 
 
-def test_schedules_that_would_take_too_long_to_count_are_told() -> None:
+def test_schedules_whose_count_takes_too_long_are_left_out() -> None:
     found, number = timeline(500), MOST_COUNTED // 500
     found.add_later([schedule(every=1)] * (number + 3))
 
@@ -74,7 +74,7 @@ def test_schedules_that_would_take_too_long_to_count_are_told() -> None:
 
 
 @pytest.mark.parametrize(("end_ms", "step_ms", "option"), [(0, 1, "to"), (501_000, 1000, "bucket")])
-def test_no_span_and_too_many_spans_are_refused(end_ms: int, step_ms: int, option: str) -> None:
+def test_an_empty_timeline_and_too_many_spans_are_refused(end_ms: int, step_ms: int, option: str) -> None:
     with pytest.raises(InvalidSchedule) as refused:
         Spans.of(0, end_ms, step_ms)
     assert option == refused.value.field
