@@ -13,6 +13,7 @@ from bench.arena import Arena, Ground
 from bench.contest import Contestant, Figure, contest
 from bench.results import Broken, Result
 from zsched.aio import AsyncClient
+from zsched.client.rows import one_shot_item
 from zsched.core.clock import from_ms
 from zsched.storage.scripts import Scripts
 from zsched.storage.store import Store, one_shots_call
@@ -76,7 +77,7 @@ def _command(ground: Ground, due_ms: int) -> list[Any]:
     client = ground.client()
     store: Store = client._store
     definition = client._define("app.task", {"id": "p", "at": from_ms(due_ms), "args": (1,)})
-    name, rows, arguments = one_shots_call(store.shape(definition), client._row(definition), None)
+    name, rows, arguments = one_shots_call(*one_shot_item(store, definition), None)
     return Scripts(store._link, store.keys, store.by).command(name, rows, arguments)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from zsched.core.model import After, Definition, IfExists, Now
 from zsched.errors import RedisUnavailable
 
 
@@ -52,20 +51,11 @@ def new_id() -> str:
     return uuid.uuid4().hex
 
 
-def op_of(definition: Definition) -> str | None:
-    """Return an operation id if sending the call twice could act twice, or answer differently."""
-    relative = isinstance(definition.when, After)
-    conditional = definition.if_exists is not IfExists.REPLACE or definition.if_version is not None
-    return new_id() if relative or conditional or not definition.has_own_id else None
-
-
-def effect_again(definition: Definition) -> str:
-    """Return the effect of the same call once more, for the message about a change that no archive has yet."""
-    if not definition.has_own_id:
+def effect_again(has_own_id: bool, is_relative: bool) -> str:
+    """Return the effect of the same put once more, for the message about a change that no archive has yet."""
+    if not has_own_id:
         return "makes a second one: with an id it can be repeated"
-    if isinstance(definition.when, Now):
-        return "waits again" if definition.unique_ms else "runs it a second time"
-    return "replaces it, and its delay begins anew" if isinstance(definition.when, After) else "waits again"
+    return "replaces it, and its delay begins anew" if is_relative else "waits again"
 
 
 @contextmanager

@@ -13,23 +13,23 @@ from copy import copy
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
 
 from zsched.client.caller import caller
-from zsched.client.calls import Typed, completed, effect_again, loaded_task, naming_lost_call, new_id, op_of
-from zsched.client.first_times import REPLANS, FirstTimes, PlannedRule, outdated
+from zsched.client.calls import Typed, completed, effect_again, loaded_task, naming_lost_call, new_id
+from zsched.client.first_times import REPLANS, FirstTimes, outdated
 from zsched.client.many import BulkPut, put_rows
 from zsched.client.repairs import Repairs
-from zsched.client.rows import RowReader, time_argument
+from zsched.client.rows import PutFacts, PutItem, Recurring, RowReader, item_of
 from zsched.core.arguments import check_by, check_id, check_version, choice, instant_ms
 from zsched.core.clock import Clock, SystemClock, from_ms, to_ms
 from zsched.core.listing import Filter, select
-from zsched.core.model import After, Definition, Many, Refused, RowsRefused, Schedule, Scheduled, ScheduleState
+from zsched.core.model import Definition, Many, Refused, RowsRefused, Schedule, Scheduled, ScheduleState
 from zsched.core.option_table import EnqueueOptions, RuleOptions, ScheduleOptions, ScheduleRow, UpdateOptions
 from zsched.core.options import Presets, define, define_now, define_trigger, merged_presets
 from zsched.core.planning import occurrences
 from zsched.core.revision import PAYLOAD, revise
-from zsched.core.triggers import TriggerSpec, check, zone
+from zsched.core.triggers import check, zone
 from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule, VersionConflict
 from zsched.storage.archivers import Durability
 from zsched.storage.connection import Link
@@ -37,13 +37,16 @@ from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.refusals import NO_VERSION, is_changed
 from zsched.storage.rqjob import Encoder
-from zsched.storage.store import Answer, OneShotRow, RecurringRow, Store
+from zsched.storage.store import Answer, RecurringRow, Store
 
 if TYPE_CHECKING:
     from zsched.client.doubtful_queues import MisspeltQueue, Prioritized, SharedQueue
     from zsched.core.recent import Recent
     from zsched.storage.overview import Overview
     from zsched.storage.queues import StalledQueues
+
+
+_REMEMBERED: Final = 1000  # shapes of single puts
 
 
 class ClientOptions(TypedDict, total=False):
@@ -93,6 +96,7 @@ class Client(Repairs):
         store = Store(link, keys, self._encoder, caller(by))
         super().__init__(link, keys, store, Reader(link, keys, self._encoder))
         self._durability = Durability(link, keys, self._clock, durable_timeout_s)
+        self._rows = RowReader(store, self._define, _REMEMBERED)
 
     @classmethod
     def from_url(
@@ -142,11 +146,11 @@ class Client(Repairs):
             NotArchived: ``durable=True``, and no archive has it on disk; see ``is_in_redis``.
             RedisUnavailable, RedisRefused: Redis was not reached, or refused.
         """
-        return self._put(self._define(func, completed(func, options)))
+        return self._put(func, options)
 
     def schedule_as(self, op: str, func: str | Callable[..., Any], /, **options: Unpack[ScheduleOptions]) -> Scheduled:
         """``schedule`` as the operation *op*: for ten minutes another call of the same operation does nothing."""
-        return self._put(self._define(func, completed(func, options)), op)
+        return self._put(func, options, op)
 
     def enqueue(
         self,
@@ -165,7 +169,12 @@ class Client(Repairs):
         given = completed(func, {"args": args, "kwargs": kwargs, **options}, at_once=True)
         definition = define_now(func, given, _fallback_id(given), self._urgencies)
         with naming_lost_call(definition.id, is_repeatable=definition.unique_ms > 0):
-            answer = self._durably(definition, lambda: self._store.enqueue(definition, op=new_id()))
+            answer = self._durably(
+                definition.id,
+                lambda: self._store.enqueue(definition, op=new_id()),
+                is_durable=definition.durable,
+                again="waits again" if definition.unique_ms else "runs it a second time",
+            )
         self._store.demand(answer.word, definition.id, run_id=answer.detail)
         next_at = None if answer.word == "kept" else from_ms(answer.now_ms)
         return Scheduled(definition.id, answer.word, next_at, answer.detail)
@@ -234,9 +243,10 @@ class Client(Repairs):
                 )
             self._store.check_serializer()  # before its payload is opened
             definition = replace(self._revised(found, changes), if_version=found.schedule.version or NO_VERSION)
-            answer = self._answered(definition, new_id())
+            item = item_of(self._store, definition)
+            answer = self._answered(item, facts := PutFacts.of(item), new_id())
             if not is_changed(answer.word):
-                return self._scheduled(definition, answer)
+                return self._scheduled(facts, answer)
         raise Contended(
             f"schedule {id!r} was changed by another writer at every attempt; nothing was written: call again"
         )
@@ -338,15 +348,24 @@ class Client(Repairs):
 
     # -- how ----------------------------------------------------------------------------------------
 
-    def _put(self, definition: Definition, op: str | None = None) -> Scheduled:
-        return self._scheduled(definition, self._answered(definition, op_of(definition) if op is None else op))
+    def _put(self, func: Any, options: Mapping[str, Any], op: str | None = None) -> Scheduled:
+        item = self._rows.read({**options, "func": func})
+        facts = PutFacts.of(item)
+        named = func.options if isinstance(func, Typed) and options.get("id") is None else options
+        has_own_id = named.get("id") is not None
+        if op is None and (facts.is_relative or facts.is_conditional or not has_own_id):
+            op = new_id()  # to send the call twice could act twice, or answer differently
+        return self._scheduled(facts, self._answered(item, facts, op, has_own_id=has_own_id))
 
-    def _answered(self, definition: Definition, op: str | None) -> Answer:
-        if isinstance(definition.when, TriggerSpec):
-            return self._put_recurring(definition, definition.when, op)
-        shape, row = self._store.shape(definition), self._row(definition)
-        with naming_lost_call(definition.id, is_repeatable=not isinstance(definition.when, After)):
-            return self._durably(definition, lambda: self._store.put(shape, row, op))
+    def _answered(self, item: PutItem, facts: PutFacts, op: str | None, *, has_own_id: bool = True) -> Answer:
+        put: Callable[[], Answer]
+        if isinstance(item, Recurring):
+            put = partial(self._put_recurring, item, op)
+        else:
+            put = partial(self._store.put, *item, op)
+        with naming_lost_call(facts.id, is_repeatable=not facts.is_relative):
+            again = effect_again(has_own_id, facts.is_relative)
+            return self._durably(facts.id, put, is_durable=facts.is_durable, again=again)
 
     def _define(self, func: Any, options: Mapping[str, Any]) -> Definition:
         return define(func, options, _fallback_id(options), self._urgencies)
@@ -354,31 +373,29 @@ class Client(Repairs):
     def _bulk_put(self) -> BulkPut:
         return BulkPut(self._store, FirstTimes(self._clock, self._reader))
 
-    def _durably(self, definition: Definition, put: Callable[[], Answer]) -> Answer:
-        """Return the answer of *put*, once it is as durable as *definition* demands. Raises NotArchived."""
-        if not definition.durable:
+    def _durably(self, id: str, put: Callable[[], Answer], *, is_durable: bool, again: str) -> Answer:
+        """
+        Return the answer of *put*, if it has to be durable once an archive has it. *again*: the effect of the same call
+        once more. Raises NotArchived.
+        """
+        if not is_durable:
             return put()
         self._durability.require()
-        answer, what = put(), f"schedule {definition.id!r}"
+        answer, what = put(), f"schedule {id!r}"
         if answer.entry is not None:
-            self._durability.wait_for(answer.entry, answer.now_ms, what, effect_again(definition))
+            self._durability.wait_for(answer.entry, answer.now_ms, what, again)
         elif answer.word in ("unchanged", "kept", "already_fired"):  # written by an earlier call
             self._durability.wait_for_all(what)
         return answer
 
-    def _row(self, definition: Definition) -> OneShotRow:
-        return definition.id, time_argument(definition), self._encoder.data(definition.payload)
-
-    def _put_recurring(self, definition: Definition, spec: TriggerSpec, op: str | None) -> Answer:
-        record, rule = self._store.record(definition), PlannedRule(spec)
+    def _put_recurring(self, item: Recurring, op: str | None) -> Answer:
         first_times = FirstTimes(self._clock, self._reader)
-        with naming_lost_call(definition.id):
-            for _ in range(REPLANS):
-                row = RecurringRow(record, rule.text, first_times.plan(rule, record.id), definition.if_version or "")
-                answer = self._durably(definition, partial(self._store.put_recurring, row, op))
-                if answer.word != "AGAIN":
-                    return answer
-                first_times.tell(answer.now_ms)
+        for _ in range(REPLANS):
+            plan = first_times.plan(item.rule, item.record.id)
+            answer = self._store.put_recurring(RecurringRow(item.record, item.rule.text, plan, item.seen_version), op)
+            if answer.word != "AGAIN":
+                return answer
+            first_times.tell(answer.now_ms)
         raise outdated()
 
     def _revised(self, found: StoredSchedule, changes: Mapping[str, Any]) -> Definition:
@@ -404,16 +421,13 @@ class Client(Repairs):
             raise InvalidSchedule(kept, NOT_GIVEN, problem, error.remedy) from error
         return args, kwargs
 
-    def _scheduled(self, definition: Definition, answer: Answer) -> Scheduled:
-        when, due_ms = definition.when, None if answer.detail is None else int(answer.detail)
-        self._store.demand(
-            answer.word, definition.id, due_ms=due_ms, now_ms=answer.now_ms, if_version=definition.if_version
-        )
-        is_one_shot = due_ms is not None and not isinstance(when, TriggerSpec)
-        run_id = self._keys.run_id(definition.id, due_ms or 0) if is_one_shot else None
+    def _scheduled(self, facts: PutFacts, answer: Answer) -> Scheduled:
+        due_ms = None if answer.detail is None else int(answer.detail)
+        self._store.demand(answer.word, facts.id, due_ms=due_ms, now_ms=answer.now_ms, if_version=facts.if_version)
+        run_id = self._keys.run_id(facts.id, due_ms) if facts.is_one_shot and due_ms is not None else None
         next_ms = None if answer.word == "already_fired" else due_ms
         next_at = None if next_ms is None else from_ms(next_ms)
-        return Scheduled(definition.id, answer.word, next_at, run_id, answer.version)
+        return Scheduled(facts.id, answer.word, next_at, run_id, answer.version)
 
 
 def _fallback_id(options: Mapping[str, Any]) -> str:

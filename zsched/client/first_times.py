@@ -22,16 +22,15 @@ REPLANS: Final = 5  # plans that are outdated on arrival, before the call gives 
 
 class PlannedRule:
     """
-    A rule with its text, which many schedules may share. ``plan``: the last plan, the same for all of them but for
-    their jitter, which may take ``room_ms``.
+    A rule with its text, which many schedules may share, in several threads. ``planned``: the last plan, the same for
+    all of them but for their jitter; and the ms that this may take.
     """
 
-    __slots__ = ("plan", "room_ms", "spec", "text")
+    __slots__ = ("planned", "spec", "text")
 
     def __init__(self, spec: TriggerSpec) -> None:
         self.spec, self.text = spec, spec.to_text()
-        self.plan: Bracket | None = None
-        self.room_ms = 0
+        self.planned: tuple[Bracket, int] | None = None
 
 
 class FirstTimes:
@@ -52,17 +51,15 @@ class FirstTimes:
         Raises:
             InvalidSchedule: the rule never fires, or no occurrence is left. TriggerError. RedisUnavailable.
         """
-        spec, plan, now_ms = rule.spec, rule.plan, self._clock.now_ms() + self._ahead_ms
-        if plan is None or not plan.from_ms <= now_ms < plan.until_ms:
+        spec, planned, now_ms = rule.spec, rule.planned, self._clock.now_ms() + self._ahead_ms
+        if planned is None or not planned[0].from_ms <= now_ms < planned[0].until_ms:
             plan = self._planned(spec, now_ms, id)
             if plan.anchor_ms is not None:  # a rule that is counted from here, by this id
                 return plan
-            rule.plan = plan
-            if spec.jitter_ms:
-                rule.room_ms = room_of(build(spec, now_ms), int(plan.next or 0))
-        if not rule.room_ms:
-            return plan
-        return replace(plan, jitter_ms=lag_of(id, int(plan.next or 0), rule.room_ms))
+            room_ms = room_of(build(spec, now_ms), int(plan.next or 0)) if spec.jitter_ms else 0
+            planned = rule.planned = plan, room_ms
+        plan, room_ms = planned
+        return replace(plan, jitter_ms=lag_of(id, int(plan.next or 0), room_ms)) if room_ms else plan
 
     def _planned(self, spec: TriggerSpec, now_ms: int, id: str) -> Bracket:
         plan = planning.first(spec, now_ms, id)

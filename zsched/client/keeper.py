@@ -18,8 +18,7 @@ from typing import Any
 
 from zsched.client.calls import new_id
 from zsched.client.client import Client
-from zsched.client.first_times import PlannedRule
-from zsched.client.rows import PutItem, Recurring
+from zsched.client.rows import PutFacts, Recurring, recurring_item
 from zsched.core.clock import from_ms
 from zsched.core.listing import id_test
 from zsched.core.model import Definition, IfExists, Schedule, Scheduled, ScheduleState
@@ -94,9 +93,9 @@ class Keeper:
             InvalidSchedule: no occurrence is left.
             RedisUnavailable, RedisRefused: Redis was not reached, or refused.
         """
-        definition = _condition(definition, held)
-        answer = self._client._put_recurring(definition, _rule(definition), new_id())
-        return None if _is_other(answer.word) else self._client._scheduled(definition, answer)
+        item = self._item(definition, held)
+        answer = self._client._answered(item, facts := PutFacts.of(item), new_id())
+        return None if _is_other(answer.word) else self._client._scheduled(facts, answer)
 
     def put_many(
         self, wanted: Iterable[tuple[Definition, ScheduleWithOptions | None]]
@@ -106,13 +105,8 @@ class Keeper:
         definition, and the result or the error. Raises RedisUnavailable, RedisRefused.
         """
 
-        def items() -> Iterator[tuple[int, PutItem]]:
-            for number, (given, held) in enumerate(wanted):
-                definition = _condition(given, held)
-                rule = PlannedRule(_rule(definition))
-                yield number, Recurring(self._store.record(definition), rule, definition.if_version or "")
-
-        for outcomes in self._client._bulk_put().put(items()):
+        items = ((number, self._item(*each)) for number, each in enumerate(wanted))
+        for outcomes in self._client._bulk_put().put(items):
             for outcome in outcomes:
                 if _is_other(outcome.word.decode()):
                     yield outcome.number, None
@@ -121,6 +115,10 @@ class Keeper:
                 else:
                     next_at = None if outcome.due_ms == b"-" else from_ms(int(outcome.due_ms))
                     yield outcome.number, Scheduled(outcome.id, outcome.word.decode(), next_at, None)
+
+    def _item(self, definition: Definition, held: ScheduleWithOptions | None) -> Recurring:
+        definition = _condition(definition, held)
+        return recurring_item(self._store, definition, _rule(definition))
 
     def _of(self, found: StoredSchedule) -> ScheduleWithOptions:
         return with_options(found, self._encoder)

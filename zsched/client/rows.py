@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from zsched.client.calls import Typed, completed, new_id
 from zsched.client.first_times import PlannedRule
 from zsched.core.arguments import check_id, instant_ms, seconds_to_ms
-from zsched.core.model import At, Definition
+from zsched.core.model import At, Definition, IfExists
 from zsched.core.options import define_rule
 from zsched.core.triggers import RULES, Fold, Gap, TriggerSpec, delay_of
 from zsched.errors import NOT_GIVEN, InvalidSchedule
@@ -26,7 +26,7 @@ from zsched.storage.store import OneShotRow, RecurringRecord, RecurringShape, Sh
 Define = Callable[[Any, Mapping[str, Any]], Definition]  # function, options
 
 _OF_RULE: Final = (*RULES, "starts", "ends", "count")  # options in which rows of a shape may differ
-_REMEMBERED: Final = 10_000  # shapes, and rules of a shape
+REMEMBERED: Final = 10_000  # shapes, and rules of a shape
 
 V = TypeVar("V")
 _Key = tuple[Any, ...]
@@ -41,7 +41,29 @@ class Recurring(NamedTuple):
     seen_version: str = ""
 
 
-PutItem = tuple[Shape, OneShotRow] | Recurring  # a schedule, ready to be put
+PutItem = tuple[Shape, OneShotRow] | Recurring  # a schedule, ready to be put; a plain tuple, as there are many
+
+
+class PutFacts(NamedTuple):
+    """PutFacts of an item that decide how it is sent, and what its answer means."""
+
+    id: str
+    is_one_shot: bool
+    is_relative: bool  # due some time after the server's now
+    is_conditional: bool
+    if_version: str | None
+    is_durable: bool
+
+    @classmethod
+    def of(cls, item: PutItem) -> PutFacts:
+        """Return the facts of *item*."""
+        if isinstance(item, Recurring):
+            shape, if_version = item.record.shape, item.seen_version or None
+            is_conditional = shape.if_exists is not IfExists.REPLACE or if_version is not None
+            return cls(item.record.id, False, False, is_conditional, if_version, shape.durable)
+        one, (id, due, _) = item
+        is_conditional = one.if_exists is not IfExists.REPLACE or one.if_version is not None
+        return cls(id, True, due.startswith("+"), is_conditional, one.if_version, one.durable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +92,10 @@ class _Rules:
 
 
 class RowReader:
-    """Checks and encodes rows; remembers shapes."""
+    """Checks and encodes rows; remembers *remembered* shapes. Thread-safe."""
 
-    def __init__(self, store: Store, define: Define) -> None:
-        self._store, self._encoder, self._define = store, store.encoder, define
+    def __init__(self, store: Store, define: Define, remembered: int = REMEMBERED) -> None:
+        self._store, self._encoder, self._define, self._remembered = store, store.encoder, define, remembered
         self._one_shots: dict[_Key, _OneShots] = {}
         self._rules: dict[_Key, _Rules] = {}
         self._shapes: dict[Shape, Shape] = {}
@@ -110,7 +132,7 @@ class RowReader:
         if known is not None and rule is None:
             with suppress(InvalidSchedule):  # the check of the whole row reports it
                 rule = PlannedRule(define_rule({**rest, **options}, known.jitter_ms))
-                _remember(known.rules, rule_key, rule)
+                self._remember(known.rules, rule_key, rule)
         if known is None or rule is None:
             return self._read_new(row, key, rule_key)
         if known.typed is not None:
@@ -131,17 +153,16 @@ class RowReader:
         definition = self._define(func, options)
         typed = func if isinstance(func, Typed) else None
         if isinstance(definition.when, TriggerSpec):
-            record, rule = self._store.record(definition), PlannedRule(definition.when)
-            seen_version = definition.if_version or ""
-            known = _Rules(record.shape, function_path(func), definition.when.jitter_ms, typed, seen_version)
-            _remember(known.rules, rule_key, rule)
-            _remember(self._rules, key if rule_key is not None else None, known)
-            return Recurring(record, rule, seen_version)
-        shape = self._store.shape(definition)
-        if len(self._shapes) >= _REMEMBERED:
+            item = recurring_item(self._store, definition, definition.when)
+            shape_path, jitter_ms = function_path(func), definition.when.jitter_ms
+            known = _Rules(item.record.shape, shape_path, jitter_ms, typed, item.seen_version)
+            self._remember(known.rules, rule_key, item.rule)
+            self._remember(self._rules, key if rule_key is not None else None, known)
+            return item
+        shape, own = one_shot_item(self._store, definition)
+        if len(self._shapes) >= self._remembered:
             self._shapes.clear()
         shape = self._shapes.setdefault(shape, shape)  # equal shapes are one object: portions go by identity
-        own: OneShotRow = (definition.id, time_argument(definition), self._encoder.data(definition.payload))
         one_shots = _OneShots(
             shape,
             function_path(func),
@@ -151,8 +172,32 @@ class RowReader:
             definition.jitter_ms,
             typed,
         )
-        _remember(self._one_shots, key if rule_key is None else None, one_shots)
+        self._remember(self._one_shots, key if rule_key is None else None, one_shots)
         return shape, own
+
+    def _remember(self, known: dict[_Key, V], key: _Key | None, value: V) -> None:
+        if len(known) >= self._remembered:
+            known.clear()
+        if key is not None:
+            known[key] = value
+
+
+def item_of(store: Store, definition: Definition) -> PutItem:
+    """Return the schedule of a checked *definition*, ready to be put. Raises InvalidSchedule."""
+    if isinstance(definition.when, TriggerSpec):
+        return recurring_item(store, definition, definition.when)
+    return one_shot_item(store, definition)
+
+
+def recurring_item(store: Store, definition: Definition, spec: TriggerSpec) -> Recurring:
+    """Return a recurring schedule with the rule *spec*. Raises as ``item_of``."""
+    return Recurring(store.record(definition), PlannedRule(spec), definition.if_version or "")
+
+
+def one_shot_item(store: Store, definition: Definition) -> tuple[Shape, OneShotRow]:
+    """Return a one-shot. Raises as ``item_of``."""
+    row = definition.id, time_argument(definition), store.encoder.data(definition.payload)
+    return store.shape(definition), row
 
 
 def time_argument(definition: Definition) -> str:
@@ -182,10 +227,3 @@ def _look_up(known: Mapping[_Key, V], options: Mapping[str, Any]) -> tuple[_Key 
 
 def _is_texts(value: object) -> bool:
     return type(value) is list and all(type(each) is str for each in value)
-
-
-def _remember(known: dict[_Key, V], key: _Key | None, value: V) -> None:
-    if len(known) >= _REMEMBERED:
-        known.clear()
-    if key is not None:
-        known[key] = value

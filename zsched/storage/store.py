@@ -43,6 +43,7 @@ class Shape:
     enabled: bool | None
     allow_past: bool
     if_version: str | None
+    durable: bool = False
 
 
 class RecurringShape:
@@ -51,13 +52,14 @@ class RecurringShape:
     ``template``: fields of their runs for RQ; both flat.
     """
 
-    __slots__ = ("_digest", "enabled", "if_exists", "lane", "own", "template")
+    __slots__ = ("_digest", "durable", "enabled", "if_exists", "lane", "own", "template")
 
-    def __init__(self, lane: Priority, if_exists: IfExists, enabled: bool | None, own: Pairs, template: Pairs) -> None:
-        self.lane, self.if_exists, self.enabled = lane, if_exists, enabled
+    def __init__(self, definition: Definition, own: Pairs, template: Pairs) -> None:
+        self.lane, self.if_exists = definition.priority, definition.if_exists
+        self.enabled, self.durable = definition.enabled, definition.durable
         self.own, self.template = _flat(own), _flat(template)
         self._digest = hashlib.blake2b(digest_size=12)
-        self._digest.update(_separated(lane.value, *self.own, *self.template))
+        self._digest.update(_separated(self.lane.value, *self.own, *self.template))
 
     def digest(self, rule: str, data: bytes) -> str:
         """
@@ -201,6 +203,7 @@ class Store:
             enabled=definition.enabled,
             allow_past=definition.allow_past,
             if_version=definition.if_version,
+            durable=definition.durable,
         )
 
     def put(self, shape: Shape, row: OneShotRow, op: str | None) -> Answer:
@@ -220,7 +223,7 @@ class Store:
         template = shared | {"status": "queued"}
         if letters:  # also in a run's job: a new archive reads them there while the run is open
             template["zs"] = "1" + letters
-        shape = RecurringShape(definition.priority, definition.if_exists, definition.enabled, own, template)
+        shape = RecurringShape(definition, own, template)
         return RecurringRecord(definition.id, shape, self.encoder.data(definition.payload))
 
     def put_recurring(self, row: RecurringRow, op: str | None) -> Answer:
