@@ -10,6 +10,9 @@ seen gets all later events: from memory, else from the log in Redis. If the log 
 it was trimmed or Redis was lost, the client gets ``event: reset`` and the events from then on: it should read again
 what it shows. The same happens to all clients when a new history begins.
 
+A stream begins with the id of its position, without data. So a client that is cut off before its first event can
+resume, too. Only an empty log has no such id.
+
 Not guaranteed: events of what Redis lost before the reader saw it.
 """
 
@@ -42,6 +45,7 @@ _GATHERED_S: Final = 0.02  # streams wake once for all events that come within t
 _LOOK_S: Final = 1.0  # at most between two looks at the token of a stream
 _COMMENT_EVERY_S: Final = 15.0  # so that proxies keep a silent stream
 _RETRY_S: Final = 1.0
+_HELLO: Final = b": events of zsched\n"
 _RESET: Final = b'event: reset\ndata: {"reason": "%s"}\n\n'
 _LOST: Final = b"the log does not hold that entry"
 _ANEW: Final = b"a new history has begun, or events were lost"
@@ -72,8 +76,8 @@ class Events:
     async def stream(self, after: Position | None, is_admitted: Callable[[], Awaitable[bool]]) -> AsyncIterator[bytes]:
         """Yield events after *after*, or from now on, as long as *is_admitted*, which is asked once a second."""
         await self._begin()
-        yield b": events of zsched\n\n"
         history, at = self._history, self._number
+        yield self._greeting() if after is None else _HELLO + b"\n"
         if after is not None and not await self._holds(after):
             yield _RESET % _LOST
             history, at = self._history, self._number
@@ -176,6 +180,10 @@ class Events:
             for entry in entries:
                 after = entry.position
                 yield SentEvent(after, self._text(entry))
+
+    def _greeting(self) -> bytes:
+        """Return the first block of a stream: its position, for a client that is cut off before the first event."""
+        return _HELLO + (b"" if self._last == _BEGINNING else f"id: {event_id(self._last)}\n".encode()) + b"\n"
 
     def _text(self, entry: Entry) -> bytes:
         shown = json.dumps(shown_entry(entry, self._run_suffix))

@@ -45,7 +45,8 @@ def _events(lines: Iterator[str]) -> Iterator[Event]:
             name, _, value = line.partition(": ")
             fields[name] = value
         elif fields and not line:
-            yield Event(fields.get("id", ""), fields.get("event", "message"), json.loads(fields["data"]))
+            if "data" in fields:
+                yield Event(fields.get("id", ""), fields.get("event", "message"), json.loads(fields["data"]))
             fields = {}
 
 
@@ -153,6 +154,18 @@ def test_a_stream_is_reset_after_a_flush_and_continues(
         assert "put" == of(events, "e").data["kind"]
     with streaming(http, last) as events:
         assert "reset" == next(events).kind
+
+
+def test_a_stream_that_had_no_event_is_resumed_from_its_beginning(http: httpx.Client, redis_url: str) -> None:
+    with http.stream("GET", "/events") as response:
+        lines = response.iter_lines()
+        greeting = [next(lines), next(lines), next(lines)]
+    put(Client.from_url(redis_url), "meanwhile")
+    with streaming(http, greeting[1].removeprefix("id: ")) as events:
+        first = next(events)
+
+    assert [": events of zsched", ""] == greeting[::2]
+    assert ("message", ["meanwhile"]) == (first.kind, changed(first))
 
 
 @pytest.mark.parametrize("after", ["", "1-2", "a-b-c", "1-2-3-4", "9" * 40 + "-1-1"])
