@@ -28,3 +28,13 @@ def programs(page: str) -> dict[str, str]:
         for name, text in zip(parts[1::2], parts[2::2], strict=True):
             files[name] = f"{files[name]}\n\n{text}" if name in files else text
     return files
+
+
+def program(page: str, name: str) -> str:
+    """
+    Return the program *name* of *page*, in any language: the whole block that has its name in the comment at the
+    beginning (``// client.mjs: …``), behind ``#!`` if there is that.
+    """
+    blocks: list[str] = re.findall(r"^```\w+\n(.*?)^```", (PROJECT / page).read_text(), re.DOTALL | re.MULTILINE)
+    [found] = [block for block in blocks if re.match(rf"(?:#!.*\n)?(?:#|//) {re.escape(name)}(?![\w.])", block)]
+    return found

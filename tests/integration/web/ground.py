@@ -65,7 +65,10 @@ class Web:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """End it by a signal, and return its exit code."""
         self.process.send_signal(number)
-        return self.process.wait(20)
+        code = self.process.wait(20)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
 
     def _cli(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "zsched.cli", *arguments]
