@@ -35,6 +35,7 @@ _STATUS: Final[dict[type[Exception], int]] = {
     ZschedError: 500,
 }
 _TITLES: Final = {
+    202: "Not confirmed by an archive yet",
     400: "Not readable",
     401: "Not authorized",
     403: "Not allowed",
