@@ -25,9 +25,10 @@ from bench.children import CHECKOUT, end
 from bench.results import Broken
 from zsched.config import Settings
 from zsched.config.settings import WebSettings
+from zsched.storage.accounts import Account, AccountRole
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.tokens import Token, TokenRole, Tokens
+from zsched.storage.tokens import Tokens
 from zsched.web.serving import bound, serve, url_of
 
 PATH: Final = "/api/v1/schedules"
@@ -38,7 +39,7 @@ _OURS: Final = [sys.executable, "-m", "zsched.cli", "web", "--listen", "127.0.0.
 @contextmanager
 def web(arena: Arena, redis_url: str) -> Iterator[tuple[str, str]]:
     """``zsched web`` during the block: its URL, and an operator's token."""
-    secret = Tokens(Link.from_url(redis_url, 5), Keys("default")).add(Token("bench", TokenRole.OPERATOR))
+    secret = Tokens(Link.from_url(redis_url, 5), Keys("default")).add(Account("bench", AccountRole.OPERATOR))
     with _serving(arena, _OURS, ZSCHED_REDIS_URL=redis_url, ZSCHED_RQ_ALLOW_CALLABLES="app.tasks.*") as url:
         yield url, secret
 

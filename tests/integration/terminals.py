@@ -14,12 +14,12 @@ WITHIN_S: Final = 20.0  # deadline of every wait
 
 
 class PseudoTerminal:
-    """A pseudo-terminal of *columns* by *rows*, and all of its output."""
+    """A pseudo-terminal of *columns* by *rows*. ``text``: its output since the last wait; ``everything``: all of it."""
 
     def __init__(self, columns: int, rows: int) -> None:
         self._master, self.slave = pty.openpty()
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.text, self._changed = "", threading.Condition()
+        self.text, self.everything, self._changed = "", "", threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -29,6 +29,10 @@ class PseudoTerminal:
             found = self._changed.wait_for(lambda: text in self.text, WITHIN_S)
             assert found, f"no {text!r} in {self.text[-2000:]!r}"
             self.text = self.text.partition(text)[2]
+
+    def type(self, text: str) -> None:
+        """Send *text* as a person who types it."""
+        os.write(self._master, text.encode())
 
     def close(self) -> str:
         """Return the output since the last wait; the child has ended."""
@@ -46,5 +50,6 @@ class PseudoTerminal:
                 os.close(self._master)
                 return
             with self._changed:
-                self.text += read.decode(errors="replace")
+                self.text += (new := read.decode(errors="replace"))
+                self.everything += new
                 self._changed.notify_all()

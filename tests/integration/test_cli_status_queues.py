@@ -318,7 +318,7 @@ def test_status_without_worker_data_shows_everything_else(zsched: Zsched, led: r
 
     assert (UNHEALTHY, None, None) == (result.exit_code, found["unheard"], found["suspended"])
     assert (["wrong_type"], ["queues_unknown"]) == names(found)
-    assert "zsched-dashboard" in "\n".join(verdict(result))
+    assert "zsched-web" in "\n".join(verdict(result))
 
 
 def test_thousands_of_queues_take_few_round_trips(

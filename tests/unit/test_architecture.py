@@ -39,7 +39,7 @@ EVERYTHING = (
 )
 
 FOR_TESTS = ("fakeredis", "pytest", "redis", "rq", "structlog")
-FOR_PAGES = ("flask", "redis", "rq", "rq_dashboard", "structlog", "waitress", "werkzeug")
+FOR_PAGES = ("flask", "redis", "rq", "rq_dashboard", "structlog", "werkzeug")
 
 # row                 zsched's rows it may import                         packages from outside
 MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -73,8 +73,9 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "metrics":        ((*SHARED, "core", "storage", "health", "daemon.failures", "daemon.loop", "metrics"),
                        ("prometheus_client", "structlog")),
     "dashboard":      (("errors", "config", "core", "storage", "dashboard"), FOR_PAGES),
-    "web":            (("", "errors", "config", "aio", "client", "core", "storage", "health", "web"),
-                       ("fastapi", "starlette", "structlog", "uvicorn")),
+    "web":            (("", "errors", "config", "aio", "client", "core", "storage", "health", "dashboard", "web"),
+                       ("fastapi", "jinja2", "starlette", "structlog", "uvicorn")),
+    "web.rq":         (("web",),                                         ("a2wsgi", "starlette")),
     "testing":        ((*SHARED, "core", "storage", "client", "files", "daemon", "testing"), FOR_TESTS),
     "demo":           (EVERYTHING,                                       ("click", "structlog")),
     "bench":          (EVERYTHING,  ("click", "fastapi", "redis", "rq", "rq_scheduler", "starlette")),

@@ -70,7 +70,10 @@ def test_the_shipped_file_documents_every_key_with_its_default() -> None:
     flat[("redis", "sentinels")] = flat[("redis", "cluster")] = []
     for name in ("password_file", "master", "sentinel_password_file"):  # TOML has no null: the text says what holds
         flat[("redis", name)] = None
-    flat[("archive", "path")] = flat[("dashboard", "password_file")] = flat[("metrics", "listen")] = None
+    flat[("archive", "path")] = flat[("metrics", "listen")] = None
+    flat[("web", "proxy_header")] = flat[("web", "proxy_role_header")] = None
+    assert ["127.0.0.1"] == flat[("web", "proxy_addresses")]
+    flat[("web", "proxy_addresses")] = []
     assert "{default}:rq" == flat[("rq", "prefix")]
     flat[("rq", "prefix")] = flat[("", "by")] = None
     assert defaults == {key: tuple(value) if isinstance(value, list) else value for key, value in flat.items()}
@@ -265,7 +268,7 @@ def test_other_variables_of_zsched_are_ignored() -> None:
     }
     others = found - {variable_of(key) for key in keys()} - {"ZSCHED_CONFIG"}
 
-    assert {"ZSCHED_REDIS_SERVER", "ZSCHED_BENCH_NODE_MODULES", "ZSCHED_DASHBOARD_PASSWORD"} <= others
+    assert {"ZSCHED_REDIS_SERVER", "ZSCHED_BENCH_NODE_MODULES"} <= others
     assert Settings() == load_settings(env={"PATH": "/bin"} | dict.fromkeys(others, "/some/path"))
 
 
@@ -356,5 +359,18 @@ def test_a_url_is_printed_without_passwords(url: str, shown: str) -> None:
     assert shown == redact(url)
 
 
-def test_a_daemon_listens_nowhere_by_default_and_the_dashboard_on_loopback() -> None:
-    assert (None, "127.0.0.1:9181") == (Settings().metrics.listen, Settings().dashboard.listen)
+def test_a_daemon_listens_nowhere_by_default_and_the_api_on_loopback() -> None:
+    assert (None, "127.0.0.1:9180") == (Settings().metrics.listen, Settings().web.listen)
+
+
+@pytest.mark.parametrize("addresses", ["10.0.0.5", "10.0.0.0/24,::1", ""])
+def test_addresses_of_proxies_are_addresses_or_networks(addresses: str) -> None:
+    given = tuple(addresses.split(",")) if addresses else ()
+
+    assert given == load_settings(env={"ZSCHED_WEB_PROXY_ADDRESSES": addresses}).web.proxy_addresses
+
+
+@pytest.mark.parametrize("address", ["proxy.example.org", "10.0.0.5/24", "*", "10.0.0"])
+def test_an_address_of_a_proxy_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"^ZSCHED_WEB_PROXY_ADDRESSES=.+ write 10\.0\.0\.5 or 10\.0\.0\.0/24"):
+        load_settings(env={"ZSCHED_WEB_PROXY_ADDRESSES": address})

@@ -31,7 +31,6 @@ RUN_BY = {
     Role.DAEMON: ("storage/*.py", "daemon/*.py", "metrics/*.py", "health/*.py", "cli/recovering/*.py"),
     Role.WORKER: ("current.py", "storage/jobs.py"),
     Role.WEB: ("storage/*.py", "client/*.py", "tasks/*.py", "files/*.py", "cli/*.py", "health/*.py", "web/*.py"),
-    Role.DASHBOARD: ("storage/*.py", "health/*.py", "cli/status*.py"),
 }
 OF_CONNECTIONS = {"cluster|slots", "client|setname", "hello", "multi", "discard", "ping", "role", "select"}
 # What redis-py sends when a method of another name is called.
@@ -157,7 +156,7 @@ def test_a_worker_may_send_every_command_of_rqs_own_scripts() -> None:
 def test_every_command_of_a_role_is_sent_by_its_sources(role: Role) -> None:
     scripts = {command for script in SCRIPTS[role] for command in commands_of(script)}
     ours = {word for source in sources_of(role) for word in sent(source)}
-    theirs = commands_of_rq() if role in (Role.WORKER, Role.DASHBOARD) else set()
+    theirs = commands_of_rq() if role in (Role.WORKER, Role.WEB) else set()
 
     unused = {
         command
@@ -185,14 +184,17 @@ def test_a_namespace_has_its_own_keys_and_channel() -> None:
     assert "{default}" not in rights.rule.replace(RQ, "")
 
 
-def test_a_worker_has_no_keys_of_zsched_and_a_dashboard_no_writing_command() -> None:
-    worker, dashboard = (rights_of([role], Keys("default")) for role in (Role.WORKER, Role.DASHBOARD))
+def test_a_worker_has_no_keys_of_zsched() -> None:
+    assert (f"{RQ}:*",) == rights_of([Role.WORKER], Keys("default")).keys
 
-    assert (f"{RQ}:*",) == worker.keys
-    assert ((), set()) == (
-        dashboard.channels,
-        {"hset", "del", "evalsha", "eval", "script|load"} & set(dashboard.commands),
-    )
+
+def test_only_the_web_server_has_keys_of_tokens_people_and_sessions() -> None:
+    held = {role: {key for key in rights_of([role], Keys("default")).keys if "zsched-web" in key} for role in Role}
+
+    names = ("tokens", "used", "people", "session:*")
+    assert {Role.WEB: {f"zsched-web:{{default}}:{name}" for name in names}} == {
+        role: keys for role, keys in held.items() if keys
+    }
 
 
 def test_a_user_of_two_roles_has_the_rights_of_both() -> None:

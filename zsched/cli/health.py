@@ -128,7 +128,7 @@ _STYLES: Final = {"problem": Style.BAD, "warning": Style.WARNING, "ok": Style.PL
 @click.option(
     "--role",
     "roles",
-    type=click.Choice(["client", "daemon", "worker", "web", "dashboard"]),
+    type=click.Choice(["client", "daemon", "worker", "web"]),
     multiple=True,
     default=["daemon"],
     show_default=True,

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 import click
 
-from zsched.cli.program import DONE, NOT_FOUND, Invocation, Subcommand, connect, pass_invocation
-from zsched.cli.values import duration
-from zsched.core.arguments import check_by
-from zsched.core.clock import SystemClock
+from zsched.cli.accounts import COLUMNS, account_by, account_options, account_row
+from zsched.cli.program import DONE, NOT_FOUND, Invocation, Subcommand, pass_invocation
 from zsched.core.model import iso
 from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
-from zsched.storage.tokens import Limits, Token, TokenRole, Tokens
-
-_HEADER: Final = ("NAME", "ROLE", "FUNCTIONS", "QUEUES", "TAGS", "EXPIRES", "LAST USE")
-_MS: Final = timedelta(milliseconds=1)
+from zsched.storage.tokens import Tokens
 
 
 @click.group("tokens", params=Subcommand(None).params, context_settings={"help_option_names": ["-h", "--help"]})
@@ -35,18 +29,9 @@ def tokens() -> None:
 
 @tokens.command(cls=Subcommand)
 @click.argument("name")
-@click.option("--role", type=click.Choice([role.value for role in TokenRole]), required=True, help="What it may do.")
-@click.option("--func", "funcs", multiple=True, metavar="GLOB", help="Only schedules of such a function.")
-@click.option("--queue", "queues", multiple=True, metavar="GLOB", help="Only schedules of such a queue.")
-@click.option("--tag", "tags", multiple=True, metavar="GLOB", help="Only schedules with such a tag.")
-@click.option("--arguments", is_flag=True, help="It also reads arguments, results and tracebacks.")
-@click.option(
-    "--expires", type=duration, metavar="DURATION", help="How long it is valid, such as 90d; default: always."
-)
+@account_options
 @pass_invocation
-def add(
-    invocation: Invocation, /, name: str, role: str, expires: timedelta | None, arguments: bool, **given: Any
-) -> int:
+def add(invocation: Invocation, /, name: str, **given: Any) -> int:
     """
     Make token NAME and print it. It is shown only here: Redis keeps its SHA-256. The log has NAME for what it changes.
 
@@ -57,19 +42,11 @@ def add(
     Example:
       zsched tokens add shop --role scheduler --func 'app.tasks.*' --queue 'shop-*' --expires 90d
     """
-    settings, now_ms = invocation.settings(), SystemClock().now_ms()
-    token = Token(
-        name=check_by(name),
-        role=TokenRole(role),
-        limits=Limits(given["funcs"], given["queues"], given["tags"]),
-        sees_arguments=arguments,
-        created_ms=now_ms,
-        created_by=connect(settings).by,
-        expires_ms=None if expires is None else now_ms + expires // _MS,
-    )
-    secret = Tokens(link_of(settings), keys_of(settings)).add(token)
-    invocation.answer({**token.to_dict(), "token": secret}, secret)
-    invocation.remark(f"{name} is a {role}. The token is shown only now.")
+    settings = invocation.settings()
+    account = account_by(settings, name, given)
+    secret = Tokens(link_of(settings), keys_of(settings)).add(account)
+    invocation.answer({**account.to_dict(), "token": secret}, secret)
+    invocation.remark(f"{name} has the role {account.role}. The token is shown only now.")
     return DONE
 
 
@@ -78,22 +55,11 @@ def add(
 def list_(invocation: Invocation) -> int:
     """List the tokens with their role, limits, expiry and last use. The tokens themselves are stored nowhere."""
     settings = invocation.settings()
-    found = [(token, used_ms) for _, token, used_ms in Tokens(link_of(settings), keys_of(settings)).all()]
-    rows = [
-        (
-            token.name,
-            token.role.value,
-            *(
-                ", ".join(patterns) or "all"
-                for patterns in (token.limits.funcs, token.limits.queues, token.limits.tags)
-            ),
-            iso(token.expires_ms) or "never",
-            iso(used_ms) or "-",
-        )
-        for token, used_ms in found
-    ]
-    values = [token.to_dict(used_ms) for token, used_ms in found]
-    invocation.answer_rows(values, _HEADER, rows, nothing="no tokens; zsched tokens add NAME --role viewer makes one")
+    found = [(account, iso(used_ms)) for _, account, used_ms in Tokens(link_of(settings), keys_of(settings)).all()]
+    values = [{**account.to_dict(), "used_at": used_at} for account, used_at in found]
+    rows = [(*account_row(account), used_at or "-") for account, used_at in found]
+    nothing = "no tokens; zsched tokens add NAME --role viewer makes one"
+    invocation.answer_rows(values, (*COLUMNS, "LAST USE"), rows, nothing=nothing)
     return DONE
 
 

@@ -1,29 +1,47 @@
-"""``zsched web``: the HTTP API."""
+"""``zsched web``: the HTTP API, and rq-dashboard."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import signal
+import sys
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
+
+import click
 
 from zsched.cli.output import say
-from zsched.cli.processes import listen_option
 from zsched.cli.program import DONE, Invocation, command
 from zsched.config import Settings
+from zsched.config.parsing import listen_address
 from zsched.errors import ConfigError
 from zsched.events import configure
 from zsched.storage.keys import keys_of
+from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE
+
+_LISTEN_HELP: Final = "The address, instead of [web] listen (127.0.0.1:9180)."
+
+
+def _listen(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:
+    try:
+        return None if given is None else str(listen_address(given))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @command()
-@listen_option("web", "127.0.0.1:9180")
+@click.option("--listen", metavar="HOST:PORT", callback=_listen, help=_LISTEN_HELP)
 def web(invocation: Invocation, listen: str | None) -> int:
     """
-    Serve the HTTP API, until Ctrl-C or SIGTERM. Needs the extra: pip install 'zsched[web]'.
+    Serve the HTTP API, and RQ's queues, jobs and workers, until Ctrl-C or SIGTERM. Needs the extra: pip install
+    'zsched[web]'.
 
     The API is under /api/v1, its description at /api/docs. A request needs a token, which `zsched tokens add` makes.
-    While [rq] allow_callables is *, it only reads: else a token could name any function. It listens on loopback; put a
+    rq-dashboard is under /rq, read-only: use retry, cancel-run and pause. People log in at /login, with a name and a
+    password by `zsched users add`. /rq needs --arguments, as it shows them.
+
+    While [rq] allow_callables is *, it only reads: else a caller could name any function. It listens on loopback; put a
     proxy with TLS in front of it.
 
     \b
@@ -31,12 +49,15 @@ def web(invocation: Invocation, listen: str | None) -> int:
       zsched web
       zsched web --listen 127.0.0.1:8080 --config /etc/zsched/zsched.toml
     """
-    serving, app, links = _extra()
+    serving, app, links, pages = _extra()
     settings = invocation.settings()
+    if pages.prefix() != (prefix := keys_of(settings).rq.prefix):  # RQ reads it only when it is imported
+        os.execve(sys.executable, sys.orig_argv, os.environ | {RQ_PREFIX_VARIABLE: prefix})
     configure(settings.log.level, settings.log.format)
     if listen is not None:
         settings = dataclasses.replace(settings, web=dataclasses.replace(settings.web, listen=listen))
-    bound, link = serving.bound(settings), _link_of(settings, links)
+    link = _link_of(settings, links)
+    made, bound = app.make_api(settings, link), serving.bound(settings)
     url = serving.url_of(bound)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt):  # uvicorn ends cleanly by either signal, and raises it again
@@ -44,9 +65,10 @@ def web(invocation: Invocation, listen: str | None) -> int:
             say('it only reads: [rq] allow_callables is *; name the functions, such as ["app.tasks.*"]')
         invocation.answer(
             {"url": url, "redis": link.where},
-            f"the HTTP API of {link.where} is at {url}/api/v1, and described at {url}/api/docs. Ctrl-C ends it.",
+            f"the HTTP API of {link.where} is at {url}/api/v1, and described at {url}/api/docs",
+            f"people log in at {url}/login; RQ's queues, jobs and workers are at {url}/rq/. Ctrl-C ends it.",
         )
-        serving.serve(app.make_api(settings, link), bound)
+        serving.serve(made, bound)
     return DONE
 
 
@@ -55,14 +77,15 @@ def _link_of(settings: Settings, links: Any) -> Any:
     return links.AsyncLink.from_url(given.url, given.timeout_s, given.read_password(), keys_of(settings))
 
 
-def _extra() -> tuple[Any, Any, Any]:
+def _extra() -> tuple[Any, Any, Any, Any]:
     """Import the packages of the extra. Raises ConfigError: one is not installed."""
     try:
         from zsched.aio import link
+        from zsched.dashboard import app as pages
         from zsched.web import app, serving
     except ImportError as error:
         package = (error.name or "greenlet").partition(".")[0]
         if package == "zsched":
             raise
         raise ConfigError(f"zsched web needs {package}, which is not installed: pip install 'zsched[web]'") from error
-    return serving, app, link
+    return serving, app, link, pages

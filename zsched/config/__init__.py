@@ -8,12 +8,10 @@ of Redis, and reads and hides passwords.
 from zsched.config.parsing import QueueSettings
 from zsched.config.settings import (
     FILE_VARIABLE,
-    PASSWORD_VARIABLE,
     RQ_PREFIX_FORM,
     RQ_PREFIX_REMEDY,
     ArchiveSettings,
     DaemonSettings,
-    DashboardSettings,
     LimitSettings,
     LogSettings,
     MetricsSettings,
@@ -28,12 +26,10 @@ from zsched.config.urls import has_password, redact
 
 __all__ = [
     "FILE_VARIABLE",
-    "PASSWORD_VARIABLE",
     "RQ_PREFIX_FORM",
     "RQ_PREFIX_REMEDY",
     "ArchiveSettings",
     "DaemonSettings",
-    "DashboardSettings",
     "LimitSettings",
     "LogSettings",
     "MetricsSettings",

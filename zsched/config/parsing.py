@@ -17,11 +17,12 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from zsched.config.urls import URL_FORMS, Address, ClusterUrl, SentinelUrl, is_cluster_url, is_sentinel_url
+from zsched.config.urls import URL_FORMS, ClusterUrl, SentinelUrl, is_cluster_url, is_sentinel_url
 from zsched.errors import ConfigError, show
 
 Parser = Callable[[object], Any]
@@ -121,7 +122,7 @@ def words(given: object) -> tuple[str, ...]:
     raise ValueError('write a list of words: ["a", "b"] in a file, a,b elsewhere')
 
 
-def addresses(read: Callable[[str], Address]) -> Callable[[object], tuple[str, ...]]:
+def addresses(read: Callable[[str], object]) -> Callable[[object], tuple[str, ...]]:
     """Return a parser for a TOML list of addresses for *read*, or addresses with commas between; may be empty."""
 
     def parse(given: object) -> tuple[str, ...]:
@@ -131,6 +132,14 @@ def addresses(read: Callable[[str], Address]) -> Callable[[object], tuple[str, .
         return found
 
     return parse
+
+
+def network(text: str) -> IPv4Network | IPv6Network:
+    """Parse an IP address, as a network of its own, or a network."""
+    try:
+        return ip_network(text)
+    except ValueError:
+        raise ValueError(f"{show(text)} is no IP address or network; write 10.0.0.5 or 10.0.0.0/24") from None
 
 
 def listen_address(given: object) -> str:

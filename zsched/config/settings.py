@@ -31,6 +31,7 @@ from zsched.config.parsing import (
     line,
     listen_address,
     matching,
+    network,
     number_within,
     one_of,
     path,
@@ -60,14 +61,15 @@ from zsched.config.urls import (
 from zsched.errors import ConfigError, show
 
 FILE_VARIABLE = "ZSCHED_CONFIG"
-PASSWORD_VARIABLE = "ZSCHED_DASHBOARD_PASSWORD"  # not a setting: nobody shall write it into the file
 LONGEST_LEASE_MS = 60_000  # also the longest hold; the same number is in lua/lib/time.lua
 RQ_PREFIX_FORM = r"[A-Za-z0-9_.:{}-]{1,64}"  # RQ's prefix; safe in a text of Lua, and in a pattern of an ACL
 RQ_PREFIX_REMEDY = "use 1 to 64 of a-z, A-Z, 0-9 and _ . : - { }"
+_HEADER = r"[A-Za-z0-9-]{1,64}"
+_HEADER_REMEDY = "write the name of a header, such as X-Forwarded-User"
 _PREFIX = "ZSCHED_"
 _NO_HOST = "redis:///0"  # `url` of Sentinels or a Cluster, if it is not given
 # Our variables that are not settings.
-_OTHER_VARIABLES = {FILE_VARIABLE, "ZSCHED_REDIS_SERVER", "ZSCHED_BENCH_NODE_MODULES", PASSWORD_VARIABLE}
+_OTHER_VARIABLES = {FILE_VARIABLE, "ZSCHED_REDIS_SERVER", "ZSCHED_BENCH_NODE_MODULES"}
 _OF_TESTS = "ZSCHED_TEST_"
 # Kubernetes sets these for every service of a namespace; one named "zsched-redis" must not stop the daemon.
 _FROM_KUBERNETES = re.compile(
@@ -177,20 +179,18 @@ class MetricsSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class DashboardSettings:
-    """The address of ``zsched dashboard``, and its login (``dashboard.login``)."""
-
-    listen: str = setting("127.0.0.1:9181", listen_address)
-    user: str = setting("zsched", matching(r"[^:\s]{1,64}", "write 1 to 64 characters, none of them a colon or space"))
-    password_file: str | None = setting(None, path)
-
-
-@dataclass(frozen=True, slots=True)
 class WebSettings:
-    """The address of ``zsched web``. ``allow_plain``: also one that is not of loopback, without TLS."""
+    """
+    The address of ``zsched web``, and its callers. ``allow_plain``: also an address that is not of loopback, without
+    TLS. ``proxy_header`` and ``proxy_role_header`` count only from ``proxy_addresses``.
+    """
 
     listen: str = setting("127.0.0.1:9180", listen_address)
     allow_plain: bool = setting(False, boolean)
+    session_hours: int = setting(12, integer(1, 720))
+    proxy_header: str | None = setting(None, matching(_HEADER, _HEADER_REMEDY))
+    proxy_role_header: str | None = setting(None, matching(_HEADER, _HEADER_REMEDY))
+    proxy_addresses: tuple[str, ...] = setting((), addresses(network))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,6 @@ class Settings:
     limits: LimitSettings = dataclasses.field(default_factory=LimitSettings)
     log: LogSettings = dataclasses.field(default_factory=LogSettings)
     metrics: MetricsSettings = dataclasses.field(default_factory=MetricsSettings)
-    dashboard: DashboardSettings = dataclasses.field(default_factory=DashboardSettings)
     web: WebSettings = dataclasses.field(default_factory=WebSettings)
     queues: Mapping[str, QueueSettings] = dataclasses.field(default_factory=dict)
     urgencies: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)

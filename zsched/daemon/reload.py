@@ -20,7 +20,7 @@ from zsched.events import configure
 log = structlog.get_logger(__name__)
 
 _AT_ONCE = ("log", "queues")  # sections
-_OTHERS = ("urgencies", "limits", "dashboard")  # also the sections that no daemon reads
+_OTHERS = ("urgencies", "limits", "web")  # also the sections that no daemon reads
 
 
 def reload(before: Settings, read: Callable[[], Settings]) -> Settings:

@@ -1,30 +1,21 @@
 """
-The WSGI application: only rq-dashboard's pages, behind a login.
+The WSGI application: only rq-dashboard's pages. ``zsched web`` serves them to callers who may see everything.
 
-- A request without the right user and password gets nothing, not even which paths exist.
 - Only listed paths that show data are allowed, and only by GET. All others are refused, also of a later rq-dashboard.
 - rq-dashboard puts texts of jobs into its pages unescaped. They are escaped here, and a Content-Security-Policy allows
   only the pages' own scripts. So markup in a description or a traceback is text, and ``<module>`` is visible.
-
-waitress serves it: a production server in one small Python package, which runs threads in this one process and does not
-handle signals. It speaks plain HTTP; for TLS, use a proxy in front of it.
 """
 
 from __future__ import annotations
 
 import json
-import logging
-import os
 import re
 import secrets
-import socket
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 import redis
 import structlog
-import waitress.server
 from flask import Flask, Response, current_app, request
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -33,10 +24,7 @@ from rq_dashboard import web
 from werkzeug.exceptions import HTTPException
 
 from zsched.config import redact
-from zsched.config.urls import host_port
 from zsched.dashboard import jobs
-from zsched.dashboard.login import Login
-from zsched.errors import ConfigError
 from zsched.storage.connection import RESENDS, Link
 from zsched.storage.rqkeys import prefix_of
 
@@ -51,7 +39,6 @@ _ONLY_SHOWS = (
     "This dashboard only shows. `zsched retry RUN` runs a job again, `zsched cancel-run RUN` takes one out of its "
     "queue, `zsched pause ID` stops a schedule."
 )
-_CHALLENGE = {"WWW-Authenticate": 'Basic realm="zsched", charset="UTF-8"'}
 # rq-dashboard's pages use Underscore, which compiles its templates: hence unsafe-eval.
 _POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
@@ -73,9 +60,9 @@ def prefix() -> str:
     return prefix_of(jobs.DashboardJob)
 
 
-def make_app(link: Link, login: Login) -> Flask:
+def make_pages(link: Link) -> Flask:
     """
-    Make the application that shows the Redis of *link* to *login*. No connection is made yet.
+    Make the application that shows the Redis of *link*, to everybody. No connection is made yet.
 
     It reads with a redis-py client, because RQ needs one, and not with ``Link.execute``. Reading twice does no harm, so
     a lost reply is asked for again.
@@ -92,7 +79,7 @@ def make_app(link: Link, login: Login) -> Flask:
     app.config["RQ_DASHBOARD_DISABLE_DELETE"] = True
     app.config["RQ_DASHBOARD_JSON_ENCODER"] = _AsText
     app.json.default, app.json.sort_keys = str, False
-    app.before_request(partial(_admit, login))
+    app.before_request(_refuse_changes)
     app.after_request(_harden)
     app.register_error_handler(Exception, partial(_error_page, link.where))
     app.register_blueprint(web.blueprint)
@@ -100,13 +87,8 @@ def make_app(link: Link, login: Login) -> Flask:
     return made
 
 
-def _admit(login: Login) -> Response | None:
-    """Return None if the request is allowed."""
-    given = request.authorization
-    if given is None or given.type != "basic" or not login.admits(given.username, given.password):
-        if given is not None:
-            log.warning("login_refused", address=request.remote_addr)
-        return Response("User and password, please.\n", 401, _CHALLENGE, mimetype="text/plain")
+def _refuse_changes() -> Response | None:
+    """Return None if the request only looks."""
     if request.endpoint is not None and (request.endpoint not in SHOWN or request.method not in ("GET", "HEAD")):
         return Response(_ONLY_SHOWS + "\n", 403, mimetype="text/plain")
     return None
@@ -142,60 +124,8 @@ def _error_page(where: str, error: Exception) -> Response | HTTPException:
         reason = redact(str(error)) or type(error).__name__
         return _line(503, f"Redis at {where} does not answer, or refuses: {reason}")  # no event: pages repeat it
     log.error("page_failed", path=request.path, exc_info=error)
-    return _line(500, f"This page failed ({type(error).__name__}); this dashboard's events say why.")
+    return _line(500, f"This page failed ({type(error).__name__}); this server's events say why.")
 
 
 def _line(status: int, text: str) -> Response:
     return Response(text + "\n", status, mimetype="text/plain")
-
-
-# -- the server -------------------------------------------------------------------------------------
-
-
-_THREADS = 8  # a browser sends six requests at once, and there are few users
-_BODY_BYTES = 4096  # of a request; waitress reads it before the login is checked, and pages send none
-
-
-def resolve(listen: str) -> tuple[socket.AddressFamily, tuple[str, int]]:
-    """
-    Return family and address of ``host:port``.
-
-    Raises:
-        ConfigError: the host is unknown.
-    """
-    host, _, port = listen.rpartition(":")
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:
-        raise ConfigError(f"listen={listen!r}: {error.strerror}; give an address of this machine") from error
-    family, _, _, _, address = found[0]
-    return family, (str(address[0]), int(address[1]))
-
-
-class DashboardServer:
-    """Listens as soon as it is made, and answers during ``run``."""
-
-    def __init__(self, app: Flask, family: socket.AddressFamily, address: tuple[str, int]) -> None:
-        """Begin to listen. Raises ConfigError: *address* is in use, or is not of this machine."""
-        try:
-            self._socket = socket.create_server(address, family=family)
-        except OSError as error:
-            remedy = "give another port or address by --listen or in [dashboard] listen"
-            raise ConfigError(f"listen={host_port(*address)!r}: {os.strerror(error.errno or 0)}; {remedy}") from error
-        # It warns when there are more simultaneous requests than threads; here that only takes a moment longer.
-        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-        self._server = waitress.server.create_server(
-            app, sockets=[self._socket], threads=_THREADS, max_request_body_size=_BODY_BYTES, ident=None
-        )
-
-    @property
-    def url(self) -> str:
-        """Return the dashboard's URL for a browser on this machine."""
-        host, port = self._socket.getsockname()[:2]
-        return f"http://{host_port(host, port)}/"
-
-    def run(self) -> None:
-        """Answer until KeyboardInterrupt; then finish requests in progress, within five seconds."""
-        with suppress(KeyboardInterrupt):  # waitress handles it only while it waits
-            self._server.run()
-        self._server.close()

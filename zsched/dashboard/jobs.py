@@ -42,7 +42,7 @@ class Readable:
     @staticmethod
     def dumps(value: object) -> bytes:
         """Refuse to write: this package must never write back what it shows. Raises TypeError."""
-        raise TypeError(f"the dashboard writes nothing into Redis, so no {type(value).__name__} either")
+        raise TypeError(f"rq-dashboard writes nothing into Redis, so no {type(value).__name__} either")
 
     @staticmethod
     def loads(data: bytes) -> Any:

@@ -28,7 +28,7 @@ from zsched.health.check import Finding, fine, health_check, problem, skipped
 from zsched.health.facts import Probe
 from zsched.storage.connection import Wire
 from zsched.storage.registries import is_denied
-from zsched.storage.rights import Rights, Role, rights_of
+from zsched.storage.rights import Rights, rights_of
 
 May = Callable[..., bool]  # True if a command, given by its words, is allowed with these keys and channels
 
@@ -82,7 +82,7 @@ def check_rights(probe: Probe) -> Iterator[Finding]:
             yield problem(f"there is no user {name}", remedy, "redis-cli", "ACL", "USERS")
             return
         with _asking(probe) as may:
-            rule = _lacking(rights, may, is_reader=set(probe.roles) == {Role.DASHBOARD})
+            rule = _lacking(rights, may)
     except RedisUnavailable as error:  # such as a rehearsal at a server that takes no writes
         yield skipped(str(error))
         return
@@ -108,12 +108,12 @@ def form_of(command: str, key: str, channel: str = _WILD) -> list[str]:
     return [*command.split("|"), *(places.get(word, word) for word in _FORMS[command])]
 
 
-def _lacking(rights: Rights, may: May, *, is_reader: bool) -> list[str]:
-    """Return the words of ACL SETUSER for the missing rights. A reader needs no writable key."""
+def _lacking(rights: Rights, may: May) -> list[str]:
+    """Return the words of ACL SETUSER for the missing rights."""
     keys = {pattern: pattern.replace("*", _WILD) for pattern in rights.keys}
     channels = {pattern: pattern.replace("*", _WILD) for pattern in rights.channels}
     has = [name for name in rights.commands if _may_anywhere(may, name, keys.values(), channels.values())]
-    ways = [_READS] if is_reader else [_READS, _WRITES]
+    ways = (_READS, _WRITES)
     return [
         *(f"~{pattern}" for pattern, key in keys.items() if not all(_reaches(may, has, one, key) for one in ways)),
         *(f"&{pattern}" for pattern, channel in channels.items() if not _reaches(may, has, _SPEAKS, channel)),

@@ -175,7 +175,6 @@ def _files(settings: Settings, config_file: str | None) -> Iterator[tuple[str, s
     named = {
         "[redis] password_file": settings.redis.password_file,
         "[redis] sentinel_password_file": _sentinels_file(url),
-        "[dashboard] password_file": settings.dashboard.password_file,
     }
     for setting, file in named.items():
         if file is not None:

@@ -43,9 +43,7 @@ class Role(StrEnum):
     WORKER = "worker"
     """RQ's worker, and ``current_run`` in its tasks."""
     WEB = "web"
-    """``zsched web``: a client that also reads the tokens of the HTTP API."""
-    DASHBOARD = "dashboard"
-    """Only reads: rq-dashboard, ``zsched status``."""
+    """``zsched web``: a client that also reads its tokens and people, and all that RQ keeps, for rq-dashboard."""
 
 
 # The users of deploy/redis/users.acl, and their roles. If tasks return a Next, their worker schedules over its own
@@ -56,7 +54,6 @@ USERS: Final[Mapping[str, tuple[Role, ...]]] = {
     "zsched-worker": (Role.WORKER,),
     "zsched-scheduling-worker": (Role.WORKER, Role.CLIENT),
     "zsched-web": (Role.WEB,),
-    "zsched-dashboard": (Role.DASHBOARD,),
 }
 
 _OF_CLIENTS: Final = (
@@ -73,7 +70,6 @@ SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
     ),
     Role.WORKER: ("note",),
     Role.WEB: _OF_CLIENTS,
-    Role.DASHBOARD: (),  # a user who may run scripts can keep Redis busy for ever
 }  # fmt: skip
 
 # Commands to set up and keep a connection. MULTI and DISCARD find out a user's rights (checks_rights); CLUSTER SLOTS
@@ -101,25 +97,20 @@ _COMMANDS: Final[Mapping[Role, str]] = {
         "script|load set smembers srem subscribe ttl unsubscribe unwatch watch xadd xlen xread xrevrange zadd zcard "
         "zcount zpopmin zrange zrangebyscore zrem zremrangebyscore zscore"
     ),
-    Role.WEB: f"{_BY_CLIENTS} hset",
-    Role.DASHBOARD: (
-        "exec exists get hexists hget hgetall hlen hmget hscan info lindex llen lpos lrange memory|usage pttl "
-        "scard smembers sscan time ttl type unwatch watch xlen xrange xrevrange zcard zcount zrange zrangebyscore "
-        "zscore"
+    # Also of RQ's classes, as rq-dashboard uses them; WATCH and EXEC are of a pipeline that reads.
+    Role.WEB: (
+        f"{_BY_CLIENTS} del exec hexists hset lindex llen lpos lrange set sscan ttl type unwatch watch xrange zscore"
     ),
 }
 
-_KEYS_OF_CLIENTS: Final = "queues suspended wip:* workers:*"
-
 # RQ's keys that are used outside of scripts, without their prefix.
 _RQ_KEYS: Final[Mapping[Role, str]] = {
-    Role.CLIENT: _KEYS_OF_CLIENTS,
+    Role.CLIENT: "queues suspended wip:* workers:*",
     Role.DAEMON: (
         "deferred:* executions:* failed:* finished:* job:* queue:* queues ready:* rl-keys rl:* scheduled:* wip:*"
     ),
     Role.WORKER: "*",
-    Role.WEB: _KEYS_OF_CLIENTS,
-    Role.DASHBOARD: "*",
+    Role.WEB: "*",
 }
 
 
@@ -155,11 +146,10 @@ def rights_of(roles: Iterable[Role], keys: Keys) -> Rights:
         if role is not Role.WORKER:
             patterns.add(f"{keys.prefix}*")
         if role is Role.WEB:
-            patterns |= {keys.tokens(), keys.tokens_used()}
+            patterns |= {keys.tokens(), keys.tokens_used(), keys.people(), keys.session("*")}
         if role in (Role.CLIENT, Role.DAEMON, Role.WEB):
             channels.add(keys.wake())
-        if role is not Role.DASHBOARD:
-            channels.add(keys.rq.pubsub("*"))  # clients and leaders ask workers to stop a run
+        channels.add(keys.rq.pubsub("*"))  # clients and leaders ask workers to stop a run
     if (every := f"{keys.rq.prefix}:*") in patterns:
         patterns = {every, *(pattern for pattern in patterns if not pattern.startswith(every[:-1]))}
     return Rights(tuple(sorted(commands)), tuple(sorted(patterns)), tuple(sorted(channels)))

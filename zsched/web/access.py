@@ -1,16 +1,21 @@
 """
-The caller of a request and their rights: a bearer token, its role and its limits.
+The caller of a request and their rights: an account with its role and its limits.
+
+An account is that of a bearer token, or of a person: by the session of their login, else as a trusted proxy says. A
+browser sends the cookie of a session, and a proxy its header, also with a request that another site's page made. So a
+write needs the Origin of this server then.
 
 A limit is checked on the schedule as it is and as it will be. Between that look and the change somebody may replace the
-schedule, so the change of a limited token names the version that was looked at.
+schedule, so the change of a limited caller names the version that was looked at.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
@@ -20,34 +25,46 @@ from zsched.client.allowed import check_allowed
 from zsched.config import Settings
 from zsched.core.clock import Clock
 from zsched.core.model import Schedule
+from zsched.storage.accounts import Account, AccountRole
+from zsched.storage.people import People
 from zsched.storage.refusals import NO_VERSION
-from zsched.storage.tokens import Token, TokenRole, Tokens, digest_of
+from zsched.storage.tokens import Tokens, digest_of
 from zsched.web.problems import Problem
+from zsched.web.proxy import Proxy
 
-_KEPT_MS: Final = 500.0  # a token is looked up so often; a revoked one ends within that time
+COOKIE: Final = "zsched_session"
+
+_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_MS_PER_HOUR: Final = 3_600_000
+_KEPT_MS: Final = 500.0  # an account is looked up so often; a revoked token or a removed person ends within that time
 _REMEMBERED: Final = 1000
-_SLOWED_S: Final = 0.5  # after a wrong token
+_CHECKED_AT_ONCE: Final = 1  # passwords: a flood of logins keeps one processor busy, and 32 MiB
+_WAITING_LOGINS: Final = 20  # more are refused at once
+_SLOWED_S: Final = 0.5  # after a wrong token or password
 _SLOWED_AT_ONCE: Final = 100  # callers that wait for that; more are refused at once
 _WRITES_REFUSED: Final = "[rq] allow_callables is *: any function of the workers' machine could be named"
+
+AccountFinder = Callable[[str, int], Account | None]  # by the digest of a secret, at an instant
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
     """A caller, and the client that acts under their name."""
 
-    token: Token
+    account: Account
     client: AsyncClient
     settings: Settings
 
     @property
     def is_limited(self) -> bool:
-        """Return True if the token's limits leave out schedules."""
-        return not self.token.limits.are_none
+        """Return True if the limits leave out schedules."""
+        return not self.account.limits.are_none
 
     def demand_write(self) -> None:
         """Check that this caller may change something. Raises Problem."""
-        if self.token.role is TokenRole.VIEWER:
-            raise Problem(403, "read-only", f"token {self.token.name!r} only reads", "use one of a scheduler")
+        if self.account.role is AccountRole.VIEWER:
+            remedy = "use the token or the login of a scheduler"
+            raise Problem(403, "read-only", f"{self.account.name!r} is a viewer, who only reads", remedy)
         if "*" in self.settings.rq.allow_callables:
             remedy = 'name the functions: [rq] allow_callables = ["app.tasks.*"]'
             raise Problem(403, "writes-refused", _WRITES_REFUSED, remedy)
@@ -58,10 +75,10 @@ class Caller:
 
     def demand_within(self, func: str, queue: str, tags: Sequence[str]) -> None:
         """Check that a schedule with these options is within the limits. Raises Problem."""
-        if (found := self.token.limits.refusal(func, queue, tags)) is not None:
+        if (found := self.account.limits.refusal(func, queue, tags)) is not None:
             option, value, patterns = found
-            detail = f"token {self.token.name!r} is limited to {option} {', '.join(patterns)}"
-            raise Problem(403, "outside-limits", detail, "use another token", option=option, value=value)
+            detail = f"{self.account.name!r} is limited to {option} {', '.join(patterns)}"
+            raise Problem(403, "outside-limits", detail, "use another token or login", option=option, value=value)
 
     def demand_new(self, func: Any, options: Mapping[str, Any]) -> None:
         """Check a schedule as it will be: its functions, and the limits. Raises Problem, InvalidSchedule."""
@@ -84,22 +101,28 @@ class Caller:
         return {**options, "if_version": present.version or NO_VERSION}
 
     def demand_all(self, what: str) -> None:
-        """Check that the token has no limits, for what names no single schedule. Raises Problem."""
+        """Check that this caller has no limits, for what names no single schedule. Raises Problem."""
         if self.is_limited:
-            detail = f"token {self.token.name!r} is limited, and {what} is of all schedules"
+            detail = f"{self.account.name!r} is limited, and {what} is of all schedules"
             raise Problem(403, "outside-limits", detail, "name single schedules, or use a token without limits")
+
+    def demand_arguments(self, what: str) -> None:
+        """Check that this caller may see arguments, results and tracebacks, which are in *what*. Raises Problem."""
+        if not self.account.sees_arguments:
+            detail = f"{self.account.name!r} may not see arguments, and {what} has them"
+            raise Problem(403, "arguments-hidden", detail, "use a token or a login that was made with --arguments")
 
     def sees(self, schedule: Schedule) -> bool:
         """Return True if a listing shows *schedule* to this caller."""
-        return self.token.limits.refusal(schedule.func, schedule.queue, schedule.tags) is None
+        return self.account.limits.refusal(schedule.func, schedule.queue, schedule.tags) is None
 
     def sees_queue(self, queue: str) -> bool:
         """Return True if schedules of *queue* may be within the limits."""
-        return self.token.limits.has_queue(queue)
+        return self.account.limits.has_queue(queue)
 
     def shown(self, found: dict[str, Any]) -> dict[str, Any]:
         """Return *found*, of a schedule or run, without what needs the right to see arguments."""
-        if self.token.sees_arguments:
+        if self.account.sees_arguments:
             return found
         hidden = dict.fromkeys(name for name in ("args", "kwargs") if name in found)
         attempts = [{**each, "traceback": None} for each in found.get("attempts", ())]
@@ -107,36 +130,89 @@ class Caller:
 
 
 class Access:
-    """Finds the caller of a request."""
+    """Finds the caller of a request, and logs people in and out."""
 
-    def __init__(self, client: AsyncClient, tokens: Tokens, settings: Settings, clock: Clock) -> None:
-        self._client, self._tokens, self._settings, self._clock = client, tokens, settings, clock
-        self._known: dict[str, tuple[float, Caller]] = {}  # by digest: until when, in ms
+    def __init__(
+        self, client: AsyncClient, tokens: Tokens, people: People, proxy: Proxy, settings: Settings, clock: Clock
+    ) -> None:
+        self._client, self._people, self._proxy = client, people, proxy
+        self._settings, self._clock = settings, clock
+        self._finders: dict[str, AccountFinder] = {"token": tokens.find, "session": people.of_session}
+        self._known: dict[tuple[str, str], tuple[float, Caller]] = {}  # by finder and digest: until when, in ms
+        self._checked, self._waiting = asyncio.Semaphore(_CHECKED_AT_ONCE), 0
         self._slowed = 0
 
     async def caller(self, request: Request) -> Caller:
         """Return the caller of *request*. Raises Problem."""
         kind, _, secret = request.headers.get("authorization", "").partition(" ")
-        if kind.lower() != "bearer" or not secret.strip():
-            remedy = "send Authorization: Bearer zs_…; zsched tokens add makes a token"
-            raise Problem(401, "no-token", "the request has no token", remedy)
-        digest, now_ms = digest_of(secret.strip()), self._clock.monotonic_ms()
-        until_ms, caller = self._known.get(digest, (0.0, None))
-        if caller is None or until_ms <= now_ms:
-            caller = await self._looked_up(digest)
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[digest] = now_ms + _KEPT_MS, caller
+        if kind.lower() == "bearer" and secret.strip():
+            return await self._of_token(secret.strip())
+        cookie = request.cookies.get(COOKIE)
+        caller = await self._found("session", cookie) if cookie else None
+        if caller is None and (account := self._proxy.account(request)) is not None:
+            caller = self._acting(account)
+        if caller is None:
+            remedy = "send Authorization: Bearer zs_…; zsched tokens add makes a token. People log in at /login"
+            raise Problem(401, "no-token", "the request has no token, and no session of a login", remedy)
+        if request.method not in _READS:
+            demand_own_origin(request)
         return caller
 
-    async def _looked_up(self, digest: str) -> Caller:
-        token = await run(self._tokens.find, digest, self._clock.now_ms())
-        if token is None:
-            self._known.pop(digest, None)
+    async def log_in(self, name: str, password: str) -> str | None:
+        """
+        Return the secret of a new session; None: name or password is wrong, and this took its time.
+
+        Raises:
+            Problem: too many others log in at this moment.
+        """
+        if self._waiting >= _WAITING_LOGINS:
+            raise Problem(429, "too-many-logins", "too many others log in at this moment", "try again in some seconds")
+        self._waiting += 1
+        try:
+            async with self._checked:
+                person = await run(self._people.admitted, name, password, self._clock.now_ms())
+        finally:
+            self._waiting -= 1
+        if person is None:
+            await self._slow_down()
+            return None
+        return await run(self._people.begin_session, person, self._settings.web.session_hours * _MS_PER_HOUR)
+
+    async def log_out(self, secret: str) -> None:
+        """End the session of *secret*, if it has not ended."""
+        digest = digest_of(secret)
+        self._known.pop(("session", digest), None)
+        await run(self._people.end_session, digest)
+
+    async def knows(self, name: str) -> bool:
+        """Return True if there is a person of this name."""
+        return await run(self._people.knows, name)
+
+    async def _of_token(self, secret: str) -> Caller:
+        if (caller := await self._found("token", secret)) is None:
             await self._slow_down()
             remedy = "zsched tokens list shows the tokens; make another by zsched tokens add"
             raise Problem(401, "wrong-token", "the token is unknown, revoked or has expired", remedy)
-        return Caller(token, self._client.acting_as(token.name), self._settings)
+        return caller
+
+    async def _found(self, kind: str, secret: str) -> Caller | None:
+        """Return the caller whom the finder *kind* knows by *secret*, as it was in the last half second."""
+        known, now_ms = (kind, digest_of(secret)), self._clock.monotonic_ms()
+        until_ms, caller = self._known.get(known, (0.0, None))
+        if caller is not None and now_ms < until_ms:
+            return caller
+        account = await run(self._finders[kind], known[1], self._clock.now_ms())
+        if account is None:
+            self._known.pop(known, None)
+            return None
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        caller = self._acting(account)
+        self._known[known] = now_ms + _KEPT_MS, caller
+        return caller
+
+    def _acting(self, account: Account) -> Caller:
+        return Caller(account, self._client.acting_as(account.name), self._settings)
 
     async def _slow_down(self) -> None:
         if self._slowed < _SLOWED_AT_ONCE:
@@ -145,3 +221,16 @@ class Access:
                 await asyncio.sleep(_SLOWED_S)
             finally:
                 self._slowed -= 1
+
+
+def demand_own_origin(request: Request) -> None:
+    """Check that *request* comes from a page of this server. Raises Problem."""
+    origin, host = request.headers.get("origin", ""), request.headers.get("host", "")
+    try:
+        is_own = urlsplit(origin).netloc.lower() == host.lower() != ""
+    except ValueError:  # no URL
+        is_own = False
+    if not is_own:
+        detail = f"a change from a browser came with Origin {origin[:100] or '-'}, and Host {host[:100] or '-'}"
+        remedy = "send the Origin of this server; a proxy has to pass Host on as it came. Programs use a token"
+        raise Problem(403, "cross-origin", detail, remedy)

@@ -1,41 +1,54 @@
-"""The application: routes under /api/v1, their errors as problems, and the probes."""
+"""The application: routes under /api/v1, their errors as problems, the login, rq-dashboard, and the probes."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import structlog
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.staticfiles import StaticFiles
 
 import zsched
 from zsched.aio.client import AsyncClient
 from zsched.aio.link import AsyncLink
 from zsched.config import Settings
 from zsched.core.clock import SystemClock
+from zsched.dashboard.app import make_pages
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.health.status import looking
+from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.log import Log
+from zsched.storage.people import People
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
 from zsched.storage.tokens import Tokens
-from zsched.web import bulk, changes, health, occurrences, problems, runs, schedules, schemas
-from zsched.web.access import Access
+from zsched.web import bulk, changes, health, login, occurrences, problems, rq, runs, schedules, schemas
+from zsched.web.access import COOKIE, Access
 from zsched.web.events import Events
 from zsched.web.problems import Problem
+from zsched.web.proxy import ForwardedScheme, Proxy
 
 log = structlog.get_logger(__name__)
-PREFIX = "/api/v1"
+PREFIX: Final = "/api/v1"
+_STATIC: Final = Path(__file__).parent / "static"
 
 
 def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
-    """Make the application by *settings*, on *link*. No connection is made yet."""
-    keys, clock = keys_of(settings), SystemClock()
+    """
+    Make the application by *settings*, on *link*. No connection is made yet.
+
+    Raises:
+        ConfigError: [web] names a header of a proxy, and no address of it.
+    """
+    keys, clock, proxy = keys_of(settings), SystemClock(), Proxy(settings)
+    threads_link = link_of(settings)  # of rq-dashboard, which runs in threads
     client = AsyncClient(
         link,
         settings.namespace,
@@ -50,6 +63,7 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
         async with client:
             yield
             await app.state.events.close()
+        threads_link.pool.disconnect()
 
     app = FastAPI(
         title="zsched",
@@ -60,12 +74,16 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
         redoc_url=None,
         openapi_url=f"{PREFIX}/openapi.json",
     )
-    app.state.access = Access(client, Tokens(link, keys), settings, clock)
+    app.add_middleware(ForwardedScheme, proxy=proxy)
+    app.state.access = Access(client, Tokens(link, keys), People(link, keys), proxy, settings, clock)
     app.state.look, app.state.reader = looking(settings, link), Reader(link, keys, Encoder(settings.rq.serializer))
     app.state.events, app.state.run_suffix = Events(client, Log(link, keys), keys.run_suffix), keys.run_suffix
     for router in (schedules.router, bulk.router, occurrences.router, runs.router, changes.router, health.router):
         app.include_router(router, prefix=PREFIX)
+    app.include_router(login.router)
     app.include_router(_probes(client))
+    app.mount("/static", StaticFiles(directory=_STATIC))
+    app.mount(rq.PATH, rq.RqPages(app.state.access, make_pages(threads_link)))
     app.openapi = _described(app)  # type: ignore[method-assign]  # FastAPI's own way to add to it
     app.add_exception_handler(ZschedError, _on_error)
     app.add_exception_handler(Problem, _on_problem)
@@ -96,7 +114,7 @@ def _probes(client: AsyncClient) -> APIRouter:
 
 
 def _described(app: FastAPI) -> Any:
-    """Return the function that makes the OpenAPI document, with our schemas and the token."""
+    """Return the function that makes the OpenAPI document, with our schemas, the token and the session."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -104,8 +122,9 @@ def _described(app: FastAPI) -> Any:
             document = made()
             parts = document.setdefault("components", {})
             parts["schemas"] = schemas.components()
-            parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-            document["security"] = [{"token": []}]
+            session = {"type": "apiKey", "in": "cookie", "name": COOKIE}
+            parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}, "session": session}
+            document["security"] = [{"token": []}, {"session": []}]
             app.openapi_schema = document
         return app.openapi_schema
 
@@ -116,7 +135,9 @@ async def _on_error(_: Request, error: Any) -> JSONResponse:
     return problems.response_of(error)
 
 
-async def _on_problem(_: Request, error: Any) -> JSONResponse:
+async def _on_problem(request: Request, error: Any) -> Response:
+    if error.status == 401 and login.is_page(request):
+        return login.to_login(request)
     found: JSONResponse = error.response()
     return found
 

@@ -21,14 +21,14 @@ class ApiCall(Caller):
         Return the operation id, and the schedule's id, of a request with the idempotency *key*. The schedule's id is of
         caller and key, so another body meets it; the operation is of the body, too.
         """
-        own = hashlib.sha256(f"{self.token.name}\0{key}".encode()).hexdigest()
+        own = hashlib.sha256(f"{self.account.name}\0{key}".encode()).hexdigest()
         whole = hashlib.sha256(f"{own}\0{json.dumps(body, sort_keys=True)}".encode()).hexdigest()
         return whole[:32], own[:32]
 
 
 async def _call(request: Request) -> ApiCall:
     found: Caller = await request.app.state.access.caller(request)
-    return ApiCall(found.token, found.client, found.settings)
+    return ApiCall(found.account, found.client, found.settings)
 
 
 Admitted = Annotated[ApiCall, Depends(_call)]

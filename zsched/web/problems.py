@@ -49,6 +49,7 @@ _TITLES: Final = {
     415: "Not JSON",
     422: "Not acceptable",
     428: "Condition needed",
+    429: "Too many requests",
     503: "Redis or an archive is not available",
 }
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -18,6 +19,8 @@ from zsched.web.problems import Problem
 
 BODY_BYTES: Final = 1_048_576
 READ_WITHIN_S: Final = 30.0  # the next part of a body
+FORM_BYTES: Final = 16_384
+_FIELDS: Final = 10  # of a form
 _TIMES: Final = frozenset(name for name, option in OPTIONS.items() if isinstance(option.form, Instant))
 _TOO_LARGE: Final = f"send at most {BODY_BYTES:,} bytes; arguments of this size belong into a store of their own"
 
@@ -26,14 +29,17 @@ async def read_object(request: Request) -> dict[str, Any]:
     """
     Return the JSON object of *request*; {} for an empty body. Raises Problem.
     """
-    parts, size = list[bytes](), 0
-    async for part in _parts(request):
-        size += len(part)
-        if size > BODY_BYTES:
-            raise Problem(413, "too-large", "the body is too large", _TOO_LARGE)
-        parts.append(part)
-    body = b"".join(parts)
+    body = await _whole(request, BODY_BYTES, _TOO_LARGE)
     return parsed(body) if body.strip() else {}
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """Return the fields of a page's form, each once. Raises Problem."""
+    body = await _whole(request, FORM_BYTES, f"send at most {FORM_BYTES:,} bytes")
+    try:
+        return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_FIELDS))
+    except ValueError:
+        raise Problem(400, "not-a-form", "the form has too many fields", "send it as the page has it") from None
 
 
 async def read_lines(request: Request) -> AsyncIterator[list[bytes]]:
@@ -102,6 +108,16 @@ def rfc3339(name: str, value: Any) -> datetime | None:
 
 def _no_time(value: str) -> datetime:
     raise ValueError(value)
+
+
+async def _whole(request: Request, most: int, remedy: str) -> bytes:
+    parts, size = list[bytes](), 0
+    async for part in _parts(request):
+        size += len(part)
+        if size > most:
+            raise Problem(413, "too-large", "the body is too large", remedy)
+        parts.append(part)
+    return b"".join(parts)
 
 
 async def _parts(request: Request) -> AsyncIterator[bytes]:

@@ -61,6 +61,7 @@ def serve(app: Any, bound_to: socket.socket) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # the address of a request is the connection's: web.proxy decides what a header says
         limit_concurrency=_CONNECTIONS,
         timeout_graceful_shutdown=_ENDS_WITHIN_S,
         h11_max_incomplete_event_size=_HEADER_BYTES,

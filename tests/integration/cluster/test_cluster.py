@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import subprocess
 import sys
-import urllib.request
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from tests.faults.ledger import connect, doubles
 from tests.faults.processes import DaemonProcess, archive_of_its_own, eventually
 from tests.integration.doctor.ground import examined, only
 from tests.integration.users import fill_in_passwords, refusals
+from tests.integration.web.ground import PASSWORD, Web
 from tests.prefix import needs_prefix
 from zsched import Client, ConfigError, RedisRefused
 from zsched.cluster import ClusterRedis
@@ -216,26 +215,23 @@ def test_the_doctor_reports_whether_the_slot_is_whole_or_moving(guard: Guard, cl
     assert f"RQ_KEY_PREFIX='{PREFIX}' RQ_REDIS_URL={cluster.url} rq worker --connection-class" in workers
 
 
-def test_the_dashboard_follows_the_slot(guard: Guard, cluster: Cluster, client: Client) -> None:
+def test_the_pages_of_rq_dashboard_follow_the_slot(
+    guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
+) -> None:
     pytest.importorskip("flask")
     client.schedule("app.run", id="a", every=60)
-    command = [sys.executable, "-m", "zsched.cli", "--json", "-u", cluster.url, "dashboard", "--listen", "127.0.0.1:0"]
-    process = guard.spawn(command, stdout=subprocess.PIPE, env=environment(ZSCHED_RQ_PREFIX=PREFIX))
-    assert process.stdout is not None
-    told = json.loads(process.stdout.readline())
-    login = base64.b64encode(f"{told['user']}:{told['password']}".encode()).decode()
-    page = urllib.request.Request(
-        f"{told['url'].rstrip('/')}/0/data/queues.json", headers={"Authorization": f"Basic {login}"}
-    )
+    web = Web(guard, cluster.url, tmp_path, ZSCHED_RQ_PREFIX=PREFIX)
+    added = ("users", "add", "ann", "--role", "viewer", "--arguments", "--password-file", "-")
+    assert 0 == web.run_with(PASSWORD, *added).returncode
+    with web.stranger() as browser:
+        assert 303 == browser.post("/login", data={"name": "ann", "password": PASSWORD}).status_code
 
-    def answers() -> bool:
-        with urllib.request.urlopen(page, timeout=20) as reply:
-            return "queues" in json.load(reply)
+        def answers() -> bool:
+            return "queues" in browser.get("/rq/0/data/queues.json").json()
 
-    assert answers()
-    cluster.move(cluster.another())
-    assert answers()
-    process.stdout.close()
+        assert answers()
+        cluster.move(cluster.another())
+        assert answers()
 
 
 def test_a_recovery_by_hand_restores_what_a_node_lost(guard: Guard, cluster: Cluster, client: Client) -> None:

@@ -1,31 +1,26 @@
-"""The dashboard in a headless browser: the pages as people see them, after their scripts have run."""
+"""rq-dashboard in a browser without a window: the pages as people see them, after a login and after their scripts."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from html import escape
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 import redis
 
-pytest.importorskip("rq_dashboard", reason="needs the extra dashboard")
+pytest.importorskip("rq_dashboard", reason="needs the extra web")
 
+from tests.integration.browsing import Browser, chromium_in
 from tests.integration.dashboard import tasks
-from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, Dashboard, dashboard, fill
+from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, fill
+from tests.integration.web.ground import PASSWORD, Web
 
 pytestmark = pytest.mark.once
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 BOLD = "<b>The</b>"
-_PAGE_S = 60.0  # for a browser to start and end
-_SCRIPTS_MS = 6000  # of the page's own time, which passes as soon as nothing is left to wait for
 
-See = Callable[..., str]
+See = Callable[[str, str], str]
 
 
 def as_text(text: str) -> str:
@@ -34,43 +29,58 @@ def as_text(text: str) -> str:
 
 
 @pytest.fixture
-def shown(redis_url: str, redis_client: redis.Redis) -> Iterator[Dashboard]:
-    fill(redis_client, "json")
-    with dashboard(REDIS_URL=redis_url, RQ_SERIALIZER="json", DASHBOARD_USER="alice") as started:
-        yield started
+def chromium(tmp_path: Path) -> Iterator[Browser]:
+    with chromium_in(tmp_path) as browser:
+        yield browser
 
 
 @pytest.fixture
-def see(shown: Dashboard, tmp_path: Path) -> See:
-    """A function that returns the document at a path after its scripts have run; *login* is written into the URL."""
-    if CHROMIUM is None:
-        pytest.skip("no chromium on PATH: apt-get install chromium")
+def see(chromium: Browser, web: Web, redis_client: redis.Redis) -> See:
+    """A function that opens a path, after a login on the way, and returns the document as soon as it has a text."""
+    fill(redis_client, "json")
+    web.person("ann", sees_arguments=True)
 
-    def see(path: str, login: str | None = None) -> str:
-        login = f"{shown.told['user']}:{shown.told['password']}@" if login is None else login
-        command = [CHROMIUM, "--headless", "--disable-gpu", f"--user-data-dir={tmp_path}"]
-        command += ["--no-sandbox"] if os.geteuid() == 0 else []  # chromium refuses to make one as root
-        command += [f"--virtual-time-budget={_SCRIPTS_MS}", "--dump-dom"]
-        url = f"http://{login}{urlsplit(shown.told['url']).netloc}{path}"
-        ended = subprocess.run([*command, url], capture_output=True, text=True, timeout=_PAGE_S, check=True)
-        return ended.stdout
+    def see(path: str, text: str) -> str:
+        chromium.open(f"{web.url}/rq{path}")
+        if "Log in" in chromium.document():
+            chromium.submit(name="ann", password=PASSWORD)
+        return chromium.wait_for(text)
 
     return see
 
 
-def test_the_dashboard_shows_nothing_without_user_and_password(see: See) -> None:
-    nothing, wrong = see("/0/view/queues", login=""), see("/0/view/queues", login="alice:wrong@")
+def test_the_pages_show_nothing_before_the_login(chromium: Browser, web: Web, redis_client: redis.Redis) -> None:
+    web.person("ann", sees_arguments=True)
 
-    assert "Queues" not in nothing + wrong
+    chromium.open(f"{web.url}/rq/0/view/queues")
+    form = chromium.wait_for("Log in")
+    chromium.submit(name="ann", password="wrong")
+    refused = chromium.wait_for("Name or password is wrong.")
+
+    assert "Queues" not in form + refused
+
+
+def test_a_login_leads_to_the_page_that_was_wanted_and_a_logout_ends_it(see: See, chromium: Browser, web: Web) -> None:
+    see("/0/view/jobs/email/queued/8/asc/1", "reminder-42")
+    assert f"{web.url}/rq/0/view/jobs/email/queued/8/asc/1" == chromium.value("location.href")
+    assert "" == chromium.value("document.cookie")
+    assert [] == chromium.trouble
+
+    chromium.open(f"{web.url}/login")
+    assert "<strong>ann</strong>, operator" in chromium.document()
+    chromium.submit()
+    chromium.wait_for("Password")
+    chromium.open(f"{web.url}/rq/0/view/queues")
+
+    assert chromium.value("location.pathname") == "/login"
 
 
 def test_the_queues_page_shows_queues_with_their_lengths(see: See) -> None:
-    page = see("/0/view/queues")
+    page = see("/0/view/queues", "<td>email</td>")
 
-    assert "<td>email</td>" in page
     assert "Loading" not in page
-    assert 'href="/0/view/jobs/email/queued/8/asc/1">1</a>' in page
-    assert 'href="/0/view/jobs/default/failed/8/asc/1">1</a>' in page
+    assert 'href="/rq/0/view/jobs/email/queued/8/asc/1">1</a>' in page
+    assert 'href="/rq/0/view/jobs/default/failed/8/asc/1">1</a>' in page
 
 
 @pytest.mark.parametrize(
@@ -82,23 +92,20 @@ def test_the_queues_page_shows_queues_with_their_lengths(see: See) -> None:
     ],
 )
 def test_a_queue_lists_runs_by_schedule_and_nominal_time(see: See, where: str, schedule: str, run: str) -> None:
-    page = see(f"/0/view/jobs/{where}/8/asc/1")
+    page = see(f"/0/view/jobs/{where}/8/asc/1", f"{schedule} · {NOMINAL} · ")
 
-    assert f"{schedule} · {NOMINAL} · " in page
-    assert f'href="/0/view/job/{run}"' in page
+    assert f'href="/rq/0/view/job/{run}"' in page
 
 
 def test_a_runs_page_has_schedule_nominal_time_and_result(see: See) -> None:
-    page = see(f"/0/view/job/{DONE}")
+    page = see(f"/0/view/job/{DONE}", f">digest · {NOMINAL} · {tasks.__name__}.remind</div>")
 
-    assert f">digest · {NOMINAL} · {tasks.__name__}.remind</div>" in page
     assert '"user": "secret-user"' in page
     assert "<title>RQ dashboard</title>" in page  # what the result has of markup has not run
 
 
 def test_a_failed_runs_page_has_the_whole_traceback(see: See) -> None:
-    page = see(f"/0/view/job/{FAILED}")
+    page = see(f"/0/view/job/{FAILED}", f"report · {NOMINAL} · {as_text(BOLD)} report")
 
-    assert f"report · {NOMINAL} · {as_text(BOLD)} report" in page
     assert f"ValueError: {as_text(tasks.MARKUP)}" in page
     assert "<title>RQ dashboard</title>" in page

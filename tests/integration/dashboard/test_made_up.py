@@ -1,4 +1,4 @@
-"""The dashboard's pages of forged data: jobs, results and workers as any writer may have made them."""
+"""rq-dashboard's pages of forged data: jobs, results and workers as any writer may have made them."""
 
 from __future__ import annotations
 
@@ -11,40 +11,44 @@ from typing import Any
 import pytest
 import redis
 
-pytest.importorskip("rq_dashboard", reason="needs the extra dashboard")
+pytest.importorskip("rq_dashboard", reason="needs the extra web")
 
-from flask.testing import FlaskClient
+import httpx
+from flask import Flask
 from rq import SimpleWorker
 
 from tests.integration.dashboard.ground import DONE, FAILED, WAITS, fill
 from tests.prefix import RQ
-from zsched.dashboard.app import make_app
-from zsched.dashboard.login import Login
+from zsched.dashboard.app import make_pages
 from zsched.storage.connection import Link
 
 pytestmark = pytest.mark.once
 
-AUTH = ("alice", "open sesame")
 BOMB = zlib.compress(bytes(10_000_001))
 TOO_MUCH = pickle.dumps(bytes(10_000_001))
 
 
-@pytest.fixture
-def browser(redis_url: str, redis_client: redis.Redis) -> Iterator[FlaskClient]:
+@pytest.fixture(autouse=True)
+def filled(redis_client: redis.Redis) -> None:
     fill(redis_client, "pickle")
+
+
+@pytest.fixture
+def pages(redis_url: str) -> Iterator[Flask]:
+    """The pages in this process, without the server around them."""
     link = Link.from_url(redis_url, 5.0)
-    yield make_app(link, Login(*AUTH)).test_client()
+    yield make_pages(link)
     link.pool.disconnect()
 
 
-def job(browser: FlaskClient, run_id: str) -> Any:
-    return browser.get(f"/0/data/job/{run_id}.json", auth=AUTH).get_json()
+def job(browser: httpx.Client, run_id: str) -> Any:
+    return browser.get(f"/0/data/job/{run_id}.json").json()
 
 
-def listed(browser: FlaskClient, queue: str, registry: str) -> Any:
-    answer = browser.get(f"/0/data/jobs/{queue}/{registry}/8/asc/1.json", auth=AUTH)
+def listed(browser: httpx.Client, queue: str, registry: str) -> Any:
+    answer = browser.get(f"/0/data/jobs/{queue}/{registry}/8/asc/1.json")
     assert 200 == answer.status_code
-    return answer.get_json()["jobs"]
+    return answer.json()["jobs"]
 
 
 def overwrite_result(client: redis.Redis, run_id: str, **fields: str | bytes) -> None:
@@ -54,20 +58,20 @@ def overwrite_result(client: redis.Redis, run_id: str, **fields: str | bytes) ->
 
 @pytest.mark.parametrize("field", ["data", "exc_info"])
 def test_fields_that_no_page_shows_are_not_decompressed(
-    browser: FlaskClient, redis_client: redis.Redis, field: str, monkeypatch: pytest.MonkeyPatch
+    pages: Flask, redis_client: redis.Redis, field: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     redis_client.hset(f"{RQ}:job:{WAITS}", field, BOMB)
     inflated: list[int] = []
     original = zlib.decompress
     monkeypatch.setattr(zlib, "decompress", lambda data, *more: inflated.append(len(data)) or original(data, *more))
 
-    [waiting] = listed(browser, "email", "queued")
+    [waiting] = pages.test_client().get("/0/data/jobs/email/queued/8/asc/1.json").get_json()["jobs"]
 
     assert WAITS == waiting["id"]
     assert len(BOMB) not in inflated
 
 
-def test_oversized_values_are_replaced_by_the_reason(browser: FlaskClient, redis_client: redis.Redis) -> None:
+def test_oversized_values_are_replaced_by_the_reason(browser: httpx.Client, redis_client: redis.Redis) -> None:
     redis_client.hset(f"{RQ}:job:{DONE}", "meta", TOO_MUCH)
     redis_client.xadd(f"{RQ}:results:{DONE}", {"type": "1", "return_value": b64encode(TOO_MUCH)})
 
@@ -79,7 +83,7 @@ def test_oversized_values_are_replaced_by_the_reason(browser: FlaskClient, redis
 
 
 def test_a_traceback_that_decompresses_to_too_much_is_replaced_by_the_reason(
-    browser: FlaskClient, redis_client: redis.Redis
+    browser: httpx.Client, redis_client: redis.Redis
 ) -> None:
     overwrite_result(redis_client, FAILED, exc_string=b64encode(BOMB))
 
@@ -99,7 +103,7 @@ def test_a_traceback_that_decompresses_to_too_much_is_replaced_by_the_reason(
     ],
 )
 def test_a_job_that_rq_cannot_restore_is_marked_and_hides_no_other(
-    browser: FlaskClient, redis_client: redis.Redis, field: str, value: str | bytes
+    browser: httpx.Client, redis_client: redis.Redis, field: str, value: str | bytes
 ) -> None:
     redis_client.rpush(f"{RQ}:queue:email", DONE)
     redis_client.hset(f"{RQ}:job:{DONE}", mapping={"origin": "email"})
@@ -114,7 +118,7 @@ def test_a_job_that_rq_cannot_restore_is_marked_and_hides_no_other(
 
 @pytest.mark.parametrize("fields", [{"type": "x"}, {"exc_string": "abc"}, {"execution_id": b"\xff"}])
 def test_a_result_that_rq_cannot_read_is_marked(
-    browser: FlaskClient, redis_client: redis.Redis, fields: dict[str, str | bytes]
+    browser: httpx.Client, redis_client: redis.Redis, fields: dict[str, str | bytes]
 ) -> None:
     overwrite_result(redis_client, FAILED, **fields)
 
@@ -124,19 +128,19 @@ def test_a_result_that_rq_cannot_read_is_marked(
 
 
 @pytest.mark.parametrize("job_id", ["<b>x</b>", "a b", "", "x" * 100_000])
-def test_a_malformed_job_id_hides_no_other_job(browser: FlaskClient, redis_client: redis.Redis, job_id: str) -> None:
+def test_a_malformed_job_id_hides_no_other_job(browser: httpx.Client, redis_client: redis.Redis, job_id: str) -> None:
     redis_client.lpush(f"{RQ}:queue:email", job_id)
 
     assert [WAITS] == [one["id"] for one in listed(browser, "email", "queued")]
 
 
-def test_texts_of_a_worker_are_escaped_in_attributes(browser: FlaskClient, redis_client: redis.Redis) -> None:
+def test_texts_of_a_worker_are_escaped_in_attributes(browser: httpx.Client, redis_client: redis.Redis) -> None:
     worker = SimpleWorker(["email"], "box.1", connection=redis_client)
     worker.register_birth()
     redis_client.hset(worker.key, mapping={"version": '2" style="x', "python_version": "3' \\\" style='x"})
 
-    answer = browser.get("/0/data/workers.json", auth=AUTH)
-    [told] = answer.get_json()["workers"]
+    answer = browser.get("/0/data/workers.json")
+    [told] = answer.json()["workers"]
     worker.register_death()
 
     assert "2&quot; style=&quot;x" == told["version"]

@@ -1,11 +1,11 @@
-"""The dashboard's pages over HTTP: access, contents, and the refusal of every change."""
+"""rq-dashboard's pages under ``/rq``: access, contents, and the refusal of every change."""
 
 from __future__ import annotations
 
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from html import escape, unescape
 from typing import Any
@@ -13,48 +13,32 @@ from typing import Any
 import pytest
 import redis
 
-pytest.importorskip("rq_dashboard", reason="needs the extra dashboard")
+pytest.importorskip("rq_dashboard", reason="needs the extra web")
 
-from flask import Flask
-from flask.testing import FlaskClient
+import httpx
 from rq import Queue, SimpleWorker
 from rq.job import Job, JobStatus
-from structlog.testing import capture_logs
 
 from tests.integration.dashboard import tasks
 from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, fill
 from tests.integration.in_process import work_off
+from tests.integration.web.ground import PASSWORD, Web
 from tests.prefix import RQ
-from zsched.dashboard.app import SHOWN, make_app
-from zsched.dashboard.login import Login
+from zsched.dashboard.app import SHOWN, make_pages
 from zsched.storage.connection import Link
 
 pytestmark = pytest.mark.once
 
-LOGIN = Login("alice", "open sesame")
-AUTH = ("alice", "open sesame")
 SERIALIZERS = ["pickle", "json"]
 PAGES = ["/", "/0/view/queues", "/0/view/jobs", "/0/view/workers", "/0/data/queues.json", "/0/data/workers.json"]
 
 
-@pytest.fixture
-def app(redis_url: str) -> Iterator[Flask]:
-    link = Link.from_url(redis_url, 5.0)
-    yield make_app(link, LOGIN)
-    link.pool.disconnect()
+def job(browser: httpx.Client, run_id: str) -> Any:
+    return browser.get(f"/0/data/job/{run_id}.json").json()
 
 
-@pytest.fixture
-def browser(app: Flask) -> FlaskClient:
-    return app.test_client()
-
-
-def job(browser: FlaskClient, run_id: str) -> Any:
-    return browser.get(f"/0/data/job/{run_id}.json", auth=AUTH).get_json()
-
-
-def listed(browser: FlaskClient, queue: str, registry: str) -> list[Any]:
-    jobs = browser.get(f"/0/data/jobs/{queue}/{registry}/8/asc/1.json", auth=AUTH).get_json()["jobs"]
+def listed(browser: httpx.Client, queue: str, registry: str) -> list[Any]:
+    jobs = browser.get(f"/0/data/jobs/{queue}/{registry}/8/asc/1.json").json()["jobs"]
     assert isinstance(jobs, list)
     return jobs
 
@@ -68,53 +52,98 @@ def everything(client: redis.Redis) -> dict[bytes, bytes | None]:
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/rq_dashboard/static/css/main.css", "/static/css/main.css", "/nothing"])
-@pytest.mark.parametrize("auth", [None, ("alice", "wrong"), ("bob", "open sesame"), ("", "")])
-def test_every_page_is_refused_without_the_right_password(
-    browser: FlaskClient, path: str, auth: tuple[str, str] | None
+@pytest.mark.parametrize("authorization", [None, "Bearer open sesame", "Basic YWxpY2U6d3Jvbmc="])
+def test_every_page_is_refused_without_a_login(
+    web: Web, redis_client: redis.Redis, path: str, authorization: str | None
 ) -> None:
-    answer = browser.get(path, auth=auth)
+    headers = {} if authorization is None else {"Authorization": authorization}
 
-    assert 401 == answer.status_code
-    assert answer.headers["WWW-Authenticate"].startswith("Basic ")
-    assert "User and password, please.\n" == answer.text
+    answer = httpx.get(f"{web.url}/rq{path}", headers=headers, timeout=20)
 
-
-@pytest.mark.parametrize("header", ["Basic", "Basic %%%", "Bearer open sesame", "Digest username=alice"])
-def test_a_malformed_or_other_authorization_is_refused(browser: FlaskClient, header: str) -> None:
-    assert 401 == browser.get("/", headers={"Authorization": header}).status_code
-
-
-def test_wrong_passwords_are_logged_without_their_text_and_delay_no_login(browser: FlaskClient) -> None:
-    with capture_logs() as events:
-        refused = {browser.get("/", auth=("alice", f"wrong {n}")).status_code for n in range(50)}
-        admitted = browser.get("/", auth=AUTH, follow_redirects=True).status_code
-
-    assert ({401}, 200) == (refused, admitted)
-    assert [("login_refused", "127.0.0.1")] * 50 == [(event["event"], event["address"]) for event in events]
-    assert "wrong" not in str(events)
+    assert (401, "Bearer") == (answer.status_code, answer.headers["www-authenticate"])
+    assert {"type", "title", "status", "detail", "remedy"} == answer.json().keys()
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_every_page_is_shown_with_the_right_password(
-    browser: FlaskClient, redis_client: redis.Redis, path: str
+def test_a_page_leads_to_the_login_and_back(web: Web, redis_client: redis.Redis, path: str) -> None:
+    fill(redis_client, "pickle")
+    web.person("ann", sees_arguments=True)
+    with web.stranger() as browser:
+        asked = browser.get(f"/rq{path}?a=b%20c", headers={"Accept": "text/html"})
+        form = browser.get(asked.headers["location"])
+        [wanted] = re.findall(r'name="next" value="([^"]+)"', form.text)
+        entered = browser.post("/login", data={"name": "ann", "password": PASSWORD, "next": unescape(wanted)})
+        shown = browser.get(entered.headers["location"], follow_redirects=True)
+
+    assert (303, 200, 303, 200) == (asked.status_code, form.status_code, entered.status_code, shown.status_code)
+    assert f"/rq{path}?a=b%20c" == entered.headers["location"]
+
+
+WITHOUT_THE_RIGHT: list[dict[str, Any]] = [
+    {},
+    {"sees_arguments": True, "queues": ("email",)},
+    {"sees_arguments": True, "funcs": ("app.*",)},
+    {"sees_arguments": True, "tags": ("shop",)},
+]
+
+
+@pytest.mark.parametrize("given", WITHOUT_THE_RIGHT)
+def test_callers_without_the_right_to_see_everything_see_nothing(
+    web: Web, redis_client: redis.Redis, given: dict[str, Any]
 ) -> None:
+    token = {"Authorization": f"Bearer {web.token('t', **given)}"}
+    with web.browser(at="/rq", **given) as browser, httpx.Client(base_url=f"{web.url}/rq", headers=token) as program:
+        answers = [client.get(path) for client in (browser, program) for path in [*PAGES, "/static/css/main.css"]]
+
+    assert {403} == {answer.status_code for answer in answers}
+    assert {"urn:zsched:error:arguments-hidden", "urn:zsched:error:outside-limits"} >= {
+        answer.json()["type"] for answer in answers
+    }
+
+
+def test_a_token_with_the_right_sees_the_pages(web: Web, redis_client: redis.Redis) -> None:
+    token = web.token("viewer", "viewer", sees_arguments=True)
+
+    answer = httpx.get(f"{web.url}/rq/0/view/workers", headers={"Authorization": f"Bearer {token}"}, timeout=20)
+
+    assert 200 == answer.status_code
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_is_shown_after_a_login(browser: httpx.Client, redis_client: redis.Redis, path: str) -> None:
     fill(redis_client, "pickle")
 
-    assert 200 == browser.get(path, auth=AUTH, follow_redirects=True).status_code
+    assert 200 == browser.get(path, follow_redirects=True).status_code
 
 
-def test_every_script_and_style_of_a_page_is_served(browser: FlaskClient) -> None:
-    page = browser.get("/", auth=AUTH).text
-    statuses = set()
+@pytest.mark.parametrize("path", ["/", "/0/view/jobs", "/0/view/workers", f"/0/view/job/{DONE}"])
+def test_every_link_script_and_style_of_a_page_is_served(
+    web: Web, browser: httpx.Client, redis_client: redis.Redis, path: str
+) -> None:
+    fill(redis_client, "json")
+    page = browser.get(path).text
 
     parts = re.findall(r'(?:src|href)="(/[^"]+)"', page)
+    parts += re.findall(r'"(/rq/)"', page)  # the scripts' own
 
-    for part in parts:
-        with browser.get(part, auth=AUTH, follow_redirects=True) as answer:
-            statuses.add(answer.status_code)
-
+    statuses = {part: browser.get(f"{web.url}{part}", follow_redirects=True).status_code for part in parts}
     assert 6 < len(parts)
-    assert {200} == statuses
+    refused = {"empty", "compact", "requeue"}  # of buttons that are not shown
+    assert {200} == {status for part, status in statuses.items() if not refused & set(part.split("/"))}
+    assert {"/login"} == {part for part in parts if not part.startswith("/rq/")}
+
+
+def test_every_address_in_the_data_is_below_rq(web: Web, browser: httpx.Client, redis_client: redis.Redis) -> None:
+    fill(redis_client, "json")
+    queues = browser.get("/0/data/queues.json").json()["queues"]
+    pagination = browser.get("/0/data/jobs/email/queued/8/asc/1.json").json()["pagination"]
+
+    found = [value for queue in queues for name, value in queue.items() if name.endswith("_url")]
+    found += [pagination["first_page"]["url"], *(page["url"] for page in pagination["pages_in_window"])]
+
+    assert 15 < len(found)
+    assert {200} == {browser.get(f"{web.url}{url}").status_code for url in found if url.startswith("/rq/0/view/")}
+    assert [] == [url for url in found if not url.startswith("/rq/0/view/")]
 
 
 # -- what is told -------------------------------------------------------------------------------------
@@ -122,7 +151,7 @@ def test_every_script_and_style_of_a_page_is_served(browser: FlaskClient) -> Non
 
 @pytest.mark.parametrize("serializer", SERIALIZERS)
 def test_every_run_shows_its_schedule_and_nominal_time(
-    browser: FlaskClient, redis_client: redis.Redis, serializer: str
+    browser: httpx.Client, redis_client: redis.Redis, serializer: str
 ) -> None:
     fill(redis_client, serializer)
     remind = f"{tasks.__name__}.remind"
@@ -138,7 +167,7 @@ def test_every_run_shows_its_schedule_and_nominal_time(
 
 @pytest.mark.parametrize("serializer", SERIALIZERS)
 def test_a_jobs_page_has_its_result_metadata_and_traceback(
-    browser: FlaskClient, redis_client: redis.Redis, serializer: str
+    browser: httpx.Client, redis_client: redis.Redis, serializer: str
 ) -> None:
     fill(redis_client, serializer)
 
@@ -148,14 +177,14 @@ def test_a_jobs_page_has_its_result_metadata_and_traceback(
     assert {"trace"} == json.loads(unescape(done["metadata"])).keys()
     assert ("finished", "failed") == (done["status"], failed["status"])
     assert "in fail" in failed["exc_info"]
-    assert 200 == browser.get(f"/0/view/job/{DONE}", auth=AUTH).status_code
+    assert 200 == browser.get(f"/0/view/job/{DONE}").status_code
 
 
-def test_lists_of_jobs_do_not_show_arguments(browser: FlaskClient, redis_client: redis.Redis) -> None:
+def test_lists_of_jobs_do_not_show_arguments(browser: httpx.Client, redis_client: redis.Redis) -> None:
     fill(redis_client, "pickle")
 
-    pages = [browser.get(path, auth=AUTH, follow_redirects=True).text for path in PAGES]
-    pages += [browser.get(f"/0/data/jobs/email/{which}/8/asc/1.json", auth=AUTH).text for which in ("queued", "failed")]
+    pages = [browser.get(path, follow_redirects=True).text for path in PAGES]
+    pages += [browser.get(f"/0/data/jobs/email/{which}/8/asc/1.json").text for which in ("queued", "failed")]
 
     assert WAITS in "".join(pages)
     assert "secret-user" not in "".join(pages)
@@ -163,7 +192,7 @@ def test_lists_of_jobs_do_not_show_arguments(browser: FlaskClient, redis_client:
 
 @pytest.mark.parametrize(("task", "shown"), [(tasks.third, "&lt;fractions.Fraction&gt;"), (tasks.pairs, "{(1, 2): 3}")])
 def test_a_result_without_a_json_form_is_shown_as_text(
-    browser: FlaskClient, redis_client: redis.Redis, task: Callable[[], object], shown: str
+    browser: httpx.Client, redis_client: redis.Redis, task: Callable[[], object], shown: str
 ) -> None:
     queue = Queue(connection=redis_client)
     made = queue.enqueue(task)
@@ -182,25 +211,25 @@ def works_at(worker: SimpleWorker, run_id: str) -> None:
 
 
 @pytest.mark.parametrize("serializer", SERIALIZERS)
-def test_a_busy_worker_shows_its_run(browser: FlaskClient, redis_client: redis.Redis, serializer: str) -> None:
+def test_a_busy_worker_shows_its_run(browser: httpx.Client, redis_client: redis.Redis, serializer: str) -> None:
     fill(redis_client, serializer)
     worker = SimpleWorker(["email"], "box.1", connection=redis_client)
     worker.register_birth()
     works_at(worker, WAITS)
 
-    [told] = browser.get("/0/data/workers.json", auth=AUTH).get_json()["workers"]
+    [told] = browser.get("/0/data/workers.json").json()["workers"]
     worker.register_death()
 
     assert ("box.1", ["email"]) == (told["name"], told["queues"])
     assert told["current_job"]["call_string"].startswith(f"reminder-42 · {NOMINAL}")
 
 
-def test_a_worker_whose_job_was_deleted_is_shown_as_idle(browser: FlaskClient, redis_client: redis.Redis) -> None:
+def test_a_worker_whose_job_was_deleted_is_shown_as_idle(browser: httpx.Client, redis_client: redis.Redis) -> None:
     worker = SimpleWorker(["email"], "box.1", connection=redis_client)
     worker.register_birth()
     works_at(worker, "gone")
 
-    [told] = browser.get("/0/data/workers.json", auth=AUTH).get_json()["workers"]
+    [told] = browser.get("/0/data/workers.json").json()["workers"]
     worker.register_death()
 
     assert "idle" == told["current_job"]
@@ -208,8 +237,8 @@ def test_a_worker_whose_job_was_deleted_is_shown_as_idle(browser: FlaskClient, r
 
 @pytest.mark.parametrize("run_id", ["gone-1798102800000", "no:such"])
 @pytest.mark.parametrize("path", ["/0/view/job/{}", "/0/data/job/{}.json"])
-def test_the_page_of_a_deleted_job_is_not_found(browser: FlaskClient, run_id: str, path: str) -> None:
-    answer = browser.get(path.format(run_id), auth=AUTH)
+def test_the_page_of_a_deleted_job_is_not_found(browser: httpx.Client, run_id: str, path: str) -> None:
+    answer = browser.get(path.format(run_id))
 
     assert 404 == answer.status_code
     assert "zsched why" in answer.text
@@ -218,21 +247,21 @@ def test_the_page_of_a_deleted_job_is_not_found(browser: FlaskClient, run_id: st
 # -- what texts of jobs cannot do ---------------------------------------------------------------------
 
 
-def test_texts_of_jobs_are_escaped(browser: FlaskClient, redis_client: redis.Redis) -> None:
+def test_texts_of_jobs_are_escaped(browser: httpx.Client, redis_client: redis.Redis) -> None:
     fill(redis_client, "json")
     Queue("<b>q</b>", connection=redis_client).enqueue(tasks.third)
 
-    escaped = [browser.get(f"/0/data/job/{run}.json", auth=AUTH).text for run in (DONE, FAILED)]
-    escaped.append(browser.get("/0/data/queues.json", auth=AUTH).text)
+    escaped = [browser.get(f"/0/data/job/{run}.json").text for run in (DONE, FAILED)]
+    escaped.append(browser.get("/0/data/queues.json").text)
 
     assert not [text for text in escaped if "<" in text or ">" in text]
     assert escape(tasks.MARKUP) == job(browser, DONE)["result"]["text"].replace("&#39;", "&#x27;")
 
 
-def test_the_content_policy_allows_only_the_pages_own_scripts(browser: FlaskClient, redis_client: redis.Redis) -> None:
+def test_the_content_policy_allows_only_the_pages_own_scripts(browser: httpx.Client, redis_client: redis.Redis) -> None:
     fill(redis_client, "pickle")
 
-    answers = [browser.get("/", auth=AUTH) for _ in range(2)]
+    answers = [browser.get("/") for _ in range(2)]
 
     policies = [answer.headers["Content-Security-Policy"] for answer in answers]
     assert policies[0] != policies[1]
@@ -245,8 +274,9 @@ def test_the_content_policy_allows_only_the_pages_own_scripts(browser: FlaskClie
 # -- looking changes nothing --------------------------------------------------------------------------
 
 
-def test_every_unlisted_view_is_refused(app: Flask) -> None:
-    names = {rule.endpoint for rule in app.url_map.iter_rules()}
+def test_every_unlisted_view_is_refused() -> None:
+    pages = make_pages(Link.from_url("redis://127.0.0.1:1/0", 1.0))
+    names = {rule.endpoint for rule in pages.url_map.iter_rules()}
 
     refused = names - SHOWN
 
@@ -273,32 +303,31 @@ def test_every_unlisted_view_is_refused(app: Flask) -> None:
     ],
 )
 def test_the_dashboard_refuses_every_change(
-    browser: FlaskClient, redis_client: redis.Redis, method: str, path: str
+    browser: httpx.Client, redis_client: redis.Redis, method: str, path: str
 ) -> None:
     fill(redis_client, "json")
     before = everything(redis_client)
 
-    answer = browser.open(path, method=method, auth=AUTH)
+    answer = browser.request(method, path)
 
     assert 403 == answer.status_code
     assert method == "HEAD" or "zsched retry" in answer.text
     assert before == everything(redis_client)
 
 
-def test_viewing_pages_changes_nothing_in_redis(browser: FlaskClient, redis_client: redis.Redis) -> None:
+def test_viewing_pages_changes_nothing_in_redis(browser: httpx.Client, redis_client: redis.Redis) -> None:
     fill(redis_client, "json")
     redis_client.rpush(f"{RQ}:queue:email", "gone-1798102800000")
     before = everything(redis_client)
 
-    answers = [browser.get(path, auth=AUTH, follow_redirects=True).status_code for path in PAGES]
+    answers = [browser.get(path, follow_redirects=True).status_code for path in PAGES]
     for registry in ("queued", "scheduled", "deferred", "started", "finished", "failed", "canceled"):
         answers += [
-            browser.get(f"/0/view/jobs/{queue}/{registry}/8/asc/1", auth=AUTH).status_code
-            for queue in ("email", "default")
+            browser.get(f"/0/view/jobs/{queue}/{registry}/8/asc/1").status_code for queue in ("email", "default")
         ]
         listed(browser, "email", registry)
         listed(browser, "default", registry)
-    answers += [browser.get(f"/0/view/job/{run}", auth=AUTH).status_code for run in (WAITS, DONE, FAILED)]
+    answers += [browser.get(f"/0/view/job/{run}").status_code for run in (WAITS, DONE, FAILED)]
     assert "unserialized" not in json.dumps([job(browser, run) for run in (WAITS, DONE, FAILED)])
 
     assert {200} == set(answers)
@@ -309,20 +338,20 @@ def test_viewing_pages_changes_nothing_in_redis(browser: FlaskClient, redis_clie
 
 
 def test_an_unreachable_redis_is_shown_without_its_password() -> None:
-    browser = make_app(Link.from_url("redis://user:hidden@127.0.0.1:1/0", 1.0), LOGIN).test_client()
+    browser = make_pages(Link.from_url("redis://user:hidden@127.0.0.1:1/0", 1.0)).test_client()
 
-    page, data = browser.get("/0/view/workers", auth=AUTH), browser.get("/0/data/queues.json", auth=AUTH)
+    page, data = browser.get("/0/view/workers"), browser.get("/0/data/queues.json")
 
     assert (503, 503) == (page.status_code, data.status_code)
     assert "Redis at redis://user:***@127.0.0.1:1/0 does not answer" in page.text
     assert "hidden" not in page.text + data.text
 
 
-def test_a_second_redis_instance_is_refused(browser: FlaskClient) -> None:
-    assert 500 == browser.get("/1/view/workers", auth=AUTH).status_code
+def test_a_second_redis_instance_is_refused(browser: httpx.Client) -> None:
+    assert 500 == browser.get("/1/view/workers").status_code
 
 
-def test_a_plain_rq_job_is_shown(browser: FlaskClient, redis_client: redis.Redis) -> None:
+def test_a_plain_rq_job_is_shown(browser: httpx.Client, redis_client: redis.Redis) -> None:
     made = Queue(connection=redis_client).enqueue_in(timedelta(hours=1), tasks.remind, "u1", description="by hand")
 
     assert ["by hand"] == [one["description"] for one in listed(browser, "default", "scheduled")]

@@ -110,7 +110,7 @@ def test_an_unknown_role_is_a_usage_error_that_lists_the_roles(zsched: Zsched) -
     result = zsched("doctor", "--role", "king")
 
     assert USAGE == result.exit_code
-    assert "'client', 'daemon', 'worker', 'web', 'dashboard'" in result.stderr
+    assert "'client', 'daemon', 'worker', 'web'" in result.stderr
 
 
 def test_the_help_has_examples() -> None:

@@ -13,7 +13,12 @@ import redis
 from click.testing import CliRunner
 
 from zsched.cli import program
+from zsched.config import RedisSettings, Settings
 from zsched.embedded import EmbeddedRedis
+from zsched.health.check import Severity
+from zsched.health.doctor import examine
+from zsched.storage.connection import Link
+from zsched.storage.rights import Role
 
 Look = Callable[..., dict[str, str]]
 SECRET = "t0p-Secret"
@@ -74,12 +79,6 @@ def test_a_password_file_readable_by_others_is_a_warning_until_it_is_fixed(
     assert "1 file with a password: nobody but its owner may read it" == look(**env)["said"]
 
 
-def test_the_doctor_checks_the_dashboards_password_file(look: Look, folder: Path) -> None:
-    file = write(folder / "password", SECRET, 0o644)
-
-    assert "[dashboard] password_file" in look(DASHBOARD_PASSWORD_FILE=str(file))["said"]
-
-
 def test_a_configuration_file_with_a_password_that_others_may_read_is_a_warning(
     look: Look, user_url: str, folder: Path
 ) -> None:
@@ -115,7 +114,11 @@ def test_the_doctor_checks_the_target_of_a_linked_password_file(look: Look, user
     assert "ok" == look(REDIS_URL=user_url, REDIS_PASSWORD_FILE=str(folder / "link"))["verdict"]
 
 
-def test_a_missing_password_file_is_reported_as_skipped(look: Look, folder: Path) -> None:
-    found = look(DASHBOARD_PASSWORD_FILE=str(folder / "gone"))
+def test_a_missing_password_file_is_reported_as_skipped(url: str, folder: Path) -> None:
+    """The connection has read the password before."""
+    settings, link = Settings(redis=RedisSettings(password_file=str(folder / "gone"))), Link.from_url(url, 5.0)
 
-    assert ("skipped", True) == (found["verdict"], "No such file" in found["said"])
+    [found] = [each for each in examine(settings, link, (Role.DAEMON,)) if each.group == "passwords"]
+
+    link.pool.disconnect()
+    assert (Severity.SKIPPED, True) == (found.severity, "No such file" in found.text)

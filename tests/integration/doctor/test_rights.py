@@ -61,7 +61,7 @@ def test_a_user_with_the_rights_of_its_role_is_ok(admin: redis.Redis, any_server
         ("zsched-daemon", (Role.DAEMON,)),
         ("zsched-worker", (Role.WORKER,)),
         ("zsched-scheduling-worker", (Role.WORKER, Role.CLIENT)),
-        ("zsched-dashboard", (Role.DASHBOARD,)),
+        ("zsched-web", (Role.WEB,)),
     ],
 )
 def test_the_users_of_users_acl_are_ok(

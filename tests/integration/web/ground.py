@@ -7,16 +7,21 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from zsched.embedded.guard import Guard
+from zsched.storage.accounts import Account, AccountRole, Limits
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.tokens import Limits, Token, TokenRole, Tokens
+from zsched.storage.people import People
+from zsched.storage.tokens import Tokens
 
+PASSWORD = "open sesame"
 ALLOWED = "app.*,app.mail.*,app.pay.*,app.tasks.*"
 
 
@@ -41,8 +46,13 @@ class Web:
 
     def token(self, name: str, role: str = "operator", *, sees_arguments: bool = False, **limits: Any) -> str:
         """Make a token; *limits* as in ``Limits``."""
-        given = Token(name, TokenRole(role), Limits(**limits), sees_arguments=sees_arguments)
+        given = Account(name, AccountRole(role), Limits(**limits), sees_arguments=sees_arguments)
         return Tokens(Link.from_url(self.redis_url, 5), Keys("default")).add(given)
+
+    def person(self, name: str, role: str = "operator", *, sees_arguments: bool = False, **limits: Any) -> None:
+        """Add a person with the password PASSWORD; *limits* as in ``Limits``."""
+        given = Account(name, AccountRole(role), Limits(**limits), sees_arguments=sees_arguments)
+        People(Link.from_url(self.redis_url, 5), Keys("default")).add(given, PASSWORD)
 
     def client(self, name: str = "ann", role: str = "operator", **given: Any) -> httpx.Client:
         """Return a client with a token of its own."""
@@ -52,6 +62,25 @@ class Web:
         headers = {"Authorization": f"Bearer {secret}"}
         return httpx.Client(base_url=f"{self.url}/api/v1", headers=headers, timeout=20)
 
+    @contextmanager
+    def browser(
+        self, name: str = "ann", role: str = "operator", *, at: str = "", **given: Any
+    ) -> Iterator[httpx.Client]:
+        """A client of the pages below *at*, after a login of a new person."""
+        self.person(name, role, **given)
+        with self.stranger(at) as client:
+            answer = client.post(f"{self.url}/login", data={"name": name, "password": PASSWORD})
+            assert 303 == answer.status_code, answer.text
+            yield client
+
+    def stranger(self, at: str = "") -> httpx.Client:
+        """Return a client of the pages below *at* that sends the Origin as a browser does."""
+        return httpx.Client(base_url=f"{self.url}{at}", headers={"Origin": self.url}, timeout=20)
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """Return what the server has logged under this name."""
+        return [event for line in self.log.read_text().splitlines() if (event := json.loads(line))["event"] == name]
+
     def cli(self, *arguments: str) -> Any:
         """Return what a command of this server's settings prints as JSON."""
         done = self.run(*arguments, "--json")
@@ -59,8 +88,16 @@ class Web:
         return json.loads(done.stdout)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = self._cli(*arguments)
-        return subprocess.run(command, env=self._env, capture_output=True, text=True, timeout=60, check=False)
+        return self.run_with("", *arguments)
+
+    def run_with(self, stdin: str, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of this server's settings, and of others, with *stdin*."""
+        command, env = self._cli(*arguments), self._env | settings
+        return subprocess.run(command, input=stdin, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+    def spawn(self, guard: Guard, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+        """Start a command of this server's settings."""
+        return guard.spawn(self._cli(*arguments), env=self._env, **options)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """End it by a signal, and return its exit code."""

@@ -29,7 +29,18 @@ def test_the_api_works_as_its_own_user_of_redis(guarded: GuardedRedis, guard: Gu
     assert [] == guarded.refused()
 
 
+def test_people_log_in_and_see_rq_as_its_own_user_of_redis(guarded: GuardedRedis, guard: Guard, tmp_path: Path) -> None:
+    web = Web(guard, guarded.url("zsched-web"), tmp_path)
+    web.redis_url = guarded.url("operator")  # who adds the person
+    with web.browser(sees_arguments=True) as ann:
+        answers = [ann.get("/rq/"), ann.get("/rq/0/data/workers.json"), ann.get("/login"), ann.post("/logout")]
+
+    assert [200, 200, 200, 303] == [each.status_code for each in answers], [each.text for each in answers]
+    assert [] == guarded.refused()
+
+
 @pytest.mark.parametrize("user", ["zsched-client", "zsched-daemon", "zsched-worker", "zsched-scheduling-worker"])
 def test_a_service_cannot_make_itself_an_operator(guarded: GuardedRedis, user: str) -> None:
-    with guarded.connect(user) as service, pytest.raises(redis.exceptions.NoPermissionError):
-        service.hset("zsched-web:{default}:tokens", "x", "y")
+    for command in ("HSET zsched-web:{default}:tokens x y", "HSET zsched-web:{default}:people x y"):
+        with guarded.connect(user) as service, pytest.raises(redis.exceptions.NoPermissionError):
+            service.execute_command(*command.split(" "))

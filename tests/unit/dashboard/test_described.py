@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("rq_dashboard", reason="needs the extra dashboard")
+pytest.importorskip("rq_dashboard", reason="needs the extra web")
 
 from zsched.dashboard.jobs import described
 

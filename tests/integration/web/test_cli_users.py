@@ -1,0 +1,93 @@
+"""``zsched users``: people, and their passwords, which no command line has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.integration.terminals import PseudoTerminal
+from tests.integration.web.ground import PASSWORD, Web
+from zsched.cli.program import NOT_FOUND, USAGE
+from zsched.embedded.guard import Guard
+
+pytestmark = pytest.mark.redis
+ADD = ("users", "add", "ann", "--role", "scheduler")
+STDIN = ("--password-file", "-")
+
+
+def test_people_are_added_listed_and_removed(web: Web, redis_client: redis.Redis) -> None:
+    limits = ("--func", "app.mail.*", "--queue", "mail", "--tag", "shop", "--arguments", "--expires", "90d")
+    added = web.run_with(PASSWORD, *ADD, *limits, *STDIN, "--json")
+    [shown] = web.cli("users", "list")
+
+    assert 0 == added.returncode, added.stderr
+    assert ("ann", "scheduler", ["app.mail.*"], ["mail"], ["shop"], True) == (
+        shown["name"], shown["role"], shown["funcs"], shown["queues"], shown["tags"], shown["arguments"],
+    )  # fmt: skip
+    assert shown["expires_at"] > shown["created_at"]
+    assert "ann   scheduler" in web.run("users", "list").stdout
+    assert "removed" == web.cli("users", "remove", "ann")["result"]
+    assert [] == web.cli("users", "list")
+
+
+def test_an_unknown_person_is_not_found(web: Web, redis_client: redis.Redis) -> None:
+    gone = web.run("users", "remove", "bob"), web.run_with(PASSWORD, "users", "password", "bob", *STDIN)
+
+    assert [NOT_FOUND, NOT_FOUND] == [each.returncode for each in gone]
+
+
+def test_a_name_is_given_once(web: Web, redis_client: redis.Redis) -> None:
+    first, second = web.run_with(PASSWORD, *ADD, *STDIN), web.run_with(PASSWORD, *ADD, *STDIN)
+
+    assert (0, USAGE) == (first.returncode, second.returncode)
+    assert "name='ann': a person has this name; give another" in second.stderr
+
+
+@pytest.mark.parametrize(
+    ("password", "problem"),
+    [("sesame", "it is too short; give 8"), ("x" * 1001, "it is too long"), ("", "it is too short")],
+)
+def test_a_bad_password_is_refused_and_not_repeated(
+    web: Web, redis_client: redis.Redis, password: str, problem: str
+) -> None:
+    refused = web.run_with(f"{password}\n", *ADD, *STDIN)
+
+    assert (USAGE, True) == (refused.returncode, problem in refused.stderr)
+    assert not password or password not in refused.stderr
+    assert not redis_client.exists("zsched-web:{default}:people")
+
+
+def test_a_password_comes_from_a_file(web: Web, redis_client: redis.Redis, tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text(f"{PASSWORD}\n")
+
+    assert 0 == web.run(*ADD, "--password-file", str(file)).returncode
+    with web.stranger() as browser:
+        assert 303 == browser.post("/login", data={"name": "ann", "password": PASSWORD}).status_code
+    refused = web.run(*ADD, "--password-file", str(tmp_path / "gone"))
+    assert (USAGE, True) == (refused.returncode, "No such file" in refused.stderr)
+
+
+def test_a_missing_terminal_and_file_get_the_remedy(web: Web, redis_client: redis.Redis) -> None:
+    refused = web.run_with("", *ADD)
+
+    assert USAGE == refused.returncode
+    assert "give --password-file FILE, or - for stdin" in refused.stderr
+
+
+def test_a_terminal_is_asked_twice_and_shows_no_password(web: Web, redis_client: redis.Redis, guard: Guard) -> None:
+    terminal = PseudoTerminal(100, 20)
+    asked = web.spawn(guard, *ADD, stdin=terminal.slave, stdout=terminal.slave, stderr=terminal.slave)
+
+    for question in ("Password: ", "The same again: "):
+        terminal.wait_for(question)
+        terminal.type(f"{PASSWORD}\n")
+    terminal.wait_for("ann has the role scheduler")
+
+    assert 0 == asked.wait(20)
+    assert PASSWORD not in terminal.everything
+    terminal.close()
+    with web.stranger() as browser:
+        assert 303 == browser.post("/login", data={"name": "ann", "password": PASSWORD}).status_code

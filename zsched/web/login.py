@@ -1,0 +1,120 @@
+"""
+``/login`` and ``/logout``: people log in on a small page without scripts.
+
+A session is a random secret in a cookie that no script reads (HttpOnly) and that no other site's page sends
+(SameSite=Strict). An unknown name is answered as a wrong password is, after the same work.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import structlog
+from fastapi import APIRouter, Request
+from jinja2 import Environment, PackageLoader
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from zsched.web.access import COOKIE, Access, Caller, demand_own_origin
+from zsched.web.problems import Problem
+from zsched.web.reading import read_form
+
+log = structlog.get_logger(__name__)
+router = APIRouter(include_in_schema=False)
+
+PATH: Final = "/login"
+_SEE_OTHER: Final = 303
+# One slash, then no second one and no backslash, which browsers read as one; they drop control characters.
+_LOCAL: Final = re.compile(r"/(?!/)[^\\\x00-\x20\x7f]*")
+_POLICY: Final = "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": _POLICY,
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers send the form without its Origin
+    "X-Content-Type-Options": "nosniff",
+}
+_PAGES: Final = Environment(loader=PackageLoader("zsched.web"), autoescape=True)
+
+
+@router.get(PATH)
+async def page(request: Request, next: str = "") -> Response:
+    """Show the form, or who is logged in."""
+    caller = await _caller(request)
+    if caller is not None and next:
+        return RedirectResponse(local_path(next), _SEE_OTHER)
+    has_session = COOKIE in request.cookies
+    return _page(next=local_path(next), account=caller and caller.account, has_session=has_session)
+
+
+@router.post(PATH)
+async def log_in(request: Request) -> Response:
+    """Begin a session, and go on to `next`."""
+    demand_own_origin(request)
+    access, address = _access(request), _address(request)
+    form = await read_form(request)
+    name, next = form.get("name", ""), local_path(form.get("next", ""))
+    secret = await access.log_in(name, form.get("password", ""))
+    if secret is None:  # what is no name may be a password, in the wrong field
+        log.warning("login_refused", address=address, name=name if await access.knows(name) else None)
+        return _page(401, next=next, name=name, is_refused=True)
+    if (before := request.cookies.get(COOKIE)) is not None:
+        await access.log_out(before)
+    log.info("logged_in", name=name, address=address)
+    answer = RedirectResponse(next, _SEE_OTHER)
+    answer.set_cookie(COOKIE, secret, path="/", httponly=True, samesite="strict", secure=request.url.scheme == "https")
+    return answer
+
+
+@router.post("/logout")
+async def log_out(request: Request) -> Response:
+    """End the session."""
+    demand_own_origin(request)
+    caller = await _caller(request)
+    if (secret := request.cookies.get(COOKIE)) is not None:
+        await _access(request).log_out(secret)
+    if caller is not None:
+        log.info("logged_out", name=caller.account.name, address=_address(request))
+    answer = RedirectResponse(PATH, _SEE_OTHER)
+    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    return answer
+
+
+def is_page(request: Request) -> bool:
+    """Return True if a browser asks for a page, and not for an answer of the API."""
+    return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
+
+
+def to_login(request: Request) -> Response:
+    """Send the browser to the form, and back to its page from there."""
+    wanted = request.scope["raw_path"].decode("ascii", "replace")
+    wanted += f"?{request.url.query}" if request.url.query else ""
+    query = f"?{urlencode({'next': wanted})}" if request.method == "GET" else ""
+    return RedirectResponse(PATH + query, _SEE_OTHER)
+
+
+def local_path(next: str) -> str:
+    """Return *next* if it is a path of this server, else the path of the form: nobody is sent to another site."""
+    return next if _LOCAL.fullmatch(next) else PATH
+
+
+async def _caller(request: Request) -> Caller | None:
+    try:
+        return await _access(request).caller(request)
+    except Problem as problem:
+        if problem.status != 401:
+            raise
+        return None
+
+
+def _access(request: Request) -> Access:
+    found: Access = request.app.state.access
+    return found
+
+
+def _address(request: Request) -> str | None:
+    return None if request.client is None else request.client.host
+
+
+def _page(status: int = 200, **shown: Any) -> Response:
+    return HTMLResponse(_PAGES.get_template("login.html").render(shown), status, _HEADERS)
