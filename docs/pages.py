@@ -5,7 +5,7 @@ The pages of docs/reference that are made from the code. ``make pages`` writes t
 options     ``zsched.core.option_table``
 commands    the help texts of ``zsched``
 settings    the comments of ``config/zsched.toml``
-metrics     the families in ``zsched.metrics.collector``
+metrics     the families in ``zsched.metrics``: those of collectors
 errors      the classes in ``zsched.errors``
 python      signatures and docstrings: ``docs.python_page``
 =========== ==============================================
@@ -139,12 +139,20 @@ def _setting(section: str, is_named: bool, examples: list[str], comments: list[s
 
 
 def metrics() -> Iterator[str]:
-    """Yield the lines of the page of metrics, by the calls in the collector that make families."""
+    """Yield the lines of the page of metrics, by the calls in the collectors that make families."""
     yield "# Metrics\n"
     yield "This page lists every metric that a daemon serves at `/metrics`.\n"
+    yield from _families("collector.py")
+    yield "\n## Of `zsched web`\n"
+    yield "`zsched web` serves these at `/metrics` of its own address.\n"
+    yield from _families("web_collector.py")
+
+
+def _families(file: str) -> Iterator[str]:
+    """Yield the table of the families of a collector."""
     yield "| metric | type | labels | meaning |"
     yield "|---|---|---|---|"
-    tree = ast.parse((PROJECT / "zsched" / "metrics" / "collector.py").read_text())
+    tree = ast.parse((PROJECT / "zsched" / "metrics" / file).read_text())
     for function in tree.body:
         help_text = ""
         nodes = [node for node in ast.walk(function) if isinstance(node, ast.Assign | ast.Call)]

@@ -70,10 +70,12 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "daemon.process": ((*SHARED, "core", "storage", "health", "daemon", "metrics"), ("structlog",)),
     "daemon.failures": (("errors", "core"),                              ("structlog",)),
     "daemon.loop":    (("errors", "core", "daemon.failures"),            ()),  # every thread, that of metrics too
+    "daemon.supervisor": (("core", "health"),                            ()),  # zsched web has one, too
     "metrics":        ((*SHARED, "core", "storage", "health", "daemon.failures", "daemon.loop", "metrics"),
                        ("prometheus_client", "structlog")),
     "dashboard":      (("errors", "config", "core", "storage", "dashboard"), FOR_PAGES),
-    "web":            (("", "errors", "config", "aio", "client", "core", "storage", "health", "dashboard", "web"),
+    "web":            (("", "errors", "config", "aio", "client", "core", "storage", "health", "daemon.supervisor",
+                        "metrics", "dashboard", "web"),
                        ("fastapi", "jinja2", "starlette", "structlog", "uvicorn")),
     "web.rq":         (("web",),                                         ("a2wsgi", "starlette")),
     "testing":        ((*SHARED, "core", "storage", "client", "files", "daemon", "testing"), FOR_TESTS),

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.samples import Sample
 
 from zsched.core.clock import Clock
 from zsched.core.model import Priority
 from zsched.errors import ZschedError
+from zsched.metrics.families import counters, gauge, gauges, histogram, histograms
 from zsched.metrics.meter import MOST, UNKNOWN, DaemonMeter, Distribution, LogTally, Names, label_text
 from zsched.storage.archivers import ArchiveState, Report, last_audit, remembered
 from zsched.storage.overview import Overview
@@ -92,15 +92,15 @@ class DaemonCollector(Collector):
         yield from _of_log(self._meter.tally)
         yield from _of_daemon(self._meter)
         versions = [version or UNKNOWN for version in self._build.values()]
-        yield _gauges("build_info", "Versions of this daemon.", [*self._build], [(versions, 1)])
+        yield gauges("build_info", "Versions of this daemon.", [*self._build], [(versions, 1)])
         sight = self._lookout.look()
         help = "Reachability of Redis at this daemon's last reading: 1 or 0."
-        yield _gauge("redis_up", help, sight.overview is not None)
+        yield gauge("redis_up", help, sight.overview is not None)
         if sight.overview is not None:
             yield from _of_redis(sight.overview)
             yield from _of_archives(sight.overview)
             rows = [([queue], depth) for queue, depth in self._by_label(sight.depths)]
-            yield _gauges("queue_depth", "Jobs that wait in RQ's queues, from any producer.", ["queue"], rows)
+            yield gauges("queue_depth", "Jobs that wait in RQ's queues, from any producer.", ["queue"], rows)
             yield self._of_due_soon(sight.due_soon)
 
     def _of_due_soon(self, numbers: Mapping[str, Mapping[str, int]]) -> Metric:
@@ -112,7 +112,7 @@ class DaemonCollector(Collector):
         for within in WITHIN_MS:
             by_queue = {queue: number[within] for queue, number in numbers.items()}
             rows += [([queue, within], number) for queue, number in self._by_label(by_queue)]
-        return _gauges("due_soon", help, ["queue", "within"], rows)
+        return gauges("due_soon", help, ["queue", "within"], rows)
 
     def _by_label(self, numbers: Mapping[str, int]) -> Iterable[tuple[str, int]]:
         """Sum up *numbers* by label. Name the largest first: the number of label values is bounded."""
@@ -128,31 +128,32 @@ class DaemonCollector(Collector):
 
 def _of_log(tally: LogTally) -> Iterator[Metric]:
     help = "Outcomes of occurrences and of requested runs, in this daemon's terms."
-    fires = CounterMetricFamily("zsched_fires", help, labels=["outcome"])
-    for outcome, number in tally.outcomes.items():
-        fires.add_metric([outcome], number)
-    yield fires
-    yield _histogram("lateness_seconds", "Time from an occurrence's due time to its push.", tally.lateness_s)
-    yield _histograms("queue_wait_seconds", "Time in the queue, of runs that ended.", "queue", tally.wait_s)
-    yield _histograms("run_duration_seconds", "Time from start to end of a run.", "queue", tally.duration_s)
+    yield counters("fires", help, ["outcome"], [([outcome], number) for outcome, number in tally.outcomes.items()])
+    yield histogram("lateness_seconds", "Time from an occurrence's due time to its push.", tally.lateness_s)
+    yield histograms("queue_wait_seconds", "Time in the queue, of runs that ended.", ["queue"], _rows(tally.wait_s))
+    yield histograms("run_duration_seconds", "Time from start to end of a run.", ["queue"], _rows(tally.duration_s))
     help = "Duration of a run as a share of its timeout."
-    yield _histogram("run_timeout_ratio", help, tally.timeout_ratio)
-    ended = CounterMetricFamily("zsched_runs_ended", "Runs that are over.", labels=["queue", "status"])
-    for (queue, status), number in tally.ended.copy().items():
-        ended.add_metric([queue, status], number)
-    yield ended
+    yield histogram("run_timeout_ratio", help, tally.timeout_ratio)
+    ended = [([queue, status], number) for (queue, status), number in tally.ended.copy().items()]
+    yield counters("runs_ended", "Runs that are over.", ["queue", "status"], ended)
+
+
+def _rows(by_label: dict[str, Distribution]) -> Iterator[tuple[list[str], Distribution]]:
+    for label, distribution in by_label.copy().items():  # another thread may add labels
+        yield [label], distribution
 
 
 def _of_daemon(meter: DaemonMeter) -> Iterator[Metric]:
-    yield _gauge("leader", "Role of this daemon: 1 leader, 0 not.", meter.health.leads)
+    yield gauge("leader", "Role of this daemon: 1 leader, 0 not.", meter.health.leads)
     help = "Threads, chores and kinds of questions of this daemon that fail at present; its log has the reasons."
-    yield _gauge("failing", help, len(meter.health.failing))
+    yield gauge("failing", help, len(meter.health.failing))
     yield CounterMetricFamily("zsched_terms", "Terms that this daemon began.", meter.terms)
     help = "Runs that one call of fire or advance queued, without calls that queued none."
-    yield _histogram("fired_per_tick", help, meter.fired_per_tick)
+    yield histogram("fired_per_tick", help, meter.fired_per_tick)
     help = "Round trips that renewed the lease."
-    yield _histogram("lease_renewal_seconds", help, meter.renewal_s)
-    yield _histograms("script_seconds", "Round trips of the firing loop's scripts.", "script", meter.script_s)
+    yield histogram("lease_renewal_seconds", help, meter.renewal_s)
+    help = "Round trips of the firing loop's scripts."
+    yield histograms("script_seconds", help, ["script"], _rows(meter.script_s))
     help = "Jumps of the Redis server's clock that suspended the firing."
     yield CounterMetricFamily("zsched_clock_jumps", help, meter.clock_jumps)
 
@@ -161,12 +162,12 @@ def _of_daemon(meter: DaemonMeter) -> Iterator[Metric]:
 
 
 def _of_redis(seen: Overview) -> Iterator[Metric]:
-    yield _gauge("led", "Leadership of the namespace: 1 a daemon leads, 0 none.", seen.leader is not None)
+    yield gauge("led", "Leadership of the namespace: 1 a daemon leads, 0 none.", seen.leader is not None)
     rows = [([lane.value], seen.waiting[lane]) for lane in Priority]
-    yield _gauges("waiting", "Waiting schedules, including overdue and held-back ones.", ["lane"], rows)
+    yield gauges("waiting", "Waiting schedules, including overdue and held-back ones.", ["lane"], rows)
     rows = [([lane.value], seen.overdue[lane]) for lane in Priority]
-    yield _gauges("overdue", "Waiting schedules whose due time has passed.", ["lane"], rows)
-    yield _gauge("oldest_due_age_seconds", "Lateness of the oldest due schedule; 0 without one.", seen.late_ms / 1000)
+    yield gauges("overdue", "Waiting schedules whose due time has passed.", ["lane"], rows)
+    yield gauge("oldest_due_age_seconds", "Lateness of the oldest due schedule; 0 without one.", seen.late_ms / 1000)
     states = {
         "waiting": sum(seen.waiting.values()),
         "recurring": seen.recurring,
@@ -175,18 +176,18 @@ def _of_redis(seen: Overview) -> Iterator[Metric]:
         "held_back": sum(held.waiting for held in seen.held_back),
     }
     help = "Schedules by state; recurring ones are also in another state, held_back ones are also waiting."
-    yield _gauges("schedules", help, ["state"], [([state], number) for state, number in states.items()])
+    yield gauges("schedules", help, ["state"], [([state], number) for state, number in states.items()])
     troubles = seen.troubles
     help = "Recurring schedules that failed, or were lost, twice or more in a row; zsched status names them."
-    yield _gauge("schedules_failing", help, troubles.failing.count)
+    yield gauge("schedules_failing", help, troubles.failing.count)
     help = "Recurring schedules that were skipped for overlap five times or more in a row."
-    yield _gauge("schedules_blocked", help, troubles.blocked.count)
+    yield gauge("schedules_blocked", help, troubles.blocked.count)
     help = "Paused schedules whose due time has passed, among the first two thousand paused ones."
-    yield _gauge("schedules_overdue_paused", help, troubles.overdue_paused.count)
-    yield _gauge("epoch", "Number of the namespace's latest term.", seen.epoch)
+    yield gauge("schedules_overdue_paused", help, troubles.overdue_paused.count)
+    yield gauge("epoch", "Number of the namespace's latest term.", seen.epoch)
     help = "Keys of a wrong type that firing does without; zsched status names them."
-    yield _gauge("keys_of_wrong_type", help, len(seen.wrong_types))
-    yield _gauge("log_entries", "Entries of the log that Redis holds.", seen.log_length)
+    yield gauge("keys_of_wrong_type", help, len(seen.wrong_types))
+    yield gauge("log_entries", "Entries of the log that Redis holds.", seen.log_length)
 
 
 def _of_archives(seen: Overview) -> Iterator[Metric]:
@@ -196,51 +197,15 @@ def _of_archives(seen: Overview) -> Iterator[Metric]:
         if not report.is_stopped and len(lately) < MOST:
             lately.setdefault(label_text(report.place), report)
     lags = [([place], lag) for place, each in lately.items() if (lag := seen.behind(each)) is not None]
-    yield _gauges("archive_lag_entries", "Log entries that an archive lacks.", ["archive"], lags)
+    yield gauges("archive_lag_entries", "Log entries that an archive lacks.", ["archive"], lags)
     rows = [([place], each.state is ArchiveState.FOLLOWING) for place, each in lately.items()]
-    yield _gauges("archive_following", "State of an archive: 1 it follows the log, 0 not.", ["archive"], rows)
+    yield gauges("archive_following", "State of an archive: 1 it follows the log, 0 not.", ["archive"], rows)
     ages = [([place], max(seen.now_ms - each.told_ms, 0) / 1000) for place, each in lately.items()]
-    yield _gauges("archive_seconds_since_report", "Time since an archive's last report.", ["archive"], ages)
+    yield gauges("archive_seconds_since_report", "Time since an archive's last report.", ["archive"], ages)
     unknown = [([place], each.unknown_entries) for place, each in lately.items()]
-    yield _gauges("archive_unknown_entries", "Log entries that an archive could not read.", ["archive"], unknown)
+    yield gauges("archive_unknown_entries", "Log entries that an archive could not read.", ["archive"], unknown)
     last = last_audit(seen.archives, seen.now_ms)
     if last is not None:
-        yield _gauge("audit_alarms", "Errors that the last audit found, including repaired ones.", last.alarms)
-        yield _gauge("audit_checked", "Schedules that the last audit checked.", last.checked)
-        yield _gauge("audit_age_seconds", "Time since the last audit.", max(seen.now_ms - last.at_ms, 0) / 1000)
-
-
-# -- families ---------------------------------------------------------------------------------------
-
-
-def _gauge(name: str, help: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"zsched_{name}", help, value)
-
-
-def _gauges(name: str, help: str, labels: list[str], rows: Iterable[tuple[list[str], float]]) -> Metric:
-    family = GaugeMetricFamily(f"zsched_{name}", help, labels=labels)
-    for values, value in rows:
-        family.add_metric(values, value)
-    return family
-
-
-def _histogram(name: str, help: str, distribution: Distribution) -> Metric:
-    family = HistogramMetricFamily(f"zsched_{name}", help)
-    family.samples += _samples(family.name, {}, distribution)
-    return family
-
-
-def _histograms(name: str, help: str, label: str, by_label: dict[str, Distribution]) -> Metric:
-    family = HistogramMetricFamily(f"zsched_{name}", help)
-    for value, distribution in by_label.copy().items():  # another thread may add labels
-        family.samples += _samples(family.name, {label: value}, distribution)
-    return family
-
-
-def _samples(name: str, labels: dict[str, str], distribution: Distribution) -> Iterator[Sample]:
-    """Yield the samples of ``HistogramMetricFamily.add_metric``, in half of its time: 100 queues have 3,000 samples."""
-    buckets, total = distribution.buckets(), distribution.total
-    for bound, number in buckets:
-        yield Sample(f"{name}_bucket", labels | {"le": bound}, number)
-    yield Sample(f"{name}_count", labels, buckets[-1][1])
-    yield Sample(f"{name}_sum", labels, total)
+        yield gauge("audit_alarms", "Errors that the last audit found, including repaired ones.", last.alarms)
+        yield gauge("audit_checked", "Schedules that the last audit checked.", last.checked)
+        yield gauge("audit_age_seconds", "Time since the last audit.", max(seen.now_ms - last.at_ms, 0) / 1000)

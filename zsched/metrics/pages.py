@@ -38,7 +38,7 @@ from zsched.errors import ZschedError
 log = structlog.get_logger(__name__)
 
 _LINE: Final = "text/plain; charset=utf-8"
-_METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"  # of Prometheus
+METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"  # of Prometheus
 HANDLERS: Final = 8  # requests at once: Prometheus, two probes, and people
 REQUEST_MS: Final = 10_000.0  # for a whole request; Prometheus waits no longer by default
 _BACKLOG: Final = 64  # connections that Linux holds until they are accepted
@@ -108,7 +108,7 @@ class _Application:
         if method not in ("GET", "HEAD"):
             return "405 Method Not Allowed", _LINE, b"only GET and HEAD\n"
         if path == "/metrics":
-            return "200 OK", _METRICS, self._metrics()
+            return "200 OK", METRICS_TYPE, self._metrics()
         if path not in self._pages:
             return "404 Not Found", _LINE, f"there are /metrics, {', '.join(self._pages)}\n".encode()
         is_well, line = self._pages[path]()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
 import zsched
+from zsched.aio.bridge import run
 from zsched.aio.client import AsyncClient
 from zsched.aio.link import AsyncLink
 from zsched.config import Settings
@@ -22,6 +23,8 @@ from zsched.core.clock import SystemClock
 from zsched.dashboard.app import make_pages
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.health.status import looking
+from zsched.metrics.pages import METRICS_TYPE
+from zsched.metrics.web_meter import WebMeter
 from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.log import Log
@@ -32,6 +35,7 @@ from zsched.storage.tokens import Tokens
 from zsched.web import bulk, changes, health, login, occurrences, problems, rq, runs, schedules, schemas
 from zsched.web.access import COOKIE, Access
 from zsched.web.events import Events
+from zsched.web.measuring import Measured
 from zsched.web.problems import Problem
 from zsched.web.proxy import ForwardedScheme, Proxy
 
@@ -77,13 +81,15 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     app.add_middleware(ForwardedScheme, proxy=proxy)
     app.state.access = Access(client, Tokens(link, keys), People(link, keys), proxy, settings, clock)
     app.state.look, app.state.reader = looking(settings, link), Reader(link, keys, Encoder(settings.rq.serializer))
+    meter = app.state.meter = WebMeter()
     app.state.events, app.state.run_suffix = Events(client, Log(link, keys), keys.run_suffix), keys.run_suffix
     for router in (schedules.router, bulk.router, occurrences.router, runs.router, changes.router, health.router):
         app.include_router(router, prefix=PREFIX)
     app.include_router(login.router)
-    app.include_router(_probes(client))
+    app.include_router(_probes(link, _exposition(meter)))
     app.mount("/static", StaticFiles(directory=_STATIC))
     app.mount(rq.PATH, rq.RqPages(app.state.access, make_pages(threads_link)))
+    app.add_middleware(Measured, meter=meter, clock=clock, prefix=PREFIX)
     app.openapi = _described(app)  # type: ignore[method-assign]  # FastAPI's own way to add to it
     app.add_exception_handler(ZschedError, _on_error)
     app.add_exception_handler(Problem, _on_problem)
@@ -93,7 +99,18 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     return app
 
 
-def _probes(client: AsyncClient) -> APIRouter:
+def _exposition(meter: WebMeter) -> Callable[[], bytes] | None:
+    """Return the function that writes the page of *meter*; None without prometheus_client, of the extra ops."""
+    try:
+        from zsched.metrics.web_collector import exposition
+    except ModuleNotFoundError as error:
+        if error.name != "prometheus_client":
+            raise
+        return None
+    return exposition(meter)
+
+
+def _probes(link: AsyncLink, written: Callable[[], bytes] | None) -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     @router.get("/healthz")
@@ -105,10 +122,17 @@ def _probes(client: AsyncClient) -> APIRouter:
     async def readyz() -> Response:
         """Answer 200 if Redis answers, else 503."""
         try:
-            await client.overview()
+            await run(link.execute, "PING")
         except ZschedError as error:
             return Response(f"{error}\n", 503, media_type="text/plain")
         return Response("ok\n", media_type="text/plain")
+
+    @router.get("/metrics")
+    async def metrics() -> Response:
+        """Return the measurements in Prometheus' text format."""
+        if written is None:
+            return Response("this needs prometheus_client: pip install 'zsched[ops]'\n", 404, media_type="text/plain")
+        return Response(written(), media_type=METRICS_TYPE)
 
     return router
 
@@ -131,28 +155,37 @@ def _described(app: FastAPI) -> Any:
     return openapi
 
 
-async def _on_error(_: Request, error: Any) -> JSONResponse:
+async def _on_error(request: Request, error: Any) -> JSONResponse:
+    _meter(request).refuse(problems.kind_of(type(error)))
     return problems.response_of(error)
 
 
 async def _on_problem(request: Request, error: Any) -> Response:
     if error.status == 401 and login.is_page(request):
         return login.to_login(request)
+    _meter(request).refuse(error.kind)
     found: JSONResponse = error.response()
     return found
 
 
-async def _on_bad_parameter(_: Request, error: Any) -> JSONResponse:
+async def _on_bad_parameter(request: Request, error: Any) -> JSONResponse:
     first = error.errors()[0]
     name = str(first["loc"][-1])
-    return problems.response_of(InvalidSchedule(name, first.get("input"), first["msg"], "see /api/docs"))
+    return await _on_error(request, InvalidSchedule(name, first.get("input"), first["msg"], "see /api/docs"))
 
 
-async def _on_http_error(_: Request, error: Any) -> JSONResponse:
+async def _on_http_error(request: Request, error: Any) -> JSONResponse:
     kind = "not-found" if error.status_code == 404 else "http"
-    return Problem(error.status_code, kind, str(error.detail), "see /api/docs for the routes").response()
+    return await _on_problem(
+        request, Problem(error.status_code, kind, str(error.detail), "see /api/docs for the routes")
+    )
 
 
 async def _on_failure(request: Request, error: Exception) -> JSONResponse:
     log.error("request_failed", path=request.url.path, exc_info=error)
-    return problems.failure_of(error).response()
+    return await _on_problem(request, problems.failure_of(error))
+
+
+def _meter(request: Request) -> WebMeter:
+    found: WebMeter = request.app.state.meter
+    return found

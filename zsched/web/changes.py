@@ -56,4 +56,5 @@ async def events(request: Request, call: Admitted) -> Response:
             return False
         return True
 
-    return StreamingResponse(hub.stream(after, is_admitted), media_type="text/event-stream", headers=_STREAM)
+    stream = request.app.state.meter.counted(hub.stream(after, is_admitted))
+    return StreamingResponse(stream, media_type="text/event-stream", headers=_STREAM)

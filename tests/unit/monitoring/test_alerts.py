@@ -106,10 +106,9 @@ def test_every_threshold_has_its_reason() -> None:
         assert before.startswith("      # "), f"{name}: why this number?"
 
 
-def test_the_example_scrapes_the_job_that_the_alerts_name() -> None:
-    [job] = scrape()["scrape_configs"]
-    jobs = {job for rule in rules() for job in re.findall(r'up\{job="(\w+)"\}', rule["expr"])}
+def test_the_example_scrapes_the_jobs_that_the_alerts_name() -> None:
+    jobs = {job for rule in rules() for job in re.findall(r'up\{job="([\w-]+)"\}', rule["expr"])}
 
-    assert jobs == {job["job_name"]}
-    assert "namespace" in job["static_configs"][0]["labels"]
+    assert jobs == {job["job_name"] for job in scrape()["scrape_configs"]}
+    assert all("namespace" in job["static_configs"][0]["labels"] for job in scrape()["scrape_configs"])
     assert scrape()["rule_files"] == ["alerts.yml"]

@@ -49,7 +49,7 @@ def test_the_dashboard_asks_for_source_namespace_and_daemon() -> None:
 def test_the_dashboard_has_a_row_for_each_topic() -> None:
     rows = [panel["title"] for panel in dashboard()["panels"] if panel["type"] == "row"]
 
-    assert ["Health", "Firing", "Runs", "Redis and archives"] == rows
+    assert ["Health", "Firing", "Runs", "Redis and archives", "HTTP API"] == rows
 
 
 @pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])

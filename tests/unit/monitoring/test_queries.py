@@ -1,4 +1,4 @@
-"""Queries of alerts and panels match the metrics of a daemon: names, labels, values, bounds of histograms."""
+"""Queries of alerts and panels match the metrics of daemon and web: names, labels, values, bounds of histograms."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from zsched.core.runs import RunStatus
 from zsched.health.facts import DaemonHealth
 from zsched.metrics.collector import DaemonCollector, Lookout
 from zsched.metrics.meter import DURATION_S, WAIT_S, DaemonMeter, Distribution, LogTally, Names
+from zsched.metrics.web_collector import WebCollector
+from zsched.metrics.web_meter import WebMeter
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -33,7 +35,7 @@ FREE = {"queue", "archive", "version"}  # labels with any values
 
 @pytest.fixture
 def exposed(redis_url: str, redis_client: redis.Redis) -> dict[str, Labels]:
-    """Each sample that a daemon exposes, of a namespace with data of every kind."""
+    """Each sample that a daemon and a web expose, of a namespace with data of every kind."""
     keys, link = Keys("default"), Link.from_url(redis_url, 5.0)
     Client.from_url(redis_url).schedule("builtins.len", args=("a",), id="a", after=60)
     redis_client.sadd(f"{RQ}:queues", f"{RQ}:queue:email")
@@ -51,6 +53,10 @@ def exposed(redis_url: str, redis_client: redis.Redis) -> dict[str, Labels]:
     registry = CollectorRegistry()
     lookout = Lookout(Reader(link, keys, Encoder("pickle")), SystemClock())
     registry.register(DaemonCollector(meter, lookout, Names(), {"version": "1.0", "rq": "2.12"}))
+    web = WebMeter()
+    web.answered("/api/v1/schedules", "GET", 503, 1.0)
+    web.refuse("redis-unavailable")
+    registry.register(WebCollector(web))
 
     found = defaultdict[str, Labels](lambda: defaultdict(set))
     for family in text_string_to_metric_families(generate_latest(registry).decode()):

