@@ -18,7 +18,7 @@ EXTRAS     ?= ops
 STAGE      := $(abspath $(DESTDIR))
 HOUSE      := $(STAGE)$(PREFIX)/lib/zsched
 MANUAL     := $(STAGE)$(PREFIX)/share/doc/zsched
-UNITS      := zsched.service zsched@.service
+UNITS      := zsched.service zsched@.service zsched-web.service zsched-web@.service
 PAGES      := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md $(wildcard docs/*.md docs/*/* config/* deploy/*.* deploy/*/*)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1

@@ -22,7 +22,8 @@ from zsched.metrics.pages import HANDLERS
 pytestmark = pytest.mark.slow  # make and systemd-analyze
 
 CHECKOUT = Path(__file__).parents[2]
-UNITS = ("zsched.service", "zsched@.service")
+DAEMONS, WEBS = ("zsched.service", "zsched@.service"), ("zsched-web.service", "zsched-web@.service")
+UNITS = (*DAEMONS, *WEBS)
 MOST_EXPOSED = 2.0  # of 10, by systemd-analyze security
 
 # A Python that makes a virtual environment of the files that name its place, and leaves out all that takes time.
@@ -92,8 +93,7 @@ def test_make_install_writes_below_destdir_and_names_it_nowhere(tmp_path: Path) 
     assert {name for name in files(stage) if not name.startswith(manual)} == {
         "etc/zsched/zsched.toml",
         "usr/local/bin/zsched",
-        "usr/local/lib/systemd/system/zsched.service",
-        "usr/local/lib/systemd/system/zsched@.service",
+        *(f"usr/local/lib/systemd/system/{name}" for name in UNITS),
         *(f"{home}/{name}" for name in ("bin/python", "bin/zsched", "pyvenv.cfg")),
     }
     assert (stage / "usr/local/bin/zsched").resolve() == stage / home / "bin/zsched"
@@ -115,7 +115,8 @@ def test_an_installation_in_other_places_adjusts_the_units(tmp_path: Path) -> No
     installed = tmp_path / "stage" / "units"
     for name in UNITS:
         text = (installed / name).read_text()
-        assert "\nExecStart=/opt/z/bin/zsched daemon --config /opt/etc/zsched/" in text
+        process = "web" if name in WEBS else "daemon"
+        assert f"\nExecStart=/opt/z/bin/zsched {process} --config /opt/etc/zsched/" in text
         assert "\nLoadCredential=redis-password:/opt/etc/zsched/" in text
         assert "/usr/local" not in text
         assert " /etc/zsched" not in text
@@ -148,27 +149,30 @@ def test_uninstalling_leaves_settings_and_nothing_else(tmp_path: Path) -> None:
 # -- units --------------------------------------------------------------------------------------------
 
 
-def test_the_template_equals_the_plain_unit_except_for_names() -> None:
-    plain, template = (re.sub(r"\A(#.*\n)+", "", unit(name)) for name in UNITS)
+@pytest.mark.parametrize(("pair", "names"), [(DAEMONS, 4), (WEBS, 3)])
+def test_the_template_equals_the_plain_unit_except_for_names(pair: tuple[str, str], names: int) -> None:
+    plain, template = (re.sub(r"\A(#.*\n)+", "", unit(name)) for name in pair)
 
-    of_a_name = plain.replace("/etc/zsched/zsched.", "/etc/zsched/%i.")
+    of_a_name = re.sub(r"/etc/zsched/zsched\b", "/etc/zsched/%i", plain)
     of_a_name = of_a_name.replace("StateDirectory=zsched\n", "StateDirectory=zsched-%i\n")
     of_a_name = of_a_name.replace("the scheduler of RQ jobs\n", "the scheduler of RQ jobs (%i)\n")
 
     assert of_a_name == template
-    assert 4 == template.count("%i")
+    assert names == template.count("%i")
 
 
-def test_the_unit_has_a_watchdog_time_above_the_redis_timeout_and_our_credential() -> None:
-    watchdog_s = float(re.findall(r"(?m)^WatchdogSec=(\d+)$", unit(UNITS[0]))[0])
+@pytest.mark.parametrize("name", [DAEMONS[0], WEBS[0]])
+def test_the_unit_has_a_watchdog_time_above_the_redis_timeout_and_our_credential(name: str) -> None:
+    watchdog_s = float(re.findall(r"(?m)^WatchdogSec=(\d+)$", unit(name))[0])
 
     assert Supervisor(ManualClock(), watchdog_ms=watchdog_s * 1000).impatience(Settings().redis.timeout_s) is None
-    assert f"\nLoadCredential={REDIS_CREDENTIAL}:" in unit(UNITS[0])
-    assert f"\nSetCredential={REDIS_CREDENTIAL}:\\n\n" in unit(UNITS[0])
+    assert f"\nLoadCredential={REDIS_CREDENTIAL}:" in unit(name)
+    assert f"\nSetCredential={REDIS_CREDENTIAL}:\\n\n" in unit(name)
 
 
-def test_a_daemon_is_started_again_unless_its_settings_are_wrong() -> None:
-    settings = dict(re.findall(r"(?m)^(Restart\w*)=(.+)$", unit(UNITS[0])))
+@pytest.mark.parametrize("name", [DAEMONS[0], WEBS[0]])
+def test_a_process_is_started_again_unless_its_settings_are_wrong(name: str) -> None:
+    settings = dict(re.findall(r"(?m)^(Restart\w*)=(.+)$", unit(name)))
 
     assert "always" == settings["Restart"]
     assert str(USAGE) == settings["RestartPreventExitStatus"]
@@ -182,6 +186,17 @@ def test_a_daemon_has_no_privileges_and_sees_no_home_and_writes_to_its_state_alo
         "ProtectHome=yes", "ProtectSystem=strict", "StateDirectory=zsched", "StateDirectoryMode=0700", "UMask=0077",
     } <= lines  # fmt: skip
     assert not [line for line in lines if line.startswith(("ReadWritePaths", "BindPaths", "SupplementaryGroups"))]
+
+
+def test_the_web_is_confined_as_a_daemon_is_and_writes_to_nothing() -> None:
+    def confinement(name: str) -> list[str]:
+        lines = unit(name).partition("\nCapabilityBoundingSet=")[2].splitlines()
+        return [line for line in lines if not line.startswith("#")]
+
+    lines = unit(WEBS[0]).splitlines()
+    assert confinement(DAEMONS[0]) == confinement(WEBS[0])
+    assert {"DynamicUser=yes", "User=zsched-web"} <= set(lines)
+    assert not [line for line in lines if line.startswith(("StateDirectory", "ReadWritePaths", "BindPaths"))]
 
 
 def test_a_unit_bounds_files_threads_and_memory_above_what_a_daemon_needs() -> None:

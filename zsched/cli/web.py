@@ -15,7 +15,9 @@ from zsched.cli.output import say
 from zsched.cli.program import DONE, Invocation, command
 from zsched.config import Settings
 from zsched.config.parsing import listen_address
-from zsched.errors import ConfigError
+from zsched.core.clock import SystemClock
+from zsched.daemon.supervisor import Supervisor
+from zsched.errors import ConfigError, ZschedError
 from zsched.events import configure
 from zsched.storage.keys import keys_of
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE
@@ -49,6 +51,15 @@ def web(invocation: Invocation, listen: str | None) -> int:
       zsched web
       zsched web --listen 127.0.0.1:8080 --config /etc/zsched/zsched.toml
     """
+    supervisor = Supervisor.of(os.environ, SystemClock())
+    try:
+        return _serve(invocation, listen, supervisor)
+    except ZschedError as error:
+        supervisor.failed(str(error))
+        raise
+
+
+def _serve(invocation: Invocation, listen: str | None, supervisor: Supervisor) -> int:
     serving, app, links, pages = _extra()
     settings = invocation.settings()
     if pages.prefix() != (prefix := keys_of(settings).rq.prefix):  # RQ reads it only when it is imported
@@ -63,12 +74,11 @@ def web(invocation: Invocation, listen: str | None) -> int:
     with suppress(KeyboardInterrupt):  # uvicorn ends cleanly by either signal, and raises it again
         if "*" in settings.rq.allow_callables:
             say('it only reads: [rq] allow_callables is *; name the functions, such as ["app.tasks.*"]')
-        invocation.answer(
-            {"url": url, "redis": link.where},
-            f"the HTTP API of {link.where} is at {url}/api/v1, and described at {url}/api/docs",
-            f"people log in at {url}/login; RQ's queues, jobs and workers are at {url}/rq/. Ctrl-C ends it.",
-        )
-        serving.serve(made, bound)
+        said = f"the HTTP API of {link.where} is at {url}/api/v1, and described at {url}/api/docs"
+        people = f"people log in at {url}/login; RQ's queues, jobs and workers are at {url}/rq/. Ctrl-C ends it."
+        invocation.answer({"url": url, "redis": link.where}, said, people)
+        supervisor.status(said)
+        serving.serve(made, bound, supervisor)
     return DONE
 
 

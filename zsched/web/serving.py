@@ -1,4 +1,4 @@
-"""The server: where it may listen, and how it ends."""
+"""The server: where it may listen, what it reports to the service manager, and how it ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import uvicorn
 
 from zsched.config import Settings
 from zsched.config.urls import host_port
-from zsched.errors import ConfigError
+from zsched.daemon.supervisor import Supervisor
+from zsched.errors import ConfigError, ZschedError
 
 _CONNECTIONS: Final = 2000
 _ENDS_WITHIN_S: Final = 5
@@ -23,7 +24,8 @@ def bound(settings: Settings) -> socket.socket:
     Return a socket that listens at [web] listen.
 
     Raises:
-        ConfigError: the address is in use or unknown; or it is not of loopback and nothing encrypts what comes there.
+        ZschedError: this machine has no such address now, or another process has it.
+        ConfigError: the address is not of loopback, and nothing encrypts what comes there.
     """
     listen = settings.web.listen
     host, _, port = listen.rpartition(":")
@@ -32,7 +34,7 @@ def bound(settings: Settings) -> socket.socket:
             host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except OSError as error:
-        raise ConfigError(f"[web] listen={listen!r}: {error.strerror}; give an address of this machine") from error
+        raise ZschedError(f"[web] listen={listen!r}: {error.strerror}; give an address of this machine") from error
     if not ipaddress.ip_address(address[0]).is_loopback and not settings.web.allow_plain:
         problem = "tokens would go over the network as they are"
         remedy = "listen on 127.0.0.1 behind a proxy with TLS; or, in a container, set [web] allow_plain = true"
@@ -44,7 +46,7 @@ def bound(settings: Settings) -> socket.socket:
         made.listen(_WAITING)
     except OSError as error:
         made.close()
-        raise ConfigError(f"[web] listen={listen!r}: {error.strerror}; give another port or address") from error
+        raise ZschedError(f"[web] listen={listen!r}: {error.strerror}; give another port or address") from error
     return made
 
 
@@ -54,8 +56,11 @@ def url_of(bound_to: socket.socket) -> str:
     return f"http://{host_port(host, port)}"
 
 
-def serve(app: Any, bound_to: socket.socket) -> None:
-    """Answer until SIGTERM or Ctrl-C; then finish requests in progress, within five seconds."""
+def serve(app: Any, bound_to: socket.socket, supervisor: Supervisor) -> None:
+    """
+    Answer until SIGTERM or Ctrl-C; then finish requests in progress, within five seconds. *supervisor* gets a beat for
+    each tick of the event loop, so that a stuck loop is found.
+    """
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -67,4 +72,23 @@ def serve(app: Any, bound_to: socket.socket) -> None:
         h11_max_incomplete_event_size=_HEADER_BYTES,
         lifespan="on",
     )
-    uvicorn.Server(config).run(sockets=[bound_to])
+    _WebServer(config, supervisor).run(sockets=[bound_to])
+
+
+class _WebServer(uvicorn.Server):
+    """A server that reports to the service manager."""
+
+    def __init__(self, config: uvicorn.Config, supervisor: Supervisor) -> None:
+        super().__init__(config)
+        self._supervisor = supervisor
+
+    async def on_tick(self, counter: int) -> bool:
+        """Report that the event loop runs; the first time, that requests are answered."""
+        self._supervisor.ready()
+        self._supervisor.beat()
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Report the end, and finish requests in progress."""
+        self._supervisor.stopping()
+        await super().shutdown(sockets)
