@@ -141,8 +141,8 @@ def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> 
     """
     Check the surroundings of zsched, and everything that `zsched status` checks. Redis: version, role, eviction,
     memory, persistence, clock, users' rights, the Lua sandbox. Files with passwords. The namespace: key types, format,
-    daemons, archives, zone rules, leftovers. RQ: workers, queues in use, other schedulers. Each check says ok, warning,
-    problem or skipped, and names a remedy.
+    daemons, archives, zone rules, leftovers. RQ: workers, queues in use, other schedulers. With --role web also the
+    HTTP API: its address and its tokens. Each check says ok, warning, problem or skipped, and names a remedy.
 
     The command writes nothing and needs no daemon. It needs only read rights: a check without its right is skipped,
     with the reason. The exit code is 4 when there is a problem, also when Redis cannot be reached.

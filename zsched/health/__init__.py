@@ -7,5 +7,5 @@ disagree. A check is one function, with its name, severity, text and remedy, in 
 Reading order: check (a check and its findings), facts (the input of checks), checks_daemons (queues, too),
 checks_schedules, checks_archives and checks_recent (checks of facts), verdict (problems and warnings, the worst first,
 with the commands of their remedies). For the doctor alone: checks_server, checks_rights, checks_walls,
-checks_namespace, checks_rq, and doctor, which runs all checks.
+checks_namespace, checks_rq, checks_web, and doctor, which runs all checks.
 """

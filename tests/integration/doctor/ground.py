@@ -10,7 +10,7 @@ from typing import Any
 
 import redis
 
-from zsched.config import DaemonSettings, RqSettings, Settings
+from zsched.config import DaemonSettings, RqSettings, Settings, WebSettings
 from zsched.health.check import Finding, Severity
 from zsched.health.doctor import examine
 from zsched.storage.connection import Link
@@ -29,10 +29,16 @@ def examined(
     clock: Any = None,
     daemon: Mapping[str, Any] | None = None,
     rq: Mapping[str, Any] | None = None,
+    web: Mapping[str, Any] | None = None,
     namespace: str = "default",
 ) -> dict[str, list[Finding]]:
-    """Return the findings by check; *daemon* and *rq* are settings of their sections."""
-    settings = Settings(namespace=namespace, daemon=DaemonSettings(**(daemon or {})), rq=RqSettings(**(rq or {})))
+    """Return the findings by check; *daemon*, *rq* and *web* are settings of their sections."""
+    settings = Settings(
+        namespace=namespace,
+        daemon=DaemonSettings(**(daemon or {})),
+        rq=RqSettings(**(rq or {})),
+        web=WebSettings(**(web or {})),
+    )
     link = Link.from_url(url, 5.0, keys=keys_of(settings))
     found: dict[str, list[Finding]] = defaultdict(list)
     try:
