@@ -52,7 +52,7 @@ _COMMANDS: Final = {
         ("up", "processes.up", "Run a private Redis, the daemon and a worker here."),
         ("daemon", "processes.daemon", "Run a daemon in the foreground."),
         ("web", "web.web", "Serve the HTTP API, and RQ's queues, jobs and workers."),
-        ("tokens", "tokens.tokens", "Make, list and revoke tokens of the HTTP API."),
+        ("tokens", "tokens.tokens", "Make, list, revoke and back up tokens of the HTTP API."),
         ("users", "users.users", "Add, list and remove people who log in to zsched web."),
         ("recover", "recover.recover", "Put back from an archive what Redis lost."),
         ("acl", "acl.acl", "Print an ACL file for Redis, with the users that it needs."),

@@ -1,24 +1,36 @@
-"""``zsched tokens``: the tokens of the HTTP API: made, listed, revoked."""
+"""``zsched tokens``: the tokens of the HTTP API: made, listed, revoked, backed up."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from typing import Any, Final
 
 import click
 
 from zsched.cli.accounts import COLUMNS, account_by, account_options, account_row
-from zsched.cli.program import DONE, NOT_FOUND, Invocation, Subcommand, pass_invocation
+from zsched.cli.program import DONE, FAILED, NOT_FOUND, Invocation, Subcommand, pass_invocation
+from zsched.cli.values import content
 from zsched.core.model import iso
+from zsched.core.wording import plural
+from zsched.errors import ConfigError, ZschedError
 from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
-from zsched.storage.tokens import Tokens
+from zsched.storage.tokens import Saved, TokenRestored, Tokens
+
+_REFUSED: Final = {
+    TokenRestored.NAME_TAKEN: "another token has this name: revoke that one, then import again",
+    TokenRestored.DIFFERENT: "it is there with another name, other rights or another expiry, and stays so",
+}
 
 
 @click.group("tokens", params=Subcommand(None).params, context_settings={"help_option_names": ["-h", "--help"]})
 def tokens() -> None:
     """
-    Make, list and revoke the tokens of `zsched web`. They lie outside of the keys that services may write, so this
-    needs a user of Redis such as `operator` of deploy/redis/users.acl.
+    Make, list, revoke and back up the tokens of `zsched web`. They lie outside of the keys that services may write, so
+    this needs a user of Redis such as `operator` of deploy/redis/users.acl.
+
+    Tokens are not in the log or in an archive. A Redis that is lost loses them, unless `zsched tokens export` wrote a
+    backup.
 
     \b
     Examples:
@@ -73,3 +85,63 @@ def revoke(invocation: Invocation, name: str) -> int:
     word = "revoked" if was_there else "not_found"
     invocation.answer({"name": name, "result": word}, f"{name}: {word}")
     return DONE if was_there else NOT_FOUND
+
+
+@tokens.command(cls=Subcommand)
+@pass_invocation
+def export(invocation: Invocation) -> int:
+    """
+    Write all tokens to stdout, a line of JSON each, for `zsched tokens import`: role, limits, expiry, and the SHA-256
+    of the token. The tokens themselves are stored nowhere, so nobody can use this file as a token.
+
+    \b
+    Example:
+      zsched tokens export > tokens.jsonl
+    """
+    settings = invocation.settings()
+    for digest, account, _ in Tokens(link_of(settings), keys_of(settings)).all():
+        click.echo(Saved(digest, account).to_line())
+    return DONE
+
+
+@tokens.command("import", cls=Subcommand)
+@click.argument("file", metavar="FILE")
+@pass_invocation
+def import_(invocation: Invocation, /, file: str) -> int:
+    """
+    Add the tokens of FILE that are missing; FILE is the output of `zsched tokens export`, and - is standard input. A
+    token whose name another one has is refused, and the others are added; the exit code is 1 then. If FILE has a
+    mistake, nothing is added. A token that was revoked after the export admits again.
+
+    \b
+    Examples:
+      zsched tokens import tokens.jsonl
+      ssh backup cat tokens.jsonl | zsched tokens import -
+    """
+    saved = _saved(file, content(file, "the output of zsched tokens export"))
+    settings = invocation.settings()
+    outcomes = list(Tokens(link_of(settings), keys_of(settings)).restore(saved))
+    count = Counter(outcome for _, outcome in outcomes)
+    refused = [(account, outcome) for account, outcome in outcomes if outcome in _REFUSED]
+    values = [{"name": account.name, "result": outcome.value} for account, outcome in outcomes]
+    said = f"{plural(count[TokenRestored.ADDED], 'token')} added, {count[TokenRestored.PRESENT]:,} there already"
+    invocation.answer(values, said)
+    invocation.remark(*(f"{account.name} is refused: {_REFUSED[outcome]}" for account, outcome in refused))
+    return FAILED if refused else DONE
+
+
+def _saved(file: str, text: bytes) -> list[Saved]:
+    """Return the tokens in the lines of *file*. Raises ConfigError: a line is no token."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            saved = Saved.of(line)
+            check_by(saved.token.name)
+        except (ValueError, KeyError, TypeError, ZschedError) as error:
+            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            remedy = "give the output of zsched tokens export"
+            raise ConfigError(f"{file}:{number}: not a token: {reason}; nothing was imported; {remedy}") from None
+        found.append(saved)
+    return found

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Final, NamedTuple, Self
 
 from zsched.errors import InvalidSchedule
 from zsched.storage.accounts import Account, fields_of, from_stored
@@ -20,6 +22,39 @@ from zsched.storage.keys import Keys
 _BEGIN: Final = "zs_"  # of each token, so that scanners of secrets find it
 _BYTES: Final = 32
 _USED_EVERY_MS: Final = 60_000  # the last use is recorded at most so often
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class Saved(NamedTuple):
+    """A token as a line of a backup: the SHA-256 of its secret, and its account."""
+
+    digest: str
+    account: Account
+
+    def to_line(self) -> str:
+        """Return it as a line of JSON."""
+        return json.dumps({"sha256": self.digest, **self.account.to_stored()})
+
+    @classmethod
+    def of(cls, line: str | bytes) -> Self:
+        """Return the token of a *line*. Raises ValueError, KeyError, TypeError: it is not such a line."""
+        held = json.loads(line)
+        if not _DIGEST.fullmatch(held["sha256"]):
+            raise ValueError("sha256 is not 64 hexadecimal digits")
+        return cls(held["sha256"], Account.of(held))
+
+
+class TokenRestored(StrEnum):
+    """The outcome of restoring a token."""
+
+    ADDED = "added"
+    """It was missing."""
+    PRESENT = "present"
+    """It is there already."""
+    NAME_TAKEN = "name_taken"
+    """Another token has its name; nothing was written."""
+    DIFFERENT = "different"
+    """It is there with another name, other rights or another expiry; nothing was written."""
 
 
 class Tokens:
@@ -59,6 +94,22 @@ class Tokens:
         known = [(account.name, digest, account) for digest, account in found if account is not None]
         for _, digest, account in sorted(known, key=lambda each: each[:2]):
             yield digest, account, int(used[digest]) if digest in used else None
+
+    def restore(self, saved: Iterable[Saved]) -> Iterator[tuple[Account, TokenRestored]]:
+        """Store each token of *saved* that is missing; yield what became of it."""
+        by_digest = {digest: account for digest, account, _ in self.all()}
+        names = {account.name for account in by_digest.values()}
+        for digest, account in saved:
+            present = by_digest.get(digest)
+            if present is not None:
+                yield account, TokenRestored.PRESENT if present == account else TokenRestored.DIFFERENT
+            elif account.name in names:
+                yield account, TokenRestored.NAME_TAKEN
+            else:
+                self._link.execute("HSETNX", self._key, digest, json.dumps(account.to_stored()))
+                by_digest[digest] = account
+                names.add(account.name)
+                yield account, TokenRestored.ADDED
 
     def revoke(self, name: str) -> bool:
         """Remove the token of this *name*; False: there is none."""

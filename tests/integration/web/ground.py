@@ -87,8 +87,8 @@ class Web:
         assert done.returncode in (0, 3), done.stderr
         return json.loads(done.stdout)
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.run_with("", *arguments)
+    def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return self.run_with(stdin, *arguments)
 
     def run_with(self, stdin: str, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         """Run a command of this server's settings, and of others, with *stdin*."""
