@@ -25,6 +25,8 @@ from bench.children import CHECKOUT, end
 from bench.results import Broken
 from zsched.config import Settings
 from zsched.config.settings import WebSettings
+from zsched.core.clock import SystemClock
+from zsched.daemon.supervisor import Supervisor
 from zsched.storage.accounts import Account, AccountRole
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -183,7 +185,7 @@ def _serve_empty() -> None:
     listening = bound(Settings(web=WebSettings(listen="127.0.0.1:0")))
     sys.stdout.write(json.dumps({"url": url_of(listening)}) + "\n")
     sys.stdout.flush()
-    serve(app, listening)
+    serve(app, listening, Supervisor(SystemClock()))
 
 
 if __name__ == "__main__":
