@@ -10,6 +10,7 @@ import click
 from zsched.cli.accounts import COLUMNS, account_by, account_options, account_row
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, Invocation, Subcommand, pass_invocation
 from zsched.cli.values import content
+from zsched.core.arguments import check_by
 from zsched.core.model import iso
 from zsched.core.wording import plural
 from zsched.errors import ConfigError, ZschedError
@@ -138,7 +139,7 @@ def _saved(file: str, text: bytes) -> list[Saved]:
             continue
         try:
             saved = Saved.of(line)
-            check_by(saved.token.name)
+            check_by(saved.account.name)
         except (ValueError, KeyError, TypeError, ZschedError) as error:
             reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             remedy = "give the output of zsched tokens export"

@@ -14,8 +14,9 @@ from typing import Final
 from zsched.core.wording import plural, some
 from zsched.health.check import Finding, fine, health_check, note, warning
 from zsched.health.facts import Probe
+from zsched.storage.accounts import Account
 from zsched.storage.rights import Role
-from zsched.storage.tokens import Token, Tokens
+from zsched.storage.tokens import Tokens
 
 _PACKAGES: Final = ("fastapi", "uvicorn", "greenlet")  # of the extra web
 _ADD: Final = ("zsched", "tokens", "add", "NAME", "--role", "viewer")
@@ -88,7 +89,7 @@ def _advice(names: Sequence[str], what: str) -> Iterator[Finding]:
         yield note(f"{what}: {some(names)}", "take away what nobody needs", "zsched", "tokens", "revoke", names[0])
 
 
-def _tokens(probe: Probe) -> list[tuple[Token, int | None]]:
+def _tokens(probe: Probe) -> list[tuple[Account, int | None]]:
     """Return the tokens and the times of their last use."""
     return [(token, used_ms) for _, token, used_ms in Tokens(probe.link, probe.keys).all()]
 

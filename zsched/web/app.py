@@ -174,14 +174,14 @@ async def _on_bad_parameter(request: Request, error: Any) -> JSONResponse:
     return await _on_error(request, InvalidSchedule(name, first.get("input"), first["msg"], "see /api/docs"))
 
 
-async def _on_http_error(request: Request, error: Any) -> JSONResponse:
+async def _on_http_error(request: Request, error: Any) -> Response:
     kind = "not-found" if error.status_code == 404 else "http"
     return await _on_problem(
         request, Problem(error.status_code, kind, str(error.detail), "see /api/docs for the routes")
     )
 
 
-async def _on_failure(request: Request, error: Exception) -> JSONResponse:
+async def _on_failure(request: Request, error: Exception) -> Response:
     log.error("request_failed", path=request.url.path, exc_info=error)
     return await _on_problem(request, problems.failure_of(error))
 
