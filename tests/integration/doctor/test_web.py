@@ -10,9 +10,10 @@ import redis
 
 from tests.integration.doctor.ground import KEYS, examined, only
 from zsched.health.check import Finding, Severity
+from zsched.storage.accounts import Account, AccountRole
 from zsched.storage.connection import Link
 from zsched.storage.rights import Role
-from zsched.storage.tokens import Token, TokenRole, Tokens
+from zsched.storage.tokens import Tokens
 
 pytestmark = pytest.mark.redis
 OK, NOTE, WARNING, SKIPPED = Severity.OK, Severity.NOTE, Severity.WARNING, Severity.SKIPPED
@@ -33,7 +34,7 @@ def add(url: str, name: str, client: redis.Redis, **about: int) -> None:
     """Add a token; *about*: days ago (negative: to come) of its ``created``, ``used`` and ``expires``."""
     now_ms = client.time()[0] * 1000
     at_ms = {what: now_ms - days * DAY_MS for what, days in about.items()}
-    token = Token(name, TokenRole.VIEWER, created_ms=at_ms.get("created", now_ms), expires_ms=at_ms.get("expires"))
+    token = Account(name, AccountRole.VIEWER, created_ms=at_ms.get("created", now_ms), expires_ms=at_ms.get("expires"))
     tokens = Tokens(Link.from_url(url, 5.0), KEYS)
     tokens.add(token)
     [digest] = [digest for digest, other, _ in tokens.all() if other == token]

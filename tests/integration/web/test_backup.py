@@ -99,7 +99,7 @@ def test_a_token_with_other_rights_than_in_the_backup_stays_as_it_is(web: Web, b
     [
         ("no json", "not a token"),
         ("[]", "not a token"),
-        ('{"name": "eve"}', "'funcs' is missing"),
+        ('{"name": "eve"}', "'sha256' is missing"),
         (
             '{"sha256": "x", "name": "eve", "role": "viewer", "arguments": false, "funcs": [], "queues": [], '
             '"tags": [], "created_ms": 1, "created_by": "ann", "expires_ms": null}',

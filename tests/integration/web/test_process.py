@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from tests.integration.web.ground import Web
 from zsched.cli import program
-from zsched.cli.program import DONE, USAGE
+from zsched.cli.program import DONE, FAILED, USAGE
 
 pytestmark = pytest.mark.redis
 
@@ -36,13 +36,13 @@ def test_the_server_answers_until_a_signal_ends_it_and_frees_its_port(
         assert port == taken.getsockname()[1]
 
 
-def test_a_port_in_use_is_a_usage_error_with_the_remedy() -> None:
+def test_a_port_in_use_is_an_error_with_the_remedy_that_systemd_tries_again() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
 
         refused = offline("--listen", where)
 
-    assert USAGE == refused.exit_code
+    assert FAILED == refused.exit_code
     assert f"listen='{where}': Address already in use; give another port" in refused.stderr
 
 
