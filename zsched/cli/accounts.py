@@ -1,21 +1,25 @@
-"""The options and the columns of accounts, shared by ``zsched tokens`` and ``zsched users``."""
+"""Options, columns and backups of accounts, shared by ``zsched tokens`` and ``zsched users``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 import click
 
-from zsched.cli.program import connect
-from zsched.cli.values import duration
+from zsched.cli.program import DONE, FAILED, Invocation, connect
+from zsched.cli.values import content, duration
 from zsched.config import Settings
 from zsched.core.arguments import check_by
 from zsched.core.clock import SystemClock
 from zsched.core.model import iso
-from zsched.storage.accounts import Account, AccountRole, Limits
+from zsched.core.wording import plural
+from zsched.errors import ConfigError, ZschedError
+from zsched.storage.accounts import Account, AccountRestored, AccountRole, Limits
 
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 COLUMNS: Final = ("NAME", "ROLE", "FUNCTIONS", "QUEUES", "TAGS", "ARGUMENTS", "EXPIRES")
@@ -30,6 +34,10 @@ _OPTIONS: Final = (
     click.option("--arguments", is_flag=True, help="Also read arguments, results and tracebacks."),
     click.option("--expires", type=duration, metavar="DURATION", help=_EXPIRES),
 )
+_REFUSED: Final = {
+    AccountRestored.NAME_TAKEN: "another token has this name: revoke that one, then import again",
+    AccountRestored.DIFFERENT: "it is there with another name, password, expiry or other rights, and stays so",
+}
 
 
 def account_options(function: F) -> F:
@@ -63,3 +71,32 @@ def account_row(account: Account) -> tuple[str, ...]:
         "yes" if account.sees_arguments else "no",
         iso(account.expires_ms) or "never",
     )
+
+
+def saved_lines(file: str, of: Callable[[bytes], T], account_of: Callable[[T], Account], noun: str) -> list[T]:
+    """Return what the lines of a backup *file* have. Raises ConfigError: it cannot be read, or a line is no *noun*."""
+    found, export = list[T](), f"the output of zsched {noun}s export"
+    for number, line in enumerate(content(file, export).splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            saved = of(line)
+            check_by(account_of(saved).name)
+        except (ValueError, KeyError, TypeError, ZschedError) as error:
+            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            problem = f"not a {noun}: {reason}; nothing was imported; give {export}"
+            raise ConfigError(f"{file}:{number}: {problem}") from None
+        found.append(saved)
+    return found
+
+
+def answer_restored(invocation: Invocation, outcomes: Iterable[tuple[Account, AccountRestored]], noun: str) -> int:
+    """Write what became of the accounts of a backup, and return the exit code: 1 if one was refused."""
+    found = list(outcomes)
+    count = Counter(outcome for _, outcome in found)
+    values = [{"name": account.name, "result": outcome.value} for account, outcome in found]
+    said = f"{plural(count[AccountRestored.ADDED], noun)} added, {count[AccountRestored.PRESENT]:,} there already"
+    refused = [f"{account.name} is refused: {_REFUSED[outcome]}" for account, outcome in found if outcome in _REFUSED]
+    invocation.answer(values, said)
+    invocation.remark(*refused)
+    return FAILED if refused else DONE

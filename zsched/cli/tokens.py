@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any, Final
+from typing import Any
 
 import click
 
-from zsched.cli.accounts import COLUMNS, account_by, account_options, account_row
-from zsched.cli.program import DONE, FAILED, NOT_FOUND, Invocation, Subcommand, pass_invocation
-from zsched.cli.values import content
-from zsched.core.arguments import check_by
+from zsched.cli.accounts import COLUMNS, account_by, account_options, account_row, answer_restored, saved_lines
+from zsched.cli.program import DONE, NOT_FOUND, Invocation, Subcommand, pass_invocation
 from zsched.core.model import iso
-from zsched.core.wording import plural
-from zsched.errors import ConfigError, ZschedError
 from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
-from zsched.storage.tokens import Saved, TokenRestored, Tokens
-
-_REFUSED: Final = {
-    TokenRestored.NAME_TAKEN: "another token has this name: revoke that one, then import again",
-    TokenRestored.DIFFERENT: "it is there with another name, other rights or another expiry, and stays so",
-}
+from zsched.storage.tokens import Saved, Tokens
 
 
 @click.group("tokens", params=Subcommand(None).params, context_settings={"help_option_names": ["-h", "--help"]})
@@ -119,30 +109,6 @@ def import_(invocation: Invocation, /, file: str) -> int:
       zsched tokens import tokens.jsonl
       ssh backup cat tokens.jsonl | zsched tokens import -
     """
-    saved = _saved(file, content(file, "the output of zsched tokens export"))
+    saved = saved_lines(file, Saved.of, lambda token: token.account, "token")
     settings = invocation.settings()
-    outcomes = list(Tokens(link_of(settings), keys_of(settings)).restore(saved))
-    count = Counter(outcome for _, outcome in outcomes)
-    refused = [(account, outcome) for account, outcome in outcomes if outcome in _REFUSED]
-    values = [{"name": account.name, "result": outcome.value} for account, outcome in outcomes]
-    said = f"{plural(count[TokenRestored.ADDED], 'token')} added, {count[TokenRestored.PRESENT]:,} there already"
-    invocation.answer(values, said)
-    invocation.remark(*(f"{account.name} is refused: {_REFUSED[outcome]}" for account, outcome in refused))
-    return FAILED if refused else DONE
-
-
-def _saved(file: str, text: bytes) -> list[Saved]:
-    """Return the tokens in the lines of *file*. Raises ConfigError: a line is no token."""
-    found = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            saved = Saved.of(line)
-            check_by(saved.account.name)
-        except (ValueError, KeyError, TypeError, ZschedError) as error:
-            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-            remedy = "give the output of zsched tokens export"
-            raise ConfigError(f"{file}:{number}: not a token: {reason}; nothing was imported; {remedy}") from None
-        found.append(saved)
-    return found
+    return answer_restored(invocation, Tokens(link_of(settings), keys_of(settings)).restore(saved), "token")

@@ -1,19 +1,20 @@
-"""``zsched users``: the people who log in to ``zsched web``: added, listed, removed, given a password."""
+"""``zsched users``: the people who log in to ``zsched web``: added, listed, removed, given a password, backed up."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import click
 
-from zsched.cli.accounts import COLUMNS, account_by, account_options, account_row
+from zsched.cli.accounts import COLUMNS, account_by, account_options, account_row, answer_restored, saved_lines
 from zsched.cli.program import DONE, NOT_FOUND, Invocation, Subcommand, pass_invocation
 from zsched.config.urls import read_password_file
 from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
-from zsched.storage.people import People, check_password
+from zsched.storage.people import People, Person, check_password
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,6 +28,9 @@ def users() -> None:
     """
     Add, list and remove the people who log in to `zsched web` with a name and a password of their own. They lie outside
     of the keys that services may write, so this needs a user of Redis such as `operator` of deploy/redis/users.acl.
+
+    People are not in the log or in an archive. A Redis that is lost loses them, unless `zsched users export` wrote a
+    backup.
 
     \b
     Examples:
@@ -65,7 +69,7 @@ def add(invocation: Invocation, /, name: str, password_file: str | None, **given
 def list_(invocation: Invocation) -> int:
     """List the people with their role, limits and expiry."""
     settings = invocation.settings()
-    found = list(People(link_of(settings), keys_of(settings)).all())
+    found = [person.account for person in People(link_of(settings), keys_of(settings)).all()]
     values, rows = (account.to_dict() for account in found), [account_row(account) for account in found]
     invocation.answer_rows(values, COLUMNS, rows, nothing="no people; zsched users add NAME --role viewer adds one")
     return DONE
@@ -90,6 +94,41 @@ def password(invocation: Invocation, /, name: str, password_file: str | None) ->
     settings = invocation.settings()
     was_there = People(link_of(settings), keys_of(settings)).set_password(name, _password(password_file))
     return _said(invocation, name, "password_changed" if was_there else None)
+
+
+@users.command(cls=Subcommand)
+@pass_invocation
+def export(invocation: Invocation) -> int:
+    """
+    Write all people to stdout, a line of JSON each, for `zsched users import`: role, limits, expiry, and the hash of
+    the password. A reader of this file can try passwords without a limit: let only operators read it.
+
+    \b
+    Example:
+      umask 077; zsched users export > users.jsonl
+    """
+    settings = invocation.settings()
+    for person in People(link_of(settings), keys_of(settings)).all():
+        click.echo(person.to_text())
+    return DONE
+
+
+@users.command("import", cls=Subcommand)
+@click.argument("file", metavar="FILE")
+@pass_invocation
+def import_(invocation: Invocation, /, file: str) -> int:
+    """
+    Add the people of FILE that are missing; FILE is the output of `zsched users export`, and - is standard input. A
+    person who is there with another password or other rights stays so, and the others are added; the exit code is 1
+    then. If FILE has a mistake, nothing is added. A person who was removed after the export can log in again.
+
+    \b
+    Example:
+      zsched users import users.jsonl
+    """
+    saved = saved_lines(file, lambda line: Person.of(json.loads(line)), lambda person: person.account, "user")
+    settings = invocation.settings()
+    return answer_restored(invocation, People(link_of(settings), keys_of(settings)).restore(saved), "user")
 
 
 def _said(invocation: Invocation, name: str, result: str | None) -> int:

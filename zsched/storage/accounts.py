@@ -110,6 +110,19 @@ class Account:
         }
 
 
+class AccountRestored(StrEnum):
+    """The outcome of restoring a token or a person from a backup."""
+
+    ADDED = "added"
+    """It was missing."""
+    PRESENT = "present"
+    """It is there already."""
+    NAME_TAKEN = "name_taken"
+    """Another token has its name; nothing was written."""
+    DIFFERENT = "different"
+    """It is there with another name, password, expiry or other rights; nothing was written."""
+
+
 def from_stored(held: bytes | None, of: Callable[[Mapping[str, Any]], T]) -> T | None:
     """Return *of* the stored JSON *held*; None if another program wrote it: then it admits nobody."""
     try:

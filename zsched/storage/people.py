@@ -13,12 +13,12 @@ import hmac
 import json
 import secrets
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zsched.errors import NOT_GIVEN, InvalidSchedule
-from zsched.storage.accounts import Account, fields_of, from_stored
+from zsched.storage.accounts import Account, AccountRestored, fields_of, from_stored
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.tokens import digest_of, new_secret
@@ -123,11 +123,23 @@ class People:
         """Remove person *name*, which ends their sessions; False: there is no such person."""
         return bool(self._link.execute("HDEL", self._key, name))
 
-    def all(self) -> Iterator[Account]:
-        """Yield the accounts, by name."""
+    def all(self) -> Iterator[Person]:
+        """Yield the people, by name."""
         held = fields_of(self._link.execute("HGETALL", self._key))
         people = (from_stored(text, Person.of) for _, text in sorted(held.items()))
-        yield from (person.account for person in people if person is not None)
+        yield from (person for person in people if person is not None)
+
+    def restore(self, saved: Iterable[Person]) -> Iterator[tuple[Account, AccountRestored]]:
+        """Store each person of *saved* that is missing; yield what became of them."""
+        for person in saved:
+            name = person.account.name
+            if self._link.execute("HSETNX", self._key, name, person.to_text()):
+                yield person.account, AccountRestored.ADDED
+            else:
+                yield (
+                    person.account,
+                    AccountRestored.PRESENT if self._held(name) == person else AccountRestored.DIFFERENT,
+                )
 
     def admitted(self, name: str, password: str, now_ms: int) -> Person | None:
         """Return person *name* if *password* is right, unless they have expired. An unknown name takes as long."""

@@ -11,11 +11,10 @@ import json
 import re
 import secrets
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 from typing import Final, NamedTuple, Self
 
 from zsched.errors import InvalidSchedule
-from zsched.storage.accounts import Account, fields_of, from_stored
+from zsched.storage.accounts import Account, AccountRestored, fields_of, from_stored
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
@@ -42,19 +41,6 @@ class Saved(NamedTuple):
         if not _DIGEST.fullmatch(held["sha256"]):
             raise ValueError("sha256 is not 64 hexadecimal digits")
         return cls(held["sha256"], Account.of(held))
-
-
-class TokenRestored(StrEnum):
-    """The outcome of restoring a token."""
-
-    ADDED = "added"
-    """It was missing."""
-    PRESENT = "present"
-    """It is there already."""
-    NAME_TAKEN = "name_taken"
-    """Another token has its name; nothing was written."""
-    DIFFERENT = "different"
-    """It is there with another name, other rights or another expiry; nothing was written."""
 
 
 class Tokens:
@@ -95,21 +81,21 @@ class Tokens:
         for _, digest, account in sorted(known, key=lambda each: each[:2]):
             yield digest, account, int(used[digest]) if digest in used else None
 
-    def restore(self, saved: Iterable[Saved]) -> Iterator[tuple[Account, TokenRestored]]:
+    def restore(self, saved: Iterable[Saved]) -> Iterator[tuple[Account, AccountRestored]]:
         """Store each token of *saved* that is missing; yield what became of it."""
         by_digest = {digest: account for digest, account, _ in self.all()}
         names = {account.name for account in by_digest.values()}
         for digest, account in saved:
             present = by_digest.get(digest)
             if present is not None:
-                yield account, TokenRestored.PRESENT if present == account else TokenRestored.DIFFERENT
+                yield account, AccountRestored.PRESENT if present == account else AccountRestored.DIFFERENT
             elif account.name in names:
-                yield account, TokenRestored.NAME_TAKEN
+                yield account, AccountRestored.NAME_TAKEN
             else:
                 self._link.execute("HSETNX", self._key, digest, json.dumps(account.to_stored()))
                 by_digest[digest] = account
                 names.add(account.name)
-                yield account, TokenRestored.ADDED
+                yield account, AccountRestored.ADDED
 
     def revoke(self, name: str) -> bool:
         """Remove the token of this *name*; False: there is none."""
