@@ -29,7 +29,7 @@ class _Call(greenlet):  # type: ignore[misc]  # greenlet ships no types
     began_s = 0.0
 
 
-async def run(function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+async def run(function: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
     """Return ``function(*arguments, **named)``, which may use ``wait``. Raises what it raises."""
     call, loop = _Call(function), asyncio.get_running_loop()
     call.gr_context = getcurrent().gr_context  # context variables are those of the task

@@ -27,7 +27,7 @@ from zsched.core.listing import Filter, select
 from zsched.core.model import Definition, Many, Refused, RowsRefused, Schedule, Scheduled, ScheduleState
 from zsched.core.option_table import EnqueueOptions, RuleOptions, ScheduleOptions, ScheduleRow, UpdateOptions
 from zsched.core.options import Presets, define, define_now, define_trigger, merged_presets
-from zsched.core.planning import occurrences
+from zsched.core.planning import local_time, occurrences
 from zsched.core.revision import PAYLOAD, revise
 from zsched.core.triggers import check, zone
 from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule, VersionConflict
@@ -134,7 +134,7 @@ class Client(Repairs):
 
     # -- schedule -----------------------------------------------------------------------------------
 
-    def schedule(self, func: str | Callable[..., Any], **options: Unpack[ScheduleOptions]) -> Scheduled:
+    def schedule(self, /, func: str | Callable[..., Any], **options: Unpack[ScheduleOptions]) -> Scheduled:
         """
         Create or replace a schedule. docs/how-to/schedule.md describes the options.
 
@@ -154,6 +154,7 @@ class Client(Repairs):
 
     def enqueue(
         self,
+        /,
         func: str | Callable[..., Any],
         args: tuple[Any, ...] | list[Any] | None = (),
         kwargs: dict[str, Any] | None = None,
@@ -281,7 +282,7 @@ class Client(Repairs):
         return select(wanted, self._reader)
 
     def preview(
-        self, id: str | None = None, *, n: int = 10, start: datetime | None = None, **trigger: Unpack[RuleOptions]
+        self, /, id: str | None = None, *, n: int = 10, start: datetime | None = None, **trigger: Unpack[RuleOptions]
     ) -> Sequence[datetime]:
         """
         Return the due times of the next *n* occurrences, strictly after *start* (default: now), aware, in the
@@ -300,7 +301,7 @@ class Client(Repairs):
             raise InvalidSchedule("id", id, "preview takes one schedule or one rule", "give an id, or trigger options")
         schedule = None if id is None else self.get(id)
         if schedule is not None and schedule.trigger is None:
-            due = [] if schedule.next_at is None else [schedule.next_at.astimezone(zone(schedule.tz))]
+            due = [] if schedule.next_ms is None else [local_time(schedule.next_ms, zone(schedule.tz))]
             start_ms = 0 if start is None else instant_ms("start", start, schedule.tz)
             return [at for at in due if to_ms(at) > start_ms]
         spec = define_trigger(trigger) if schedule is None else schedule.trigger

@@ -15,6 +15,7 @@ from zsched.core.triggers import RULES
 from zsched.errors import InvalidSchedule
 
 LISTED_KINDS = ("once", *RULES)
+_DIGITS = 18  # of a due time in a cursor
 
 IdTest = Callable[[str], object]  # returns a true value for a wanted id
 
@@ -66,7 +67,7 @@ class Cursor:
         due_ms, _, id = rest.partition(":")
         if (
             state not in {member.value for member in ScheduleState}
-            or not (due_ms.isascii() and due_ms.isdecimal())
+            or not (due_ms.isascii() and due_ms.isdecimal() and len(due_ms) <= _DIGITS)
             or not id
         ):
             raise InvalidSchedule("after", text, "not a cursor", "give the cursor of the last schedule seen")

@@ -47,6 +47,7 @@ _CHECKED_ELSEWHERE = (Stored.RULE, Stored.POLICY, Stored.DATA)
 _CHECKED = {
     name: option for name, option in OPTIONS.items() if option.stored not in _CHECKED_ELSEWHERE and name != "urgency"
 }
+_LONGEST_NAME: Final = 100  # characters of an unknown option that are compared
 _SAMPLE: Final = 12  # gaps between occurrences that are checked
 _POLICIES: Final = {name: option for name, option in OPTIONS.items() if option.stored is Stored.POLICY}
 _HARMLESS: Final = {  # allowed for a one-shot: the defaults of the signature
@@ -138,7 +139,7 @@ def _refuse_unknown(options: Mapping[str, Any], known: frozenset[str]) -> None:
     for name, value in options.items():
         if name not in known:
             elsewhere = ELSEWHERE.get(name)
-            near = [elsewhere] if elsewhere in known else difflib.get_close_matches(name, known, 1, 0.6)
+            near = [elsewhere] if elsewhere in known else difflib.get_close_matches(name[:_LONGEST_NAME], known, 1, 0.6)
             remedy = f"our option is {near[0]}=" if near else f"options are {', '.join(sorted(known))}"
             raise InvalidSchedule(name, value, "no such option here", remedy)
 

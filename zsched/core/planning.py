@@ -25,10 +25,12 @@ one of them may be at the time at which another one fired: that time does not fi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
+from zoneinfo import ZoneInfo
 
 from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.policy import Range, latest_due
@@ -59,7 +61,15 @@ def occurrences(
         TriggerError: the trigger cannot produce a time.
     """
     place = zone(spec.tz)
-    return [from_ms(due_ms).astimezone(place) for due_ms in islice(_dues(spec, anchor_ms, start_ms, id, first_ms), n)]
+    return [local_time(due_ms, place) for due_ms in islice(_dues(spec, anchor_ms, start_ms, id, first_ms), n)]
+
+
+def local_time(ms: int, place: ZoneInfo) -> datetime:
+    """Return an instant as local time in *place*; in UTC if it is beyond the year 9999 there."""
+    at = from_ms(ms)
+    with suppress(OverflowError):
+        return at.astimezone(place)
+    return at
 
 
 def nominal_of(spec: TriggerSpec, anchor_ms: int, due_ms: int) -> int:

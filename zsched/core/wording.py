@@ -37,6 +37,8 @@ def parse_duration(text: str) -> timedelta:
         ValueError: not a duration; the message has the text and the remedy.
     """
     try:
+        if len(text) > LONGEST_NAME:  # to search a long one would take a second
+            raise ValueError(f"a text of {len(text):,} characters is no duration; give less")
         if _NUMBER.fullmatch(text):
             return _exactly(text, _UNITS["s"])
         parts = _PARTS.findall(text)

@@ -41,6 +41,7 @@ _DEFLATE_FROM = 100  # bytes; below it zlib's header costs more than it saves (m
 _SHORTEST_TTL_S = 60  # RQ deletes a job with ttl 0 before its end can be seen
 _CALLBACK_TIMEOUT_S = 60  # RQ's own
 _LONGEST_S = 100 * 366 * 86400
+_MOST_RETRIES = 1_000_000  # a number that a script would write as inf ends every worker that reads it
 _LISTS = (tuple, list)
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 
@@ -301,6 +302,8 @@ def _retry(retry: object) -> Pairs:
         raise InvalidSchedule(
             "retry", retry, "not a number of retries", "give a whole number from 1, or rq.Retry(max=…)"
         )
+    if retry.max > _MOST_RETRIES:
+        raise InvalidSchedule("retry", retry, "too many retries", f"give 1 to {_MOST_RETRIES:,}")
     if not retry.intervals or not all(_is_interval(one) for one in retry.intervals):
         raise InvalidSchedule("retry", retry, "its intervals are not whole seconds", "give interval=60 or [60, 300]")
     pairs: Pairs = {
@@ -326,6 +329,8 @@ def _callback(field: str, stem: str, callback: object) -> Pairs:
         callback = _made(field, Callback, callback, "give func, a dotted path, and timeout")
     try:
         given = callback if isinstance(callback, Callback) else Callback(function_path(callback))  # type: ignore[arg-type]  # checked there
+        if given.timeout is None or not (given.timeout == -1 or 1 <= given.timeout <= _LONGEST_S):
+            raise InvalidSchedule(field, callback, "not a time limit", f"give a timeout of 1 to {_LONGEST_S} seconds")
         return {f"{stem}_callback_name": function_path(given.func), f"{stem}_callback_timeout": str(given.timeout)}
     except NotImportable as error:
         raise NotImportable(field, callback, error.problem, error.remedy) from error

@@ -140,7 +140,10 @@ def test_a_cursor_is_parsed_as_it_was_written() -> None:
         assert Cursor(schedule.state, schedule.next_ms or 0, id) == Cursor.parse(schedule.cursor)
 
 
-@pytest.mark.parametrize("after", ["", "active", "active:5", "active:5:", "active:x:a", "gone:5:a", "active:-5:a", 5])
+@pytest.mark.parametrize(
+    "after",
+    ["", "active", "active:5", "active:5:", "active:x:a", "gone:5:a", "active:-5:a", 5, f"active:{'9' * 5000}:a"],
+)
 def test_a_bad_cursor_is_an_error(after: Any) -> None:
     with pytest.raises(InvalidSchedule, match=r"^after="):
         _filter(after=after)

@@ -45,7 +45,7 @@ def test_a_time_to_live_that_rq_cannot_read_is_refused(field: str, ttl: Any) -> 
         Encoder().shared(definition_of(**{field: ttl}))
 
 
-@pytest.mark.parametrize("retry", [0, -1, True, 1.5, "3", [1]])
+@pytest.mark.parametrize("retry", [0, -1, True, 1.5, "3", [1], 1_000_001, 10**400, Retry(max=10**400)])
 def test_an_invalid_number_of_retries_is_refused(retry: Any) -> None:
     with pytest.raises(InvalidSchedule, match=r"^retry="):
         Encoder().shared(definition_of(retry=retry))
@@ -94,6 +94,8 @@ def test_rqs_own_objects_are_converted_to_plain_values(option: str, given: objec
 @pytest.mark.parametrize(
     ("option", "given"),
     [
+        ("on_success", {"func": "app.x", "timeout": 10**400}),
+        ("on_failure", {"func": "app.x", "timeout": -2}),
         ("retry", {}),
         ("retry", {"max": 0}),
         ("retry", {"max": 2.5}),
