@@ -182,10 +182,11 @@ def _serve_empty() -> None:
         await request.body()
         return JSONResponse({})
 
-    listening = bound(Settings(web=WebSettings(listen="127.0.0.1:0")))
+    settings = WebSettings(listen="127.0.0.1:0")
+    listening = bound(Settings(web=settings))
     sys.stdout.write(json.dumps({"url": url_of(listening)}) + "\n")
     sys.stdout.flush()
-    serve(app, listening, Supervisor(SystemClock()))
+    serve(app, listening, Supervisor(SystemClock()), settings.timeout_s)
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def _serve(invocation: Invocation, listen: str | None, supervisor: Supervisor) -
         people = f"people log in at {url}/login; RQ's queues, jobs and workers are at {url}/rq/. Ctrl-C ends it."
         invocation.answer({"url": url, "redis": link.where}, said, people)
         supervisor.status(said)
-        serving.serve(made, bound, supervisor)
+        serving.serve(made, bound, supervisor, settings.web.timeout_s)
     return DONE
 
 

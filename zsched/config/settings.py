@@ -182,11 +182,13 @@ class MetricsSettings:
 class WebSettings:
     """
     The address of ``zsched web``, and its callers. ``allow_plain``: also an address that is not of loopback, without
-    TLS. ``proxy_header`` and ``proxy_role_header`` count only from ``proxy_addresses``.
+    TLS. ``timeout_s``: for a header, for a body, and for a client that reads nothing. ``proxy_header`` and
+    ``proxy_role_header`` count only from ``proxy_addresses``.
     """
 
     listen: str = setting("127.0.0.1:9180", listen_address)
     allow_plain: bool = setting(False, boolean)
+    timeout_s: float = setting(30.0, number_within(0.1, 3600))
     session_hours: int = setting(12, integer(1, 720))
     proxy_header: str | None = setting(None, matching(_HEADER, _HEADER_REMEDY))
     proxy_role_header: str | None = setting(None, matching(_HEADER, _HEADER_REMEDY))

@@ -23,6 +23,7 @@ from zsched.aio.bridge import run
 from zsched.aio.client import AsyncClient
 from zsched.client.allowed import check_allowed
 from zsched.config import Settings
+from zsched.core.arguments import check_tags
 from zsched.core.clock import Clock
 from zsched.core.model import Schedule
 from zsched.storage.accounts import Account, AccountRole
@@ -38,6 +39,7 @@ _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _MS_PER_HOUR: Final = 3_600_000
 _KEPT_MS: Final = 500.0  # an account is looked up so often; a revoked token or a removed person ends within that time
 _REMEMBERED: Final = 1000
+_LOOKS_AT_ONCE: Final = 10  # for accounts; each takes a connection to Redis
 _CHECKED_AT_ONCE: Final = 1  # passwords: a flood of logins keeps one processor busy, and 32 MiB
 _WAITING_LOGINS: Final = 20  # more are refused at once
 _SLOWED_S: Final = 0.5  # after a wrong token or password
@@ -84,8 +86,9 @@ class Caller:
         """Check a schedule as it will be: its functions, and the limits. Raises Problem, InvalidSchedule."""
         check_allowed(self.settings.rq.allow_callables, func if isinstance(func, str) else None, options)
         if self.is_limited:
-            tags = options.get("tags") or ()
-            self.demand_within(str(func), str(options.get("queue", "default")), [str(tag) for tag in tags])
+            queue = options.get("queue")
+            tags = check_tags(options.get("tags") or ())
+            self.demand_within(str(func), "default" if queue is None else str(queue), tags)
 
     def guarded(self, options: dict[str, Any], present: Schedule | None) -> dict[str, Any]:
         """
@@ -103,7 +106,7 @@ class Caller:
     def demand_all(self, what: str) -> None:
         """Check that this caller has no limits, for what names no single schedule. Raises Problem."""
         if self.is_limited:
-            detail = f"{self.account.name!r} is limited, and {what} is of all schedules"
+            detail = f"{self.account.name!r} is limited, and {what} may be of any schedule"
             raise Problem(403, "outside-limits", detail, "name single schedules, or use a token without limits")
 
     def demand_arguments(self, what: str) -> None:
@@ -140,6 +143,8 @@ class Access:
         self._finders: dict[str, AccountFinder] = {"token": tokens.find, "session": people.of_session}
         self._known: dict[tuple[str, str], tuple[float, Caller]] = {}  # by finder and digest: until when, in ms
         self._checked, self._waiting = asyncio.Semaphore(_CHECKED_AT_ONCE), 0
+        self._asked: dict[tuple[str, str], asyncio.Future[Account | None]] = {}  # look-ups that are under way
+        self._looks = asyncio.Semaphore(_LOOKS_AT_ONCE)
         self._slowed = 0
 
     async def caller(self, request: Request) -> Caller:
@@ -201,8 +206,10 @@ class Access:
         until_ms, caller = self._known.get(known, (0.0, None))
         if caller is not None and now_ms < until_ms:
             return caller
-        account = await run(self._finders[kind], known[1], self._clock.now_ms())
-        if account is None:
+        if (asked := self._asked.get(known)) is None:  # else many requests at once would each ask Redis
+            asked = self._asked[known] = asyncio.ensure_future(self._looked_up(*known))
+            asked.add_done_callback(lambda _: self._asked.pop(known, None))
+        if (account := await asyncio.shield(asked)) is None:
             self._known.pop(known, None)
             return None
         if len(self._known) >= _REMEMBERED:
@@ -213,6 +220,10 @@ class Access:
 
     def _acting(self, account: Account) -> Caller:
         return Caller(account, self._client.acting_as(account.name), self._settings)
+
+    async def _looked_up(self, kind: str, digest: str) -> Account | None:
+        async with self._looks:
+            return await run(self._finders[kind], digest, self._clock.now_ms())
 
     async def _slow_down(self) -> None:
         if self._slowed < _SLOWED_AT_ONCE:

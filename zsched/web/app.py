@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import fastapi.routing
 import structlog
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import zsched
 from zsched.aio.bridge import run
@@ -21,7 +24,7 @@ from zsched.aio.link import AsyncLink
 from zsched.config import Settings
 from zsched.core.clock import SystemClock
 from zsched.dashboard.app import make_pages
-from zsched.errors import InvalidSchedule, ZschedError
+from zsched.errors import InvalidSchedule, ZschedError, show
 from zsched.health.status import looking
 from zsched.metrics.pages import METRICS_TYPE
 from zsched.metrics.web_meter import WebMeter
@@ -38,10 +41,12 @@ from zsched.web.events import Events
 from zsched.web.measuring import Measured
 from zsched.web.problems import Problem
 from zsched.web.proxy import ForwardedScheme, Proxy
+from zsched.web.rendering import JsonAnswer
 
 log = structlog.get_logger(__name__)
 PREFIX: Final = "/api/v1"
 _STATIC: Final = Path(__file__).parent / "static"
+_NONE: Final = re.compile(r"(?!)")  # matches nothing
 
 
 def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
@@ -74,11 +79,13 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
         version=zsched.__version__,
         summary="Schedules of RQ jobs.",
         lifespan=lifespan,
+        redirect_slashes=False,  # the address of a redirection would be of the client's Host header
         docs_url="/api/docs",
         redoc_url=None,
         openapi_url=f"{PREFIX}/openapi.json",
     )
     app.add_middleware(ForwardedScheme, proxy=proxy)
+    app.state.timeout_s = settings.web.timeout_s
     app.state.access = Access(client, Tokens(link, keys), People(link, keys), proxy, settings, clock)
     app.state.look, app.state.reader = looking(settings, link), Reader(link, keys, Encoder(settings.rq.serializer))
     meter = app.state.meter = WebMeter()
@@ -91,12 +98,30 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     app.mount(rq.PATH, rq.RqPages(app.state.access, make_pages(threads_link)))
     app.add_middleware(Measured, meter=meter, clock=clock, prefix=PREFIX)
     app.openapi = _described(app)  # type: ignore[method-assign]  # FastAPI's own way to add to it
+    app.add_middleware(PrintablePaths)
     app.add_exception_handler(ZschedError, _on_error)
     app.add_exception_handler(Problem, _on_problem)
     app.add_exception_handler(RequestValidationError, _on_bad_parameter)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(Exception, _on_failure)
     return app
+
+
+class PrintablePaths:
+    """
+    Refuses paths with control characters: the pattern of a route would ignore a line end behind it, and proxies may
+    read such a path in another way.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not scope["path"].isprintable():
+            problem = Problem(404, "not-found", f"no such path: {show(scope['path'])}", "see /api/docs for the routes")
+            await problem.response()(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
 
 def _exposition(meter: WebMeter) -> Callable[[], bytes] | None:
@@ -149,13 +174,14 @@ def _described(app: FastAPI) -> Any:
             session = {"type": "apiKey", "in": "cookie", "name": COOKIE}
             parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}, "session": session}
             document["security"] = [{"token": []}, {"session": []}]
+            schemas.without_validation_errors(document)
             app.openapi_schema = document
         return app.openapi_schema
 
     return openapi
 
 
-async def _on_error(request: Request, error: Any) -> JSONResponse:
+async def _on_error(request: Request, error: Any) -> JsonAnswer:
     _meter(request).refuse(problems.kind_of(type(error)))
     return problems.response_of(error)
 
@@ -164,11 +190,11 @@ async def _on_problem(request: Request, error: Any) -> Response:
     if error.status == 401 and login.is_page(request):
         return login.to_login(request)
     _meter(request).refuse(error.kind)
-    found: JSONResponse = error.response()
+    found: JsonAnswer = error.response()
     return found
 
 
-async def _on_bad_parameter(request: Request, error: Any) -> JSONResponse:
+async def _on_bad_parameter(request: Request, error: Any) -> JsonAnswer:
     first = error.errors()[0]
     name = str(first["loc"][-1])
     return await _on_error(request, InvalidSchedule(name, first.get("input"), first["msg"], "see /api/docs"))
@@ -176,9 +202,16 @@ async def _on_bad_parameter(request: Request, error: Any) -> JSONResponse:
 
 async def _on_http_error(request: Request, error: Any) -> Response:
     kind = "not-found" if error.status_code == 404 else "http"
-    return await _on_problem(
-        request, Problem(error.status_code, kind, str(error.detail), "see /api/docs for the routes")
-    )
+    headers = {"Allow": ", ".join(_methods_of(request))} if error.status_code == 405 else error.headers
+    problem = Problem(error.status_code, kind, str(error.detail), "see /api/docs for the routes", headers)
+    return await _on_problem(request, problem)
+
+
+def _methods_of(request: Request) -> list[str]:
+    """Return the methods of all routes with the path of *request*: FastAPI names those of the first one only."""
+    routes: Any = getattr(fastapi.routing, "iter_route_contexts", iter)(request.app.routes)  # of included routers, too
+    matching = (route for route in routes if getattr(route, "path_regex", _NONE).match(request.scope["path"]))
+    return sorted({method for route in matching for method in getattr(route, "methods", None) or ()})
 
 
 async def _on_failure(request: Request, error: Exception) -> Response:

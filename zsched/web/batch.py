@@ -22,10 +22,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from zsched.core.run_id import ID
+from zsched.core.wording import LONGEST_NAME
 from zsched.errors import ZschedError
 from zsched.web.calls import ApiCall
 from zsched.web.problems import Problem, failure_of, problem_of
-from zsched.web.reading import READ_WITHIN_S, call_options, func_of, parsed, read_lines
+from zsched.web.reading import call_options, func_of, parsed, read_lines
 
 if TYPE_CHECKING:
     from zsched.core.option_table import ScheduleRow
@@ -34,6 +35,7 @@ log = structlog.get_logger(__name__)
 
 MEDIA_TYPE: Final = "application/x-ndjson"
 _KEPT: Final = 200  # parts of the answer that wait until the caller reads them; a part has some 500 rows
+_REMEMBERED: Final = 100  # functions that were found to be allowed
 _END: Final = b""
 
 _Row = tuple[int, dict[str, Any]]  # its place in a part of the body, and its options
@@ -82,7 +84,7 @@ class BatchResponse(Response):
 
     async def _keep(self, lines: list[str]) -> None:
         """Keep *lines* for the answer; none: it ends. Raises TimeoutError."""
-        async with asyncio.timeout(READ_WITHIN_S):
+        async with asyncio.timeout(self._request.app.state.timeout_s):
             await self._results.put("".join(line + "\n" for line in lines).encode() if lines else _END)
 
     async def _put(self, lines: list[bytes], first: int) -> list[str]:
@@ -111,7 +113,8 @@ class BatchResponse(Response):
         if self._call.is_limited or "on_success" in row or "on_failure" in row or not is_known:
             path = func_of(dict(row))
             self._call.demand_new(path, row)
-            self._allowed.add(path)
+            if len(self._allowed) < _REMEMBERED and len(path) <= LONGEST_NAME:
+                self._allowed.add(path)
         return row
 
     async def _guarded(self, rows: list[_Row], first: int, told: list[str]) -> list[_Row]:
@@ -130,7 +133,7 @@ class BatchResponse(Response):
 def _refused(number: int, row: dict[str, Any] | None, error: Exception) -> str:
     """Return the line of a refused row; *row*: None if it could not be read."""
     id = None if row is None else row.get("id")
-    named = {"row": number, "id": id} if isinstance(id, str) else {"row": number}
+    named = {"row": number, "id": id} if isinstance(id, str) and len(id) <= LONGEST_NAME else {"row": number}
     assert isinstance(error, ZschedError | Problem)
     return json.dumps({**named, "error": problem_of(error)})
 

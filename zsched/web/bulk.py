@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from zsched.client.portions import ChangeOptions, demand_filter
 from zsched.core.model import ScheduleState
@@ -16,6 +16,7 @@ from zsched.web import schemas
 from zsched.web.batch import BatchResponse
 from zsched.web.calls import Admitted
 from zsched.web.reading import aware, only, read_object
+from zsched.web.rendering import JsonAnswer
 
 router = APIRouter(tags=["many schedules"])
 
@@ -93,13 +94,13 @@ async def _changed(call: Admitted, body: dict[str, Any], many: ChangeAll, one: C
     filters = _filters(body)
     given: dict[str, Any] = {name: body[name] for name in ("dry_run", "limit") if name in body}
     if not call.is_limited:
-        return JSONResponse((await many(**filters, **given)).to_dict())
+        return JsonAnswer((await many(**filters, **given)).to_dict())
     options = ChangeOptions.taken(given)
     demand_filter(filters)
     found = [each async for each in call.client.list(**(usual | filters)) if call.sees(each)][: options.limit]
     tally = Tally([each.id for each in found])
     if options.dry_run:
-        return JSONResponse(tally.result(is_dry_run=True).to_dict())
+        return JsonAnswer(tally.result(is_dry_run=True).to_dict())
     for each in found:
         try:
             tally.add({each.id: IdOutcome(await one(each.id, each.version))})
@@ -107,7 +108,7 @@ async def _changed(call: Admitted, body: dict[str, Any], many: ChangeAll, one: C
             tally.add({each.id: IdOutcome("not_found")})
         except ZschedError as error:
             tally.add({each.id: IdOutcome("", error=error)})
-    return JSONResponse(tally.result().to_dict())
+    return JsonAnswer(tally.result().to_dict())
 
 
 def _filters(body: dict[str, Any]) -> dict[str, Any]:

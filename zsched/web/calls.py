@@ -6,8 +6,10 @@ import hashlib
 import json
 from typing import Annotated, Any
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Path, Query, Request
+from starlette.convertors import StringConvertor, register_url_convertor
 
+from zsched.web import schemas
 from zsched.web.access import Caller
 
 
@@ -31,5 +33,15 @@ async def _call(request: Request) -> ApiCall:
     return ApiCall(found.account, found.client, found.settings)
 
 
+class PlainConvertor(StringConvertor):
+    """A part of a path without a colon, which begins a custom method: else ``{id}`` would also match ``a:pause``."""
+
+    regex = "[^/:]+"
+
+
+register_url_convertor("plain", PlainConvertor())  # before the routes, which name it
+
 Admitted = Annotated[ApiCall, Depends(_call)]
+PathId = Annotated[str, Path(json_schema_extra=schemas.ID_SCHEMA)]
 QueryText = Annotated[str | None, Query()]
+QueryTime = Annotated[str | None, Query(description="RFC 3339, with an offset.")]

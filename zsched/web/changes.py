@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated
 
+import structlog
 from fastapi import APIRouter, Query, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from zsched.core.log.shown import shown_entry
+from zsched.errors import ZschedError
 from zsched.web import schemas
-from zsched.web.calls import Admitted, QueryText
+from zsched.web.calls import Admitted, QueryTime
 from zsched.web.events import Events, position_of_event
 from zsched.web.problems import Problem
 from zsched.web.reading import rfc3339
+from zsched.web.rendering import JsonAnswer
 
+log = structlog.get_logger(__name__)
 router = APIRouter(tags=["changes"])
 
 _STREAM = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # the latter for nginx
 _ENTRIES, _MOST = 50, 1000
 
 
-@router.get("/log", **schemas.page("Entry", "Entries of the log, in order."))
+@router.get("/log", **schemas.page("Entry", "Entries of the log, in order.", "entries", "source"))
 async def entries(
     request: Request,
     call: Admitted,
-    since: QueryText = None,
+    since: QueryTime = None,
     limit: Annotated[int, Query(ge=1, le=_MOST)] = _ENTRIES,
 ) -> Response:
     """Return the entries since `since`, or the newest `limit`, with what each changed; without arguments."""
@@ -35,7 +41,7 @@ async def entries(
         shown.append(shown_entry(entry, suffix))
         if len(shown) >= limit:
             break
-    return JSONResponse({"entries": shown, "source": source.to_dict()})
+    return JsonAnswer({"entries": shown, "source": source.to_dict()})
 
 
 @router.get("/events", **schemas.event_stream("Every change as a server-sent event."))
@@ -47,14 +53,28 @@ async def events(request: Request, call: Admitted) -> Response:
     call.demand_all("the log")
     given = request.headers.get("last-event-id")
     hub: Events = request.app.state.events
-    after = None if given is None else position_of_event(given)
+    stream = hub.stream(None if given is None else position_of_event(given), partial(_is_admitted, request))
+    first = await anext(stream)  # raises what goes wrong at the start, before anything was answered
+    told = request.app.state.meter.counted(_until_trouble(first, stream))
+    return StreamingResponse(told, media_type="text/event-stream", headers=_STREAM)
 
-    async def is_admitted() -> bool:
-        try:
-            (await request.app.state.access.caller(request)).demand_all("the log")
-        except Problem:
-            return False
-        return True
 
-    stream = request.app.state.meter.counted(hub.stream(after, is_admitted))
-    return StreamingResponse(stream, media_type="text/event-stream", headers=_STREAM)
+async def _is_admitted(request: Request) -> bool | None:
+    """Return True if the token of *request* still reads events; None: Redis does not answer."""
+    try:
+        (await request.app.state.access.caller(request)).demand_all("the log")
+    except Problem:
+        return False
+    except ZschedError:
+        return None
+    return True
+
+
+async def _until_trouble(first: bytes, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield a stream, which ends without Redis: the client connects again, with the id of its last event."""
+    yield first
+    try:
+        async for text in stream:
+            yield text
+    except ZschedError as error:
+        log.warning("stream_ended", reason=str(error))

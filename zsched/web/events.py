@@ -58,11 +58,31 @@ class SentEvent(NamedTuple):
     text: bytes
 
 
+IsAdmitted = Callable[[], Awaitable[bool | None]]  # None: unknown, because Redis does not answer
+
+
+class Gate:
+    """The right to a stream, asked for at most every *look_s* seconds. While it is unknown, nothing goes on."""
+
+    def __init__(self, is_admitted: IsAdmitted, look_s: float) -> None:
+        self._is_admitted, self._look_s, self._asked_s = is_admitted, look_s, 0.0
+
+    async def is_open(self) -> bool:
+        """Return False if the stream must end."""
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._asked_s < self._look_s:
+            return True
+        while (admitted := await self._is_admitted()) is None:
+            await asyncio.sleep(_RETRY_S)
+        self._asked_s = loop.time()
+        return admitted
+
+
 class Events:
     """The reader of a process, and its streams."""
 
-    def __init__(self, client: AsyncClient, entries: Log, run_suffix: str) -> None:
-        self._client, self._log, self._run_suffix = client, entries, run_suffix
+    def __init__(self, client: AsyncClient, entries: Log, run_suffix: str, look_s: float = _LOOK_S) -> None:
+        self._client, self._log, self._run_suffix, self._look_s = client, entries, run_suffix, look_s
         self._kept = deque[SentEvent](maxlen=_KEPT)
         self._number = 0  # of events of this history so far
         self._history = 0  # number of the history
@@ -73,35 +93,38 @@ class Events:
         self._reader: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
 
-    async def stream(self, after: Position | None, is_admitted: Callable[[], Awaitable[bool]]) -> AsyncIterator[bytes]:
-        """Yield events after *after*, or from now on, as long as *is_admitted*, which is asked once a second."""
+    async def stream(self, after: Position | None, is_admitted: IsAdmitted) -> AsyncIterator[bytes]:
+        """
+        Yield a comment, then events after *after*, or from now on, as long as *is_admitted*. That is asked once a
+        second, also while events wait. Raises RedisUnavailable.
+        """
         await self._begin()
         history, at = self._history, self._number
+        is_held, gate = after is None or await self._holds(after), Gate(is_admitted, self._look_s)
         yield self._greeting() if after is None else _HELLO + b"\n"
-        if after is not None and not await self._holds(after):
+        if not is_held:
             yield _RESET % _LOST
             history, at = self._history, self._number
         elif after is not None:
             async for event in self._from_log(after):
+                if not await gate.is_open():
+                    return
                 yield event.text
                 after = event.position
             at = self._number + after.seq - self._last.seq  # the log may have been read further than memory
-        loop, asked_s, told_s = asyncio.get_running_loop(), 0.0, 0.0
+        loop, told_s = asyncio.get_running_loop(), 0.0
         while True:
-            first = self._number - len(self._kept)
-            if history != self._history or at < first:
+            if not await gate.is_open():
+                return
+            if history != self._history or at < self._number - len(self._kept):
                 yield _RESET % _ANEW
-                history, at = self._history, first
-            if at < self._number:
+                history, at = self._history, self._number - len(self._kept)
+            elif at < self._number:
                 told_s = loop.time()
                 text, at = self._texts_from(at)
                 yield text
             else:
                 await self._wait()
-            if loop.time() - asked_s >= _LOOK_S:
-                asked_s = loop.time()
-                if not await is_admitted():
-                    return
             if loop.time() - told_s >= _COMMENT_EVERY_S:
                 told_s = loop.time()
                 yield b": still here\n\n"
@@ -156,7 +179,7 @@ class Events:
     async def _wait(self) -> None:
         """Wait for an event, for a second at most."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_S):
+            async with asyncio.timeout(self._look_s):
                 await self._news.wait()
 
     async def _holds(self, after: Position) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from zsched.errors import ScheduleNotFound
 from zsched.web import schemas
 from zsched.web.calls import Admitted, QueryText
 from zsched.web.reading import aware
+from zsched.web.rendering import JsonAnswer
 from zsched.web.schedules import found_of
 
 router = APIRouter(tags=["occurrences"])
@@ -43,7 +44,7 @@ async def of_schedule(
         "coming": await _coming(call, id, coming),
         "source": past.source.to_dict(),
     }
-    return JSONResponse(told)
+    return JsonAnswer(told)
 
 
 @router.get("/occurrences", **schemas.answer("Timeline", "Counts of occurrences by spans of time."))
@@ -59,7 +60,7 @@ async def timeline(
     """
     call.demand_all("the timeline")
     times = aware("from", start), aware("to", end)
-    return JSONResponse((await call.client.timeline(*times, bucket)).to_dict())  # type: ignore[arg-type]  # given
+    return JsonAnswer((await call.client.timeline(*times, bucket)).to_dict())  # type: ignore[arg-type]  # given
 
 
 async def _coming(call: Admitted, id: str, n: int) -> list[str]:

@@ -7,12 +7,13 @@ Errors as bodies: ``application/problem+json`` (RFC 9457).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
-from starlette.responses import JSONResponse
-
 from zsched import errors
+from zsched.core.wording import in_a_line, truncated
 from zsched.errors import NOT_GIVEN, InvalidSchedule, NotArchived, RedisUnavailable, VersionConflict, ZschedError, show
+from zsched.web.rendering import JsonAnswer
 
 MEDIA_TYPE: Final = "application/problem+json"
 _TYPE: Final = "urn:zsched:error:"
@@ -55,16 +56,24 @@ _TITLES: Final = {
 
 
 class Problem(Exception):
-    """An error that only the API has. *kind*: the end of its type."""
+    """An error that only the API has. *kind*: the end of its type; *headers*: of the response."""
 
-    def __init__(self, status: int, kind: str, detail: str, remedy: str, **members: Any) -> None:
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        detail: str,
+        remedy: str,
+        headers: Mapping[str, str] | None = None,
+        **members: Any,
+    ) -> None:
         self.status, self.kind, self.detail, self.remedy, self.members = status, kind, detail, remedy, members
+        self.headers = {**({"WWW-Authenticate": "Bearer"} if status == 401 else {}), **(headers or {})}
         super().__init__(f"{detail}; {remedy}")
 
-    def response(self) -> JSONResponse:
+    def response(self) -> JsonAnswer:
         """Return it as a response."""
-        headers = {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
-        return _response(self.status, self.kind, self.detail, self.all_members, headers)
+        return _response(self.status, self.kind, self.detail, self.all_members, self.headers)
 
     @property
     def all_members(self) -> dict[str, Any]:
@@ -77,7 +86,7 @@ def failure_of(error: Exception) -> Problem:
     return Problem(500, "failed", f"the request failed ({type(error).__name__})", "this server's events say why")
 
 
-def response_of(error: ZschedError, status: int | None = None) -> JSONResponse:
+def response_of(error: ZschedError, status: int | None = None) -> JsonAnswer:
     """Return *error* as a response; *status*: another than that of its class."""
     status = status or next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
     headers = {"Retry-After": _RETRY_AFTER_S} if status == 503 or isinstance(error, errors.Contended) else {}
@@ -93,7 +102,7 @@ def members_of(error: ZschedError) -> dict[str, Any]:
     """Return the members that an error adds to its problem."""
     if isinstance(error, InvalidSchedule):
         value = None if error.value is NOT_GIVEN else _json(error.value)
-        return {"option": error.field, "value": value, "remedy": error.remedy}
+        return {"option": in_a_line(error.field), "value": value, "remedy": error.remedy}
     if isinstance(error, VersionConflict):
         return {"given": error.given, "present": error.present}
     if isinstance(error, RedisUnavailable):
@@ -106,14 +115,14 @@ def members_of(error: ZschedError) -> dict[str, Any]:
 def problem_of(error: ZschedError | Problem) -> dict[str, Any]:
     """Return *error* as the body of a problem without a status: one of many results."""
     if isinstance(error, Problem):
-        return {"type": f"{_TYPE}{error.kind}", "detail": error.detail, **error.all_members}
-    return {"type": f"{_TYPE}{kind_of(type(error))}", "detail": str(error), **members_of(error)}
+        return {"type": f"{_TYPE}{error.kind}", "detail": truncated(error.detail), **error.all_members}
+    return {"type": f"{_TYPE}{kind_of(type(error))}", "detail": truncated(str(error)), **members_of(error)}
 
 
-def _response(status: int, kind: str, detail: str, members: dict[str, Any], headers: dict[str, str]) -> JSONResponse:
+def _response(status: int, kind: str, detail: str, members: dict[str, Any], headers: Mapping[str, str]) -> JsonAnswer:
     title = _TITLES.get(status, "Failed")
-    body = {"type": f"{_TYPE}{kind}", "title": title, "status": status, "detail": detail, **members}
-    return JSONResponse(body, status, headers, MEDIA_TYPE)
+    body = {"type": f"{_TYPE}{kind}", "title": title, "status": status, "detail": truncated(detail), **members}
+    return JsonAnswer(body, status, headers, MEDIA_TYPE)
 
 
 def _json(value: object) -> Any:

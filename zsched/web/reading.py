@@ -14,20 +14,22 @@ from starlette.requests import ClientDisconnect, Request
 
 from zsched.core.forms import Instant
 from zsched.core.option_table import OPTIONS
-from zsched.errors import NOT_GIVEN, InvalidSchedule
+from zsched.errors import NOT_GIVEN, InvalidSchedule, show
 from zsched.web.problems import Problem
 
 BODY_BYTES: Final = 1_048_576
-READ_WITHIN_S: Final = 30.0  # the next part of a body
 FORM_BYTES: Final = 16_384
 _FIELDS: Final = 10  # of a form
+_LENGTH_DIGITS: Final = 18
+_DEEPEST: Final = 100  # levels of lists and objects
 _TIMES: Final = frozenset(name for name, option in OPTIONS.items() if isinstance(option.form, Instant))
 _TOO_LARGE: Final = f"send at most {BODY_BYTES:,} bytes; arguments of this size belong into a store of their own"
 
 
 async def read_object(request: Request) -> dict[str, Any]:
     """
-    Return the JSON object of *request*; {} for an empty body. Raises Problem.
+    Return the JSON object of *request*; {} for an empty body. The whole body must come within [web] timeout_s. Raises
+    Problem.
     """
     body = await _whole(request, BODY_BYTES, _TOO_LARGE)
     return parsed(body) if body.strip() else {}
@@ -56,9 +58,14 @@ async def read_lines(request: Request) -> AsyncIterator[list[bytes]]:
 
 
 def parsed(text: bytes) -> dict[str, Any]:
-    """Return the object of a JSON *text*: no NaN, no number beyond a float, no key twice. Raises Problem."""
+    """
+    Return the object of a JSON *text*: no NaN, no number beyond a float, no key twice, no more than 100 levels. Raises
+    Problem.
+    """
     try:
-        found = _DECODER.decode(text.decode())
+        found = _DECODER.decode(text.decode("utf-8-sig"))
+        if text.count(b"[") + text.count(b"{") > _DEEPEST:
+            _demand_few_levels(found)
     except (ValueError, RecursionError) as error:
         raise Problem(400, "not-json", f"the body is not JSON: {error}", "send a JSON object (RFC 8259)") from None
     if not isinstance(found, dict):
@@ -111,12 +118,19 @@ def _no_time(value: str) -> datetime:
 
 
 async def _whole(request: Request, most: int, remedy: str) -> bytes:
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and (len(length) > _LENGTH_DIGITS or int(length) > most):
+        raise Problem(413, "too-large", "the body is too large", remedy)
     parts, size = list[bytes](), 0
-    async for part in _parts(request):
-        size += len(part)
-        if size > most:
-            raise Problem(413, "too-large", "the body is too large", remedy)
-        parts.append(part)
+    try:
+        async with asyncio.timeout(request.app.state.timeout_s):
+            async for part in _parts(request):
+                size += len(part)
+                if size > most:
+                    raise Problem(413, "too-large", "the body is too large", remedy)
+                parts.append(part)
+    except TimeoutError:
+        raise _too_slow() from None
     return b"".join(parts)
 
 
@@ -124,14 +138,20 @@ async def _parts(request: Request) -> AsyncIterator[bytes]:
     stream = request.stream()
     while True:
         try:
-            async with asyncio.timeout(READ_WITHIN_S):
+            async with asyncio.timeout(request.app.state.timeout_s):
                 yield await anext(stream)
         except StopAsyncIteration:
             return
         except TimeoutError:
-            raise Problem(408, "too-slow", "the body came too slowly", "send it without pauses") from None
+            raise _too_slow() from None
         except ClientDisconnect:
             raise Problem(400, "not-json", "the body ended too early", "send it again") from None
+
+
+def _too_slow() -> Problem:
+    headers = {"Connection": "close"}
+    remedy = "send it without pauses, or raise [web] timeout_s"
+    return Problem(408, "too-slow", "the body came too slowly", remedy, headers)
 
 
 def _refuse(constant: str) -> None:
@@ -148,9 +168,20 @@ def _finite(text: str) -> float:
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} is there twice")
+        seen = set[str]()
+        double = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]  # None
+        raise ValueError(f"the key {show(double)} is there twice")
     return found
+
+
+def _demand_few_levels(found: Any) -> None:
+    level = [found]
+    for _ in range(_DEEPEST):
+        parts = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [one for part in parts for one in part if isinstance(one, dict | list)]
+        if not level:
+            return
+    raise ValueError(f"it has more than {_DEEPEST} levels")
 
 
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_without_doubles)

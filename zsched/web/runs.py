@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from zsched.core.runs import Run
 from zsched.web import schemas
-from zsched.web.calls import Admitted, QueryText
-from zsched.web.reading import rfc3339
+from zsched.web.calls import Admitted, QueryText, QueryTime
+from zsched.web.reading import only, read_object, rfc3339
+from zsched.web.rendering import JsonAnswer
 
 router = APIRouter(tags=["runs"])
 
 _PAGE, _MOST = 20, 200
 
 
-@router.get("/runs", **schemas.page("Run", "Runs, the last pushed first."))
+@router.get("/runs", **schemas.page("Run", "Runs, the last pushed first.", "runs", "next_page_token", "source"))
 async def list_(
     call: Admitted,
     schedule: QueryText = None,
@@ -27,8 +28,8 @@ async def list_(
     tag: QueryText = None,
     owner: QueryText = None,
     match: QueryText = None,
-    since: QueryText = None,
-    until: QueryText = None,
+    since: QueryTime = None,
+    until: QueryTime = None,
     page_size: Annotated[int, Query(ge=1, le=_MOST)] = _PAGE,
     page_token: QueryText = None,
 ) -> Response:
@@ -39,34 +40,43 @@ async def list_(
         since=rfc3339("since", since), until=rfc3339("until", until),
     )  # fmt: skip
     runs = [call.shown(run.to_dict()) for run in found]
-    return JSONResponse({"runs": runs, "next_page_token": found.after, "source": found.source.to_dict()})
+    return JsonAnswer({"runs": runs, "next_page_token": found.after, "source": found.source.to_dict()})
 
 
-@router.get("/runs/{run_id}", **schemas.answer("Run", "A run with its attempts."))
+@router.get("/runs/{run_id:plain}", **schemas.answer("Run", "A run with its attempts."))
 async def get(run_id: str, call: Admitted) -> Response:
     """Return a run with all its attempts."""
     run, source = await call.client.get_run(run_id)
     await _demand(call, run)
-    return JSONResponse({**call.shown(run.to_dict()), "source": source.to_dict()})
+    return JsonAnswer({**call.shown(run.to_dict()), "source": source.to_dict()})
 
 
-@router.post("/runs/{run_id}:retry", **schemas.action("Result", "Run it once more."))
+@router.post("/runs/{run_id:plain}:retry", **schemas.action("Result", "Run it once more."))
 async def retry(run_id: str, request: Request, call: Admitted) -> Response:
     """Run a finished run once more. Returns the id of the new run."""
     call.demand_write()
+    only(await read_object(request))
     await _demand(call, (await call.client.get_run(run_id))[0])
-    return JSONResponse({"id": run_id, "run_id": await call.client.retry(run_id)})
+    return JsonAnswer({"id": run_id, "run_id": await call.client.retry(run_id)})
 
 
-@router.post("/runs/{run_id}:cancel", **schemas.action("Result", "Take it out of its queue, or stop it."))
+@router.post("/runs/{run_id:plain}:cancel", **schemas.action("Result", "Take it out of its queue, or stop it."))
 async def cancel(run_id: str, request: Request, call: Admitted) -> Response:
     """Cancel a queued run, or stop a running one."""
     call.demand_write()
+    only(await read_object(request))
     await _demand(call, (await call.client.get_run(run_id))[0])
-    return JSONResponse({"id": run_id, "outcome": await call.client.cancel_run(run_id)})
+    return JsonAnswer({"id": run_id, "outcome": await call.client.cancel_run(run_id)})
 
 
 async def _demand(call: Admitted, run: Run) -> None:
-    """Check that a run's schedule is within the caller's limits. Raises Problem, ScheduleNotFound: it is gone."""
-    if call.is_limited:
-        call.demand(await call.client.get(run.schedule_id))
+    """
+    Check that a run's schedule is within the caller's limits, and was when the run was pushed: its id may have had
+    another function before. Raises Problem, ScheduleNotFound: it is gone.
+    """
+    if not call.is_limited:
+        return
+    schedule = await call.client.get(run.schedule_id)
+    call.demand(schedule)
+    if run.fired_us is None or schedule.updated_ms is None or run.fired_us <= schedule.updated_ms * 1000:
+        call.demand_all("a run from before its schedule's last change")

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+from contextlib import suppress
+from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from zsched.core.arguments import check_id
-from zsched.core.model import Schedule, Scheduled
+from zsched.core.checked_options import CheckedOptions
+from zsched.core.listing import LISTED_KINDS
+from zsched.core.model import Missed, Schedule, Scheduled, ScheduleState
+from zsched.core.option_table import RuleOptions
 from zsched.errors import (
     NOT_GIVEN,
     Contended,
@@ -21,9 +26,10 @@ from zsched.errors import (
     VersionConflict,
 )
 from zsched.web import schemas
-from zsched.web.calls import Admitted, QueryText
+from zsched.web.calls import Admitted, PathId, QueryText, QueryTime
 from zsched.web.problems import Problem, response_of
 from zsched.web.reading import aware, call_options, func_of, only, read_object, rfc3339
+from zsched.web.rendering import JsonAnswer
 
 router = APIRouter(tags=["schedules"])
 
@@ -31,51 +37,65 @@ _PAGE: Final = 50
 _MOST: Final = 1000
 _ATTEMPTS: Final = 3
 _KEY_BYTES: Final = 128  # of an Idempotency-Key
+_GIVE_A_KEY: Final = f"send Idempotency-Key with 1 to {_KEY_BYTES} bytes, such as a UUID"
+_IF_MATCH: Final = ("If-Match",)
+_CONDITIONS: Final = (*_IF_MATCH, "If-None-Match")
+_DEFAULTS: Final = CheckedOptions().given()
 _PREVIEWED: Final = 1000
 
 
-@router.put("/schedules/{id}", **schemas.put("Create or replace a schedule."))
-async def put(id: str, request: Request, call: Admitted) -> Response:
+@router.put(
+    "/schedules/{id:plain}",
+    **schemas.put("Create or replace a schedule.", "ScheduleOptions", *_CONDITIONS, "Idempotency-Key"),
+)
+async def put(id: PathId, request: Request, call: Admitted) -> Response:
     """
     Create schedule *id*, or replace it. 201: created; 200: updated or unchanged. `If-None-Match: *` only creates, and
-    `If-Match` only replaces that version; else 412.
+    `If-Match` only replaces that version; else 412. With `after`, the time counts from the request: with the same
+    `Idempotency-Key`, a request that is sent again within ten minutes does nothing.
     """
     call.demand_write()
-    options = call_options(await read_object(request))
+    body, key = await read_object(request), _idempotency_key(request)
+    conditions = [request.headers.get(name) for name in ("if-match", "if-none-match")]
+    op = None if key is None else call.operation(key, {"id": id, "conditions": conditions, "body": body})[0]
+    options = call_options(body)
     func = func_of(options)
-    options["id"] = check_id(id)
+    if options.setdefault("id", check_id(id)) != id:
+        raise InvalidSchedule("id", options["id"], f"the path has {id!r}", "give the same id, or leave it out")
     call.demand_new(func, options)
-    if request.headers.get("if-none-match") == "*":
+    only_creates = _only_creates(request)
+    if only_creates:
         options["if_exists"] = "error"
     elif (version := _if_match(request)) is not None:
         options["if_version"] = version
     try:
-        made = await _put(call, func, options)
+        made = await _put(call, func, options, op)
     except ScheduleExists as error:
-        return response_of(error, 412 if request.headers.get("if-none-match") == "*" else None)
+        return response_of(error, 412 if only_creates else None)
     except NotArchived as error:
         return response_of(error, 202 if error.is_in_redis else None)
     return await _told(call, made)
 
 
-@router.post("/schedules", **schemas.put("Create a schedule with an id of the server's."))
+@router.post(
+    "/schedules", **schemas.put("Create a schedule with an id of the server's.", "ScheduleOptions", "Idempotency-Key!")
+)
 async def create(request: Request, call: Admitted) -> Response:
     """
     Create a schedule; the server makes its id. It needs `Idempotency-Key`: for ten minutes the same key with the same
     body makes one schedule; with another body it is refused (422).
     """
     call.demand_write()
-    key = request.headers.get("idempotency-key", "")
-    if not key or len(key.encode()) > _KEY_BYTES or not key.isprintable():
-        remedy = f"send Idempotency-Key with 1 to {_KEY_BYTES} bytes, such as a UUID; or PUT the schedule by its id"
-        raise Problem(428, "no-idempotency-key", "the request has no good Idempotency-Key", remedy)
+    if (key := _idempotency_key(request)) is None:
+        remedy = f"{_GIVE_A_KEY}; or PUT the schedule by its id"
+        raise Problem(428, "no-idempotency-key", "the request has no Idempotency-Key", remedy)
     body = await read_object(request)
+    op, id = call.operation(key, body)
     options = call_options(body)
     if "id" in options:
         raise InvalidSchedule("id", options["id"], "the server makes it", "PUT /api/v1/schedules/{id} takes yours")
     func = func_of(options)
     call.demand_new(func, options)
-    op, id = call.operation(key, body)
     try:
         made = await call.client.schedule_as(op, func, **{**options, "id": id, "if_exists": "error"})
     except ScheduleExists:  # by this key, with another body, or more than ten minutes ago
@@ -85,17 +105,21 @@ async def create(request: Request, call: Admitted) -> Response:
     return await _told(call, made)
 
 
-@router.get("/schedules/{id}", **schemas.answer("Schedule", "A schedule."))
-async def get(id: str, call: Admitted) -> Response:
+@router.get("/schedules/{id:plain}", **schemas.answer("Schedule", "A schedule."))
+async def get(id: PathId, call: Admitted) -> Response:
     """Return a schedule. Its `ETag` is its version."""
     return _schedule(call, await found_of(call, id))
 
 
-@router.patch("/schedules/{id}", **schemas.put("Change some options of a schedule (RFC 7396)."))
-async def patch(id: str, request: Request, call: Admitted) -> Response:
+@router.patch(
+    "/schedules/{id:plain}",
+    **schemas.put("Change some options of a schedule (RFC 7396).", "ScheduleChanges", "If-Match"),
+)
+async def patch(id: PathId, request: Request, call: Admitted) -> Response:
     """Change the options that the body names; null sets one back to its default. Honours `If-Match`."""
     call.demand_write()
-    changes = call_options(await read_object(request))
+    body = call_options(await read_object(request))
+    changes: dict[str, Any] = {name: _DEFAULTS.get(name) if value is None else value for name, value in body.items()}
     for _ in range(_ATTEMPTS):
         found = await found_of(call, id)
         wanted = {"func": found.func, "queue": found.queue, "tags": found.tags} | changes
@@ -112,42 +136,51 @@ async def patch(id: str, request: Request, call: Admitted) -> Response:
     raise Contended(f"schedule {id!r} was changed by another writer at every attempt; call again")
 
 
-@router.delete("/schedules/{id}", **schemas.answer("Result", "What became of it."))
-async def cancel(id: str, request: Request, call: Admitted) -> Response:
+@router.delete(
+    "/schedules/{id:plain}", **schemas.answer("Result", "What became of it.", headers=_IF_MATCH, is_write=True)
+)
+async def cancel(id: PathId, request: Request, call: Admitted) -> Response:
     """Cancel a schedule: it never fires again. Honours `If-Match`."""
     call.demand_write()
     return await _changed(call, request, id, lambda version: call.client.cancel(id, if_version=version))
 
 
-@router.post("/schedules/{id}:pause", **schemas.action("Schedule", "Stop it until it is resumed.", note=str))
-async def pause(id: str, request: Request, call: Admitted) -> Response:
+@router.post(
+    "/schedules/{id:plain}:pause",
+    **schemas.action("Schedule", "Stop it until it is resumed.", headers=_IF_MATCH, note=str),
+)
+async def pause(id: PathId, request: Request, call: Admitted) -> Response:
     """Stop a schedule until it is resumed; `note` is the reason. Honours `If-Match`."""
     call.demand_write()
     note = only(await read_object(request), "note").get("note", "")
     return await _changed(call, request, id, lambda version: call.client.pause(id, note, if_version=version))
 
 
-@router.post("/schedules/{id}:resume", **schemas.action("Schedule", "Resume a paused schedule.", missed=str))
-async def resume(id: str, request: Request, call: Admitted) -> Response:
+@router.post(
+    "/schedules/{id:plain}:resume",
+    **schemas.action("Resumed", "Resume a paused schedule.", headers=_IF_MATCH, missed=Missed),
+)
+async def resume(id: PathId, request: Request, call: Admitted) -> Response:
     """Resume a schedule; `missed` is fire or skip. Honours `If-Match`."""
     call.demand_write()
     missed = only(await read_object(request), "missed").get("missed", "fire")
     return await _changed(call, request, id, lambda version: call.client.resume(id, missed, if_version=version))
 
 
-@router.post("/schedules/{id}:run", **schemas.action("Result", "Push a run at once."))
-async def run(id: str, request: Request, call: Admitted) -> Response:
+@router.post("/schedules/{id:plain}:run", **schemas.action("Result", "Push a run at once."))
+async def run(id: PathId, request: Request, call: Admitted) -> Response:
     """Push a run at once. A one-shot runs now instead of at its time."""
     call.demand_write()
     only(await read_object(request))
     await found_of(call, id)
-    return JSONResponse({"id": id, "run_id": await call.client.run_now(id)})
+    return JsonAnswer({"id": id, "run_id": await call.client.run_now(id)})
 
 
 @router.post(
-    "/schedules/{id}:backfill", **schemas.action("Backfill", "Run past occurrences.", start=str, end=str, dry_run=bool)
+    "/schedules/{id:plain}:backfill",
+    **schemas.action("Backfill", "Run past occurrences.", start=str, end=str, dry_run=bool, again=bool),
 )
-async def backfill(id: str, request: Request, call: Admitted) -> Response:
+async def backfill(id: PathId, request: Request, call: Admitted) -> Response:
     """Run the occurrences in [`start`, `end`) that did not run; `dry_run` only plans; `again` also those that ran."""
     call.demand_write()
     body = only(await read_object(request), "start", "end", "dry_run", "again")
@@ -158,29 +191,29 @@ async def backfill(id: str, request: Request, call: Admitted) -> Response:
         if at is None:
             raise InvalidSchedule(name, NOT_GIVEN, "it is missing", "give start and end, in the past")
     done = await call.client.backfill(id, *times.values(), **body)  # type: ignore[arg-type]  # both are given
-    return JSONResponse(done.to_dict())
+    return JsonAnswer(done.to_dict())
 
 
-@router.get("/schedules/{id}/story", **schemas.answer("Story", "What happened to it, and why."))
+@router.get("/schedules/{id:plain}/story", **schemas.answer("Story", "What happened to it, and why."))
 async def story(id: str, call: Admitted, tz: QueryText = None) -> Response:
     """Return what `zsched why` tells: created, changed, fired, skipped and why, and the next time."""
     if call.is_limited:
         await found_of(call, id)
-    return JSONResponse((await call.client.why(id, tz)).to_dict())
+    return JsonAnswer((await call.client.why(id, tz)).to_dict())
 
 
-@router.get("/schedules", **schemas.page("Schedule", "Schedules, by their due time."))
+@router.get("/schedules", **schemas.page("Schedule", "Schedules, by their due time.", "schedules", "next_page_token"))
 async def list_(
     call: Admitted,
-    state: QueryText = None,
-    kind: QueryText = None,
+    state: Annotated[str | None, Query(json_schema_extra=schemas.choice_of([*ScheduleState, None]))] = None,
+    kind: Annotated[str | None, Query(json_schema_extra=schemas.choice_of([*LISTED_KINDS, None]))] = None,
     func: QueryText = None,
     queue: QueryText = None,
     tag: QueryText = None,
     owner: QueryText = None,
     match: QueryText = None,
-    due_after: QueryText = None,
-    due_before: QueryText = None,
+    due_after: QueryTime = None,
+    due_before: QueryTime = None,
     page_size: Annotated[int, Query(ge=1, le=_MOST)] = _PAGE,
     page_token: QueryText = None,
 ) -> Response:
@@ -199,10 +232,15 @@ async def list_(
             break
         found.append(schedule)
     shown = [call.shown(schedule.to_dict()) for schedule in found]
-    return JSONResponse({"schedules": shown, "next_page_token": token})
+    return JsonAnswer({"schedules": shown, "next_page_token": token})
 
 
-@router.post("/preview", **schemas.action("Preview", "The next times of a rule.", n=int, start=str))
+@router.post(
+    "/preview",
+    **schemas.action(
+        "Preview", "The next times of a rule.", RuleOptions.__annotations__, n=int, start=str, id=schemas.ID_SCHEMA
+    ),
+)
 async def preview(request: Request, call: Admitted) -> Response:
     """Return the next `n` times of a rule (every, cron, rrule, tz …) or of a schedule's `id`."""
     body = call_options(await read_object(request))
@@ -212,21 +250,25 @@ async def preview(request: Request, call: Admitted) -> Response:
     if id is not None:
         await found_of(call, id)
     times = await call.client.preview(id, n=n, start=aware("start", start), **body)
-    return JSONResponse({"times": [at.isoformat() for at in times]})
+    return JsonAnswer({"times": [at.isoformat() for at in times]})
 
 
 # -- how --------------------------------------------------------------------------------------------
 
 
-async def _put(call: Admitted, func: Any, options: dict[str, Any]) -> Scheduled:
-    """Put a schedule. Of a limited caller, the present one must be within the limits, and stay until it is replaced."""
+async def _put(call: Admitted, func: Any, options: dict[str, Any], op: str | None) -> Scheduled:
+    """
+    Put a schedule, as the operation *op* if any. Of a limited caller, the present one must be within the limits, and
+    stay until it is replaced.
+    """
+    schedule = call.client.schedule if op is None else partial(call.client.schedule_as, op)
     if not call.is_limited:
-        return await call.client.schedule(func, **options)
+        return await schedule(func, **options)
     for _ in range(_ATTEMPTS):
         present = [schedule async for schedule in call.client.get_many([options["id"]])]
         guarded = call.guarded(options, present[0] if present else None)
         try:
-            return await call.client.schedule(func, **guarded)
+            return await schedule(func, **guarded)
         except (VersionConflict, ScheduleExists):
             if guarded is options:
                 raise
@@ -251,23 +293,44 @@ async def _changed(call: Admitted, request: Request, id: str, change: Any) -> Re
         return _schedule(call, done)
     if done == "not_found":
         raise ScheduleNotFound(f"no schedule {id!r}")
-    return JSONResponse({"id": id, "outcome": done})
+    return JsonAnswer({"id": id, "outcome": done})
 
 
 async def _told(call: Admitted, made: Scheduled) -> Response:
     """Tell the result of a put, with the version of the schedule."""
     version = made.version
     if version is None and made.outcome in ("unchanged", "kept"):
-        version = (await call.client.get(made.id)).version
-    headers = {} if version is None else {"ETag": f'"{version}"'}
-    headers["Location"] = f"/api/v1/schedules/{made.id}"
+        with suppress(ScheduleNotFound):  # it has fired since
+            version = (await call.client.get(made.id)).version
+    headers = {**_etag(version), "Location": f"/api/v1/schedules/{made.id}"}
     status = 201 if made.outcome == "created" else 200
-    return JSONResponse({**made.to_dict(), "version": version}, status, headers)
+    return JsonAnswer({**made.to_dict(), "version": version}, status, headers)
 
 
 def _schedule(call: Admitted, found: Schedule) -> Response:
-    headers = {} if found.version is None else {"ETag": f'"{found.version}"'}
-    return JSONResponse(call.shown(found.to_dict()), headers=headers)
+    return JsonAnswer(call.shown(found.to_dict()), headers=_etag(found.version))
+
+
+def _etag(version: str | None) -> dict[str, str]:
+    """Return a version as a header, unless another program wrote it and it cannot be one."""
+    is_usable = version is not None and version.isascii() and version.isprintable() and '"' not in version
+    return {"ETag": f'"{version}"'} if is_usable else {}
+
+
+def _idempotency_key(request: Request) -> str | None:
+    """Return the Idempotency-Key; None: there is none. Raises Problem."""
+    key = request.headers.get("idempotency-key")
+    if key is not None and (not 1 <= len(key.encode()) <= _KEY_BYTES or not key.isprintable()):
+        raise Problem(400, "bad-idempotency-key", "Idempotency-Key is empty, too long or not printable", _GIVE_A_KEY)
+    return key
+
+
+def _only_creates(request: Request) -> bool:
+    """Return True for If-None-Match: *. Raises Problem for any other condition of that header."""
+    given = request.headers.get("if-none-match")
+    if given not in (None, "*"):
+        raise Problem(400, "bad-condition", f"If-None-Match: {given[:100]} is not *", "send If-None-Match: *, or none")
+    return given is not None
 
 
 def _if_match(request: Request) -> str | None:

@@ -12,10 +12,9 @@ from zsched.config import Settings
 from zsched.config.urls import host_port
 from zsched.daemon.supervisor import Supervisor
 from zsched.errors import ConfigError, ZschedError
+from zsched.web.connections import connection_class, most_connections
 
-_CONNECTIONS: Final = 2000
 _ENDS_WITHIN_S: Final = 5
-_HEADER_BYTES: Final = 16_384
 _WAITING: Final = 1024  # connections that wait to be accepted
 
 
@@ -30,7 +29,7 @@ def bound(settings: Settings) -> socket.socket:
     listen = settings.web.listen
     host, _, port = listen.rpartition(":")
     try:
-        family, kind, _, _, address = socket.getaddrinfo(
+        family, kind, protocol, _, address = socket.getaddrinfo(
             host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except OSError as error:
@@ -39,7 +38,7 @@ def bound(settings: Settings) -> socket.socket:
         problem = "tokens would go over the network as they are"
         remedy = "listen on 127.0.0.1 behind a proxy with TLS; or, in a container, set [web] allow_plain = true"
         raise ConfigError(f"[web] listen={listen!r}: {problem}; {remedy}")
-    made = socket.socket(family, kind)
+    made = socket.socket(family, kind, protocol)  # with it, asyncio sends small parts of an answer at once
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind(address)
@@ -56,20 +55,21 @@ def url_of(bound_to: socket.socket) -> str:
     return f"http://{host_port(host, port)}"
 
 
-def serve(app: Any, bound_to: socket.socket, supervisor: Supervisor) -> None:
+def serve(app: Any, bound_to: socket.socket, supervisor: Supervisor, timeout_s: float) -> None:
     """
     Answer until SIGTERM or Ctrl-C; then finish requests in progress, within five seconds. *supervisor* gets a beat for
-    each tick of the event loop, so that a stuck loop is found.
+    each tick of the event loop, so that a stuck loop is found. *timeout_s* as in ``connections``.
     """
     config = uvicorn.Config(
         app,
+        http=connection_class(timeout_s),
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,  # the address of a request is the connection's: web.proxy decides what a header says
-        limit_concurrency=_CONNECTIONS,
+        limit_concurrency=most_connections(),
         timeout_graceful_shutdown=_ENDS_WITHIN_S,
-        h11_max_incomplete_event_size=_HEADER_BYTES,
         lifespan="on",
     )
     _WebServer(config, supervisor).run(sockets=[bound_to])

@@ -1,0 +1,220 @@
+"""Clients that send too much, too slowly, or read nothing: each costs little, and the others are served."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+import redis
+
+from tests.faults.processes import eventually
+from tests.integration.client.ground import KEYS
+from tests.integration.web.ground import Web
+from tests.integration.web.raw import connected, head, is_ended, peak_kib, rest_of, status_of
+from zsched import Client
+
+pytestmark = pytest.mark.redis
+MIB = 1_048_576
+LARGE = 100 * MIB
+GROWTH_KIB = 6 * 1024
+EVENTS = 10_000
+SHORT = {"ZSCHED_WEB_TIMEOUT_S": "1"}
+
+
+def send(one: socket.socket, part: bytes, times: int) -> None:
+    """Send *part* so often, or until the server has ended the connection."""
+    with suppress(ConnectionError):
+        for _ in range(times):
+            one.sendall(part)
+
+
+# -- too much ---------------------------------------------------------------------------------------
+
+
+def test_a_body_that_says_it_is_too_large_is_refused_before_any_of_it_is_sent(web: Web) -> None:
+    with connected(web) as one:
+        one.sendall(head("PUT", "/schedules/a", web.token("ann"), f"Content-Length: {LARGE}"))
+
+        assert 413 == status_of(one)
+
+
+@pytest.mark.parametrize(
+    "length", [f"Content-Length: {LARGE}", "Transfer-Encoding: chunked", f"Content-Length: {'9' * 18}"]
+)
+def test_a_body_of_a_hundred_mebibytes_costs_the_server_no_memory(
+    web: Web, http: httpx.Client, redis_client: redis.Redis, length: str
+) -> None:
+    http.put("/schedules/a", json={"func": "app.x", "after": 60})
+    part = b"x" * MIB
+    framed = part if "Length" in length else b"%x\r\n" % MIB + part + b"\r\n"
+    before, entries = peak_kib(web), redis_client.xlen(KEYS.log())
+
+    with connected(web) as one:
+        one.sendall(head("PUT", "/schedules/b", web.token("big"), length))
+        send(one, framed, LARGE // MIB)
+        assert 413 == status_of(one)
+
+    assert peak_kib(web) - before < GROWTH_KIB
+    assert (entries, 200) == (redis_client.xlen(KEYS.log()), http.get("/schedules/a").status_code)
+
+
+@pytest.mark.parametrize("begin", ["GET / HTTP/1.1\r\nX-A: ", "GET /", "GET / HTTP/1.1\r\n"])
+def test_a_header_without_end_is_refused(web: Web, http: httpx.Client, begin: str) -> None:
+    http.get("/schedules")
+    before = peak_kib(web)
+
+    with connected(web) as one:
+        one.sendall(begin.encode())
+        send(one, b"a: b\r\n" * 10_000 if begin.endswith("\r\n") else b"a" * MIB, 50)
+        assert status_of(one) in (0, 400, 431)
+
+    assert peak_kib(web) - before < GROWTH_KIB
+    assert 200 == http.get("/schedules").status_code
+
+
+def test_a_trailer_without_end_is_cut_off(web: Web, http: httpx.Client) -> None:
+    http.get("/schedules")
+    before = peak_kib(web)
+
+    with connected(web) as one:
+        one.sendall(head("PUT", "/schedules/a", "wrong", "Transfer-Encoding: chunked") + b"0\r\n")
+        send(one, b"a: b\r\n" * 10_000, 50)
+        eventually(lambda: is_ended(one))
+
+    assert peak_kib(web) - before < GROWTH_KIB
+
+
+def test_requests_that_wait_for_no_answer_are_few(web: Web, http: httpx.Client) -> None:
+    secret = web.token("eve", "viewer")
+    with connected(web) as one:
+        one.sendall(head("GET", "/schedules", secret) * 5 + head("GET", "/schedules", secret, "Connection: close"))
+        few = rest_of(one).count(b"HTTP/1.1 200")
+    before = peak_kib(web)
+
+    with connected(web) as one:
+        send(one, b"GET / HTTP/1.1\r\n\r\n" * 10_000, 20)
+        eventually(lambda: is_ended(one))
+
+    assert 6 == few
+    assert peak_kib(web) - before < 2 * GROWTH_KIB
+    assert 200 == http.get("/schedules").status_code
+
+
+# -- too slowly -------------------------------------------------------------------------------------
+
+
+def test_a_client_that_sends_its_header_a_byte_at_a_time_is_ended(start_web: Callable[..., Web]) -> None:
+    web = start_web(**SHORT)
+    text = iter(head("GET", "/schedules", web.token("slow"), f"X-A: {'a' * 16_000}"))
+
+    with connected(web) as one, web.client() as other:
+        one.sendall(bytes([next(text)]))
+        assert 200 == other.get("/schedules").status_code
+        assert eventually(lambda: is_over_after(one, next(text)))
+
+
+@pytest.mark.parametrize("dribbles", [True, False])
+def test_a_body_that_comes_too_slowly_is_answered_with_408(start_web: Callable[..., Web], dribbles: bool) -> None:
+    web = start_web(**SHORT)
+    header = head("PUT", "/schedules/a", web.token("slow"), "Content-Length: 100000")
+
+    with connected(web) as one, web.client() as other:
+        one.sendall(header + b'{"func": "')
+        answered = [other.get("/schedules").status_code]
+        if dribbles:
+            eventually(lambda: has_answer_after(one, b"x"))
+
+        answer = rest_of(one)
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert b"urn:zsched:error:too-slow" in answer
+        assert [200, 404] == [*answered, other.get("/schedules/a").status_code]
+
+
+def is_over_after(one: socket.socket, byte: int) -> bool:
+    """Send a byte, and return True if the connection is over."""
+    with suppress(ConnectionError):
+        one.sendall(bytes([byte]))
+    return is_ended(one)
+
+
+def has_answer_after(one: socket.socket, part: bytes) -> bool:
+    """Send *part*, and return True if an answer has begun to come."""
+    with suppress(ConnectionError):
+        one.sendall(part)
+    try:
+        return bool(one.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except BlockingIOError:
+        return False
+
+
+def test_a_connection_without_a_request_is_ended(start_web: Callable[..., Web]) -> None:
+    with connected(start_web(**SHORT)) as one:
+        assert b"" == rest_of(one)
+
+
+def test_a_refused_body_does_not_hold_its_connection(start_web: Callable[..., Web]) -> None:
+    web = start_web(**SHORT)
+    with connected(web) as one:
+        one.sendall(head("PUT", "/schedules/a", "wrong", "Content-Length: 100000"))
+        assert 401 == status_of(one)
+        assert eventually(lambda: is_over_after(one, 32))
+
+
+# -- readers that read nothing ----------------------------------------------------------------------
+
+
+def stalled(web: Web, secret: str, receive_bytes: int | None = 4096) -> socket.socket:
+    """Return an open stream of events that nobody reads further."""
+    one = connected(web, receive_bytes)
+    one.sendall(head("GET", "/events", secret))
+    read_until(one, b": events")
+    return one
+
+
+def read_until(one: socket.socket, text: bytes) -> None:
+    found = b""
+    while text not in found:
+        found = found[-len(text) :] + one.recv(65_536)
+
+
+def write_events(client: Client, number: int, last: str) -> None:
+    for turn in range(number):
+        client.schedule("app.x", id=f"w{turn % 100}", after=3600 + turn)
+    client.schedule("app.x", id=last, after=60)
+
+
+def test_a_reader_that_reads_no_events_costs_the_server_no_memory(
+    start_web: Callable[..., Web], redis_url: str
+) -> None:
+    web, client = start_web(), Client.from_url(redis_url)
+    secret = web.token("eve", "viewer")
+    with stalled(web, secret, None) as live, stalled(web, secret), web.client() as other:
+        write_events(client, EVENTS, "first")  # as many as the server keeps for all readers
+        read_until(live, b'"first"')
+        before = peak_kib(web)
+        write_events(client, EVENTS, "second")
+        read_until(live, b'"second"')
+
+        assert peak_kib(web) - before < GROWTH_KIB
+        assert 200 == other.get("/schedules").status_code
+
+
+def test_a_reader_that_reads_nothing_for_too_long_is_cut_off(start_web: Callable[..., Web], redis_url: str) -> None:
+    web = start_web(**SHORT)
+    Client.from_url(redis_url).schedule_many({"func": "app.x", "after": 3600} for _ in range(1000))
+    secret = web.token("eve", "viewer")
+    with connected(web, receive_bytes=4096) as one:
+        one.sendall(head("GET", "/schedules?page_size=1000", secret) * 10)  # 10 MB, more than the system keeps
+        assert one.recv(1)
+        assert eventually(lambda: connections(web) == 0)
+
+
+def connections(web: Web) -> int:
+    """Count the established connections of the server's port, from its side."""
+    port = f":{int(web.url.rpartition(':')[2]):04X}"
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(row[1].endswith(port) and row[3] == "01" for row in rows)

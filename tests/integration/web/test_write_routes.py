@@ -1,0 +1,171 @@
+"""All routes that write, as the application has them: each refuses whoever may not use it, and then writes nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import fastapi.routing
+import httpx
+import pytest
+import redis
+
+from tests.faults.processes import DaemonProcess
+from tests.integration.client.ground import KEYS
+from tests.integration.web.ground import Web
+from tests.sources import PACKAGE, sources
+from zsched import Client
+from zsched.aio.link import AsyncLink
+from zsched.config import Settings
+from zsched.embedded.guard import Guard
+from zsched.web.app import PREFIX, make_api
+
+pytestmark = pytest.mark.redis
+READS = {"GET", "HEAD", "OPTIONS"}
+READING_POSTS = {"/preview"}
+LIMITS = {"funcs": ("app.mail.*",), "queues": ("mail",), "tags": ("shop",)}
+INSIDE: dict[str, Any] = {"func": "app.mail.send", "after": 3600, "queue": "mail", "tags": ["shop"]}
+OUTSIDE: dict[str, Any] = {"func": "app.pay.send", "after": 3600, "queue": "pay", "tags": ["other"]}
+
+
+def write_routes() -> list[tuple[str, str]]:
+    """Return method and path of each route that writes, without the prefix."""
+    app = make_api(Settings(), AsyncLink.from_url("redis://127.0.0.1:1", 1))
+    routes: Any = getattr(fastapi.routing, "iter_route_contexts", iter)(app.routes)  # included routers
+    found = [(method, path_of(route)) for route in routes for method in getattr(route, "methods", None) or ()]
+    return sorted((method, path) for method, path in found if path and is_write(method, path))
+
+
+def path_of(route: Any) -> str:
+    """Return the path of *route* in the document, without the prefix; "" if it is not of the API."""
+    path = str(route.path_format)
+    return path.removeprefix(PREFIX) if path.startswith(f"{PREFIX}/") else ""
+
+
+def is_write(method: str, path: str) -> bool:
+    return method.upper() not in READS and path not in READING_POSTS
+
+
+ROUTES = write_routes()
+OF_ONE = [route for route in ROUTES if "{" in route[1]]
+OF_MANY = [route for route in ROUTES if "{" not in route[1]]
+
+
+@pytest.fixture
+def run_id(web: Web, http: httpx.Client) -> str:
+    """The run of schedule "theirs", which is outside of the limits and still there."""
+    assert 201 == http.put("/schedules/theirs", json={**OUTSIDE, "after": None, "every": 3600}).status_code
+    return str(http.post("/schedules/theirs:run").json()["run_id"])
+
+
+def ask(client: httpx.Client, route: tuple[str, str], run_id: str, body: Any = OUTSIDE) -> httpx.Response:
+    method, path = route
+    names = {"id": "theirs", "run_id": run_id}
+    path = re.sub(r"{(\w+)}", lambda found: names[found[1]], path)
+    headers = {"Idempotency-Key": "k", "Content-Type": "application/json"}
+    return client.request(method, path, content=json.dumps(body), headers=headers)
+
+
+def size_of(redis_client: redis.Redis) -> tuple[int, int]:
+    """Return the number of entries in the log, and of keys without those that record uses of tokens."""
+    return redis_client.xlen(KEYS.log()), redis_client.dbsize() - redis_client.exists(KEYS.tokens_used())
+
+
+def test_the_routes_that_write_are_known(web: Web) -> None:
+    document = httpx.get(f"{web.url}{PREFIX}/openapi.json").json()
+
+    described = {
+        (method.upper(), path.removeprefix(PREFIX))
+        for path, methods in document["paths"].items()
+        for method in methods
+        if is_write(method, path.removeprefix(PREFIX))
+    }
+    assert set(ROUTES) == described
+    assert {("PUT", "/schedules/{id}"), ("POST", "/schedules"), ("POST", "/runs/{run_id}:retry")} <= described
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=" ".join)
+def test_a_write_needs_a_token_of_a_scheduler(
+    web: Web, run_id: str, redis_client: redis.Redis, route: tuple[str, str]
+) -> None:
+    viewer = web.client("viewer", "viewer")
+    before = size_of(redis_client)
+
+    with httpx.Client(base_url=f"{web.url}{PREFIX}") as stranger, viewer:
+        answers = [ask(stranger, route, run_id), ask(viewer, route, run_id), ask(viewer, route, run_id, {})]
+
+    assert [401, 403, 403] == [each.status_code for each in answers]
+    assert ["no-token", "read-only", "read-only"] == [each.json()["type"].rpartition(":")[2] for each in answers]
+    assert before == size_of(redis_client)
+
+
+@pytest.mark.parametrize("route", OF_ONE, ids=" ".join)
+def test_a_write_to_a_schedule_outside_of_the_limits_is_refused(
+    web: Web, run_id: str, redis_client: redis.Redis, route: tuple[str, str]
+) -> None:
+    with web.client("shop", "scheduler", **LIMITS) as shop:
+        before = size_of(redis_client)
+        bodies: tuple[Any, ...] = (OUTSIDE, INSIDE) if route[0] == "PUT" else ({},)
+        answers = [ask(shop, route, run_id, body) for body in bodies]
+
+    assert [403] * len(answers) == [each.status_code for each in answers], answers[-1].text
+    assert {"urn:zsched:error:outside-limits"} == {each.json()["type"] for each in answers}
+    assert before == size_of(redis_client)
+
+
+def test_an_id_that_a_token_takes_over_gives_no_right_to_its_former_runs(
+    guard: Guard, web: Web, http: httpx.Client, run_id: str, redis_url: str, redis_client: redis.Redis
+) -> None:
+    DaemonProcess(guard, redis_url).wait_for("archive_begins")  # without one, a look at the past takes 2 s
+    http.delete("/schedules/theirs")
+    with web.client("shop", "scheduler", **LIMITS) as shop:
+        assert 201 == shop.put("/schedules/theirs", json={**INSIDE, "after": None, "every": 3600}).status_code
+        before = redis_client.xlen(KEYS.log())
+        answers = [ask(shop, route, run_id, {}) for route in OF_ONE if "{run_id}" in route[1]]
+        answers.append(shop.get(f"/runs/{run_id}"))
+        after = redis_client.xlen(KEYS.log())
+        own = shop.post("/schedules/theirs:run").json()["run_id"]
+
+        assert {403} == {each.status_code for each in answers}
+        assert (before, 200) == (after, shop.get(f"/runs/{own}").status_code)
+
+
+FILTERS: tuple[Any, ...] = ({"queue": "pay"}, {"tag": "other"}, {"match": "*"}, {})
+
+
+@pytest.mark.parametrize("route", OF_MANY, ids=" ".join)
+def test_a_write_to_many_schedules_leaves_those_outside_of_the_limits_alone(
+    web: Web, run_id: str, redis_client: redis.Redis, redis_url: str, route: tuple[str, str]
+) -> None:
+    before = Client.from_url(redis_url).get("theirs")
+    with web.client("shop", "scheduler", **LIMITS) as shop:
+        entries = redis_client.xlen(KEYS.log())
+        filters = [{"filter": one} for one in FILTERS]
+        answers = [ask(shop, route, run_id, body) for body in (*filters, {}, OUTSIDE, {**OUTSIDE, "id": "theirs"})]
+
+    assert {200, 202, 207, 400, 403, 422} >= {each.status_code for each in answers}
+    assert (before, entries) == (Client.from_url(redis_url).get("theirs"), redis_client.xlen(KEYS.log()))
+
+
+def test_writes_are_refused_while_any_function_is_allowed(
+    start_web: Callable[..., Web], redis_url: str, redis_client: redis.Redis
+) -> None:
+    web, run_id = start_web(ZSCHED_RQ_ALLOW_CALLABLES="*"), "theirs-1795650943297"
+    Client.from_url(redis_url).schedule("app.pay.send", id="theirs", every=3600, queue="pay")
+    with web.client() as operator:
+        before = size_of(redis_client)
+        answers = {route: ask(operator, route, run_id) for route in ROUTES}
+
+        assert dict.fromkeys(ROUTES, 403) == {route: each.status_code for route, each in answers.items()}
+        assert {"urn:zsched:error:writes-refused"} == {each.json()["type"] for each in answers.values()}
+        assert all("allow_callables" in each.json()["remedy"] for each in answers.values())
+        assert (before, 200) == (size_of(redis_client), operator.get("/schedules").status_code)
+
+
+def test_responses_are_made_in_one_place() -> None:
+    found = sources((PACKAGE / "web").rglob("*.py"))
+    users = [name for name, source in found.items() if any("JSONResponse" in each for each in source.imports)]
+
+    assert ["rendering.py"] == [name.rpartition("/")[2] for name in users]
