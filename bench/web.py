@@ -17,8 +17,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from fastapi import FastAPI, Request
-from starlette.responses import JSONResponse
+from fastapi import FastAPI
 
 from bench.arena import Arena
 from bench.children import CHECKOUT, end
@@ -178,9 +177,8 @@ def _serve_empty() -> None:
     app = FastAPI()
 
     @app.put(PATH + "/{id}")
-    async def put(id: str, request: Request) -> JSONResponse:
-        await request.body()
-        return JSONResponse({})
+    async def put(id: str, options: dict[str, Any]) -> dict[str, Any]:
+        return {}
 
     settings = WebSettings(listen="127.0.0.1:0")
     listening = bound(Settings(web=settings))

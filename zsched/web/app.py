@@ -37,6 +37,7 @@ from zsched.storage.rqjob import Encoder
 from zsched.storage.tokens import Tokens
 from zsched.web import bulk, changes, health, login, occurrences, problems, rq, runs, schedules, schemas
 from zsched.web.access import COOKIE, Access
+from zsched.web.docs_page import add_docs
 from zsched.web.events import Events
 from zsched.web.measuring import Measured
 from zsched.web.problems import Problem
@@ -80,11 +81,12 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
         summary="Schedules of RQ jobs.",
         lifespan=lifespan,
         redirect_slashes=False,  # the address of a redirection would be of the client's Host header
-        docs_url="/api/docs",
+        docs_url=None,
         redoc_url=None,
         openapi_url=f"{PREFIX}/openapi.json",
     )
-    app.add_middleware(ForwardedScheme, proxy=proxy)
+    if settings.web.proxy_addresses:
+        app.add_middleware(ForwardedScheme, proxy=proxy)
     app.state.timeout_s = settings.web.timeout_s
     app.state.access = Access(client, Tokens(link, keys), People(link, keys), proxy, settings, clock)
     app.state.look, app.state.reader = looking(settings, link), Reader(link, keys, Encoder(settings.rq.serializer))
@@ -94,6 +96,7 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
         app.include_router(router, prefix=PREFIX)
     app.include_router(login.router)
     app.include_router(_probes(link, _exposition(meter)))
+    add_docs(app)
     app.mount("/static", StaticFiles(directory=_STATIC))
     app.mount(rq.PATH, rq.RqPages(app.state.access, make_pages(threads_link)))
     app.add_middleware(Measured, meter=meter, clock=clock, prefix=PREFIX)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from zsched.client.portions import ChangeOptions, demand_filter
@@ -14,11 +14,11 @@ from zsched.core.repair import IdOutcome, Repaired, Tally
 from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError
 from zsched.web import schemas
 from zsched.web.batch import BatchResponse
-from zsched.web.calls import Admitted
+from zsched.web.calls import Admitted, routes
 from zsched.web.reading import aware, only, read_object
 from zsched.web.rendering import JsonAnswer
 
-router = APIRouter(tags=["many schedules"])
+router = routes("many schedules")
 
 _TIMES: Final = ("due_after", "due_before")
 _FILTERS: Final = ("state", "kind", "func", "queue", "tag", "owner", "match", *_TIMES)

@@ -7,20 +7,20 @@ from functools import partial
 from typing import Annotated
 
 import structlog
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from zsched.core.log.shown import shown_entry
 from zsched.errors import ZschedError
 from zsched.web import schemas
-from zsched.web.calls import Admitted, QueryTime
+from zsched.web.calls import Admitted, QueryTime, routes
 from zsched.web.events import Events, position_of_event
 from zsched.web.problems import Problem
 from zsched.web.reading import rfc3339
 from zsched.web.rendering import JsonAnswer
 
 log = structlog.get_logger(__name__)
-router = APIRouter(tags=["changes"])
+router = routes("changes")
 
 _STREAM = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # the latter for nginx
 _ENTRIES, _MOST = 50, 1000

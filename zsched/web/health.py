@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
 from zsched.web import schemas
-from zsched.web.calls import Admitted
+from zsched.web.calls import Admitted, routes
 from zsched.web.rendering import JsonAnswer
 
-router = APIRouter(tags=["health"])
+router = routes("health")
 
 
 @router.get("/status", **schemas.answer("Status", "The verdict, its reasons and remedies, and counts."))

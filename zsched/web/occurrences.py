@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from zsched.errors import ScheduleNotFound
 from zsched.web import schemas
-from zsched.web.calls import Admitted, QueryText
+from zsched.web.calls import Admitted, QueryText, routes
 from zsched.web.reading import aware
 from zsched.web.rendering import JsonAnswer
 from zsched.web.schedules import found_of
 
-router = APIRouter(tags=["occurrences"])
+router = routes("occurrences")
 
 _USUAL, _MOST = 20, 1000
 

@@ -124,17 +124,20 @@ async def _whole(request: Request, most: int, remedy: str) -> bytes:
     parts, size = list[bytes](), 0
     try:
         async with asyncio.timeout(request.app.state.timeout_s):
-            async for part in _parts(request):
+            async for part in request.stream():
                 size += len(part)
                 if size > most:
                     raise Problem(413, "too-large", "the body is too large", remedy)
                 parts.append(part)
     except TimeoutError:
         raise _too_slow() from None
+    except ClientDisconnect:
+        raise _ended_early() from None
     return b"".join(parts)
 
 
 async def _parts(request: Request) -> AsyncIterator[bytes]:
+    """Yield the parts of the body. Each must come within [web] timeout_s."""
     stream = request.stream()
     while True:
         try:
@@ -145,7 +148,11 @@ async def _parts(request: Request) -> AsyncIterator[bytes]:
         except TimeoutError:
             raise _too_slow() from None
         except ClientDisconnect:
-            raise Problem(400, "not-json", "the body ended too early", "send it again") from None
+            raise _ended_early() from None
+
+
+def _ended_early() -> Problem:
+    return Problem(400, "not-json", "the body ended too early", "send it again")
 
 
 def _too_slow() -> Problem:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from zsched.core.runs import Run
 from zsched.web import schemas
-from zsched.web.calls import Admitted, QueryText, QueryTime
+from zsched.web.calls import Admitted, QueryText, QueryTime, routes
 from zsched.web.reading import only, read_object, rfc3339
 from zsched.web.rendering import JsonAnswer
 
-router = APIRouter(tags=["runs"])
+router = routes("runs")
 
 _PAGE, _MOST = 20, 200
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from zsched.core.arguments import check_id
@@ -26,12 +26,12 @@ from zsched.errors import (
     VersionConflict,
 )
 from zsched.web import schemas
-from zsched.web.calls import Admitted, PathId, QueryText, QueryTime
+from zsched.web.calls import Admitted, PathId, QueryText, QueryTime, routes
 from zsched.web.problems import Problem, response_of
 from zsched.web.reading import aware, call_options, func_of, only, read_object, rfc3339
 from zsched.web.rendering import JsonAnswer
 
-router = APIRouter(tags=["schedules"])
+router = routes("schedules")
 
 _PAGE: Final = 50
 _MOST: Final = 1000
