@@ -98,10 +98,11 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     app.include_router(_probes(link, _exposition(meter)))
     add_docs(app)
     app.mount("/static", StaticFiles(directory=_STATIC))
+    app.add_route(rq.PATH, rq.to_pages, include_in_schema=False)
     app.mount(rq.PATH, rq.RqPages(app.state.access, make_pages(threads_link)))
+    app.add_middleware(PrintablePaths)
     app.add_middleware(Measured, meter=meter, clock=clock, prefix=PREFIX)
     app.openapi = _described(app)  # type: ignore[method-assign]  # FastAPI's own way to add to it
-    app.add_middleware(PrintablePaths)
     app.add_exception_handler(ZschedError, _on_error)
     app.add_exception_handler(Problem, _on_problem)
     app.add_exception_handler(RequestValidationError, _on_bad_parameter)

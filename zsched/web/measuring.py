@@ -45,7 +45,7 @@ class Measured:
 
     def _template(self, scope: Scope) -> str | None:
         """Return the template of the route that FastAPI found; new versions leave out the prefix of its router."""
-        path: str | None = getattr(scope.get("route"), "path", None)
+        path: str | None = getattr(scope.get("route"), "path_format", None)
         if path is None or path.startswith(self._prefix) or not scope["path"].startswith(self._prefix):
             return path
         return self._prefix + path

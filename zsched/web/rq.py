@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from a2wsgi import WSGIMiddleware
 from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from zsched.web.access import Access
@@ -13,6 +14,11 @@ from zsched.web.access import Access
 PATH: Final = "/rq"
 _THREADS: Final = 8  # a browser sends six requests at once, and there are few users
 _NAME: Final = "rq-dashboard"
+
+
+async def to_pages(_: Request) -> Response:
+    """Redirect from the path without a slash. The address is relative: it needs no host that the client names."""
+    return RedirectResponse(f"{PATH}/")
 
 
 class RqPages:

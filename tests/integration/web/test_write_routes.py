@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import fastapi.routing
 import httpx
 import pytest
 import redis
@@ -15,37 +14,16 @@ import redis
 from tests.faults.processes import DaemonProcess
 from tests.integration.client.ground import KEYS
 from tests.integration.web.ground import Web
+from tests.integration.web.routes import is_write, write_routes
 from tests.sources import PACKAGE, sources
 from zsched import Client
-from zsched.aio.link import AsyncLink
-from zsched.config import Settings
 from zsched.embedded.guard import Guard
-from zsched.web.app import PREFIX, make_api
+from zsched.web.app import PREFIX
 
 pytestmark = pytest.mark.redis
-READS = {"GET", "HEAD", "OPTIONS"}
-READING_POSTS = {"/preview"}
 LIMITS = {"funcs": ("app.mail.*",), "queues": ("mail",), "tags": ("shop",)}
 INSIDE: dict[str, Any] = {"func": "app.mail.send", "after": 3600, "queue": "mail", "tags": ["shop"]}
 OUTSIDE: dict[str, Any] = {"func": "app.pay.send", "after": 3600, "queue": "pay", "tags": ["other"]}
-
-
-def write_routes() -> list[tuple[str, str]]:
-    """Return method and path of each route that writes, without the prefix."""
-    app = make_api(Settings(), AsyncLink.from_url("redis://127.0.0.1:1", 1))
-    routes: Any = getattr(fastapi.routing, "iter_route_contexts", iter)(app.routes)  # included routers
-    found = [(method, path_of(route)) for route in routes for method in getattr(route, "methods", None) or ()]
-    return sorted((method, path) for method, path in found if path and is_write(method, path))
-
-
-def path_of(route: Any) -> str:
-    """Return the path of *route* in the document, without the prefix; "" if it is not of the API."""
-    path = str(route.path_format)
-    return path.removeprefix(PREFIX) if path.startswith(f"{PREFIX}/") else ""
-
-
-def is_write(method: str, path: str) -> bool:
-    return method.upper() not in READS and path not in READING_POSTS
 
 
 ROUTES = write_routes()
