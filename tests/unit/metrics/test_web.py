@@ -19,7 +19,7 @@ from zsched.metrics.web_meter import WebMeter
 from zsched.web.app import PREFIX, make_api
 from zsched.web.measuring import PROBES, Measured
 
-ROUTE = SimpleNamespace(path="/schedules/{id}")
+ROUTE = SimpleNamespace(path_format="/schedules/{id}")
 LATENCY_MS = 30.0
 
 
@@ -60,7 +60,7 @@ def test_a_request_counts_by_the_template_of_its_route_and_the_class_of_its_stat
 def test_a_route_of_the_api_counts_with_its_prefix(template: str) -> None:
     meter = WebMeter()
 
-    answer(meter, route=SimpleNamespace(path=template), path="/api/v1/schedules/a")
+    answer(meter, route=SimpleNamespace(path_format=template), path="/api/v1/schedules/a")
 
     assert {("/api/v1/schedules/{id}", "GET", "2xx"): 1} == dict(meter.requests)
 
