@@ -37,6 +37,7 @@ from zsched.storage.rqjob import Encoder
 from zsched.storage.tokens import Tokens
 from zsched.web import bulk, changes, health, login, occurrences, problems, rq, runs, schedules, schemas
 from zsched.web.access import COOKIE, Access
+from zsched.web.deadline import Deadline
 from zsched.web.docs_page import add_docs
 from zsched.web.events import Events
 from zsched.web.measuring import Measured
@@ -101,6 +102,7 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     app.add_route(rq.PATH, rq.to_pages, include_in_schema=False)
     app.mount(rq.PATH, rq.RqPages(app.state.access, make_pages(threads_link)))
     app.add_middleware(PrintablePaths)
+    app.add_middleware(Deadline, prefix=PREFIX)
     app.add_middleware(Measured, meter=meter, clock=clock, prefix=PREFIX)
     app.openapi = _described(app)  # type: ignore[method-assign]  # FastAPI's own way to add to it
     app.add_exception_handler(ZschedError, _on_error)
