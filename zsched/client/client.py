@@ -96,6 +96,7 @@ class Client(Repairs):
         store = Store(link, keys, self._encoder, caller(by))
         super().__init__(link, keys, store, Reader(link, keys, self._encoder))
         self._durability = Durability(link, keys, self._clock, durable_timeout_s)
+        self._define = partial(_defined, self._urgencies)  # not a method: a cycle of references would keep connections
         self._rows = RowReader(store, self._define, _REMEMBERED)
 
     @classmethod
@@ -368,9 +369,6 @@ class Client(Repairs):
             again = effect_again(has_own_id, facts.is_relative)
             return self._durably(facts.id, put, is_durable=facts.is_durable, again=again)
 
-    def _define(self, func: Any, options: Mapping[str, Any]) -> Definition:
-        return define(func, options, _fallback_id(options), self._urgencies)
-
     def _bulk_put(self) -> BulkPut:
         return BulkPut(self._store, FirstTimes(self._clock, self._reader))
 
@@ -429,6 +427,10 @@ class Client(Repairs):
         next_ms = None if answer.word == "already_fired" else due_ms
         next_at = None if next_ms is None else from_ms(next_ms)
         return Scheduled(facts.id, answer.word, next_at, run_id, answer.version)
+
+
+def _defined(urgencies: Presets, func: Any, options: Mapping[str, Any]) -> Definition:
+    return define(func, options, _fallback_id(options), urgencies)
 
 
 def _fallback_id(options: Mapping[str, Any]) -> str:

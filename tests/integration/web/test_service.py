@@ -17,7 +17,9 @@ import pytest
 
 from tests.integration.service_manager import Manager
 from tests.integration.users import GuardedRedis
+from tests.prefix import RQ
 from zsched.embedded.guard import Guard
+from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE
 
 pytestmark = pytest.mark.redis
 UNIT = (Path(__file__).parents[3] / "deploy/systemd/zsched-web.service").read_text()
@@ -37,6 +39,7 @@ class Service:
         self.env = {
             **dict(setting.split("=", 1) for line in _set("Environment") for setting in shlex.split(line)),
             "PATH": "/usr/local/bin:/usr/bin:/bin",
+            RQ_PREFIX_VARIABLE: RQ,  # of these tests
             "PYTHONPATH": ":".join(path for path in sys.path if path),
             "CREDENTIALS_DIRECTORY": str(credentials),
             "NOTIFY_SOCKET": manager.address,
