@@ -28,12 +28,14 @@ class Deadline:
             await self._app(scope, receive, send)
             return
 
+        limit = asyncio.timeout(self._read_s)
+
         async def passing(message: Message) -> None:
             limit.reschedule(None)
             await send(message)
 
         try:
-            async with asyncio.timeout(self._read_s) as limit:
+            async with limit:
                 await self._app(scope, receive, passing)
         except TimeoutError:
             if not limit.expired():

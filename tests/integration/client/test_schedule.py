@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import weakref
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -326,17 +324,3 @@ def test_enabled_is_no_option_of_update_or_enqueue(client: Client) -> None:
         client.update("a", enabled=False)  # type: ignore[call-arg]
     with pytest.raises(InvalidSchedule, match=r"^enabled=False: no such option"):
         client.enqueue("app.task", enabled=False)  # type: ignore[call-arg]
-
-
-def test_a_client_that_nobody_holds_is_freed_at_once(redis_url: str, redis_client: redis.Redis) -> None:
-    """Its connections end with it. In a cycle of references, both would wait for the garbage collector."""
-    client = Client.from_url(redis_url)
-    client.schedule("app.task", id="a", after=60)
-    client.schedule("app.task", id="b", every=60)
-    held = weakref.ref(client)
-    gc.disable()
-    try:
-        del client
-        assert held() is None
-    finally:
-        gc.enable()
