@@ -24,6 +24,7 @@ _LOADS = (100, 1000, 10_000)  # runs per second; a tenth of them recurring
 _RECURRING = 10  # one run in so many is the first of a recurring schedule
 _PUTS = 1000  # per second, from another process
 _HTTP, _STREAMS = 500, 100  # puts per second over HTTP, and open streams of events
+_SLOWED = 5  # times; our own puts wait for the two cores beside them
 _SLOW_US = 5000  # a script that takes longer beside them is told
 _PEERS = 1000  # runs per second for the others
 _LEAD_MS, _AFTER_MS = 1500, 300  # between the last put and the first due time; after the last due time
@@ -83,10 +84,13 @@ def _zsched(arena: Arena, ground: Ground, per_s: int, seconds: int, beside: str)
             ground.redis.config_set("slowlog-log-slower-than", _SLOW_US)
             stack.enter_context(running(arena, beside, ground.url, _HTTP, _STREAMS, seconds + 60))
             arena.wait_for("the callers are there", lambda: ground.redis.exists(HTTP_KEY))
-        first_ms = arena.clock.now_ms() + _LEAD_MS + one_shots // 50 + recurring
+        puts_ms = (one_shots // 50 + recurring) * (_SLOWED if beside == "http" else 1)
+        first_ms = arena.clock.now_ms() + _LEAD_MS + puts_ms
         pulses = load.spread(recurring, first_ms, length_ms, "pulse")
-        for id, due_ms in pulses:
-            client.schedule(load.FUNC, id=id, every=3600, starts=from_ms(due_ms), args=load.ARGS)
+        client.schedule_many(
+            {"func": load.FUNC, "id": id, "every": 3600, "starts": from_ms(due_ms), "args": load.ARGS}
+            for id, due_ms in pulses
+        )
         timed = load.spread(one_shots, first_ms, length_ms)
         load.put(client, timed)
         if arena.clock.now_ms() > first_ms - _LEAD_MS // 2:
