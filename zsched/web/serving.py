@@ -74,7 +74,7 @@ def serve(app: Any, bound_to: socket.socket, supervisor: Supervisor, timeout_s: 
         lifespan="on",
     )
     gc.collect()
-    gc.freeze()  # what is here by now stays: to look at it again and again would hold requests up for 20 ms (measured)
+    gc.freeze()  # what is here by now stays: the collector need not look at it again and again
     _WebServer(config, supervisor).run(sockets=[bound_to])
 
 
