@@ -1,13 +1,15 @@
 """
-The HTTP API: ``zsched web``, an ASGI application on the asynchronous client.
+The HTTP API and the pages of ``zsched web``, an ASGI application on the asynchronous client.
 
 ::
 
-    request ─► access: token, role, limits ─► reading: JSON as options ─► a route ─► AsyncClient
-                                                                             └─ problems: an error as RFC 9457 says
+    connections ─► measuring, deadline ─► calls, access: who asks, and their rights ─► a route ─► AsyncClient
+      limits         counts, a time limit                                  reading: JSON as options ─┘
+                                                                           problems: errors as RFC 9457 says
 
-The routes: ``schedules`` (one), ``bulk`` and ``batch`` (many), ``occurrences``, ``runs``, ``changes`` and ``events``,
-``health``. ``app`` puts the parts together, ``serving`` binds and runs it, ``schemas`` describes it for OpenAPI from
-the table of options. The options and results are those of ``zsched.AsyncClient``; nothing here knows a rule about
-schedules.
+Routes of the API: ``schedules`` (one), ``bulk`` and ``batch`` (many), ``occurrences``, ``runs``, ``changes`` and
+``events``, ``health``. Pages: ``login`` (people and their sessions; ``proxy`` if a proxy names them), ``docs_page``,
+``rq`` (rq-dashboard). ``app`` puts the parts together, and ``serving`` runs it. ``schemas`` and ``shapes`` describe it
+for OpenAPI. ``rendering`` writes JSON. The options and results are those of ``zsched.AsyncClient``; nothing here knows
+a rule about schedules.
 """
