@@ -119,8 +119,15 @@ def added(attempts: Sequence[Attempt], attempt: Attempt) -> tuple[Attempt, ...]:
 
 
 def joined(earlier: Sequence[Attempt], later: Sequence[Attempt]) -> tuple[Attempt, ...]:
-    """Return *later*, preceded by the *earlier* ones that it lacks, within the bounds."""
-    known = {one.number: one for one in (*earlier, *later)}
+    """
+    Return *later*, preceded by the *earlier* ones that it lacks, within the bounds. What *later* does not know of the
+    same attempt is taken from *earlier*: RQ's hash forgets ``queued_ms`` when the next attempt is queued.
+    """
+    known = {one.number: one for one in earlier}
+    for one in later:
+        before = known.get(one.number, one)
+        is_same = one.queued_ms is None and one.started_ms == before.started_ms
+        known[one.number] = one._replace(queued_ms=before.queued_ms) if is_same else one
     return reduce(added, (known[number] for number in sorted(known)), ())
 
 
