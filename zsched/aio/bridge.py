@@ -54,12 +54,21 @@ def wait(awaitable: Awaitable[T]) -> T:
     Raises:
         RuntimeError: ``run`` did not call this.
     """
-    call = getcurrent()
-    if not isinstance(call, _Call) or call.parent is None:
+    try:
+        parent = demand_run()
+    except RuntimeError:
         if asyncio.iscoroutine(awaitable):
             awaitable.close()
+        raise
+    return parent.switch(awaitable)  # type: ignore[no-any-return]
+
+
+def demand_run() -> greenlet:
+    """Return what ``run`` called this from. Raises RuntimeError: it did not."""
+    call = getcurrent()
+    if not isinstance(call, _Call) or call.parent is None:
         raise RuntimeError("an asynchronous connection is used outside of AsyncClient's methods: await one of these")
-    return call.parent.switch(awaitable)  # type: ignore[no-any-return]
+    return call.parent
 
 
 def yield_turn() -> None:

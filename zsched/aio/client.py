@@ -85,7 +85,7 @@ async def _next(rows: AsyncIterator[T]) -> T | Literal[_End.END]:
 
 
 class _Calls:
-    """Limits the calls, and so the connections, that are open at once in an event loop."""
+    """Limits the calls that run at once in an event loop."""
 
     def __init__(self, most: int) -> None:
         self._most, self._semaphore = most, asyncio.Semaphore(most)
@@ -110,7 +110,7 @@ class AsyncClient:
     id is safe.
 
     *redis* is a ``redis.asyncio.Redis`` or a ``redis.Redis``, also one of ``Sentinel.master_for(…)``: its settings are
-    used, not its connections. *max_calls*: how many calls use a connection at once; others wait for their turn.
+    used, not its connections. *max_calls*: how many calls run at once; others wait for their turn.
     *options* as in ``Client``.
     """
 

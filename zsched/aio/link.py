@@ -5,7 +5,9 @@ A connection is made by a blocking one, in a thread: look-up of names, TLS, pass
 a Cluster's nodes. Then its socket is taken over. So whatever redis-py or ``storage.found`` does for a new connection
 also holds here. All sends and receives after that happen in the event loop.
 
-A call that is cancelled closes its connection (``Wire``), so no later call reads its reply (CVE-2023-28858).
+Commands of one turn of the event loop go together (``Pipeline``). Their connection belongs to none of the calls: the
+reply to a cancelled one is read and dropped, so no other call reads it (CVE-2023-28858). A bulk call has a connection
+of its own (``Wire``), which is closed if the call is cancelled.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ from typing import Any, Final, TypeVar
 from redis.connection import ConnectionPool
 
 from zsched.aio.adopted import blocking
-from zsched.aio.bridge import wait, yield_turn
+from zsched.aio.bridge import demand_run, wait, yield_turn
+from zsched.aio.pipeline import Pipeline
 from zsched.core.clock import Clock
-from zsched.storage.connection import Link, Wire
+from zsched.storage.connection import Command, Link, Wire
 
 T = TypeVar("T")
 _WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -35,11 +38,16 @@ class AsyncLink(Link):
         super().__init__(pool, where, timeout_s, clock)
         pool.connection_class = _awaited(pool.connection_class)
         self._idle: list[Wire] = []
+        self._pipeline = Pipeline(self.wire)
 
     @classmethod
     def adopt(cls, client: Any) -> Link:
         """Return a link with the settings of *client*, a ``redis.asyncio.Redis`` or a ``redis.Redis``."""
         return super().adopt(blocking(client))
+
+    def _attempt(self, command: Command) -> Any:
+        demand_run()
+        return wait(self._pipeline.reply(command))
 
     def _taken(self) -> Wire:
         """Return the connection that was given back last, unless its server closed it: the event loop tells that."""

@@ -174,11 +174,7 @@ class Link:
         lost, failures = False, 0
         while True:
             try:
-                wire = self._taken()
-                try:
-                    return wire.execute(*command)
-                finally:
-                    self._give_back(wire)
+                return self._attempt(command)
             except RedisUnavailable as error:
                 lost = lost or error.may_have_been_applied
                 failures += not isinstance(error, SlotMoves)
@@ -186,6 +182,14 @@ class Link:
                     raise type(error)(str(error), may_have_been_applied=lost) from error
                 if isinstance(error, SlotMoves):
                     self.pause(REST_S)
+
+    def _attempt(self, command: Command) -> Any:
+        """Send *command* once, and return the reply. Raises as ``execute``."""
+        wire = self._taken()
+        try:
+            return wire.execute(*command)
+        finally:
+            self._give_back(wire)
 
     def pause(self, seconds: float) -> None:
         """Wait between two attempts. Every wait of a client, but for replies, is one of these."""
@@ -300,6 +304,18 @@ class Wire:
             with self._converted():
                 raise
         self.in_flight += 1
+
+    def pack(self, command: Command) -> bytes:
+        """Return *command* as bytes for ``send_packed``. Raises redis.DataError, UnicodeError; nothing was sent."""
+        return b"".join(self.connection.pack_command(*_as_texts(command)))
+
+    def send_packed(self, commands: Sequence[bytes]) -> None:
+        """Send packed *commands* in one write; ``receive`` gives the replies in order."""
+        self._demand_master()
+        self._demand_open()
+        with self._converted():
+            self.connection.send_packed_command([b"".join(commands)], check_health=False)
+        self.in_flight += len(commands)
 
     def receive(self) -> Any:
         """Return the next reply."""

@@ -1,0 +1,151 @@
+"""Calls of one turn of the event loop share a connection, and nothing else: each has its own reply or error."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import redis
+
+from tests.faults.ledger import connect
+from tests.faults.proxy import Proxy
+from tests.integration.client.ground import KEYS
+from zsched import AsyncClient, RedisUnavailable, ScheduleNotFound
+from zsched.aio.bridge import run
+from zsched.aio.link import AsyncLink
+from zsched.embedded import EmbeddedRedis
+from zsched.errors import RedisRefused
+
+pytestmark = [pytest.mark.redis, pytest.mark.anyio]
+TOGETHER = 16  # commands
+AT_ONCE = 3 * TOGETHER
+
+
+def soon() -> datetime:
+    return datetime.now(UTC) + timedelta(hours=1)
+
+
+async def test_many_calls_at_once_need_few_connections(redis_url: str, redis_client: redis.Redis) -> None:
+    async with AsyncClient.from_url(redis_url) as client:
+        await client.schedule("app.task", id="first", at=soon())
+        before = len(redis_client.client_list())
+
+        made = await asyncio.gather(*(client.schedule("app.task", id=f"a{n}", at=soon()) for n in range(AT_ONCE)))
+
+        assert AT_ONCE // TOGETHER >= len(redis_client.client_list()) - before + 1
+        assert [f"a{n}" for n in range(AT_ONCE)] == [one.id for one in made]
+        assert AT_ONCE + 1 == redis_client.zcard(KEYS.due_normal())
+
+
+async def test_a_call_that_fails_fails_alone(redis_url: str) -> None:
+    async with AsyncClient.from_url(redis_url) as client:
+        await client.schedule("app.task", id="a", at=soon())
+
+        found = await asyncio.gather(*(client.get(id) for id in ("a", "nobody", "a")), return_exceptions=True)
+
+    assert ["Schedule", "ScheduleNotFound", "Schedule"] == [type(one).__name__ for one in found]
+    assert isinstance(found[1], ScheduleNotFound)
+
+
+async def test_a_refused_command_and_one_that_cannot_be_sent_fail_alone(redis_url: str) -> None:
+    link = AsyncLink.from_url(redis_url, 5)
+    commands: list[tuple[object, ...]] = [("PING",), ("NONSENSE",), ("ECHO", "\ud800"), ("ECHO", object()), ("PING",)]
+
+    found = await asyncio.gather(*(run(link.execute, *command) for command in commands), return_exceptions=True)
+
+    assert [b"PONG", b"PONG"] == [found[0], found[4]]
+    assert isinstance(found[1], RedisRefused)
+    assert isinstance(found[2], UnicodeEncodeError)
+    assert isinstance(found[3], redis.DataError)
+    link.pool.disconnect()
+
+
+async def test_a_script_that_the_server_has_forgotten_is_loaded_for_all_calls(
+    redis_url: str, redis_client: redis.Redis
+) -> None:
+    async with AsyncClient.from_url(redis_url) as client:
+        await client.schedule("app.task", id="a0", at=soon())
+        redis_client.script_flush()
+
+        await asyncio.gather(*(client.schedule("app.task", id=f"a{n}", at=soon()) for n in range(AT_ONCE)))
+
+    assert AT_ONCE == redis_client.zcard(KEYS.due_normal())
+
+
+async def test_all_calls_on_a_connection_that_breaks_say_that_they_may_have_been_applied(redis_url: str) -> None:
+    with EmbeddedRedis() as server:
+        async with AsyncClient.from_url(server.url, timeout_s=0.4) as client:
+            await client.schedule("app.task", id="a", at=soon())
+            server.suspend()
+            try:
+                calls = (client.schedule("app.task", id=f"a{n}", at=soon()) for n in range(TOGETHER))
+                found = await asyncio.gather(*calls, return_exceptions=True)
+            finally:
+                server.resume()
+
+            assert TOGETHER == sum(isinstance(one, RedisUnavailable) and one.may_have_been_applied for one in found)
+            assert ["a"] == [(await client.get("a")).id]
+
+
+async def test_calls_that_cannot_reach_redis_say_that_nothing_was_applied() -> None:
+    async with AsyncClient.from_url("redis://127.0.0.1:1/0") as client:
+        calls = (client.schedule("app.task", id=f"a{n}", at=soon()) for n in range(AT_ONCE))
+        found = await asyncio.gather(*calls, return_exceptions=True)
+
+    assert AT_ONCE == sum(isinstance(one, RedisUnavailable) and not one.may_have_been_applied for one in found)
+
+
+async def test_calls_with_lost_replies_happen_once_each() -> None:
+    with EmbeddedRedis(tcp=True) as server, Proxy(server.port or 0) as proxy:
+        async with AsyncClient.from_url(proxy.url) as client:
+            await client.schedule("app.task", id="first", after=3600)
+            proxy.cut_replies = 0.2
+
+            async def until_answered(number: int) -> None:
+                for _ in range(50):
+                    try:
+                        await client.schedule_as(f"op-{number}", "app.task", after=3600)
+                    except RedisUnavailable:
+                        continue
+                    return
+                raise AssertionError("fifty times without an answer")
+
+            await asyncio.gather(*(until_answered(number) for number in range(300)))
+
+        with connect(server.url) as watch:
+            assert 301 == watch.zcard(KEYS.due_normal())
+
+
+async def test_calls_that_are_cancelled_take_no_other_call_with_them(redis_url: str) -> None:
+    async with AsyncClient.from_url(redis_url) as client:
+        await client.schedule("app.task", id="a", at=soon())
+        tasks = [asyncio.create_task(client.get("a")) for _ in range(AT_ONCE)]
+        while not client._link._pipeline._tasks:  # type: ignore[attr-defined]  # an AsyncLink
+            await asyncio.sleep(0)
+        for task in tasks[::2]:
+            task.cancel()
+
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert ["CancelledError", "Schedule"] * (AT_ONCE // 2) == [type(one).__name__ for one in found]
+
+
+def test_a_call_that_a_closed_event_loop_left_behind_delays_no_later_one(
+    redis_url: str, redis_client: redis.Redis
+) -> None:
+    client = AsyncClient.from_url(redis_url)
+
+    async def leave_behind() -> None:
+        task = asyncio.create_task(client.get("a"))
+        await asyncio.sleep(0)
+        assert not task.done()
+
+    async def enqueue() -> None:
+        await client.enqueue("app.task", id="b")
+        await client.aclose()
+
+    asyncio.run(leave_behind())
+    asyncio.run(enqueue())
+
+    assert redis_client.keys("*:job:b-*")
