@@ -20,7 +20,7 @@ from zsched.storage.connection import Command, Wire
 _AT_ONCE: Final = 16  # commands: Redis serves no other client while it reads them; 1 ms of puts
 
 
-class _Call(NamedTuple):
+class _Pending(NamedTuple):
     """A command, and what waits for its reply."""
 
     command: Command
@@ -32,7 +32,7 @@ class Pipeline:
 
     def __init__(self, wire: Callable[[], AbstractContextManager[Wire]]) -> None:
         self._wire = wire
-        self._open: list[_Call] = []  # of this turn
+        self._open: list[_Pending] = []  # of this turn
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()  # the event loop itself keeps no reference
 
@@ -42,18 +42,18 @@ class Pipeline:
         if loop is not self._loop or not 0 < len(self._open) < _AT_ONCE:
             self._loop, self._open = loop, []
             loop.call_soon(self._begin, self._open)
-        call = _Call(command, loop.create_future())
+        call = _Pending(command, loop.create_future())
         self._open.append(call)
         return call.reply
 
-    def _begin(self, calls: list[_Call]) -> None:
+    def _begin(self, calls: list[_Pending]) -> None:
         if calls is self._open:
             self._open = []
         task = asyncio.create_task(run(self._exchange, calls))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _exchange(self, calls: list[_Call]) -> None:
+    def _exchange(self, calls: list[_Pending]) -> None:
         """Send *calls*, and give each its reply or its error."""
         try:
             with self._wire() as wire:
@@ -64,9 +64,9 @@ class Pipeline:
                 raise
 
 
-def _send(wire: Wire, calls: list[_Call]) -> None:
+def _send(wire: Wire, calls: list[_Pending]) -> None:
     """Send *calls* over *wire*. Raises RedisUnavailable: it could not be sent, or replies were lost."""
-    packed, sent = list[bytes](), list[_Call]()
+    packed, sent = list[bytes](), list[_Pending]()
     for call in calls:
         try:
             packed.append(wire.pack(call.command))
@@ -88,7 +88,7 @@ def _send(wire: Wire, calls: list[_Call]) -> None:
                 call.reply.set_result(reply)
 
 
-def _fail(calls: Iterable[_Call], error: BaseException, *, is_sent: bool = False) -> None:
+def _fail(calls: Iterable[_Pending], error: BaseException, *, is_sent: bool = False) -> None:
     """Raise a copy of *error* where the replies to *calls* are awaited. *is_sent*: they may have been applied."""
     for call in calls:
         if call.reply.done():  # cancelled

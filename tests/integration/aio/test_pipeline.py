@@ -48,7 +48,7 @@ async def test_a_call_that_fails_fails_alone(redis_url: str) -> None:
     assert isinstance(found[1], ScheduleNotFound)
 
 
-async def test_a_refused_command_and_one_that_cannot_be_sent_fail_alone(redis_url: str) -> None:
+async def test_a_refused_command_and_an_unencodable_command_fail_alone(redis_url: str) -> None:
     link = AsyncLink.from_url(redis_url, 5)
     commands: list[tuple[object, ...]] = [("PING",), ("NONSENSE",), ("ECHO", "\ud800"), ("ECHO", object()), ("PING",)]
 
