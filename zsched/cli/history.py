@@ -12,7 +12,6 @@ import click
 
 from zsched.cli.completion import completed_ids
 from zsched.cli.filters import facet_filters
-from zsched.cli.formats import CELLS, cells, remark, with_short_workers
 from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow, printable
 from zsched.cli.program import DONE, INTERRUPTED, NOT_FOUND, Invocation, command, connect
 from zsched.cli.values import moment, moment_at
@@ -21,6 +20,7 @@ from zsched.core.arguments import zone_name
 from zsched.core.changes import OUTCOMES, Change
 from zsched.core.lookback import Occurrence
 from zsched.core.model import iso
+from zsched.core.run_cells import CELLS, cells, remark, with_short_workers
 from zsched.core.runs import BAD, RunStatus
 from zsched.core.sentences import local_text, reason_text
 from zsched.core.story import Source

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
@@ -19,16 +18,14 @@ from zsched.cli.program import Invocation, command
 from zsched.cli.values import duration, instant
 from zsched.client import Client
 from zsched.core.arguments import instant_ms
-from zsched.core.checked_options import POLICIES
 from zsched.core.clock import SystemClock, from_ms, to_ms
-from zsched.core.forms import Duration
 from zsched.core.model import Schedule, ScheduleState
-from zsched.core.option_table import OPTIONS
-from zsched.core.planning import nominal_of
+from zsched.core.planning import nominal_time
 from zsched.core.run_id import RunId
+from zsched.core.schedule_fields import fields_of
 from zsched.core.sentences import local_text, shortened
 from zsched.core.triggers import KINDS, RULES, zone
-from zsched.core.wording import duration_text, relative_text
+from zsched.core.wording import relative_text
 from zsched.errors import ScheduleNotFound
 
 _FEW: Final = 5  # next times, and last runs, shown per schedule
@@ -36,9 +33,6 @@ PAGE: Final = 50  # schedules shown on a terminal unless --limit says otherwise
 _TRIGGER_WIDTH: Final = 44  # characters
 _DESCRIPTION_WIDTH: Final = 40  # characters
 _HEADER: Final = ("ID", "STATE", "NEXT", "", "LAST", "TRIGGER", "FUNC", "QUEUE", "PRIORITY", "DESCRIPTION")
-_INSTANTS: Final = ("next_at", "anchor_at", "nominal_at", "created_at", "updated_at", "last_nominal_at", "since")
-# As the command line takes them.
-_DURATIONS: Final = [option.shown for option in OPTIONS.values() if isinstance(option.form, Duration)]
 
 
 @command()
@@ -113,7 +107,7 @@ def show(invocation: Invocation, /, id: str) -> None:
         "source": runs.source.to_dict(),
     }
     lines: list[Shown] = [
-        *pairs(_fields(schedule)),
+        *pairs(fields_of(schedule, lambda ms: due_text(ms, schedule.tz))),
         "",
         "next times:",
         *(f"  {due_text(to_ms(at), schedule.tz)}" for at in times),
@@ -139,14 +133,6 @@ def _next_times(client: Client, schedule: Schedule) -> Sequence[datetime]:
         return []
 
 
-def trigger_text(schedule: Schedule) -> str:
-    """Return the rule in one line: ``every 5m``, ``cron 0 9 * * 1-5``, ``once``."""
-    spec = schedule.trigger
-    if spec is None:
-        return schedule.kind
-    return f"{spec.kind.name} {spec.kind.describe(spec.expr)}"
-
-
 def _row(one: Schedule, tz: str | None, now_ms: int) -> tuple[str, ...]:
     due_ms = one.next_ms
     return (
@@ -155,7 +141,7 @@ def _row(one: Schedule, tz: str | None, now_ms: int) -> tuple[str, ...]:
         "-" if due_ms is None else local_text(due_ms, tz or one.tz),
         "" if due_ms is None else _distance(one, due_ms, now_ms),
         "-" if one.last_nominal_ms is None else relative_text(one.last_nominal_ms, now_ms),
-        shortened(trigger_text(one), _TRIGGER_WIDTH),
+        shortened(one.rule_text, _TRIGGER_WIDTH),
         one.func,
         one.queue,
         one.priority.value,
@@ -175,26 +161,6 @@ def _distance(one: Schedule, due_ms: int, now_ms: int) -> str:
     if one.state is not ScheduleState.PAUSED:
         return distance
     return f"{distance}, if resumed" if due_ms > now_ms else f"was due {distance}, waits"
-
-
-def _fields(schedule: Schedule) -> Iterator[tuple[str, str]]:
-    """Yield names and texts of the options that are set, and of all policies that a recurring schedule has."""
-    for name, value in schedule.to_dict().items():
-        if name in _DURATIONS and (value or (name in POLICIES and value is not None)):
-            yield name.removesuffix("_s"), duration_text(round(value * 1000))
-        elif name in _INSTANTS:
-            ms = getattr(schedule, "since_ms" if name == "since" else name.replace("_at", "_ms"))
-            if ms is not None:
-                yield name, due_text(ms, schedule.tz)
-        elif name == "trigger" and value is not None:
-            yield name, trigger_text(schedule)
-            yield from (
-                (f"  {part}", str(text))
-                for part, text in value.items()
-                if text is not None and part not in ("kind", "expr", "jitter_s")
-            )
-        elif value not in (None, [], {}, False):
-            yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _bound(name: str, given: datetime | None, tz: str | None) -> datetime | None:
@@ -267,15 +233,8 @@ def _of_schedule(
     place = zone(tz or schedule.tz)
     after = None if start is None else from_ms(instant_ms("from", start, place.key))
     for at in client.preview(id, n=number, start=after):
-        yield at.astimezone(place), _nominal(schedule, at).astimezone(place) if schedule.jitter_ms else None
-
-
-def _nominal(schedule: Schedule, due: datetime) -> datetime:
-    """Return the nominal time of the jittered time *due*."""
-    due_ms = to_ms(due)
-    if schedule.trigger is None:
-        return from_ms(due_ms if schedule.nominal_ms is None else schedule.nominal_ms)
-    return from_ms(nominal_of(schedule.trigger, schedule.anchor_ms or 0, due_ms))
+        nominal = from_ms(nominal_time(schedule, to_ms(at))) if schedule.jitter_ms else None
+        yield at.astimezone(place), None if nominal is None else nominal.astimezone(place)
 
 
 def _time(at: datetime, nominal: datetime | None) -> dict[str, str]:

@@ -13,7 +13,6 @@ from typing import Final
 
 import click
 
-from zsched.cli.formats import with_short_workers
 from zsched.cli.lines import printable
 from zsched.cli.program import Invocation, close_stdout, command, connect
 from zsched.cli.values import moment, moment_at
@@ -22,6 +21,7 @@ from zsched.core.arguments import check_id, zone_name
 from zsched.core.changes import Change, What
 from zsched.core.log import Entry, Position, UnknownEntry, changes, parse
 from zsched.core.log.shown import entry_for_json, unknown_entry_text
+from zsched.core.run_cells import with_short_workers
 from zsched.core.runs import RunStatus
 from zsched.core.sentences import local_text, sentence, told_together
 from zsched.core.wording import plural, some

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from zsched.cli.formats import cells, with_short_workers
 from zsched.cli.lines import pairs, printable
 from zsched.cli.program import Invocation
 from zsched.core.attempt_lines import attempt_text
 from zsched.core.attempts import Attempt
+from zsched.core.run_cells import cells, with_short_workers
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import local_text, note_text
 from zsched.core.story import Source

@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from zsched.cli.formats import remark
 from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow, pairs, printable
 from zsched.cli.terminal import Terminal
 from zsched.core.changes import What
 from zsched.core.model import Priority, Schedule
 from zsched.core.recent import Failure, Recent, Stretch
+from zsched.core.run_cells import remark
 from zsched.core.runs import RunStatus
 from zsched.core.sentences import local_text
-from zsched.core.wording import duration_text, plural, relative_text, rough_duration
+from zsched.core.wording import duration_text, relative_text, rough_duration
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable
 from zsched.health.check import Finding
 from zsched.health.checks_archives import audit_text, entries_text
 from zsched.health.status import StatusView, complete_since
 from zsched.storage.archivers import Report
-from zsched.storage.overview import SILENT_MS, DaemonRole, DaemonSeen, Overview
+from zsched.storage.overview import DaemonRole, DaemonSeen, Overview
 from zsched.storage.queues import HeldBack
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ _LATELY: Final = (
 )  # fmt: skip
 _NEXT: Final = ("NEXT", "DUE", "SCHEDULE", "FUNC", "QUEUE")
 _FAILURES: Final = ("FAILED, LOST OR EXPIRED", "STATE", "RUN", "ERROR OR NOTE")
-_LEFT_OUT: Final = (What.SKIPPED, What.EXPIRED, What.COALESCED)
 _ID_WIDTH: Final = 8  # characters of a daemon's id, enough to find it in a log
 
 
@@ -62,7 +61,7 @@ def verdict_lines(view: StatusView) -> Iterator[Shown]:
     """Yield "healthy", or each problem; then the warnings. Each has its remedy below."""
     problems, warnings = view.verdict
     if not problems:
-        yield StyledLine(f"healthy: {_in_short(view.facts.overview)}", Style.GOOD)
+        yield StyledLine(f"healthy: {view.in_short}", Style.GOOD)
     for number, problem in enumerate(problems):
         yield from _finding("also" if number else "UNHEALTHY", problem, Style.BAD)
     for warning in warnings:
@@ -72,16 +71,6 @@ def verdict_lines(view: StatusView) -> Iterator[Shown]:
 def _finding(label: str, finding: Finding, style: Style) -> Iterator[Shown]:
     yield StyledLine(printable(f"{label}: {finding.text}"), style)
     yield printable(f"  → {finding.remedy}")
-
-
-def _in_short(overview: Overview) -> str:
-    standbys = len(overview.of_role(DaemonRole.STANDS_BY))
-    standby = f"{standbys} stand{'s' if standbys == 1 else ''} by" if standbys else "nobody stands by"
-    alive = (one for one in overview.archives if one.is_alive(overview.now_ms))
-    following = sum(one.is_recent(overview.now_ms, SILENT_MS) for one in alive)
-    archives = f"{plural(following, 'archive')} follow{'s' if following == 1 else ''}"
-    late = f"nothing is more than {rough_duration(overview.late_ms)} late" if overview.late_ms else "nothing is overdue"
-    return f"one daemon leads, {standby}; {late}; {archives}"
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str] | TableRow], nothing: str = "") -> Shown:
@@ -145,7 +134,7 @@ def _held_back(held: HeldBack) -> str:
 def _stretch(stretch: Stretch) -> tuple[str, ...]:
     happened, ended = stretch.happened, stretch.ended
     counts = [ended.get(status, 0) for status in (RunStatus.FAILED, RunStatus.LOST, RunStatus.SUCCEEDED)]
-    counts += [sum(happened.get(what, 0) for what in _LEFT_OUT)]
+    counts += [stretch.left_out]
     counts += [happened.get(What.ENQUEUED, 0) + happened.get(What.RETRIED, 0), happened.get(What.PUT, 0)]
     return (
         _window(stretch),

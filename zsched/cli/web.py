@@ -1,4 +1,4 @@
-"""``zsched web``: the HTTP API, and rq-dashboard."""
+"""``zsched web``: the console, the HTTP API, and rq-dashboard."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def _listen(ctx: click.Context, param: click.Parameter, given: str | None) -> st
 @click.option("--listen", metavar="HOST:PORT", callback=_listen, help=_LISTEN_HELP)
 def web(invocation: Invocation, listen: str | None) -> int:
     """
-    Serve the HTTP API, and RQ's queues, jobs and workers, until Ctrl-C or SIGTERM. Needs the extra: pip install
-    'zsched[web]'.
+    Serve the console, the HTTP API, and RQ's queues, jobs and workers, until Ctrl-C or SIGTERM. Needs the extra: pip
+    install 'zsched[web]'.
 
     The API is under /api/v1, its description at /api/docs. A request needs a token, which `zsched tokens add` makes.
-    rq-dashboard is under /rq, read-only: use retry, cancel-run and pause. People log in at /login, with a name and a
-    password by `zsched users add`. /rq needs --arguments, as it shows them.
+    The console shows what ran, what did not and why, and changes it. People log in with a name and a password by
+    `zsched users add`. rq-dashboard is under /rq, read-only; it needs --arguments, as it shows them.
 
     While [rq] allow_callables is *, it only reads: else a caller could name any function. It listens on loopback; put a
     proxy with TLS in front of it.
@@ -75,7 +75,7 @@ def _serve(invocation: Invocation, listen: str | None, supervisor: Supervisor) -
         if "*" in settings.rq.allow_callables:
             say('it only reads: [rq] allow_callables is *; name the functions, such as ["app.tasks.*"]')
         said = f"the HTTP API of {link.where} is at {url}/api/v1, and described at {url}/api/docs"
-        people = f"people log in at {url}/login; RQ's queues, jobs and workers are at {url}/rq/. Ctrl-C ends it."
+        people = f"the console is at {url}/, and RQ's queues, jobs and workers are at {url}/rq/. Ctrl-C ends it."
         invocation.answer({"url": url, "redis": link.where}, said, people)
         supervisor.status(said)
         serving.serve(made, bound, supervisor, settings.web.timeout_s)

@@ -146,6 +146,8 @@ def _in_state(state: ScheduleState, wanted: Filter, source: ScheduleSource) -> I
         return iter(())
     last = after if after and after.state is state else None
     is_wanted = id_test([] if wanted.match is None else [wanted.match])
+    if state is ScheduleState.ACTIVE and wanted.kind in RULES:
+        return _active_rules(source, is_wanted, last)
     if state is ScheduleState.ACTIVE:
         from_ms = None if wanted.due_after_ms is None else wanted.due_after_ms + 1
         until_ms = None if wanted.due_before_ms is None else wanted.due_before_ms - 1
@@ -154,6 +156,14 @@ def _in_state(state: ScheduleState, wanted: Filter, source: ScheduleSource) -> I
     else:
         ids = [id for id in _ids_in(state, source) if is_wanted(id) and (last is None or id > last.id)]
     return (schedule for schedule in source.schedules(ids, wanted.limit) if schedule.state is state)
+
+
+def _active_rules(source: ScheduleSource, is_wanted: IdTest, last: Cursor | None) -> Iterator[Schedule]:
+    """Yield the active recurring schedules by due time: all are read, but none of the one-shots beside them."""
+    after = (-1, "") if last is None else (last.due_ms, last.id)
+    found = source.schedules(id for id in source.recurring() if is_wanted(id))
+    due = [(each.next_ms, each.id, each) for each in found if each.state is ScheduleState.ACTIVE and each.next_ms]
+    return (each for due_ms, id, each in sorted(due, key=lambda one: one[:2]) if (due_ms, id) > after)
 
 
 def _ids_in(state: ScheduleState, source: ScheduleSource) -> Iterable[str]:

@@ -140,6 +140,15 @@ class Schedule(CheckedOptions):
         return f"{self.state.value}:{self.next_ms or 0}:{self.id}"
 
     @property
+    def rule_text(self) -> str:
+        """The rule in one line: ``every 5m``, ``cron 0 9 * * 1-5``, ``once``."""
+        return (
+            self.kind
+            if self.trigger is None
+            else f"{self.trigger.kind.name} {self.trigger.kind.describe(self.trigger.expr)}"
+        )
+
+    @property
     def last_nominal_ms(self) -> int | None:
         """The nominal time of the last run of a recurring schedule; of an extra run, its push."""
         run = RunId.parse(self.last_run_id) if self.last_run_id else None

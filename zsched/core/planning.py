@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 from zoneinfo import ZoneInfo
 
 from zsched.core.clock import LAST_MS, from_ms
+from zsched.core.model import Schedule
 from zsched.core.policy import Range, latest_due
 from zsched.core.run_id import RunId
 from zsched.core.triggers import Anchor, Fold, Gap, Trigger, TriggerSpec, build, due_of, resolve_local, spec_of, zone
@@ -76,6 +77,13 @@ def nominal_of(spec: TriggerSpec, anchor_ms: int, due_ms: int) -> int:
     """Return the nominal time of the occurrence due at *due_ms*: the latest, as jitter ends before the next one."""
     nominal_ms = build(spec, anchor_ms).last_until(due_ms)
     return due_ms if nominal_ms is None else nominal_ms
+
+
+def nominal_time(schedule: Schedule, due_ms: int) -> int:
+    """Return the nominal time of the occurrence of *schedule* that is due at *due_ms*, by its jitter."""
+    if schedule.trigger is None:
+        return due_ms if schedule.nominal_ms is None else schedule.nominal_ms
+    return nominal_of(schedule.trigger, schedule.anchor_ms or 0, due_ms)
 
 
 def _dues(spec: TriggerSpec, anchor_ms: int, start_ms: int, id: str, first_ms: int) -> Iterator[int]:

@@ -32,6 +32,8 @@ FAILURES: Final = 10  # kinds of failures in a report
 _FAILED: Final = (*BAD, RunStatus.EXPIRED)
 _COMPARED: Final = 1000  # failed runs that are grouped by their kind of failure
 HAPPENED: Final = (What.PUT, *OUTCOMES)  # changes that are counted
+LEFT_OUT: Final = (What.SKIPPED, What.EXPIRED, What.COALESCED)
+_SAMPLED: Final = 20_000  # firings whose lateness is kept, the newest
 _MISSED: Final = (What.SKIPPED, Why.MISSED.value)
 
 
@@ -40,7 +42,8 @@ class Stretch:
     """
     The last *span_ms*: numbers of changes, statuses of ended runs, and the largest lateness of a firing (None: nothing
     fired). ``missed``: number of skipped occurrences that had passed while their schedule was paused or no daemon led,
-    and that catch-up does not fire. ``is_whole`` is False if Redis lost a part of the entries.
+    and that catch-up does not fire. ``is_whole`` is False if Redis lost a part of the entries. ``late_p50_ms`` and
+    ``late_p99_ms`` are of the newest 20,000 firings.
     """
 
     span_ms: int
@@ -49,6 +52,13 @@ class Stretch:
     late_ms: float | None
     missed: int = 0
     is_whole: bool = True
+    late_p50_ms: float | None = None
+    late_p99_ms: float | None = None
+
+    @property
+    def left_out(self) -> int:
+        """The number of occurrences that were not pushed, as it was too late or the run before was not over."""
+        return sum(self.happened.get(what, 0) for what in LEFT_OUT)
 
     def per_second(self, what: What) -> float:
         """Return the rate of *what*, per second."""
@@ -61,6 +71,8 @@ class Stretch:
             "happened": {what.value: self.happened.get(what, 0) for what in HAPPENED},
             "ended": {status.value: self.ended.get(status, 0) for status in RunStatus if status in OVER},
             "late_s": seconds(self.late_ms),
+            "late_p50_s": seconds(self.late_p50_ms),
+            "late_p99_s": seconds(self.late_p99_ms),
             "missed": self.missed,
             "is_whole": self.is_whole,
         }
@@ -139,6 +151,7 @@ class Counting:
         self._happened: Counter[What] = Counter()
         self._ended: Counter[RunStatus] = Counter()
         self._late_ms: float | None = None
+        self._lates = list[float]()  # in ms, of the newest firings
         self._missed = 0
         self._failures: dict[tuple[str, RunStatus, str], Failure] = {}  # by schedule, status and error
         self._compared = 0
@@ -172,7 +185,9 @@ class Counting:
 
     def _close(self, span_ms: int) -> None:
         happened, ended, is_whole = Counter(self._happened), Counter(self._ended), self._rebuilt_ms is None
-        self._stretches.append(Stretch(span_ms, happened, ended, self._late_ms, self._missed, is_whole))
+        lates = sorted(self._lates)
+        p50, p99 = ((lates[int((len(lates) - 1) * share)] if lates else None) for share in (0.5, 0.99))
+        self._stretches.append(Stretch(span_ms, happened, ended, self._late_ms, self._missed, is_whole, p50, p99))
 
     def _note_ahead(self, entry: Entry) -> None:
         """Note an entry of a clock that was ahead. The newest entry of a schedule has its next nominal time."""
@@ -198,6 +213,8 @@ class Counting:
             if counts.due_ms:
                 late_ms = (entry.position.t_us - min(counts.due_ms) * 1000) / 1000
                 self._late_ms = late_ms if self._late_ms is None else max(late_ms, self._late_ms)
+                room = counts.due_ms[: _SAMPLED - len(self._lates)]
+                self._lates += [(entry.position.t_us - due_ms * 1000) / 1000 for due_ms in room]
             self._count_ends(parsed)
         restore = RestoreEntry.of(entry)
         if restore and restore.reason == "lost":  # not an audit's

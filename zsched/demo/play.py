@@ -13,7 +13,6 @@ from datetime import timedelta
 from typing import Final
 
 from zsched.cli.lines import Table
-from zsched.cli.listing import trigger_text
 from zsched.cli.program import connect
 from zsched.cli.terminal import Terminal
 from zsched.client import Client
@@ -24,7 +23,7 @@ from zsched.core.sentences import local_text
 from zsched.core.triggers import zone
 from zsched.demo.runs import DecidedOccurrence, LogReader, RunReader
 from zsched.demo.screen import Screen, Summary
-from zsched.demo.stack import Stack
+from zsched.demo.stack import DemoConsole, Stack
 from zsched.storage.connection import Link, link_of
 from zsched.storage.keys import Keys, keys_of
 
@@ -165,7 +164,8 @@ def play(settings: Settings, seconds: float | None, *, to_stderr: bool = False, 
     clock = clock or SystemClock()
     screen = Screen(clock, to_stderr=to_stderr)
     # JSON: so that results can be shown, and because no pickles are needed here.
-    settings = dataclasses.replace(settings, rq=dataclasses.replace(settings.rq, serializer="json"))
+    rq = dataclasses.replace(settings.rq, serializer="json", allow_callables=(f"{TASKS}.*",))
+    settings = dataclasses.replace(settings, rq=rq)
     screen.say(f"starting a private Redis (a test server), the daemon and {_WORKERS} RQ workers …")
     with Stack(settings, QUEUES, workers=_WORKERS, preload=TASKS, quiet=True) as stack:
         client = connect(stack.settings)
@@ -174,6 +174,7 @@ def play(settings: Settings, seconds: float | None, *, to_stderr: bool = False, 
         begin_ms = clock.monotonic_ms() + start_ms - overview.now_ms
         put_all(client, start_ms)
         _introduce(screen, client, stack)
+        _introduce_console(screen, stack.start_console())
         screen.begin(begin_ms)
         player = Player(link_of(stack.settings), keys_of(stack.settings), screen)
         with contextlib.suppress(KeyboardInterrupt):
@@ -203,7 +204,15 @@ def _introduce(screen: Screen, client: Client, stack: Stack) -> None:
     for one in client.list():
         if one.id in names or not one.id.startswith(CAMPAIGN):
             next_at = "-" if one.next_ms is None else local_text(one.next_ms, one.tz)
-            rows.append((names.get(one.id, one.id), one.queue, trigger_text(one), next_at, one.tz))
+            rows.append((names.get(one.id, one.id), one.queue, one.rule_text, next_at, one.tz))
     for line in Terminal().shown([Table(("SCHEDULE", "QUEUE", "TRIGGER", "NEXT", "ZONE"), rows)]):
         screen.say(line)
+    screen.say()
+
+
+def _introduce_console(screen: Screen, console: DemoConsole | None) -> None:
+    if console is None:
+        screen.say("for the console: pip install 'zsched[web]'")
+    else:
+        screen.say(f"the console is at {console.url}/ for {console.name}, whose password is {console.password}")
     screen.say()

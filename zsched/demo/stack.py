@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
+import secrets
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zsched.client import Client
 from zsched.config import FILE_VARIABLE, RedisSettings, Settings, variable_of
@@ -24,8 +27,11 @@ from zsched.core.toml import key_text, toml_text
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
+from zsched.storage.accounts import Account, AccountRole
+from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.overview import Overview
+from zsched.storage.people import People
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE
 
 _ROOT: Final = Path(__file__).resolve().parents[2]  # where children find zsched, installed or not
@@ -33,6 +39,19 @@ _LEADER_S: Final = 20.0  # from the daemon's start to its first lease
 _POLL_S: Final = 0.02
 _STOP_S: Final = 10.0  # for a daemon or worker to end in order; then it is killed
 _LOG_LINES: Final = 15
+
+
+_WEB_PACKAGES: Final = ("fastapi", "uvicorn", "greenlet", "a2wsgi", "rq_dashboard")
+_PERSON: Final = "demo"
+_PASSWORD_BYTES: Final = 9
+
+
+class DemoConsole(NamedTuple):
+    """The address of the console, and the person who may log in."""
+
+    url: str
+    name: str
+    password: str
 
 
 class Stack:
@@ -81,6 +100,7 @@ class Stack:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         try:
+            self._stop("console")
             self.stop_daemon()
             self._stop(*self._worker_names)
         finally:
@@ -90,6 +110,23 @@ class Stack:
     def server(self) -> str:
         """Return product and version of the private server: "Valkey 9.1.2"."""
         return str(self._redis.server)
+
+    def start_console(self) -> DemoConsole | None:
+        """
+        Start ``zsched web`` on a free port, for one person; None: its packages are not installed. Raises ZschedError.
+        """
+        if any(find_spec(package) is None for package in _WEB_PACKAGES):
+            return None
+        password = secrets.token_urlsafe(_PASSWORD_BYTES)
+        account = Account(_PERSON, AccountRole.OPERATOR, sees_arguments=True)
+        People(link_of(self.settings), keys_of(self.settings)).add(account, password)
+        command = [sys.executable, "-m", "zsched.cli", "web", "--listen", "127.0.0.1:0", "--json"]
+        self._spawn("console", command, stdout=subprocess.PIPE)
+        stdout = self._children["console"].stdout
+        assert stdout is not None
+        if not (line := stdout.readline()):
+            raise ZschedError(f"the console did not start{self._end_of_log('console')}")
+        return DemoConsole(str(json.loads(line)["url"]), _PERSON, password)
 
     def wait_for_leader(self, client: Client) -> Overview:
         """Wait until the daemon leads, and return the overview. Raises ZschedError: it does not lead in time."""
@@ -127,12 +164,14 @@ class Stack:
         finally:
             self._guard.close()
 
-    def _spawn(self, name: str, command: Sequence[str]) -> None:
+    def _spawn(self, name: str, command: Sequence[str], stdout: int | None = None) -> None:
         try:
             with contextlib.ExitStack() as files:
                 output = files.enter_context(self._output(name).open("wb")) if self._quiet else sys.stderr.fileno()
                 environment = {**_environment(self.settings), FILE_VARIABLE: str(self._tables())}
-                self._children[name] = self._guard.spawn(command, stdout=output, stderr=output, env=environment)
+                self._children[name] = self._guard.spawn(
+                    command, stdout=stdout or output, stderr=output, env=environment
+                )
         except OSError as error:
             raise ZschedError(f"the {name}: {error}") from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from zsched.core.clock import SystemClock
 from zsched.core.entry import START
 from zsched.core.listing import Filter, select
 from zsched.core.model import Priority, Schedule, ScheduleState, iso, seconds
+from zsched.core.wording import plural, rough_duration
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding
 from zsched.health.facts import Facts, QueuesUnknown
@@ -19,7 +20,8 @@ from zsched.health.verdict import HealthVerdict, Shell, judge_health
 from zsched.storage.archivers import Audited, Report, last_audit
 from zsched.storage.connection import Link
 from zsched.storage.keys import keys_of
-from zsched.storage.overview import Overview
+from zsched.storage.overview import SILENT_MS, DaemonRole, Overview
+from zsched.storage.queues import StalledQueue
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
 
@@ -43,6 +45,26 @@ class StatusView:
     def audit(self) -> Audited | None:
         """Return the last audit, if it is recent."""
         return last_audit(self.facts.overview.archives, self.facts.overview.now_ms)
+
+    @property
+    def unheard(self) -> Sequence[StalledQueue]:
+        """The queues without a worker; none if this user may not ask."""
+        queues = self.facts.queues
+        return () if isinstance(queues, QueuesUnknown) else queues.unheard
+
+    @property
+    def in_short(self) -> str:
+        """The state of a healthy namespace in a line."""
+        overview = self.facts.overview
+        standbys = len(overview.of_role(DaemonRole.STANDS_BY))
+        standby = f"{standbys} stand{'s' if standbys == 1 else ''} by" if standbys else "nobody stands by"
+        alive = (one for one in overview.archives if one.is_alive(overview.now_ms))
+        following = sum(one.is_recent(overview.now_ms, SILENT_MS) for one in alive)
+        archives = f"{plural(following, 'archive')} follow{'s' if following == 1 else ''}"
+        late = "nothing is overdue"
+        if overview.late_ms:
+            late = f"nothing is more than {rough_duration(overview.late_ms)} late"
+        return f"one daemon leads, {standby}; {late}; {archives}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON. It always has every key."""

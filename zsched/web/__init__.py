@@ -8,8 +8,9 @@ The HTTP API and the pages of ``zsched web``, an ASGI application on the asynchr
                                                                            problems: errors as RFC 9457 says
 
 Routes of the API: ``schedules`` (one), ``bulk`` and ``batch`` (many), ``occurrences``, ``runs``, ``changes`` and
-``events``, ``health``. Pages: ``login`` (people and their sessions; ``proxy`` if a proxy names them), ``docs_page``,
-``rq`` (rq-dashboard). ``app`` puts the parts together, and ``serving`` runs it. ``schemas`` and ``shapes`` describe it
-for OpenAPI. ``rendering`` writes JSON. The options and results are those of ``zsched.AsyncClient``; nothing here knows
-a rule about schedules.
+``events``, ``health``. Pages: ``console``, ``login`` (people and their sessions; ``proxy`` if a proxy names them),
+``docs_page``, ``rq`` (rq-dashboard). ``actions`` is what both the API and the console change, with its checks. ``app``
+puts the parts together, and ``serving`` runs it. ``schemas`` and ``shapes`` describe it for OpenAPI. ``rendering``
+writes JSON, ``pages`` HTML. The options and results are those of ``zsched.AsyncClient``; nothing here knows a rule
+about schedules.
 """

@@ -62,14 +62,21 @@ class Caller:
         """Return True if the limits leave out schedules."""
         return not self.account.limits.are_none
 
-    def demand_write(self) -> None:
-        """Check that this caller may change something. Raises Problem."""
+    @property
+    def refusal_of_writes(self) -> Problem | None:
+        """The reason why this caller may change nothing; None: they may."""
         if self.account.role is AccountRole.VIEWER:
             remedy = "use the token or the login of a scheduler"
-            raise Problem(403, "read-only", f"{self.account.name!r} is a viewer, who only reads", remedy)
+            return Problem(403, "read-only", f"{self.account.name!r} is a viewer, who only reads", remedy)
         if "*" in self.settings.rq.allow_callables:
             remedy = 'name the functions: [rq] allow_callables = ["app.tasks.*"]'
-            raise Problem(403, "writes-refused", _WRITES_REFUSED, remedy)
+            return Problem(403, "writes-refused", _WRITES_REFUSED, remedy)
+        return None
+
+    def demand_write(self) -> None:
+        """Check that this caller may change something. Raises Problem."""
+        if (refusal := self.refusal_of_writes) is not None:
+            raise refusal
 
     def demand(self, schedule: Schedule) -> None:
         """Check that *schedule*, as it is, is within the limits. Raises Problem."""

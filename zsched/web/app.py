@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -35,8 +36,10 @@ from zsched.storage.people import People
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
 from zsched.storage.tokens import Tokens
-from zsched.web import bulk, changes, health, login, occurrences, problems, rq, runs, schedules, schemas
+from zsched.web import bulk, changes, health, login, occurrences, pages, problems, rq, runs, schedules, schemas
 from zsched.web.access import COOKIE, Access
+from zsched.web.console.now import Pulse
+from zsched.web.console.routers import CONSOLE
 from zsched.web.deadline import Deadline
 from zsched.web.docs_page import add_docs
 from zsched.web.events import Events
@@ -88,19 +91,25 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     )
     if settings.web.proxy_addresses:
         app.add_middleware(ForwardedScheme, proxy=proxy)
-    app.state.timeout_s = settings.web.timeout_s
-    app.state.access = Access(client, Tokens(link, keys), People(link, keys), proxy, settings, clock)
-    app.state.look, app.state.reader = looking(settings, link), Reader(link, keys, Encoder(settings.rq.serializer))
-    meter = app.state.meter = WebMeter()
-    app.state.events, app.state.run_suffix = Events(client, Log(link, keys), keys.run_suffix), keys.run_suffix
+    state = app.state
+    state.timeout_s = settings.web.timeout_s
+    state.settings, state.link, state.client, state.clock = settings, link, client, clock
+    state.tokens, state.people = Tokens(link, keys), People(link, keys)
+    state.access = Access(client, state.tokens, state.people, proxy, settings, clock)
+    state.look, state.reader = looking(settings, link), Reader(link, keys, Encoder(settings.rq.serializer))
+    state.pulse = Pulse(app)
+    meter = state.meter = WebMeter()
+    state.events, state.run_suffix = Events(client, Log(link, keys), keys.run_suffix), keys.run_suffix
     for router in (schedules.router, bulk.router, occurrences.router, runs.router, changes.router, health.router):
         app.include_router(router, prefix=PREFIX)
+    for router in CONSOLE:
+        app.include_router(router)
     app.include_router(login.router)
     app.include_router(_probes(link, _exposition(meter)))
     add_docs(app)
     app.mount("/static", StaticFiles(directory=_STATIC))
     app.add_route(rq.PATH, rq.to_pages, include_in_schema=False)
-    app.mount(rq.PATH, rq.RqPages(app.state.access, make_pages(threads_link)))
+    app.mount(rq.PATH, rq.RqPages(state.access, make_pages(threads_link)))
     app.add_middleware(PrintablePaths)
     app.add_middleware(Deadline, prefix=PREFIX)
     app.add_middleware(Measured, meter=meter, clock=clock, prefix=PREFIX)
@@ -187,20 +196,26 @@ def _described(app: FastAPI) -> Any:
     return openapi
 
 
-async def _on_error(request: Request, error: Any) -> JsonAnswer:
+async def _on_error(request: Request, error: Any) -> Response:
     _meter(request).refuse(problems.kind_of(type(error)))
-    return problems.response_of(error)
+    return _told(request, problems.response_of(error))
 
 
 async def _on_problem(request: Request, error: Any) -> Response:
     if error.status == 401 and login.is_page(request):
         return login.to_login(request)
     _meter(request).refuse(error.kind)
-    found: JsonAnswer = error.response()
-    return found
+    return _told(request, error.response())
 
 
-async def _on_bad_parameter(request: Request, error: Any) -> JsonAnswer:
+def _told(request: Request, answer: JsonAnswer) -> Response:
+    """Return a problem as a page for a browser that asks for one."""
+    if not login.is_page(request):
+        return answer
+    return pages.page("problem.html", answer.status_code, problem=json.loads(answer.body))
+
+
+async def _on_bad_parameter(request: Request, error: Any) -> Response:
     first = error.errors()[0]
     name = str(first["loc"][-1])
     return await _on_error(request, InvalidSchedule(name, first.get("input"), first["msg"], "see /api/docs"))

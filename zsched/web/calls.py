@@ -31,7 +31,8 @@ class ApiCall(Caller):
         return whole[:32], own[:32]
 
 
-async def _call(request: Request) -> ApiCall:
+async def admitted(request: Request) -> ApiCall:
+    """Return the caller of *request*. Raises Problem."""
     found: Caller = await request.app.state.access.caller(request)
     return ApiCall(found.account, found.client, found.settings)
 
@@ -50,7 +51,7 @@ class PlainRoute(APIRoute):
         endpoint, request_name = self.endpoint, named.request_param_name
 
         async def handle(request: Request) -> Response:
-            given = {**request.path_params, "call": await _call(request)}
+            given = {**request.path_params, "call": await admitted(request)}
             if request_name is not None:
                 given[request_name] = request
             answer: Response = await endpoint(**given)
@@ -72,7 +73,7 @@ class PlainConvertor(StringConvertor):
 
 register_url_convertor("plain", PlainConvertor())  # before the routes, which name it
 
-Admitted = Annotated[ApiCall, Depends(_call)]
+Admitted = Annotated[ApiCall, Depends(admitted)]
 PathId = Annotated[str, Path(json_schema_extra=schemas.ID_SCHEMA)]
 QueryText = Annotated[str | None, Query()]
 QueryTime = Annotated[str | None, Query(description="RFC 3339, with an offset.")]

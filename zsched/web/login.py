@@ -8,14 +8,15 @@ A session is a random secret in a cookie that no script reads (HttpOnly) and tha
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 import structlog
 from fastapi import APIRouter, Request
-from jinja2 import Environment, PackageLoader
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 
+from zsched.storage.accounts import Account
+from zsched.web import pages
 from zsched.web.access import COOKIE, Access, Caller, demand_own_origin
 from zsched.web.problems import Problem
 from zsched.web.reading import read_form
@@ -24,17 +25,10 @@ log = structlog.get_logger(__name__)
 router = APIRouter(include_in_schema=False)
 
 PATH: Final = "/login"
+HOME: Final = "/"
 _SEE_OTHER: Final = 303
 # One slash, then no second one and no backslash, which browsers read as one; they drop control characters.
 _LOCAL: Final = re.compile(r"/(?!/)[^\\\x00-\x20\x7f]*")
-_POLICY: Final = "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-_HEADERS: Final = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": _POLICY,
-    "Referrer-Policy": "same-origin",  # with no-referrer, browsers send the form without its Origin
-    "X-Content-Type-Options": "nosniff",
-}
-_PAGES: Final = Environment(loader=PackageLoader("zsched.web"), autoescape=True)
 
 
 @router.get(PATH)
@@ -44,7 +38,7 @@ async def page(request: Request, next: str = "") -> Response:
     if caller is not None and next:
         return RedirectResponse(local_path(next), _SEE_OTHER)
     has_session = COOKIE in request.cookies
-    return _page(next=local_path(next), account=caller and caller.account, has_session=has_session)
+    return _form(next=local_path(next), account=caller and caller.account, has_session=has_session)
 
 
 @router.post(PATH)
@@ -57,7 +51,7 @@ async def log_in(request: Request) -> Response:
     secret = await access.log_in(name, form.get("password", ""))
     if secret is None:  # what is no name may be a password, in the wrong field
         log.warning("login_refused", address=address, name=name if await access.knows(name) else None)
-        return _page(401, next=next, name=name, is_refused=True)
+        return _form(401, next=next, name=name, is_refused=True)
     if (before := request.cookies.get(COOKIE)) is not None:
         await access.log_out(before)
     log.info("logged_in", name=name, address=address)
@@ -94,8 +88,8 @@ def to_login(request: Request) -> Response:
 
 
 def local_path(next: str) -> str:
-    """Return *next* if it is a path of this server, else the path of the form: nobody is sent to another site."""
-    return next if _LOCAL.fullmatch(next) else PATH
+    """Return *next* if it is a path of this server, else that of the first page: nobody is sent to another site."""
+    return next if _LOCAL.fullmatch(next) else HOME
 
 
 async def _caller(request: Request) -> Caller | None:
@@ -116,5 +110,15 @@ def _address(request: Request) -> str | None:
     return None if request.client is None else request.client.host
 
 
-def _page(status: int = 200, **shown: Any) -> Response:
-    return HTMLResponse(_PAGES.get_template("login.html").render(shown), status, _HEADERS)
+def _form(
+    status: int = 200,
+    *,
+    next: str,
+    name: str = "",
+    account: Account | None = None,
+    has_session: bool = False,
+    is_refused: bool = False,
+) -> Response:
+    return pages.page(
+        "login.html", status, next=next, name=name, account=account, has_session=has_session, is_refused=is_refused
+    )

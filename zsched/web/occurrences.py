@@ -9,10 +9,10 @@ from starlette.responses import Response
 
 from zsched.errors import ScheduleNotFound
 from zsched.web import schemas
+from zsched.web.actions import found_of
 from zsched.web.calls import Admitted, QueryText, routes
 from zsched.web.reading import aware
 from zsched.web.rendering import JsonAnswer
-from zsched.web.schedules import found_of
 
 router = routes("occurrences")
 

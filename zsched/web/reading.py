@@ -35,11 +35,11 @@ async def read_object(request: Request) -> dict[str, Any]:
     return parsed(body) if body.strip() else {}
 
 
-async def read_form(request: Request) -> dict[str, str]:
-    """Return the fields of a page's form, each once. Raises Problem."""
+async def read_form(request: Request, most: int = _FIELDS) -> dict[str, str]:
+    """Return the fields of a page's form, each once, *most* at most. Raises Problem."""
     body = await _whole(request, FORM_BYTES, f"send at most {FORM_BYTES:,} bytes")
     try:
-        return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_FIELDS))
+        return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=most))
     except ValueError:
         raise Problem(400, "not-a-form", "the form has too many fields", "send it as the page has it") from None
 

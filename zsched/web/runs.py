@@ -7,8 +7,7 @@ from typing import Annotated
 from fastapi import Query, Request
 from starlette.responses import Response
 
-from zsched.core.runs import Run
-from zsched.web import schemas
+from zsched.web import actions, schemas
 from zsched.web.calls import Admitted, QueryText, QueryTime, routes
 from zsched.web.reading import only, read_object, rfc3339
 from zsched.web.rendering import JsonAnswer
@@ -47,7 +46,7 @@ async def list_(
 async def get(run_id: str, call: Admitted) -> Response:
     """Return a run with all its attempts."""
     run, source = await call.client.get_run(run_id)
-    await _demand(call, run)
+    await actions.demand_run(call, run)
     return JsonAnswer({**call.shown(run.to_dict()), "source": source.to_dict()})
 
 
@@ -56,8 +55,7 @@ async def retry(run_id: str, request: Request, call: Admitted) -> Response:
     """Run a finished run once more. Returns the id of the new run."""
     call.demand_write()
     only(await read_object(request))
-    await _demand(call, (await call.client.get_run(run_id))[0])
-    return JsonAnswer({"id": run_id, "run_id": await call.client.retry(run_id)})
+    return JsonAnswer({"id": run_id, "run_id": await actions.retry(call, run_id)})
 
 
 @router.post("/runs/{run_id:plain}:cancel", **schemas.action("Result", "Take it out of its queue, or stop it."))
@@ -65,18 +63,4 @@ async def cancel(run_id: str, request: Request, call: Admitted) -> Response:
     """Cancel a queued run, or stop a running one."""
     call.demand_write()
     only(await read_object(request))
-    await _demand(call, (await call.client.get_run(run_id))[0])
-    return JsonAnswer({"id": run_id, "outcome": await call.client.cancel_run(run_id)})
-
-
-async def _demand(call: Admitted, run: Run) -> None:
-    """
-    Check that a run's schedule is within the caller's limits, and was when the run was pushed: its id may have had
-    another function before. Raises Problem, ScheduleNotFound: it is gone.
-    """
-    if not call.is_limited:
-        return
-    schedule = await call.client.get(run.schedule_id)
-    call.demand(schedule)
-    if run.fired_us is None or schedule.updated_ms is None or run.fired_us <= schedule.updated_ms * 1000:
-        call.demand_all("a run from before its schedule's last change")
+    return JsonAnswer({"id": run_id, "outcome": await actions.cancel_run(call, run_id)})

@@ -18,14 +18,14 @@ from zsched.core.model import Missed, Schedule, Scheduled, ScheduleState
 from zsched.core.option_table import RuleOptions
 from zsched.errors import (
     NOT_GIVEN,
-    Contended,
     InvalidSchedule,
     NotArchived,
     ScheduleExists,
     ScheduleNotFound,
     VersionConflict,
 )
-from zsched.web import schemas
+from zsched.web import actions, schemas
+from zsched.web.actions import found_of
 from zsched.web.calls import Admitted, PathId, QueryText, QueryTime, routes
 from zsched.web.problems import Problem, response_of
 from zsched.web.reading import aware, call_options, func_of, only, read_object, rfc3339
@@ -35,7 +35,6 @@ router = routes("schedules")
 
 _PAGE: Final = 50
 _MOST: Final = 1000
-_ATTEMPTS: Final = 3
 _KEY_BYTES: Final = 128  # of an Idempotency-Key
 _GIVE_A_KEY: Final = f"send Idempotency-Key with 1 to {_KEY_BYTES} bytes, such as a UUID"
 _IF_MATCH: Final = ("If-Match",)
@@ -119,21 +118,8 @@ async def patch(id: PathId, request: Request, call: Admitted) -> Response:
     """Change the options that the body names; null sets one back to its default. Honours `If-Match`."""
     call.demand_write()
     body = call_options(await read_object(request))
-    changes: dict[str, Any] = {name: _DEFAULTS.get(name) if value is None else value for name, value in body.items()}
-    for _ in range(_ATTEMPTS):
-        found = await found_of(call, id)
-        wanted = {"func": found.func, "queue": found.queue, "tags": found.tags} | changes
-        call.demand_new(wanted.pop("func"), wanted)
-        version = _if_match(request) or (found.version if call.is_limited else None)
-        condition: dict[str, Any] = {} if version is None else {"if_version": version}
-        try:
-            made = await call.client.update(id, **{**changes, **condition})
-        except VersionConflict:
-            if _if_match(request) is not None:
-                raise
-            continue
-        return await _told(call, made)
-    raise Contended(f"schedule {id!r} was changed by another writer at every attempt; call again")
+    changes = {name: _DEFAULTS.get(name) if value is None else value for name, value in body.items()}
+    return await _told(call, await actions.update(call, id, changes, _if_match(request)))
 
 
 @router.delete(
@@ -141,8 +127,7 @@ async def patch(id: PathId, request: Request, call: Admitted) -> Response:
 )
 async def cancel(id: PathId, request: Request, call: Admitted) -> Response:
     """Cancel a schedule: it never fires again. Honours `If-Match`."""
-    call.demand_write()
-    return await _changed(call, request, id, lambda version: call.client.cancel(id, if_version=version))
+    return JsonAnswer({"id": id, "outcome": await actions.cancel(call, id, _if_match(request))})
 
 
 @router.post(
@@ -153,7 +138,7 @@ async def pause(id: PathId, request: Request, call: Admitted) -> Response:
     """Stop a schedule until it is resumed; `note` is the reason. Honours `If-Match`."""
     call.demand_write()
     note = only(await read_object(request), "note").get("note", "")
-    return await _changed(call, request, id, lambda version: call.client.pause(id, note, if_version=version))
+    return _schedule(call, await actions.pause(call, id, note, _if_match(request)))
 
 
 @router.post(
@@ -164,7 +149,8 @@ async def resume(id: PathId, request: Request, call: Admitted) -> Response:
     """Resume a schedule; `missed` is fire or skip. Honours `If-Match`."""
     call.demand_write()
     missed = only(await read_object(request), "missed").get("missed", "fire")
-    return await _changed(call, request, id, lambda version: call.client.resume(id, missed, if_version=version))
+    done = await actions.resume(call, id, missed, _if_match(request))
+    return _schedule(call, done) if isinstance(done, Schedule) else JsonAnswer({"id": id, "outcome": done})
 
 
 @router.post("/schedules/{id:plain}:run", **schemas.action("Result", "Push a run at once."))
@@ -172,8 +158,7 @@ async def run(id: PathId, request: Request, call: Admitted) -> Response:
     """Push a run at once. A one-shot runs now instead of at its time."""
     call.demand_write()
     only(await read_object(request))
-    await found_of(call, id)
-    return JsonAnswer({"id": id, "run_id": await call.client.run_now(id)})
+    return JsonAnswer({"id": id, "run_id": await actions.run_now(call, id)})
 
 
 @router.post(
@@ -184,13 +169,11 @@ async def backfill(id: PathId, request: Request, call: Admitted) -> Response:
     """Run the occurrences in [`start`, `end`) that did not run; `dry_run` only plans; `again` also those that ran."""
     call.demand_write()
     body = only(await read_object(request), "start", "end", "dry_run", "again")
-    found = await found_of(call, id)
-    call.demand_new(found.func, {"queue": found.queue, "tags": found.tags})
     times = {name: rfc3339(name, body.pop(name, None)) for name in ("start", "end")}
     for name, at in times.items():
         if at is None:
             raise InvalidSchedule(name, NOT_GIVEN, "it is missing", "give start and end, in the past")
-    done = await call.client.backfill(id, *times.values(), **body)  # type: ignore[arg-type]  # both are given
+    done = await actions.backfill(call, id, *times.values(), **body)  # type: ignore[arg-type]  # both are given
     return JsonAnswer(done.to_dict())
 
 
@@ -264,7 +247,7 @@ async def _put(call: Admitted, func: Any, options: dict[str, Any], op: str | Non
     schedule = call.client.schedule if op is None else partial(call.client.schedule_as, op)
     if not call.is_limited:
         return await schedule(func, **options)
-    for _ in range(_ATTEMPTS):
+    for _ in range(actions.ATTEMPTS):
         present = [schedule async for schedule in call.client.get_many([options["id"]])]
         guarded = call.guarded(options, present[0] if present else None)
         try:
@@ -272,28 +255,7 @@ async def _put(call: Admitted, func: Any, options: dict[str, Any], op: str | Non
         except (VersionConflict, ScheduleExists):
             if guarded is options:
                 raise
-    raise Contended(f"schedule {options['id']!r} was changed by another writer at every attempt; call again")
-
-
-async def found_of(call: Admitted, id: str) -> Schedule:
-    """Return schedule *id*, which this caller may see. Raises ScheduleNotFound, Problem."""
-    found = await call.client.get(check_id(id))
-    call.demand(found)
-    return found
-
-
-async def _changed(call: Admitted, request: Request, id: str, change: Any) -> Response:
-    """Change schedule *id* by *change*, which takes a version, and tell the result."""
-    version = _if_match(request)
-    if call.is_limited:
-        found = await found_of(call, id)
-        version = version or found.version
-    done = await change(version)
-    if isinstance(done, Schedule):
-        return _schedule(call, done)
-    if done == "not_found":
-        raise ScheduleNotFound(f"no schedule {id!r}")
-    return JsonAnswer({"id": id, "outcome": done})
+    raise actions.contended(options["id"])
 
 
 async def _told(call: Admitted, made: Scheduled) -> Response:

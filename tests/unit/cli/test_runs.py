@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from zsched.cli.formats import cells, remark, run_table, with_short_workers
+from zsched.cli.formats import run_table
 from zsched.cli.terminal import Terminal
+from zsched.core.run_cells import cells, remark, with_short_workers
 from zsched.core.runs import Run, RunStatus
 
 WORKER = "b5958f3c" + "0" * 24

@@ -1,0 +1,7 @@
+"""Jobs of the console's tests."""
+
+from __future__ import annotations
+
+
+def fail() -> None:
+    raise ValueError("no mailbox")

@@ -1,0 +1,97 @@
+"""A person at a browser: opens pages, clicks, types; and what the browser complains about."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+from tests.integration.web.ground import PASSWORD, Web
+from zsched.web.access import COOKIE
+
+CHROMIUM: Final = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+NEEDED: Final = "ZSCHED_TEST_CHROMIUM"  # set where its absence is a failure
+_QUIET: Final = (
+    "--headless", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+    "--disable-default-apps", "--no-first-run",
+)  # fmt: skip
+_WITHIN_MS: Final = 20_000
+_GRAVE: Final = ("serious", "critical")
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A Chromium without a window. Where there is none, the test is skipped, or fails if one is needed."""
+    if CHROMIUM is None:
+        message = "no chromium on PATH: apt-get install chromium"
+        pytest.fail(message) if os.environ.get(NEEDED) else pytest.skip(message)
+    flags = [*_QUIET, *(["--no-sandbox"] if os.geteuid() == 0 else [])]  # as root it cannot make one
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield browser
+        browser.close()
+
+
+class Person:
+    """A person with a session, on one page. ``trouble``: errors of the pages, also of the content policy."""
+
+    def __init__(self, web: Web, page: Page) -> None:
+        self.web, self.page, self.trouble, self.clicks = web, page, list[str](), 0
+        page.set_default_timeout(_WITHIN_MS)
+        page.on("console", self._hear)
+        page.on("pageerror", lambda error: self.trouble.append(str(error)))
+
+    @classmethod
+    @contextmanager
+    def of(
+        cls, web: Web, browser: Any, name: str, role: str = "operator", *, has_scripts: bool = True, **rights: Any
+    ) -> Iterator[Person]:
+        """A new person who has logged in. Their pages must have no errors."""
+        with web.browser(name, role, **rights) as client:
+            secret = client.cookies[COOKIE]
+        with browser.new_context(base_url=web.url, java_script_enabled=has_scripts) as context:
+            context.add_cookies([{"name": COOKIE, "value": secret, "url": web.url, "sameSite": "Strict"}])
+            person = cls(web, context.new_page())
+            yield person
+            assert [] == person.trouble
+
+    def open(self, path: str) -> None:
+        """Open the page at *path*."""
+        answer = self.page.goto(path)
+        assert answer is not None
+        assert 200 == answer.status, self.page.content()
+
+    def click(self, name: str, role: str = "link") -> None:
+        """Click on the one thing of this name, and count it."""
+        self.clicks += 1
+        self.page.get_by_role(role, name=name, exact=True).click()  # type: ignore[arg-type]  # one of many literals
+
+    def press(self, name: str) -> None:
+        """Press a button."""
+        self.click(name, "button")
+
+    def reads(self, text: str) -> None:
+        """Wait until the page shows *text*."""
+        self.page.get_by_text(text).first.wait_for()
+
+    def text(self) -> str:
+        """Return what the page shows."""
+        return self.page.locator("main").inner_text()
+
+    def grave_findings(self) -> list[str]:
+        """Return what axe-core finds on the page that keeps people out of it."""
+        found = Axe().run(self.page, options={"resultTypes": ["violations"]}).response["violations"]
+        return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found if each["impact"] in _GRAVE]
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.trouble.append(message.text)
+
+
+__all__ = ["PASSWORD", "Person", "chromium"]

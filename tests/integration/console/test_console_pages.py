@@ -1,0 +1,235 @@
+"""Each page of the console: for each role, with and without scripts, for everybody; and what it never does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import fastapi.routing
+import pytest
+import redis
+from rq import Queue
+
+from tests.faults.processes import eventually
+from tests.faults.threads import DaemonThread
+from tests.integration.console.person import Person
+from tests.integration.in_process import work_off
+from tests.integration.web.ground import Web
+from zsched import Client
+from zsched.aio.link import AsyncLink
+from zsched.config import Settings
+from zsched.web.app import PREFIX, make_api
+from zsched.web.calls import admitted
+from zsched.web.console.view import viewed
+
+pytestmark = [pytest.mark.redis, pytest.mark.once]
+FAIL = "tests.integration.console.jobs.fail"
+WIDTHS = (390, 1280, 1920)
+READS = {"GET", "HEAD"}
+
+
+def routes() -> Iterator[tuple[str, str]]:
+    """Yield method and path of each route of the console: those that take a view."""
+    app = make_api(Settings(), AsyncLink.from_url("redis://127.0.0.1:1", 1))
+    found: Any = getattr(fastapi.routing, "iter_route_contexts", iter)(app.routes)
+    for route in found:
+        needs = getattr(route, "dependant", None)
+        if needs is not None and any(each.call in (viewed, admitted) for each in needs.dependencies):
+            path = str(route.path_format)
+            if not path.startswith(PREFIX):
+                yield from ((method, path) for method in route.methods)
+
+
+ROUTES = sorted(routes())
+PAGES = [path for method, path in ROUTES if method == "GET"]
+WRITES = [(method, path) for method, path in ROUTES if method not in READS]
+
+
+def filled(path: str, run_id: str) -> str:
+    """Return *path* with the ids of the scene."""
+    query = {"/outcomes": "?id=digest", "/schedules:{action}": "?tag=shop", "/find": "?q=digest"}.get(path, "")
+    return path.format(id="digest", run_id=run_id, action="pause") + query
+
+
+@pytest.fixture
+def run_id(client: Client, daemon: DaemonThread, redis_client: redis.Redis) -> str:
+    """A scene with schedules in each state, of which runs have failed and succeeded. The id of a failed run."""
+    client.schedule("app.tasks.remind", id="digest", cron="0 9 * * *", tz="Asia/Seoul", tags=["shop"], queue="mail")
+    client.schedule("app.tasks.remind", id="beat", every=3600, jitter=60, queue="mail", description="<b>bold</b>")
+    client.schedule("app.tasks.remind", id="reminder-42", after=3600, tags=["shop"])
+    client.pause("beat", "no mails today")
+    run_id = client.enqueue(FAIL, id="broken", queue="mail").run_id
+    work_off(Queue("mail", connection=redis_client), redis_client)
+    eventually(lambda: client.runs(status="failed"))
+    return str(run_id)
+
+
+def test_the_console_has_the_pages_that_these_tests_know() -> None:
+    assert {"/", "/timeline", "/schedules", "/schedules/{id}", "/runs", "/runs/{run_id}", "/queues", "/log"} < {*PAGES}
+    assert {"/doctor", "/accounts"} < {*PAGES}
+    assert 5 <= len(WRITES)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_is_shown_without_errors_to_people_at_any_width_and_is_accessible(
+    ann: Person, run_id: str, path: str
+) -> None:
+    ann.open(filled(path, run_id))
+
+    for width in WIDTHS:
+        ann.page.set_viewport_size({"width": width, "height": 900})
+        scrolled = ann.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert scrolled <= 0, f"the page is {scrolled} pixels wider than a window of {width}"
+    assert [] == ann.grave_findings()
+
+
+@pytest.mark.parametrize("path", ["/", "/schedules", "/schedules/digest", "/timeline", "/log"])
+def test_a_page_is_accessible_in_the_dark(ann: Person, run_id: str, path: str) -> None:
+    ann.page.emulate_media(color_scheme="dark")
+
+    ann.open(path)
+
+    assert [] == ann.grave_findings()
+
+
+def test_pages_are_read_without_scripts(web: Web, browser: Any, run_id: str) -> None:
+    with Person.of(web, browser, "bob", has_scripts=False) as bob:
+        for path, text in [
+            ("/", "Latest failures"),
+            ("/schedules", "digest"),
+            ("/schedules?tag=shop", "reminder-42"),
+            ("/schedules/digest", "cron 0 9 * * *"),
+            ("/timeline", "broken"),
+            (f"/runs/{run_id}", "ValueError: no mailbox"),
+            ("/log", "no mails today"),
+        ]:
+            bob.open(path)
+            assert text in bob.text(), path
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_needs_a_login(web: Web, path: str) -> None:
+    with web.stranger() as stranger:
+        answer = stranger.get(filled(path, "digest-1"), headers={"Accept": "text/html"})
+
+    assert (303, True) == (answer.status_code, answer.headers["location"].startswith("/login?next="))
+
+
+@pytest.mark.parametrize(("method", "path"), WRITES)
+def test_a_viewer_changes_nothing(web: Web, run_id: str, redis_client: redis.Redis, method: str, path: str) -> None:
+    before = redis_client.xlen("zsched:{default}:log")
+    with web.browser("eve", "viewer") as eve:
+        answer = eve.request(method, filled(path, run_id).partition("?")[0], data={"tag": "shop"})
+
+    assert 403 == answer.status_code
+    assert before == redis_client.xlen("zsched:{default}:log")
+
+
+def test_a_viewer_sees_no_button_that_changes_something(eve: Person, run_id: str) -> None:
+    for path in ("/schedules/digest", "/schedules?tag=shop", f"/runs/{run_id}", "/runs?status=failed"):
+        eve.open(path)
+        assert 0 == eve.page.locator("main form[method=post]").count(), path
+        assert 0 == eve.page.get_by_role("link", name="Pause …").count(), path
+
+
+def test_a_limited_person_sees_only_what_is_within_the_limits(web: Web, browser: Any, run_id: str) -> None:
+    with Person.of(web, browser, "shop", "scheduler", tags=("shop",)) as shop:
+        shop.open("/")
+        assert "/schedules" in shop.page.url
+        assert ("digest" in shop.text(), "beat" in shop.text()) == (True, False)
+        with web.browser("shop-2", "scheduler", tags=("shop",)) as client:
+            refused = [
+                client.get(filled(path, run_id)).status_code for path in ("/log", "/runs", "/timeline", "/doctor")
+            ]
+            outside = client.get("/schedules/beat").status_code
+        assert ([403] * 4, 403) == (refused, outside)
+
+
+def test_markup_of_a_schedule_is_text(ann: Person, run_id: str) -> None:
+    ann.open("/schedules/beat")
+
+    ann.reads("<b>bold</b>")
+
+
+def test_arguments_are_shown_only_to_those_who_may_see_them(web: Web, client: Client, run_id: str) -> None:
+    with web.browser("ann-2", sees_arguments=True) as one, web.browser("eve-2", "viewer") as other:
+        shown, hidden = (each.get("/schedules/digest").text for each in (one, other))
+
+    assert shown != hidden
+    assert "<dt>args" not in hidden
+
+
+def test_a_page_that_is_not_there_says_so_with_a_way_back(web: Web, run_id: str) -> None:
+    with web.browser("ann-3") as ann:
+        answers = {path: ann.get(path, headers={"Accept": "text/html"}) for path in ("/schedules/none", "/nothing")}
+
+    assert {404} == {answer.status_code for answer in answers.values()}
+    assert all("Back to the first page" in answer.text for answer in answers.values())
+
+
+def test_a_change_appears_within_a_second(ann: Person, client: Client, daemon: DaemonThread) -> None:
+    ann.open("/log")
+    ann.page.evaluate(
+        "window.seen = new Promise((done) => new MutationObserver(() => document.body.innerText.includes('brand-new')"
+        " && done(performance.now())).observe(document.body, {childList: true, subtree: true}))"
+    )
+
+    began = ann.page.evaluate("performance.now()")
+    client.schedule("app.tasks.remind", id="brand-new", after=3600)
+
+    assert ann.page.evaluate("window.seen") - began < 1000
+
+
+def test_times_are_shown_in_the_zone_of_the_query(ann: Person, run_id: str) -> None:
+    ann.open("/schedules/digest?tz=America/New_York")
+
+    assert "09:00:00+09:00" not in ann.text()
+    assert "-05:00" in ann.text()
+
+
+def test_an_unknown_zone_is_refused_with_a_remedy(web: Web) -> None:
+    with web.browser("ann-4") as ann:
+        answer = ann.get("/schedules?tz=Mars/Olympus", headers={"Accept": "text/html"})
+
+    assert 422 == answer.status_code
+    assert "Mars/Olympus" in answer.text
+
+
+def test_a_page_has_a_strict_content_policy(web: Web) -> None:
+    with web.browser("ann-5") as ann:
+        policy = ann.get("/schedules").headers["content-security-policy"]
+
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_a_form_of_another_site_changes_nothing(web: Web, client: Client, run_id: str) -> None:
+    with web.browser("ann-6") as ann:
+        answer = ann.post("/schedules/digest:cancel", headers={"Origin": "https://evil.example"})
+
+    assert 403 == answer.status_code
+    assert "active" == client.get("digest").state
+
+
+def test_an_edit_changes_only_what_was_typed(ann: Person, client: Client, run_id: str) -> None:
+    before = client.get("digest").to_dict()
+    ann.open("/schedules/digest/edit")
+    ann.page.get_by_label("cron").fill("0 10 * * *")
+    ann.press("Save")
+    ann.reads("updated: cron")
+
+    after = client.get("digest").to_dict()
+    assert {"trigger", "next_at", "nominal_at", "updated_at", "version"} == {
+        name for name in before if before[name] != after[name]
+    }
+
+
+def test_a_bad_value_of_an_edit_is_told_and_what_was_typed_stays(ann: Person, client: Client, run_id: str) -> None:
+    ann.open("/schedules/digest/edit")
+    ann.page.get_by_label("cron").fill("61 9 * * *")
+    ann.press("Save")
+
+    ann.reads("61 9 * * *")
+    assert "61 9 * * *" == ann.page.get_by_label("cron").input_value()
+    assert "cron 0 9 * * *" == client.get("digest").rule_text
+    ann.trouble.clear()  # the browser reports status 422

@@ -1,0 +1,151 @@
+"""What people must be able to do on the console, each in three clicks or fewer from the first page."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+import redis
+from playwright.sync_api import expect
+from rq import Queue
+
+from tests.faults.processes import eventually
+from tests.faults.threads import DaemonThread
+from tests.integration.console.person import Person
+from tests.integration.in_process import work_off
+from zsched import Client
+from zsched.core.clock import from_ms
+
+pytestmark = [pytest.mark.redis, pytest.mark.once]
+MOST_CLICKS = 3
+
+
+def server_ms(redis_client: redis.Redis) -> int:
+    seconds, microseconds = redis_client.time()
+    return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+def test_the_reason_why_a_reminder_did_not_come_is_found_by_its_id(
+    ann: Person, client: Client, daemon: DaemonThread
+) -> None:
+    client.schedule("app.tasks.remind", id="reminder-42", after=3600, queue="mail")
+    client.cancel("reminder-42")
+
+    ann.open("/")
+    ann.page.get_by_role("searchbox").fill("reminder-42")
+    ann.page.keyboard.press("Enter")
+
+    ann.reads("CANCELLED")
+    assert "cancelled by" in ann.text()
+    assert ann.clicks <= MOST_CLICKS
+
+
+def test_all_schedules_of_a_tag_are_paused_with_a_note_which_the_list_shows(
+    ann: Person, client: Client, daemon: DaemonThread
+) -> None:
+    for number in range(3):
+        client.schedule("app.tasks.remind", id=f"shop-{number}", every=3600, tags=["shop"])
+    client.schedule("app.tasks.remind", id="other", every=3600)
+
+    ann.open("/")
+    ann.click("Schedules")
+    ann.page.get_by_label("Tag").fill("shop")
+    ann.click("Pause …")
+    ann.page.get_by_label("Note: why?").fill("the shop is closed")
+    ann.press("Pause 3 schedules")
+
+    ann.reads("3 of 3 schedules paused")
+    assert "the shop is closed" in ann.text()
+    assert "by ann" in ann.text()
+    assert {"shop-0", "shop-1", "shop-2"} == {one.id for one in client.list(state="paused")}
+    assert ann.clicks <= MOST_CLICKS
+
+
+def test_a_schedule_is_run_now(ann: Person, client: Client, daemon: DaemonThread, redis_client: redis.Redis) -> None:
+    client.schedule("app.tasks.remind", id="digest", every=86_400, queue="mail")
+
+    ann.open("/")
+    ann.page.get_by_role("searchbox").fill("digest")
+    ann.page.keyboard.press("Enter")
+    ann.press("Run now")
+
+    ann.reads("pushed run digest-")
+    assert 1 == redis_client.llen("rq:queue:mail")
+    assert ann.clicks <= MOST_CLICKS
+
+
+def test_all_failed_runs_of_a_task_in_the_last_hour_are_retried(
+    ann: Person, client: Client, daemon: DaemonThread, redis_client: redis.Redis
+) -> None:
+    runs = [client.enqueue("tests.integration.console.jobs.fail", id=f"f-{n}", queue="mail").run_id for n in range(3)]
+    work_off(Queue("mail", connection=redis_client), redis_client)
+    eventually(lambda: 3 == len(client.runs(status="failed")) and runs)
+
+    ann.open("/runs?status=failed&since=1h&func=tests.integration.console.jobs.fail")
+    ann.click("Retry all that match …")
+    ann.press("Retry 3 runs")
+
+    ann.reads("retried 3 of 3 runs")
+    assert 3 == redis_client.llen("rq:queue:mail")
+
+
+def test_an_outage_is_seen_and_backfilled_after_a_dry_run(
+    ann: Person, client: Client, daemon: DaemonThread, redis_client: redis.Redis
+) -> None:
+    now_ms = server_ms(redis_client)
+    start = from_ms(now_ms) - timedelta(minutes=11)
+    client.schedule("app.tasks.remind", id="beat", every=60, starts=start, catch_up="skip", queue="mail", enabled=False)
+    client.resume("beat", missed="skip")
+    eventually(lambda: client.history("beat"))
+
+    ann.open("/timeline")
+    ann.page.get_by_role("link", name="beat", exact=True).first.click()
+    ann.page.get_by_role("link", name="backfill …").first.click()
+    ann.reads("would be pushed")
+    ann.page.get_by_role("button", name=re.compile("^Push .* runs?$")).click()
+
+    ann.reads("pushed")
+    eventually(lambda: redis_client.llen("rq:queue:mail"))
+
+
+def test_a_time_is_moved_with_the_next_times_shown_while_typing(ann: Person, client: Client) -> None:
+    client.schedule("app.tasks.remind", id="digest", cron="0 9 * * *", tz="Asia/Seoul")
+
+    ann.open("/schedules/digest")
+    ann.click("Edit")
+    ann.page.get_by_label("cron").fill("30 7 * * *")
+    expect(ann.page.locator("#preview")).to_contain_text("07:30:00+09:00")
+    ann.press("Save")
+
+    ann.reads("updated: cron")
+    assert "cron 30 7 * * *" == client.get("digest").rule_text
+
+
+def test_a_change_by_another_user_meanwhile_is_shown_and_nothing_is_saved(ann: Person, client: Client) -> None:
+    client.schedule("app.tasks.remind", id="digest", cron="0 9 * * *", tz="Asia/Seoul", queue="mail")
+
+    ann.open("/schedules/digest/edit")
+    client.update("digest", queue="urgent")
+    ann.page.get_by_label("cron").fill("30 7 * * *")
+    ann.press("Save")
+
+    ann.reads("Somebody else has changed it meanwhile")
+    assert "Now: urgent" in ann.text()
+    assert "cron 0 9 * * *" == client.get("digest").rule_text
+    ann.trouble.clear()  # the browser reports status 409
+
+
+def test_the_minutes_in_which_most_schedules_are_due_are_shown(
+    ann: Person, client: Client, daemon: DaemonThread, redis_client: redis.Redis
+) -> None:
+    at = from_ms(server_ms(redis_client) + 7_200_000)
+    client.schedule_many({"func": "app.tasks.remind", "id": f"c-{n}", "at": at} for n in range(300))
+
+    ann.open("/")
+    ann.click("Timeline")
+    ann.click("Busiest minutes …")
+
+    ann.reads("300")
+    assert f"{at:%Y-%m-%d %H:%M}" in ann.text()
+    assert ann.clicks <= MOST_CLICKS

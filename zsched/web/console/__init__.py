@@ -1,0 +1,16 @@
+"""
+The console: pages on which people see schedules, understand what ran and what did not, and act.
+
+::
+
+    a page's module ─► View: caller, zone of time, links ─► AsyncClient: what the API shows, too
+         │                                                  actions: what the API changes, too
+         └─► templates/console/<page>.html
+
+A page: ``now``, ``timeline`` (drawn by ``marks``), ``schedules`` (many), ``schedule`` (one), ``edit``, ``runs``,
+``queues``, ``log``, ``doctor``, ``accounts``. ``outcomes`` is the strip of a schedule's last occurrences.
+
+All is in the URL, so a page can be shared. Pages are read without scripts. With them, htmx exchanges the parts that
+live: a request of htmx gets the page's block ``live`` alone. A change is a form: it is sent by POST, and its answer
+leads back to a page, with what was done in the query. ``shared`` reads once for all viewers what is costly.
+"""

@@ -1,0 +1,99 @@
+"""The first page: is all well, what happens now, and what failed lately; and the search for an id."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+from fastapi import APIRouter, FastAPI, Request
+from starlette.responses import Response
+
+from zsched.aio.bridge import run
+from zsched.core.changes import What
+from zsched.core.clock import from_ms
+from zsched.core.recent import LEFT_OUT
+from zsched.core.run_id import RunId
+from zsched.core.timeline import Timeline
+from zsched.errors import InvalidSchedule, ZschedError
+from zsched.health.status import StatusView
+from zsched.web.console.shared import Shared
+from zsched.web.console.view import Viewed
+
+router = APIRouter(include_in_schema=False)
+
+_CHART_MS: Final = 1_800_000
+_BAR_MS: Final = 60_000
+_STATUS_OLD_S: Final = 1.0
+_CHART_OLD_S: Final = 10.0
+
+
+class Pulse:
+    """The state of the namespace, read once for all viewers."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._state = app.state
+        self._status = Shared(lambda: run(self._state.look), _STATUS_OLD_S)
+        self._chart = Shared(self._counted, _CHART_OLD_S)
+
+    async def status(self) -> StatusView:
+        """Return the verdict and the facts. Raises RedisUnavailable, RedisRefused."""
+        found: StatusView = await self._status.get()
+        return found
+
+    async def chart(self) -> list[dict[str, Any]]:
+        """Return a bar for each of the last minutes; none if no archive answers in time."""
+        return _bars(await self._chart.get())
+
+    async def _counted(self) -> Timeline | None:
+        end_ms = (self._state.clock.now_ms() // _BAR_MS + 1) * _BAR_MS
+        try:
+            found: Timeline = await self._state.client.timeline(
+                from_ms(end_ms - _CHART_MS), from_ms(end_ms), timedelta(milliseconds=_BAR_MS)
+            )
+        except ZschedError:
+            return None
+        return found
+
+
+def pulse_of(request: Request) -> Pulse:
+    """Return the state that the viewers of this server share."""
+    found: Pulse = request.app.state.pulse
+    return found
+
+
+@router.get("/")
+async def now(view: Viewed) -> Response:
+    """Show the verdict, the daemons, the last and the next minutes, and the latest failures."""
+    if view.call.is_limited:
+        return view.to("schedules")
+    pulse = pulse_of(view.request)
+    return view.page("now", status=await pulse.status(), bars=await pulse.chart(), What=What)
+
+
+@router.get("/find")
+async def find(view: Viewed, q: str = "") -> Response:
+    """Lead to the schedule or run of this id, if there is one; else to the list of ids with this text."""
+    text = q.strip()
+    if view.call.is_limited:
+        known = bool([each async for each in view.call.client.get_many([text])]) if text else False
+        return view.to("schedules", text) if known else view.to("schedules", match=text)
+    try:
+        story = await view.call.client.why(text)
+    except InvalidSchedule:  # it cannot be an id
+        return view.to("schedules", match=text)
+    if not story.is_known:
+        return view.to("schedules", match=text)
+    is_run = RunId.parse(text) is not None and all(change.id != text for change in story.changes)
+    return view.to("runs" if is_run else "schedules", text)
+
+
+def _bars(found: Timeline | None) -> list[dict[str, Any]]:
+    """Return the bars with their heights, as shares of the highest one."""
+    if found is None:
+        return []
+    counts = [(count[What.FIRED.value], sum(count[what.value] for what in LEFT_OUT)) for count in found.counts]
+    most = max(1, *(fired + left_out for fired, left_out in counts))
+    return [
+        {"at_ms": at_ms, "fired": fired, "left_out": left_out, "high": fired / most, "left_high": left_out / most}
+        for at_ms, (fired, left_out) in zip(found.spans.bounds, counts, strict=False)
+    ]

@@ -1,0 +1,106 @@
+"""Runs: found by filters, and one with its attempts; retry and cancel, also of all that the filters find."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from zsched.core.clock import from_ms
+from zsched.core.repair import Repaired
+from zsched.core.runs import RunStatus
+from zsched.core.wording import duration_argument, plural
+from zsched.errors import InvalidSchedule
+from zsched.web import actions
+from zsched.web.console.view import View, Viewed
+from zsched.web.problems import Problem
+from zsched.web.reading import aware, read_form
+
+router = APIRouter(include_in_schema=False)
+
+_PAGE: Final = 50
+_FILTERS: Final = ("status", "func", "queue", "tag", "owner", "match", "since")
+_RETRIED: Final = (RunStatus.FAILED, RunStatus.LOST, RunStatus.EXPIRED, RunStatus.CANCELLED)
+_USUAL: Final = {"status": RunStatus.FAILED.value, "since": "1h"}
+
+
+@router.get("/runs")
+async def list_(view: Viewed, request: Request, after: str | None = None) -> Response:
+    """List the runs that the filters find, the newest first."""
+    view.call.demand_all("a list of runs")
+    filters = _filters(request.query_params)
+    options = _options(view, filters)
+    found = await view.call.client.runs(None, options.pop("status", None), _PAGE, after=after or None, **options)
+    return view.page(
+        "runs", runs=found, source=found.source, after=found.after, filters=filters,
+        statuses=[status.value for status in RunStatus], is_retried=filters.get("status") in _RETRIED,
+    )  # fmt: skip
+
+
+@router.get("/runs:retry")
+async def confirm(view: Viewed, request: Request) -> Response:
+    """Show how many runs a retry of all that the filters find would push, and ask."""
+    filters = {**_USUAL, **_filters(request.query_params)}
+    return view.page("retry_all", filters=filters, plan=await _retried(view, filters, dry_run=True))
+
+
+@router.post("/runs:retry")
+async def retry_all(view: Viewed, request: Request) -> Response:
+    """Retry all runs that the filters find."""
+    view.call.demand_write()
+    form = await read_form(request)
+    filters = {**_USUAL, **_filters(form)}
+    done = await _retried(view, filters, until=from_ms(view.now_ms))
+    said = f"retried {done.done:,} of {plural(done.found, 'run')}"
+    return view.done(said + (f"; {done.refused_count:,} refused" if done.refused_count else ""), "runs", **filters)
+
+
+@router.get("/runs/{run_id:plain}")
+async def show(view: Viewed, run_id: str) -> Response:
+    """Show a run: times, attempts, error, note and worker."""
+    run, source = await view.call.client.get_run(run_id)
+    await actions.demand_run(view.call, run)
+    story = await view.call.client.why(run_id, view.tz)
+    return view.page("run", run=run, attempts=run.every_attempt, source=source, story=story, retried=_RETRIED)
+
+
+@router.post("/runs/{run_id:plain}:{action}")
+async def act(view: Viewed, run_id: str, action: str) -> Response:
+    """Retry or cancel a run."""
+    view.call.demand_write()
+    if action == "retry":
+        return view.done(f"retry of {run_id}", "runs", await actions.retry(view.call, run_id))
+    if action == "cancel":
+        return view.done(await actions.cancel_run(view.call, run_id), "runs", run_id)
+    raise Problem(404, "not-found", f"no such action: {action[:40]}", "use the buttons of the run's page")
+
+
+def _filters(given: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name in _FILTERS if (value := given.get(name, "").strip())}
+
+
+def _options(view: View, filters: Mapping[str, str]) -> dict[str, Any]:
+    """Return *filters* as the client takes them. Raises InvalidSchedule."""
+    options: dict[str, Any] = dict(filters)
+    if "since" in options:
+        options["since"] = _since(view, options["since"])
+    return options
+
+
+def _since(view: View, text: str) -> datetime | None:
+    """Return a time, or the time before a duration such as 1h. Raises InvalidSchedule."""
+    if "T" in text:
+        return aware("since", text)
+    before: Any = duration_argument("since", text)
+    at_ms = view.now_ms - round(before.total_seconds() * 1000)
+    if at_ms < 0:
+        raise InvalidSchedule("since", text, "before 1970", "give a shorter duration")
+    return from_ms(at_ms)
+
+
+async def _retried(view: View, filters: Mapping[str, str], **more: Any) -> Repaired:
+    options = _options(view, filters)
+    return await actions.retry_all(view.call, options.pop("status"), **options, **more)

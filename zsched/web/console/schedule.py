@@ -1,0 +1,152 @@
+"""One schedule: its story, its next times, its last occurrences and its definition; and actions on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from zsched.core.arguments import instant_ms
+from zsched.core.backfill import Backfill
+from zsched.core.clock import from_ms, to_ms
+from zsched.core.model import Missed, Schedule, ScheduleState
+from zsched.core.planning import nominal_time
+from zsched.core.schedule_fields import fields_of
+from zsched.core.triggers import zone
+from zsched.core.wording import plural
+from zsched.errors import NOT_GIVEN, InvalidSchedule, ScheduleNotFound
+from zsched.web import actions
+from zsched.web.console.outcomes import mark_of, words_of
+from zsched.web.console.view import View, Viewed
+from zsched.web.problems import Problem
+from zsched.web.reading import read_form
+
+router = APIRouter(include_in_schema=False)
+
+_COMING: Final = 20
+_PAST: Final = 20
+_SHOWN: Final = 100  # occurrences of a planned backfill
+_WITHOUT_ARGUMENTS: Final = ("args", "kwargs")
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """An occurrence to come: due and nominal time, and a remark on the clock."""
+
+    due_ms: int
+    nominal_ms: int
+    remark: str
+
+
+@router.get("/schedules/{id:plain}")
+async def show(view: Viewed, id: str, after: str | None = None) -> Response:
+    """Show what happened to a schedule and why, what comes next, and its definition."""
+    client = view.call.client
+    found = await _found(view, id)
+    if found is None and view.call.is_limited:
+        raise ScheduleNotFound(f"no schedule {id!r}")
+    story = await client.why(id, view.tz)
+    if found is None and not story.is_known:
+        raise ScheduleNotFound(f"no schedule {id!r} is known; {story.verdict.text}")
+    past = await client.history(id, limit=_PAST, after=after or None)
+    return view.page(
+        "schedule",
+        id=id,
+        one=found,
+        story=story,
+        coming=[] if found is None else await _coming(view, found),
+        past=[(mark_of(each), each, words_of(each)) for each in past],
+        after=past.after,
+        fields=[] if found is None else list(_fields(view, found)),
+        missed=[each.value for each in Missed],
+    )
+
+
+@router.post("/schedules/{id:plain}:{action}")
+async def act(view: Viewed, id: str, action: str, request: Request) -> Response:
+    """Pause, resume, run or cancel a schedule."""
+    view.call.demand_write()
+    form = await read_form(request)
+    if action == "pause":
+        await actions.pause(view.call, id, form.get("note", ""))
+        return view.done("paused", "schedules", id)
+    if action == "resume":
+        await actions.resume(view.call, id, form.get("missed", Missed.FIRE.value))
+        return view.done("resumed", "schedules", id)
+    if action == "run":
+        return view.done(f"pushed run {await actions.run_now(view.call, id)}", "schedules", id)
+    if action == "cancel":
+        return view.done(f"{id}: {await actions.cancel(view.call, id)}", "schedules")
+    if action == "backfill":
+        done = await _backfill(view, id, form)
+        return view.done(f"pushed {plural(len(done.runs), 'run')}", "schedules", id)
+    raise Problem(404, "not-found", f"no such action: {action[:40]}", "use the buttons of the schedule's page")
+
+
+@router.get("/schedules/{id:plain}/backfill")
+async def plan_backfill(view: Viewed, id: str, request: Request) -> Response:
+    """Show which occurrences a backfill would run, and ask."""
+    given = request.query_params
+    found = await actions.found_of(view.call, id)
+    plan = await _backfill(view, id, given, dry_run=True) if given.get("start") or given.get("end") else None
+    return view.page("backfill", one=found, plan=plan, most=_SHOWN, given=given, zone=view.zone(found.tz))
+
+
+async def _found(view: View, id: str) -> Schedule | None:
+    try:
+        return await actions.found_of(view.call, id)
+    except ScheduleNotFound:
+        return None
+
+
+async def _coming(view: View, one: Schedule) -> list[Coming]:
+    """Return the next occurrences of a schedule, with a remark where the clocks change between two of them."""
+    first_ms = one.next_ms if one.nominal_ms is None else one.nominal_ms
+    if one.state is not ScheduleState.ACTIVE or first_ms is None:
+        return []
+    try:
+        times = await view.call.client.preview(one.id, n=_COMING, start=from_ms(max(first_ms - 1, 0)))
+    except ScheduleNotFound:  # it fired a moment ago
+        return []
+    return with_remarks(one, [at.astimezone(zone(one.tz)) for at in times])
+
+
+def with_remarks(one: Schedule, times: list[datetime]) -> list[Coming]:
+    """Return *times*, local in the schedule's zone, with remarks."""
+    found, offset = list[Coming](), None
+    for at in times:
+        remark = ""
+        if offset is not None and at.utcoffset() != offset:
+            remark = f"the clocks of {one.tz} have changed to UTC{at.isoformat()[-6:]}"
+        offset, due_ms = at.utcoffset(), to_ms(at)
+        found.append(Coming(due_ms, nominal_time(one, due_ms) if one.jitter_ms else due_ms, remark))
+    return found
+
+
+def _fields(view: View, one: Schedule) -> Any:
+    """Yield names and texts of the definition, without arguments for those who may not see them."""
+    for name, text in fields_of(one, lambda ms: view.local(ms, one.tz)):
+        if view.account.sees_arguments or name not in _WITHOUT_ARGUMENTS:
+            yield name, text
+
+
+async def _backfill(view: View, id: str, given: Any, **options: Any) -> Backfill:
+    """Backfill from ``start`` to ``end``, times of a page's form: local in the zone of the page."""
+    found = await actions.found_of(view.call, id)
+    start, end = (_instant(name, given.get(name, ""), view.zone(found.tz)) for name in ("start", "end"))
+    return await actions.backfill(view.call, id, start, end, **options)
+
+
+def _instant(name: str, text: str, tz: str) -> datetime:
+    """Return a time of a form as an instant. Raises InvalidSchedule."""
+    remedy = "give one such as 2026-12-24T18:00"
+    if not text:
+        raise InvalidSchedule(name, NOT_GIVEN, "it is missing", remedy)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidSchedule(name, text, "not a time", remedy) from None
+    return from_ms(instant_ms(name, at, tz))

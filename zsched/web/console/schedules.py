@@ -1,0 +1,162 @@
+"""Many schedules: found by filters, with their last outcomes; and actions on all that the filters find."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response, StreamingResponse
+
+from zsched.core.arguments import check_id
+from zsched.core.listing import LISTED_KINDS
+from zsched.core.model import Missed, Schedule, ScheduleState
+from zsched.core.repair import Repaired
+from zsched.core.wording import plural
+from zsched.errors import InvalidSchedule, ZschedError
+from zsched.web import actions
+from zsched.web.console.outcomes import STRIP, Strip
+from zsched.web.console.view import View, Viewed
+from zsched.web.pages import HEADERS
+from zsched.web.problems import Problem
+from zsched.web.reading import aware, read_form
+
+router = APIRouter(include_in_schema=False)
+
+FILTERS: Final = ("match", "state", "kind", "tag", "queue", "func", "owner", "due_after", "due_before")
+_PAGE: Final = 50
+_ROWS: Final = "<!-- rows -->"  # of the template, in whose place the rows stream
+_FOOT: Final = "<!-- foot -->"
+_STRIPS_AT_ONCE: Final = 10
+_GLOB: Final = frozenset("*?[")
+_MANY: Final[Mapping[str, str]] = {"pause": "paused", "resume": "resumed", "cancel": "cancelled"}
+
+
+@router.get("/schedules")
+async def list_(
+    view: Viewed,
+    request: Request,
+    after: str | None = None,
+    page_size: Annotated[int, Query(ge=1, le=1000)] = _PAGE,
+) -> Response:
+    """List the schedules that the filters find. The rows come as they are found."""
+    filters = given_filters(request.query_params)
+    listing = view.call.client.list(**as_options(filters), after=after or None)
+    page = view.text("schedules", is_part="hx-request" in request.headers, filters=filters, **_choices(after))
+    head, rest = page.split(_ROWS)
+    middle, tail = rest.split(_FOOT)
+
+    async def parts() -> AsyncIterator[str]:
+        yield head
+        found = list[Schedule]()
+        has_more = False
+        try:
+            async for one in listing:
+                if not view.call.sees(one):
+                    continue
+                if len(found) == page_size:
+                    has_more = True
+                    break
+                found.append(one)
+                yield view.text("_schedule_row", one=one)
+            trouble = ""
+        except ZschedError as error:  # the page has begun: it says what is wrong in the place of the rows
+            trouble = str(error)
+        yield middle
+        last = found[-1].cursor if has_more else None
+        yield view.text("_schedules_foot", found=found, last=last, filters=filters, trouble=trouble)
+        yield tail
+
+    return StreamingResponse(parts(), headers=HEADERS, media_type="text/html")
+
+
+@router.get("/outcomes")
+async def outcomes(view: Viewed, id: Annotated[list[str], Query()]) -> Response:
+    """Return the strips of some schedules, for the rows of a list."""
+    limit = asyncio.Semaphore(_STRIPS_AT_ONCE)
+
+    async def strip(id: str) -> tuple[str, Strip | None]:
+        async with limit:
+            try:
+                if view.call.is_limited:
+                    await actions.found_of(view.call, id)
+                return id, Strip.of(await view.call.client.history(check_id(id), limit=STRIP))
+            except (ZschedError, Problem):
+                return id, None
+
+    found = await asyncio.gather(*(strip(each) for each in id[:_PAGE]))
+    return view.page("_strips", strips=[(id, one) for id, one in found if one is not None])
+
+
+@router.get("/schedules:{action}")
+async def confirm(view: Viewed, action: str, request: Request) -> Response:
+    """Show what an action on all that the filters find would change, and ask."""
+    filters = _demanded(request.query_params, action)
+    plan = await _act(view, action, filters, {}, dry_run=True)
+    return view.page("confirm", action=action, filters=filters, plan=plan, missed=[each.value for each in Missed])
+
+
+@router.post("/schedules:{action}")
+async def change_all(view: Viewed, action: str, request: Request) -> Response:
+    """Change all schedules that the filters find."""
+    view.call.demand_write()
+    form = await read_form(request)
+    filters = _demanded(form, action)
+    done = await _act(view, action, filters, form)
+    return view.done(told(done, _MANY[action]), "schedules", **{**filters, "state": ""})
+
+
+def given_filters(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the filters in a query or a form; a text without a sign of a glob is searched within ids."""
+    filters = {name: value for name in FILTERS if (value := given.get(name, "").strip())}
+    match = filters.get("match")
+    if match is not None and not _GLOB & set(match):
+        filters["match"] = f"*{match}*"
+    return filters
+
+
+def as_options(filters: Mapping[str, str]) -> dict[str, Any]:
+    """Return *filters* as the client takes them. Raises InvalidSchedule."""
+    times = {name: aware(name, filters[name]) for name in ("due_after", "due_before") if name in filters}
+    return {**filters, **times}
+
+
+def told(done: Repaired, word: str) -> str:
+    """Return what a change in bulk did, in a sentence."""
+    parts = [f"{done.done:,} of {plural(done.found, 'schedule')} {word}"]
+    if done.skipped:
+        parts.append(f"{done.skipped:,} needed no change")
+    if done.refused_count:
+        first_id, reason = done.refused[0]
+        parts.append(f"{done.refused_count:,} refused, such as {first_id}: {reason}")
+    return "; ".join(parts)
+
+
+def _choices(after: str | None) -> dict[str, Any]:
+    return {
+        "states": [state.value for state in ScheduleState],
+        "kinds": list(LISTED_KINDS),
+        "after": after,
+        "actions": list(_MANY),
+    }
+
+
+def _demanded(given: Mapping[str, str], action: str) -> dict[str, str]:
+    if action not in _MANY:
+        raise Problem(404, "not-found", f"no such action: {action[:40]}", f"use one of {', '.join(_MANY)}")
+    filters = given_filters(given)
+    if not filters:
+        raise InvalidSchedule("filter", "", "no filter", "filter by a tag, a queue or an id; * is any id")
+    return filters
+
+
+async def _act(
+    view: View, action: str, filters: Mapping[str, str], form: Mapping[str, str], **options: Any
+) -> Repaired:
+    given = as_options(filters)
+    if action == "pause":
+        return await actions.pause_all(view.call, given, form.get("note", ""), **options)
+    if action == "resume":
+        return await actions.resume_all(view.call, given, form.get("missed", Missed.FIRE.value), **options)
+    return await actions.cancel_all(view.call, given, **options)

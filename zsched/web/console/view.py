@@ -1,0 +1,136 @@
+"""What every page needs: its caller, its zone of time, links that keep the zone, and the page itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+from urllib.parse import quote, urlencode
+
+from fastapi import Depends, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from zsched.core.arguments import zone_name
+from zsched.core.clock import from_ms
+from zsched.core.model import iso
+from zsched.core.run_cells import cells, remark, with_short_workers
+from zsched.core.sentences import local_text, note_text, reason_text, sentence, shortened
+from zsched.core.triggers import zone
+from zsched.core.wording import duration_text, plural, relative_text, rough_duration
+from zsched.storage.accounts import AccountRole
+from zsched.web.access import COOKIE
+from zsched.web.calls import ApiCall, admitted
+from zsched.web.pages import HEADERS, TEMPLATES
+from zsched.web.problems import Problem
+
+SAID: Final = "said"  # the parameter of a page with what was done
+_SEE_OTHER: Final = 303
+_UTC: Final = "UTC"
+_FUNCTIONS: Final = {
+    "cells": cells, "remark": remark, "local_text": local_text, "note_text": note_text, "reason_text": reason_text,
+    "sentence": sentence, "shortened": shortened, "duration_text": duration_text, "plural": plural,
+    "relative_text": relative_text, "rough_duration": rough_duration, "short": with_short_workers, "iso": iso,
+}  # fmt: skip
+
+
+class View:
+    """A request for a page."""
+
+    def __init__(self, request: Request, call: ApiCall) -> None:
+        """Raises InvalidSchedule: the zone is unknown."""
+        self.request, self.call = request, call
+        self.tz = zone_name(request.query_params.get("tz") or None)
+        self.now_ms: int = request.app.state.clock.now_ms()
+
+    @property
+    def account(self) -> Any:
+        """The account of the caller."""
+        return self.call.account
+
+    @property
+    def may_write(self) -> bool:
+        """True if this caller may change schedules."""
+        return self.call.refusal_of_writes is None
+
+    @property
+    def has_session(self) -> bool:
+        """True if the caller can log out."""
+        return COOKIE in self.request.cookies
+
+    @property
+    def is_operator(self) -> bool:
+        """True if the caller may see the accounts."""
+        return self.account.role is AccountRole.OPERATOR and not self.call.is_limited
+
+    def demand_operator(self, what: str) -> None:
+        """Check that the caller is an operator without limits. Raises Problem."""
+        if not self.is_operator:
+            detail = f"{self.account.name!r} is no operator without limits, and {what} are for operators"
+            raise Problem(403, "not-an-operator", detail, "log in as an operator")
+
+    @property
+    def said(self) -> str:
+        """What the last action did."""
+        return self.request.query_params.get(SAID, "")[:1000]
+
+    # -- times --------------------------------------------------------------------------------------
+
+    def zone(self, own: str | None = None) -> str:
+        """Return the zone of a time: the chosen one, else that of its schedule, *own*, else UTC."""
+        return self.tz or own or _UTC
+
+    def local(self, ms: int, own: str | None = None) -> str:
+        """Return ``2026-12-24 18:00:00``, with milliseconds if there are any. The page says the zone."""
+        return local_text(ms, self.zone(own))
+
+    def local_input(self, ms: int, own: str | None = None) -> str:
+        """Return a time for a field of a form: ``2026-12-24T18:00:00``."""
+        return f"{from_ms(ms).astimezone(zone(self.zone(own))):%Y-%m-%dT%H:%M:%S}"
+
+    # -- links --------------------------------------------------------------------------------------
+
+    def link(self, *path: str, **query: Any) -> str:
+        """Return the address of the page at *path*, whose parts are escaped, with *query* and the chosen zone."""
+        given = {name: value for name, value in query.items() if value not in (None, "")}
+        if self.tz is not None:
+            given.setdefault("tz", self.tz)
+        address = "/" + "/".join(quote(part, safe="@:+,;=~!$&'()*.-_") for part in path if part)
+        return f"{address}?{urlencode(given, doseq=True)}" if given else address
+
+    def here(self, **query: Any) -> str:
+        """Return the address of this page, with other values in its *query*; None takes one away."""
+        given: dict[str, Any] = dict(self.request.query_params) | query
+        given.pop(SAID, None)
+        given = {name: value for name, value in given.items() if value not in (None, "")}
+        return f"{self.request.url.path}?{urlencode(given)}" if given else self.request.url.path
+
+    @property
+    def kept(self) -> Mapping[str, str]:
+        """The query without the zone, for the form that chooses one."""
+        return {name: value for name, value in self.request.query_params.items() if name not in ("tz", SAID)}
+
+    # -- answers ------------------------------------------------------------------------------------
+
+    def page(self, name: str, status: int = 200, **shown: Any) -> Response:
+        """Return page *name* with *shown*; a request of htmx gets its block ``live`` alone."""
+        return HTMLResponse(self.text(name, is_part="hx-request" in self.request.headers, **shown), status, HEADERS)
+
+    def text(self, name: str, *, is_part: bool = False, **shown: Any) -> str:
+        """Return the text of page *name*, or of its block ``live``."""
+        template, given = TEMPLATES.get_template(f"console/{name}.html"), {**_FUNCTIONS, "view": self, **shown}
+        return "".join(template.blocks["live"](template.new_context(given))) if is_part else template.render(given)
+
+    def done(self, said: str, *path: str, **query: Any) -> Response:
+        """Lead back to the page at *path*, which says what was done."""
+        return RedirectResponse(self.link(*path, **query, **{SAID: said}), _SEE_OTHER)
+
+    def to(self, *path: str, **query: Any) -> Response:
+        """Lead to the page at *path*."""
+        return RedirectResponse(self.link(*path, **query), _SEE_OTHER)
+
+
+def viewed(request: Request, call: Annotated[ApiCall, Depends(admitted)]) -> View:
+    """Return the view of a request."""
+    return View(request, call)
+
+
+Viewed = Annotated[View, Depends(viewed)]
