@@ -25,7 +25,7 @@ _RECURRING = 10  # one run in so many is the first of a recurring schedule
 _PUTS = 1000  # per second, from another process
 _HTTP, _STREAMS = 500, 100  # puts per second over HTTP, and open streams of events
 _SLOWED = 5  # times; our own puts wait for the two cores beside them
-_SLOW_US = 5000  # a script that takes longer beside them is told
+_SLOW_MS = 5  # a script that takes longer beside them is told; others that want the processor count as its time
 _PEERS = 1000  # runs per second for the others
 _LEAD_MS, _AFTER_MS = 1500, 300  # between the last put and the first due time; after the last due time
 _UNIT = "p99 ms"
@@ -65,9 +65,8 @@ def measure(arena: Arena) -> Result:
         series = result.find(who)
         result.within(f"{most_ms} ms p99 ({who})", series.median if series else None, float(most_ms))
     series = result.find(beside_http)
-    result.at_most(
-        f"no script above {_SLOW_US // 1000} ms ({beside_http})", series.detail("slow") if series else None, 0
-    )
+    longest_ms = series.detail("longest script ms") if series else None
+    result.within(f"{_SLOW_MS} ms for a script ({beside_http})", longest_ms, float(_SLOW_MS))
     result.notes.append("RQ floors due times to whole seconds, so some of its jobs are early; BullMQ: until its worker")
     result.notes.append("a bare timer: a process that sleeps until each time, then asks the server for TIME")
     return result
@@ -81,7 +80,7 @@ def _zsched(arena: Arena, ground: Ground, per_s: int, seconds: int, beside: str)
     with ExitStack() as stack:
         stack.enter_context(leader(arena, ground))
         if beside == "http":
-            ground.redis.config_set("slowlog-log-slower-than", _SLOW_US)
+            ground.redis.config_set("slowlog-log-slower-than", _SLOW_MS * 1000)
             stack.enter_context(running(arena, beside, ground.url, _HTTP, _STREAMS, seconds + 60))
             arena.wait_for("the callers are there", lambda: ground.redis.exists(HTTP_KEY))
         puts_ms = (one_shots // 50 + recurring) * (_SLOWED if beside == "http" else 1)
@@ -95,6 +94,7 @@ def _zsched(arena: Arena, ground: Ground, per_s: int, seconds: int, beside: str)
         load.put(client, timed)
         if arena.clock.now_ms() > first_ms - _LEAD_MS // 2:
             raise Broken("putting took longer than expected: the first runs were due already")
+        ground.redis.slowlog_reset()  # of our own puts
         if beside in ("puts", "bulk"):
             numbers = (_PUTS, seconds + 60) if beside == "puts" else ()
             stack.enter_context(running(arena, beside, ground.url, *numbers))
@@ -104,7 +104,7 @@ def _zsched(arena: Arena, ground: Ground, per_s: int, seconds: int, beside: str)
     put = ground.waiting() - recurring  # what is left in the lanes, beside the next occurrences
     if beside and put < (_HTTP if beside == "http" else _PUTS) * seconds:
         raise Broken(f"only {put:,} puts were made meanwhile: this machine is too busy to say")
-    others = {"puts": float(put), "slow": float(len(ground.slow_scripts_ms()))} if beside else {}
+    others = {"puts": float(put), "longest script ms": max(ground.slow_scripts_ms(), default=0.0)} if beside else {}
     return Figure(late.p99, late.others() | others)
 
 
