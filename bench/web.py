@@ -158,7 +158,7 @@ def drive(
     async def run(url: str, secret: str) -> None:
         async with callers(url, streams, secret) as readers, callers(url, 16, secret) as writers:
             opened = [await reader.open_stream("/api/v1/events") for reader in readers]
-            reading = [asyncio.create_task(_drain(stream)) for stream in opened]
+            reading = [asyncio.create_task(drain(stream)) for stream in opened]
             begun()
             await pace(arena, writers, per_s, per_s * seconds, call)
             for task in reading:
@@ -168,7 +168,8 @@ def drive(
         asyncio.run(run(url, secret))
 
 
-async def _drain(stream: asyncio.StreamReader) -> None:
+async def drain(stream: asyncio.StreamReader) -> None:
+    """Read a stream until its end."""
     while await stream.read(65_536):
         pass
 

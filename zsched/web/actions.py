@@ -63,8 +63,8 @@ async def pause(call: Caller, id: str, note: Any = "", version: str | None = Non
     return await _changed(call, id, version, lambda known: call.client.pause(id, note, if_version=known))
 
 
-async def resume(call: Caller, id: str, missed: Any, version: str | None = None) -> Schedule | str:
-    """Resume schedule *id*, if it has *version*. Return it, or the outcome. Raises as ``Client.resume``, Problem."""
+async def resume(call: Caller, id: str, missed: Any, version: str | None = None) -> Schedule | None:
+    """Resume schedule *id*, if it has *version*. Return it, as ``Client.resume`` does. Raises Problem."""
     return await _changed(call, id, version, lambda known: call.client.resume(id, missed, if_version=known))
 
 
@@ -96,7 +96,7 @@ async def update(call: Caller, id: str, changes: Mapping[str, Any], version: str
     call.demand_write()
     for _ in range(ATTEMPTS):
         found = await found_of(call, id)
-        wanted = {"func": found.func, "queue": found.queue, "tags": found.tags} | changes
+        wanted: dict[str, Any] = {"func": found.func, "queue": found.queue, "tags": found.tags, **changes}
         call.demand_new(wanted.pop("func"), wanted)
         known = version or (found.version if call.is_limited else None)
         condition: dict[str, Any] = {} if known is None else {"if_version": known}

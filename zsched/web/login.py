@@ -38,7 +38,7 @@ async def page(request: Request, next: str = "") -> Response:
     if caller is not None and next:
         return RedirectResponse(local_path(next), _SEE_OTHER)
     has_session = COOKIE in request.cookies
-    return _form(next=local_path(next), account=caller and caller.account, has_session=has_session)
+    return _form(next=local_path(next), account=caller.account if caller else None, has_session=has_session)
 
 
 @router.post(PATH)

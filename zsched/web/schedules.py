@@ -150,7 +150,7 @@ async def resume(id: PathId, request: Request, call: Admitted) -> Response:
     call.demand_write()
     missed = only(await read_object(request), "missed").get("missed", "fire")
     done = await actions.resume(call, id, missed, _if_match(request))
-    return _schedule(call, done) if isinstance(done, Schedule) else JsonAnswer({"id": id, "outcome": done})
+    return JsonAnswer({"id": id, "outcome": None}) if done is None else _schedule(call, done)
 
 
 @router.post("/schedules/{id:plain}:run", **schemas.action("Result", "Push a run at once."))

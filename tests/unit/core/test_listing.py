@@ -117,6 +117,15 @@ def test_a_schedule_whose_id_does_not_match_is_not_read() -> None:
     assert {"a", "q"} == set(source.read)
 
 
+def test_a_listing_of_recurring_schedules_reads_no_one_shot() -> None:
+    rules = [_schedule(id, due_ms=due_ms, kind="every") for id, due_ms in (("x", 30), ("y", 10), ("w", 30))]
+    source = _Memory(*SCHEDULES, *rules)
+
+    assert ["y", "w", "x"] == [one.id for one in select(_filter(kind="every", state="active"), source)]
+    assert ["x"] == [one.id for one in select(_filter(kind="every", state="active", after="active:30:w"), source)]
+    assert {"a", "b", "z"}.isdisjoint(source.read)
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 100])
 def test_pages_of_a_listing_add_up_to_all_schedules(limit: int) -> None:
     seen: list[str] = []

@@ -123,6 +123,15 @@ def test_every_period_has_the_lateness_of_its_latest_fire() -> None:
     assert [0.0, 4321.0, 4321.0] == [stretch.late_ms for stretch in found.stretches]
 
 
+def test_every_period_has_the_percentiles_of_its_lateness() -> None:
+    runs = [f"r{late_ms}-{NOW_MS - 10 - late_ms}{SUFFIX}" for late_ms in range(101)]
+
+    newest, *_ = recent(fire(10, *runs)).stretches
+
+    assert (50.0, 99.0, 100.0) == (newest.late_p50_ms, newest.late_p99_ms, newest.late_ms)
+    assert (None, None) == (recent().stretches[0].late_p50_ms, recent().stretches[0].late_p99_ms)
+
+
 def test_the_last_failed_or_lost_runs_are_listed() -> None:
     failed = [Run(f"f-{n}", RunStatus.FAILED, ended_ms=n, error=f"error {n}") for n in range(FAILURES)]
     lost = Run("l-1", RunStatus.LOST, error="gone")

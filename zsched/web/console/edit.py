@@ -32,8 +32,8 @@ _DEFAULTS: Final = CheckedOptions().given()
 _FIRST: Final = (*RULES, "at", "tz", "queue", "priority", "tags", "description")
 _OTHERS: Final = (
     "starts", "ends", "count", "gap", "fold", "overlap", "overlap_limit", "catch_up", "catch_up_window",
-    "catch_up_limit", "jitter", "expires_after", "timeout", "result_ttl", "failure_ttl", "pause_after_failures",
-    "at_front", "on_uncertain", "on_lost", "created_by", "managed_by",
+    "catch_up_limit", "jitter", "expires_after", "timeout", "retry", "result_ttl", "failure_ttl",
+    "pause_after_failures", "at_front", "on_uncertain", "on_lost", "created_by", "managed_by",
 )  # fmt: skip
 _ARGUMENTS: Final = ("args", "kwargs")
 

@@ -13,8 +13,8 @@ class Shared(Generic[T]):
     """The result of *read*, which is at most *old_s* seconds old. An error is not kept: the next viewer reads again."""
 
     def __init__(self, read: Callable[[], Awaitable[T]], old_s: float) -> None:
-        self._read, self._old_s = read, old_s
-        self._began_s, self._reading = 0.0, None  # type: tuple[float, asyncio.Future[T] | None]
+        self._read, self._old_s, self._began_s = read, old_s, 0.0
+        self._reading: asyncio.Future[T] | None = None
 
     async def get(self) -> T:
         """Return the result. Raises what *read* raises."""

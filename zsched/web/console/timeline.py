@@ -171,7 +171,7 @@ def _middle(window: Window, now_ms: int) -> int:
     return now_ms if window.start_ms < now_ms < window.end_ms else (window.start_ms + window.end_ms) // 2
 
 
-async def _past(view: View, window: Window, filters: dict[str, str]) -> list[Occurrence]:
+async def _past(view: View, window: Window, filters: Mapping[str, Any]) -> list[Occurrence]:
     """Return the newest outcomes of the window."""
     if window.start_ms >= view.now_ms:
         return []
@@ -181,7 +181,7 @@ async def _past(view: View, window: Window, filters: dict[str, str]) -> list[Occ
     return [one async for one in found]
 
 
-async def _coming(view: View, window: Window, filters: Mapping[str, str]) -> list[tuple[Schedule, list[int]]]:
+async def _coming(view: View, window: Window, filters: Mapping[str, Any]) -> list[tuple[Schedule, list[int]]]:
     """
     Return the recurring schedules of the first rows with their times in the window; with a filter of ids, one-shots,
     too. Without one, a million one-shots are only in the density.

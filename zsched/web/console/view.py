@@ -110,9 +110,9 @@ class View:
 
     # -- answers ------------------------------------------------------------------------------------
 
-    def page(self, name: str, status: int = 200, **shown: Any) -> Response:
+    def page(self, name: str, code: int = 200, **shown: Any) -> Response:
         """Return page *name* with *shown*; a request of htmx gets its block ``live`` alone."""
-        return HTMLResponse(self.text(name, is_part="hx-request" in self.request.headers, **shown), status, HEADERS)
+        return HTMLResponse(self.text(name, is_part="hx-request" in self.request.headers, **shown), code, HEADERS)
 
     def text(self, name: str, *, is_part: bool = False, **shown: Any) -> str:
         """Return the text of page *name*, or of its block ``live``."""

@@ -1,0 +1,74 @@
+"""Results that all viewers of the console share."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from zsched.web.console.shared import Shared
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Counter:
+    """Counts its reads; each waits until it may answer."""
+
+    def __init__(self) -> None:
+        self.reads, self.gate = 0, asyncio.Event()
+
+    async def read(self) -> int:
+        self.reads += 1
+        await self.gate.wait()
+        return self.reads
+
+
+async def test_viewers_at_the_same_moment_share_one_read() -> None:
+    counter = Counter()
+    shared = Shared(counter.read, 60)
+    viewers = [asyncio.ensure_future(shared.get()) for _ in range(20)]
+    await asyncio.sleep(0)
+    counter.gate.set()
+
+    assert [1] * 20 == await asyncio.gather(*viewers)
+    assert 1 == await shared.get()
+
+
+async def test_a_result_that_is_too_old_is_read_again() -> None:
+    counter = Counter()
+    counter.gate.set()
+    shared = Shared(counter.read, -1)
+
+    assert [1, 2] == [await shared.get(), await shared.get()]
+
+
+async def test_an_error_is_not_kept() -> None:
+    answers = iter([ValueError("no"), 7])
+
+    async def read() -> int:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    shared = Shared(read, 60)
+    with pytest.raises(ValueError, match="no"):
+        await shared.get()
+
+    assert 7 == await shared.get()
+
+
+async def test_a_viewer_who_leaves_does_not_end_the_read_of_the_others() -> None:
+    counter = Counter()
+    shared = Shared(counter.read, 60)
+    one, other = asyncio.ensure_future(shared.get()), asyncio.ensure_future(shared.get())
+    await asyncio.sleep(0)
+    one.cancel()
+    counter.gate.set()
+
+    assert 1 == await other
