@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,12 +68,19 @@ class Person:
         assert answer is not None
         assert 200 == answer.status, self.page.content()
 
-    def click(self, name: str, role: str = "link") -> None:
-        """Click on the one thing of this name, and count it."""
+    def click(self, name: str | re.Pattern[str], role: str = "link") -> None:
+        """Click on the first thing of this name, which leads to another page, and count it."""
         self.clicks += 1
-        self.page.get_by_role(role, name=name, exact=True).click()  # type: ignore[arg-type]  # one of many literals
+        with self.page.expect_navigation(wait_until="load"):
+            self.page.get_by_role(role, name=name, exact=True).first.click()  # type: ignore[arg-type]  # a literal
 
-    def press(self, name: str) -> None:
+    def find(self, id: str) -> None:
+        """Search for an id, as the page has a field for it."""
+        self.page.locator("header input[type=search]").fill(id)
+        with self.page.expect_navigation(wait_until="load"):
+            self.page.keyboard.press("Enter")
+
+    def press(self, name: str | re.Pattern[str]) -> None:
         """Press a button."""
         self.click(name, "button")
 

@@ -33,8 +33,7 @@ def test_the_reason_why_a_reminder_did_not_come_is_found_by_its_id(
     client.cancel("reminder-42")
 
     ann.open("/")
-    ann.page.get_by_role("searchbox").fill("reminder-42")
-    ann.page.keyboard.press("Enter")
+    ann.find("reminder-42")
 
     ann.reads("CANCELLED")
     assert "cancelled by" in ann.text()
@@ -66,8 +65,7 @@ def test_a_schedule_is_run_now(ann: Person, client: Client, daemon: DaemonThread
     client.schedule("app.tasks.remind", id="digest", every=86_400, queue="mail")
 
     ann.open("/")
-    ann.page.get_by_role("searchbox").fill("digest")
-    ann.page.keyboard.press("Enter")
+    ann.find("digest")
     ann.press("Run now")
 
     ann.reads("pushed run digest-")
@@ -100,10 +98,10 @@ def test_an_outage_is_seen_and_backfilled_after_a_dry_run(
     eventually(lambda: client.history("beat"))
 
     ann.open("/timeline")
-    ann.page.get_by_role("link", name="beat", exact=True).first.click()
-    ann.page.get_by_role("link", name="backfill …").first.click()
+    ann.click("beat")
+    ann.click("backfill …")
     ann.reads("would be pushed")
-    ann.page.get_by_role("button", name=re.compile("^Push .* runs?$")).click()
+    ann.press(re.compile("^Push .* runs?$"))
 
     ann.reads("pushed")
     eventually(lambda: redis_client.llen("rq:queue:mail"))
