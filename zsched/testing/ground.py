@@ -34,9 +34,10 @@ def new_fake() -> redis.Redis:
         raise ConfigError(
             f"redis=None: {' and '.join(missing)} not installed; pip install 'zsched[testing]', or give a redis.Redis"
         )
-    from zsched.testing.fake import fake  # imported only here: with a real Redis it is not needed
+    from fakeredis import FakeRedis, FakeServer  # imported only here: with a real Redis it is not needed
 
-    return fake()
+    made: redis.Redis = FakeRedis(server=FakeServer())
+    return made
 
 
 def link_to(client: Any) -> Link:
@@ -53,7 +54,8 @@ def plain_client(client: Any) -> redis.Redis:
 def demand_empty(link: Link, keys: Keys) -> None:
     """
     Raises:
-        ConfigError: the Redis has data that a test could harm; or it is a fakeredis with a wrong COPY (see ``fake``).
+        ConfigError: the Redis has data that a test could harm; or it is a fakeredis before 2.41, whose COPY lets both
+            keys share one value: all runs of a schedule would share one job.
     """
     used = [key for key in (keys.meta(), keys.log(), keys.lease(), keys.archivers()) if link.execute("EXISTS", key)]
     used += sorted(key.decode(errors="backslashreplace") for key in link.execute("SMEMBERS", keys.rq.queues()))
@@ -65,8 +67,8 @@ def demand_empty(link: Link, keys: Keys) -> None:
         )
     if not _copies(link, keys.template("manual"), keys.rq.job("manual")):
         raise ConfigError(
-            f"redis at {link.where}: its COPY lets both keys share one value, as fakeredis' own does; give none, and "
-            "use the scheduler's redis, where that is put right"
+            f"redis at {link.where}: its COPY lets both keys share one value, as that of fakeredis before 2.41 does; "
+            "pip install 'fakeredis[lua]>=2.41'"
         )
 
 

@@ -68,10 +68,26 @@ def test_a_redis_of_an_earlier_test_is_refused(redis_client: redis.Redis) -> Non
         ManualScheduler(redis_client)
 
 
-def test_a_fakeredis_that_does_not_copy_is_refused() -> None:
-    client = fakeredis.FakeRedis(server=fakeredis.FakeServer())
+class SharingConnection(fakeredis.FakeRedisConnection):
+    """The COPY of fakeredis before 2.41: both keys have one value."""
 
-    with pytest.raises(ConfigError, match=r"COPY.*use the scheduler's redis"):
+    def _connect(self) -> Any:
+        socket: Any = super()._connect()
+        copies = socket.copy
+
+        def copy(key: Any, new_key: Any, *options: bytes) -> int:
+            copied: int = copies(key, new_key, *options)
+            new_key.value = key.value
+            return copied
+
+        socket.copy = copy
+        return socket
+
+
+def test_a_fakeredis_that_does_not_copy_is_refused() -> None:
+    client = fakeredis.FakeRedis(server=fakeredis.FakeServer(), connection_class=SharingConnection)
+
+    with pytest.raises(ConfigError, match=r"COPY.*pip install 'fakeredis\[lua\]>=2.41'"):
         ManualScheduler(client)
 
     assert [] == client.keys()
