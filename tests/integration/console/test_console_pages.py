@@ -41,7 +41,9 @@ def routes() -> Iterator[tuple[str, str]]:
 
 
 ROUTES = sorted(routes())
-PAGES = [path for method, path in ROUTES if method == "GET"]
+READ = [path for method, path in ROUTES if method == "GET"]
+PARTS = {"/outcomes", "/schedules/{id}/preview"}  # of pages, which scripts ask for
+PAGES = [path for path in READ if path not in PARTS]
 WRITES = [(method, path) for method, path in ROUTES if method not in READS]
 
 
@@ -107,7 +109,7 @@ def test_pages_are_read_without_scripts(web: Web, browser: Any, run_id: str) -> 
             assert text in bob.text(), path
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", READ)
 def test_a_page_needs_a_login(web: Web, path: str) -> None:
     with web.stranger() as stranger:
         answer = stranger.get(filled(path, "digest-1"), headers={"Accept": "text/html"})
