@@ -14,10 +14,11 @@ from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.console.person import Person
 from tests.integration.in_process import work_off
-from tests.integration.web.ground import Web
+from tests.integration.web.ground import Web, entries_by
 from zsched import Client
 from zsched.aio.link import AsyncLink
 from zsched.config import Settings
+from zsched.storage.connection import Link
 from zsched.web.app import PREFIX, make_api
 from zsched.web.calls import admitted
 from zsched.web.console.view import viewed
@@ -118,13 +119,12 @@ def test_a_page_needs_a_login(web: Web, path: str) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), WRITES)
-def test_a_viewer_changes_nothing(web: Web, run_id: str, redis_client: redis.Redis, method: str, path: str) -> None:
-    before = redis_client.xlen("zsched:{default}:log")
+def test_a_viewer_changes_nothing(web: Web, run_id: str, link: Link, method: str, path: str) -> None:
     with web.browser("eve", "viewer") as eve:
         answer = eve.request(method, filled(path, run_id).partition("?")[0], data={"tag": "shop"})
 
     assert 403 == answer.status_code
-    assert before == redis_client.xlen("zsched:{default}:log")
+    assert [] == entries_by("eve", link)
 
 
 def test_a_viewer_sees_no_button_that_changes_something(eve: Person, run_id: str) -> None:
@@ -169,17 +169,12 @@ def test_a_page_that_is_not_there_says_so_with_a_way_back(web: Web, run_id: str)
     assert all("Back to the first page" in answer.text for answer in answers.values())
 
 
-def test_a_change_appears_within_a_second(ann: Person, client: Client, daemon: DaemonThread) -> None:
+def test_a_change_appears_without_a_reload(ann: Person, client: Client, daemon: DaemonThread) -> None:
     ann.open("/log")
-    ann.page.evaluate(
-        "window.seen = new Promise((done) => new MutationObserver(() => document.body.innerText.includes('brand-new')"
-        " && done(performance.now())).observe(document.body, {childList: true, subtree: true}))"
-    )
 
-    began = ann.page.evaluate("performance.now()")
     client.schedule("app.tasks.remind", id="brand-new", after=3600)
 
-    assert ann.page.evaluate("window.seen") - began < 1000
+    ann.reads("brand-new")
 
 
 def test_times_are_shown_in_the_zone_of_the_query(ann: Person, run_id: str) -> None:
@@ -221,7 +216,7 @@ def test_an_edit_changes_only_what_was_typed(ann: Person, client: Client, run_id
     ann.reads("updated: cron")
 
     after = client.get("digest").to_dict()
-    assert {"trigger", "next_at", "nominal_at", "updated_at", "version"} == {
+    assert {"trigger", "next_at", "anchor_at", "nominal_at", "updated_at", "version"} == {
         name for name in before if before[name] != after[name]
     }
 

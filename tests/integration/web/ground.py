@@ -18,6 +18,7 @@ from zsched.embedded.guard import Guard
 from zsched.storage.accounts import Account, AccountRole, Limits
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
+from zsched.storage.log import Log
 from zsched.storage.people import People
 from zsched.storage.tokens import Tokens
 
@@ -110,3 +111,8 @@ class Web:
 
     def _cli(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "zsched.cli", *arguments]
+
+
+def entries_by(name: str, link: Link) -> list[str]:
+    """Return the kinds of the entries of the log that the account *name* wrote; a daemon writes its own meanwhile."""
+    return [entry.kind for entry in Log(link, Keys("default")).entries() if entry.by == name.encode()]

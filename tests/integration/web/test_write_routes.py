@@ -13,13 +13,12 @@ import redis
 
 from tests.faults.processes import DaemonProcess
 from tests.integration.client.ground import KEYS
-from tests.integration.web.ground import Web
+from tests.integration.web.ground import Web, entries_by
 from tests.integration.web.routes import is_write, write_routes
 from tests.sources import PACKAGE, sources
 from zsched import Client
 from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link
-from zsched.storage.log import Log
 from zsched.web.app import PREFIX
 
 pytestmark = pytest.mark.redis
@@ -51,11 +50,6 @@ def ask(client: httpx.Client, route: tuple[str, str], run_id: str, body: Any = O
 def size_of(redis_client: redis.Redis) -> tuple[int, int]:
     """Return the number of entries in the log, and of keys without those that record uses of tokens."""
     return redis_client.xlen(KEYS.log()), redis_client.dbsize() - redis_client.exists(KEYS.tokens_used())
-
-
-def entries_by(label: str, link: Link) -> list[str]:
-    """Return the kinds of the entries of the log that the token *label* wrote; a daemon writes its own meanwhile."""
-    return [entry.kind for entry in Log(link, KEYS).entries() if entry.by == label.encode()]
 
 
 def test_the_routes_that_write_are_known(web: Web) -> None:

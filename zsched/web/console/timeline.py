@@ -118,6 +118,8 @@ async def timeline(view: Viewed, by: str = "schedule", match: str = "", tag: str
     coming = await _coming(view, window, filters)
     rows = _rows(window, view.now_ms, by, past, coming)
     left_out = [one for one in past if mark_of(one) in (Mark.LEFT_OUT, Mark.BAD)]
+    listed = left_out[:_LISTED]
+    known = client.get_many(sorted({one.id for one in listed}))
     return view.page(
         "timeline",
         window=window,
@@ -126,8 +128,9 @@ async def timeline(view: Viewed, by: str = "schedule", match: str = "", tag: str
         rows=rows[:_ROWS],
         more_rows=max(len(rows) - _ROWS, 0),
         is_cut=len(past) >= _OUTCOMES,
-        left_out=[(mark_of(one), one, words_of(one)) for one in left_out[:_LISTED]],
+        left_out=[(mark_of(one), one, words_of(one)) for one in listed],
         left_out_count=len(left_out),
+        recurring={one.id: one.tz async for one in known if one.kind != "once"},
         legend=legend(),
         zooms=[(name, window.around(_middle(window, view.now_ms), span)) for name, span in _ZOOMS.items()],
         by=by,

@@ -60,7 +60,7 @@ function announce() {
     if (!live || !live.querySelector("details[open], :focus")) { // not while somebody types or reads there
       document.body.dispatchEvent(new Event("zsched:news"));
     }
-  }, 400);
+  }, 300);
 }
 
 function listen() {
@@ -71,6 +71,7 @@ function listen() {
     stream = null;
   } else if (stream === null) {
     stream = new EventSource(address);
+    stream.addEventListener("open", announce); // what changed before it was open
     stream.addEventListener("message", announce);
     stream.addEventListener("reset", announce);
   }
