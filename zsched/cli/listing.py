@@ -19,10 +19,10 @@ from zsched.cli.values import duration, instant
 from zsched.client import Client
 from zsched.core.arguments import instant_ms
 from zsched.core.clock import SystemClock, from_ms, to_ms
+from zsched.core.definition import definition_of
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.planning import nominal_time
 from zsched.core.run_id import RunId
-from zsched.core.schedule_fields import fields_of
 from zsched.core.sentences import local_text, shortened
 from zsched.core.triggers import KINDS, RULES, zone
 from zsched.core.wording import relative_text
@@ -107,7 +107,7 @@ def show(invocation: Invocation, /, id: str) -> None:
         "source": runs.source.to_dict(),
     }
     lines: list[Shown] = [
-        *pairs(fields_of(schedule, lambda ms: due_text(ms, schedule.tz))),
+        *pairs(definition_of(schedule, lambda ms: due_text(ms, schedule.tz))),
         "",
         "next times:",
         *(f"  {due_text(to_ms(at), schedule.tz)}" for at in times),

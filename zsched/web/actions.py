@@ -17,7 +17,7 @@ from zsched.core.backfill import Backfill
 from zsched.core.model import Schedule, Scheduled, ScheduleState
 from zsched.core.repair import IdOutcome, Repaired, Tally
 from zsched.core.runs import Run
-from zsched.errors import Contended, ScheduleNotFound, VersionConflict, ZschedError
+from zsched.errors import NOT_GIVEN, Contended, InvalidSchedule, ScheduleNotFound, VersionConflict, ZschedError
 from zsched.web.access import Caller
 
 T = TypeVar("T")
@@ -83,11 +83,14 @@ async def run_now(call: Caller, id: str) -> str:
     return await call.client.run_now(id)
 
 
-async def backfill(call: Caller, id: str, start: datetime, end: datetime, **options: Any) -> Backfill:
-    """Backfill schedule *id*, as ``Client.backfill`` does. Raises Problem."""
+async def backfill(call: Caller, id: str, start: datetime | None, end: datetime | None, **options: Any) -> Backfill:
+    """Backfill schedule *id*, as ``Client.backfill`` does; None for a missing time is refused. Raises Problem."""
     call.demand_write()
     found = await found_of(call, id)
     call.demand_new(found.func, {"queue": found.queue, "tags": found.tags})
+    if start is None or end is None:
+        name = "start" if start is None else "end"
+        raise InvalidSchedule(name, NOT_GIVEN, "it is missing", "give start and end, in the past")
     return await call.client.backfill(id, start, end, **options)
 
 

@@ -212,7 +212,7 @@ def _told(request: Request, answer: JsonAnswer) -> Response:
     """Return a problem as a page for a browser that asks for one."""
     if not login.is_page(request):
         return answer
-    return pages.page("problem.html", answer.status_code, problem=json.loads(bytes(answer.body)))
+    return pages.html_page("problem.html", answer.status_code, problem=json.loads(bytes(answer.body)))
 
 
 async def _on_bad_parameter(request: Request, error: Any) -> Response:

@@ -119,6 +119,6 @@ def _form(
     has_session: bool = False,
     is_refused: bool = False,
 ) -> Response:
-    return pages.page(
+    return pages.html_page(
         "login.html", status, next=next, name=name, account=account, has_session=has_session, is_refused=is_refused
     )

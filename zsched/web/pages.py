@@ -27,6 +27,6 @@ TEMPLATES: Final = Environment(
 )
 
 
-def page(template: str, status: int = 200, **shown: Any) -> Response:
+def html_page(template: str, status: int = 200, **shown: Any) -> Response:
     """Return the page that *template* makes of *shown*."""
     return HTMLResponse(TEMPLATES.get_template(template).render(shown), status, HEADERS)

@@ -17,7 +17,6 @@ from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Missed, Schedule, Scheduled, ScheduleState
 from zsched.core.option_table import RuleOptions
 from zsched.errors import (
-    NOT_GIVEN,
     InvalidSchedule,
     NotArchived,
     ScheduleExists,
@@ -169,11 +168,8 @@ async def backfill(id: PathId, request: Request, call: Admitted) -> Response:
     """Run the occurrences in [`start`, `end`) that did not run; `dry_run` only plans; `again` also those that ran."""
     call.demand_write()
     body = only(await read_object(request), "start", "end", "dry_run", "again")
-    times = {name: rfc3339(name, body.pop(name, None)) for name in ("start", "end")}
-    for name, at in times.items():
-        if at is None:
-            raise InvalidSchedule(name, NOT_GIVEN, "it is missing", "give start and end, in the past")
-    done = await actions.backfill(call, id, *times.values(), **body)  # type: ignore[arg-type]  # both are given
+    start, end = (rfc3339(name, body.pop(name, None)) for name in ("start", "end"))
+    done = await actions.backfill(call, id, start, end, **body)
     return JsonAnswer(done.to_dict())
 
 

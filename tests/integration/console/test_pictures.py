@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,13 @@ import pytest
 import redis
 from rq import Queue
 
+from tests.faults.clocks import now_ms, set_back
 from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread
+from tests.faults.threads import STEADY, DaemonThread
 from tests.integration.console.person import Person
 from tests.integration.in_process import work_off
 from zsched import Client
-from zsched.core.clock import from_ms
+from zsched.core.clock import from_ms, to_ms
 
 pytestmark = [pytest.mark.redis, pytest.mark.once]
 PICTURES = {
@@ -26,37 +29,46 @@ PICTURES = {
     "edit": "/schedules/digest-seoul/edit",
     "busiest": "/timeline/busiest",
     "run": "/find?q={run_id}",
+    "runs": "/runs",
     "queues": "/queues",
+    "log": "/log",
     "doctor": "/doctor",
 }
-PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 800}
+PHONE, DESK, WIDE = ({"width": width, "height": height} for width, height in ((390, 844), (1280, 800), (1920, 1000)))
+FAILS, DONE = "tests.integration.console.jobs.fail", "tests.integration.console.jobs.succeed"
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def product(client: Client, daemon: DaemonThread, redis_client: redis.Redis) -> str:
-    """Schedules of a shop, some of whose runs failed, and an outage. The id of a failed run."""
-    jobs, tasks = "tests.integration.console.jobs", "app.tasks"
-    seconds, _ = redis_client.time()
-    now = from_ms(int(seconds) * 1000)
-    for name, zone in (("seoul", "Asia/Seoul"), ("new-york", "America/New_York"), ("london", "Europe/London")):
-        client.schedule(f"{tasks}.digest", id=f"digest-{name}", cron="0 9 * * 1-5", tz=zone, tags=["mail", "digest"])
-    for name, every in (("prices", 60), ("stock", 300), ("sitemap", 3600)):
-        client.schedule(f"{tasks}.{name}", id=name, every=every, tags=["shop"], queue="sync", jitter=every // 10)
-    client.schedule(f"{jobs}.fail", id="invoices", every=60, tags=["billing"], queue="billing", enabled=False)
-    client.resume("invoices", missed="skip")
+def product(client: Client, redis_client: redis.Redis, redis_url: str) -> Iterator[str]:
+    """
+    Schedules of a shop after three hours without a daemon: what passed ran late, or did not run, by the policy of each;
+    some runs fail. The id of a failed run.
+    """
+    now = from_ms(now_ms(redis_client))
+    with set_back(redis_client, 3 * HOUR_MS):
+        for name, zone in (("seoul", "Asia/Seoul"), ("new-york", "America/New_York"), ("london", "Europe/London")):
+            client.schedule(DONE, id=f"digest-{name}", cron="0 9 * * 1-5", tz=zone, tags=["mail", "digest"])
+        for name, every, policy in (("prices", 600, "all"), ("stock", 1800, "none"), ("sitemap", 3600, "latest")):
+            client.schedule(
+                DONE, id=name, every=every, catch_up=policy, overlap="allow", tags=["shop"], queue="sync",
+                jitter=every // 10, description=f"Update the {name}",
+            )  # fmt: skip
+        client.schedule(FAILS, id="invoices", every=3600, catch_up="all", overlap="allow", tags=["billing"])
+        client.schedule(DONE, id="newsletter", every=7200, tags=["mail"])
+        client.pause("newsletter", "the text is not approved")
     client.schedule_many(
-        {"func": f"{tasks}.remind", "id": f"reminder-{n}", "at": at, "queue": "push", "tags": ["customer"]}
+        {"func": DONE, "id": f"reminder-{n}", "at": at, "queue": "push", "tags": ["customer"]}
         for n in range(2000)
-        if (at := from_ms(int(seconds) * 1000 + (n % 240) * 300_000 + 600_000))
+        if (at := now + timedelta(minutes=10 + n**2 // 3200))
     )
-    client.pause("sitemap", "the site moves on Monday")
-    run_id = ""
-    for name, queue in (("invoices", "billing"), ("prices", "sync"), ("stock", "sync")):
-        run_id = client.run_now(name) if name != "invoices" or not run_id else run_id
-        work_off(Queue(queue, connection=redis_client), redis_client)
-    eventually(lambda: client.runs(status="failed"))
-    assert now
-    return client.runs(status="failed")[0].id
+    with DaemonThread(redis_url, **STEADY):
+        eventually(lambda: not [one for one in client.list(kind="every") if (one.next_ms or 0) < to_ms(now)])
+        for queue in ("sync", "default"):
+            work_off(Queue(queue, connection=redis_client), redis_client)
+        client.run_now("newsletter")
+        eventually(lambda: client.runs(status="failed") and not client.runs("sitemap", status="queued"))
+        yield client.runs(status="failed")[0].id
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -66,7 +78,7 @@ def test_the_pages_of_the_documentation_are_shown_without_errors(
     folder = Path(os.environ.get("ZSCHED_PICTURES", tmp_path))
     ann.page.emulate_media(color_scheme=scheme)
     for name, path in PICTURES.items():
-        for kind, size in (("", DESK), ("-phone", PHONE)):
+        for kind, size in (("", DESK), ("-phone", PHONE), ("-wide", WIDE)):
             ann.page.set_viewport_size(size)
             ann.open(path.format(run_id=product))
             ann.page.wait_for_load_state("load")

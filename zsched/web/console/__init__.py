@@ -7,7 +7,7 @@ The console: pages on which people see schedules, understand what ran and what d
          │                                                  actions: what the API changes, too
          └─► templates/console/<page>.html
 
-A page: ``now``, ``timeline`` (drawn by ``marks``), ``schedules`` (many), ``schedule`` (one), ``edit``, ``runs``,
+A page: ``now``, ``timeline`` (places by ``drawing``), ``schedules`` (many), ``schedule`` (one), ``edit``, ``runs``,
 ``queues``, ``log``, ``doctor``, ``accounts``. ``outcomes`` is the strip of a schedule's last occurrences.
 
 All is in the URL, so a page can be shared. Pages are read without scripts. With them, htmx exchanges the parts that

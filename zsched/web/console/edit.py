@@ -174,7 +174,7 @@ def _text(name: str, one: Schedule, shown: Mapping[str, Any]) -> str:
         value = None if spec is None else getattr(spec, name)
         return "" if value is None else str(getattr(value, "value", value))
     value = shown.get(OPTIONS[name].shown)
-    if value in (None, "", ()):
+    if value in (None, "", ()) or (name == "description" and value == one.func):  # its default
         return ""
     form: Form = OPTIONS[name].form
     if isinstance(form, Tags):

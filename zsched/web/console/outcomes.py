@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from zsched.core.changes import PUSHES, What
+from zsched.core.changes import PUSHES
 from zsched.core.lookback import Occurrence
 from zsched.core.runs import BAD, RunStatus
 from zsched.core.sentences import reason_text
@@ -56,7 +56,7 @@ def mark_of(one: Occurrence) -> Mark:
 
 def words_of(one: Occurrence) -> str:
     """Return what became of an occurrence, and why: ``skipped: the run before was not over``."""
-    parts = [one.what.value if one.run is None or one.what is not What.FIRED else one.run.status.value]
+    parts = [one.what.value if one.run is None or one.what not in PUSHES else one.run.status.value]
     if one.count > 1:
         parts[0] = f"{one.count:,} {parts[0]}"
     if one.late_ms is not None and one.late_ms >= LATE_MS:

@@ -12,12 +12,12 @@ from starlette.responses import Response
 from zsched.core.arguments import instant_ms
 from zsched.core.backfill import Backfill
 from zsched.core.clock import from_ms, to_ms
+from zsched.core.definition import definition_of
 from zsched.core.model import Missed, Schedule, ScheduleState
 from zsched.core.planning import nominal_time
-from zsched.core.schedule_fields import fields_of
 from zsched.core.triggers import zone
 from zsched.core.wording import plural
-from zsched.errors import NOT_GIVEN, InvalidSchedule, ScheduleNotFound
+from zsched.errors import InvalidSchedule, ScheduleNotFound
 from zsched.web import actions
 from zsched.web.console.outcomes import mark_of, words_of
 from zsched.web.console.view import View, Viewed
@@ -128,7 +128,7 @@ def with_remarks(one: Schedule, times: list[datetime]) -> list[Coming]:
 
 def _fields(view: View, one: Schedule) -> Any:
     """Yield names and texts of the definition, without arguments for those who may not see them."""
-    for name, text in fields_of(one, lambda ms: view.local(ms, one.tz)):
+    for name, text in definition_of(one, lambda ms: view.local(ms, one.tz)):
         if view.account.sees_arguments or name not in _WITHOUT_ARGUMENTS:
             yield name, text
 
@@ -140,13 +140,12 @@ async def _backfill(view: View, id: str, given: Any, **options: Any) -> Backfill
     return await actions.backfill(view.call, id, start, end, **options)
 
 
-def _instant(name: str, text: str, tz: str) -> datetime:
-    """Return a time of a form as an instant. Raises InvalidSchedule."""
-    remedy = "give one such as 2026-12-24T18:00"
+def _instant(name: str, text: str, tz: str) -> datetime | None:
+    """Return a time of a form as an instant, None for no text. Raises InvalidSchedule."""
     if not text:
-        raise InvalidSchedule(name, NOT_GIVEN, "it is missing", remedy)
+        return None
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidSchedule(name, text, "not a time", remedy) from None
+        raise InvalidSchedule(name, text, "not a time", "give one such as 2026-12-24T18:00") from None
     return from_ms(instant_ms(name, at, tz))

@@ -16,7 +16,7 @@ _INSTANTS: Final = ("next_at", "anchor_at", "nominal_at", "created_at", "updated
 _DURATIONS: Final = [option.shown for option in OPTIONS.values() if isinstance(option.form, Duration)]
 
 
-def fields_of(schedule: Schedule, time_text: Callable[[int], str]) -> Iterator[tuple[str, str]]:
+def definition_of(schedule: Schedule, time_text: Callable[[int], str]) -> Iterator[tuple[str, str]]:
     """
     Yield names and texts of the options that are set, and of all policies that a recurring schedule has. Durations are
     as the command line takes them. *time_text* writes an instant in ms.

@@ -1,0 +1,151 @@
+"""
+Places of the timeline's marks and bars: pure, without I/O. Places and widths are shares of the shown time, in percent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from zsched.core.changes import PUSHES
+from zsched.core.lookback import Occurrence
+from zsched.core.model import Schedule, iso
+from zsched.core.recent import LEFT_OUT
+from zsched.core.sentences import local_text
+from zsched.core.timeline import EXPECTED, Timeline
+from zsched.web.console.outcomes import Mark, mark_of, words_of
+
+COMING: Final = 60  # marks of a row; with more, a bar stands for all of them
+ROWS_BY: Final = ("schedule", "tag", "queue")
+_STEPS_MS: Final = (5_000, 10_000, 60_000, 300_000, 900_000, 1_800_000, 3_600_000, 10_800_000, 21_600_000, 86_400_000)
+_TICKS: Final = 10  # at most, on the axis
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTime:
+    """The shown time."""
+
+    start_ms: int
+    end_ms: int
+
+    @property
+    def span_ms(self) -> int:
+        """Its length."""
+        return self.end_ms - self.start_ms
+
+    def place(self, ms: float) -> float:
+        """Return the place of an instant, in percent."""
+        return round(min(max((ms - self.start_ms) / self.span_ms, 0.0), 1.0) * 100, 3)
+
+    def around(self, middle_ms: int, span_ms: int) -> dict[str, str | None]:
+        """Return the query of a time of another length, around the same middle."""
+        return {"from": iso(middle_ms - span_ms // 2), "to": iso(middle_ms - span_ms // 2 + span_ms)}
+
+    def moved(self, share: float) -> dict[str, str | None]:
+        """Return the query of a time that is earlier or later by a share of this one."""
+        by_ms = round(self.span_ms * share)
+        return {"from": iso(self.start_ms + by_ms), "to": iso(self.end_ms + by_ms)}
+
+    def ticks(self, tz: str) -> list[tuple[float, str]]:
+        """Return places and local times for the axis."""
+        step_ms = next((step for step in _STEPS_MS if self.span_ms / step <= _TICKS), _STEPS_MS[-1])
+        first_ms = -(-self.start_ms // step_ms) * step_ms
+        cut = slice(11, 19) if step_ms < 60_000 else slice(11, 16) if step_ms < 86_400_000 else slice(5, 10)
+        return [(self.place(ms), local_text(ms, tz)[cut]) for ms in range(first_ms, self.end_ms, step_ms)]
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnMark:
+    """A mark at *at*, and the bar of its run from *bar_at* on. ``id``: the schedule, for its page."""
+
+    at: float
+    mark: Mark
+    id: str
+    words: str
+    bar_at: float = 0.0
+    width: float = 0.0
+
+
+@dataclass(slots=True)
+class DrawnRow:
+    """A row: its name, its marks, and how many occurrences did not run or failed."""
+
+    name: str
+    marks: list[DrawnMark] = field(default_factory=list)
+    bad: int = 0
+
+
+def rows_of(
+    shown: ShownTime,
+    now_ms: int,
+    by: str,
+    past: Iterable[Occurrence],
+    coming: Iterable[tuple[Schedule, Sequence[int]]],
+) -> list[DrawnRow]:
+    """Return the rows: first those with what did not run, then the others by name. *coming*: due times in ms."""
+    rows = dict[str, DrawnRow]()
+    for one in past:
+        drawn = _past_mark(shown, now_ms, one)
+        is_bad = drawn.mark in (Mark.LEFT_OUT, Mark.BAD)
+        for name in _names(by, one):
+            row = rows.setdefault(name, DrawnRow(name))
+            row.marks.append(drawn)
+            row.bad += max(one.count, 1) if is_bad else 0
+    for schedule, times in coming:
+        marks = _coming_marks(shown, schedule, times)
+        for name in {"schedule": [schedule.id], "queue": [schedule.queue], "tag": schedule.tags or ["no tag"]}[by]:
+            rows.setdefault(name, DrawnRow(name)).marks.extend(marks)
+    return sorted(rows.values(), key=lambda row: (-row.bad, row.name))
+
+
+def bars_of(counted: Timeline) -> list[dict[str, Any]]:
+    """Return the bars of the density: places and heights of what fired, did not run, and is to come."""
+    width = round(100 / max(len(counted.counts), 1), 4)
+    parts = [_parts(count) for count in counted.counts]
+    most = max((sum(part) for part in parts), default=0) or 1
+    return [
+        {"at": round(number * width, 4), "width": width, "at_ms": at_ms, "counts": part,
+         "heights": [round(100 * one / most, 3) for one in part]}
+        for number, (at_ms, part) in enumerate(zip(counted.spans.bounds, parts, strict=False))
+        if any(part)
+    ]  # fmt: skip
+
+
+def _names(by: str, one: Occurrence) -> Iterator[str]:
+    facets = one.facets
+    if by == "schedule":
+        yield one.id
+    elif by == "queue":
+        yield (facets and facets.queue) or "unknown queue"
+    else:
+        yield from (facets and facets.tags) or ("no tag",)
+
+
+def _past_mark(shown: ShownTime, now_ms: int, one: Occurrence) -> DrawnMark:
+    """Return the mark of an outcome at its nominal time. Its bar: the time of its run, or of all that it stands for."""
+    run, first_ms = one.run, one.nominal_ms if one.first_ms is None else one.first_ms
+    at = shown.place(one.at_us / 1000 if first_ms is None else first_ms)
+    start = end = at
+    if one.first_ms is not None and one.last_ms is not None:
+        end = shown.place(one.last_ms)
+    elif run is not None and run.started_ms is not None:
+        ended_ms = now_ms if not run.is_over else run.started_ms if run.ended_ms is None else run.ended_ms
+        start, end = shown.place(run.started_ms), shown.place(ended_ms)
+    return DrawnMark(at, mark_of(one), one.id, words_of(one), start, round(max(end - start, 0.0), 3))
+
+
+def _coming_marks(shown: ShownTime, schedule: Schedule, times: Sequence[int]) -> list[DrawnMark]:
+    """Return a mark for each time to come; for many times one mark and a bar up to the end of the shown time."""
+    if len(times) < COMING:
+        return [DrawnMark(shown.place(ms), Mark.EXPECTED, schedule.id, "to come") for ms in times]
+    ends_ms = None if schedule.trigger is None else schedule.trigger.ends_ms
+    start, end = shown.place(times[0]), shown.place(shown.end_ms if ends_ms is None else ends_ms)
+    words = f"{schedule.rule_text}: to come"
+    return [DrawnMark(start, Mark.EXPECTED, schedule.id, words, start, round(end - start, 3))]
+
+
+def _parts(count: Any) -> tuple[int, int, int]:
+    """Return how many fired, did not run, and are to come."""
+    pushed = sum(count[what.value] for what in PUSHES)
+    return pushed, sum(count[what.value] for what in LEFT_OUT), count[EXPECTED]
