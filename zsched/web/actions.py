@@ -1,5 +1,5 @@
 """
-What a caller does to schedules and runs: each action checks their rights and limits, then calls the client.
+Actions of a caller on schedules and runs: each checks their rights and limits, then calls the client.
 
 The API and the console share these actions, so a check is written once. A limit is checked on the schedule as it was
 found; the change then names that version (``access``).

@@ -1,4 +1,4 @@
-"""What people must be able to do on the console, each in three clicks or fewer from the first page."""
+"""Tasks of people at the console, each in three clicks or fewer from the first page."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class LogRow:
 
     @property
     def by(self) -> str | None:
-        """Who asked for it."""
+        """The account or user that asked for it."""
         return self.entry.by.decode(errors="replace") or None
 
     def concerns(self, by: str, id: str) -> bool:

@@ -1,4 +1,4 @@
-"""What every page needs: its caller, its zone of time, links that keep the zone, and the page itself."""
+"""The request for a page: its caller, its zone of time, links that keep the zone, and the answer."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class View:
 
     @property
     def said(self) -> str:
-        """What the last action did."""
+        """The result of the last action."""
         return self.request.query_params.get(SAID, "")[:1000]
 
     # -- times --------------------------------------------------------------------------------------
