@@ -14,6 +14,7 @@ import redis
 from tests.faults.processes import eventually
 from tests.faults.threads import STEADY, DaemonThread, know
 from tests.integration.archive.ground import Scene
+from tests.integration.browsing import chromium
 from tests.integration.command_line import Zsched
 from tests.integration.standing import lead
 from tests.integration.users import GuardedRedis
@@ -92,6 +93,13 @@ def link(redis_url: str) -> Iterator[Link]:
     link = Link.from_url(redis_url, 5)
     yield link
     link.pool.disconnect()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[object]:
+    """A Chromium for all tests of this process."""
+    with chromium() as browser:
+        yield browser
 
 
 @pytest.fixture

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import redis
 
-from tests.integration.console.person import Person, chromium
+from tests.integration.console.person import Person
 from tests.integration.web.ground import Web
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
@@ -25,13 +24,6 @@ def web(console_server: Web, redis_client: redis.Redis) -> Web:
     return console_server
 
 
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
-    """A Chromium for all tests of this process."""
-    with chromium() as browser:
-        yield browser
-
-
 @pytest.fixture
 def ann(web: Web, browser: object) -> Iterator[Person]:
     """An operator who has logged in."""
@@ -44,8 +36,3 @@ def eve(web: Web, browser: object) -> Iterator[Person]:
     """A viewer who has logged in."""
     with Person.of(web, browser, "eve", "viewer") as person:
         yield person
-
-
-@pytest.fixture
-def pictures(tmp_path: Path) -> Path:
-    return tmp_path

@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import ConsoleMessage, Page
 
-from tests.integration.web.ground import PASSWORD, Web
+from tests.integration.web.ground import Web
 from zsched.web.access import COOKIE
 
-CHROMIUM: Final = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-NEEDED: Final = "ZSCHED_TEST_CHROMIUM"  # set where its absence is a failure
-_QUIET: Final = (
-    "--headless", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-    "--disable-default-apps", "--no-first-run",
-)  # fmt: skip
 _WITHIN_MS: Final = 20_000
 _GRAVE: Final = ("serious", "critical")
-
-
-@contextmanager
-def chromium() -> Iterator[Browser]:
-    """A Chromium without a window. Where there is none, the test is skipped, or fails if one is needed."""
-    if CHROMIUM is None:
-        message = "no chromium on PATH: apt-get install chromium"
-        pytest.fail(message) if os.environ.get(NEEDED) else pytest.skip(message)
-    flags = [*_QUIET, *(["--no-sandbox"] if os.geteuid() == 0 else [])]  # as root it cannot make one
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-        yield browser
-        browser.close()
 
 
 class Person:
@@ -100,6 +78,3 @@ class Person:
     def _hear(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.trouble.append(message.text)
-
-
-__all__ = ["PASSWORD", "Person", "chromium"]

@@ -1,0 +1,90 @@
+"""Places of marks and bars on the console's timeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from zsched.core.changes import What
+from zsched.core.lookback import Facets, Occurrence
+from zsched.core.model import Schedule, ScheduleState
+from zsched.core.runs import Run, RunStatus
+from zsched.web.console.drawing import COMING, ShownTime, rows_of
+from zsched.web.console.outcomes import Mark
+
+HOUR_MS = 3_600_000
+SHOWN = ShownTime(0, 10 * HOUR_MS)
+NOW_MS = 5 * HOUR_MS
+
+
+def occurrence(id: str, what: What = What.FIRED, hour: float = 1, **given: Any) -> Occurrence:
+    nominal_ms = round(hour * HOUR_MS)
+    return Occurrence(id, what, nominal_ms * 1000, "1-1", **({"nominal_ms": nominal_ms} | given))
+
+
+def schedule(id: str, **given: Any) -> Schedule:
+    return Schedule(id, ScheduleState.ACTIVE, "once", "app.run", **({"next_ms": 6 * HOUR_MS} | given))
+
+
+def test_a_mark_is_at_its_nominal_time_and_its_bar_at_the_time_of_the_run() -> None:
+    run = Run("a-1", RunStatus.SUCCEEDED, started_ms=2 * HOUR_MS, ended_ms=4 * HOUR_MS)
+
+    (row,) = rows_of(SHOWN, NOW_MS, "schedule", [occurrence("a", run=run)], [])
+
+    (mark,) = row.marks
+    assert (10, 20, 20) == (mark.at, mark.bar_at, mark.width)
+
+
+def test_the_bar_of_a_running_run_ends_now() -> None:
+    run = Run("a-1", RunStatus.RUNNING, started_ms=2 * HOUR_MS)
+
+    (row,) = rows_of(SHOWN, NOW_MS, "schedule", [occurrence("a", run=run)], [])
+
+    assert [(Mark.OPEN, 20, 30)] == [(mark.mark, mark.bar_at, mark.width) for mark in row.marks]
+
+
+def test_occurrences_that_were_skipped_together_have_a_bar_and_count_each() -> None:
+    skipped = occurrence("a", What.SKIPPED, first_ms=HOUR_MS, last_ms=3 * HOUR_MS, count=5)
+
+    (row,) = rows_of(SHOWN, NOW_MS, "schedule", [skipped], [])
+
+    assert 5 == row.bad
+    assert [(Mark.LEFT_OUT, 10, 20)] == [(mark.mark, mark.bar_at, mark.width) for mark in row.marks]
+
+
+def test_rows_with_what_did_not_run_come_first() -> None:
+    past = [occurrence("a"), occurrence("b", What.SKIPPED), occurrence("c")]
+
+    assert ["b", "a", "c"] == [row.name for row in rows_of(SHOWN, NOW_MS, "schedule", past, [])]
+
+
+@pytest.mark.parametrize(("by", "names"), [("tag", ["mail", "shop"]), ("queue", ["fast"])])
+def test_a_row_has_the_past_and_the_coming_occurrences_of_its_tag_or_queue(by: str, names: list[str]) -> None:
+    facets = Facets(func="app.run", queue="fast", tags=("mail", "shop"), owner="")
+    one = schedule("a", queue="fast", tags=("mail", "shop"))
+
+    rows = rows_of(SHOWN, NOW_MS, by, [occurrence("a", facets=facets)], [(one, [6 * HOUR_MS])])
+
+    assert names == [row.name for row in rows]
+    assert {(Mark.SUCCEEDED, Mark.EXPECTED)} == {tuple(mark.mark for mark in row.marks) for row in rows}
+
+
+def test_many_occurrences_to_come_are_one_mark_and_a_bar_to_the_end() -> None:
+    times = [6 * HOUR_MS + number * 60_000 for number in range(COMING)]
+
+    (row,) = rows_of(SHOWN, NOW_MS, "schedule", [], [(schedule("a"), times)])
+
+    assert [(60, 60, 40)] == [(mark.at, mark.bar_at, mark.width) for mark in row.marks]
+
+
+@pytest.mark.parametrize(
+    ("span_ms", "labels"),
+    [
+        (60_000, ["00:00:00", "00:00:10", "00:00:20", "00:00:30", "00:00:40", "00:00:50"]),
+        (2 * HOUR_MS, ["00:00", "00:15", "00:30", "00:45", "01:00", "01:15", "01:30", "01:45"]),
+        (3 * 24 * HOUR_MS, ["01-01", "01-02", "01-03"]),
+    ],
+)
+def test_the_axis_has_ten_labels_at_most(span_ms: int, labels: list[str]) -> None:
+    assert labels == [text for _, text in ShownTime(0, span_ms).ticks("UTC")]
