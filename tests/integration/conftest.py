@@ -13,8 +13,8 @@ import redis
 
 from tests.faults.processes import eventually
 from tests.faults.threads import STEADY, DaemonThread, know
+from tests.integration import browsing
 from tests.integration.archive.ground import Scene
-from tests.integration.browsing import chromium
 from tests.integration.command_line import Zsched
 from tests.integration.standing import lead
 from tests.integration.users import GuardedRedis
@@ -96,9 +96,9 @@ def link(redis_url: str) -> Iterator[Link]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[object]:
+def chromium() -> Iterator[object]:
     """A Chromium for all tests of this process."""
-    with chromium() as browser:
+    with browsing.chromium() as browser:
         yield browser
 
 

@@ -10,7 +10,7 @@ from zsched.core.changes import What
 from zsched.core.lookback import Facets, Occurrence
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.runs import Run, RunStatus
-from zsched.web.console.drawing import COMING, ShownTime, rows_of
+from zsched.web.console.drawing import COMING, ShownTime, drawn_rows
 from zsched.web.console.outcomes import Mark
 
 HOUR_MS = 3_600_000
@@ -30,7 +30,7 @@ def schedule(id: str, **given: Any) -> Schedule:
 def test_a_mark_is_at_its_nominal_time_and_its_bar_at_the_time_of_the_run() -> None:
     run = Run("a-1", RunStatus.SUCCEEDED, started_ms=2 * HOUR_MS, ended_ms=4 * HOUR_MS)
 
-    (row,) = rows_of(SHOWN, NOW_MS, "schedule", [occurrence("a", run=run)], [])
+    (row,) = drawn_rows(SHOWN, NOW_MS, "schedule", [occurrence("a", run=run)], [])
 
     (mark,) = row.marks
     assert (10, 20, 20) == (mark.at, mark.bar_at, mark.width)
@@ -39,7 +39,7 @@ def test_a_mark_is_at_its_nominal_time_and_its_bar_at_the_time_of_the_run() -> N
 def test_the_bar_of_a_running_run_ends_now() -> None:
     run = Run("a-1", RunStatus.RUNNING, started_ms=2 * HOUR_MS)
 
-    (row,) = rows_of(SHOWN, NOW_MS, "schedule", [occurrence("a", run=run)], [])
+    (row,) = drawn_rows(SHOWN, NOW_MS, "schedule", [occurrence("a", run=run)], [])
 
     assert [(Mark.OPEN, 20, 30)] == [(mark.mark, mark.bar_at, mark.width) for mark in row.marks]
 
@@ -47,7 +47,7 @@ def test_the_bar_of_a_running_run_ends_now() -> None:
 def test_occurrences_that_were_skipped_together_have_a_bar_and_count_each() -> None:
     skipped = occurrence("a", What.SKIPPED, first_ms=HOUR_MS, last_ms=3 * HOUR_MS, count=5)
 
-    (row,) = rows_of(SHOWN, NOW_MS, "schedule", [skipped], [])
+    (row,) = drawn_rows(SHOWN, NOW_MS, "schedule", [skipped], [])
 
     assert 5 == row.bad
     assert [(Mark.LEFT_OUT, 10, 20)] == [(mark.mark, mark.bar_at, mark.width) for mark in row.marks]
@@ -56,7 +56,7 @@ def test_occurrences_that_were_skipped_together_have_a_bar_and_count_each() -> N
 def test_rows_with_what_did_not_run_come_first() -> None:
     past = [occurrence("a"), occurrence("b", What.SKIPPED), occurrence("c")]
 
-    assert ["b", "a", "c"] == [row.name for row in rows_of(SHOWN, NOW_MS, "schedule", past, [])]
+    assert ["b", "a", "c"] == [row.name for row in drawn_rows(SHOWN, NOW_MS, "schedule", past, [])]
 
 
 @pytest.mark.parametrize(("by", "names"), [("tag", ["mail", "shop"]), ("queue", ["fast"])])
@@ -64,7 +64,7 @@ def test_a_row_has_the_past_and_the_coming_occurrences_of_its_tag_or_queue(by: s
     facets = Facets(func="app.run", queue="fast", tags=("mail", "shop"), owner="")
     one = schedule("a", queue="fast", tags=("mail", "shop"))
 
-    rows = rows_of(SHOWN, NOW_MS, by, [occurrence("a", facets=facets)], [(one, [6 * HOUR_MS])])
+    rows = drawn_rows(SHOWN, NOW_MS, by, [occurrence("a", facets=facets)], [(one, [6 * HOUR_MS])])
 
     assert names == [row.name for row in rows]
     assert {(Mark.SUCCEEDED, Mark.EXPECTED)} == {tuple(mark.mark for mark in row.marks) for row in rows}
@@ -73,7 +73,7 @@ def test_a_row_has_the_past_and_the_coming_occurrences_of_its_tag_or_queue(by: s
 def test_many_occurrences_to_come_are_one_mark_and_a_bar_to_the_end() -> None:
     times = [6 * HOUR_MS + number * 60_000 for number in range(COMING)]
 
-    (row,) = rows_of(SHOWN, NOW_MS, "schedule", [], [(schedule("a"), times)])
+    (row,) = drawn_rows(SHOWN, NOW_MS, "schedule", [], [(schedule("a"), times)])
 
     assert [(60, 60, 40)] == [(mark.at, mark.bar_at, mark.width) for mark in row.marks]
 

@@ -14,7 +14,8 @@ from zsched.core.model import Schedule, ScheduleState
 from zsched.core.triggers import RULES
 from zsched.errors import InvalidSchedule
 
-LISTED_KINDS = ("once", *RULES)
+RECURRING = "recurring"  # every kind of rule
+LISTED_KINDS = ("once", *RULES, RECURRING)
 _DIGITS = 18  # of a due time in a cursor
 
 IdTest = Callable[[str], object]  # returns a true value for a wanted id
@@ -116,12 +117,17 @@ class Filter:
             **given,
         )
 
+    @property
+    def is_recurring(self) -> bool:
+        """True if every kind of rule passes."""
+        return self.kind == RECURRING
+
     def keeps(self, schedule: Schedule) -> bool:
         """Return True if *schedule* passes every filter except the one of ids."""
         due_ms = schedule.next_ms
         return (
             (self.state is None or schedule.state is self.state)
-            and (self.kind is None or schedule.kind == self.kind)
+            and (self.kind is None or schedule.kind == self.kind or (self.is_recurring and schedule.kind in RULES))
             and (self.func is None or schedule.func == self.func)
             and (self.queue is None or schedule.queue == self.queue)
             and (self.tag is None or self.tag in schedule.tags)
@@ -146,7 +152,7 @@ def _in_state(state: ScheduleState, wanted: Filter, source: ScheduleSource) -> I
         return iter(())
     last = after if after and after.state is state else None
     is_wanted = id_test([] if wanted.match is None else [wanted.match])
-    if state is ScheduleState.ACTIVE and wanted.kind in RULES:
+    if state is ScheduleState.ACTIVE and (wanted.is_recurring or wanted.kind in RULES):
         return _active_rules(source, is_wanted, last)
     if state is ScheduleState.ACTIVE:
         from_ms = None if wanted.due_after_ms is None else wanted.due_after_ms + 1

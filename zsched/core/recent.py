@@ -185,8 +185,8 @@ class Counting:
 
     def _close(self, span_ms: int) -> None:
         happened, ended, is_whole = Counter(self._happened), Counter(self._ended), self._rebuilt_ms is None
-        lates = sorted(self._lates)
-        p50, p99 = ((lates[int((len(lates) - 1) * share)] if lates else None) for share in (0.5, 0.99))
+        sorted_ms = sorted(self._lates)
+        p50, p99 = ((sorted_ms[int((len(sorted_ms) - 1) * share)] if sorted_ms else None) for share in (0.5, 0.99))
         self._stretches.append(Stretch(span_ms, happened, ended, self._late_ms, self._missed, is_whole, p50, p99))
 
     def _note_ahead(self, entry: Entry) -> None:

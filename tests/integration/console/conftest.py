@@ -25,14 +25,14 @@ def web(console_server: Web, redis_client: redis.Redis) -> Web:
 
 
 @pytest.fixture
-def ann(web: Web, browser: object) -> Iterator[Person]:
+def ann(web: Web, chromium: object) -> Iterator[Person]:
     """An operator who has logged in."""
-    with Person.of(web, browser, "ann", sees_arguments=True) as person:
+    with Person.of(web, chromium, "ann", sees_arguments=True) as person:
         yield person
 
 
 @pytest.fixture
-def eve(web: Web, browser: object) -> Iterator[Person]:
+def eve(web: Web, chromium: object) -> Iterator[Person]:
     """A viewer who has logged in."""
-    with Person.of(web, browser, "eve", "viewer") as person:
+    with Person.of(web, chromium, "eve", "viewer") as person:
         yield person

@@ -95,8 +95,8 @@ def test_a_page_is_accessible_in_the_dark(ann: Person, run_id: str, path: str) -
     assert [] == ann.grave_findings()
 
 
-def test_pages_are_read_without_scripts(web: Web, browser: Any, run_id: str) -> None:
-    with Person.of(web, browser, "bob", has_scripts=False) as bob:
+def test_pages_are_read_without_scripts(web: Web, chromium: Any, run_id: str) -> None:
+    with Person.of(web, chromium, "bob", has_scripts=False) as bob:
         for path, text in [
             ("/", "Latest failures"),
             ("/schedules", "digest"),
@@ -134,8 +134,8 @@ def test_a_viewer_sees_no_button_that_changes_something(eve: Person, run_id: str
         assert 0 == eve.page.get_by_role("link", name="Pause …").count(), path
 
 
-def test_a_limited_person_sees_only_what_is_within_the_limits(web: Web, browser: Any, run_id: str) -> None:
-    with Person.of(web, browser, "shop", "scheduler", tags=("shop",)) as shop:
+def test_a_limited_person_sees_only_what_is_within_the_limits(web: Web, chromium: Any, run_id: str) -> None:
+    with Person.of(web, chromium, "shop", "scheduler", tags=("shop",)) as shop:
         shop.open("/")
         assert "/schedules" in shop.page.url
         assert ("digest" in shop.text(), "beat" in shop.text()) == (True, False)

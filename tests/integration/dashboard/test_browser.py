@@ -30,9 +30,9 @@ def as_text(text: str) -> str:
 
 
 @pytest.fixture
-def page(browser: Any) -> Iterator[Page]:
+def page(chromium: Any) -> Iterator[Page]:
     """A page of a new browser, without a session."""
-    with browser.new_context() as context:
+    with chromium.new_context() as context:
         yield context.new_page()
 
 

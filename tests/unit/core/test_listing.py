@@ -88,6 +88,7 @@ def test_active_schedules_are_listed_by_due_time_and_the_others_by_id() -> None:
         ({"state": "ended"}, ["e"]),
         ({"kind": "once"}, ["z", "a", "b", "p2", "q"]),
         ({"kind": "cron"}, ["r"]),
+        ({"kind": "recurring"}, ["r", "p1", "e"]),
         ({"func": "app.other"}, ["z"]),
         ({"queue": "sms"}, ["r"]),
         ({"tag": "t"}, ["z"]),

@@ -76,7 +76,7 @@ class DrawnRow:
     bad: int = 0
 
 
-def rows_of(
+def drawn_rows(
     shown: ShownTime,
     now_ms: int,
     by: str,

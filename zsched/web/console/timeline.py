@@ -20,12 +20,12 @@ from starlette.responses import Response
 
 from zsched.core.arguments import instant_ms
 from zsched.core.clock import from_ms, to_ms
+from zsched.core.listing import RECURRING
 from zsched.core.lookback import Occurrence
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.timeline import EXPECTED
-from zsched.core.triggers import RULES
 from zsched.errors import InvalidSchedule, ScheduleNotFound
-from zsched.web.console.drawing import COMING, ROWS_BY, ShownTime, bars_of, rows_of
+from zsched.web.console.drawing import COMING, ROWS_BY, ShownTime, bars_of, drawn_rows
 from zsched.web.console.outcomes import Mark, legend, mark_of, words_of
 from zsched.web.console.view import View, Viewed
 from zsched.web.reading import aware
@@ -51,13 +51,14 @@ async def timeline(view: Viewed, by: str = "schedule", match: str = "", tag: str
     if by not in ROWS_BY:
         raise InvalidSchedule("by", by, "not a kind of row", f"give one of {', '.join(ROWS_BY)}")
     shown, client = _shown_time(view), view.call.client
-    counted = await client.timeline(
-        from_ms(shown.start_ms), from_ms(shown.end_ms), timedelta(milliseconds=-(-shown.span_ms // _BARS))
-    )
     filters = {name: value for name, value in (("match", match), ("tag", tag), ("queue", queue)) if value}
-    past = await _past(view, shown, filters)
-    coming = await _coming(view, shown, filters)
-    rows = rows_of(shown, view.now_ms, by, past, coming)
+    bucket = timedelta(milliseconds=-(-shown.span_ms // _BARS))
+    counted, past, coming = await asyncio.gather(
+        client.timeline(from_ms(shown.start_ms), from_ms(shown.end_ms), bucket),
+        _past(view, shown, filters),
+        _coming(view, shown, filters),
+    )
+    rows = drawn_rows(shown, view.now_ms, by, past, coming)
     left_out = [one for one in past if mark_of(one) in (Mark.LEFT_OUT, Mark.BAD)]
     listed = left_out[:_LISTED]
     known = client.get_many(sorted({one.id for one in listed}))
@@ -132,14 +133,11 @@ async def _coming(view: View, shown: ShownTime, filters: Mapping[str, Any]) -> l
     """
     if shown.end_ms <= view.now_ms:
         return []
-    client, kinds = view.call.client, (*RULES, *(("once",) if "match" in filters else ()))
-    found = list[Schedule]()
-    for kind in kinds:
-        listing = client.list(
-            state=ScheduleState.ACTIVE, kind=kind, due_before=from_ms(shown.end_ms), limit=_ROWS, **filters
-        )
-        found += [one async for one in listing]
-    found.sort(key=lambda one: (one.next_ms or 0, one.id))
+    client, kind = view.call.client, None if "match" in filters else RECURRING
+    listing = client.list(
+        state=ScheduleState.ACTIVE, kind=kind, due_before=from_ms(shown.end_ms), limit=_ROWS, **filters
+    )
+    first = [one async for one in listing]
     start = from_ms(max(shown.start_ms, view.now_ms) - 1)
 
     async def times_of(one: Schedule) -> list[int]:
@@ -150,5 +148,4 @@ async def _coming(view: View, shown: ShownTime, filters: Mapping[str, Any]) -> l
         except ScheduleNotFound:  # it fired a moment ago
             return []
 
-    first = found[:_ROWS]
     return list(zip(first, await asyncio.gather(*map(times_of, first)), strict=True))
