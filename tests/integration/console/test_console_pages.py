@@ -153,7 +153,7 @@ def test_markup_of_a_schedule_is_text(ann: Person, run_id: str) -> None:
     ann.reads("<b>bold</b>")
 
 
-def test_arguments_are_shown_only_to_those_who_may_see_them(web: Web, client: Client, run_id: str) -> None:
+def test_arguments_are_hidden_without_the_right_to_see_them(web: Web, client: Client, run_id: str) -> None:
     with web.browser("ann-2", sees_arguments=True) as one, web.browser("eve-2", "viewer") as other:
         shown, hidden = (each.get("/schedules/digest").text for each in (one, other))
 
@@ -221,7 +221,7 @@ def test_an_edit_changes_only_what_was_typed(ann: Person, client: Client, run_id
     }
 
 
-def test_a_bad_value_of_an_edit_is_told_and_what_was_typed_stays(ann: Person, client: Client, run_id: str) -> None:
+def test_a_bad_value_of_an_edit_is_refused_and_the_typed_text_stays(ann: Person, client: Client, run_id: str) -> None:
     ann.open("/schedules/digest/edit")
     ann.page.get_by_label("cron").fill("61 9 * * *")
     ann.press("Save")

@@ -86,7 +86,7 @@ def test_all_failed_runs_of_a_task_in_the_last_hour_are_retried(
     assert ann.clicks <= MOST_CLICKS
 
 
-def test_what_an_outage_of_ten_minutes_left_out_is_backfilled_after_a_dry_run(
+def test_skipped_occurrences_of_an_outage_are_backfilled_after_a_dry_run(
     ann: Person, client: Client, redis_url: str, redis_client: redis.Redis
 ) -> None:
     with set_back(redis_client, OUTAGE_MS):
