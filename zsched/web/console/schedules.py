@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from zsched.core.arguments import check_id
 from zsched.core.listing import LISTED_KINDS
@@ -18,7 +18,6 @@ from zsched.errors import InvalidSchedule, ZschedError
 from zsched.web import actions
 from zsched.web.console.outcomes import STRIP, Strip
 from zsched.web.console.view import View, Viewed
-from zsched.web.pages import HEADERS
 from zsched.web.problems import Problem
 from zsched.web.reading import aware, read_form
 
@@ -26,8 +25,6 @@ router = APIRouter(include_in_schema=False)
 
 FILTERS: Final = ("match", "state", "kind", "tag", "queue", "func", "owner", "due_after", "due_before")
 _PAGE: Final = 50
-_ROWS: Final = "<!-- rows -->"  # of the template, in whose place the rows stream
-_FOOT: Final = "<!-- foot -->"
 _STRIPS_AT_ONCE: Final = 10
 _GLOB: Final = frozenset("*?[")
 _MANY: Final[Mapping[str, str]] = {"pause": "paused", "resume": "resumed", "cancel": "cancelled"}
@@ -43,14 +40,12 @@ async def list_(
     """List the schedules that the filters find. The rows come as they are found."""
     filters = given_filters(request.query_params)
     listing = view.call.client.list(**as_options(filters), after=after or None)
-    page = view.text("schedules", is_part="hx-request" in request.headers, filters=filters, **_choices(after))
-    head, rest = page.split(_ROWS)
-    middle, tail = rest.split(_FOOT)
+    head, middle, tail = view.pieces("schedules", filters=filters, **_choices(after))
 
     async def parts() -> AsyncIterator[str]:
         yield head
         found = list[Schedule]()
-        has_more = False
+        has_more, trouble = False, ""
         try:
             async for one in listing:
                 if not view.call.sees(one):
@@ -60,15 +55,14 @@ async def list_(
                     break
                 found.append(one)
                 yield view.text("_schedule_row", one=one)
-            trouble = ""
-        except ZschedError as error:  # the page has begun: it says what is wrong in the place of the rows
-            trouble = str(error)
+        except ZschedError as error:
+            trouble = view.text("_trouble", trouble=error)
         yield middle
         last = found[-1].cursor if has_more else None
-        yield view.text("_schedules_foot", found=found, last=last, filters=filters, trouble=trouble)
+        yield trouble or view.text("_schedules_foot", found=found, last=last, filters=filters)
         yield tail
 
-    return StreamingResponse(parts(), headers=HEADERS, media_type="text/html")
+    return view.streamed(parts())
 
 
 @router.get("/outcomes")

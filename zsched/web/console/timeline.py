@@ -11,7 +11,7 @@ Not guaranteed: that all occurrences have a mark. The newest 2,000 outcomes and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from zsched.core.listing import RECURRING
 from zsched.core.lookback import Occurrence
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.timeline import EXPECTED
-from zsched.errors import InvalidSchedule, ScheduleNotFound
+from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError
 from zsched.web.console.drawing import COMING, ROWS_BY, ShownTime, bars_of, drawn_rows
 from zsched.web.console.outcomes import Mark, legend, mark_of, words_of
 from zsched.web.console.view import View, Viewed
@@ -50,35 +50,20 @@ async def timeline(view: Viewed, by: str = "schedule", match: str = "", tag: str
     view.call.demand_all("the timeline")
     if by not in ROWS_BY:
         raise InvalidSchedule("by", by, "not a kind of row", f"give one of {', '.join(ROWS_BY)}")
-    shown, client = _shown_time(view), view.call.client
-    filters = {name: value for name, value in (("match", match), ("tag", tag), ("queue", queue)) if value}
-    bucket = timedelta(milliseconds=-(-shown.span_ms // _BARS))
-    counted, past, coming = await asyncio.gather(
-        client.timeline(from_ms(shown.start_ms), from_ms(shown.end_ms), bucket),
-        _past(view, shown, filters),
-        _coming(view, shown, filters),
-    )
-    rows = drawn_rows(shown, view.now_ms, by, past, coming)
-    left_out = [one for one in past if mark_of(one) in (Mark.LEFT_OUT, Mark.BAD)]
-    listed = left_out[:_LISTED]
-    known = client.get_many(sorted({one.id for one in listed}))
-    return view.page(
-        "timeline",
-        shown=shown,
-        bars=bars_of(counted),
-        counted=counted,
-        rows=rows[:_ROWS],
-        more_rows=max(len(rows) - _ROWS, 0),
-        is_cut=len(past) >= _OUTCOMES,
-        left_out=[(mark_of(one), one, words_of(one)) for one in listed],
-        left_out_count=len(left_out),
-        recurring={one.id: one.tz async for one in known if one.kind != "once"},
-        legend=legend(),
-        zooms=[(name, shown.around(_middle(shown, view.now_ms), span)) for name, span in _ZOOMS.items()],
-        by=by,
-        rows_by=ROWS_BY,
-        filters={"match": match, "tag": tag, "queue": queue},
-    )
+    shown = _shown_time(view)
+    given = {"match": match, "tag": tag, "queue": queue}
+    head, tail = view.pieces("timeline", by=by, rows_by=ROWS_BY, filters=given)
+
+    async def parts() -> AsyncIterator[str]:
+        yield head
+        try:
+            filters = {name: value for name, value in given.items() if value}
+            yield view.text("_timeline", by=by, **await _found(view, shown, by, filters))
+        except ZschedError as error:
+            yield view.text("_trouble", trouble=error)
+        yield tail
+
+    return view.streamed(parts())
 
 
 @router.get("/timeline/busiest")
@@ -114,6 +99,33 @@ def _shown_time(view: View) -> ShownTime:
 def _middle(shown: ShownTime, now_ms: int) -> int:
     """Return the instant around which to zoom: now if it is shown, else the middle."""
     return now_ms if shown.start_ms < now_ms < shown.end_ms else (shown.start_ms + shown.end_ms) // 2
+
+
+async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, str]) -> dict[str, Any]:
+    """Read what the timeline shows, and return it as its template takes it."""
+    client, bucket = view.call.client, timedelta(milliseconds=-(-shown.span_ms // _BARS))
+    counted, past, coming = await asyncio.gather(
+        client.timeline(from_ms(shown.start_ms), from_ms(shown.end_ms), bucket),
+        _past(view, shown, filters),
+        _coming(view, shown, filters),
+    )
+    rows = drawn_rows(shown, view.now_ms, by, past, coming)
+    left_out = [one for one in past if mark_of(one) in (Mark.LEFT_OUT, Mark.BAD)]
+    listed = left_out[:_LISTED]
+    known = client.get_many(sorted({one.id for one in listed}))
+    return {
+        "shown": shown,
+        "bars": bars_of(counted),
+        "counted": counted,
+        "rows": rows[:_ROWS],
+        "more_rows": max(len(rows) - _ROWS, 0),
+        "is_cut": len(past) >= _OUTCOMES,
+        "left_out": [(mark_of(one), one, words_of(one)) for one in listed],
+        "left_out_count": len(left_out),
+        "recurring": {one.id: one.tz async for one in known if one.kind != "once"},
+        "legend": legend(),
+        "zooms": [(name, shown.around(_middle(shown, view.now_ms), span)) for name, span in _ZOOMS.items()],
+    }
 
 
 async def _past(view: View, shown: ShownTime, filters: Mapping[str, Any]) -> list[Occurrence]:

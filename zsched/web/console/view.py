@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlencode
 
 from fastapi import Depends, Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from zsched.core.arguments import zone_name
 from zsched.core.clock import from_ms
@@ -23,6 +23,7 @@ from zsched.web.pages import HEADERS, TEMPLATES
 from zsched.web.problems import Problem
 
 SAID: Final = "said"  # the parameter of a page with what was done
+_LATER: Final = "<!-- later -->"  # of a template
 _SEE_OTHER: Final = 303
 _UTC: Final = "UTC"
 _FUNCTIONS: Final = {
@@ -118,6 +119,14 @@ class View:
         """Return the text of page *name*, or of its block ``live``."""
         template, given = TEMPLATES.get_template(f"console/{name}.html"), {**_FUNCTIONS, "view": self, **shown}
         return "".join(template.blocks["live"](template.new_context(given))) if is_part else template.render(given)
+
+    def pieces(self, name: str, **shown: Any) -> list[str]:
+        """Return the text of page *name* in pieces: between them, a stream has what takes longer to read."""
+        return self.text(name, is_part="hx-request" in self.request.headers, **shown).split(_LATER)
+
+    def streamed(self, parts: AsyncIterator[str]) -> Response:
+        """Return a page that is sent as its *parts* come. An error has no status then: it is shown in its place."""
+        return StreamingResponse(parts, headers=HEADERS, media_type="text/html")
 
     def done(self, said: str, *path: str, **query: Any) -> Response:
         """Lead back to the page at *path*, which says what was done."""
