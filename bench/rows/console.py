@@ -72,7 +72,8 @@ def _pages(arena: Arena, ground: Ground, count: int, rules: int) -> Figure:
     with leader(arena, ground), web(arena, ground.url) as (url, secret):
         arena.wait_for("all is archived", ground.is_archived, 300.0)
         took_ms = {name: asyncio.run(_first_bytes(arena, url, secret, path)) for name, path in paths.items()}
-    return Figure(max(took_ms.values()), took_ms)
+        whole_ms = asyncio.run(_whole(arena, url, secret, paths["timeline"]))
+    return Figure(max(took_ms.values()), {**took_ms, "the whole timeline": whole_ms})
 
 
 async def _first_bytes(arena: Arena, url: str, secret: str, path: str) -> float:
@@ -84,6 +85,14 @@ async def _first_bytes(arena: Arena, url: str, secret: str, path: str) -> float:
             await caller.open_stream(path)
             took.append(arena.clock.monotonic_ms() - started_ms)
     return median(took)
+
+
+async def _whole(arena: Arena, url: str, secret: str, path: str) -> float:
+    """Return the ms until the whole page at *path* has come."""
+    async with callers(url, 1, secret) as [caller]:
+        started_ms = arena.clock.monotonic_ms()
+        await caller.count_lines("GET", path, b"", b"</html>")
+        return arena.clock.monotonic_ms() - started_ms
 
 
 def _beside(arena: Arena, ground: Ground, viewers: int, seconds: int) -> Figure:
