@@ -95,9 +95,9 @@ def link(redis_url: str) -> Iterator[Link]:
     link.pool.disconnect()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[object]:
-    """A Chromium for all tests of this process."""
+    """A Chromium. Playwright runs an event loop meanwhile, so no other module may share it."""
     with browsing.chromium() as browser:
         yield browser
 

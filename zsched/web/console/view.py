@@ -66,7 +66,7 @@ class View:
         """Check that the caller is an operator without limits. Raises Problem."""
         if not self.is_operator:
             detail = f"{self.account.name!r} is no operator without limits, and {what} are for operators"
-            raise Problem(403, "not-an-operator", detail, "log in as an operator")
+            raise Problem(403, "outside-limits", detail, "log in as an operator")
 
     @property
     def said(self) -> str:
