@@ -23,7 +23,7 @@ from zsched.core.lookback import is_push
 from zsched.core.model import Schedule, iso
 from zsched.core.run_id import RunId
 from zsched.core.story import Source
-from zsched.core.triggers import Anchor, Trigger, TriggerSpec, build, nth_after
+from zsched.core.triggers import Trigger, TriggerSpec, build, nth_after
 
 MOST: Final = 100_000  # occurrences in one call: 45 MB of small jobs in a queue, pushed in 5 s (measured)
 
@@ -106,10 +106,7 @@ class PastOccurrences:
 
     def times(self) -> Iterator[int]:
         """Yield their nominal times, in order."""
-        at_ms = self.trigger.next_after(self.start_ms - 1)
-        while at_ms is not None and at_ms < self.until_ms:
-            yield at_ms
-            at_ms = self.trigger.next_after(at_ms)
+        yield from self.trigger.between(self.start_ms - 1, self.until_ms - 1)
 
     def nth(self, number: int) -> int:
         """Return the nominal time of occurrence *number*, which counts from 1."""
@@ -117,8 +114,7 @@ class PastOccurrences:
 
 
 def _rule(spec: TriggerSpec, anchor_ms: int, start_ms: int) -> Trigger:
-    is_timeless = spec.kind.anchor is Anchor.NOTHING and spec.starts_ms is None and spec.count is None
-    return build(spec, min(anchor_ms, start_ms - 1) if is_timeless else anchor_ms)
+    return build(spec, anchor_ms if spec.is_anchored else min(anchor_ms, start_ms - 1))
 
 
 def ran_at(change: Change) -> int | None:

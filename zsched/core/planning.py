@@ -91,10 +91,8 @@ def _dues(spec: TriggerSpec, anchor_ms: int, start_ms: int, id: str, first_ms: i
     at_ms = trigger.last_until(start_ms) if spec.jitter_ms else None
     if at_ms is not None and at_ms >= first_ms and (due_ms := due_of(trigger, id, at_ms)) > start_ms:
         yield due_ms
-    at_ms = trigger.next_after(start_ms)
-    while at_ms is not None:
+    for at_ms in trigger.between(start_ms, LAST_MS):
         yield due_of(trigger, id, at_ms)
-        at_ms = trigger.next_after(at_ms)
 
 
 # -- by a clock that may be wrong -----------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from zsched.core.changes import Change, What
@@ -65,15 +67,24 @@ def test_later_occurrences_of_a_rule_are_counted_without_its_next_one(
     assert counts == expected(found)
 
 
-def test_schedules_whose_count_takes_too_long_are_left_out() -> None:
-    found, number = timeline(500), MOST_COUNTED // 500
-    found.add_later([schedule(every=1)] * (number + 3))
+def test_calendar_rules_beyond_the_limit_of_steps_are_left_out_with_their_schedules() -> None:
+    found, number = timeline(1440), MOST_COUNTED // 1439 + 1
+    ends = [datetime(2100, 1, day, tzinfo=UTC) + timedelta(hours=hour) for day in range(1, 31) for hour in range(3)]
+    found.add_later([schedule(cron="* * * * *", ends=end) for end in ends for _ in range(2)])
 
-    assert 3 == found.left_out
-    assert number * 60 == expected(found)[1]
+    assert 2 * (len(ends) - number) == found.left_out
+    assert [2 * number] * 1439 == expected(found)[1:]
 
 
-@pytest.mark.parametrize(("end_ms", "step_ms", "option"), [(0, 1, "to"), (501_000, 1000, "bucket")])
+def test_equal_rules_and_intervals_are_all_counted() -> None:
+    found = timeline(1440)
+    found.add_later([schedule(cron="* * * * *")] * MOST_COUNTED + [schedule(every=1)] * 3)
+
+    assert 0 == found.left_out
+    assert [MOST_COUNTED + 180] * 1439 == expected(found)[1:]
+
+
+@pytest.mark.parametrize(("end_ms", "step_ms", "option"), [(0, 1, "to"), (1_441_000, 1000, "bucket")])
 def test_an_empty_timeline_and_too_many_spans_are_refused(end_ms: int, step_ms: int, option: str) -> None:
     with pytest.raises(InvalidSchedule) as refused:
         Spans.of(0, end_ms, step_ms)

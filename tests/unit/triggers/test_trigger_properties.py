@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,19 @@ def test_counts_of_adjacent_spans_add_up(trigger, a, b, c):
     assert 0 == trigger.count_between(c, a)
     assert (trigger.last_until(c) is not None) == (trigger.count_between(0, c) > 0)
     assert (trigger.next_after(a) is None or trigger.next_after(a) > c) == (trigger.count_between(a, c) == 0)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(triggers(), instants | near_changes, st.integers(0, 10**10))
+def test_the_occurrences_of_a_span_are_those_of_single_steps(trigger, start, length):
+    found = list(islice(trigger.between(start, start + length), 50))
+
+    at, steps = trigger.next_after(start), []
+    while at is not None and at <= start + length and len(steps) < 50:
+        steps.append(at)
+        at = trigger.next_after(at)
+    assert steps == found
 
 
 @pytest.mark.slow

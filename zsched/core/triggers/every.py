@@ -42,6 +42,11 @@ class Every:
         """Count the occurrences in (after_ms, until_ms]."""
         return max(self._number(until_ms) - self._number(after_ms), 0)
 
+    def between(self, after_ms: int, until_ms: int) -> range:
+        """Return the occurrences in (after_ms, until_ms]."""
+        first_ms, last_ms = self.next_after(after_ms), self.last_until(until_ms)
+        return range(0) if first_ms is None or last_ms is None else range(first_ms, last_ms + 1, self.every_ms)
+
     def _number(self, until_ms: int) -> int:
         """Count the occurrences that are not later than *until_ms*."""
         return max((min(until_ms, HORIZON_S * 1000 - 1) - self.phase_ms) // self.every_ms + 1, 0)

@@ -13,6 +13,7 @@ checks that.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -159,6 +160,13 @@ class Projection:
             total += piece.count(self.rule, at_s, stop_s)
             at_s = stop_s
         return total
+
+    def between(self, after_ms: int, until_ms: int) -> Iterator[int]:
+        """Yield the occurrences in (after_ms, until_ms]."""
+        at_ms = self.next_after(after_ms)
+        while at_ms is not None and at_ms <= until_ms:
+            yield at_ms
+            at_ms = self.next_after(at_ms)
 
     def _piece(self, at_s: int) -> Piece:
         for piece in _pieces(self.tz, at_s // _BLOCK_S, self.gap, self.fold):

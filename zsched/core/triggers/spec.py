@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Protocol
@@ -47,6 +48,7 @@ class Rule(Protocol):
     def next_after(self, after_ms: int) -> int | None: ...
     def last_until(self, until_ms: int) -> int | None: ...
     def count_between(self, after_ms: int, until_ms: int) -> int: ...
+    def between(self, after_ms: int, until_ms: int) -> Iterable[int]: ...
 
 
 class BadRule(ValueError):
@@ -145,6 +147,11 @@ class TriggerSpec:
         bounds = {"starts_ms": self.starts_ms, "ends_ms": self.ends_ms, "count": self.count}
         fields |= {name: value for name, value in bounds.items() if value is not None}
         return json.dumps(fields, separators=(",", ":"), sort_keys=True)
+
+    @property
+    def is_anchored(self) -> bool:
+        """True if its occurrences depend on the time of the schedule's creation, and are not only later than it."""
+        return self.starts_ms is None and (self.kind.anchor is not Anchor.NOTHING or self.count is not None)
 
     @property
     def is_of_zone(self) -> bool:

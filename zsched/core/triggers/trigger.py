@@ -16,6 +16,7 @@ over ``[0, jitter]``. For a one-shot it depends on the id only: if ``at`` moves 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -91,6 +92,9 @@ class Trigger(Protocol):
     def count_between(self, after_ms: int, until_ms: int) -> int:
         """Count the occurrences in (after_ms, until_ms]. The cost does not grow with their number."""
 
+    def between(self, after_ms: int, until_ms: int) -> Iterable[int]:
+        """Yield the occurrences in (after_ms, until_ms]."""
+
 
 @dataclass(frozen=True, slots=True)
 class BoundedTrigger:
@@ -131,6 +135,11 @@ class BoundedTrigger:
         if self.count is None or not number:
             return number
         return min(number, max(self.count - self.rule.count_between(self.after_ms, after_ms), 0))
+
+    def between(self, after_ms: int, until_ms: int) -> Iterable[int]:
+        """See ``Trigger``."""
+        last_ms = self.last_until(until_ms)
+        return () if last_ms is None else self.rule.between(max(after_ms, self.after_ms), last_ms)
 
 
 def nth_after(rule: Rule, after_ms: int, number: int, until_ms: int) -> int:
