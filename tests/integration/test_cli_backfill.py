@@ -27,7 +27,6 @@ from zsched.storage.keys import Keys
 
 pytestmark = pytest.mark.once
 KEYS = Keys("default")
-IMPATIENT = {"ZSCHED_REDIS_TIMEOUT_S": "0.5"}  # 0.25 s for an archive to answer, where there is none
 HOUR = timedelta(hours=1)
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - HOUR  # an hour that has passed for sure
 MAIN = "import sys; from zsched.cli import main; sys.exit(main())"
@@ -46,7 +45,7 @@ def client(redis_client: redis.Redis, redis_url: str) -> Client:
 
 @pytest.fixture
 def zsched(client: Client, redis_url: str) -> Zsched:
-    env = {"ZSCHED_REDIS_URL": redis_url, **IMPATIENT}
+    env = {"ZSCHED_REDIS_URL": redis_url}
     return lambda *arguments: CliRunner().invoke(program, arguments, env=env)
 
 
@@ -178,7 +177,7 @@ def test_a_real_ctrl_c_stops_the_backfill_and_the_same_command_continues(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     command = [sys.executable, "-c", MAIN, "backfill", "r", *stretch(90_000)]
-    env = os.environ | {"ZSCHED_REDIS_URL": redis_url, "PYTHONPATH": str(ROOT), **IMPATIENT}
+    env = os.environ | {"ZSCHED_REDIS_URL": redis_url, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
     process.send_signal(signal.SIGINT)
@@ -194,7 +193,7 @@ def test_a_real_ctrl_c_stops_the_backfill_and_the_same_command_continues(
 def test_a_backfill_shows_a_progress_bar_on_a_terminal(client: Client, redis_url: str) -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-c", MAIN, "backfill", "r", *stretch(2000)]
-    env = os.environ | {"ZSCHED_REDIS_URL": redis_url, "PYTHONPATH": str(ROOT), "TERM": "xterm", **IMPATIENT}
+    env = os.environ | {"ZSCHED_REDIS_URL": redis_url, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
     with subprocess.Popen(command, env=env, stderr=theirs, stdout=subprocess.PIPE) as process:
         os.close(theirs)
         shown = b""

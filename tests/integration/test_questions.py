@@ -19,7 +19,7 @@ from zsched.core.clock import from_ms
 from zsched.core.log import Position
 from zsched.core.story import Source
 from zsched.errors import ArchiveError
-from zsched.storage.archivers import Archivers
+from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
@@ -44,6 +44,12 @@ def client(redis_client: redis.Redis, link: Link) -> Client:
 def impatient(link: Link, redis_client: redis.Redis) -> Client:
     """A client that soon stops waiting."""
     return Client(Link(link.pool, link.where, IMPATIENT_S))
+
+
+@pytest.fixture
+def present(link: Link) -> None:
+    """An archive that has just reported; it does not answer."""
+    Archivers(link, KEYS).report("a", None, ArchiveState.FOLLOWING, {})
 
 
 def archived(link: Link) -> Position:
@@ -144,10 +150,7 @@ def test_log_returns_the_whole_archive_in_order(
     assert expected[-150:] == [entry.position for entry in newest]
 
 
-def test_log_without_an_answering_archive_comes_from_redis(
-    impatient: Client, redis_client: redis.Redis, link: Link
-) -> None:
-    client = impatient
+def test_log_without_an_archive_comes_from_redis(client: Client, redis_client: redis.Redis, link: Link) -> None:
     for number in range(5):
         client.schedule(FUNC, id=f"s{number}", after=3600)
     positions = [entry.position for entry in Log(link, KEYS).entries()]
@@ -161,9 +164,7 @@ def test_log_without_an_answering_archive_comes_from_redis(
         entry.position for entry in since
     ]
     assert (
-        Source(
-            None, positions[1].t_us // 1000, positions[-1].id, "no archive answered within 0.25 s", place=source.place
-        )
+        Source(None, positions[1].t_us // 1000, positions[-1].id, "no archive reported within 30 s", place=source.place)
         == source
     )
 
@@ -196,6 +197,7 @@ def test_log_after_a_loss_includes_the_lost_entries(
     assert (None, held[0].t_us // 1000) == (alone.archive, alone.complete_since_ms)
 
 
+@pytest.mark.usefixtures("present")
 def test_log_ignores_an_archive_that_begins_later_than_redis(client: Client, redis_client: redis.Redis) -> None:
     client.schedule(FUNC, id="a", after=3600)
     source = {"archive": "host:/a.db", "complete_since": str(2**60), "as_of": "0-1"}
@@ -245,6 +247,7 @@ def test_following_continues_after_redis_lost_entries(client: Client, redis_clie
 # -- nobody answers -----------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("present")
 def test_why_and_history_use_redis_own_log_if_no_archive_answers(
     impatient: Client, redis_client: redis.Redis, link: Link
 ) -> None:
@@ -267,15 +270,16 @@ def test_why_and_history_use_redis_own_log_if_no_archive_answers(
     assert 0 == redis_client.exists(KEYS.ask())  # the question was taken back
 
 
-def test_a_long_story_is_cut_in_the_middle(impatient: Client, link: Link) -> None:
+def test_a_long_story_is_cut_in_the_middle(client: Client, link: Link) -> None:
     for number in range(10):
-        impatient.schedule(FUNC, id="a", after=3600 + number)
+        client.schedule(FUNC, id="a", after=3600 + number)
 
-    chronicle = Inquiry(Link(link.pool, link.where, IMPATIENT_S), KEYS).chronicle("a", newest=4)
+    chronicle = Inquiry(link, KEYS).chronicle("a", newest=4)
 
     assert (5, 5) == (len(chronicle.changes), chronicle.left_out)
 
 
+@pytest.mark.usefixtures("present")
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [

@@ -26,7 +26,6 @@ from zsched.storage.keys import Keys
 pytestmark = pytest.mark.once
 KEYS = Keys("default")
 BURST_S = 60
-IMPATIENT_S = 0.5  # of a client that waits 0.25 s for an archive
 TASKS = """
 from rq import get_current_job
 
@@ -149,17 +148,16 @@ def test_runs_returns_the_most_recently_pushed_runs(client: Client, daemon: Daem
 def test_runs_come_from_redis_own_log_if_no_archive_answers(
     client: Client, redis_url: str, redis_client: redis.Redis, guard: Guard, tmp_path: Path
 ) -> None:
-    impatient = Client.from_url(redis_url, timeout_s=IMPATIENT_S)
     client.enqueue("tasks.note", id="good")
     client.enqueue("tasks.run", id="waits", queue="nobody")
     work(guard, redis_url, tmp_path)
 
-    runs = impatient.runs()
+    runs = client.runs()
 
     assert {"good": "succeeded", "waits": "queued"} == statuses(runs)
-    assert (None, "no archive answered within 0.25 s") == (runs.source.archive, runs.source.problem)
-    assert ["good"] == [run.schedule_id for run in impatient.runs(status="succeeded")]
-    assert runs.source.complete_since_ms == impatient.runs(limit=1).source.complete_since_ms  # the log has them all
+    assert (None, "no archive reported within 30 s") == (runs.source.archive, runs.source.problem)
+    assert ["good"] == [run.schedule_id for run in client.runs(status="succeeded")]
+    assert runs.source.complete_since_ms == client.runs(limit=1).source.complete_since_ms  # the log has them all
 
 
 @pytest.mark.parametrize(
@@ -252,13 +250,13 @@ def test_show_works_without_an_archive_and_says_so(client: Client, redis_url: st
     client.schedule("tasks.run", id="paused", every=60)
     client.pause("paused")
 
-    shown = zsched(redis_url, "show", "once", ZSCHED_REDIS_TIMEOUT_S="0.5")
-    told = answer(redis_url, "show", "once", ZSCHED_REDIS_TIMEOUT_S="0.5")
-    paused = answer(redis_url, "show", "paused", ZSCHED_REDIS_TIMEOUT_S="0.5")
+    shown = zsched(redis_url, "show", "once")
+    told = answer(redis_url, "show", "once")
+    paused = answer(redis_url, "show", "paused")
 
     assert "no run yet" in shown.stdout
     assert "from Redis alone" in shown.stderr
-    assert (1, [], "no archive answered within 0.25 s") == (
+    assert (1, [], "no archive reported within 30 s") == (
         len(told["next"]),
         told["runs"],
         told["source"]["problem"],

@@ -127,6 +127,10 @@ class Report:
         """Return True if it follows the log, and reported within ALIVE_MS."""
         return self.state is ArchiveState.FOLLOWING and self.is_recent(now_ms)
 
+    def is_present(self, now_ms: int) -> bool:
+        """Return True if it reported within ALIVE_MS, in any state, and its daemon has not stopped."""
+        return self.is_recent(now_ms) and not self.is_stopped
+
     def is_recent(self, now_ms: int, within_ms: int = ALIVE_MS) -> bool:
         """Return True if its time is within *within_ms* of *now_ms*. The clock may have been set back."""
         return abs(now_ms - self.told_ms) <= within_ms

@@ -218,9 +218,7 @@ class Inquiry:
     def _ask(self, about: str, **arguments: Any) -> tuple[dict[str, Any] | None, Source]:
         """Return an archive's answer and its source; or None, and Redis as the source."""
         answer = self._questions.ask(about, **arguments)
-        if answer is None:
-            problem = f"no archive answered within {self._questions.wait_s:g} s"
-        elif "error" in answer:
+        if "error" in answer:
             problem = str(answer["error"])
         else:
             try:

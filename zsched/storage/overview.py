@@ -208,7 +208,7 @@ class Overview:
     @property
     def present_archives(self) -> list[Report]:
         """The archives that reported within 30 s and have not stopped, by place."""
-        return [one for one in self.known_archives if one.is_recent(self.now_ms) and not one.is_stopped]
+        return [one for one in self.known_archives if one.is_present(self.now_ms)]
 
     @property
     def daemons(self) -> list[DaemonSeen]:

@@ -4,7 +4,8 @@ Questions to the archives through Redis, and their answers: every client of Redi
 A question is one line of JSON on the list ``ask``: its id, its topic (``about``), the arguments, and the last log entry
 that the asker saw, which the answer must include. Any daemon with a healthy archive takes it, and pushes one line of
 JSON to a list of that id, which expires. Without an answer within two seconds, the asker removes the question and
-reports that. A leader's question about names is on the list ``ask:names``.
+says that. Nothing is asked if no archive reported lately. A leader's question about names is on the list
+``ask:names``.
 
 ``Naming`` asks for the names of a data set (``meta.gen``), and gives or adds one. Archives answer its questions in any
 state, because an archive that was left behind by the log may be the one that knows the name. The answer is the
@@ -22,10 +23,12 @@ from typing import Any, Final
 
 from zsched.core.entry import Position, text
 from zsched.errors import RedisRefused
+from zsched.storage.archivers import ALIVE_MS, Archivers
 from zsched.storage.connection import Channel, Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.log import Log
+from zsched.storage.meta import server_now_ms
 from zsched.storage.scripts import Scripts
 
 WAIT_S: Final = 2.0  # for an answer
@@ -70,13 +73,17 @@ class Questions:
         """Seconds to wait for an answer; less than the link's timeout, because a busy Redis ends waits late."""
         return min(WAIT_S, self._link.timeout_s / 2)
 
-    def ask(self, about: str, **arguments: Any) -> dict[str, Any] | None:
+    def ask(self, about: str, **arguments: Any) -> dict[str, Any]:
         """
-        Return the answer; None if there was none in time, or only an unreadable one.
+        Return the answer. Its ``error`` says why there is none: no archive is there, or none answered in time, or only
+        unreadably.
 
         Raises:
             RedisUnavailable, RedisRefused.
         """
+        now_ms, reports = server_now_ms(self._link, self._keys), Archivers(self._link, self._keys).reports()
+        if not any(one.is_present(now_ms) for one in reports):
+            return {"error": f"no archive reported within {ALIVE_MS // 1000} s"}
         last = Log(self._link, self._keys).last()
         question = Question(uuid.uuid4().hex, about, arguments, last.position if last else None)
         ask_key, answer_key = self._keys.ask(), self._keys.answer(question.id)
@@ -86,11 +93,11 @@ class Questions:
             answered = wire.execute("BLPOP", answer_key, self.wait_s)
             if answered is None:
                 wire.execute("LREM", ask_key, 1, question.text)
-                return None
         with suppress(*UNREADABLE):
-            answer = json.loads(answered[1])
-            return answer if isinstance(answer, dict) else None
-        return None
+            answer = json.loads(answered[1]) if answered else None
+            if isinstance(answer, dict):
+                return answer
+        return {"error": f"no archive answered within {self.wait_s:g} s"}
 
 
 class Inbox:

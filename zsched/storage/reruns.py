@@ -106,8 +106,6 @@ class Reruns:
     def remembered(self, run_id: str) -> Remembered:
         """Ask an archive for *run_id*."""
         answer = self._questions.ask("record", run_id=run_id)
-        if answer is None:
-            return Remembered(False, problem=f"no archive answered within {self._questions.wait_s:g} s")
         if not isinstance(answer.get("is_known"), bool):
             return Remembered(False, problem=str(answer.get("error", "the archive's answer is not understood")))
         record = answer.get("record")

@@ -18,9 +18,3 @@ def client(redis_client: redis.Redis, link: Link) -> Client:
     client = Client(link)
     client.schedule(f"{TASKS}.done", id="r", cron=f"{NOW.minute} * * * *", args=(1,))
     return client
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the wait for an archive's answer."""
-    monkeypatch.setattr("zsched.storage.questions.WAIT_S", 0.05)

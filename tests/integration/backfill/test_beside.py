@@ -24,7 +24,6 @@ from zsched.storage.log import Log
 pytestmark = pytest.mark.redis
 
 
-@pytest.mark.usefixtures("impatient")
 def test_coalesced_occurrences_can_be_backfilled(redis_client: redis.Redis, redis_url: str, tmp_path: Path) -> None:
     scene = Scene(redis_client, redis_url, tmp_path)
     scene.client.schedule("app.task", id="r", every=60)

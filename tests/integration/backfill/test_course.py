@@ -25,7 +25,6 @@ def test_a_dry_run_of_a_backfill_writes_nothing(client: Client, redis_client: re
     assert (True, [run(5), run(4)]) == (done.is_dry_run, done.run_ids)
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_backfill_reports_its_progress(client: Client) -> None:
     told: list[tuple[int, int]] = []
 
@@ -34,7 +33,6 @@ def test_a_backfill_reports_its_progress(client: Client) -> None:
     assert [(0, 250), (100, 250), (200, 250), (250, 250)] == told
 
 
-@pytest.mark.usefixtures("impatient")
 def test_an_interrupted_backfill_is_continued_by_the_same_call(client: Client, redis_client: redis.Redis) -> None:
     def stop(done: int, total: int) -> None:
         if done:
@@ -50,7 +48,6 @@ def test_an_interrupted_backfill_is_continued_by_the_same_call(client: Client, r
     assert [run(hours) for hours in range(250, 0, -1)] == queue(redis_client)
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [({"args": (2,)}, range(250, 0, -1)), ({"cron": f"{NOW.minute} 0 * * *"}, None)],
@@ -71,14 +68,12 @@ def test_a_backfill_of_a_changed_schedule_continues_with_the_new_definition(
     assert [data] == list({redis_client.hget(KEYS.rq.job(run(n)), "data") for n in hours if n <= 150})
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_backfill_continues_however_often_its_schedule_changes(client: Client, redis_client: redis.Redis) -> None:
     done = backfill(client, 1000, 0, on_progress=lambda done, total: client.update("r", args=(done,)))
 
     assert [run(hours) for hours in range(1000, 0, -1)] == done.run_ids == queue(redis_client)
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_backfill_whose_schedule_changes_at_every_attempt_is_contended(
     client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,7 +90,6 @@ def test_a_backfill_whose_schedule_changes_at_every_attempt_is_contended(
     assert [] == queue(redis_client)
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_backfill_stops_when_its_schedule_is_cancelled(client: Client, redis_client: redis.Redis) -> None:
     with pytest.raises(ScheduleNotFound):
         backfill(client, 250, 0, on_progress=lambda done, total: done and client.cancel("r"))
@@ -103,7 +97,6 @@ def test_a_backfill_stops_when_its_schedule_is_cancelled(client: Client, redis_c
     assert 100 == len(queue(redis_client))
 
 
-@pytest.mark.usefixtures("impatient")
 def test_naive_times_of_a_backfill_are_in_the_schedules_zone(client: Client) -> None:
     client.schedule("app.task", id="seoul", cron="0 9 * * *", tz="Asia/Seoul")
 

@@ -23,7 +23,7 @@ from zsched.core.clock import to_ms
 from zsched.core.runs import RunStatus
 from zsched.embedded.guard import Guard
 from zsched.errors import ArchiveError
-from zsched.storage.archivers import Archivers
+from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.log import Log
@@ -112,7 +112,6 @@ def test_again_adds_an_extra_run_of_finished_occurrences(client: Client, redis_c
     assert [run(5), run(4), plain, extra] == queue(redis_client)
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_backfill_without_an_archive_uses_the_log_and_rqs_jobs(client: Client, redis_client: redis.Redis) -> None:
     backfill(client, 5, 4)
     redis_client.hset(KEYS.rq.job(run(3)), mapping={"status": "finished"})  # by a Redis before this one
@@ -124,7 +123,6 @@ def test_a_backfill_without_an_archive_uses_the_log_and_rqs_jobs(client: Client,
     assert (None, True) == (done.source.archive, done.source.is_untrimmed)
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_backfill_of_an_unknown_past_is_refused(client: Client, redis_client: redis.Redis, link: Link) -> None:
     client.run_now("r")
     last = Log(link, KEYS).last()
@@ -133,7 +131,7 @@ def test_a_backfill_of_an_unknown_past_is_refused(client: Client, redis_client: 
     before = queue(redis_client)
 
     with pytest.raises(
-        ArchiveError, match=r"what ran before .* is not known \(no archive answered within .*again=True"
+        ArchiveError, match=r"what ran before .* is not known \(no archive reported within .*again=True"
     ):
         backfill(client, 5, 3)
     with pytest.raises(ArchiveError):
@@ -166,6 +164,7 @@ class Answering(threading.Thread):
         self._link, self._answer, self._stopping = link, {"source": source, "by": "a"} | told, threading.Event()
 
     def __enter__(self) -> Answering:
+        Archivers(self._link, KEYS).report("a", None, ArchiveState.FOLLOWING, {})
         self.start()
         return self
 

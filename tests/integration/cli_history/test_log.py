@@ -12,7 +12,7 @@ import redis
 from click.testing import Result
 
 from tests.faults.processes import eventually
-from tests.integration.cli_history.ground import ALONE, FUNC, IMPATIENT, KEYS, NO_ANSWER, Leading, Zsched, queued
+from tests.integration.cli_history.ground import ALONE, FUNC, KEYS, NO_ANSWER, Leading, Zsched, queued
 from zsched import Client
 from zsched.cli.program import DONE, USAGE
 
@@ -33,7 +33,7 @@ def test_the_log_is_a_line_per_entry_and_never_shows_arguments(zsched: Zsched, c
     client.pause("a", note="until May")
     client.cancel("s0")
 
-    result = zsched("log", **IMPATIENT)
+    result = zsched("log")
 
     put_recurring, by = texts(result)[2], client.by
     assert put_recurring.startswith(f"put_recurring  r: put by {by} for ")
@@ -45,7 +45,7 @@ def test_the_log_is_a_line_per_entry_and_never_shows_arguments(zsched: Zsched, c
         f"cancel  s0: cancelled by {by}; it was for 2030-01-01 00:00:00+00:00",
     ] == texts(result)
     assert "secret" not in result.output
-    assert "secret" not in zsched("log", "--json", **IMPATIENT).output
+    assert "secret" not in zsched("log", "--json").output
     assert re.match(ALONE, result.stderr)
 
 
@@ -71,9 +71,9 @@ def test_the_log_of_one_schedule_has_a_line_per_change(zsched: Zsched, client: C
     assert [
         f"put  put by {client.by} for 2030-01-01 00:00:00+00:00",
         f"cancel  cancelled by {client.by}; it was for 2030-01-01 00:00:00+00:00",
-    ] == texts(zsched("log", "--id", "s1", **IMPATIENT))
+    ] == texts(zsched("log", "--id", "s1"))
     assert [f"cancel  cancelled by {client.by}; it was for 2030-01-01 00:00:00+00:00"] == texts(
-        zsched("log", "--id", "s1", "--limit", "1", **IMPATIENT)
+        zsched("log", "--id", "s1", "--limit", "1")
     )
 
 
@@ -82,10 +82,10 @@ def test_the_log_is_limited_by_time_and_number(zsched: Zsched, client: Client, r
         client.enqueue(FUNC, id=f"s{number}")
     now = datetime.now(UTC)
 
-    newest = texts(zsched("log", "--limit", "2", **IMPATIENT))
-    since_an_hour = texts(zsched("log", "--since", "1h", "--limit", "2", **IMPATIENT))
-    since_soon = zsched("log", "--since", (now + timedelta(hours=1)).isoformat(), **IMPATIENT)
-    local = zsched("log", "--since", "2020-01-01T00:00", "--tz", "Asia/Seoul", **IMPATIENT)
+    newest = texts(zsched("log", "--limit", "2"))
+    since_an_hour = texts(zsched("log", "--since", "1h", "--limit", "2"))
+    since_soon = zsched("log", "--since", (now + timedelta(hours=1)).isoformat())
+    local = zsched("log", "--since", "2020-01-01T00:00", "--tz", "Asia/Seoul")
 
     assert ["s3", "s4"] == [line.split()[1].rstrip(":") for line in newest]
     assert ["s0", "s1"] == [line.split()[1].rstrip(":") for line in since_an_hour]
@@ -140,7 +140,7 @@ def test_an_unknown_entry_is_shown_without_its_values(zsched: Zsched, redis_clie
     redis_client.xadd(KEYS.log(), {"no": "kind"}, "1-2")
     redis_client.xadd(KEYS.log(), {"kind": "cancel", "t": "1795257273824902", "who": "me"}, "1-3")
 
-    result, told = zsched("log", **IMPATIENT), zsched("log", "--json", **IMPATIENT).stdout.splitlines()
+    result, told = zsched("log"), zsched("log", "--json").stdout.splitlines()
 
     assert [
         "enchant  unknown kind or form, 2 fields: by\N{REPLACEMENT CHARACTER}[2J, b",
@@ -159,7 +159,7 @@ def test_terminal_codes_in_log_entries_are_not_printed(
     redis_client.xadd(KEYS.log(), bad, "0-2")  # type: ignore[arg-type]  # str and int
 
     commands: list[tuple[str, ...]] = [("log",), ("why", "a"), ("history",), ("log", "--json"), ("why", "a", "--json")]
-    results = [zsched(*command, **IMPATIENT) for command in commands]
+    results = [zsched(*command) for command in commands]
 
     assert [DONE] * 5 == [result.exit_code for result in results]
     for result in results:
@@ -170,7 +170,7 @@ def test_the_log_in_json_is_one_object_a_line(zsched: Zsched, client: Client) ->
     client.schedule(FUNC, id="a", at=datetime(2030, 1, 1, tzinfo=UTC))
     client.enqueue(FUNC, id="b")
 
-    result = zsched("log", "--json", **IMPATIENT)
+    result = zsched("log", "--json")
     put, enqueue = map(json.loads, result.stdout.splitlines())
 
     assert ("0-1", "put", ["a"]) == (put["entry"], put["kind"], [change["id"] for change in put["changes"]])

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import pytest
 
-from tests.integration.cli_history.ground import ALONE, DEADLINE_S, FUNC
+from tests.integration.cli_history.ground import ALONE, DEADLINE_S, FUNC, NO_ANSWER
 from zsched import Client
 from zsched.cli.program import DONE
 from zsched.embedded import EmbeddedRedis
@@ -74,7 +74,7 @@ def test_log_follow_ends_without_error_when_the_pipe_closes(client: Client, redi
 
     assert child.stderr is not None
     assert DONE == code
-    assert re.fullmatch(rf"{ALONE}: no archive answered within 2 s\n".encode(), child.stderr.read())
+    assert re.fullmatch(rf"{ALONE}: {NO_ANSWER}\n".encode(), child.stderr.read())
 
 
 def test_log_follow_reports_an_outage_of_redis_once_and_continues(guard: Guard) -> None:

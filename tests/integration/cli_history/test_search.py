@@ -16,13 +16,15 @@ import redis
 from rq import Queue
 
 from tests.faults.processes import eventually
-from tests.integration.cli_history.ground import FUNC, IMPATIENT, NO_ANSWER, Leading, Zsched, queued
+from tests.integration.cli_history.ground import FUNC, KEYS, NO_ANSWER, Leading, Zsched, queued
 from tests.integration.in_process import work_off
 from zsched import Client
 from zsched.cli.program import INTERRUPTED, NOT_FOUND
 from zsched.core.lookback import Wanted
 from zsched.core.story import Source
 from zsched.errors import InvalidSchedule
+from zsched.storage.archivers import Archivers, ArchiveState
+from zsched.storage.connection import Link
 from zsched.storage.inquiry import Inquiry
 
 pytestmark = pytest.mark.once
@@ -162,7 +164,6 @@ def test_a_search_without_an_archive_says_how_far_the_log_goes_back(
     for number in range(3):
         client.enqueue("builtins.str", id=f"bill-{number}", queue="fax", tags=["acme"])
     alone = Zsched(redis_url)
-    alone.env |= IMPATIENT
 
     by_tag = alone("history", "--tag", "acme", "--limit", "2")
     page = alone.json("history", "--queue", "fax", "--limit", "2")
@@ -174,12 +175,11 @@ def test_a_search_without_an_archive_says_how_far_the_log_goes_back(
     assert nothing.stdout.startswith("nothing was found since 20")
 
 
-def test_ctrl_c_stops_a_search_and_says_how_far_it_came(
-    client: Client, redis_client: redis.Redis, redis_url: str
-) -> None:
+def test_ctrl_c_stops_a_search_and_says_how_far_it_came(redis_client: redis.Redis, redis_url: str, link: Link) -> None:
+    Archivers(link, KEYS).report("a", None, ArchiveState.FOLLOWING, {})
     command = [sys.executable, "-m", "zsched.cli", "history", "-u", redis_url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        eventually(lambda: redis_client.llen("zsched:{default}:ask"))  # it waits for an archive
+        eventually(lambda: redis_client.llen(KEYS.ask()))  # it waits for an archive
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
 
@@ -190,6 +190,6 @@ def test_a_search_by_id_without_results_names_schedules_that_wait(client: Client
     client.schedule(FUNC, id="bill-dan", after=3600)
     client.pause("bill-dan")
 
-    found = zsched("history", "--match", "*dan*", **IMPATIENT)
+    found = zsched("history", "--match", "*dan*")
 
     assert "scheduled, without an outcome yet: bill-dan; see zsched why bill-dan" in found.stderr

@@ -54,6 +54,5 @@ def work(worker: Callable[..., subprocess.Popen[bytes]], redis_client: redis.Red
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the waits for replies of archives and for workers."""
-    monkeypatch.setattr("zsched.storage.questions.WAIT_S", 0.05)
+    """Shorten the waits for workers."""
     monkeypatch.setattr(reruns, "_PAUSE_S", 0.0)

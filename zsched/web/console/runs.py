@@ -43,8 +43,13 @@ async def list_(view: Viewed, request: Request, after: str | None = None) -> Res
 @router.get("/runs:retry")
 async def confirm(view: Viewed, request: Request) -> Response:
     """Show how many runs a retry of all that the filters find would push, and ask."""
+    view.call.demand_write()
     filters = {**_USUAL, **_filters(request.query_params)}
-    return view.page("retry_all", filters=filters, plan=await _retried(view, filters, dry_run=True))
+
+    async def plan() -> dict[str, Any]:
+        return {"plan": await _retried(view, filters, dry_run=True)}
+
+    return view.later("retry_all", plan, filters=filters)
 
 
 @router.post("/runs:retry")

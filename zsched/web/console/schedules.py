@@ -86,9 +86,13 @@ async def outcomes(view: Viewed, id: Annotated[list[str], Query()]) -> Response:
 @router.get("/schedules:{action}")
 async def confirm(view: Viewed, action: str, request: Request) -> Response:
     """Show what an action on all that the filters find would change, and ask."""
+    view.call.demand_write()
     filters = _demanded(request.query_params, action)
-    plan = await _act(view, action, filters, {}, dry_run=True)
-    return view.page("confirm", action=action, filters=filters, plan=plan, missed=[each.value for each in Missed])
+
+    async def plan() -> dict[str, Any]:
+        return {"plan": await _act(view, action, filters, {}, dry_run=True), "missed": [each.value for each in Missed]}
+
+    return view.later("confirm", plan, action=action, filters=filters)
 
 
 @router.post("/schedules:{action}")

@@ -11,7 +11,7 @@ Not guaranteed: that all occurrences have a mark. The newest 2,000 outcomes and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from zsched.core.listing import RECURRING
 from zsched.core.lookback import Occurrence
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.timeline import EXPECTED
-from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError
+from zsched.errors import InvalidSchedule, ScheduleNotFound
 from zsched.web.console.drawing import COMING, ROWS_BY, ShownTime, bars_of, drawn_rows
 from zsched.web.console.outcomes import Mark, legend, mark_of, words_of
 from zsched.web.console.view import View, Viewed
@@ -52,35 +52,15 @@ async def timeline(view: Viewed, by: str = "schedule", match: str = "", tag: str
         raise InvalidSchedule("by", by, "not a kind of row", f"give one of {', '.join(ROWS_BY)}")
     shown = _shown_time(view)
     given = {"match": match, "tag": tag, "queue": queue}
-    head, tail = view.pieces("timeline", by=by, rows_by=ROWS_BY, filters=given)
-
-    async def parts() -> AsyncIterator[str]:
-        yield head
-        try:
-            filters = {name: value for name, value in given.items() if value}
-            yield view.text("_timeline", by=by, **await _found(view, shown, by, filters))
-        except ZschedError as error:
-            yield view.text("_trouble", trouble=error)
-        yield tail
-
-    return view.streamed(parts())
+    filters = {name: value for name, value in given.items() if value}
+    return view.later("timeline", lambda: _found(view, shown, by, filters), by=by, rows_by=ROWS_BY, filters=given)
 
 
 @router.get("/timeline/busiest")
 async def busiest(view: Viewed) -> Response:
     """Show the minutes of the next 24 hours in which most schedules are due."""
     view.call.demand_all("the timeline")
-    minute_ms, third_ms = 60_000, _AHEAD_MS // 3
-    first_ms = view.now_ms // minute_ms * minute_ms
-    minutes = list[tuple[int, int]]()
-    left_out = 0
-    for start_ms in range(first_ms, first_ms + _AHEAD_MS, third_ms):
-        found = await view.call.client.timeline(from_ms(start_ms), from_ms(start_ms + third_ms), timedelta(minutes=1))
-        minutes += zip((count[EXPECTED] for count in found.counts), found.spans.bounds, strict=False)
-        left_out = found.left_out
-    most = sorted((one for one in minutes if one[0]), key=lambda one: (-one[0], one[1]))[:_BUSIEST]
-    windows = [(number, at_ms, ShownTime(at_ms, at_ms + minute_ms).moved(0)) for number, at_ms in most]
-    return view.page("busiest", minutes=windows, left_out=left_out, most=most[0][0] if most else 1)
+    return view.later("busiest", lambda: _busiest(view))
 
 
 def _shown_time(view: View) -> ShownTime:
@@ -94,6 +74,17 @@ def _shown_time(view: View) -> ShownTime:
     if not _LEAST_MS <= end_ms - start_ms <= _MOST_MS:
         raise InvalidSchedule("to", given.get("to"), "not a minute to 31 days after from", "give another time")
     return ShownTime(start_ms, end_ms)
+
+
+async def _busiest(view: View) -> dict[str, Any]:
+    """Count what is due in each minute, and return the minutes with most."""
+    first_ms = view.now_ms // _LEAST_MS * _LEAST_MS
+    minute = timedelta(milliseconds=_LEAST_MS)
+    found = await view.call.client.timeline(from_ms(first_ms), from_ms(first_ms + _AHEAD_MS), minute)
+    minutes = zip((count[EXPECTED] for count in found.counts), found.spans.bounds, strict=False)
+    most = sorted((one for one in minutes if one[0]), key=lambda one: (-one[0], one[1]))[:_BUSIEST]
+    shown = [(number, at_ms, ShownTime(at_ms, at_ms + _LEAST_MS).moved(0)) for number, at_ms in most]
+    return {"minutes": shown, "left_out": found.left_out, "most": most[0][0] if most else 1}
 
 
 def _middle(shown: ShownTime, now_ms: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlencode
 
@@ -16,6 +16,7 @@ from zsched.core.run_cells import cells, remark, with_short_workers
 from zsched.core.sentences import local_text, note_text, reason_text, sentence, shortened
 from zsched.core.triggers import zone
 from zsched.core.wording import duration_text, plural, relative_text, rough_duration
+from zsched.errors import ZschedError
 from zsched.storage.accounts import AccountRole
 from zsched.web.access import COOKIE
 from zsched.web.calls import ApiCall, admitted
@@ -123,6 +124,23 @@ class View:
     def pieces(self, name: str, **shown: Any) -> list[str]:
         """Return the text of page *name* in pieces: between them, a stream has what takes longer to read."""
         return self.text(name, is_part="hx-request" in self.request.headers, **shown).split(_LATER)
+
+    def later(self, name: str, read: Callable[[], Awaitable[Mapping[str, Any]]], **shown: Any) -> Response:
+        """
+        Return page *name* at once, and its part ``_name`` as soon as *read* returned what that shows. An error is shown
+        in its place.
+        """
+        head, tail = self.pieces(name, **shown)
+
+        async def parts() -> AsyncIterator[str]:
+            yield head
+            try:
+                yield self.text(f"_{name}", **shown, **await read())
+            except (ZschedError, Problem) as error:
+                yield self.text("_trouble", trouble=error)
+            yield tail
+
+        return self.streamed(parts())
 
     def streamed(self, parts: AsyncIterator[str]) -> Response:
         """Return a page that is sent as its *parts* come. An error has no status then: it is shown in its place."""

@@ -83,6 +83,23 @@ if (address && document.querySelector("#live[hx-get]")) {
   listen();
 }
 
+// -- a change that takes long: its button says so, and is not pressed twice ----------------------------------
+
+document.addEventListener("submit", (event) => {
+  const button = event.submitter;
+  if (button && event.target.method === "post" && !event.defaultPrevented) {
+    const words = button.textContent;
+    window.addEventListener("pageshow", () => { // back on this page
+      button.disabled = false;
+      button.textContent = words;
+    }, { once: true });
+    setTimeout(() => {
+      button.disabled = true;
+      button.textContent = "Working …";
+    });
+  }
+});
+
 // -- a part that could not be read ------------------------------------------------------------------------
 
 document.addEventListener("htmx:beforeSwap", (event) => {
