@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -49,8 +50,13 @@ class ScheduleSource(Protocol):
     def recurring(self) -> list[str]:
         """Return sorted ids, in any state."""
 
-    def schedules(self, ids: Iterable[str], at_first: int | None = None) -> Iterator[Schedule]:
-        """Read the existing schedules of *ids*, page by page. *at_first*: the number that is probably needed."""
+    def schedules(
+        self, ids: Iterable[str], at_first: int | None = None, texts: Iterable[str] = ()
+    ) -> Iterator[Schedule]:
+        """
+        Read the existing schedules of *ids*, page by page. *at_first*: the number that is probably needed. Schedules
+        without *texts* in their stored form may be left out.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +128,12 @@ class Filter:
         """True if every kind of rule passes."""
         return self.kind == RECURRING
 
+    @property
+    def texts(self) -> list[str]:
+        """Texts in the stored form of every schedule that is kept: to look for them is quicker than to read it."""
+        tag = None if self.tag is None else json.dumps(self.tag, ensure_ascii=False).strip('"')
+        return [text for text in (self.func, self.queue, self.owner, tag) if text]
+
     def keeps(self, schedule: Schedule) -> bool:
         """Return True if *schedule* passes every filter except the one of ids."""
         due_ms = schedule.next_ms
@@ -153,7 +165,7 @@ def _in_state(state: ScheduleState, wanted: Filter, source: ScheduleSource) -> I
     last = after if after and after.state is state else None
     is_wanted = id_test([] if wanted.match is None else [wanted.match])
     if state is ScheduleState.ACTIVE and (wanted.is_recurring or wanted.kind in RULES):
-        return _active_rules(source, is_wanted, last)
+        return _active_rules(source, is_wanted, last, wanted.texts)
     if state is ScheduleState.ACTIVE:
         from_ms = None if wanted.due_after_ms is None else wanted.due_after_ms + 1
         until_ms = None if wanted.due_before_ms is None else wanted.due_before_ms - 1
@@ -161,13 +173,15 @@ def _in_state(state: ScheduleState, wanted: Filter, source: ScheduleSource) -> I
         ids: Iterable[str] = (id for _, id in places)
     else:
         ids = [id for id in _ids_in(state, source) if is_wanted(id) and (last is None or id > last.id)]
-    return (schedule for schedule in source.schedules(ids, wanted.limit) if schedule.state is state)
+    return (schedule for schedule in source.schedules(ids, wanted.limit, wanted.texts) if schedule.state is state)
 
 
-def _active_rules(source: ScheduleSource, is_wanted: IdTest, last: Cursor | None) -> Iterator[Schedule]:
+def _active_rules(
+    source: ScheduleSource, is_wanted: IdTest, last: Cursor | None, texts: list[str]
+) -> Iterator[Schedule]:
     """Yield the active recurring schedules by due time: all are read, but none of the one-shots beside them."""
     after = (-1, "") if last is None else (last.due_ms, last.id)
-    found = source.schedules(id for id in source.recurring() if is_wanted(id))
+    found = source.schedules((id for id in source.recurring() if is_wanted(id)), None, texts)
     due = [(each.next_ms, each.id, each) for each in found if each.state is ScheduleState.ACTIVE and each.next_ms]
     return (each for due_ms, id, each in sorted(due, key=lambda one: one[:2]) if (due_ms, id) > after)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from itertools import islice
+from typing import Any
 
 import pytest
 import redis
@@ -35,6 +36,19 @@ def test_a_listing_applies_every_filter_and_lists_paused_schedules_last(client: 
     for bad in ({"state": "gone"}, {"due_after": datetime(2026, 1, 1)}, {"limit": -1}, {"after": "x"}, {"kind": "x"}):
         with pytest.raises(InvalidSchedule):
             client.list(**bad)
+
+
+@pytest.mark.parametrize("text", ["größe", 'a "b"', "a\\b", "<&>", "ключ", "😀"])
+def test_a_listing_filters_by_any_text(client: Client, soon: datetime, text: str) -> None:
+    given: dict[str, Any] = {"tags": [text, "t"], "queue": text, "created_by": text}
+    client.schedule("app.a", id="once", at=soon, **given)
+    client.schedule("app.a", id="rule", every=60, **given)
+    client.schedule("app.a", id="other", at=soon, tags=[f"{text}!"])
+
+    assert ["once", "rule"] == sorted(ids(client.list(tag=text)))
+    assert ["once", "rule"] == sorted(ids(client.list(queue=text)))
+    assert ["rule"] == ids(client.list(queue=text, kind="recurring"))
+    assert ["once", "rule"] == sorted(ids(client.list(owner=text)))
 
 
 def test_pages_of_schedules_due_in_one_millisecond_are_complete(client: Client, soon: datetime) -> None:

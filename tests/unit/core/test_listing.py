@@ -50,7 +50,9 @@ class _Memory:
     def recurring(self) -> list[str]:
         return sorted(id for id, one in self._all.items() if one.kind != "once")
 
-    def schedules(self, ids: Iterable[str], at_first: int | None = None) -> Iterator[Schedule]:
+    def schedules(
+        self, ids: Iterable[str], at_first: int | None = None, texts: Iterable[str] = ()
+    ) -> Iterator[Schedule]:
         for id in ids:
             self.read.append(id)
             if id in self._all:
