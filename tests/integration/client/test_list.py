@@ -38,7 +38,7 @@ def test_a_listing_applies_every_filter_and_lists_paused_schedules_last(client: 
             client.list(**bad)
 
 
-@pytest.mark.parametrize("text", ["größe", 'a "b"', "a\\b", "<&>", "ключ", "😀"])
+@pytest.mark.parametrize("text", ["größe", 'a"b', "a\\b", "<&>", "ключ", "😀"])
 def test_a_listing_filters_by_any_text(client: Client, soon: datetime, text: str) -> None:
     given: dict[str, Any] = {"tags": [text, "t"], "queue": text, "created_by": text}
     client.schedule("app.a", id="once", at=soon, **given)
