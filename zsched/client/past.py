@@ -111,7 +111,7 @@ class Past:
     def timeline(self, start: datetime, end: datetime, bucket: timedelta | float | str) -> Timeline:
         """
         Count, by spans of *bucket* in [*start*, *end*), the outcomes of the past and the expected occurrences; at most
-        500 spans, of a second or more. The newest 20,000 outcomes are counted; ``complete_since_ms`` says since when
+        1,440 spans, of a second or more. The newest 20,000 outcomes are counted; ``complete_since_ms`` says since when
         these are all. Later occurrences than the next one are counted of at most 5,000 recurring schedules.
 
         Raises:

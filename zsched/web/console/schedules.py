@@ -72,6 +72,8 @@ async def outcomes(view: Viewed, id: Annotated[list[str], Query()]) -> Response:
 
     async def strip(id: str) -> tuple[str, Strip | None]:
         async with limit:
+            if await view.request.is_disconnected():  # the viewer has left the page
+                return id, None
             try:
                 if view.call.is_limited:
                     await actions.found_of(view.call, id)
