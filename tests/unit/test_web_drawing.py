@@ -53,10 +53,10 @@ def test_occurrences_that_were_skipped_together_have_a_bar_and_count_each() -> N
     assert [(Mark.LEFT_OUT, 10, 20)] == [(mark.mark, mark.bar_at, mark.width) for mark in row.marks]
 
 
-def test_rows_with_what_did_not_run_come_first() -> None:
-    past = [occurrence("a"), occurrence("b", What.SKIPPED), occurrence("c")]
+def test_rows_with_what_did_not_run_come_first_and_rows_with_one_mark_last() -> None:
+    past = [occurrence(id) for id in "acdd"] + [occurrence("b", What.SKIPPED)]
 
-    assert ["b", "a", "c"] == [row.name for row in drawn_rows(SHOWN, NOW_MS, "schedule", past, [])]
+    assert ["b", "d", "a", "c"] == [row.name for row in drawn_rows(SHOWN, NOW_MS, "schedule", past, [])]
 
 
 @pytest.mark.parametrize(("by", "names"), [("tag", ["mail", "shop"]), ("queue", ["fast"])])

@@ -198,7 +198,10 @@ def _drain(player: Player, stack: Stack, screen: Screen, clock: Clock) -> None:
 
 
 def _introduce(screen: Screen, client: Client, stack: Stack) -> None:
-    screen.say(f"ZSCHED_REDIS_URL='{stack.settings.redis.url}'")
+    screen.say("for commands in another terminal:")
+    screen.say(
+        f"  export ZSCHED_REDIS_URL='{stack.settings.redis.url}' ZSCHED_RQ_SERIALIZER={stack.settings.rq.serializer}"
+    )
     screen.say()
     rows, names = [], {f"{CAMPAIGN}0001": f"{CAMPAIGN}* × {BURST:,}"}  # one line for all of that
     for one in client.list():
@@ -214,5 +217,5 @@ def _introduce_console(screen: Screen, console: DemoConsole | None) -> None:
     if console is None:
         screen.say("for the console: pip install 'zsched[web]'")
     else:
-        screen.say(f"the console is at {console.url}/ for {console.name}, whose password is {console.password}")
+        screen.say(f"console: {console.url}/  name: {console.name}  password: {console.password}")
     screen.say()

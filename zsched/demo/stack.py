@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from zsched.client import Client
 from zsched.config import FILE_VARIABLE, RedisSettings, Settings, variable_of
+from zsched.core.clock import SystemClock
 from zsched.core.toml import key_text, toml_text
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
@@ -118,7 +119,8 @@ class Stack:
         if any(find_spec(package) is None for package in _WEB_PACKAGES):
             return None
         password = secrets.token_urlsafe(_PASSWORD_BYTES)
-        account = Account(_PERSON, AccountRole.OPERATOR, sees_arguments=True)
+        now_ms = SystemClock().now_ms()
+        account = Account(_PERSON, AccountRole.OPERATOR, sees_arguments=True, created_ms=now_ms)
         People(link_of(self.settings), keys_of(self.settings)).add(account, password)
         command = [sys.executable, "-m", "zsched.cli", "web", "--listen", "127.0.0.1:0", "--json"]
         self._spawn("console", command, stdout=subprocess.PIPE)

@@ -83,7 +83,10 @@ def drawn_rows(
     past: Iterable[Occurrence],
     coming: Iterable[tuple[Schedule, Sequence[int]]],
 ) -> list[DrawnRow]:
-    """Return the rows: first those with what did not run, then the others by name. *coming*: due times in ms."""
+    """
+    Return the rows: first those with what did not run, then those with more than one mark, each by name. *coming*: due
+    times in ms.
+    """
     rows = dict[str, DrawnRow]()
     for one in past:
         drawn = _past_mark(shown, now_ms, one)
@@ -96,7 +99,7 @@ def drawn_rows(
         marks = _coming_marks(shown, schedule, times)
         for name in {"schedule": [schedule.id], "queue": [schedule.queue], "tag": schedule.tags or ["no tag"]}[by]:
             rows.setdefault(name, DrawnRow(name)).marks.extend(marks)
-    return sorted(rows.values(), key=lambda row: (-row.bad, row.name))
+    return sorted(rows.values(), key=lambda row: (-row.bad, len(row.marks) < 2, row.name))
 
 
 def bars_of(counted: Timeline) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@ The timeline: what ran, what did not run and why, and what is to come.
 
 On top the density of all occurrences by spans of time: a million one-shots are a band. Below it a row per schedule, tag
 or queue, with a mark for each occurrence: past ones from the history, coming ones from the rules. The rows with what
-did not run come first. ``drawing`` computes the places.
+did not run come first, and those with one mark last. ``drawing`` computes the places.
 
 Not guaranteed: that all occurrences have a mark. The newest 2,000 outcomes and 40 rows have, and the page says so.
 """
