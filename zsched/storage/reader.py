@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from zsched.core.triggers import TriggerSpec, delay_of, read_spec
 from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.log import Log, recent
+from zsched.storage.log import Log
 from zsched.storage.meta import asking, due_from_score, server_now_ms
 from zsched.storage.queues import HeldBack, QueueSeen, StalledQueues, queues_seen, stalled_queues, throttled_sets
 from zsched.storage.registries import Registries
@@ -32,6 +33,7 @@ from zsched.storage.scripts import Scripts
 
 if TYPE_CHECKING:
     from zsched.core.recent import Ahead, Recent
+    from zsched.storage.last_minutes import LastMinutes
     from zsched.storage.overview import Overview
     from zsched.storage.store import RecurringRecord
 
@@ -191,9 +193,18 @@ class Reader:
             return due_soon(wire, self._keys)
 
     def recent(self, clock: Clock) -> Recent:
-        """Count the last minutes, as far as the log can be read quickly; *clock* measures the time of the read."""
-        found = recent(Log(self._link, self._keys), self.now_ms(), self._keys.run_suffix, clock)
+        """
+        Count the last minutes, as far as the log can be read quickly; *clock* measures the time of the read. The next
+        call of the same reader counts only what is new, and what this one had no time for.
+        """
+        found = self._last_minutes.read(self.now_ms(), clock)
         return replace(found, ahead=self._still_silent(found.ahead)) if found.ahead is not None else found
+
+    @cached_property
+    def _last_minutes(self) -> LastMinutes:
+        from zsched.storage.last_minutes import LastMinutes  # imported late: it imports all kinds of entries
+
+        return LastMinutes(Log(self._link, self._keys), self._keys.run_suffix)
 
     def _still_silent(self, ahead: Ahead) -> Ahead:
         """Return *ahead* with only the unchanged schedules."""
