@@ -43,19 +43,20 @@ document.addEventListener("click", (event) => {
   }
 });
 
-// -- live parts: a change in the log makes them read again, at most once in half a second ----------------
+// -- live parts: 0.3 s after a change in the log they read again ---------------------------------------------
 
 const address = document.body.dataset.events;
 let stream = null;
-let isAnnounced = false;
+let timer = null;
+let hasMore = false;
 
 function announce() {
-  if (isAnnounced) {
-    return;
-  }
-  isAnnounced = true;
-  setTimeout(() => {
-    isAnnounced = false;
+  hasMore = timer !== null; // what changes while the page waits may come too late for that reading
+  timer ??= setTimeout(() => {
+    timer = null;
+    if (hasMore) {
+      announce();
+    }
     const live = document.getElementById("live");
     if (!live || !live.querySelector("details[open], :focus")) { // not while somebody types or reads there
       document.body.dispatchEvent(new Event("zsched:news"));
