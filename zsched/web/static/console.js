@@ -115,7 +115,8 @@ document.addEventListener("htmx:responseError", (event) => {
   }
   tell(() => {
     const problem = JSON.parse(answer.responseText);
-    return [problem.detail, problem.remedy].filter(Boolean).join(" – ");
+    const says = problem.detail.includes(problem.remedy ?? "") ? [] : [problem.remedy];
+    return [problem.detail, ...says].join(" – ");
   });
 });
 document.addEventListener("htmx:sendError", () => tell(() => "This server does not answer. What is shown may be old."));
