@@ -34,7 +34,7 @@ router = APIRouter(include_in_schema=False)
 
 _BACK_MS: Final = 6 * 3_600_000
 _AHEAD_MS: Final = 24 * 3_600_000
-_LEAST_MS: Final = 60_000  # that can be shown
+_MINUTE_MS: Final = 60_000  # the least that can be shown, too
 _MOST_MS: Final = 31 * 86_400_000
 _BARS: Final = 120
 _OUTCOMES: Final = 2000
@@ -66,24 +66,24 @@ async def busiest(view: Viewed) -> Response:
 def _shown_time(view: View) -> ShownTime:
     """Return the time of the query. Raises InvalidSchedule."""
     given = view.request.query_params
-    now_ms = view.now_ms // _LEAST_MS * _LEAST_MS
+    now_ms = view.now_ms // _MINUTE_MS * _MINUTE_MS
     start_ms, end_ms = (
         usual if not given.get(name) else instant_ms(name, aware(name, given[name]), None)
         for name, usual in (("from", now_ms - _BACK_MS), ("to", now_ms + _AHEAD_MS))
     )
-    if not _LEAST_MS <= end_ms - start_ms <= _MOST_MS:
+    if not _MINUTE_MS <= end_ms - start_ms <= _MOST_MS:
         raise InvalidSchedule("to", given.get("to"), "not a minute to 31 days after from", "give another time")
     return ShownTime(start_ms, end_ms)
 
 
 async def _busiest(view: View) -> dict[str, Any]:
     """Count what is due in each minute, and return the minutes with most."""
-    first_ms = view.now_ms // _LEAST_MS * _LEAST_MS
-    minute = timedelta(milliseconds=_LEAST_MS)
+    first_ms = view.now_ms // _MINUTE_MS * _MINUTE_MS
+    minute = timedelta(milliseconds=_MINUTE_MS)
     found = await view.call.client.timeline(from_ms(first_ms), from_ms(first_ms + _AHEAD_MS), minute)
     minutes = zip((count[EXPECTED] for count in found.counts), found.spans.bounds, strict=False)
     most = sorted((one for one in minutes if one[0]), key=lambda one: (-one[0], one[1]))[:_BUSIEST]
-    shown = [(number, at_ms, ShownTime(at_ms, at_ms + _LEAST_MS).moved(0)) for number, at_ms in most]
+    shown = [(number, at_ms, ShownTime(at_ms, at_ms + _MINUTE_MS).moved(0)) for number, at_ms in most]
     return {"minutes": shown, "left_out": found.left_out, "most": most[0][0] if most else 1}
 
 
