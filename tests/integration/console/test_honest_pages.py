@@ -48,3 +48,46 @@ def test_the_list_of_what_did_not_run_counts_occurrences_and_not_lines(
         eventually(lambda: client.history("beat"))
 
         assert f"{PASSED} occurrences in this time" in page(web, "ann-2", "/timeline")
+
+
+def fill_the_log(client: Client, number: int) -> None:
+    """Write *number* entries."""
+    client.schedule("app.tasks.remind", id="busy", every=86_400)
+    for _ in range(number // 2):
+        client.pause("busy")
+        client.resume("busy")
+
+
+def test_a_search_of_the_log_says_how_far_back_it_went(web: Web, client: Client, daemon: DaemonThread) -> None:
+    client.acting_as("bea").schedule("app.tasks.remind", id="early", every=86_400)
+    short, empty = page(web, "ann-3", "/log?id=early"), page(web, "ann-4", "/log?by=nobody")
+    fill_the_log(client, 1000)
+    long, deeds = page(web, "ann-5", "/log?id=early"), page(web, "ann-6", "/accounts")
+
+    assert ("put by bea" in short, "entries were searched" in short) == (True, False)
+    assert ("Nothing." in empty, "entries were searched" in empty) == (True, False)
+    assert ("put by bea" in long, "The newest 1,000 entries were searched, back to" in long) == (False, True)
+    assert 'href="/schedules/early"' in long
+    assert "The newest 1,000 entries were searched, back to" in deeds
+
+
+def test_the_log_is_filtered_by_the_kind_of_change(web: Web, client: Client, daemon: DaemonThread) -> None:
+    client.schedule("app.tasks.remind", id="beat", every=86_400)
+    client.pause("beat", "no mails today")
+
+    paused, put = (page(web, f"bob-{what}", f"/log?what={what}") for what in ("paused", "put"))
+
+    assert ("no mails today" in paused, "no mails today" in put) == (True, False)
+
+
+def test_the_log_says_what_an_entry_without_a_schedule_means(web: Web, daemon: DaemonThread) -> None:
+    assert " leads" in page(web, "bob-2", "/log")
+
+
+def test_an_unknown_kind_of_change_is_refused_with_the_known_ones(web: Web) -> None:
+    with web.browser("bob-3") as bob:
+        answer = bob.get("/log?what=eaten")
+
+    assert 422 == answer.status_code
+    assert "eaten" in answer.text
+    assert "skipped" in answer.text
