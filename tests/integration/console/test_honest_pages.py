@@ -91,3 +91,16 @@ def test_an_unknown_kind_of_change_is_refused_with_the_known_ones(web: Web) -> N
     assert 422 == answer.status_code
     assert "eaten" in answer.text
     assert "skipped" in answer.text
+
+
+def test_a_paused_schedule_has_no_next_time_in_the_list(web: Web, client: Client, daemon: DaemonThread) -> None:
+    client.schedule("app.tasks.remind", id="beat", every=3600)
+    active = page(web, "cid-1", "/schedules")
+    client.acting_as("cid").pause("beat", "no mails today")
+    listed, one = page(web, "cid-2", "/schedules"), page(web, "cid-3", "/schedules/beat")
+
+    assert "in 59m" in active
+    assert "in 59m" not in listed
+    assert "by cid: no mails today" in listed
+    assert "paused since <time" in listed
+    assert "None: it is paused." in one
