@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
+from playwright.sync_api import expect
 
 from tests.faults.clocks import set_back
 from tests.faults.processes import eventually
 from tests.faults.threads import STEADY, DaemonThread
+from tests.integration.console.person import Person
 from tests.integration.web.ground import Web
 from zsched import Client
+from zsched.embedded.guard import Guard
 
 pytestmark = [pytest.mark.redis, pytest.mark.once]
 OUTAGE_MS = 10 * 60_000 + 30_000  # ten occurrences of every minute passed; the last one half a minute ago
@@ -104,3 +110,21 @@ def test_a_paused_schedule_has_no_next_time_in_the_list(web: Web, client: Client
     assert "by cid: no mails today" in listed
     assert "paused since <time" in listed
     assert "None: it is paused." in one
+
+
+def test_a_page_of_a_server_that_hangs_says_since_when_it_heard_nothing_until_it_goes_on(
+    redis_url: str, chromium: Any, daemon: DaemonThread, tmp_path: Path
+) -> None:
+    with Guard() as guard:
+        web = Web(guard, redis_url, tmp_path)
+        with Person.of(web, chromium, "dan") as dan:
+            dan.page.clock.install()
+            with dan.page.expect_response("**/api/v1/events"):
+                dan.open("/log")
+            silence = dan.page.locator("#silence")
+
+            web.process.send_signal(signal.SIGSTOP)
+            dan.page.clock.fast_forward(16_000)
+            expect(silence).to_contain_text("No news since ")
+            web.process.send_signal(signal.SIGCONT)
+            expect(silence).to_be_hidden(timeout=20_000)
