@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 import redis
 from playwright.sync_api import expect
+from rq import Queue
 
-from tests.faults.clocks import set_back
+from tests.faults.clocks import now_ms, set_back
 from tests.faults.processes import eventually
 from tests.faults.threads import STEADY, DaemonThread
 from tests.integration.console.person import Person
+from tests.integration.in_process import work_off
 from tests.integration.web.ground import Web
 from zsched import Client
+from zsched.core.clock import from_ms
 from zsched.embedded.guard import Guard
 
 pytestmark = [pytest.mark.redis, pytest.mark.once]
@@ -128,3 +131,35 @@ def test_a_page_of_a_server_that_hangs_says_since_when_it_heard_nothing_until_it
             expect(silence).to_contain_text("No news since ")
             web.process.send_signal(signal.SIGCONT)
             expect(silence).to_be_hidden(timeout=20_000)
+
+
+def test_skipped_occurrences_that_were_backfilled_are_not_offered_again(
+    web: Web, client: Client, redis_url: str, redis_client: redis.Redis
+) -> None:
+    with set_back(redis_client, OUTAGE_MS):
+        client.schedule("app.tasks.remind", id="beat", every=60, catch_up="none", queue="mail")
+    with DaemonThread(redis_url, **STEADY):
+        eventually(lambda: client.history("beat"))
+        before = page(web, "fay-1", "/timeline")
+        end_ms = now_ms(redis_client)
+        client.backfill("beat", from_ms(end_ms - 2 * OUTAGE_MS), from_ms(end_ms))
+        eventually(lambda: client.history("beat", status="enqueued"))
+        after = [page(web, f"fay-{path[1]}", path) for path in ("/timeline", "/schedules/beat")]
+
+    assert "backfill …" in before
+    for text in after:
+        assert f"{PASSED} of {PASSED} backfilled" in text
+        assert "backfill …" not in text
+
+
+def test_a_failed_run_that_was_retried_says_so_on_the_first_page_and_the_timeline(
+    web: Web, client: Client, daemon: DaemonThread, redis_client: redis.Redis
+) -> None:
+    run_id = client.enqueue("tests.integration.console.jobs.fail", id="broken", queue="mail").run_id
+    work_off(Queue("mail", connection=redis_client), redis_client)
+    eventually(lambda: client.runs(status="failed"))
+    client.retry(str(run_id))
+
+    texts = [page(web, f"gus-{path[1:]}", path) for path in ("/", "/timeline")]
+
+    assert all("retried: queued" in text for text in texts)

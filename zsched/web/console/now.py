@@ -16,6 +16,7 @@ from zsched.core.run_id import RunId
 from zsched.core.timeline import Timeline
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.health.status import StatusView
+from zsched.web.console.reruns import Reruns
 from zsched.web.console.shared import Shared
 from zsched.web.console.view import Viewed
 
@@ -25,6 +26,7 @@ _CHART_MS: Final = 1_800_000
 _BAR_MS: Final = 60_000
 _STATUS_OLD_S: Final = 1.0
 _CHART_OLD_S: Final = 10.0
+_RERUNS_OLD_S: Final = 2.0
 
 
 class Pulse:
@@ -34,6 +36,7 @@ class Pulse:
         self._state = app.state
         self._status = Shared(lambda: run(self._state.look), _STATUS_OLD_S)
         self._chart = Shared(self._counted, _CHART_OLD_S)
+        self._reruns = Shared(self._rerun, _RERUNS_OLD_S)
 
     async def status(self) -> StatusView:
         """Return the verdict and the facts. Raises RedisUnavailable, RedisRefused."""
@@ -43,6 +46,17 @@ class Pulse:
     async def chart(self) -> list[dict[str, Any]]:
         """Return a bar for each of the last minutes; none if no archive answers in time."""
         return _bars(await self._chart.get())
+
+    async def reruns(self) -> Reruns:
+        """Return the retries of the last half hour; none if they cannot be read."""
+        found: Reruns = await self._reruns.get()
+        return found
+
+    async def _rerun(self) -> Reruns:
+        try:
+            return await Reruns.since(self._state.client, self._state.clock.now_ms() - _CHART_MS)
+        except ZschedError:
+            return Reruns()
 
     async def _counted(self) -> Timeline | None:
         end_ms = (self._state.clock.now_ms() // _BAR_MS + 1) * _BAR_MS
@@ -67,7 +81,9 @@ async def now(view: Viewed) -> Response:
     if view.call.is_limited:
         return view.to("schedules")
     pulse = pulse_of(view.request)
-    return view.page("now", status=await pulse.status(), bars=await pulse.chart(), What=What)
+    status = await pulse.status()
+    reruns = await pulse.reruns() if status.facts.recent.failures else Reruns()
+    return view.page("now", status=status, bars=await pulse.chart(), reruns=reruns, What=What)
 
 
 @router.get("/find")

@@ -27,6 +27,7 @@ from zsched.core.timeline import EXPECTED
 from zsched.errors import InvalidSchedule, ScheduleNotFound
 from zsched.web.console.drawing import COMING, ROWS_BY, ShownTime, bars_of, drawn_rows
 from zsched.web.console.outcomes import Mark, legend, mark_of, words_of
+from zsched.web.console.reruns import Reruns
 from zsched.web.console.view import View, Viewed
 from zsched.web.reading import aware
 
@@ -103,6 +104,7 @@ async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, st
     rows = drawn_rows(shown, view.now_ms, by, past, coming)
     left_out = [one for one in past if mark_of(one) in (Mark.LEFT_OUT, Mark.BAD)]
     listed = left_out[:_LISTED]
+    reruns = await Reruns.since(client, shown.start_ms, **filters) if listed else Reruns()
     known = client.get_many(sorted({one.id for one in listed}))
     return {
         "shown": shown,
@@ -111,7 +113,7 @@ async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, st
         "rows": rows[:_ROWS],
         "more_rows": max(len(rows) - _ROWS, 0),
         "is_cut": len(past) >= _OUTCOMES,
-        "left_out": [(mark_of(one), one, words_of(one)) for one in listed],
+        "left_out": [(mark_of(one), one, words_of(one), reruns.of(one)) for one in listed],
         "left_out_count": sum(one.count for one in left_out),
         "is_list_cut": len(left_out) > len(listed),
         "recurring": {one.id: one.tz async for one in known if one.kind != "once"},
