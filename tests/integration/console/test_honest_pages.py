@@ -48,15 +48,18 @@ def test_a_timeline_without_marks_says_what_has_none(web: Web, client: Client, d
     assert ("marks if you filter by id" in by_tag, "marks if you filter by id" in by_id) == (True, False)
 
 
-def test_the_list_of_what_did_not_run_counts_occurrences_and_not_lines(
+def test_the_list_of_what_did_not_run_counts_occurrences_and_says_since_when_no_daemon_led(
     web: Web, client: Client, redis_url: str, redis_client: redis.Redis
 ) -> None:
     with set_back(redis_client, OUTAGE_MS):
-        client.schedule("app.tasks.remind", id="beat", every=timedelta(minutes=1), catch_up="none", queue="mail")
+        for id in ("beat", "pulse"):
+            client.schedule("app.tasks.remind", id=id, every=timedelta(minutes=1), catch_up="none", queue="mail")
     with DaemonThread(redis_url, **STEADY):
-        eventually(lambda: client.history("beat"))
+        eventually(lambda: len(client.history()) >= 2)
+        text = page(web, "ann-2", "/timeline")
 
-        assert f"{PASSED} occurrences in this time" in page(web, "ann-2", "/timeline")
+    assert f"{2 * PASSED} occurrences in this time" in text
+    assert 2 == text.count("no daemon led from ")
 
 
 def fill_the_log(client: Client, number: int) -> None:

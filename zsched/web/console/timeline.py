@@ -11,23 +11,27 @@ Not guaranteed: that all occurrences have a mark. The newest 2,000 outcomes and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from zsched.aio.bridge import run
 from zsched.core.arguments import instant_ms
 from zsched.core.clock import from_ms, to_ms
+from zsched.core.lateness import Absences, waited_since_us
 from zsched.core.listing import RECURRING
 from zsched.core.lookback import Occurrence
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.timeline import EXPECTED
 from zsched.errors import InvalidSchedule, ScheduleNotFound
+from zsched.storage.inquiry import Inquiry
+from zsched.storage.keys import keys_of
 from zsched.web.console.drawing import COMING, ROWS_BY, ShownTime, bars_of, drawn_rows
 from zsched.web.console.outcomes import Mark, legend, mark_of, words_of
-from zsched.web.console.reruns import Reruns
+from zsched.web.console.reruns import Rerun, Reruns
 from zsched.web.console.view import View, Viewed
 from zsched.web.reading import aware
 
@@ -41,8 +45,19 @@ _BARS: Final = 120
 _OUTCOMES: Final = 2000
 _ROWS: Final = 40
 _LISTED: Final = 200  # that did not run, in the list
+_EXPLAINED_BY: Final = 5  # schedules whose history is asked for times without a daemon
 _BUSIEST: Final = 10
 _ZOOMS: Final = {"30 h": _BACK_MS + _AHEAD_MS, "6 h": 21_600_000, "1 h": 3_600_000, "10 min": 600_000, "1 min": 60_000}
+
+
+class ListedRow(NamedTuple):
+    """An occurrence that did not run, or failed: what became of it, why nobody fired it, and what ran in its place."""
+
+    mark: Mark
+    one: Occurrence
+    words: str
+    cause: str
+    rerun: Rerun | None
 
 
 @router.get("/timeline")
@@ -105,6 +120,7 @@ async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, st
     left_out = [one for one in past if mark_of(one) in (Mark.LEFT_OUT, Mark.BAD)]
     listed = left_out[:_LISTED]
     reruns = await Reruns.since(client, shown.start_ms, **filters) if listed else Reruns()
+    absences = await _absences(view, listed)
     known = client.get_many(sorted({one.id for one in listed}))
     return {
         "shown": shown,
@@ -113,13 +129,28 @@ async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, st
         "rows": rows[:_ROWS],
         "more_rows": max(len(rows) - _ROWS, 0),
         "is_cut": len(past) >= _OUTCOMES,
-        "left_out": [(mark_of(one), one, words_of(one), reruns.of(one)) for one in listed],
+        "left_out": [
+            ListedRow(mark_of(one), one, words_of(one), absences.reason(one), reruns.of(one)) for one in listed
+        ],
         "left_out_count": sum(one.count for one in left_out),
         "is_list_cut": len(left_out) > len(listed),
         "recurring": {one.id: one.tz async for one in known if one.kind != "once"},
         "legend": legend(),
         "zooms": [(name, shown.around(_middle(shown, view.now_ms), span)) for name, span in _ZOOMS.items()],
     }
+
+
+async def _absences(view: View, listed: Iterable[Occurrence]) -> Absences:
+    """Return the times without a daemon in which *listed* occurrences were due, from a few schedules' histories."""
+    state, found, asked = view.request.app.state, Absences(view.zone()), set[str]()
+    inquiry = Inquiry(state.link, keys_of(state.settings))
+    for one in listed:
+        is_open = waited_since_us(one) is not None and not found.reason(one)
+        if is_open and one.id not in asked and len(asked) < _EXPLAINED_BY:
+            asked.add(one.id)
+            known = await run(inquiry.chronicle, one.id)
+            found.add(known.terms, known.led, known.source.whole_since_us)
+    return found
 
 
 async def _past(view: View, shown: ShownTime, filters: Mapping[str, Any]) -> list[Occurrence]:
