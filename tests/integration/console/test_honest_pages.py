@@ -1,4 +1,4 @@
-"""What the pages say about what they do not show: no mark, no entry, a part of the log, an old page."""
+"""Statements of the pages about what they do not show: no mark, no entry, a part of the log, an old page."""
 
 from __future__ import annotations
 

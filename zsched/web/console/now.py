@@ -16,7 +16,7 @@ from zsched.core.run_id import RunId
 from zsched.core.timeline import Timeline
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.health.status import StatusView
-from zsched.web.console.reruns import Reruns
+from zsched.web.console.replacements import Replacements
 from zsched.web.console.shared import Shared
 from zsched.web.console.view import Viewed
 
@@ -26,7 +26,7 @@ _CHART_MS: Final = 1_800_000
 _BAR_MS: Final = 60_000
 _STATUS_OLD_S: Final = 1.0
 _CHART_OLD_S: Final = 10.0
-_RERUNS_OLD_S: Final = 2.0
+_REPLACEMENTS_OLD_S: Final = 2.0
 
 
 class Pulse:
@@ -36,7 +36,7 @@ class Pulse:
         self._state = app.state
         self._status = Shared(lambda: run(self._state.look), _STATUS_OLD_S)
         self._chart = Shared(self._counted, _CHART_OLD_S)
-        self._reruns = Shared(self._rerun, _RERUNS_OLD_S)
+        self._replacements = Shared(self._replaced, _REPLACEMENTS_OLD_S)
 
     async def status(self) -> StatusView:
         """Return the verdict and the facts. Raises RedisUnavailable, RedisRefused."""
@@ -47,16 +47,16 @@ class Pulse:
         """Return a bar for each of the last minutes; none if no archive answers in time."""
         return _bars(await self._chart.get())
 
-    async def reruns(self) -> Reruns:
+    async def replacements(self) -> Replacements:
         """Return the retries of the last half hour; none if they cannot be read."""
-        found: Reruns = await self._reruns.get()
+        found: Replacements = await self._replacements.get()
         return found
 
-    async def _rerun(self) -> Reruns:
+    async def _replaced(self) -> Replacements:
         try:
-            return await Reruns.since(self._state.client, self._state.clock.now_ms() - _CHART_MS)
+            return await Replacements.since(self._state.client, self._state.clock.now_ms() - _CHART_MS)
         except ZschedError:
-            return Reruns()
+            return Replacements()
 
     async def _counted(self) -> Timeline | None:
         end_ms = (self._state.clock.now_ms() // _BAR_MS + 1) * _BAR_MS
@@ -82,8 +82,8 @@ async def now(view: Viewed) -> Response:
         return view.to("schedules")
     pulse = pulse_of(view.request)
     status = await pulse.status()
-    reruns = await pulse.reruns() if status.facts.recent.failures else Reruns()
-    return view.page("now", status=status, bars=await pulse.chart(), reruns=reruns, What=What)
+    replacements = await pulse.replacements() if status.facts.recent.failures else Replacements()
+    return view.page("now", status=status, bars=await pulse.chart(), replacements=replacements, What=What)
 
 
 @router.get("/find")

@@ -31,7 +31,7 @@ from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import keys_of
 from zsched.web.console.drawing import COMING, ROWS_BY, ShownTime, bars_of, drawn_rows
 from zsched.web.console.outcomes import Mark, legend, mark_of, words_of
-from zsched.web.console.reruns import Rerun, Reruns
+from zsched.web.console.replacements import Replacement, Replacements
 from zsched.web.console.view import View, Viewed
 from zsched.web.reading import aware
 
@@ -57,7 +57,7 @@ class ListedRow(NamedTuple):
     one: Occurrence
     words: str
     cause: str
-    rerun: Rerun | None
+    replacement: Replacement | None
 
 
 @router.get("/timeline")
@@ -119,7 +119,7 @@ async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, st
     rows = drawn_rows(shown, view.now_ms, by, past, coming)
     left_out = [one for one in past if mark_of(one) in (Mark.LEFT_OUT, Mark.BAD)]
     listed = left_out[:_LISTED]
-    reruns = await Reruns.since(client, shown.start_ms, **filters) if listed else Reruns()
+    replacements = await Replacements.since(client, shown.start_ms, **filters) if listed else Replacements()
     absences = await _absences(view, listed)
     known = client.get_many(sorted({one.id for one in listed}))
     return {
@@ -130,7 +130,7 @@ async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, st
         "more_rows": max(len(rows) - _ROWS, 0),
         "is_cut": len(past) >= _OUTCOMES,
         "left_out": [
-            ListedRow(mark_of(one), one, words_of(one), absences.reason(one), reruns.of(one)) for one in listed
+            ListedRow(mark_of(one), one, words_of(one), absences.reason(one), replacements.of(one)) for one in listed
         ],
         "left_out_count": sum(one.count for one in left_out),
         "is_list_cut": len(left_out) > len(listed),

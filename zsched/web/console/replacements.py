@@ -22,7 +22,7 @@ _READ: Final = 2000  # of each kind
 
 
 @dataclass(frozen=True, slots=True)
-class Rerun:
+class Replacement:
     """Runs in place of an occurrence, or of several that were left out together. ``run``: the last of them."""
 
     words: str
@@ -31,14 +31,14 @@ class Rerun:
 
 
 @dataclass(slots=True)
-class Reruns:
+class Replacements:
     """Runs by what they are in place of: ``backfilled`` by schedule and nominal time, ``retried`` by run id."""
 
     backfilled: dict[str, dict[int, Run]] = field(default_factory=lambda: defaultdict(dict))
     retried: dict[str, Run] = field(default_factory=dict)
 
     @classmethod
-    async def since(cls, client: AsyncClient, ms: int, id: str | None = None, **filters: Any) -> Reruns:
+    async def since(cls, client: AsyncClient, ms: int, id: str | None = None, **filters: Any) -> Replacements:
         """Return those that were pushed since *ms*: of schedule *id*, or of all that *filters* find."""
         found = cls()
         for what in (What.ENQUEUED, What.RETRIED):
@@ -55,25 +55,23 @@ class Reruns:
         elif one.why == BACKFILL and one.nominal_ms is not None:
             self.backfilled[one.id].setdefault(one.nominal_ms, one.run)
 
-    def of(self, one: Occurrence) -> Rerun | None:
+    def of(self, one: Occurrence) -> Replacement | None:
         """Return what was run in place of *one*: ``retried: succeeded``, ``3 of 10 backfilled``."""
         if one.run is not None:
             return self.of_run(one.run.id)
-        if one.nominal_ms is None and one.first_ms is None:
-            return None
-        by_time: Mapping[int, Run] = self.backfilled.get(one.id, {})
         first_ms, last_ms = (one.nominal_ms if ms is None else ms for ms in (one.first_ms, one.last_ms))
-        times = [ms for ms in by_time if (first_ms or 0) <= ms <= (last_ms or 0)]
+        by_time: Mapping[int, Run] = self.backfilled.get(one.id, {})
+        times = [ms for ms in by_time if first_ms is not None and last_ms is not None and first_ms <= ms <= last_ms]
         if not times:
             return None
-        run, is_whole = self._last(by_time[max(times)]), len(times) >= one.count
+        run = self._last(by_time[max(times)])
         words = f"backfilled: {run.status.value}" if one.count == 1 else f"{len(times):,} of {one.count:,} backfilled"
-        return Rerun(words, run, is_whole)
+        return Replacement(words, run, len(times) >= one.count)
 
-    def of_run(self, run_id: str) -> Rerun | None:
+    def of_run(self, run_id: str) -> Replacement | None:
         """Return the retry of a run; of a retry that was retried, the last one."""
         run = self.retried.get(run_id)
-        return None if run is None else Rerun(f"retried: {self._last(run).status.value}", self._last(run), True)
+        return None if run is None else Replacement(f"retried: {self._last(run).status.value}", self._last(run), True)
 
     def _last(self, run: Run) -> Run:
         seen = set[str]()
