@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ import redis
 from playwright.sync_api import expect
 from rq import Queue
 
-from tests.faults.clocks import now_ms, set_back
+from tests.faults.clocks import now_ms
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread
+from tests.faults.threads import DaemonThread
 from tests.integration.console.person import Person
 from tests.integration.in_process import work_off
 from tests.integration.web.ground import Web
@@ -23,8 +22,7 @@ from zsched.core.clock import from_ms
 from zsched.embedded.guard import Guard
 
 pytestmark = [pytest.mark.redis, pytest.mark.once]
-OUTAGE_MS = 10 * 60_000 + 30_000  # ten occurrences of every minute passed; the last one half a minute ago
-PASSED = 10
+PASSED = 10  # in the outage, of each schedule
 
 
 def page(web: Web, name: str, path: str) -> str:
@@ -49,14 +47,9 @@ def test_a_timeline_without_marks_says_what_has_none(web: Web, client: Client, d
 
 
 def test_the_list_of_what_did_not_run_counts_occurrences_and_says_since_when_no_daemon_led(
-    web: Web, client: Client, redis_url: str, redis_client: redis.Redis
+    web: Web, outage: int
 ) -> None:
-    with set_back(redis_client, OUTAGE_MS):
-        for id in ("beat", "pulse"):
-            client.schedule("app.tasks.remind", id=id, every=timedelta(minutes=1), catch_up="none", queue="mail")
-    with DaemonThread(redis_url, **STEADY):
-        eventually(lambda: len(client.history()) >= 2)
-        text = page(web, "ann-2", "/timeline")
+    text = page(web, "ann-2", "/timeline")
 
     assert f"{2 * PASSED} occurrences in this time" in text
     assert 2 == text.count("no daemon led from ")
@@ -137,22 +130,18 @@ def test_a_page_of_a_server_that_hangs_says_since_when_it_heard_nothing_until_it
 
 
 def test_skipped_occurrences_that_were_backfilled_are_not_offered_again(
-    web: Web, client: Client, redis_url: str, redis_client: redis.Redis
+    web: Web, client: Client, outage: int, redis_client: redis.Redis
 ) -> None:
-    with set_back(redis_client, OUTAGE_MS):
-        client.schedule("app.tasks.remind", id="beat", every=60, catch_up="none", queue="mail")
-    with DaemonThread(redis_url, **STEADY):
-        eventually(lambda: client.history("beat"))
-        before = page(web, "fay-1", "/timeline")
-        end_ms = now_ms(redis_client)
-        client.backfill("beat", from_ms(end_ms - 2 * OUTAGE_MS), from_ms(end_ms))
-        eventually(lambda: client.history("beat", status="enqueued"))
-        after = [page(web, f"fay-{path[1]}", path) for path in ("/timeline", "/schedules/beat")]
+    before = page(web, "fay-1", "/schedules/beat")
+    end_ms = now_ms(redis_client)
+    client.backfill("beat", from_ms(end_ms - outage), from_ms(end_ms))
+    eventually(lambda: client.history("beat", status="enqueued"))
+    one, timeline = (page(web, f"fay-{path[1]}", path) for path in ("/schedules/beat", "/timeline"))
 
     assert "backfill …" in before
-    for text in after:
-        assert f"{PASSED} of {PASSED} backfilled" in text
-        assert "backfill …" not in text
+    assert f"{PASSED} of {PASSED} backfilled" in one
+    assert f"{PASSED} of {PASSED} backfilled" in timeline
+    assert ("backfill …" in one, timeline.count("backfill …")) == (False, 1)  # that of pulse
 
 
 def test_a_failed_run_that_was_retried_says_so_on_the_first_page_and_the_timeline(
