@@ -59,6 +59,13 @@ class ListedRow(NamedTuple):
     cause: str
     replacement: Replacement | None
 
+    @classmethod
+    def of(cls, one: Occurrence, absences: Absences, replacements: Replacements) -> ListedRow:
+        """Return the row of *one*."""
+        mark = mark_of(one)
+        cause = absences.reason(one) if mark is Mark.LEFT_OUT else ""  # a failed run has a reason of its own
+        return cls(mark, one, words_of(one), cause, replacements.of(one))
+
 
 @router.get("/timeline")
 async def timeline(view: Viewed, by: str = "schedule", match: str = "", tag: str = "", queue: str = "") -> Response:
@@ -120,7 +127,7 @@ async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, st
     left_out = [one for one in past if mark_of(one) in (Mark.LEFT_OUT, Mark.BAD)]
     listed = left_out[:_LISTED]
     replacements = await Replacements.since(client, shown.start_ms, **filters) if listed else Replacements()
-    absences = await _absences(view, listed)
+    absences = await _absences(view, [one for one in listed if mark_of(one) is Mark.LEFT_OUT])
     known = client.get_many(sorted({one.id for one in listed}))
     return {
         "shown": shown,
@@ -129,9 +136,7 @@ async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, st
         "rows": rows[:_ROWS],
         "more_rows": max(len(rows) - _ROWS, 0),
         "is_cut": len(past) >= _OUTCOMES,
-        "left_out": [
-            ListedRow(mark_of(one), one, words_of(one), absences.reason(one), replacements.of(one)) for one in listed
-        ],
+        "left_out": [ListedRow.of(one, absences, replacements) for one in listed],
         "left_out_count": sum(one.count for one in left_out),
         "is_list_cut": len(left_out) > len(listed),
         "recurring": {one.id: one.tz async for one in known if one.kind != "once"},
