@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from zsched import Client
+from zsched.demo.play import TASKS
 from zsched.embedded import find_server
 
 pytestmark = pytest.mark.once
@@ -38,6 +40,11 @@ class Up:
         assert self.process.stdout is not None
         assert select.select([self.process.stdout], [], [], DEADLINE_S)[0], "it says nothing"
         return self.process.stdout.readline()
+
+    def line_with(self, text: str) -> str:
+        """Return the next line with *text*. The demo writes some every second."""
+        assert self.process.stdout is not None
+        return next(line for line in self.process.stdout if text in line)
 
     def hold_children(self) -> int:
         """Hold every descendant by a descriptor that tells its end; return their number."""
@@ -88,6 +95,21 @@ def test_the_demo_executes_every_run_and_cleans_up(temporary: Path) -> None:
     assert 0 == summary["failed"]
     assert 0 <= summary["late_s"]["p50"] <= summary["late_s"]["p99"] <= summary["late_s"]["max"]
     assert [] == list(temporary.iterdir())
+
+
+def test_the_demo_names_runs_that_no_worker_takes_and_does_not_wait_for_them(temporary: Path) -> None:
+    up = Up("--demo")
+    try:
+        url = up.line_with("export ZSCHED_REDIS_URL=").split("'")[1]
+        Client.from_url(url, serializer="json").schedule(f"{TASKS}.heartbeat", id="orphan", after=1, queue="emial")
+        up.line_with("orphan")
+        up.process.send_signal(signal.SIGINT)
+        told, _ = up.process.communicate(timeout=DEADLINE_S)
+    finally:
+        up.close()
+
+    assert "no worker listens to queue emial: 1 run (orphan-" in told
+    assert "not waited for any longer" not in told
 
 
 @pytest.mark.parametrize("end", ENDS)

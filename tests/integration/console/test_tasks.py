@@ -7,9 +7,9 @@ import redis
 from playwright.sync_api import expect
 from rq import Queue
 
-from tests.faults.clocks import now_ms, set_back
+from tests.faults.clocks import now_ms
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread
+from tests.faults.threads import DaemonThread
 from tests.integration.console.person import Person
 from tests.integration.in_process import work_off
 from zsched import Client
@@ -17,7 +17,6 @@ from zsched.core.clock import from_ms
 
 pytestmark = [pytest.mark.redis, pytest.mark.once]
 MOST_CLICKS = 3
-OUTAGE_MS = 10 * 60_000 + 30_000  # ten occurrences of every minute passed; the last one half a minute ago
 
 
 def test_the_reason_why_a_reminder_did_not_come_is_found_by_its_id(
@@ -87,20 +86,15 @@ def test_all_failed_runs_of_a_task_in_the_last_hour_are_retried(
 
 
 def test_skipped_occurrences_of_an_outage_are_backfilled_after_a_dry_run(
-    ann: Person, client: Client, redis_url: str, redis_client: redis.Redis
+    ann: Person, outage: int, redis_client: redis.Redis
 ) -> None:
-    with set_back(redis_client, OUTAGE_MS):
-        client.schedule("app.tasks.remind", id="beat", every=60, catch_up="none", queue="mail")
-    with DaemonThread(redis_url, **STEADY):
-        eventually(lambda: client.history("beat"))
+    ann.open("/")
+    ann.click("Timeline")
+    ann.click("backfill …")
+    ann.reads("10 runs would be pushed")
+    ann.press("Push 10 runs")
 
-        ann.open("/")
-        ann.click("Timeline")
-        ann.click("backfill …")
-        ann.reads("10 runs would be pushed")
-        ann.press("Push 10 runs")
-
-        ann.reads("pushed 10 runs")
+    ann.reads("pushed 10 runs")
     assert 10 == redis_client.llen("rq:queue:mail")
     assert ann.clicks <= MOST_CLICKS
 

@@ -9,6 +9,7 @@ The console: pages on which people see schedules, understand what ran and what d
 
 A page: ``now``, ``timeline`` (places by ``drawing``), ``schedules`` (many), ``schedule`` (one), ``edit``, ``runs``,
 ``queues``, ``log``, ``doctor``, ``accounts``. ``outcomes`` is the strip of a schedule's last occurrences.
+``replacements`` are its backfilled and retried runs.
 
 All is in the URL, so a page can be shared. Pages are read without scripts. With them, htmx exchanges the parts that
 live: a request of htmx gets the page's block ``live`` alone. A change is a form: it is sent by POST, and its answer

@@ -20,6 +20,7 @@ from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, ScheduleNotFound
 from zsched.web import actions
 from zsched.web.console.outcomes import mark_of, words_of
+from zsched.web.console.replacements import Replacements
 from zsched.web.console.view import View, Viewed
 from zsched.web.problems import Problem
 from zsched.web.reading import read_form
@@ -52,13 +53,16 @@ async def show(view: Viewed, id: str, after: str | None = None) -> Response:
     if found is None and not story.is_known:
         raise ScheduleNotFound(f"no schedule {id!r} is known; {story.verdict.text}")
     past = await client.history(id, limit=_PAST, after=after or None)
+    replacements = (
+        await Replacements.since(client, min(each.at_us for each in past) // 1000, id) if past else Replacements()
+    )
     return view.page(
         "schedule",
         id=id,
         one=found,
         story=story,
         coming=[] if found is None else await _coming(view, found),
-        past=[(mark_of(each), each, words_of(each)) for each in past],
+        past=[(mark_of(each), each, words_of(each), replacements.of(each)) for each in past],
         after=past.after,
         fields=[] if found is None else list(_fields(view, found)),
         missed=[each.value for each in Missed],

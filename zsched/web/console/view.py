@@ -20,6 +20,7 @@ from zsched.errors import ZschedError
 from zsched.storage.accounts import AccountRole
 from zsched.web.access import COOKIE
 from zsched.web.calls import ApiCall, admitted
+from zsched.web.events import BEAT_EVERY_S
 from zsched.web.pages import HEADERS, TEMPLATES
 from zsched.web.problems import Problem
 
@@ -35,7 +36,9 @@ _FUNCTIONS: Final = {
 
 
 class View:
-    """A request for a page."""
+    """A request for a page. ``silent_ms``: a live page that hears nothing for so long may be old."""
+
+    silent_ms: Final = round(BEAT_EVERY_S * 3000)
 
     def __init__(self, request: Request, call: ApiCall) -> None:
         """Raises InvalidSchedule: the zone is unknown."""

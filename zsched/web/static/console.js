@@ -75,12 +75,34 @@ function listen() {
     stream.addEventListener("open", announce); // what changed before it was open
     stream.addEventListener("message", announce);
     stream.addEventListener("reset", announce);
+    ["open", "message", "reset", "beat"].forEach((kind) => stream.addEventListener(kind, hear));
+    hear();
+  }
+}
+
+// -- a server that hangs: its stream is silent, also without the beat that it has every few seconds -----------
+
+let heard = Date.now();
+
+function hear() {
+  heard = Date.now();
+  document.getElementById("silence").hidden = true;
+}
+
+function watch() {
+  const { silentMs, tz } = document.body.dataset;
+  const silence = document.getElementById("silence");
+  if (stream && silence.hidden && Date.now() - heard > Number(silentMs)) {
+    const time = new Date(heard).toLocaleTimeString("en-GB", { timeZone: tz });
+    silence.textContent = `No news since ${time}. What is shown may be old.`;
+    silence.hidden = false;
   }
 }
 
 if (address && document.querySelector("#live[hx-get]")) {
   document.addEventListener("visibilitychange", listen);
   window.addEventListener("pagehide", () => stream && stream.close());
+  setInterval(watch, 1000);
   listen();
 }
 
