@@ -1,10 +1,15 @@
-"""The request for a page: its caller, its zone of time, links that keep the zone, and the answer."""
+"""
+The request for a page: its caller, its zone of time, links that keep the zone, and the answer.
+
+What an action did is told once, by the next page: in a cookie, as an address may be anybody's text. No part that htmx
+reads takes it away.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Annotated, Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from fastapi import Depends, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
@@ -23,7 +28,9 @@ from zsched.web.calls import ApiCall, admitted
 from zsched.web.pages import HEADERS, TEMPLATES
 from zsched.web.problems import Problem
 
-SAID: Final = "said"  # the parameter of a page with what was done
+_SAID: Final = "zsched_said"  # the cookie with what was done
+_SAID_CHARACTERS: Final = 300  # each takes up to twelve bytes, and browsers drop a cookie beyond 4,096
+_SAID_S: Final = 60
 _LATER: Final = "<!-- later -->"  # of a template
 _SEE_OTHER: Final = 303
 _UTC: Final = "UTC"
@@ -71,8 +78,8 @@ class View:
 
     @property
     def said(self) -> str:
-        """The result of the last action."""
-        return self.request.query_params.get(SAID, "")[:1000]
+        """What the last action of this browser did; "" if a page has said it."""
+        return "" if self._is_part else unquote(self.request.cookies.get(_SAID, ""))
 
     # -- times --------------------------------------------------------------------------------------
 
@@ -101,20 +108,19 @@ class View:
     def here(self, **query: Any) -> str:
         """Return the address of this page, with other values in its *query*; None takes one away."""
         given: dict[str, Any] = dict(self.request.query_params) | query
-        given.pop(SAID, None)
         given = {name: value for name, value in given.items() if value not in (None, "")}
         return f"{self.request.url.path}?{urlencode(given)}" if given else self.request.url.path
 
     @property
     def kept(self) -> Mapping[str, str]:
         """The query without the zone, for the form that chooses one."""
-        return {name: value for name, value in self.request.query_params.items() if name not in ("tz", SAID)}
+        return {name: value for name, value in self.request.query_params.items() if name != "tz"}
 
     # -- answers ------------------------------------------------------------------------------------
 
     def page(self, name: str, code: int = 200, **shown: Any) -> Response:
         """Return page *name* with *shown*; a request of htmx gets its block ``live`` alone."""
-        return HTMLResponse(self.text(name, is_part="hx-request" in self.request.headers, **shown), code, HEADERS)
+        return self._told(HTMLResponse(self.text(name, is_part=self._is_part, **shown), code, HEADERS))
 
     def text(self, name: str, *, is_part: bool = False, **shown: Any) -> str:
         """Return the text of page *name*, or of its block ``live``."""
@@ -123,7 +129,7 @@ class View:
 
     def pieces(self, name: str, **shown: Any) -> list[str]:
         """Return the text of page *name* in pieces: between them, a stream has what takes longer to read."""
-        return self.text(name, is_part="hx-request" in self.request.headers, **shown).split(_LATER)
+        return self.text(name, is_part=self._is_part, **shown).split(_LATER)
 
     def later(self, name: str, read: Callable[[], Awaitable[Mapping[str, Any]]], **shown: Any) -> Response:
         """
@@ -144,15 +150,29 @@ class View:
 
     def streamed(self, parts: AsyncIterator[str]) -> Response:
         """Return a page that is sent as its *parts* come. An error has no status then: it is shown in its place."""
-        return StreamingResponse(parts, headers=HEADERS, media_type="text/html")
+        return self._told(StreamingResponse(parts, headers=HEADERS, media_type="text/html"))
 
     def done(self, said: str, *path: str, **query: Any) -> Response:
         """Lead back to the page at *path*, which says what was done."""
-        return RedirectResponse(self.link(*path, **query, **{SAID: said}), _SEE_OTHER)
+        answer, text = self.to(*path, **query), quote(shortened(said, _SAID_CHARACTERS))
+        is_secure = self.request.url.scheme == "https"
+        answer.set_cookie(_SAID, text, max_age=_SAID_S, httponly=True, samesite="strict", secure=is_secure)
+        return answer
 
     def to(self, *path: str, **query: Any) -> Response:
         """Lead to the page at *path*."""
         return RedirectResponse(self.link(*path, **query), _SEE_OTHER)
+
+    @property
+    def _is_part(self) -> bool:
+        """True if htmx asks for the live part of the page."""
+        return "hx-request" in self.request.headers
+
+    def _told(self, answer: Response) -> Response:
+        """Return *answer*, after which no page says again what was done."""
+        if self.said:
+            answer.delete_cookie(_SAID, httponly=True, samesite="strict")
+        return answer
 
 
 def viewed(request: Request, call: Annotated[ApiCall, Depends(admitted)]) -> View:
