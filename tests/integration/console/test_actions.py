@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import httpx
 import pytest
@@ -37,3 +38,25 @@ def test_a_page_does_not_say_what_an_address_wants(ann: httpx.Client) -> None:
     page = ann.get("/schedules?said=All+schedules+were+deleted")
 
     assert 'class="said"' not in page.text
+
+
+def test_the_question_before_a_one_shot_runs_now_says_that_it_does_not_run_again(
+    ann: httpx.Client, client: Client
+) -> None:
+    client.schedule("app.tasks.remind", id="party", at=datetime(2099, 12, 24, 18, tzinfo=UTC))
+    client.schedule("app.tasks.remind", id="digest", every=3600)
+
+    one_shot, recurring = (ann.get(f"/schedules/{id}").text for id in ("party", "digest"))
+
+    used_up = "This uses up its time: it does not run again."
+    assert (True, False) == (used_up in one_shot, used_up in recurring)
+    assert '<time datetime="2099-12-24T18:00:00' in one_shot.partition(used_up)[0]
+
+
+def test_an_action_names_its_schedule_and_a_way_out(ann: httpx.Client, client: Client) -> None:
+    client.schedule("app.tasks.remind", id="digest", every=3600)
+
+    page = ann.get("/schedules/digest").text
+
+    assert ">Cancel schedule &#39;digest&#39;</button>" in page
+    assert ">Keep it</a>" in page

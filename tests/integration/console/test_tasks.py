@@ -60,11 +60,29 @@ def test_a_schedule_is_run_now(ann: Person, client: Client, daemon: DaemonThread
 
     ann.open("/")
     ann.find("digest")
-    ann.press("Run now")
+    ann.ask_for("Run now …")
+    ann.reads("The times of its rule stay as they are.")
+    assert 0 == redis_client.llen("rq:queue:mail")
+    ann.press("Run schedule 'digest' now")
 
     ann.reads("pushed run digest-")
     assert 1 == redis_client.llen("rq:queue:mail")
     assert ann.clicks <= MOST_CLICKS
+
+
+def test_a_failed_run_is_retried_after_a_question(
+    ann: Person, client: Client, daemon: DaemonThread, redis_client: redis.Redis
+) -> None:
+    run_id = client.enqueue("tests.integration.console.jobs.fail", id="f", queue="mail").run_id
+    work_off(Queue("mail", connection=redis_client), redis_client)
+    eventually(lambda: client.runs(status="failed"))
+
+    ann.open(f"/runs/{run_id}")
+    ann.ask_for("Retry …")
+    ann.press("Retry the run")
+
+    ann.reads(f"retry of {run_id}")
+    assert 1 == redis_client.llen("rq:queue:mail")
 
 
 def test_all_failed_runs_of_a_task_in_the_last_hour_are_retried(
