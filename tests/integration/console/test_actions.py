@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -60,3 +61,21 @@ def test_an_action_names_its_schedule_and_a_way_out(ann: httpx.Client, client: C
 
     assert ">Cancel schedule &#39;digest&#39;</button>" in page
     assert ">Keep it</a>" in page
+
+
+def test_errors_and_help_on_pages_have_labels_and_no_words_of_the_command_line(
+    ann: httpx.Client, client: Client
+) -> None:
+    client.schedule("app.tasks.remind", id="digest", every=3600)
+
+    form = ann.get("/schedules/digest/edit").text
+    missing = ann.get("/schedules/none/edit", headers={"Accept": "text/html"}).text
+    query = {"start": "2026-01-02T00:00", "end": "2026-01-01T00:00"}
+    swapped = ann.get("/schedules/digest/backfill", params=query, headers={"Accept": "text/html"}).text
+
+    assert "<span>Time zone</span>" in form
+    assert "The most runs that wait with Overlap queue; default 100." in form
+    assert [] == re.findall(r"--[a-z]|may be repeated", form)
+    assert "no schedule &#39;none&#39; in namespace &#39;default&#39;" in missing
+    assert "zsched ls" not in missing
+    assert "To=2026-01-01T00:00:00+00:00: not later than the beginning" in swapped

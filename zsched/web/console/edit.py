@@ -21,6 +21,7 @@ from zsched.errors import InvalidSchedule, VersionConflict, ZschedError
 from zsched.web import actions
 from zsched.web.console.schedule import with_remarks
 from zsched.web.console.view import View, Viewed
+from zsched.web.labels import label_of
 from zsched.web.reading import read_form, rfc3339
 
 router = APIRouter(include_in_schema=False)
@@ -83,7 +84,7 @@ async def save(view: Viewed, id: str, request: Request) -> Response:
         return await _form(view, await actions.found_of(view.call, id), typed, status=409, conflict=version)
     except ZschedError as error:
         return await _form(view, one, typed, status=422, problem=error)
-    return view.done(f"{done.outcome}: {', '.join(changes)}", "schedules", id)
+    return view.done(f"{done.outcome}: {', '.join(map(label_of, changes))}", "schedules", id)
 
 
 @router.get("/schedules/{id:plain}/preview")
@@ -157,7 +158,7 @@ def _field(name: str, text: str, typed: str | None = None) -> Field:
         kind = "number"
     elif isinstance(form, Json):
         kind = "json"
-    return Field(name, option.help, kind, choices, text if typed is None else typed)
+    return Field(name, option.help_with(label_of), kind, choices, text if typed is None else typed)
 
 
 def _text(name: str, one: Schedule, shown: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from zsched.errors import InvalidSchedule, ZschedError
 from zsched.web import actions
 from zsched.web.console.outcomes import STRIP, Strip
 from zsched.web.console.view import View, Viewed
+from zsched.web.labels import Trouble
 from zsched.web.problems import Problem
 from zsched.web.reading import aware, read_form
 
@@ -56,7 +57,7 @@ async def list_(
                 found.append(one)
                 yield view.text("_schedule_row", one=one)
         except ZschedError as error:
-            trouble = view.text("_trouble", trouble=error)
+            trouble = view.text("_trouble", trouble=Trouble.of(error))
         yield middle
         last = found[-1].cursor if has_more else None
         yield trouble or view.text("_schedules_foot", found=found, last=last, filters=filters)

@@ -25,6 +25,7 @@ from zsched.errors import ZschedError
 from zsched.storage.accounts import AccountRole
 from zsched.web.access import COOKIE
 from zsched.web.calls import ApiCall, admitted
+from zsched.web.labels import Trouble, label_of
 from zsched.web.pages import HEADERS, TEMPLATES
 from zsched.web.problems import Problem
 
@@ -38,6 +39,7 @@ _FUNCTIONS: Final = {
     "cells": cells, "remark": remark, "local_text": local_text, "note_text": note_text, "reason_text": reason_text,
     "sentence": sentence, "shortened": shortened, "duration_text": duration_text, "plural": plural,
     "relative_text": relative_text, "rough_duration": rough_duration, "short": with_short_workers, "iso": iso,
+    "label_of": label_of,
 }  # fmt: skip
 
 
@@ -78,7 +80,7 @@ class View:
 
     @property
     def said(self) -> str:
-        """What the last action of this browser did; "" if a page has said it."""
+        """The result of the last action of this browser; "" if a page has said it."""
         return "" if self._is_part else unquote(self.request.cookies.get(_SAID, ""))
 
     # -- times --------------------------------------------------------------------------------------
@@ -143,7 +145,7 @@ class View:
             try:
                 yield self.text(f"_{name}", **shown, **await read())
             except (ZschedError, Problem) as error:
-                yield self.text("_trouble", trouble=error)
+                yield self.text("_trouble", trouble=Trouble.of(error))
             yield tail
 
         return self.streamed(parts())
