@@ -79,3 +79,39 @@ def test_errors_and_help_on_pages_have_labels_and_no_words_of_the_command_line(
     assert "no schedule &#39;none&#39; in namespace &#39;default&#39;" in missing
     assert "zsched ls" not in missing
     assert "To=2026-01-01T00:00:00+00:00: not later than the beginning" in swapped
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "text"),
+    [
+        ("/runs", "since", "nonsense"),
+        ("/runs", "status", "broken"),
+        ("/schedules", "due_after", "nonsense"),
+        ("/schedules", "state", "broken"),
+        ("/schedules/digest/backfill", "start", "nonsense"),
+    ],
+)
+def test_a_bad_value_stays_in_its_form_with_the_error_at_its_field(
+    ann: httpx.Client, client: Client, path: str, name: str, text: str
+) -> None:
+    client.schedule("app.tasks.remind", id="digest", every=3600)
+
+    page = ann.get(path, params={name: text, "queue": "mail"}, headers={"Accept": "text/html"})
+
+    assert 422 == page.status_code
+    assert f'<a href="#field-{name}">' in page.text
+    assert re.search(rf'id="field-{name}" aria-invalid="true" aria-describedby="error-{name}"', page.text)
+    assert re.search(rf'id="error-{name}">[^<]*{text}', page.text)
+    assert f'value="{text}"' in page.text or f"<option selected>{text}</option>" in page.text
+    assert "backfill" in path or 'value="mail"' in page.text
+
+
+def test_a_refused_backfill_keeps_its_form(ann: httpx.Client, client: Client) -> None:
+    client.schedule("app.tasks.remind", id="digest", every=3600)
+
+    given = {"start": "2026-01-01T00:00:00", "end": "2099-01-01T00:00:00"}
+    page = ann.post("/schedules/digest:backfill", data=given, headers={"Accept": "text/html"})
+
+    assert 422 == page.status_code
+    assert 'value="2026-01-01T00:00:00"' in page.text
+    assert re.search(r'id="error-end">To=.*give a time up to now', page.text)

@@ -32,12 +32,14 @@ async def list_(view: Viewed, request: Request, after: str | None = None) -> Res
     """List the runs that the filters find, the newest first."""
     view.call.demand_all("a list of runs")
     filters = _filters(request.query_params)
-    options = _options(view, filters)
-    found = await view.call.client.runs(None, options.pop("status", None), _PAGE, after=after or None, **options)
-    return view.page(
-        "runs", runs=found, source=found.source, after=found.after, filters=filters,
-        statuses=[status.value for status in RunStatus], is_retried=filters.get("status") in _RETRIED,
-    )  # fmt: skip
+    shown = {"filters": filters, "statuses": [status.value for status in RunStatus]}
+    try:
+        options = _options(view, filters)
+        found = await view.call.client.runs(None, options.pop("status", None), _PAGE, after=after or None, **options)
+    except InvalidSchedule as error:
+        return view.refused(error, "runs", **shown)
+    is_retried = filters.get("status") in _RETRIED
+    return view.page("runs", runs=found, source=found.source, after=found.after, is_retried=is_retried, **shown)
 
 
 @router.get("/runs:retry")

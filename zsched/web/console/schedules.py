@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from zsched.core.arguments import check_id
-from zsched.core.listing import LISTED_KINDS
+from zsched.core.listing import LISTED_KINDS, Filter
 from zsched.core.model import Missed, Schedule, ScheduleState
 from zsched.core.repair import Repaired
 from zsched.core.wording import plural
@@ -40,7 +40,12 @@ async def list_(
 ) -> Response:
     """List the schedules that the filters find. The rows come as they are found."""
     filters = given_filters(request.query_params)
-    listing = view.call.client.list(**as_options(filters), after=after or None)
+    try:
+        options = as_options(filters)
+        Filter.of(**options, after=after or None)
+    except InvalidSchedule as error:
+        return view.refused(error, "schedules", filters=filters, **_choices(after))
+    listing = view.call.client.list(**options, after=after or None)
     head, middle, tail = view.pieces("schedules", filters=filters, **_choices(after))
 
     async def parts() -> AsyncIterator[str]:

@@ -124,9 +124,22 @@ class View:
         """Return page *name* with *shown*; a request of htmx gets its block ``live`` alone."""
         return self._told(HTMLResponse(self.text(name, is_part=self._is_part, **shown), code, HEADERS))
 
+    def refused(self, error: ZschedError | Problem, name: str, **shown: Any) -> Response:
+        """
+        Return page *name* with *error*, also at its field, and the texts that a person gave. A request of htmx gets the
+        error alone, as that page is still there: it is raised.
+        """
+        if self._is_part:
+            raise error
+        trouble = Trouble.of(error)
+        return self.page(name, trouble.status, trouble=trouble, **shown)
+
     def text(self, name: str, *, is_part: bool = False, **shown: Any) -> str:
         """Return the text of page *name*, or of its block ``live``."""
-        template, given = TEMPLATES.get_template(f"console/{name}.html"), {**_FUNCTIONS, "view": self, **shown}
+        template, given = (
+            TEMPLATES.get_template(f"console/{name}.html"),
+            {**_FUNCTIONS, "view": self, "trouble": None, **shown},
+        )
         return "".join(template.blocks["live"](template.new_context(given))) if is_part else template.render(given)
 
     def pieces(self, name: str, **shown: Any) -> list[str]:
