@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -73,7 +74,7 @@ def test_errors_and_help_on_pages_have_labels_and_no_words_of_the_command_line(
     query = {"start": "2026-01-02T00:00", "end": "2026-01-01T00:00"}
     swapped = ann.get("/schedules/digest/backfill", params=query, headers={"Accept": "text/html"}).text
 
-    assert "<span>Time zone</span>" in form
+    assert '<label for="field-tz">Time zone</label>' in form
     assert "The most runs that wait with Overlap queue; default 100." in form
     assert [] == re.findall(r"--[a-z]|may be repeated", form)
     assert "no schedule &#39;none&#39; in namespace &#39;default&#39;" in missing
@@ -115,3 +116,68 @@ def test_a_refused_backfill_keeps_its_form(ann: httpx.Client, client: Client) ->
     assert 422 == page.status_code
     assert 'value="2026-01-01T00:00:00"' in page.text
     assert re.search(r'id="error-end">To=.*give a time up to now', page.text)
+
+
+def form_of(page: httpx.Response) -> dict[str, str]:
+    """Return the texts with which a browser would send the form of an edit, untouched."""
+    form = page.text.partition('class="edit"')[2].partition("</form>")[0]
+    texts = dict(re.findall(r'<input[^>]*?name="([a-z_]+)"[^>]*?value="([^"]*)"', form))
+    unchecked = re.findall(r'type="checkbox"[^>]*?name="([a-z_]+)"(?![^>]*checked)', form)
+    choices = re.findall(r'<select[^>]*?name="([a-z_]+)"[^>]*>(.*?)</select>', form, re.DOTALL)
+    chosen = {name: (re.findall(r"<option selected>([^<]*)<", each) or [""])[0] for name, each in choices}
+    return {name: html.unescape(text) for name, text in (texts | chosen).items() if name not in unchecked}
+
+
+def test_a_field_that_two_people_changed_is_shown_with_both_values_to_choose_from(
+    ann: httpx.Client, client: Client
+) -> None:
+    client.schedule("app.tasks.remind", id="digest", cron="0 9 * * *", queue="mail", tags=["shop"])
+    mine = form_of(ann.get("/schedules/digest/edit")) | {"queue": "slow", "description": "for all"}
+    client.update("digest", queue="urgent", tags=["sale"])
+
+    conflict = ann.post("/schedules/digest/edit", data=mine)
+    again = form_of(conflict)
+
+    assert 409 == conflict.status_code
+    assert ("slow", "for all", "sale") == (again["queue"], again["description"], again["tags"])
+    assert re.findall(r'name="take\.(\w+)" value="theirs" required> Now: ([^<]+)<', conflict.text) == [
+        ("queue", "urgent")
+    ]
+    assert ("urgent", None) == (client.get("digest").queue, client.get("digest").note)
+
+    done = ann.post("/schedules/digest/edit", data=again | {"take.queue": "theirs"})
+
+    found = client.get("digest")
+    assert (303, "urgent", "for all", ("sale",)) == (done.status_code, found.queue, found.description, found.tags)
+
+
+def test_the_chosen_value_of_a_field_that_two_people_changed_is_saved(ann: httpx.Client, client: Client) -> None:
+    client.schedule("app.tasks.remind", id="digest", cron="0 9 * * *", queue="mail")
+    mine = form_of(ann.get("/schedules/digest/edit")) | {"queue": "slow"}
+    client.update("digest", queue="urgent")
+
+    again = form_of(ann.post("/schedules/digest/edit", data=mine))
+    ann.post("/schedules/digest/edit", data=again | {"take.queue": "mine"})
+
+    assert "slow" == client.get("digest").queue
+
+
+def test_an_untouched_edit_changes_nothing(ann: httpx.Client, client: Client) -> None:
+    client.schedule("app.tasks.remind", id="party", at=datetime(2099, 12, 24, 18, tzinfo=UTC), at_front=True, retry=2)
+    version = client.get("party").version
+
+    ann.post("/schedules/party/edit", data=form_of(ann.get("/schedules/party/edit")))
+
+    assert version == client.get("party").version
+
+
+def test_an_error_of_an_edit_stands_at_its_field_with_a_link_on_top(ann: httpx.Client, client: Client) -> None:
+    client.schedule("app.tasks.remind", id="digest", cron="0 9 * * *")
+    given = form_of(ann.get("/schedules/digest/edit")) | {"tz": "Mars/Olympus"}
+
+    page = ann.post("/schedules/digest/edit", data=given)
+
+    assert 422 == page.status_code
+    assert '<a href="#field-tz">Time zone=' in page.text
+    assert re.search(r'id="field-tz" name="tz" aria-describedby="error-tz help-tz" aria-invalid="true"', page.text)
+    assert "Mars/Olympus" == form_of(page)["tz"]

@@ -106,7 +106,7 @@ async def _backfill_page(
 ) -> Response:
     """Show the form with the *given* texts, and below it the *plan*; or the *error*."""
     found = await actions.found_of(view.call, id)
-    shown = {"one": found, "plan": plan, "most": _SHOWN, "given": given, "zone": view.zone(found.tz)}
+    shown: dict[str, Any] = {"one": found, "plan": plan, "most": _SHOWN, "given": given, "zone": view.zone(found.tz)}
     return view.page("backfill", **shown) if error is None else view.refused(error, "backfill", **shown)
 
 

@@ -46,10 +46,9 @@ _FUNCTIONS: Final = {
 class View:
     """A request for a page."""
 
-    def __init__(self, request: Request, call: ApiCall) -> None:
-        """Raises InvalidSchedule: the zone is unknown."""
-        self.request, self.call = request, call
-        self.tz = zone_name(request.query_params.get("tz") or None)
+    def __init__(self, request: Request, call: ApiCall, tz: str | None) -> None:
+        """Raises InvalidSchedule: the zone *tz* is unknown."""
+        self.request, self.call, self.tz = request, call, zone_name(tz or None)
         self.now_ms: int = request.app.state.clock.now_ms()
 
     @property
@@ -191,8 +190,8 @@ class View:
 
 
 def viewed(request: Request, call: Annotated[ApiCall, Depends(admitted)]) -> View:
-    """Return the view of a request."""
-    return View(request, call)
+    """Return the view of a request; its query has the chosen zone."""
+    return View(request, call, request.query_params.get("tz"))
 
 
 Viewed = Annotated[View, Depends(viewed)]
