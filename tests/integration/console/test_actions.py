@@ -6,12 +6,14 @@ import html
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.integration.web.ground import Web
 from zsched import Client
+from zsched.embedded.guard import Guard
 
 pytestmark = [pytest.mark.redis, pytest.mark.once]
 
@@ -181,3 +183,21 @@ def test_an_error_of_an_edit_stands_at_its_field_with_a_link_on_top(ann: httpx.C
     assert '<a href="#field-tz">Time zone=' in page.text
     assert re.search(r'id="field-tz" name="tz" aria-describedby="error-tz help-tz" aria-invalid="true"', page.text)
     assert "Mars/Olympus" == form_of(page)["tz"]
+
+
+def test_pages_of_a_server_that_takes_no_changes_say_why_to_those_who_could_make_some(
+    guard: Guard, redis_url: str, tmp_path: Path, client: Client
+) -> None:
+    client.schedule("app.tasks.remind", id="digest", every=3600, queue="mail")
+    web = Web(guard, redis_url, tmp_path, ZSCHED_RQ_ALLOW_CALLABLES="*")
+
+    with web.browser("ann") as ann, web.browser("eve", "viewer") as eve:
+        pages = [ann.get(path).text for path in ("/", "/schedules?queue=mail", "/schedules/digest")]
+        viewers = eve.get("/schedules/digest").text
+
+    reason = "Changes are refused while [rq] allow_callables is [&#34;*&#34;]"
+    assert [True] * 3 == [reason in page for page in pages]
+    assert reason not in viewers
+    disabled = [re.findall(r"<button [^>]*disabled[^>]*>([^<]*)<", page) for page in pages]
+    assert [[], ["Pause …", "Resume …", "Cancel …"]] == disabled[:2]
+    assert ["Run now …", "Pause …", "Edit", "Backfill", "Cancel …"] == disabled[2]

@@ -62,6 +62,11 @@ class View:
         return self.call.refusal_of_writes is None
 
     @property
+    def refusal(self) -> Problem | None:
+        """The reason why this server takes no changes, for a caller who could make some; None: there is none."""
+        return None if self.account.role is AccountRole.VIEWER else self.call.refusal_of_all_writes
+
+    @property
     def has_session(self) -> bool:
         """True if the caller can log out."""
         return COOKIE in self.request.cookies
