@@ -18,7 +18,6 @@ from zsched.core.listing import IdTest
 from zsched.core.model import Priority, Schedule, ScheduleState
 from zsched.core.pages import pages_of
 from zsched.core.policy import USUAL, Policy
-from zsched.core.run_id import RunId
 from zsched.core.triggers import TriggerSpec, delay_of, read_spec
 from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
@@ -152,14 +151,23 @@ class Reader:
 
     def has_fired(self, id: str) -> str | None:
         """
-        Return the id of a run of *id* in the newest entries of the log, or None. Bounded in entries, bytes and time: an
+        Return the id of the run by which one-shot *id* fired. None: the newest entries of the log have no change of
+        that schedule, or the last one is another, such as cancelled or expired. Bounded in entries, bytes and time: an
         older run is not found.
         """
+        from zsched.core.log import UnknownEntry, changes, narrowed  # for `cancel` of an id that does not wait
+
+        name = id.encode()
         for entry in Log(self._link, self._keys).back(_LOOKED_AT, most_bytes=_BYTES, for_ms=_LOOKED_FOR_MS):
-            fields = entry.fields()
-            for run in shown(fields.get(b"runs") or fields.get(b"run") or b"").split():
-                if run.startswith(id) and (parts := RunId.parse(run)) and parts.schedule_id == id:
-                    return run
+            if not any(name in each for each in entry.body):
+                continue
+            try:
+                found = [one for one in changes(narrowed(entry, id), self._keys.run_suffix) if one.id == id]
+            except UnknownEntry:  # of a newer version
+                continue
+            for change in reversed(found):
+                if change.is_of_schedule:
+                    return change.run_id if change.is_firing else None
         return None
 
     def overview(self) -> Overview:

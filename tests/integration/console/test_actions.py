@@ -185,7 +185,7 @@ def test_an_error_of_an_edit_stands_at_its_field_with_a_link_on_top(ann: httpx.C
     assert "Mars/Olympus" == form_of(page)["tz"]
 
 
-def test_pages_of_a_server_that_takes_no_changes_say_why_to_those_who_could_make_some(
+def test_pages_of_a_server_without_changes_give_the_reason_to_an_operator(
     guard: Guard, redis_url: str, tmp_path: Path, client: Client
 ) -> None:
     client.schedule("app.tasks.remind", id="digest", every=3600, queue="mail")
