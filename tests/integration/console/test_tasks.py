@@ -85,6 +85,12 @@ def test_a_failed_run_is_retried_after_a_question(
 
     ann.reads(f"retry of {run_id}")
     assert 1 == redis_client.llen("rq:queue:mail")
+    ann.open(f"/runs/{run_id}")
+    ann.reads("by ann")
+    assert f"Retried as {run_id}-" in ann.text()
+    assert 1 == ann.page.locator("summary", has_text="Retry again …").count()
+    ann.open("/runs?status=failed")
+    assert f"retried as {run_id}-" in ann.text()
 
 
 def test_all_failed_runs_of_a_task_in_the_last_hour_are_retried(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from zsched.core.changes import What
 from zsched.core.clock import from_ms
+from zsched.core.lookback import Occurrence
 from zsched.core.repair import Repaired
-from zsched.core.runs import RunStatus
+from zsched.core.runs import Run, RunStatus
 from zsched.core.wording import duration_argument, plural
 from zsched.errors import InvalidSchedule
 from zsched.web import actions
@@ -22,6 +24,7 @@ from zsched.web.reading import aware, read_form
 router = APIRouter(include_in_schema=False)
 
 _PAGE: Final = 50
+_LATEST: Final = 1000  # retries among which those of the shown runs are searched
 _FILTERS: Final = ("status", "func", "queue", "tag", "owner", "match", "since")
 _RETRIED: Final = (RunStatus.FAILED, RunStatus.LOST, RunStatus.EXPIRED, RunStatus.CANCELLED)
 _USUAL: Final = {"status": RunStatus.FAILED.value, "since": "1h"}
@@ -38,8 +41,10 @@ async def list_(view: Viewed, request: Request, after: str | None = None) -> Res
         found = await view.call.client.runs(None, options.pop("status", None), _PAGE, after=after or None, **options)
     except InvalidSchedule as error:
         return view.refused(error, "runs", **shown)
-    is_retried = filters.get("status") in _RETRIED
-    return view.page("runs", runs=found, source=found.source, after=found.after, is_retried=is_retried, **shown)
+    return view.page(
+        "runs", runs=found, source=found.source, after=found.after, is_retried=filters.get("status") in _RETRIED,
+        retries=await _retries(view, None, found), **shown,
+    )  # fmt: skip
 
 
 @router.get("/runs:retry")
@@ -71,7 +76,10 @@ async def show(view: Viewed, run_id: str) -> Response:
     run, source = await view.call.client.get_run(run_id)
     await actions.demand_run(view.call, run)
     story = await view.call.client.why(run_id, view.tz)
-    return view.page("run", run=run, attempts=run.every_attempt, source=source, story=story, retried=_RETRIED)
+    retry = (await _retries(view, run.schedule_id, [run])).get(run_id)
+    return view.page(
+        "run", run=run, attempts=run.every_attempt, source=source, story=story, retried=_RETRIED, retry=retry
+    )
 
 
 @router.post("/runs/{run_id:plain}:{action}")
@@ -83,6 +91,15 @@ async def act(view: Viewed, run_id: str, action: str) -> Response:
     if action == "cancel":
         return view.done(await actions.cancel_run(view.call, run_id), "runs", run_id)
     raise Problem(404, "not-found", f"no such action: {action[:40]}", "use the buttons of the run's page")
+
+
+async def _retries(view: View, id: str | None, runs: Sequence[Run]) -> dict[str, Occurrence]:
+    """Return the last retry of each of *runs*, of schedule *id* or of any, by the id of the run that was retried."""
+    ends_ms = [run.ended_ms for run in runs if run.status in _RETRIED and run.ended_ms is not None]
+    if not ends_ms:
+        return {}
+    found = await view.call.client.history(id, status=What.RETRIED, limit=_LATEST, since=from_ms(min(ends_ms)))
+    return {each.why: each for each in reversed(found)}
 
 
 def _filters(given: Mapping[str, str]) -> dict[str, str]:
