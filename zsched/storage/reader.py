@@ -244,6 +244,7 @@ class Decoder:
         place, lane, due_ms, since_ms, note, recurring = row[:6]
         own = _decoded(row[6])
         job = _decoded(row[7])
+        version = own.get("version") if recurring else job.get("zs_version") or job.get("created_at")
         reason, _, paused_by = shown(note).partition(BEFORE_BY)
         labels = own if recurring else {name.removeprefix("zs_"): text for name, text in job.items()}
         spec = _spec(own.get("trigger"))
@@ -271,13 +272,13 @@ class Decoder:
             trigger=spec,
             anchor_ms=_ms(own.get("anchor")),
             nominal_ms=nominal_ms,
-            version=own.get("version") if recurring else job.get("created_at"),
+            version=version,
             last_run_id=own.get("last"),
             args=args,
             kwargs=kwargs,
             policy=_policy(own.get("policy")),
             created_ms=_ms(own.get("created_at")) if recurring else _iso_ms(job.get("created_at")),
-            updated_ms=_ms(own.get("updated_at")) if recurring else _iso_ms(job.get("created_at")),
+            updated_ms=_ms(own.get("updated_at")) if recurring else _iso_ms(version),
             note=reason or None,
             paused_by=paused_by or None,
             since_ms=(_ms(since_ms) or None) if since_ms else _ms(own.get("ended_at")),

@@ -29,6 +29,20 @@ def test_cancel_returns_the_outcome(client: Client, redis_client: redis.Redis, s
     assert 1 == len(queued(redis_client))
 
 
+def test_a_pause_and_a_resume_of_a_one_shot_keep_the_time_of_its_creation(
+    client: Client, redis_client: redis.Redis, soon: datetime
+) -> None:
+    client.schedule("app.task", id="a", at=soon)
+    made = client.get("a")
+    pass_time(redis_client, timedelta(minutes=1))
+
+    changed = [client.pause("a"), client.resume("a")]
+
+    assert [made.created_ms] * 2 == [one and one.created_ms for one in changed]
+    assert 3 == len({made.version, *(one and one.version for one in changed)})
+    assert "unchanged" == client.schedule("app.task", id="a", at=soon).outcome
+
+
 def test_cancelling_an_id_that_was_cancelled_after_a_run_returns_not_found(client: Client, soon: datetime) -> None:
     client.schedule("app.task", id="rule", every=3600)
     client.run_now("rule")
