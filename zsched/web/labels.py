@@ -37,19 +37,25 @@ def label_of(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """An error for a page: its text, its HTTP status, and the name of the field that it is about, or ""."""
+    """
+    An error for a page: its text, and its HTTP status. If it is about a field: the field's ``name``, and a ``brief``
+    text for the top of the page, as the whole one stands at the field.
+    """
 
     text: str
     status: int
     name: str = ""
+    brief: str = ""
 
     @classmethod
     def of(cls, error: ZschedError | Problem) -> Trouble:
         """Return *error* in the words of a page."""
         if isinstance(error, Problem):
             return cls(str(error), error.status)
-        name = error.field if isinstance(error, InvalidSchedule) else ""
-        return cls(page_text(error), http_status(error), name)
+        text, status = page_text(error), http_status(error)
+        if not isinstance(error, InvalidSchedule):
+            return cls(text, status)
+        return cls(text, status, error.field, f"{label_of(error.field)}: {error.problem}")
 
     def __str__(self) -> str:
         return self.text

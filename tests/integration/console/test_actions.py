@@ -109,6 +109,16 @@ def test_a_bad_value_stays_in_its_form_with_the_error_at_its_field(
     assert "backfill" in path or 'value="mail"' in page.text
 
 
+def test_an_error_without_a_field_stands_whole_on_top(ann: httpx.Client, client: Client) -> None:
+    client.schedule("app.tasks.remind", id="party", at=datetime(2099, 12, 24, 18, tzinfo=UTC))
+
+    given = {"start": "2026-01-01T00:00:00", "end": "2026-01-02T00:00:00"}
+    page = ann.get("/schedules/party/backfill", params=given, headers={"Accept": "text/html"})
+
+    assert 422 == page.status_code
+    assert "it is a one-shot and has no past occurrences; run it now, or retry its run</p>" in page.text
+
+
 def test_a_refused_backfill_keeps_its_form(ann: httpx.Client, client: Client) -> None:
     client.schedule("app.tasks.remind", id="digest", every=3600)
 
@@ -180,7 +190,7 @@ def test_an_error_of_an_edit_stands_at_its_field_with_a_link_on_top(ann: httpx.C
     page = ann.post("/schedules/digest/edit", data=given)
 
     assert 422 == page.status_code
-    assert '<a href="#field-tz">Time zone=' in page.text
+    assert '<a href="#field-tz">Time zone: not an IANA' in page.text
     assert re.search(r'id="field-tz" name="tz" aria-describedby="error-tz help-tz" aria-invalid="true"', page.text)
     assert "Mars/Olympus" == form_of(page)["tz"]
 

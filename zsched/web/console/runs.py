@@ -35,7 +35,7 @@ async def list_(view: Viewed, request: Request, after: str | None = None) -> Res
     """List the runs that the filters find, the newest first."""
     view.call.demand_all("a list of runs")
     filters = _filters(request.query_params)
-    shown: dict[str, Any] = {"filters": filters, "statuses": [status.value for status in RunStatus]}
+    shown: dict[str, Any] = {"filters": filters, "names": _FILTERS, "statuses": [status.value for status in RunStatus]}
     try:
         options = _options(view, filters)
         found = await view.call.client.runs(None, options.pop("status", None), _PAGE, after=after or None, **options)

@@ -144,6 +144,7 @@ def _choices(after: str | None) -> dict[str, Any]:
         "states": [state.value for state in ScheduleState],
         "kinds": list(LISTED_KINDS),
         "after": after,
+        "names": FILTERS,
         "actions": list(_MANY),
     }
 

@@ -135,7 +135,10 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   if (!form) {
     return;
   }
-  form.querySelectorAll("[aria-invalid]").forEach((field) => field.removeAttribute("aria-invalid"));
+  form.querySelectorAll('[aria-describedby="trouble"]').forEach((field) => {
+    field.removeAttribute("aria-invalid");
+    field.removeAttribute("aria-describedby");
+  });
   if (event.detail.xhr.status === 422) {
     const field = form.elements[refusedOption(event.detail.xhr)];
     if (field) {
