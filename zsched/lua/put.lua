@@ -34,7 +34,7 @@ for i = ROWS, first_row - 1, 2 do
   expected[ARGV[i]] = ARGV[i + 1]
 end
 
--- Return whether this hash, as HGETALL gave it, is the waiting job that the row describes; created_at may differ.
+-- Return whether this hash, as HGETALL gave it, is the waiting job that the row describes; its times may differ.
 local function is_same(pairs_now, data)
   local same = 1
   for i = 1, #pairs_now, 2 do
@@ -43,7 +43,7 @@ local function is_same(pairs_now, data)
       if value ~= data then return false end
     elseif field == 'status' then
       if value ~= 'scheduled' then return false end
-    elseif field ~= 'created_at' then
+    elseif field ~= 'created_at' and field ~= 'zs_version' then
       if expected[field] ~= value then return false end
       same = same + 2
     end

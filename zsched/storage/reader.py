@@ -19,7 +19,6 @@ from zsched.core.listing import IdTest
 from zsched.core.model import Priority, Schedule, ScheduleState
 from zsched.core.pages import pages_of
 from zsched.core.policy import USUAL, Policy
-from zsched.core.run_id import RunId
 from zsched.core.triggers import TriggerSpec, delay_of, read_spec
 from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
@@ -154,14 +153,23 @@ class Reader:
 
     def has_fired(self, id: str) -> str | None:
         """
-        Return the id of a run of *id* in the newest entries of the log, or None. Bounded in entries, bytes and time: an
+        Return the id of the run by which one-shot *id* fired. None: the newest entries of the log have no change of
+        that schedule, or the last one is another, such as cancelled or expired. Bounded in entries, bytes and time: an
         older run is not found.
         """
+        from zsched.core.log import UnknownEntry, changes, narrowed  # for `cancel` of an id that does not wait
+
+        name = id.encode()
         for entry in Log(self._link, self._keys).back(_LOOKED_AT, most_bytes=_BYTES, for_ms=_LOOKED_FOR_MS):
-            fields = entry.fields()
-            for run in shown(fields.get(b"runs") or fields.get(b"run") or b"").split():
-                if run.startswith(id) and (parts := RunId.parse(run)) and parts.schedule_id == id:
-                    return run
+            if not any(name in each for each in entry.body):
+                continue
+            try:
+                found = [one for one in changes(narrowed(entry, id), self._keys.run_suffix) if one.id == id]
+            except UnknownEntry:  # of a newer version
+                continue
+            for change in reversed(found):
+                if change.is_of_schedule:
+                    return change.run_id if change.is_firing else None
         return None
 
     def overview(self) -> Overview:
@@ -247,6 +255,7 @@ class Decoder:
         place, lane, due_ms, since_ms, note, recurring = row[:6]
         own = _decoded(row[6])
         job = _decoded(row[7])
+        version = own.get("version") if recurring else job.get("zs_version") or job.get("created_at")
         reason, _, paused_by = shown(note).partition(BEFORE_BY)
         labels = own if recurring else {name.removeprefix("zs_"): text for name, text in job.items()}
         spec = _spec(own.get("trigger"))
@@ -274,13 +283,13 @@ class Decoder:
             trigger=spec,
             anchor_ms=_ms(own.get("anchor")),
             nominal_ms=nominal_ms,
-            version=own.get("version") if recurring else job.get("created_at"),
+            version=version,
             last_run_id=own.get("last"),
             args=args,
             kwargs=kwargs,
             policy=_policy(own.get("policy")),
             created_ms=_ms(own.get("created_at")) if recurring else _iso_ms(job.get("created_at")),
-            updated_ms=_ms(own.get("updated_at")) if recurring else _iso_ms(job.get("created_at")),
+            updated_ms=_ms(own.get("updated_at")) if recurring else _iso_ms(version),
             note=reason or None,
             paused_by=paused_by or None,
             since_ms=(_ms(since_ms) or None) if since_ms else _ms(own.get("ended_at")),

@@ -8,6 +8,7 @@ from typing import Any
 import fastapi.routing
 import pytest
 import redis
+from playwright.sync_api import expect
 from rq import Queue
 
 from tests.faults.processes import eventually
@@ -234,4 +235,17 @@ def test_a_bad_value_of_an_edit_is_refused_and_the_typed_text_stays(ann: Person,
     ann.reads("61 9 * * *")
     assert "61 9 * * *" == ann.page.get_by_label("cron").input_value()
     assert "cron 0 9 * * *" == client.get("digest").rule_text
+    ann.trouble.clear()  # the browser reports status 422
+
+
+def test_a_bad_filter_is_marked_while_it_is_typed(ann: Person, run_id: str) -> None:
+    ann.open("/runs")
+    since = ann.page.get_by_label("Since")
+
+    since.fill("nonsense")
+    expect(since).to_have_attribute("aria-invalid", "true")
+    ann.reads("Since='nonsense': not a duration")
+    since.fill("1h")
+
+    expect(since).not_to_have_attribute("aria-invalid", "true")
     ann.trouble.clear()  # the browser reports status 422

@@ -23,11 +23,15 @@ _READ: Final = 2000  # of each kind
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """Runs in place of an occurrence, or of several that were left out together. ``run``: the last of them."""
+    """
+    Runs in place of an occurrence, or of several that were left out together. ``run``: the last of them; ``by``: the
+    account that retried it.
+    """
 
     words: str
     run: Run
     is_whole: bool
+    by: str | None = None
 
 
 @dataclass(slots=True)
@@ -35,23 +39,32 @@ class Replacements:
     """Runs by what they are in place of: ``backfilled`` by schedule and nominal time, ``retried`` by run id."""
 
     backfilled: dict[str, dict[int, Run]] = field(default_factory=lambda: defaultdict(dict))
-    retried: dict[str, Run] = field(default_factory=dict)
+    retried: dict[str, Occurrence] = field(default_factory=dict)
 
     @classmethod
     async def since(cls, client: AsyncClient, ms: int, id: str | None = None, **filters: Any) -> Replacements:
         """Return those that were pushed since *ms*: of schedule *id*, or of all that *filters* find."""
-        found = cls()
-        for what in (What.ENQUEUED, What.RETRIED):
-            async for one in client.iter_history(id, status=what, since=from_ms(ms), limit=_READ, **filters):
-                found.add(one)
-        return found
+        found = await cls.retries_since(client, ms, id, **filters)
+        return await found._read(client, What.ENQUEUED, ms, id, filters)
+
+    @classmethod
+    async def retries_since(cls, client: AsyncClient, ms: int, id: str | None = None, **filters: Any) -> Replacements:
+        """Return only the retries, which is quicker."""
+        return await cls()._read(client, What.RETRIED, ms, id, filters)
+
+    async def _read(
+        self, client: AsyncClient, what: What, ms: int, id: str | None, filters: Mapping[str, Any]
+    ) -> Replacements:
+        async for one in client.iter_history(id, status=what, since=from_ms(ms), limit=_READ, **filters):
+            self.add(one)
+        return self
 
     def add(self, one: Occurrence) -> None:
         """Add the run of an occurrence, if it is in place of another. The newest come first, and count."""
         if one.run is None:
             return
         if one.what is What.RETRIED:
-            self.retried.setdefault(one.why, one.run)
+            self.retried.setdefault(one.why, one)
         elif one.why == BACKFILL and one.nominal_ms is not None:
             self.backfilled[one.id].setdefault(one.nominal_ms, one.run)
 
@@ -70,12 +83,15 @@ class Replacements:
 
     def of_run(self, run_id: str) -> Replacement | None:
         """Return the retry of a run; of a retry that was retried, the last one."""
-        run = self.retried.get(run_id)
-        return None if run is None else Replacement(f"retried: {self._last(run).status.value}", self._last(run), True)
+        first = self.retried.get(run_id)
+        if first is None or first.run is None:
+            return None
+        last = self._last(first.run)
+        return Replacement(f"retried: {last.status.value}", last, True, first.by)
 
     def _last(self, run: Run) -> Run:
         seen = set[str]()
-        while run.id in self.retried and run.id not in seen:
+        while run.id not in seen and (later := self.retried.get(run.id)) is not None and later.run is not None:
             seen.add(run.id)
-            run = self.retried[run.id]
+            run = later.run
         return run

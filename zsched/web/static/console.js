@@ -143,6 +143,43 @@ document.addEventListener("htmx:responseError", (event) => {
 });
 document.addEventListener("htmx:sendError", () => tell(() => "This server does not answer. What is shown may be old."));
 
+// -- a question that was opened while its part was read again: it stays -------------------------------------
+
+document.addEventListener("htmx:beforeSwap", (event) => {
+  const asked = event.detail.requestConfig.elt;
+  if (asked.id === "live" && asked.querySelector("details[open], form :focus")) {
+    event.detail.shouldSwap = false;
+  }
+});
+
+// -- a value that was refused: its field says so, until one is accepted -------------------------------------
+
+document.addEventListener("htmx:beforeSwap", (event) => {
+  const form = event.detail.requestConfig.elt.closest("form");
+  if (!form) {
+    return;
+  }
+  form.querySelectorAll('[aria-describedby="trouble"]').forEach((field) => {
+    field.removeAttribute("aria-invalid");
+    field.removeAttribute("aria-describedby");
+  });
+  if (event.detail.xhr.status === 422) {
+    const field = form.elements[refusedOption(event.detail.xhr)];
+    if (field) {
+      field.setAttribute("aria-invalid", "true");
+      field.setAttribute("aria-describedby", "trouble");
+    }
+  }
+});
+
+function refusedOption(answer) {
+  try {
+    return JSON.parse(answer.responseText).option;
+  } catch {
+    return undefined;
+  }
+}
+
 function tell(text) {
   const trouble = document.getElementById("trouble");
   try {
