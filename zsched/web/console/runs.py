@@ -9,7 +9,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from zsched.core.changes import What
+from zsched.core.clock import from_ms
 from zsched.core.repair import Repaired
 from zsched.core.runs import Run, RunStatus
 from zsched.core.wording import duration_argument, plural
@@ -94,9 +94,7 @@ async def act(view: Viewed, run_id: str, action: str) -> Response:
 async def _retries(view: View, id: str | None, runs: Sequence[Run]) -> Replacements:
     """Return the retries of *runs*, which are of schedule *id* or of any."""
     ends_ms = [run.ended_ms for run in runs if run.status in _RETRIED and run.ended_ms is not None]
-    return (
-        await Replacements.since(view.call.client, min(ends_ms), id, of=[What.RETRIED]) if ends_ms else Replacements()
-    )
+    return await Replacements.retries_since(view.call.client, min(ends_ms), id) if ends_ms else Replacements()
 
 
 def _filters(given: Mapping[str, str]) -> dict[str, str]:
