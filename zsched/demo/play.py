@@ -130,9 +130,12 @@ class Player:
         self.summary = Summary()
 
     def leave_unheard(self) -> None:
-        """Give up the runs in queues to which no worker listens, and name them. Raises RedisUnavailable."""
+        """
+        Give up the runs in queues to which no worker listens, and name them. The demo's own workers may not have begun
+        yet. Raises RedisUnavailable.
+        """
         waiting = self._by_queue()
-        for queue in sorted(self._runs.unheard(waiting)):
+        for queue in sorted(self._runs.unheard(waiting.keys() - QUEUES)):
             self._screen.say(f"no worker listens to queue {queue}: {_named(waiting[queue])} not executed")
             for run_id in waiting[queue]:
                 del self._pending[run_id]
@@ -159,13 +162,13 @@ class Player:
         """Read the log and check the workers. Return False if the log had nothing new. Raises RedisUnavailable."""
         decided = self._log.read(wait_ms)
         pushed = {one.run_id: one for one in decided if one.run_id is not None}
+        self._pending |= pushed  # before they are shown: Ctrl-C may end this call at any place
         for one in pushed.values():
             self.summary.add_fired(one.late_ms)
         self._screen.fired(self._runs.read(list(pushed.values())))
         for one in decided:
             if one.run_id is None:
                 self._screen.not_fired(one)
-        self._pending |= pushed
         for run in self._runs.read(list(self._pending.values())):
             if run.is_over:
                 run_id = run.occurrence.run_id or ""
