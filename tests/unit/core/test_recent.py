@@ -102,7 +102,7 @@ def test_counts_of_two_readings_are_those_of_one() -> None:
     assert recent(*newer, *older) == second.told(NOW_MS, is_all=True)
 
 
-def test_what_grew_too_old_is_not_counted_later() -> None:
+def test_entries_that_grew_too_old_are_not_counted_later() -> None:
     counting = Counting(SUFFIX)
     counting.see(fire(1000, "b-5"), NOW_MS)
     counting.see(fire(20 * MINUTE_MS, "a-5"), NOW_MS)
