@@ -84,7 +84,7 @@ install: ## for a machine: the program below PREFIX (/usr/local), units, setting
 	@umask 022; set -e; \
 	  $(PYTHON) -m venv "$(HOUSE)"; \
 	  copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; \
-	  cp -r setup.cfg pyproject.toml README.md LICENSE zsched "$$copy"; \
+	  cp -r pyproject.toml README.md LICENSE zsched "$$copy"; \
 	  echo "installing zsched and what it needs into $(HOUSE) …"; \
 	  "$(HOUSE)/bin/python" -m pip install --quiet --no-compile "$$copy$(EXTRAS:%=[%])"; \
 	  [ -z "$(STAGE)" ] || grep -rlIF "$(STAGE)/" "$(HOUSE)/bin" "$(HOUSE)/pyvenv.cfg" | xargs -r sed -i 's|$(STAGE)/|/|g'; \
@@ -114,7 +114,7 @@ $(VENV)/.docs: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
-$(STAMP): setup.cfg pyproject.toml
+$(STAMP): pyproject.toml
 	@$(demand_python)
 	@echo "installing into $(VENV) …" >&2
 	@$(PYTHON) -m venv $(VENV)

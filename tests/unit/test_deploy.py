@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from configparser import ConfigParser
-from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -54,31 +52,6 @@ def files(folder: Path) -> set[str]:
 
 def unit(name: str) -> str:
     return (CHECKOUT / "deploy" / "systemd" / name).read_text()
-
-
-# -- the package --------------------------------------------------------------------------------------
-
-
-def test_the_wheel_has_zsched_and_neither_the_benchmark_nor_the_tests() -> None:
-    setup = ConfigParser()
-    setup.read(CHECKOUT / "setup.cfg")
-    patterns = setup["options.packages.find"]["include"].split()
-    files = [*CHECKOUT.glob("zsched/**/*.py"), *CHECKOUT.glob("bench/**/*.py"), *CHECKOUT.glob("tests/**/*.py")]
-    folders = {file.relative_to(CHECKOUT).parent for file in files}
-
-    installed = {folder for folder in folders if any(fnmatch(".".join(folder.parts), one) for one in patterns)}
-
-    assert {folder for folder in folders if folder.parts[0] == "zsched"} == installed
-
-
-def test_the_wheel_has_every_non_python_file_of_zsched() -> None:
-    setup = ConfigParser()
-    setup.read(CHECKOUT / "setup.cfg")
-    package = CHECKOUT / "zsched"
-
-    declared = {path for pattern in setup["options.package_data"]["zsched"].split() for path in package.glob(pattern)}
-
-    assert {file for file in package.rglob("*") if file.is_file() and file.suffix not in (".py", ".pyc")} == declared
 
 
 # -- make install -------------------------------------------------------------------------------------
