@@ -6,6 +6,7 @@ It needs pip's network, as making the virtual environment of the tests does.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -18,9 +19,11 @@ from zipfile import ZipFile
 
 import pytest
 import redis
+from packaging.utils import canonicalize_name
 
 from tests.documents import PROJECT, programs
 from tests.faults.processes import eventually
+from tests.locks import pins
 from tests.prefix import RQ
 from zsched import Client, __version__
 from zsched.embedded import EmbeddedRedis
@@ -161,3 +164,17 @@ def test_the_quick_start_works_from_the_wheel_alone(installed: Installed, server
         eventually(lambda: commands.exists(QUEUE))
         assert "e1 begins in 60 minutes (push)" in installed.run("rq", "worker", "--burst", "email", **url)
         eventually(lambda: "succeeded" in str(Client.from_url(server.url).why("reminder-e1").lines))
+
+
+def test_make_install_takes_exactly_the_locked_packages(tmp_path: Path) -> None:
+    home = tmp_path / "usr/local/lib/zsched"
+    command = ["make", "install", f"DESTDIR={tmp_path}", f"PYTHON={sys.executable}"]
+    subprocess.run(command, cwd=PROJECT, check=True, timeout=INSTALL_S)
+
+    listed = [home / "bin" / "python", "-m", "pip", "list", "--format=json"]
+    packages = json.loads(subprocess.run(listed, check=True, timeout=60, capture_output=True).stdout)
+
+    locked = pins(PROJECT / "deploy" / "requirements" / "ops.txt")
+    taken = {canonicalize_name(one["name"]): one["version"] for one in packages}
+    assert {"pip", "setuptools", "zsched"} >= taken.keys() - locked.keys()
+    assert {name: locked[name] for name in taken.keys() & locked.keys()}.items() <= taken.items()

@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import tomllib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.documents import pages
+from tests.locks import LOCKS, pins
 from zsched.cli.program import USAGE
 from zsched.config import Settings
 from zsched.config.urls import REDIS_CREDENTIAL
@@ -52,6 +57,35 @@ def files(folder: Path) -> set[str]:
 
 def unit(name: str) -> str:
     return (CHECKOUT / "deploy" / "systemd" / name).read_text()
+
+
+# -- the packages that `make install` takes -----------------------------------------------------------
+
+PROJECT_TABLE = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
+
+
+def wanted(extras: Iterable[str]) -> Iterator[Requirement]:
+    """Yield what zsched with *extras* needs, of other projects."""
+    optional = PROJECT_TABLE["project"]["optional-dependencies"]
+    for text in (*PROJECT_TABLE["project"]["dependencies"], *(each for extra in extras for each in optional[extra])):
+        requirement = Requirement(text)
+        if requirement.name == "zsched":
+            yield from wanted(requirement.extras)
+        else:
+            yield requirement
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+def test_a_file_of_requirements_names_only_packages_with_hashes(lock: Path) -> None:
+    assert pins(lock)
+
+
+@pytest.mark.parametrize("lock", [lock for lock in LOCKS if lock.stem != "build"], ids=lambda lock: lock.stem)
+def test_each_locked_package_is_within_the_range_of_pyproject(lock: Path) -> None:
+    pinned = pins(lock)
+
+    for requirement in wanted(() if lock.stem == "core" else lock.stem.split("-")):
+        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
 
 
 # -- make install -------------------------------------------------------------------------------------
