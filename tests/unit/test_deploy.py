@@ -81,7 +81,7 @@ def test_a_file_of_requirements_names_only_packages_with_hashes(lock: Path) -> N
 
 
 @pytest.mark.parametrize("lock", [lock for lock in LOCKS if lock.stem != "build"], ids=lambda lock: lock.stem)
-def test_each_locked_package_is_within_the_range_of_pyproject(lock: Path) -> None:
+def test_a_locked_package_is_within_the_range_of_pyproject(lock: Path) -> None:
     pinned = pins(lock)
 
     for requirement in wanted(() if lock.stem == "core" else lock.stem.split("-")):
