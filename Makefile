@@ -23,7 +23,7 @@ STAGE      := $(abspath $(DESTDIR))
 HOUSE      := $(STAGE)$(PREFIX)/lib/zsched
 MANUAL     := $(STAGE)$(PREFIX)/share/doc/zsched
 UNITS      := zsched.service zsched@.service zsched-web.service zsched-web@.service
-PAGES      := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md $(wildcard docs/*.md docs/*/* config/* deploy/*.* deploy/*/*)
+PAGES      := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md $(wildcard docs/*.md docs/*/* config/* deploy/*.* deploy/*/*) $(shell find examples -name "*.md" -o -name "*.py")
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where this is set (many containers do), each of the tests' hundreds of processes would compile all of zsched anew.
