@@ -33,10 +33,14 @@ from zsched.core.triggers import check, zone
 from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule, VersionConflict
 from zsched.storage.archivers import Durability
 from zsched.storage.connection import Link
+from zsched.storage.keyfile import KeyFile
 from zsched.storage.keys import Keys
+from zsched.storage.meta import server_now_ms
 from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.refusals import NO_VERSION, is_changed
 from zsched.storage.rqjob import Encoder
+from zsched.storage.signer import VALID_DAYS, Signer, checked_valid_days
+from zsched.storage.signing import BadSignature
 from zsched.storage.store import Answer, RecurringRow, Store
 
 if TYPE_CHECKING:
@@ -60,6 +64,8 @@ class ClientOptions(TypedDict, total=False):
     clock: Clock | None
     runs_pickles: bool
     by: str | None
+    signing_keys_file: str | None
+    signing_valid_days: int
 
 
 class Client(Repairs):
@@ -73,6 +79,9 @@ class Client(Repairs):
     ``core.options``, or add to them. *runs_pickles*: ``update`` unpickles payloads from Redis as a worker does. This
     runs code that any writer of rq:job:* may have put there. Otherwise it opens plain values only. *by*: the name under
     which the log has this client's changes, a label that proves nothing; None: ``ZSCHED_BY``, else user@host.
+    *signing_keys_file*: its first key signs what this client schedules, for workers that demand it
+    (docs/how-to/sign-jobs.md); None: nothing is signed. A signature is valid for *signing_valid_days* after the due
+    time of a one-shot, or the put of a recurring schedule.
     """
 
     def __init__(
@@ -88,12 +97,18 @@ class Client(Repairs):
         clock: Clock | None = None,
         runs_pickles: bool = False,
         by: str | None = None,
+        signing_keys_file: str | None = None,
+        signing_valid_days: int = VALID_DAYS,
     ) -> None:
         link = redis if isinstance(redis, Link) else Link.adopt(redis)
         self._clock, self._urgencies = clock or SystemClock(), merged_presets(urgencies or {})
         self._runs_pickles = runs_pickles
         keys, self._encoder = Keys(namespace, rq_prefix), Encoder(serializer, payload_limit)
-        store = Store(link, keys, self._encoder, caller(by))
+        signer = None
+        if signing_keys_file is not None:
+            file, days = KeyFile(signing_keys_file), checked_valid_days(signing_valid_days)
+            signer = Signer(file, keys, days, self._clock, partial(server_now_ms, link, keys))
+        store = Store(link, keys, self._encoder, caller(by), signer)
         super().__init__(link, keys, store, Reader(link, keys, self._encoder))
         self._durability = Durability(link, keys, self._clock, durable_timeout_s)
         self._define = partial(_defined, self._urgencies)  # not a method: a cycle of references would keep connections
@@ -223,7 +238,8 @@ class Client(Repairs):
     def update(self, id: str, /, **changes: Unpack[UpdateOptions]) -> Scheduled:
         """
         Change some options of a schedule, for example only the time or only the payload; the others stay. New arguments
-        of a task are checked, if this process has imported it.
+        of a task are checked, if this process has imported it. A client with keys signs the result if the schedule was
+        signed; otherwise it stays without a signature.
 
         Raises:
             ScheduleNotFound: no such schedule.
@@ -245,7 +261,7 @@ class Client(Repairs):
                 )
             self._store.check_serializer()  # before its payload is opened
             definition = replace(self._revised(found, changes), if_version=found.schedule.version or NO_VERSION)
-            item = item_of(self._store, definition)
+            item = item_of(self._signing_again(found), definition)
             answer = self._answered(item, facts := PutFacts.of(item), new_id())
             if not is_changed(answer.word):
                 return self._scheduled(facts, answer)
@@ -409,6 +425,19 @@ class Client(Repairs):
             given = {**stored, **changes}
             func.checked_id(found.schedule.id, given.get("args"), given.get("kwargs"))
         return revise(found.schedule, stored, data, changes, self._urgencies)
+
+    def _signing_again(self, found: StoredSchedule) -> Store:
+        """Return the store that signs a change of *found*: none if another program may have made what stays of it."""
+        signer, schedule = self._store.signer, found.schedule
+        if signer is None:
+            return self._store
+        due_ms = schedule.next_ms if schedule.kind == "once" else None
+        run = "" if due_ms is None else f"{due_ms}{self._keys.run_suffix}"
+        try:
+            signer.check(schedule.id, run, found.fields)
+        except BadSignature:
+            return self._store.without_signer()
+        return self._store
 
     def _opened(self, id: str, data: bytes, changes: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the args and kwargs of a stored payload; one of them will stay. Raises InvalidSchedule."""

@@ -168,7 +168,7 @@ class Lives(Past):
     def _reruns(self) -> Reruns:
         from zsched.storage.reruns import Reruns
 
-        return Reruns(self._link, self._keys, self._store.by)
+        return Reruns(self._link, self._keys, self._store.by, self._store.signer)
 
     def _cancel(self, ids: Sequence[str], if_version: str | None = None) -> dict[str, IdOutcome]:
         words = zip(ids, self._store.cancel(ids, new_id(), if_version), strict=True)
