@@ -20,21 +20,23 @@ credential (``LoadCredential=zsched-signing-keys:…``) is readable by the servi
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from zsched.config.urls import credential_file
+from zsched.config.urls import SIGNING_CREDENTIAL, credential_file
 from zsched.core.allowed import is_allowed
 from zsched.core.clock import Clock, SystemClock
 from zsched.errors import ConfigError
 
-CREDENTIAL: Final = "zsched-signing-keys"  # systemd's name of the file
+_BLOCK_BYTES: Final = 64  # of SHA-256
 _SECRET_BYTES: Final = 32  # as long as HMAC-SHA256's result: more gives no more strength
 _LOOK_EVERY_MS: Final = 1000.0
 _MOST: Final = 2  # keys of each sort: an old one and a new one
@@ -43,7 +45,7 @@ _SECRET: Final = re.compile(rf"[0-9a-f]{{{2 * _SECRET_BYTES}}}")
 _LIMITS: Final = ("functions", "queues")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SigningKey:
     """A key. ``functions``: patterns of what it may sign, and ``queues``; None: everything."""
 
@@ -51,6 +53,24 @@ class SigningKey:
     secret: bytes = field(repr=False)
     functions: tuple[str, ...] | None = None
     queues: tuple[str, ...] | None = None
+
+    def code(self, text: bytes) -> bytes:
+        """
+        Return HMAC-SHA256 of *text*, as RFC 2104 defines it. ``hmac.digest`` looks up its hash at each call, and takes
+        four times as long (measured with OpenSSL 3).
+        """
+        inner, outer = self._states
+        inner, outer = inner.copy(), outer.copy()
+        inner.update(text)
+        outer.update(inner.digest())
+        return outer.digest()
+
+    @cached_property
+    def _states(self) -> tuple[hashlib._Hash, hashlib._Hash]:
+        """The states of both hashes after their first block, which is made of the secret."""
+        block = self.secret.ljust(_BLOCK_BYTES, b"\0")
+        inner, outer = (hashlib.sha256(bytes(each ^ pad for each in block)) for pad in (0x36, 0x5C))
+        return inner, outer
 
     @property
     def is_limited(self) -> bool:
@@ -131,7 +151,8 @@ def read_keys(file: str, env: Mapping[str, str] = os.environ) -> KeyRing:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror or str(error) if isinstance(error, OSError) else "it has other characters than ASCII"
         raise ConfigError(f"{place}: {reason}; make one with: zsched keys new") from error
-    others = 0o007 if file == credential_file(env, CREDENTIAL) else 0o077  # systemd grants a credential by an ACL
+    is_credential = file == credential_file(env, SIGNING_CREDENTIAL)  # systemd grants it by an ACL, seen as the group's
+    others = 0o007 if is_credential else 0o077
     if stat.S_IMODE(status.st_mode) & others:
         problem = f"its mode is {stat.S_IMODE(status.st_mode):04o}: other users of this machine can read the keys"
         raise ConfigError(f"{place}: {problem}; make new keys, and give the file the mode 0600")

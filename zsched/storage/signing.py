@@ -78,7 +78,7 @@ def signature(key: SigningKey, subject: Subject, name: str, shared: bytes, data:
     """
     until = b"%09x" % until_s
     text = b"".join((_HEAD, subject.value, b" ", until, shared, b"%d:" % len(name), name.encode(), inflated(data)))
-    code = urlsafe_b64encode(hmac.digest(key.secret, text, "sha256")[:_CODE_BYTES])
+    code = urlsafe_b64encode(key.code(text)[:_CODE_BYTES])
     return b"%s.%s.%s" % (key.id.encode(), until, code.rstrip(b"="))
 
 
