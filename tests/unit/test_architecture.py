@@ -57,6 +57,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "cluster":        (("errors", "config", "storage"),                  ("redis",)),  # for RQ's workers
     "current":        (("errors", "core", "storage"),                    ("rq",)),  # inside a worker's job
     "rq":             (("errors", "core", "storage", "current", "rq"),   ("rq",)),  # in workers
+    "rq.process":     (("errors", "config", "storage", "tasks", "rq"),   ()),
     "rq.workers":     (("storage", "rq"),                                ("rq",)),
     "tasks":          (("errors", "core", "storage", "client", "current", "tasks"), ()),
     "tasks.signature": (("errors", "core"),                              ("typeguard",)),

@@ -92,7 +92,7 @@ _COUNTS = {"succeeded": "+"} | dict.fromkeys(map(str, BAD), "!")  # by status, a
 
 class Over(NamedTuple):
     """
-    A run that is over. *seen*: ``core.job.Job.seen``, or "gone". *counts*: ``+``, ``!`` or ``-``. *facts*: its
+    A run that is over. *seen*: ``core.job.JobFacts.seen``, or "gone". *counts*: ``+``, ``!`` or ``-``. *facts*: its
     recorded facts.
     """
 
