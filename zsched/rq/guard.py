@@ -35,7 +35,16 @@ from zsched.errors import ConfigError
 from zsched.rq.plain import PlainPickles, WarnedPickles
 from zsched.storage.called import Called, called
 from zsched.storage.keyfile import KeyFile
-from zsched.storage.signing import BadSignature, Checked, Fields, Subject, check_run, shared_digest, signature
+from zsched.storage.signing import (
+    BadSignature,
+    Checked,
+    Fields,
+    Subject,
+    UnknownKey,
+    check_run,
+    shared_digest,
+    signature,
+)
 from zsched.storage.unpickling import NotPlain, inflated, is_pickle, read_plain
 
 _UNSIGNED: Final = "it is no run of zsched, and [worker] unsigned_rq_jobs is false"
@@ -141,10 +150,13 @@ class JobGuard:
         if self._keys is None:
             raise BadSignature("this worker has no keys: [signing] keys_file is not set")
         try:
-            ring = self._keys.ring()
+            ring, now_s = self._keys.ring(), self._clock.now_ms() // 1000
+            try:
+                checked = check_run(ring, job_id, fields, now_s)
+            except UnknownKey:  # it may be new in the file
+                checked = check_run(self._keys.ring(looks_now=True), job_id, fields, now_s)
         except ConfigError as error:
             raise BadSignature(f"this worker cannot read its keys: {error}") from error
-        checked = check_run(ring, job_id, fields, self._clock.now_ms() // 1000)
         if problem := checked.key.problem_of(*names):
             raise BadSignature(problem)
         return checked

@@ -109,10 +109,13 @@ class KeyFile:
         self._looked_ms = 0.0
         self.problem = ""
 
-    def ring(self) -> KeyRing:
-        """Return the keys. Raises ConfigError if they were never read, and cannot be read now."""
+    def ring(self, *, looks_now: bool = False) -> KeyRing:
+        """
+        Return the keys; look for a change of the file once a second, or with *looks_now*. Raises ConfigError if they
+        were never read, and cannot be read now.
+        """
         now_ms = self._clock.monotonic_ms()
-        if self._ring is None or now_ms - self._looked_ms >= _LOOK_EVERY_MS:
+        if self._ring is None or looks_now or now_ms - self._looked_ms >= _LOOK_EVERY_MS:
             seen = _identity(self._file)
             if self._ring is None or seen != self._seen:
                 self._ring = self._read()

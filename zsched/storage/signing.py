@@ -58,6 +58,10 @@ class BadSignature(ValueError):
     """A job is not signed as its run demands; the message has the reason, without a subject."""
 
 
+class UnknownKey(BadSignature):
+    """The signature is by a key that is not in the file of keys."""
+
+
 class Checked(NamedTuple):
     """A good signature: its subject, its key, and the epoch second until which it is valid."""
 
@@ -124,7 +128,7 @@ def _check(
     id, until_s, _ = parts
     key = ring.keys.get(id)
     if key is None:
-        raise BadSignature(f"its signature is by key {id!r}, which is not in this process's file of keys")
+        raise UnknownKey(f"its signature is by key {id!r}, which is not in this process's file of keys")
     try:
         data, shared = inflated(_bytes(fields.get("data"))), shared_digest(namespace, fields)
     except NotPlain as error:
