@@ -19,9 +19,10 @@ from zsched.client.caller import caller
 from zsched.client.calls import Typed, completed, effect_again, loaded_task, naming_lost_call, new_id
 from zsched.client.first_times import REPLANS, FirstTimes, outdated
 from zsched.client.many import BulkPut, put_rows
-from zsched.client.repairs import Repairs
+from zsched.client.repairs import Repairs, ScheduleRepair
 from zsched.client.rows import PutFacts, PutItem, Recurring, RowReader, item_of
-from zsched.core.arguments import check_by, check_id, check_version, choice, instant_ms
+from zsched.client.signing import sign_again
+from zsched.core.arguments import check_by, check_id, check_version, choice, flag, instant_ms
 from zsched.core.clock import Clock, SystemClock, from_ms, to_ms
 from zsched.core.listing import Filter, select
 from zsched.core.model import Definition, Many, Refused, RowsRefused, Schedule, Scheduled, ScheduleState
@@ -46,6 +47,7 @@ from zsched.storage.store import Answer, RecurringRow, Store
 if TYPE_CHECKING:
     from zsched.client.doubtful_queues import MisspeltQueue, Prioritized, SharedQueue
     from zsched.core.recent import Recent
+    from zsched.core.repair import IdOutcome, Repaired
     from zsched.storage.overview import Overview
     from zsched.storage.queues import StalledQueues
 
@@ -269,6 +271,31 @@ class Client(Repairs):
             f"schedule {id!r} was changed by another writer at every attempt; nothing was written: call again"
         )
 
+    def sign_many(self, unsigned: bool = False, **given: Unpack[ScheduleRepair]) -> Repaired:
+        """
+        Sign waiting schedules again by this client's first key: after a rotation, or before their signatures expire.
+        They keep their times. A schedule is refused if its signature is not good, as another program may have made it.
+        *unsigned*: sign also schedules that have no signature, as they are; so signing can begin. Raises as
+        ``Repairs``; InvalidSchedule: this client has no keys.
+        """
+        signer = self._store.signer
+        if signer is None:
+            remedy = "give Client(signing_keys_file=…), or [signing] keys_file"
+            raise InvalidSchedule("signing_keys_file", None, "this client has no keys", remedy)
+        self._store.check_serializer()  # before a payload is opened
+        is_unsigned = flag("unsigned", unsigned)
+
+        def act(ids: Sequence[str]) -> Mapping[str, IdOutcome]:
+            puts = self._bulk_put()
+            return sign_again(ids, self._reader, self._keys, signer, self._as_found, puts, takes_unsigned=is_unsigned)
+
+        return self._portions.change(act, dict(given))
+
+    def _as_found(self, found: StoredSchedule) -> PutItem:
+        """Return *found* as it is, to be put if it still is so."""
+        definition = replace(self._revised(found, {}), if_version=found.schedule.version or NO_VERSION)
+        return item_of(self._store, definition)
+
     # -- reading ------------------------------------------------------------------------------------
 
     def list(
@@ -432,9 +459,8 @@ class Client(Repairs):
         if signer is None:
             return self._store
         due_ms = schedule.next_ms if schedule.kind == "once" else None
-        run = "" if due_ms is None else f"{due_ms}{self._keys.run_suffix}"
         try:
-            signer.check(schedule.id, run, found.fields)
+            signer.check_found(schedule.id, due_ms, found.fields)
         except BadSignature:
             return self._store.without_signer()
         return self._store

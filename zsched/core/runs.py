@@ -42,7 +42,8 @@ class RunStatus(StrEnum):
 _OPEN: Final = (RunStatus.QUEUED, RunStatus.RUNNING)  # a tuple: to hash an Enum takes a µs
 OPEN: Final = frozenset(_OPEN)
 OVER: Final = frozenset(RunStatus) - OPEN
-BAD: Final = (RunStatus.FAILED, RunStatus.LOST)
+FAILURES: Final = (RunStatus.FAILED, RunStatus.LOST)  # of the task or its worker: pause_after_failures counts them
+BAD: Final = (*FAILURES, RunStatus.REFUSED)
 
 EXPIRED: Final = "it had not begun by its deadline (expires_after)"
 EXPIRED_OR_ENDED: Final = f"{EXPIRED}, or it ended and was forgotten before anybody looked"
@@ -222,7 +223,7 @@ def of_job(
     if status is None:
         status, error = RunStatus.LOST, f"another writer changed its job: status {job.status[:40]!r}"
     elif job.status == "failed":
-        status, error = _failed_as(job.error), job.error
+        status, error = _failed_as(job.error), job.error.removeprefix(REFUSED)
     elif job.status == "expired":
         since_ms = (ms_of(job.heartbeat_at) or 0) if watched_since_ms is None else watched_since_ms
         error = EXPIRED if (fired_us or 0) / 1000 > since_ms - _KEPT_MS else EXPIRED_OR_ENDED

@@ -222,6 +222,8 @@ class Tracker:
             self._written = tracked.entry or self._written
             say_paused(tracked.paused)
             for one in page:
+                if one.status == RunStatus.REFUSED:
+                    log.error("run_refused", run_id=one.run_id)
                 if share := self._near_timeout.pop(one.run_id, 0.0):
                     log.warning("run_near_timeout", run_id=one.run_id, share=round(share, 2))
 

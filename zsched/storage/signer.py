@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from zsched import config
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.run_id import RunId, run_id_of
+from zsched.core.run_id import RunId
 from zsched.errors import InvalidSchedule
 from zsched.storage.called import called
 from zsched.storage.keyfile import KeyFile
@@ -93,9 +93,9 @@ class Signer:
         until_s, name = self._until_s(self._clock.now_ms()), retried_as(parts)
         return signature(self._file.ring().first, Subject.RETRY, name, self.shared(fields), fields["data"], until_s)
 
-    def check(self, id: str, run: str, fields: Fields) -> None:
-        """Check the signature of a waiting schedule: *run* is '' for a recurring one. Raises BadSignature."""
-        run_id, namespace = run_id_of(id, run) if run else None, self._keys.namespace
+    def check_found(self, id: str, due_ms: int | None, fields: Fields) -> None:
+        """Check the signature of a waiting schedule: *due_ms* is None for a recurring one. Raises BadSignature."""
+        run_id, namespace = None if due_ms is None else self._keys.run_id(id, due_ms), self._keys.namespace
         _demand_right(check_schedule(self._file.ring(), namespace, id, run_id, fields, self._now_s()), fields)
 
     def exact(self, due: str) -> str:
