@@ -157,7 +157,7 @@ class RqSettings:
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """
-    What workers of ``zsched.rq`` run. ``guard``: off, warn (run, and tell what ``enforce`` would refuse) or enforce.
+    The guard of workers of ``zsched.rq``. ``guard``: off, warn (run, and tell what enforce would refuse) or enforce.
     ``task_modules`` are imported at a worker's start: their tasks are allowed.
     """
 

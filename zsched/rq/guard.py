@@ -51,7 +51,7 @@ _UNSIGNED: Final = "it is no run of zsched, and [worker] unsigned_rq_jobs is fal
 
 
 class GuardMode(StrEnum):
-    """What a worker does with a job that the guard refuses."""
+    """The fate of a job that the guard refuses."""
 
     OFF = "off"  # runs it: nobody looks
     WARN = "warn"  # runs it, and tells

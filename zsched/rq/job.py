@@ -40,7 +40,7 @@ class Job(rq.job.Job):
 
     @property
     def refusal(self) -> str:
-        """Why it does not run here; "" if it may. In the mode ``warn`` it may always."""
+        """The reason why it does not run here; "" if it may. In the mode ``warn`` it may always."""
         return self.permission.refusal if self._guard.mode is GuardMode.ENFORCE else ""
 
     # -- reading ------------------------------------------------------------------------------------

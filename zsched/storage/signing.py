@@ -47,7 +47,7 @@ _HEAD: Final = b"zsched 1 "
 
 
 class Subject(Enum):
-    """What a signature is of: the sort of its subject."""
+    """The sort of a signature's subject."""
 
     RUN = b"run"  # a one-shot, or a run of its own: its run id
     SCHEDULE = b"schedule"  # a recurring schedule: its id, for all of its runs

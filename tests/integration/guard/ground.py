@@ -155,5 +155,5 @@ class Forge:
 
     @property
     def log(self) -> str:
-        """What the workers logged."""
+        """The log of all workers."""
         return (self.folder / "worker.log").read_text()

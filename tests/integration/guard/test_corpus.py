@@ -328,7 +328,7 @@ def replayed_one_shot_as_a_run_of_a_recurring_schedule(forge: Forge, name: str) 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the corpus in the hands of one worker."""
+    """The state after one worker had the corpus."""
 
     ids: dict[str, str]
     jobs: dict[str, dict[str, Any]]
@@ -380,7 +380,7 @@ def test_the_corpus_has_at_least_forty_jobs() -> None:
     assert len(CASES) >= 40
 
 
-def test_nothing_of_the_corpus_runs(outcome: Outcome) -> None:
+def test_a_worker_runs_nothing_of_the_corpus(outcome: Outcome) -> None:
     assert outcome.good == outcome.receipts
 
 

@@ -23,7 +23,7 @@ def push_three(forge: Forge) -> dict[str, str]:
     }
 
 
-def test_without_a_guard_every_job_runs(forge: Forge, guard: Guard, kind: str) -> None:
+def test_a_worker_without_a_guard_runs_every_job(forge: Forge, guard: Guard, kind: str) -> None:
     push_three(forge)
 
     forge.burst(guard, kind, ZSCHED_WORKER_GUARD="off")
