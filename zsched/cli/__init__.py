@@ -51,6 +51,7 @@ _COMMANDS: Final = {
     "Processes and Redis": (
         ("up", "processes.up", "Run a private Redis, the daemon and a worker here."),
         ("daemon", "processes.daemon", "Run a daemon in the foreground."),
+        ("worker", "worker.worker", "Run a worker of RQ, by zsched's settings."),
         ("web", "web.web", "Serve the HTTP API, and RQ's queues, jobs and workers."),
         ("tokens", "tokens.tokens", "Make, list, revoke and back up tokens of the HTTP API."),
         ("users", "users.users", "Add, list and remove people who log in to zsched web."),

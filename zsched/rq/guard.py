@@ -30,7 +30,7 @@ from zsched.core.allowed import is_allowed
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.run_id import RunId
 from zsched.core.runs import REFUSED
-from zsched.core.wording import truncated
+from zsched.core.wording import plural, truncated
 from zsched.errors import ConfigError
 from zsched.rq.plain import PlainPickles, WarnedPickles
 from zsched.storage.called import Called, called
@@ -113,6 +113,14 @@ class JobGuard:
     def is_on(self) -> bool:
         """True if jobs are looked at."""
         return self.mode is not GuardMode.OFF
+
+    def allowed_text(self) -> str:
+        """Return what may run, for people: ``3 tasks and app.jobs.* are allowed; keys k2, k1``."""
+        tasks = [plural(len(self._tasks), "task")] if self._tasks else []
+        allowed = " and ".join([*tasks, *self._patterns])
+        verb = "is" if len(self._tasks) + len(self._patterns) == 1 else "are"
+        keys = "no keys" if self._keys is None else f"keys {', '.join(self._keys.ring().keys)}"
+        return f"{allowed} {verb} allowed; {keys}{'; unsigned jobs of RQ, too' if self._allows_unsigned else ''}"
 
     def decide(self, job_id: str, fields: Mapping[str, Any]) -> Permission:
         """Decide on the job with these *fields* of its hash, as bytes. Never raises."""
