@@ -61,7 +61,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "rq.workers":     (("storage", "rq"),                                ("rq",)),
     "tasks":          (("errors", "core", "storage", "client", "current", "tasks"), ()),
     "tasks.signature": (("errors", "core"),                              ("typeguard",)),
-    "tasks.chaining": (("errors", "core", "storage", "client", "current"), ("rq",)),
+    "tasks.chaining": (("errors", "config", "core", "storage", "client", "current"), ("rq",)),
     "files":          (("errors", "core", "storage", "client", "tasks", "files"), ()),
     "imports":        (("errors", "core", "storage", "client", "files", "imports"), ()),
     "imports.rqcron": (("errors", "core", "storage", "imports"),         ("croniter", "rq")),

@@ -240,13 +240,14 @@ class Client(Repairs):
     def update(self, id: str, /, **changes: Unpack[UpdateOptions]) -> Scheduled:
         """
         Change some options of a schedule, for example only the time or only the payload; the others stay. New arguments
-        of a task are checked, if this process has imported it. A client with keys signs the result if the schedule was
-        signed; otherwise it stays without a signature.
+        of a task are checked, if this process has imported it. A signed schedule is signed again, and one without a
+        signature stays so.
 
         Raises:
             ScheduleNotFound: no such schedule.
             InvalidSchedule: a change is invalid, or would turn a recurring schedule into a one-shot or back; or stored
-                args or kwargs would stay and are not plain values (``runs_pickles``).
+                args or kwargs would stay and are not plain values (``runs_pickles``); or its signature is not good, or
+                of a key that this client does not have.
             VersionConflict: it does not have the version ``if_version``.
             Contended: another writer changed it at every attempt.
             Garbled: another program broke its rule.
@@ -454,15 +455,21 @@ class Client(Repairs):
         return revise(found.schedule, stored, data, changes, self._urgencies)
 
     def _signing_again(self, found: StoredSchedule) -> Store:
-        """Return the store that signs a change of *found*: none if another program may have made what stays of it."""
+        """
+        Return the store for a change of *found*, which signs it if it is signed. Raises InvalidSchedule: another
+        program may have made what stays of it.
+        """
         signer, schedule = self._store.signer, found.schedule
-        if signer is None:
-            return self._store
+        if not found.signature:
+            return self._store.without_signer()
         due_ms = schedule.next_ms if schedule.kind == "once" else None
         try:
+            if signer is None:
+                raise BadSignature("it is signed, and this client has no keys")
             signer.check_found(schedule.id, due_ms, found.fields)
-        except BadSignature:
-            return self._store.without_signer()
+        except BadSignature as error:
+            remedy = "schedule it again with all of its options, by a client with keys"
+            raise InvalidSchedule("id", schedule.id, str(error), remedy) from error
         return self._store
 
     def _opened(self, id: str, data: bytes, changes: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -11,7 +11,7 @@ zsched's daemon moves RQ's delayed jobs instead (``[rq] native``).
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import rq.job
 from rq import Queue
@@ -24,11 +24,7 @@ from zsched.rq.attempts import log
 from zsched.rq.guard import GuardMode, JobGuard, refusal_text
 from zsched.rq.job import Job
 from zsched.rq.plain import plain_of
-
-MODE_FIELD: Final = "zs_guard"  # of a worker's hash: its mode
-WARNED_FIELD: Final = (
-    "zs_warned"  # of a worker's hash: the number of jobs that enforce would have refused; of a job: why
-)
+from zsched.storage.queues import GUARD_FIELD, WARNED_FIELD
 
 
 class Guarded(BaseWorker):
@@ -52,7 +48,7 @@ class Guarded(BaseWorker):
 
     def serialize(self) -> dict[str, Any]:
         """Return the worker's hash, with the mode of its guard."""
-        return {**super().serialize(), MODE_FIELD: self.guard.mode.value}
+        return {**super().serialize(), GUARD_FIELD: self.guard.mode.value}
 
     def execute_job(self, job: Any, queue: Queue) -> None:
         """Execute *job*, or record why it is refused."""

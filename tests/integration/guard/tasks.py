@@ -68,6 +68,13 @@ def again(name: str) -> Any:
 
 
 @zsched.task
+def chained(name: str, left: int = 1) -> zsched.Next | None:
+    """Leave a receipt, and schedule the same task once more, at once."""
+    leave(f"{name}-{left}")
+    return zsched.Next(after=0, left=left - 1) if left else None
+
+
+@zsched.task
 def read_others() -> None:
     """Read what other programs may have written: meta, once more, and the result of another job."""
     job = get_current_job()

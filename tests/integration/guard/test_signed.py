@@ -7,6 +7,7 @@ from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import anyio
 import pytest
 import redis
 from rq import Queue
@@ -17,7 +18,8 @@ from tests.faults.processes import eventually
 from tests.faults.threads import STEADY, DaemonThread
 from tests.integration.guard.ground import KEYS, TASKS, Bomb, Forge, call, key_file
 from tests.prefix import RQ
-from zsched import Client, RunStatus
+from zsched import Client, InvalidSchedule, RunStatus
+from zsched.aio import AsyncClient
 from zsched.core.signed import SIGNATURE_FIELD
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers
@@ -96,9 +98,23 @@ def test_an_update_of_a_signed_schedule_is_signed(forge: Forge, guard: Guard) ->
     assert {"after"} == forge.receipts
 
 
-def test_an_update_of_a_forged_schedule_is_not_signed(forge: Forge, guard: Guard) -> None:
+def test_an_update_of_a_forged_schedule_is_refused(forge: Forge) -> None:
     run_id = forge.client.schedule(WORK, args=("good",), id="a", after=3600).run_id or ""
     forge.alter(run_id, data=call("evil"))
+
+    with pytest.raises(InvalidSchedule, match="the job was changed after it was signed; schedule it again"):
+        forge.client.update("a", queue="other")
+
+
+def test_an_update_of_a_signed_schedule_by_a_client_without_keys_is_refused(forge: Forge) -> None:
+    forge.client.schedule(WORK, args=("good",), id="a", after=3600)
+
+    with pytest.raises(InvalidSchedule, match="it is signed, and this client has no keys"):
+        Client.from_url(forge.url).update("a", queue="other")
+
+
+def test_an_update_of_an_unsigned_schedule_signs_nothing(forge: Forge, guard: Guard) -> None:
+    Client.from_url(forge.url).schedule(WORK, args=("a",), id="a", after=3600)
 
     forge.client.update("a", queue="other")
     forge.client.run_now("a")
@@ -127,6 +143,28 @@ def test_a_put_by_another_key_replaces_the_signature(forge: Forge) -> None:
 
     assert "updated" == changed.outcome
     assert forge.redis.hget("zsched:{default}:template:rule", SIGNATURE_FIELD).startswith(b"k3.")
+
+
+@pytest.mark.parametrize("mode", ["off", "enforce"])
+def test_a_next_is_signed_by_its_worker(forge: Forge, guard: Guard, daemon: DaemonThread, kind: str, mode: str) -> None:
+    forge.enqueue("first", f"{TASKS}.chained", kwargs={"left": 1})
+    forge.burst(guard, kind, ZSCHED_WORKER_GUARD=mode)
+    eventually(lambda: forge.redis.llen(f"{RQ}:queue:default") or "first-0" in forge.receipts)
+
+    forge.burst(guard, kind)
+
+    assert {"first-1", "first-0"} == forge.receipts
+
+
+@pytest.mark.anyio
+async def test_an_async_client_signs_as_the_client_does(forge: Forge, guard: Guard) -> None:
+    async with AsyncClient.from_url(forge.url, signing_keys_file=str(forge.folder / "keys")) as client:
+        await client.schedule(WORK, args=("later",), id="later", after=3600)
+        runs = [(await client.enqueue(WORK, args=("now",))).run_id or "", await client.run_now("later")]
+
+    await anyio.to_thread.run_sync(forge.burst, guard)
+
+    assert finished(forge, *runs)
 
 
 # -- attempts ----------------------------------------------------------------------------------------
