@@ -245,9 +245,9 @@ class Client(Repairs):
 
         Raises:
             ScheduleNotFound: no such schedule.
-            InvalidSchedule: a change is invalid, or would turn a recurring schedule into a one-shot or back; or stored
-                args or kwargs would stay and are not plain values (``runs_pickles``); or its signature is not good, or
-                of a key that this client does not have.
+            InvalidSchedule: a change is invalid, or would turn a recurring schedule into a one-shot or back. Or stored
+                args or kwargs would stay and are not plain values (``runs_pickles``). Or this client cannot check its
+                signature, or it is not good.
             VersionConflict: it does not have the version ``if_version``.
             Contended: another writer changed it at every attempt.
             Garbled: another program broke its rule.

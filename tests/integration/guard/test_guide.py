@@ -149,10 +149,8 @@ def test_workers_come_from_off_to_enforce_without_an_interruption(
         assert before == company.told()  # nothing new is reported
 
         company.restart_workers(warn.replace("warn", "enforce"))
-        company.redis.hset(
-            f"{RQ}:job:forged-1700000000000", mapping={"data": call("x", "tasks.send"), "origin": "email"}
-        )
-        company.redis.rpush(f"{RQ}:queue:email", "forged-1700000000000")
+        company.redis.hset(f"{RQ}:job:{FORGED}", mapping={"data": call("x", "tasks.send"), "origin": "email"})
+        company.redis.rpush(f"{RQ}:queue:email", FORGED)
         company.client.run_now("far")
         company.wait()
         company.wait()
