@@ -248,6 +248,19 @@ def test_a_run_that_rq_forgot_is_retried_from_the_archive(forge: Forge, guard: G
     assert finished(forge, again)
 
 
+def test_a_run_that_is_over_does_not_run_again_by_its_id_alone(forge: Forge, guard: Guard, kind: str) -> None:
+    run_id = forge.enqueue("a")
+    forge.burst(guard, kind)
+    (forge.folder / "receipts" / "a").unlink()
+
+    forge.redis.rpush(f"{RQ}:queue:default", run_id)
+    forge.burst(guard, kind)
+
+    assert (set(), True) == (forge.receipts, finished(forge, run_id))
+    assert f"job {run_id} is refused: it is over: its status is finished" in forge.log
+    assert 0 == forge.redis.exists(f"{RQ}:queue:default:intermediate")
+
+
 # -- a lost Redis ------------------------------------------------------------------------------------
 
 
