@@ -108,7 +108,7 @@ class Company:
         return sum(int(self.redis.hget(f"{RQ}:worker:{name}", "zs_warned") or 0) for name in self._workers)
 
     def _environment(self) -> dict[str, str]:
-        own = {"PYTHONPATH": os.pathsep.join([str(PROJECT), str(self.folder)])}
+        own = {"PYTHONPATH": os.pathsep.join([str(PROJECT), str(self.folder), os.environ.get("PYTHONPATH", "")])}
         return {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")} | own
 
 

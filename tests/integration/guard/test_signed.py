@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sqlite3
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,12 +15,13 @@ from rq import Queue
 from rq.job import Job
 from rq.registry import FailedJobRegistry, StartedJobRegistry
 
-from tests.faults.processes import eventually
+from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import STEADY, DaemonThread
 from tests.integration.guard.ground import KEYS, TASKS, Bomb, Forge, call, key_file
 from tests.prefix import RQ
-from zsched import Client, InvalidSchedule, RunStatus
+from zsched import Client, InvalidSchedule, PayloadGone, RunStatus
 from zsched.aio import AsyncClient
+from zsched.config import ArchiveSettings
 from zsched.core.signed import SIGNATURE_FIELD
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers
@@ -237,7 +239,8 @@ def test_a_retry_of_a_forged_run_is_not_signed(forge: Forge, guard: Guard) -> No
 
 
 def test_a_run_that_rq_forgot_is_retried_from_the_archive(forge: Forge, guard: Guard, daemon: DaemonThread) -> None:
-    run_id = forge.enqueue("a")
+    run_id = forge.client.schedule(WORK, args=("a",), id="a", after=3600).run_id or ""
+    forge.client.run_now("a")
     forge.burst(guard)
     eventually(lambda: forge.client.get_run(run_id)[0].status is RunStatus.SUCCEEDED)
     forge.redis.delete(KEYS.rq.job(run_id))
@@ -264,12 +267,14 @@ def test_a_run_that_is_over_does_not_run_again_by_its_id_alone(forge: Forge, gua
 # -- a lost Redis ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("keep_args", [True, False])
 def test_schedules_run_after_a_recovery_from_an_archive(
-    forge: Forge, guard: Guard, link: Link, redis_client: redis.Redis
+    forge: Forge, guard: Guard, link: Link, redis_client: redis.Redis, keep_args: bool
 ) -> None:
+    archive = ArchiveSettings(path=archive_of_its_own(), keep_args=keep_args)
     forge.client.schedule(WORK, args=("one",), id="one", after=3600)
     forge.client.schedule(WORK, args=("rule",), id="rule", cron="0 0 1 1 *")
-    with DaemonThread(forge.url, **STEADY) as daemon:
+    with DaemonThread(forge.url, archive=archive, **STEADY) as daemon:
         daemon.wait_for("term_began")
         eventually(Archivers(link, KEYS).alive)
         pushed = forge.enqueue("pushed")
@@ -285,6 +290,21 @@ def test_schedules_run_after_a_recovery_from_an_archive(
 
     assert finished(forge, *runs)
     assert {"one", "rule", "pushed"} == forge.receipts
+
+
+def test_a_run_whose_arguments_were_deleted_is_not_retried(forge: Forge, guard: Guard, link: Link) -> None:
+    archive = ArchiveSettings(path=archive_of_its_own(), keep_args=False)
+    with DaemonThread(forge.url, archive=archive, **STEADY) as daemon:
+        daemon.wait_for("term_began")
+        run_id = forge.enqueue("a")
+        forge.burst(guard)
+        eventually(lambda: forge.client.get_run(run_id)[0].status is RunStatus.SUCCEEDED)
+        forge.redis.delete(KEYS.rq.job(run_id))
+        with sqlite3.connect(str(archive.path)) as db:
+            db.execute("DELETE FROM argument")  # as the hourly removal does
+
+        with pytest.raises(PayloadGone):
+            forge.client.retry(run_id)
 
 
 # -- what no signature covers ------------------------------------------------------------------------

@@ -34,7 +34,8 @@ def start(forge: Forge, guard: Guard, tmp_path: Path) -> Start:
     )
 
     def run(*arguments: str) -> subprocess.Popen[bytes]:
-        env = os.environ | {"PYTHONPATH": str(ROOT), tasks.FOLDER: str(tmp_path / "receipts")}
+        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        env = os.environ | {"PYTHONPATH": path, tasks.FOLDER: str(tmp_path / "receipts")}
         command = [sys.executable, "-m", "zsched.cli", "worker", "--config", str(tmp_path / "worker.toml"), *arguments]
         with (tmp_path / "worker.log").open("ab") as log:
             return guard.spawn(command, cwd=ROOT, env=env, stdout=log, stderr=log)
