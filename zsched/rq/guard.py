@@ -39,11 +39,11 @@ from zsched.storage.signing import (
     BadSignature,
     Checked,
     Fields,
+    Stamp,
     Subject,
     UnknownKey,
     check_run,
     shared_digest,
-    signature,
 )
 from zsched.storage.unpickling import NotPlain, inflated, is_pickle, read_plain
 
@@ -148,7 +148,7 @@ class JobGuard:
         long: its task rewrote ``meta``.
         """
         shared = shared_digest(_namespace(job_id), fields)
-        return signature(checked.key, Subject.RUN, job_id, shared, fields["data"], checked.until_s)
+        return Stamp(checked.key, Subject.RUN, shared, checked.until_s).sign(job_id, fields["data"])
 
     def _allows(self, path: str) -> bool:
         return path in self._tasks or is_allowed(path, self._patterns)

@@ -36,13 +36,38 @@ from zsched.core.allowed import is_allowed
 from zsched.core.clock import Clock, SystemClock
 from zsched.errors import ConfigError
 
-_BLOCK_BYTES: Final = 64  # of SHA-256
+BLOCK_BYTES: Final = 64  # of SHA-256
 _SECRET_BYTES: Final = 32  # as long as HMAC-SHA256's result: more gives no more strength
 _LOOK_EVERY_MS: Final = 1000.0
 _MOST: Final = 2  # keys of each sort: an old one and a new one
 _ID: Final = re.compile(r"[a-z0-9]{1,8}")
 _SECRET: Final = re.compile(rf"[0-9a-f]{{{2 * _SECRET_BYTES}}}")
 _LIMITS: Final = ("functions", "queues")
+
+
+class Mac:
+    """
+    HMAC-SHA256 of a text, as RFC 2104 defines it, from which the codes of longer texts are made. ``hmac.digest`` takes
+    four times as long, because it looks up its hash at each call (measured with OpenSSL 3).
+    """
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, inner: hashlib._Hash, outer: hashlib._Hash) -> None:
+        self._inner, self._outer = inner, outer
+
+    def after(self, text: bytes) -> Mac:
+        """Return the code of its text and *text*, to be continued."""
+        inner = self._inner.copy()
+        inner.update(text)
+        return Mac(inner, self._outer)
+
+    def code(self, text: bytes) -> bytes:
+        """Return the code of its text and *text*."""
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(text)
+        outer.update(inner.digest())
+        return outer.digest()
 
 
 @dataclass(frozen=True)
@@ -54,23 +79,11 @@ class SigningKey:
     functions: tuple[str, ...] | None = None
     queues: tuple[str, ...] | None = None
 
-    def code(self, text: bytes) -> bytes:
-        """
-        Return HMAC-SHA256 of *text*, as RFC 2104 defines it. ``hmac.digest`` looks up its hash at each call, and takes
-        four times as long (measured with OpenSSL 3).
-        """
-        inner, outer = self._states
-        inner, outer = inner.copy(), outer.copy()
-        inner.update(text)
-        outer.update(inner.digest())
-        return outer.digest()
-
     @cached_property
-    def _states(self) -> tuple[hashlib._Hash, hashlib._Hash]:
-        """The states of both hashes after their first block, which is made of the secret."""
-        block = self.secret.ljust(_BLOCK_BYTES, b"\0")
-        inner, outer = (hashlib.sha256(bytes(each ^ pad for each in block)) for pad in (0x36, 0x5C))
-        return inner, outer
+    def mac(self) -> Mac:
+        """The code of an empty text, which can be continued."""
+        block = self.secret.ljust(BLOCK_BYTES, b"\0")
+        return Mac(*(hashlib.sha256(bytes(each ^ pad for each in block)) for pad in (0x36, 0x5C)))
 
     @property
     def is_limited(self) -> bool:
@@ -92,11 +105,7 @@ class KeyRing:
     """The keys of a file, by id. ``first`` signs."""
 
     keys: Mapping[str, SigningKey]
-
-    @property
-    def first(self) -> SigningKey:
-        """The key that signs."""
-        return next(iter(self.keys.values()))
+    first: SigningKey
 
 
 class KeyFile:
@@ -177,7 +186,7 @@ def read_keys(file: str, env: Mapping[str, str] = os.environ) -> KeyRing:
         if len(ids) > _MOST:
             problem = f"{len(ids)} keys ({', '.join(ids)}) {'with' if is_limited else 'without'} limits"
             raise ConfigError(f"{place}: {problem}; keep the new one and the one that it replaces")
-    return KeyRing(keys)
+    return KeyRing(keys, next(iter(keys.values())))
 
 
 def new_key_line(id: str) -> str:

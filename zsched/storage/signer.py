@@ -22,19 +22,19 @@ from zsched.core.clock import Clock, SystemClock
 from zsched.core.run_id import RunId
 from zsched.errors import InvalidSchedule
 from zsched.storage.called import called
-from zsched.storage.keyfile import KeyFile
+from zsched.storage.keyfile import KeyFile, SigningKey
 from zsched.storage.keys import Keys
 from zsched.storage.signing import (
     LATEST_S,
     BadSignature,
     Checked,
     Fields,
+    Stamp,
     Subject,
     check_run,
     check_schedule,
     retried_as,
     shared_digest,
-    signature,
 )
 from zsched.storage.unpickling import NotPlain
 
@@ -63,6 +63,8 @@ class Signer:
         self._step_s = max(self._valid_s // _STEPS, 1)
         self._machine, self._lock = SystemClock(), threading.Lock()
         self._read: tuple[int, float] | None = None  # the server's time, and ours by the monotonic clock
+        # The last stamp, and the one-shots that it signs: due from, due before, key, shape.
+        self._stamped: tuple[int, int, SigningKey | None, bytes, Stamp | None] = (0, 0, None, b"", None)
 
     def shared(self, fields: Fields) -> bytes:
         """Return the ``shared_digest`` of *fields*, once per shape."""
@@ -70,14 +72,25 @@ class Signer:
 
     def one_shot(self, shared: bytes, id: str, due_ms: int | str, data: bytes) -> bytes:
         """Return the signature of the one-shot *id* that is due at *due_ms*."""
-        until_s = self._until_s(max(int(due_ms), self._clock.now_ms()))
-        run_id = f"{id}-{due_ms}{self._keys.run_suffix}"
-        return signature(self._file.ring().first, Subject.RUN, run_id, shared, data, until_s)
+        at_ms = int(due_ms)
+        from_ms, before_ms, key, its_shared, stamp = self._stamped
+        is_same = shared is its_shared and from_ms <= at_ms < before_ms and key is self._file.ring().first
+        if stamp is None or not is_same:
+            stamp = self._stamp(shared, at_ms)
+        return stamp.sign(f"{id}-{due_ms}{self._keys.run_suffix}", data)
+
+    def _stamp(self, shared: bytes, at_ms: int) -> Stamp:
+        """Return the stamp of one-shots that are due at *at_ms*, and keep it for the next ones of its shape."""
+        key, until_s = self._file.ring().first, self._until_s(max(at_ms, self._clock.now_ms()))
+        before_ms = (until_s - self._valid_s) * 1000  # until then, the end is the same
+        stamp = Stamp(key, Subject.RUN, shared, until_s)
+        self._stamped = at_ms, before_ms, key, shared, stamp
+        return stamp
 
     def schedule(self, shared: bytes, id: str, data: bytes) -> bytes:
         """Return the signature of the recurring schedule *id*."""
         until_s = self._until_s(self._clock.now_ms())
-        return signature(self._file.ring().first, Subject.SCHEDULE, id, shared, data, until_s)
+        return Stamp(self._file.ring().first, Subject.SCHEDULE, shared, until_s).sign(id, data)
 
     def retry(self, run_id: str, fields: Mapping[str, Any]) -> bytes:
         """
@@ -91,16 +104,12 @@ class Signer:
             return b""
         assert parts is not None  # checked
         until_s, name = self._until_s(self._clock.now_ms()), retried_as(parts)
-        return signature(self._file.ring().first, Subject.RETRY, name, self.shared(fields), fields["data"], until_s)
+        return Stamp(self._file.ring().first, Subject.RETRY, self.shared(fields), until_s).sign(name, fields["data"])
 
     def check_found(self, id: str, due_ms: int | None, fields: Fields) -> None:
         """Check the signature of a waiting schedule: *due_ms* is None for a recurring one. Raises BadSignature."""
         run_id, namespace = None if due_ms is None else self._keys.run_id(id, due_ms), self._keys.namespace
         _demand_right(check_schedule(self._file.ring(), namespace, id, run_id, fields, self._now_s()), fields)
-
-    def exact(self, due: str) -> str:
-        """Return *due* for put.lua (ms, or + and ms from the server's now) as an instant: ms, or = and ms."""
-        return f"={self.server_now_ms() + int(due)}" if due[0] == "+" else due
 
     def server_now_ms(self) -> int:
         """Return the server's time, which is read once a second at most. Raises RedisUnavailable, RedisRefused."""

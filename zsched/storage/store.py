@@ -225,8 +225,10 @@ class Store:
         """Return the row of a one-shot of *shape*, signed. Raises RedisUnavailable, RedisRefused."""
         if self.signer is None:
             return id, due, data
-        due = self.signer.exact(due)
-        return id, due, signed(data, self.signer.one_shot(shape.signed, id, due.lstrip("="), data))
+        if due[0] not in RELATIVE:
+            return id, due, signed(data, self.signer.one_shot(shape.signed, id, due, data))
+        due_ms = self.signer.server_now_ms() + int(due)
+        return id, f"={due_ms}", signed(data, self.signer.one_shot(shape.signed, id, due_ms, data))
 
     def put(self, shape: Shape, row: OneShotRow, op: str | None) -> Answer:
         """Put one row. *op* makes a relative or conditional call repeatable."""

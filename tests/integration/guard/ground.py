@@ -21,7 +21,7 @@ from zsched.core.signed import SIGNATURE_FIELD
 from zsched.embedded.guard import Guard
 from zsched.storage.keyfile import KeyRing, SigningKey, read_keys
 from zsched.storage.keys import Keys
-from zsched.storage.signing import Subject, shared_digest, signature
+from zsched.storage.signing import Stamp, Subject, shared_digest
 
 ROOT = Path(__file__).parents[3]
 TASKS = "tests.integration.guard.tasks"
@@ -122,7 +122,7 @@ class Forge:
         whole = {"timeout": "180", "origin": "default"} | dict(fields)
         key: SigningKey = more.get("key", self.ring.keys["k2"])
         until_s = int(time.time()) + more.get("for_s", 3600)
-        sig = signature(key, subject, name, shared_digest(namespace, whole), whole["data"], until_s)
+        sig = Stamp(key, subject, shared_digest(namespace, whole), until_s).sign(name, whole["data"])
         return whole | {SIGNATURE_FIELD: sig}
 
     # -- workers --------------------------------------------------------------------------------------
