@@ -32,7 +32,7 @@ from zsched.core.run_id import RunId
 from zsched.core.runs import REFUSED
 from zsched.core.wording import plural, truncated
 from zsched.errors import ConfigError
-from zsched.rq.plain import PlainPickles, WarnedPickles
+from zsched.rq.plain import PlainPickles, WarnedPickles, log
 from zsched.storage.called import Called, called
 from zsched.storage.keyfile import KeyFile
 from zsched.storage.signing import (
@@ -103,6 +103,7 @@ class JobGuard:
     ) -> None:
         self.mode, self._patterns, self._tasks, self._keys = mode, patterns, frozenset(tasks), keys
         self._allows_unsigned, self._clock = allows_unsigned, clock or SystemClock()
+        self._told = ""  # the last problem of the file of keys that was logged
 
     @property
     def reader(self) -> type[PlainPickles]:
@@ -159,6 +160,7 @@ class JobGuard:
             raise BadSignature("this worker has no keys: [signing] keys_file is not set")
         try:
             ring, now_s = self._keys.ring(), self._clock.now_ms() // 1000
+            self._tell_of(self._keys)
             try:
                 checked = check_run(ring, job_id, fields, now_s)
             except UnknownKey:  # it may be new in the file
@@ -168,6 +170,13 @@ class JobGuard:
         if problem := checked.key.problem_of(*names):
             raise BadSignature(problem)
         return checked
+
+    def _tell_of(self, keys: KeyFile) -> None:
+        """Log once why a change of the file of keys is not used."""
+        if keys.problem != self._told:
+            self._told = keys.problem
+            if keys.problem:
+                log.error("guard: the keys that were read before stay in use: %s", keys.problem)
 
     def _demand_plain(self, fields: Fields) -> None:
         """Raise NotPlain unless a job of RQ may run."""

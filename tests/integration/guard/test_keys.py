@@ -101,6 +101,34 @@ def test_a_forged_schedule_is_not_signed_even_on_request(forge: Forge) -> None:
     assert "or the job was changed after it was signed" in refused.stdout
 
 
+def test_a_server_with_a_limited_key_alone_schedules_what_the_key_may_sign(forge: Forge, guard: Guard) -> None:
+    file = key_file(forge.folder, f"web1 {'aa' * 32}\n", "web-keys")
+    web = Client.from_url(forge.url, signing_keys_file=file)
+    good = web.enqueue(WORK, args=("good",), queue="web").run_id or ""
+    bad = web.enqueue(f"{TASKS}.other", args=("bad",), queue="web").run_id or ""
+
+    forge.burst(guard, queues=("web",))
+
+    assert {"good"} == forge.receipts
+    assert (b"finished", b"failed") == (forge.fields(good)["status"], forge.fields(bad)["status"])
+
+
+def test_a_server_with_a_limited_key_cannot_change_what_others_signed(forge: Forge) -> None:
+    wait(forge.client, "one")
+    file = key_file(forge.folder, f"web1 {'aa' * 32}\n", "web-keys")
+
+    with pytest.raises(InvalidSchedule, match="by key 'k2', which is not in this process's file of keys"):
+        Client.from_url(forge.url, signing_keys_file=file).update("one", queue="web")
+
+
+def test_a_change_by_a_full_key_of_what_a_limited_key_may_not_sign_is_refused(forge: Forge) -> None:
+    web = Client.from_url(forge.url, signing_keys_file=key_file(forge.folder, f"web1 {'aa' * 32}\n", "web-keys"))
+    web.schedule(f"{TASKS}.other", args=("x",), id="one", at=FAR, queue="web")
+
+    with pytest.raises(InvalidSchedule, match=f"key 'web1' may not sign {TASKS}.other"):
+        forge.client.update("one", at=FAR)
+
+
 def test_a_client_without_keys_signs_nothing(forge: Forge) -> None:
     with pytest.raises(InvalidSchedule, match="this client has no keys; give Client"):
         Client.from_url(forge.url).sign_many(match="*")
