@@ -91,9 +91,9 @@ class Ground:
         self.url, self.redis, self.keys = url, commands, Keys("default")
         self._clock = clock
 
-    def client(self) -> Client:
+    def client(self, signing_keys_file: str | None = None) -> Client:
         """A client of zsched, as a service has it."""
-        return Client.from_url(self.url, timeout_s=_TIMEOUT_S)
+        return Client.from_url(self.url, timeout_s=_TIMEOUT_S, signing_keys_file=signing_keys_file)
 
     @contextmanager
     def wire(self) -> Iterator[Wire]:

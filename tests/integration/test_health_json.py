@@ -45,12 +45,12 @@ ALARMS = "archive_failed archive_lost archive_refused audit late no_archive no_l
 WARNINGS = (
     "archive_outdated archive_unknown clock_was_ahead daemon_failing doubt_ahead failing no_standby no_worker "
     "overdue_paused schedules_blocked schedules_failing "
-    "quarantined queues_unknown rebuilt suspended too_late tzdata versions"
+    "quarantined queues_unknown rebuilt refused suspended too_late tzdata versions"
 )
 CHECKS = (
     "redis|role|eviction|memory|hashes|persistence|append-only file|clock|test clock|tzdata|rights|sandbox|databases|"
-    "passwords|key types|meta|format|daemons|archives|quarantine|leftovers|workers|serializer|queues|rq's scheduler|"
-    "rq-scheduler|rq's cron"
+    "passwords|key types|meta|format|daemons|archives|quarantine|leftovers|workers|guards|serializer|queues|"
+    "rq's scheduler|rq-scheduler|rq's cron"
 )
 
 

@@ -169,7 +169,7 @@ def test_runs_refuses_invalid_filters(wrong: dict[str, Any]) -> None:
 
 
 def test_a_refused_status_names_the_choices() -> None:
-    with pytest.raises(InvalidSchedule, match="queued, running, succeeded, failed, cancelled, expired, lost"):
+    with pytest.raises(InvalidSchedule, match="queued, running, succeeded, failed, cancelled, expired, lost, refused"):
         Client.from_url("redis://localhost:1").runs(status="done")
 
 

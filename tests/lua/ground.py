@@ -193,10 +193,10 @@ class Ground:
 
     def call(self, name: str, rows: Any = (), **arguments: Any) -> list[Any]:
         """
-        Call a script, without an operation id or a version unless given. Return the reply without its OK, texts
-        decoded.
+        Call a script, without an operation id, a version or a signed time unless given. Return the reply without its
+        OK, texts decoded.
         """
-        arguments = {"op": "-", "keep_op_ms": 0, "seen_version": ""} | arguments
+        arguments = {"op": "-", "keep_op_ms": 0, "seen_version": "", "run_ms": ""} | arguments
         return _decoded(self.scripts.call(name, rows=rows, **arguments))
 
     def put(self, *rows: tuple[str, Any] | tuple[str, Any, str], **options: Any) -> list[tuple[str, str]]:

@@ -41,6 +41,7 @@ def test_calls_for_one_id_in_the_same_millisecond_get_different_run_ids(ground: 
     with ground.redis.pipeline(transaction=True) as pipe:
         for n in range(40):
             arguments = {"id": "e", "op": f"o-{n}", "if_exists": "replace", "keep_op_ms": 1000, "at_front": 0}
+            arguments["run_ms"] = ""
             pipe.execute_command(*ground.scripts.command("enqueue", texts, arguments))
         pipe.execute()
 

@@ -15,7 +15,7 @@ from tests.prefix import RQ
 from zsched import Client
 from zsched.archive.openruns import OpenRun
 from zsched.core.clock import ManualClock
-from zsched.core.job import JOB_FIELDS, Job, rq_time
+from zsched.core.job import JOB_FIELDS, JobFacts, rq_time
 from zsched.core.log import Entry, Position, changes, parse, touches
 from zsched.core.runs import of_job
 from zsched.daemon.chains import SETTLED_MS, ChainKeeper
@@ -61,7 +61,7 @@ TELL = {"get"}
 
 
 def fields_read() -> list[str]:
-    """Return every field of a job that a script reads by name, or look.lua for a ``Job``."""
+    """Return every field of a job that a script reads by name, or look.lua for a ``JobFacts``."""
     by_name = {name for script in NAMES for found in READ.findall(load(script).text) for name in _quoted(found)}
     return sorted(by_name | {*JOB_FIELDS.values(), "zs_attempts"})
 
@@ -146,7 +146,7 @@ def look_and_track(scene: Scene) -> None:
         assert len(over) - 1 <= tracked.ended  # but for one that says that zsched told of it
 
 
-def jobs_of(scene: Scene, runs: list[str]) -> list[Job | None]:
+def jobs_of(scene: Scene, runs: list[str]) -> list[JobFacts | None]:
     return Jobs(scene.wire, scene.led.keys).look(runs)
 
 

@@ -25,7 +25,7 @@ ANEW = {"is_once": 0, "keep_retried_ms": 60_000}
 def retry(ground: Ground, run: str = RUN, id: str = "a", pairs: dict[str, str] | None = None, **over: Any) -> list[Any]:
     """Return word, now ms and detail."""
     texts = [text for pair in (pairs or {}).items() for text in pair]
-    row = [id, run, over.pop("nominal_ms", AT), len(texts), *texts]
+    row = [id, run, over.pop("nominal_ms", AT), over.pop("signature", ""), len(texts), *texts]
     now_ms, word, detail = ground.call("retry", row, **({"op": "op-1", "keep_op_ms": 60_000} | ANEW | over))
     return [word, now_ms, detail]
 
@@ -262,7 +262,7 @@ def test_a_queue_of_another_type_is_reported(ground: Ground) -> None:
 
 def _rows(*runs: str) -> list[Any]:
     """Return the rows of runs "<id>-<ms>…" that RQ has."""
-    return [text for run in runs for text in (run.split("-")[0], run, run.split("-")[1], 0)]
+    return [text for run in runs for text in (run.split("-")[0], run, run.split("-")[1], "", 0)]
 
 
 def test_many_runs_are_retried_with_one_entry_in_their_order(ground: Ground) -> None:

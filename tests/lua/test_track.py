@@ -10,7 +10,7 @@ import pytest
 
 from tests.lua.ground import EPOCH, SERVER, TOKEN, Entry, Ground
 from tests.prefix import RQ
-from zsched.core.job import JOB_FIELDS, Job
+from zsched.core.job import JOB_FIELDS, JobFacts
 from zsched.errors import RedisRefused, ServerChanged, Stale
 from zsched.storage.jobs import Jobs
 
@@ -64,7 +64,7 @@ def test_look_returns_all_fields_that_rq_has_of_a_run(led: Ground) -> None:
     [told] = Jobs(led.link, led.keys).look([A])
 
     expected = {field: texts.get(name, "") for field, name in JOB_FIELDS.items()}
-    assert Job(**expected | {"note": '{"sent":\0 1}', "attempts": '[[1,"w"]]'}) == told
+    assert JobFacts(**expected | {"note": '{"sent":\0 1}', "attempts": '[[1,"w"]]'}) == told
 
 
 def test_look_returns_the_newest_error_of_a_failed_run(led: Ground) -> None:

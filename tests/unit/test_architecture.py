@@ -57,10 +57,11 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "cluster":        (("errors", "config", "storage"),                  ("redis",)),  # for RQ's workers
     "current":        (("errors", "core", "storage"),                    ("rq",)),  # inside a worker's job
     "rq":             (("errors", "core", "storage", "current", "rq"),   ("rq",)),  # in workers
+    "rq.process":     (("errors", "config", "storage", "tasks", "rq"),   ()),
     "rq.workers":     (("storage", "rq"),                                ("rq",)),
     "tasks":          (("errors", "core", "storage", "client", "current", "tasks"), ()),
     "tasks.signature": (("errors", "core"),                              ("typeguard",)),
-    "tasks.chaining": (("errors", "core", "storage", "client", "current"), ("rq",)),
+    "tasks.chaining": (("errors", "config", "core", "storage", "client", "current"), ("rq",)),
     "files":          (("errors", "core", "storage", "client", "tasks", "files"), ()),
     "imports":        (("errors", "core", "storage", "client", "files", "imports"), ()),
     "imports.rqcron": (("errors", "core", "storage", "imports"),         ("croniter", "rq")),
@@ -83,6 +84,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "bench":          (EVERYTHING,  ("click", "fastapi", "redis", "rq", "rq_scheduler", "starlette")),
     "cli":            (EVERYTHING,                                       ("click", "structlog")),
     "cli.status_screen": (("errors", "core", "storage", "health", "cli"), ("rich",)),  # of the extra ops
+    "cli.worker":     (("errors", "config", "core", "storage", "rq", "cli"), ("click", "redis")),
     "cli.values":     (("errors", "core", "files", "cli"),               ("click", "dateutil")),
     "cli.history":    (("errors", "core", "storage", "health", "client", "cli"), ("click",)),  # not: archive
     "cli.log":        (("errors", "core", "storage", "client", "cli"),   ("click",)),

@@ -72,6 +72,9 @@ def test_the_shipped_file_documents_every_key_with_its_default() -> None:
         flat[("redis", name)] = None
     flat[("archive", "path")] = flat[("metrics", "listen")] = None
     flat[("web", "proxy_header")] = flat[("web", "proxy_role_header")] = None
+    assert flat[("signing", "keys_file")].startswith("/etc/zsched/")
+    flat[("signing", "keys_file")] = None
+    flat[("worker", "allow_callables")] = flat[("worker", "task_modules")] = []
     assert ["127.0.0.1"] == flat[("web", "proxy_addresses")]
     flat[("web", "proxy_addresses")] = []
     assert "{default}:rq" == flat[("rq", "prefix")]

@@ -17,6 +17,7 @@ PICKLES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "jso
 # plain ones (tests/unit/test_unpickling.py).
 IMPORTERS = {
     "daemon/archivist_messages.py": {"pickle.loads", "pickle.dumps"},  # over a socket that only its own processes have
+    "rq/plain.py": {"pickle.dumps", "pickle.HIGHEST_PROTOCOL"},
     "storage/rqjob.py": {"pickle.loads", "pickle.dumps", "pickle.HIGHEST_PROTOCOL"},
     "storage/unpickling.py": {"pickle.Unpickler"},
 }
@@ -31,6 +32,9 @@ RUNNERS = {
 KNOW_JOBS = {
     "current.py": "inside a worker",
     "rq/attempts.py": "inside a worker",
+    "rq/guarded.py": "inside a worker",
+    "rq/job.py": "inside a worker",
+    "rq/plain.py": "inside a worker",
     "rq/workers.py": "inside a worker",
     "tasks/chaining.py": "inside a worker",
     "testing/worker.py": "a worker of a test",

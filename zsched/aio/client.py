@@ -192,6 +192,7 @@ class AsyncClient:
     cancel_many = _awaited(Client.cancel_many)
     pause_many = _awaited(Client.pause_many)
     resume_many = _awaited(Client.resume_many)
+    sign_many = _awaited(Client.sign_many)
 
     # -- reading --------------------------------------------------------------------------------------
 

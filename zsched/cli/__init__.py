@@ -51,9 +51,11 @@ _COMMANDS: Final = {
     "Processes and Redis": (
         ("up", "processes.up", "Run a private Redis, the daemon and a worker here."),
         ("daemon", "processes.daemon", "Run a daemon in the foreground."),
+        ("worker", "worker.worker", "Run a worker of RQ, by zsched's settings."),
         ("web", "web.web", "Serve the HTTP API, and RQ's queues, jobs and workers."),
         ("tokens", "tokens.tokens", "Make, list, revoke and back up tokens of the HTTP API."),
         ("users", "users.users", "Add, list and remove people who log in to zsched web."),
+        ("keys", "keys.keys", "Make signing keys, and sign what waits."),
         ("recover", "recover.recover", "Put back from an archive what Redis lost."),
         ("acl", "acl.acl", "Print an ACL file for Redis, with the users that it needs."),
         ("completion", "completion.completion", "Print the code that completes commands and ids in a shell."),

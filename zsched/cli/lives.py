@@ -148,7 +148,7 @@ def run(invocation: Invocation, id: str) -> None:
 
 @command()
 @click.argument("run_ids", metavar="[RUN_ID]…", nargs=-1)
-@run_filters("failed", "lost", "expired", "cancelled")
+@run_filters("failed", "lost", "expired", "cancelled", "refused")
 @bulk_options(is_pushing=True)
 def retry(invocation: Invocation, run_ids: tuple[str, ...], **given: Any) -> int:
     """

@@ -200,6 +200,7 @@ _ENDS: Final = {
     RunStatus.CANCELLED.value: "{} were cancelled",
     RunStatus.EXPIRED.value: "{} expired in their queues",
     RunStatus.LOST.value: "{} are lost",
+    RunStatus.REFUSED.value: "{} were refused by their workers",
 }
 
 

@@ -142,6 +142,8 @@ def connect(settings: Settings, link: Link | None = None) -> Client:
         payload_limit=settings.limits.payload_bytes,
         urgencies=settings.urgencies,
         by=settings.by,
+        signing_keys_file=settings.signing.keys_file,
+        signing_valid_days=settings.signing.valid_days,
     )
 
 

@@ -19,9 +19,10 @@ from zsched.client.caller import caller
 from zsched.client.calls import Typed, completed, effect_again, loaded_task, naming_lost_call, new_id
 from zsched.client.first_times import REPLANS, FirstTimes, outdated
 from zsched.client.many import BulkPut, put_rows
-from zsched.client.repairs import Repairs
+from zsched.client.repairs import Repairs, ScheduleRepair
 from zsched.client.rows import PutFacts, PutItem, Recurring, RowReader, item_of
-from zsched.core.arguments import check_by, check_id, check_version, choice, instant_ms
+from zsched.client.signing import sign_again
+from zsched.core.arguments import check_by, check_id, check_version, choice, flag, instant_ms
 from zsched.core.clock import Clock, SystemClock, from_ms, to_ms
 from zsched.core.listing import Filter, select
 from zsched.core.model import Definition, Many, Refused, RowsRefused, Schedule, Scheduled, ScheduleState
@@ -33,15 +34,20 @@ from zsched.core.triggers import check, zone
 from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule, VersionConflict
 from zsched.storage.archivers import Durability
 from zsched.storage.connection import Link
+from zsched.storage.keyfile import KeyFile
 from zsched.storage.keys import Keys
+from zsched.storage.meta import server_now_ms
 from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.refusals import NO_VERSION, is_changed
 from zsched.storage.rqjob import Encoder
+from zsched.storage.signer import VALID_DAYS, Signer, checked_valid_days
+from zsched.storage.signing import BadSignature
 from zsched.storage.store import Answer, RecurringRow, Store
 
 if TYPE_CHECKING:
     from zsched.client.doubtful_queues import MisspeltQueue, Prioritized, SharedQueue
     from zsched.core.recent import Recent
+    from zsched.core.repair import IdOutcome, Repaired
     from zsched.storage.overview import Overview
     from zsched.storage.queues import StalledQueues
 
@@ -60,6 +66,8 @@ class ClientOptions(TypedDict, total=False):
     clock: Clock | None
     runs_pickles: bool
     by: str | None
+    signing_keys_file: str | None
+    signing_valid_days: int
 
 
 class Client(Repairs):
@@ -73,6 +81,9 @@ class Client(Repairs):
     ``core.options``, or add to them. *runs_pickles*: ``update`` unpickles payloads from Redis as a worker does. This
     runs code that any writer of rq:job:* may have put there. Otherwise it opens plain values only. *by*: the name under
     which the log has this client's changes, a label that proves nothing; None: ``ZSCHED_BY``, else user@host.
+    *signing_keys_file*: its first key signs what this client schedules, for workers that demand it
+    (docs/how-to/sign-jobs.md); None: nothing is signed. A signature is valid for *signing_valid_days* after the due
+    time of a one-shot, or the put of a recurring schedule.
     """
 
     def __init__(
@@ -88,12 +99,18 @@ class Client(Repairs):
         clock: Clock | None = None,
         runs_pickles: bool = False,
         by: str | None = None,
+        signing_keys_file: str | None = None,
+        signing_valid_days: int = VALID_DAYS,
     ) -> None:
         link = redis if isinstance(redis, Link) else Link.adopt(redis)
         self._clock, self._urgencies = clock or SystemClock(), merged_presets(urgencies or {})
         self._runs_pickles = runs_pickles
         keys, self._encoder = Keys(namespace, rq_prefix), Encoder(serializer, payload_limit)
-        store = Store(link, keys, self._encoder, caller(by))
+        signer = None
+        if signing_keys_file is not None:
+            file, days = KeyFile(signing_keys_file), checked_valid_days(signing_valid_days)
+            signer = Signer(file, keys, days, self._clock, partial(server_now_ms, link, keys))
+        store = Store(link, keys, self._encoder, caller(by), signer)
         super().__init__(link, keys, store, Reader(link, keys, self._encoder))
         self._durability = Durability(link, keys, self._clock, durable_timeout_s)
         self._define = partial(_defined, self._urgencies)  # not a method: a cycle of references would keep connections
@@ -223,12 +240,14 @@ class Client(Repairs):
     def update(self, id: str, /, **changes: Unpack[UpdateOptions]) -> Scheduled:
         """
         Change some options of a schedule, for example only the time or only the payload; the others stay. New arguments
-        of a task are checked, if this process has imported it.
+        of a task are checked, if this process has imported it. A signed schedule is signed again, and one without a
+        signature stays so.
 
         Raises:
             ScheduleNotFound: no such schedule.
-            InvalidSchedule: a change is invalid, or would turn a recurring schedule into a one-shot or back; or stored
-                args or kwargs would stay and are not plain values (``runs_pickles``).
+            InvalidSchedule: a change is invalid, or would turn a recurring schedule into a one-shot or back. Or stored
+                args or kwargs would stay and are not plain values (``runs_pickles``). Or this client cannot check its
+                signature, or it is not good.
             VersionConflict: it does not have the version ``if_version``.
             Contended: another writer changed it at every attempt.
             Garbled: another program broke its rule.
@@ -245,13 +264,38 @@ class Client(Repairs):
                 )
             self._store.check_serializer()  # before its payload is opened
             definition = replace(self._revised(found, changes), if_version=found.schedule.version or NO_VERSION)
-            item = item_of(self._store, definition)
+            item = item_of(self._signing_again(found), definition)
             answer = self._answered(item, facts := PutFacts.of(item), new_id())
             if not is_changed(answer.word):
                 return self._scheduled(facts, answer)
         raise Contended(
             f"schedule {id!r} was changed by another writer at every attempt; nothing was written: call again"
         )
+
+    def sign_many(self, unsigned: bool = False, **given: Unpack[ScheduleRepair]) -> Repaired:
+        """
+        Sign waiting schedules again by this client's first key: after a rotation, or before their signatures expire.
+        They keep their times. A schedule is refused if its signature is not good, as another program may have made it.
+        *unsigned*: sign also schedules that have no signature, as they are; so signing can begin. Raises as
+        ``Repairs``; InvalidSchedule: this client has no keys.
+        """
+        signer = self._store.signer
+        if signer is None:
+            remedy = "give Client(signing_keys_file=…), or [signing] keys_file"
+            raise InvalidSchedule("signing_keys_file", None, "this client has no keys", remedy)
+        self._store.check_serializer()  # before a payload is opened
+        is_unsigned = flag("unsigned", unsigned)
+
+        def act(ids: Sequence[str]) -> Mapping[str, IdOutcome]:
+            puts = self._bulk_put()
+            return sign_again(ids, self._reader, self._keys, signer, self._as_found, puts, takes_unsigned=is_unsigned)
+
+        return self._portions.change(act, dict(given))
+
+    def _as_found(self, found: StoredSchedule) -> PutItem:
+        """Return *found* as it is, to be put if it still is so."""
+        definition = replace(self._revised(found, {}), if_version=found.schedule.version or NO_VERSION)
+        return item_of(self._store, definition)
 
     # -- reading ------------------------------------------------------------------------------------
 
@@ -409,6 +453,24 @@ class Client(Repairs):
             given = {**stored, **changes}
             func.checked_id(found.schedule.id, given.get("args"), given.get("kwargs"))
         return revise(found.schedule, stored, data, changes, self._urgencies)
+
+    def _signing_again(self, found: StoredSchedule) -> Store:
+        """
+        Return the store for a change of *found*, which signs it if it is signed. Raises InvalidSchedule: another
+        program may have made what stays of it.
+        """
+        signer, schedule = self._store.signer, found.schedule
+        if not found.signature:
+            return self._store.without_signer()
+        due_ms = schedule.next_ms if schedule.kind == "once" else None
+        try:
+            if signer is None:
+                raise BadSignature("it is signed, and this client has no keys")
+            signer.check_found(schedule.id, due_ms, found.fields)
+        except BadSignature as error:
+            remedy = "schedule it again with all of its options, by a client with keys"
+            raise InvalidSchedule("id", schedule.id, str(error), remedy) from error
+        return self._store
 
     def _opened(self, id: str, data: bytes, changes: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the args and kwargs of a stored payload; one of them will stay. Raises InvalidSchedule."""

@@ -78,12 +78,13 @@ class Keeper:
         if is_same(held.options.get("meta"), wanted.options.get("meta")):
             payload = replace(payload, meta=held.options.get("meta"))
         definition = replace(definition, payload=payload)
-        digest = self._store.record(definition).digest(_rule(definition))
-        return definition, replace(wanted, digest=digest)
+        record = self._store.record(definition)
+        return definition, replace(wanted, digest=record.digest(_rule(definition)), signature=record.signature)
 
     def is_unchanged(self, held: ScheduleWithOptions, wanted: ScheduleWithOptions) -> bool:
         """Return True if a put of *wanted* would change nothing: the decision of put_recurring.lua."""
-        return held.digest == wanted.digest and held.schedule.state is not ScheduleState.QUARANTINED
+        is_same_put = held.digest == wanted.digest and held.signature == wanted.signature
+        return is_same_put and held.schedule.state is not ScheduleState.QUARANTINED
 
     def put(self, definition: Definition, held: ScheduleWithOptions | None) -> Scheduled | None:
         """

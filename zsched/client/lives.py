@@ -94,8 +94,9 @@ class Lives(Past):
 
     def retry(self, run_id: str) -> str:
         """
-        Run a finished run once more (succeeded, failed, cancelled, lost or expired), and return the new run id. The new
-        run belongs to the same occurrence, and has the same call, options and number of retries. If RQ has forgotten
+        Run a finished run once more, whatever its end was, and return the new run id. The new run belongs to the same
+        occurrence, and has the same call, options and number of retries. A client with keys signs it if the run itself
+        was signed. If RQ has forgotten
         the run, an archive supplies it. ``meta`` is taken from the job, so it includes the task's changes.
 
         Raises:
@@ -170,7 +171,7 @@ class Lives(Past):
     def _reruns(self) -> Reruns:
         from zsched.storage.reruns import Reruns
 
-        return Reruns(self._link, self._keys, self._store.by)
+        return Reruns(self._link, self._keys, self._store.by, self._store.signer)
 
     def _cancel(self, ids: Sequence[str], if_version: str | None = None) -> dict[str, IdOutcome]:
         words = zip(ids, self._store.cancel(ids, new_id(), if_version), strict=True)

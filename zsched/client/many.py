@@ -24,6 +24,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.refusals import refusal
 from zsched.storage.scripts import BulkCall
 from zsched.storage.store import (
+    RELATIVE,
     OneShotRow,
     RecurringRow,
     Replies,
@@ -89,7 +90,8 @@ class _OneShotPortion:
     def call(self) -> BulkCall:
         """Return the call, with an operation id if sending it twice could act twice."""
         is_conditional = self.shape.if_exists is not IfExists.REPLACE or self.shape.if_version is not None
-        needs_op = is_conditional or "+" in "".join(self.texts[1::3])
+        dues = "".join(self.texts[1::3])
+        needs_op = is_conditional or any(sign in dues for sign in RELATIVE)
         return one_shots_call(self.shape, self.texts, new_id() if needs_op else None)
 
 

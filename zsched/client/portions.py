@@ -37,7 +37,10 @@ from zsched.storage.connection import Link
 from zsched.storage.reader import Reader
 from zsched.storage.reruns import Reruns
 
-_RETRIED: Final = (RunStatus.FAILED, RunStatus.LOST, RunStatus.EXPIRED, RunStatus.CANCELLED)
+_RETRIED: Final = (
+    *(RunStatus.FAILED, RunStatus.LOST, RunStatus.EXPIRED),
+    *(RunStatus.CANCELLED, RunStatus.REFUSED),
+)
 _CANCELLED: Final = (RunStatus.QUEUED, RunStatus.RUNNING)
 _FILTERS: Final = frozenset({"func", "queue", "tag", "owner", "match", "since", "until"})  # of runs
 _SKEW_MS: Final = 3_600_000  # by which a worker's clock, which ended a run, may be ahead of the server's

@@ -21,7 +21,7 @@ from zsched.core.options import define_rule
 from zsched.core.triggers import RULES, Fold, Gap, TriggerSpec, delay_of
 from zsched.errors import NOT_GIVEN, InvalidSchedule
 from zsched.storage.rqjob import function_path
-from zsched.storage.store import OneShotRow, RecurringRecord, RecurringShape, Shape, Store
+from zsched.storage.store import RELATIVE, OneShotRow, RecurringRecord, RecurringShape, Shape, Store
 
 Define = Callable[[Any, Mapping[str, Any]], Definition]  # function, options
 
@@ -63,7 +63,7 @@ class PutFacts(NamedTuple):
             return cls(item.record.id, False, False, is_conditional, if_version, shape.durable)
         one, (id, due, _) = item
         is_conditional = one.if_exists is not IfExists.REPLACE or one.if_version is not None
-        return cls(id, True, due.startswith("+"), is_conditional, one.if_version, one.durable)
+        return cls(id, True, due[0] in RELATIVE, is_conditional, one.if_version, one.durable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class RowReader:
             due = str(instant_ms("at", at, known.tz, known.gap, known.fold) + delay_ms)
         else:
             due = f"+{seconds_to_ms('after', after, 0) + delay_ms}"
-        return known.shape, (own_id, due, self._encoder.call(known.path, args, kwargs))
+        return known.shape, self._store.row(known.shape, own_id, due, self._encoder.call(known.path, args, kwargs))
 
     def _recurring(self, row: Mapping[str, Any], rest: dict[str, Any], id: Any, args: Any, kwargs: Any) -> PutItem:
         """Do the same for a row of a recurring schedule; *rest*: its options without id and arguments."""
@@ -138,7 +138,7 @@ class RowReader:
         if known.typed is not None:
             id = known.typed.checked_id(id, args, kwargs)
         own_id = new_id() if id is None else check_id(id)
-        record = RecurringRecord(own_id, known.shape, self._encoder.call(known.path, args, kwargs))
+        record = self._store.record_of(known.shape, own_id, self._encoder.call(known.path, args, kwargs))
         return Recurring(record, rule, known.seen_version)
 
     def _read_new(self, row: Mapping[str, Any], key: _Key | None, rule_key: _Key | None) -> PutItem:
@@ -196,8 +196,9 @@ def recurring_item(store: Store, definition: Definition, spec: TriggerSpec) -> R
 
 def one_shot_item(store: Store, definition: Definition) -> tuple[Shape, OneShotRow]:
     """Return a one-shot. Raises as ``item_of``."""
-    row = definition.id, time_argument(definition), store.encoder.data(definition.payload)
-    return store.shape(definition), row
+    shape = store.shape(definition)
+    row = store.row(shape, definition.id, time_argument(definition), store.encoder.data(definition.payload))
+    return shape, row
 
 
 def time_argument(definition: Definition) -> str:

@@ -8,8 +8,10 @@ of Redis, and reads and hides passwords.
 from zsched.config.parsing import QueueSettings
 from zsched.config.settings import (
     FILE_VARIABLE,
+    MOST_VALID_DAYS,
     RQ_PREFIX_FORM,
     RQ_PREFIX_REMEDY,
+    VALID_DAYS,
     ArchiveSettings,
     DaemonSettings,
     LimitSettings,
@@ -18,7 +20,9 @@ from zsched.config.settings import (
     RedisSettings,
     RqSettings,
     Settings,
+    SigningSettings,
     WebSettings,
+    WorkerSettings,
     load_settings,
     variable_of,
 )
@@ -26,8 +30,10 @@ from zsched.config.urls import has_password, redact
 
 __all__ = [
     "FILE_VARIABLE",
+    "MOST_VALID_DAYS",
     "RQ_PREFIX_FORM",
     "RQ_PREFIX_REMEDY",
+    "VALID_DAYS",
     "ArchiveSettings",
     "DaemonSettings",
     "LimitSettings",
@@ -37,7 +43,9 @@ __all__ = [
     "RedisSettings",
     "RqSettings",
     "Settings",
+    "SigningSettings",
     "WebSettings",
+    "WorkerSettings",
     "has_password",
     "load_settings",
     "redact",

@@ -122,11 +122,16 @@ def words(given: object) -> tuple[str, ...]:
     raise ValueError('write a list of words: ["a", "b"] in a file, a,b elsewhere')
 
 
+def any_words(given: object) -> tuple[str, ...]:
+    """Parse ``words``; there may be none."""
+    return () if given in ("", [], ()) else words(given)
+
+
 def addresses(read: Callable[[str], object]) -> Callable[[object], tuple[str, ...]]:
     """Return a parser for a TOML list of addresses for *read*, or addresses with commas between; may be empty."""
 
     def parse(given: object) -> tuple[str, ...]:
-        found = () if given in ("", [], ()) else words(given)
+        found = any_words(given)
         for each in found:
             read(each)
         return found

@@ -26,6 +26,7 @@ from zsched.config.parsing import (
     URGENCY,
     QueueSettings,
     addresses,
+    any_words,
     boolean,
     integer,
     line,
@@ -43,6 +44,7 @@ from zsched.config.parsing import (
 from zsched.config.urls import (
     MASTER,
     REDIS_CREDENTIAL,
+    SIGNING_CREDENTIAL,
     ClusterUrl,
     SentinelUrl,
     address,
@@ -61,6 +63,8 @@ from zsched.config.urls import (
 from zsched.errors import ConfigError, show
 
 FILE_VARIABLE = "ZSCHED_CONFIG"
+VALID_DAYS = 400  # of a signature: a schedule that is put once a year stays valid
+MOST_VALID_DAYS = 36_500
 LONGEST_LEASE_MS = 60_000  # also the longest hold; the same number is in lua/lib/time.lua
 RQ_PREFIX_FORM = r"[A-Za-z0-9_.:{}-]{1,64}"  # RQ's prefix; safe in a text of Lua, and in a pattern of an ACL
 RQ_PREFIX_REMEDY = "use 1 to 64 of a-z, A-Z, 0-9 and _ . : - { }"
@@ -151,6 +155,27 @@ class RqSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """
+    The guard of workers of ``zsched.rq``. ``guard``: off, warn (run, and tell what enforce would refuse) or enforce.
+    ``task_modules`` are imported at a worker's start: their tasks are allowed.
+    """
+
+    guard: str = setting("off", one_of("off", "warn", "enforce"))
+    allow_callables: tuple[str, ...] = setting((), any_words)
+    task_modules: tuple[str, ...] = setting((), any_words)
+    unsigned_rq_jobs: bool = setting(False, boolean)
+
+
+@dataclass(frozen=True, slots=True)
+class SigningSettings:
+    """The keys of clients and workers. ``valid_days``: after a one-shot's time, or a recurring schedule's put."""
+
+    keys_file: str | None = setting(None, path)
+    valid_days: int = setting(VALID_DAYS, integer(1, MOST_VALID_DAYS))
+
+
+@dataclass(frozen=True, slots=True)
 class LimitSettings:
     """Sizes that a schedule must not exceed."""
 
@@ -205,6 +230,8 @@ class Settings:
     daemon: DaemonSettings = dataclasses.field(default_factory=DaemonSettings)
     archive: ArchiveSettings = dataclasses.field(default_factory=ArchiveSettings)
     rq: RqSettings = dataclasses.field(default_factory=RqSettings)
+    worker: WorkerSettings = dataclasses.field(default_factory=WorkerSettings)
+    signing: SigningSettings = dataclasses.field(default_factory=SigningSettings)
     limits: LimitSettings = dataclasses.field(default_factory=LimitSettings)
     log: LogSettings = dataclasses.field(default_factory=LogSettings)
     metrics: MetricsSettings = dataclasses.field(default_factory=MetricsSettings)
@@ -241,7 +268,7 @@ def load_settings(
 ) -> Settings:
     """
     Load the settings; read only *file* (or the file that ZSCHED_CONFIG in *env* names). If no password of Redis is
-    given, ``password_file`` is systemd's credential with that name, if there is one.
+    given, ``password_file`` is systemd's credential with that name, if there is one; likewise the file of signing keys.
 
     *flags* maps ``"namespace"`` or ``"section.name"`` to a value; None means that it was not given.
 
@@ -265,7 +292,12 @@ def load_settings(
     settings = Settings(**{name: value for (inside, name), value in parsed.items() if not inside}, **sections, **tables)
     _check_together(settings, given)
     redis = _with_credential(_with_cluster(_with_sentinels(settings.redis, given), given), env)
-    return dataclasses.replace(settings, redis=dataclasses.replace(redis, given_by=_given_by(given)))
+    keys_file = settings.signing.keys_file or credential_file(env, SIGNING_CREDENTIAL)
+    return dataclasses.replace(
+        settings,
+        redis=dataclasses.replace(redis, given_by=_given_by(given)),
+        signing=dataclasses.replace(settings.signing, keys_file=keys_file),
+    )
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -271,6 +271,7 @@ def host_port(host: str, port: int) -> str:
 
 
 REDIS_CREDENTIAL = "redis-password"
+SIGNING_CREDENTIAL = "zsched-signing-keys"
 _CREDENTIALS = "CREDENTIALS_DIRECTORY"
 
 

@@ -18,7 +18,7 @@ RQ_TIME: Final = "%Y-%m-%dT%H:%M:%S.%fZ"  # the form of a time in a job, UTC
 _LENGTH: Final = 27  # of such a text
 
 
-class Job(NamedTuple):
+class JobFacts(NamedTuple):
     """
     A run's fields in RQ's hash, with RQ's values; see look.lua. ``error``: the last line of its ``traceback``, which is
     that of a failed run. ``JOB_FIELDS`` has the name of each field in the hash.
@@ -56,7 +56,7 @@ class Job(NamedTuple):
         return 1 + failed + whole(self.returned)
 
 
-# The hash field that look.lua reads for each field of a ``Job``, in the order of its reply. The note is last: it may
+# The hash field that look.lua reads for each field of ``JobFacts``, in the order of its reply. The note is last: it may
 # have any text.
 JOB_FIELDS: Final = {
     "status": "status",
@@ -77,7 +77,7 @@ JOB_FIELDS: Final = {
 }
 
 
-def attempt_of_job(job: Job, error: str) -> Attempt:
+def attempt_of_job(job: JobFacts, error: str) -> Attempt:
     """Return the present attempt from RQ's hash *job*, which ended by *error*."""
     queued_ms, started_ms, ended_ms = map(ms_of, (job.queued_at, job.started_at, job.ended_at))
     return Attempt(job.attempt, job.worker[:LONGEST_NAME], queued_ms, started_ms, ended_ms, error)

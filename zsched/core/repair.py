@@ -17,7 +17,7 @@ AT_ONCE: Final = 100  # changes in one script: about 2 ms of the server
 PUSHED_PER_SECOND: Final = 200  # changes that push runs: a few workers keep up
 CHANGED_PER_SECOND: Final = 5000  # other changes: a tenth of the server's time
 _REASONS: Final = 1000  # refused ids of a result, each with its reason; more are only counted
-_DONE: Final = frozenset({"retried", "cancelled", "stopping", "paused", "resumed", "skipped"})
+_DONE: Final = frozenset({"retried", "cancelled", "stopping", "paused", "resumed", "skipped", "signed"})
 
 
 class IdOutcome(NamedTuple):

@@ -3,8 +3,8 @@ Runs: the outcome of each pushed occurrence, from the log's ``end`` entries and 
 
 Life of a run: it is *queued* after its push, *running* while a worker has it, and then *succeeded*, *failed* (also by a
 timeout), *cancelled* (before its start, or stopped) or *lost* (its worker died, or RQ's job is gone and its end was not
-seen). A run that waited in its queue beyond its deadline is *expired*. A run that RQ or zsched retries stays one run;
-``attempt`` counts.
+seen). A run that waited in its queue beyond its deadline is *expired*. A run is *refused* by a guarded worker that may
+not run it (``zsched.rq``). A run that RQ or zsched retries stays one run; ``attempt`` counts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from zsched.core.attempts import Attempt, added, attempts_of, read_attempts, told_traceback
 from zsched.core.clock import LAST_MS
-from zsched.core.job import Job, attempt_of_job, ms_of, whole
+from zsched.core.job import JobFacts, attempt_of_job, ms_of, whole
 from zsched.core.model import iso, seconds
 from zsched.core.run_id import RunId, schedule_of
 from zsched.core.wording import LONGEST_NAME
@@ -36,12 +36,14 @@ class RunStatus(StrEnum):
     CANCELLED = "cancelled"  # before it ran, or stopped
     EXPIRED = "expired"  # waited in its queue beyond its deadline
     LOST = "lost"  # its worker died, or RQ deleted it before zsched saw its end
+    REFUSED = "refused"  # a guarded worker did not run it: it is not signed or not allowed
 
 
 _OPEN: Final = (RunStatus.QUEUED, RunStatus.RUNNING)  # a tuple: to hash an Enum takes a µs
 OPEN: Final = frozenset(_OPEN)
 OVER: Final = frozenset(RunStatus) - OPEN
-BAD: Final = (RunStatus.FAILED, RunStatus.LOST)
+FAILURES: Final = (RunStatus.FAILED, RunStatus.LOST)  # of the task or its worker: pause_after_failures counts them
+BAD: Final = (*FAILURES, RunStatus.REFUSED)
 
 EXPIRED: Final = "it had not begun by its deadline (expires_after)"
 EXPIRED_OR_ENDED: Final = f"{EXPIRED}, or it ended and was forgotten before anybody looked"
@@ -62,6 +64,7 @@ _STATUSES: Final = {
     "canceled": RunStatus.CANCELLED,
     "expired": RunStatus.EXPIRED,  # not a status of RQ: look.lua returns it for a job that is gone
 }
+REFUSED: Final = "JobRefused: "  # how the error of a run begins that a guarded worker refused (zsched.rq)
 _ABANDONED: Final = "AbandonedJobError"  # RQ's error for a job after its worker's heartbeat expired
 _LONGEST_NOTE: Final = 4096  # bytes
 _NO_NOTE: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -196,13 +199,17 @@ def pushed(run_id: str, fired_us: int, is_uncertain: bool = False) -> Run:
     return Run(run_id, RunStatus.QUEUED, fired_us, fired_us // 1000, is_uncertain=is_uncertain)
 
 
-def as_seen(run: Run, job: Job | None) -> Run:
+def as_seen(run: Run, job: JobFacts | None) -> Run:
     """Return *run*, updated by RQ's hash (None: RQ has no job of it). A run that is over stays unchanged."""
     return run if run.is_over else of_job(run.id, job, run.fired_us, run.is_uncertain)
 
 
 def of_job(
-    run_id: str, job: Job | None, fired_us: int | None, is_uncertain: bool = False, watched_since_ms: int | None = None
+    run_id: str,
+    job: JobFacts | None,
+    fired_us: int | None,
+    is_uncertain: bool = False,
+    watched_since_ms: int | None = None,
 ) -> Run:
     """
     Return the run from RQ's hash *job* (None: RQ has no job of it).
@@ -216,7 +223,7 @@ def of_job(
     if status is None:
         status, error = RunStatus.LOST, f"another writer changed its job: status {job.status[:40]!r}"
     elif job.status == "failed":
-        status, error = RunStatus.LOST if _ABANDONED in job.error else status, job.error
+        status, error = _failed_as(job.error), job.error.removeprefix(REFUSED)
     elif job.status == "expired":
         since_ms = (ms_of(job.heartbeat_at) or 0) if watched_since_ms is None else watched_since_ms
         error = EXPIRED if (fired_us or 0) / 1000 > since_ms - _KEPT_MS else EXPIRED_OR_ENDED
@@ -242,7 +249,14 @@ def of_job(
     )
 
 
-def _attempts_of(job: Job, status: RunStatus, error: str) -> tuple[Attempt, ...]:
+def _failed_as(error: str) -> RunStatus:
+    """Return the status of a run that RQ calls failed, by its *error*."""
+    if error.startswith(REFUSED):
+        return RunStatus.REFUSED
+    return RunStatus.LOST if _ABANDONED in error else RunStatus.FAILED
+
+
+def _attempts_of(job: JobFacts, status: RunStatus, error: str) -> tuple[Attempt, ...]:
     """Return the recorded attempts, and the one that RQ's hash itself has: the last one, or the one before."""
     attempts = attempts_of(job.attempts)
     newest = attempts[-1].number if attempts else 0

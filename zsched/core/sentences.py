@@ -54,6 +54,8 @@ def state_text(run: Run, tz: str) -> str:
         since = "" if run.started_ms is None else f" since {_at(run.started_ms, tz)}"
         return f"is running{since}{f' on worker {run.worker}' if run.worker else ''}{_attempt(run)}"
     error = f": {shortened(run.error)}" if run.error else ""
+    if run.status is RunStatus.REFUSED:
+        return f"{_ENDS[run.status]}{f' by worker {run.worker}' if run.worker else ''}{error}"
     if run.status is RunStatus.LOST:
         return f"is lost{_attempt(run)}{error}{_noted(run.note)}"
     took = "" if run.duration_ms is None else f" after {rough_duration(run.duration_ms)}"
@@ -289,6 +291,7 @@ _ENDS: Final = {
     RunStatus.FAILED: "failed",
     RunStatus.CANCELLED: "was cancelled",
     RunStatus.EXPIRED: "expired in its queue",
+    RunStatus.REFUSED: "was refused",
 }
 
 

@@ -31,6 +31,7 @@ class Word(StrEnum):
     FAILED = "FAILED"
     LOST = "LOST"
     EXPIRED = "EXPIRED"
+    REFUSED = "REFUSED"  # a guarded worker did not run it
     CANCELLED = "CANCELLED"
     SKIPPED = "SKIPPED"  # its occurrence was not pushed
     PAUSED = "PAUSED"
@@ -52,7 +53,7 @@ class Word(StrEnum):
 
 
 _BAD: Final = frozenset(
-    {Word.OVERDUE, Word.NOT_RUN, Word.FAILED, Word.LOST, Word.EXPIRED, Word.QUARANTINED, Word.MISSING}
+    {Word.OVERDUE, Word.NOT_RUN, Word.FAILED, Word.LOST, Word.EXPIRED, Word.REFUSED, Word.QUARANTINED, Word.MISSING}
 )
 
 
@@ -138,6 +139,7 @@ _WORDS: Final = {
     RunStatus.CANCELLED: Word.CANCELLED,
     RunStatus.EXPIRED: Word.EXPIRED,
     RunStatus.LOST: Word.LOST,
+    RunStatus.REFUSED: Word.REFUSED,
 }
 _OF_STALLED: Final = {
     Stalled.UNHEARD: ("start one", "rq", "worker"),
@@ -149,4 +151,5 @@ _REMEDIES: Final = {
     RunStatus.FAILED: ("zsched show {} has the traceback; repair the cause, then run it again", "zsched", "retry"),
     RunStatus.LOST: _RETRY,
     RunStatus.EXPIRED: _RETRY,
+    RunStatus.REFUSED: ("if you made it, see docs/how-to/sign-jobs.md; else find out who can write RQ's keys",),
 }

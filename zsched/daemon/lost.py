@@ -42,7 +42,7 @@ import structlog
 
 from zsched.archive.openruns import OpenRun, open_runs
 from zsched.core.attempts import Attempt, added, attempts_of, attempts_text
-from zsched.core.job import Job, attempt_of_job, ms_of, whole
+from zsched.core.job import JobFacts, attempt_of_job, ms_of, whole
 from zsched.core.log import Position
 from zsched.core.model import OnLost
 from zsched.core.pages import pages_of
@@ -88,7 +88,7 @@ class _Case:
     """A run that seems lost, with its job as read. ``members``: its lapsed entries in ``rq:wip``."""
 
     run: OpenRun
-    job: Job
+    job: JobFacts
     members: Sequence[str] = ()
 
     @property

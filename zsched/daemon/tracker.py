@@ -38,7 +38,7 @@ import structlog
 
 from zsched.archive.openruns import OpenRun, OpenRuns, open_runs
 from zsched.core.attempts import Attempt, joined
-from zsched.core.job import Job
+from zsched.core.job import JobFacts
 from zsched.core.log import Position
 from zsched.core.pages import pages_of
 from zsched.core.run_id import RunKey, run_key
@@ -90,7 +90,7 @@ class Tracker:
         self._over_before: deque[RunKey] = deque(maxlen=_WAITING)  # not open: over before, or not ours
         self._around: RunKey | None = None  # the round continues here, also in another term
         self._round_of: Position | None = None  # the archive's end when the round began; None: it met an open run
-        self._queued: deque[tuple[OpenRun, Job]] = deque(maxlen=_HANDED_OVER)
+        self._queued: deque[tuple[OpenRun, JobFacts]] = deque(maxlen=_HANDED_OVER)
         # The last entry with ends that another chore wrote.
         self._by_others: tuple[str, Position] | None = None
         self._forget(None)
@@ -103,7 +103,7 @@ class Tracker:
         self._log, self._is_new_wire = Log(wire, self._keys), True
         return self
 
-    def take_queued(self) -> list[tuple[OpenRun, Job]]:
+    def take_queued(self) -> list[tuple[OpenRun, JobFacts]]:
         """Return the newest queued runs that its rounds met since the last call."""
         taken = list(self._queued)
         self._queued.clear()
@@ -222,6 +222,8 @@ class Tracker:
             self._written = tracked.entry or self._written
             say_paused(tracked.paused)
             for one in page:
+                if one.status == RunStatus.REFUSED:
+                    log.error("run_refused", run_id=one.run_id)
                 if share := self._near_timeout.pop(one.run_id, 0.0):
                     log.warning("run_near_timeout", run_id=one.run_id, share=round(share, 2))
 

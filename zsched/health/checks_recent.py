@@ -8,7 +8,7 @@ from typing import Final
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
 from zsched.core.recent import Recent, Stretch
-from zsched.core.runs import BAD, RunStatus
+from zsched.core.runs import FAILURES, RunStatus
 from zsched.core.wording import plural, rough_duration, some
 from zsched.health.check import Finding, fine, health_check, warning
 
@@ -63,7 +63,7 @@ def check_clock_was_ahead(recent: Recent) -> Iterator[Finding]:
 def check_failing(recent: Recent) -> Iterator[Finding]:
     """Report that a tenth of the latest runs failed or were lost."""
     stretch = _lately(recent)
-    ended, bad = sum(stretch.ended.values()), sum(stretch.ended.get(status, 0) for status in BAD)
+    ended, bad = sum(stretch.ended.values()), sum(stretch.ended.get(status, 0) for status in FAILURES)
     lately = f"in the last {rough_duration(stretch.span_ms)}"
     of = f"{bad:,} of {plural(ended, 'run')} that ended {lately} failed or were lost"
     if bad >= _FAILING and bad > _FAILING_SHARE * ended:
@@ -86,6 +86,16 @@ def check_too_late(recent: Recent) -> Iterator[Finding]:
         yield warning(
             text, "zsched history --status expired (or skipped) lists them, zsched why ID explains one schedule"
         )
+
+
+@health_check("refused", Recent, "runs")
+def check_refused(recent: Recent) -> Iterator[Finding]:
+    """Report runs that guarded workers refused."""
+    stretch = _lately(recent)
+    if count := stretch.ended.get(RunStatus.REFUSED, 0):
+        runs = f"workers refused {plural(count, 'run')} in the last {rough_duration(stretch.span_ms)}"
+        text = f"{runs}: they are not signed, or not allowed"
+        yield warning(text, "zsched history --status refused lists them, zsched why ID has the reason")
 
 
 def _lately(recent: Recent) -> Stretch:

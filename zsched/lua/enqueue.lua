@@ -7,9 +7,11 @@
 --        if_exists       replace | keep | error
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 --        at_front        1: pushed at the front
+--        run_ms          the time in the run's id, which the caller has signed; '' for TIME
 --        ...             field/value texts of the job's hash; zs_unique: for so long (ms) the id keeps its run
 -- RETURNS  OK, word, now ms, version, run id or -
---        words: created updated kept EXISTS WRONGTYPE; kept and EXISTS have the run, if it is one, and - for a schedule
+--        words: created updated kept EXISTS WRONGTYPE AGAIN; kept and EXISTS have the run, if it is one, and - for a
+--        schedule. AGAIN: another run has the id of run_ms
 -- LOGS   enqueue: rows = run, "<front> <fields n> -", the pairs
 --
 -- A waiting schedule with this id is replaced: it runs now, and not again at its time. With keep or error it stays; so
@@ -28,13 +30,15 @@ end
 local queue, expires_ms = given.origin, whole_of(given.zs_expires)
 local rate_limit = limit_of(given.rate_limit_key, given.rate_limit_concurrency)
 local at = find({id})[1]
-local run = free_run(id, now_ms, 0)
+local run = free_run(id, run_ms == '' and now_ms or tonumber(run_ms), 0)
 local first_run = not at and if_exists ~= 'replace' and guarded_by(id)
 if first_run or at and if_exists ~= 'replace' then
   return answer({'OK', if_exists == 'keep' and 'kept' or 'EXISTS', now_ms, version(), first_run or '-'})
 end
 if rate_limit == false or not queue_accepts(queue) then
   return answer({'OK', 'WRONGTYPE', now_ms, version(), '-'})
+elseif run_ms ~= '' and run ~= id .. '-' .. run_ms .. run_suffix then
+  return answer({'OK', 'AGAIN', now_ms, version(), '-'})
 end
 
 local fields = {'rows', 1, run, at_front .. ' ' .. #job / 2 .. ' -'}

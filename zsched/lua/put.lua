@@ -10,7 +10,8 @@
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it (relative times)
 --        seen_version    put rows only if the schedule has this version; '' in any case
 --        field_size      number of field/value texts that all rows share
---        ...             the shared texts, then per row: id, due ms or +ms, data
+--        ...             the shared texts, then per row: id, due, data (and its signature, lib/signed.lua). due: ms;
+--                        +ms from TIME; or =ms, such a time that the caller computed: it may have passed
 -- RETURNS  OK, now ms, <entry>/<version of written rows>, then per row: word, due ms
 --        words: created updated unchanged kept already_fired EXISTS PAST CHANGED:<present version> TAKEN WRONGTYPE; due
 --        ms may be -
@@ -26,6 +27,7 @@ keep_op_ms, field_size = tonumber(keep_op_ms), tonumber(field_size)
 -- include lib/version.lua
 -- include lib/trouble.lua
 -- include lib/pushed.lua
+-- include lib/signed.lua
 
 local first_row = ROWS + field_size
 
@@ -35,20 +37,22 @@ for i = ROWS, first_row - 1, 2 do
 end
 
 -- Return whether this hash, as HGETALL gave it, is the waiting job that the row describes; its times may differ.
-local function is_same(pairs_now, data)
-  local same = 1
+local function is_same(pairs_now, data, signature)
+  local same, held = 1, nil
   for i = 1, #pairs_now, 2 do
     local field, value = pairs_now[i], pairs_now[i + 1]
     if field == 'data' then
       if value ~= data then return false end
     elseif field == 'status' then
       if value ~= 'scheduled' then return false end
+    elseif field == 'zs_sig' then
+      held = value
     elseif field ~= 'created_at' and field ~= 'zs_version' then
       if expected[field] ~= value then return false end
       same = same + 2
     end
   end
-  return same == field_size + 1
+  return same == field_size + 1 and held == signature
 end
 
 -- Return whether the put leaves a schedule paused; `at` is its place now, or false.
@@ -56,11 +60,14 @@ local function will_pause(at)
   return enabled == '0' or enabled == '' and at and at.place == 'paused'
 end
 
-local ids, due, keys = {}, {}, {}
+local ids, due, keys, is_relative = {}, {}, {}, {}
 for i = first_row, #ARGV, 3 do
   local n, id, due_ms = #ids + 1, ARGV[i], ARGV[i + 1]
-  if string.sub(due_ms, 1, 1) == '+' then
+  local sign = string.sub(due_ms, 1, 1)
+  if sign == '+' then
     due_ms = string.format('%.0f', now_ms + tonumber(due_ms))
+  elseif sign == '=' then
+    due_ms, is_relative[n] = string.sub(due_ms, 2), true
   end
   ids[n], due[n], keys[n] = id, due_ms, run_key(id, due_ms)
 end
@@ -80,7 +87,7 @@ local rows_at = #fields + 2
 fields[rows_at - 1], fields[rows_at] = 'rows', 0
 local replaced, pausing, taken = {}, {}, {}
 for n, id in ipairs(ids) do
-  local at, due_ms, data, run, word = found[n], due[n], ARGV[first_row + 3 * n - 1], keys[n], nil
+  local at, due_ms, text, run, word = found[n], due[n], ARGV[first_row + 3 * n - 1], keys[n], nil
   local pending = at and not at.recurring
   local is_there = has_runs and redis.call('EXISTS', run) == 1
   local job = is_there and redis.pcall('HMGET', run, unpack(OF_RUN)) or NO_JOB
@@ -96,10 +103,11 @@ for n, id in ipairs(ids) do
     local own = redis.call('HMGET', run, 'zs', 'data')
     word = (own[1] or not own[2]) and 'already_fired' or 'TAKEN'
   elseif pending and at.place ~= 'quarantine' and at.lane == lane and at.due_ms == due_ms
-    and (at.place == 'paused') == will_pause(at) and is_same(redis.call('HGETALL', run), data) then
+    and (at.place == 'paused') == will_pause(at) and is_same(redis.call('HGETALL', run), signature_of(text)) then
     word = 'unchanged'
   end
-  if not word and tonumber(due_ms) < now_ms and allow_past ~= '1' and not (pending and at.due_ms == due_ms) then
+  if not word and tonumber(due_ms) < now_ms and allow_past ~= '1' and not is_relative[n]
+    and not (pending and at.due_ms == due_ms) then
     word = 'PAST'
   end
   if not word then
@@ -109,7 +117,7 @@ for n, id in ipairs(ids) do
     writes[#writes + 1] = n
     taken[#taken + 1] = is_there and run or nil
     local size = #fields
-    fields[size + 1], fields[size + 2], fields[size + 3], fields[size + 4] = id, due_ms, 'data', data
+    fields[size + 1], fields[size + 2], fields[size + 3], fields[size + 4] = id, due_ms, 'data', text
   end
   local size = #reply
   reply[size + 1], reply[size + 2] = word, due_ms
@@ -144,8 +152,9 @@ if #writes > 0 then
         trouble.forget(id)
       end
     end
-    job[2], job[size + 4] = keys[n], ARGV[first_row + 3 * n - 1]
-    redis.call(unpack(job))
+    local data, signature = signature_of(ARGV[first_row + 3 * n - 1])
+    job[2], job[size + 4], job[size + 5], job[size + 6] = keys[n], data, 'zs_sig', signature
+    redis.call(unpack(job, 1, signature and size + 6 or size + 4))
     if will_pause(at) and at and at.place == 'paused' then
       park(paused_key, id, lane, due_ms, at.since_ms, at.note)
     elseif will_pause(at) then

@@ -13,7 +13,7 @@
 --                        seen_version    version that the caller read; '' when the put is not conditional
 --                        trigger         the rule's canonical text
 --                        digest          of the whole definition
---                        data            the template's data
+--                        data            the template's data (and its signature, lib/signed.lua)
 --                        anchor_ms       the rule's anchor, or '' for TIME
 --                        next_ms         first nominal time: ms by the caller's plan, or +ms from TIME
 --                        jitter_ms       how much later than that it is due
@@ -36,6 +36,7 @@ keep_op_ms, shape_count = tonumber(keep_op_ms), tonumber(shape_count)
 -- include lib/op.lua
 -- include lib/version.lua
 -- include lib/trouble.lua
+-- include lib/signed.lua
 
 local ROW_SIZE = 11  -- texts of a row
 local MS = '^%-?%d+$'
@@ -98,14 +99,14 @@ local function read(schedule_key)
   return old, is_sound
 end
 
--- Return whether the hash at *key* has these pairs and *data*, and else only *others*. Another program may have changed
--- it, and a put repairs that.
-local function holds(key, pairs_of, data, others)
-  local asked, count = pairs_of.asked, pairs_of.size / 2 + (data and 1 or 0)
+-- Return whether the hash at *key* has these pairs, *data* and *signature*, and else only *others*. Another program may
+-- have changed it, and a put repairs that.
+local function holds(key, pairs_of, others, data, signature)
+  local asked, count = pairs_of.asked, pairs_of.size / 2 + (data and 1 or 0) + (signature and 1 or 0)
   local texts = redis.call('HGETALL', key)
   for i = 1, #texts, 2 do
     local field, value = texts[i], texts[i + 1]
-    local wanted = asked[field] or field == 'data' and data
+    local wanted = asked[field] or field == 'data' and data or field == 'zs_sig' and signature
     if wanted == value then
       count = count - 1
     elseif wanted or not others[field] then
@@ -156,7 +157,7 @@ for n, id in ipairs(ids) do
   elseif not word and old.digest == digest and old.trigger == trigger and is_sound and old.version and old.anchor
     and has_time and (has_ended or at.lane == shape.lane and at.place ~= 'quarantine'
       and (at.place == 'paused') == will_pause(shape, at))
-    and holds(schedule_key, shape.own, nil, IS_OURS) and holds(template_key, shape.template, data, NONE) then
+    and holds(schedule_key, shape.own, IS_OURS) and holds(template_key, shape.template, NONE, signature_of(data)) then
     word, due_ms = 'unchanged', at.due_ms
   elseif not word and old.anchor and has_time and without_jitter(old.trigger) == without_jitter(trigger) then
     anchor_ms, nominal_ms, due_ms = old.anchor, old.nominal, at.due_ms
@@ -223,6 +224,7 @@ for _, shape in ipairs(used) do
   shape.schedule_size = #shape.schedule
   shape.job = {'HSET', '', 'data', ''}
   add_pairs(shape.job, shape.template)
+  shape.job_size = #shape.job
 end
 local new_ids, old_keys, members, earliest = {}, {}, {}, {}
 for _, n in ipairs(written) do
@@ -263,8 +265,10 @@ for _, n in ipairs(written) do
     trouble.note_failures(ids[n], 0)
   end
   redis.call(unpack(schedule, 1, size))
-  job[2], job[4] = keys[2 * n], ARGV[row + 5]
-  redis.call(unpack(job))
+  local data, signature = signature_of(ARGV[row + 5])
+  size = shape.job_size
+  job[2], job[4], job[size + 1], job[size + 2] = keys[2 * n], data, 'zs_sig', signature
+  redis.call(unpack(job, 1, signature and size + 2 or size))
   if pauses[n] and at and at.place == 'paused' then
     park(paused_key, ids[n], lane, due_ms, at.since_ms, at.note)
   elseif pauses[n] then

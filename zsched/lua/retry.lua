@@ -7,8 +7,9 @@
 --        is_once         1: not a run that was retried in the last keep_retried_ms
 --        keep_retried_ms
 --        keep_op_ms      op holds the reply that long, and a call sent again gets it
---        ...             per run: id of its schedule; run, each once; nominal_ms, the time in its id; number of texts;
---                        and field/value texts of its job, used if RQ has forgotten it; none: not known
+--        ...             per run: id of its schedule; run, each once; nominal_ms, the time in its id; a signature for
+--                        the new run instead of the old one's, or ''; number of texts; and field/value texts of its
+--                        job, used if RQ has forgotten it; none: not known
 -- RETURNS  OK, now ms, then per run: word, detail
 --        words: retried (detail: the new run's id), RETRIED (is_once; detail: that run's id), NOTOVER (RQ's status),
 --        WAITS (its schedule has not fired), GONE (RQ has forgotten it, and no texts were given), BROKEN (another
@@ -55,8 +56,11 @@ local function by_name(texts)
 end
 
 -- Return the texts of the new run's job, or nil if another writer broke the old one.
-local function texts_of_new(job, texts, flags)
+local function texts_of_new(job, texts, flags, signature)
   local its_texts = flags and {'zs', flags} or {}
+  if signature ~= '' then
+    job.zs_sig = signature
+  end
   if job.zs_retries and string.match(job.zs_retries, '^%d+$') then
     job.retries_left = job.zs_retries
   end
@@ -80,7 +84,7 @@ local function texts_of_new(job, texts, flags)
 end
 
 -- Return a word and its detail.
-local function decide(id, run, nominal_ms, given)
+local function decide(id, run, nominal_ms, signature, given)
   local retried = is_once == '1' and redis.pcall('GET', retried_prefix .. run)
   if type(retried) == 'string' then
     return 'RETRIED', name_of(retried)
@@ -114,7 +118,7 @@ local function decide(id, run, nominal_ms, given)
     local own = redis.pcall('HGET', schedule_prefix .. id, 'flags')
     flags = type(own) == 'string' and own ~= '' and '1' .. own or nil
   end
-  local its_texts = texts_of_new(job, texts, flags)
+  local its_texts = texts_of_new(job, texts, flags, signature)
   if not its_texts then
     return 'BROKEN', '-'
   end
@@ -142,9 +146,10 @@ end
 
 local reply, i = {'OK', now_ms}, ROWS
 while i <= #ARGV do
-  local id, run, nominal_ms, size = unpack(ARGV, i, i + 3)
-  i = i + 4 + tonumber(size)
-  reply[#reply + 1], reply[#reply + 2] = decide(id, run, nominal_ms, {unpack(ARGV, i - tonumber(size), i - 1)})
+  local id, run, nominal_ms, signature, size = unpack(ARGV, i, i + 4)
+  i = i + 5 + tonumber(size)
+  reply[#reply + 1], reply[#reply + 2] = decide(id, run, nominal_ms, signature,
+    {unpack(ARGV, i - tonumber(size), i - 1)})
 end
 if #new_runs > 0 then
   append('enqueue', fields)

@@ -1,5 +1,5 @@
 """
-RQ's workers with the recorder of attempts.
+RQ's workers with the guard and the recorder of attempts.
 
 RQ's SimpleWorker renews nothing while a task runs: its death is found a minute after the task's timeout. This one has a
 thread that renews the signs of life as RQ's forking worker does. So its death is found after 60 to 90 s, too.
@@ -21,14 +21,15 @@ from rq.job import Job
 from rq.worker import BaseWorker
 
 from zsched.rq.attempts import RecordsAttempts, log
+from zsched.rq.guarded import Guarded
 from zsched.storage.rqversion import HAS_EXECUTIONS
 
 
-class Worker(RecordsAttempts, rq.Worker):
+class Worker(Guarded, RecordsAttempts, rq.Worker):
     """RQ's worker, with a process for each task."""
 
 
-class SimpleWorker(RecordsAttempts, rq.SimpleWorker):
+class SimpleWorker(Guarded, RecordsAttempts, rq.SimpleWorker):
     """RQ's worker that runs tasks in its own process."""
 
     def execute_job(self, job: Job, queue: Queue) -> None:

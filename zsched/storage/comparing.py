@@ -52,6 +52,7 @@ class ScheduleWithOptions:
     data: bytes
     digest: str | None
     unreadable: str = ""
+    signature: bytes = b""
 
     @property
     def is_recurring(self) -> bool:
@@ -71,7 +72,7 @@ def with_options(found: StoredSchedule, encoder: Encoder) -> ScheduleWithOptions
         unreadable = f"{error.problem} ({error.__cause__})" if error.__cause__ else error.problem
     except Exception as error:  # fields that another writer wrote
         unreadable = f"its fields cannot be read ({type(error).__name__}: {error})"
-    return ScheduleWithOptions(schedule, options_of(schedule, stored), data, found.digest, unreadable)
+    return ScheduleWithOptions(schedule, options_of(schedule, stored), data, found.digest, unreadable, found.signature)
 
 
 def with_changed_options(

@@ -11,7 +11,7 @@ from zsched.core.entry import Position, text
 from zsched.core.planning import Move
 from zsched.core.policy import Plan, Policy
 from zsched.core.run_id import schedule_of
-from zsched.core.runs import BAD, GONE, Run, facts_text
+from zsched.core.runs import FAILURES, GONE, Run, facts_text
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
@@ -87,12 +87,12 @@ class Stopped:
     until_ms: int | None = None
 
 
-_COUNTS = {"succeeded": "+"} | dict.fromkeys(map(str, BAD), "!")  # by status, as track.lua counts
+_COUNTS = {"succeeded": "+"} | dict.fromkeys(map(str, FAILURES), "!")  # by status, as track.lua counts
 
 
 class Over(NamedTuple):
     """
-    A run that is over. *seen*: ``core.job.Job.seen``, or "gone". *counts*: ``+``, ``!`` or ``-``. *facts*: its
+    A run that is over. *seen*: ``core.job.JobFacts.seen``, or "gone". *counts*: ``+``, ``!`` or ``-``. *facts*: its
     recorded facts.
     """
 

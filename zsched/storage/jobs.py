@@ -20,7 +20,7 @@ import redis
 
 from zsched.core.attempts import attempts_of, attempts_text, without_tracebacks
 from zsched.core.entry import text
-from zsched.core.job import JOB_FIELDS, Job
+from zsched.core.job import JOB_FIELDS, JobFacts
 from zsched.core.pages import pages_of
 from zsched.core.wording import LONGEST_NAME
 from zsched.errors import Contended, RedisRefused, RedisUnavailable
@@ -44,7 +44,7 @@ class Jobs:
     def __init__(self, channel: Channel, keys: Keys, *, tracebacks: bool = True) -> None:
         self._scripts, self._job = Scripts(channel, keys), _job if tracebacks else _job_without_tracebacks
 
-    def look(self, run_ids: Sequence[str]) -> list[Job | None]:
+    def look(self, run_ids: Sequence[str]) -> list[JobFacts | None]:
         """Read RQ's hash of each of *run_ids*; None if there is none."""
         return [
             None if reply == b"-" else self._job(reply)
@@ -53,8 +53,8 @@ class Jobs:
         ]
 
 
-def _job(reply: bytes) -> Job:
-    job = Job(*text(reply).split("\0", len(JOB_FIELDS) - 1))
+def _job(reply: bytes) -> JobFacts:
+    job = JobFacts(*text(reply).split("\0", len(JOB_FIELDS) - 1))
     if not job.error and len(job.worker) <= LONGEST_NAME:
         return job
     packed, _, attempts = job.error.partition(" ")
@@ -66,7 +66,7 @@ def _job(reply: bytes) -> Job:
     )
 
 
-def _job_without_tracebacks(reply: bytes) -> Job:
+def _job_without_tracebacks(reply: bytes) -> JobFacts:
     job = _job(reply)
     if not job.traceback and not job.attempts:
         return job
@@ -82,7 +82,7 @@ def opened_traceback(packed: str) -> str:
     return text(opened).strip() if len(opened) < _LONGEST_TRACEBACK else ""
 
 
-_NOTHING: Final = Job(*[""] * len(Job._fields))
+_NOTHING: Final = JobFacts(*[""] * len(JobFacts._fields))
 _OF_ATTEMPTS: Final = ("status", "retries_left", "zs_retries", "number_of_retries")  # as in look.lua
 _TRIES: Final = 100  # if other threads of the task write notes at the same time
 

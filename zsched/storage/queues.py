@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zsched.core.entry import text
-from zsched.core.job import ms_of
+from zsched.core.job import ms_of, whole
 from zsched.core.model import Priority
 from zsched.core.run_id import run_key
 from zsched.core.wording import plural, rough_duration
@@ -97,6 +97,8 @@ _QUEUES: Final = 2000
 _SCHEDULES: Final = 500  # recurring ones, and the next of each lane, to find queues in use
 _HEAD: Final = 10  # jobs of a queue that are searched for a run of the namespace
 _FEW, _MANY = 10, 500  # names of a queue's workers in one reply: a few usually include a living one
+GUARD_FIELD: Final = "zs_guard"  # of a worker's hash, by zsched.rq: the mode of its guard
+WARNED_FIELD: Final = "zs_warned"  # what enforce would have refused; of a worker's hash: how many jobs; of a job's: why
 _ABOUT_WORKER: Final = ("queues", "death")
 _LATEST: Final = 5  # ended jobs of a queue that are searched for their worker, of each kind
 _SIMILAR: Final = 0.7  # of two names, as difflib counts: "emial" and "email" have 0.8
@@ -104,11 +106,16 @@ _SIMILAR: Final = 0.7  # of two names, as difflib counts: "emial" and "email" ha
 
 @dataclass(frozen=True, slots=True)
 class WorkerSeen:
-    """One of RQ's workers, as registered; RQ deletes a worker without heartbeats."""
+    """
+    One of RQ's workers, as registered; RQ deletes a worker without heartbeats. ``guard``: the mode of its guard; "" of
+    a worker without one. ``warned``: the number of jobs that its guard would have refused.
+    """
 
     name: str
     version: str
     queues: frozenset[str]
+    guard: str = ""
+    warned: int = 0
 
 
 class StalledQueue(NamedTuple):
@@ -207,12 +214,14 @@ def waiting_text(queues: Sequence[StalledQueue]) -> str:
 def workers_of(wire: Wire, rq: RqKeys) -> list[WorkerSeen]:
     """Return the living workers among the first ``_WORKERS`` registered ones. Raises RedisRefused, RedisUnavailable."""
     names = members(wire, rq.workers(), _WORKERS)
-    states = allowed_replies(wire, (("HMGET", name, "version", *_ABOUT_WORKER) for name in names))
-    return [
-        WorkerSeen(rq.worker_name(name), text(row[0] or b"?"), frozenset(text(row[1]).split(",")))
-        for name, row in zip(names, states, strict=True)
-        if row and _lives(row[1:])
-    ]
+    fields = (GUARD_FIELD, WARNED_FIELD, "version", *_ABOUT_WORKER)
+    found = []
+    for name, row in zip(names, allowed_replies(wire, (("HMGET", name, *fields) for name in names)), strict=True):
+        if row and _lives(row[3:]):
+            guard, warned, version = (text(value or b"") for value in row[:3])
+            queues = frozenset(text(row[3]).split(","))
+            found.append(WorkerSeen(rq.worker_name(name), version or "?", queues, guard, whole(warned)))
+    return found
 
 
 def registered_queues(wire: Wire, rq: RqKeys) -> set[str]:

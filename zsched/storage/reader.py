@@ -19,6 +19,7 @@ from zsched.core.listing import IdTest
 from zsched.core.model import Priority, Schedule, ScheduleState
 from zsched.core.pages import pages_of
 from zsched.core.policy import USUAL, Policy
+from zsched.core.signed import SIGNATURE_FIELD, signed, with_data
 from zsched.core.triggers import TriggerSpec, delay_of, read_spec
 from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
@@ -64,6 +65,11 @@ class StoredSchedule:
     def fields(self) -> dict[str, str | bytes]:
         """The RQ fields by name; data and meta are bytes."""
         return {shown(name): value for name, value in zip(self.job[::2], self.job[1::2], strict=True)}
+
+    @property
+    def signature(self) -> bytes:
+        """The signature, or b""."""
+        return bytes(self.fields.get(SIGNATURE_FIELD, b""))  # type: ignore[arg-type]  # bytes
 
 
 class Reader:
@@ -111,7 +117,7 @@ class Reader:
         shape = record.shape
         own = _encoded([*shape.own, "trigger", spec.to_text()])
         row: list[Any] = [b"due", shape.lane.value.encode(), b"", b"", b"", 1, own]
-        row.append(_encoded([*shape.template, "data", record.data]))
+        row.append(_encoded([*shape.template, *with_data(signed(record.data, record.signature))]))
         return StoredSchedule(self._decoder.schedule(record.id, row), row[7], 0, record.digest(spec))
 
     def active(

@@ -22,6 +22,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.meta import server_now_ms
 from zsched.storage.questions import Questions
 from zsched.storage.scripts import Scripts
+from zsched.storage.signer import Signer
 from zsched.storage.store import KEEP_OP_MS
 
 MOST_WAITING: Final = 50_000  # runs of queues that are searched in one call: 1 ms of Redis
@@ -41,11 +42,11 @@ class Remembered(NamedTuple):
 class Reruns:
     """
     A client's operations on runs of one namespace, over one link, asked for by *by*: many runs in a call, and an
-    outcome for each. Raises RedisUnavailable, RedisRefused.
+    outcome for each. *signer*: it signs the new runs of runs that are signed. Raises RedisUnavailable, RedisRefused.
     """
 
-    def __init__(self, link: Link, keys: Keys, by: str = "") -> None:
-        self._link, self._keys, self._scripts = link, keys, Scripts(link, keys, by)
+    def __init__(self, link: Link, keys: Keys, by: str = "", signer: Signer | None = None) -> None:
+        self._link, self._keys, self._scripts, self._signer = link, keys, Scripts(link, keys, by), signer
         self._jobs, self._questions = Jobs(link, keys, tracebacks=False), Questions(link, keys)
 
     def retry(self, run_ids: Sequence[str], *, is_once: bool = False) -> dict[str, IdOutcome]:
@@ -58,12 +59,10 @@ class Reruns:
         records: dict[str, list[bytes]] = {}
         rest = list(parts)
         while rest:
-            rows = [
-                text
-                for run_id in rest
-                for record in [records.get(run_id, [])]
-                for text in (parts[run_id].schedule_id, run_id, parts[run_id].nominal_ms, len(record), *record)
-            ]
+            rows: list[Any] = []
+            for run_id, signature in zip(rest, self._signatures(rest, records), strict=True):
+                record = records.get(run_id, [])
+                rows += (parts[run_id].schedule_id, run_id, parts[run_id].nominal_ms, signature, len(record), *record)
             answers = self._call("retry", rest, rows, is_once=int(is_once), keep_retried_ms=_KEEP_RETRIED_MS)
             rest = [run_id for run_id, (word, _) in answers.items() if word == "LATER"]
             for run_id, (word, detail) in answers.items():
@@ -112,6 +111,18 @@ class Reruns:
         return Remembered(answer["is_known"], record and [each.encode("latin-1") for each in record])
 
     # -- how ------------------------------------------------------------------------------------------
+
+    def _signatures(self, run_ids: Sequence[str], records: Mapping[str, list[bytes]]) -> list[bytes]:
+        """Return the signature of the repetition of each of *run_ids*; b"" if there is none."""
+        if self._signer is None:
+            return [b""] * len(run_ids)
+        with self._link.wire() as wire:
+            replies = wire.replies([("HGETALL", self._keys.rq.job(run_id)) for run_id in run_ids])
+        found = []
+        for run_id, reply in zip(run_ids, replies, strict=True):
+            texts = records.get(run_id) or ([] if isinstance(reply, RedisRefused) else reply)
+            found.append(self._signer.retry(run_id, dict(zip(map(text, texts[::2]), texts[1::2], strict=True))))
+        return found
 
     def _parted(self, run_ids: Sequence[str]) -> tuple[dict[str, RunId], dict[str, IdOutcome]]:
         """Return the parts of each of *run_ids*, and outcomes for others than runs of this namespace."""

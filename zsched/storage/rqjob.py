@@ -31,6 +31,7 @@ from typing import Any
 from zsched.core.entry import text as shown
 from zsched.core.forms import Stored
 from zsched.core.model import Definition, Payload
+from zsched.core.signed import signature_behind
 from zsched.core.wording import DURATION_REMEDY, duration_argument
 from zsched.errors import InvalidSchedule, NotImportable
 from zsched.storage.rqversion import HAS_RATE_LIMITS, HERE
@@ -92,7 +93,7 @@ class Encoder:
             _refuse_reshaping("args", list(args))
             _refuse_reshaping("kwargs", kwargs)
         packed = zlib.compress(raw) if len(raw) >= _DEFLATE_FROM else raw
-        data = packed if len(packed) < len(raw) else raw
+        data = packed if len(packed) < len(raw) and not signature_behind(packed)[1] else raw
         if len(data) > self.payload_limit:
             problem = f"the payload has {len(data)} bytes, the limit is {self.payload_limit}"
             raise InvalidSchedule(

@@ -17,6 +17,7 @@ from zsched.core.forms import Stored
 from zsched.core.model import Definition, IfExists, Missed, Priority
 from zsched.core.planning import Bracket
 from zsched.core.policy import Range
+from zsched.core.signed import SIGNATURE_FIELD, signed
 from zsched.core.triggers import TriggerSpec
 from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
@@ -24,13 +25,17 @@ from zsched.storage.keys import Keys
 from zsched.storage.refusals import refusal
 from zsched.storage.rqjob import Encoder, Pairs
 from zsched.storage.scripts import BulkCall, Scripts, stream
+from zsched.storage.signer import Signer
 
 KEEP_OP_MS = 600_000  # time for which a repeated call is recognised
 BACKFILLED_AT_ONCE: Final = 100  # runs: about 1 ms of the server
 
+_RUN_TIMES: Final = 1000  # tries for the id of a run: so many calls of one id in a second
 _WRITTEN = ("created", "updated")  # words of a put that wrote a schedule
 
-OneShotRow = tuple[str, str, bytes]  # id, due ms or "+" and ms from the server's now, data
+# Id; due ms, "+" and ms from the server's now, or "=" and such a time, computed; data and its signature
+OneShotRow = tuple[str, str, bytes]
+RELATIVE: Final = ("+", "=")  # how the due of a delay begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class Shape:
     allow_past: bool
     if_version: str | None
     durable: bool = False
+    signed: bytes = b""  # what its signatures cover besides their rows (``Signer.shared``); b"" without a signer
 
 
 class RecurringShape:
@@ -52,18 +58,19 @@ class RecurringShape:
     ``template``: fields of their runs for RQ; both flat.
     """
 
-    __slots__ = ("_digest", "durable", "enabled", "if_exists", "lane", "own", "template")
+    __slots__ = ("_digest", "durable", "enabled", "if_exists", "lane", "own", "signed", "template")
 
-    def __init__(self, definition: Definition, own: Pairs, template: Pairs) -> None:
+    def __init__(self, definition: Definition, own: Pairs, template: Pairs, signed: bytes = b"") -> None:
         self.lane, self.if_exists = definition.priority, definition.if_exists
         self.enabled, self.durable = definition.enabled, definition.durable
-        self.own, self.template = _flat(own), _flat(template)
+        self.own, self.template, self.signed = _flat(own), _flat(template), signed
         self._digest = hashlib.blake2b(digest_size=12)
         self._digest.update(_separated(self.lane.value, *self.own, *self.template))
 
     def digest(self, rule: str, data: bytes) -> str:
         """
-        Return the digest of a put with *rule*, a spec's text. A put changes nothing if Redis has its digest already.
+        Return the digest of a put with *rule*, a spec's text. A put changes nothing if Redis has its digest and its
+        signature already.
         """
         digest = self._digest.copy()
         digest.update(_separated(rule, data))
@@ -72,11 +79,12 @@ class RecurringShape:
 
 @dataclass(frozen=True, slots=True)
 class RecurringRecord:
-    """A recurring schedule without its rule."""
+    """A recurring schedule without its rule. ``signature``: b"" without a signer."""
 
     id: str
     shape: RecurringShape
     data: bytes
+    signature: bytes = b""
 
     def digest(self, spec: TriggerSpec) -> str:
         """Return the ``digest`` of the record by *spec*."""
@@ -146,10 +154,10 @@ class Refilled(NamedTuple):
 
 
 class Store:
-    """The writing side of one namespace over one link. ``by``: who asks, for the log."""
+    """The writing side of one namespace over one link. ``by``: who asks, for the log. *signer*: None signs nothing."""
 
-    def __init__(self, link: Link, keys: Keys, encoder: Encoder, by: str = "") -> None:
-        self._link, self.keys, self.encoder, self.by = link, keys, encoder, by
+    def __init__(self, link: Link, keys: Keys, encoder: Encoder, by: str = "", signer: Signer | None = None) -> None:
+        self._link, self.keys, self.encoder, self.by, self.signer = link, keys, encoder, by, signer
         self._scripts = Scripts(link, keys, by)
         self._is_serializer_agreed = False
 
@@ -157,6 +165,12 @@ class Store:
         """Return the same store, with another *by*."""
         other = copy(self)
         other.by, other._scripts = by, self._scripts.acting_as(by)
+        return other
+
+    def without_signer(self) -> Store:
+        """Return the same store, which signs nothing."""
+        other = copy(self)
+        other.signer = None
         return other
 
     def demand(self, word: str, id: str, **about: Any) -> None:
@@ -204,7 +218,17 @@ class Store:
             allow_past=definition.allow_past,
             if_version=definition.if_version,
             durable=definition.durable,
+            signed=b"" if self.signer is None else self.signer.shared(pairs),
         )
+
+    def row(self, shape: Shape, id: str, due: str, data: bytes) -> OneShotRow:
+        """Return the row of a one-shot of *shape*, signed. Raises RedisUnavailable, RedisRefused."""
+        if self.signer is None:
+            return id, due, data
+        if due[0] not in RELATIVE:
+            return id, due, signed(data, self.signer.one_shot(shape.signed, id, due, data))
+        due_ms = self.signer.server_now_ms() + int(due)
+        return id, f"={due_ms}", signed(data, self.signer.one_shot(shape.signed, id, due_ms, data))
 
     def put(self, shape: Shape, row: OneShotRow, op: str | None) -> Answer:
         """Put one row. *op* makes a relative or conditional call repeatable."""
@@ -223,8 +247,13 @@ class Store:
         template = shared | {"status": "queued"}
         if letters:  # also in a run's job: a new archive reads them there while the run is open
             template["zs"] = "1" + letters
-        shape = RecurringShape(definition, own, template)
-        return RecurringRecord(definition.id, shape, self.encoder.data(definition.payload))
+        shape = RecurringShape(definition, own, template, b"" if self.signer is None else self.signer.shared(template))
+        return self.record_of(shape, definition.id, self.encoder.data(definition.payload))
+
+    def record_of(self, shape: RecurringShape, id: str, data: bytes) -> RecurringRecord:
+        """Return the recurring schedule *id* of *shape* without its rule, signed."""
+        signature = b"" if self.signer is None else self.signer.schedule(shape.signed, id, data)
+        return RecurringRecord(id, shape, data, signature)
 
     def put_recurring(self, row: RecurringRow, op: str | None) -> Answer:
         """Put one row; AGAIN when the server's time is outside of its bracket."""
@@ -254,21 +283,38 @@ class Store:
 
     def enqueue(self, definition: Definition, op: str) -> Answer:
         """Push one run at once; ``detail`` is its run id, or that of the run that is kept; None: a schedule is."""
-        pairs = self.encoder.shared(definition) | {"data": self.encoder.data(definition.payload)} | _labels(definition)
+        data = self.encoder.data(definition.payload)
+        pairs = self.encoder.shared(definition) | {"data": data} | _labels(definition)
         if definition.unique_ms:
             pairs["zs_unique"] = str(definition.unique_ms)
         self.check_serializer()
-        word, now_ms, entry, run_id = self._scripts.call(
-            "enqueue",
-            id=definition.id,
-            if_exists=definition.if_exists.value,
-            op=op,
-            keep_op_ms=KEEP_OP_MS,
-            at_front=int(definition.at_front),
-            rows=_flat(pairs),
-        )
+        word, now_ms, entry, run_id = b"AGAIN", 0, b"", b""
+        for run_ms in self._run_times():
+            if self.signer is not None:
+                shared = self.signer.shared(pairs)
+                pairs[SIGNATURE_FIELD] = self.signer.one_shot(shared, definition.id, run_ms, data)
+            word, now_ms, entry, run_id = self._scripts.call(
+                "enqueue",
+                id=definition.id,
+                if_exists=definition.if_exists.value,
+                op=op,
+                keep_op_ms=KEEP_OP_MS,
+                at_front=int(definition.at_front),
+                run_ms=run_ms,
+                rows=_flat(pairs),
+            )
+            if _text(word) != "AGAIN":
+                break
         self._claim_serializer(word)
         return Answer(_text(word), int(now_ms), _detail(run_id), *_written(word, entry))
+
+    def _run_times(self) -> Iterator[int | str]:
+        """Yield times for the id of a run that is pushed now: a signer signs it; else the script makes it."""
+        if self.signer is None:
+            yield ""
+            return
+        now_ms = self.signer.server_now_ms()
+        yield from range(now_ms, now_ms + _RUN_TIMES)
 
     def run_now(self, id: str, op: str) -> Answer:
         """Push a run of a schedule at once: fired (``detail`` is its run id), NOTFOUND, WRONGTYPE or QUARANTINED."""
@@ -342,7 +388,8 @@ def recurring_call(rows: Iterable[RecurringRow], op: str | None) -> BulkCall:
             )  # fmt: skip
             number = numbers[id(shape)] = texts_of.setdefault((*said, *shape.own, *shape.template), len(texts_of) + 1)
         texts += (
-            number, record.id, seen_version, rule, shape.digest(rule, record.data), record.data,
+            number, record.id, seen_version, rule, shape.digest(rule, record.data),
+            signed(record.data, record.signature),
             "" if bracket.anchor_ms is None else bracket.anchor_ms, bracket.next, bracket.jitter_ms,
             bracket.from_ms, bracket.until_ms,
         )  # fmt: skip

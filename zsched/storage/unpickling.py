@@ -26,6 +26,7 @@ from typing import Any, Final, Self
 
 _SLOTS: Final = frozenset(["PUT", "BINPUT", "LONG_BINPUT", "FRAME"])  # they reserve the memory that they name
 MOST_BYTES: Final = 10_000_000  # of a value; the default limit of a payload is a 40th of that
+_DEFLATED: Final = 8  # the method in the first byte of each stream of zlib (RFC 1950)
 _DEEPEST: Final = 100  # levels; Python's own functions recurse, and JSON's
 _ROOM: Final = 10_000_000  # characters, approximately, of a value in text form
 _EACH: Final = 100  # characters for every contained value, so at most 100,000 values
@@ -47,6 +48,8 @@ class NotPlain(ValueError):
 
 def inflated(data: bytes) -> bytes:
     """Return *data*, inflated if it was deflated. Raises NotPlain if it would be too long."""
+    if not data or data[0] & 15 != _DEFLATED:  # the usual case, as of a pickle or JSON: no stream of zlib begins so
+        return data
     machine = zlib.decompressobj()
     try:
         raw = machine.decompress(data, MOST_BYTES + 1)

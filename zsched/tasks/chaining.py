@@ -28,13 +28,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Final, NamedTuple
 
 from rq.job import Job
 
 from zsched.client import Client
 from zsched.client.calls import Typed
+from zsched.client.client import ClientOptions
+from zsched.config import load_settings
 from zsched.core.arguments import check_id
 from zsched.core.forms import DurationValue
 from zsched.core.options import PRESETS, TRIGGERS
@@ -66,8 +68,8 @@ class Next:
     Give either *at* or *after* (counted from the end of the run): it runs once.
 
     The worker schedules it without the settings of your ``Client``: it has zsched's own urgencies, unchanged, and the
-    default ``payload_limit``. A Next that needs other settings fails the run, after the task did its work. So give the
-    task's decorator the options of your urgency.
+    default ``payload_limit``. It is signed if the worker has keys (``[signing]`` in its settings). A Next that needs
+    other settings fails the run, after the task did its work. So give the task's decorator the options of your urgency.
 
     Raises:
         InvalidSchedule: no time, two times, or a rule.
@@ -152,7 +154,8 @@ class Turn:
         try:
             prefix = self._keys.rq.prefix
             serializer, by = self._serializer, self._job.id
-            client = Client(link, self._parts.namespace, serializer=serializer, rq_prefix=prefix, by=by)
+            named_by = {"serializer": serializer, "rq_prefix": prefix, "by": by}
+            client = Client(link, self._parts.namespace, **named_by, **_signing())
             for place, (func, options) in enumerate(named[len(done) :], len(done)):
                 done.append(client.schedule_as(f"next:{self._job.id}:{place}", func, **options).id)
                 self._mark(done, is_all=len(done) == len(named))
@@ -226,6 +229,13 @@ def nexts_of(result: object) -> list[Next] | None:
         remedy = "return one that calls client.schedule_many"
         raise InvalidSchedule("return", len(nexts), f"a run can have {MOST} Nexts", remedy)
     return nexts
+
+
+@cache
+def _signing() -> ClientOptions:
+    """Return the keys of this worker, by its settings, for a client. Raises ConfigError."""
+    settings = load_settings().signing
+    return {"signing_keys_file": settings.keys_file, "signing_valid_days": settings.valid_days}
 
 
 def _check_urgency(given: Any) -> None:

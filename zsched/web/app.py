@@ -71,6 +71,8 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
         rq_prefix=settings.rq.prefix,
         payload_limit=settings.limits.payload_bytes,
         urgencies=settings.urgencies,
+        signing_keys_file=settings.signing.keys_file,
+        signing_valid_days=settings.signing.valid_days,
     )
 
     @asynccontextmanager

@@ -208,15 +208,22 @@ def test_the_guides_function_does_what_cron_does(
     module = types.ModuleType("migrated")
     exec(source, vars(module))
     module.run_command.__module__ = "migrated"
+    module.COMMANDS = str(tmp_path / "commands.json")
     monkeypatch.setitem(sys.modules, "migrated", module)
     out, me = tmp_path / "out", pwd.getpwuid(os.getuid()).pw_name
     zsched.cron.write_text(
         f'A="b c"\n@yearly {me} pwd > {out}; echo "$A $LOGNAME" >> {out}; cat >> {out}%first%100\\%\n'
     )
-    zsched("import", "crontab", str(zsched.cron), "--func", "migrated.run_command", "--tz", "UTC")
+    command = ("import", "crontab", str(zsched.cron), "--func", "migrated.run_command", "--tz", "UTC")
+    (tmp_path / "commands.json").write_text(zsched(*command, "--dry-run", "--json").stdout)
+    zsched(*command)
 
     (schedule,) = client.list()
     client.run_now(schedule.id)
     work_off(Queue(connection=redis_client), redis_client)
 
     assert [pwd.getpwuid(os.getuid()).pw_dir, f"b c {me}", "first", "100%"] == out.read_text().splitlines()
+    (listed,) = json.loads((tmp_path / "commands.json").read_text())["schedules"]
+    for other in ({"environment": {"A": "b c", "SHELL": "/x"}}, {"stdin": "rm"}, {"user": "nobody"}):
+        with pytest.raises(PermissionError, match=r"commands.json does not list 'pwd"):
+            module.run_command(*listed["args"], **listed["kwargs"] | other)

@@ -296,7 +296,7 @@ def test_json_of_a_stretch_has_every_key() -> None:
     [stretch, *_] = json.loads(json.dumps(recent(fire(0, f"a-{NOW_MS - 5}")).to_dict()))["stretches"]
 
     assert {what.value for what in HAPPENED} == set(stretch["happened"])
-    assert {"succeeded", "failed", "cancelled", "expired", "lost"} == set(stretch["ended"])
+    assert {"succeeded", "failed", "cancelled", "expired", "lost", "refused"} == set(stretch["ended"])
     assert {0} == set(stretch["ended"].values())
     assert {What.FIRED.value: 1} == {what: count for what, count in stretch["happened"].items() if count}
     assert (60.0, 0.005) == (stretch["span_s"], stretch["late_s"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from zsched.core.attempts import Attempt
 from zsched.core.clock import LAST_MS
-from zsched.core.job import Job, ms_of, rq_time
+from zsched.core.job import JobFacts, ms_of, rq_time
 from zsched.core.runs import (
     EXPIRED,
     EXPIRED_OR_ENDED,
@@ -32,7 +32,7 @@ from zsched.core.runs import (
 T_MS = 1_800_000_000_000
 RUN = f"a-{T_MS}"
 PUSHED = pushed(RUN, T_MS * 1000 + 400)
-NOTHING = Job()
+NOTHING = JobFacts()
 TIMES = {
     "queued_at": rq_time(T_MS + 1),
     "started_at": rq_time(T_MS + 4),
@@ -40,7 +40,7 @@ TIMES = {
 }
 
 
-def job(status: str, **more: str) -> Job:
+def job(status: str, **more: str) -> JobFacts:
     """Return RQ's hash of a run that began and ended."""
     return NOTHING._replace(status=status, worker="w", **TIMES | more)
 

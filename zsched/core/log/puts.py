@@ -12,6 +12,7 @@ from zsched.core.facets import Facets, FacetsOfRows, facets_of_shared
 from zsched.core.log.kinds import Counts, Given, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, OneShotsPut, Placed, Row, RunPushed
 from zsched.core.run_id import nominal_ms_of, run_id_of, run_key, schedule_of
+from zsched.core.signed import with_data
 
 DISABLED: Final = "put with enabled=False"  # the note of a schedule that a put paused (lua/lib/lanes.lua)
 _ENQUEUED_HEAD: Final = 2  # texts before the pairs in a row of an ``enqueue`` entry
@@ -73,7 +74,7 @@ class PutEntry(ParsedEntry, kind="put"):
         return Counts(Counter({(What.PUT, ""): int(body[5 + 2 * int(body[3])])}))
 
     def record_of(self, number: int) -> Given:
-        return self.puts.lane, [*self.puts.shared, b"data", self.puts.datas[number]]
+        return self.puts.lane, [*self.puts.shared, *with_data(self.puts.datas[number])]
 
     def owners(self) -> Sequence[Key]:
         return [(id, f"{due}{self.run_suffix}") for id, due in zip(self.puts.ids, self.puts.dues, strict=True)]
@@ -193,7 +194,7 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
     def record_of(self, number: int) -> Given:
         put, own = self.puts[number], self.schedule_of(number)
         named = [each for name, value in own.items() for each in (f"{OWN}{name}".encode(), value)]
-        return text(put.shape.lane), [*put.shape.template, b"data", self.entry.body[put.at], *named]
+        return text(put.shape.lane), [*put.shape.template, *with_data(self.entry.body[put.at]), *named]
 
     def owners(self) -> Sequence[Key]:
         return [(put.id, "") for put in self.puts]

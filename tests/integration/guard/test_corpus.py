@@ -1,0 +1,394 @@
+"""
+The corpus: jobs that a program with all rights in Redis forged, altered or replayed. Real workers run none of them.
+
+Each case makes one job, and returns its id. All are given to one worker of each class, among signed runs that it does
+run. A daemon is the witness: it records each run of zsched as refused.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import uuid
+import zlib
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import redis
+from rq.results import Result
+
+from tests.faults.processes import eventually
+from tests.faults.threads import STEADY, DaemonThread, know
+from tests.integration.guard.ground import KEYS, NOT_HERE, TASKS, Bomb, Forge, call
+from zsched import RunStatus
+from zsched.core.run_id import RunId
+from zsched.core.signed import SIGNATURE_FIELD
+from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
+from zsched.storage.archivers import Archivers
+from zsched.storage.connection import Link
+from zsched.storage.keyfile import SigningKey
+from zsched.storage.signing import Subject
+
+pytestmark = pytest.mark.once
+Case = Callable[[Forge, str], str]
+AT: Final = 1_700_000_000_000
+CASES: Final[dict[str, Case]] = {}
+A_DAY_S: Final = 86_400
+
+
+def case(make: Case) -> Case:
+    """Add *make* to the corpus under its name."""
+    CASES[make.__name__] = make
+    return make
+
+
+def altered(name: str, change: Callable[[Forge, str], dict[str, Any]], **options: Any) -> None:
+    """Add a signed run, enqueued with *options*, in whose job another program makes a *change*."""
+
+    def make(forge: Forge, name: str) -> str:
+        return forge.alter(forge.enqueue(name, **options), **change(forge, name))
+
+    CASES[name] = make
+
+
+def pickled(value: Any) -> bytes:
+    return pickle.dumps(value, 5)
+
+
+def run_of(name: str, ms: int = AT) -> str:
+    return f"{name}-{ms}"
+
+
+# -- forged: nobody with a key made it ----------------------------------------------------------------
+
+
+@case
+def forged_without_a_signature(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name)})
+
+
+@case
+def forged_with_an_empty_signature(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name), SIGNATURE_FIELD: ""})
+
+
+@case
+def forged_with_a_garbage_signature(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name), SIGNATURE_FIELD: b"\xff\x00 ; DROP"})
+
+
+@case
+def forged_with_a_made_up_code(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name), SIGNATURE_FIELD: f"k2.0ffffffff.{'A' * 22}"})
+
+
+@case
+def forged_with_an_unknown_key(forge: Forge, name: str) -> str:
+    key = SigningKey("k9", b"9" * 32)
+    return forge.push(run_of(name), forge.signed({"data": call(name)}, Subject.RUN, run_of(name), key=key))
+
+
+@case
+def forged_with_another_secret_under_a_known_key_id(forge: Forge, name: str) -> str:
+    key = SigningKey("k2", bytes.fromhex(NOT_HERE))
+    return forge.push(run_of(name), forge.signed({"data": call(name)}, Subject.RUN, run_of(name), key=key))
+
+
+@case
+def forged_with_a_signature_of_nothing(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), forge.signed({"data": b""}, Subject.RUN, run_of(name)) | {"data": call(name)})
+
+
+@case
+def forged_with_a_function_that_is_not_allowed(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name, "os.system", args=("true",))})
+
+
+@case
+def forged_with_the_id_of_a_job_of_rq(forge: Forge, name: str) -> str:
+    return forge.push(str(uuid.uuid4()), {"data": call(name)})
+
+
+@case
+def forged_with_the_signature_of_a_run_under_the_id_of_a_job_of_rq(forge: Forge, name: str) -> str:
+    return forge.copy(forge.enqueue(name), str(uuid.uuid4()))
+
+
+@case
+def forged_with_the_marks_of_a_one_shot(forge: Forge, name: str) -> str:
+    marks = {"zs": "1", "zs_func": f"{TASKS}.work", "zs_uncertain": "1"}
+    return forge.push(run_of(name), {"data": call(name)} | marks)
+
+
+@case
+def forged_with_a_pickle_as_its_call(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": pickled(Bomb(name))})
+
+
+@case
+def forged_with_a_pickle_as_its_function(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": pickled((Bomb(name), None, (), {}))})
+
+
+@case
+def forged_with_a_pickle_as_its_argument(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name, args=(Bomb(name),))})
+
+
+@case
+def forged_with_a_pickle_as_its_meta(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name), "meta": pickled({"x": Bomb(name)})})
+
+
+@case
+def forged_with_a_pickle_as_its_result(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name), "result": pickled(Bomb(name))})
+
+
+@case
+def forged_with_a_pickle_that_is_deflated(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": zlib.compress(call(name, args=(Bomb(name),)))})
+
+
+@case
+def forged_with_a_broken_pickle(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name)[:-4]})
+
+
+@case
+def forged_with_a_pickle_that_inflates_without_end(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": zlib.compress(b"\x80\x05" + b"\0" * 50_000_000)})
+
+
+# -- altered: a holder of a key made it, and another program changed it ----------------------------------
+
+
+altered("altered_arguments", lambda forge, name: {"data": call(f"{name}-x")})
+altered("altered_function_to_another_allowed_one", lambda forge, name: {"data": call(name, f"{TASKS}.other")})
+altered("altered_function_to_one_that_is_not_allowed", lambda forge, name: {"data": call(name, f"{TASKS}.not_allowed")})
+altered("altered_keyword_arguments", lambda forge, name: {"data": call(name, kwargs={"a": 1})})
+altered("altered_to_a_method_of_an_object", lambda forge, name: {"data": call(name, "touch", instance=Path("x"))})
+altered("altered_to_a_pickle", lambda forge, name: {"data": call(name, args=(Bomb(name),))})
+altered("altered_to_json", lambda forge, name: {"data": json.dumps([f"{TASKS}.work", None, [name], {}])})
+altered("altered_to_nothing", lambda forge, name: {"data": b""})
+altered("altered_queue", lambda forge, name: {"origin": "other"})
+altered("altered_timeout", lambda forge, name: {"timeout": "-1"})
+altered("altered_by_meta", lambda forge, name: {"meta": pickled({"admin": True})})
+altered("altered_meta", lambda forge, name: {"meta": pickled({"tenant": 2})}, meta={"tenant": 1})
+altered("altered_by_removing_its_meta", lambda forge, name: {"meta": None}, meta={"tenant": 1})
+altered("altered_by_meta_that_is_code", lambda forge, name: {"meta": pickled({"x": Bomb(name)})}, meta={"x": 1})
+altered("altered_retry_intervals", lambda forge, name: {"retry_intervals": "[1]"}, retry=1)
+altered("altered_number_of_retries", lambda forge, name: {"retries_left": "9", "zs_retries": "9"}, retry=1)
+altered("altered_by_retries", lambda forge, name: {"retries_left": "9", "zs_retries": "9", "retry_intervals": "[0]"})
+altered("altered_by_repeats", lambda forge, name: {"repeats_left": "9", "repeat_intervals": "[0]"})
+altered(
+    "altered_by_webhooks",
+    lambda forge, name: {"webhooks": json.dumps([{"url": "http://127.0.0.1:9/", "job_status": "failed"}])},
+)
+
+
+# -- callbacks -----------------------------------------------------------------------------------------
+
+
+altered("smuggled_success_callback", lambda forge, name: {"success_callback_name": f"{TASKS}.called_back"})
+altered("smuggled_failure_callback", lambda forge, name: {"failure_callback_name": f"{TASKS}.called_back"})
+altered("smuggled_stopped_callback", lambda forge, name: {"stopped_callback_name": f"{TASKS}.called_back"})
+altered("smuggled_callback_that_is_not_allowed", lambda forge, name: {"success_callback_name": "os.abort"})
+altered(
+    "smuggled_instead_of_another_callback",
+    lambda forge, name: {"success_callback_name": f"{TASKS}.work"},
+    on_success=f"{TASKS}.called_back",
+)
+altered("removed_callback", lambda forge, name: {"success_callback_name": ""}, on_success=f"{TASKS}.called_back")
+
+
+# -- signed, and not allowed here --------------------------------------------------------------------
+
+
+@case
+def signed_with_a_function_that_is_not_allowed(forge: Forge, name: str) -> str:
+    return forge.enqueue(name, f"{TASKS}.not_allowed")
+
+
+@case
+def signed_with_a_callback_that_is_not_allowed(forge: Forge, name: str) -> str:
+    return forge.enqueue(name, on_failure=f"{TASKS}.not_allowed")
+
+
+@case
+def signed_by_a_limited_key_for_another_function(forge: Forge, name: str) -> str:
+    fields = {"data": call(name, f"{TASKS}.other"), "origin": "web"}
+    key = forge.ring.keys["web1"]
+    return forge.push(run_of(name), forge.signed(fields, Subject.RUN, run_of(name), key=key), "web")
+
+
+@case
+def signed_by_a_limited_key_for_another_queue(forge: Forge, name: str) -> str:
+    key = forge.ring.keys["web1"]
+    return forge.push(run_of(name), forge.signed({"data": call(name)}, Subject.RUN, run_of(name), key=key))
+
+
+# -- expired, downgraded, of another namespace ---------------------------------------------------------
+
+
+@case
+def expired_yesterday(forge: Forge, name: str) -> str:
+    fields = forge.signed({"data": call(name)}, Subject.RUN, run_of(name), for_s=-A_DAY_S)
+    return forge.push(run_of(name), fields)
+
+
+@case
+def expired_with_a_longer_time_written_over(forge: Forge, name: str) -> str:
+    fields = forge.signed({"data": call(name)}, Subject.RUN, run_of(name), for_s=-A_DAY_S)
+    key, _, code = fields[SIGNATURE_FIELD].split(b".")
+    return forge.push(run_of(name), fields | {SIGNATURE_FIELD: b".".join((key, b"0ffffffff", code))})
+
+
+@case
+def expired_signature_of_a_recurring_schedule(forge: Forge, name: str) -> str:
+    fields = forge.signed({"data": call(name)}, Subject.SCHEDULE, name, for_s=-1)
+    return forge.push(run_of(name), fields)
+
+
+altered("downgraded_by_removing_the_signature", lambda forge, name: {SIGNATURE_FIELD: None})
+altered("downgraded_to_half_of_the_code", lambda forge, name: {SIGNATURE_FIELD: signature(forge, name)[:-11]})
+altered("downgraded_to_an_empty_code", lambda forge, name: {SIGNATURE_FIELD: signature(forge, name)[:-22]})
+
+
+def signature(forge: Forge, name: str) -> bytes:
+    """Return the signature of the run that was enqueued last for *name*."""
+    run_id = next(one.id for one in forge.client.runs(name))
+    return bytes(forge.fields(run_id)[SIGNATURE_FIELD])
+
+
+@case
+def of_another_namespace_under_this_ones_id(forge: Forge, name: str) -> str:
+    fields = forge.signed({"data": call(name)}, Subject.RUN, f"{run_of(name)}-nshop", namespace="shop")
+    return forge.push(run_of(name), fields)
+
+
+@case
+def of_this_namespace_under_anothers_id(forge: Forge, name: str) -> str:
+    return forge.push(f"{run_of(name)}-nshop", forge.signed({"data": call(name)}, Subject.RUN, run_of(name)))
+
+
+@case
+def recurring_of_another_namespace(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), forge.signed({"data": call(name)}, Subject.SCHEDULE, name, namespace="shop"))
+
+
+# -- replayed -----------------------------------------------------------------------------------------
+
+
+@case
+def replayed_at_another_time(forge: Forge, name: str) -> str:
+    run_id = forge.enqueue(name)
+    return forge.copy(run_id, f"{name}-{int(run_id.rpartition('-')[2]) + 60_000}")
+
+
+@case
+def replayed_under_another_schedule(forge: Forge, name: str) -> str:
+    return forge.copy(forge.enqueue(name), run_of("monthly-report"))
+
+
+@case
+def replayed_as_a_repetition(forge: Forge, name: str) -> str:
+    run_id = forge.enqueue(name)
+    return forge.copy(run_id, f"{run_id}-r1")
+
+
+@case
+def replayed_repetition_of_another_occurrence(forge: Forge, name: str) -> str:
+    fields = forge.signed({"data": call(name)}, Subject.RETRY, run_of(name))
+    return forge.push(f"{run_of(name, AT + 1)}-r1", fields)
+
+
+@case
+def replayed_repetition_as_the_occurrence(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), forge.signed({"data": call(name)}, Subject.RETRY, run_of(name)))
+
+
+@case
+def replayed_run_of_a_recurring_schedule_under_another(forge: Forge, name: str) -> str:
+    return forge.push(run_of(f"{name}-2"), forge.signed({"data": call(name)}, Subject.SCHEDULE, name))
+
+
+@case
+def replayed_one_shot_as_a_run_of_a_recurring_schedule(forge: Forge, name: str) -> str:
+    return forge.push(run_of(run_of(name)), forge.signed({"data": call(name)}, Subject.RUN, run_of(name)))
+
+
+# -- the trial ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The state after one worker had the corpus."""
+
+    ids: dict[str, str]
+    jobs: dict[str, dict[str, Any]]
+    errors: dict[str, str]  # the last line of each traceback, by name
+    recorded: dict[str, str]  # the status of each run that zsched knows, by name
+    receipts: set[str]
+    good: set[str]  # receipts of the signed runs among them
+
+
+@pytest.fixture(scope="module", params=["zsched.rq.Worker", "zsched.rq.SimpleWorker"])
+def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
+    """Give the corpus to a worker, and a daemon as a witness."""
+    folder = tmp_path_factory.mktemp("corpus")
+    with EmbeddedRedis() as server, Guard() as guard, redis.Redis.from_url(server.url, protocol=2) as client_of_redis:
+        know(client_of_redis)
+        forge, link = Forge.of(server.url, folder, client_of_redis), Link.from_url(server.url, 5)
+        with DaemonThread(server.url, **STEADY) as daemon:
+            daemon.wait_for("term_began")
+            eventually(Archivers(link, KEYS).alive)
+            ids = {}
+            for number, (name, make) in enumerate(CASES.items()):
+                ids[name] = make(forge, name)
+                if number % 10 == 0:
+                    forge.enqueue(f"good-{number}")
+            known = {name: id for name, id in ids.items() if _is_known(forge, id)}
+            forge.burst(guard, request.param, queues=("default", "web", "other"))
+            eventually(lambda: all(forge.client.get_run(id)[0].is_over for id in known.values()))
+            recorded = {name: forge.client.get_run(id)[0].status.value for name, id in known.items()}
+        jobs = {name: forge.fields(id) for name, id in ids.items()}
+        errors = {name: _error(client_of_redis, id) for name, id in ids.items()}
+        good = {f"good-{number}" for number in range(0, len(CASES), 10)}
+        yield Outcome(ids, jobs, errors, recorded, forge.receipts, good)
+        link.pool.disconnect()
+
+
+def _is_known(forge: Forge, id: str) -> bool:
+    """Return True if zsched pushed the run."""
+    parts = RunId.ours(id, "default")
+    return parts is not None and any(run.id == id for run in forge.client.runs(parts.schedule_id))
+
+
+def _error(client_of_redis: redis.Redis, id: str) -> str:
+    texts = client_of_redis.xrevrange(Result.get_key(id), "+", "-", count=1)
+    packed = texts[0][1].get(b"exc_string", b"") if texts else b""
+    return zlib.decompress(b64decode(packed)).decode() if packed else ""
+
+
+def test_the_corpus_has_at_least_forty_jobs() -> None:
+    assert len(CASES) >= 40
+
+
+def test_a_worker_runs_nothing_of_the_corpus(outcome: Outcome) -> None:
+    assert outcome.good == outcome.receipts
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_worker_refuses_the_job_and_keeps_the_reason(outcome: Outcome, name: str) -> None:
+    assert (b"failed", True) == (outcome.jobs[name].get("status"), outcome.errors[name].startswith("JobRefused: "))
+
+
+def test_zsched_records_each_of_its_runs_as_refused(outcome: Outcome) -> None:
+    assert {RunStatus.REFUSED.value} == set(outcome.recorded.values())
+    assert len(outcome.recorded) >= 25

@@ -1,0 +1,160 @@
+"""A reader follows the guide to signed jobs, from ``off`` over ``warn`` to ``enforce``, while runs are executed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.documents import PROJECT
+from tests.faults.processes import eventually
+from tests.faults.threads import STEADY, DaemonThread, know
+from tests.integration.guard.ground import call
+from tests.prefix import RQ
+from zsched import Client
+from zsched.embedded.guard import Guard
+
+pytestmark = [pytest.mark.redis, pytest.mark.once, pytest.mark.slow]
+PAGE = (PROJECT / "docs/how-to/sign-jobs.md").read_text()
+TASKS = """
+import zsched
+
+@zsched.task
+def send(number: int) -> None:
+    pass
+"""
+FORGED = "forged-1700000000000"
+STOP_S = 30
+MORE = 10  # runs that end between two steps
+
+
+def steps() -> dict[int, str]:
+    """Return the numbered parts of the page."""
+    found = re.findall(r"^## (\d)\. .*?(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    texts = re.split(r"^## \d\. ", PAGE, flags=re.MULTILINE)[1:]
+    return {int(number): text.partition("\n## ")[0] for number, text in zip(found, texts, strict=True)}
+
+
+class Company:
+    """Two workers, services that enqueue, and a recurring schedule, in a folder."""
+
+    def __init__(self, url: str, folder: Path, guard: Guard, client_of_redis: redis.Redis) -> None:
+        self.url, self.folder, self._guard, self.redis = url, folder, guard, client_of_redis
+        self.client = Client.from_url(url)
+        self.pushed, self._is_over = 0, threading.Event()
+        self._workers: dict[str, subprocess.Popen[bytes]] = {}
+        (folder / "tasks.py").write_text(TASKS)
+
+    def run(self, command: str) -> str:
+        """Run a command of the page in the folder; return its output."""
+        own = {"ZSCHED_REDIS_URL": self.url, "PATH": f"{self.folder}:{os.environ['PATH']}"}
+        env = self._environment() | own | {"ZSCHED_SIGNING_KEYS_FILE": "signing-keys"}
+        ran = subprocess.run(
+            ["sh", "-c", command], cwd=self.folder, env=env, capture_output=True, text=True, check=False
+        )
+        assert 0 == ran.returncode, ran.stdout + ran.stderr
+        return ran.stdout
+
+    def restart_workers(self, settings: str) -> None:
+        """Restart both workers, one after the other, with *settings* in worker.toml."""
+        (self.folder / "worker.toml").write_text(settings)
+        for name in ("w1", "w2"):
+            if (before := self._workers.pop(name, None)) is not None:
+                before.send_signal(signal.SIGTERM)
+                assert 0 == before.wait(STOP_S)
+            env = self._environment() | {"ZSCHED_CONFIG": "worker.toml", "ZSCHED_REDIS_URL": self.url}
+            command = [sys.executable, "-m", "zsched.cli", "worker", "--simple", "--name", name, "email"]
+            with (self.folder / f"{name}.log").open("ab") as log:
+                self._workers[name] = self._guard.spawn(command, cwd=self.folder, env=env, stdout=log, stderr=log)
+            eventually(lambda name=name: self.redis.hget(f"{RQ}:worker:{name}", "state") in (b"idle", b"busy"))
+
+    def wait(self) -> None:
+        """Wait until more runs have ended."""
+        goal = self.count("finished") + MORE
+        eventually(lambda: self.count("finished") >= goal, within_s=60)
+
+    def count(self, registry: str) -> int:
+        return int(self.redis.zcard(f"{RQ}:{registry}:email"))
+
+    @contextmanager
+    def traffic(self) -> Iterator[None]:
+        """Enqueue runs inside the block, by the present client."""
+
+        def push() -> None:
+            while not self._is_over.wait(0.05):
+                self.client.enqueue("tasks.send", kwargs={"number": self.pushed}, queue="email")
+                self.pushed += 1
+
+        thread = threading.Thread(target=push)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._is_over.set()
+            thread.join()
+
+    def told(self) -> int:
+        """Return how many jobs the workers would have refused."""
+        return sum(int(self.redis.hget(f"{RQ}:worker:{name}", "zs_warned") or 0) for name in self._workers)
+
+    def _environment(self) -> dict[str, str]:
+        own = {"PYTHONPATH": os.pathsep.join([str(PROJECT), str(self.folder), os.environ.get("PYTHONPATH", "")])}
+        return {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")} | own
+
+
+def block(text: str, language: str) -> str:
+    """Return the first block of *language* in *text*."""
+    found = re.search(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_workers_come_from_off_to_enforce_without_an_interruption(
+    redis_url: str, redis_client: redis.Redis, tmp_path: Path, guard: Guard
+) -> None:
+    know(redis_client)
+    page, company = steps(), Company(redis_url, tmp_path, guard, redis_client)
+    (tmp_path / "zsched").write_text(f'#!/bin/sh\nexec {sys.executable} -m zsched.cli "$@"\n')
+    (tmp_path / "zsched").chmod(0o755)
+    warn = block(page[4], "toml")
+    company.client.schedule("tasks.send", kwargs={"number": 0}, id="beat", every=1, queue="email", overlap="allow")
+    company.client.schedule("tasks.send", kwargs={"number": 0}, id="far", after=86_400, queue="email")
+
+    with DaemonThread(redis_url, **STEADY) as daemon, company.traffic():
+        daemon.wait_for("term_began")
+        company.restart_workers('[worker]\nguard = "off"\n')
+        company.wait()
+
+        company.run(block(page[1], "sh"))
+        assert "signing-keys" == tomllib.loads(block(page[2], "toml"))["signing"]["keys_file"]
+        assert 'signing_keys_file="signing-keys"' in block(page[2], "python")
+        company.client = Client.from_url(redis_url, signing_keys_file=str(tmp_path / "signing-keys"))
+        plan, signed = map(company.run, re.findall(r"^\$ (.*)$", page[3], re.MULTILINE))
+        assert ("2 schedules would be signed", "2 schedules signed") == (plan.splitlines()[-1], signed.strip())
+
+        company.restart_workers(warn)
+        company.wait()
+        before = company.told()
+        company.wait()
+        assert before == company.told()  # nothing new is reported
+
+        company.restart_workers(warn.replace("warn", "enforce"))
+        company.redis.hset(f"{RQ}:job:{FORGED}", mapping={"data": call("x", "tasks.send"), "origin": "email"})
+        company.redis.rpush(f"{RQ}:queue:email", FORGED)
+        company.client.run_now("far")
+        company.wait()
+        company.wait()
+        pushed = company.pushed
+        eventually(lambda: company.count("finished") > pushed)
+
+    assert [FORGED] == [id.decode() for id in redis_client.zrange(f"{RQ}:failed:email", 0, -1)]

@@ -1,0 +1,172 @@
+"""Keys: their file, the commands ``zsched keys``, and a rotation of keys while runs are pushed and executed."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import redis
+from click.testing import CliRunner, Result
+
+from tests.faults.processes import eventually
+from tests.faults.threads import STEADY, DaemonThread
+from tests.integration.guard.ground import KEYS, TASKS, Forge, call, key_file
+from tests.prefix import RQ
+from zsched import Client, InvalidSchedule
+from zsched.cli import program
+from zsched.cli.program import DONE, FAILED, USAGE
+from zsched.core.signed import SIGNATURE_FIELD
+from zsched.embedded.guard import Guard
+from zsched.storage.keyfile import KeyFile
+
+pytestmark = pytest.mark.redis
+WORK = f"{TASKS}.work"
+FAR = datetime(2031, 1, 1, tzinfo=UTC)
+OLD, NEW = f"k1 {'11' * 32}\n", f"k3 {'33' * 32}\n"
+RUNS, PER_CALL = 10_000, 500
+
+
+def zsched(forge: Forge, *arguments: str) -> Result:
+    env = {"ZSCHED_REDIS_URL": forge.url, "ZSCHED_SIGNING_KEYS_FILE": str(forge.folder / "keys")}
+    return CliRunner().invoke(program, arguments, env=env)
+
+
+def key_of(forge: Forge, id: str) -> str:
+    """Return the id of the key that signed a waiting schedule, or ''."""
+    name = f"zsched:{{default}}:template:{id}"
+    name = name if forge.redis.exists(name) else KEYS.rq.job(f"{id}-{int(FAR.timestamp()) * 1000}")
+    return (forge.redis.hget(name, SIGNATURE_FIELD) or b"").decode().partition(".")[0]
+
+
+def wait(client: Client, *ids: str) -> None:
+    """Let a one-shot, and a recurring schedule whose id begins with an r, wait for each of *ids*."""
+    for id in ids:
+        when = {"cron": "0 0 1 1 *"} if id.startswith("r") else {"at": FAR}
+        client.schedule(WORK, args=(id,), id=id, **when)  # type: ignore[arg-type]
+
+
+def test_a_new_key_is_a_line_for_a_file(forge: Forge, tmp_path: Path) -> None:
+    made = zsched(forge, "keys", "new", "k7")
+
+    keys = KeyFile(key_file(tmp_path, made.stdout, "made")).ring()
+    assert (DONE, ["k7"]) == (made.exit_code, list(keys.keys))
+
+
+def test_a_new_key_with_an_unusable_id_is_refused(forge: Forge) -> None:
+    refused = zsched(forge, "keys", "new", "Key-1")
+
+    assert (USAGE, "") == (refused.exit_code, refused.stdout)
+    assert "key id 'Key-1': use 1 to 8 of a-z and 0-9" in refused.stderr
+
+
+def test_waiting_schedules_are_signed_by_the_first_key_and_keep_their_times(forge: Forge) -> None:
+    wait(forge.client, "one", "rule")
+    before = [forge.client.get(id).next_at for id in ("one", "rule")]
+    key_file(forge.folder, NEW + f"k2 {'22' * 32}\n")
+
+    signed, again = (zsched(forge, "keys", "sign", "--match", "*") for _ in range(2))
+
+    assert ["2 schedules signed\n", "0 schedules signed; 2 needed no change\n"] == [signed.stdout, again.stdout]
+    assert (["k3", "k3"], before) == (
+        [key_of(forge, id) for id in ("one", "rule")],
+        [forge.client.get(id).next_at for id in ("one", "rule")],
+    )
+
+
+def test_schedules_without_a_signature_are_signed_on_request_alone(forge: Forge, guard: Guard) -> None:
+    wait(Client.from_url(forge.url), "one", "rule")
+
+    refused = zsched(forge, "keys", "sign", "--match", "*")
+    signed = zsched(forge, "keys", "sign", "--match", "*", "--unsigned")
+    for id in ("one", "rule"):
+        forge.client.run_now(id)
+    forge.burst(guard)
+
+    assert (FAILED, DONE) == (refused.exit_code, signed.exit_code)
+    assert "it has no signature" in refused.stdout
+    assert {"one", "rule"} == forge.receipts
+
+
+def test_a_forged_schedule_is_not_signed_even_on_request(forge: Forge) -> None:
+    wait(forge.client, "one")
+    run_id = f"one-{int(FAR.timestamp()) * 1000}"
+    forge.alter(run_id, data=call("evil"))
+    before = forge.fields(run_id)[SIGNATURE_FIELD]
+
+    refused = zsched(forge, "keys", "sign", "--match", "*", "--unsigned")
+
+    assert (FAILED, before) == (refused.exit_code, forge.fields(run_id)[SIGNATURE_FIELD])
+    assert "or the job was changed after it was signed" in refused.stdout
+
+
+def test_a_server_with_a_limited_key_alone_schedules_what_the_key_may_sign(forge: Forge, guard: Guard) -> None:
+    file = key_file(forge.folder, f"web1 {'aa' * 32}\n", "web-keys")
+    web = Client.from_url(forge.url, signing_keys_file=file)
+    good = web.enqueue(WORK, args=("good",), queue="web").run_id or ""
+    bad = web.enqueue(f"{TASKS}.other", args=("bad",), queue="web").run_id or ""
+
+    forge.burst(guard, queues=("web",))
+
+    assert {"good"} == forge.receipts
+    assert (b"finished", b"failed") == (forge.fields(good)["status"], forge.fields(bad)["status"])
+
+
+def test_a_server_with_a_limited_key_cannot_change_what_others_signed(forge: Forge) -> None:
+    wait(forge.client, "one")
+    file = key_file(forge.folder, f"web1 {'aa' * 32}\n", "web-keys")
+
+    with pytest.raises(InvalidSchedule, match="by key 'k2', which is not in this process's file of keys"):
+        Client.from_url(forge.url, signing_keys_file=file).update("one", queue="web")
+
+
+def test_a_change_by_a_full_key_of_what_a_limited_key_may_not_sign_is_refused(forge: Forge) -> None:
+    web = Client.from_url(forge.url, signing_keys_file=key_file(forge.folder, f"web1 {'aa' * 32}\n", "web-keys"))
+    web.schedule(f"{TASKS}.other", args=("x",), id="one", at=FAR, queue="web")
+
+    with pytest.raises(InvalidSchedule, match=f"key 'web1' may not sign {TASKS}.other"):
+        forge.client.update("one", at=FAR)
+
+
+def test_a_client_without_keys_signs_nothing(forge: Forge) -> None:
+    with pytest.raises(InvalidSchedule, match="this client has no keys; give Client"):
+        Client.from_url(forge.url).sign_many(match="*")
+
+
+@pytest.mark.slow
+def test_a_rotation_of_keys_under_load_refuses_no_run(forge: Forge, guard: Guard, redis_client: redis.Redis) -> None:
+    key_file(forge.folder, OLD)
+    client = Client.from_url(forge.url, signing_keys_file=str(forge.folder / "keys"))
+    wait(client, "rule", "later")
+    for _ in range(2):
+        forge.start(guard, "zsched.rq.SimpleWorker", "--quiet")
+    pushed = [0]
+
+    def push() -> None:
+        while pushed[0] < RUNS:
+            rows = [
+                {"func": WORK, "args": ("one",), "id": f"one-{pushed[0] + n}", "after": 0.0, "result_ttl": 600}
+                for n in range(PER_CALL)
+            ]
+            client.schedule_many(rows)  # type: ignore[arg-type]
+            pushed[0] += PER_CALL
+            eventually(lambda: redis_client.llen(f"{RQ}:queue:default") < 2 * PER_CALL, within_s=120)
+
+    with DaemonThread(forge.url, **STEADY) as daemon:
+        daemon.wait_for("term_began")
+        thread = threading.Thread(target=push)
+        thread.start()
+        for share, keys in ((0.2, OLD + NEW), (0.4, NEW + OLD), (0.8, NEW)):  # add it, sign by it, remove the old one
+            eventually(lambda share=share: pushed[0] >= share * RUNS, within_s=300)
+            if keys == NEW:
+                client.sign_many(match="*")
+                eventually(lambda: redis_client.llen(f"{RQ}:queue:default") < 2 * PER_CALL, within_s=120)
+            key_file(forge.folder, keys)
+        thread.join()
+        runs = [client.run_now("rule"), client.run_now("later")]
+        registry, failed = f"{RQ}:finished:default", f"{RQ}:failed:default"
+        eventually(lambda: redis_client.zcard(registry) >= RUNS + len(runs), within_s=120)
+
+    assert (RUNS + len(runs), 0) == (redis_client.zcard(registry), redis_client.zcard(failed))
+    assert {"k3"} == {forge.fields(run_id)[SIGNATURE_FIELD].decode().partition(".")[0] for run_id in runs}

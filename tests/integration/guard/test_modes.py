@@ -1,0 +1,106 @@
+"""Modes of a guard: off, warn and enforce; and workers that cannot begin."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from tests.faults.processes import eventually
+from tests.integration.guard.ground import BURST_S, KEYS, TASKS, Forge, call, key_file
+from tests.prefix import RQ
+from zsched import Client
+from zsched.embedded.guard import Guard
+
+pytestmark = pytest.mark.redis
+
+
+def push_three(forge: Forge) -> dict[str, str]:
+    """Push a signed run, a forged run and a job of RQ; return their ids by name."""
+    return {
+        "signed": forge.enqueue("signed"),
+        "forged": forge.push("forged-1700000000000", {"data": call("forged")}),
+        "of-rq": forge.push(str(uuid.uuid4()), {"data": call("of-rq", f"{TASKS}.not_allowed")}),
+    }
+
+
+def test_a_worker_without_a_guard_runs_every_job(forge: Forge, guard: Guard, kind: str) -> None:
+    push_three(forge)
+
+    forge.burst(guard, kind, ZSCHED_WORKER_GUARD="off")
+
+    assert {"signed", "forged", "of-rq"} == forge.receipts
+
+
+def test_a_guard_that_warns_runs_every_job_and_tells_what_it_would_refuse(
+    forge: Forge, guard: Guard, kind: str
+) -> None:
+    ids = push_three(forge)
+
+    forge.burst(guard, kind, "--name", "w", ZSCHED_WORKER_GUARD="warn")
+
+    assert {"signed", "forged", "of-rq"} == forge.receipts
+    assert f"job {ids['forged']}: enforce would refuse it: it has no signature" in forge.log
+    assert (b"2", b"warn") == tuple(forge.redis.hmget(f"{RQ}:worker:w", "zs_warned", "zs_guard"))
+    assert [None, b"it has no signature"] == [
+        forge.redis.hget(KEYS.rq.job(ids[name]), "zs_warned") for name in ("signed", "forged")
+    ]
+
+
+def test_a_guard_that_enforces_runs_the_signed_job_alone(forge: Forge, guard: Guard, kind: str) -> None:
+    push_three(forge)
+
+    forge.burst(guard, kind)
+
+    assert {"signed"} == forge.receipts
+
+
+def test_a_plain_worker_with_the_job_class_refuses_too(forge: Forge, guard: Guard) -> None:
+    ids = push_three(forge)
+
+    forge.burst(guard, "rq.SimpleWorker", "--job-class", "zsched.rq.Job")
+
+    assert ({"signed"}, b"failed") == (forge.receipts, forge.fields(ids["forged"])["status"])
+
+
+def test_rqs_scheduler_is_not_started_beside_a_guard(forge: Forge, guard: Guard) -> None:
+    forge.burst(guard, "zsched.rq.Worker", "--with-scheduler")
+
+    assert "RQ's scheduler is not started beside a guard" in forge.log
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"ZSCHED_WORKER_TASK_MODULES": "", "ZSCHED_WORKER_ALLOW_CALLABLES": ""}, "no function is allowed; name mod"),
+        ({"ZSCHED_SIGNING_KEYS_FILE": "/nowhere"}, "[signing] keys_file='/nowhere': No such file or directory"),
+        ({"ZSCHED_WORKER_TASK_MODULES": "nowhere"}, "there is no such module here"),
+        ({"ZSCHED_WORKER_GUARD": "on"}, "write one of: off, warn, enforce"),
+    ],
+)
+def test_a_worker_with_unusable_settings_does_not_begin(
+    forge: Forge, guard: Guard, settings: dict[str, str], message: str
+) -> None:
+    worker = forge.start(guard, "zsched.rq.Worker", "--burst", **settings)
+
+    assert (True, True) == (worker.wait(BURST_S) != 0, message in forge.log)
+
+
+def test_a_worker_without_keys_does_not_enforce(forge: Forge, guard: Guard) -> None:
+    empty = key_file(forge.folder, "", "empty")
+
+    worker = forge.start(guard, "zsched.rq.Worker", "--burst", ZSCHED_SIGNING_KEYS_FILE=empty)
+
+    assert (True, True) == (worker.wait(BURST_S) != 0, "it has no key; add one with: zsched keys new" in forge.log)
+
+
+def test_new_keys_are_used_without_a_restart(forge: Forge, guard: Guard) -> None:
+    forge.start(guard, "zsched.rq.SimpleWorker")
+    first = forge.enqueue("first")
+    eventually(lambda: forge.fields(first)["status"] == b"finished")
+
+    file = key_file(forge.folder, f"k3 {'33' * 32}\nk2 {'22' * 32}\n")
+    second = Client.from_url(forge.url, signing_keys_file=file).enqueue(f"{TASKS}.work", args=("second",)).run_id or ""
+
+    eventually(lambda: forge.fields(second)["status"] == b"finished")
+    assert {"first", "second"} == forge.receipts

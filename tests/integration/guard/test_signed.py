@@ -1,0 +1,374 @@
+"""Signatures survive everything that zsched and RQ do with a job, and what no signature covers is opened safely."""
+
+from __future__ import annotations
+
+import pickle
+import sqlite3
+from base64 import b64encode
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import anyio
+import pytest
+import redis
+from rq import Queue
+from rq.job import Job
+from rq.registry import FailedJobRegistry, StartedJobRegistry
+
+from tests.faults.processes import archive_of_its_own, eventually
+from tests.faults.threads import STEADY, DaemonThread
+from tests.integration.guard.ground import KEYS, TASKS, Bomb, Forge, call, key_file
+from tests.prefix import RQ
+from zsched import Client, InvalidSchedule, PayloadGone, RunStatus
+from zsched.aio import AsyncClient
+from zsched.config import ArchiveSettings
+from zsched.core.signed import SIGNATURE_FIELD
+from zsched.embedded.guard import Guard
+from zsched.storage.archivers import Archivers
+from zsched.storage.connection import Link
+from zsched.storage.signing import Subject, check_run
+
+pytestmark = pytest.mark.redis
+WORK, COUNT = f"{TASKS}.work", f"{TASKS}.count_in_meta"
+SOON_MS = 20
+
+
+def finished(forge: Forge, *run_ids: str) -> bool:
+    return all(forge.fields(run_id).get("status") == b"finished" for run_id in run_ids)
+
+
+def subject_of(forge: Forge, run_id: str) -> Subject:
+    """Return the subject of the good signature of a run."""
+    return check_run(forge.ring, run_id, forge.fields(run_id), 0).subject
+
+
+@pytest.fixture
+def fired(forge: Forge, daemon: DaemonThread) -> Any:
+    """Return a function that waits until a schedule has fired, and returns its last run's id."""
+
+    def wait(id: str) -> str:
+        run = eventually(lambda: next(iter(forge.client.runs(id)), None))
+        assert run is not None
+        return run.id
+
+    return wait
+
+
+# -- ways to a worker --------------------------------------------------------------------------------
+
+
+def test_a_signed_run_of_each_way_to_a_worker_runs(forge: Forge, guard: Guard, kind: str, fired: Any) -> None:
+    forge.client.schedule(WORK, args=("delayed",), id="delayed", after=0.01)
+    forge.client.schedule(WORK, args=("at",), id="at", at=datetime.now(UTC) + timedelta(milliseconds=SOON_MS))
+    forge.client.schedule(WORK, args=("every",), id="every", every=3600, starts=datetime.now(UTC))
+    forge.client.schedule(WORK, args=("cron",), id="cron", cron="0 0 1 1 *")
+    far = datetime.now(UTC) + timedelta(days=300)
+    forge.client.schedule(WORK, args=("later",), id="later", at=far)
+    rows: Any = [{"func": WORK, "args": (f"many-{n}",), "id": f"many-{n}", "after": 0.01} for n in range(3)]
+    rows += [{"func": WORK, "args": ("row",), "id": "row", "cron": "0 0 1 1 *"}]
+    forge.client.schedule_many(rows)
+    runs = [forge.enqueue("now"), *map(forge.client.run_now, ("cron", "later", "row"))]
+    runs += map(fired, ("delayed", "at", "many-0", "many-1", "many-2"))
+
+    forge.burst(guard, kind)
+
+    assert finished(forge, *runs)
+    assert forge.receipts >= {"delayed", "at", "cron", "later", "row", "now", "many-0", "many-1", "many-2"}
+
+
+def test_a_backfilled_occurrence_runs(forge: Forge, guard: Guard) -> None:
+    now = datetime.now(UTC)
+    forge.client.schedule(WORK, args=("filled",), id="hourly", every=3600, starts=now - timedelta(hours=3))
+
+    filled = forge.client.backfill("hourly", now - timedelta(hours=3), now, again=True)
+    forge.burst(guard)
+
+    assert len(filled.runs) == 3
+    assert finished(forge, *(str(run.run_id) for run in filled.runs))
+
+
+def test_an_update_of_a_signed_schedule_is_signed(forge: Forge, guard: Guard) -> None:
+    forge.client.schedule(WORK, args=("before",), id="a", after=3600)
+    forge.client.update("a", after=7200)
+    forge.client.update("a", queue="other")
+    forge.client.update("a", args=("after",))
+
+    run_id = forge.client.run_now("a")
+    forge.burst(guard, queues=("other",))
+
+    assert finished(forge, run_id)
+    assert {"after"} == forge.receipts
+
+
+def test_an_update_of_a_forged_schedule_is_refused(forge: Forge) -> None:
+    run_id = forge.client.schedule(WORK, args=("good",), id="a", after=3600).run_id or ""
+    forge.alter(run_id, data=call("evil"))
+
+    with pytest.raises(InvalidSchedule, match="the job was changed after it was signed; schedule it again"):
+        forge.client.update("a", queue="other")
+
+
+def test_an_update_of_a_signed_schedule_by_a_client_without_keys_is_refused(forge: Forge) -> None:
+    forge.client.schedule(WORK, args=("good",), id="a", after=3600)
+
+    with pytest.raises(InvalidSchedule, match="it is signed, and this client has no keys"):
+        Client.from_url(forge.url).update("a", queue="other")
+
+
+def test_an_update_of_an_unsigned_schedule_signs_nothing(forge: Forge, guard: Guard) -> None:
+    Client.from_url(forge.url).schedule(WORK, args=("a",), id="a", after=3600)
+
+    forge.client.update("a", queue="other")
+    forge.client.run_now("a")
+    forge.burst(guard, queues=("other",))
+
+    assert set() == forge.receipts
+
+
+def test_a_put_that_is_repeated_changes_nothing(forge: Forge) -> None:
+    def outcomes() -> list[str]:
+        at = datetime(2031, 1, 1, tzinfo=UTC)
+        one = forge.client.schedule(WORK, args=("a",), id="one", at=at)
+        rule = forge.client.schedule(WORK, args=("a",), id="rule", cron="0 9 * * *")
+        return [one.outcome, rule.outcome]
+
+    assert (["created"] * 2, ["unchanged"] * 2) == (outcomes(), outcomes())
+
+
+def test_a_put_by_another_key_replaces_the_signature(forge: Forge) -> None:
+    forge.client.schedule(WORK, args=("a",), id="rule", cron="0 9 * * *")
+    file = key_file(forge.folder, f"k3 {'33' * 32}\n", "new-keys")
+
+    changed = Client.from_url(forge.url, signing_keys_file=file).schedule(
+        WORK, args=("a",), id="rule", cron="0 9 * * *"
+    )
+
+    assert "updated" == changed.outcome
+    assert forge.redis.hget("zsched:{default}:template:rule", SIGNATURE_FIELD).startswith(b"k3.")
+
+
+@pytest.mark.parametrize("mode", ["off", "enforce"])
+def test_a_next_is_signed_by_its_worker(forge: Forge, guard: Guard, daemon: DaemonThread, kind: str, mode: str) -> None:
+    forge.enqueue("first", f"{TASKS}.chained", kwargs={"left": 1})
+    forge.burst(guard, kind, ZSCHED_WORKER_GUARD=mode)
+    eventually(lambda: forge.redis.llen(f"{RQ}:queue:default") or "first-0" in forge.receipts)
+
+    forge.burst(guard, kind)
+
+    assert {"first-1", "first-0"} == forge.receipts
+
+
+@pytest.mark.anyio
+async def test_an_async_client_signs_as_the_client_does(forge: Forge, guard: Guard) -> None:
+    async with AsyncClient.from_url(forge.url, signing_keys_file=str(forge.folder / "keys")) as client:
+        await client.schedule(WORK, args=("later",), id="later", after=3600)
+        runs = [(await client.enqueue(WORK, args=("now",))).run_id or "", await client.run_now("later")]
+
+    await anyio.to_thread.run_sync(forge.burst, guard)
+
+    assert finished(forge, *runs)
+
+
+# -- attempts ----------------------------------------------------------------------------------------
+
+
+def test_a_run_that_rewrites_its_meta_is_tried_again(forge: Forge, guard: Guard, kind: str) -> None:
+    plain = forge.enqueue("plain", COUNT, args=(3,), retry=3)
+    with_meta = forge.enqueue("with-meta", COUNT, args=(3,), retry=3, meta={"count": 0, "when": datetime(2026, 1, 1)})
+
+    forge.burst(guard, kind)
+
+    assert finished(forge, plain, with_meta)
+    assert Subject.RUN is subject_of(forge, plain)
+
+
+def test_a_task_that_returns_retry_is_tried_again(forge: Forge, guard: Guard, kind: str) -> None:
+    run_id = forge.enqueue("again", f"{TASKS}.again")
+
+    forge.burst(guard, kind)
+
+    assert finished(forge, run_id)
+    assert {"again-True"} == forge.receipts
+
+
+def test_a_run_of_a_recurring_schedule_that_rewrites_its_meta_is_tried_again(forge: Forge, guard: Guard) -> None:
+    forge.client.schedule(COUNT, args=(2,), id="rule", cron="0 0 1 1 *", retry=2, meta={"count": 0})
+    run_id = forge.client.run_now("rule")
+
+    forge.burst(guard)
+
+    assert finished(forge, run_id)
+
+
+@pytest.mark.parametrize("by", ["client", "rq"])
+def test_a_failed_run_runs_again_on_request(forge: Forge, guard: Guard, by: str) -> None:
+    run_id = forge.enqueue("twice", COUNT, args=(2,), meta={"count": 0})
+    forge.burst(guard)
+    assert b"failed" == forge.fields(run_id)["status"]
+
+    if by == "client":
+        again = forge.client.retry(run_id)
+        assert Subject.RETRY is subject_of(forge, again)
+    else:  # as rq-dashboard's button and `rq requeue` do
+        again = run_id
+        FailedJobRegistry("default", connection=forge.redis).requeue(run_id)
+    forge.burst(guard)
+
+    assert finished(forge, again)
+
+
+def test_a_run_of_a_recurring_schedule_is_retried_with_its_signature(forge: Forge, guard: Guard) -> None:
+    forge.client.schedule(COUNT, args=(2,), id="rule", cron="0 0 1 1 *", meta={"count": 0})
+    run_id = forge.client.run_now("rule")
+    forge.burst(guard)
+
+    again = forge.client.retry(run_id)
+    forge.burst(guard)
+
+    assert finished(forge, again)
+
+
+def test_a_retry_of_a_forged_run_is_not_signed(forge: Forge, guard: Guard) -> None:
+    run_id = forge.alter(forge.enqueue("a"), data=call("evil"))
+    forge.burst(guard)
+
+    again = forge.client.retry(run_id)
+    forge.burst(guard)
+
+    assert (b"failed", set()) == (forge.fields(again)["status"], forge.receipts)
+
+
+def test_a_run_that_rq_forgot_is_retried_from_the_archive(forge: Forge, guard: Guard, daemon: DaemonThread) -> None:
+    run_id = forge.client.schedule(WORK, args=("a",), id="a", after=3600).run_id or ""
+    forge.client.run_now("a")
+    forge.burst(guard)
+    eventually(lambda: forge.client.get_run(run_id)[0].status is RunStatus.SUCCEEDED)
+    forge.redis.delete(KEYS.rq.job(run_id))
+
+    again = forge.client.retry(run_id)
+    forge.burst(guard)
+
+    assert finished(forge, again)
+
+
+def test_a_run_that_is_over_does_not_run_again_by_its_id_alone(forge: Forge, guard: Guard, kind: str) -> None:
+    run_id = forge.enqueue("a")
+    forge.burst(guard, kind)
+    (forge.folder / "receipts" / "a").unlink()
+
+    forge.redis.rpush(f"{RQ}:queue:default", run_id)
+    forge.burst(guard, kind)
+
+    assert (set(), True) == (forge.receipts, finished(forge, run_id))
+    assert f"job {run_id} is refused: it is over: its status is finished" in forge.log
+    assert 0 == forge.redis.exists(f"{RQ}:queue:default:intermediate")
+
+
+# -- a lost Redis ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keep_args", [True, False])
+def test_schedules_run_after_a_recovery_from_an_archive(
+    forge: Forge, guard: Guard, link: Link, redis_client: redis.Redis, keep_args: bool
+) -> None:
+    archive = ArchiveSettings(path=archive_of_its_own(), keep_args=keep_args)
+    forge.client.schedule(WORK, args=("one",), id="one", after=3600)
+    forge.client.schedule(WORK, args=("rule",), id="rule", cron="0 0 1 1 *")
+    with DaemonThread(forge.url, archive=archive, **STEADY) as daemon:
+        daemon.wait_for("term_began")
+        eventually(Archivers(link, KEYS).alive)
+        pushed = forge.enqueue("pushed")
+        last = eventually(lambda: redis_client.xrevrange("zsched:{default}:log", count=1))
+        entry, fields = last[0]
+        texts = dict(fields)
+        eventually(lambda: Archivers(link, KEYS).archived(entry.decode(), int(texts[b"t"]) // 1000) == "archived")
+        redis_client.flushall()
+        daemon.wait_for("recovery_done")
+        runs = [pushed, *map(forge.client.run_now, ("one", "rule"))]
+
+        forge.burst(guard)
+
+    assert finished(forge, *runs)
+    assert {"one", "rule", "pushed"} == forge.receipts
+
+
+def test_a_run_whose_arguments_were_deleted_is_not_retried(forge: Forge, guard: Guard, link: Link) -> None:
+    archive = ArchiveSettings(path=archive_of_its_own(), keep_args=False)
+    with DaemonThread(forge.url, archive=archive, **STEADY) as daemon:
+        daemon.wait_for("term_began")
+        run_id = forge.enqueue("a")
+        forge.burst(guard)
+        eventually(lambda: forge.client.get_run(run_id)[0].status is RunStatus.SUCCEEDED)
+        forge.redis.delete(KEYS.rq.job(run_id))
+        with sqlite3.connect(str(archive.path)) as db:
+            db.execute("DELETE FROM argument")  # as the hourly removal does
+
+        with pytest.raises(PayloadGone):
+            forge.client.retry(run_id)
+
+
+# -- what no signature covers ------------------------------------------------------------------------
+
+
+def test_a_pickle_among_the_things_that_a_task_reads_is_not_opened(forge: Forge, guard: Guard, kind: str) -> None:
+    before = forge.enqueue("before")
+    run_id = forge.enqueue("reader", f"{TASKS}.read_others", args=())
+    bomb = pickle.dumps({"x": Bomb("read")})
+    forge.alter(run_id, dependency_id=before, result=bomb)
+    forge.alter(before, meta=bomb, result=bomb)
+    for id in (before, run_id):
+        forge.redis.xadd(f"{RQ}:results:{id}", {"type": 1, "return_value": b64encode(bomb)})
+
+    forge.burst(guard, kind)
+
+    assert finished(forge, run_id)
+    assert not [name for name in forge.receipts if name.startswith("boom")]
+    assert "closed-1-NotPlain" in forge.receipts
+
+
+def test_an_abandoned_job_that_is_forged_runs_no_callback(forge: Forge, guard: Guard) -> None:
+    forged = {
+        "data": call("x"), "status": "started", "failure_callback_name": f"{TASKS}.called_back", "origin": "default",
+        "meta": pickle.dumps({"x": Bomb("abandoned")}), "retries_left": "1", "timeout": "180",
+    }  # fmt: skip
+    forge.redis.hset(KEYS.rq.job("forged"), mapping=forged)
+    forge.redis.sadd(f"{RQ}:queues", f"{RQ}:queue:default")
+    forge.redis.zadd(StartedJobRegistry("default", connection=forge.redis).key, {"forged:1": 1})
+
+    forge.burst(guard)
+
+    assert set() == forge.receipts
+
+
+def test_a_dependent_job_that_is_forged_is_released_unopened(forge: Forge, guard: Guard) -> None:
+    run_id = forge.enqueue("first")
+    forged = {
+        "data": call("dependent"), "status": "deferred", "origin": "other", "timeout": "180",
+        "meta": pickle.dumps({"x": Bomb("dependent")}), "success_callback_name": f"{TASKS}.called_back",
+    }  # fmt: skip
+    forge.redis.hset(KEYS.rq.job("waits"), mapping=forged)
+    forge.redis.sadd(f"{RQ}:job:{run_id}:dependents", "waits")
+    forge.redis.zadd(f"{RQ}:deferred:other", {"waits": 1})
+
+    forge.burst(guard, queues=("default",))
+
+    assert {"first"} == forge.receipts
+    kept = forge.fields("waits")
+    assert (forged["meta"], forged["success_callback_name"].encode()) == (kept["meta"], kept["success_callback_name"])
+
+
+# -- RQ's own jobs -----------------------------------------------------------------------------------
+
+
+def test_an_unsigned_job_of_rq_runs_by_choice_if_its_arguments_are_plain(forge: Forge, guard: Guard, kind: str) -> None:
+    queue = Queue("default", connection=forge.redis)
+    plain = queue.enqueue(WORK, "plain", meta={"a": 1}, on_success=None)
+    forbidden = queue.enqueue(f"{TASKS}.not_allowed", "forbidden")
+    forge.redis.hset(plain.key, "x", "y")
+    bomb = forge.push("d3b07384-d9a0-4c1e-8f1e-aaaaaaaaaaaa", {"data": call("x", args=(Bomb("argument"),))})
+
+    forge.burst(guard, kind, ZSCHED_WORKER_UNSIGNED_RQ_JOBS="true")
+
+    assert {"plain"} == forge.receipts
+    statuses = [Job.fetch(id, forge.redis).get_status().value for id in (plain.id, forbidden.id)]
+    assert (["finished", "failed"], b"failed") == (statuses, forge.fields(bomb)["status"])

@@ -1,0 +1,225 @@
+"""Signatures of jobs: each signed part counts, and the file of keys is checked."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import pickle
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zsched.core.clock import ManualClock
+from zsched.core.signed import SIGNATURE_FIELD
+from zsched.errors import ConfigError
+from zsched.storage.keyfile import KeyFile, KeyRing, SigningKey, new_key_line, read_keys
+from zsched.storage.signing import (
+    SIGNED,
+    BadSignature,
+    Stamp,
+    Subject,
+    UnknownKey,
+    check_run,
+    check_schedule,
+    shared_digest,
+)
+
+KEY, OTHER = SigningKey("k1", b"1" * 32), SigningKey("k2", b"2" * 32)
+RING = KeyRing({"k1": KEY, "k2": OTHER}, KEY)
+RUN, NOW_S, UNTIL_S = "a-1700000000000", 1_700_000_000, 1_700_086_400
+FIELDS: dict[str, Any] = {
+    "data": pickle.dumps(("app.f", None, (1,), {}), 5), "origin": "default", "timeout": "180", "status": "queued",
+    "meta": b"m", "success_callback_name": "app.ok", "retry_intervals": "[60, 300]", "zs_retries": "2",
+}  # fmt: skip
+LINES = f"k2 {'22' * 32}\nk1 {'11' * 32}\n"
+
+
+def signed(
+    fields: dict[str, Any], subject: Subject = Subject.RUN, name: str = RUN, namespace: str = "default"
+) -> dict[str, Any]:
+    stamp = Stamp(KEY, subject, shared_digest(namespace, fields), UNTIL_S)
+    return fields | {SIGNATURE_FIELD: stamp.sign(name, fields["data"])}
+
+
+def is_good(fields: dict[str, Any], run_id: str = RUN, now_s: int = NOW_S, ring: KeyRing = RING) -> bool:
+    try:
+        check_run(ring, run_id, fields, now_s)
+    except BadSignature:
+        return False
+    return True
+
+
+def test_a_code_is_that_of_rfc_2104() -> None:
+    for size in (0, 1, 63, 64, 65, 500):
+        text = bytes(range(256)) * 2
+        parted = KEY.mac.after(text[: size // 2]).code(text[size // 2 : size])
+        assert hmac.digest(KEY.secret, text[:size], "sha256") == parted
+
+
+def test_a_job_is_good_as_it_was_signed() -> None:
+    checked = check_run(RING, RUN, signed(FIELDS), NOW_S)
+
+    assert (Subject.RUN, KEY, UNTIL_S) == (checked.subject, checked.key, checked.until_s)
+
+
+@pytest.mark.parametrize("name", [*SIGNED, "data"])
+def test_a_change_of_a_signed_field_makes_a_signature_bad(name: str) -> None:
+    job = signed(FIELDS)
+
+    assert not is_good(
+        job | {name: b"%s." % job.get(name, "").encode() if isinstance(job.get(name, ""), str) else b"x"}
+    )
+
+
+@pytest.mark.parametrize("name", ["status", "enqueued_at", "result_ttl", "zs_note", "worker_name", "retries_left"])
+def test_a_change_of_another_field_leaves_a_signature_good(name: str) -> None:
+    assert is_good(signed(FIELDS) | {name: b"9"})
+
+
+def test_a_value_cannot_move_from_one_field_to_the_next() -> None:
+    one = signed(FIELDS | {"origin": "ab", "timeout": "c"})
+
+    assert not is_good(one | {"origin": "a", "timeout": "bc"})
+
+
+def test_a_job_stays_good_as_rq_writes_it_again() -> None:
+    data = json.dumps(["app.f", None, [1], {}], separators=(",", ":")).encode()
+    job = signed(FIELDS | {"data": data, "meta": b'{"a":1}', "retry_intervals": "[60,300]"})
+
+    again = {
+        "data": zlib.compress(data),
+        "meta": b'{"a": 1}',
+        "retry_intervals": "[60, 300]",
+        "failure_callback_name": "",
+    }
+    assert is_good(job | again)
+
+
+@pytest.mark.parametrize(
+    ("subject", "name", "good", "bad"),
+    [
+        (Subject.RUN, RUN, [RUN], ["a-1700000000001", f"{RUN}-r1", f"{RUN}-nshop", "b-1700000000000"]),
+        (Subject.SCHEDULE, "a", [RUN, f"{RUN}-r7", "a-1800000000000"], ["b-1700000000000", f"{RUN}-nshop", "a"]),
+        (Subject.RETRY, RUN, [f"{RUN}-r1", f"{RUN}-r9"], [RUN, "a-1700000000001-r1"]),
+    ],
+)
+def test_a_signature_is_good_for_its_subject_alone(
+    subject: Subject, name: str, good: list[str], bad: list[str]
+) -> None:
+    job = signed(FIELDS, subject, name)
+
+    assert (good, []) == (
+        [run_id for run_id in good if is_good(job, run_id)],
+        [run_id for run_id in bad if is_good(job, run_id)],
+    )
+
+
+def test_a_signature_of_a_waiting_schedule_is_checked_by_its_kind() -> None:
+    rule, one = signed(FIELDS, Subject.SCHEDULE, "a"), signed(FIELDS)
+
+    check_schedule(RING, "default", "a", None, rule, NOW_S)
+    check_schedule(RING, "default", "a", RUN, one, NOW_S)
+    for run_id, job in ((RUN, rule), (None, one)):
+        with pytest.raises(BadSignature):
+            check_schedule(RING, "default", "a", run_id, job, NOW_S)
+
+
+def test_an_expired_signature_is_bad_and_says_when_it_was_valid() -> None:
+    assert is_good(signed(FIELDS), now_s=UNTIL_S)
+
+    with pytest.raises(BadSignature, match=r"its signature was valid until 2023-11-15T22:13Z"):
+        check_run(RING, RUN, signed(FIELDS), UNTIL_S + 1)
+
+
+def test_a_signature_by_an_unknown_key_names_the_key() -> None:
+    with pytest.raises(UnknownKey, match="'k1', which is not in this process's file of keys"):
+        check_run(KeyRing({"k2": OTHER}, OTHER), RUN, signed(FIELDS), NOW_S)
+
+
+# -- the file of keys ---------------------------------------------------------------------------------
+
+
+def write(folder: Path, text: str, mode: int = 0o600) -> str:
+    file = folder / "keys"
+    file.write_text(text)
+    file.chmod(mode)
+    return str(file)
+
+
+def test_the_first_key_of_a_file_signs_and_comments_are_left_out(tmp_path: Path) -> None:
+    ring = read_keys(
+        write(tmp_path, f"# by ann\n\n{LINES}web1 {'aa' * 32} functions=app.*,os.getpid queues=web,mail\n")
+    )
+
+    limited = ring.keys["web1"]
+    assert ("k2", ["k2", "k1", "web1"]) == (ring.first.id, list(ring.keys))
+    assert (("app.*", "os.getpid"), ("web", "mail")) == (limited.functions, limited.queues)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "it has no key; add one with: zsched keys new"),
+        ("K1 11", "line 1: 'K1' is no id of a key; use 1 to 8 of a-z and 0-9"),
+        ("k1", "line 1: the secret of key 'k1' has not 64 hexadecimal digits"),
+        (f"k1 {'1' * 63}", "line 1: the secret of key 'k1' has not 64 hexadecimal digits"),
+        (f"{LINES}k1 {'33' * 32}", "line 3: two keys have the id 'k1'; give each its own"),
+        (f"{LINES}k3 {'33' * 32}", "3 keys (k2, k1, k3) without limits; keep the new one and the one that it replaces"),
+        (f"k1 {'11' * 32} queue=a", "line 1: 'queue=a' is no limit of key 'k1'; write functions=…, queues=…"),
+        (f"k1 {'11' * 32} queues=", "line 1: 'queues=' is no limit of key 'k1'"),
+        (f"k1 {'11' * 32} é", "it has other characters than ASCII"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_line_and_without_the_secret(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_keys(write(tmp_path, text))
+
+    assert message in str(refused.value)
+    assert "1111" not in str(refused.value)
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])
+def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+    with pytest.raises(ConfigError, match=f"its mode is {mode:04o}: other users of this machine can read the keys"):
+        read_keys(write(tmp_path, LINES, mode))
+
+
+def test_a_credential_of_systemd_may_have_the_mode_of_its_acl(tmp_path: Path) -> None:
+    (tmp_path / "zsched-signing-keys").write_text(LINES)
+    (tmp_path / "zsched-signing-keys").chmod(0o440)
+
+    ring = read_keys(str(tmp_path / "zsched-signing-keys"), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
+
+    assert "k2" == ring.first.id
+
+
+def test_a_changed_file_is_read_again_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
+    clock = ManualClock(0)
+    keys = KeyFile(write(tmp_path, LINES), clock)
+    seen = [keys.ring().first.id]
+
+    for text in (f"{new_key_line('k3')}\n{LINES.splitlines()[0]}\n", "broken"):
+        write(tmp_path, text)
+        os.utime(tmp_path / "keys", ns=(len(text), len(text)))
+        clock.advance(1000)
+        seen.append(keys.ring().first.id)
+
+    assert ["k2", "k3", "k3"] == seen
+    assert "the secret of key 'broken' has not 64" in keys.problem
+
+
+@pytest.mark.parametrize(
+    ("paths", "queue", "problem"),
+    [
+        (["app.f", "os.getpid"], "web", ""),
+        (["app.f", "os.system"], "web", "key 'web1' may not sign os.system"),
+        (["app.f"], "mail", "key 'web1' may not sign for queue 'mail'"),
+    ],
+)
+def test_a_limited_key_signs_its_functions_and_queues_alone(paths: list[str], queue: str, problem: str) -> None:
+    key = SigningKey("web1", b"1" * 32, ("app.*", "os.getpid"), ("web",))
+
+    assert problem == key.problem_of(paths, queue)

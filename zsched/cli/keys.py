@@ -1,0 +1,66 @@
+"""``zsched keys``: the keys by which clients sign what they schedule, and workers check it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import click
+
+from zsched.cli.filters import schedule_filters
+from zsched.cli.program import DONE, Invocation, Subcommand, pass_invocation
+from zsched.cli.repairs import Repair, bulk_options
+from zsched.storage.keyfile import new_key_line
+
+_SIGN = Repair("keys sign", "signed", "schedule", "--match '*'")
+
+
+@click.group("keys", params=Subcommand(None).params, context_settings={"help_option_names": ["-h", "--help"]})
+def keys() -> None:
+    """
+    Make a signing key, and sign what waits. Clients sign by the first key of the file in [signing] keys_file, and
+    workers with a guard run what is signed by any of its keys. docs/how-to/sign-jobs.md has the whole way.
+
+    \b
+    Examples:
+      (umask 077; zsched keys new k1 > /etc/zsched/signing-keys)
+      zsched keys sign --match '*'
+    """
+
+
+@keys.command(cls=Subcommand)
+@click.argument("id")
+@pass_invocation
+def new(invocation: Invocation, /, id: str) -> int:
+    """
+    Print a line with a new key, for a file of keys. ID names it in the file and in each signature: 1 to 8 of a-z and
+    0-9, such as k1. The key is shown only here: write it into a file that its owner alone can read.
+
+    \b
+    Example:
+      (umask 077; zsched keys new k1 > /etc/zsched/signing-keys)
+    """
+    line = new_key_line(id)
+    invocation.answer({"id": id, "line": line}, line)
+    return DONE
+
+
+@keys.command(cls=Subcommand)
+@click.option("--unsigned", is_flag=True, help="Also schedules without a signature, as they are: when signing begins.")
+@schedule_filters
+@bulk_options(is_pushing=False)
+@pass_invocation
+def sign(invocation: Invocation, /, unsigned: bool, **given: Any) -> int:
+    """
+    Sign waiting schedules again by the first key: after a rotation of keys, or before their signatures expire. They
+    keep their times. A schedule is refused if its signature is not good: another program may have made it. The command
+    can be repeated; what has the newest signature already is left as it is.
+
+    \b
+    Examples:
+      zsched keys sign --match '*' --dry-run
+      zsched keys sign --match '*' --unsigned --yes
+    """
+    call = partial(invocation.client().sign_many, unsigned)
+    _SIGN.are_filters((), given)
+    return _SIGN.carry_out(invocation, call, given)

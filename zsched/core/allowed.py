@@ -1,0 +1,21 @@
+"""Functions that settings allow by patterns: ``[rq] allow_callables`` and ``[worker] allow_callables``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+
+def is_allowed(path: str, patterns: Iterable[str]) -> bool:
+    """
+    Return True if one of *patterns* matches the dotted *path*, part by part. So ``app.tasks.*`` does not match
+    ``app.tasks.os.system``, which a worker would find. ``*`` alone matches everything.
+    """
+    return any(_matches(path, pattern) for pattern in patterns)
+
+
+def _matches(path: str, pattern: str) -> bool:
+    if pattern == "*" or path == pattern:
+        return True
+    parts, wanted = path.split("."), pattern.split(".")
+    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))

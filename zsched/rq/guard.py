@@ -1,0 +1,203 @@
+"""
+The guard of a worker: it decides whether a job may run, before anything of the job is imported or unpickled.
+
+::
+
+    the fields of a job ──► which functions does it name? ──► are they allowed? ──► is it signed? ──► Permission
+                              (read, not run)                (patterns, tasks)     (run: signature; RQ's job: by choice)
+
+- A run of zsched needs a signature of exactly this run, or of its recurring schedule, by a key of the worker's file.
+- A job of RQ (its id is no run id) cannot be signed. It may run if ``unsigned_rq_jobs`` says so. Its payload must be of
+  plain values, since any writer of RQ's queues can make it.
+- The function and the callbacks of both must be allowed: tasks of the worker's modules, or paths that match a pattern.
+
+What no signature covers is read without running it (``zsched.rq.plain``): results, also of dependencies, and ``meta``
+of a job that may not run.
+
+Not guaranteed: a replay. A signature of a recurring schedule holds for all of its runs, and that of a run for as long
+as it is valid (SECURITY.md). And a task may fetch jobs with classes of RQ itself, which unpickle what they find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from rq.exceptions import DeserializationError
+
+from zsched.core.allowed import is_allowed
+from zsched.core.clock import Clock, SystemClock
+from zsched.core.run_id import RunId
+from zsched.core.runs import REFUSED
+from zsched.core.wording import plural, truncated
+from zsched.errors import ConfigError
+from zsched.rq.plain import PlainPickles, WarnedPickles, log
+from zsched.storage.called import Called, called
+from zsched.storage.keyfile import KeyFile
+from zsched.storage.signing import (
+    BadSignature,
+    Checked,
+    Fields,
+    Stamp,
+    Subject,
+    UnknownKey,
+    check_run,
+    shared_digest,
+)
+from zsched.storage.unpickling import NotPlain, inflated, is_pickle, read_plain
+
+_UNSIGNED: Final = "it is no run of zsched, and [worker] unsigned_rq_jobs is false"
+
+
+class GuardMode(StrEnum):
+    """The fate of a job that the guard refuses."""
+
+    OFF = "off"  # runs it: nobody looks
+    WARN = "warn"  # runs it, and tells
+    ENFORCE = "enforce"  # refuses it
+
+
+class JobRefused(DeserializationError):
+    """
+    The guard of this worker refuses the job. The text of the error is what the tracker recognizes as a refusal; RQ
+    treats its base class as a job whose payload cannot be read.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class Permission(NamedTuple):
+    """
+    A decision on a job. ``refusal``: why it may not run; "": it may. ``checked``: its good signature, if it has one.
+    ``func``: the dotted path of its function; "" if nobody could read it.
+    """
+
+    refusal: str
+    checked: Checked | None = None
+    func: str = ""
+
+    @property
+    def is_trusted(self) -> bool:
+        """True if a holder of keys made its payload and its meta, so that they may be unpickled."""
+        return not self.refusal and self.checked is not None
+
+
+class JobGuard:
+    """
+    Decides on jobs. *patterns*: allowed functions. *tasks*: further allowed functions, by path. *keys*: None refuses
+    each run.
+    """
+
+    def __init__(
+        self,
+        mode: GuardMode,
+        patterns: Collection[str] = (),
+        tasks: Collection[str] = (),
+        keys: KeyFile | None = None,
+        *,
+        allows_unsigned: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self.mode, self._patterns, self._tasks, self._keys = mode, patterns, frozenset(tasks), keys
+        self._allows_unsigned, self._clock = allows_unsigned, clock or SystemClock()
+        self._told = ""  # the last problem of the file of keys that was logged
+
+    @property
+    def reader(self) -> type[PlainPickles]:
+        """The reader of pickles that no signature covers."""
+        return PlainPickles if self.mode is GuardMode.ENFORCE else WarnedPickles
+
+    @property
+    def is_on(self) -> bool:
+        """True if jobs are looked at."""
+        return self.mode is not GuardMode.OFF
+
+    def allowed_text(self) -> str:
+        """Return what may run, for people: ``3 tasks and app.jobs.* are allowed; keys k2, k1``."""
+        tasks = [plural(len(self._tasks), "task")] if self._tasks else []
+        allowed = " and ".join([*tasks, *self._patterns])
+        verb = "is" if len(self._tasks) + len(self._patterns) == 1 else "are"
+        keys = "no keys" if self._keys is None else f"keys {', '.join(self._keys.ring().keys)}"
+        return f"{allowed} {verb} allowed; {keys}{'; unsigned jobs of RQ, too' if self._allows_unsigned else ''}"
+
+    def decide(self, job_id: str, fields: Mapping[str, Any]) -> Permission:
+        """Decide on the job with these *fields* of its hash, as bytes. Never raises."""
+        try:
+            names = called(fields)
+        except Exception as error:  # any bytes may stand there
+            return Permission(f"its call cannot be read: {_told(error)}")
+        func = names.paths[0]
+        refusal = next((f"{path} is not allowed here" for path in names.paths if not self._allows(path)), "")
+        if refusal:
+            return Permission(refusal, func=func)
+        try:
+            if RunId.ours(job_id) is None:
+                self._demand_plain(fields)
+                return Permission("", func=func)
+            return Permission("", self._demand_signed(job_id, fields, names), func)
+        except (BadSignature, NotPlain) as error:
+            return Permission(str(error), func=func)
+        except Exception as error:
+            return Permission(f"it cannot be checked: {_told(error)}", func=func)
+
+    def resigned(self, job_id: str, fields: Fields, checked: Checked) -> bytes:
+        """
+        Return a signature for the new *fields* of a job with the good signature *checked*, by the same key and for as
+        long: its task rewrote ``meta``.
+        """
+        shared = shared_digest(_namespace(job_id), fields)
+        return Stamp(checked.key, Subject.RUN, shared, checked.until_s).sign(job_id, fields["data"])
+
+    def _allows(self, path: str) -> bool:
+        return path in self._tasks or is_allowed(path, self._patterns)
+
+    def _demand_signed(self, job_id: str, fields: Fields, names: Called) -> Checked:
+        """Return the good signature. Raises BadSignature."""
+        if self._keys is None:
+            raise BadSignature("this worker has no keys: [signing] keys_file is not set")
+        try:
+            ring, now_s = self._keys.ring(), self._clock.now_ms() // 1000
+            self._tell_of(self._keys)
+            try:
+                checked = check_run(ring, job_id, fields, now_s)
+            except UnknownKey:  # it may be new in the file
+                checked = check_run(self._keys.ring(looks_now=True), job_id, fields, now_s)
+        except ConfigError as error:
+            raise BadSignature(f"this worker cannot read its keys: {error}") from error
+        if problem := checked.key.problem_of(*names):
+            raise BadSignature(problem)
+        return checked
+
+    def _tell_of(self, keys: KeyFile) -> None:
+        """Log once why a change of the file of keys is not used."""
+        if keys.problem != self._told:
+            self._told = keys.problem
+            if keys.problem:
+                log.error("guard: the keys that were read before stay in use: %s", keys.problem)
+
+    def _demand_plain(self, fields: Fields) -> None:
+        """Raise NotPlain unless a job of RQ may run."""
+        if not self._allows_unsigned:
+            raise NotPlain(_UNSIGNED)
+        if fields.get("webhooks"):
+            raise NotPlain("it has webhooks, and any writer of RQ's queues could name their addresses")
+        data = inflated(fields.get("data") or b"")
+        if is_pickle(data):
+            read_plain(data)
+
+
+def refusal_text(reason: str) -> str:
+    """Return the text that RQ keeps as the error of a refused job: one line."""
+    return f"{REFUSED}{truncated(' '.join(reason.split()))}"
+
+
+def _told(error: Exception) -> str:
+    return truncated(f"{type(error).__name__}: {error}") if not isinstance(error, NotPlain) else str(error)
+
+
+def _namespace(job_id: str) -> str:
+    parts = RunId.parse(job_id)
+    return parts.namespace if parts is not None else ""

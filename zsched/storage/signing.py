@@ -1,0 +1,173 @@
+"""
+The signed text of a job, and the check of a signature.
+
+A signature is an HMAC-SHA256, cut to 128 bits, of a text that covers everything by which a worker decides what to run:
+
+- the namespace, and the *subject*: a run id, or the id of a recurring schedule;
+- the time until which it is valid;
+- the call, which is RQ's ``data`` inflated: function, instance, args and kwargs;
+- the queue, ``meta``, the callbacks, the timeout, and how often RQ may repeat the run: ``SIGNED``.
+
+Each part has its length in front, so no two jobs have the same text. RQ writes a job again when it retries or requeues
+it. It writes these parts as they were, but ``data`` deflated, and JSON with spaces. So ``data`` is signed inflated, and
+JSON without spaces.
+
+Redis copies a recurring schedule's template, so a signature of a schedule holds for each of its runs, and cannot tell a
+replay from a run. Until then it may run any number of times. The same is true of a retried run, as Redis numbers it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from binascii import b2a_base64
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from zsched.core.clock import from_ms
+from zsched.core.run_id import RunId, suffix_of
+from zsched.core.signed import SIGNATURE_FIELD, parts_of
+from zsched.storage.keyfile import BLOCK_BYTES, KeyRing, SigningKey
+from zsched.storage.unpickling import NotPlain, inflated
+
+Fields = Mapping[str, Any]  # of a job: texts or bytes
+
+# The signed fields of a job besides its data. zsched writes no webhooks and no repeats; workers would obey both.
+SIGNED: Final = (
+    "origin", "timeout", "meta", "success_callback_name", "failure_callback_name", "stopped_callback_name",
+    "retry_intervals", "zs_retries", "repeat_intervals", "repeats_left", "webhooks",
+)  # fmt: skip
+_IN_JSON: Final = ("meta", "retry_intervals")
+LATEST_S: Final = 0xFFFFFFFFF  # the last second that nine hexadecimal digits can name
+_CODE_BYTES, _CODE_CHARACTERS = 16, 22
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
+_HEAD: Final = b"zsched 1 "
+
+
+class Subject(Enum):
+    """The sort of a signature's subject."""
+
+    RUN = b"run"  # a one-shot, or a run of its own: its run id
+    SCHEDULE = b"schedule"  # a recurring schedule: its id, for all of its runs
+    RETRY = b"retry"  # a run that is pushed once more: the run id without the number of the repetition
+
+
+class BadSignature(ValueError):
+    """A job is not signed as its run demands; the message has the reason, without a subject."""
+
+
+class UnknownKey(BadSignature):
+    """The signature is by a key that is not in the file of keys."""
+
+
+class Checked(NamedTuple):
+    """A good signature: its subject, its key, and the epoch second until which it is valid."""
+
+    subject: Subject
+    key: SigningKey
+    until_s: int
+
+
+def shared_digest(namespace: str, fields: Fields) -> bytes:
+    """Return the digest of *namespace* and the ``SIGNED`` *fields*: the same for all jobs of a shape."""
+    return hashlib.sha256(_measured([namespace, *(_normal(name, fields.get(name)) for name in SIGNED)])).digest()
+
+
+class Stamp:
+    """
+    Signs jobs by one key, with the same sort of subject, ``shared_digest`` and second until which they are valid. Made
+    once for many: the beginning of their texts is the same.
+    """
+
+    __slots__ = ("_head", "_mac")
+
+    def __init__(self, key: SigningKey, subject: Subject, shared: bytes, until_s: int) -> None:
+        until = b"%09x" % until_s
+        self._head = b"%s.%s." % (key.id.encode(), until)
+        head = b"".join((_HEAD, subject.value, b" ", until, shared))
+        self._mac = key.mac.after(head.ljust(BLOCK_BYTES))  # so that this block is hashed once for all jobs
+
+    def sign(self, name: str, data: bytes) -> bytes:
+        """
+        Return the signature of a job. *name*: the subject's id. *data*: as stored, or inflated. Raises NotPlain: *data*
+        is too long, inflated.
+        """
+        code = self._mac.code(f"{len(name)}:{name}".encode() + inflated(data))  # a name is of ASCII
+        return self._head + b2a_base64(code[:_CODE_BYTES], newline=False)[:_CODE_CHARACTERS].translate(_URL_SAFE)
+
+
+def check_run(ring: KeyRing, run_id: str, fields: Fields, now_s: int) -> Checked:
+    """
+    Check the signature in the *fields* of the job of *run_id* at *now_s*, in epoch seconds.
+
+    Raises:
+        BadSignature: it has none, or one that is of another run, of other content, by an unknown key, or expired.
+    """
+    parts = RunId.parse(run_id)
+    if parts is None:
+        raise BadSignature("its id is no run id")
+    subjects = [(Subject.RUN, run_id), (Subject.SCHEDULE, parts.schedule_id)]
+    if parts.rerun:
+        subjects.append((Subject.RETRY, retried_as(parts)))
+    return _check(ring, parts.namespace, subjects, fields, now_s)
+
+
+def check_schedule(ring: KeyRing, namespace: str, id: str, run_id: str | None, fields: Fields, now_s: int) -> Checked:
+    """
+    Check the signature of a waiting schedule: of the one-shot *run_id*, or of recurring schedule *id*. Raises as
+    ``check_run``.
+    """
+    subject = (Subject.SCHEDULE, id) if run_id is None else (Subject.RUN, run_id)
+    return _check(ring, namespace, [subject], fields, now_s)
+
+
+def retried_as(parts: RunId) -> str:
+    """Return the subject of a repeated run: its run id without the number of the repetition."""
+    return f"{parts.schedule_id}-{parts.nominal_ms}{suffix_of(parts.namespace)}"
+
+
+def _check(
+    ring: KeyRing, namespace: str, subjects: Iterable[tuple[Subject, str]], fields: Fields, now_s: int
+) -> Checked:
+    given = _bytes(fields.get(SIGNATURE_FIELD))
+    if not given:
+        raise BadSignature("it has no signature")
+    parts = parts_of(given)
+    if parts is None:
+        raise BadSignature("its signature has another form")
+    id, until_s, _ = parts
+    key = ring.keys.get(id)
+    if key is None:
+        raise UnknownKey(f"its signature is by key {id!r}, which is not in this process's file of keys")
+    try:
+        data, shared = inflated(_bytes(fields.get("data"))), shared_digest(namespace, fields)
+    except NotPlain as error:
+        raise BadSignature(f"its data cannot be checked: {error}") from error
+    for subject, name in subjects:
+        if hmac.compare_digest(Stamp(key, subject, shared, until_s).sign(name, data), given):
+            if now_s > until_s:
+                raise BadSignature(f"its signature was valid until {from_ms(until_s * 1000):%Y-%m-%dT%H:%M}Z")
+            return Checked(subject, key, until_s)
+    raise BadSignature("its signature is of another run, or the job was changed after it was signed")
+
+
+def _measured(parts: Iterable[str | bytes]) -> bytes:
+    """Return *parts*, each with its length in front."""
+    found = (part.encode() if isinstance(part, str) else part for part in parts)
+    return b"".join(b"%d:%s" % (len(part), part) for part in found)
+
+
+def _normal(name: str, value: Any) -> bytes:
+    """Return the *value* of a field in the form in which it is signed."""
+    found = _bytes(value)
+    if name in _IN_JSON and found[:1] in (b"{", b"["):
+        with suppress(ValueError, RecursionError):  # else it is signed as it stands
+            return json.dumps(json.loads(found), separators=(",", ":")).encode()
+    return found
+
+
+def _bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else b"" if value is None else str(value).encode()
