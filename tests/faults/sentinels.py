@@ -74,19 +74,23 @@ class Sentinels:
         return next(server for server in self.servers if server.port == int(port))
 
     def fail_over(self) -> EmbeddedRedis:
-        """Ask for another master, and return it when all Sentinels name it."""
+        """
+        Ask for another master, and return it when all Sentinels name it. A Sentinel gives up a failover that takes
+        longer than failover-timeout, so it is asked again.
+        """
         old = self.master()
-        eventually(lambda: self._asked_for_failover())
-        return self.another_than(old)
+
+        def moved() -> bool:
+            if self.master() is old:
+                self._ask_for_failover()
+            return self._name_another_than(old)
+
+        eventually(moved)
+        return self.master()
 
     def another_than(self, old: EmbeddedRedis) -> EmbeddedRedis:
         """Return the new master as soon as every Sentinel names the same server and it is not *old*."""
-
-        def chosen() -> bool:
-            named = {self._ask(port, "GET-MASTER-ADDR-BY-NAME", NAME)[1] for port in self.ports}
-            return len(named) == 1 and int(named.pop()) != old.port
-
-        eventually(chosen)
+        eventually(lambda: self._name_another_than(old))
         return self.master()
 
     def stop_watching(self) -> None:
@@ -95,11 +99,15 @@ class Sentinels:
             process.send_signal(signal.SIGKILL)
             process.wait()
 
-    def _asked_for_failover(self) -> bool:
-        try:
-            return bool(self._ask(self.ports[0], "FAILOVER", NAME))
-        except redis.ResponseError:  # "NOGOODSLAVE": it has not yet heard of the replicas' last state
-            return False
+    def _name_another_than(self, old: EmbeddedRedis) -> bool:
+        named = {self._ask(port, "GET-MASTER-ADDR-BY-NAME", NAME)[1] for port in self.ports}
+        return len(named) == 1 and int(named.pop()) != old.port
+
+    def _ask_for_failover(self) -> None:
+        with contextlib.suppress(
+            redis.ResponseError
+        ):  # NOGOODSLAVE: it has not heard of the replicas' last state; or INPROG
+            self._ask(self.ports[0], "FAILOVER", NAME)
 
     def _replicas_of(self, server: EmbeddedRedis) -> int:
         with connect(server.tcp_url) as client:
