@@ -76,6 +76,23 @@ def test_waiting_schedules_are_signed_by_the_first_key_and_keep_their_times(forg
     )
 
 
+def test_applying_a_file_again_renews_signatures_by_another_key(forge: Forge, tmp_path: Path) -> None:
+    file = tmp_path / "schedules.toml"
+    file.write_text(f'[schedules.rule]\nfunc = "{WORK}"\nargs = ["rule"]\ncron = "0 0 1 1 *"\n')
+
+    def apply() -> str:
+        return zsched(forge, "apply", str(file)).stdout
+
+    before = [apply(), apply()]
+    key_file(forge.folder, NEW + f"k2 {'22' * 32}\n")
+    after = [apply(), apply()]
+
+    words = ["1 created", "1 unchanged", "1 updated", "1 unchanged"]
+    assert words == [word for word, told in zip(words, before + after, strict=True) if word in told]
+    assert "no option differs; its signature is new" in after[0]
+    assert "k3" == key_of(forge, "rule")
+
+
 def test_paused_schedules_are_signed_and_stay_paused(forge: Forge) -> None:
     wait(forge.client, "one", "rule")
     for id in ("one", "rule"):
