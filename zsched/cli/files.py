@@ -145,5 +145,5 @@ def applied_lines(applied: Applied) -> Iterator[str]:
         yield f"{step.entry.id}: {step.outcome}{due}"
         yield from (f"  {change.text()}" for change in step.changes)
         if step.outcome == UPDATED and not step.changes:
-            yield "  no option differs; it was quarantined, or written by an older version"
+            yield "  no option differs; its signature is new, or it was quarantined, or written by an older version"
     yield from (f"{id}: removed" for id in applied.removed)

@@ -63,32 +63,6 @@ def _unregistered(queues: StalledQueues) -> Finding:
     return warning("no worker of RQ is registered: what fires waits", "start one", "rq", "worker", *names)
 
 
-@health_check("guards", Probe)
-def check_guards(probe: Probe) -> Iterator[Finding]:
-    """Report which workers run only signed jobs ([worker] guard)."""
-    by_mode: dict[str, list[str]] = {"enforce": [], "warn": []}
-    others = list[str]()
-    workers = workers_of(probe.wire, probe.keys.rq)
-    for worker in workers:
-        by_mode.get(worker.guard, others).append(worker.name)
-    enforcing, telling = by_mode["enforce"], by_mode["warn"]
-    if others and enforcing:
-        yield problem(
-            f"{plural(len(enforcing), 'worker')} run only signed jobs, and {plural(len(others), 'worker')} any job: "
-            f"{some(sorted(others))}",
-            'start these as zsched worker, with [worker] guard = "enforce"',
-        )
-    elif enforcing and not telling:
-        yield fine(f"{plural(len(enforcing), 'worker')}, all of them, run only signed jobs")
-    elif not telling:
-        yield fine("workers run any job, as with RQ ([worker] guard = off)" if workers else "no worker is registered")
-    if telling:
-        refused = sum(worker.warned for worker in workers if worker.guard == "warn")
-        said = f"{plural(len(telling), 'worker')} would have refused {plural(refused, 'job')}, and ran all"
-        remedy = 'their logs have the reasons; then set [worker] guard = "enforce"'
-        yield note(f"{said}: {some(sorted(telling))}", remedy)
-
-
 @health_check("serializer", Probe)
 def check_serializer(probe: Probe) -> Iterator[Finding]:
     """Check the serializer of payloads. RQ's workers do not report theirs."""

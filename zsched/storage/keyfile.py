@@ -168,6 +168,9 @@ def read_keys(file: str, env: Mapping[str, str] = os.environ) -> KeyRing:
     if stat.S_IMODE(status.st_mode) & others:
         problem = f"its mode is {stat.S_IMODE(status.st_mode):04o}: other users of this machine can read the keys"
         raise ConfigError(f"{place}: {problem}; make new keys, and give the file the mode 0600")
+    if status.st_uid not in (0, os.geteuid()):
+        problem = f"user {status.st_uid} owns it, and could write other keys into it"
+        raise ConfigError(f"{place}: {problem}; let root or the user of this process own it")
     keys: dict[str, SigningKey] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

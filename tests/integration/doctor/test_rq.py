@@ -378,30 +378,3 @@ def test_an_imported_module_that_rqs_cron_runs_is_a_problem(
     running.register_birth()
 
     assert "whose jobs were imported: they run twice" in only(examined(url)["rq's cron"], PROBLEM).text
-
-
-# -- guards -------------------------------------------------------------------------------------------
-
-
-def test_workers_without_a_guard_are_named_beside_others_that_enforce(sound: redis.Redis, url: str) -> None:
-    registered(sound, "w1", zs_guard="enforce")
-    registered(sound, "w2")
-    registered(sound, "w3", zs_guard="off")
-
-    found = only(examined(url)["guards"], PROBLEM)
-
-    assert "1 worker run only signed jobs, and 2 workers any job: w2, w3" == found.text
-
-
-def test_workers_that_all_enforce_are_fine(sound: redis.Redis, url: str) -> None:
-    registered(sound, "w1", zs_guard="enforce")
-
-    assert "1 worker, all of them, run only signed jobs" == only(examined(url)["guards"], OK).text
-
-
-def test_workers_that_warn_are_named_with_what_they_would_refuse(sound: redis.Redis, url: str) -> None:
-    registered(sound, "w1", zs_guard="warn", zs_warned="2")
-
-    found = only(examined(url)["guards"], Severity.NOTE)
-
-    assert "1 worker would have refused 2 jobs, and ran all: w1" == found.text

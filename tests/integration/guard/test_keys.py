@@ -17,6 +17,7 @@ from tests.prefix import RQ
 from zsched import Client, InvalidSchedule
 from zsched.cli import program
 from zsched.cli.program import DONE, FAILED, USAGE
+from zsched.core.model import ScheduleState
 from zsched.core.signed import SIGNATURE_FIELD
 from zsched.embedded.guard import Guard
 from zsched.storage.keyfile import KeyFile
@@ -73,6 +74,37 @@ def test_waiting_schedules_are_signed_by_the_first_key_and_keep_their_times(forg
         [key_of(forge, id) for id in ("one", "rule")],
         [forge.client.get(id).next_at for id in ("one", "rule")],
     )
+
+
+def test_applying_a_file_again_renews_signatures_by_another_key(forge: Forge, tmp_path: Path) -> None:
+    file = tmp_path / "schedules.toml"
+    file.write_text(f'[schedules.rule]\nfunc = "{WORK}"\nargs = ["rule"]\ncron = "0 0 1 1 *"\n')
+
+    def apply() -> str:
+        return zsched(forge, "apply", str(file)).stdout
+
+    before = [apply(), apply()]
+    key_file(forge.folder, NEW + f"k2 {'22' * 32}\n")
+    after = [apply(), apply()]
+
+    words = ["1 created", "1 unchanged", "1 updated", "1 unchanged"]
+    assert words == [word for word, told in zip(words, before + after, strict=True) if word in told]
+    assert "no option differs; its signature is new" in after[0]
+    assert "k3" == key_of(forge, "rule")
+
+
+def test_paused_schedules_are_signed_and_stay_paused(forge: Forge) -> None:
+    wait(forge.client, "one", "rule")
+    for id in ("one", "rule"):
+        forge.client.pause(id, "later")
+    key_file(forge.folder, NEW + f"k2 {'22' * 32}\n")
+
+    signed = zsched(forge, "keys", "sign", "--match", "*")
+
+    assert "2 schedules signed\n" == signed.stdout
+    paused = [(forge.client.get(id).state, forge.client.get(id).note) for id in ("one", "rule")]
+    assert [(ScheduleState.PAUSED, "later")] * 2 == paused
+    assert ["k3", "k3"] == [key_of(forge, id) for id in ("one", "rule")]
 
 
 def test_schedules_without_a_signature_are_signed_on_request_alone(forge: Forge, guard: Guard) -> None:

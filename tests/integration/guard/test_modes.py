@@ -11,6 +11,7 @@ from tests.integration.guard.ground import BURST_S, KEYS, TASKS, Forge, call, ke
 from tests.prefix import RQ
 from zsched import Client
 from zsched.embedded.guard import Guard
+from zsched.storage.rqversion import HAS_EXECUTIONS
 
 pytestmark = pytest.mark.redis
 
@@ -104,3 +105,12 @@ def test_new_keys_are_used_without_a_restart(forge: Forge, guard: Guard) -> None
 
     eventually(lambda: forge.fields(second)["status"] == b"finished")
     assert {"first", "second"} == forge.receipts
+
+
+@pytest.mark.skipif(not HAS_EXECUTIONS, reason="a SpawnWorker with RQ 3 only")
+def test_a_class_of_ones_own_refuses_too(forge: Forge, guard: Guard) -> None:
+    ids = push_three(forge)
+
+    forge.burst(guard, "tests.integration.guard.spawning.Spawning")
+
+    assert ({"signed"}, b"failed") == (forge.receipts, forge.fields(ids["forged"])["status"])

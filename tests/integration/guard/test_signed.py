@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sqlite3
 from base64 import b64encode
@@ -180,6 +181,17 @@ def test_a_run_that_rewrites_its_meta_is_tried_again(forge: Forge, guard: Guard,
 
     assert finished(forge, plain, with_meta)
     assert Subject.RUN is subject_of(forge, plain)
+
+
+def test_a_run_with_a_payload_in_json_is_tried_again(forge: Forge, guard: Guard, kind: str) -> None:
+    client = Client.from_url(forge.url, serializer="json", signing_keys_file=str(forge.folder / "keys"))
+    run_id = client.enqueue(COUNT, args=(2,), retry=2, meta={"count": 0, "tags": ["a", "é"]}).run_id or ""
+    forged = forge.push("forged-1700000000000", {"data": json.dumps([WORK, None, ["forged"], {}])})
+
+    forge.burst(guard, kind, "--serializer", "rq.serializers.JSONSerializer")
+
+    assert (True, b"failed") == (finished(forge, run_id), forge.fields(forged)["status"])
+    assert "forged" not in forge.receipts
 
 
 def test_a_task_that_returns_retry_is_tried_again(forge: Forge, guard: Guard, kind: str) -> None:

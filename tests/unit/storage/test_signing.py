@@ -187,6 +187,17 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> No
         read_keys(write(tmp_path, LINES, mode))
 
 
+def test_a_file_that_another_user_owns_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, owner = write(tmp_path, LINES), os.geteuid()
+    if owner == 0:
+        os.chown(file, 12345, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+
+    with pytest.raises(ConfigError, match="owns it, and could write other keys into it; let root or the user"):
+        read_keys(file)
+
+
 def test_a_credential_of_systemd_may_have_the_mode_of_its_acl(tmp_path: Path) -> None:
     (tmp_path / "zsched-signing-keys").write_text(LINES)
     (tmp_path / "zsched-signing-keys").chmod(0o440)
