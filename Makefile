@@ -15,18 +15,22 @@ PREFIX     ?= /usr/local
 SYSCONFDIR ?= /etc
 UNITDIR    ?= $(PREFIX)/lib/systemd/system
 EXTRAS     ?= ops
+# The packages with hashes that `make install` takes: ops.txt, ops-web.txt for EXTRAS=ops,web, core.txt for EXTRAS= .
+comma      := ,
+LOCKS      := deploy/requirements
+LOCK       := $(LOCKS)/$(or $(subst $(comma),-,$(EXTRAS)),core).txt
 STAGE      := $(abspath $(DESTDIR))
 HOUSE      := $(STAGE)$(PREFIX)/lib/zsched
 MANUAL     := $(STAGE)$(PREFIX)/share/doc/zsched
 UNITS      := zsched.service zsched@.service zsched-web.service zsched-web@.service
-PAGES      := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md $(wildcard docs/*.md docs/*/* config/* deploy/*.* deploy/*/*)
+PAGES      := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md $(wildcard docs/*.md docs/*/* config/* deploy/*.* deploy/*/*) $(shell find examples -name "*.md" -o -name "*.py")
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where this is set (many containers do), each of the tests' hundreds of processes would compile all of zsched anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test lint lines bench faults mutants matrix pages docs install uninstall clean
+.PHONY: help run check test lint lines bench faults mutants matrix pages docs install locks uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -81,12 +85,16 @@ endef
 # settings are never overwritten.
 install: ## for a machine: the program below PREFIX (/usr/local), units, settings in /etc; see docs/how-to/run-under-systemd.md
 	@$(demand_python)
+	@[ -e "$(LOCK)" ] || { echo "there is no $(LOCK): make locks EXTRAS=$(EXTRAS) writes it" >&2; exit 1; }
 	@umask 022; set -e; \
 	  $(PYTHON) -m venv "$(HOUSE)"; \
 	  copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; \
-	  cp -r setup.cfg pyproject.toml README.md LICENSE zsched "$$copy"; \
+	  cp -r pyproject.toml README.md LICENSE zsched "$$copy"; \
 	  echo "installing zsched and what it needs into $(HOUSE) …"; \
-	  "$(HOUSE)/bin/python" -m pip install --quiet --no-compile "$$copy$(EXTRAS:%=[%])"; \
+	  pip="$(HOUSE)/bin/python -m pip install --quiet --no-compile"; \
+	  $$pip --require-hashes -r "$(LOCK)"; \
+	  $$pip --require-hashes -r $(LOCKS)/build.txt --target "$$copy/build"; \
+	  PYTHONPATH="$$copy/build" $$pip --no-deps --no-build-isolation "$$copy"; \
 	  [ -z "$(STAGE)" ] || grep -rlIF "$(STAGE)/" "$(HOUSE)/bin" "$(HOUSE)/pyvenv.cfg" | xargs -r sed -i 's|$(STAGE)/|/|g'; \
 	  "$(HOUSE)/bin/python" -m compileall -qf -s "$(STAGE)" -p / "$(HOUSE)/lib" >/dev/null || true; \
 	  install -d "$(STAGE)$(PREFIX)/bin"; \
@@ -99,6 +107,19 @@ install: ## for a machine: the program below PREFIX (/usr/local), units, setting
 	  settings="$(STAGE)$(SYSCONFDIR)/zsched/zsched.toml"; \
 	  [ -e "$$settings" ] || install -D -m 0644 config/zsched.toml "$$settings"
 	@echo "installed; next: $(PREFIX)/share/doc/zsched/docs/how-to/run-under-systemd.md"
+
+locks: $(VENV)/.locks ## the newest packages in the ranges of pyproject.toml, for make install; also of EXTRAS=ops,web,async
+	@set -e; for extras in core $(sort ops ops,web $(EXTRAS)); do \
+	  chosen=$$(echo ",$$extras" | sed 's/,core//; s/,/ --extra /g'); \
+	  $(pin) $$chosen -o "$(LOCKS)/$$(echo $$extras | tr , -).txt" pyproject.toml; done
+	@sed -n 's/^requires = \["\(.*\)"\].*/\1/p' pyproject.toml | $(pin) -o $(LOCKS)/build.txt -
+
+# For every Python and platform that zsched runs on; no line names an index or a folder.
+pin = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11.0 --generate-hashes --no-header --no-annotate
+
+$(VENV)/.locks: $(STAMP)
+	@$(BIN)/python -m pip install --quiet 'uv>=0.8,<1'
+	@touch $@
 
 uninstall: ## take that away again; settings and archives stay
 	@rm -rf "$(HOUSE)" "$(MANUAL)"
@@ -114,7 +135,7 @@ $(VENV)/.docs: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
-$(STAMP): setup.cfg pyproject.toml
+$(STAMP): pyproject.toml
 	@$(demand_python)
 	@echo "installing into $(VENV) …" >&2
 	@$(PYTHON) -m venv $(VENV)

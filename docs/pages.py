@@ -47,7 +47,7 @@ def options() -> Iterator[str]:
     for name, option in OPTIONS.items():
         also = [call for call, names in (("enqueue", FOR_ENQUEUE), ("update", FOR_UPDATE)) if name in names]
         elsewhere = " ".join(f"`{each}`" for each in option.elsewhere.split())
-        meaning = re.sub(r"--([a-z-]+)", lambda found: f"`{found[1].replace('-', '_')}`", option.help)
+        meaning = option.help_with(lambda other: f"`{other}`")
         yield f"| `{name}` | {_value(option.form)} | {meaning} | {', '.join(also)} | {elsewhere} |"
     yield "\n## Only of `client.enqueue`\n"
     yield "| option | value | meaning | elsewhere |"

@@ -10,7 +10,7 @@ PROJECT = Path(__file__).parents[1]
 
 def pages() -> list[Path]:
     """Return every page that a reader may open."""
-    beside = [page for place in (".", "deploy/redis") for page in (PROJECT / place).glob("*.md")]
+    beside = [page for place in (".", "deploy/redis", "examples") for page in (PROJECT / place).glob("*.md")]
     return sorted([*beside, *(PROJECT / "docs").rglob("*.md")])
 
 

@@ -39,6 +39,10 @@ class InvalidSchedule(ZschedError, ValueError):
         self.field, self.value, self.problem, self.remedy = field, value, problem, remedy
         super().__init__(_message(field, value, problem, remedy))
 
+    def named(self, name: str) -> str:
+        """Return the message with *name* instead of ``field``: a page has labels."""
+        return _message(name, self.value, self.problem, self.remedy)
+
     def __reduce__(self) -> tuple[type[InvalidSchedule], tuple[object, ...]]:
         return type(self), (self.field, self.value, self.problem, self.remedy)
 
@@ -91,11 +95,22 @@ class VersionConflict(ZschedError):
         return type(self), (self.id, self.given, self.present)
 
 
-class ScheduleNotFound(ZschedError, LookupError):
+class NotFound(ZschedError, LookupError):
+    """Nothing has this id. ``problem`` says so; ``see``: the commands that tell more, or ""."""
+
+    def __init__(self, problem: str, see: str = "") -> None:
+        self.problem, self.see = problem, see
+        super().__init__(f"{problem}; see {see}" if see else problem)
+
+    def __reduce__(self) -> tuple[type[NotFound], tuple[str, str]]:
+        return type(self), (self.problem, self.see)
+
+
+class ScheduleNotFound(NotFound):
     """No schedule has this id."""
 
 
-class RunNotFound(ZschedError, LookupError):
+class RunNotFound(NotFound):
     """No run has this id."""
 
 

@@ -24,7 +24,7 @@ from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
-OLDER_RQ = ("2.8", "2.12")  # the lowest of setup.cfg's range, and the last before 3
+OLDER_RQ = ("2.8", "2.12")  # the lowest of pyproject.toml's range, and the last before 3
 INSTALL_S = 300
 
 

@@ -132,9 +132,9 @@ def test_backfill_again_repeats_finished_runs(zsched: Zsched, redis_client: redi
         (["nothing", *stretch(1)], NOT_FOUND, "no schedule 'nothing'"),
         (["r", "--from", "2026-03-01"], USAGE, "has no time of day"),
         (["r", "--from", "2026-03-01T00:00"], USAGE, "--to"),
-        (["r", *stretch(1, 2)], USAGE, "not later than start"),
+        (["r", *stretch(1, 2)], USAGE, "not later than the beginning"),
         (["r", *stretch(1, -1000)], USAGE, "give a time up to now"),
-        (["r", *stretch(200_000)], USAGE, "200,000 occurrences lie between start and end, more than 100,000"),
+        (["r", *stretch(200_000)], USAGE, "200,000 occurrences lie between these times, more than 100,000"),
     ],
 )
 def test_a_refused_backfill_prints_the_reason(zsched: Zsched, arguments: list[str], code: int, message: str) -> None:
@@ -151,7 +151,7 @@ def test_a_backfill_of_an_unknown_past_fails_with_a_remedy(zsched: Zsched, redis
     told = zsched("backfill", "r", *stretch(3))
 
     assert FAILED == told.exit_code
-    assert "--again" in told.stderr
+    assert "the option again" in told.stderr
 
 
 @pytest.mark.parametrize(

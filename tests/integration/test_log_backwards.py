@@ -16,7 +16,8 @@ from zsched.storage import log as module
 from zsched.storage.connection import Link
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
-from zsched.storage.log import Log, recent
+from zsched.storage.last_minutes import LastMinutes
+from zsched.storage.log import Log
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
 
@@ -67,7 +68,7 @@ def look_for_a_run(link: Link) -> Any:
 
 
 def look_at_the_last_minutes(link: Link) -> Any:
-    return recent(Log(link, KEYS), 1000, "", SystemClock())
+    return LastMinutes(Log(link, KEYS), "").read(1000, SystemClock())
 
 
 def look_for_occurrences(link: Link) -> Any:

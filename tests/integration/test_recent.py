@@ -1,16 +1,22 @@
-"""Reading the last minutes of a log backwards: the reach, the size of pages, and the cost."""
+"""Reading the last minutes of a log backwards: the reach, the size of pages, the cost, and a second reading."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import redis
 
 from zsched.core.changes import What
 from zsched.core.clock import ManualClock, SystemClock
+from zsched.core.entry import Entry
 from zsched.core.recent import Recent
+from zsched.errors import RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.log import Log, recent
+from zsched.storage.last_minutes import LastMinutes
+from zsched.storage.log import Log
 
 pytestmark = pytest.mark.redis
 KEYS = Keys("default")
@@ -47,13 +53,13 @@ def fired(found: Recent) -> list[tuple[int, int]]:
 def test_every_entry_of_a_short_log_is_counted(redis_url: str, redis_client: redis.Redis) -> None:
     write(redis_client, 1000, over_ms=600_000)
 
-    found = recent(Log(Link.from_url(redis_url, 5), KEYS), NOW_MS, "", ManualClock())  # it has all the time
+    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, ManualClock())  # it has all the time
 
     assert ([(60_000, 100), (300_000, 500), (1_800_000, 1000)], False) == (fired(found), found.is_cut)
 
 
 def test_an_empty_log_is_complete(redis_url: str, redis_client: redis.Redis) -> None:
-    found = recent(Log(Link.from_url(redis_url, 5), KEYS), NOW_MS, "", SystemClock())
+    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, SystemClock())
 
     assert ([(60_000, 0), (300_000, 0), (1_800_000, 0)], False) == (fired(found), found.is_cut)
 
@@ -62,7 +68,7 @@ def test_an_empty_log_is_complete(redis_url: str, redis_client: redis.Redis) -> 
 def test_a_trimmed_log_is_counted_to_its_first_entry(redis_url: str, redis_client: redis.Redis, number: int) -> None:
     write(redis_client, number, from_seq=100, over_ms=90_000)
 
-    found = recent(Log(Link.from_url(redis_url, 5), KEYS), NOW_MS, "", SystemClock())
+    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, SystemClock())
 
     assert ((89_999, number), True) == (fired(found)[-1], found.is_cut)
 
@@ -73,7 +79,7 @@ def test_an_untrimmed_log_that_ends_with_a_page_is_complete(
 ) -> None:
     write(redis_client, number, over_ms=90_000)
 
-    found = recent(Log(Link.from_url(redis_url, 5), KEYS), NOW_MS, "", SystemClock())
+    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, SystemClock())
 
     assert ((1_800_000, number), False) == (fired(found)[-1], found.is_cut)
 
@@ -82,7 +88,7 @@ def test_recent_reads_no_further_back_than_its_period(redis_url: str, redis_clie
     write(redis_client, 10_000, over_ms=36_000_000)  # ten hours: 500 of them count
     log = SlowLog(Link.from_url(redis_url, 5), ManualClock(), 0.0)
 
-    found = recent(log, NOW_MS, "", ManualClock())
+    found = LastMinutes(log, "").read(NOW_MS, ManualClock())
 
     assert (1_800_000, 500) == fired(found)[-1]
     assert sum(log.counts) <= 1500
@@ -93,8 +99,82 @@ def test_recent_stops_reading_a_slow_redis(redis_url: str, redis_client: redis.R
     clock = ManualClock()
     log = SlowLog(Link.from_url(redis_url, 5), clock, 60.0)
 
-    found = recent(log, NOW_MS, "", clock)
+    found = LastMinutes(log, "").read(NOW_MS, clock)
 
     assert 5 == len(log.counts)  # 300 ms
     assert found.is_cut
     assert [(60 * sum(log.counts) - 1, sum(log.counts))] == fired(found)
+
+
+# -- a reader that looks again ------------------------------------------------------------------------
+
+
+def test_a_second_reading_counts_only_new_entries(redis_url: str, redis_client: redis.Redis) -> None:
+    write(redis_client, 1000, over_ms=600_000)
+    log = SlowLog(Link.from_url(redis_url, 5), ManualClock(), 0.0)
+    minutes = LastMinutes(log, "")
+    minutes.read(NOW_MS, ManualClock())
+    write(redis_client, 5, from_seq=1001, over_ms=10)
+    log.counts.clear()
+
+    found = minutes.read(NOW_MS, ManualClock())
+
+    assert [(60_000, 105), (300_000, 505), (1_800_000, 1005)] == fired(found)
+    assert 1 == len(log.counts)
+
+
+def test_later_readings_go_on_where_a_reading_had_to_stop(redis_url: str, redis_client: redis.Redis) -> None:
+    write(redis_client, 1000)
+    clock = ManualClock()
+    minutes = LastMinutes(SlowLog(Link.from_url(redis_url, 5), clock, 60.0), "")
+
+    readings = [minutes.read(NOW_MS, clock) for _ in range(12)]
+
+    counts = [fired(found)[0][1] for found in readings]
+    assert sorted(counts) == counts
+    assert ([True] * 3, 1000, False) == ([found.is_cut for found in readings[:3]], counts[-1], readings[-1].is_cut)
+
+
+def test_a_log_that_has_begun_anew_is_counted_anew(redis_url: str, redis_client: redis.Redis) -> None:
+    write(redis_client, 20)
+    minutes = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "")
+    minutes.read(NOW_MS, SystemClock())
+    redis_client.flushall()
+    write(redis_client, 3)
+
+    found = minutes.read(NOW_MS, SystemClock())
+
+    assert (3, False) == (fired(found)[-1][1], found.is_cut)
+
+
+def test_a_clock_that_was_set_back_makes_a_reading_count_anew(redis_url: str, redis_client: redis.Redis) -> None:
+    write(redis_client, 20)
+    minutes = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "")
+    minutes.read(NOW_MS + 1_200_000, SystemClock())
+
+    found = minutes.read(NOW_MS, SystemClock())
+
+    assert [20, 20, 20] == [count for _, count in fired(found)]
+
+
+def test_a_reading_that_failed_leaves_no_counts_behind(redis_url: str, redis_client: redis.Redis) -> None:
+    write(redis_client, 20)
+    link = Link.from_url(redis_url, 5)
+
+    class FailingLog(Log):
+        """A log that fails once."""
+
+        fails = 1
+
+        def back(self, *given: Any, **bounds: Any) -> Iterator[Entry]:
+            for number, entry in enumerate(super().back(*given, **bounds)):
+                if number == 10 and self.fails:
+                    self.fails -= 1
+                    raise RedisUnavailable("gone")
+                yield entry
+
+    minutes = LastMinutes(FailingLog(link, KEYS), "")
+    with pytest.raises(RedisUnavailable):
+        minutes.read(NOW_MS, SystemClock())
+
+    assert 20 == fired(minutes.read(NOW_MS, SystemClock()))[0][1]

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from zsched import Client
+from zsched.demo.play import TASKS
 from zsched.embedded import find_server
 
 pytestmark = pytest.mark.once
@@ -34,10 +36,16 @@ class Up:
         )
         self._held: dict[int, int] = {}
 
-    def first_line(self) -> str:
+    def next_line(self) -> str:
         assert self.process.stdout is not None
         assert select.select([self.process.stdout], [], [], DEADLINE_S)[0], "it says nothing"
         return self.process.stdout.readline()
+
+    def line_with(self, text: str) -> str:
+        """Return the next line with *text*."""
+        while text not in (line := self.next_line()):
+            assert line, f"it ended without {text!r}"
+        return line
 
     def hold_children(self) -> int:
         """Hold every descendant by a descriptor that tells its end; return their number."""
@@ -90,11 +98,26 @@ def test_the_demo_executes_every_run_and_cleans_up(temporary: Path) -> None:
     assert [] == list(temporary.iterdir())
 
 
+def test_the_demo_names_runs_that_no_worker_takes_and_does_not_wait_for_them(temporary: Path) -> None:
+    up = Up("--demo")
+    try:
+        url = up.line_with("export ZSCHED_REDIS_URL=").split("'")[1]
+        Client.from_url(url, serializer="json").schedule(f"{TASKS}.heartbeat", id="orphan", after=1, queue="emial")
+        up.line_with("fired     orphan")
+        up.process.send_signal(signal.SIGINT)
+        told = "".join(iter(up.next_line, ""))
+    finally:
+        up.close()
+
+    assert "no worker listens to queue emial: 1 run (orphan-" in told
+    assert "not waited for any longer" not in told
+
+
 @pytest.mark.parametrize("end", ENDS)
 def test_up_leaves_no_process_or_file_however_it_ends(temporary: Path, end: str) -> None:
     up = Up("--json", "--queue", "email")
     try:
-        place = json.loads(up.first_line())
+        place = json.loads(up.next_line())
         started = up.hold_children()
         os.kill(up.process.pid, signal.Signals[end])
         code = up.process.wait(DEADLINE_S)
@@ -127,7 +150,7 @@ def test_up_leaves_the_users_archives_alone(temporary: Path, tmp_path: Path, mon
     monkeypatch.setenv("ZSCHED_ARCHIVE_PATH", str(tmp_path / "mine.db"))
     up = Up("--json")
     try:
-        up.first_line()
+        up.next_line()
         [archive] = temporary.glob("zsched-*/archive.db")
         up.process.terminate()
 
@@ -141,7 +164,7 @@ def test_up_leaves_the_users_archives_alone(temporary: Path, tmp_path: Path, mon
 def test_up_ends_when_one_of_its_processes_ends(temporary: Path) -> None:
     up = Up("--json")
     try:
-        up.first_line()
+        up.next_line()
         up.hold_children()
         os.kill(up.pid_of("daemon"), signal.SIGKILL)
 

@@ -16,7 +16,8 @@ def version(ground: Ground, id: str = "a") -> str:
     place = ground.places().get(id, "").split()
     if found := ground.schedule(id):
         return found["version"]
-    return ground.job(ground.run(id, place[-1]))["created_at"] if place else ""
+    job = ground.job(ground.run(id, place[-1])) if place else {}
+    return job.get("zs_version", job.get("created_at", ""))
 
 
 def make(ground: Ground, kind: str) -> None:

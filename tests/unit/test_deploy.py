@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from configparser import ConfigParser
-from fnmatch import fnmatch
+import tomllib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.documents import pages
+from tests.locks import LOCKS, pins
 from zsched.cli.program import USAGE
 from zsched.config import Settings
 from zsched.config.urls import REDIS_CREDENTIAL
@@ -56,29 +59,33 @@ def unit(name: str) -> str:
     return (CHECKOUT / "deploy" / "systemd" / name).read_text()
 
 
-# -- the package --------------------------------------------------------------------------------------
+# -- the packages that `make install` takes -----------------------------------------------------------
+
+PROJECT_TABLE = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
 
 
-def test_the_wheel_has_zsched_and_neither_the_benchmark_nor_the_tests() -> None:
-    setup = ConfigParser()
-    setup.read(CHECKOUT / "setup.cfg")
-    patterns = setup["options.packages.find"]["include"].split()
-    files = [*CHECKOUT.glob("zsched/**/*.py"), *CHECKOUT.glob("bench/**/*.py"), *CHECKOUT.glob("tests/**/*.py")]
-    folders = {file.relative_to(CHECKOUT).parent for file in files}
+def wanted(extras: Iterable[str]) -> Iterator[Requirement]:
+    """Yield what zsched with *extras* needs, of other projects."""
+    optional = PROJECT_TABLE["project"]["optional-dependencies"]
+    for text in (*PROJECT_TABLE["project"]["dependencies"], *(each for extra in extras for each in optional[extra])):
+        requirement = Requirement(text)
+        if requirement.name == "zsched":
+            yield from wanted(requirement.extras)
+        else:
+            yield requirement
 
-    installed = {folder for folder in folders if any(fnmatch(".".join(folder.parts), one) for one in patterns)}
 
-    assert {folder for folder in folders if folder.parts[0] == "zsched"} == installed
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+def test_a_file_of_requirements_names_only_packages_with_hashes(lock: Path) -> None:
+    assert pins(lock)
 
 
-def test_the_wheel_has_every_non_python_file_of_zsched() -> None:
-    setup = ConfigParser()
-    setup.read(CHECKOUT / "setup.cfg")
-    package = CHECKOUT / "zsched"
+@pytest.mark.parametrize("lock", [lock for lock in LOCKS if lock.stem != "build"], ids=lambda lock: lock.stem)
+def test_a_locked_package_is_within_the_range_of_pyproject(lock: Path) -> None:
+    pinned = pins(lock)
 
-    declared = {path for pattern in setup["options.package_data"]["zsched"].split() for path in package.glob(pattern)}
-
-    assert {file for file in package.rglob("*") if file.is_file() and file.suffix not in (".py", ".pyc")} == declared
+    for requirement in wanted(() if lock.stem == "core" else lock.stem.split("-")):
+        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
 
 
 # -- make install -------------------------------------------------------------------------------------

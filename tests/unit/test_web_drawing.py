@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from zsched.core.changes import What
+from zsched.core.lateness import Absences
 from zsched.core.lookback import Facets, Occurrence
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.runs import Run, RunStatus
 from zsched.web.console.drawing import COMING, ShownTime, drawn_rows
 from zsched.web.console.outcomes import Mark
+from zsched.web.console.replacements import Replacements
+from zsched.web.console.timeline import ListedRow
 
 HOUR_MS = 3_600_000
 SHOWN = ShownTime(0, 10 * HOUR_MS)
@@ -88,3 +92,16 @@ def test_many_occurrences_to_come_are_one_mark_and_a_bar_to_the_end() -> None:
 )
 def test_the_axis_has_ten_labels_at_most(span_ms: int, labels: list[str]) -> None:
     assert labels == [text for _, text in ShownTime(0, span_ms).ticks("UTC")]
+
+
+def test_an_occurrence_without_a_run_has_the_reason_of_an_outage_and_a_failed_run_has_not() -> None:
+    absences, decided_us = Absences("UTC"), 3 * HOUR_MS * 1000
+    absences.add({"1-1": 2 * HOUR_MS * 1000}, {}, 0)
+    skipped = occurrence("a", What.SKIPPED, first_ms=HOUR_MS, last_ms=HOUR_MS, why="missed")
+    failed = occurrence("a", run=Run("a-1", RunStatus.FAILED))
+
+    rows = [ListedRow.of(replace(one, at_us=decided_us), absences, Replacements()) for one in (skipped, failed)]
+
+    assert ["no daemon led from 1970-01-01 01:00:00+00:00 until 1970-01-01 02:00:00+00:00", ""] == [
+        row.cause for row in rows
+    ]

@@ -42,7 +42,7 @@ async def test_viewers_at_the_same_moment_share_one_read() -> None:
 async def test_a_result_that_is_too_old_is_read_again() -> None:
     counter = Counter()
     counter.gate.set()
-    shared = Shared(counter.read, -1)
+    shared = Shared(counter.read, 0)
 
     assert [1, 2] == [await shared.get(), await shared.get()]
 
@@ -72,3 +72,29 @@ async def test_a_viewer_who_leaves_does_not_end_the_read_of_the_others() -> None
     counter.gate.set()
 
     assert 1 == await other
+
+
+async def test_a_viewer_does_not_get_a_read_that_began_too_long_ago() -> None:
+    counter = Counter()
+    shared = Shared(counter.read, 0)
+    early = asyncio.ensure_future(shared.get())
+    await asyncio.sleep(0)
+    late = asyncio.ensure_future(shared.get())
+    await asyncio.sleep(0)
+    reads_at_once = counter.reads
+    counter.gate.set()
+
+    assert (1, 1, 2) == (reads_at_once, await early, await late)
+
+
+async def test_a_result_that_may_be_older_is_given_while_it_is_read_again() -> None:
+    counter = Counter()
+    counter.gate.set()
+    shared = Shared(counter.read, 0, most_s=60)
+    first = await shared.soon()
+    counter.gate.clear()
+
+    at_once = [await shared.soon() for _ in range(3)]
+    await asyncio.sleep(0)
+
+    assert (1, [1, 1, 1], 2) == (first, at_once, counter.reads)

@@ -60,7 +60,8 @@ def _option(option: Option) -> Callable[[F], F]:
     if isinstance(form, Words):
         return click.option(name, type=click.Choice([member.value for member in form.enum]), help=option.help)
     if isinstance(form, Tags):
-        return click.option(name, option.name, multiple=True, metavar=form.metavar, help=option.help)
+        help = f"{option.help.removesuffix('.')}; may be repeated."
+        return click.option(name, option.name, multiple=True, metavar=form.metavar, help=help)
     if isinstance(form, Json):
         type_: Any = json_array if form.is_array else json_object
     else:

@@ -160,7 +160,7 @@ class Answers:
         runs = self._inquiry.seen(known) or ([] if parts is None else self._inquiry.in_rq([run_id]))
         if not runs:
             problem = f"schedule {id!r} has no such run" if chronicle.changes else f"schedule {id!r} is not known"
-            raise RunNotFound(f"no run {run_id!r}: {problem}; see zsched history {id}")
+            raise RunNotFound(f"no run {run_id!r}: {problem}", f"zsched history {id}")
         return runs[0], chronicle.source
 
     def history(

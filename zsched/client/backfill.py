@@ -94,7 +94,7 @@ class Filling:
         who = "the archive" if source.archive else f"{source.problem}, and the log in Redis"
         raise ArchiveError(
             f"backfill of {self._id!r}: what ran before {_shown(since_ms, tz)} is not known ({who} goes back no"
-            " further); give a later start, run a daemon whose archive has it, or run all of it: again=True, --again"
+            " further); give a later start, run a daemon whose archive has it, or run also what ran: the option again"
         )
 
     def _occurrences(self, past: PastOccurrences) -> list[_Decision]:
@@ -161,7 +161,8 @@ def _range(start: datetime, end: datetime, tz: str, now_ms: int) -> tuple[int, i
     """Return *start* and *end* in ms. Raises InvalidSchedule."""
     start_ms, end_ms = instant_ms("start", start, tz), instant_ms("end", end, tz)
     if end_ms <= start_ms:
-        raise InvalidSchedule("end", end, f"not later than start={_shown(start_ms, tz)}", "swap them, or move one")
+        problem = f"not later than the beginning, {_shown(start_ms, tz)}"
+        raise InvalidSchedule("end", end, problem, "swap them, or move one")
     if end_ms > now_ms + _SKEW_MS:
         problem = f"it is {_shown(now_ms, tz)} on the Redis server, and what comes is scheduled already"
         raise InvalidSchedule("end", end, problem, "give a time up to now")
@@ -173,7 +174,7 @@ def _bounded(schedule: Schedule, start_ms: int, end_ms: int) -> PastOccurrences:
     past = PastOccurrences.of(schedule, start_ms, end_ms)
     if past.count > MOST:
         last = _shown(past.nth(MOST + 1), schedule.tz)
-        problem = f"{past.count:,} occurrences lie between start and end, more than {MOST:,} in one call"
+        problem = f"{past.count:,} occurrences lie between these times, more than {MOST:,} in one call"
         remedy = f"end at {last}, which is the first {MOST:,}, and go on from there"
         raise InvalidSchedule("end", _shown(end_ms, schedule.tz), problem, remedy)
     return past

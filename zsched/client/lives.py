@@ -40,9 +40,11 @@ class Lives(Past):
 
     def cancel(self, id: str, *, if_version: str | None = None) -> str:
         """
-        Cancel a schedule. Return "cancelled", "already_fired" (its run is in the newest part of the log: 2,000 entries,
-        4 MiB) or "not_found" (no such schedule or run; ``why`` also asks the archives for older runs). Raises
-        VersionConflict: it does not have the version *if_version*.
+        Cancel a schedule. Return "cancelled", "already_fired" or "not_found".
+
+        "already_fired": a one-shot whose run was pushed, by the newest part of the log (2,000 entries, 4 MiB).
+        "not_found": no such schedule waits. It may have been cancelled or skipped, may have expired, or have fired
+        before that part of the log; ``why`` tells. Raises VersionConflict: it does not have the version *if_version*.
         """
         check_id(id)
         with naming_lost_call(id):

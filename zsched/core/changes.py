@@ -90,6 +90,17 @@ class Change:
         return self.why if self.what is What.RUN_ENDED else self.what.value
 
     @property
+    def is_firing(self) -> bool:
+        """True if the schedule's run was pushed: at its time, by *run now*, or again after Redis had lost it."""
+        is_at_once = self.what is What.ENQUEUED and self.why == RUN_NOW
+        return is_at_once or self.what in (What.FIRED, What.PUSHED_AGAIN, What.HELD)
+
+    @property
+    def is_of_schedule(self) -> bool:
+        """True if it says what became of the schedule itself, and not of a run that goes its own way."""
+        return self.is_firing or self.what not in (*OF_RUNS, What.RETRIED, What.ENQUEUED)
+
+    @property
     def due_ms(self) -> int | None:
         """The due time of its occurrence: ``jitter_ms`` after its nominal time."""
         return None if self.nominal_ms is None else self.nominal_ms + self.jitter_ms

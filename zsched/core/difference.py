@@ -24,7 +24,7 @@ from zsched.core.log.recovery import MergedEntry, Restored, RestoreEntry
 # Fields that change during the life of a run or schedule. They are not part of the request.
 _OF_RUN = frozenset(
     "status created_at enqueued_at started_at ended_at last_heartbeat worker_name dependency_id dependency_ids".split()
-    + "allow_dependency_failures enqueue_at_front zs_uncertain zs_deadline zs_stop".split()
+    + "allow_dependency_failures enqueue_at_front zs_uncertain zs_deadline zs_stop zs_version".split()
 )
 _MOVING = frozenset(name.encode() for name in _OF_RUN)
 _OF_SCHEDULE = frozenset("version created_at updated_at nominal last ended_at".split())

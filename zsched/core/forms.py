@@ -8,6 +8,7 @@ converts between them. ``cli.puts`` adds the command line's, by the form's class
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -363,6 +364,9 @@ class Stored(Enum):
     LABEL = "label"  # the same, or a field zs_<name> of a one-shot's job; scripts do not read it
 
 
+_FLAG: Final = re.compile(r"--([a-z-]+)")
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """
@@ -394,6 +398,10 @@ class Option:
         elif self.stored is Stored.RQ:
             shown = attribute
         return replace(self, name=name, is_optional=is_optional, attribute=attribute, once=once, shown=shown)
+
+    def help_with(self, named: Callable[[str], str]) -> str:
+        """Return the help, in which other options have the names that *named* gives them, instead of their flags."""
+        return _FLAG.sub(lambda found: named(found[1].replace("-", "_")), self.help)
 
 
 def whole_number(text: str | bytes) -> int:

@@ -114,3 +114,26 @@ class Lateness:
 
     def _at(self, us: int) -> str:
         return local_text(us // 1000, self._tz)
+
+
+class Absences:
+    """
+    Times without a leader, from the histories of a few schedules: they explain the left out occurrences of others, too.
+    Local times are in *tz*.
+    """
+
+    def __init__(self, tz: str) -> None:
+        self._tz, self._known = tz, set[tuple[int, int, int]]()
+
+    def add(self, terms: Mapping[str, int], led: Mapping[str, int], whole_since_us: int) -> None:
+        """Add what one schedule's history knows; arguments as in ``Lateness``."""
+        self._known |= {(term_us, led.get(entry, 0), whole_since_us) for entry, term_us in terms.items()}
+
+    def reason(self, change: Change) -> str:
+        """Return ``no daemon led from … until …`` if that is why the occurrence of *change* did not run; else ''."""
+        since_us = waited_since_us(change)
+        for term_us, led_us, whole_since_us in sorted(self._known) if since_us is not None else ():
+            if led_us < (since_us or 0) < term_us <= change.at_us:
+                terms, led = {change.entry: term_us}, {change.entry: led_us}
+                return Lateness(terms, led, whole_since_us, self._tz).reason(change)
+        return ""

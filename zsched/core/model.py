@@ -128,7 +128,7 @@ class Schedule(CheckedOptions):
     failure_ttl_s: int | None = None
     retries: int | None = None
     description: str | None = None
-    created_ms: int | None = None  # of a one-shot: of its last put, pause or resume
+    created_ms: int | None = None  # of a one-shot: of its last put
     updated_ms: int | None = None  # of its last put
     note: str | None = None  # why paused or quarantined
     paused_by: str | None = None  # who paused it, as the caller says

@@ -192,7 +192,7 @@ class _RunOptions(TypedDict, total=False):
         "Dotted path of RQ's callback.", Form("FUNC"), Stored.RQ, attribute="-")]
     description: Annotated[str | None, Option("One line for people.", ShortText(), Stored.RQ, "description")]
     tags: Annotated[list[str] | tuple[str, ...] | set[str] | frozenset[str], Option(
-        "A label to search for; may be repeated.", Tags(), Stored.LABEL, "tags")]
+        "A label to search for.", Tags(), Stored.LABEL, "tags")]
     created_by: Annotated[str | None, Option(
         "Default for add: the caller's name, as in the log (the setting by).", ShortText(), Stored.LABEL, "created_by")]
     managed_by: Annotated[str | None, Option(
@@ -217,7 +217,7 @@ class _EnabledOptions(TypedDict, total=False):
     """A put's choice for a schedule that is paused, or is to be: ``pause`` and ``resume`` are for later changes."""
 
     enabled: Annotated[bool | None, Option(
-        "Put it paused (--disabled) or not; default: as it is, and a new one is not.", YesNo(off="--disabled"),
+        "Let it fire, or put it paused; default: as it is, and a new one fires.", YesNo(off="--disabled"),
         elsewhere="paused disabled")]
 
 

@@ -1,23 +1,26 @@
 """
 The last minutes, counted from the log's newest entries: outcomes of occurrences and runs, lateness, losses of Redis.
 
-The counter gets the entries backwards, and reports when it has enough. Of entries with thousands of rows only the words
-to count are read (``ParsedEntry.counts``), without a ``Change`` for each row, to answer quickly.
+The counter gets the entries backwards, and keeps a slice of counts for each second. So a reader that looks again counts
+only what is new, and what it had no time for before. Of entries with thousands of rows only the words to count are read
+(``ParsedEntry.counts``), without a ``Change`` for each row, to answer quickly.
 
 Not guaranteed: that the whole requested time is counted. The log in Redis is short, and its reader may have to stop
 earlier. The last stretch is then as long as the time that was read, and ``is_cut`` is True. Entries that Redis lost are
-missing: ``is_whole`` is False for a stretch that begins before a loss.
+missing: ``is_whole`` is False for a stretch that begins before a loss. A stretch begins with a whole second, so it may
+be shorter than its span by less than a second.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zsched.core.changes import OUTCOMES, What
+from zsched.core.clock import LAST_MS
 from zsched.core.log import Entry, UnknownEntry, parse, reading
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.kinds import ParsedEntry
@@ -30,7 +33,7 @@ _AHEAD_MS: Final = 10_000  # in the future: an entry from a clock that was ahead
 WINDOWS_MS: Final = (60_000, 300_000, 1_800_000)  # the log in Redis keeps an hour, unless that is too large
 FAILURES: Final = 10  # kinds of failures in a report
 _FAILED: Final = (*BAD, RunStatus.EXPIRED)
-_COMPARED: Final = 1000  # failed runs that are grouped by their kind of failure
+_COMPARED: Final = 1000  # failed runs that one reading groups by their kind of failure
 HAPPENED: Final = (What.PUT, *OUTCOMES)  # changes that are counted
 LEFT_OUT: Final = (What.SKIPPED, What.EXPIRED, What.COALESCED)
 _SAMPLED: Final = 20_000  # firings whose lateness is kept, the newest
@@ -142,65 +145,112 @@ class Recent:
         }
 
 
-class Counting:
-    """Counts entries of the log at *now_ms*, the newest first. *run_suffix* is the namespace's part of run ids."""
+class Slice:
+    """
+    Counts of some entries: those of one second of the log, or of a stretch. The newest entries are added first.
 
-    def __init__(self, now_ms: int, run_suffix: str = "", windows_ms: Sequence[int] = WINDOWS_MS) -> None:
-        self._now_ms, self._run_suffix, self._windows_ms = now_ms, run_suffix, list(windows_ms)
-        self._stretches: list[Stretch] = []
-        self._happened: Counter[What] = Counter()
-        self._ended: Counter[RunStatus] = Counter()
-        self._late_ms: float | None = None
-        self._lates = list[float]()  # in ms, of the newest firings
-        self._missed = 0
-        self._failures: dict[tuple[str, RunStatus, str], Failure] = {}  # by schedule, status and error
-        self._compared = 0
-        self._rebuilt_ms: int | None = None
-        self._put_back: Counter[What] = Counter()
-        self._ahead_ms, self._silent = 0, dict[str, int]()
-        self._read_ms = 1  # how far back entries were read
+    ``lates_ms``: lateness of the newest firings. ``failures``: by schedule, status and error. ``ahead``: the schedules
+    that a clock which was ahead advanced, each with its next nominal time; None if the clock was right.
+    """
 
-    def see(self, entry: Entry) -> bool:
-        """Count *entry*; return False if it is before the requested time, so that no more entries are needed."""
-        age_ms = self._now_ms - entry.position.t_us // 1000
-        while self._windows_ms and age_ms >= self._windows_ms[0]:
-            self._close(self._windows_ms.pop(0))
-        if self._windows_ms:
-            self._read_ms = max(age_ms, self._read_ms)
-            if age_ms < -_AHEAD_MS:
-                self._note_ahead(entry)
-            with suppress(UnknownEntry):  # an entry of a newer version or of another writer
-                self._count(entry)
-        return bool(self._windows_ms)
+    def __init__(self, second: int = 0) -> None:
+        self.second, self.oldest_ms = second, LAST_MS
+        self.happened: Counter[What] = Counter()
+        self.ended: Counter[RunStatus] = Counter()
+        self.missed = 0
+        self.late_ms: float | None = None
+        self.lates_ms = list[float]()
+        self.failures: dict[tuple[str, RunStatus, str], Failure] = {}
+        self.rebuilt_ms: int | None = None
+        self.put_back: Counter[What] = Counter()
+        self.ahead: Ahead | None = None
 
-    def told(self, *, is_all: bool) -> Recent:
-        """Return the counts. *is_all*: there are no entries before those that were seen."""
-        is_cut = bool(self._windows_ms) and not is_all
-        for span_ms in [self._read_ms] if is_cut else self._windows_ms:
-            self._close(span_ms)
-        self._windows_ms = []
-        rebuilt = None if self._rebuilt_ms is None else Rebuilt(self._rebuilt_ms, self._put_back)
-        ahead = Ahead(self._ahead_ms, self._silent) if self._ahead_ms else None
-        return Recent(self._stretches, list(self._failures.values()), rebuilt, is_cut, ahead)
-
-    def _close(self, span_ms: int) -> None:
-        happened, ended, is_whole = Counter(self._happened), Counter(self._ended), self._rebuilt_ms is None
-        sorted_ms = sorted(self._lates)
+    def stretch(self, span_ms: int) -> Stretch:
+        """Return the counts so far as those of the last *span_ms*."""
+        sorted_ms = sorted(self.lates_ms)
         p50, p99 = ((sorted_ms[int((len(sorted_ms) - 1) * share)] if sorted_ms else None) for share in (0.5, 0.99))
-        self._stretches.append(Stretch(span_ms, happened, ended, self._late_ms, self._missed, is_whole, p50, p99))
+        happened, ended, is_whole = Counter(self.happened), Counter(self.ended), self.rebuilt_ms is None
+        return Stretch(span_ms, happened, ended, self.late_ms, self.missed, is_whole, p50, p99)
 
-    def _note_ahead(self, entry: Entry) -> None:
-        """Note an entry of a clock that was ahead. The newest entry of a schedule has its next nominal time."""
-        self._ahead_ms = max(self._ahead_ms, entry.position.t_us // 1000)
-        advance = AdvanceEntry.of(entry)
-        with suppress(UnknownEntry), reading(entry):
-            for move in advance.moves if advance else ():
-                if move.next_nominal_ms is not None and move.next_nominal_ms > self._now_ms + _AHEAD_MS:
-                    self._silent.setdefault(move.id, move.next_nominal_ms)
+    def add(self, older: Slice) -> None:
+        """Add the counts of *older*, but for its ``ahead``."""
+        self.oldest_ms = min(self.oldest_ms, older.oldest_ms)
+        self.happened.update(older.happened)
+        self.ended.update(older.ended)
+        self.missed += older.missed
+        self.add_lates(older.late_ms, older.lates_ms)
+        for failure in older.failures.values():
+            self.add_failure(failure)
+        self.rebuilt_ms = self.rebuilt_ms or older.rebuilt_ms
+        self.put_back.update(older.put_back)
 
-    # -- an entry ---------------------------------------------------------------------------------
+    def add_lates(self, late_ms: float | None, lates_ms: Sequence[float]) -> None:
+        """Add the largest lateness of some firings, and that of the newest of them."""
+        if late_ms is not None:
+            self.late_ms = late_ms if self.late_ms is None else max(late_ms, self.late_ms)
+            self.lates_ms += lates_ms[: _SAMPLED - len(self.lates_ms)]
 
-    def _count(self, entry: Entry) -> None:
+    def add_failure(self, failure: Failure) -> None:
+        """Add a failure, or count it with the later ones of its kind."""
+        alike = failure.run.schedule_id, failure.run.status, failure.run.error
+        known = self.failures.get(alike)
+        if known is not None:
+            self.failures[alike] = replace(known, times=known.times + failure.times)
+        elif len(self.failures) < FAILURES:
+            self.failures[alike] = failure
+
+
+class Counting:
+    """Counts entries of the log, the newest first. *run_suffix* is the namespace's part of run ids."""
+
+    def __init__(self, run_suffix: str = "", windows_ms: Sequence[int] = WINDOWS_MS) -> None:
+        self._run_suffix, self._windows_ms = run_suffix, windows_ms
+        self._slices = deque[Slice]()
+        self._compared = 0
+
+    def see(self, entry: Entry, now_ms: int) -> bool:
+        """Count *entry*; return False if it is before the requested time, so that no more entries are needed."""
+        at_ms = entry.position.t_us // 1000
+        if _is_before(at_ms // 1000, now_ms - self._windows_ms[-1]):
+            return False
+        if not self._slices or self._slices[-1].second != at_ms // 1000:
+            self._slices.append(Slice(at_ms // 1000))
+        one = self._slices[-1]
+        one.oldest_ms = min(one.oldest_ms, at_ms)
+        if at_ms > now_ms + _AHEAD_MS:
+            _note_ahead(one, entry, now_ms)
+        with suppress(UnknownEntry):  # an entry of a newer version or of another writer
+            self._count(one, entry)
+        return True
+
+    def append(self, older: Counting) -> None:
+        """Add the counts of *older*: its entries are all before those that were seen here."""
+        self._slices.extend(older._slices)
+
+    def told(self, now_ms: int, *, is_all: bool) -> Recent:
+        """
+        Return the counts at *now_ms*, and forget what is before the requested time. *is_all*: there are no entries
+        before those that were seen.
+        """
+        total, stretches, windows_ms = Slice(), list[Stretch](), list(self._windows_ms)
+        used = deque[Slice]()
+        for one in self._slices:
+            while windows_ms and _is_before(one.second, now_ms - windows_ms[0]):
+                stretches.append(total.stretch(windows_ms.pop(0)))
+            if not windows_ms:
+                break
+            if len(total.lates_ms) == _SAMPLED:
+                one.lates_ms = []  # there will only be more of later ones
+            total.add(one)
+            used.append(one)
+        self._slices = used
+        is_cut = bool(windows_ms) and not is_all
+        read_ms = max(now_ms - total.oldest_ms, 1)
+        stretches += map(total.stretch, [read_ms] if is_cut else windows_ms)
+        rebuilt = None if total.rebuilt_ms is None else Rebuilt(total.rebuilt_ms, total.put_back)
+        return Recent(stretches, list(total.failures.values()), rebuilt, is_cut, _ahead(used, now_ms))
+
+    def _count(self, one: Slice, entry: Entry) -> None:
         """Count *entry*. Raises UnknownEntry; the counts of its readable part stay."""
         parsed = parse(entry, self._run_suffix)
         with reading(entry):
@@ -208,32 +258,46 @@ class Counting:
             happened = Counter[What]()
             for (what, why), number in counts.happened.items():
                 happened[what] += number
-                self._missed += number if (what, why) == _MISSED else 0
-            self._happened.update({what: happened[what] for what in HAPPENED if what in happened})
+                one.missed += number if (what, why) == _MISSED else 0
+            one.happened.update({what: happened[what] for what in HAPPENED if what in happened})
             if counts.due_ms:
-                late_ms = (entry.position.t_us - min(counts.due_ms) * 1000) / 1000
-                self._late_ms = late_ms if self._late_ms is None else max(late_ms, self._late_ms)
-                room = counts.due_ms[: _SAMPLED - len(self._lates)]
-                self._lates += [(entry.position.t_us - due_ms * 1000) / 1000 for due_ms in room]
-            self._count_ends(parsed)
+                lates_ms = [(entry.position.t_us - due_ms * 1000) / 1000 for due_ms in counts.due_ms[:_SAMPLED]]
+                one.add_lates((entry.position.t_us - min(counts.due_ms) * 1000) / 1000, lates_ms)
+            self._count_ends(one, parsed)
         restore = RestoreEntry.of(entry)
         if restore and restore.reason == "lost":  # not an audit's
-            self._put_back.update(happened)
+            one.put_back.update(happened)
         if MergedEntry.of(entry):
-            self._rebuilt_ms = self._rebuilt_ms or entry.position.t_us // 1000
+            one.rebuilt_ms = one.rebuilt_ms or entry.position.t_us // 1000
 
-    def _count_ends(self, parsed: ParsedEntry) -> None:
-        self._ended.update(parsed.end_statuses())
+    def _count_ends(self, one: Slice, parsed: ParsedEntry) -> None:
+        one.ended.update(parsed.end_statuses())
         failed = parsed.only_ends(_FAILED) if self._compared < _COMPARED else None
         if failed is not None:
             for run in reversed(list(parse(failed, self._run_suffix).ended_runs())):
-                self._note_failure(run)
+                self._compared += 1
+                one.add_failure(Failure(run))
 
-    def _note_failure(self, run: Run) -> None:
-        self._compared += 1
-        alike = run.schedule_id, run.status, run.error
-        known = self._failures.get(alike)
-        if known is not None:
-            self._failures[alike] = replace(known, times=known.times + 1)
-        elif len(self._failures) < FAILURES:
-            self._failures[alike] = Failure(run)
+
+def _is_before(second: int, begin_ms: int) -> bool:
+    """Return True if *second* of the log is not whole within a stretch that begins at *begin_ms*."""
+    return second * 1000 < begin_ms
+
+
+def _note_ahead(one: Slice, entry: Entry, now_ms: int) -> None:
+    """Note an entry of a clock that was ahead. The newest entry of a schedule has its next nominal time."""
+    until_ms, advance = entry.position.t_us // 1000, AdvanceEntry.of(entry)
+    times = dict(one.ahead.times) if one.ahead else {}
+    with suppress(UnknownEntry), reading(entry):
+        for move in advance.moves if advance else ():
+            if move.next_nominal_ms is not None and move.next_nominal_ms > now_ms + _AHEAD_MS:
+                times.setdefault(move.id, move.next_nominal_ms)
+    one.ahead = Ahead(max(until_ms, one.ahead.until_ms if one.ahead else 0), times)
+
+
+def _ahead(slices: Iterable[Slice], now_ms: int) -> Ahead | None:
+    """Return what *slices*, the newest first, tell of a clock that is still ahead of the right one."""
+    found = [one.ahead for one in slices if one.ahead and one.ahead.until_ms > now_ms + _AHEAD_MS]
+    times = {id: next_ms for one in reversed(found) for id, next_ms in one.times.items()}
+    late = {id: next_ms for id, next_ms in times.items() if next_ms > now_ms + _AHEAD_MS}
+    return Ahead(max(one.until_ms for one in found), late) if found else None

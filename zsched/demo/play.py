@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections import defaultdict
 from datetime import timedelta
 from typing import Final
 
@@ -21,6 +22,7 @@ from zsched.core.clock import Clock, SystemClock, from_ms
 from zsched.core.option_table import ScheduleRow
 from zsched.core.sentences import local_text
 from zsched.core.triggers import zone
+from zsched.core.wording import plural, some
 from zsched.demo.runs import DecidedOccurrence, LogReader, RunReader
 from zsched.demo.screen import Screen, Summary
 from zsched.demo.stack import DemoConsole, Stack
@@ -127,6 +129,30 @@ class Player:
         self._pending: dict[str, DecidedOccurrence] = {}
         self.summary = Summary()
 
+    def leave_unheard(self) -> None:
+        """
+        Give up the runs in queues to which no worker listens, and name them. The demo's own workers may not have begun
+        yet. Raises RedisUnavailable.
+        """
+        waiting = self._by_queue()
+        for queue in sorted(self._runs.unheard(waiting.keys() - QUEUES)):
+            self._screen.say(f"no worker listens to queue {queue}: {_named(waiting[queue])} not executed")
+            for run_id in waiting[queue]:
+                del self._pending[run_id]
+
+    def name_open(self) -> None:
+        """Name the runs that are not over. Raises RedisUnavailable."""
+        for queue, run_ids in sorted(self._by_queue().items()):
+            self._screen.say(f"not waited for any longer, in queue {queue}: {_named(run_ids)}")
+
+    def _by_queue(self) -> dict[str, list[str]]:
+        """Return the ids of the runs that are not over, by queue."""
+        found = defaultdict[str, list[str]](list)
+        for run_id, run in zip(self._pending, self._runs.read(list(self._pending.values())), strict=True):
+            if not run.is_over:
+                found[run.queue].append(run_id)
+        return found
+
     @property
     def is_idle(self) -> bool:
         """Return True if the workers are done with all fired runs, as far as the log was read."""
@@ -136,13 +162,13 @@ class Player:
         """Read the log and check the workers. Return False if the log had nothing new. Raises RedisUnavailable."""
         decided = self._log.read(wait_ms)
         pushed = {one.run_id: one for one in decided if one.run_id is not None}
+        self._pending |= pushed  # before they are shown: Ctrl-C may end this call at any place
         for one in pushed.values():
             self.summary.add_fired(one.late_ms)
         self._screen.fired(self._runs.read(list(pushed.values())))
         for one in decided:
             if one.run_id is None:
                 self._screen.not_fired(one)
-        self._pending |= pushed
         for run in self._runs.read(list(self._pending.values())):
             if run.is_over:
                 run_id = run.occurrence.run_id or ""
@@ -189,12 +215,18 @@ def _drain(player: Player, stack: Stack, screen: Screen, clock: Clock) -> None:
     stack.stop_daemon()
     while player.tick(1):
         pass
+    player.leave_unheard()
     if not player.is_idle:
         screen.say("the daemon has stopped; waiting for the workers …")
     deadline_ms = clock.monotonic_ms() + _DRAIN_MS
     while not player.is_idle and clock.monotonic_ms() < deadline_ms:
         stack.check()
         player.tick()
+    player.name_open()
+
+
+def _named(run_ids: list[str]) -> str:
+    return f"{plural(len(run_ids), 'run')} ({some(run_ids)})"
 
 
 def _introduce(screen: Screen, client: Client, stack: Stack) -> None:

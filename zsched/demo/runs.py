@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -15,6 +15,7 @@ from zsched.core.clock import to_ms
 from zsched.core.log import Entry, changes
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
+from zsched.storage.queues import unheard
 
 _DECIDED: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE)
 _PAGE: Final = 100  # log entries per read; one may hold 500 run ids
@@ -105,6 +106,11 @@ class RunReader:
         with self._link.wire() as wire:
             replies = wire.execute_all(("HMGET", key, *_FIELDS) for key in keys)
         return [_run(one, reply) for one, reply in zip(occurrences, replies, strict=True)]
+
+    def unheard(self, queues: Collection[str]) -> frozenset[str]:
+        """Return the *queues* to which no worker listens. Raises RedisUnavailable."""
+        with self._link.wire() as wire:
+            return unheard(wire, self._keys, queues)
 
     def said(self, run_id: str) -> str | None:
         """Return the task's result if it is a text and workers use the JSON serializer; else None."""

@@ -36,7 +36,7 @@ for i = ROWS, first_row - 1, 2 do
   expected[ARGV[i]] = ARGV[i + 1]
 end
 
--- Return whether this hash, as HGETALL gave it, is the waiting job that the row describes; created_at may differ.
+-- Return whether this hash, as HGETALL gave it, is the waiting job that the row describes; its times may differ.
 local function is_same(pairs_now, data, signature)
   local same, held = 1, nil
   for i = 1, #pairs_now, 2 do
@@ -47,7 +47,7 @@ local function is_same(pairs_now, data, signature)
       if value ~= 'scheduled' then return false end
     elseif field == 'zs_sig' then
       held = value
-    elseif field ~= 'created_at' then
+    elseif field ~= 'created_at' and field ~= 'zs_version' then
       if expected[field] ~= value then return false end
       same = same + 2
     end

@@ -43,7 +43,7 @@ local MOST_TEXTS = 4000  -- of the entry; unpack fails near 8,000
 local MOST_BYTES = 1000000  -- of the runs of one call: a few ms
 local OF_RUN = {  -- fields of ours that are no part of the definition
   zs_uncertain = true, zs_note = true, zs_next = true, zs_gone = true, zs_deadline = true, zs_stop = true,
-  zs_told = true, zs_attempts = true,
+  zs_told = true, zs_attempts = true, zs_version = true,
 }
 local fields, bytes, is_full, taken, new_runs = {'rows', 0}, 0, false, {}, {}
 

@@ -1,24 +1,15 @@
-"""
-Reading the log of one namespace: the Redis stream that every script appends to.
-
-``recent`` counts the last minutes, backwards from its end. For any length of the log, it takes at most a quarter of a
-second, and some milliseconds of Redis at a time: it is for operators who look at a system in trouble. The result has
-the time that was covered. Nothing here writes.
-"""
+"""Reading the log of one namespace: the Redis stream that every script appends to. Nothing here writes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.entry import Entry, Position
 from zsched.storage.connection import Channel
 from zsched.storage.keys import Keys
-
-if TYPE_CHECKING:
-    from zsched.core.recent import Recent
 
 _LAST_SEQ = 2**64 - 1
 # Bounds of a read backwards. An entry has 100 bytes or 200 payloads, and Redis has no command for its size.
@@ -62,19 +53,21 @@ class Log:
         self,
         most: float = float("inf"),
         *,
+        before: Position | None = None,
         most_bytes: float = float("inf"),
         for_ms: float = float("inf"),
         clock: Clock | None = None,
     ) -> Iterator[list[Entry]]:
         """
-        Yield the log from its end, page by page, the newest entry first. Stop after *most* entries, or with the page
-        that reaches *most_bytes* or *for_ms*. The time includes what the caller does with the pages.
+        Yield the log from its end, or *before* a position, page by page, the newest entry first. Stop after *most*
+        entries, or with the page that reaches *most_bytes* or *for_ms*. The time includes what the caller does with the
+        pages.
 
         Pages grow while entries are small. Large entries come one by one, so no command keeps the server busy for long.
         The newest page is always read, also with smaller bounds.
         """
         clock = clock or SystemClock()
-        pages, last = Pages(MOST_AT_ONCE, _PAGE_BYTES, _FEW), "+"
+        pages, last = Pages(MOST_AT_ONCE, _PAGE_BYTES, _FEW), f"({before.id}" if before else "+"
         left, left_bytes = most, most_bytes
         until_ms = clock.monotonic_ms() + for_ms
         while left > 0 and (page := self.read_back(last, asked := int(min(pages.size, left)))):
@@ -163,18 +156,3 @@ class Log:
     @staticmethod
     def _entries(reply: Any) -> list[Entry]:
         return [Entry.of(id, texts) for id, texts in reply or ()]
-
-
-_LOOKED_FOR_MS: Final = 250.0
-
-
-def recent(log: Log, now_ms: int, run_suffix: str, clock: Clock) -> Recent:
-    """Count the entries of *log* before *now_ms*, the server's time; *run_suffix* as in ``core.recent``."""
-    from zsched.core.recent import Counting  # imported late: it imports all kinds of entries
-
-    counting, oldest_seq = Counting(now_ms, run_suffix), 1
-    for entry in log.back(for_ms=_LOOKED_FOR_MS, clock=clock):
-        if not counting.see(entry):
-            return counting.told(is_all=True)
-        oldest_seq = entry.position.seq
-    return counting.told(is_all=oldest_seq == 1)  # otherwise the log was trimmed, or the time is over

@@ -53,7 +53,7 @@ def refusal(
         problem = f"it is {from_ms(now_ms).isoformat()} on the Redis server"
         return ScheduleInPast("at", asked, problem, "give a later time, or allow_past=True to run it at once")
     if word == "NOTFOUND":
-        return ScheduleNotFound(f"no schedule {id!r} in namespace {keys.namespace!r}; see zsched ls, zsched why {id}")
+        return ScheduleNotFound(f"no schedule {id!r} in namespace {keys.namespace!r}", f"zsched ls, zsched why {id}")
     if word == "WRONGTYPE":
         which = f"its key, its run's key, its {keys.rq.queue('<name>')} key or a key of its rate limit"
         return RedisRefused(f"schedule {id!r}: {which} holds a value of another type; see redis-cli TYPE")

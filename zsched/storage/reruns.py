@@ -134,7 +134,8 @@ class Reruns:
                 continue
             error = RunNotFound(
                 f"{run_id!r} is not a run of namespace {self._keys.namespace!r}: run ids are <schedule id>-<ms>"
-                f"{self._keys.run_suffix}; see zsched history"
+                f"{self._keys.run_suffix}",
+                "zsched history",
             )
             outcomes[run_id] = IdOutcome("", error=error)
         return parts, outcomes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Final
 
-OLDEST: Final = (2, 8)  # also in setup.cfg, and tested
+OLDEST: Final = (2, 8)  # also in pyproject.toml, and tested
 BEFORE: Final = (4,)
 
 

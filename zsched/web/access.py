@@ -44,7 +44,9 @@ _CHECKED_AT_ONCE: Final = 1  # passwords: a flood of logins keeps one processor 
 _WAITING_LOGINS: Final = 20  # more are refused at once
 _SLOWED_S: Final = 0.5  # after a wrong token or password
 _SLOWED_AT_ONCE: Final = 100  # callers that wait for that; more are refused at once
-_WRITES_REFUSED: Final = "[rq] allow_callables is *: any function of the workers' machine could be named"
+_WRITES_REFUSED: Final = (
+    'changes are refused while [rq] allow_callables is ["*"]: any function of the workers\' machine could be named'
+)
 
 AccountFinder = Callable[[str, int], Account | None]  # by the digest of a secret, at an instant
 
@@ -68,6 +70,11 @@ class Caller:
         if self.account.role is AccountRole.VIEWER:
             remedy = "use the token or the login of a scheduler"
             return Problem(403, "read-only", f"{self.account.name!r} is a viewer, who only reads", remedy)
+        return self.refusal_of_all_writes
+
+    @property
+    def refusal_of_all_writes(self) -> Problem | None:
+        """The reason why nobody may change something here; None: there is none."""
         if "*" in self.settings.rq.allow_callables:
             remedy = 'name the functions: [rq] allow_callables = ["app.tasks.*"]'
             return Problem(403, "writes-refused", _WRITES_REFUSED, remedy)

@@ -90,7 +90,7 @@ async def backfill(call: Caller, id: str, start: datetime | None, end: datetime 
     call.demand_new(found.func, {"queue": found.queue, "tags": found.tags})
     if start is None or end is None:
         name = "start" if start is None else "end"
-        raise InvalidSchedule(name, NOT_GIVEN, "it is missing", "give start and end, in the past")
+        raise InvalidSchedule(name, NOT_GIVEN, "it is missing", "give both times, in the past")
     return await call.client.backfill(id, start, end, **options)
 
 

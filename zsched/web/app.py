@@ -43,6 +43,7 @@ from zsched.web.console.routers import CONSOLE
 from zsched.web.deadline import Deadline
 from zsched.web.docs_page import add_docs
 from zsched.web.events import Events
+from zsched.web.labels import page_text
 from zsched.web.measuring import Measured
 from zsched.web.problems import Problem
 from zsched.web.proxy import ForwardedScheme, Proxy
@@ -200,7 +201,8 @@ def _described(app: FastAPI) -> Any:
 
 async def _on_error(request: Request, error: Any) -> Response:
     _meter(request).refuse(problems.kind_of(type(error)))
-    return _told(request, problems.response_of(error))
+    is_for_people = login.is_page(request) or "hx-request" in request.headers
+    return _told(request, problems.response_of(error, detail=page_text(error) if is_for_people else None))
 
 
 async def _on_problem(request: Request, error: Any) -> Response:

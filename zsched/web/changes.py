@@ -48,7 +48,8 @@ async def entries(
 async def events(request: Request, call: Admitted) -> Response:
     """
     Stream the changes from now on, or after `Last-Event-ID`: `id` is `<epoch>-<seq>-<t>`, `data` an entry as in `/log`.
-    `event: reset` means that entries are missing: read again what you show.
+    `event: reset` means that entries are missing: read again what you show. `event: beat` comes at least every 5
+    seconds if nothing else does.
     """
     call.demand_all("the log")
     given = request.headers.get("last-event-id")

@@ -13,7 +13,8 @@ what it shows. The same happens to all clients when a new history begins.
 A stream begins with the id of its position, without data. So a client that is cut off before its first event can
 resume, too. Only an empty log has no such id.
 
-Events come in groups, up to 100 ms after their entries.
+Events come in groups, up to 100 ms after their entries. A silent stream has an ``event: beat`` every 5 seconds: where
+it does not come, the server hangs, or waits for Redis.
 
 Not guaranteed: events of what Redis lost before the reader saw it.
 """
@@ -44,11 +45,12 @@ _KEPT: Final = 10_000  # events in memory
 _PAGE: Final = 100
 _AT_ONCE: Final = 500  # events in one piece of a stream
 _GATHERED_S: Final = 0.1  # streams wake once for all events of this time; 0.02 made runs later (measured)
+BEAT_EVERY_S: Final = 5.0  # of a silent stream: proxies keep it, and a page sees that its server lives
 _LOOK_S: Final = 1.0  # at most between two looks at the token of a stream
-_COMMENT_EVERY_S: Final = 15.0  # so that proxies keep a silent stream
 _RETRY_S: Final = 1.0
 _HELLO: Final = b": events of zsched\n"
 _RESET: Final = b'event: reset\ndata: {"reason": "%s"}\n\n'
+_BEAT: Final = b"event: beat\ndata: {}\n\n"  # not a comment: a browser shows its page none
 _LOST: Final = b"the log does not hold that entry"
 _ANEW: Final = b"a new history has begun, or events were lost"
 
@@ -114,7 +116,8 @@ class Events:
                 yield event.text
                 after = event.position
             at = self._number + after.seq - self._last.seq  # the log may have been read further than memory
-        loop, told_s = asyncio.get_running_loop(), 0.0
+        loop = asyncio.get_running_loop()
+        told_s = loop.time()
         while True:
             if not await gate.is_open():
                 return
@@ -127,9 +130,9 @@ class Events:
                 yield text
             else:
                 await self._wait()
-            if loop.time() - told_s >= _COMMENT_EVERY_S:
+            if loop.time() - told_s >= BEAT_EVERY_S:
                 told_s = loop.time()
-                yield b": still here\n\n"
+                yield _BEAT
 
     async def close(self) -> None:
         """End the reader."""

@@ -86,11 +86,16 @@ def failure_of(error: Exception) -> Problem:
     return Problem(500, "failed", f"the request failed ({type(error).__name__})", "this server's events say why")
 
 
-def response_of(error: ZschedError, status: int | None = None) -> JsonAnswer:
-    """Return *error* as a response; *status*: another than that of its class."""
-    status = status or next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+def response_of(error: ZschedError, status: int | None = None, detail: str | None = None) -> JsonAnswer:
+    """Return *error* as a response; *status*: another than that of its class; *detail*: other words for it."""
+    status = status or http_status(error)
     headers = {"Retry-After": _RETRY_AFTER_S} if status == 503 or isinstance(error, errors.Contended) else {}
-    return _response(status, kind_of(type(error)), str(error), members_of(error), headers)
+    return _response(status, kind_of(type(error)), detail or str(error), members_of(error), headers)
+
+
+def http_status(error: ZschedError) -> int:
+    """Return the HTTP status of *error*, by its class."""
+    return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
 
 
 def kind_of(error: type[BaseException]) -> str:

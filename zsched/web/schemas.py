@@ -245,7 +245,7 @@ def _options(names: Collection[str], is_patch: bool = False) -> dict[str, Any]:
 def _option(option: Option, is_nullable: bool) -> dict[str, Any]:
     """Return the JSON schema of an option's values."""
     form = option.form
-    schema = {"description": option.help, **_values(option)}
+    schema = {"description": option.help_with(str), **_values(option)}
     if not is_nullable:
         return schema
     if isinstance(form, Words):

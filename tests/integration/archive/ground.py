@@ -43,7 +43,7 @@ SOON = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
 NO_RULE = b"none"
 IDS = ["a", "b", "a-1", "r", "x_y"]
 # What changes in Redis as a run or schedule goes its way, and is told by other columns of the state than its record.
-_MOVING = {"status", "created_at", "enqueued_at", "zs_uncertain"}
+_MOVING = {"status", "created_at", "enqueued_at", "zs_uncertain", "zs_version"}
 _MOVING_OWN = {"nominal", "last", "ended_at", "version"}  # a restore gives a version of its own
 
 State = dict[tuple[str, str], tuple[Any, ...]]

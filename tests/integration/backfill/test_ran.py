@@ -131,7 +131,7 @@ def test_a_backfill_of_an_unknown_past_is_refused(client: Client, redis_client: 
     before = queue(redis_client)
 
     with pytest.raises(
-        ArchiveError, match=r"what ran before .* is not known \(no archive reported within .*again=True"
+        ArchiveError, match=r"what ran before .* is not known \(no archive reported within .*the option again"
     ):
         backfill(client, 5, 3)
     with pytest.raises(ArchiveError):

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.redis
 SOON = datetime.now(UTC) + timedelta(days=1)
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a one-shot": ({"id": "once"}, r"^id='once': it is a one-shot.*; run it now"),
-    "the end before the start": ({"end": NOW - 9 * HOUR}, r"^end=.*not later than start=.*; swap them"),
-    "the end at the start": ({"end": NOW - 5 * HOUR}, r"^end=.*not later than start"),
+    "the end before the start": ({"end": NOW - 9 * HOUR}, r"^end=.*not later than the beginning, .*; swap them"),
+    "the end at the start": ({"end": NOW - 5 * HOUR}, r"^end=.*not later than the beginning"),
     "what comes": ({"end": SOON}, r"^end=.*on the Redis server, and what comes is scheduled already; give a time up"),
     "no time": ({"start": "yesterday"}, r"^start='yesterday': not a datetime"),
     "a flag that is none": ({"again": "yes"}, r"^again='yes': not a yes or no"),

@@ -29,6 +29,54 @@ def test_cancel_returns_the_outcome(client: Client, redis_client: redis.Redis, s
     assert 1 == len(queued(redis_client))
 
 
+def test_a_pause_and_a_resume_of_a_one_shot_keep_the_time_of_its_creation(
+    client: Client, redis_client: redis.Redis, soon: datetime
+) -> None:
+    client.schedule("app.task", id="a", at=soon)
+    made = client.get("a")
+    pass_time(redis_client, timedelta(minutes=1))
+
+    changed = [client.pause("a"), client.resume("a")]
+
+    assert [made.created_ms] * 2 == [one and one.created_ms for one in changed]
+    assert 3 == len({made.version, *(one and one.version for one in changed)})
+    assert "unchanged" == client.schedule("app.task", id="a", at=soon).outcome
+
+
+def test_cancelling_an_id_that_was_cancelled_after_a_run_returns_not_found(client: Client, soon: datetime) -> None:
+    client.schedule("app.task", id="rule", every=3600)
+    client.run_now("rule")
+    client.schedule("app.task", id="again", at=soon)
+    client.run_now("again")
+    client.schedule("app.task", id="again", at=soon + timedelta(hours=1))
+
+    first, second = ([client.cancel(id) for id in ("rule", "again")] for _ in range(2))
+
+    assert (["cancelled"] * 2, ["not_found"] * 2) == (first, second)
+
+
+def test_cancelling_a_one_shot_that_was_skipped_returns_not_found(
+    client: Client, redis_client: redis.Redis, soon: datetime
+) -> None:
+    client.schedule("app.task", id="a", at=soon)
+    client.pause("a")
+    pass_time(redis_client, timedelta(days=2))
+    client.resume("a", "skip")
+
+    assert "not_found" == client.cancel("a")
+
+
+def test_cancelling_a_one_shot_whose_run_was_retried_returns_already_fired(
+    client: Client, redis_client: redis.Redis, soon: datetime
+) -> None:
+    client.schedule("app.task", id="a", at=soon)
+    run_id = client.run_now("a")
+    client.cancel_run(run_id)
+    client.retry(run_id)
+
+    assert "already_fired" == client.cancel("a")
+
+
 def test_a_paused_schedule_resumes_at_its_time_without_the_note(client: Client, soon: datetime) -> None:
     client.schedule("app.task", id="a", at=soon)
 

@@ -7,10 +7,16 @@ from collections.abc import Iterator
 import pytest
 import redis
 
+from tests.faults.clocks import set_back
+from tests.faults.processes import eventually
+from tests.faults.threads import STEADY, DaemonThread
 from tests.integration.console.person import Person
 from tests.integration.web.ground import Web
+from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
+
+OUTAGE_MS = 10 * 60_000 + 30_000  # ten occurrences of every minute passed; the last one half a minute ago
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +42,14 @@ def eve(web: Web, chromium: object) -> Iterator[Person]:
     """A viewer who has logged in."""
     with Person.of(web, chromium, "eve", "viewer") as person:
         yield person
+
+
+@pytest.fixture
+def outage(client: Client, redis_url: str, redis_client: redis.Redis) -> Iterator[int]:
+    """A daemon after an outage, of which it skipped ten occurrences of each of two schedules. The length in ms."""
+    with set_back(redis_client, OUTAGE_MS):
+        for id in ("beat", "pulse"):
+            client.schedule("app.tasks.remind", id=id, every=60, catch_up="none", queue="mail")
+    with DaemonThread(redis_url, **STEADY):
+        eventually(lambda: len(client.history()) >= 2)
+        yield OUTAGE_MS

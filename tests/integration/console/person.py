@@ -62,6 +62,11 @@ class Person:
         """Press a button."""
         self.click(name, "button")
 
+    def ask_for(self, name: str) -> None:
+        """Open the question of an action, as ``Run now …``, and count it as a click."""
+        self.clicks += 1
+        self.page.locator("summary", has_text=name).first.click()
+
     def reads(self, text: str) -> None:
         """Wait until the page shows *text*."""
         self.page.get_by_text(text).first.wait_for()

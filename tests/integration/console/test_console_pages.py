@@ -8,6 +8,7 @@ from typing import Any
 import fastapi.routing
 import pytest
 import redis
+from playwright.sync_api import expect
 from rq import Queue
 
 from tests.faults.processes import eventually
@@ -26,6 +27,7 @@ from zsched.web.console.view import viewed
 pytestmark = [pytest.mark.redis, pytest.mark.once]
 FAIL = "tests.integration.console.jobs.fail"
 WIDTHS = (390, 1280, 1920)
+LONG = "newsletter_of_the_week_for_all_customers_on_the_east_coast"
 READS = {"GET", "HEAD"}
 
 
@@ -61,6 +63,9 @@ def run_id(client: Client, daemon: DaemonThread, redis_client: redis.Redis) -> s
     client.schedule("app.tasks.remind", id="beat", every=3600, jitter=60, queue="mail", description="<b>bold</b>")
     client.schedule("app.tasks.remind", id="reminder-42", after=3600, tags=["shop"])
     client.pause("beat", "no mails today")
+    client.schedule(
+        f"app.{LONG}", id=LONG, cron=f"{','.join(map(str, range(0, 60, 5)))} 8-18 * * 1-5", description=LONG
+    )
     run_id = client.enqueue(FAIL, id="broken", queue="mail").run_id
     work_off(Queue("mail", connection=redis_client), redis_client)
     eventually(lambda: client.runs(status="failed"))
@@ -81,9 +86,10 @@ def test_a_page_is_shown_without_errors_to_people_at_any_width_and_is_accessible
 
     for width in WIDTHS:
         ann.page.set_viewport_size({"width": width, "height": 900})
-        scrolled = ann.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        assert scrolled <= 0, f"the page is {scrolled} pixels wider than a window of {width}"
-    assert [] == ann.grave_findings()
+        for part in ("html", ".wide"):
+            cut = ann.page.evaluate(f"[...document.querySelectorAll('{part}')].map(e => e.scrollWidth - e.clientWidth)")
+            assert max(cut, default=0) <= 0, f"{part} is {max(cut)} pixels wider than its place in a window of {width}"
+        assert [] == ann.grave_findings(), width
 
 
 @pytest.mark.parametrize("path", ["/", "/schedules", "/schedules/digest", "/timeline", "/log"])
@@ -229,4 +235,17 @@ def test_a_bad_value_of_an_edit_is_refused_and_the_typed_text_stays(ann: Person,
     ann.reads("61 9 * * *")
     assert "61 9 * * *" == ann.page.get_by_label("cron").input_value()
     assert "cron 0 9 * * *" == client.get("digest").rule_text
+    ann.trouble.clear()  # the browser reports status 422
+
+
+def test_a_bad_filter_is_marked_while_it_is_typed(ann: Person, run_id: str) -> None:
+    ann.open("/runs")
+    since = ann.page.get_by_label("Since")
+
+    since.fill("nonsense")
+    expect(since).to_have_attribute("aria-invalid", "true")
+    ann.reads("Since='nonsense': not a duration")
+    since.fill("1h")
+
+    expect(since).not_to_have_attribute("aria-invalid", "true")
     ann.trouble.clear()  # the browser reports status 422

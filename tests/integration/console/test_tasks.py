@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 import redis
 from playwright.sync_api import expect
 from rq import Queue
 
-from tests.faults.clocks import now_ms, set_back
+from tests.faults.clocks import now_ms
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread
+from tests.faults.threads import DaemonThread
 from tests.integration.console.person import Person
 from tests.integration.in_process import work_off
 from zsched import Client
@@ -17,7 +19,6 @@ from zsched.core.clock import from_ms
 
 pytestmark = [pytest.mark.redis, pytest.mark.once]
 MOST_CLICKS = 3
-OUTAGE_MS = 10 * 60_000 + 30_000  # ten occurrences of every minute passed; the last one half a minute ago
 
 
 def test_the_reason_why_a_reminder_did_not_come_is_found_by_its_id(
@@ -60,11 +61,35 @@ def test_a_schedule_is_run_now(ann: Person, client: Client, daemon: DaemonThread
 
     ann.open("/")
     ann.find("digest")
-    ann.press("Run now")
+    ann.ask_for("Run now …")
+    ann.reads("The times of its rule stay as they are.")
+    assert 0 == redis_client.llen("rq:queue:mail")
+    ann.press("Run schedule 'digest' now")
 
     ann.reads("pushed run digest-")
     assert 1 == redis_client.llen("rq:queue:mail")
     assert ann.clicks <= MOST_CLICKS
+
+
+def test_a_failed_run_is_retried_after_a_question(
+    ann: Person, client: Client, daemon: DaemonThread, redis_client: redis.Redis
+) -> None:
+    run_id = client.enqueue("tests.integration.console.jobs.fail", id="f", queue="mail").run_id
+    work_off(Queue("mail", connection=redis_client), redis_client)
+    eventually(lambda: client.runs(status="failed"))
+
+    ann.open(f"/runs/{run_id}")
+    ann.ask_for("Retry …")
+    ann.press("Retry the run")
+
+    ann.reads(f"retry of {run_id}")
+    assert 1 == redis_client.llen("rq:queue:mail")
+    ann.open(f"/runs/{run_id}")
+    ann.reads("Retried by ann")
+    assert f"{run_id}-" in ann.text()
+    assert 1 == ann.page.locator("summary", has_text="Retry again …").count()
+    ann.open("/runs?status=failed")
+    assert "retried: queued" in ann.text()
 
 
 def test_all_failed_runs_of_a_task_in_the_last_hour_are_retried(
@@ -87,20 +112,15 @@ def test_all_failed_runs_of_a_task_in_the_last_hour_are_retried(
 
 
 def test_skipped_occurrences_of_an_outage_are_backfilled_after_a_dry_run(
-    ann: Person, client: Client, redis_url: str, redis_client: redis.Redis
+    ann: Person, outage: int, redis_client: redis.Redis
 ) -> None:
-    with set_back(redis_client, OUTAGE_MS):
-        client.schedule("app.tasks.remind", id="beat", every=60, catch_up="none", queue="mail")
-    with DaemonThread(redis_url, **STEADY):
-        eventually(lambda: client.history("beat"))
+    ann.open("/")
+    ann.click("Timeline")
+    ann.click("backfill …")
+    ann.reads("10 runs would be pushed")
+    ann.press("Push 10 runs")
 
-        ann.open("/")
-        ann.click("Timeline")
-        ann.click("backfill …")
-        ann.reads("10 runs would be pushed")
-        ann.press("Push 10 runs")
-
-        ann.reads("pushed 10 runs")
+    ann.reads("pushed 10 runs")
     assert 10 == redis_client.llen("rq:queue:mail")
     assert ann.clicks <= MOST_CLICKS
 
@@ -120,18 +140,35 @@ def test_a_time_is_moved_with_the_next_times_shown_while_typing(ann: Person, cli
     assert ann.clicks <= MOST_CLICKS
 
 
-def test_a_change_by_another_user_meanwhile_is_shown_and_nothing_is_saved(ann: Person, client: Client) -> None:
+def test_a_change_by_another_user_meanwhile_is_shown_and_kept_by_the_next_save(ann: Person, client: Client) -> None:
     client.schedule("app.tasks.remind", id="digest", cron="0 9 * * *", tz="Asia/Seoul", queue="mail")
 
     ann.open("/schedules/digest/edit")
     client.update("digest", queue="urgent")
     ann.page.get_by_label("cron").fill("30 7 * * *")
     ann.press("Save")
-
     ann.reads("Somebody else has changed it meanwhile")
     assert "Now: urgent" in ann.text()
-    assert "cron 0 9 * * *" == client.get("digest").rule_text
+    assert ("cron 0 9 * * *", "urgent") == (client.get("digest").rule_text, client.get("digest").queue)
+    ann.press("Save")
+
+    ann.reads("updated: cron")
+    assert ("cron 30 7 * * *", "urgent") == (client.get("digest").rule_text, client.get("digest").queue)
     ann.trouble.clear()  # the browser reports status 409
+
+
+def test_the_next_times_give_way_to_the_error_of_a_bad_zone(ann: Person, client: Client) -> None:
+    client.schedule("app.tasks.remind", id="party", at=datetime(2099, 12, 24, 18, tzinfo=UTC), tz="Asia/Seoul")
+    ann.open("/schedules/party/edit")
+    preview = ann.page.locator("#preview")
+    expect(preview).to_contain_text("2099-12-25 03:00:00")
+
+    ann.page.get_by_label("At", exact=True).fill("2099-12-31T20:00")
+    expect(preview).to_contain_text("2099-12-31 20:00:00")
+    ann.page.get_by_label("Time zone").fill("Mars/Olympus")
+
+    expect(preview).to_contain_text("Time zone='Mars/Olympus'")
+    expect(preview).not_to_contain_text("Next time")
 
 
 def test_the_minutes_in_which_most_schedules_are_due_are_shown(

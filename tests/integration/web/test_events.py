@@ -89,6 +89,13 @@ def test_a_stream_has_each_change_as_it_comes(http: httpx.Client, redis_url: str
     assert [first.data["entry"], second.data["entry"]] == [each.id.rpartition("-")[0] for each in (first, second)]
 
 
+def test_a_silent_stream_has_a_beat(http: httpx.Client) -> None:
+    with streaming(http) as events:
+        beat = next(event for event in events if event.kind != "message")
+
+    assert ("beat", {}) == (beat.kind, beat.data)
+
+
 def test_a_consumer_that_is_cut_off_again_and_again_misses_nothing_and_gets_nothing_twice(
     http: httpx.Client, redis_url: str
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 import zsched
 from tests.unit.core.stories import COMPLETE, DUE, DUE_MS, MINUTE_MS, RUN, change, put, texts
 from zsched.core.changes import Change, What
-from zsched.core.lateness import LeadersBack
+from zsched.core.lateness import Absences, LeadersBack
 from zsched.core.log import Entry, Position, leaders_kinds
 from zsched.core.story import Source
 from zsched.storage.scripts import load
@@ -197,3 +197,19 @@ def test_the_kinds_of_leaders_are_exactly_the_kinds_that_only_leader_scripts_app
         (by_leaders if is_leaders else by_others).update(re.findall(r"(?:append(?:_rows)?\(|kind = )'(\w+)'", text))
 
     assert by_leaders - by_others == set(leaders_kinds())
+
+
+def test_a_time_without_a_leader_in_one_history_explains_occurrences_of_other_schedules() -> None:
+    absences, term_ms = Absences("UTC"), DUE_MS + 9 * MINUTE_MS
+    absences.add({"1-7": term_ms * 1000}, {"1-7": (DUE_MS - MINUTE_MS) * 1000}, 0)
+
+    def reason(first_ms: int, at_ms: int) -> str:
+        times = {"first_ms": first_ms, "last_ms": first_ms + MINUTE_MS, "count": 2}
+        return absences.reason(change(What.SKIPPED, at_ms, entry="1-9", why="missed", **times))
+
+    assert f"no daemon led from {DUE} until 2026-01-01 00:09:00+00:00" == reason(DUE_MS, DUE_MS + 10 * MINUTE_MS)
+    assert ["", "", ""] == [
+        reason(DUE_MS, term_ms - 1),  # it was decided before
+        reason(term_ms, term_ms + MINUTE_MS),  # a daemon led
+        reason(DUE_MS - MINUTE_MS, term_ms),  # a daemon led at its time
+    ]

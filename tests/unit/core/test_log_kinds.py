@@ -86,13 +86,13 @@ def test_an_entry_of_a_new_kind_is_read_with_nothing_but_its_class(conjured: Ent
 
 
 def test_an_entry_of_a_new_kind_is_counted_with_nothing_but_its_class(conjured: Entry) -> None:
-    counting, tally = Counting(DUE_MS + 1000, SUFFIX), LogTally(SUFFIX, Names(10))
+    counting, tally = Counting(SUFFIX), LogTally(SUFFIX, Names(10))
     tally.led(conjured.position.epoch)
 
-    counting.see(conjured)
+    counting.see(conjured, DUE_MS + 1000)
     tally.see([conjured])
 
-    assert 1 == counting.told(is_all=True).stretches[0].happened[What.FIRED]
+    assert 1 == counting.told(DUE_MS + 1000, is_all=True).stretches[0].happened[What.FIRED]
     assert 1 == tally.outcomes["fired"]
 
 

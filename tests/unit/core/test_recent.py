@@ -37,9 +37,9 @@ def end(ago_ms: int, *runs: Run) -> Entry:
 
 def recent(*entries: Entry, is_all: bool = True, **how: Any) -> Recent:
     """Return the counts of *entries*, which are given the newest first."""
-    counting = Counting(NOW_MS, SUFFIX, **how)
-    is_all = any(not counting.see(each) for each in entries) or is_all
-    return counting.told(is_all=is_all)
+    counting = Counting(SUFFIX, **how)
+    is_all = any(not counting.see(each, NOW_MS) for each in entries) or is_all
+    return counting.told(NOW_MS, is_all=is_all)
 
 
 def happened(stretch: Stretch) -> dict[What, int]:
@@ -82,9 +82,36 @@ def test_every_period_counts_the_entries_within_it() -> None:
 
 
 def test_entries_older_than_the_longest_period_are_not_needed() -> None:
-    counting = Counting(NOW_MS)
+    counting = Counting()
 
-    assert [True, True, False] == [counting.see(fire(minutes * MINUTE_MS, "a-5")) for minutes in (0, 29, 30)]
+    assert [True, True, False] == [counting.see(fire(minutes * MINUTE_MS, "a-5"), NOW_MS) for minutes in (0, 29, 30)]
+
+
+def test_counts_of_two_readings_are_those_of_one() -> None:
+    alike = [Run("a-1", RunStatus.FAILED, error="no"), Run("a-2", RunStatus.FAILED, error="no")]
+    newer = [fire(10, "c-5"), end(20, alike[1]), fire(30_000, "d-5")]
+    older = [fire(30_500, "b-5"), end(40_000, alike[0]), merged(70_000), fire(80_000, "a-5")]
+    first, second = Counting(SUFFIX), Counting(SUFFIX)
+
+    for each in older:
+        first.see(each, NOW_MS - 15_000)
+    for each in newer:
+        second.see(each, NOW_MS)
+    second.append(first)
+
+    assert recent(*newer, *older) == second.told(NOW_MS, is_all=True)
+
+
+def test_entries_that_grew_too_old_are_not_counted_later() -> None:
+    counting = Counting(SUFFIX)
+    counting.see(fire(1000, "b-5"), NOW_MS)
+    counting.see(fire(20 * MINUTE_MS, "a-5"), NOW_MS)
+
+    told = [counting.told(NOW_MS + minutes * MINUTE_MS, is_all=True) for minutes in (0, 5, 11, 40)]
+
+    assert [[1, 1, 2], [0, 0, 2], [0, 0, 1], [0, 0, 0]] == [
+        [stretch.happened[What.FIRED] for stretch in one.stretches] for one in told
+    ]
 
 
 def test_a_young_complete_log_covers_every_requested_period() -> None:

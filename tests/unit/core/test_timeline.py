@@ -21,11 +21,11 @@ def timeline(minutes: int = 10) -> Timeline:
 
 
 def schedule(**rule: object) -> Schedule:
-    state = rule.pop("state", ScheduleState.ACTIVE)
+    state, anchor_ms = rule.pop("state", ScheduleState.ACTIVE), rule.pop("anchor_ms", BEGIN_MS)
     spec = define_trigger(rule)  # type: ignore[arg-type]  # options of a rule
     return Schedule(
         id="a", state=state, kind="every", func="f", queue="q", priority=None, next_ms=BEGIN_MS, trigger=spec,
-        anchor_ms=BEGIN_MS, nominal_ms=BEGIN_MS,
+        anchor_ms=anchor_ms, nominal_ms=BEGIN_MS,
     )  # type: ignore[arg-type]  # fmt: skip
 
 
@@ -82,6 +82,13 @@ def test_equal_rules_and_intervals_are_all_counted() -> None:
 
     assert 0 == found.left_out
     assert [MOST_COUNTED + 180] * 1439 == expected(found)[1:]
+
+
+def test_intervals_of_different_anchors_are_counted_each_by_its_own() -> None:
+    found = timeline()
+    found.add_later([schedule(every=300, anchor_ms=BEGIN_MS - minutes * MINUTE_MS) for minutes in (4, 4, 2)])
+
+    assert [0, 2, 0, 1, 0, 0, 2, 0, 1, 0] == expected(found)
 
 
 @pytest.mark.parametrize(("end_ms", "step_ms", "option"), [(0, 1, "to"), (1_441_000, 1000, "bucket")])

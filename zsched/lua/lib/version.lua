@@ -4,9 +4,10 @@
 -- GIVES  version_of(id, at), new_version(), stamp(ms, number), touch(id, at)
 --
 -- It is unique over all histories of a namespace. A recurring schedule's is the position of the entry that changed it:
--- <epoch>-<seq>-<t>. A one-shot's is the created_at of its waiting job, which is there anyway: within the millisecond
--- before the change, at a microsecond by the number of the entry. So two changes in a millisecond differ, it is not
--- after the push of the job, and rounded up it is the time of the change.
+-- <epoch>-<seq>-<t>. A one-shot's is the created_at of its waiting job, which is there anyway; after a pause or resume,
+-- which create nothing, it is zs_version beside it. Both are a time within the millisecond before the change, at a
+-- microsecond by the number of the entry. So two changes in a millisecond differ, it is not after the push of the job,
+-- and rounded up it is the time of the change.
 -- include lib/place.lua
 
 -- Return the version of a schedule, '-' if there is none. `at` is a result of find.
@@ -15,7 +16,8 @@ local function version_of(id, at)
   if at and at.recurring then
     held = redis.pcall('HGET', schedule_prefix .. id, 'version')
   elseif at and at.due_ms ~= '-' then
-    held = redis.pcall('HGET', run_key(id, at.due_ms), 'created_at')
+    local job = redis.pcall('HMGET', run_key(id, at.due_ms), 'zs_version', 'created_at')
+    held = not job.err and (job[1] or job[2])
   end
   return type(held) == 'string' and held or '-'
 end
@@ -25,7 +27,7 @@ local function new_version()
   return version() .. '-' .. t
 end
 
--- Return a created_at for a change at *ms*, by the entry of this *number*.
+-- Return a version for a change at *ms*, by the entry of this *number*.
 local function stamp(ms, number)
   return string.sub(iso(ms - 1), 1, 23) .. string.format('%03dZ', number % 999 + 1)
 end
@@ -37,6 +39,6 @@ local function touch(id, at)
   elseif at.recurring then
     redis.call('HSET', schedule_prefix .. id, 'version', string.format('%.0f-%.0f-%s', epoch, seq, t))
   else
-    redis.call('HSET', run_key(id, at.due_ms), 'created_at', stamp(now_ms, seq))
+    redis.call('HSET', run_key(id, at.due_ms), 'zs_version', stamp(now_ms, seq))
   end
 end

@@ -7,10 +7,11 @@ The console: pages on which people see schedules, understand what ran and what d
          │                                                  actions: what the API changes, too
          └─► templates/console/<page>.html
 
-A page: ``now``, ``timeline`` (places by ``drawing``), ``schedules`` (many), ``schedule`` (one), ``edit``, ``runs``,
-``queues``, ``log``, ``doctor``, ``accounts``. ``outcomes`` is the strip of a schedule's last occurrences.
+A page: ``now``, ``timeline`` (places by ``drawing``), ``schedules`` (many), ``schedule`` (one), ``edit`` (its form by
+``fields``), ``runs``, ``queues``, ``log``, ``doctor``, ``accounts``. ``outcomes`` is the strip of a schedule's last
+occurrences, ``replacements`` are its backfilled and retried runs.
 
 All is in the URL, so a page can be shared. Pages are read without scripts. With them, htmx exchanges the parts that
 live: a request of htmx gets the page's block ``live`` alone. A change is a form: it is sent by POST, and its answer
-leads back to a page, with what was done in the query. ``shared`` reads once for all viewers what is costly.
+leads back to a page, which says what was done. ``shared`` reads once for all viewers what is costly.
 """

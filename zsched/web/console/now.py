@@ -16,6 +16,7 @@ from zsched.core.run_id import RunId
 from zsched.core.timeline import Timeline
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.health.status import StatusView
+from zsched.web.console.replacements import Replacements
 from zsched.web.console.shared import Shared
 from zsched.web.console.view import Viewed
 
@@ -23,8 +24,10 @@ router = APIRouter(include_in_schema=False)
 
 _CHART_MS: Final = 1_800_000
 _BAR_MS: Final = 60_000
-_STATUS_OLD_S: Final = 1.0
+_STATUS_OLD_S: Final = 0.3  # a page waits so long after a change (console.js), so it never gets an older state
 _CHART_OLD_S: Final = 10.0
+_REPLACEMENTS_OLD_S: Final = 5.0
+_MOST_S: Final = 60.0  # age of both while they are read again: that asks an archive, and takes up to two seconds
 
 
 class Pulse:
@@ -33,7 +36,8 @@ class Pulse:
     def __init__(self, app: FastAPI) -> None:
         self._state = app.state
         self._status = Shared(lambda: run(self._state.look), _STATUS_OLD_S)
-        self._chart = Shared(self._counted, _CHART_OLD_S)
+        self._chart = Shared(self._counted, _CHART_OLD_S, _MOST_S)
+        self._replacements = Shared(self._replaced, _REPLACEMENTS_OLD_S, _MOST_S)
 
     async def status(self) -> StatusView:
         """Return the verdict and the facts. Raises RedisUnavailable, RedisRefused."""
@@ -42,7 +46,18 @@ class Pulse:
 
     async def chart(self) -> list[dict[str, Any]]:
         """Return a bar for each of the last minutes; none if no archive answers in time."""
-        return _bars(await self._chart.get())
+        return _bars(await self._chart.soon())
+
+    async def replacements(self) -> Replacements:
+        """Return the retries of the last half hour; none if they cannot be read."""
+        found: Replacements = await self._replacements.soon()
+        return found
+
+    async def _replaced(self) -> Replacements:
+        try:
+            return await Replacements.since(self._state.client, self._state.clock.now_ms() - _CHART_MS)
+        except ZschedError:
+            return Replacements()
 
     async def _counted(self) -> Timeline | None:
         end_ms = (self._state.clock.now_ms() // _BAR_MS + 1) * _BAR_MS
@@ -67,7 +82,10 @@ async def now(view: Viewed) -> Response:
     if view.call.is_limited:
         return view.to("schedules")
     pulse = pulse_of(view.request)
-    return view.page("now", status=await pulse.status(), bars=await pulse.chart(), What=What)
+    bars = await pulse.chart()  # the first viewer may wait for an archive: the state comes after that
+    status = await pulse.status()
+    replacements = await pulse.replacements() if status.facts.recent.failures else Replacements()
+    return view.page("now", status=status, bars=bars, replacements=replacements, What=What)
 
 
 @router.get("/find")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
-from zsched.core.changes import Change
+from zsched.core.arguments import choice
+from zsched.core.changes import Change, What
 from zsched.core.entry import Entry
-from zsched.core.log import UnknownEntry, changes
+from zsched.core.log import UnknownEntry, changes, parse
 from zsched.core.log.shown import unknown_entry_text
 from zsched.core.story import Source
 from zsched.health.check import Finding, Severity
@@ -23,13 +24,13 @@ from zsched.web.console.view import View, Viewed
 router = APIRouter(include_in_schema=False)
 
 _ENTRIES: Final = 100
-_DEEDS: Final = 1000  # entries of the log that are searched for what accounts did
+_SEARCHED: Final = 1000  # entries, in search of what an account did, or of a schedule's changes
 _WORST_FIRST: Final = (Severity.PROBLEM, Severity.WARNING, Severity.NOTE, Severity.SKIPPED, Severity.OK)
 
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """An entry of the log: its changes, or a text if this version cannot read it."""
+    """An entry of the log: its changes; or a text, if it has none or this version cannot read it."""
 
     entry: Entry
     changes: Sequence[Change]
@@ -45,9 +46,23 @@ class LogRow:
         """The account or user that asked for it."""
         return self.entry.by.decode(errors="replace") or None
 
-    def concerns(self, by: str, id: str) -> bool:
-        """Return True if *by* asked for it, and it concerns schedule *id*; an empty text is no condition."""
-        return (not by or by == self.by) and (not id or any(change.id == id for change in self.changes))
+    def only(self, id: str, what: What | None) -> LogRow:
+        """Return the row with only the changes of schedule *id* of the kind *what*; '' and None are no condition."""
+        found = (change for change in self.changes if change.id == (id or change.id))
+        return replace(self, changes=[change for change in found if change.what is (what or change.what)])
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """
+    The found *rows*, the newest first, and their source. ``back_to_ms``: entries before this time were not searched;
+    None: all were.
+    """
+
+    rows: Sequence[LogRow]
+    source: Source
+    back_to_ms: int | None
+    most: int = _SEARCHED
 
 
 @router.get("/queues")
@@ -59,11 +74,18 @@ async def queues(view: Viewed) -> Response:
 
 
 @router.get("/log")
-async def log(view: Viewed, by: str = "", id: str = "") -> Response:
+async def log(view: Viewed, by: str = "", id: str = "", what: str = "") -> Response:
     """Show the newest entries of the log, each with what it changed."""
     view.call.demand_all("the log")
-    rows, source = await _rows(view, _DEEDS if by or id else _ENTRIES)
-    return view.page("log", rows=[row for row in rows if row.concerns(by, id)], source=source, by=by, id=id)
+    wanted = choice("what", what, What) if what else None
+    is_search = bool(by or id or wanted)
+    found = await _search(view, _SEARCHED if is_search else _ENTRIES)
+    rows = [row for row in found.rows if not by or row.by == by]
+    if id or wanted:
+        rows = [one for row in rows if (one := row.only(id, wanted)).changes]
+    return view.page(
+        "log", found=replace(found, rows=rows), is_search=is_search, by=by, id=id, what=what, whats=[*What],
+    )  # fmt: skip
 
 
 @router.get("/doctor")
@@ -84,19 +106,25 @@ async def accounts(view: Viewed) -> Response:
     tokens = await run(lambda: list(state.tokens.all()))
     people = await run(lambda: [person.account for person in state.people.all()])
     names = {account.name for _, account, _ in tokens} | {account.name for account in people}
-    rows, _ = await _rows(view, _DEEDS)
-    return view.page("accounts", tokens=tokens, people=people, deeds=[row for row in rows if row.by in names])
+    found = await _search(view, _SEARCHED)
+    deeds = replace(found, rows=[row for row in found.rows if row.by in names])
+    return view.page("accounts", tokens=tokens, people=people, deeds=deeds)
 
 
-async def _rows(view: View, most: int) -> tuple[list[LogRow], Source]:
-    """Return the newest entries, the newest first, and their source."""
+async def _search(view: View, most: int) -> Searched:
+    """Return the newest *most* entries."""
     found, source = await view.call.client.log(limit=most)
     suffix, rows = view.request.app.state.run_suffix, list[LogRow]()
     async for entry in found:
-        try:
-            rows.append(LogRow(entry, list(changes(entry, suffix))))
-        except UnknownEntry:
-            rows.append(LogRow(entry, (), unknown_entry_text(entry)))
+        rows.append(_row(entry, suffix))
         if len(rows) >= most:
             break
-    return rows[::-1], source
+    return Searched(rows[::-1], source, rows[0].at_ms if len(rows) >= most else None, most)
+
+
+def _row(entry: Entry, run_suffix: str) -> LogRow:
+    try:
+        found = list(changes(entry, run_suffix))
+        return LogRow(entry, found, "" if found else parse(entry).sentence())
+    except UnknownEntry:
+        return LogRow(entry, (), unknown_entry_text(entry))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -11,10 +11,11 @@ from starlette.responses import Response
 
 from zsched.core.clock import from_ms
 from zsched.core.repair import Repaired
-from zsched.core.runs import RunStatus
+from zsched.core.runs import Run, RunStatus
 from zsched.core.wording import duration_argument, plural
 from zsched.errors import InvalidSchedule
 from zsched.web import actions
+from zsched.web.console.replacements import Replacements
 from zsched.web.console.view import View, Viewed
 from zsched.web.problems import Problem
 from zsched.web.reading import aware, read_form
@@ -32,11 +33,15 @@ async def list_(view: Viewed, request: Request, after: str | None = None) -> Res
     """List the runs that the filters find, the newest first."""
     view.call.demand_all("a list of runs")
     filters = _filters(request.query_params)
-    options = _options(view, filters)
-    found = await view.call.client.runs(None, options.pop("status", None), _PAGE, after=after or None, **options)
+    shown: dict[str, Any] = {"filters": filters, "names": _FILTERS, "statuses": [status.value for status in RunStatus]}
+    try:
+        options = _options(view, filters)
+        found = await view.call.client.runs(None, options.pop("status", None), _PAGE, after=after or None, **options)
+    except InvalidSchedule as error:
+        return view.refused(error, "runs", **shown)
     return view.page(
-        "runs", runs=found, source=found.source, after=found.after, filters=filters,
-        statuses=[status.value for status in RunStatus], is_retried=filters.get("status") in _RETRIED,
+        "runs", runs=found, source=found.source, after=found.after, is_retried=filters.get("status") in _RETRIED,
+        replacements=await _retries(view, None, found), **shown,
     )  # fmt: skip
 
 
@@ -69,7 +74,10 @@ async def show(view: Viewed, run_id: str) -> Response:
     run, source = await view.call.client.get_run(run_id)
     await actions.demand_run(view.call, run)
     story = await view.call.client.why(run_id, view.tz)
-    return view.page("run", run=run, attempts=run.every_attempt, source=source, story=story, retried=_RETRIED)
+    retry = (await _retries(view, run.schedule_id, [run])).of_run(run_id)
+    return view.page(
+        "run", run=run, attempts=run.every_attempt, source=source, story=story, retried=_RETRIED, retry=retry
+    )
 
 
 @router.post("/runs/{run_id:plain}:{action}")
@@ -81,6 +89,12 @@ async def act(view: Viewed, run_id: str, action: str) -> Response:
     if action == "cancel":
         return view.done(await actions.cancel_run(view.call, run_id), "runs", run_id)
     raise Problem(404, "not-found", f"no such action: {action[:40]}", "use the buttons of the run's page")
+
+
+async def _retries(view: View, id: str | None, runs: Sequence[Run]) -> Replacements:
+    """Return the retries of *runs*, which are of schedule *id* or of any."""
+    ends_ms = [run.ended_ms for run in runs if run.status in _RETRIED and run.ended_ms is not None]
+    return await Replacements.retries_since(view.call.client, min(ends_ms), id) if ends_ms else Replacements()
 
 
 def _filters(given: Mapping[str, str]) -> dict[str, str]:

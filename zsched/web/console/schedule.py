@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -17,9 +18,10 @@ from zsched.core.model import Missed, Schedule, ScheduleState
 from zsched.core.planning import nominal_time
 from zsched.core.triggers import zone
 from zsched.core.wording import plural
-from zsched.errors import InvalidSchedule, ScheduleNotFound
+from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError
 from zsched.web import actions
 from zsched.web.console.outcomes import mark_of, words_of
+from zsched.web.console.replacements import Replacements
 from zsched.web.console.view import View, Viewed
 from zsched.web.problems import Problem
 from zsched.web.reading import read_form
@@ -52,13 +54,16 @@ async def show(view: Viewed, id: str, after: str | None = None) -> Response:
     if found is None and not story.is_known:
         raise ScheduleNotFound(f"no schedule {id!r} is known; {story.verdict.text}")
     past = await client.history(id, limit=_PAST, after=after or None)
+    replacements = (
+        await Replacements.since(client, min(each.at_us for each in past) // 1000, id) if past else Replacements()
+    )
     return view.page(
         "schedule",
         id=id,
         one=found,
         story=story,
         coming=[] if found is None else await _coming(view, found),
-        past=[(mark_of(each), each, words_of(each)) for each in past],
+        past=[(mark_of(each), each, words_of(each), replacements.of(each)) for each in past],
         after=past.after,
         fields=[] if found is None else list(_fields(view, found)),
         missed=[each.value for each in Missed],
@@ -81,7 +86,10 @@ async def act(view: Viewed, id: str, action: str, request: Request) -> Response:
     if action == "cancel":
         return view.done(f"{id}: {await actions.cancel(view.call, id)}", "schedules")
     if action == "backfill":
-        done = await _backfill(view, id, form)
+        try:
+            done = await _backfill(view, id, form)
+        except ZschedError as error:
+            return await _backfill_page(view, id, form, error=error)
         return view.done(f"pushed {plural(len(done.runs), 'run')}", "schedules", id)
     raise Problem(404, "not-found", f"no such action: {action[:40]}", "use the buttons of the schedule's page")
 
@@ -90,9 +98,20 @@ async def act(view: Viewed, id: str, action: str, request: Request) -> Response:
 async def plan_backfill(view: Viewed, id: str, request: Request) -> Response:
     """Show which occurrences a backfill would run, and ask."""
     given = request.query_params
+    try:
+        plan = await _backfill(view, id, given, dry_run=True) if given.get("start") or given.get("end") else None
+    except ZschedError as error:
+        return await _backfill_page(view, id, given, error=error)
+    return await _backfill_page(view, id, given, plan=plan)
+
+
+async def _backfill_page(
+    view: View, id: str, given: Mapping[str, str], *, plan: Backfill | None = None, error: ZschedError | None = None
+) -> Response:
+    """Show the form with the *given* texts, and below it the *plan*; or the *error*."""
     found = await actions.found_of(view.call, id)
-    plan = await _backfill(view, id, given, dry_run=True) if given.get("start") or given.get("end") else None
-    return view.page("backfill", one=found, plan=plan, most=_SHOWN, given=given, zone=view.zone(found.tz))
+    shown: dict[str, Any] = {"one": found, "plan": plan, "most": _SHOWN, "given": given, "zone": view.zone(found.tz)}
+    return view.page("backfill", **shown) if error is None else view.refused(error, "backfill", **shown)
 
 
 async def _found(view: View, id: str) -> Schedule | None:
@@ -133,7 +152,7 @@ def _fields(view: View, one: Schedule) -> Any:
             yield name, text
 
 
-async def _backfill(view: View, id: str, given: Any, **options: Any) -> Backfill:
+async def _backfill(view: View, id: str, given: Mapping[str, str], **options: Any) -> Backfill:
     """Backfill from ``start`` to ``end``, times of a page's form: local in the zone of the page."""
     found = await actions.found_of(view.call, id)
     start, end = (_instant(name, given.get(name, ""), view.zone(found.tz)) for name in ("start", "end"))

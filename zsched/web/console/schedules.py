@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from zsched.core.arguments import check_id
-from zsched.core.listing import LISTED_KINDS
+from zsched.core.listing import LISTED_KINDS, Filter
 from zsched.core.model import Missed, Schedule, ScheduleState
 from zsched.core.repair import Repaired
 from zsched.core.wording import plural
@@ -18,6 +18,7 @@ from zsched.errors import InvalidSchedule, ZschedError
 from zsched.web import actions
 from zsched.web.console.outcomes import STRIP, Strip
 from zsched.web.console.view import View, Viewed
+from zsched.web.labels import Trouble
 from zsched.web.problems import Problem
 from zsched.web.reading import aware, read_form
 
@@ -39,7 +40,12 @@ async def list_(
 ) -> Response:
     """List the schedules that the filters find. The rows come as they are found."""
     filters = given_filters(request.query_params)
-    listing = view.call.client.list(**as_options(filters), after=after or None)
+    try:
+        options = as_options(filters)
+        Filter.of(**options, after=after or None)
+    except InvalidSchedule as error:
+        return view.refused(error, "schedules", filters=filters, **_choices(after))
+    listing = view.call.client.list(**options, after=after or None)
     head, middle, tail = view.pieces("schedules", filters=filters, **_choices(after))
 
     async def parts() -> AsyncIterator[str]:
@@ -56,7 +62,7 @@ async def list_(
                 found.append(one)
                 yield view.text("_schedule_row", one=one)
         except ZschedError as error:
-            trouble = view.text("_trouble", trouble=error)
+            trouble = view.text("_trouble", trouble=Trouble.of(error))
         yield middle
         last = found[-1].cursor if has_more else None
         yield trouble or view.text("_schedules_foot", found=found, last=last, filters=filters)
@@ -138,6 +144,7 @@ def _choices(after: str | None) -> dict[str, Any]:
         "states": [state.value for state in ScheduleState],
         "kinds": list(LISTED_KINDS),
         "after": after,
+        "names": FILTERS,
         "actions": list(_MANY),
     }
 

@@ -11,22 +11,27 @@ Not guaranteed: that all occurrences have a mark. The newest 2,000 outcomes and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from zsched.aio.bridge import run
 from zsched.core.arguments import instant_ms
 from zsched.core.clock import from_ms, to_ms
+from zsched.core.lateness import Absences, waited_since_us
 from zsched.core.listing import RECURRING
 from zsched.core.lookback import Occurrence
 from zsched.core.model import Schedule, ScheduleState
 from zsched.core.timeline import EXPECTED
 from zsched.errors import InvalidSchedule, ScheduleNotFound
+from zsched.storage.inquiry import Inquiry
+from zsched.storage.keys import keys_of
 from zsched.web.console.drawing import COMING, ROWS_BY, ShownTime, bars_of, drawn_rows
 from zsched.web.console.outcomes import Mark, legend, mark_of, words_of
+from zsched.web.console.replacements import Replacement, Replacements
 from zsched.web.console.view import View, Viewed
 from zsched.web.reading import aware
 
@@ -34,14 +39,32 @@ router = APIRouter(include_in_schema=False)
 
 _BACK_MS: Final = 6 * 3_600_000
 _AHEAD_MS: Final = 24 * 3_600_000
-_LEAST_MS: Final = 60_000  # that can be shown
+_MINUTE_MS: Final = 60_000  # the least that can be shown, too
 _MOST_MS: Final = 31 * 86_400_000
 _BARS: Final = 120
 _OUTCOMES: Final = 2000
 _ROWS: Final = 40
 _LISTED: Final = 200  # that did not run, in the list
+_EXPLAINED_BY: Final = 5  # schedules whose history is asked for times without a daemon
 _BUSIEST: Final = 10
 _ZOOMS: Final = {"30 h": _BACK_MS + _AHEAD_MS, "6 h": 21_600_000, "1 h": 3_600_000, "10 min": 600_000, "1 min": 60_000}
+
+
+class ListedRow(NamedTuple):
+    """An occurrence that did not run, or failed: what became of it, why nobody fired it, and what ran in its place."""
+
+    mark: Mark
+    one: Occurrence
+    words: str
+    cause: str
+    replacement: Replacement | None
+
+    @classmethod
+    def of(cls, one: Occurrence, absences: Absences, replacements: Replacements) -> ListedRow:
+        """Return the row of *one*."""
+        mark = mark_of(one)
+        cause = absences.reason(one) if mark is Mark.LEFT_OUT else ""  # a failed run has a reason of its own
+        return cls(mark, one, words_of(one), cause, replacements.of(one))
 
 
 @router.get("/timeline")
@@ -66,24 +89,24 @@ async def busiest(view: Viewed) -> Response:
 def _shown_time(view: View) -> ShownTime:
     """Return the time of the query. Raises InvalidSchedule."""
     given = view.request.query_params
-    now_ms = view.now_ms // _LEAST_MS * _LEAST_MS
+    now_ms = view.now_ms // _MINUTE_MS * _MINUTE_MS
     start_ms, end_ms = (
         usual if not given.get(name) else instant_ms(name, aware(name, given[name]), None)
         for name, usual in (("from", now_ms - _BACK_MS), ("to", now_ms + _AHEAD_MS))
     )
-    if not _LEAST_MS <= end_ms - start_ms <= _MOST_MS:
+    if not _MINUTE_MS <= end_ms - start_ms <= _MOST_MS:
         raise InvalidSchedule("to", given.get("to"), "not a minute to 31 days after from", "give another time")
     return ShownTime(start_ms, end_ms)
 
 
 async def _busiest(view: View) -> dict[str, Any]:
     """Count what is due in each minute, and return the minutes with most."""
-    first_ms = view.now_ms // _LEAST_MS * _LEAST_MS
-    minute = timedelta(milliseconds=_LEAST_MS)
+    first_ms = view.now_ms // _MINUTE_MS * _MINUTE_MS
+    minute = timedelta(milliseconds=_MINUTE_MS)
     found = await view.call.client.timeline(from_ms(first_ms), from_ms(first_ms + _AHEAD_MS), minute)
     minutes = zip((count[EXPECTED] for count in found.counts), found.spans.bounds, strict=False)
     most = sorted((one for one in minutes if one[0]), key=lambda one: (-one[0], one[1]))[:_BUSIEST]
-    shown = [(number, at_ms, ShownTime(at_ms, at_ms + _LEAST_MS).moved(0)) for number, at_ms in most]
+    shown = [(number, at_ms, ShownTime(at_ms, at_ms + _MINUTE_MS).moved(0)) for number, at_ms in most]
     return {"minutes": shown, "left_out": found.left_out, "most": most[0][0] if most else 1}
 
 
@@ -103,6 +126,8 @@ async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, st
     rows = drawn_rows(shown, view.now_ms, by, past, coming)
     left_out = [one for one in past if mark_of(one) in (Mark.LEFT_OUT, Mark.BAD)]
     listed = left_out[:_LISTED]
+    replacements = await Replacements.since(client, shown.start_ms, **filters) if listed else Replacements()
+    absences = await _absences(view, [one for one in listed if mark_of(one) is Mark.LEFT_OUT])
     known = client.get_many(sorted({one.id for one in listed}))
     return {
         "shown": shown,
@@ -111,12 +136,26 @@ async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, st
         "rows": rows[:_ROWS],
         "more_rows": max(len(rows) - _ROWS, 0),
         "is_cut": len(past) >= _OUTCOMES,
-        "left_out": [(mark_of(one), one, words_of(one)) for one in listed],
-        "left_out_count": len(left_out),
+        "left_out": [ListedRow.of(one, absences, replacements) for one in listed],
+        "left_out_count": sum(one.count for one in left_out),
+        "is_list_cut": len(left_out) > len(listed),
         "recurring": {one.id: one.tz async for one in known if one.kind != "once"},
         "legend": legend(),
         "zooms": [(name, shown.around(_middle(shown, view.now_ms), span)) for name, span in _ZOOMS.items()],
     }
+
+
+async def _absences(view: View, listed: Iterable[Occurrence]) -> Absences:
+    """Return the times without a daemon in which *listed* occurrences were due, from a few schedules' histories."""
+    state, found, asked = view.request.app.state, Absences(view.zone()), set[str]()
+    inquiry = Inquiry(state.link, keys_of(state.settings))
+    for one in listed:
+        is_open = waited_since_us(one) is not None and not found.reason(one)
+        if is_open and one.id not in asked and len(asked) < _EXPLAINED_BY:
+            asked.add(one.id)
+            known = await run(inquiry.chronicle, one.id)
+            found.add(known.terms, known.led, known.source.whole_since_us)
+    return found
 
 
 async def _past(view: View, shown: ShownTime, filters: Mapping[str, Any]) -> list[Occurrence]:

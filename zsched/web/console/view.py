@@ -1,10 +1,15 @@
-"""The request for a page: its caller, its zone of time, links that keep the zone, and the answer."""
+"""
+The request for a page: its caller, its zone of time, links that keep the zone, and the answer.
+
+What an action did is told once, by the next page: in a cookie, as an address may be anybody's text. No part that htmx
+reads takes it away.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Annotated, Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from fastapi import Depends, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
@@ -20,10 +25,14 @@ from zsched.errors import ZschedError
 from zsched.storage.accounts import AccountRole
 from zsched.web.access import COOKIE
 from zsched.web.calls import ApiCall, admitted
+from zsched.web.events import BEAT_EVERY_S
+from zsched.web.labels import Trouble, label_of
 from zsched.web.pages import HEADERS, TEMPLATES
 from zsched.web.problems import Problem
 
-SAID: Final = "said"  # the parameter of a page with what was done
+_SAID: Final = "zsched_said"  # the cookie with what was done
+_SAID_CHARACTERS: Final = 300  # each takes up to twelve bytes, and browsers drop a cookie beyond 4,096
+_SAID_S: Final = 60
 _LATER: Final = "<!-- later -->"  # of a template
 _SEE_OTHER: Final = 303
 _UTC: Final = "UTC"
@@ -31,16 +40,18 @@ _FUNCTIONS: Final = {
     "cells": cells, "remark": remark, "local_text": local_text, "note_text": note_text, "reason_text": reason_text,
     "sentence": sentence, "shortened": shortened, "duration_text": duration_text, "plural": plural,
     "relative_text": relative_text, "rough_duration": rough_duration, "short": with_short_workers, "iso": iso,
+    "label_of": label_of,
 }  # fmt: skip
 
 
 class View:
-    """A request for a page."""
+    """A request for a page. ``silent_ms``: a live page that hears nothing for so long may be old."""
 
-    def __init__(self, request: Request, call: ApiCall) -> None:
-        """Raises InvalidSchedule: the zone is unknown."""
-        self.request, self.call = request, call
-        self.tz = zone_name(request.query_params.get("tz") or None)
+    silent_ms: Final = round(BEAT_EVERY_S * 3000)
+
+    def __init__(self, request: Request, call: ApiCall, tz: str | None) -> None:
+        """Raises InvalidSchedule: the zone *tz* is unknown."""
+        self.request, self.call, self.tz = request, call, zone_name(tz or None)
         self.now_ms: int = request.app.state.clock.now_ms()
 
     @property
@@ -52,6 +63,11 @@ class View:
     def may_write(self) -> bool:
         """True if this caller may change schedules."""
         return self.call.refusal_of_writes is None
+
+    @property
+    def refusal(self) -> Problem | None:
+        """The reason why this server takes no changes, for a caller who could make some; None: there is none."""
+        return None if self.account.role is AccountRole.VIEWER else self.call.refusal_of_all_writes
 
     @property
     def has_session(self) -> bool:
@@ -71,8 +87,8 @@ class View:
 
     @property
     def said(self) -> str:
-        """The result of the last action."""
-        return self.request.query_params.get(SAID, "")[:1000]
+        """The result of the last action of this browser; "" if a page has said it."""
+        return "" if self._is_part else unquote(self.request.cookies.get(_SAID, ""))
 
     # -- times --------------------------------------------------------------------------------------
 
@@ -101,29 +117,41 @@ class View:
     def here(self, **query: Any) -> str:
         """Return the address of this page, with other values in its *query*; None takes one away."""
         given: dict[str, Any] = dict(self.request.query_params) | query
-        given.pop(SAID, None)
         given = {name: value for name, value in given.items() if value not in (None, "")}
         return f"{self.request.url.path}?{urlencode(given)}" if given else self.request.url.path
 
     @property
     def kept(self) -> Mapping[str, str]:
         """The query without the zone, for the form that chooses one."""
-        return {name: value for name, value in self.request.query_params.items() if name not in ("tz", SAID)}
+        return {name: value for name, value in self.request.query_params.items() if name != "tz"}
 
     # -- answers ------------------------------------------------------------------------------------
 
     def page(self, name: str, code: int = 200, **shown: Any) -> Response:
         """Return page *name* with *shown*; a request of htmx gets its block ``live`` alone."""
-        return HTMLResponse(self.text(name, is_part="hx-request" in self.request.headers, **shown), code, HEADERS)
+        return self._told(HTMLResponse(self.text(name, is_part=self._is_part, **shown), code, HEADERS))
+
+    def refused(self, error: ZschedError | Problem, name: str, **shown: Any) -> Response:
+        """
+        Return page *name* with *error*, also at its field, and the texts that a person gave. A request of htmx gets the
+        error alone, as that page is still there: it is raised.
+        """
+        if self._is_part:
+            raise error
+        trouble = Trouble.of(error)
+        return self.page(name, trouble.status, trouble=trouble, **shown)
 
     def text(self, name: str, *, is_part: bool = False, **shown: Any) -> str:
         """Return the text of page *name*, or of its block ``live``."""
-        template, given = TEMPLATES.get_template(f"console/{name}.html"), {**_FUNCTIONS, "view": self, **shown}
+        template, given = (
+            TEMPLATES.get_template(f"console/{name}.html"),
+            {**_FUNCTIONS, "view": self, "trouble": None, **shown},
+        )
         return "".join(template.blocks["live"](template.new_context(given))) if is_part else template.render(given)
 
     def pieces(self, name: str, **shown: Any) -> list[str]:
         """Return the text of page *name* in pieces: between them, a stream has what takes longer to read."""
-        return self.text(name, is_part="hx-request" in self.request.headers, **shown).split(_LATER)
+        return self.text(name, is_part=self._is_part, **shown).split(_LATER)
 
     def later(self, name: str, read: Callable[[], Awaitable[Mapping[str, Any]]], **shown: Any) -> Response:
         """
@@ -137,27 +165,41 @@ class View:
             try:
                 yield self.text(f"_{name}", **shown, **await read())
             except (ZschedError, Problem) as error:
-                yield self.text("_trouble", trouble=error)
+                yield self.text("_trouble", trouble=Trouble.of(error))
             yield tail
 
         return self.streamed(parts())
 
     def streamed(self, parts: AsyncIterator[str]) -> Response:
         """Return a page that is sent as its *parts* come. An error has no status then: it is shown in its place."""
-        return StreamingResponse(parts, headers=HEADERS, media_type="text/html")
+        return self._told(StreamingResponse(parts, headers=HEADERS, media_type="text/html"))
 
     def done(self, said: str, *path: str, **query: Any) -> Response:
         """Lead back to the page at *path*, which says what was done."""
-        return RedirectResponse(self.link(*path, **query, **{SAID: said}), _SEE_OTHER)
+        answer, text = self.to(*path, **query), quote(shortened(said, _SAID_CHARACTERS))
+        is_secure = self.request.url.scheme == "https"
+        answer.set_cookie(_SAID, text, max_age=_SAID_S, httponly=True, samesite="strict", secure=is_secure)
+        return answer
 
     def to(self, *path: str, **query: Any) -> Response:
         """Lead to the page at *path*."""
         return RedirectResponse(self.link(*path, **query), _SEE_OTHER)
 
+    @property
+    def _is_part(self) -> bool:
+        """True if htmx asks for the live part of the page."""
+        return "hx-request" in self.request.headers
+
+    def _told(self, answer: Response) -> Response:
+        """Return *answer*, after which no page says again what was done."""
+        if self.said:
+            answer.delete_cookie(_SAID, httponly=True, samesite="strict")
+        return answer
+
 
 def viewed(request: Request, call: Annotated[ApiCall, Depends(admitted)]) -> View:
-    """Return the view of a request."""
-    return View(request, call)
+    """Return the view of a request; its query has the chosen zone."""
+    return View(request, call, request.query_params.get("tz"))
 
 
 Viewed = Annotated[View, Depends(viewed)]

@@ -1,0 +1,9 @@
+"""What workers run."""
+
+import zsched
+
+
+@zsched.task(queue="email", id="welcome-{user}")
+def welcome(user: str) -> None:
+    """Write to somebody who has signed up."""
+    print(f"welcome, {user}")

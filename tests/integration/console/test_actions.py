@@ -1,0 +1,213 @@
+"""Actions of the console without a browser: what they answer, and what the next page says."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.integration.web.ground import Web
+from zsched import Client
+from zsched.embedded.guard import Guard
+
+pytestmark = [pytest.mark.redis, pytest.mark.once]
+
+
+@pytest.fixture
+def ann(web: Web) -> Iterator[httpx.Client]:
+    """The browser of an operator."""
+    with web.browser("ann") as client:
+        yield client
+
+
+def test_a_page_says_once_what_was_done(ann: httpx.Client, client: Client) -> None:
+    client.schedule("app.tasks.remind", id="digest", every=3600)
+
+    answer = ann.post("/schedules/digest:pause")
+    part, first, second = (
+        ann.get("/schedules/digest", headers=headers) for headers in ({"HX-Request": "true"}, {}, {})
+    )
+
+    assert (303, "/schedules/digest") == (answer.status_code, answer.headers["location"])
+    said = '<p class="said" role="status">paused</p>'
+    assert (False, True, False) == tuple(said in page.text for page in (part, first, second))
+
+
+def test_a_page_does_not_say_what_an_address_wants(ann: httpx.Client) -> None:
+    page = ann.get("/schedules?said=All+schedules+were+deleted")
+
+    assert 'class="said"' not in page.text
+
+
+def test_the_question_before_a_one_shot_runs_now_says_that_it_does_not_run_again(
+    ann: httpx.Client, client: Client
+) -> None:
+    client.schedule("app.tasks.remind", id="party", at=datetime(2099, 12, 24, 18, tzinfo=UTC))
+    client.schedule("app.tasks.remind", id="digest", every=3600)
+
+    one_shot, recurring = (ann.get(f"/schedules/{id}").text for id in ("party", "digest"))
+
+    used_up = "This uses up its time: it does not run again."
+    assert (True, False) == (used_up in one_shot, used_up in recurring)
+    assert '<time datetime="2099-12-24T18:00:00' in one_shot.partition(used_up)[0]
+
+
+def test_an_action_names_its_schedule_and_a_way_out(ann: httpx.Client, client: Client) -> None:
+    client.schedule("app.tasks.remind", id="digest", every=3600)
+
+    page = ann.get("/schedules/digest").text
+
+    assert ">Cancel schedule &#39;digest&#39;</button>" in page
+    assert ">Keep it</a>" in page
+
+
+def test_errors_and_help_on_pages_have_labels_and_no_words_of_the_command_line(
+    ann: httpx.Client, client: Client
+) -> None:
+    client.schedule("app.tasks.remind", id="digest", every=3600)
+
+    form = ann.get("/schedules/digest/edit").text
+    missing = ann.get("/schedules/none/edit", headers={"Accept": "text/html"}).text
+    query = {"start": "2026-01-02T00:00", "end": "2026-01-01T00:00"}
+    swapped = ann.get("/schedules/digest/backfill", params=query, headers={"Accept": "text/html"}).text
+
+    assert '<label for="field-tz">Time zone</label>' in form
+    assert "The most runs that wait with Overlap queue; default 100." in form
+    assert [] == re.findall(r"--[a-z]|may be repeated", form)
+    assert "no schedule &#39;none&#39; in namespace &#39;default&#39;" in missing
+    assert "zsched ls" not in missing
+    assert "To=2026-01-01T00:00:00+00:00: not later than the beginning" in swapped
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "text"),
+    [
+        ("/runs", "since", "nonsense"),
+        ("/runs", "status", "broken"),
+        ("/schedules", "due_after", "nonsense"),
+        ("/schedules", "state", "broken"),
+        ("/schedules/digest/backfill", "start", "nonsense"),
+    ],
+)
+def test_a_bad_value_stays_in_its_form_with_the_error_at_its_field(
+    ann: httpx.Client, client: Client, path: str, name: str, text: str
+) -> None:
+    client.schedule("app.tasks.remind", id="digest", every=3600)
+
+    page = ann.get(path, params={name: text, "queue": "mail"}, headers={"Accept": "text/html"})
+
+    assert 422 == page.status_code
+    assert f'<a href="#field-{name}">' in page.text
+    assert re.search(rf'id="field-{name}" aria-invalid="true" aria-describedby="error-{name}"', page.text)
+    assert re.search(rf'id="error-{name}">[^<]*{text}', page.text)
+    assert f'value="{text}"' in page.text or f"<option selected>{text}</option>" in page.text
+    assert "backfill" in path or 'value="mail"' in page.text
+
+
+def test_an_error_without_a_field_stands_whole_on_top(ann: httpx.Client, client: Client) -> None:
+    client.schedule("app.tasks.remind", id="party", at=datetime(2099, 12, 24, 18, tzinfo=UTC))
+
+    given = {"start": "2026-01-01T00:00:00", "end": "2026-01-02T00:00:00"}
+    page = ann.get("/schedules/party/backfill", params=given, headers={"Accept": "text/html"})
+
+    assert 422 == page.status_code
+    assert "it is a one-shot and has no past occurrences; run it now, or retry its run</p>" in page.text
+
+
+def test_a_refused_backfill_keeps_its_form(ann: httpx.Client, client: Client) -> None:
+    client.schedule("app.tasks.remind", id="digest", every=3600)
+
+    given = {"start": "2026-01-01T00:00:00", "end": "2099-01-01T00:00:00"}
+    page = ann.post("/schedules/digest:backfill", data=given, headers={"Accept": "text/html"})
+
+    assert 422 == page.status_code
+    assert 'value="2026-01-01T00:00:00"' in page.text
+    assert re.search(r'id="error-end">To=.*give a time up to now', page.text)
+
+
+def form_of(page: httpx.Response) -> dict[str, str]:
+    """Return the texts with which a browser would send the form of an edit, untouched."""
+    form = page.text.partition('class="edit"')[2].partition("</form>")[0]
+    texts = dict(re.findall(r'<input[^>]*?name="([a-z_]+)"[^>]*?value="([^"]*)"', form))
+    unchecked = re.findall(r'type="checkbox"[^>]*?name="([a-z_]+)"(?![^>]*checked)', form)
+    choices = re.findall(r'<select[^>]*?name="([a-z_]+)"[^>]*>(.*?)</select>', form, re.DOTALL)
+    chosen = {name: (re.findall(r"<option selected>([^<]*)<", each) or [""])[0] for name, each in choices}
+    return {name: html.unescape(text) for name, text in (texts | chosen).items() if name not in unchecked}
+
+
+def test_a_field_that_two_people_changed_is_shown_with_both_values_to_choose_from(
+    ann: httpx.Client, client: Client
+) -> None:
+    client.schedule("app.tasks.remind", id="digest", cron="0 9 * * *", queue="mail", tags=["shop"])
+    mine = form_of(ann.get("/schedules/digest/edit")) | {"queue": "slow", "description": "for all"}
+    client.update("digest", queue="urgent", tags=["sale"])
+
+    conflict = ann.post("/schedules/digest/edit", data=mine)
+    again = form_of(conflict)
+
+    assert 409 == conflict.status_code
+    assert ("slow", "for all", "sale") == (again["queue"], again["description"], again["tags"])
+    assert re.findall(r'name="take\.(\w+)" value="theirs" required> Now: ([^<]+)<', conflict.text) == [
+        ("queue", "urgent")
+    ]
+    assert ("urgent", None) == (client.get("digest").queue, client.get("digest").note)
+
+    done = ann.post("/schedules/digest/edit", data=again | {"take.queue": "theirs"})
+
+    found = client.get("digest")
+    assert (303, "urgent", "for all", ("sale",)) == (done.status_code, found.queue, found.description, found.tags)
+
+
+def test_the_chosen_value_of_a_field_that_two_people_changed_is_saved(ann: httpx.Client, client: Client) -> None:
+    client.schedule("app.tasks.remind", id="digest", cron="0 9 * * *", queue="mail")
+    mine = form_of(ann.get("/schedules/digest/edit")) | {"queue": "slow"}
+    client.update("digest", queue="urgent")
+
+    again = form_of(ann.post("/schedules/digest/edit", data=mine))
+    ann.post("/schedules/digest/edit", data=again | {"take.queue": "mine"})
+
+    assert "slow" == client.get("digest").queue
+
+
+def test_an_untouched_edit_changes_nothing(ann: httpx.Client, client: Client) -> None:
+    client.schedule("app.tasks.remind", id="party", at=datetime(2099, 12, 24, 18, tzinfo=UTC), at_front=True, retry=2)
+    version = client.get("party").version
+
+    ann.post("/schedules/party/edit", data=form_of(ann.get("/schedules/party/edit")))
+
+    assert version == client.get("party").version
+
+
+def test_an_error_of_an_edit_stands_at_its_field_with_a_link_on_top(ann: httpx.Client, client: Client) -> None:
+    client.schedule("app.tasks.remind", id="digest", cron="0 9 * * *")
+    given = form_of(ann.get("/schedules/digest/edit")) | {"tz": "Mars/Olympus"}
+
+    page = ann.post("/schedules/digest/edit", data=given)
+
+    assert 422 == page.status_code
+    assert '<a href="#field-tz">Time zone: not an IANA' in page.text
+    assert re.search(r'id="field-tz" name="tz" aria-describedby="error-tz help-tz" aria-invalid="true"', page.text)
+    assert "Mars/Olympus" == form_of(page)["tz"]
+
+
+def test_pages_of_a_server_without_changes_give_the_reason_to_an_operator(
+    guard: Guard, redis_url: str, tmp_path: Path, client: Client
+) -> None:
+    client.schedule("app.tasks.remind", id="digest", every=3600, queue="mail")
+    web = Web(guard, redis_url, tmp_path, ZSCHED_RQ_ALLOW_CALLABLES="*")
+
+    with web.browser("ann") as ann, web.browser("eve", "viewer") as eve:
+        pages = [ann.get(path).text for path in ("/", "/schedules?queue=mail", "/schedules/digest")]
+        viewers = eve.get("/schedules/digest").text
+
+    reason = "Changes are refused while [rq] allow_callables is [&#34;*&#34;]"
+    assert [True] * 3 == [reason in page for page in pages]
+    assert reason not in viewers
+    disabled = [re.findall(r"<button [^>]*disabled[^>]*>([^<]*)<", page) for page in pages]
+    assert [[], ["Pause …", "Resume …", "Cancel …"]] == disabled[:2]
+    assert ["Run now …", "Pause …", "Edit", "Backfill", "Cancel …"] == disabled[2]

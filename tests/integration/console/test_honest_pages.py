@@ -1,0 +1,157 @@
+"""Statements of the pages about what they do not show: no mark, no entry, a part of the log, an old page."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from playwright.sync_api import expect
+from rq import Queue
+
+from tests.faults.clocks import now_ms
+from tests.faults.processes import eventually
+from tests.faults.threads import DaemonThread
+from tests.integration.console.person import Person
+from tests.integration.in_process import work_off
+from tests.integration.web.ground import Web
+from zsched import Client
+from zsched.core.clock import from_ms
+from zsched.embedded.guard import Guard
+
+pytestmark = [pytest.mark.redis, pytest.mark.once]
+PASSED = 10  # in the outage, of each schedule
+
+
+def page(web: Web, name: str, path: str) -> str:
+    """Return the text of a page as the operator *name* gets it."""
+    with web.browser(name, sees_arguments=True) as person:
+        answer = person.get(path)
+    assert 200 == answer.status_code
+    return answer.text
+
+
+def test_a_timeline_without_marks_says_what_has_none(web: Web, client: Client, daemon: DaemonThread) -> None:
+    client.schedule("app.tasks.remind", id="beat", every=60, tags=["shop"])
+    client.schedule("app.tasks.remind", id="reminder-42", after=3600, tags=["shop"])
+    client.pause("beat")
+
+    by_tag, by_id = (page(web, f"ann-{n}", f"/timeline?{query}") for n, query in enumerate(("tag=shop", "match=beat")))
+
+    for text in (by_tag, by_id):
+        assert "No occurrence has a mark in this time." in text
+        assert "whose schedule is paused, are not decided yet" in text
+    assert ("marks if you filter by id" in by_tag, "marks if you filter by id" in by_id) == (True, False)
+
+
+def test_the_list_of_what_did_not_run_counts_occurrences_and_says_since_when_no_daemon_led(
+    web: Web, outage: int
+) -> None:
+    text = page(web, "ann-2", "/timeline")
+
+    assert f"{2 * PASSED} occurrences in this time" in text
+    assert 2 == text.count("no daemon led from ")
+
+
+def fill_the_log(client: Client, number: int) -> None:
+    """Write *number* entries."""
+    client.schedule("app.tasks.remind", id="busy", every=86_400)
+    for _ in range(number // 2):
+        client.pause("busy")
+        client.resume("busy")
+
+
+def test_a_search_of_the_log_says_how_far_back_it_went(web: Web, client: Client, daemon: DaemonThread) -> None:
+    client.acting_as("bea").schedule("app.tasks.remind", id="early", every=86_400)
+    short, empty = page(web, "ann-3", "/log?id=early"), page(web, "ann-4", "/log?by=nobody")
+    fill_the_log(client, 1000)
+    long, deeds = page(web, "ann-5", "/log?id=early"), page(web, "ann-6", "/accounts")
+
+    assert ("put by bea" in short, "entries were searched" in short) == (True, False)
+    assert ("Nothing." in empty, "entries were searched" in empty) == (True, False)
+    assert ("put by bea" in long, "The newest 1,000 entries were searched, back to" in long) == (False, True)
+    assert 'href="/schedules/early"' in long
+    assert "The newest 1,000 entries were searched, back to" in deeds
+
+
+def test_the_log_is_filtered_by_the_kind_of_change(web: Web, client: Client, daemon: DaemonThread) -> None:
+    client.schedule("app.tasks.remind", id="beat", every=86_400)
+    client.pause("beat", "no mails today")
+
+    paused, put = (page(web, f"bob-{what}", f"/log?what={what}") for what in ("paused", "put"))
+
+    assert ("no mails today" in paused, "no mails today" in put) == (True, False)
+
+
+def test_the_log_says_what_an_entry_without_a_schedule_means(web: Web, daemon: DaemonThread) -> None:
+    assert " leads" in page(web, "bob-2", "/log")
+
+
+def test_an_unknown_kind_of_change_is_refused_with_the_known_ones(web: Web) -> None:
+    with web.browser("bob-3") as bob:
+        answer = bob.get("/log?what=eaten")
+
+    assert 422 == answer.status_code
+    assert "eaten" in answer.text
+    assert "skipped" in answer.text
+
+
+def test_a_paused_schedule_has_no_next_time_in_the_list(web: Web, client: Client, daemon: DaemonThread) -> None:
+    client.schedule("app.tasks.remind", id="beat", every=3600)
+    active = page(web, "cid-1", "/schedules")
+    client.acting_as("cid").pause("beat", "no mails today")
+    listed, one = page(web, "cid-2", "/schedules"), page(web, "cid-3", "/schedules/beat")
+
+    assert "in 59m" in active
+    assert "in 59m" not in listed
+    assert "by cid: no mails today" in listed
+    assert "paused since <time" in listed
+    assert "None: it is paused." in one
+
+
+def test_a_page_of_a_server_that_hangs_says_since_when_it_heard_nothing_until_it_goes_on(
+    redis_url: str, chromium: Any, daemon: DaemonThread, tmp_path: Path
+) -> None:
+    with Guard() as guard:
+        web = Web(guard, redis_url, tmp_path)
+        with Person.of(web, chromium, "dan") as dan:
+            dan.page.clock.install()
+            with dan.page.expect_response("**/api/v1/events"):
+                dan.open("/log")
+            silence = dan.page.locator("#silence")
+
+            web.process.send_signal(signal.SIGSTOP)
+            dan.page.clock.fast_forward(16_000)
+            expect(silence).to_contain_text("No news since ")
+            web.process.send_signal(signal.SIGCONT)
+            expect(silence).to_be_hidden(timeout=20_000)
+
+
+def test_skipped_occurrences_that_were_backfilled_are_not_offered_again(
+    web: Web, client: Client, outage: int, redis_client: redis.Redis
+) -> None:
+    before = page(web, "fay-1", "/schedules/beat")
+    end_ms = now_ms(redis_client)
+    client.backfill("beat", from_ms(end_ms - outage), from_ms(end_ms))
+    eventually(lambda: client.history("beat", status="enqueued"))
+    one, timeline = (page(web, f"fay-{path[1]}", path) for path in ("/schedules/beat", "/timeline"))
+
+    assert "backfill …" in before
+    assert f"{PASSED} of {PASSED} backfilled" in one
+    assert f"{PASSED} of {PASSED} backfilled" in timeline
+    assert ("backfill …" in one, timeline.count("backfill …")) == (False, 1)  # that of pulse
+
+
+def test_a_failed_run_that_was_retried_says_so_on_the_first_page_and_the_timeline(
+    web: Web, client: Client, daemon: DaemonThread, redis_client: redis.Redis
+) -> None:
+    run_id = client.enqueue("tests.integration.console.jobs.fail", id="broken", queue="mail").run_id
+    work_off(Queue("mail", connection=redis_client), redis_client)
+    eventually(lambda: client.runs(status="failed"))
+    client.retry(str(run_id))
+
+    texts = [page(web, f"gus-{path[1:]}", path) for path in ("/", "/timeline")]
+
+    assert all("retried: queued" in text for text in texts)

@@ -1,0 +1,138 @@
+"""Fields of the form that edits a schedule: options of the table, with the texts of their values, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, Final
+
+from zsched.core.checked_options import CheckedOptions
+from zsched.core.forms import Duration, Form, Instant, Json, Number, RqSeconds, Tags, Whole, Words, YesNo
+from zsched.core.model import Schedule
+from zsched.core.option_table import FOR_UPDATE, OPTIONS
+from zsched.core.sentences import local_text
+from zsched.core.triggers import RULES
+from zsched.core.wording import duration_text
+from zsched.errors import InvalidSchedule
+from zsched.web.labels import label_of
+from zsched.web.reading import rfc3339
+
+_DEFAULTS: Final = CheckedOptions().given()
+# What is edited most, before the others.
+FIRST: Final = (*RULES, "at", "tz", "queue", "priority", "tags", "description")
+OTHERS: Final = (
+    "starts", "ends", "count", "gap", "fold", "overlap", "overlap_limit", "catch_up", "catch_up_window",
+    "catch_up_limit", "jitter", "expires_after", "timeout", "retry", "result_ttl", "failure_ttl",
+    "pause_after_failures", "at_front", "on_uncertain", "on_lost", "created_by", "managed_by", "args", "kwargs",
+)  # fmt: skip
+_ARGUMENTS: Final = frozenset({"args", "kwargs"})
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of the form: an option's name, its help, the kind of its input, its choices, and its text."""
+
+    name: str
+    help: str
+    input: str
+    choices: tuple[str, ...]
+    text: str
+
+    @classmethod
+    def of(cls, name: str, text: str) -> Field:
+        """Return the field of the option *name* with *text*."""
+        option = OPTIONS[name]
+        form, kind, more = option.form, "text", ""
+        choices: tuple[str, ...] = ()
+        if isinstance(form, Words):
+            kind, choices = "select", tuple(str(member.value) for member in form.enum)
+        elif isinstance(form, YesNo):
+            kind = "checkbox"
+        elif isinstance(form, Whole | Number):
+            kind = "number"
+        elif isinstance(form, Json):
+            kind = "json"
+        elif isinstance(form, Tags):
+            more = " Several are separated by commas."
+        return cls(name, option.help_with(label_of) + more, kind, choices, text.strip())
+
+    def with_text(self, text: str) -> Field:
+        """Return it with what a person has typed."""
+        return replace(self, text=text.strip())
+
+    @property
+    def print(self) -> str:
+        """A short text by which a form knows the value that it was opened with: arguments may be long."""
+        return sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    def value(self) -> Any:
+        """Return the value of the option. Raises InvalidSchedule."""
+        name, text, form = self.name, self.text, OPTIONS[self.name].form
+        if isinstance(form, YesNo):
+            return text == "yes"
+        if isinstance(form, Tags):
+            return [tag for each in text.split(",") if (tag := each.strip())]
+        if not text:
+            return _DEFAULTS.get(name)
+        if isinstance(form, Whole | Number):
+            if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+                raise InvalidSchedule(name, text, "not a whole number", "give one such as 3")
+            return int(text)
+        if isinstance(form, Instant):
+            return rfc3339(name, text.replace(" ", "T"))
+        if isinstance(form, Json):
+            try:
+                return json.loads(text)
+            except ValueError as error:
+                raise InvalidSchedule(name, text, f"not JSON: {error}", "give a JSON array, or an object") from None
+        return text
+
+
+def editable_fields(one: Schedule, *, has_arguments: bool) -> list[Field]:
+    """Return the fields for a schedule with its present values; *has_arguments*: also its arguments, if known."""
+    shown = one.to_dict()
+    return [
+        Field.of(name, _text(name, one, shown))
+        for name in (*FIRST, *OTHERS)
+        if name in FOR_UPDATE and _is_for(one, name)
+        if name not in _ARGUMENTS or (has_arguments and one.args is not None)
+    ]
+
+
+def _is_for(one: Schedule, name: str) -> bool:
+    """Return True if a schedule of this kind can have the option."""
+    if one.kind == "once":
+        return not OPTIONS[name].once and name not in (*RULES, "starts", "ends", "count", "gap", "fold")
+    return name != "at" and (name not in RULES or name == one.kind)
+
+
+def _text(name: str, one: Schedule, shown: Mapping[str, Any]) -> str:
+    """Return the present value of an option as the form has it."""
+    spec = one.trigger
+    if name in RULES:
+        return "" if spec is None else spec.kind.describe(spec.expr)
+    if name == "at":
+        return "" if one.next_ms is None else local_text(one.next_ms, one.tz).replace(" ", "T")
+    if name in ("starts", "ends"):
+        ms = None if spec is None else getattr(spec, f"{name}_ms")
+        return "" if ms is None else local_text(ms, one.tz).replace(" ", "T")
+    if name in ("count", "gap", "fold"):
+        value = None if spec is None else getattr(spec, name)
+        return "" if value is None else str(getattr(value, "value", value))
+    value = shown.get(OPTIONS[name].shown)
+    if value in (None, "", ()) or (name == "description" and value == one.func):  # its default
+        return ""
+    form: Form = OPTIONS[name].form
+    if isinstance(form, Tags):
+        return ", ".join(value)
+    if isinstance(form, YesNo):
+        return "yes" if value else "no"
+    if isinstance(form, Duration):
+        return duration_text(round(value * 1000)) if value else ""
+    if isinstance(form, RqSeconds):
+        return str(value) if value < 0 else duration_text(value * 1000)
+    if isinstance(form, Json):
+        return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+    return str(value)
