@@ -13,7 +13,6 @@ from zsched.config import Settings, load_settings
 from zsched.errors import ConfigError
 from zsched.rq.guard import GuardMode, JobGuard
 from zsched.storage.keyfile import KeyFile
-from zsched.tasks.lookup import tasks_of
 
 
 @cache
@@ -34,6 +33,8 @@ def guard_of(settings: Settings) -> JobGuard:
     mode = GuardMode(worker.guard)
     if mode is GuardMode.OFF:
         return JobGuard(mode)
+    from zsched.tasks.lookup import tasks_of  # imported late: a worker without a guard needs no typeguard
+
     tasks = {f"{module}.{name}" for module in worker.task_modules for name in tasks_of(module)}
     if not tasks and not worker.allow_callables:
         problem = f"[worker] guard={worker.guard!r}: no function is allowed"
