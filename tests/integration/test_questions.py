@@ -244,6 +244,27 @@ def test_following_continues_after_redis_lost_entries(client: Client, redis_clie
     assert [b"after%d" % n for n in range(number)] == after
 
 
+def test_following_waits_for_more_and_reads_a_page_at_once(
+    client: Client, redis_url: str, redis_client: redis.Redis
+) -> None:
+    class Waiting(Link):
+        """A link on which other programs write while it waits."""
+
+        def pause(self, seconds: float) -> None:
+            for n in range(5):
+                client.enqueue(FUNC, id=f"more{n}")
+
+    following = Client(Waiting.from_url(redis_url, 5)).follow_log(gather_s=60)
+    client.enqueue(FUNC, id="first")
+    next(following)
+    before = redis_client.info("commandstats")["cmdstat_xrange"]["calls"]
+
+    rest = [next(following).body[2][:5] for _ in range(5)]
+
+    assert [b"more%d" % n for n in range(5)] == rest
+    assert before == redis_client.info("commandstats")["cmdstat_xrange"]["calls"]
+
+
 # -- nobody answers -----------------------------------------------------------------------------------
 
 

@@ -221,7 +221,7 @@ class AsyncClient:
             entries, source = await run(self._client.log, since, limit=limit)
         return _async_iterator(entries), source
 
-    async def follow_log(self, after: Position | None = None) -> AsyncIterator[Entry]:
-        """Yield entries of the log after *after*, or from the first step on, as they come, without end."""
-        async for entry in _async_iterator(await run(self._client.follow_log, after)):
+    async def follow_log(self, after: Position | None = None, gather_s: float = 0.0) -> AsyncIterator[Entry]:
+        """Yield entries of the log after *after*, or from the first step on, as ``Client.follow_log``."""
+        async for entry in _async_iterator(await run(self._client.follow_log, after, gather_s)):
             yield entry

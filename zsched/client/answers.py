@@ -212,9 +212,9 @@ class Answers:
         since_us = None if since is None else instant_ms("since", since, None) * 1000
         return self._inquiry.entries(since_us, limit)
 
-    def follow_log(self, after: Position | None = None) -> Iterator[Entry]:
+    def follow_log(self, after: Position | None, gather_s: float) -> Iterator[Entry]:
         """See ``Past``."""
-        return self._inquiry.follow(after or self._inquiry.last())
+        return self._inquiry.follow(after or self._inquiry.last(), gather_s)
 
 
 def _open(chronicle: Chronicle) -> list[Run]:

@@ -154,9 +154,12 @@ class Past:
         """
         return self._answers.log(since, limit=limit)
 
-    def follow_log(self, after: Position | None = None) -> Iterator[Entry]:
-        """Yield entries of the log after *after*, or from now on, as they come, without end."""
-        return self._answers.follow_log(after)
+    def follow_log(self, after: Position | None = None, gather_s: float = 0.0) -> Iterator[Entry]:
+        """
+        Yield entries of the log after *after*, or from now on, as they come, without end. *gather_s*: the time to wait
+        for more after the first one; so a busy log is read in pages, which costs Redis less.
+        """
+        return self._answers.follow_log(after, gather_s)
 
     @cached_property
     def _answers(self) -> Answers:

@@ -163,14 +163,17 @@ class Inquiry:
             return self._entries_of_log(since_us, limit), redis
         return islice(self._entries_of_archive(answer), None if since_us is not None else limit), source
 
-    def follow(self, after: Position | None) -> Iterator[Entry]:
+    def follow(self, after: Position | None, gather_s: float = 0.0) -> Iterator[Entry]:
         """
         Yield new entries after *after*, without end; None: from the log's beginning. If Redis loses entries that were
-        yielded already, continue with later ones.
+        yielded already, continue with later ones. *gather_s*: wait so long for more after the first new entry.
         """
+        is_full = False
         while True:
-            self._log.wait(after.id if after else "0-0", self._wait_ms)
-            found = iter(self._log.read(after.id if after else "-", _PAGE))
+            if self._log.wait(after.id if after else "0-0", self._wait_ms) and gather_s and not is_full:
+                self._link.pause(gather_s)
+            page = self._log.read(after.id if after else "-", _PAGE)
+            found, is_full = iter(page), len(page) == _PAGE
             if after is not None and ((first := next(found, None)) is None or first.position != after):
                 found = self._later_than(after.t_us)  # Redis lost or trimmed it; its id may be of another history now
             for entry in found:

@@ -92,7 +92,7 @@ class Events:
         self._history = 0  # number of the history
         self._last = _BEGINNING
         self._news = asyncio.Event()
-        self._bell: asyncio.TimerHandle | None = None
+        self._bell: asyncio.Handle | None = None
         self._joined = 0, 0, b"", 0  # history, first number, texts, number behind them
         self._reader: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
@@ -149,7 +149,7 @@ class Events:
     async def _read(self) -> None:
         while True:
             try:
-                async for entry in self._client.follow_log(self._last):
+                async for entry in self._client.follow_log(self._last, _GATHERED_S):
                     self._take(entry)
             except ZschedError as error:
                 log.warning("events_wait_for_redis", reason=str(error))
@@ -163,7 +163,7 @@ class Events:
         self._kept.append(SentEvent(entry.position, self._text(entry)))
         self._number += 1
         if self._bell is None:
-            self._bell = asyncio.get_running_loop().call_later(_GATHERED_S, self._ring)
+            self._bell = asyncio.get_running_loop().call_soon(self._ring)
 
     def _ring(self) -> None:
         """Wake all streams: once for events that come close together."""
