@@ -66,10 +66,8 @@ class Installed:
     def run(self, program: str, *arguments: str, code: int = 0, **settings: str) -> str:
         """Return all that a command of this environment printed; it must end with *code*."""
         command = [self._bin / program, *arguments]
-        pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
-        env = {"PATH": "/usr/bin:/bin", "HOME": str(self.folder), "LANG": "C.UTF-8"} | pip | settings
         ran = subprocess.run(
-            command, cwd=self.folder, env=env, check=False, timeout=INSTALL_S,
+            command, cwd=self.folder, env=self._env(settings), check=False, timeout=INSTALL_S,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         assert code == ran.returncode, ran.stdout
@@ -77,8 +75,12 @@ class Installed:
 
     def spawn(self, guard: Guard, program: str, *arguments: str, **settings: str) -> None:
         """Start a command of this environment."""
-        env = {"PATH": "/usr/bin:/bin", "HOME": str(self.folder), "LANG": "C.UTF-8"} | settings
-        guard.spawn([str(self._bin / program), *arguments], env=env, cwd=self.folder, stderr=subprocess.DEVNULL)
+        command = [str(self._bin / program), *arguments]
+        guard.spawn(command, env=self._env(settings), cwd=self.folder, stderr=subprocess.DEVNULL)
+
+    def _env(self, settings: dict[str, str]) -> dict[str, str]:
+        pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+        return {"PATH": "/usr/bin:/bin", "HOME": str(self.folder), "LANG": "C.UTF-8"} | pip | settings
 
 
 @pytest.fixture(scope="module")
