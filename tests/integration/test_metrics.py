@@ -207,6 +207,24 @@ def test_only_the_deepest_of_a_thousand_queues_have_labels(redis_client: redis.R
     assert {7} == {value for queue, value in depths.items() if queue != "other"}
 
 
+def test_jobs_that_guards_only_warned_of_are_counted_by_queue(redis_client: redis.Redis, redis_url: str) -> None:
+    redis_client.hset(f"{RQ}:zsched:warned", mapping={"mail": 3, "sms": 1, "odd": "no number"})
+
+    with pages(redis_url) as where:
+        assert {"mail": 3, "sms": 1, "odd": 0} == scrape(where).by("jobs_warned_total", "queue")
+
+
+def test_a_scrape_goes_on_beside_a_count_of_warned_jobs_of_a_wrong_type(
+    redis_client: redis.Redis, redis_url: str
+) -> None:
+    redis_client.set(f"{RQ}:zsched:warned", "no hash")
+
+    with pages(redis_url) as where:
+        page = scrape(where)
+
+    assert (1, {}) == (page["redis_up"], page.by("jobs_warned_total", "queue"))
+
+
 def test_archives_have_a_label_per_place_and_a_bounded_number(redis_client: redis.Redis, redis_url: str) -> None:
     now_ms = int(redis_client.time()[0]) * 1000
 

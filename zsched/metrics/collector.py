@@ -40,12 +40,13 @@ _SOON_EVERY_MS: Final = 10_000.0  # for the schedules due soon: 15 ms of the pro
 @dataclass(frozen=True, slots=True)
 class Sight:
     """
-    One reading of Redis. Without an answer ``overview`` is None, and ``trouble`` is the reason. ``depths`` and
-    ``due_soon``: by queue.
+    One reading of Redis. Without an answer ``overview`` is None, and ``trouble`` is the reason. ``depths``, ``warned``
+    and ``due_soon``: by queue.
     """
 
     overview: Overview | None = None
     depths: Mapping[str, int] = field(default_factory=dict)
+    warned: Mapping[str, int] = field(default_factory=dict)
     due_soon: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     trouble: str = ""
 
@@ -69,11 +70,11 @@ class Lookout:
 
     def _see(self) -> Sight:
         try:
-            overview, depths = self._reader.overview(), self._reader.queue_depths()
+            overview, depths, warned = self._reader.overview(), self._reader.queue_depths(), self._reader.warned_jobs()
             if self._clock.monotonic_ms() - self._counted_ms >= _SOON_EVERY_MS:
                 self._due_soon = self._reader.due_soon()
                 self._counted_ms = self._clock.monotonic_ms()
-            return Sight(overview, depths, self._due_soon)
+            return Sight(overview, depths, warned, self._due_soon)
         except ZschedError as error:
             return Sight(trouble=str(error))
 
@@ -101,6 +102,9 @@ class DaemonCollector(Collector):
             yield from _of_archives(sight.overview)
             rows = [([queue], depth) for queue, depth in self._by_label(sight.depths)]
             yield gauges("queue_depth", "Jobs that wait in RQ's queues, from any producer.", ["queue"], rows)
+            help = "Jobs that guards in the mode warn let run, and that enforce would have refused, from any producer."
+            rows = [([queue], number) for queue, number in self._by_label(sight.warned)]
+            yield counters("jobs_warned", help, ["queue"], rows)
             yield self._of_due_soon(sight.due_soon)
 
     def _of_due_soon(self, numbers: Mapping[str, Mapping[str, int]]) -> Metric:

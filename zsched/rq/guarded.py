@@ -27,6 +27,7 @@ from zsched.rq.guard import GuardMode, JobGuard, refusal_text
 from zsched.rq.job import Job
 from zsched.rq.plain import plain_of
 from zsched.storage.queues import GUARD_FIELD, WARNED_FIELD
+from zsched.storage.rqkeys import RqKeys, prefix_of
 from zsched.storage.rqversion import HAS_EXECUTIONS
 
 _OVER: Final = (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED)
@@ -67,14 +68,15 @@ class Guarded(BaseWorker):
             if self.guard.mode is GuardMode.ENFORCE:
                 self._refuse(job, queue, reason, is_over=bool(over))
                 return
-            self._warn(job, reason)
+            self._warn(job, queue, reason)
         super().execute_job(job, queue)
 
-    def _warn(self, job: Any, reason: str) -> None:
+    def _warn(self, job: Any, queue: Queue, reason: str) -> None:
         log.warning("Worker %s: job %s: enforce would refuse it: %s", self.name, job.id, reason)
         with self.connection.pipeline() as pipeline:
             pipeline.hset(job.key, WARNED_FIELD, reason)
             pipeline.hincrby(self.key, WARNED_FIELD, 1)
+            pipeline.hincrby(RqKeys(prefix_of(job)).warned(), queue.name, 1)
             pipeline.execute()
 
     def _refuse(self, job: Any, queue: Queue, reason: str, *, is_over: bool) -> None:

@@ -26,7 +26,15 @@ from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.meta import asking, due_from_score, server_now_ms
-from zsched.storage.queues import HeldBack, QueueSeen, StalledQueues, queues_seen, stalled_queues, throttled_sets
+from zsched.storage.queues import (
+    HeldBack,
+    QueueSeen,
+    StalledQueues,
+    queues_seen,
+    stalled_queues,
+    throttled_sets,
+    warned_jobs,
+)
 from zsched.storage.registries import Registries
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
@@ -198,6 +206,11 @@ class Reader:
         """Count the jobs that wait in each queue that RQ knows."""
         with self._link.wire() as wire:
             return Registries(wire, self._keys.rq).depths()
+
+    def warned_jobs(self) -> dict[str, int]:
+        """Count the jobs of each queue that a guard only warned of. Raises as ``storage.queues.warned_jobs``."""
+        with self._link.wire() as wire:
+            return warned_jobs(wire, self._keys.rq)
 
     def due_soon(self) -> dict[str, dict[str, int]]:
         """Count the schedules that are due soon, by queue. Raises as ``storage.upcoming.due_soon``."""

@@ -107,7 +107,8 @@ _COMMANDS: Final[Mapping[Role, str]] = {
 _RQ_KEYS: Final[Mapping[Role, str]] = {
     Role.CLIENT: "queues suspended wip:* workers:*",
     Role.DAEMON: (
-        "deferred:* executions:* failed:* finished:* job:* queue:* queues ready:* rl-keys rl:* scheduled:* wip:*"
+        "deferred:* executions:* failed:* finished:* job:* queue:* queues ready:* rl-keys rl:* scheduled:* wip:* "
+        "zsched:warned"
     ),
     Role.WORKER: "*",
     Role.WEB: "*",

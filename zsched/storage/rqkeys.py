@@ -80,6 +80,10 @@ class RqKeys:
         """STRING: exists while workers are suspended by ``rq suspend``."""
         return f"{self.prefix}:suspended"
 
+    def warned(self) -> str:
+        """HASH, of zsched's guards: queue → number of jobs that ran and that ``enforce`` would have refused."""
+        return f"{self.prefix}:zsched:warned"
+
     def crons(self) -> str:
         """ZSET: name of an ``rq cron`` → second of its last heartbeat."""
         return f"{self.prefix}:cron_schedulers"

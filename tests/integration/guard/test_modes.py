@@ -43,6 +43,7 @@ def test_a_guard_that_warns_runs_every_job_and_tells_what_it_would_refuse(
     assert {"signed", "forged", "of-rq"} == forge.receipts
     assert f"job {ids['forged']}: enforce would refuse it: it has no signature" in forge.log
     assert (b"2", b"warn") == tuple(forge.redis.hmget(f"{RQ}:worker:w", "zs_warned", "zs_guard"))
+    assert {b"default": b"2"} == forge.redis.hgetall(KEYS.rq.warned())
     assert [None, b"it has no signature"] == [
         forge.redis.hget(KEYS.rq.job(ids[name]), "zs_warned") for name in ("signed", "forged")
     ]
