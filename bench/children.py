@@ -31,7 +31,7 @@ from bench.arena import Arena, Ground
 from bench.load import FUNC, QUEUE_KEY, RQ
 from bench.results import Broken
 from zsched.client import Client
-from zsched.config import load_settings
+from zsched.config.settings import load_settings
 from zsched.core.clock import SystemClock
 from zsched.core.job import rq_time
 from zsched.daemon import archivist, process

@@ -22,8 +22,7 @@ from fastapi import FastAPI
 from bench.arena import Arena
 from bench.children import CHECKOUT, end
 from bench.results import Broken
-from zsched.config import Settings
-from zsched.config.settings import WebSettings
+from zsched.config.settings import Settings, WebSettings
 from zsched.core.clock import SystemClock
 from zsched.daemon.supervisor import Supervisor
 from zsched.storage.accounts import Account, AccountRole

@@ -76,7 +76,7 @@ def _command(ground: Ground, due_ms: int) -> list[Any]:
     """Return the command of a put; its last texts are id, due time and data."""
     client = ground.client()
     store: Store = client._store
-    definition = client._define("app.task", {"id": "p", "at": from_ms(due_ms), "args": (1,)})
+    definition = client._putting.define("app.task", {"id": "p", "at": from_ms(due_ms), "args": (1,)})
     name, rows, arguments = one_shots_call(*one_shot_item(store, definition), None)
     return Scripts(store._link, store.keys, store.by).command(name, rows, arguments)
 

@@ -17,7 +17,8 @@ from bench.results import Broken, Result
 _AHEAD_MS, _OVER_MS = 86_400_000, 3_600_000
 _SCHEDULES = 10
 _COMMAND = "import sys; from zsched.cli import main; sys.exit(main())"  # what the installed script does
-_PYTHON, _REDIS, _CLIENT, _VERSION, _LS = "python", "import redis", "a client", "zsched --version", "zsched ls"
+_PYTHON, _REDIS, _RQ, _CLIENT = "python", "import redis", "import rq", "a client"
+_VERSION, _LS = "zsched --version", "zsched ls"
 
 
 def measure(arena: Arena) -> Result:
@@ -28,6 +29,7 @@ def measure(arena: Arena) -> Result:
         processes = {
             _PYTHON: ["pass"],
             _REDIS: ["import redis"],
+            _RQ: ["import rq"],
             _CLIENT: ["import zsched; zsched.Client.from_url('redis://localhost')"],
             _VERSION: [_COMMAND, "--version"],
             _LS: [_COMMAND, "ls", "--redis-url", ground.url],
@@ -40,6 +42,7 @@ def measure(arena: Arena) -> Result:
     version, ls = result.find(_VERSION), result.find(_LS)
     result.within("150 ms for zsched --version", version.median if version else None, 150)
     result.within("250 ms for zsched ls", ls.median if ls else None, 250)
+    result.at_most("1.3 × import redis for a client", result.ratio(_CLIENT), 1.3)
     result.at_most("1 × import redis for zsched --version", result.ratio(_VERSION), 1)
     result.at_most("2 × import redis for zsched ls", result.ratio(_LS), 2)
     result.notes.append(f"zsched ls: {_SCHEDULES} schedules; modules are compiled before; a client: Client.from_url")

@@ -13,7 +13,7 @@ from typing import Final
 import redis
 
 from zsched import Client
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock
 from zsched.embedded import EmbeddedRedis, ServerBinary
 from zsched.health.checks_walls import check_sandbox

@@ -22,7 +22,7 @@ STEADY = {"DAEMON_LEASE_MS": "60000", "DAEMON_RENEW_MS": "20000"}  # no other te
 _LOOK_S = 0.003  # between two looks at what tells nobody when it changes
 _MAIN = """
 import sys
-from zsched.config import load_settings
+from zsched.config.settings import load_settings
 from zsched.daemon.process import run_daemon
 
 sys.exit(run_daemon(load_settings))

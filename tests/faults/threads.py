@@ -12,7 +12,7 @@ import redis
 import structlog
 
 from tests.faults.processes import WITHIN_S, Telling, archive_of_its_own
-from zsched.config import ArchiveSettings, DaemonSettings, Settings
+from zsched.config.settings import ArchiveSettings, DaemonSettings, Settings
 from zsched.daemon.daemon import Daemon
 from zsched.storage.connection import Link
 

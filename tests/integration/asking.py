@@ -11,7 +11,7 @@ from typing import NamedTuple
 from structlog.testing import capture_logs
 
 from tests.faults.processes import WITHIN_S, DaemonProcess
-from zsched.config import MetricsSettings, RedisSettings, Settings
+from zsched.config.settings import MetricsSettings, RedisSettings, Settings
 from zsched.core.clock import ManualClock
 from zsched.embedded.guard import Guard
 from zsched.health.facts import DaemonHealth

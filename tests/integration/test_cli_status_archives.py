@@ -15,7 +15,7 @@ from tests.integration.command_line import Zsched
 from tests.integration.standing import KEYS, LAST_T, NOBODY_FOLLOWS, problems, report, status
 from zsched import Client
 from zsched.cli.program import DONE, UNHEALTHY
-from zsched.config import ArchiveSettings
+from zsched.config.settings import ArchiveSettings
 from zsched.core.model import iso
 
 pytestmark = pytest.mark.once

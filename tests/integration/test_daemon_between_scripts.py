@@ -13,8 +13,8 @@ from tests.faults.ledger import entries, queued
 from tests.faults.overdue import put_due
 from tests.faults.threads import know
 from zsched import Client
+from zsched.core.choices import Priority
 from zsched.core.clock import from_ms
-from zsched.core.model import Priority
 from zsched.core.policy import USUAL, Plan
 from zsched.errors import Stale
 from zsched.storage.dispatch import DueRecurring, PlannedRun, advance_words

@@ -25,8 +25,8 @@ from tests.prefix import RQ
 from zsched import Client
 from zsched.cli import program
 from zsched.core.audit import GRACE_MS
+from zsched.core.choices import Priority
 from zsched.core.clock import from_ms
-from zsched.core.model import Priority
 from zsched.embedded.guard import Guard
 from zsched.storage.keys import Keys
 from zsched.storage.overview import Overview

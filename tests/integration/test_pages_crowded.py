@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from tests.faults.processes import WITHIN_S, eventually
 from tests.integration.asking import ANYWHERE, ask, pages
-from zsched.config import MetricsSettings
+from zsched.config.settings import MetricsSettings
 from zsched.core.clock import ManualClock
 from zsched.metrics.pages import HANDLERS, REQUEST_MS, served
 

@@ -13,7 +13,7 @@ import redis
 from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import STEADY, DaemonThread, know
 from zsched import Client
-from zsched.config import ArchiveSettings
+from zsched.config.settings import ArchiveSettings
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
 from zsched.core.log import Position

@@ -23,7 +23,7 @@ from tests.faults.ledger import Entry, entries
 from tests.faults.processes import archive_of_its_own
 from tests.prefix import RQ
 from zsched import Client
-from zsched.config import ArchiveSettings, DaemonSettings, Settings
+from zsched.config.settings import ArchiveSettings, DaemonSettings, Settings
 from zsched.core.clock import LAST_MS
 from zsched.core.run_id import RunId
 from zsched.daemon.daemon import Daemon

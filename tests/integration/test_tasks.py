@@ -14,7 +14,7 @@ from tests.prefix import RQ
 from tests.unit.tasks.ground import define
 from zsched import Client, InvalidSchedule, NotArchived, NotImportable
 from zsched.client.rows import Recurring, RowReader
-from zsched.core.model import Priority
+from zsched.core.choices import Priority
 from zsched.storage.keys import Keys
 from zsched.storage.rqjob import Encoder
 
@@ -162,7 +162,7 @@ def test_rows_of_one_task_share_their_shape(client: Client) -> None:
 
     def define_row(func: Any, options: Mapping[str, Any]) -> Any:
         defined.append(options)
-        return client._define(func, options)
+        return client._putting.define(func, options)
 
     reader = RowReader(client._store, define_row)
 
@@ -177,7 +177,7 @@ def test_recurring_rows_of_one_task_and_rule_share_shape_and_rule(client: Client
 
     def define_row(func: Any, options: Mapping[str, Any]) -> Any:
         defined.append(options)
-        return client._define(func, options)
+        return client._putting.define(func, options)
 
     reader = RowReader(client._store, define_row)
 

@@ -17,7 +17,7 @@ from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
 from zsched import Client
 from zsched.archive import History
-from zsched.config import ArchiveSettings
+from zsched.config.settings import ArchiveSettings
 from zsched.core.clock import ManualClock
 from zsched.daemon.trimmer import Trimmer
 from zsched.embedded import EmbeddedRedis

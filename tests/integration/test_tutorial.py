@@ -25,7 +25,7 @@ from tests.integration.in_process import work_off
 from tests.prefix import RQ
 from zsched.cli import program
 from zsched.cli.program import DONE, UNHEALTHY, USAGE
-from zsched.config import ArchiveSettings
+from zsched.config.settings import ArchiveSettings
 from zsched.embedded.guard import Guard
 from zsched.storage import overview
 

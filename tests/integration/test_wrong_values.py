@@ -17,7 +17,7 @@ from tests.lua.scene import DUE_MS, furnish, kept, set_back, spoil
 from tests.lua.test_wrong_values import SPOILS
 from tests.prefix import RQ
 from zsched import Client
-from zsched.config import DaemonSettings
+from zsched.config.settings import DaemonSettings
 from zsched.core.clock import SystemClock, from_ms
 from zsched.daemon.native import Native
 from zsched.daemon.tick import Ticker

@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "archive":        (("errors", "core", "archive"),                    ()),
     "storage":        (("errors", "config", "core", "storage"),          ("redis",)),
     "storage.rqjob":  (("errors", "core", "storage"),                    ("redis", "rq")),
-    "client":         (("errors", "core", "storage", "client"),            ()),
+    "client":         (("errors", "config", "core", "storage", "client"),  ()),
     "aio":            (("errors", "core", "storage", "client", "aio"),   ("greenlet", "redis")),  # of the extra async
     "cluster":        (("errors", "config", "storage"),                  ("redis",)),  # for RQ's workers
     "current":        (("errors", "core", "storage"),                    ("rq",)),  # inside a worker's job

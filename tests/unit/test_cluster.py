@@ -13,7 +13,7 @@ from redis.sentinel import MasterNotFoundError
 from tests.prefix import needs_prefix
 from zsched import Client, ConfigError, RedisRefused, RedisUnavailable
 from zsched.cluster import ClusterRedis
-from zsched.config import load_settings
+from zsched.config.settings import load_settings
 from zsched.config.urls import ClusterUrl, address_of
 from zsched.errors import SlotMoves
 from zsched.storage.cluster import ClusterPool, Redirected, SlotOwner

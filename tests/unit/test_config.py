@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import zsched
-from zsched.config import QueueSettings, Settings, load_settings, variable_of
-from zsched.config.parsing import QUEUES, URGENCY
+from zsched.config.parsing import QUEUES, URGENCY, QueueSettings
+from zsched.config.settings import Settings, load_settings, variable_of
 from zsched.config.urls import redact
 from zsched.core.arguments import check_queue
 from zsched.core.options import PRESET_OPTIONS, merged_presets

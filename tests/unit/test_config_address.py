@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zsched.config import load_settings
+from zsched.config.settings import load_settings
 from zsched.config.urls import address_of
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zsched.config import Settings, load_settings
+from zsched.config.settings import Settings, load_settings
 from zsched.config.urls import SentinelUrl
 from zsched.errors import ConfigError
 

@@ -14,7 +14,7 @@ import yaml
 
 from tests.documents import PROJECT
 from zsched import __version__
-from zsched.config import load_settings
+from zsched.config.settings import load_settings
 
 DEPLOY = PROJECT / "deploy"
 DOCKERFILE, COMPOSE = DEPLOY / "docker" / "Dockerfile", DEPLOY / "docker" / "compose.yaml"

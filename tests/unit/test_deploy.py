@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from tests.documents import pages
 from tests.locks import LOCKS, pins
 from zsched.cli.program import USAGE
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.config.urls import REDIS_CREDENTIAL
 from zsched.core.clock import ManualClock
 from zsched.daemon.supervisor import Supervisor

@@ -12,7 +12,7 @@ import redis
 import redis.asyncio
 
 from zsched import Client, ConfigError, ScheduleNotFound
-from zsched.core.model import ScheduleState
+from zsched.core.choices import ScheduleState
 
 SOON = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
 

@@ -23,7 +23,7 @@ IMPORTERS = {
 }
 # Who asks the encoder of ``rqjob`` to run what it opens, and why that is no surprise.
 RUNNERS = {
-    "client/client.py": "Client(runs_pickles=True)",
+    "client/updating.py": "Client(runs_pickles=True)",
     "imports/rqjobs.py": "zsched import rq-scheduler and rq-scheduled",
     "tasks/chaining.py": "inside a worker, which has run that very payload",
     "testing/runs.py": "inside a test, which has put that payload",

@@ -35,8 +35,18 @@ def test_the_package_alone_imports_no_other_package() -> None:
 
 
 @pytest.mark.slow
-def test_a_client_imports_redis_and_nothing_for_other_calls() -> None:
+def test_a_client_imports_redis_and_few_modules_more() -> None:
+    of_redis = imported_by("import redis; redis.Redis.from_url('redis://localhost')")
     modules = imported_by("import zsched; zsched.Client.from_url('redis://localhost')")
+
+    more = modules - of_redis
+    assert {"pwd"} == {name for name in more if not name.startswith("zsched")}
+    assert len(more) <= 30
+
+
+@pytest.mark.slow
+def test_a_client_that_schedules_imports_nothing_for_other_calls() -> None:
+    modules = imported_by("import zsched; zsched.Client.from_url('redis://localhost')._putting")
 
     assert {"redis"} == modules & OUTSIDE
     assert {"zsched.client", "zsched.core"} == modules & INSIDE

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from zsched.core.changes import What
+from zsched.core.choices import ScheduleState
 from zsched.core.lateness import Absences
 from zsched.core.lookback import Facets, Occurrence
-from zsched.core.model import Schedule, ScheduleState
+from zsched.core.model import Schedule
 from zsched.core.runs import Run, RunStatus
 from zsched.web.console.drawing import COMING, ShownTime, drawn_rows
 from zsched.web.console.outcomes import Mark

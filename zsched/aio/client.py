@@ -13,9 +13,11 @@ from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar, Unpack
 
 from zsched.aio.bridge import run, wait
 from zsched.aio.link import AsyncLink
+from zsched.client import answers, changing, portions, preview, putting, updating
 from zsched.client.client import Client, ClientOptions
+from zsched.core.choices import Refused
 from zsched.core.log import Entry, Position
-from zsched.core.model import Many, Refused
+from zsched.core.model import Many
 from zsched.core.option_table import ScheduleRow
 from zsched.core.story import Source
 from zsched.storage.connection import Link
@@ -24,6 +26,8 @@ from zsched.storage.keys import Keys
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# ``Client`` imports them at the first call that needs one. An event loop would wait meanwhile.
+_LOADED: Final = (answers, changing, portions, preview, putting, updating)
 _MAX_CALLS: Final = 50
 _CALLBACKS: Final = ("on_progress", "confirm")
 

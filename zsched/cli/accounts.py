@@ -11,7 +11,7 @@ import click
 
 from zsched.cli.program import DONE, FAILED, Invocation, connect
 from zsched.cli.values import content, duration
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.arguments import check_by
 from zsched.core.clock import SystemClock
 from zsched.core.model import iso

@@ -16,8 +16,8 @@ from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow, printabl
 from zsched.cli.program import DONE, INTERRUPTED, NOT_FOUND, Invocation, command, connect
 from zsched.cli.values import moment, moment_at
 from zsched.client import Client
-from zsched.core.arguments import zone_name
 from zsched.core.changes import OUTCOMES, Change
+from zsched.core.instants import zone_name
 from zsched.core.lookback import Occurrence
 from zsched.core.model import iso
 from zsched.core.run_cells import CELLS, cells, remark, with_short_workers

@@ -17,7 +17,7 @@ from zsched.cli.program import DONE, FAILED, Invocation, connect
 from zsched.client import Client
 from zsched.client.allowed import check_allowed
 from zsched.client.keeper import Keeper
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock, to_ms
 from zsched.core.model import Definition, iso
 from zsched.core.planning import occurrences

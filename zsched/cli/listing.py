@@ -17,10 +17,11 @@ from zsched.cli.lines import Shown, pairs
 from zsched.cli.program import Invocation, command
 from zsched.cli.values import duration, instant
 from zsched.client import Client
-from zsched.core.arguments import instant_ms
+from zsched.core.choices import ScheduleState
 from zsched.core.clock import SystemClock, from_ms, to_ms
 from zsched.core.definition import definition_of
-from zsched.core.model import Schedule, ScheduleState
+from zsched.core.instants import instant_ms
+from zsched.core.model import Schedule
 from zsched.core.planning import nominal_time
 from zsched.core.run_id import RunId
 from zsched.core.sentences import local_text, shortened

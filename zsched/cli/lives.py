@@ -21,7 +21,8 @@ from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, comma
 from zsched.cli.repairs import Repair, bulk_options
 from zsched.cli.values import instant
 from zsched.core.backfill import Backfill
-from zsched.core.model import Missed, Schedule, ScheduleState
+from zsched.core.choices import Missed, ScheduleState
+from zsched.core.model import Schedule
 from zsched.core.sentences import local_text
 from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, PayloadGone, RunNotFound, RunNotOver, ScheduleNotFound, VersionConflict

@@ -17,8 +17,9 @@ from zsched.cli.lines import printable
 from zsched.cli.program import Invocation, close_stdout, command, connect
 from zsched.cli.values import moment, moment_at
 from zsched.client import Client
-from zsched.core.arguments import check_id, zone_name
+from zsched.core.arguments import check_id
 from zsched.core.changes import Change, What
+from zsched.core.instants import zone_name
 from zsched.core.log import Entry, Position, UnknownEntry, changes, parse
 from zsched.core.log.shown import entry_for_json, unknown_entry_text
 from zsched.core.run_cells import with_short_workers

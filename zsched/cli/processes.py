@@ -10,7 +10,7 @@ from contextlib import suppress
 import click
 
 from zsched.cli.program import DONE, FAILED, Invocation, command, connect
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.arguments import check_queue
 from zsched.core.clock import SystemClock
 

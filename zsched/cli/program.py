@@ -31,7 +31,7 @@ from zsched.errors import ConfigError, InvalidSchedule, RunNotFound, ScheduleNot
 
 if TYPE_CHECKING:
     from zsched.client import Client
-    from zsched.config import Settings
+    from zsched.config.settings import Settings
     from zsched.core.story import Source
     from zsched.storage.connection import Link
 
@@ -62,13 +62,13 @@ class Invocation:
     @property
     def config_file(self) -> str | None:
         """Return the path of the configuration file, or None."""
-        from zsched.config import FILE_VARIABLE
+        from zsched.config.settings import FILE_VARIABLE
 
         return self.given.get("config") or os.environ.get(FILE_VARIABLE) or None
 
     def settings(self) -> Settings:
         """Merge defaults < file < environment < options. Raises ConfigError."""
-        from zsched.config import load_settings
+        from zsched.config.settings import load_settings
 
         flags = {"redis.url": self.given.get("redis_url"), "namespace": self.given.get("namespace")}
         return load_settings(self.given.get("config"), flags=flags)

@@ -16,7 +16,6 @@ from zsched.cli.functions import importing, tell_unchecked
 from zsched.cli.program import Invocation, command, connect
 from zsched.cli.values import duration, instant, json_array, json_object
 from zsched.client.allowed import check_allowed
-from zsched.core.arguments import zone_name
 from zsched.core.clock import to_ms
 from zsched.core.forms import (
     Duration,
@@ -33,6 +32,7 @@ from zsched.core.forms import (
     Words,
     YesNo,
 )
+from zsched.core.instants import zone_name
 from zsched.core.model import Scheduled
 from zsched.core.option_table import FOR_UPDATE, OPTIONS
 from zsched.core.options import TRIGGERS

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import click
 
-from zsched.core.arguments import instant_ms
 from zsched.core.clock import SystemClock, from_ms
+from zsched.core.instants import instant_ms
 from zsched.core.wording import parse_duration
 from zsched.errors import ConfigError
 

@@ -13,8 +13,8 @@ import click
 
 from zsched.cli.output import say
 from zsched.cli.program import DONE, Invocation, command
-from zsched.config import Settings
 from zsched.config.parsing import listen_address
+from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock
 from zsched.daemon.supervisor import Supervisor
 from zsched.errors import ConfigError, ZschedError

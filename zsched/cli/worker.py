@@ -12,7 +12,7 @@ import redis
 from zsched.cli.functions import importing
 from zsched.cli.output import say
 from zsched.cli.program import DONE, Invocation, command
-from zsched.config import FILE_VARIABLE
+from zsched.config.settings import FILE_VARIABLE
 from zsched.core.arguments import check_queue
 from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of

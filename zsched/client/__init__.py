@@ -1,9 +1,11 @@
 """
 The package that services import: schedule, change, list, cancel, and read the outcome.
 
-``client`` puts and reads schedules. ``many`` puts thousands at once, from ``rows`` or ``keeper``.
-``first_times`` plans recurring ones. ``lives`` changes existing schedules and runs. ``past`` reads the history, by
-``answers``. ``calls`` holds the shared parts of all calls.
+``client`` has the calls, with those of ``lives`` (of existing schedules and runs), ``repairs`` (of many) and ``past``
+(questions). ``parts`` makes what they work with, each part at the first call that needs it: ``putting`` puts schedules,
+thousands by ``many``, from ``rows``, planned by ``first_times``; ``updating`` puts them again, changed; ``changing``
+pauses, resumes and cancels them; ``portions`` does that to many; ``answers`` answers questions. ``calls`` has what all
+of them share. ``keeper`` is for files of schedules.
 """
 
 from zsched.client.client import Client

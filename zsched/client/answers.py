@@ -15,10 +15,11 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Final, TypedDict, TypeVar
 
-from zsched.core.arguments import check_id, choice, instant_ms, zone_name
+from zsched.core.arguments import check_id, choice
 from zsched.core.changes import OUTCOMES, What
 from zsched.core.clock import from_ms
 from zsched.core.facets import Facets
+from zsched.core.instants import instant_ms, zone_name
 from zsched.core.log import Entry, Position
 from zsched.core.lookback import Lookback, Occurrence, SearchCursor, Wanted
 from zsched.core.run_id import RunId

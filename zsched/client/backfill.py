@@ -24,10 +24,11 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from zsched.client.calls import naming_lost_call, new_id
-from zsched.core.arguments import instant_ms
 from zsched.core.backfill import MOST, Backfill, Filled, PastOccurrences
+from zsched.core.choices import ScheduleState
 from zsched.core.clock import from_ms
-from zsched.core.model import Schedule, ScheduleState
+from zsched.core.instants import instant_ms
+from zsched.core.model import Schedule
 from zsched.core.story import Source
 from zsched.core.triggers import zone
 from zsched.errors import ArchiveError, Contended, InvalidSchedule

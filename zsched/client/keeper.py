@@ -19,9 +19,10 @@ from typing import Any
 from zsched.client.calls import new_id
 from zsched.client.client import Client
 from zsched.client.rows import PutFacts, Recurring, recurring_item
+from zsched.core.choices import IfExists, ScheduleState
 from zsched.core.clock import from_ms
 from zsched.core.listing import id_test
-from zsched.core.model import Definition, IfExists, Schedule, Scheduled, ScheduleState
+from zsched.core.model import Definition, Schedule, Scheduled
 from zsched.core.revision import PAYLOAD, is_same
 from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, check
 from zsched.errors import InvalidSchedule, ZschedError
@@ -36,7 +37,7 @@ class Keeper:
     def __init__(self, client: Client) -> None:
         self._client = client
         self.keys, self._reader, self._store = client._keys, client._reader, client._store
-        self._encoder = client._encoder
+        self._encoder, self._putting = client._encoder, client._putting
 
     def define(self, func: str, options: Mapping[str, Any]) -> Definition:
         """
@@ -45,7 +46,7 @@ class Keeper:
         Raises:
             InvalidSchedule, TriggerError: as ``client.schedule``; but ``ends`` may have passed.
         """
-        definition = self._client._define(func, options)
+        definition = self._putting.define(func, options)
         self._store.record(definition)
         check(replace(_rule(definition), ends_ms=None), self._client._clock.now_ms())
         return definition
@@ -95,8 +96,8 @@ class Keeper:
             RedisUnavailable, RedisRefused: Redis was not reached, or refused.
         """
         item = self._item(definition, held)
-        answer = self._client._answered(item, facts := PutFacts.of(item), new_id())
-        return None if _is_other(answer.word) else self._client._scheduled(facts, answer)
+        answer = self._putting.answered(item, facts := PutFacts.of(item), new_id())
+        return None if _is_other(answer.word) else self._putting.scheduled(facts, answer)
 
     def put_many(
         self, wanted: Iterable[tuple[Definition, ScheduleWithOptions | None]]
@@ -107,7 +108,7 @@ class Keeper:
         """
 
         items = ((number, self._item(*each)) for number, each in enumerate(wanted))
-        for outcomes in self._client._bulk_put().put(items):
+        for outcomes in self._putting.bulk().put(items):
             for outcome in outcomes:
                 if _is_other(outcome.word.decode()):
                     yield outcome.number, None

@@ -5,36 +5,22 @@ cancel).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from zsched.client.calls import naming_lost_call, new_id
-from zsched.client.first_times import REPLANS
 from zsched.client.past import Past
-from zsched.core import planning
 from zsched.core.arguments import check_id, check_run_id, check_text, check_version, choice, flag
-from zsched.core.model import Missed, Schedule
-from zsched.core.repair import IdOutcome
-from zsched.errors import RedisUnavailable, TriggerError
-from zsched.storage.connection import Link
-from zsched.storage.keys import Keys
-from zsched.storage.reader import Reader, StoredSchedule
-from zsched.storage.refusals import refusal
-from zsched.storage.store import SkipPlan, Store
+from zsched.core.choices import Missed
 
 if TYPE_CHECKING:
     from zsched.core.backfill import Backfill
-    from zsched.storage.reruns import Reruns
+    from zsched.core.model import Schedule
 
 
 class Lives(Past):
     """The calls of ``Client`` that change existing schedules and runs."""
-
-    def __init__(self, link: Link, keys: Keys, store: Store, reader: Reader) -> None:
-        super().__init__(link, keys, reader)
-        self._store = store
 
     # -- life cycle ---------------------------------------------------------------------------------
 
@@ -48,7 +34,7 @@ class Lives(Past):
         """
         check_id(id)
         with naming_lost_call(id):
-            word = self._cancel([id], check_version(if_version))[id].demand().word
+            word = self._changing.cancel([id], check_version(if_version))[id].demand().word
             return "already_fired" if word == "not_found" and self._reader.has_fired(id) else word
 
     def pause(self, id: str, note: str = "", *, if_version: str | None = None) -> Schedule:
@@ -61,7 +47,7 @@ class Lives(Past):
         """
         check_text("note", note)
         with naming_lost_call(check_id(id)):
-            self._pause([id], note, check_version(if_version))[id].demand()
+            self._changing.pause([id], note, check_version(if_version))[id].demand()
         return self.get(id)
 
     def resume(self, id: str, missed: str | Missed = Missed.FIRE, *, if_version: str | None = None) -> Schedule | None:
@@ -76,7 +62,7 @@ class Lives(Past):
         """
         mode = choice("missed", missed, Missed)
         with naming_lost_call(check_id(id)):
-            self._resume([id], mode, check_version(if_version))[id].demand()
+            self._changing.resume([id], mode, check_version(if_version))[id].demand()
         found = self._reader.find(id)
         return found.schedule if found else None
 
@@ -152,82 +138,17 @@ class Lives(Past):
         """
         from zsched.client.backfill import Filling  # it reads the past, which other calls need not wait for
 
-        filling = Filling(self._link, self._store, self._inquiry, self._find, check_id(id), flag("again", again))
+        filling = Filling(
+            self._link, self._store, self._inquiry, self._changing.find, check_id(id), flag("again", again)
+        )
         return filling.fill(start, end, flag("dry_run", dry_run), on_progress or (lambda done, total: None))
 
     # -- reading ------------------------------------------------------------------------------------
 
     def get(self, id: str) -> Schedule:
         """Return one schedule. Raises ScheduleNotFound."""
-        return self._find(check_id(id)).schedule
+        return self._changing.find(check_id(id)).schedule
 
     def get_many(self, ids: Iterable[str]) -> Iterator[Schedule]:
         """Yield those of the schedules *ids* that exist, in the order of *ids*; read page by page."""
         return self._reader.schedules(map(check_id, ids))
-
-    # -- how ----------------------------------------------------------------------------------------
-
-    @cached_property
-    def _reruns(self) -> Reruns:
-        from zsched.storage.reruns import Reruns
-
-        return Reruns(self._link, self._keys, self._store.by, self._store.signer)
-
-    def _cancel(self, ids: Sequence[str], if_version: str | None = None) -> dict[str, IdOutcome]:
-        words = zip(ids, self._store.cancel(ids, new_id(), if_version), strict=True)
-        return {
-            id: IdOutcome("not_found") if word == "NOTFOUND" else self._outcome(id, word, if_version)
-            for id, word in words
-        }
-
-    def _pause(self, ids: Sequence[str], note: str, if_version: str | None = None) -> dict[str, IdOutcome]:
-        words = zip(ids, self._store.pause(ids, note, new_id(), if_version), strict=True)
-        return {id: self._outcome(id, word, if_version) for id, word in words}
-
-    def _resume(self, ids: Sequence[str], missed: Missed, if_version: str | None = None) -> dict[str, IdOutcome]:
-        """Resume schedules in a step. Those that skip occurrences of a rule are planned, and resumed in another."""
-        outcomes: dict[str, IdOutcome] = {}
-        plans: dict[str, SkipPlan | None] = dict.fromkeys(ids)
-        again: list[str] = []
-        for _ in range(1 + REPLANS):
-            now_ms, words = self._store.resume(plans, new_id(), missed, if_version)
-            outcomes |= {id: self._outcome(id, word, if_version) for id, word in zip(plans, words, strict=True)}
-            again = [id for id in plans if outcomes[id].word == "AGAIN"]
-            if not again:
-                break
-            found = {each.schedule.id: each.schedule for each in self._reader.find_many(again)}
-            plans = {}
-            for id in again:
-                try:
-                    plans[id] = _skip_plan(found.get(id), now_ms)
-                except TriggerError as error:
-                    outcomes[id] = IdOutcome("", error=error)
-            if not plans:
-                break
-        for id in again:
-            if outcomes[id].word == "AGAIN":
-                remedy = "resume it with missed=fire"
-                problem = f"schedule {id!r} could not be planned in time for the server; {remedy}"
-                outcomes[id] = IdOutcome("", error=RedisUnavailable(problem))
-        return outcomes
-
-    def _outcome(self, id: str, word: str, if_version: str | None) -> IdOutcome:
-        return IdOutcome(word, error=refusal(word, id, self._keys, if_version=if_version))
-
-    def _find(self, id: str) -> StoredSchedule:
-        with naming_lost_call(id):
-            found = self._reader.find(id)
-        if found is None:
-            self._store.demand("NOTFOUND", id)
-        assert found is not None
-        return found
-
-
-def _skip_plan(schedule: Schedule | None, now_ms: int) -> SkipPlan | None:
-    """Return the plan of a recurring *schedule* that is resumed at *now_ms*; None if it was replaced meanwhile."""
-    if schedule is None or schedule.trigger is None or schedule.nominal_ms is None or schedule.anchor_ms is None:
-        return None
-    passed, bracket = planning.after_missed(
-        schedule.trigger, schedule.anchor_ms, schedule.nominal_ms, now_ms, schedule.id
-    )
-    return SkipPlan(schedule.next_ms or 0, schedule.version or "-", passed, bracket)

@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple
 from zsched.client.calls import new_id
 from zsched.client.first_times import REPLANS, FirstTimes, outdated
 from zsched.client.rows import PutItem, Recurring, RowReader
-from zsched.core.model import IfExists, Many
+from zsched.core.choices import IfExists
+from zsched.core.model import Many
 from zsched.errors import InvalidSchedule, ScheduleExists, TriggerError, ZschedError
 from zsched.storage.keys import Keys
 from zsched.storage.refusals import refusal

@@ -1,37 +1,30 @@
 """
 The part of the client that reads the past: stories of schedules, occurrences, runs, and the log.
 
-``answers`` reads and formats it, and is imported with the first question. So a service that only schedules does not
-import the readers of logs and archives.
+``answers`` reads and formats it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Unpack
 
-from zsched.storage.connection import Link
-from zsched.storage.keys import Keys
-from zsched.storage.reader import Reader
+from zsched.client.parts import ClientParts
 
 if TYPE_CHECKING:
-    from zsched.client.answers import Answers, Results, SearchFilters
+    from zsched.client.answers import Results, SearchFilters
     from zsched.core.changes import What
     from zsched.core.entry import Entry, Position
     from zsched.core.lookback import Occurrence
     from zsched.core.runs import Run, RunStatus
     from zsched.core.story import Source, Story
     from zsched.core.timeline import Timeline
-    from zsched.storage.inquiry import Inquiry, Looked
+    from zsched.storage.inquiry import Looked
 
 
-class Past:
+class Past(ClientParts):
     """The calls of ``Client`` that ask for the past of its namespace. Raises RedisUnavailable, RedisRefused."""
-
-    def __init__(self, link: Link, keys: Keys, reader: Reader) -> None:
-        self._link, self._keys, self._reader = link, keys, reader
 
     def why(self, id: str, tz: str | None = None) -> Story:
         """
@@ -160,15 +153,3 @@ class Past:
         for more after the first one; so a busy log is read in pages, which costs Redis less.
         """
         return self._answers.follow_log(after, gather_s)
-
-    @cached_property
-    def _answers(self) -> Answers:
-        from zsched.client.answers import Answers
-
-        return Answers(self._reader, self._inquiry)
-
-    @cached_property
-    def _inquiry(self) -> Inquiry:
-        from zsched.storage.inquiry import Inquiry
-
-        return Inquiry(self._link, self._keys)

@@ -1,22 +1,21 @@
 """
 The part of the client that changes many schedules or runs, chosen by filters.
 
-``portions`` finds and changes them, and is imported with the first call.
+``portions`` finds and changes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from functools import cached_property
+from functools import partial
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from zsched.client.lives import Lives
 from zsched.core.arguments import check_text, choice
-from zsched.core.model import Missed, ScheduleState
+from zsched.core.choices import Missed, ScheduleState
 
 if TYPE_CHECKING:
-    from zsched.client.portions import Portions
     from zsched.core.repair import Repaired
     from zsched.core.runs import RunStatus
 
@@ -93,20 +92,15 @@ class Repairs(Lives):
 
     def cancel_many(self, **given: Unpack[ScheduleRepair]) -> Repaired:
         """Cancel schedules. A schedule that fired meanwhile is skipped; its run stays. Raises as ``Repairs``."""
-        return self._portions.change(self._cancel, dict(given))
+        return self._portions.change(self._changing.cancel, dict(given))
 
     def pause_many(self, note: str = "", **given: Unpack[ScheduleRepair]) -> Repaired:
         """Pause active schedules; *note* is the reason. Raises as ``Repairs``."""
         check_text("note", note)
-        return self._portions.change(lambda ids: self._pause(ids, note), dict(given), state=ScheduleState.ACTIVE)
+        act = partial(self._changing.pause, note=note)
+        return self._portions.change(act, dict(given), state=ScheduleState.ACTIVE)
 
     def resume_many(self, missed: str | Missed = Missed.FIRE, **given: Unpack[ScheduleRepair]) -> Repaired:
         """Resume paused schedules, as ``resume`` does; default: 200 a second. Raises as ``Repairs``."""
-        mode, act = choice("missed", missed, Missed), lambda ids: self._resume(ids, mode)
+        act = partial(self._changing.resume, missed=choice("missed", missed, Missed))
         return self._portions.change(act, dict(given), is_pushing=True, state=ScheduleState.PAUSED)
-
-    @cached_property
-    def _portions(self) -> Portions:
-        from zsched.client.portions import Portions
-
-        return Portions(self._link, self._reader, self._reruns, self._answers)

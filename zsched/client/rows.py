@@ -15,8 +15,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from zsched.client.calls import Typed, completed, new_id
 from zsched.client.first_times import PlannedRule
-from zsched.core.arguments import check_id, instant_ms, seconds_to_ms
-from zsched.core.model import At, Definition, IfExists
+from zsched.core.arguments import check_id, seconds_to_ms
+from zsched.core.choices import IfExists
+from zsched.core.instants import instant_ms
+from zsched.core.model import At, Definition
 from zsched.core.options import define_rule
 from zsched.core.triggers import RULES, Fold, Gap, TriggerSpec, delay_of
 from zsched.errors import NOT_GIVEN, InvalidSchedule

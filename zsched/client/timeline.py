@@ -7,8 +7,9 @@ from itertools import islice
 from typing import Final
 
 from zsched.client.answers import Answers
-from zsched.core.arguments import instant_ms, seconds_to_ms
+from zsched.core.arguments import seconds_to_ms
 from zsched.core.clock import from_ms
+from zsched.core.instants import instant_ms
 from zsched.core.timeline import MOST_OUTCOMES, Spans, Timeline
 from zsched.storage.connection import Link
 from zsched.storage.reader import Reader

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from zsched.config.bounds import MOST_VALID_DAYS, RQ_PREFIX_FORM, RQ_PREFIX_REMEDY, VALID_DAYS
 from zsched.config.parsing import (
     QUEUES,
     URGENCY,
@@ -63,11 +64,7 @@ from zsched.config.urls import (
 from zsched.errors import ConfigError, show
 
 FILE_VARIABLE = "ZSCHED_CONFIG"
-VALID_DAYS = 400  # of a signature: a schedule that is put once a year stays valid
-MOST_VALID_DAYS = 36_500
 LONGEST_LEASE_MS = 60_000  # also the longest hold; the same number is in lua/lib/time.lua
-RQ_PREFIX_FORM = r"[A-Za-z0-9_.:{}-]{1,64}"  # RQ's prefix; safe in a text of Lua, and in a pattern of an ACL
-RQ_PREFIX_REMEDY = "use 1 to 64 of a-z, A-Z, 0-9 and _ . : - { }"
 _HEADER = r"[A-Za-z0-9-]{1,64}"
 _HEADER_REMEDY = "write the name of a header, such as X-Forwarded-User"
 _PREFIX = "ZSCHED_"

@@ -1,5 +1,5 @@
 """
-Single arguments of the client, checked: ids, texts, choices, durations, instants, queue names.
+Single arguments of the client, checked: ids, texts, choices, durations, queue names. ``instants`` has the times.
 
 Every refusal is an InvalidSchedule that names the option, the value and the remedy.
 """
@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import math
 import re
-from contextlib import suppress
-from datetime import date, datetime, timedelta
+from datetime import timedelta
 from enum import Enum
 from typing import TypeVar
 
-from zsched.core.clock import LAST_MS, to_ms
 from zsched.core.run_id import ID
-from zsched.core.triggers import Fold, Gap, resolve_local, zone
 from zsched.core.wording import DURATION_REMEDY, duration_argument, duration_text
 from zsched.errors import InvalidSchedule
 
 _MS_PER_S = 1000
 _LONGEST_DELAY_S = 100 * 366 * 86400
-_OF_A_ZONE = ("at", "starts", "ends")  # options beside ``tz``
 _VERSION = re.compile(r"[!-~]{1,64}")  # lua/lib/version.lua
 _TEXT = 200  # characters of description, note, tag, created_by, managed_by, and of by
 
@@ -91,46 +87,6 @@ def seconds_to_ms(field: str, value: object, least_ms: int, most_s: float = _LON
     return ms
 
 
-def instant_ms(field: str, value: object, tz: str | None, gap: Gap = Gap.SHIFT, fold: Fold = Fold.FIRST) -> int:
-    """
-    Return the epoch milliseconds of a datetime, rounded up; a naive one is local time in *tz*.
-
-    Raises:
-        InvalidSchedule: not a datetime, naive without a zone, before 1970 or after 9999, or a local
-            time that *gap* skips.
-    """
-    if not isinstance(value, datetime):
-        raise InvalidSchedule(field, value, "not a datetime", _datetime_instead(value))
-    if value.utcoffset() is not None:
-        ms = to_ms(value)
-    elif tz is None:
-        remedy = "give an aware one, such as datetime(2026, 12, 24, 18, tzinfo=UTC)"
-        if field in _OF_A_ZONE:
-            remedy = 'give tz="Area/City" or an aware one'
-        raise InvalidSchedule(field, value, "a naive datetime names no instant", remedy)
-    else:
-        if fold is Fold.BOTH:
-            raise InvalidSchedule("fold", "both", "a single time cannot have two instants", "give first or second")
-        times = resolve_local(value.replace(fold=0), zone(tz), gap, fold)
-        if not times:
-            raise InvalidSchedule(
-                field, value, f"this local time does not exist in {tz}", "give gap=shift or another time"
-            )
-        ms = times[0] + (value.microsecond % 1000 > 0)  # resolve_local cuts off what is below a millisecond
-    if not 0 <= ms <= LAST_MS:
-        raise InvalidSchedule(field, value, "outside of the supported range", "give a time from 1970 to 9999")
-    return ms
-
-
-def _datetime_instead(value: object) -> str:
-    """Return the remedy for a *value* that is not a datetime."""
-    if isinstance(value, date):
-        return "give a datetime: a date alone has no time of day"
-    with suppress(ValueError, TypeError):
-        return f"give a datetime: datetime.fromisoformat({datetime.fromisoformat(value).isoformat()!r})"  # type: ignore[arg-type]  # a text, or TypeError
-    return "give a datetime"
-
-
 def check_queue(queue: object) -> str:
     """
     Return *queue* if it is a valid name of an RQ queue. Raises InvalidSchedule otherwise.
@@ -152,17 +108,6 @@ def check_queue(queue: object) -> str:
     return str(queue)
 
 
-def zone_name(tz: object) -> str | None:
-    """Return the checked name of a zone, given as text or ZoneInfo."""
-    if tz is None:
-        return None
-    key = getattr(tz, "key", tz)
-    if not isinstance(key, str):
-        raise InvalidSchedule("tz", tz, "not a zone", 'give an IANA name such as "America/New_York"')
-    zone(key)
-    return key
-
-
 def check_tags(tags: object) -> tuple[str, ...]:
     """Return *tags*, sorted, without duplicates. Raises InvalidSchedule."""
     if isinstance(tags, str) or not isinstance(tags, list | tuple | set | frozenset) or len(tags) > 32:
@@ -175,3 +120,10 @@ def flag(field: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidSchedule(field, value, "not a yes or no", "give True or False")
     return value
+
+
+def serializer_name(value: object) -> str:
+    """Return *value* if it names a serializer of payloads. Raises InvalidSchedule."""
+    if value not in ("pickle", "json"):
+        raise InvalidSchedule("serializer", value, "not a serializer", "give pickle or json")
+    return str(value)

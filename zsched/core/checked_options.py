@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
 
+from zsched.core.choices import OnLost, OnUncertain, Priority
 from zsched.core.forms import Option, RateLimit, Stored, Words
 from zsched.core.option_table import OPTIONS
-from zsched.core.policy import USUAL, OnLost, OnUncertain, Policy, Priority
+from zsched.core.policy import USUAL, Policy
 
 UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)  # a malformed text
 

@@ -24,8 +24,8 @@ from zsched.core.arguments import (
     choice,
     flag,
     seconds_to_ms,
-    zone_name,
 )
+from zsched.core.instants import zone_name
 from zsched.core.triggers import Fold, Gap
 from zsched.errors import InvalidSchedule
 

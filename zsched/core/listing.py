@@ -10,8 +10,10 @@ from fnmatch import translate
 from itertools import islice
 from typing import Any, Protocol
 
-from zsched.core.arguments import choice, instant_ms
-from zsched.core.model import Schedule, ScheduleState
+from zsched.core.arguments import choice
+from zsched.core.choices import ScheduleState
+from zsched.core.instants import instant_ms
+from zsched.core.model import Schedule
 from zsched.core.triggers import RULES
 from zsched.errors import InvalidSchedule
 

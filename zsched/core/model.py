@@ -13,38 +13,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum, StrEnum
 from typing import Any
 
 from zsched.core.checked_options import POLICIES, CheckedOptions, options_for_json
+from zsched.core.choices import IfExists, ScheduleState
 from zsched.core.clock import clamped_ms, from_ms, to_ms
 from zsched.core.policy import WAITING
-from zsched.core.policy import IfExists as IfExists
-from zsched.core.policy import OnLost as OnLost
-from zsched.core.policy import OnUncertain as OnUncertain
-from zsched.core.policy import Priority as Priority
 from zsched.core.run_id import RunId
 from zsched.core.triggers import TriggerSpec
 from zsched.core.wording import plural
 from zsched.errors import ZschedError
 
 _NAMED_ROWS = 3  # refused rows whose errors are in the message of RowsRefused
-
-
-class ScheduleState(StrEnum):
-    """The state of a schedule."""
-
-    ACTIVE = "active"  # in a lane
-    PAUSED = "paused"  # out of its lane, keeps its due time
-    QUARANTINED = "quarantined"  # could not be planned or pushed; the reason is recorded
-    ENDED = "ended"  # recurring, and its rule gives no more occurrences
-
-
-class Missed(Enum):
-    """The choice of ``resume`` for occurrences that passed during the pause."""
-
-    FIRE = "fire"  # late, as after a time without a daemon: the latest fires, the others are coalesced
-    SKIP = "skip"  # recorded as skipped (paused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,13 +198,6 @@ class Scheduled:
             "run_id": self.run_id,
             "version": self.version,
         }
-
-
-class Refused(Enum):
-    """The choice of ``schedule_many`` for the errors of refused rows. All other rows are written in any case."""
-
-    RAISE = "raise"  # raise RowsRefused at the end
-    RETURN = "return"  # only list them in ``Many.errors``
 
 
 @dataclass(slots=True, repr=False)

@@ -35,6 +35,20 @@ from typing import (
 )
 from zoneinfo import ZoneInfo
 
+from zsched.core.choices import (
+    CatchUp,
+    CatchUpWord,
+    IfExists,
+    IfExistsWord,
+    OnLost,
+    OnLostWord,
+    OnUncertain,
+    OnUncertainWord,
+    Overlap,
+    OverlapWord,
+    Priority,
+    PriorityWord,
+)
 from zsched.core.forms import (
     CallbackValue,
     Duration,
@@ -61,20 +75,6 @@ from zsched.core.forms import (
     Words,
     YesNo,
     ZoneName,
-)
-from zsched.core.policy import (
-    CatchUp,
-    CatchUpWord,
-    IfExists,
-    IfExistsWord,
-    OnLost,
-    OnLostWord,
-    OnUncertain,
-    OnUncertainWord,
-    Overlap,
-    OverlapWord,
-    Priority,
-    PriorityWord,
 )
 from zsched.core.triggers import Fold, Gap, KindOptions, TriggerKind, kind_named
 

@@ -17,9 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from zsched.core.arguments import choice, instant_ms, seconds_to_ms, zone_name
+from zsched.core.arguments import choice, seconds_to_ms
+from zsched.core.choices import IfExists
 from zsched.core.forms import Stored
-from zsched.core.model import After, At, Definition, IfExists, Now, Payload, When
+from zsched.core.instants import instant_ms, zone_name
+from zsched.core.model import After, At, Definition, Now, Payload, When
 from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, ONLY_ENQUEUE, OPTIONS
 from zsched.core.policy import CONTRADICTIONS, USUAL, Policy
 from zsched.core.triggers import (

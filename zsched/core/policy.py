@@ -1,5 +1,5 @@
 """
-The policies of a schedule, one enum each, and the pure decision of the tick: what becomes of a due recurring schedule?
+The policies of a schedule, and the pure decision of the tick: what becomes of a due recurring schedule?
 
 An occurrence that did not fire at its time is *late*: no daemon led, the schedule was paused, or Redis was away.
 Catch-up decides what becomes of it, at a cost that does not grow with the number of occurrences. The overlap policy is
@@ -11,82 +11,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
+from zsched.core.choices import CatchUp, Overlap
 from zsched.core.triggers import Trigger, due_of, nth_after
 from zsched.errors import TriggerError
 
 ON_TIME_MS: Final = 5000  # a shorter delay is on time, with any window: a take-over lasts half as long
 
 
-class Priority(Enum):
-    """The lane: due runs of a higher lane are always pushed before those of a lower one."""
-
-    HIGH = "high"
-    NORMAL = "normal"
-    LOW = "low"
-
-    @classmethod
-    def named(cls, text: str | None) -> Priority:
-        """Return the lane *text*, or the normal lane for any other text, which another program wrote."""
-        return next((lane for lane in cls if lane.value == text), cls.NORMAL)
-
-
-PriorityWord: TypeAlias = Priority | Literal["high", "normal", "low"]
-
-
-class OnUncertain(Enum):
-    """The policy for a run that a lost Redis may have pushed already."""
-
-    REFIRE = "refire"  # push it, marked as uncertain: at least once
-    SKIP = "skip"  # record it as skipped: at most once
-
-
-OnUncertainWord: TypeAlias = OnUncertain | Literal["refire", "skip"]
-
-
-class OnLost(Enum):
-    """The policy for a run after its worker died."""
-
-    RETRY = "retry"  # put it back into its queue, as often as ``retry`` allows: at least once
-    FAIL = "fail"  # record it as lost: at most once
-
-
-OnLostWord: TypeAlias = OnLost | Literal["retry", "fail"]
-
-
-class IfExists(Enum):
-    """The policy of a put if a schedule of its id exists."""
-
-    REPLACE = "replace"  # it is replaced
-    KEEP = "keep"  # it stays unchanged
-    ERROR = "error"  # the put raises ScheduleExists
-
-
-IfExistsWord: TypeAlias = IfExists | Literal["replace", "keep", "error"]
-
-
-class CatchUp(Enum):
-    """The policy for occurrences that passed while no daemon could push them."""
-
-    LATEST = "latest"  # the latest fires, earlier ones are coalesced into it
-    ALL = "all"  # each fires, the oldest first
-    NONE = "none"  # they are recorded as missed
-
-
-CatchUpWord: TypeAlias = CatchUp | Literal["latest", "all", "none"]
-
-
-class Overlap(Enum):
-    """The policy for an occurrence while the previous run is open."""
-
-    SKIP = "skip"  # recorded as skipped
-    ALLOW = "allow"  # both run at the same time
-    QUEUE = "queue"  # waits until the previous run is over
-    CANCEL_PREVIOUS = "cancel_previous"  # the previous run is cancelled, or stopped
-
-
-OverlapWord: TypeAlias = Overlap | Literal["skip", "allow", "queue", "cancel_previous"]
 WAITING: Final = (Overlap.QUEUE,)  # policies with a limited number of waiting runs
 EACH_RUNS: Final = (Overlap.QUEUE, Overlap.ALLOW)  # policies by which every occurrence runs
 

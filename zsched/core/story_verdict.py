@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from typing import Any, Final
 
-from zsched.core.model import Schedule, ScheduleState
+from zsched.core.choices import ScheduleState
+from zsched.core.model import Schedule
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import local_text, state_text
 from zsched.core.wording import rough_duration

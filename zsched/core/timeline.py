@@ -9,7 +9,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from zsched.core.changes import Change
-from zsched.core.model import Schedule, ScheduleState, iso, seconds
+from zsched.core.choices import ScheduleState
+from zsched.core.model import Schedule, iso, seconds
 from zsched.core.triggers import Trigger, build
 from zsched.errors import InvalidSchedule
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 import structlog
 
 from zsched.archive import Archive
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.clock import Clock
 from zsched.core.log import Position
 from zsched.daemon import heap

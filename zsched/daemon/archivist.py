@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from zsched.config import LogSettings, Settings
+from zsched.config.settings import LogSettings, Settings
 from zsched.core.clock import Clock
 from zsched.daemon.answerer import Answerer
 from zsched.daemon.archiver import Archiver

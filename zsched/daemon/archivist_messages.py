@@ -18,7 +18,7 @@ import socket
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from zsched.config import LogSettings
+from zsched.config.settings import LogSettings
 from zsched.errors import ZschedError
 from zsched.storage.lease import Term
 from zsched.storage.questions import Knowledge

@@ -34,7 +34,7 @@ from typing import Any, Final
 
 import structlog
 
-from zsched.config import LogSettings, Settings
+from zsched.config.settings import LogSettings, Settings
 from zsched.core.clock import SystemClock
 from zsched.daemon.about import facts
 from zsched.daemon.archivist_messages import Datagrams, Orders, State

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.daemon.archiver import AWAITED_MS
 from zsched.daemon.archivist import Archivist, Threads

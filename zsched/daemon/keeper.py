@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.daemon.archivist import Threads
 from zsched.daemon.archivist_messages import Datagrams, Orders, State

@@ -42,9 +42,9 @@ import structlog
 
 from zsched.archive.openruns import OpenRun, open_runs
 from zsched.core.attempts import Attempt, added, attempts_of, attempts_text
+from zsched.core.choices import OnLost
 from zsched.core.job import JobFacts, attempt_of_job, ms_of, whole
 from zsched.core.log import Position
-from zsched.core.model import OnLost
 from zsched.core.pages import pages_of
 from zsched.core.run_id import RunKey, run_key
 from zsched.core.runs import RunStatus, facts_text, of_job

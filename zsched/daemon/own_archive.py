@@ -22,7 +22,7 @@ import structlog
 from zsched.archive import Archive
 from zsched.archive.file import set_aside
 from zsched.archive.places import Told, demand_folder, paths_for, refused, state_folder
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.config.urls import address_of
 from zsched.core.clock import Clock, from_ms
 from zsched.core.difference import Verdict, judge

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from zsched.core.policy import CatchUp, Plan, Policy, plan
+from zsched.core.choices import CatchUp
+from zsched.core.policy import Plan, Policy, plan
 from zsched.core.triggers import Anchor, build, spec_of
 from zsched.storage.dispatch import DueRecurring, PlannedRun, advance_words
 

@@ -14,7 +14,7 @@ from types import FrameType
 
 import structlog
 
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.daemon import heap
 from zsched.daemon.about import versions

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import structlog
 
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.errors import ConfigError
 from zsched.events import configure
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from zsched.config import DaemonSettings
+from zsched.config.settings import DaemonSettings
 from zsched.core.clock import Clock
 from zsched.core.log import text
 from zsched.core.policy import Why

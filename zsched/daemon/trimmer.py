@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from zsched.config import ArchiveSettings
+from zsched.config.settings import ArchiveSettings
 from zsched.core.clock import Clock
 from zsched.core.log import Position
 from zsched.errors import RedisRefused

@@ -23,7 +23,7 @@ from rq.exceptions import NoSuchJobError
 from rq_dashboard import web
 from werkzeug.exceptions import HTTPException
 
-from zsched.config import redact
+from zsched.config.urls import redact
 from zsched.dashboard import jobs
 from zsched.storage.connection import RESENDS, Link
 from zsched.storage.rqkeys import prefix_of

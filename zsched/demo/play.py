@@ -17,7 +17,7 @@ from zsched.cli.lines import Table
 from zsched.cli.program import connect
 from zsched.cli.terminal import Terminal
 from zsched.client import Client
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock, from_ms
 from zsched.core.option_table import ScheduleRow
 from zsched.core.sentences import local_text

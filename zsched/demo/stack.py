@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from zsched.client import Client
-from zsched.config import FILE_VARIABLE, RedisSettings, Settings, variable_of
+from zsched.config.settings import FILE_VARIABLE, RedisSettings, Settings, variable_of
 from zsched.core.clock import SystemClock
 from zsched.core.toml import key_text, toml_text
 from zsched.embedded import EmbeddedRedis

@@ -14,7 +14,8 @@ from typing import Any
 
 from zsched.client import Client
 from zsched.client.keeper import Keeper
-from zsched.core.model import Schedule, ScheduleState
+from zsched.core.choices import ScheduleState
+from zsched.core.model import Schedule
 from zsched.core.revision import is_same
 from zsched.core.toml import json_text, key_text, toml_text
 from zsched.core.triggers import RULES, TriggerKind

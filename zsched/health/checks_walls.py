@@ -27,8 +27,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from zsched.config import Settings, has_password
-from zsched.config.urls import SentinelUrl, is_sentinel_url
+from zsched.config.settings import Settings
+from zsched.config.urls import SentinelUrl, has_password, is_sentinel_url
 from zsched.core.wording import plural, some
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding, fine, health_check, problem, skipped, warning

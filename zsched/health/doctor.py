@@ -16,7 +16,7 @@ from contextlib import closing
 from functools import cache
 from typing import Any, Final
 
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.recent import Recent
 from zsched.errors import Garbled, RedisRefused, SlotMoves

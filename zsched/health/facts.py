@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.clock import Clock
 from zsched.core.log import text
 from zsched.core.recent import Recent

@@ -29,7 +29,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 import structlog
 
-from zsched.config import MetricsSettings
+from zsched.config.settings import MetricsSettings
 from zsched.core.clock import Clock
 from zsched.daemon.failures import Failures
 from zsched.daemon.loop import Loop

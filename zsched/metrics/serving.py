@@ -17,7 +17,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.clock import Clock
 from zsched.daemon.failures import Failures
 from zsched.health.facts import TIMEOUTS, DaemonHealth, RedisUnseen

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from zsched.config import Settings, load_settings
+from zsched.config.settings import Settings, load_settings
 from zsched.errors import ConfigError
 from zsched.rq.guard import GuardMode, JobGuard
 from zsched.storage.keyfile import KeyFile

@@ -16,13 +16,12 @@ import select
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import redis
 from redis.connection import ConnectionPool
 from redis.sentinel import SentinelConnectionPool
 
-from zsched.config import Settings
 from zsched.config.urls import URL_FORMS, host_port, is_cluster_url, is_sentinel_url, redact
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.pages import pages_of
@@ -30,6 +29,9 @@ from zsched.errors import ConfigError, RedisRefused, RedisUnavailable, SlotMoves
 from zsched.storage import cluster, sentinel
 from zsched.storage.found import FoundPool, adopted_options, distrust_of, our_options
 from zsched.storage.keys import Keys, keys_of
+
+if TYPE_CHECKING:
+    from zsched.config.settings import Settings
 
 RESENDS = 2  # after the first attempt
 _PIPELINED = 500  # commands in flight

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from zsched.config import Settings
-from zsched.core.model import Priority
+from zsched.core.choices import Priority
 from zsched.core.run_id import run_id_of, suffix_of
 from zsched.errors import InvalidSchedule
 from zsched.storage.rqkeys import RqKeys
+
+if TYPE_CHECKING:
+    from zsched.config.settings import Settings
 
 NAMESPACE = re.compile(r"[a-z0-9_]{1,32}")
 

@@ -18,10 +18,11 @@ from enum import Enum
 from typing import Any, Final
 
 from zsched.config.settings import LONGEST_LEASE_MS
+from zsched.core.choices import Priority
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, text
 from zsched.core.log.lives import TermEntry
-from zsched.core.model import Priority, iso
+from zsched.core.model import iso
 from zsched.errors import RedisRefused
 from zsched.storage.archivers import FORGOTTEN_MS, ArchiveState, Report, remembered, reports_of
 from zsched.storage.connection import Command, Link, Wire

@@ -22,9 +22,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from zsched.core.choices import Priority
 from zsched.core.entry import text
 from zsched.core.job import ms_of, whole
-from zsched.core.model import Priority
 from zsched.core.run_id import run_key
 from zsched.core.wording import plural, rough_duration
 from zsched.errors import RedisRefused

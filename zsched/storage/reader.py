@@ -11,12 +11,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from zsched.core.checked_options import UNREADABLE, read_letters, read_options
+from zsched.core.choices import Priority, ScheduleState
 from zsched.core.clock import LAST_MS, Clock, to_ms
 from zsched.core.entry import BEFORE_BY
 from zsched.core.entry import text as shown
 from zsched.core.forms import Stored, whole_number
 from zsched.core.listing import IdTest
-from zsched.core.model import Priority, Schedule, ScheduleState
+from zsched.core.model import Schedule
 from zsched.core.pages import pages_of
 from zsched.core.policy import USUAL, Policy
 from zsched.core.signed import SIGNATURE_FIELD, signed, with_data

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from zsched.core.arguments import serializer_name
 from zsched.core.entry import text as shown
 from zsched.core.forms import Stored
 from zsched.core.model import Definition, Payload
@@ -61,9 +62,7 @@ class Encoder:
     """Encodes payloads for one serializer ("pickle", RQ's default, or "json") under one size limit in bytes."""
 
     def __init__(self, serializer: str = "pickle", payload_limit: int = 262_144) -> None:
-        if serializer not in ("pickle", "json"):
-            raise InvalidSchedule("serializer", serializer, "not a serializer", "give pickle or json")
-        self.serializer, self.payload_limit = serializer, payload_limit
+        self.serializer, self.payload_limit = serializer_name(serializer), payload_limit
 
     def data(self, payload: Payload) -> bytes:
         """Return RQ's ``data`` of *payload*. Raises as ``call``, and NotImportable."""

@@ -12,9 +12,8 @@ import os
 import re
 from typing import AnyStr, Final, Literal, Protocol
 
-from zsched.config import RQ_PREFIX_FORM, RQ_PREFIX_REMEDY
+from zsched.config.bounds import RQ_PREFIX_FORM, RQ_PREFIX_REMEDY
 from zsched.errors import ConfigError
-from zsched.storage.rqversion import HAS_PREFIX, HERE
 
 RQ_PREFIX: Final = "rq"  # RQ's default
 RQ_PREFIX_VARIABLE: Final = "RQ_KEY_PREFIX"  # of the environment, for RQ 3
@@ -53,9 +52,8 @@ class RqKeys:
         prefix = prefix_of_environment() if prefix is None else prefix
         if not re.fullmatch(RQ_PREFIX_FORM, prefix):
             raise ConfigError(f"RQ's prefix={prefix!r}: {RQ_PREFIX_REMEDY}")
-        if prefix != RQ_PREFIX and not HAS_PREFIX:
-            remedy = f"upgrade RQ to 3, or leave [rq] prefix and {RQ_PREFIX_VARIABLE} out"
-            raise ConfigError(f"RQ's prefix={prefix!r}: RQ {HERE} here gives its keys no prefix; {remedy}")
+        if prefix != RQ_PREFIX:
+            _demand_prefixes(prefix)
         self.prefix = prefix
 
     # -- one key ----------------------------------------------------------------------------
@@ -153,3 +151,11 @@ class RqKeys:
     def _key(self, kind: str, name: AnyStr) -> AnyStr:
         head = f"{self.prefix}:{kind}:"
         return head + name if isinstance(name, str) else head.encode() + name
+
+
+def _demand_prefixes(prefix: str) -> None:
+    from zsched.storage.rqversion import HAS_PREFIX, HERE  # reads RQ's metadata, which few need
+
+    if not HAS_PREFIX:
+        remedy = f"upgrade RQ to 3, or leave [rq] prefix and {RQ_PREFIX_VARIABLE} out"
+        raise ConfigError(f"RQ's prefix={prefix!r}: RQ {HERE} here gives its keys no prefix; {remedy}")

@@ -8,9 +8,9 @@ from itertools import chain
 from typing import Any
 
 from zsched.config.settings import LONGEST_LEASE_MS
+from zsched.core.choices import Priority
 from zsched.core.difference import Held
 from zsched.core.entry import OWN, Position, any_milliseconds, text
-from zsched.core.model import Priority
 from zsched.core.pages import pages_of
 from zsched.core.run_id import RunId, nominal_ms_of, run_key
 from zsched.errors import RedisRefused

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from zsched import config
+from zsched.config.bounds import MOST_VALID_DAYS
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.run_id import RunId
 from zsched.errors import InvalidSchedule
@@ -38,7 +38,6 @@ from zsched.storage.signing import (
 )
 from zsched.storage.unpickling import NotPlain
 
-VALID_DAYS: Final = config.VALID_DAYS
 _DAY_S: Final = 86_400
 _STEPS: Final = 10  # of the time for which a signature is valid
 _FRESH_MS: Final = 1000.0  # while a reading of the server's clock counts; clocks drift less than a ms
@@ -46,8 +45,8 @@ _FRESH_MS: Final = 1000.0  # while a reading of the server's clock counts; clock
 
 def checked_valid_days(days: object) -> int:
     """Return *days* for which a signature is valid. Raises InvalidSchedule."""
-    if isinstance(days, bool) or not isinstance(days, int) or not 1 <= days <= config.MOST_VALID_DAYS:
-        raise InvalidSchedule("signing_valid_days", days, "not a number of days", f"give 1 to {config.MOST_VALID_DAYS}")
+    if isinstance(days, bool) or not isinstance(days, int) or not 1 <= days <= MOST_VALID_DAYS:
+        raise InvalidSchedule("signing_valid_days", days, "not a number of days", f"give 1 to {MOST_VALID_DAYS}")
     return days
 
 

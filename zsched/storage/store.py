@@ -13,8 +13,9 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from zsched.core.choices import IfExists, Missed, Priority
 from zsched.core.forms import Stored
-from zsched.core.model import Definition, IfExists, Missed, Priority
+from zsched.core.model import Definition
 from zsched.core.planning import Bracket
 from zsched.core.policy import Range
 from zsched.core.signed import SIGNATURE_FIELD, signed

@@ -36,7 +36,7 @@ from rq.job import Job
 from zsched.client import Client
 from zsched.client.calls import Typed
 from zsched.client.client import ClientOptions
-from zsched.config import load_settings
+from zsched.config.settings import load_settings
 from zsched.core.arguments import check_id
 from zsched.core.forms import DurationValue
 from zsched.core.options import PRESETS, TRIGGERS

@@ -30,9 +30,9 @@ from typing import Any, Final, Self
 import structlog
 
 from zsched.client import Client
-from zsched.config import DaemonSettings
-from zsched.core.arguments import instant_ms
+from zsched.config.settings import DaemonSettings
 from zsched.core.clock import LAST_MS, ManualClock, from_ms
+from zsched.core.instants import instant_ms
 from zsched.core.runs import Run
 from zsched.daemon.chains import ChainKeeper
 from zsched.daemon.native import Native

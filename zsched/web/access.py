@@ -22,7 +22,7 @@ from starlette.requests import Request
 from zsched.aio.bridge import run
 from zsched.aio.client import AsyncClient
 from zsched.client.allowed import check_allowed
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.arguments import check_tags
 from zsched.core.clock import Clock
 from zsched.core.model import Schedule

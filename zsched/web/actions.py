@@ -14,7 +14,8 @@ from typing import Any, Final, TypeVar
 from zsched.client.portions import ChangeOptions, demand_filter
 from zsched.core.arguments import check_id
 from zsched.core.backfill import Backfill
-from zsched.core.model import Schedule, Scheduled, ScheduleState
+from zsched.core.choices import ScheduleState
+from zsched.core.model import Schedule, Scheduled
 from zsched.core.repair import IdOutcome, Repaired, Tally
 from zsched.core.runs import Run
 from zsched.errors import NOT_GIVEN, Contended, InvalidSchedule, ScheduleNotFound, VersionConflict, ZschedError

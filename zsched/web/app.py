@@ -22,7 +22,7 @@ import zsched
 from zsched.aio.bridge import run
 from zsched.aio.client import AsyncClient
 from zsched.aio.link import AsyncLink
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock
 from zsched.dashboard.app import make_pages
 from zsched.errors import InvalidSchedule, ZschedError, show

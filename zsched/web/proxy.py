@@ -12,7 +12,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.arguments import check_by
 from zsched.errors import ConfigError, InvalidSchedule, show
 from zsched.storage.accounts import Account, AccountRole

@@ -13,8 +13,9 @@ from starlette.responses import Response
 
 from zsched.core.arguments import check_id
 from zsched.core.checked_options import CheckedOptions
+from zsched.core.choices import Missed, ScheduleState
 from zsched.core.listing import LISTED_KINDS
-from zsched.core.model import Missed, Schedule, Scheduled, ScheduleState
+from zsched.core.model import Schedule, Scheduled
 from zsched.core.option_table import RuleOptions
 from zsched.errors import (
     InvalidSchedule,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import uvicorn
 
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.config.urls import host_port
 from zsched.daemon.supervisor import Supervisor
 from zsched.errors import ConfigError, ZschedError

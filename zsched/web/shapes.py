@@ -11,8 +11,9 @@ from types import NoneType, UnionType
 from typing import Any, Final
 
 from zsched.core.backfill import Backfill
+from zsched.core.choices import ScheduleState
 from zsched.core.forms import Words, YesNo
-from zsched.core.model import Schedule, Scheduled, ScheduleState
+from zsched.core.model import Schedule, Scheduled
 from zsched.core.option_table import OPTIONS
 from zsched.core.repair import Repaired
 from zsched.core.runs import Run, RunStatus

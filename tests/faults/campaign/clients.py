@@ -18,8 +18,8 @@ from tests.faults.campaign.calls import Call, Ledger, now_us
 from tests.faults.campaign.receipts import FUNC
 from tests.faults.campaign.workers import BULK, QUEUE
 from zsched import Client, ScheduleOptions, ScheduleRow
+from zsched.core.choices import Priority
 from zsched.core.clock import from_ms
-from zsched.core.model import Priority
 from zsched.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, ZschedError
 
 TIMEOUT_S = 2.0

@@ -13,7 +13,7 @@ from tests.faults.threads import STEADY, DaemonThread, know
 from tests.prefix import RQ
 from zsched import Client
 from zsched.archive import Archive
-from zsched.config import ArchiveSettings
+from zsched.config.settings import ArchiveSettings
 from zsched.core.log import Position
 from zsched.daemon import archiver as module
 from zsched.daemon.follower import Follower

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from tests.faults.processes import WITHIN_S
 from tests.integration.archive.ground import SOON, Scene, assert_state_is_redis_own, schedule
 from tests.integration.archive.merging import Watched, due_now, lane_states, lead, put_back, run, said, watch
-from zsched.config import ArchiveSettings, Settings
+from zsched.config.settings import ArchiveSettings, Settings
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
 from zsched.core.log import Entry

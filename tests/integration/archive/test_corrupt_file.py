@@ -11,8 +11,7 @@ import pytest
 
 from tests.faults.processes import WITHIN_S
 from tests.integration.archive.ground import Scene
-from zsched.config import Settings
-from zsched.config.settings import ArchiveSettings
+from zsched.config.settings import ArchiveSettings, Settings
 from zsched.core.clock import SystemClock
 from zsched.daemon import own_archive
 from zsched.daemon.archiver import Archiver

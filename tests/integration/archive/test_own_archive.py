@@ -13,7 +13,7 @@ import redis
 from tests.integration.archive.ground import Scene
 from tests.unit.archive.ground import put
 from zsched.archive import Archive
-from zsched.config import ArchiveSettings, RedisSettings, Settings
+from zsched.config.settings import ArchiveSettings, RedisSettings, Settings
 from zsched.config.urls import address_of
 from zsched.core.clock import ManualClock
 from zsched.daemon import own_archive

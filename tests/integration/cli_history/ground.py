@@ -11,7 +11,7 @@ from tests.faults.processes import eventually
 from tests.faults.threads import STEADY, DaemonThread
 from tests.integration import command_line
 from tests.prefix import RQ
-from zsched.config import ArchiveSettings
+from zsched.config.settings import ArchiveSettings
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys

@@ -17,7 +17,7 @@ from tests.faults.threads import DaemonThread, know
 from tests.integration.client.ground import KEYS, ids
 from zsched import Client, NotArchived, RedisUnavailable
 from zsched.archive import History
-from zsched.config import ArchiveSettings
+from zsched.config.settings import ArchiveSettings
 from zsched.core.log import Position, changes
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers, ArchiveState

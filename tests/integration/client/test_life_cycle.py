@@ -14,8 +14,8 @@ from zsched import (
     InvalidSchedule,
     ScheduleNotFound,
 )
+from zsched.core.choices import Missed, ScheduleState
 from zsched.core.clock import from_ms, to_ms
-from zsched.core.model import Missed, ScheduleState
 
 
 def test_cancel_returns_the_outcome(client: Client, redis_client: redis.Redis, soon: datetime) -> None:

@@ -18,8 +18,8 @@ from zsched import (
     ScheduleExists,
     ScheduleInPast,
 )
+from zsched.core.choices import Priority
 from zsched.core.clock import ManualClock, from_ms, to_ms
-from zsched.core.model import Priority
 from zsched.core.triggers import build, delay_of, due_of
 
 

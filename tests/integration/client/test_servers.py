@@ -22,8 +22,8 @@ from zsched import (
     RedisRefused,
     RedisUnavailable,
 )
+from zsched.core.choices import Priority
 from zsched.core.clock import to_ms
-from zsched.core.model import Priority
 from zsched.embedded import EmbeddedRedis
 
 

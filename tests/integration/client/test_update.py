@@ -20,9 +20,9 @@ from zsched import (
     ScheduleInPast,
     ScheduleNotFound,
 )
-from zsched.client.lives import Lives
+from zsched.client.changing import Changing
+from zsched.core.choices import Priority, ScheduleState
 from zsched.core.clock import to_ms
-from zsched.core.model import Priority, ScheduleState
 from zsched.errors import Garbled
 
 
@@ -186,16 +186,16 @@ def test_an_update_of_a_schedule_with_an_unreadable_rule_is_refused_with_the_rem
 def test_an_update_overtaken_at_every_attempt_raises_contended(
     redis_url: str, client: Client, monkeypatch: pytest.MonkeyPatch, trigger: dict[str, Any]
 ) -> None:
-    other, find, numbers = zsched.Client.from_url(redis_url), Lives._find, iter(range(100))
+    other, find, numbers = zsched.Client.from_url(redis_url), Changing.find, iter(range(100))
     client.schedule("app.task", id="a", **trigger)
 
-    def find_and_forestall(self: Lives, id: str) -> Any:
+    def find_and_forestall(self: Changing, id: str) -> Any:
         found = find(self, id)
         if self._store is client._store:
             other.update(id, args=(next(numbers),))
         return found
 
-    monkeypatch.setattr(Lives, "_find", find_and_forestall)
+    monkeypatch.setattr(Changing, "find", find_and_forestall)
 
     with pytest.raises(Contended, match="schedule 'a' was changed by another writer at every attempt") as caught:
         client.update("a", queue="sms")

@@ -18,7 +18,7 @@ from tests.integration.in_process import work_off
 from tests.integration.web.ground import Web, entries_by
 from zsched import Client
 from zsched.aio.link import AsyncLink
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.storage.connection import Link
 from zsched.web.app import PREFIX, make_api
 from zsched.web.calls import admitted

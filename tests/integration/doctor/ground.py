@@ -10,7 +10,7 @@ from typing import Any
 
 import redis
 
-from zsched.config import DaemonSettings, RqSettings, Settings, WebSettings
+from zsched.config.settings import DaemonSettings, RqSettings, Settings, WebSettings
 from zsched.health.check import Finding, Severity
 from zsched.health.doctor import examine
 from zsched.storage.connection import Link

@@ -13,7 +13,7 @@ import redis
 from click.testing import CliRunner
 
 from zsched.cli import program
-from zsched.config import RedisSettings, Settings
+from zsched.config.settings import RedisSettings, Settings
 from zsched.embedded import EmbeddedRedis
 from zsched.health.check import Severity
 from zsched.health.doctor import examine

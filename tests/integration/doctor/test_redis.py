@@ -9,7 +9,7 @@ import redis
 
 from tests.faults.processes import eventually
 from tests.integration.doctor.ground import command_of, examined, only
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock
 from zsched.embedded import EmbeddedRedis, packaged_server
 from zsched.errors import RedisRefused, RedisUnavailable

@@ -9,7 +9,7 @@ import redis
 
 from tests.integration.doctor.ground import KEYS, examined, only
 from tests.prefix import RQ
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock
 from zsched.embedded import EmbeddedRedis, find_server, packaged_server
 from zsched.health import checks_walls

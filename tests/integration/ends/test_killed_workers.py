@@ -24,7 +24,7 @@ from tests.integration.ends.ground import (
 )
 from tests.prefix import RQ
 from zsched import Client
-from zsched.config import ArchiveSettings
+from zsched.config.settings import ArchiveSettings
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link

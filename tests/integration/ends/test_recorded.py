@@ -15,7 +15,7 @@ from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import STEADY, DaemonThread
 from tests.integration.ends.ground import FUNC, ends, opened, recorded
 from zsched import Client
-from zsched.config import ArchiveSettings
+from zsched.config.settings import ArchiveSettings
 from zsched.core.changes import What
 from zsched.core.runs import GONE
 from zsched.embedded.guard import Guard

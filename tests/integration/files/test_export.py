@@ -14,7 +14,7 @@ from rq import Callback, Retry
 
 from tests.integration.client.ground import KEYS
 from tests.integration.files.ground import Ground, log_length, outcomes, texts
-from zsched.core.model import Priority
+from zsched.core.choices import Priority
 from zsched.core.options import SCHEDULE_OPTIONS
 from zsched.files import write
 from zsched.files.checking import REFUSED

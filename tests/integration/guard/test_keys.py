@@ -17,7 +17,7 @@ from tests.prefix import RQ
 from zsched import Client, InvalidSchedule
 from zsched.cli import program
 from zsched.cli.program import DONE, FAILED, USAGE
-from zsched.core.model import ScheduleState
+from zsched.core.choices import ScheduleState
 from zsched.core.signed import SIGNATURE_FIELD
 from zsched.embedded.guard import Guard
 from zsched.storage.keyfile import KeyFile

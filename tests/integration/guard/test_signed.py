@@ -22,7 +22,7 @@ from tests.integration.guard.ground import KEYS, TASKS, Bomb, Forge, call, key_f
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, PayloadGone, RunStatus
 from zsched.aio import AsyncClient
-from zsched.config import ArchiveSettings
+from zsched.config.settings import ArchiveSettings
 from zsched.core.signed import SIGNATURE_FIELD
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers

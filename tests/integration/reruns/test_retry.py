@@ -17,7 +17,7 @@ from tests.faults.threads import STEADY, DaemonThread
 from tests.integration.reruns.ground import TASKS, UNKNOWN, archived, ends, queue, status
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, PayloadGone, RedisRefused, RunNotFound, RunNotOver
-from zsched.config import ArchiveSettings
+from zsched.config.settings import ArchiveSettings
 from zsched.core.changes import What
 from zsched.core.log import Entry
 from zsched.core.log.puts import EnqueueEntry

@@ -7,7 +7,7 @@ from typing import Any
 import fastapi.routing
 
 from zsched.aio.link import AsyncLink
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.web.app import PREFIX, make_api
 
 READS = {"GET", "HEAD", "OPTIONS"}

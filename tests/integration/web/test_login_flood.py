@@ -9,7 +9,7 @@ import pytest
 
 from zsched import AsyncClient
 from zsched.aio.bridge import wait
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock
 from zsched.web.access import Access
 from zsched.web.problems import Problem

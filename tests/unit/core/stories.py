@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from zsched.core.changes import Change, What
-from zsched.core.model import Schedule, ScheduleState
+from zsched.core.choices import ScheduleState
+from zsched.core.model import Schedule
 from zsched.core.runs import Run
 from zsched.core.story import Chronicle, Source, Story, tell
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from zsched.core.backfill import Backfill, Filled, PastOccurrences, packed, ran_at, unpacked
 from zsched.core.changes import Change, What
+from zsched.core.choices import ScheduleState
 from zsched.core.clock import to_ms
-from zsched.core.model import Schedule, ScheduleState
+from zsched.core.model import Schedule
 from zsched.core.story import Source
 from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from zsched.core.choices import Priority, ScheduleState
 from zsched.core.clock import from_ms
 from zsched.core.listing import Cursor, Filter, IdTest, select
-from zsched.core.model import Priority, Schedule, ScheduleState
+from zsched.core.model import Schedule
 from zsched.errors import InvalidSchedule
 
 ACTIVE, PAUSED, QUARANTINED, ENDED = ScheduleState

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from zsched.core.choices import ScheduleState
 from zsched.core.clock import LAST_MS
-from zsched.core.model import Many, Schedule, Scheduled, ScheduleState
+from zsched.core.model import Many, Schedule, Scheduled
 from zsched.errors import InvalidSchedule
 
 DUE_MS = 1_767_225_600_123  # 2026-01-01T00:00:00.123Z

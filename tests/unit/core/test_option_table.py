@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import pytest
 
 from zsched.core.checked_options import CheckedOptions, read_letters, read_options
+from zsched.core.choices import OnLost, OnUncertain, Priority
 from zsched.core.forms import Option, RateLimit, Stored, Words
 from zsched.core.option_table import (
     ELSEWHERE,
@@ -24,7 +25,6 @@ from zsched.core.option_table import (
     ScheduleOptions,
     TaskCall,
 )
-from zsched.core.policy import OnLost, OnUncertain, Priority
 from zsched.core.triggers import RULES, KindOptions
 
 OTHER = CheckedOptions(

@@ -10,9 +10,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from zsched.core.arguments import check_id, check_queue, instant_ms, seconds_to_ms
+from zsched.core.arguments import check_id, check_queue, seconds_to_ms
+from zsched.core.choices import IfExists, OnLost, OnUncertain, Priority
 from zsched.core.clock import LAST_MS
-from zsched.core.model import After, At, IfExists, Now, OnLost, OnUncertain, Payload, Priority
+from zsched.core.instants import instant_ms
+from zsched.core.model import After, At, Now, Payload
 from zsched.core.option_table import OPTIONS
 from zsched.core.options import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, define, define_now, define_trigger
 from zsched.core.triggers import Fold, Gap, TriggerSpec, check

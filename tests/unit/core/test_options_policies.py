@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from zsched.core.model import At, Definition, Schedule, ScheduleState
+from zsched.core.choices import CatchUp, Overlap, ScheduleState
+from zsched.core.model import At, Definition, Schedule
 from zsched.core.options import define, define_now, least_gap_ms
-from zsched.core.policy import USUAL, CatchUp, Overlap, Policy
+from zsched.core.policy import USUAL, Policy
 from zsched.core.revision import revise
 from zsched.core.triggers import TriggerSpec, delay_of
 from zsched.core.triggers.cron import CRON

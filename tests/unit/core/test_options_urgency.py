@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from zsched.core.model import Definition, Priority, Schedule, ScheduleState
+from zsched.core.choices import Priority, ScheduleState
+from zsched.core.model import Definition, Schedule
 from zsched.core.options import PRESETS, define, define_now, merged_presets
 from zsched.core.revision import revise
 from zsched.errors import InvalidSchedule

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zsched.core.policy import ON_TIME_MS, USUAL, CatchUp, Overlap, Passed, Plan, Policy, Range, Why, latest_due, plan
+from zsched.core.choices import CatchUp, Overlap
+from zsched.core.policy import ON_TIME_MS, USUAL, Passed, Plan, Policy, Range, Why, latest_due, plan
 from zsched.core.triggers import Trigger, TriggerSpec, build, due_of
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY

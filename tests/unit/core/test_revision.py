@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from zsched.core.choices import OnLost, OnUncertain, Priority, ScheduleState
 from zsched.core.clock import to_ms
-from zsched.core.model import At, Definition, OnLost, OnUncertain, Priority, Schedule, ScheduleState
+from zsched.core.model import At, Definition, Schedule
 from zsched.core.revision import is_same, revise
 from zsched.core.triggers import Fold, Gap, TriggerSpec
 from zsched.core.triggers.cron import CRON

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from zsched.core.changes import Change, What
-from zsched.core.model import Schedule, ScheduleState
+from zsched.core.choices import ScheduleState
+from zsched.core.model import Schedule
 from zsched.core.runs import Run, RunStatus, pushed
 from zsched.core.story import Chronicle, Source, Story, tell_of_run
 

@@ -22,7 +22,8 @@ from tests.unit.core.stories import (
     texts,
 )
 from zsched.core.changes import Change, What
-from zsched.core.model import Schedule, ScheduleState
+from zsched.core.choices import ScheduleState
+from zsched.core.model import Schedule
 from zsched.core.runs import GONE, Run, RunStatus, facts_text, pushed
 from zsched.core.story import Chronicle, Source, Story, tell
 from zsched.core.story_verdict import Stalled

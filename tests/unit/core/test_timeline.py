@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from zsched.core.changes import Change, What
-from zsched.core.model import Schedule, ScheduleState
+from zsched.core.choices import ScheduleState
+from zsched.core.model import Schedule
 from zsched.core.options import define_trigger
 from zsched.core.timeline import MOST_COUNTED, Spans, Timeline
 from zsched.errors import InvalidSchedule

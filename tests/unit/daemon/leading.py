@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from zsched.config import DaemonSettings
+from zsched.config.settings import DaemonSettings
 from zsched.core.clock import ManualClock
 from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON

@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from zsched.config import LogSettings
+from zsched.config.settings import LogSettings
 from zsched.core.runs import RunStatus
 from zsched.daemon.archivist_messages import Datagrams, Orders, State
 from zsched.errors import ArchiveForeign, ArchiveOfAnother

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tests.unit.archive.ground import DUE_MS, entry, put, rows
 from zsched.archive import Archive
-from zsched.config import ArchiveSettings, QueueSettings, Settings
+from zsched.config.parsing import QueueSettings
+from zsched.config.settings import ArchiveSettings, Settings
 from zsched.core.clock import ManualClock
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.daemon import Daemon

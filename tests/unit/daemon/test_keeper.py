@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from zsched.archive import Archive
-from zsched.config import ArchiveSettings, LogSettings, RedisSettings, Settings
+from zsched.config.settings import ArchiveSettings, LogSettings, RedisSettings, Settings
 from zsched.core.clock import SystemClock
 from zsched.daemon import keeper
 from zsched.daemon.about import facts

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from zsched.core.policy import CatchUp, Overlap, Passed, Plan, Policy, Range, Why
+from zsched.core.choices import CatchUp, Overlap
+from zsched.core.policy import Passed, Plan, Policy, Range, Why
 from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY

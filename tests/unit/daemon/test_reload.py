@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from zsched.config import ArchiveSettings, DaemonSettings, LogSettings, QueueSettings, RedisSettings, Settings
+from zsched.config.parsing import QueueSettings
+from zsched.config.settings import ArchiveSettings, DaemonSettings, LogSettings, RedisSettings, Settings
 from zsched.daemon.reload import reload
 from zsched.errors import ConfigError
 

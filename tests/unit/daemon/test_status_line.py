@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from zsched.core.choices import Priority
 from zsched.core.clock import ManualClock
-from zsched.core.model import Priority
 from zsched.daemon.status_line import text_of
 from zsched.health.facts import DaemonHealth
 from zsched.storage.archivers import ArchiveState, Report

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.unit.files.ground import CHECKS, Completing, reading
+from zsched.core.choices import Priority
 from zsched.core.clock import to_ms
-from zsched.core.model import Priority
 from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY

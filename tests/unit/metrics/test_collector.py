@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from zsched.core.choices import Priority
 from zsched.core.clock import ManualClock
-from zsched.core.model import Priority
 from zsched.health.facts import DaemonHealth
 from zsched.metrics.collector import DaemonCollector, Lookout, Sight
 from zsched.metrics.meter import DaemonMeter, LogTally, Names

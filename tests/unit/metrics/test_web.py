@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from zsched.aio.link import AsyncLink
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.clock import ManualClock
 from zsched.metrics.web_collector import exposition
 from zsched.metrics.web_meter import WebMeter

@@ -16,8 +16,9 @@ from rq import Callback, Queue, Retry
 from rq.job import JobStatus
 
 from tests.unit.rqjob.ground import JSON, SERIALIZERS, definition_of, hash_of, restored, task
+from zsched.core.choices import OnLost, OnUncertain
 from zsched.core.forms import Stored
-from zsched.core.model import Now, OnLost, OnUncertain
+from zsched.core.model import Now
 from zsched.core.options import define
 from zsched.storage.rqjob import Encoder, timeout_s
 

@@ -16,7 +16,7 @@ from tests.prefix import RQ
 from tests.unit.testing import tasks
 from tests.unit.testing.ground import HOUR, KEYS, NINE
 from zsched import Client, ConfigError
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock
 from zsched.daemon.daemon import Daemon
 from zsched.errors import RedisRefused

@@ -10,8 +10,8 @@ from tests.prefix import RQ
 from tests.unit.testing import tasks
 from tests.unit.testing.ground import HOUR, KEYS, MINUTE, NINE, nominal
 from zsched import Client, InvalidSchedule, ZschedError
+from zsched.core.choices import ScheduleState
 from zsched.core.clock import SystemClock
-from zsched.core.model import ScheduleState
 from zsched.testing import Fired, ManualScheduler
 
 

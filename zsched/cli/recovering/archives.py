@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from zsched.archive import START, History, Recall, recalling
 from zsched.archive.places import archives_of, state_folder
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.config.urls import address_of
 from zsched.core.clock import SystemClock
 from zsched.core.log import Position

@@ -22,7 +22,7 @@ from zsched.cli.output import Progress, say
 from zsched.cli.recovering.archives import OpenedArchive, choose, opened_archive
 from zsched.cli.recovering.report import Difference, HistoryFindings, Outcome
 from zsched.client.caller import caller
-from zsched.config import Settings
+from zsched.config.settings import Settings
 from zsched.config.urls import address_of, redact
 from zsched.core.clock import SystemClock
 from zsched.core.difference import judge

@@ -10,10 +10,11 @@ from dataclasses import asdict
 from typing import Final, NamedTuple
 
 from zsched.core.changes import BACKFILL, RUN_NOW, WAITS_FOR, Change, What
+from zsched.core.choices import Priority
 from zsched.core.entry import Entry, any_milliseconds, expect, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Advanced, OneShotsFired, OneShotsLeft, PushedByRule, Quarantined, Row
-from zsched.core.policy import Passed, Priority, Range, Why
+from zsched.core.policy import Passed, Range, Why
 from zsched.core.run_id import RunKey, run_id_of
 
 _LANES: Final = frozenset(lane.value for lane in Priority)

@@ -17,8 +17,8 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from zsched.core.arguments import instant_ms, zone_name
 from zsched.core.clock import from_ms
+from zsched.core.instants import instant_ms, zone_name
 from zsched.core.model import Schedule
 from zsched.core.option_table import RuleOptions
 from zsched.core.story import Story

@@ -10,11 +10,12 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from zsched.core.arguments import instant_ms
 from zsched.core.backfill import Backfill
+from zsched.core.choices import Missed, ScheduleState
 from zsched.core.clock import from_ms, to_ms
 from zsched.core.definition import definition_of
-from zsched.core.model import Missed, Schedule, ScheduleState
+from zsched.core.instants import instant_ms
+from zsched.core.model import Schedule
 from zsched.core.planning import nominal_time
 from zsched.core.triggers import zone
 from zsched.core.wording import plural

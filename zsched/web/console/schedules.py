@@ -10,8 +10,9 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from zsched.core.arguments import check_id
+from zsched.core.choices import Missed, ScheduleState
 from zsched.core.listing import LISTED_KINDS, Filter
-from zsched.core.model import Missed, Schedule, ScheduleState
+from zsched.core.model import Schedule
 from zsched.core.repair import Repaired
 from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, ZschedError

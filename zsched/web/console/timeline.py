@@ -19,12 +19,13 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
-from zsched.core.arguments import instant_ms
+from zsched.core.choices import ScheduleState
 from zsched.core.clock import from_ms, to_ms
+from zsched.core.instants import instant_ms
 from zsched.core.lateness import Absences, waited_since_us
 from zsched.core.listing import RECURRING
 from zsched.core.lookback import Occurrence
-from zsched.core.model import Schedule, ScheduleState
+from zsched.core.model import Schedule
 from zsched.core.timeline import EXPECTED
 from zsched.errors import InvalidSchedule, ScheduleNotFound
 from zsched.storage.inquiry import Inquiry

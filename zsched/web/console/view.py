@@ -14,8 +14,8 @@ from urllib.parse import quote, unquote, urlencode
 from fastapi import Depends, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
-from zsched.core.arguments import zone_name
 from zsched.core.clock import from_ms
+from zsched.core.instants import zone_name
 from zsched.core.model import iso
 from zsched.core.run_cells import cells, remark, with_short_workers
 from zsched.core.sentences import local_text, note_text, reason_text, sentence, shortened

@@ -1,0 +1,144 @@
+"""Puts: a call's options are checked and planned, sent to a script, and its answer is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from functools import partial
+from typing import Any, Final
+
+from zsched.client.calls import Typed, completed, effect_again, naming_lost_call, new_id
+from zsched.client.first_times import REPLANS, FirstTimes, outdated
+from zsched.client.many import BulkPut, put_rows
+from zsched.client.rows import PutFacts, PutItem, Recurring, RowReader
+from zsched.core.choices import Refused
+from zsched.core.clock import Clock, from_ms
+from zsched.core.model import Definition, Many, RowsRefused, Scheduled
+from zsched.core.option_table import ScheduleRow
+from zsched.core.options import Presets, define, define_now
+from zsched.storage.archivers import Durability
+from zsched.storage.reader import Reader
+from zsched.storage.store import Answer, RecurringRow, Store
+
+_REMEMBERED: Final = 1000  # shapes of single puts
+
+
+class Putting:
+    """
+    Puts by *store*, with the presets *urgencies*. Raises InvalidSchedule: an option is bad, and nothing was written;
+    RedisUnavailable, RedisRefused.
+    """
+
+    def __init__(self, store: Store, reader: Reader, durability: Durability, urgencies: Presets, clock: Clock) -> None:
+        self._store, self._reader, self._durability, self._clock = store, reader, durability, clock
+        self.urgencies = urgencies
+        self.define = partial(_defined, urgencies)  # not a method: a cycle of references would keep connections
+        self._rows = RowReader(store, self.define, _REMEMBERED)
+
+    def by_store(self, store: Store) -> Putting:
+        """Return the same, with another *store*: one that signs nothing, or that has another caller."""
+        other = copy(self)
+        other._store = store
+        return other
+
+    def put(self, func: Any, options: Mapping[str, Any], op: str | None = None) -> Scheduled:
+        """Put a schedule, as the operation *op*."""
+        item = self._rows.read({**options, "func": func})
+        facts = PutFacts.of(item)
+        named = func.options if isinstance(func, Typed) and options.get("id") is None else options
+        has_own_id = named.get("id") is not None
+        if op is None and (facts.is_relative or facts.is_conditional or not has_own_id):
+            op = new_id()  # to send the call twice could act twice, or answer differently
+        return self.scheduled(facts, self.answered(item, facts, op, has_own_id=has_own_id))
+
+    def enqueue(self, func: Any, options: Mapping[str, Any]) -> Scheduled:
+        """Push a run at once."""
+        given = completed(func, options, at_once=True)
+        definition = define_now(func, given, _fallback_id(given), self.urgencies)
+        with naming_lost_call(definition.id, is_repeatable=definition.unique_ms > 0):
+            answer = self._durably(
+                definition.id,
+                lambda: self._store.enqueue(definition, op=new_id()),
+                is_durable=definition.durable,
+                again="waits again" if definition.unique_ms else "runs it a second time",
+            )
+        self._store.demand(answer.word, definition.id, run_id=answer.detail)
+        next_at = None if answer.word == "kept" else from_ms(answer.now_ms)
+        return Scheduled(definition.id, answer.word, next_at, answer.detail)
+
+    def put_many(self, rows: Iterable[ScheduleRow], on_progress: Callable[[int], None], refused: Refused) -> Many:
+        """Put rows. Raises RowsRefused, after all others were written, if *refused* says so; NotArchived."""
+        is_durable = False
+
+        def define(func: Any, options: Mapping[str, Any]) -> Definition:  # once per shape of rows
+            nonlocal is_durable
+            definition = self.define(func, options)
+            if definition.durable and not is_durable:
+                self._durability.require("no row with durable=True was written")
+                is_durable = True
+            return definition
+
+        many = put_rows(rows, RowReader(self._store, define), self.bulk(), self._store.keys, on_progress)
+        if is_durable and many.done > len(many.errors):
+            self._durability.wait_for_all(f"{many.done - len(many.errors)} rows")
+        if many.errors and refused is Refused.RAISE:
+            raise RowsRefused(many)
+        return many
+
+    def bulk(self) -> BulkPut:
+        """Return a put of many items."""
+        return BulkPut(self._store, FirstTimes(self._clock, self._reader))
+
+    def answered(self, item: PutItem, facts: PutFacts, op: str | None, *, has_own_id: bool = True) -> Answer:
+        """Put *item*, and wait for an archive if it has to be durable. Raises NotArchived."""
+        put: Callable[[], Answer]
+        if isinstance(item, Recurring):
+            put = partial(self._put_recurring, item, op)
+        else:
+            put = partial(self._store.put, *item, op)
+        with naming_lost_call(facts.id, is_repeatable=not facts.is_relative):
+            again = effect_again(has_own_id, facts.is_relative)
+            return self._durably(facts.id, put, is_durable=facts.is_durable, again=again)
+
+    def scheduled(self, facts: PutFacts, answer: Answer) -> Scheduled:
+        """Return the result of a put. Raises ScheduleInPast, ScheduleExists, VersionConflict: it was refused."""
+        due_ms = None if answer.detail is None else int(answer.detail)
+        self._store.demand(answer.word, facts.id, due_ms=due_ms, now_ms=answer.now_ms, if_version=facts.if_version)
+        run_id = self._store.keys.run_id(facts.id, due_ms) if facts.is_one_shot and due_ms is not None else None
+        next_ms = None if answer.word == "already_fired" else due_ms
+        next_at = None if next_ms is None else from_ms(next_ms)
+        return Scheduled(facts.id, answer.word, next_at, run_id, answer.version)
+
+    def _durably(self, id: str, put: Callable[[], Answer], *, is_durable: bool, again: str) -> Answer:
+        """
+        Return the answer of *put*, if it has to be durable once an archive has it. *again*: the effect of the same call
+        once more. Raises NotArchived.
+        """
+        if not is_durable:
+            return put()
+        self._durability.require()
+        answer, what = put(), f"schedule {id!r}"
+        if answer.entry is not None:
+            self._durability.wait_for(answer.entry, answer.now_ms, what, again)
+        elif answer.word in ("unchanged", "kept", "already_fired"):  # written by an earlier call
+            self._durability.wait_for_all(what)
+        return answer
+
+    def _put_recurring(self, item: Recurring, op: str | None) -> Answer:
+        first_times = FirstTimes(self._clock, self._reader)
+        for _ in range(REPLANS):
+            plan = first_times.plan(item.rule, item.record.id)
+            answer = self._store.put_recurring(RecurringRow(item.record, item.rule.text, plan, item.seen_version), op)
+            if answer.word != "AGAIN":
+                return answer
+            first_times.tell(answer.now_ms)
+        raise outdated()
+
+
+def _defined(urgencies: Presets, func: Any, options: Mapping[str, Any]) -> Definition:
+    return define(func, options, _fallback_id(options), urgencies)
+
+
+def _fallback_id(options: Mapping[str, Any]) -> str:
+    """Return an id for a call without one."""
+    return new_id() if options.get("id") is None else ""

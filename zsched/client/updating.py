@@ -1,0 +1,144 @@
+"""
+Schedules that are put again: with some options changed, or as they are, signed anew.
+
+A schedule is read, and put again if it is still as it was read. So it keeps what does not change. A signed one is
+checked first and then signed again, and one without a signature stays so. One with a signature that is not good is left
+as it is: another program may have made it.
+
+Signing anew is for the time after a rotation of keys, before signatures expire, or when signing begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from zsched.client.calls import Typed, loaded_task, new_id
+from zsched.client.changing import Changing
+from zsched.client.first_times import REPLANS
+from zsched.client.putting import Putting
+from zsched.client.rows import PutFacts, PutItem, Recurring, item_of
+from zsched.core.arguments import check_version
+from zsched.core.model import Definition, Scheduled
+from zsched.core.repair import IdOutcome
+from zsched.core.revision import PAYLOAD, revise
+from zsched.core.signed import signature_behind
+from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule, VersionConflict, ZschedError
+from zsched.storage.reader import Reader, StoredSchedule
+from zsched.storage.refusals import NO_VERSION, is_changed
+from zsched.storage.signing import BadSignature
+from zsched.storage.store import Store
+
+
+class Updating:
+    """Puts schedules again. *runs_pickles*: unpickles payloads from Redis as a worker does."""
+
+    def __init__(
+        self, store: Store, reader: Reader, changing: Changing, putting: Putting, *, runs_pickles: bool
+    ) -> None:
+        self._store, self._reader, self._changing, self._putting = store, reader, changing, putting
+        self._runs_pickles = runs_pickles
+
+    def update(self, id: str, changes: Mapping[str, Any]) -> Scheduled:
+        """Change some options of a schedule. Raises as ``Client.update``."""
+        for _ in range(REPLANS):
+            found = self._changing.find(id)
+            if_version = check_version(changes.get("if_version"))
+            if if_version not in (None, found.schedule.version):
+                raise VersionConflict(id, if_version or "", found.schedule.version)
+            if found.schedule.kind != "once" and found.schedule.trigger is None:
+                raise Garbled(
+                    f"the rule of schedule {id!r} cannot be read", "schedule it again by its id, or cancel it"
+                )
+            self._store.check_serializer()  # before its payload is opened
+            definition = self._revised(found, changes)
+            item = item_of(self._store_for(found), definition)
+            answer = self._putting.answered(item, facts := PutFacts.of(item), new_id())
+            if not is_changed(answer.word):
+                return self._putting.scheduled(facts, answer)
+        raise Contended(
+            f"schedule {id!r} was changed by another writer at every attempt; nothing was written: call again"
+        )
+
+    def sign(self, ids: Sequence[str], *, takes_unsigned: bool) -> Mapping[str, IdOutcome]:
+        """
+        Sign the schedules *ids* again: signed, or unchanged. *takes_unsigned*: also those without a signature. Errors:
+        another program made or changed it.
+        """
+        self._store.check_serializer()  # before a payload is opened
+        outcomes: dict[str, IdOutcome] = {id: IdOutcome("not_found") for id in ids}
+        items: list[tuple[int, PutItem]] = []
+        for found in self._reader.find_many(ids):
+            id = found.schedule.id
+            try:
+                if found.signature:
+                    self._demand_good(found, "schedule it again")
+                elif not takes_unsigned:
+                    self._demand_good(found, "schedule it again, or give unsigned=True (--unsigned)")
+                item = item_of(self._store, self._revised(found, {}))
+            except ZschedError as error:
+                outcomes[id] = IdOutcome("", error=error)
+                continue
+            if _signature_of(item) == found.signature:
+                outcomes[id] = IdOutcome("unchanged")
+            else:
+                items.append((len(items), item))
+        for page in self._putting.bulk().put(items):
+            for outcome in page:
+                if is_changed(outcome.word.decode()):
+                    problem = f"schedule {outcome.id!r} was changed meanwhile; sign it once more"
+                    outcomes[outcome.id] = IdOutcome("", error=Contended(problem))
+                else:
+                    outcomes[outcome.id] = IdOutcome("signed", error=outcome.refusal(self._store.keys))
+        return outcomes
+
+    def _revised(self, found: StoredSchedule, changes: Mapping[str, Any]) -> Definition:
+        """
+        Return the stored options, updated by *changes*, to be put if it is still as it was read. The payload is opened
+        only if a part of it changes.
+        """
+        fields = found.fields
+        data = bytes(fields.get("data", b""))  # type: ignore[arg-type]  # bytes
+        stored = self._store.encoder.options(fields, runs=self._runs_pickles)
+        if any(name in changes for name in PAYLOAD) and not changes.keys() >= {"args", "kwargs"}:
+            stored["args"], stored["kwargs"] = self._opened(found.schedule.id, data, changes)
+        func = changes.get("func") or loaded_task(found.schedule.func)
+        if isinstance(func, Typed) and any(name in changes for name in PAYLOAD):
+            given = {**stored, **changes}
+            func.checked_id(found.schedule.id, given.get("args"), given.get("kwargs"))
+        definition = revise(found.schedule, stored, data, changes, self._putting.urgencies)
+        return replace(definition, if_version=found.schedule.version or NO_VERSION)
+
+    def _opened(self, id: str, data: bytes, changes: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the args and kwargs of a stored payload; one of them will stay. Raises InvalidSchedule."""
+        try:
+            _, args, kwargs = self._store.encoder.open(data, runs=self._runs_pickles)
+        except InvalidSchedule as error:
+            kept = " and ".join(name for name in ("args", "kwargs") if name not in changes)
+            problem = f"the stored ones of schedule {id!r} cannot be read ({error.__cause__})"
+            raise InvalidSchedule(kept, NOT_GIVEN, problem, error.remedy) from error
+        return args, kwargs
+
+    def _store_for(self, found: StoredSchedule) -> Store:
+        """Return the store for a change of *found*, which signs it if it is signed. Raises InvalidSchedule."""
+        if not found.signature:
+            return self._store.without_signer()
+        self._demand_good(found, "schedule it again with all of its options, by a client with keys")
+        return self._store
+
+    def _demand_good(self, found: StoredSchedule, remedy: str) -> None:
+        """Check the signature of *found*. Raises InvalidSchedule: another program may have made what stays of it."""
+        signer, schedule = self._store.signer, found.schedule
+        try:
+            if signer is None:
+                raise BadSignature("it is signed, and this client has no keys")
+            signer.check_found(schedule.id, schedule.next_ms if schedule.kind == "once" else None, found.fields)
+        except BadSignature as error:
+            raise InvalidSchedule("id", schedule.id, str(error), remedy) from error
+
+
+def _signature_of(item: PutItem) -> bytes:
+    if isinstance(item, Recurring):
+        return item.record.signature
+    return signature_behind(item[1][2])[1]

@@ -1,0 +1,99 @@
+"""Options with a few words as values, and the states of schedules: one enumeration each, and its words as a type."""
+
+from __future__ import annotations
+
+from enum import Enum, StrEnum
+from typing import Literal, TypeAlias
+
+
+class ScheduleState(StrEnum):
+    """The state of a schedule."""
+
+    ACTIVE = "active"  # in a lane
+    PAUSED = "paused"  # out of its lane, keeps its due time
+    QUARANTINED = "quarantined"  # could not be planned or pushed; the reason is recorded
+    ENDED = "ended"  # recurring, and its rule gives no more occurrences
+
+
+class Missed(Enum):
+    """The choice of ``resume`` for occurrences that passed during the pause."""
+
+    FIRE = "fire"  # late, as after a time without a daemon: the latest fires, the others are coalesced
+    SKIP = "skip"  # recorded as skipped (paused)
+
+
+class Priority(Enum):
+    """The lane: due runs of a higher lane are always pushed before those of a lower one."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+    @classmethod
+    def named(cls, text: str | None) -> Priority:
+        """Return the lane *text*, or the normal lane for any other text, which another program wrote."""
+        return next((lane for lane in cls if lane.value == text), cls.NORMAL)
+
+
+PriorityWord: TypeAlias = Priority | Literal["high", "normal", "low"]
+
+
+class OnUncertain(Enum):
+    """The policy for a run that a lost Redis may have pushed already."""
+
+    REFIRE = "refire"  # push it, marked as uncertain: at least once
+    SKIP = "skip"  # record it as skipped: at most once
+
+
+OnUncertainWord: TypeAlias = OnUncertain | Literal["refire", "skip"]
+
+
+class OnLost(Enum):
+    """The policy for a run after its worker died."""
+
+    RETRY = "retry"  # put it back into its queue, as often as ``retry`` allows: at least once
+    FAIL = "fail"  # record it as lost: at most once
+
+
+OnLostWord: TypeAlias = OnLost | Literal["retry", "fail"]
+
+
+class IfExists(Enum):
+    """The policy of a put if a schedule of its id exists."""
+
+    REPLACE = "replace"  # it is replaced
+    KEEP = "keep"  # it stays unchanged
+    ERROR = "error"  # the put raises ScheduleExists
+
+
+IfExistsWord: TypeAlias = IfExists | Literal["replace", "keep", "error"]
+
+
+class CatchUp(Enum):
+    """The policy for occurrences that passed while no daemon could push them."""
+
+    LATEST = "latest"  # the latest fires, earlier ones are coalesced into it
+    ALL = "all"  # each fires, the oldest first
+    NONE = "none"  # they are recorded as missed
+
+
+CatchUpWord: TypeAlias = CatchUp | Literal["latest", "all", "none"]
+
+
+class Overlap(Enum):
+    """The policy for an occurrence while the previous run is open."""
+
+    SKIP = "skip"  # recorded as skipped
+    ALLOW = "allow"  # both run at the same time
+    QUEUE = "queue"  # waits until the previous run is over
+    CANCEL_PREVIOUS = "cancel_previous"  # the previous run is cancelled, or stopped
+
+
+OverlapWord: TypeAlias = Overlap | Literal["skip", "allow", "queue", "cancel_previous"]
+
+
+class Refused(Enum):
+    """The choice of ``schedule_many`` for the errors of refused rows. All other rows are written in any case."""
+
+    RAISE = "raise"  # raise RowsRefused at the end
+    RETURN = "return"  # only list them in ``Many.errors``
