@@ -30,7 +30,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test lint lines bench faults mutants matrix pages docs install locks uninstall clean
+.PHONY: help run check test lint lines bench faults mutants matrix pages docs wheel install locks uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -62,6 +62,9 @@ faults: $(STAMP) ## the fault campaign; SECONDS=120 SEED=7, ARGS="--only flushal
 
 pages: $(STAMP) ## the pages of docs/reference that are made from the code
 	@$(BIN)/python -m docs.pages
+
+wheel: $(STAMP) ## the wheel and the sdist of zsched, in dist
+	@$(BIN)/python -m build --outdir dist .
 
 docs: $(VENV)/.docs ## the site of the documentation, in build/site; ARGS="serve" shows it at http://127.0.0.1:8000
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build --quiet)

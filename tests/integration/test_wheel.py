@@ -58,10 +58,10 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Installed:
     """The wheel in a virtual environment of its own, with commands that know nothing of the checkout."""
 
-    def __init__(self, folder: Path, wheel: Path, extras: str) -> None:
+    def __init__(self, folder: Path, dist: Path, extras: str) -> None:
         subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True, timeout=INSTALL_S)
         self._bin, self.folder = folder / "venv" / "bin", folder
-        self.run("python", "-m", "pip", "install", "--quiet", f"{wheel}[{extras}]")
+        self.run("python", "-m", "pip", "install", "--quiet", f"--find-links={dist}", f"zsched[{extras}]")
 
     def run(self, program: str, *arguments: str, code: int = 0, **settings: str) -> str:
         """Return all that a command of this environment printed; it must end with *code*."""
@@ -85,7 +85,7 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return Installed(tmp_path_factory.mktemp("installed"), dist / WHEEL, "embedded")
+    return Installed(tmp_path_factory.mktemp("installed"), dist, "embedded")
 
 
 @pytest.fixture(scope="module")
