@@ -16,7 +16,8 @@ from zsched.aio import AsyncClient
 from zsched.client.rows import one_shot_item
 from zsched.core.clock import from_ms
 from zsched.storage.scripts import Scripts
-from zsched.storage.store import Store, one_shots_call
+from zsched.storage.shapes import one_shots_call
+from zsched.storage.store import Store
 
 _AT_ONCE = 50
 _AHEAD_MS = 3_600_000

@@ -24,16 +24,8 @@ from zsched.errors import InvalidSchedule, ScheduleExists, TriggerError, ZschedE
 from zsched.storage.keys import Keys
 from zsched.storage.refusals import refusal
 from zsched.storage.scripts import BulkCall
-from zsched.storage.store import (
-    RELATIVE,
-    OneShotRow,
-    RecurringRow,
-    Replies,
-    Shape,
-    Store,
-    one_shots_call,
-    recurring_call,
-)
+from zsched.storage.shapes import RELATIVE, OneShotRow, RecurringRow, Shape, one_shots_call, recurring_call
+from zsched.storage.store import Replies, Store
 
 ONE_SHOTS_PER_CALL: Final = 100  # 0.5 ms of the server (measured); meanwhile, runs that are due wait
 RECURRING_PER_CALL: Final = 100  # 1.3 ms if they are new, 2.3 if all of them change

@@ -18,7 +18,8 @@ from zsched.core.option_table import ScheduleRow
 from zsched.core.options import Presets, define, define_now
 from zsched.storage.archivers import Durability
 from zsched.storage.reader import Reader
-from zsched.storage.store import Answer, RecurringRow, Store
+from zsched.storage.shapes import RecurringRow
+from zsched.storage.store import Answer, Store
 
 _REMEMBERED: Final = 1000  # shapes of single puts
 

@@ -23,7 +23,8 @@ from zsched.core.options import define_rule
 from zsched.core.triggers import RULES, Fold, Gap, TriggerSpec, delay_of
 from zsched.errors import NOT_GIVEN, InvalidSchedule
 from zsched.storage.rqjob import function_path
-from zsched.storage.store import RELATIVE, OneShotRow, RecurringRecord, RecurringShape, Shape, Store
+from zsched.storage.shapes import RELATIVE, OneShotRow, RecurringRecord, RecurringShape, Shape
+from zsched.storage.store import Store
 
 Define = Callable[[Any, Mapping[str, Any]], Definition]  # function, options
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from zsched.core.recent import Ahead, Recent
     from zsched.storage.last_minutes import LastMinutes
     from zsched.storage.overview import Overview
-    from zsched.storage.store import RecurringRecord
+    from zsched.storage.shapes import RecurringRecord
 
 _PAGE = 200  # schedules read by one script
 # Ids and due times per command, if a listing needs more than a page: 1 to 2 ms of the server (measured).

@@ -7,101 +7,43 @@ exceptions for the words by which scripts refuse.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from zsched.core.choices import IfExists, Missed, Priority
+from zsched.core.choices import Missed
 from zsched.core.forms import Stored
 from zsched.core.model import Definition
 from zsched.core.planning import Bracket
 from zsched.core.policy import Range
 from zsched.core.signed import SIGNATURE_FIELD, signed
-from zsched.core.triggers import TriggerSpec
 from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.refusals import refusal
 from zsched.storage.rqjob import Encoder, Pairs
 from zsched.storage.scripts import BulkCall, Scripts, stream
-from zsched.storage.signer import Signer
+from zsched.storage.shapes import (
+    KEEP_OP_MS,
+    RELATIVE,
+    OneShotRow,
+    RecurringRecord,
+    RecurringRow,
+    RecurringShape,
+    Shape,
+    flat,
+    one_shots_call,
+    recurring_call,
+)
 
-KEEP_OP_MS = 600_000  # time for which a repeated call is recognised
+if TYPE_CHECKING:
+    from zsched.storage.signer import Signer
+
 BACKFILLED_AT_ONCE: Final = 100  # runs: about 1 ms of the server
 
 _RUN_TIMES: Final = 1000  # tries for the id of a run: so many calls of one id in a second
 _WRITTEN = ("created", "updated")  # words of a put that wrote a schedule
-
-# Id; due ms, "+" and ms from the server's now, or "=" and such a time, computed; data and its signature
-OneShotRow = tuple[str, str, bytes]
-RELATIVE: Final = ("+", "=")  # how the due of a delay begins
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The shared part of one call's one-shots. ``pairs``: RQ's fields and ours, flat."""
-
-    lane: Priority
-    pairs: tuple[str | bytes, ...]
-    if_exists: IfExists
-    enabled: bool | None
-    allow_past: bool
-    if_version: str | None
-    durable: bool = False
-    signed: bytes = b""  # what its signatures cover besides their rows (``Signer.shared``); b"" without a signer
-
-
-class RecurringShape:
-    """
-    The shared part of recurring schedules that differ in id, rule and arguments. ``own``: fields for zsched;
-    ``template``: fields of their runs for RQ; both flat.
-    """
-
-    __slots__ = ("_digest", "durable", "enabled", "if_exists", "lane", "own", "signed", "template")
-
-    def __init__(self, definition: Definition, own: Pairs, template: Pairs, signed: bytes = b"") -> None:
-        self.lane, self.if_exists = definition.priority, definition.if_exists
-        self.enabled, self.durable = definition.enabled, definition.durable
-        self.own, self.template, self.signed = _flat(own), _flat(template), signed
-        self._digest = hashlib.blake2b(digest_size=12)
-        self._digest.update(_separated(self.lane.value, *self.own, *self.template))
-
-    def digest(self, rule: str, data: bytes) -> str:
-        """
-        Return the digest of a put with *rule*, a spec's text. A put changes nothing if Redis has its digest and its
-        signature already.
-        """
-        digest = self._digest.copy()
-        digest.update(_separated(rule, data))
-        return digest.hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class RecurringRecord:
-    """A recurring schedule without its rule. ``signature``: b"" without a signer."""
-
-    id: str
-    shape: RecurringShape
-    data: bytes
-    signature: bytes = b""
-
-    def digest(self, spec: TriggerSpec) -> str:
-        """Return the ``digest`` of the record by *spec*."""
-        return self.shape.digest(spec.to_text(), self.data)
-
-
-class RecurringRow(NamedTuple):
-    """
-    A recurring schedule to put by a plan; *rule* is its spec's text. ``seen_version``: put it only if Redis has this
-    version; "": in any case.
-    """
-
-    record: RecurringRecord
-    rule: str
-    bracket: Bracket
-    seen_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +155,7 @@ class Store:
         pairs["zs"] = "1" + definition.letters()
         return Shape(
             lane=definition.priority,
-            pairs=_flat(pairs),
+            pairs=flat(pairs),
             if_exists=definition.if_exists,
             enabled=definition.enabled,
             allow_past=definition.allow_past,
@@ -302,7 +244,7 @@ class Store:
                 keep_op_ms=KEEP_OP_MS,
                 at_front=int(definition.at_front),
                 run_ms=run_ms,
-                rows=_flat(pairs),
+                rows=flat(pairs),
             )
             if _text(word) != "AGAIN":
                 break
@@ -360,62 +302,9 @@ class Store:
         return int(now_ms), [_text(word) for word in words[::2]]
 
 
-def one_shots_call(shape: Shape, rows: Iterable[str | bytes], op: str | None) -> BulkCall:
-    """Return the call of put.lua for *rows* of *shape*: the texts of a ``OneShotRow``, or of many."""
-    arguments = {
-        "lane": shape.lane.value,
-        "if_exists": shape.if_exists.value,
-        "enabled": _choice(shape.enabled),
-        "allow_past": int(shape.allow_past),
-        "seen_version": shape.if_version or "",
-        "op": op or "-",
-        "keep_op_ms": KEEP_OP_MS if op else 0,
-        "field_size": len(shape.pairs),
-    }
-    return "put", [*shape.pairs, *rows], arguments
-
-
-def recurring_call(rows: Iterable[RecurringRow], op: str | None) -> BulkCall:
-    """Return the call of put_recurring.lua for *rows*, of any shapes."""
-    numbers: dict[int, int] = {}  # by identity of the shape, for speed
-    texts_of: dict[tuple[Any, ...], int] = {}
-    texts: list[Any] = []
-    for record, rule, bracket, seen_version in rows:
-        shape = record.shape
-        number = numbers.get(id(shape))
-        if number is None:
-            said = (
-                shape.lane.value, shape.if_exists.value, _choice(shape.enabled), len(shape.own), len(shape.template),
-            )  # fmt: skip
-            number = numbers[id(shape)] = texts_of.setdefault((*said, *shape.own, *shape.template), len(texts_of) + 1)
-        texts += (
-            number, record.id, seen_version, rule, shape.digest(rule, record.data),
-            signed(record.data, record.signature),
-            "" if bracket.anchor_ms is None else bracket.anchor_ms, bracket.next, bracket.jitter_ms,
-            bracket.from_ms, bracket.until_ms,
-        )  # fmt: skip
-    arguments = {"op": op or "-", "keep_op_ms": KEEP_OP_MS if op else 0, "shape_count": len(texts_of)}
-    return "put_recurring", [*(text for shape in texts_of for text in shape), *texts], arguments
-
-
-def _choice(enabled: bool | None) -> str:
-    """Return ``enabled`` for the put scripts."""
-    return "" if enabled is None else str(int(enabled))
-
-
 def _labels(definition: Definition) -> Pairs:
     """Return the labels of a one-shot, as fields of its job; neither RQ nor the scripts read them."""
     return {f"zs_{name}": text for name, text in definition.texts(Stored.LABEL).items()}
-
-
-def _flat(pairs: Pairs | dict[str, str]) -> tuple[str | bytes, ...]:
-    """Return field and value texts, sorted by field, so that equal contents have equal texts."""
-    return tuple(text for field in sorted(pairs) for text in (field, pairs[field]))
-
-
-def _separated(*texts: str | bytes) -> bytes:
-    """Join texts by a separator that keeps different lists different."""
-    return b"".join(each for text in texts for each in (text if isinstance(text, bytes) else text.encode(), b"\0"))
 
 
 def _text(word: bytes | str) -> str:
