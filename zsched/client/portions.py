@@ -30,17 +30,13 @@ from zsched.core.clock import SystemClock, from_ms
 from zsched.core.listing import Filter, select
 from zsched.core.pages import pages_of
 from zsched.core.repair import CHANGED_PER_SECOND, PUSHED_PER_SECOND, IdOutcome, Rate, Repaired, Tally
-from zsched.core.runs import Run, RunStatus
+from zsched.core.runs import UNSUCCESSFUL, Run, RunStatus
 from zsched.core.story import Source
 from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.reader import Reader
 from zsched.storage.reruns import Reruns
 
-_RETRIED: Final = (
-    *(RunStatus.FAILED, RunStatus.LOST, RunStatus.EXPIRED),
-    *(RunStatus.CANCELLED, RunStatus.REFUSED),
-)
 _CANCELLED: Final = (RunStatus.QUEUED, RunStatus.RUNNING)
 _FILTERS: Final = frozenset({"func", "queue", "tag", "owner", "match", "since", "until"})  # of runs
 _SKEW_MS: Final = 3_600_000  # by which a worker's clock, which ended a run, may be ahead of the server's
@@ -78,7 +74,7 @@ class Portions:
 
     def retry(self, status: object, given: dict[str, Any]) -> Repaired:
         """See ``Repairs.retry_many``."""
-        wanted, options = _one_of(status, _RETRIED), ChangeOptions.taken(given)
+        wanted, options = _one_of(status, UNSUCCESSFUL), ChangeOptions.taken(given)
         runs, source = self._runs(wanted, given)
         retried = self._retried(runs, given.get("match"))
         ids = [run.id for run in runs if run.id not in retried]

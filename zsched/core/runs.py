@@ -42,6 +42,7 @@ class RunStatus(StrEnum):
 _OPEN: Final = (RunStatus.QUEUED, RunStatus.RUNNING)  # a tuple: to hash an Enum takes a µs
 OPEN: Final = frozenset(_OPEN)
 OVER: Final = frozenset(RunStatus) - OPEN
+UNSUCCESSFUL: Final = tuple(status for status in RunStatus if status in OVER and status is not RunStatus.SUCCEEDED)
 FAILURES: Final = (RunStatus.FAILED, RunStatus.LOST)  # of the task or its worker: pause_after_failures counts them
 BAD: Final = (*FAILURES, RunStatus.REFUSED)
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from zsched.core.clock import from_ms
 from zsched.core.repair import Repaired
-from zsched.core.runs import Run, RunStatus
+from zsched.core.runs import UNSUCCESSFUL, Run, RunStatus
 from zsched.core.wording import duration_argument, plural
 from zsched.errors import InvalidSchedule
 from zsched.web import actions
@@ -24,7 +24,6 @@ router = APIRouter(include_in_schema=False)
 
 _PAGE: Final = 50
 _FILTERS: Final = ("status", "func", "queue", "tag", "owner", "match", "since")
-_RETRIED: Final = (RunStatus.FAILED, RunStatus.LOST, RunStatus.EXPIRED, RunStatus.CANCELLED)
 _USUAL: Final = {"status": RunStatus.FAILED.value, "since": "1h"}
 
 
@@ -40,7 +39,7 @@ async def list_(view: Viewed, request: Request, after: str | None = None) -> Res
     except InvalidSchedule as error:
         return view.refused(error, "runs", **shown)
     return view.page(
-        "runs", runs=found, source=found.source, after=found.after, is_retried=filters.get("status") in _RETRIED,
+        "runs", runs=found, source=found.source, after=found.after, is_retried=filters.get("status") in UNSUCCESSFUL,
         replacements=await _retries(view, None, found), **shown,
     )  # fmt: skip
 
@@ -76,7 +75,7 @@ async def show(view: Viewed, run_id: str) -> Response:
     story = await view.call.client.why(run_id, view.tz)
     retry = (await _retries(view, run.schedule_id, [run])).of_run(run_id)
     return view.page(
-        "run", run=run, attempts=run.every_attempt, source=source, story=story, retried=_RETRIED, retry=retry
+        "run", run=run, attempts=run.every_attempt, source=source, story=story, retried=UNSUCCESSFUL, retry=retry
     )
 
 
@@ -93,7 +92,7 @@ async def act(view: Viewed, run_id: str, action: str) -> Response:
 
 async def _retries(view: View, id: str | None, runs: Sequence[Run]) -> Replacements:
     """Return the retries of *runs*, which are of schedule *id* or of any."""
-    ends_ms = [run.ended_ms for run in runs if run.status in _RETRIED and run.ended_ms is not None]
+    ends_ms = [run.ended_ms for run in runs if run.status in UNSUCCESSFUL and run.ended_ms is not None]
     return await Replacements.retries_since(view.call.client, min(ends_ms), id) if ends_ms else Replacements()
 
 
