@@ -275,11 +275,11 @@ def test_a_quick_run_of_the_start_and_listing_rows_names_figures_and_goals() -> 
 
     startup, listing = report["rows"]
     assert [[], []] == [row["broken"] for row in (startup, listing)]
-    assert ["python", "import redis", "a client", "zsched --version", "zsched ls"] == [
+    assert ["python", "import redis", "import rq", "a client", "zsched --version", "zsched ls"] == [
         series["who"] for series in startup["series"]
     ]
     assert 3 == len(listing["series"])
-    assert [4, 2] == [len(row["goals"]) for row in (startup, listing)]
+    assert [5, 2] == [len(row["goals"]) for row in (startup, listing)]
 
 
 def test_an_incomplete_archive_breaks_the_row(tmp_path: Path) -> None:

@@ -18,9 +18,10 @@ import redis
 from click.testing import CliRunner
 
 from tests.faults.processes import WITHIN_S, archive_of_its_own, eventually
-from zsched import Client, RedisRefused, RedisUnavailable, config
+from zsched import Client, RedisRefused, RedisUnavailable
 from zsched.cli import program
 from zsched.cli.program import USAGE
+from zsched.config.settings import load_settings
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
@@ -207,7 +208,7 @@ def test_a_password_on_the_command_line_is_refused_and_not_repeated(guard: Guard
 def test_a_user_in_the_url_can_have_its_password_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("secret\n")
 
-    settings = config.load_settings(
+    settings = load_settings(
         env={"ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "password")},
         flags={"redis.url": "redis://zsched-daemon@host"},
     )
