@@ -7,6 +7,7 @@ The guard of a worker: it decides whether a job may run, before anything of the 
                               (read, not run)                (patterns, tasks)     (run: signature; RQ's job: by choice)
 
 - A run of zsched needs a signature of exactly this run, or of its recurring schedule, by a key of the worker's file.
+- A key with limits signs plain values only. Else a pickle could call what the limits forbid.
 - A job of RQ (its id is no run id) cannot be signed. It may run if ``unsigned_rq_jobs`` says so. Its payload must be of
   plain values, since any writer of RQ's queues can make it.
 - The function and the callbacks of both must be allowed: tasks of the worker's modules, or paths that match a pattern.
@@ -30,10 +31,10 @@ from zsched.core.allowed import is_allowed
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.run_id import RunId
 from zsched.core.runs import REFUSED
-from zsched.core.wording import plural, truncated
+from zsched.core.wording import in_a_line, plural
 from zsched.errors import ConfigError
 from zsched.rq.plain import PlainPickles, WarnedPickles, log
-from zsched.storage.called import Called, called
+from zsched.storage.called import called
 from zsched.storage.keyfile import KeyFile
 from zsched.storage.signing import (
     BadSignature,
@@ -43,10 +44,12 @@ from zsched.storage.signing import (
     Subject,
     UnknownKey,
     check_run,
+    demand_in_limits,
     shared_digest,
 )
-from zsched.storage.unpickling import NotPlain, inflated, is_pickle, read_plain
+from zsched.storage.unpickling import NotPlain, demand_plain
 
+_LONGEST_REASON: Final = 300  # characters
 _UNSIGNED: Final = "it is no run of zsched, and [worker] unsigned_rq_jobs is false"
 
 
@@ -81,8 +84,8 @@ class Permission(NamedTuple):
 
     @property
     def is_trusted(self) -> bool:
-        """True if a holder of keys made its payload and its meta, so that they may be unpickled."""
-        return not self.refusal and self.checked is not None
+        """True if a holder of a key without limits made its payload and its meta, so that they may be unpickled."""
+        return not self.refusal and self.checked is not None and not self.checked.key.is_limited
 
 
 class JobGuard:
@@ -128,20 +131,20 @@ class JobGuard:
         try:
             names = called(fields)
         except Exception as error:  # any bytes may stand there
-            return Permission(f"its call cannot be read: {_told(error)}")
+            return _refused(f"its call cannot be read: {_told(error)}")
         func = names.paths[0]
         refusal = next((f"{path} is not allowed here" for path in names.paths if not self._allows(path)), "")
         if refusal:
-            return Permission(refusal, func=func)
+            return _refused(refusal, func)
         try:
             if RunId.ours(job_id) is None:
                 self._demand_plain(fields)
                 return Permission("", func=func)
-            return Permission("", self._demand_signed(job_id, fields, names), func)
+            return Permission("", self._demand_signed(job_id, fields), func)
         except (BadSignature, NotPlain) as error:
-            return Permission(str(error), func=func)
+            return _refused(str(error), func)
         except Exception as error:
-            return Permission(f"it cannot be checked: {_told(error)}", func=func)
+            return _refused(f"it cannot be checked: {_told(error)}", func)
 
     def resigned(self, job_id: str, fields: Fields, checked: Checked) -> bytes:
         """
@@ -154,7 +157,7 @@ class JobGuard:
     def _allows(self, path: str) -> bool:
         return path in self._tasks or is_allowed(path, self._patterns)
 
-    def _demand_signed(self, job_id: str, fields: Fields, names: Called) -> Checked:
+    def _demand_signed(self, job_id: str, fields: Fields) -> Checked:
         """Return the good signature. Raises BadSignature."""
         if self._keys is None:
             raise BadSignature("this worker has no keys: [signing] keys_file is not set")
@@ -167,8 +170,7 @@ class JobGuard:
                 checked = check_run(self._keys.ring(looks_now=True), job_id, fields, now_s)
         except ConfigError as error:
             raise BadSignature(f"this worker cannot read its keys: {error}") from error
-        if problem := checked.key.problem_of(*names):
-            raise BadSignature(problem)
+        demand_in_limits(checked, fields)
         return checked
 
     def _tell_of(self, keys: KeyFile) -> None:
@@ -184,18 +186,21 @@ class JobGuard:
             raise NotPlain(_UNSIGNED)
         if fields.get("webhooks"):
             raise NotPlain("it has webhooks, and any writer of RQ's queues could name their addresses")
-        data = inflated(fields.get("data") or b"")
-        if is_pickle(data):
-            read_plain(data)
+        demand_plain(fields["data"])
 
 
 def refusal_text(reason: str) -> str:
     """Return the text that RQ keeps as the error of a refused job: one line."""
-    return f"{REFUSED}{truncated(' '.join(reason.split()))}"
+    return f"{REFUSED}{reason}"
+
+
+def _refused(reason: str, func: str = "") -> Permission:
+    """Return a refusal. *reason* may have texts of the job: a log gets one line of it, without control characters."""
+    return Permission(in_a_line(reason, _LONGEST_REASON), func=func)
 
 
 def _told(error: Exception) -> str:
-    return truncated(f"{type(error).__name__}: {error}") if not isinstance(error, NotPlain) else str(error)
+    return f"{type(error).__name__}: {error}" if not isinstance(error, NotPlain) else str(error)
 
 
 def _namespace(job_id: str) -> str:

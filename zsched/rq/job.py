@@ -52,8 +52,14 @@ class Job(rq.job.Job):
             return
         self._fields = decode_redis_hash(raw_data)
         self.permission = self._guard.decide(self.id, self._fields)
-        super().restore({name: value for name, value in self._fields.items() if name != "meta"})
+        super().restore(self._readable)
         self.meta = self._meta_of(self._fields.get("meta"))
+
+    @property
+    def _readable(self) -> dict[str, Any]:
+        """The fields that RQ may read. It inflates a payload without a limit, and a traceback that no worker writes."""
+        found = {name: value for name, value in self._fields.items() if name not in ("meta", "exc_info")}
+        return found | {"data": b""} if self.refusal and "data" in found else found
 
     def _meta_of(self, meta: bytes | None) -> dict[str, Any]:
         if not meta:
@@ -135,6 +141,8 @@ class Job(rq.job.Job):
         found: dict[str, Any] = super().to_dict(include_meta=include_meta, include_result=include_result)
         if self._guard.is_on and "meta" in found:
             found |= self._signed_meta(found["meta"])
+        if self.refusal:
+            found["data"] = self._fields["data"]
         return found
 
     def save_meta(self) -> None:

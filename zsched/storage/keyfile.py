@@ -8,8 +8,9 @@ A line for each key: its id, its secret, and for a key that may not sign everyth
     k1 90ab…
     web1 77d0… functions=app.tasks.*,app.mail.send queues=email
 
-Words are separated by spaces, and ``#`` begins a comment line. Two keys without limits may stand in a file, so that one
-can replace the other, and two keys with limits. An id has 1 to 8 of a-z and 0-9. It is a label, and no secret.
+A key with limits signs plain values only (``signing.demand_in_limits``). Words are separated by spaces, and ``#``
+begins a comment line. Two keys without limits may stand in a file, so that one can replace the other, and two keys with
+limits. An id has 1 to 8 of a-z and 0-9. It is a label, and no secret.
 
 A process reads the file again when it has changed, so new keys need no restart. If the changed file cannot be used, the
 keys that were read before stay in use.

@@ -21,22 +21,20 @@ from zsched.config.bounds import MOST_VALID_DAYS
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.run_id import RunId
 from zsched.errors import InvalidSchedule
-from zsched.storage.called import called
 from zsched.storage.keyfile import KeyFile, SigningKey
 from zsched.storage.keys import Keys
 from zsched.storage.signing import (
     LATEST_S,
     BadSignature,
-    Checked,
     Fields,
     Stamp,
     Subject,
     check_run,
     check_schedule,
+    demand_in_limits,
     retried_as,
     shared_digest,
 )
-from zsched.storage.unpickling import NotPlain
 
 _DAY_S: Final = 86_400
 _STEPS: Final = 10  # of the time for which a signature is valid
@@ -98,7 +96,7 @@ class Signer:
         """
         parts = RunId.parse(run_id)
         try:
-            _demand_right(check_run(self._file.ring(), run_id, fields, self._now_s()), fields)
+            demand_in_limits(check_run(self._file.ring(), run_id, fields, self._now_s()), fields)
         except BadSignature:
             return b""
         assert parts is not None  # checked
@@ -108,7 +106,7 @@ class Signer:
     def check_found(self, id: str, due_ms: int | None, fields: Fields) -> None:
         """Check the signature of a waiting schedule: *due_ms* is None for a recurring one. Raises BadSignature."""
         run_id, namespace = None if due_ms is None else self._keys.run_id(id, due_ms), self._keys.namespace
-        _demand_right(check_schedule(self._file.ring(), namespace, id, run_id, fields, self._now_s()), fields)
+        demand_in_limits(check_schedule(self._file.ring(), namespace, id, run_id, fields, self._now_s()), fields)
 
     def server_now_ms(self) -> int:
         """Return the server's time, which is read once a second at most. Raises RedisUnavailable, RedisRefused."""
@@ -125,13 +123,3 @@ class Signer:
     def _until_s(self, from_ms: int) -> int:
         until_s = from_ms // 1000 + self._valid_s
         return min(-(-until_s // self._step_s) * self._step_s, LATEST_S)
-
-
-def _demand_right(checked: Checked, fields: Fields) -> None:
-    """Raise BadSignature if the key may not sign these *fields*: the client's key must not sign them for it."""
-    try:
-        problem = checked.key.problem_of(*called(fields)) if checked.key.is_limited else ""
-    except NotPlain as error:
-        problem = str(error)
-    if problem:
-        raise BadSignature(problem)

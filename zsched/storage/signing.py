@@ -30,8 +30,9 @@ from typing import Any, Final, NamedTuple
 from zsched.core.clock import from_ms
 from zsched.core.run_id import RunId, suffix_of
 from zsched.core.signed import SIGNATURE_FIELD, parts_of
+from zsched.storage.called import called
 from zsched.storage.keyfile import BLOCK_BYTES, KeyRing, SigningKey
-from zsched.storage.unpickling import NotPlain, inflated
+from zsched.storage.unpickling import NotPlain, demand_plain, inflated
 
 Fields = Mapping[str, Any]  # of a job: texts or bytes
 
@@ -127,6 +128,28 @@ def check_schedule(ring: KeyRing, namespace: str, id: str, run_id: str | None, f
 def retried_as(parts: RunId) -> str:
     """Return the subject of a repeated run: its run id without the number of the repetition."""
     return f"{parts.schedule_id}-{parts.nominal_ms}{suffix_of(parts.namespace)}"
+
+
+def demand_in_limits(checked: Checked, fields: Fields) -> None:
+    """
+    Check that the key of a good signature may sign these *fields*. A key with limits may sign plain values only: a
+    pickle of others can call any function when it is opened.
+
+    Raises:
+        BadSignature: the key has limits, and the job is beyond them.
+    """
+    key = checked.key
+    if not key.is_limited:
+        return
+    try:
+        problem = key.problem_of(*called(fields))
+        for name in ("data", "meta"):
+            if value := fields.get(name):
+                demand_plain(_bytes(value))
+    except NotPlain as error:
+        problem = f"key {key.id!r} has limits, so it may sign plain values only: {error}"
+    if problem:
+        raise BadSignature(problem)
 
 
 def _check(

@@ -76,6 +76,13 @@ def read_plain(data: bytes) -> Any:
     return value
 
 
+def demand_plain(data: bytes) -> None:
+    """Raise NotPlain unless *data*, of a payload or of ``meta`` as stored, is JSON, or a pickle of plain values."""
+    raw = inflated(data)
+    if raw[:1] not in (b"[", b"{"):  # no pickle begins so, of any protocol
+        read_plain(raw)
+
+
 def read_shown(data: bytes) -> Any:
     """Load the pickle *data*, with an ``Opaque`` for each object of another class. Raises NotPlain if it is broken."""
     return _load(_Shown, data)

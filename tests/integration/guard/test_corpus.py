@@ -105,8 +105,18 @@ def forged_with_a_signature_of_nothing(forge: Forge, name: str) -> str:
 
 
 @case
+def forged_with_data_that_inflates_to_a_hundred_times_its_length(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": zlib.compress(bytes(60_000_000), 1)})
+
+
+@case
 def forged_with_a_function_that_is_not_allowed(forge: Forge, name: str) -> str:
     return forge.push(run_of(name), {"data": call(name, "os.system", args=("true",))})
+
+
+@case
+def forged_with_a_function_whose_name_has_lines_and_colours(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name, "app.\x1b[31mtask\nWorker w: job x: finished")})
 
 
 @case
@@ -233,6 +243,20 @@ def signed_by_a_limited_key_for_another_queue(forge: Forge, name: str) -> str:
     return forge.push(run_of(name), forge.signed({"data": call(name)}, Subject.RUN, run_of(name), key=key))
 
 
+@case
+def signed_by_a_limited_key_with_code_in_an_argument(forge: Forge, name: str) -> str:
+    fields = {"data": call(name, args=(Bomb(name),)), "origin": "web"}
+    key = forge.ring.keys["web1"]
+    return forge.push(run_of(name), forge.signed(fields, Subject.RUN, run_of(name), key=key), queue="web")
+
+
+@case
+def signed_by_a_limited_key_with_code_in_its_meta(forge: Forge, name: str) -> str:
+    fields = {"data": call(name), "meta": pickle.dumps({"b": Bomb(name)}, 0), "origin": "web"}
+    key = forge.ring.keys["web1"]
+    return forge.push(run_of(name), forge.signed(fields, Subject.RUN, run_of(name), key=key), queue="web")
+
+
 # -- expired, downgraded, of another namespace ---------------------------------------------------------
 
 
@@ -331,8 +355,10 @@ class Outcome:
     """The state after one worker had the corpus."""
 
     ids: dict[str, str]
+    before: dict[str, Any]  # the data of each job, as it was pushed
     jobs: dict[str, dict[str, Any]]
     errors: dict[str, str]  # the last line of each traceback, by name
+    log: str
     recorded: dict[str, str]  # the status of each run that zsched knows, by name
     receipts: set[str]
     good: set[str]  # receipts of the signed runs among them
@@ -353,6 +379,7 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
                 ids[name] = make(forge, name)
                 if number % 10 == 0:
                     forge.enqueue(f"good-{number}")
+            before = {name: forge.fields(id).get("data") for name, id in ids.items()}
             known = {name: id for name, id in ids.items() if _is_known(forge, id)}
             forge.burst(guard, request.param, queues=("default", "web", "other"))
             eventually(lambda: all(forge.client.get_run(id)[0].is_over for id in known.values()))
@@ -360,7 +387,7 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         jobs = {name: forge.fields(id) for name, id in ids.items()}
         errors = {name: _error(client_of_redis, id) for name, id in ids.items()}
         good = {f"good-{number}" for number in range(0, len(CASES), 10)}
-        yield Outcome(ids, jobs, errors, recorded, forge.receipts, good)
+        yield Outcome(ids, before, jobs, errors, forge.log, recorded, forge.receipts, good)
         link.pool.disconnect()
 
 
@@ -387,6 +414,15 @@ def test_a_worker_runs_nothing_of_the_corpus(outcome: Outcome) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_a_worker_refuses_the_job_and_keeps_the_reason(outcome: Outcome, name: str) -> None:
     assert (b"failed", True) == (outcome.jobs[name].get("status"), outcome.errors[name].startswith("JobRefused: "))
+
+
+def test_a_worker_keeps_the_data_of_a_refused_job_as_it_was(outcome: Outcome) -> None:
+    assert outcome.before == {name: fields.get("data") for name, fields in outcome.jobs.items()}
+
+
+def test_a_text_of_a_job_makes_no_line_of_a_log(outcome: Outcome) -> None:
+    assert "app. [31mtask Worker w: job x: finished is not allowed here" in outcome.log
+    assert "\x1b[31mtask" not in outcome.log
 
 
 def test_zsched_records_each_of_its_runs_as_refused(outcome: Outcome) -> None:

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from tests.faults.processes import eventually
 from tests.faults.threads import STEADY, DaemonThread
-from tests.integration.guard.ground import KEYS, TASKS, Forge, call, key_file
+from tests.integration.guard.ground import KEYS, TASKS, Bomb, Forge, call, key_file
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule
 from zsched.cli import program
@@ -159,6 +159,21 @@ def test_a_change_by_a_full_key_of_what_a_limited_key_may_not_sign_is_refused(fo
 
     with pytest.raises(InvalidSchedule, match=f"key 'web1' may not sign {TASKS}.other"):
         forge.client.update("one", at=FAR)
+
+
+def test_an_object_that_a_limited_key_signed_is_signed_by_no_other_key(forge: Forge, guard: Guard) -> None:
+    web = Client.from_url(forge.url, signing_keys_file=key_file(forge.folder, f"web1 {'aa' * 32}\n", "web-keys"))
+    web.schedule(WORK, args=(Bomb("waits"),), id="waits", at=FAR, queue="web")
+    run_id = web.enqueue(WORK, args=(Bomb("now"),), queue="web").run_id or ""
+
+    with pytest.raises(InvalidSchedule, match="key 'web1' has limits, so it may sign plain values only"):
+        forge.client.update("waits", at=FAR)
+    assert "key 'web1' has limits" in forge.client.sign_many(match="waits").refused[0][1]
+    forge.burst(guard, queues=("web",))
+    again = forge.client.retry(run_id)
+    forge.burst(guard, queues=("web",))
+
+    assert (set(), b"failed") == (forge.receipts, forge.fields(again)["status"])
 
 
 def test_a_client_without_keys_signs_nothing(forge: Forge) -> None:
