@@ -49,10 +49,11 @@ def worker(invocation: Invocation, queues: tuple[str, ...], simple: bool, burst:
     names = [check_queue(queue) for queue in queues or ("default",)]
     with importing():
         from zsched.rq import SimpleWorker, Worker  # other commands need not wait for RQ
+        from zsched.rq.plain import SERIALIZERS
 
         client = redis.Redis(connection_pool=link_of(settings).client_pool())
         kind = SimpleWorker if simple else Worker
-        made = kind(names, name=name, connection=client, serializer=settings.rq.serializer)
+        made = kind(names, name=name, connection=client, serializer=SERIALIZERS[settings.rq.serializer])
     say(_guard_text(made.guard))
     made.work(burst=burst, logging_level=settings.log.level.upper())
     return DONE

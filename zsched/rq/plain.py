@@ -18,6 +18,9 @@ from zsched.storage.unpickling import NotPlain, read_plain
 log: Final = logging.getLogger("zsched.rq")  # as RQ's workers log
 
 
+SERIALIZERS: Final[dict[str, Any]] = {"pickle": DefaultSerializer, "json": JSONSerializer}  # RQ 2.8 knows no names
+
+
 class PlainPickles:
     """RQ's default serializer, but it opens plain values only."""
 
