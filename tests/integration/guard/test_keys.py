@@ -213,7 +213,7 @@ def test_a_rotation_of_keys_under_load_refuses_no_run(forge: Forge, guard: Guard
         thread.join()
         runs = [client.run_now("rule"), client.run_now("later")]
         registry, failed = f"{RQ}:finished:default", f"{RQ}:failed:default"
-        eventually(lambda: redis_client.zcard(registry) >= RUNS + len(runs), within_s=120)
+        eventually(lambda: redis_client.zcard(registry) >= RUNS + len(runs), within_s=300)
 
     assert (RUNS + len(runs), 0) == (redis_client.zcard(registry), redis_client.zcard(failed))
     assert {"k3"} == {forge.fields(run_id)[SIGNATURE_FIELD].decode().partition(".")[0] for run_id in runs}
