@@ -39,7 +39,12 @@ class Extent(StrEnum):
 TESTS: Final = {
     Extent.WHOLE: (),
     Extent.SERVER: ("-m", "redis and not once"),
-    Extent.CONTRACT: ("tests/integration/test_daemon_with_rq.py", "tests/integration/guard", "-k", "installed or guard"),
+    Extent.CONTRACT: (
+        "tests/integration/test_daemon_with_rq.py",
+        "tests/integration/guard",
+        "-k",
+        "installed or guard",
+    ),
 }
 
 
