@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from zsched.storage.signer import Signer
     from zsched.storage.store import Store
 
-_NAMED = ("_store", "_changing", "_updating", "_reruns", "_portions")  # parts that know the caller's name
+_NAMED = ("_changing", "_updating", "_reruns", "_portions")  # parts that know the caller's name, and are made anew
 
 
 class ClientParts:

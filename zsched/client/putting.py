@@ -37,7 +37,7 @@ class Putting:
         self._rows = RowReader(store, self.define, _REMEMBERED)
 
     def by_store(self, store: Store) -> Putting:
-        """Return the same, with another *store*: one that signs nothing, or that has another caller."""
+        """Return the same with another *store*, which has another caller's name."""
         other = copy(self)
         other._store = store
         return other

@@ -48,7 +48,7 @@ PutItem = tuple[Shape, OneShotRow] | Recurring  # a schedule, ready to be put; a
 
 
 class PutFacts(NamedTuple):
-    """PutFacts of an item that decide how it is sent, and what its answer means."""
+    """The facts of an item by which it is sent, and its answer is read."""
 
     id: str
     is_one_shot: bool

@@ -26,7 +26,7 @@ from zsched.rq.attempts import log
 from zsched.rq.guard import GuardMode, JobGuard, refusal_text
 from zsched.rq.job import Job
 from zsched.rq.plain import plain_of
-from zsched.storage.queues import GUARD_FIELD, WARNED_FIELD
+from zsched.storage.guards import GUARD_FIELD, WARNED_FIELD
 from zsched.storage.rqkeys import RqKeys, prefix_of
 from zsched.storage.rqversion import HAS_EXECUTIONS
 

@@ -57,7 +57,7 @@ class Job(rq.job.Job):
 
     @property
     def _readable(self) -> dict[str, Any]:
-        """The fields that RQ may read. It inflates a payload without a limit, and a traceback that no worker writes."""
+        """The fields for RQ to read. It would inflate a refused payload, and an old traceback, without a limit."""
         found = {name: value for name, value in self._fields.items() if name not in ("meta", "exc_info")}
         return found | {"data": b""} if self.refusal and "data" in found else found
 

@@ -29,6 +29,7 @@ from zsched.core.run_id import run_key
 from zsched.core.wording import plural, rough_duration
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Channel, Command, Wire
+from zsched.storage.guards import GUARD_FIELD, WARNED_FIELD
 from zsched.storage.keys import Keys
 from zsched.storage.meta import asking, server_now_ms
 from zsched.storage.registries import allowed_replies, is_denied, members
@@ -97,8 +98,6 @@ _QUEUES: Final = 2000
 _SCHEDULES: Final = 500  # recurring ones, and the next of each lane, to find queues in use
 _HEAD: Final = 10  # jobs of a queue that are searched for a run of the namespace
 _FEW, _MANY = 10, 500  # names of a queue's workers in one reply: a few usually include a living one
-GUARD_FIELD: Final = "zs_guard"  # of a worker's hash, by zsched.rq: the mode of its guard
-WARNED_FIELD: Final = "zs_warned"  # what enforce would have refused; of a worker's hash: how many jobs; of a job's: why
 _ABOUT_WORKER: Final = ("queues", "death")
 _LATEST: Final = 5  # ended jobs of a queue that are searched for their worker, of each kind
 _SIMILAR: Final = 0.7  # of two names, as difflib counts: "emial" and "email" have 0.8
@@ -222,13 +221,6 @@ def workers_of(wire: Wire, rq: RqKeys) -> list[WorkerSeen]:
             queues = frozenset(text(row[3]).split(","))
             found.append(WorkerSeen(rq.worker_name(name), version or "?", queues, guard, whole(warned)))
     return found
-
-
-def warned_jobs(wire: Wire, rq: RqKeys) -> dict[str, int]:
-    """Return, by queue, how many jobs guards in the mode ``warn`` let run. Raises RedisRefused, RedisUnavailable."""
-    (flat,) = allowed_replies(wire, [("HGETALL", rq.warned())])
-    flat = list(map(text, flat or []))
-    return {queue: whole(number) for queue, number in zip(flat[::2], flat[1::2], strict=True)}
 
 
 def registered_queues(wire: Wire, rq: RqKeys) -> set[str]:

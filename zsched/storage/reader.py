@@ -24,6 +24,7 @@ from zsched.core.signed import SIGNATURE_FIELD, signed, with_data
 from zsched.core.triggers import TriggerSpec, delay_of, read_spec
 from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
+from zsched.storage.guards import warned_jobs
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.meta import asking, due_from_score, server_now_ms
@@ -34,7 +35,6 @@ from zsched.storage.queues import (
     queues_seen,
     stalled_queues,
     throttled_sets,
-    warned_jobs,
 )
 from zsched.storage.registries import Registries
 from zsched.storage.rqjob import Encoder
@@ -209,7 +209,7 @@ class Reader:
             return Registries(wire, self._keys.rq).depths()
 
     def warned_jobs(self) -> dict[str, int]:
-        """Count the jobs of each queue that a guard only warned of. Raises as ``storage.queues.warned_jobs``."""
+        """Count the jobs of each queue that a guard only warned of. Raises as ``storage.guards.warned_jobs``."""
         with self._link.wire() as wire:
             return warned_jobs(wire, self._keys.rq)
 

@@ -23,10 +23,10 @@ import redis
 import rq.utils
 from rq import SimpleWorker
 from rq.job import Job
-from rq.serializers import DefaultSerializer, JSONSerializer
 from rq.timeouts import BaseDeathPenalty
 
 from zsched.core.clock import Clock, from_ms
+from zsched.rq.plain import SERIALIZERS
 
 _NAME: Final = "manual"  # the worker's name in the data of a run
 
@@ -36,7 +36,7 @@ class InlineWorker:
 
     def __init__(self, client: redis.Redis, clock: Clock, serializer: str) -> None:
         self._client, self._clock = client, clock
-        self._serializer = JSONSerializer if serializer == "json" else DefaultSerializer
+        self._serializer = SERIALIZERS[serializer]
         self._raised: list[BaseException] = []  # by the present job
 
     def work(self, queues: Sequence[str], ended: Callable[[str, bool], None], raises: bool) -> None:

@@ -1,0 +1,331 @@
+"""
+The corpus: jobs that a program with all rights in Redis forged, altered or replayed.
+
+Each case makes one job, and returns its id.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import uuid
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from tests.integration.guard.ground import NOT_HERE, TASKS, Bomb, Forge, call
+from zsched.core.signed import SIGNATURE_FIELD
+from zsched.storage.keyfile import SigningKey
+from zsched.storage.signing import Subject
+
+Case = Callable[[Forge, str], str]
+AT: Final = 1_700_000_000_000
+CASES: Final[dict[str, Case]] = {}
+A_DAY_S: Final = 86_400
+
+
+def case(make: Case) -> Case:
+    """Add *make* to the corpus under its name."""
+    CASES[make.__name__] = make
+    return make
+
+
+def altered(name: str, change: Callable[[Forge, str], dict[str, Any]], **options: Any) -> None:
+    """Add a signed run, enqueued with *options*, in whose job another program makes a *change*."""
+
+    def make(forge: Forge, name: str) -> str:
+        return forge.alter(forge.enqueue(name, **options), **change(forge, name))
+
+    CASES[name] = make
+
+
+def pickled(value: Any) -> bytes:
+    return pickle.dumps(value, 5)
+
+
+def run_of(name: str, ms: int = AT) -> str:
+    return f"{name}-{ms}"
+
+
+# -- forged: nobody with a key made it ----------------------------------------------------------------
+
+
+@case
+def forged_without_a_signature(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name)})
+
+
+@case
+def forged_with_an_empty_signature(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name), SIGNATURE_FIELD: ""})
+
+
+@case
+def forged_with_a_garbage_signature(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name), SIGNATURE_FIELD: b"\xff\x00 ; DROP"})
+
+
+@case
+def forged_with_a_made_up_code(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name), SIGNATURE_FIELD: f"k2.0ffffffff.{'A' * 22}"})
+
+
+@case
+def forged_with_an_unknown_key(forge: Forge, name: str) -> str:
+    key = SigningKey("k9", b"9" * 32)
+    return forge.push(run_of(name), forge.signed({"data": call(name)}, Subject.RUN, run_of(name), key=key))
+
+
+@case
+def forged_with_another_secret_under_a_known_key_id(forge: Forge, name: str) -> str:
+    key = SigningKey("k2", bytes.fromhex(NOT_HERE))
+    return forge.push(run_of(name), forge.signed({"data": call(name)}, Subject.RUN, run_of(name), key=key))
+
+
+@case
+def forged_with_a_signature_of_nothing(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), forge.signed({"data": b""}, Subject.RUN, run_of(name)) | {"data": call(name)})
+
+
+@case
+def forged_with_data_that_inflates_to_a_hundred_times_its_length(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": zlib.compress(bytes(60_000_000), 1)})
+
+
+@case
+def forged_with_a_function_that_is_not_allowed(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name, "os.system", args=("true",))})
+
+
+@case
+def forged_with_a_function_whose_name_has_lines_and_colours(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name, "app.\x1b[31mtask\nWorker w: job x: finished")})
+
+
+@case
+def forged_with_the_id_of_a_job_of_rq(forge: Forge, name: str) -> str:
+    return forge.push(str(uuid.uuid4()), {"data": call(name)})
+
+
+@case
+def forged_with_the_signature_of_a_run_under_the_id_of_a_job_of_rq(forge: Forge, name: str) -> str:
+    return forge.copy(forge.enqueue(name), str(uuid.uuid4()))
+
+
+@case
+def forged_with_the_marks_of_a_one_shot(forge: Forge, name: str) -> str:
+    marks = {"zs": "1", "zs_func": f"{TASKS}.work", "zs_uncertain": "1"}
+    return forge.push(run_of(name), {"data": call(name)} | marks)
+
+
+@case
+def forged_with_a_pickle_as_its_call(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": pickled(Bomb(name))})
+
+
+@case
+def forged_with_a_pickle_as_its_function(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": pickled((Bomb(name), None, (), {}))})
+
+
+@case
+def forged_with_a_pickle_as_its_argument(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name, args=(Bomb(name),))})
+
+
+@case
+def forged_with_a_pickle_as_its_meta(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name), "meta": pickled({"x": Bomb(name)})})
+
+
+@case
+def forged_with_a_pickle_as_its_result(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name), "result": pickled(Bomb(name))})
+
+
+@case
+def forged_with_a_pickle_that_is_deflated(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": zlib.compress(call(name, args=(Bomb(name),)))})
+
+
+@case
+def forged_with_a_broken_pickle(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": call(name)[:-4]})
+
+
+@case
+def forged_with_a_pickle_that_inflates_without_end(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), {"data": zlib.compress(b"\x80\x05" + b"\0" * 50_000_000)})
+
+
+# -- altered: a holder of a key made it, and another program changed it ----------------------------------
+
+
+altered("altered_arguments", lambda forge, name: {"data": call(f"{name}-x")})
+altered("altered_function_to_another_allowed_one", lambda forge, name: {"data": call(name, f"{TASKS}.other")})
+altered("altered_function_to_one_that_is_not_allowed", lambda forge, name: {"data": call(name, f"{TASKS}.not_allowed")})
+altered("altered_keyword_arguments", lambda forge, name: {"data": call(name, kwargs={"a": 1})})
+altered("altered_to_a_method_of_an_object", lambda forge, name: {"data": call(name, "touch", instance=Path("x"))})
+altered("altered_to_a_pickle", lambda forge, name: {"data": call(name, args=(Bomb(name),))})
+altered("altered_to_json", lambda forge, name: {"data": json.dumps([f"{TASKS}.work", None, [name], {}])})
+altered("altered_to_nothing", lambda forge, name: {"data": b""})
+altered("altered_queue", lambda forge, name: {"origin": "other"})
+altered("altered_timeout", lambda forge, name: {"timeout": "-1"})
+altered("altered_by_meta", lambda forge, name: {"meta": pickled({"admin": True})})
+altered("altered_meta", lambda forge, name: {"meta": pickled({"tenant": 2})}, meta={"tenant": 1})
+altered("altered_by_removing_its_meta", lambda forge, name: {"meta": None}, meta={"tenant": 1})
+altered("altered_by_meta_that_is_code", lambda forge, name: {"meta": pickled({"x": Bomb(name)})}, meta={"x": 1})
+altered("altered_retry_intervals", lambda forge, name: {"retry_intervals": "[1]"}, retry=1)
+altered("altered_number_of_retries", lambda forge, name: {"retries_left": "9", "zs_retries": "9"}, retry=1)
+altered("altered_by_retries", lambda forge, name: {"retries_left": "9", "zs_retries": "9", "retry_intervals": "[0]"})
+altered("altered_by_repeats", lambda forge, name: {"repeats_left": "9", "repeat_intervals": "[0]"})
+altered(
+    "altered_by_webhooks",
+    lambda forge, name: {"webhooks": json.dumps([{"url": "http://127.0.0.1:9/", "job_status": "failed"}])},
+)
+
+
+# -- callbacks -----------------------------------------------------------------------------------------
+
+
+altered("smuggled_success_callback", lambda forge, name: {"success_callback_name": f"{TASKS}.called_back"})
+altered("smuggled_failure_callback", lambda forge, name: {"failure_callback_name": f"{TASKS}.called_back"})
+altered("smuggled_stopped_callback", lambda forge, name: {"stopped_callback_name": f"{TASKS}.called_back"})
+altered("smuggled_callback_that_is_not_allowed", lambda forge, name: {"success_callback_name": "os.abort"})
+altered(
+    "smuggled_instead_of_another_callback",
+    lambda forge, name: {"success_callback_name": f"{TASKS}.work"},
+    on_success=f"{TASKS}.called_back",
+)
+altered("removed_callback", lambda forge, name: {"success_callback_name": ""}, on_success=f"{TASKS}.called_back")
+
+
+# -- signed, and not allowed here --------------------------------------------------------------------
+
+
+@case
+def signed_with_a_function_that_is_not_allowed(forge: Forge, name: str) -> str:
+    return forge.enqueue(name, f"{TASKS}.not_allowed")
+
+
+@case
+def signed_with_a_callback_that_is_not_allowed(forge: Forge, name: str) -> str:
+    return forge.enqueue(name, on_failure=f"{TASKS}.not_allowed")
+
+
+@case
+def signed_by_a_limited_key_for_another_function(forge: Forge, name: str) -> str:
+    fields = {"data": call(name, f"{TASKS}.other"), "origin": "web"}
+    key = forge.ring.keys["web1"]
+    return forge.push(run_of(name), forge.signed(fields, Subject.RUN, run_of(name), key=key), "web")
+
+
+@case
+def signed_by_a_limited_key_for_another_queue(forge: Forge, name: str) -> str:
+    key = forge.ring.keys["web1"]
+    return forge.push(run_of(name), forge.signed({"data": call(name)}, Subject.RUN, run_of(name), key=key))
+
+
+@case
+def signed_by_a_limited_key_with_code_in_an_argument(forge: Forge, name: str) -> str:
+    fields = {"data": call(name, args=(Bomb(name),)), "origin": "web"}
+    key = forge.ring.keys["web1"]
+    return forge.push(run_of(name), forge.signed(fields, Subject.RUN, run_of(name), key=key), queue="web")
+
+
+@case
+def signed_by_a_limited_key_with_code_in_its_meta(forge: Forge, name: str) -> str:
+    fields = {"data": call(name), "meta": pickle.dumps({"b": Bomb(name)}, 0), "origin": "web"}
+    key = forge.ring.keys["web1"]
+    return forge.push(run_of(name), forge.signed(fields, Subject.RUN, run_of(name), key=key), queue="web")
+
+
+# -- expired, downgraded, of another namespace ---------------------------------------------------------
+
+
+@case
+def expired_yesterday(forge: Forge, name: str) -> str:
+    fields = forge.signed({"data": call(name)}, Subject.RUN, run_of(name), for_s=-A_DAY_S)
+    return forge.push(run_of(name), fields)
+
+
+@case
+def expired_with_a_longer_time_written_over(forge: Forge, name: str) -> str:
+    fields = forge.signed({"data": call(name)}, Subject.RUN, run_of(name), for_s=-A_DAY_S)
+    key, _, code = fields[SIGNATURE_FIELD].split(b".")
+    return forge.push(run_of(name), fields | {SIGNATURE_FIELD: b".".join((key, b"0ffffffff", code))})
+
+
+@case
+def expired_signature_of_a_recurring_schedule(forge: Forge, name: str) -> str:
+    fields = forge.signed({"data": call(name)}, Subject.SCHEDULE, name, for_s=-1)
+    return forge.push(run_of(name), fields)
+
+
+altered("downgraded_by_removing_the_signature", lambda forge, name: {SIGNATURE_FIELD: None})
+altered("downgraded_to_half_of_the_code", lambda forge, name: {SIGNATURE_FIELD: signature(forge, name)[:-11]})
+altered("downgraded_to_an_empty_code", lambda forge, name: {SIGNATURE_FIELD: signature(forge, name)[:-22]})
+
+
+def signature(forge: Forge, name: str) -> bytes:
+    """Return the signature of the run that was enqueued last for *name*."""
+    run_id = next(one.id for one in forge.client.runs(name))
+    return bytes(forge.fields(run_id)[SIGNATURE_FIELD])
+
+
+@case
+def of_another_namespace_under_this_ones_id(forge: Forge, name: str) -> str:
+    fields = forge.signed({"data": call(name)}, Subject.RUN, f"{run_of(name)}-nshop", namespace="shop")
+    return forge.push(run_of(name), fields)
+
+
+@case
+def of_this_namespace_under_anothers_id(forge: Forge, name: str) -> str:
+    return forge.push(f"{run_of(name)}-nshop", forge.signed({"data": call(name)}, Subject.RUN, run_of(name)))
+
+
+@case
+def recurring_of_another_namespace(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), forge.signed({"data": call(name)}, Subject.SCHEDULE, name, namespace="shop"))
+
+
+# -- replayed -----------------------------------------------------------------------------------------
+
+
+@case
+def replayed_at_another_time(forge: Forge, name: str) -> str:
+    run_id = forge.enqueue(name)
+    return forge.copy(run_id, f"{name}-{int(run_id.rpartition('-')[2]) + 60_000}")
+
+
+@case
+def replayed_under_another_schedule(forge: Forge, name: str) -> str:
+    return forge.copy(forge.enqueue(name), run_of("monthly-report"))
+
+
+@case
+def replayed_as_a_repetition(forge: Forge, name: str) -> str:
+    run_id = forge.enqueue(name)
+    return forge.copy(run_id, f"{run_id}-r1")
+
+
+@case
+def replayed_repetition_of_another_occurrence(forge: Forge, name: str) -> str:
+    fields = forge.signed({"data": call(name)}, Subject.RETRY, run_of(name))
+    return forge.push(f"{run_of(name, AT + 1)}-r1", fields)
+
+
+@case
+def replayed_repetition_as_the_occurrence(forge: Forge, name: str) -> str:
+    return forge.push(run_of(name), forge.signed({"data": call(name)}, Subject.RETRY, run_of(name)))
+
+
+@case
+def replayed_run_of_a_recurring_schedule_under_another(forge: Forge, name: str) -> str:
+    return forge.push(run_of(f"{name}-2"), forge.signed({"data": call(name)}, Subject.SCHEDULE, name))
+
+
+@case
+def replayed_one_shot_as_a_run_of_a_recurring_schedule(forge: Forge, name: str) -> str:
+    return forge.push(run_of(run_of(name)), forge.signed({"data": call(name)}, Subject.RUN, run_of(name)))
