@@ -76,7 +76,12 @@ class Company:
             command = [sys.executable, "-m", "zsched.cli", "worker", "--simple", "--name", name, "email"]
             with (self.folder / f"{name}.log").open("ab") as log:
                 self._workers[name] = self._guard.spawn(command, cwd=self.folder, env=env, stdout=log, stderr=log)
-            eventually(lambda name=name: self.redis.hget(f"{RQ}:worker:{name}", "state") in (b"idle", b"busy"))
+            eventually(lambda name=name: self.is_at_work(name))
+
+    def is_at_work(self, name: str) -> bool:
+        """Return whether the present worker *name* works, and so stops at a signal; its predecessor's hash remains."""
+        pid, state = self.redis.hmget(f"{RQ}:worker:{name}", "pid", "state")
+        return pid == str(self._workers[name].pid).encode() and state in (b"idle", b"busy")
 
     def wait(self) -> None:
         """Wait until more runs have ended."""

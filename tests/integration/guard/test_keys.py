@@ -41,6 +41,12 @@ def key_of(forge: Forge, id: str) -> str:
     return (forge.redis.hget(name, SIGNATURE_FIELD) or b"").decode().partition(".")[0]
 
 
+def newest_key(forge: Forge) -> str:
+    """Return the id of the key that signed the last run of the queue, or ''."""
+    newest = forge.redis.lindex(f"{RQ}:queue:default", -1)
+    return forge.fields(newest.decode()).get(SIGNATURE_FIELD, b"").decode().partition(".")[0] if newest else ""
+
+
 def wait(client: Client, *ids: str) -> None:
     """Let a one-shot, and a recurring schedule whose id begins with an r, wait for each of *ids*."""
     for id in ids:
@@ -188,7 +194,7 @@ def test_a_rotation_of_keys_under_load_refuses_no_run(forge: Forge, guard: Guard
     wait(client, "rule", "later")
     for _ in range(2):
         forge.start(guard, "zsched.rq.SimpleWorker", "--quiet")
-    pushed = [0]
+    pushed, finished, failed = [0], f"{RQ}:finished:default", f"{RQ}:failed:default"
 
     def push() -> None:
         while pushed[0] < RUNS:
@@ -204,16 +210,19 @@ def test_a_rotation_of_keys_under_load_refuses_no_run(forge: Forge, guard: Guard
         daemon.wait_for("term_began")
         thread = threading.Thread(target=push)
         thread.start()
-        for share, keys in ((0.2, OLD + NEW), (0.4, NEW + OLD), (0.8, NEW)):  # add it, sign by it, remove the old one
-            eventually(lambda share=share: pushed[0] >= share * RUNS, within_s=300)
-            if keys == NEW:
-                client.sign_many(match="*")
-                eventually(lambda: redis_client.llen(f"{RQ}:queue:default") < 2 * PER_CALL, within_s=120)
-            key_file(forge.folder, keys)
+        eventually(lambda: pushed[0] >= 0.2 * RUNS, within_s=300)
+        key_file(forge.folder, OLD + NEW)
+        eventually(lambda: pushed[0] >= 0.4 * RUNS, within_s=300)
+        key_file(forge.folder, NEW + OLD)
+        eventually(lambda: newest_key(forge) == "k3", within_s=300)
+        client.sign_many(match="*")
+        by_old = pushed[0]
+        eventually(lambda: redis_client.zcard(finished) + redis_client.zcard(failed) >= by_old, within_s=300)
+        key_file(forge.folder, NEW)
         thread.join()
         runs = [client.run_now("rule"), client.run_now("later")]
-        registry, failed = f"{RQ}:finished:default", f"{RQ}:failed:default"
-        eventually(lambda: redis_client.zcard(registry) >= RUNS + len(runs), within_s=300)
+        over = RUNS + len(runs)
+        eventually(lambda: redis_client.zcard(finished) + redis_client.zcard(failed) >= over, within_s=300)
 
-    assert (RUNS + len(runs), 0) == (redis_client.zcard(registry), redis_client.zcard(failed))
+    assert (over, 0) == (redis_client.zcard(finished), redis_client.zcard(failed))
     assert {"k3"} == {forge.fields(run_id)[SIGNATURE_FIELD].decode().partition(".")[0] for run_id in runs}

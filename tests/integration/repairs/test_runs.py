@@ -217,7 +217,7 @@ def test_cancel_runs_takes_the_runs_of_a_misspelt_queue_out_of_it(client: Client
 
 
 def test_statuses_and_names_that_a_call_does_not_take_are_refused(client: Client) -> None:
-    with pytest.raises(InvalidSchedule, match="give one of failed, lost, expired, cancelled, refused"):
+    with pytest.raises(InvalidSchedule, match="give one of failed, cancelled, expired, lost, refused"):
         client.retry_many("succeeded")
     with pytest.raises(InvalidSchedule, match="give one of queued, running"):
         client.cancel_runs("failed", match="*")
