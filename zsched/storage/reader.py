@@ -245,23 +245,31 @@ class Reader:
     def _lane(
         self, key: str, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None, is_wanted: IdTest
     ) -> Iterator[tuple[int, str]]:
-        """Read one ZSET in pages by score. A page may begin again within one score, so known members are skipped."""
-        low = max(from_ms or 0, after[0] if after else 0)
+        """
+        Read one ZSET in pages. LIMIT counts members from the first one with the score of the last one that was read,
+        and some may leave meanwhile. So a page begins at the last one; if that is not there, at an earlier place, and
+        known members are skipped.
+        """
+        low: float = max(from_ms or 0, after[0] if after else 0)
         high: int | str = "+inf" if until_ms is None else until_ms
         last, offset, size = after, 0, _PAGE
+        before = (low, b"")
         while True:
             flat = self._link.execute("ZRANGEBYSCORE", key, low, high, "WITHSCORES", "LIMIT", offset, size)
-            scores = flat[1::2]
-            for member, score in zip(flat[::2], scores, strict=True):
-                id = member.decode(errors="backslashreplace")
-                if is_wanted(id) and (last is None or (due_from_score(score), id) > last):
-                    last = due_from_score(score), id
-                    yield last
-            if len(scores) < size:
+            page = list(zip(map(float, flat[1::2]), flat[::2], strict=True))
+            if offset and (not page or page[0] > before):
+                offset = max(offset - size, 0)
+                continue
+            for score, member in page:
+                place = due_from_score(score), member.decode(errors="backslashreplace")
+                if is_wanted(place[1]) and (last is None or place > last):
+                    last = place
+                    yield place
+            if len(page) < size:
                 return
-            due_ms = due_from_score(scores[-1])
-            low, offset = due_ms, offset + size if due_ms == low else scores.count(scores[-1])
-            size = min(2 * size, _LONG_PAGE)
+            before = page[-1]
+            offset = (offset if before[0] == low else 0) + sum(score == before[0] for score, _ in page) - 1
+            low, size = before[0], min(2 * size, _LONG_PAGE)
 
 
 class Decoder:

@@ -15,6 +15,7 @@ from zsched import (
     Client,
     InvalidSchedule,
 )
+from zsched.core.choices import Priority
 
 
 def test_a_listing_applies_every_filter_and_lists_paused_schedules_last(client: Client, soon: datetime) -> None:
@@ -67,6 +68,23 @@ def test_pages_of_schedules_due_in_one_millisecond_are_complete(client: Client, 
 
     assert expected == seen
     assert expected == ids(client.list())
+
+
+@pytest.mark.parametrize("gone", [range(150), range(50, 450), range(500), range(0, 500, 2)])
+def test_schedules_that_fire_during_a_listing_hide_no_other_schedule(
+    client: Client, redis_client: redis.Redis, soon: datetime, gone: range
+) -> None:
+    names = [f"i-{n:04}" for n in range(1500)]
+    client.schedule_many({"func": "app.task", "id": id, "at": soon + n // 500 * HOUR} for n, id in enumerate(names))
+    client.schedule("app.task", id="z", at=soon + 3 * HOUR)
+
+    listing = client.list()
+    seen = ids(islice(listing, 200))
+    redis_client.zrem(KEYS.due(Priority.NORMAL), *(names[n] for n in gone))
+    seen += ids(listing)
+
+    remain = [id for n, id in enumerate(names) if n < 200 or n not in gone]
+    assert [*remain, "z"] == seen
 
 
 def test_a_listing_reads_no_more_than_it_needs(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
