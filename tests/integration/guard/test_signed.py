@@ -6,6 +6,7 @@ import json
 import pickle
 import sqlite3
 from base64 import b64encode
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -312,7 +313,7 @@ def test_a_run_whose_arguments_were_deleted_is_not_retried(forge: Forge, guard: 
         forge.burst(guard)
         eventually(lambda: forge.client.get_run(run_id)[0].status is RunStatus.SUCCEEDED)
         forge.redis.delete(KEYS.rq.job(run_id))
-        with sqlite3.connect(str(archive.path)) as db:
+        with closing(sqlite3.connect(archive.path, isolation_level=None)) as db:
             db.execute("DELETE FROM argument")  # as the hourly removal does
 
         with pytest.raises(PayloadGone):
