@@ -76,3 +76,24 @@ def test_a_worker_with_wrong_settings_says_so_in_a_line(forge: Forge, start: Sta
 
     assert (2, 1) == (ended, len(forge.log.splitlines()))
     assert "its mode is 0644: other users of this machine can read the keys" in forge.log
+
+
+def test_a_worker_without_redis_says_so_in_a_line(forge: Forge, start: Start, tmp_path: Path) -> None:
+    settings = tmp_path / "worker.toml"
+    settings.write_text(settings.read_text().replace(forge.url, f"unix://{tmp_path}/none.sock"))
+
+    ended = start("--burst").wait(BURST_S)
+
+    assert (1, 1) == (ended, len(forge.log.splitlines()))
+    assert "cannot reach Redis at unix://" in forge.log
+
+
+def test_a_second_worker_of_a_name_is_refused_in_a_line(forge: Forge, start: Start, redis_client: redis.Redis) -> None:
+    start("--name", "w")
+    eventually(lambda: b"idle" == redis_client.hget(f"{RQ}:worker:w", "state"))
+    before = len(forge.log)
+
+    ended = start("--name", "w").wait(BURST_S)
+
+    assert (2, 1) == (ended, len(forge.log[before:].splitlines()))
+    assert "a worker named 'w' works, or was killed in the last eight minutes; give another name" in forge.log[before:]
