@@ -21,7 +21,8 @@ as it is valid (SECURITY.md). And a task may fetch jobs with classes of RQ itsel
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -106,6 +107,7 @@ class JobGuard:
     ) -> None:
         self.mode, self._patterns, self._tasks, self._keys = mode, patterns, frozenset(tasks), keys
         self._allows_unsigned, self._clock = allows_unsigned, clock or SystemClock()
+        self.is_deciding = False  # a job is being read: a signal to stop must not interrupt that
         self._told = ""  # the last problem of the file of keys that was logged
 
     @property
@@ -117,6 +119,15 @@ class JobGuard:
     def is_on(self) -> bool:
         """True if jobs are looked at."""
         return self.mode is not GuardMode.OFF
+
+    @contextmanager
+    def deciding(self) -> Iterator[None]:
+        """Mark the time in which a job is read and decided on."""
+        self.is_deciding = True
+        try:
+            yield
+        finally:
+            self.is_deciding = False
 
     def allowed_text(self) -> str:
         """Return what may run, for people: ``3 tasks and app.jobs.* are allowed; keys k2, k1``."""
@@ -171,6 +182,8 @@ class JobGuard:
         except ConfigError as error:
             raise BadSignature(f"this worker cannot read its keys: {error}") from error
         demand_in_limits(checked, fields)
+        if int(fields.get("retries_left") or 0) > int(fields.get("zs_retries") or 0):
+            raise BadSignature("it has more retries left than were signed")
         return checked
 
     def _tell_of(self, keys: KeyFile) -> None:

@@ -64,6 +64,7 @@ class Guarded(BaseWorker):
             return
         status = job.get_status(refresh=False)
         over = f"it is over: its status is {status.value}" if status in _OVER else ""
+        job.permission = job.permission._replace(refusal=job.permission.refusal or _elsewhere(job, queue))
         if reason := job.permission.refusal or over:
             if self.guard.mode is GuardMode.ENFORCE:
                 self._refuse(job, queue, reason, is_over=bool(over))
@@ -91,8 +92,22 @@ class Guarded(BaseWorker):
         self.handle_job_failure(job, queue, exc_string=refusal_text(reason), **more)
         self.set_state("idle")
 
+    def _shutdown(self) -> None:
+        """Stop at once, or after the job that is being read: RQ's exception would leave it in no queue."""
+        if self.guard.is_deciding:
+            self._stop_requested = True
+        else:
+            super()._shutdown()  # type: ignore[no-untyped-call]  # RQ's
+
     def _start_scheduler(self, *args: Any, **options: Any) -> None:
         if not self.guard.is_on:
             super()._start_scheduler(*args, **options)
             return
         log.warning("Worker %s: RQ's scheduler is not started beside a guard; zsched's daemon does its work", self.name)
+
+
+def _elsewhere(job: Job, queue: Queue) -> str:
+    """Return why a signed *job* may not run from *queue*, or "": its signature is for the queue that it names."""
+    if job.permission.checked is None or job.origin == queue.name:
+        return ""
+    return f"it was pushed to the queue {queue.name!r}, and is signed for {job.origin!r}"

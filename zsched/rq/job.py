@@ -33,6 +33,7 @@ class Job(rq.job.Job):
         self._guard: JobGuard = process.guard()
         self.permission = _MADE_HERE
         self._fields: dict[str, Any] = {}  # of its hash
+        self._is_meta_foreign = False  # another process wrote it since the decision
         self._trusted = self.serializer
         if self._guard.is_on:
             self._trusted = trusted_of(self.serializer)
@@ -50,10 +51,11 @@ class Job(rq.job.Job):
         if not self._guard.is_on:
             super().restore(raw_data)
             return
-        self._fields = decode_redis_hash(raw_data)
-        self.permission = self._guard.decide(self.id, self._fields)
-        super().restore(self._readable)
-        self.meta = self._meta_of(self._fields.get("meta"))
+        with self._guard.deciding():
+            self._fields = decode_redis_hash(raw_data)
+            self.permission = self._guard.decide(self.id, self._fields)
+            super().restore(self._readable)
+            self.meta, self._is_meta_foreign = self._meta_of(self._fields.get("meta")), False
 
     @property
     def _readable(self) -> dict[str, Any]:
@@ -68,6 +70,13 @@ class Job(rq.job.Job):
             found: dict[str, Any] = self._reader.loads(meta)
         except Exception:  # as RQ does
             return {_UNREADABLE: meta}
+        return found
+
+    def get_meta(self, refresh: bool = True) -> dict[str, Any]:
+        """Return its meta, read anew with *refresh*. Plain values of another process are not signed by this worker."""
+        if refresh and self._guard.is_on:
+            self._is_meta_foreign |= self.connection.hget(self.key, "meta") != self._fields.get("meta")
+        found: dict[str, Any] = super().get_meta(refresh)
         return found
 
     @property
@@ -157,7 +166,7 @@ class Job(rq.job.Job):
         before, checked = self._fields.get("meta"), self.permission.checked
         if before and (self.refusal or self.meta.keys() == {_UNREADABLE}):
             return {"meta": before}
-        if checked is None:
+        if checked is None or self._is_meta_foreign:
             return {"meta": meta}
         if meta != before:
             self._fields["meta"] = meta

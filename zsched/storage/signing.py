@@ -6,7 +6,7 @@ A signature is an HMAC-SHA256, cut to 128 bits, of a text that covers everything
 - the namespace, and the *subject*: a run id, or the id of a recurring schedule;
 - the time until which it is valid;
 - the call, which is RQ's ``data`` inflated: function, instance, args and kwargs;
-- the queue, ``meta``, the callbacks, the timeout, and how often RQ may repeat the run: ``SIGNED``.
+- the queue, ``meta``, the callbacks, the timeouts, and how often RQ may repeat the run: ``SIGNED``.
 
 Each part has its length in front, so no two jobs have the same text. RQ writes a job again when it retries or requeues
 it. It writes these parts as they were, but ``data`` deflated, and JSON with spaces. So ``data`` is signed inflated, and
@@ -39,6 +39,7 @@ Fields = Mapping[str, Any]  # of a job: texts or bytes
 # The signed fields of a job besides its data. zsched writes no webhooks and no repeats; workers would obey both.
 SIGNED: Final = (
     "origin", "timeout", "meta", "success_callback_name", "failure_callback_name", "stopped_callback_name",
+    "success_callback_timeout", "failure_callback_timeout", "stopped_callback_timeout",
     "retry_intervals", "zs_retries", "repeat_intervals", "repeats_left", "webhooks",
 )  # fmt: skip
 _IN_JSON: Final = ("meta", "retry_intervals")
@@ -188,7 +189,7 @@ def _normal(name: str, value: Any) -> bytes:
     found = _bytes(value)
     if name in _IN_JSON and found[:1] in (b"{", b"["):
         with suppress(ValueError, RecursionError):  # else it is signed as it stands
-            return json.dumps(json.loads(found), separators=(",", ":")).encode()
+            return json.dumps(json.loads(found.decode()), separators=(",", ":")).encode()
     return found
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.integration.guard.ground import NOT_HERE, TASKS, Bomb, Forge, call
+from tests.prefix import RQ
 from zsched.core.signed import SIGNATURE_FIELD
 from zsched.storage.keyfile import SigningKey
 from zsched.storage.signing import Subject
@@ -179,11 +180,27 @@ altered("altered_by_meta_that_is_code", lambda forge, name: {"meta": pickled({"x
 altered("altered_retry_intervals", lambda forge, name: {"retry_intervals": "[1]"}, retry=1)
 altered("altered_number_of_retries", lambda forge, name: {"retries_left": "9", "zs_retries": "9"}, retry=1)
 altered("altered_by_retries", lambda forge, name: {"retries_left": "9", "zs_retries": "9", "retry_intervals": "[0]"})
+altered("altered_by_retries_that_are_left", lambda forge, name: {"retries_left": "7"})
 altered("altered_by_repeats", lambda forge, name: {"repeats_left": "9", "repeat_intervals": "[0]"})
 altered(
     "altered_by_webhooks",
     lambda forge, name: {"webhooks": json.dumps([{"url": "http://127.0.0.1:9/", "job_status": "failed"}])},
 )
+
+
+@case
+def moved_to_another_queue(forge: Forge, name: str) -> str:
+    run_id = forge.enqueue(name, queue="elsewhere")
+    forge.redis.lrem(f"{RQ}:queue:elsewhere", 0, run_id)
+    forge.redis.rpush(f"{RQ}:queue:default", run_id)
+    return run_id
+
+
+@case
+def moved_by_a_limited_key_to_another_queue(forge: Forge, name: str) -> str:
+    fields = {"data": call(name), "origin": "web"}
+    key = forge.ring.keys["web1"]
+    return forge.push(run_of(name), forge.signed(fields, Subject.RUN, run_of(name), key=key), queue="default")
 
 
 # -- callbacks -----------------------------------------------------------------------------------------
@@ -196,6 +213,11 @@ altered("smuggled_callback_that_is_not_allowed", lambda forge, name: {"success_c
 altered(
     "smuggled_instead_of_another_callback",
     lambda forge, name: {"success_callback_name": f"{TASKS}.work"},
+    on_success=f"{TASKS}.called_back",
+)
+altered(
+    "altered_timeout_of_a_callback",
+    lambda forge, name: {"success_callback_timeout": "99999999"},
     on_success=f"{TASKS}.called_back",
 )
 altered("removed_callback", lambda forge, name: {"success_callback_name": ""}, on_success=f"{TASKS}.called_back")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import pickle
+import signal
 from pathlib import Path
 from typing import Any
 
 from rq import Retry, get_current_job
 
 import zsched
+from zsched.rq import SimpleWorker
+from zsched.rq.guard import Permission
 
 FOLDER = "GUARD_RECEIPTS"  # of the environment
 
@@ -16,6 +20,21 @@ FOLDER = "GUARD_RECEIPTS"  # of the environment
 def leave(name: str) -> None:
     """Leave the receipt *name*."""
     (Path(os.environ[FOLDER]) / name).touch()
+
+
+class StoppedWorker(SimpleWorker):
+    """A worker that gets SIGTERM while it decides on its first job."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        decide = self.guard.decide
+
+        def decided(*given: Any) -> Permission:
+            self.guard.decide = decide  # type: ignore[method-assign]  # once
+            os.kill(os.getpid(), signal.SIGTERM)
+            return decide(*given)
+
+        self.guard.decide = decided  # type: ignore[method-assign]
 
 
 @zsched.task
@@ -52,6 +71,18 @@ def count_in_meta(times: int) -> None:
     if job.meta["count"] < times:
         raise ValueError(f"attempt {job.meta['count']}")
     leave(f"{job.id}-counted-{times}")
+
+
+@zsched.task
+def fail_after_reading_meta(name: str) -> None:
+    """Fail at the first attempt, when another program wrote ``meta``; then leave what is in ``meta``."""
+    job = get_current_job()
+    assert job is not None
+    if job.meta:
+        leave(f"{name}-{job.meta}")
+    job.connection.hset(job.key, "meta", pickle.dumps({"admin": True}))  # as another program could
+    job.get_meta()
+    raise ValueError("again")
 
 
 @zsched.task

@@ -19,7 +19,7 @@ from rq.registry import FailedJobRegistry, StartedJobRegistry
 
 from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import STEADY, DaemonThread
-from tests.integration.guard.ground import KEYS, TASKS, Bomb, Forge, call, key_file
+from tests.integration.guard.ground import BURST_S, KEYS, TASKS, Bomb, Forge, call, key_file
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, PayloadGone, RunStatus
 from zsched.aio import AsyncClient
@@ -211,6 +211,25 @@ def test_a_run_of_a_recurring_schedule_that_rewrites_its_meta_is_tried_again(for
     forge.burst(guard)
 
     assert finished(forge, run_id)
+
+
+def test_a_worker_that_is_stopped_while_it_decides_runs_the_job_first(forge: Forge, guard: Guard) -> None:
+    forge.enqueue("first")
+    forge.enqueue("second")
+
+    worker = forge.start(guard, f"{TASKS}.StoppedWorker")
+
+    assert (0, {"first"}) == (worker.wait(BURST_S), forge.receipts)
+    assert 1 == forge.redis.llen(f"{RQ}:queue:default")
+
+
+def test_meta_of_another_program_is_not_signed_by_the_worker(forge: Forge, guard: Guard) -> None:
+    run_id = forge.enqueue("admin", f"{TASKS}.fail_after_reading_meta", retry=2)
+
+    forge.burst(guard)
+
+    assert (set(), b"failed") == (forge.receipts, forge.fields(run_id)["status"])
+    assert "the job was changed after it was signed" in forge.log
 
 
 @pytest.mark.parametrize("by", ["client", "rq"])

@@ -98,6 +98,12 @@ def test_a_job_stays_good_as_rq_writes_it_again() -> None:
     assert is_good(job | again)
 
 
+def test_meta_in_another_encoding_is_another_meta() -> None:
+    job = signed(FIELDS | {"meta": b'{"a":1}'})
+
+    assert not any(is_good(job | {"meta": '{"a":1}'.encode(name)}) for name in ("utf-16-le", "utf-16", "utf-32-le"))
+
+
 @pytest.mark.parametrize(
     ("subject", "name", "good", "bad"),
     [
