@@ -3,8 +3,8 @@ The part of a worker class that asks the guard, before one of RQ's: ``class Mine
 
 All jobs of such a worker are ``zsched.rq.Job``: those that it takes, and those that its maintenance finds. A refused
 job ends as failed, with the reason as its error, and without a further attempt. Its task, its callbacks and its
-webhooks do not run. The tracker records its run as ``refused``. A job that is over is refused, too: a program that
-pushes its id again must also write its job again.
+webhooks do not run. The tracker records its run as ``refused``. Two more are refused: a signed job in another queue
+than the signed one, and a job that is over. A program that pushes its id again must also change its status.
 
 RQ's own scheduler is not started beside a guard: its process reads jobs by RQ's class, which unpickles their ``meta``.
 zsched's daemon moves RQ's delayed jobs instead (``[rq] native``).
@@ -64,8 +64,9 @@ class Guarded(BaseWorker):
             return
         status = job.get_status(refresh=False)
         over = f"it is over: its status is {status.value}" if status in _OVER else ""
-        job.permission = job.permission._replace(refusal=job.permission.refusal or _elsewhere(job, queue))
-        if reason := job.permission.refusal or over:
+        refusal = job.permission.refusal or _elsewhere(job, queue)
+        job.permission = job.permission._replace(refusal=refusal)  # for its callbacks and retries
+        if reason := refusal or over:
             if self.guard.mode is GuardMode.ENFORCE:
                 self._refuse(job, queue, reason, is_over=bool(over))
                 return

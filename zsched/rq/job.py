@@ -73,11 +73,17 @@ class Job(rq.job.Job):
         return found
 
     def get_meta(self, refresh: bool = True) -> dict[str, Any]:
-        """Return its meta, read anew with *refresh*. Plain values of another process are not signed by this worker."""
-        if refresh and self._guard.is_on:
-            self._is_meta_foreign |= self.connection.hget(self.key, "meta") != self._fields.get("meta")
-        found: dict[str, Any] = super().get_meta(refresh)
-        return found
+        """
+        Return its meta, with *refresh* from Redis. This worker does not sign what another process wrote there. Raises
+        NotPlain.
+        """
+        if not (refresh and self._guard.is_on):
+            kept: dict[str, Any] = super().get_meta(refresh)
+            return kept
+        found: Any = self.connection.hget(self.key, "meta")
+        self._is_meta_foreign |= found != self._fields.get("meta")
+        self.meta = self.serializer.loads(found) if found else {}
+        return self.meta
 
     @property
     def _reader(self) -> Any:

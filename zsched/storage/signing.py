@@ -10,7 +10,7 @@ A signature is an HMAC-SHA256, cut to 128 bits, of a text that covers everything
 
 Each part has its length in front, so no two jobs have the same text. RQ writes a job again when it retries or requeues
 it. It writes these parts as they were, but ``data`` deflated, and JSON with spaces. So ``data`` is signed inflated, and
-JSON without spaces.
+JSON without spaces. It counts ``retries_left`` down: that is at most ``zs_retries``, which is signed.
 
 Redis copies a recurring schedule's template, so a signature of a schedule holds for each of its runs, and cannot tell a
 replay from a run. Until then it may run any number of times. The same is true of a retried run, as Redis numbers it.
@@ -174,8 +174,18 @@ def _check(
         if hmac.compare_digest(Stamp(key, subject, shared, until_s).sign(name, data), given):
             if now_s > until_s:
                 raise BadSignature(f"its signature was valid until {from_ms(until_s * 1000):%Y-%m-%dT%H:%M}Z")
+            if _has_more_retries(fields):
+                raise BadSignature("it has more retries left than were signed")
             return Checked(subject, key, until_s)
     raise BadSignature("its signature is of another run, or the job was changed after it was signed")
+
+
+def _has_more_retries(fields: Fields) -> bool:
+    """Return whether RQ would try the job more often than was signed; True for texts that are no numbers."""
+    left, signed = fields.get("retries_left"), fields.get("zs_retries")
+    with suppress(ValueError):
+        return int(left or 0) > int(signed or 0)  # as RQ reads them
+    return True
 
 
 def _measured(parts: Iterable[str | bytes]) -> bytes:

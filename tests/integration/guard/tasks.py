@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 from pathlib import Path
 from typing import Any
 
 from rq import Retry, get_current_job
 
 import zsched
-from zsched.rq import SimpleWorker
-from zsched.rq.guard import Permission
 
 FOLDER = "GUARD_RECEIPTS"  # of the environment
 
@@ -20,21 +17,6 @@ FOLDER = "GUARD_RECEIPTS"  # of the environment
 def leave(name: str) -> None:
     """Leave the receipt *name*."""
     (Path(os.environ[FOLDER]) / name).touch()
-
-
-class StoppedWorker(SimpleWorker):
-    """A worker that gets SIGTERM while it decides on its first job."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        decide = self.guard.decide
-
-        def decided(*given: Any) -> Permission:
-            self.guard.decide = decide  # type: ignore[method-assign]  # once
-            os.kill(os.getpid(), signal.SIGTERM)
-            return decide(*given)
-
-        self.guard.decide = decided  # type: ignore[method-assign]
 
 
 @zsched.task

@@ -1,4 +1,4 @@
-"""Modes of a guard: off, warn and enforce; and workers that cannot begin."""
+"""Modes of a guard: off, warn and enforce; and workers that cannot begin, or are stopped."""
 
 from __future__ import annotations
 
@@ -112,6 +112,16 @@ def test_new_keys_are_used_without_a_restart(forge: Forge, guard: Guard) -> None
 def test_a_class_of_ones_own_refuses_too(forge: Forge, guard: Guard) -> None:
     ids = push_three(forge)
 
-    forge.burst(guard, "tests.integration.guard.spawning.Spawning")
+    forge.burst(guard, "tests.integration.guard.workers.Spawning")
 
     assert ({"signed"}, b"failed") == (forge.receipts, forge.fields(ids["forged"])["status"])
+
+
+def test_a_worker_that_is_stopped_while_it_decides_runs_the_job_first(forge: Forge, guard: Guard) -> None:
+    forge.enqueue("first")
+    forge.enqueue("second")
+
+    worker = forge.start(guard, "tests.integration.guard.workers.Stopped")
+
+    assert (0, {"first"}) == (worker.wait(BURST_S), forge.receipts)
+    assert 1 == forge.redis.llen(f"{RQ}:queue:default")

@@ -1,11 +1,9 @@
-"""Signatures survive everything that zsched and RQ do with a job, and what no signature covers is opened safely."""
+"""Signatures survive everything that zsched and RQ do with a job."""
 
 from __future__ import annotations
 
 import json
-import pickle
 import sqlite3
-from base64 import b64encode
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,13 +11,11 @@ from typing import Any
 import anyio
 import pytest
 import redis
-from rq import Queue
-from rq.job import Job
-from rq.registry import FailedJobRegistry, StartedJobRegistry
+from rq.registry import FailedJobRegistry
 
 from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import STEADY, DaemonThread
-from tests.integration.guard.ground import BURST_S, KEYS, TASKS, Bomb, Forge, call, key_file
+from tests.integration.guard.ground import KEYS, TASKS, Forge, call, key_file
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, PayloadGone, RunStatus
 from zsched.aio import AsyncClient
@@ -107,6 +103,14 @@ def test_an_update_of_a_forged_schedule_is_refused(forge: Forge) -> None:
     forge.alter(run_id, data=call("evil"))
 
     with pytest.raises(InvalidSchedule, match="the job was changed after it was signed; schedule it again"):
+        forge.client.update("a", queue="other")
+
+
+def test_an_update_of_a_schedule_with_more_retries_than_were_signed_is_refused(forge: Forge) -> None:
+    run_id = forge.client.schedule(WORK, args=("good",), id="a", after=3600, retry=1).run_id or ""
+    forge.alter(run_id, retries_left="9")
+
+    with pytest.raises(InvalidSchedule, match="it has more retries left than were signed; schedule it again"):
         forge.client.update("a", queue="other")
 
 
@@ -211,16 +215,6 @@ def test_a_run_of_a_recurring_schedule_that_rewrites_its_meta_is_tried_again(for
     forge.burst(guard)
 
     assert finished(forge, run_id)
-
-
-def test_a_worker_that_is_stopped_while_it_decides_runs_the_job_first(forge: Forge, guard: Guard) -> None:
-    forge.enqueue("first")
-    forge.enqueue("second")
-
-    worker = forge.start(guard, f"{TASKS}.StoppedWorker")
-
-    assert (0, {"first"}) == (worker.wait(BURST_S), forge.receipts)
-    assert 1 == forge.redis.llen(f"{RQ}:queue:default")
 
 
 def test_meta_of_another_program_is_not_signed_by_the_worker(forge: Forge, guard: Guard) -> None:
@@ -337,70 +331,3 @@ def test_a_run_whose_arguments_were_deleted_is_not_retried(forge: Forge, guard: 
 
         with pytest.raises(PayloadGone):
             forge.client.retry(run_id)
-
-
-# -- what no signature covers ------------------------------------------------------------------------
-
-
-def test_a_pickle_among_the_things_that_a_task_reads_is_not_opened(forge: Forge, guard: Guard, kind: str) -> None:
-    before = forge.enqueue("before")
-    run_id = forge.enqueue("reader", f"{TASKS}.read_others", args=())
-    bomb = pickle.dumps({"x": Bomb("read")})
-    forge.alter(run_id, dependency_id=before, result=bomb)
-    forge.alter(before, meta=bomb, result=bomb)
-    for id in (before, run_id):
-        forge.redis.xadd(f"{RQ}:results:{id}", {"type": 1, "return_value": b64encode(bomb)})
-
-    forge.burst(guard, kind)
-
-    assert finished(forge, run_id)
-    assert not [name for name in forge.receipts if name.startswith("boom")]
-    assert "closed-1-NotPlain" in forge.receipts
-
-
-def test_an_abandoned_job_that_is_forged_runs_no_callback(forge: Forge, guard: Guard) -> None:
-    forged = {
-        "data": call("x"), "status": "started", "failure_callback_name": f"{TASKS}.called_back", "origin": "default",
-        "meta": pickle.dumps({"x": Bomb("abandoned")}), "retries_left": "1", "timeout": "180",
-    }  # fmt: skip
-    forge.redis.hset(KEYS.rq.job("forged"), mapping=forged)
-    forge.redis.sadd(f"{RQ}:queues", f"{RQ}:queue:default")
-    forge.redis.zadd(StartedJobRegistry("default", connection=forge.redis).key, {"forged:1": 1})
-
-    forge.burst(guard)
-
-    assert set() == forge.receipts
-
-
-def test_a_dependent_job_that_is_forged_is_released_unopened(forge: Forge, guard: Guard) -> None:
-    run_id = forge.enqueue("first")
-    forged = {
-        "data": call("dependent"), "status": "deferred", "origin": "other", "timeout": "180",
-        "meta": pickle.dumps({"x": Bomb("dependent")}), "success_callback_name": f"{TASKS}.called_back",
-    }  # fmt: skip
-    forge.redis.hset(KEYS.rq.job("waits"), mapping=forged)
-    forge.redis.sadd(f"{RQ}:job:{run_id}:dependents", "waits")
-    forge.redis.zadd(f"{RQ}:deferred:other", {"waits": 1})
-
-    forge.burst(guard, queues=("default",))
-
-    assert {"first"} == forge.receipts
-    kept = forge.fields("waits")
-    assert (forged["meta"], forged["success_callback_name"].encode()) == (kept["meta"], kept["success_callback_name"])
-
-
-# -- RQ's own jobs -----------------------------------------------------------------------------------
-
-
-def test_an_unsigned_job_of_rq_runs_by_choice_if_its_arguments_are_plain(forge: Forge, guard: Guard, kind: str) -> None:
-    queue = Queue("default", connection=forge.redis)
-    plain = queue.enqueue(WORK, "plain", meta={"a": 1}, on_success=None)
-    forbidden = queue.enqueue(f"{TASKS}.not_allowed", "forbidden")
-    forge.redis.hset(plain.key, "x", "y")
-    bomb = forge.push("d3b07384-d9a0-4c1e-8f1e-aaaaaaaaaaaa", {"data": call("x", args=(Bomb("argument"),))})
-
-    forge.burst(guard, kind, ZSCHED_WORKER_UNSIGNED_RQ_JOBS="true")
-
-    assert {"plain"} == forge.receipts
-    statuses = [Job.fetch(id, forge.redis).get_status().value for id in (plain.id, forbidden.id)]
-    assert (["finished", "failed"], b"failed") == (statuses, forge.fields(bomb)["status"])
