@@ -71,7 +71,7 @@ def test_pages_of_schedules_due_in_one_millisecond_are_complete(client: Client, 
 
 
 @pytest.mark.parametrize("gone", [range(150), range(50, 450), range(500), range(0, 500, 2)])
-def test_schedules_that_fire_during_a_listing_hide_no_other_schedule(
+def test_schedules_that_leave_during_a_listing_hide_no_other_schedule(
     client: Client, redis_client: redis.Redis, soon: datetime, gone: range
 ) -> None:
     names = [f"i-{n:04}" for n in range(1500)]
