@@ -25,10 +25,12 @@ from zsched.core.repair import IdOutcome
 from zsched.core.revision import PAYLOAD, revise
 from zsched.core.signed import signature_behind
 from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule, VersionConflict, ZschedError
+from zsched.storage.called import called
 from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.refusals import NO_VERSION, is_changed
 from zsched.storage.signing import BadSignature
 from zsched.storage.store import Store
+from zsched.storage.unpickling import NotPlain
 
 
 class Updating:
@@ -134,8 +136,18 @@ class Updating:
             if signer is None:
                 raise BadSignature("it is signed, and this client has no keys")
             signer.check_found(schedule.id, schedule.next_ms if schedule.kind == "once" else None, found.fields)
+            if (path := _function_of(found)) != schedule.func:  # a new payload would be made with that
+                raise BadSignature(f"it shows the function {schedule.func!r}, and is signed for {path!r}")
         except BadSignature as error:
             raise InvalidSchedule("id", schedule.id, str(error), remedy) from error
+
+
+def _function_of(found: StoredSchedule) -> str:
+    """Return the path of the function in the payload. Raises BadSignature."""
+    try:
+        return called(found.fields).paths[0]
+    except NotPlain as error:
+        raise BadSignature(f"its call cannot be read: {error}") from error
 
 
 def _signature_of(item: PutItem) -> bytes:

@@ -86,7 +86,7 @@ def test_a_backfilled_occurrence_runs(forge: Forge, guard: Guard) -> None:
 
 
 def test_an_update_of_a_signed_schedule_is_signed(forge: Forge, guard: Guard) -> None:
-    forge.client.schedule(WORK, args=("before",), id="a", after=3600)
+    forge.client.schedule(WORK, args=("before",), id="a", after=3600, description="a line for people")
     forge.client.update("a", after=7200)
     forge.client.update("a", queue="other")
     forge.client.update("a", args=("after",))
@@ -104,6 +104,20 @@ def test_an_update_of_a_forged_schedule_is_refused(forge: Forge) -> None:
 
     with pytest.raises(InvalidSchedule, match="the job was changed after it was signed; schedule it again"):
         forge.client.update("a", queue="other")
+
+
+@pytest.mark.parametrize("when", [{"after": 3600}, {"cron": "0 9 * * *"}])
+def test_an_update_of_a_schedule_that_shows_another_function_is_refused(forge: Forge, when: dict[str, Any]) -> None:
+    run_id = forge.client.schedule(WORK, args=("good",), id="a", **when).run_id
+    other = f"{TASKS}.other"
+    if run_id is None:
+        forge.redis.hset(KEYS.schedule("a"), "func", other)
+    else:
+        forge.alter(run_id, description=other)
+
+    with pytest.raises(InvalidSchedule, match=f"it shows the function '{other}', and is signed for '{WORK}'"):
+        forge.client.update("a", args=("after",))
+    assert "it shows the function" in forge.client.sign_many(match="a").refused[0][1]
 
 
 def test_an_update_of_a_schedule_with_more_retries_than_were_signed_is_refused(forge: Forge) -> None:
