@@ -199,8 +199,10 @@ class Ground:
         arguments = {"op": "-", "keep_op_ms": 0, "seen_version": "", "run_ms": ""} | arguments
         return _decoded(self.scripts.call(name, rows=rows, **arguments))
 
-    def put(self, *rows: tuple[str, Any] | tuple[str, Any, str], **options: Any) -> list[tuple[str, str]]:
-        """Put (id, due ms[, data]) rows; return (word, due ms) per row."""
+    def put(
+        self, *rows: tuple[str, Any] | tuple[str, Any, str] | tuple[str, Any, str, str], **options: Any
+    ) -> list[tuple[str, str]]:
+        """Put (id, due ms[, data[, its name]]) rows; return (word, due ms) per row."""
         return self.put_reply(*rows, **options)[1]
 
     def put_reply(
@@ -208,8 +210,9 @@ class Ground:
     ) -> tuple[list[Any], list[tuple[str, str]]]:
         shared = [text for pair in sorted((fields or FIELDS).items()) for text in pair]
         texts = list(shared)
-        for row in rows:
-            texts += (row[0], row[1], row[2] if len(row) > 2 else "call")
+        for id, due_ms, *call in rows:
+            data, name = *call, *("call", "data")[len(call) :]
+            texts += (id, due_ms, name, data)
         arguments = {
             "lane": "normal", "if_exists": "replace", "enabled": "", "allow_past": 0, "op": op or "-",
             "keep_op_ms": 60_000 if op else 0, "field_size": len(shared),
@@ -242,7 +245,7 @@ class Ground:
         """Return a row of put_recurring, its shape first; by default of a rule whose next time is in an hour."""
         said = {
             "lane": "normal", "if_exists": "replace", "enabled": "", "seen_version": "", "trigger": "rule-1",
-            "digest": "digest-1",
+            "digest": "digest-1", "name": "data",
             "anchor_ms": "", "jitter_ms": 0, "next_ms": self.now_ms + HOUR_MS if next is None else next,
             "from_ms": 0, "until_ms": LAST_MS,
         }  # fmt: skip
@@ -262,7 +265,7 @@ class Ground:
             *texts,
         ]
         names = ("anchor_ms", "next_ms", "jitter_ms", "from_ms", "until_ms")
-        head = [said[name] for name in ("seen_version", "trigger", "digest")]
+        head = [said[name] for name in ("seen_version", "trigger", "digest", "name")]
         return [shape, id, *head, data, *(said[name] for name in names)]
 
     def fire(self, **over: Any) -> Fire:

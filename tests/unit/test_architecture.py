@@ -50,7 +50,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "embedded":       (("errors", "embedded"),                           ()),
     "core":           (("errors", "core"),                               ("croniter",)),
     "archive":        (("errors", "core", "archive"),                    ()),
-    "storage":        (("errors", "config", "core", "storage"),          ("redis",)),
+    "storage":        (("errors", "config", "core", "storage"),          ("hiredis", "redis")),
     "storage.rqjob":  (("errors", "core", "storage"),                    ("redis", "rq")),
     "client":         (("errors", "config", "core", "storage", "client"),  ()),
     "aio":            (("errors", "core", "storage", "client", "aio"),   ("greenlet", "redis")),  # of the extra async

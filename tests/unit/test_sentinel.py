@@ -191,6 +191,9 @@ class FakeConnection:
     def send_command(self, *command: str, check_health: bool = True) -> None:
         self.did.append(command[0])
 
+    def send_packed_command(self, packed: list[bytes], check_health: bool = True) -> None:
+        self.did.append(packed[0].split(b"\r\n")[2].decode())
+
     def read_response(self) -> Any:
         if isinstance(self._role, Exception):
             raise self._role

@@ -21,7 +21,6 @@ from zlib import crc32
 
 from zsched.core.log import Entry, Position, Texts, parse, reading
 from zsched.core.log.kinds import Given
-from zsched.core.signed import with_data
 from zsched.errors import ArchiveCorrupt
 
 _HEAD = 5  # bytes
@@ -119,10 +118,10 @@ def reader(entry: Entry) -> Callable[[int], Given]:
     return record_of
 
 
-def with_arguments(record: Texts, text: bytes) -> Texts:
-    """Return *record* with its separate arguments, and the signature behind them if they are of a put."""
-    at = record.index(b"data", 0)
-    return [*record[:at], *with_data(text), *record[at + 2 :]]
+def with_arguments(record: Texts, data: bytes) -> Texts:
+    """Return *record* with its separate arguments."""
+    at = 2 * record[::2].index(b"data") + 1
+    return [*record[:at], data, *record[at + 1 :]]
 
 
 def without_arguments(entry: Entry) -> tuple[Entry, dict[int, bytes]]:

@@ -24,6 +24,7 @@ from zsched.core.clock import from_ms
 from zsched.core.listing import id_test
 from zsched.core.model import Definition, Schedule, Scheduled
 from zsched.core.revision import PAYLOAD, is_same
+from zsched.core.signed import signature_in
 from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, check
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.storage.comparing import ScheduleWithOptions, with_options
@@ -80,7 +81,7 @@ class Keeper:
             payload = replace(payload, meta=held.options.get("meta"))
         definition = replace(definition, payload=payload)
         record = self._store.record(definition)
-        return definition, replace(wanted, digest=record.digest(_rule(definition)), signature=record.signature)
+        return definition, replace(wanted, digest=record.digest(_rule(definition)), signature=signature_in(record.name))
 
     def is_unchanged(self, held: ScheduleWithOptions, wanted: ScheduleWithOptions) -> bool:
         """Return True if a put of *wanted* would change nothing: the decision of put_recurring.lua."""

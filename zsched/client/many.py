@@ -24,7 +24,7 @@ from zsched.errors import InvalidSchedule, ScheduleExists, TriggerError, ZschedE
 from zsched.storage.keys import Keys
 from zsched.storage.refusals import refusal
 from zsched.storage.scripts import BulkCall
-from zsched.storage.shapes import RELATIVE, OneShotRow, RecurringRow, Shape, one_shots_call, recurring_call
+from zsched.storage.shapes import RELATIVE, ROW_SIZE, OneShotRow, RecurringRow, Shape, one_shots_call, recurring_call
 from zsched.storage.store import Replies, Store
 
 ONE_SHOTS_PER_CALL: Final = 100  # 0.5 ms of the server (measured); meanwhile, runs that are due wait
@@ -73,19 +73,19 @@ class _OneShotPortion:
         """Add a row; return True when the portion is full."""
         self.numbers.append(number)
         self.texts += row
-        self.size += len(row[2])
+        self.size += len(row[3])
         return len(self.numbers) >= ONE_SHOTS_PER_CALL or self.size >= BYTES_PER_CALL
 
     @property
     def ids(self) -> list[str]:
-        return self.texts[::3]
+        return self.texts[::ROW_SIZE]
 
-    def call(self) -> BulkCall:
-        """Return the call, with an operation id if sending it twice could act twice."""
+    def call(self, store: Store) -> BulkCall:
+        """Return the call, signed, with an operation id if sending it twice could act twice. Raises ConfigError."""
         is_conditional = self.shape.if_exists is not IfExists.REPLACE or self.shape.if_version is not None
-        dues = "".join(self.texts[1::3])
+        dues = "".join(self.texts[1::ROW_SIZE])
         needs_op = is_conditional or any(sign in dues for sign in RELATIVE)
-        return one_shots_call(self.shape, self.texts, new_id() if needs_op else None)
+        return one_shots_call(self.shape, store.signed(self.shape, self.texts), new_id() if needs_op else None)
 
 
 class _Waiting(NamedTuple):
@@ -221,7 +221,7 @@ class BulkPut:
         del self._open[id(portion.shape)]
         self._open_ids.difference_update(portion.ids)
         self._sent.append(portion)
-        return portion.call()
+        return portion.call(self._store)
 
     def _close_one_shots(self) -> Iterator[BulkCall]:
         for portion in list(self._open.values()):

@@ -62,7 +62,7 @@ class ClientParts:
     def _encoder(self) -> Encoder:
         from zsched.storage.rqjob import Encoder
 
-        return Encoder(self._serializer, self._payload_limit)
+        return Encoder(self._serializer, self._payload_limit, signs=self._signer is not None)
 
     @cached_property
     def _store(self) -> Store:

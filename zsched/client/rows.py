@@ -64,7 +64,7 @@ class PutFacts(NamedTuple):
             shape, if_version = item.record.shape, item.seen_version or None
             is_conditional = shape.if_exists is not IfExists.REPLACE or if_version is not None
             return cls(item.record.id, False, False, is_conditional, if_version, shape.durable)
-        one, (id, due, _) = item
+        one, (id, due, _, _) = item
         is_conditional = one.if_exists is not IfExists.REPLACE or one.if_version is not None
         return cls(id, True, due[0] in RELATIVE, is_conditional, one.if_version, one.durable)
 
@@ -122,7 +122,7 @@ class RowReader:
             due = str(instant_ms("at", at, known.tz, known.gap, known.fold) + delay_ms)
         else:
             due = f"+{seconds_to_ms('after', after, 0) + delay_ms}"
-        return known.shape, self._store.row(known.shape, own_id, due, self._encoder.call(known.path, args, kwargs))
+        return known.shape, self._store.row(own_id, due, self._encoder.call(known.path, args, kwargs))
 
     def _recurring(self, row: Mapping[str, Any], rest: dict[str, Any], id: Any, args: Any, kwargs: Any) -> PutItem:
         """Do the same for a row of a recurring schedule; *rest*: its options without id and arguments."""
@@ -200,7 +200,7 @@ def recurring_item(store: Store, definition: Definition, spec: TriggerSpec) -> R
 def one_shot_item(store: Store, definition: Definition) -> tuple[Shape, OneShotRow]:
     """Return a one-shot. Raises as ``item_of``."""
     shape = store.shape(definition)
-    row = store.row(shape, definition.id, time_argument(definition), store.encoder.data(definition.payload))
+    row = store.row(definition.id, time_argument(definition), store.encoder.data(definition.payload))
     return shape, row
 
 

@@ -23,7 +23,7 @@ from zsched.core.arguments import check_version
 from zsched.core.model import Definition, Scheduled
 from zsched.core.repair import IdOutcome
 from zsched.core.revision import PAYLOAD, revise
-from zsched.core.signed import signature_behind
+from zsched.core.signed import signature_in
 from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule, VersionConflict, ZschedError
 from zsched.storage.called import called
 from zsched.storage.reader import Reader, StoredSchedule
@@ -82,7 +82,7 @@ class Updating:
             except ZschedError as error:
                 outcomes[id] = IdOutcome("", error=error)
                 continue
-            if _signature_of(item) == found.signature:
+            if self._signature_of(item) == found.signature:
                 outcomes[id] = IdOutcome("unchanged")
             else:
                 items.append((len(items), item))
@@ -94,6 +94,10 @@ class Updating:
                 else:
                     outcomes[outcome.id] = IdOutcome("signed", error=outcome.refusal(self._store.keys))
         return outcomes
+
+    def _signature_of(self, item: PutItem) -> bytes:
+        name = item.record.name if isinstance(item, Recurring) else self._store.signed(*item)[2]
+        return signature_in(name)
 
     def _revised(self, found: StoredSchedule, changes: Mapping[str, Any]) -> Definition:
         """
@@ -148,9 +152,3 @@ def _function_of(found: StoredSchedule) -> str:
         return called(found.fields).paths[0]
     except NotPlain as error:
         raise BadSignature(f"its call cannot be read: {error}") from error
-
-
-def _signature_of(item: PutItem) -> bytes:
-    if isinstance(item, Recurring):
-        return item.record.signature
-    return signature_behind(item[1][2])[1]

@@ -67,9 +67,10 @@ def to_ms(instant: datetime) -> int:
     Raises:
         ValueError: *instant* is naive.
     """
-    if instant.utcoffset() is None:
-        raise ValueError("a naive datetime names no instant")
-    return -((_EPOCH - instant) // _MS)
+    try:
+        return -((_EPOCH - instant) // _MS)
+    except TypeError as error:
+        raise ValueError("a naive datetime names no instant") from error
 
 
 def clamped_ms(ms: int) -> int:

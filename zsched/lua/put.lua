@@ -10,13 +10,14 @@
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it (relative times)
 --        seen_version    put rows only if the schedule has this version; '' in any case
 --        field_size      number of field/value texts that all rows share
---        ...             the shared texts, then per row: id, due, data (and its signature, lib/signed.lua). due: ms;
---                        +ms from TIME; or =ms, such a time that the caller computed: it may have passed
+--        ...             the shared texts, then per row: id, due, name, data. due: ms; +ms from TIME; or =ms, such a
+--                        time that the caller computed: it may have passed. name: the signature of the data, or data
+--                        (core/signed.py)
 -- RETURNS  OK, now ms, <entry>/<version of written rows>, then per row: word, due ms
 --        words: created updated unchanged kept already_fired EXISTS PAST CHANGED:<present version> TAKEN WRONGTYPE; due
 --        ms may be -
--- LOGS   put: lane, fields n, the shared pairs, rows n, per written row (id, due ms) and (data, bytes); then, if
---        not empty, ids by spaces: replaced (existed before) and paused
+-- LOGS   put: lane, fields n, the shared pairs, rows n, per written row (id, due ms) and (name, data); then, if not
+--        empty, ids by spaces: replaced (existed before) and paused
 --
 -- A row that equals the waiting schedule is `unchanged`. If RQ already has the run of a row, it is `already_fired`, and
 -- nothing waits. So a call that is sent again because its reply was lost does nothing. Each one-shot of zsched has `zs`
@@ -27,8 +28,8 @@ keep_op_ms, field_size = tonumber(keep_op_ms), tonumber(field_size)
 -- include lib/version.lua
 -- include lib/trouble.lua
 -- include lib/pushed.lua
--- include lib/signed.lua
 
+local ROW_SIZE = 4  -- texts of a row
 local first_row = ROWS + field_size
 
 local expected = {}
@@ -37,8 +38,8 @@ for i = ROWS, first_row - 1, 2 do
 end
 
 -- Return whether this hash, as HGETALL gave it, is the waiting job that the row describes; its times may differ.
-local function is_same(pairs_now, data, signature)
-  local same, held = 1, nil
+local function is_same(pairs_now, name, data)
+  local same, its_name = 1, 'data'
   for i = 1, #pairs_now, 2 do
     local field, value = pairs_now[i], pairs_now[i + 1]
     if field == 'data' then
@@ -46,13 +47,13 @@ local function is_same(pairs_now, data, signature)
     elseif field == 'status' then
       if value ~= 'scheduled' then return false end
     elseif field == 'zs_sig' then
-      held = value
+      its_name = value
     elseif field ~= 'created_at' and field ~= 'zs_version' then
       if expected[field] ~= value then return false end
       same = same + 2
     end
   end
-  return same == field_size + 1 and held == signature
+  return same == field_size + 1 and its_name == name
 end
 
 -- Return whether the put leaves a schedule paused; `at` is its place now, or false.
@@ -61,7 +62,7 @@ local function will_pause(at)
 end
 
 local ids, due, keys, is_relative = {}, {}, {}, {}
-for i = first_row, #ARGV, 3 do
+for i = first_row, #ARGV, ROW_SIZE do
   local n, id, due_ms = #ids + 1, ARGV[i], ARGV[i + 1]
   local sign = string.sub(due_ms, 1, 1)
   if sign == '+' then
@@ -87,7 +88,8 @@ local rows_at = #fields + 2
 fields[rows_at - 1], fields[rows_at] = 'rows', 0
 local replaced, pausing, taken = {}, {}, {}
 for n, id in ipairs(ids) do
-  local at, due_ms, text, run, word = found[n], due[n], ARGV[first_row + 3 * n - 1], keys[n], nil
+  local at, due_ms, run, row, word = found[n], due[n], keys[n], first_row + ROW_SIZE * (n - 1), nil
+  local name, data = ARGV[row + 2], ARGV[row + 3]
   local pending = at and not at.recurring
   local is_there = has_runs and redis.call('EXISTS', run) == 1
   local job = is_there and redis.pcall('HMGET', run, unpack(OF_RUN)) or NO_JOB
@@ -103,7 +105,7 @@ for n, id in ipairs(ids) do
     local own = redis.call('HMGET', run, 'zs', 'data')
     word = (own[1] or not own[2]) and 'already_fired' or 'TAKEN'
   elseif pending and at.place ~= 'quarantine' and at.lane == lane and at.due_ms == due_ms
-    and (at.place == 'paused') == will_pause(at) and is_same(redis.call('HGETALL', run), signature_of(text)) then
+    and (at.place == 'paused') == will_pause(at) and is_same(redis.call('HGETALL', run), name, data) then
     word = 'unchanged'
   end
   if not word and tonumber(due_ms) < now_ms and allow_past ~= '1' and not is_relative[n]
@@ -117,7 +119,7 @@ for n, id in ipairs(ids) do
     writes[#writes + 1] = n
     taken[#taken + 1] = is_there and run or nil
     local size = #fields
-    fields[size + 1], fields[size + 2], fields[size + 3], fields[size + 4] = id, due_ms, 'data', text
+    fields[size + 1], fields[size + 2], fields[size + 3], fields[size + 4] = id, due_ms, name, data
   end
   local size = #reply
   reply[size + 1], reply[size + 2] = word, due_ms
@@ -139,7 +141,7 @@ if #writes > 0 then
     job[#job + 1] = ARGV[i]
   end
   local size = #job
-  job[size + 1], job[size + 2], job[size + 3] = 'created_at', created_at, 'data'
+  job[size + 1], job[size + 2], job[size + 3], job[size + 5] = 'created_at', created_at, 'data', 'zs_sig'
   local members, earliest = {}, math.huge
   if #taken > 0 then
     redis.call('DEL', unpack(taken))  -- a hash without a place would leave fields of its own
@@ -152,9 +154,9 @@ if #writes > 0 then
         trouble.forget(id)
       end
     end
-    local data, signature = signature_of(ARGV[first_row + 3 * n - 1])
-    job[2], job[size + 4], job[size + 5], job[size + 6] = keys[n], data, 'zs_sig', signature
-    redis.call(unpack(job, 1, signature and size + 6 or size + 4))
+    local row = first_row + ROW_SIZE * (n - 1)
+    job[2], job[size + 4], job[size + 6] = keys[n], ARGV[row + 3], ARGV[row + 2]
+    redis.call(unpack(job, 1, ARGV[row + 2] ~= 'data' and size + 6 or size + 4))
     if will_pause(at) and at and at.place == 'paused' then
       park(paused_key, id, lane, due_ms, at.since_ms, at.note)
     elseif will_pause(at) then

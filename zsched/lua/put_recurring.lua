@@ -13,7 +13,8 @@
 --                        seen_version    version that the caller read; '' when the put is not conditional
 --                        trigger         the rule's canonical text
 --                        digest          of the whole definition
---                        data            the template's data (and its signature, lib/signed.lua)
+--                        name            the signature of the data, or data (core/signed.py)
+--                        data            the template's
 --                        anchor_ms       the rule's anchor, or '' for TIME
 --                        next_ms         first nominal time: ms by the caller's plan, or +ms from TIME
 --                        jitter_ms       how much later than that it is due
@@ -22,7 +23,7 @@
 --        words: created updated unchanged kept EXISTS CHANGED:<present version> WRONGTYPE AGAIN; due ms may be -
 --        AGAIN: plan this row once more from now
 -- LOGS   put_recurring: shapes n, per shape: lane, schedule n, its pairs, template n, its pairs; rows n, per written
---        row (id, words), (trigger, text), (data, bytes). Words: shape, due, nominal, anchor, created_at, last,
+--        row (id, words), (trigger, text), (name, data). Words: shape, due, nominal, anchor, created_at, last,
 --        ended_at, paused if it is paused, digest; - for a missing value. After the word for paused comes :<nominal
 --        ms> of an overdue occurrence that the new rule drops. The other fields of a schedule's hash follow, as
 --        version is the entry's position, and updated_at its time
@@ -36,9 +37,8 @@ keep_op_ms, shape_count = tonumber(keep_op_ms), tonumber(shape_count)
 -- include lib/op.lua
 -- include lib/version.lua
 -- include lib/trouble.lua
--- include lib/signed.lua
 
-local ROW_SIZE = 11  -- texts of a row
+local ROW_SIZE = 12  -- texts of a row
 local MS = '^%-?%d+$'
 local READ = {'version', 'trigger', 'digest', 'anchor', 'nominal', 'last', 'created_at', 'ended_at',
   'pause_after'}
@@ -137,7 +137,7 @@ local function is_overdue(at, old)
 end
 
 for n, id in ipairs(ids) do
-  local number, _, seen_version, trigger, digest, data, anchor_ms, next_ms, jitter_ms, from_ms, until_ms =
+  local number, _, seen_version, trigger, digest, name, data, anchor_ms, next_ms, jitter_ms, from_ms, until_ms =
     unpack(ARGV, first_row + ROW_SIZE * (n - 1), first_row + ROW_SIZE * n - 1)
   local shape, at, schedule_key, template_key = shapes[number], found[n], keys[2 * n - 1], keys[2 * n]
   local old, is_sound, has_ended, has_time = NONE, true, false, false  -- has_time: this put may keep its time
@@ -157,7 +157,8 @@ for n, id in ipairs(ids) do
   elseif not word and old.digest == digest and old.trigger == trigger and is_sound and old.version and old.anchor
     and has_time and (has_ended or at.lane == shape.lane and at.place ~= 'quarantine'
       and (at.place == 'paused') == will_pause(shape, at))
-    and holds(schedule_key, shape.own, IS_OURS) and holds(template_key, shape.template, NONE, signature_of(data)) then
+    and holds(schedule_key, shape.own, IS_OURS)
+    and holds(template_key, shape.template, NONE, data, name ~= 'data' and name) then
     word, due_ms = 'unchanged', at.due_ms
   elseif not word and old.anchor and has_time and without_jitter(old.trigger) == without_jitter(trigger) then
     anchor_ms, nominal_ms, due_ms = old.anchor, old.nominal, at.due_ms
@@ -188,7 +189,7 @@ for n, id in ipairs(ids) do
       .. (pauses[n] and ' paused' or ' -') .. dropped .. ' ' .. digest
     rows[row_count + 3] = 'trigger'
     rows[row_count + 4] = trigger
-    rows[row_count + 5] = 'data'
+    rows[row_count + 5] = name
     rows[row_count + 6] = data
     row_count = row_count + 6
   end
@@ -265,10 +266,10 @@ for _, n in ipairs(written) do
     trouble.note_failures(ids[n], 0)
   end
   redis.call(unpack(schedule, 1, size))
-  local data, signature = signature_of(ARGV[row + 5])
+  local name = ARGV[row + 5]
   size = shape.job_size
-  job[2], job[4], job[size + 1], job[size + 2] = keys[2 * n], data, 'zs_sig', signature
-  redis.call(unpack(job, 1, signature and size + 2 or size))
+  job[2], job[4], job[size + 1], job[size + 2] = keys[2 * n], ARGV[row + 6], 'zs_sig', name
+  redis.call(unpack(job, 1, name ~= 'data' and size + 2 or size))
   if pauses[n] and at and at.place == 'paused' then
     park(paused_key, ids[n], lane, due_ms, at.since_ms, at.note)
   elseif pauses[n] then

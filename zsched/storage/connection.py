@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import hiredis
 import redis
 from redis.connection import ConnectionPool
 from redis.sentinel import SentinelConnectionPool
@@ -301,7 +302,7 @@ class Wire:
         self._demand_master()
         self._demand_open()
         try:  # a block of _converted would cost some microseconds per command
-            self.connection.send_command(*_as_texts(command), check_health=False)
+            self.connection.send_packed_command([self.pack(command)], check_health=False)
         except BaseException:
             with self._converted():
                 raise
@@ -309,7 +310,11 @@ class Wire:
 
     def pack(self, command: Command) -> bytes:
         """Return *command* as bytes for ``send_packed``. Raises redis.DataError, UnicodeError; nothing was sent."""
-        return b"".join(self.connection.pack_command(*_as_texts(command)))
+        try:  # redis-py does the same, but looks at each part twice before: that took 5 % of a bulk insert (measured)
+            packed: bytes = hiredis.pack_command(tuple(_as_texts(command)))
+        except TypeError as error:
+            raise redis.DataError(str(error)) from error
+        return packed
 
     def send_packed(self, commands: Sequence[bytes]) -> None:
         """Send packed *commands* in one write; ``receive`` gives the replies in order."""

@@ -20,7 +20,7 @@ from zsched.core.listing import IdTest
 from zsched.core.model import Schedule
 from zsched.core.pages import pages_of
 from zsched.core.policy import USUAL, Policy
-from zsched.core.signed import SIGNATURE_FIELD, signed, with_data
+from zsched.core.signed import SIGNATURE_FIELD, job_pairs
 from zsched.core.triggers import TriggerSpec, delay_of, read_spec
 from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
@@ -126,7 +126,7 @@ class Reader:
         shape = record.shape
         own = _encoded([*shape.own, "trigger", spec.to_text()])
         row: list[Any] = [b"due", shape.lane.value.encode(), b"", b"", b"", 1, own]
-        row.append(_encoded([*shape.template, *with_data(signed(record.data, record.signature))]))
+        row.append(_encoded([*shape.template, *job_pairs(record.name, record.data)]))
         return StoredSchedule(self._decoder.schedule(record.id, row), row[7], 0, record.digest(spec))
 
     def active(

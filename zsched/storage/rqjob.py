@@ -32,11 +32,10 @@ from zsched.core.arguments import serializer_name
 from zsched.core.entry import text as shown
 from zsched.core.forms import Stored
 from zsched.core.model import Definition, Payload
-from zsched.core.signed import signature_behind
 from zsched.core.wording import DURATION_REMEDY, duration_argument
-from zsched.errors import InvalidSchedule, NotImportable
+from zsched.errors import NOT_GIVEN, InvalidSchedule, NotImportable
 from zsched.storage.rqversion import HAS_RATE_LIMITS, HERE
-from zsched.storage.unpickling import NotPlain, inflated, read_plain
+from zsched.storage.unpickling import MOST_BYTES, NotPlain, inflated, read_plain
 
 DEFAULT_TIMEOUT_S = 180  # RQ's own
 _DEFLATE_FROM = 100  # bytes; below it zlib's header costs more than it saves (measured)
@@ -59,15 +58,18 @@ class Unopened:
 
 
 class Encoder:
-    """Encodes payloads for one serializer ("pickle", RQ's default, or "json") under one size limit in bytes."""
+    """
+    Encodes payloads for one serializer ("pickle", RQ's default, or "json") under one size limit in bytes. *signs*: they
+    will be signed, so a payload that was deflated has at most ``MOST_BYTES``, inflated.
+    """
 
-    def __init__(self, serializer: str = "pickle", payload_limit: int = 262_144) -> None:
-        self.serializer, self.payload_limit = serializer_name(serializer), payload_limit
+    def __init__(self, serializer: str = "pickle", payload_limit: int = 262_144, *, signs: bool = False) -> None:
+        self.serializer, self.payload_limit, self._signs = serializer_name(serializer), payload_limit, signs
 
     def data(self, payload: Payload) -> bytes:
         """Return RQ's ``data`` of *payload*. Raises as ``call``, and NotImportable."""
         if payload.data is not None:
-            return payload.data
+            return self._signable(payload.data)
         return self.call(function_path(payload.func), payload.args, payload.kwargs)
 
     def call(self, path: str, args: Any, kwargs: Any) -> bytes:
@@ -92,12 +94,22 @@ class Encoder:
             _refuse_reshaping("args", list(args))
             _refuse_reshaping("kwargs", kwargs)
         packed = zlib.compress(raw) if len(raw) >= _DEFLATE_FROM else raw
-        data = packed if len(packed) < len(raw) and not signature_behind(packed)[1] else raw
+        data = packed if len(packed) < len(raw) else raw
         if len(data) > self.payload_limit:
             problem = f"the payload has {len(data)} bytes, the limit is {self.payload_limit}"
             raise InvalidSchedule(
                 "args", args, problem, "pass a reference to the data, or raise [limits] payload_bytes"
             )
+        return self._signable(data) if len(raw) > MOST_BYTES else data
+
+    def _signable(self, data: bytes) -> bytes:
+        """Return *data*. Raises InvalidSchedule: it will be signed, and no guard would inflate it."""
+        try:
+            if self._signs:
+                inflated(data)
+        except NotPlain as error:
+            remedy = "pass a reference to the data, or schedule it without keys"
+            raise InvalidSchedule("args", NOT_GIVEN, f"the payload cannot be signed: {error}", remedy) from error
         return data
 
     def _refuse_argument(self, args: Iterable[Any], kwargs: Mapping[str, Any]) -> None:

@@ -15,15 +15,15 @@ from typing import Any, Final, NamedTuple
 from zsched.core.choices import IfExists, Priority
 from zsched.core.model import Definition
 from zsched.core.planning import Bracket
-from zsched.core.signed import signed
 from zsched.core.triggers import TriggerSpec
 from zsched.storage.rqjob import Pairs
 from zsched.storage.scripts import BulkCall
 
 KEEP_OP_MS: Final = 600_000  # time for which a repeated call is recognised
 
-# Id; due ms, "+" and ms from the server's now, or "=" and such a time, computed; data and its signature
-OneShotRow = tuple[str, str, bytes]
+# Id; due ms, "+" and ms from the server's now, or "=" and such a time, computed; name (core/signed.py) and data
+OneShotRow = tuple[str, str, bytes, bytes]
+ROW_SIZE: Final = 4
 RELATIVE: Final = ("+", "=")  # how the due of a delay begins
 
 
@@ -68,12 +68,12 @@ class RecurringShape:
 
 @dataclass(frozen=True, slots=True)
 class RecurringRecord:
-    """A recurring schedule without its rule. ``signature``: b"" without a signer."""
+    """A recurring schedule without its rule. ``name``: of its data (core/signed.py)."""
 
     id: str
     shape: RecurringShape
+    name: bytes
     data: bytes
-    signature: bytes = b""
 
     def digest(self, spec: TriggerSpec) -> str:
         """Return the ``digest`` of the record by *spec*."""
@@ -122,7 +122,7 @@ def recurring_call(rows: Iterable[RecurringRow], op: str | None) -> BulkCall:
             number = numbers[id(shape)] = texts_of.setdefault((*said, *shape.own, *shape.template), len(texts_of) + 1)
         texts += (
             number, record.id, seen_version, rule, shape.digest(rule, record.data),
-            signed(record.data, record.signature),
+            record.name, record.data,
             "" if bracket.anchor_ms is None else bracket.anchor_ms, bracket.next, bracket.jitter_ms,
             bracket.from_ms, bracket.until_ms,
         )  # fmt: skip

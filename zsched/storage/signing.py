@@ -45,7 +45,6 @@ SIGNED: Final = (
 _IN_JSON: Final = ("meta", "retry_intervals")
 LATEST_S: Final = 0xFFFFFFFFF  # the last second that nine hexadecimal digits can name
 _CODE_BYTES, _CODE_CHARACTERS = 16, 22
-_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _HEAD: Final = b"zsched 1 "
 
 
@@ -98,7 +97,7 @@ class Stamp:
         is too long, inflated.
         """
         code = self._mac.code(f"{len(name)}:{name}".encode() + inflated(data))  # a name is of ASCII
-        return self._head + b2a_base64(code[:_CODE_BYTES], newline=False)[:_CODE_CHARACTERS].translate(_URL_SAFE)
+        return self._head + b2a_base64(code[:_CODE_BYTES])[:_CODE_CHARACTERS]
 
 
 def check_run(ring: KeyRing, run_id: str, fields: Fields, now_s: int) -> Checked:

@@ -17,7 +17,7 @@ from zsched.core.forms import Stored
 from zsched.core.model import Definition
 from zsched.core.planning import Bracket
 from zsched.core.policy import Range
-from zsched.core.signed import SIGNATURE_FIELD, signed
+from zsched.core.signed import SIGNATURE_FIELD, UNSIGNED
 from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -27,6 +27,7 @@ from zsched.storage.scripts import BulkCall, Scripts, stream
 from zsched.storage.shapes import (
     KEEP_OP_MS,
     RELATIVE,
+    ROW_SIZE,
     OneShotRow,
     RecurringRecord,
     RecurringRow,
@@ -164,18 +165,24 @@ class Store:
             signed=b"" if self.signer is None else self.signer.shared(pairs),
         )
 
-    def row(self, shape: Shape, id: str, due: str, data: bytes) -> OneShotRow:
-        """Return the row of a one-shot of *shape*, signed. Raises RedisUnavailable, RedisRefused."""
-        if self.signer is None:
-            return id, due, data
-        if due[0] not in RELATIVE:
-            return id, due, signed(data, self.signer.one_shot(shape.signed, id, due, data))
-        due_ms = self.signer.server_now_ms() + int(due)
-        return id, f"={due_ms}", signed(data, self.signer.one_shot(shape.signed, id, due_ms, data))
+    def row(self, id: str, due: str, data: bytes) -> OneShotRow:
+        """Return the row of a one-shot, which is not signed yet. Raises RedisUnavailable, RedisRefused."""
+        if self.signer is not None and due[0] in RELATIVE:
+            due = f"={self.signer.server_now_ms() + int(due)}"
+        return id, due, UNSIGNED, data
+
+    def signed(self, shape: Shape, texts: Sequence[Any]) -> list[Any]:
+        """Return the *texts* of a row of *shape*, or of many, with their signatures. Raises ConfigError."""
+        found = [*texts]
+        if self.signer is not None:
+            found[2::ROW_SIZE] = self.signer.one_shots(
+                shape.signed, texts[::ROW_SIZE], texts[1::ROW_SIZE], texts[3::ROW_SIZE]
+            )
+        return found
 
     def put(self, shape: Shape, row: OneShotRow, op: str | None) -> Answer:
         """Put one row. *op* makes a relative or conditional call repeatable."""
-        return self._put(*one_shots_call(shape, row, op))
+        return self._put(*one_shots_call(shape, self.signed(shape, row), op))
 
     # -- recurring ------------------------------------------------------------------------------
 
@@ -195,8 +202,8 @@ class Store:
 
     def record_of(self, shape: RecurringShape, id: str, data: bytes) -> RecurringRecord:
         """Return the recurring schedule *id* of *shape* without its rule, signed."""
-        signature = b"" if self.signer is None else self.signer.schedule(shape.signed, id, data)
-        return RecurringRecord(id, shape, data, signature)
+        name = UNSIGNED if self.signer is None else self.signer.schedule(shape.signed, id, data)
+        return RecurringRecord(id, shape, name, data)
 
     def put_recurring(self, row: RecurringRow, op: str | None) -> Answer:
         """Put one row; AGAIN when the server's time is outside of its bracket."""
@@ -235,7 +242,7 @@ class Store:
         for run_ms in self._run_times():
             if self.signer is not None:
                 shared = self.signer.shared(pairs)
-                pairs[SIGNATURE_FIELD] = self.signer.one_shot(shared, definition.id, run_ms, data)
+                [pairs[SIGNATURE_FIELD]] = self.signer.one_shots(shared, [definition.id], [run_ms], [data])
             word, now_ms, entry, run_id = self._scripts.call(
                 "enqueue",
                 id=definition.id,
@@ -251,13 +258,13 @@ class Store:
         self._claim_serializer(word)
         return Answer(_text(word), int(now_ms), _detail(run_id), *_written(word, entry))
 
-    def _run_times(self) -> Iterator[int | str]:
+    def _run_times(self) -> Iterator[str]:
         """Yield times for the id of a run that is pushed now: a signer signs it; else the script makes it."""
         if self.signer is None:
             yield ""
             return
         now_ms = self.signer.server_now_ms()
-        yield from range(now_ms, now_ms + _RUN_TIMES)
+        yield from map(str, range(now_ms, now_ms + _RUN_TIMES))
 
     def run_now(self, id: str, op: str) -> Answer:
         """Push a run of a schedule at once: fired (``detail`` is its run id), NOTFOUND, WRONGTYPE or QUARANTINED."""

@@ -98,6 +98,16 @@ def test_an_update_of_a_signed_schedule_is_signed(forge: Forge, guard: Guard) ->
     assert {"after"} == forge.receipts
 
 
+@pytest.mark.parametrize("when", [{"after": 60}, {"every": 60}, {}])
+def test_a_payload_that_no_guard_would_inflate_is_refused(forge: Forge, when: dict[str, Any]) -> None:
+    put = forge.client.schedule if when else forge.client.enqueue
+
+    with pytest.raises(InvalidSchedule, match="args: the payload cannot be signed: it has more than 10,000,000 bytes"):
+        put(WORK, args=("a" * 10_000_000,), **when)
+
+    assert [] == forge.redis.keys(f"{RQ}:job:*")
+
+
 def test_an_update_of_a_forged_schedule_is_refused(forge: Forge) -> None:
     run_id = forge.client.schedule(WORK, args=("good",), id="a", after=3600).run_id or ""
     forge.alter(run_id, data=call("evil"))

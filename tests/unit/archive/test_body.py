@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.archive.ground import at, put
-from zsched.archive.body import entry_of, history_row, pack, position_of, unpack
+from zsched.archive.body import entry_of, history_row, pack, position_of, unpack, with_arguments
 from zsched.core.log import Entry, Position
 from zsched.errors import ArchiveCorrupt
 
@@ -54,3 +54,9 @@ def test_every_other_value_in_a_column_is_noticed(column: int, value: object) ->
 @pytest.mark.parametrize(("text", "position"), [("1-2 1800000002000000", at(2)), (None, None), ("0-1 5", (0, 1, 5))])
 def test_a_position_is_read_from_its_text(text: str | None, position: Position | None) -> None:
     assert position == position_of(text)
+
+
+def test_separate_arguments_come_back_where_they_were_also_from_a_queue_with_the_name_of_their_field() -> None:
+    record = [b"origin", b"data", b"data", b"", b"zs_sig", b"k1"]
+
+    assert [b"origin", b"data", b"data", b"call", b"zs_sig", b"k1"] == with_arguments(record, b"call")

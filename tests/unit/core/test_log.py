@@ -310,6 +310,15 @@ def test_a_put_recurring_entry_returns_its_record() -> None:
     assert own == {n.decode().removeprefix("schedule:"): v for n, v in zip(record[2::2], record[3::2], strict=True)}
 
 
+def test_the_name_of_data_is_its_signature_in_the_job() -> None:
+    signature = b"k1.06d2d3800.BuEhdGFpC0Q0nZCUD1l1OQ"
+    signed = [signature if text == "data" else text for text in [*PUT, *rule("r")]]
+    one_shots, rules = PutEntry(entry("put", *signed[: len(PUT)])), entry("put_recurring", *signed[len(PUT) :])
+
+    assert [b"data", b"\x80\n", b"zs_sig", signature] == one_shots.record_of(0)[1][-4:]
+    assert [b"data", b"\xff", b"zs_sig", signature] == PutRecurringEntry(rules).record_of(0)[1][:4]
+
+
 def test_a_put_recurring_that_stays_ended_has_no_nominal_time() -> None:
     parsed = PutRecurringEntry(entry("put_recurring", *rule("r", due_ms="-")))
 

@@ -1,25 +1,27 @@
-"""Parts of commands, as a wire gives them to redis-py."""
+"""Commands, as a wire packs them."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import hiredis
+import pytest
+import redis
+
 from zsched.storage.connection import Wire
 
 
-class Recording:
-    """A connection that keeps what it is to send."""
+def test_a_wire_packs_numbers_as_text_because_hiredis_crashes_on_ctrl_c_while_it_packs_a_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    packed: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(hiredis, "pack_command", packed.append)
 
-    def __init__(self) -> None:
-        self.sent: list[tuple[Any, ...]] = []
+    Wire(None, "x").pack(("ZADD", "key", 1700000000000.5, -3, b"member"))
 
-    def send_command(self, *command: Any, check_health: bool) -> None:
-        self.sent.append(command)
+    assert [("ZADD", "key", "1700000000000.5", "-3", b"member")] == packed
 
 
-def test_a_wire_sends_numbers_as_text_because_hiredis_crashes_on_ctrl_c_while_it_packs_a_number() -> None:
-    connection = Recording()
-
-    Wire(connection, "x").send("ZADD", "key", 1700000000000.5, -3, b"member")
-
-    assert [("ZADD", "key", "1700000000000.5", "-3", b"member")] == connection.sent
+def test_a_part_that_is_no_text_and_no_number_is_refused() -> None:
+    with pytest.raises(redis.DataError, match="must be str, int, float or bytes"):
+        Wire(None, "x").pack(("GET", None))

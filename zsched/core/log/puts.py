@@ -12,7 +12,7 @@ from zsched.core.facets import Facets, FacetsOfRows, facets_of_shared
 from zsched.core.log.kinds import Counts, Given, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, OneShotsPut, Placed, Row, RunPushed
 from zsched.core.run_id import nominal_ms_of, run_id_of, run_key, schedule_of
-from zsched.core.signed import with_data
+from zsched.core.signed import job_pairs
 
 DISABLED: Final = "put with enabled=False"  # the note of a schedule that a put paused (lua/lib/lanes.lua)
 _ENQUEUED_HEAD: Final = 2  # texts before the pairs in a row of an ``enqueue`` entry
@@ -26,6 +26,7 @@ class Puts(NamedTuple):
     shared: Texts  # field and value texts that all rows share
     ids: list[str]
     dues: list[int]
+    names: Texts  # of the datas: signatures, or ``data``
     datas: Texts
     replaced: frozenset[str]
     paused: frozenset[str]
@@ -53,6 +54,7 @@ class PutEntry(ParsedEntry, kind="put"):
             shared=body[4:first],
             ids=[id.decode() for id in rows[::4]],
             dues=[int(due) for due in rows[1::4]],
+            names=rows[2::4],
             datas=rows[3::4],
             replaced=ids_of(extra.get(b"replaced")),
             paused=ids_of(extra.get(b"paused")),
@@ -74,7 +76,8 @@ class PutEntry(ParsedEntry, kind="put"):
         return Counts(Counter({(What.PUT, ""): int(body[5 + 2 * int(body[3])])}))
 
     def record_of(self, number: int) -> Given:
-        return self.puts.lane, [*self.puts.shared, *with_data(self.puts.datas[number])]
+        puts = self.puts
+        return puts.lane, [*puts.shared, *job_pairs(puts.names[number], puts.datas[number])]
 
     def owners(self) -> Sequence[Key]:
         return [(id, f"{due}{self.run_suffix}") for id, due in zip(self.puts.ids, self.puts.dues, strict=True)]
@@ -139,7 +142,7 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
         found = []
         for at in range(first + 2, len(body), 6):
             id, said, _, trigger = body[at : at + 4]
-            expect(body[at + 2] == b"trigger" and body[at + 4] == b"data")
+            expect(body[at + 2] == b"trigger")
             words = said.split(b" ", _ROW_WORDS - 1)
             number, due_ms, nominal_ms, _, _, last, _, state, _ = words
             state, _, dropped_ms = state.partition(b":")
@@ -194,7 +197,8 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
     def record_of(self, number: int) -> Given:
         put, own = self.puts[number], self.schedule_of(number)
         named = [each for name, value in own.items() for each in (f"{OWN}{name}".encode(), value)]
-        return text(put.shape.lane), [*put.shape.template, *with_data(self.entry.body[put.at]), *named]
+        name, data = self.entry.body[put.at - 1 : put.at + 1]
+        return text(put.shape.lane), [*put.shape.template, *job_pairs(name, data), *named]
 
     def owners(self) -> Sequence[Key]:
         return [(put.id, "") for put in self.puts]
