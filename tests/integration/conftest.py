@@ -43,7 +43,8 @@ def rq_python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     place = tmp_path_factory.mktemp("rq") / "venv"
     python = str(place / "bin" / "python")
     subprocess.run([sys.executable, "-m", "venv", str(place)], check=True, timeout=INSTALL_S)
-    subprocess.run([python, "-m", "pip", "install", "-q", f"rq=={request.param}.*"], check=True, timeout=INSTALL_S)
+    packages = [f"rq=={request.param}.*", "redis[hiredis]"]  # the latter as zsched requires it
+    subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True, timeout=INSTALL_S)
     return python
 
 

@@ -39,7 +39,7 @@ def _calls(count: int) -> Iterator[scripts.Call]:
         "seen_version": "", "field_size": len(FIELDS),
     }  # fmt: skip
     for n in range(count):
-        yield "put", [*FIELDS, f"i-{n:03}", due_ms, "call"], arguments
+        yield "put", [*FIELDS, f"i-{n:03}", due_ms, "data", "call"], arguments
 
 
 def _words(replies: Iterator[list[Any]]) -> list[bytes]:

@@ -18,7 +18,7 @@ from tests.unit.archive.ground import T_US
 from zsched.archive import Archive, History
 from zsched.archive.search import Search, SearchPart
 from zsched.core.changes import OUTCOMES, What
-from zsched.core.clock import SystemClock
+from zsched.core.clock import Clock, SystemClock
 from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.log import Entry
 from zsched.core.lookback import Wanted
@@ -107,10 +107,10 @@ def write(path: Path, runs: int) -> tuple[float, float]:
     return runs / took_s, runs / indexed_s
 
 
-def first_page(path: Path, wanted: Wanted) -> tuple[SearchPart, int]:
-    """Return the first page, and the number of looks that it took."""
+def first_page(path: Path, wanted: Wanted, clock: Clock | None = None) -> tuple[SearchPart, int]:
+    """Return the first page, and the number of looks that it took by *clock*."""
     with History(path) as history:
-        search, part, looks = Search(history, wanted), SearchPart([], None, None), 0
+        search, part, looks = Search(history, wanted, clock), SearchPart([], None, None), 0
         cursor = None
         hits = []
         while True:
