@@ -69,7 +69,7 @@ class Signer:
         """Return the signatures of one-shots of a shape; *dues* as in their rows. Many at once take 0.7 of the time."""
         key, now_ms, suffix = self._file.ring().first, self._clock.now_ms(), self._keys.run_suffix
         signatures = []
-        stamp, from_ms, before_ms = None, 0, 0  # it is that of one-shots that are due in this time
+        stamp, from_ms, before_ms = None, 0, 0  # it signs one-shots that are due from from_ms on, before before_ms
         for id, due, data in zip(ids, dues, datas, strict=True):
             due = due.removeprefix("=")
             at_ms = int(due)
