@@ -63,7 +63,8 @@ class Client(Repairs):
     which the log has this client's changes, a label that proves nothing; None: ``ZSCHED_BY``, else user@host.
     *signing_keys_file*: its first key signs what this client schedules, for workers that demand it
     (docs/how-to/sign-jobs.md); None: nothing is signed. A signature is valid for *signing_valid_days* after the due
-    time of a one-shot, or the put of a recurring schedule.
+    time of a one-shot, or the put of a recurring schedule. Arguments that inflate to more than 10 MB cannot be
+    signed.
     """
 
     def __init__(

@@ -73,7 +73,7 @@ class _OneShotPortion:
         """Add a row; return True when the portion is full."""
         self.numbers.append(number)
         self.texts += row
-        self.size += len(row[3])
+        self.size += len(row[-1])  # its data
         return len(self.numbers) >= ONE_SHOTS_PER_CALL or self.size >= BYTES_PER_CALL
 
     @property
@@ -85,7 +85,7 @@ class _OneShotPortion:
         is_conditional = self.shape.if_exists is not IfExists.REPLACE or self.shape.if_version is not None
         dues = "".join(self.texts[1::ROW_SIZE])
         needs_op = is_conditional or any(sign in dues for sign in RELATIVE)
-        return one_shots_call(self.shape, store.signed(self.shape, self.texts), new_id() if needs_op else None)
+        return one_shots_call(self.shape, store.sign(self.shape, self.texts), new_id() if needs_op else None)
 
 
 class _Waiting(NamedTuple):

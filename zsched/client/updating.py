@@ -96,7 +96,9 @@ class Updating:
         return outcomes
 
     def _signature_of(self, item: PutItem) -> bytes:
-        name = item.record.name if isinstance(item, Recurring) else self._store.signed(*item)[2]
+        if isinstance(item, Recurring):
+            return signature_in(item.record.name)
+        _, _, name, _ = self._store.sign(*item)
         return signature_in(name)
 
     def _revised(self, found: StoredSchedule, changes: Mapping[str, Any]) -> Definition:

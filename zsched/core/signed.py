@@ -4,8 +4,8 @@ The form of a signature, and its place in a row.
 A signature is ``<key id>.<valid until>.<code>``: 1 to 8 of a-z and 0-9, epoch seconds in nine hexadecimal digits, and
 128 bits in base64, without padding. A job has it in the field ``zs_sig``, besides ``data``.
 
-A row of a put, in a call and in the log, ends with a pair: its data, under a name. The name is the signature, or
-``data`` without one. So rows have the same form with and without signatures, and no signature is ``data``.
+A row of a put, in a call and in the log, has its data under a name. The name is the signature, or ``data`` if there is
+none. So rows have the same form with and without signatures. No signature is ``data``.
 """
 
 from __future__ import annotations
@@ -30,6 +30,6 @@ def signature_in(name: bytes) -> bytes:
 
 
 def job_pairs(name: bytes, data: bytes) -> list[bytes]:
-    """Return the pairs of a job for the last pair of a row: its data, and its signature if it has one."""
+    """Return the pairs of a job for the *data* of a row under *name*: its data, and its signature if it has one."""
     signature = signature_in(name)
     return [b"data", data, SIGNATURE_FIELD.encode(), signature] if signature else [b"data", data]

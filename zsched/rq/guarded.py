@@ -4,7 +4,7 @@ The part of a worker class that asks the guard, before one of RQ's: ``class Mine
 All jobs of such a worker are ``zsched.rq.Job``: those that it takes, and those that its maintenance finds. A refused
 job ends as failed, with the reason as its error, and without a further attempt. Its task, its callbacks and its
 webhooks do not run. The tracker records its run as ``refused``. Two more are refused: a signed job in another queue
-than the signed one, and a job that is over. A program that pushes its id again must also change its status.
+than the signed one, and a job that is over. To push the id of such a job is not enough: its status must change, too.
 
 RQ's own scheduler is not started beside a guard: its process reads jobs by RQ's class, which unpickles their ``meta``.
 zsched's daemon moves RQ's delayed jobs instead (``[rq] native``).

@@ -166,13 +166,16 @@ class Store:
         )
 
     def row(self, id: str, due: str, data: bytes) -> OneShotRow:
-        """Return the row of a one-shot, which is not signed yet. Raises RedisUnavailable, RedisRefused."""
+        """
+        Return the row of a one-shot, not signed yet. If it will be signed, a delay becomes a due time. Raises
+        RedisUnavailable, RedisRefused.
+        """
         if self.signer is not None and due[0] in RELATIVE:
             due = f"={self.signer.server_now_ms() + int(due)}"
         return id, due, UNSIGNED, data
 
-    def signed(self, shape: Shape, texts: Sequence[Any]) -> list[Any]:
-        """Return the *texts* of a row of *shape*, or of many, with their signatures. Raises ConfigError."""
+    def sign(self, shape: Shape, texts: Sequence[Any]) -> list[Any]:
+        """Return the *texts* of a row of *shape*, or of many, signed if there is a signer. Raises ConfigError."""
         found = [*texts]
         if self.signer is not None:
             found[2::ROW_SIZE] = self.signer.one_shots(
@@ -182,7 +185,7 @@ class Store:
 
     def put(self, shape: Shape, row: OneShotRow, op: str | None) -> Answer:
         """Put one row. *op* makes a relative or conditional call repeatable."""
-        return self._put(*one_shots_call(shape, self.signed(shape, row), op))
+        return self._put(*one_shots_call(shape, self.sign(shape, row), op))
 
     # -- recurring ------------------------------------------------------------------------------
 
