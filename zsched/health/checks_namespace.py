@@ -214,6 +214,6 @@ def _whole(probe: Probe) -> set[str]:
     """Return the names of the keys that exist once per namespace."""
     keys = probe.keys
     functions = (keys.lease, keys.meta, keys.log, keys.limits, keys.paused, keys.quarantine, keys.chains)
-    others = (keys.deadlines, keys.recurring, keys.archivers, keys.ask, keys.failing, keys.blocked)
+    others = (keys.deadlines, keys.recurring, keys.archivers, keys.ask, keys.ask_names, keys.failing, keys.blocked)
     found = [key() for key in (*functions, *others)] + [keys.due(lane) for lane in Priority]
     return {key.removeprefix(keys.prefix) for key in found}

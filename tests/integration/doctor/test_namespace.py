@@ -287,6 +287,13 @@ def test_keys_that_lapse_after_a_retry_and_an_enqueue_are_not_orphaned(
     assert "leftovers" not in unwell(examined(url))
 
 
+def test_questions_to_archives_are_no_leftovers(url: str, sound: redis.Redis) -> None:
+    for key in (KEYS.ask(), KEYS.ask_names()):
+        sound.rpush(key, "a question")
+
+    assert "leftovers" not in unwell(examined(url))
+
+
 def test_throttled_schedules_are_not_orphaned_keys(url: str, sound: redis.Redis) -> None:
     sound.hset(KEYS.meta(), "throttled", "low:email")
     sound.zadd(KEYS.due(Priority.LOW) + ":email", {"a": 1})
