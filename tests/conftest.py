@@ -39,10 +39,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.add_cleanup(starts.install().close)
     state, environment = tempfile.TemporaryDirectory(prefix="zsched-state-"), pytest.MonkeyPatch()
+    environment.delenv("PYTHONDONTWRITEBYTECODE", raising=False)  # else each child would compile all of zsched anew
     environment.setenv("XDG_STATE_HOME", state.name)
     environment.delenv("STATE_DIRECTORY", raising=False)
+    config.add_cleanup(starts.install().close)
     config.add_cleanup(state.cleanup)
     config.add_cleanup(environment.undo)
 

@@ -22,7 +22,7 @@ NOTED_S: Final = 0.3  # below this, a cost is not worth a line
 UNSURE: Final = 1.5  # a busy machine measures that much more: a tier is wrong only beyond
 FILE: Final = Path(__file__).resolve().parents[1] / "costs.json"
 TIERS: Final = ("quick", "usual", "all")  # make check, make test, make test-all
-SMOKES: Final = {
+SMOKES: Final[dict[str, str]] = {
     # kind -> the test of it that `make test` runs although it is heavy
 }
 _USUAL_S: Final = 0.02  # of a test that is not in the file; for the sizes of units

@@ -289,6 +289,7 @@ def units(items: list[pytest.Item], costs: Costs) -> Iterator[list[int]]:
 
 def _shares(item: pytest.Item) -> bool:
     """Return True if the test shares a fixture with others of its file, or one of the session with parameters."""
+    assert isinstance(item, pytest.Function)
     for definitions in item._fixtureinfo.name2fixturedefs.values():
         scope = definitions[-1].scope
         if scope in _OF_FILE or (scope == "session" and definitions[-1].params):

@@ -25,6 +25,7 @@ import signal
 import socket
 import sys
 import time
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -106,10 +107,9 @@ def _become(request: dict[str, Any], descriptors: list[int], path: list[str]) ->
         return lambda: runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
     sys.path.insert(0, "")
     sys.argv = ["-c", *arguments[2:]]
-    space = vars(sys.modules["__main__"])
-    for name in [name for name in space if not name.startswith("__")]:
-        del space[name]
-    return lambda: exec(compile(arguments[1], "<string>", "exec"), space)
+    program = sys.modules["__main__"] = types.ModuleType("__main__")
+    program.__annotations__ = {}
+    return lambda: exec(compile(arguments[1], "<string>", "exec"), vars(program))
 
 
 def _take(wanted: dict[int, int]) -> None:
@@ -126,15 +126,17 @@ def _take(wanted: dict[int, int]) -> None:
 
 
 def _open_streams() -> None:
-    """Open the standard streams as the interpreter does."""
-    for number, name, errors in ((0, "stdin", "strict"), (1, "stdout", "strict"), (2, "stderr", "backslashreplace")):
-        raw = io.FileIO(number, "r" if number == 0 else "w", closefd=False)
-        buffer: Any = io.BufferedReader(raw) if number == 0 else io.BufferedWriter(raw)
-        is_by_line = number == 2 or (number == 1 and os.isatty(number))
-        known = getattr(sys, name)
-        errors = known.errors if known is not None else errors
-        stream = io.TextIOWrapper(buffer, encoding=known.encoding, errors=errors, line_buffering=is_by_line)
-        stream.mode = "r" if number == 0 else "w"  # type: ignore[attr-defined]  # as the interpreter's have
+    """Open the standard streams as the interpreter does; encoding and buffers as this process has them."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        raw, own = io.FileIO(number, "w" if number else "r", closefd=False), getattr(sys, name)
+        buffer: Any = io.BufferedReader(raw) if number == 0 else raw if own.write_through else io.BufferedWriter(raw)
+        stream = io.TextIOWrapper(
+            buffer,
+            encoding=own.encoding,
+            errors=own.errors,
+            line_buffering=not own.write_through and (number == 2 or os.isatty(number)),
+            write_through=own.write_through,
+        )
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
 
