@@ -20,7 +20,6 @@ import pytest
 HEAVY_S: Final = 1.0  # of CPU: from here on a test is for `make test-all` only
 NOTED_S: Final = 0.3  # below this, a cost is not worth a line
 UNSURE: Final = 1.5  # a busy machine measures that much more: a tier is wrong only beyond
-FILE: Final = Path(__file__).resolve().parents[1] / "costs.json"
 TIERS: Final = ("quick", "usual", "all")  # make check, make test, make test-all
 SMOKES: Final[dict[str, str]] = {
     # kind -> the test of it that `make test` runs although it is heavy
@@ -34,15 +33,12 @@ class Costs:
 
     KEY: Final = pytest.StashKey["Costs"]()
 
-    def __init__(self, recorded: dict[str, float]) -> None:
-        self.recorded = recorded
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.recorded: dict[str, float] = json.loads(file.read_text()) if file.exists() else {}
         self.own: dict[str, float] = {}  # by test
         self.shared: dict[str, float] = {}  # by file, of the fixtures that its tests share
         self.add: Callable[[str, float, float], None] = self.note
-
-    @classmethod
-    def read(cls) -> Costs:
-        return cls(json.loads(FILE.read_text()) if FILE.exists() else {})
 
     def of(self, nodeid: str) -> float:
         """Return the recorded CPU-seconds of a test."""
@@ -73,7 +69,7 @@ class Costs:
     def write(self) -> None:
         """Write the file: what this run measured, and nothing of tests that it did not know."""
         noted = {nodeid: round(cost_s, 1) for nodeid, cost_s in sorted(self.measured().items()) if cost_s >= NOTED_S}
-        FILE.write_text(json.dumps(noted, indent=0, ensure_ascii=False) + "\n")
+        self._file.write_text(json.dumps(noted, indent=0, ensure_ascii=False) + "\n")
 
     def wrong(self) -> Iterator[str]:
         """Return a line for each test whose tier is wrong."""
@@ -148,7 +144,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    costs = config.stash[Costs.KEY] = Costs.read()
+    costs = config.stash[Costs.KEY] = Costs(config.rootpath / "tests" / "costs.json")
     if config.option.costs:
         config.pluginmanager.register(Meter(costs))
 
@@ -179,5 +175,5 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     number, cost_s = config.stash.get(_LEFT_OUT, (0, 0.0))
     if number:
         config.get_terminal_writer().line(
-            f"not run: {number} heavy tests ({cost_s:.0f} CPU-seconds); `make test-all` runs all"
+            f"not run: {number} of the heavier tests ({cost_s:.0f} CPU-seconds); `make test-all` runs all"
         )

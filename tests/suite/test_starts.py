@@ -94,7 +94,8 @@ def test_another_zsched_on_the_path_gets_a_true_start(tmp_path: Path) -> None:
     (tmp_path / "zsched" / "__init__.py").write_text("")
     (tmp_path / "zsched" / "cli.py").write_text("print('the other one')")
 
-    done = subprocess.run([sys.executable, "-m", "zsched.cli"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-m", "zsched.cli"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
 
     assert "the other one\n" == done.stdout
 
