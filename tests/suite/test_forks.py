@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources import PROJECT
+from tests.documents import PROJECT
 
 CONFTEST = """
 import os, pytest
