@@ -30,7 +30,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-all costs lint lines bench faults mutants matrix pages docs wheel install locks uninstall clean
+.PHONY: help run check test test-all costs lint lines bench faults mutants matrix tools-test pages docs wheel install locks uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -68,13 +68,13 @@ lint: $(STAMP) ## ruff (rules and format) and mypy --strict
 	@$(BIN)/mypy
 
 lines: ## the installed package's lines of code: neither docstring, comment nor blank
-	@$(PYTHON) -m tests.lines $(ARGS)
+	@$(PYTHON) -m tools.lines $(ARGS)
 
 bench: $(STAMP) ## the benchmark beside RQ's scheduler and rq-scheduler; ARGS="--quick --only lateness"
 	@exec $(BIN)/python -m bench $(ARGS)
 
 faults: $(STAMP) ## the fault campaign; SECONDS=120 SEED=7, ARGS="--only flushall --keep DIR"
-	@exec $(BIN)/python -m tests.faults.campaign --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(ARGS)
+	@exec $(BIN)/python -m tools.campaign --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(ARGS)
 
 pages: $(STAMP) ## the pages of docs/reference that are made from the code
 	@$(BIN)/python -m docs.pages
@@ -87,10 +87,13 @@ docs: $(VENV)/.docs ## the site of the documentation, in build/site; ARGS="serve
 	@test -n "$(ARGS)" || echo "docs: build/site/index.html"
 
 mutants: $(STAMP) ## which changes of a line no test notices; SAMPLE=200 SEED=1, ARGS="--only zsched/lua --list"
-	@exec $(BIN)/python -m tests.mutants --sample $(or $(SAMPLE),200) --seed $(or $(SEED),1) $(ARGS)
+	@exec $(BIN)/python -m tools.mutants --sample $(or $(SAMPLE),200) --seed $(or $(SEED),1) $(ARGS)
 
 matrix: $(STAMP) ## the tests with each server and RQ, and docs/reference/compatibility.md: hours; ARGS="--server Valkey"
-	@exec $(BIN)/python -m tests.compatibility -n $(WORKERS) $(ARGS)
+	@exec $(BIN)/python -m tools.compatibility -n $(WORKERS) $(ARGS)
+
+tools-test: $(STAMP) ## the tests of faults, mutants, matrix and lines, which are no part of the suite
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS) tools
 
 define demand_python
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
