@@ -20,6 +20,7 @@ from tests.integration.standing import lead
 from tests.integration.users import GuardedRedis
 from zsched import Client
 from zsched.embedded.guard import Guard
+from zsched.storage import people
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -118,6 +119,12 @@ def scene(redis_client: redis.Redis, redis_url: str, tmp_path: Path, request: py
     scene = Scene(redis_client, redis_url, tmp_path, request.param)
     yield scene
     scene.close()
+
+
+@pytest.fixture(autouse=True)
+def cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let passwords that this process stores cost little, also at a login: a stored password names its cost."""
+    monkeypatch.setattr(people, "_N", 2**8)
 
 
 @pytest.fixture

@@ -222,7 +222,7 @@ def test_the_pages_of_rq_dashboard_follow_the_slot(
     client.schedule("app.run", id="a", every=60)
     web = Web(guard, cluster.url, tmp_path, ZSCHED_RQ_PREFIX=PREFIX)
     added = ("users", "add", "ann", "--role", "viewer", "--arguments", "--password-file", "-")
-    assert 0 == web.run_with(PASSWORD, *added).returncode
+    assert 0 == web.zsched(*added, input=PASSWORD).exit_code
     with web.stranger() as browser:
         assert 303 == browser.post("/login", data={"name": "ann", "password": PASSWORD}).status_code
 
