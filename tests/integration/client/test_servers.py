@@ -25,6 +25,7 @@ from zsched import (
 from zsched.core.choices import Priority
 from zsched.core.clock import to_ms
 from zsched.embedded import EmbeddedRedis
+from zsched.embedded.server import Port
 
 
 def test_two_namespaces_with_the_same_schedule_ids_do_not_collide(
@@ -75,13 +76,9 @@ def test_a_json_namespace_refuses_what_json_would_reshape(redis_url: str, redis_
     assert [] == redis_client.keys("*")
 
 
-def _unused_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 def test_an_unreachable_redis_is_reported_in_time_without_the_password() -> None:
-    client = Client.from_url(f"redis://user:s3cr%40t@127.0.0.1:{_unused_port()}/0", timeout_s=0.5)
+    unused = Port()
+    client = Client.from_url(f"redis://user:s3cr%40t@127.0.0.1:{unused.number}/0", timeout_s=0.5)
     started = time.monotonic()
 
     with pytest.raises(RedisUnavailable) as caught:
