@@ -79,6 +79,14 @@ class Cluster:
         """The URL that a user writes: three of the nodes."""
         return f"{self._scheme}+cluster://{','.join(self.hosts[:3])}"
 
+    def empty(self) -> None:
+        """Delete all data, and end a migration that a test left open."""
+        for server in filter(self._is_master, self.servers):
+            self.tell(server, "SETSLOT", SLOT, "STABLE")
+            with connect(server.tcp_url) as client:
+                client.flushall()
+        eventually(lambda: all(self._is_copy(server) for server in self.servers if not self._is_master(server)))
+
     def owner(self) -> EmbeddedRedis:
         """Return the node that claims the slot of the namespace "default"."""
         return eventually(self._owner)

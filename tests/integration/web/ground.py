@@ -34,7 +34,7 @@ class Web:
     """A running ``zsched web`` on a free port of loopback. ``zsched``: the command line with its settings."""
 
     def __init__(self, guard: Guard, redis_url: str, folder: Path, *arguments: str, **settings: str) -> None:
-        self.redis_url = redis_url
+        self.redis_url, self._keys = redis_url, Keys("default", settings.get("ZSCHED_RQ_PREFIX"))
         env = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
         env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         given = {"ZSCHED_RQ_ALLOW_CALLABLES": ALLOWED} | settings
@@ -54,12 +54,12 @@ class Web:
     def token(self, name: str, role: str = "operator", *, sees_arguments: bool = False, **limits: Any) -> str:
         """Make a token; *limits* as in ``Limits``."""
         given = Account(name, AccountRole(role), Limits(**limits), sees_arguments=sees_arguments)
-        return Tokens(Link.from_url(self.redis_url, 5), Keys("default")).add(given)
+        return Tokens(self._link(), self._keys).add(given)
 
     def person(self, name: str, role: str = "operator", *, sees_arguments: bool = False, **limits: Any) -> None:
         """Add a person with the password PASSWORD; *limits* as in ``Limits``."""
         given = Account(name, AccountRole(role), Limits(**limits), sees_arguments=sees_arguments)
-        People(Link.from_url(self.redis_url, 5), Keys("default")).add(given, PASSWORD)
+        People(self._link(), self._keys).add(given, PASSWORD)
 
     def client(self, name: str = "ann", role: str = "operator", **given: Any) -> httpx.Client:
         """Return a client with a token of its own."""
@@ -75,7 +75,7 @@ class Web:
     ) -> Iterator[httpx.Client]:
         """A client of the pages below *at* with a session of a new person, for whom no password is computed."""
         self.person(name, role, **given)
-        people = People(Link.from_url(self.redis_url, 5), Keys("default"))
+        people = People(self._link(), self._keys)
         [person] = [each for each in people.all() if each.account.name == name]
         with self.stranger(at) as client:
             client.cookies.set(COOKIE, people.begin_session(person, 3_600_000), httpx.URL(self.url).host)
@@ -107,6 +107,9 @@ class Web:
         assert self.process.stdout is not None
         self.process.stdout.close()
         return code
+
+    def _link(self) -> Link:
+        return Link.from_url(self.redis_url, 5, keys=self._keys)
 
     def _cli(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "zsched.cli", *arguments]
