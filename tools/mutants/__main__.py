@@ -13,6 +13,7 @@ import threading
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
@@ -91,16 +92,17 @@ def main(
         record_all(trees, recording, click.echo)
         witnesses = Witnesses(recording, _tier(tier))
         trials = queue.SimpleQueue[Trial | BaseException]()
-        for tree in trees:
-            court = Court(tree, recording.at_import)
-            work = partial(_work, court, wanted, witnesses, budget, is_matrix, trials)
-            threading.Thread(target=work, daemon=True).start()
-        for number in range(rest := wanted.qsize()):
-            trial = trials.get()
-            if isinstance(trial, BaseException):
-                raise trial
-            ledger.note(trial)
-            _tell(trial, f"{number + 1}/{rest}")
+        with ExitStack() as stack:
+            for tree in trees:
+                court = stack.enter_context(closing(Court(tree, recording.at_import, has_all=tier == "all")))
+                work = partial(_work, court, wanted, witnesses, budget, is_matrix, trials)
+                threading.Thread(target=work, daemon=True).start()
+            for number in range(rest := wanted.qsize()):
+                trial = trials.get()
+                if isinstance(trial, BaseException):
+                    raise trial
+                ledger.note(trial)
+                _tell(trial, f"{number + 1}/{rest}")
     sys.exit(_sum_up(drawn, equivalent, ledger))
 
 

@@ -59,7 +59,7 @@ class Recording:
     def missing(self, files: Iterable[str]) -> list[str]:
         """Return those of *files*, of tests, that are not recorded as they are now."""
         known = dict(self._db.execute("SELECT file, digest FROM files").fetchall())
-        return [file for file in files if known.get(file) != digest_of(file)]
+        return [file for file in files if known.get(file) != digest_of(Path(file))]
 
     def keep(self, file: str, digest: str, reports: Iterable[dict[str, Any]]) -> None:
         """Store the reports of all tests of a file."""
@@ -96,6 +96,6 @@ class Recording:
         return [self._tests[one] for one in sorted({one for number in numbers for one in self._of_site[number]})]
 
 
-def digest_of(file: str) -> str:
+def digest_of(file: Path) -> str:
     """Return a digest of the text of a test file."""
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]

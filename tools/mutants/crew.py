@@ -24,10 +24,10 @@ _UNKNOWN_S = 600.0
 
 
 class Crew:
-    """A process of ``runner`` in *tree*; *mode* is ``collected`` or ``bare``. It starts with the first job."""
+    """A process of ``runner`` in *tree*; *mode* is ``collected`` or ``bare``. *has_all*: of the tests, all cases."""
 
-    def __init__(self, tree: Tree, mode: str) -> None:
-        self._tree, self.mode = tree, mode
+    def __init__(self, tree: Tree, mode: str, *, has_all: bool = True) -> None:
+        self.tree, self.mode, self._has_all = tree, mode, has_all
         self._wire: socket.socket | None = None
         self.known: dict[str, None] = {}
         self.at_import: list[int] = []  # sites that an import executes, of a planted tree
@@ -40,8 +40,9 @@ class Crew:
         self._wire, theirs = socket.socketpair()
         command = [sys.executable, "-m", "tools.mutants.runner", str(theirs.fileno()), self.mode]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        environment["PYTHONPATH"] = str(self._tree.root)  # of the tests' own processes, too
-        self._process = subprocess.Popen(command, cwd=self._tree.root, env=environment, pass_fds=[theirs.fileno()])
+        environment["PYTHONPATH"] = str(self.tree.root)  # of the tests' own processes, too
+        environment["ZSCHED_TEST_ALL"] = "1" if self._has_all else ""
+        self._process = subprocess.Popen(command, cwd=self.tree.root, env=environment, pass_fds=[theirs.fileno()])
         theirs.close()
         self._lines = self._wire.makefile("rb")
         first = self._line()
@@ -80,13 +81,13 @@ class Crew:
     def _line(self) -> dict[str, Any]:
         line = self._lines.readline()
         if not line:
-            raise RuntimeError(f"the {self.mode} process in {self._tree.root} has ended")
+            raise RuntimeError(f"the {self.mode} process in {self.tree.root} has ended")
         return dict(json.loads(line))
 
 
 def record_all(trees: Sequence[Tree], recording: Recording, tell: Callable[[str], None]) -> None:
     """Record every file of tests that has changed since it was recorded; the trees are as before afterwards."""
-    files = recording.missing(str(path) for path in sorted(Path("tests").rglob("test_*.py")))
+    files = recording.missing(str(path) for path in sorted(Path("tests").rglob("test_*.py"), reverse=True))
     if files:
         with recording.in_one_step():
             for tree in trees:
@@ -117,7 +118,7 @@ def record_all(trees: Sequence[Tree], recording: Recording, tell: Callable[[str]
 def _record(crew: Crew, recording: Recording, file: str) -> int:
     """Run all tests of a file in a planted tree and keep what they execute; return the number that failed."""
     crew.start()
-    digest, told = digest_of(file), list[dict[str, Any]]()
+    digest, told = digest_of(crew.tree.root / file), list[dict[str, Any]]()
     rest = [id for id in crew.known if id.startswith(f"{file}::")]
     while rest:  # behind a test that did not end
         reports = list(crew.run([(id, 0.0) for id in rest], is_first_only=False, is_recorded=True))

@@ -51,9 +51,10 @@ class Trial:
 class Court:
     """A tree with the processes that try mutants in it, one at a time. *at_import* are sites that imports execute."""
 
-    def __init__(self, tree: Tree, at_import: frozenset[str]) -> None:
+    def __init__(self, tree: Tree, at_import: frozenset[str], *, has_all: bool = True) -> None:
         self._tree, self._at_import = tree, at_import
-        self._collected, self._bare = Crew(tree, "collected"), Crew(tree, "bare")
+        self._collected = Crew(tree, "collected", has_all=has_all)
+        self._bare = Crew(tree, "bare", has_all=has_all)
         self._honest: dict[str, bool] = {}
 
     def judge(self, mutant: Mutant, tests: Sequence[Known], left: int, *, is_matrix: bool) -> Trial:
