@@ -15,7 +15,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from types import ModuleType
 
 import click
 
@@ -45,6 +47,7 @@ ALIVE = (Verdict.SURVIVED, Verdict.UNCLEAR)
 @click.option("--budget", default=60.0, show_default=True, help="CPU seconds of tests for a mutant; dearer ones wait.")
 @click.option("--matrix", "is_matrix", is_flag=True, help="Find all tests that kill a mutant.")
 @click.option("--again", is_flag=True, help="Try again what was not killed.")
+@click.option("--no-record", is_flag=True, help="Take the recording as it is, however old.")
 @click.option("--list", "is_list", is_flag=True, help="List the sample and end.")
 @click.option("--at-once", default=2, show_default=True, help="Mutants at a time.")
 def main(
@@ -56,6 +59,7 @@ def main(
     budget: float,
     is_matrix: bool,
     again: bool,
+    no_record: bool,
     is_list: bool,
     at_once: int,
 ) -> None:
@@ -72,7 +76,8 @@ def main(
     if since:
         changed = _changed(since)
         everyone = [mutant for mutant in everyone if mutant.number in changed.get(mutant.file, ())]
-    drawn = random.Random(seed).sample(everyone, min(sample, len(everyone)))
+    shuffled = random.Random(seed).sample(everyone, len(everyone))
+    drawn = list(islice((mutant for mutant in shuffled if _language(mutant.file).compiles(mutant.text)), sample))
     named = [str(seed), str(sample), tier, *(["matrix"] if is_matrix else []), *only, *filter(None, [since])]
     ledger = Ledger(BUILD / f"{'-'.join(named).replace('/', '.')}.jsonl")
     drawn = ledger.sample(drawn, everyone)
@@ -89,7 +94,9 @@ def main(
     with tempfile.TemporaryDirectory(prefix="zsched-mutants-") as folder:
         trees = [Tree(Path(folder) / str(number)) for number in range(at_once)]
         recording = Recording(BUILD / "recording.sqlite")
-        record_all(trees, recording, click.echo)
+        if not no_record:
+            record_all(trees, recording, click.echo)
+        recording.load()
         witnesses = Witnesses(recording, _tier(tier))
         trials = queue.SimpleQueue[Trial | BaseException]()
         with ExitStack() as stack:
@@ -195,7 +202,11 @@ def _changed(since: str) -> dict[str, set[int]]:
 
 def _of_file(file: str) -> list[Mutant]:
     text = Path(file).read_bytes()
-    return mutants(file, text, (of_python if file.endswith(".py") else of_lua).changes(text))
+    return mutants(file, text, _language(file).changes(text))
+
+
+def _language(file: str) -> ModuleType:
+    return of_python if file.endswith(".py") else of_lua
 
 
 def _equivalent(everyone: list[Mutant]) -> set[Mutant]:

@@ -112,7 +112,6 @@ def record_all(trees: Sequence[Tree], recording: Recording, tell: Callable[[str]
             crew.close()
         for tree in trees:
             tree.clean()
-    recording.load()
 
 
 def _record(crew: Crew, recording: Recording, file: str) -> int:

@@ -137,7 +137,7 @@ def _relay(wire: socket.socket, reading: int, job: Job) -> str:
     while True:
         ready, _, _ = select.select([reading, wire.fileno()], [], [], max(until_s - time.monotonic(), 0))
         if wire.fileno() in ready:
-            sys.exit("the other side has gone")  # it sends nothing before the end
+            pytest.exit("the other side has gone")  # it sends nothing before the end
         if not ready:
             return "timeout"
         part = os.read(reading, 1 << 20)

@@ -50,16 +50,14 @@ LUA = [
 def test_a_python_text_has_the_expected_mutants(text: str, expected: set[str]) -> None:
     found = mutants("a.py", text.encode(), of_python.changes(text.encode()))
 
-    assert expected == {mutant.mutated for mutant in found}
-    for mutant in found:
-        compile(mutant.text, "mutant", "exec")
+    assert expected == {mutant.mutated for mutant in found if of_python.compiles(mutant.text)}
 
 
 @pytest.mark.parametrize(("text", "expected"), LUA, ids=[text for text, _ in LUA])
 def test_a_lua_text_has_the_expected_mutants(text: str, expected: set[str]) -> None:
     found = mutants("a.lua", text.encode(), of_lua.changes(text.encode()))
 
-    assert expected == {mutant.mutated for mutant in found}
+    assert expected == {mutant.mutated for mutant in found if of_lua.compiles(mutant.text)}
 
 
 SOURCE = '''"""A module."""
