@@ -93,7 +93,7 @@ matrix: $(STAMP) ## the tests with each server and RQ, and docs/reference/compat
 	@exec $(BIN)/python -m tools.compatibility -n $(WORKERS) $(ARGS)
 
 tools-test: $(STAMP) ## the tests of faults, mutants, matrix and lines, which are no part of the suite
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS) tools
+	@$(BIN)/python -m pytest --forks $(WORKERS) $(ARGS) tools
 
 define demand_python
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
