@@ -46,10 +46,11 @@ check: lint ## lint, then the quick tests, which need no Redis: half a minute; A
 test: lint ## lint, then the tests; ARGS="-k cron -x" goes to pytest, ZSCHED_REDIS_SERVER=/path picks the Redis
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
-lint: $(STAMP) ## ruff (rules and format) and mypy --strict
+lint: $(STAMP) ## ruff (rules and format), mypy --strict, and no test that depends on the speed of the machine
 	@$(BIN)/ruff check . bin/zsched
 	@$(BIN)/ruff format --check . bin/zsched
 	@$(BIN)/mypy
+	@$(BIN)/python -m tests.timing
 
 lines: ## the installed package's lines of code: neither docstring, comment nor blank
 	@$(PYTHON) -m tests.lines $(ARGS)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import HOUR_MS, SERVER, TEMPLATE, TOKEN, Ground
+from tests.lua.ground import HOUR_MS, LEASE_MS, SERVER, TEMPLATE, TOKEN, Ground
 from tests.prefix import RQ
 from zsched.errors import RedisRefused
 
@@ -35,7 +35,7 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "advance": lambda g: g.advance((_due_row(g), _DUE, g.now_ms + 5000)),
     "advance to the end": lambda g: g.advance((_due_row(g), _DUE, "")),
     "acquire": lambda g: g.call(
-        "acquire", daemon=TOKEN.split(":")[0], nonce="n", server_id="s2", lease_ms=2000, gen="g"
+        "acquire", daemon=TOKEN.split(":")[0], nonce="n", server_id="s2", lease_ms=LEASE_MS, gen="g"
     ),
     "cancel of a one-shot": lambda g: g.call("cancel", ["later"]),
     "cancel of a rule": lambda g: g.call("cancel", ["rule"]),
@@ -64,6 +64,7 @@ def _due_row(ground: Ground) -> list[str]:
 @pytest.fixture
 def full(led: Ground) -> Ground:
     """A namespace with schedules and runs of every kind; the scripts are loaded."""
+    led.redis.hset(led.keys.meta(), "frozen_by", TOKEN.split(":")[0])  # who may lead by this clock
     led.put(("later", led.now_ms + HOUR_MS), ("paused", "+60000"))
     led.put(("due", _DUE), ("missed", _DUE), ("bad", _DUE), allow_past=1)
     led.redis.delete(f"{RQ}:job:bad-{_DUE}")
@@ -92,7 +93,7 @@ def test_a_leader_without_memory_keeps_its_lease_and_can_release_it(full: Ground
     full.scripts.ensure("renew")
     full.scripts.ensure("release")
     with _out_of_memory(full):
-        full.call("renew", token=TOKEN, expected_server=SERVER, lease_ms=2000)
+        full.call("renew", token=TOKEN, expected_server=SERVER, lease_ms=LEASE_MS)
         full.call("release", token=TOKEN)
 
     assert 0 == full.redis.exists(full.keys.lease())

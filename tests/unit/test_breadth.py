@@ -25,7 +25,7 @@ def test_a_choice_that_is_not_a_case_is_refused(everything: bool) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(), (3,), (3, 4), (2, 2, 2), (5, 3, 6), (4, 1, 3, 2), (2,) * 7], ids=str)
-def test_each_pair_of_values_occurs_once_at_least(everything: bool, sizes: tuple[int, ...]) -> None:
+def test_pairs_of_values_occur_once_at_least(everything: bool, sizes: tuple[int, ...]) -> None:
     axes = [[[axis, value] for value in range(size)] for axis, size in enumerate(sizes)]  # lists: not hashable
 
     rows = pairs(*axes)
