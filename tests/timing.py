@@ -40,20 +40,9 @@ REMEDIES: Final = {
 # Files with findings that nobody has cured yet; only `python -m tests.timing FILE` checks them. The list only shrinks.
 NOT_YET: Final = frozenset(
     """
-    faults/campaign/clients.py
-    faults/campaign/clocks.py
-    faults/campaign/crowds.py
-    faults/campaign/losing.py
-    faults/campaign/plain.py
-    faults/campaign/returning.py
-    faults/campaign/run.py
-    faults/campaign/stage.py
-    faults/campaign/workers.py
-    faults/clusters.py
     faults/life.py
     faults/processes.py
     faults/proxy.py
-    faults/sentinels.py
     faults/test_archive_disk.py
     faults/test_archive_redis_lost.py
     faults/test_clock_jump.py
@@ -67,20 +56,17 @@ NOT_YET: Final = frozenset(
     faults/test_redis_killed.py
     faults/test_sentinel.py
     faults/threads.py
-    integration/aio/test_async_client.py
     integration/aio/test_async_servers.py
-    integration/aio/test_pipeline.py
-    integration/archive/test_archiver.py
-    integration/archive/test_hole.py
     integration/asking.py
     integration/cli_recover/test_meanwhile.py
     integration/client/test_durable.py
     integration/client/test_servers.py
-    integration/cluster/test_cluster.py
+    integration/cluster/ground.py
+    integration/cluster/test_users.py
+    integration/cluster/test_workers.py
     integration/dashboard/test_process.py
     integration/guard/test_guide.py
     integration/repairs/test_schedules.py
-    integration/reruns/tasks.py
     integration/test_cli_status.py
     integration/test_daemon.py
     integration/test_daemon_ends.py
@@ -99,11 +85,6 @@ NOT_YET: Final = frozenset(
     integration/test_tls.py
     integration/test_trimmer.py
     integration/test_users.py
-    integration/web/test_access.py
-    integration/web/test_login.py
-    integration/web/test_login_flood.py
-    integration/web/test_malformed.py
-    mutants/copy_of_tree.py
     """.split()
 )
 # Clocks of these tests stand still, or are turned by hand.

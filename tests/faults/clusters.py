@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from tests.faults.ledger import connect
 from tests.faults.processes import eventually
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
+from zsched.embedded.server import Port
 
 PREFIX = "{default}:rq"
 SLOT = key_slot(b"default")
@@ -28,7 +28,6 @@ _SERVER = {
     "save": '""',
 }
 _AT_ONCE = 100  # keys of a MIGRATE
-_HIGHEST_PORT = 65535 - 10_000  # a node talks with the others on the port 10,000 above
 
 
 class Cluster:
@@ -44,13 +43,17 @@ class Cluster:
         config = _SERVER | {name.replace("_", "-"): value for name, value in settings.items()}
         self._scheme = "redis" if tls is None else "rediss"
         self.servers, self._ports = list[EmbeddedRedis](), dict[EmbeddedRedis, int]()  # that nodes name each other by
+        self._held = list[Port]()  # for TLS
         for _ in range(3 * (1 + replicas)):
-            port = free_port()
-            own = {} if tls is None else {"tls-port": str(port), "tls-cluster": "yes", "tls-replication": "yes", **tls}
+            own, port = {}, None
+            if tls is not None:
+                port = Port()
+                own = {"tls-port": str(port.number), "tls-cluster": "yes", "tls-replication": "yes", **tls}
+                self._held.append(port)
             server = EmbeddedRedis(tcp=True, guard=guard, config=config | own)
             server.start()
             self.servers.append(server)
-            self._ports[server] = server.port or 0 if tls is None else port
+            self._ports[server] = port.number if port else server.port or 0
         masters, others = self.servers[:3], self.servers[3:]
         for number, master in enumerate(masters):
             first, last = (_SLOTS * each // 3 for each in (number, number + 1))
@@ -75,6 +78,14 @@ class Cluster:
     def url(self) -> str:
         """The URL that a user writes: three of the nodes."""
         return f"{self._scheme}+cluster://{','.join(self.hosts[:3])}"
+
+    def empty(self) -> None:
+        """Delete all data, and end a migration that a test left open."""
+        for server in filter(self._is_master, self.servers):
+            self.tell(server, "SETSLOT", SLOT, "STABLE")
+            with connect(server.tcp_url) as client:
+                client.flushall()
+        eventually(lambda: all(self._is_copy(server) for server in self.servers if not self._is_master(server)))
 
     def owner(self) -> EmbeddedRedis:
         """Return the node that claims the slot of the namespace "default"."""
@@ -195,12 +206,3 @@ class Cluster:
     def _is_copy(self, server: EmbeddedRedis) -> bool:
         with connect(server.tcp_url) as client:
             return client.info("replication").get("master_link_status") == "up"
-
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that a node can use."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = int(free.getsockname()[1])
-        if port <= _HIGHEST_PORT:
-            return port

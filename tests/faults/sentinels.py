@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import secrets
 import signal
-import socket
 import subprocess
 import tempfile
 from functools import partial
@@ -19,6 +18,7 @@ from tests.faults.ledger import connect
 from tests.faults.processes import eventually
 from zsched.embedded import EmbeddedRedis, find_server
 from zsched.embedded.guard import Guard
+from zsched.embedded.server import Port
 
 NAME = "mymaster"
 # The master stops taking writes as soon as no replica follows it, so that a failover that was asked for loses few.
@@ -38,7 +38,7 @@ class Sentinels:
     """
 
     def __init__(self, guard: Guard, replicas: int = 2, *, hurry: bool = True, **settings: str) -> None:
-        self._guard, self._processes = guard, list[subprocess.Popen[bytes]]()
+        self._guard, self._processes, self._held = guard, list[subprocess.Popen[bytes]](), list[Port]()
         self.folder = Path(tempfile.gettempdir(), f"zsched-{secrets.token_hex(6)}")
         guard.remove_at_end(self.folder)
         self.folder.mkdir(mode=0o700)
@@ -128,22 +128,19 @@ class Sentinels:
         return [part.decode() for part in reply] if isinstance(reply, list) else [reply.decode()]
 
     def _start_sentinel(self, master: int) -> int:
-        binary = find_server().path
-        for _ in range(20):
-            port = _free_port()
-            config, log = self.folder / f"{port}.conf", self.folder / f"{port}.log"
-            lines = [f"port {port}", "bind 127.0.0.1", f"dir {self.folder}", f"logfile {log}"]
-            lines += [f"sentinel monitor {NAME} 127.0.0.1 {master} 2"]
-            lines += [f"sentinel {key} {NAME} {value}" for key, value in _WATCH.items()]
-            config.write_text("\n".join(lines) + "\n")
-            process = self._guard.spawn([str(binary), str(config), "--sentinel"], cwd=self.folder)
-            self._processes.append(process)
-            if eventually(partial(self._state, port, process)) == "up":
-                return port
+        binary, port = find_server().path, Port()
+        config, log = self.folder / f"{port.number}.conf", self.folder / f"{port.number}.log"
+        lines = [f"port {port.number}", "bind 127.0.0.1", f"dir {self.folder}", f"logfile {log}"]
+        lines += [f"sentinel monitor {NAME} 127.0.0.1 {master} 2"]
+        lines += [f"sentinel {key} {NAME} {value}" for key, value in _WATCH.items()]
+        config.write_text("\n".join(lines) + "\n")
+        process = self._guard.spawn([str(binary), str(config), "--sentinel"], cwd=self.folder)
+        self._processes.append(process)
+        self._held.append(port)
+        if eventually(partial(self._state, port.number, process)) == "ended":
             said = log.read_text(errors="replace") if log.exists() else ""
-            if "in use" not in said:
-                pytest.skip(f"{binary} does not run as Sentinel: {said[-500:]!r}")
-        raise AssertionError("no port was free")
+            pytest.skip(f"{binary} does not run as Sentinel: {said[-500:]!r}")
+        return port.number
 
     def _state(self, port: int, process: subprocess.Popen[bytes]) -> str:
         """Return the state of a Sentinel: up, or ended; "" while it starts."""
@@ -152,8 +149,3 @@ class Sentinels:
         with contextlib.suppress(redis.ConnectionError):
             return "up" if self._ask(port, "MYID") else ""
         return ""
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

@@ -125,16 +125,48 @@ def test_a_stopped_server_has_no_pid() -> None:
             _ = server.pid
 
 
-def test_an_embedded_server_takes_another_port_if_the_first_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    free_port = embedded._free_port
-    with socket.create_server(("127.0.0.1", free_port())) as faster:
-        taken = faster.getsockname()[1]
-        choices = iter([taken, taken])
-        monkeypatch.setattr(embedded, "_free_port", lambda: next(choices, None) or free_port())
+def test_no_two_ports_of_a_machine_are_the_same_until_they_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    number, other = (port.number for port in (embedded.Port(), embedded.Port()))
+    monkeypatch.setattr(embedded, "_PORTS", range(number, number + 1))
+    first = embedded.Port()  # the two above are gone
 
-        with EmbeddedRedis(tcp=True) as server:
-            assert taken != server.port
-            assert ask(server.tcp_url, "PING")
+    with pytest.raises(ZschedError, match=f"no free port of 127.0.0.1 between {number} and {number}"):
+        embedded.Port()
+    first.close()
+    with socket.create_server(("127.0.0.1", number)), pytest.raises(ZschedError, match="no free port"):
+        embedded.Port()
+
+    assert number != other
+    assert number == embedded.Port().number
+
+
+def test_a_server_holds_its_port_while_it_is_killed_and_until_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmbeddedRedis(tcp=True) as server:
+        monkeypatch.setattr(embedded, "_PORTS", range(server.port or 0, (server.port or 0) + 1))
+        server.kill()
+        with pytest.raises(ZschedError, match="no free port"):
+            embedded.Port()
+        server.start()
+
+        assert ask(server.tcp_url, "PING")
+
+    assert server.port == embedded.Port().number
+
+
+def test_a_server_takes_another_port_if_another_program_takes_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    ports, begin = list[int](), embedded.Port.__init__
+
+    def begin_slowly(port: embedded.Port) -> None:
+        begin(port)
+        ports.append(port.number)
+        if len(ports) == 1:
+            taken.bind(("127.0.0.1", port.number))
+            taken.listen()
+
+    monkeypatch.setattr(embedded.Port, "__init__", begin_slowly)
+    with socket.socket() as taken, EmbeddedRedis(tcp=True) as server:
+        assert ports[1:] == [server.port]
+        assert ask(server.tcp_url, "PING")
 
 
 def test_a_server_that_does_not_start_shows_its_log_and_is_cleaned_up() -> None:

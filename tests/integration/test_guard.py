@@ -17,7 +17,8 @@ from zsched.embedded.guard import Guard
 
 DEADLINE_S = 20.0
 
-# An owner: starts a child with a grandchild of its own process group, and one that is stopped; tells pids; waits.
+# An owner: starts a child with a grandchild of its own process group, one that is stopped, and one that left a copy in
+# a session of its own; tells pids; waits.
 OWNER = """
 import os, signal, subprocess, sys
 from pathlib import Path
@@ -28,6 +29,15 @@ import os, signal
 os.setpgrp()
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print(os.getpid(), flush=True)
+signal.pause()
+'''
+LEAVING = '''
+import os, signal
+left = os.fork()
+if left:
+    print(left, flush=True)
+    os._exit(0)
+os.setsid()
 signal.pause()
 '''
 CHILD = f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', {GRANDCHILD!r}]))"
@@ -41,7 +51,10 @@ with Guard() as guard:
     grandchild = int(child.stdout.readline())
     stopped = guard.spawn(["sleep", "600"])
     stopped.send_signal(signal.SIGSTOP)
-    print(guard.pid, child.pid, grandchild, stopped.pid, flush=True)
+    leaving = guard.spawn([sys.executable, "-c", LEAVING], stdout=subprocess.PIPE)
+    left = int(leaving.stdout.readline())
+    leaving.wait()
+    print(guard.pid, child.pid, grandchild, stopped.pid, left, flush=True)
     command = sys.stdin.readline().strip()
     if command == "raise":
         raise RuntimeError("on purpose")
@@ -99,7 +112,7 @@ def folder(tmp_path: Path) -> Path:
 def owner(folder: Path) -> Iterator[Owner]:
     owner = Owner(folder)
     assert folder.exists()
-    assert len(owner.children) == 3
+    assert len(owner.children) == 4
     yield owner
     owner.close()
 
@@ -138,7 +151,7 @@ def test_an_owner_cleans_up_itself_when_its_guard_was_killed(owner: Owner, folde
 
     owner.process.communicate(b"return\n", timeout=DEADLINE_S)
 
-    assert all(child.has_ended(within_s=DEADLINE_S) for child in owner.children)
+    assert all(child.has_ended(within_s=DEADLINE_S) for child in owner.children[:3])  # nobody knows the copy
     assert not folder.exists()
 
 
@@ -151,14 +164,14 @@ def test_a_child_has_the_pid_pipes_and_exit_status_of_its_command() -> None:
     assert (f"{child.pid}\nhello\n".encode(), 7) == (told, child.returncode)
 
 
-def test_a_child_gets_neither_the_guards_pipe_nor_pythons_ignored_signals() -> None:
+def test_a_child_gets_its_leash_and_neither_the_owners_pipe_nor_pythons_ignored_signals() -> None:
     script = "ls /proc/self/fd | wc -l; grep SigIgn /proc/self/status"
     with Guard() as guard:
         child = guard.spawn(["sh", "-c", script], stdout=subprocess.PIPE)
         told, _ = child.communicate(timeout=DEADLINE_S)
 
     descriptors, ignored = told.split(b"\n")[:2]
-    assert int(descriptors) == 4  # 0, 1, 2, and the folder that ls reads
+    assert int(descriptors) == 5  # 0, 1, 2, the leash, and the folder that ls reads
     python_ignores = 1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)
     assert int(ignored.split()[1], 16) & python_ignores == 0
 

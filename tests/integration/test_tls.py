@@ -23,6 +23,7 @@ from tests.prefix import RQ, needs_prefix
 from zsched import AsyncClient, Client, RedisRefused, RedisUnavailable
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
+from zsched.embedded.server import Port
 from zsched.errors import ZschedError
 
 pytestmark = pytest.mark.redis
@@ -34,7 +35,7 @@ class TlsRedis:
     """A server that uses TLS on a port, with a certificate for "localhost"; and plain text on its socket."""
 
     server: EmbeddedRedis
-    port: int
+    port: Port
     folder: Path
 
     def url(self, host: str = "localhost", **query: str) -> str:
@@ -42,7 +43,7 @@ class TlsRedis:
         Return the URL of the TLS port; *query* are options of redis-py, each with the name of a file in the folder.
         """
         options = "&".join(f"{name}={self.folder / file}" for name, file in query.items())
-        return f"rediss://{host}:{self.port}/0{'?' if options else ''}{options}"
+        return f"rediss://{host}:{self.port.number}/0{'?' if options else ''}{options}"
 
 
 def openssl(folder: Path, *arguments: str) -> None:
@@ -67,11 +68,11 @@ def make_certificate(folder: Path, name: str, ca: str, host: str = "DNS:localhos
 
 def start(guard: Guard, folder: Path, auth_clients: str) -> TlsRedis:
     """Start a server; skip the test if this redis-server was built without TLS."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
+    port = Port()
     files = {"cert-file": "server.crt", "key-file": "server.key", "ca-cert-file": "ca.crt"}
     config = {f"tls-{name}": str(folder / file) for name, file in files.items()}
-    server = EmbeddedRedis(guard=guard, config={"tls-port": str(port), "tls-auth-clients": auth_clients, **config})
+    config |= {"tls-port": str(port.number), "tls-auth-clients": auth_clients}
+    server = EmbeddedRedis(guard=guard, config=config)
     try:
         server.start()
     except ZschedError as error:

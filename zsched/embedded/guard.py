@@ -1,21 +1,19 @@
 """
 Child processes that cannot outlive their owner.
 
-A :class:`Guard` is a small process beside its owner, at the reading end of a pipe. It learns the pid of every child
-before that child runs its command. The pipe closes when the owner closes the guard, returns, raises, or is killed with
--9. Then the guard kills the remaining children and removes the announced folders. The owner need not do anything at its
-end.
+A :class:`Guard` is a small process beside its owner, at the reading end of a pipe. Only the owner has the writing end.
+So the pipe closes when the owner closes the guard, returns, raises, or is killed with -9. Then the guard kills the
+remaining children and removes the announced folders. The owner need not do anything at its end.
 
-The guard knows a child before it runs: the owner starts a launcher (this file). The launcher inherits the pipe's
-writing end, writes its own pid into it, and becomes the command by exec. The pipe cannot close before that pid is in
-it, so no child ever runs unknown. The owner sees an ordinary ``Popen`` with the command's own pid, pipes and exit
-status.
+The guard recognizes the children by their leash: each of them inherits the pipe's reading end, and passes it on to the
+processes that it forks. No child can be missed: between fork and exec it still has the owner's writing end, so the
+guard sees the pipe close only when that child has the leash. No child reads from its leash.
 
 Each child leads its own session. So Ctrl-C in a terminal reaches only the owner, which decides on the order of the
-stops, and the guard finds grandchildren (a worker's work-horse) by their session.
+stops, and the guard also kills processes without the leash in the session of one that has it.
 
-Not guaranteed: children survive if the guard is killed together with its owner; so do processes that a child moved into
-another session. If an owner forked without exec, the copy keeps the pipe open.
+Not guaranteed: children survive if the guard is killed together with its owner; so do processes that a child started
+without the leash in another session. If an owner forked without exec, the copy keeps the pipe open.
 """
 
 from __future__ import annotations
@@ -45,16 +43,15 @@ class Guard:
     """
 
     def __init__(self) -> None:
-        reading, self._pipe = os.pipe()
+        self._leash, self._pipe = os.pipe()
         try:
             self._process = subprocess.Popen(
-                [*_SCRIPT, "watch"], stdin=reading, stdout=subprocess.DEVNULL, start_new_session=True
+                _WATCH, stdin=self._leash, stdout=subprocess.DEVNULL, start_new_session=True
             )
         except BaseException:
             os.close(self._pipe)
+            os.close(self._leash)
             raise
-        finally:
-            os.close(reading)
         self._children: list[subprocess.Popen[bytes]] = []
         self._folders: list[Path] = []
 
@@ -66,7 +63,7 @@ class Guard:
     def remove_at_end(self, folder: Path) -> None:
         """Remove *folder* with its contents when the owner is gone or the guard is closed."""
         self._folders.append(folder)
-        os.write(self._pipe, f"folder {folder}\n".encode())
+        os.write(self._pipe, os.fsencode(folder) + b"\0")
 
     def spawn(
         self,
@@ -86,28 +83,22 @@ class Guard:
         Raises:
             OSError: the command cannot be executed, or the guard is gone. Nothing was started.
         """
-        started, starting = os.pipe()  # closed by exec; a text in it is the reason why exec failed
-        with open(started, "rb") as report:
-            try:
-                child = subprocess.Popen(
-                    [*_SCRIPT, "launch", str(self._pipe), str(starting), *command],
-                    stdin=stdin,
-                    stdout=stdout,
-                    stderr=stderr,
-                    env=env,
-                    cwd=cwd,
-                    pass_fds=(self._pipe, starting),
-                    start_new_session=True,
-                )
-            finally:
-                os.close(starting)
-            # It also keeps the owner's signals from a launcher that is not the command yet: if it were stopped then,
-            # it would hold the pipe open.
-            problem = report.read().decode(errors="replace")
+        if self._process.poll() is not None:
+            raise OSError(f"cannot start {command[0]}: its guard is gone")
+        try:
+            child = subprocess.Popen(
+                command,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                env=env,
+                cwd=cwd,
+                pass_fds=(self._leash,),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise OSError(f"cannot start {command[0]}: {error.strerror}") from error
         self._children = [known for known in self._children if known.returncode is None] + [child]
-        if problem:
-            child.wait()
-            raise OSError(f"cannot start {command[0]}: {problem}")
         return child
 
     def close(self) -> None:
@@ -123,6 +114,7 @@ class Guard:
                         stream.close()
         for folder in self._folders:
             shutil.rmtree(folder, ignore_errors=True)
+        os.close(self._leash)  # before the pipe: the guard ends what has the leash when the pipe closes
         os.close(self._pipe)
         self._pipe = -1
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -136,61 +128,33 @@ class Guard:
 
 
 # The interpreter without site-packages and user settings: this file needs the standard library only.
-_SCRIPT = (sys.executable, "-I", "-S", str(Path(__file__).resolve()))
+_WATCH = (sys.executable, "-I", "-S", str(Path(__file__).resolve()))
 
 
-def _launch(pipe: int, report: int, command: Sequence[str]) -> None:
-    """Announce this process to the guard, then become *command*. Returns only after a failure that was reported."""
-    for descriptor in (pipe, report):
-        os.set_inheritable(descriptor, False)
-    try:
-        os.write(pipe, f"child {os.getpid()}\n".encode())
-        for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(ignored_by_python, signal.SIG_DFL)
-        os.execvp(command[0], list(command))
-    except BrokenPipeError:
-        os.write(report, b"its guard is gone")
-    except OSError as error:
-        os.write(report, str(error.strerror).encode())
-
-
-def _watch(pipe: int) -> None:
-    """
-    Guard's side: read announcements until the pipe closes, then kill and remove.
-
-    Each child is held by a pidfd, so a pid that the system reused for another process is never killed.
-    """
+def _watch() -> None:
+    """Guard's side: read the names of folders, each with a final NUL, until the pipe closes; then kill and remove."""
     for unwanted in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(unwanted, signal.SIG_IGN)
     os.chdir("/")
-    alive: dict[int, int] = {}  # pidfd -> pid
-    folders: list[str] = []
-    poll = select.poll()
-    poll.register(pipe, select.POLLIN)
-    rest = b""
-    while True:
-        for ready, _ in poll.poll():
-            if ready != pipe:  # a pidfd: this child has ended
-                poll.unregister(ready)
-                os.close(ready)
-                del alive[ready]
-                continue
-            read = os.read(pipe, 65536)
-            if not read:
-                _kill_sessions(alive.values())
-                for folder in folders:
-                    shutil.rmtree(folder, ignore_errors=True)
-                return
-            *lines, rest = (rest + read).split(b"\n")
-            for line in lines:
-                word, _, value = os.fsdecode(line).partition(" ")
-                if word == "folder":
-                    folders.append(value)
-                else:
-                    with contextlib.suppress(ProcessLookupError):  # it ended already
-                        held = os.pidfd_open(int(value))
-                        alive[held] = int(value)
-                        poll.register(held, select.POLLIN)
+    owners = os.getsid(os.getppid())
+    with open(0, "rb", closefd=False) as pipe:
+        *folders, _ = pipe.read().split(b"\0")
+    while leaders := _leashed() - {os.getsid(0), owners}:
+        _kill_sessions(leaders)
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _leashed() -> set[int]:
+    """Return the sessions of the processes that have the pipe at this one's stdin."""
+    leash, found = os.readlink("/proc/self/fd/0"), set()
+    for pid in _processes():
+        with contextlib.suppress(OSError):  # it ended meanwhile, or is of another user
+            held = {os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")}
+            session = _session(pid)
+            if leash in held and session is not None:
+                found.add(session)
+    return found
 
 
 def _kill_sessions(leaders: Iterable[int]) -> None:
@@ -230,7 +194,4 @@ def _session(pid: int) -> int | None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "launch":
-        _launch(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
-        sys.exit(1)
-    _watch(0)
+    _watch()

@@ -3,7 +3,8 @@ A private redis-server for `zsched up`, the benchmark and the tests.
 
 It has its own temporary folder (mode 0700). It listens on a unix socket there and, if demanded, on one loopback port.
 It shares nothing with another Redis on the machine. A :class:`Guard` holds it, so neither process nor folder outlives
-the owner, whatever happens to the owner.
+the owner, whatever happens to the owner. A :class:`Port` is held by its owner, so two owners never race for one, also
+while a killed server is away.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -25,9 +27,11 @@ from zsched.embedded.binary import ServerBinary, find_server, packaged_server
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
 
-__all__ = ["EmbeddedRedis", "ServerBinary", "find_server", "packaged_server"]
+__all__ = ["EmbeddedRedis", "Port", "ServerBinary", "find_server", "packaged_server"]
 
-_PORTS = range(20_000, 30_000)  # below Linux's ephemeral ports: no client takes ours during a restart
+# Below Linux's ephemeral ports (32,768), so that no client takes ours during a restart. So is the port 10,000 above, on
+# which a node of a cluster talks with the others.
+_PORTS = range(20_000, 22_768)
 _PORT_ATTEMPTS = 20
 _PORT_TAKEN = "Address already in use"  # in the log of a server that lost the race for its port
 _FOLDER_MAX = 70  # bytes; a unix socket's whole path must stay below 108
@@ -38,11 +42,36 @@ _PING_S = 1.0  # for the reply to one PING
 _LOG_LINES = 15  # of the server's log that an error repeats
 
 
+class Port:
+    """
+    A free port of 127.0.0.1 that no other ``Port`` on this machine has until ``close``, or the end of the process. An
+    abstract unix socket holds it. A program that knows nothing of this can still take the port.
+
+    Raises:
+        ZschedError: none is free.
+    """
+
+    def __init__(self) -> None:
+        for number in random.Random().sample(_PORTS, len(_PORTS)):
+            held = socket.socket(socket.AF_UNIX)
+            try:
+                held.bind(f"\0zsched-port-{number}")
+                with socket.socket() as probe:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    probe.bind(("127.0.0.1", number))
+            except OSError:
+                held.close()
+                continue
+            self.number, self.close = number, weakref.finalize(self, held.close)
+            return
+        raise ZschedError(f"no free port of 127.0.0.1 between {_PORTS.start} and {_PORTS.stop - 1}")
+
+
 class EmbeddedRedis:
     """
     One private server; as a context manager it runs inside the block and is gone after it.
 
-    *tcp*: also listen on a free port of 127.0.0.1. *appendonly*: keep the data over :meth:`kill` and :meth:`restart`
+    *tcp*: also listen on a ``Port``. *appendonly*: keep the data over :meth:`kill` and :meth:`restart`
     (fsync every second, as Redis does). *config*: more lines of redis.conf, with values in its syntax. *guard*: the
     owner's guard that holds the server; without it the server makes one. *server*: the binary; without it
     :func:`find_server`.
@@ -61,7 +90,7 @@ class EmbeddedRedis:
         server: ServerBinary | None = None,
     ) -> None:
         self.server = server or find_server()
-        self.port: int | None = None
+        self._port: Port | None = None
         self.folder = _short_temporary() / f"zsched-{secrets.token_hex(6)}"
         self.socket_path = self.folder / "redis.sock"
         self._tcp = tcp
@@ -88,6 +117,11 @@ class EmbeddedRedis:
         return f"unix://{self.socket_path}?db=0"
 
     @property
+    def port(self) -> int | None:
+        """Return the loopback port; None before the first start, and without *tcp*."""
+        return None if self._port is None else self._port.number
+
+    @property
     def tcp_url(self) -> str:
         """Return the URL of the loopback port, database 0. It is the same after a restart."""
         if self.port is None:
@@ -108,7 +142,7 @@ class EmbeddedRedis:
         """
         Run the server and return when it answers PING. A server with a password may still load its files then.
 
-        If another process takes the port between choosing and binding, another port is chosen. This is done only at the
+        If another program takes the port between choosing and binding, another port is chosen. This is done only at the
         first start: later the address must not change.
 
         Raises:
@@ -118,11 +152,11 @@ class EmbeddedRedis:
             return
         guard = self._furnish()
         for _ in range(_PORT_ATTEMPTS):
-            port = (self.port or _free_port()) if self._tcp else 0
-            if self._run(guard, port):
-                self.port = port or None
+            port = (self._port or Port()) if self._tcp else None
+            if self._run(guard, port.number if port else 0):
+                self._port = port
                 return
-            if not self._tcp or self.port is not None or _PORT_TAKEN not in self._log():
+            if port is self._port or _PORT_TAKEN not in self._log():
                 break
         raise ZschedError(f"{self.server.path} ({self.server}) did not start; its log ends:\n{self._log()}")
 
@@ -161,6 +195,8 @@ class EmbeddedRedis:
         """End the server and remove its folder. Idempotent."""
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
+        if self._port is not None:
+            self._port.close()
         if self._own_guard is not None:
             self._own_guard.close()
             self._own_guard = None
@@ -242,13 +278,3 @@ def _short_temporary() -> Path:
     """Return the folder for temporary files, or /tmp if that path is too long for a unix socket in it."""
     usual = Path(tempfile.gettempdir()).resolve()
     return usual if len(os.fsencode(usual)) <= _FOLDER_MAX else Path("/tmp")
-
-
-def _free_port() -> int:
-    """Return a port of 127.0.0.1 that is free at this moment."""
-    for port in random.Random().sample(_PORTS, _PORT_ATTEMPTS):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise ZschedError(f"no free port of 127.0.0.1 between {_PORTS.start} and {_PORTS.stop - 1}")

@@ -22,23 +22,23 @@ def backup(tmp_path: Path) -> Path:
 
 def export(web: Web, file: Path) -> list[str]:
     """Export the tokens into *file*; return its lines."""
-    done = web.run("tokens", "export")
-    assert 0 == done.returncode, done.stderr
+    done = web.zsched("tokens", "export")
+    assert 0 == done.exit_code, done.stderr
     file.write_text(done.stdout)
     return done.stdout.splitlines()
 
 
 def test_tokens_of_a_lost_redis_admit_again_after_an_import(web: Web, backup: Path, redis_client: redis.Redis) -> None:
     secret = web.token("shop", "scheduler", sees_arguments=True, **LIMITS)
-    web.cli("tokens", "add", "ann", "--role", "viewer", "--expires", "90d")
-    before = web.cli("tokens", "list")
+    web.zsched.json("tokens", "add", "ann", "--role", "viewer", "--expires", "90d")
+    before = web.zsched.json("tokens", "list")
     export(web, backup)
     redis_client.flushall()
 
-    restored = web.cli("tokens", "import", str(backup))
+    restored = web.zsched.json("tokens", "import", str(backup))
 
     assert [{"name": "ann", "result": "added"}, {"name": "shop", "result": "added"}] == restored
-    assert before == web.cli("tokens", "list")
+    assert before == web.zsched.json("tokens", "list")
     with web.client_of(secret) as shop:
         assert 201 == shop.put("/schedules/a", json=WITHIN).status_code
         assert 403 == shop.put("/schedules/b", json={**WITHIN, "queue": "pay"}).status_code
@@ -59,9 +59,9 @@ def test_an_import_changes_nothing_that_is_there(web: Web, backup: Path, redis_c
     export(web, backup)
     before = redis_client.hgetall("zsched-web:{default}:tokens")
 
-    done = web.run("tokens", "import", str(backup))
+    done = web.zsched("tokens", "import", str(backup))
 
-    assert (0, "0 tokens added, 2 there already\n") == (done.returncode, done.stdout)
+    assert (0, "0 tokens added, 2 there already\n") == (done.exit_code, done.stdout)
     assert before == redis_client.hgetall("zsched-web:{default}:tokens")
 
 
@@ -69,13 +69,13 @@ def test_a_name_that_another_token_has_is_refused_and_the_others_are_added(web: 
     old = web.token("ann")
     web.token("shop")
     export(web, backup)
-    web.cli("tokens", "revoke", "ann")
-    web.cli("tokens", "revoke", "shop")
+    web.zsched.json("tokens", "revoke", "ann")
+    web.zsched.json("tokens", "revoke", "shop")
     new = web.token("ann", "viewer")
 
-    done = web.run("tokens", "import", str(backup))
+    done = web.zsched("tokens", "import", str(backup))
 
-    assert 1 == done.returncode
+    assert 1 == done.exit_code
     assert "1 token added, 0 there already\n" == done.stdout
     assert "ann is refused: another token has this name" in done.stderr
     with web.client_of(old) as before, web.client_of(new) as now:
@@ -87,11 +87,11 @@ def test_a_token_with_other_rights_than_in_the_backup_stays_as_it_is(web: Web, b
     [line] = export(web, backup)
     backup.write_text(json.dumps(json.loads(line) | {"role": "operator"}))
 
-    done = web.run("tokens", "import", str(backup))
+    done = web.zsched("tokens", "import", str(backup))
 
-    assert 1 == done.returncode
+    assert 1 == done.exit_code
     assert "ann is refused: it is there with another name" in done.stderr
-    assert ["viewer"] == [each["role"] for each in web.cli("tokens", "list")]
+    assert ["viewer"] == [each["role"] for each in web.zsched.json("tokens", "list")]
 
 
 @pytest.mark.parametrize(
@@ -115,12 +115,12 @@ def test_a_file_with_a_mistake_adds_nothing(
     redis_client.flushall()
     backup.write_text(f"{backup.read_text()}{line}\n")
 
-    done = web.run("tokens", "import", str(backup))
+    done = web.zsched("tokens", "import", str(backup))
 
-    assert 2 == done.returncode
+    assert 2 == done.exit_code
     assert f"{backup}:2: not a token: " in done.stderr
     assert reason in done.stderr
-    assert [] == web.cli("tokens", "list")
+    assert [] == web.zsched.json("tokens", "list")
 
 
 def test_an_import_reads_standard_input(web: Web, backup: Path, redis_client: redis.Redis) -> None:
@@ -128,5 +128,5 @@ def test_an_import_reads_standard_input(web: Web, backup: Path, redis_client: re
     export(web, backup)
     redis_client.flushall()
 
-    assert 0 == web.run("tokens", "import", "-", stdin=backup.read_text()).returncode
-    assert ["ann"] == [each["name"] for each in web.cli("tokens", "list")]
+    assert 0 == web.zsched("tokens", "import", "-", input=backup.read_text()).exit_code
+    assert ["ann"] == [each["name"] for each in web.zsched.json("tokens", "list")]

@@ -28,7 +28,7 @@ def test_the_server_answers_until_a_signal_ends_it_and_frees_its_port(
     web = start_web()
     port = httpx.URL(web.url).port
 
-    assert 200 == httpx.get(f"{web.url}/healthz").status_code
+    assert 200 == web.get("/healthz").status_code
     assert DONE == web.stop(number)
 
     assert port is not None
@@ -55,7 +55,7 @@ def test_an_invalid_address_is_a_usage_error(listen: str) -> None:
 
 
 def test_an_address_of_another_machine_is_refused(web: Web) -> None:
-    refused = web.run("web", "--listen", "192.0.2.1:9181")
+    refused = web.zsched("web", "--listen", "192.0.2.1:9181")
 
-    assert USAGE == refused.returncode
+    assert USAGE == refused.exit_code
     assert "listen='192.0.2.1:9181'" in refused.stderr
