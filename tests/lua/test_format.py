@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import zsched
-from tests.breadth import some
+from tests.breadth import each
 from tests.lua.ground import HOUR_MS, LEASE_MS, Ground
 from tests.lua.restoring import WHOSE
 from zsched.core.clock import LAST_MS
@@ -124,10 +124,7 @@ GARBAGE = [*TEXTS, *NUMBERS_OF_LUA, LAST_MS + 1, -LAST_MS - 1, "9" * 5000]
 
 @pytest.mark.parametrize(
     ("field", "garbage"),
-    some(
-        [(field, garbage) for field in NUMBERS for garbage in GARBAGE],
-        *((NUMBERS[n % len(NUMBERS)], garbage) for n, garbage in enumerate(GARBAGE)),
-    ),
+    each(NUMBERS, GARBAGE),
 )
 def test_a_corrupted_number_in_meta_is_refused_by_name_and_nothing_is_written(
     ground: Ground, field: str, garbage: Any

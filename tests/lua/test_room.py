@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from tests.breadth import some
 from tests.lua.ground import HOUR_MS, Ground
 from tests.lua.limited import EMAIL, ids, put_due, put_many
 from tests.prefix import RQ
@@ -262,7 +263,7 @@ def test_a_throttled_run_never_fires_early(led: Ground) -> None:
 # -- in any order -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", some(range(4), 0, 1))
 def test_runs_of_a_second_do_not_exceed_the_limit_under_random_load(led: Ground, seed: int) -> None:
     dice, pushes, made = random.Random(seed), list[int](), 0
     per_second = dice.choice([3, 40, 250])

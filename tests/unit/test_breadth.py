@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tests.breadth import pairs, some
+from tests.breadth import each, pairs, some
 
 
 @pytest.fixture(params=["0", "1"], ids=["usual", "all"])
@@ -22,6 +22,13 @@ def test_the_usual_run_has_a_named_choice(everything: bool) -> None:
 def test_a_choice_that_is_not_a_case_is_refused(everything: bool) -> None:
     with pytest.raises(ValueError, match="9"):
         some(range(3), 1, 9)
+
+
+def test_rows_of_each_value_are_as_many_as_the_longest_axis_has(everything: bool) -> None:
+    rows = each("abc", [1, 2], [True])
+
+    assert len(rows) == (6 if everything else 3)
+    assert [set("abc"), {1, 2}, {True}] == [set(axis) for axis in zip(*rows, strict=True)]
 
 
 @pytest.mark.parametrize("sizes", [(), (3,), (3, 4), (2, 2, 2), (5, 3, 6), (4, 1, 3, 2), (2,) * 7], ids=str)

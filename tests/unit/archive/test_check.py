@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.breadth import some
 from tests.unit.archive.ground import DUE_MS, archived, enqueue, entry, fire, put, put_recurring
 from zsched.archive import Archive
 from zsched.core.clock import ManualClock
@@ -229,7 +230,7 @@ def test_a_damaged_file_is_found(tmp_path: Path, damage: Callable[[Path], object
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", some(range(5), 0, 1))
 def test_a_flipped_byte_is_found_or_changes_nothing(tmp_path: Path, seed: int) -> None:
     path = whole_file(tmp_path, keep_args=False)
     expected, _ = look(path)
