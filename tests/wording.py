@@ -110,7 +110,7 @@ def main() -> int:
     for folder in (PACKAGE, *(PROJECT / name for name in ("bench", "tests", "tools"))):
         for name, source in sources(folder.rglob("*.py"), PROJECT).items():
             found += [
-                f"{name}: {line}\n    begin the docstring with a verb or a noun" for line in half_sentences(source)
+                f"{name}: {line}\n    begin with a verb or a noun" for line in half_sentences(source)
             ]
             found += [f"{name}: {fault}" for fault in (bad_names(source) if "/test_" in name else ())]
     for name, modules in homonyms(sources(PACKAGE.rglob("*.py"))).items():
