@@ -109,9 +109,7 @@ def main() -> int:
     found = []
     for folder in (PACKAGE, *(PROJECT / name for name in ("bench", "tests", "tools"))):
         for name, source in sources(folder.rglob("*.py"), PROJECT).items():
-            found += [
-                f"{name}: {line}\n    begin with a verb or a noun" for line in half_sentences(source)
-            ]
+            found += [f"{name}: {line}\n    begin with a verb or a noun" for line in half_sentences(source)]
             found += [f"{name}: {fault}" for fault in (bad_names(source) if "/test_" in name else ())]
     for name, modules in homonyms(sources(PACKAGE.rglob("*.py"))).items():
         found.append(f"zsched: {name} is defined in {' and '.join(modules)}: give one of them another name")

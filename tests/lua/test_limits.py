@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.lua.ground import SERVER, TOKEN, Ground
+from tests.lua.ground import Ground
 from tests.lua.limited import put_due, put_many
-from zsched.errors import ServerChanged, Stale
 
 
 def test_setting_an_unchanged_limit_keeps_its_used_tokens(led: Ground) -> None:
@@ -76,14 +73,6 @@ def test_a_limit_that_is_set_again_applies_to_the_runs_still_throttled(led: Grou
 
     assert 1 == led.fire().runs
     assert 0 == led.fire().runs
-
-
-def test_only_the_leader_of_this_server_sets_limits(led: Ground) -> None:
-    with pytest.raises(Stale):
-        led.call("limits", ["email", "1"], token="another", expected_server=SERVER)
-    with pytest.raises(ServerChanged):
-        led.call("limits", ["email", "1"], token=TOKEN, expected_server="another")
-    assert {} == led.limits()
 
 
 def test_a_corrupted_limit_is_ignored(led: Ground) -> None:

@@ -13,7 +13,6 @@ from rq.registry import FailedJobRegistry, StartedJobRegistry
 from tests.lua.ground import EPOCH, SERVER, TOKEN, Entry, Ground
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
-from zsched.errors import ServerChanged, Stale
 
 ENQUEUED, BEAT = "2026-01-01T00:00:00.000001Z", "2026-01-01T00:00:01.000001Z"
 A, B = "a-1767225600000", "b-1767225600000"
@@ -330,14 +329,3 @@ def test_lost_is_refused_when_the_callers_log_entry_is_missing(led: Ground, seen
     dead = again(A, execution(led, A))
 
     assert ["LOST"] == lose(led, seen, dead, seen_t="1") == lose(led, seen, dead, seen_entry="9-9")
-
-
-def test_lost_is_refused_without_the_current_lease_or_server(led: Ground, seen: Entry) -> None:
-    job(led, A, retries_left="1")
-    before = led.keyspace()
-
-    with pytest.raises(Stale):
-        lose(led, seen, again(A), token="another")
-    with pytest.raises(ServerChanged):
-        lose(led, seen, again(A), expected_server="another")
-    assert before == led.keyspace()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.lua.ground import HOUR_MS, Ground
-from zsched.errors import ServerChanged, Stale
 
 NODE = 100  # stream-node-max-entries
 
@@ -69,21 +66,6 @@ def test_trimming_is_not_logged_and_changes_nothing_but_the_log(led: Ground) -> 
         key: value for key, value in led.keyspace().items() if key != log
     }
     assert "put" == led.last.kind
-
-
-@pytest.mark.parametrize(
-    ("fence", "error"),
-    [({"token": "daemon-2:8:2000:nonce-2"}, Stale), ({"expected_server": "server-2"}, ServerChanged)],
-)
-def test_only_the_leader_trims(led: Ground, fence: dict[str, str], error: type[Exception]) -> None:
-    _fill(led, 250)
-    led.redis.hset(led.keys.archivers(), "silent", "- 0 1 failed {}")
-    before = led.keyspace()
-
-    with pytest.raises(error):
-        led.trim("7-250", **fence)
-
-    assert before == led.keyspace()
 
 
 def test_reports_of_long_silent_archives_are_deleted(led: Ground) -> None:
