@@ -1,5 +1,5 @@
 """
-Each test of this folder runs with ``Client``, and each of ``ALSO_ASYNC`` also with ``AsyncClient``, under the same name;
+Each test of this folder runs with ``Client``, and each of ``ALSO_ASYNC`` with ``AsyncClient``, too, by the same name;
 in `make test-all` each one does. A client, and a time.
 """
 
