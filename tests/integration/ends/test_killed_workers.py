@@ -17,11 +17,7 @@ import redis
 from tests.faults.leader import KEYS
 from tests.faults.processes import WITHIN_S, archive_of_its_own, eventually
 from tests.faults.threads import STEADY, DaemonThread
-from tests.integration.ends.ground import (
-    agains,
-    lapse,
-    recorded,
-)
+from tests.integration.ends.ground import agains, lapse, recorded
 from tests.prefix import RQ
 from zsched import Client
 from zsched.config.settings import ArchiveSettings
