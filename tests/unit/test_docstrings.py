@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tests.documents import PROJECT
 from tests.sources import PACKAGE, Source, sources
 
-FOLDERS = (PACKAGE, PROJECT / "bench", PROJECT / "tests")
+FOLDERS = (PACKAGE, PROJECT / "bench", PROJECT / "tests", PROJECT / "tools")
 RIDDLE = re.compile(r"(What|Whether|Where|Those|Which|As|Of|How|When|Why|Who|Whose|That)\b")
 
 

@@ -16,7 +16,7 @@ import pytest
 from tests.documents import PROJECT
 from tests.sources import Source, sources
 
-TESTS = PROJECT / "tests"
+TESTS = (PROJECT / "tests", PROJECT / "tools" / "tests")
 LEAST_WORDS = 4
 # Words that begin no subject. "one shot", and the options if_exists, on_lost and on_uncertain, are nouns.
 NO_SUBJECT = re.compile(
@@ -51,7 +51,9 @@ def bad_names(source: Source) -> Iterator[str]:
 
 
 def test_every_test_name_has_a_subject_and_a_behaviour() -> None:
-    found = {name: list(bad_names(source)) for name, source in sources(TESTS.rglob("test_*.py"), TESTS).items()}
+    files = [file for folder in TESTS for file in folder.rglob("test_*.py")]
+
+    found = {name: list(bad_names(source)) for name, source in sources(files, PROJECT).items()}
 
     assert {} == {name: faults for name, faults in found.items() if faults}
 

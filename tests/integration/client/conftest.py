@@ -1,6 +1,6 @@
 """
-Each test of this folder runs with ``Client``, and each of ``ALSO_ASYNC`` with ``AsyncClient``, too, by the same name;
-in `make test-all` each one does. A client, and a time.
+Each test of this folder runs with ``Client``, and each of ``ALSO_ASYNC`` also with ``AsyncClient``, under the same
+name; in `make test-all` each one does. A client, and a time.
 """
 
 from __future__ import annotations
