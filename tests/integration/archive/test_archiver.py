@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import STEADY, DaemonThread, know
+from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
 from zsched import Client
 from zsched.archive import Archive
@@ -153,7 +153,7 @@ def test_an_archive_frees_its_memory_once_after_a_backlog(
     monkeypatch.setattr(module, "_MUCH", 10)
     monkeypatch.setattr(Archive, "check_step", lambda *_: True)  # it never ends; its end frees memory, too
     client = Client.from_url(redis_url)
-    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own()), **STEADY):
+    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own())):
         eventually(lambda: rests)  # after it was opened
         earlier = len(rests)
         for number in range(10):
