@@ -14,7 +14,7 @@ import redis
 from rq.registry import FailedJobRegistry
 
 from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import STEADY, DaemonThread
+from tests.faults.threads import DaemonThread
 from tests.integration.guard.ground import KEYS, TASKS, Forge, call, key_file
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, PayloadGone, RunStatus
@@ -322,7 +322,7 @@ def test_schedules_run_after_a_recovery_from_an_archive(
     archive = ArchiveSettings(path=archive_of_its_own(), keep_args=keep_args)
     forge.client.schedule(WORK, args=("one",), id="one", after=3600)
     forge.client.schedule(WORK, args=("rule",), id="rule", cron="0 0 1 1 *")
-    with DaemonThread(forge.url, archive=archive, **STEADY) as daemon:
+    with DaemonThread(forge.url, archive=archive) as daemon:
         daemon.wait_for("term_began")
         eventually(Archivers(link, KEYS).alive)
         pushed = forge.enqueue("pushed")
@@ -342,7 +342,7 @@ def test_schedules_run_after_a_recovery_from_an_archive(
 
 def test_a_run_whose_arguments_were_deleted_is_not_retried(forge: Forge, guard: Guard, link: Link) -> None:
     archive = ArchiveSettings(path=archive_of_its_own(), keep_args=False)
-    with DaemonThread(forge.url, archive=archive, **STEADY) as daemon:
+    with DaemonThread(forge.url, archive=archive) as daemon:
         daemon.wait_for("term_began")
         run_id = forge.enqueue("a")
         forge.burst(guard)
