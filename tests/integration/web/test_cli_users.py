@@ -77,6 +77,7 @@ def test_a_missing_terminal_and_file_get_the_remedy(web: Web, redis_client: redi
     assert "give --password-file FILE, or - for stdin" in refused.stderr
 
 
+@pytest.mark.true_start
 def test_a_terminal_is_asked_twice_and_shows_no_password(web: Web, redis_client: redis.Redis, guard: Guard) -> None:
     terminal = PseudoTerminal(100, 20)
     asked = web.spawn(guard, *ADD, stdin=terminal.slave, stdout=terminal.slave, stderr=terminal.slave)

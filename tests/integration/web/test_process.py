@@ -22,6 +22,7 @@ def offline(*arguments: str) -> Result:
     return CliRunner().invoke(program, ["web", *arguments])
 
 
+@pytest.mark.true_start
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_server_answers_until_a_signal_ends_it_and_frees_its_port(
     start_web: Callable[..., Web], number: signal.Signals
