@@ -10,9 +10,9 @@ import pytest
 import redis
 
 from tests.faults.archives import KEYS, await_caught_up, fact, report_of, stop
-from tests.faults.identities import PATIENT, begin, copy, fill, fill_held, gen, ids, path_of
+from tests.faults.identities import BRIEF, PATIENT, begin, copy, fill, fill_held, gen, ids, path_of
 from tests.faults.ledger import connect, queued
-from tests.faults.processes import SHORT, WITHIN_S, DaemonProcess, Start, eventually
+from tests.faults.processes import WITHIN_S, DaemonProcess, Start, eventually
 from tests.integration.command_line import Zsched
 from tests.prefix import RQ
 from zsched import Client
@@ -92,7 +92,7 @@ def test_a_developers_archive_restores_nothing_into_a_production_redis(
     Client.from_url(other.url).schedule("app.own", id="own", after=3600)
 
     by_place = begin(start_daemon, other.url)
-    by_path = start_daemon(other.url, ARCHIVE_PATH=str(path_of(developers)), **SHORT)
+    by_path = start_daemon(other.url, ARCHIVE_PATH=str(path_of(developers)))
 
     assert UNUSABLE == by_path.wait()
     said = by_path.of("daemon_failed")[0]["reason"]
@@ -114,7 +114,7 @@ def test_a_configured_archive_of_another_data_set_ends_the_daemon_for_good(
     watch.flushall()
     watch.hset(KEYS.meta(), "gen", "another")
 
-    second = start_daemon(server.url, ARCHIVE_PATH="", **SHORT)
+    second = start_daemon(server.url, ARCHIVE_PATH="")
 
     assert UNUSABLE == second.wait()
     said = second.of("daemon_failed")[0]["reason"]
@@ -133,7 +133,7 @@ def test_an_archive_of_another_address_is_refused_for_an_unnamed_redis_until_rec
     await_caught_up(server.url, path)
     stop(first)
 
-    refused = start_daemon(other.url, ARCHIVE_PATH=str(path), **SHORT)
+    refused = start_daemon(other.url, ARCHIVE_PATH=str(path))
 
     assert UNUSABLE == refused.wait()
     said = refused.of("daemon_failed")[0]["reason"]
@@ -168,7 +168,7 @@ def test_a_copied_redis_gets_no_later_changes_of_the_original_until_recover(
     await_caught_up(server.url, path_of(first))
     stop(first)
 
-    refused = start_daemon(other.url, ARCHIVE_PATH="", **SHORT)
+    refused = start_daemon(other.url, ARCHIVE_PATH="")
 
     assert UNUSABLE == refused.wait()
     said = refused.of("daemon_failed")[0]["reason"]
@@ -241,7 +241,7 @@ def test_a_daemon_that_starts_without_redis_opens_its_archive_later(start_daemon
     first = begin(start_daemon, server.url)
     stop(first)
     server.stop()
-    early = start_daemon(server.url, ARCHIVE_PATH="", **SHORT)
+    early = start_daemon(server.url, ARCHIVE_PATH="")
     early.wait_for("redis_lost")
     assert [] == early.of("archive_opened")
 
@@ -301,7 +301,7 @@ def test_an_archive_absent_while_the_data_set_was_renamed_is_refused_until_recov
     before = gen(watch)
     silent.send_to_all(signal.SIGSTOP)
     watch.flushall()
-    fresh = start_daemon(server.url, ARCHIVE_PATH=str(tmp_path / "fresh.db"), **SHORT)
+    fresh = start_daemon(server.url, ARCHIVE_PATH=str(tmp_path / "fresh.db"), **BRIEF)
     fresh.wait_for("data_set_named")
     assert before != gen(watch)
 
@@ -321,10 +321,11 @@ def test_an_archive_absent_while_the_data_set_was_renamed_is_refused_until_recov
 def test_the_first_run_of_a_new_data_set_is_not_uncertain(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
+    watch.flushall()
     Client.from_url(server.url).schedule("app.mail", id="first", after=0, on_uncertain="skip")
     Client.from_url(server.url).schedule("app.mail", id="second", after=0)
 
-    daemons = [start_daemon(server.url, ARCHIVE_PATH="", **SHORT) for _ in range(2)]
+    daemons = [start_daemon(server.url, ARCHIVE_PATH="", **BRIEF) for _ in range(2)]
 
     runs = eventually(lambda: len(found := queued(watch)) == 2 and found)
     assert [None, None] == [watch.hget(f"{RQ}:job:{run}", "zs_uncertain") for run in runs]
@@ -342,7 +343,7 @@ def test_the_first_run_after_a_flush_is_uncertain_if_an_archive_had_entries(
     watch.flushall()
     Client.from_url(server.url).schedule("app.mail", id="again", after=0)
 
-    second = start_daemon(server.url, ARCHIVE_PATH=str(path), **SHORT)
+    second = start_daemon(server.url, ARCHIVE_PATH=str(path), **BRIEF)
 
     [run] = eventually(lambda: queued(watch))
     assert b"1" == watch.hget(f"{RQ}:job:{run}", "zs_uncertain")

@@ -14,7 +14,7 @@ import redis
 import rq
 from rq import Queue
 
-from tests.faults.processes import STEADY, Start, eventually
+from tests.faults.processes import Start, eventually
 from tests.faults.test_native import now
 from tests.prefix import RQ
 from zsched import Client
@@ -84,7 +84,7 @@ def test_500_jobs_at_once_never_have_more_than_the_slots_of_their_limit_and_all_
     limit = rq.RateLimit("mail", SLOTS)
     for n in range(JOBS):
         queue.enqueue_at(due, "limited_tasks.work", f"j{n}", job_id=f"j{n}", rate_limit=limit)
-    start_daemon(server.url, **STEADY).wait_for("term_began")
+    start_daemon(server.url).wait_for("term_began")
     env = os.environ | {"PYTHONPATH": str(tmp_path), "TASKS_REDIS": server.url}
     command = [sys.executable, "-m", "rq.cli", "worker", "--url", server.url, "-w", "rq.SimpleWorker", "default"]
     for _ in range(WORKERS):
@@ -103,7 +103,7 @@ def test_500_runs_at_once_beside_jobs_of_rq_never_have_more_than_their_slots_alt
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, guard: Guard, tmp_path: Path
 ) -> None:
     (tmp_path / "limited_tasks.py").write_text(TASKS)
-    start_daemon(server.url, **STEADY).wait_for("term_began")
+    start_daemon(server.url).wait_for("term_began")
     client, queue = Client.from_url(server.url), Queue("default", connection=watch)
     due = now(watch).replace(microsecond=0) + timedelta(seconds=6)
     rows = [{"func": "limited_tasks.work", "args": (f"r{n}",), "id": f"r{n}", "at": due} for n in range(JOBS)]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Iterable
@@ -199,14 +198,6 @@ def rows_put_back(url: str) -> int:
     return sum(len(restored(entry)) for entry in log_in(url) if entry.kind == "restore")
 
 
-def tell(name: str, **figures: object) -> None:
-    sys.stdout.write(f"measured, {name}: {', '.join(f'{word} {figure}' for word, figure in figures.items())}\n")
-
-
-def since(instant_s: float) -> float:
-    return round(time.monotonic() - instant_s, 2)
-
-
 def test_an_emptied_redis_gets_every_acknowledged_write_back_under_load(start_daemon: Start, tmp_path: Path) -> None:
     paths = [tmp_path / "one.db", tmp_path / "two.db"]
     with redis_with_rdb() as server, connect(server.url) as watch:
@@ -224,19 +215,13 @@ def test_an_emptied_redis_gets_every_acknowledged_write_back_under_load(start_da
             began_s = time.monotonic()
             watch.flushall()
             loss = Loss(began_s, time.monotonic())
-            eventually(lambda: sum(len(daemon.of("recovery_done")) for daemon in daemons), WITHIN_S)
-            first_s = since(loss.ended_s)
-            eventually(lambda: all(daemon.of("recovery_done") for daemon in daemons), WITHIN_S)
-            both_s = since(loss.ended_s)
+            put_back_by(watch, daemons, WITHIN_S)
             writer.go_on(1)
         eventually(lambda: writer.due(loss) <= set(queued(watch)), WITHIN_S)
         await_caught_up(server.url, *paths, within_s=WITHIN_S)
-        together = put_back_by(daemons)
         stories = [client.why(id) for id in ("s0", "s1", "refire-0", "skip-0")]
         again = client.history(status="pushed_again", limit=1000)
         skipped = client.history(status="skipped", limit=1000)
-        took_ms = [daemon.of("recovery_done")[0]["took_ms"] for daemon in daemons]
-        tell("emptied", back_s=first_s, both_s=both_s, took_ms=took_ms, written=len(writer.acts), **together)
 
         assert_all_back(client, writer, before, loss)
         now_queued = queued(watch)
@@ -272,8 +257,7 @@ def test_a_redis_with_an_older_rdb_gets_only_later_changes_back_under_load(start
             began_s = time.monotonic()
             put_back(server, saved)
             loss = Loss(began_s, time.monotonic())
-            eventually(lambda: all(daemon.of("recovery_done") for daemon in daemons), WITHIN_S)
-            both_s = since(loss.ended_s)
+            put_back_by(watch, daemons, WITHIN_S)
             writer.go_on(1)
         eventually(lambda: writer.due(loss) <= set(queued(watch)), WITHIN_S)
         await_caught_up(server.url, *paths, within_s=WITHIN_S)
@@ -281,7 +265,6 @@ def test_a_redis_with_an_older_rdb_gets_only_later_changes_back_under_load(start
 
         assert_all_back(client, writer, before, loss)
         rows, touched = rows_put_back(server.url), max(map(lost_keys, paths, daemons))
-        tell("older RDB", both_s=both_s, written=len(writer.acts), touched=touched, rows=rows, of=len(before))
         assert 0 < rows <= touched < len(before)
         assert [] == doubles(queued(watch))
         for path in paths:

@@ -13,7 +13,7 @@ import redis
 
 from tests.breadth import everything
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread, know
+from tests.faults.threads import DaemonThread, know
 from tests.integration import browsing
 from tests.integration.archive.ground import Scene
 from tests.integration.command_line import Zsched
@@ -108,7 +108,7 @@ def chromium() -> Iterator[object]:
 @pytest.fixture
 def daemon(client: Client, redis_url: str, link: Link) -> Iterator[DaemonThread]:
     """A daemon that leads, with an archive that follows."""
-    with DaemonThread(redis_url, **STEADY) as daemon:
+    with DaemonThread(redis_url) as daemon:
         daemon.wait_for("term_began")
         eventually(Archivers(link, Keys("default")).alive)
         yield daemon

@@ -12,7 +12,7 @@ import redis
 from tests.faults.clocks import now_ms
 from tests.faults.ledger import connect, queued
 from tests.faults.processes import DaemonProcess, eventually
-from tests.faults.threads import STEADY, DaemonThread, know
+from tests.faults.threads import DaemonThread, know
 from tests.integration.daemons import FUNC, NAP_MS, wait_for_runs
 from tests.prefix import RQ
 from zsched import Client
@@ -107,7 +107,7 @@ def test_a_redis_that_loads_its_data_is_logged_once(own_redis: EmbeddedRedis) ->
 
 
 def test_forgotten_scripts_are_loaded_again(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
-    with DaemonThread(redis_url, **STEADY) as daemon:
+    with DaemonThread(redis_url) as daemon:
         daemon.wait_for("term_began")
         client.schedule(FUNC, id="tick", every=0.05)
         wait_for_runs(redis_client, 1)

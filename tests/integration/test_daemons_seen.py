@@ -11,7 +11,7 @@ import pytest
 import redis
 
 import zsched
-from tests.faults.processes import SHORT, STEADY, DaemonProcess, eventually
+from tests.faults.processes import DaemonProcess, eventually
 from zsched import Client
 from zsched.core.clock import SystemClock
 from zsched.embedded.guard import Guard
@@ -50,7 +50,7 @@ def running(redis_url: str) -> list[DaemonSeen]:
 @pytest.mark.redis
 def test_daemons_report_their_identity_and_their_stop(redis_url: str, redis_client: redis.Redis, guard: Guard) -> None:
     began_ms = SystemClock().now_ms()
-    processes = [DaemonProcess(guard, redis_url, **STEADY) for _ in range(2)]
+    processes = [DaemonProcess(guard, redis_url) for _ in range(2)]
 
     leads, stands_by = running(redis_url)
     by_pid = {process.pid: process for process in processes}
@@ -127,7 +127,7 @@ def test_a_leader_that_stopped_in_order_is_not_silent() -> None:
 
 @pytest.mark.redis
 def test_a_killed_leader_is_no_standby(redis_url: str, redis_client: redis.Redis, guard: Guard) -> None:
-    processes = [DaemonProcess(guard, redis_url, **SHORT) for _ in range(2)]
+    processes = [DaemonProcess(guard, redis_url) for _ in range(2)]
     client = Client.from_url(redis_url)
     running(redis_url)
     first = eventually(lambda: _reported_leader(client))

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from structlog.testing import capture_logs
 
 from tests.faults.ledger import doubles, entries, fired, queued
-from tests.faults.processes import STEADY, DaemonProcess, eventually
+from tests.faults.processes import DaemonProcess, eventually
 from tests.integration.archive.ground import Scene, rows_put_back
 from tests.integration.auditor.ground import Auditing, Quiet, alarms, busy
 from tests.prefix import RQ
@@ -42,7 +42,7 @@ class Configured:
 
     def __init__(self, guard: Guard, url: str, folder: Path) -> None:
         self._guard, self._url, self._file = guard, url, folder / "zsched.toml"
-        self.lease = STEADY
+        self.lease = dict[str, str]()
 
     def start(self, **per_second: float) -> DaemonProcess:
         """Start a daemon with these limits; return when it runs."""

@@ -14,7 +14,7 @@ import pytest
 import redis
 from rq import Queue, Retry
 
-from tests.faults.processes import SHORT, DaemonProcess, Start, eventually
+from tests.faults.processes import DaemonProcess, Start, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
 from zsched import Client
@@ -67,7 +67,7 @@ def start_daemon(guard: Guard, redis_url: str, redis_client: redis.Redis) -> Sta
 
     def start(**settings: str) -> DaemonProcess:
         know(redis_client)
-        daemon = DaemonProcess(guard, redis_url, **(SHORT | settings))
+        daemon = DaemonProcess(guard, redis_url, **settings)
         daemon.wait_for("term_began")
         return daemon
 

@@ -19,7 +19,7 @@ from rq.job import Job
 from tests.faults import overlap
 from tests.faults.overlap import KEYS, LIMIT, Stage, play
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread
+from tests.faults.threads import DaemonThread
 from tests.integration.ends.ground import lapse
 from tests.prefix import RQ
 from zsched.daemon import archivist
@@ -62,7 +62,7 @@ def test_queue_runs_occurrences_back_to_back_up_to_the_overlap_limit(
     """The leader takes no part: RQ's workers release all runs."""
     monkeypatch.setattr(archivist, "ChainKeeper", partial(ChainKeeper, settled_ms=float("inf")))
     stage.workers(4)
-    with DaemonThread(redis_url, **STEADY):
+    with DaemonThread(redis_url):
         told = play(
             stage,
             "queue",

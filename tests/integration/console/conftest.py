@@ -9,7 +9,7 @@ import redis
 
 from tests.faults.clocks import set_back
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread
+from tests.faults.threads import DaemonThread
 from tests.integration.console.person import Person
 from tests.integration.web.ground import Web
 from zsched import Client
@@ -50,6 +50,6 @@ def outage(client: Client, redis_url: str, redis_client: redis.Redis) -> Iterato
     with set_back(redis_client, OUTAGE_MS):
         for id in ("beat", "pulse"):
             client.schedule("app.tasks.remind", id=id, every=60, catch_up="none", queue="mail")
-    with DaemonThread(redis_url, **STEADY):
+    with DaemonThread(redis_url):
         eventually(lambda: len(client.history()) >= 2)
         yield OUTAGE_MS

@@ -18,7 +18,7 @@ import redis
 from rq.results import Result
 
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread, know
+from tests.faults.threads import DaemonThread, know
 from tests.integration.guard.corpus import CASES
 from tests.integration.guard.ground import KEYS, Forge
 from zsched import RunStatus
@@ -52,7 +52,7 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     with EmbeddedRedis() as server, Guard() as guard, redis.Redis.from_url(server.url, protocol=2) as client_of_redis:
         know(client_of_redis)
         forge, link = Forge.of(server.url, folder, client_of_redis), Link.from_url(server.url, 5)
-        with DaemonThread(server.url, **STEADY) as daemon:
+        with DaemonThread(server.url) as daemon:
             daemon.wait_for("term_began")
             eventually(Archivers(link, KEYS).alive)
             ids = {}
