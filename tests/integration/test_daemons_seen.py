@@ -11,6 +11,7 @@ import pytest
 import redis
 
 import zsched
+from tests.faults.leases import lapse
 from tests.faults.processes import DaemonProcess, eventually
 from zsched import Client
 from zsched.core.clock import SystemClock
@@ -133,6 +134,7 @@ def test_a_killed_leader_is_no_standby(redis_url: str, redis_client: redis.Redis
     first = eventually(lambda: _reported_leader(client))
 
     next(one for one in processes if one.pid == first.pid).send(9)
+    lapse(redis_client)
     seen = eventually(lambda: found if (found := client.overview()).leader not in (None, first.id) else None)
 
     assert [DaemonRole.SILENT] == [one.role for one in seen.daemons if one.id == first.id]
