@@ -53,7 +53,6 @@ NOT_YET: Final = frozenset(
     faults/test_recovery_under_load.py
     faults/test_sentinel.py
     integration/aio/test_async_servers.py
-    integration/archive/test_archiver.py
     integration/cli_recover/test_meanwhile.py
     integration/client/test_durable.py
     integration/client/test_servers.py
