@@ -215,6 +215,7 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
     reader.take("kill -9")
     first.send(signal.SIGKILL)
     first.wait()
+    redis_client.delete("zsched:{default}:lease")  # which lapses
     reader.python("service.py dinner 60.1", "id='reminder-dinner'", instead=f"service.py dinner {SOON}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overview, "SILENT_MS", 500)  # instead of ten seconds

@@ -27,6 +27,7 @@ import sys
 import time
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 MODULES = {  # what each kind of command is forked with
@@ -45,6 +46,7 @@ def main() -> Callable[[], object] | None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: who asks for commands ends them
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     path, known = sys.path[1:], set[str]()
+    sys.path[0] = str(Path(__file__).parents[2])  # the zsched beside these tests, whichever is installed
     with socket.socket(fileno=int(sys.argv[1])) as requests:
         while True:
             data, descriptors, *_ = socket.recv_fds(requests, _REQUEST_BYTES, _DESCRIPTORS)

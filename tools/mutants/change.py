@@ -36,7 +36,13 @@ class Mutant:
     before: str  # the line above
     line: str
     mutated: str
-    text: bytes  # of the whole file
+    original: bytes  # of the whole file
+    change: Change
+
+    @property
+    def text(self) -> bytes:
+        """The mutated text of the whole file."""
+        return self.change.applied(self.original)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.number}\n    - {self.line}\n    + {self.mutated or '(nothing)'}"
@@ -44,7 +50,7 @@ class Mutant:
 
 def mutants(file: str, text: bytes, changes: Iterable[Change]) -> list[Mutant]:
     """Return a mutant for each change of *text*, in the order of the file; equal results are listed once."""
-    made: dict[bytes, Mutant] = {}
+    made: dict[int, Mutant] = {}
     for change in sorted(changes, key=lambda change: (change.start, change.end, change.new)):
         begin = text.rfind(b"\n", 0, change.start) + 1
         end = text.find(b"\n", max(change.end - 1, change.start))
@@ -53,7 +59,8 @@ def mutants(file: str, text: bytes, changes: Iterable[Change]) -> list[Mutant]:
         line, after = text[begin:end], mutated[begin : end + len(mutated) - len(text)]
         number = text.count(b"\n", 0, begin) + 1
         above = text[text.rfind(b"\n", 0, max(begin - 1, 0)) + 1 : begin]
-        made.setdefault(mutated, Mutant(file, number, _one_line(above), _one_line(line), _one_line(after), mutated))
+        mutant = Mutant(file, number, _one_line(above), _one_line(line), _one_line(after), text, change)
+        made.setdefault(hash(mutated), mutant)
     return list(made.values())
 
 

@@ -1,10 +1,11 @@
-"""A sample and its verdicts in a file, so that a run continues where another one ended, or two share a sample."""
+"""A sample and its trials in a file, so that a run continues where another one ended."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from tools.mutants.change import Mutant
 from tools.mutants.trial import Trial, Verdict
@@ -13,47 +14,49 @@ _Told = tuple[str, str, str, str]  # a mutant by what it changes: other lines of
 
 
 class Ledger:
-    """
-    The file at *path*: a line of JSON for each mutant of the sample, and one for each trial. The last trial counts.
+    """The file at *path*: a line of JSON for each mutant of the sample, and for each trial. The last trial counts."""
 
-    Each line is appended with one write, so two processes may share a file. Without a path nothing is stored.
-    """
-
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._verdicts: dict[_Told, Verdict | None] = {}
-        for line in path.read_text().splitlines() if path is not None and path.exists() else []:
-            *told, verdict = json.loads(line)
-            self._verdicts[_told(told)] = Verdict(verdict) if verdict else self._verdicts.get(_told(told))
+        self._lines: dict[_Told, dict[str, Any]] = {}
+        for line in path.read_text().splitlines() if path.exists() else []:
+            told = json.loads(line)
+            self._lines[told["file"], told["before"], told["line"], told["mutated"]] = told
 
     def sample(self, drawn: list[Mutant], everyone: Iterable[Mutant]) -> list[Mutant]:
         """Return the file's mutants that still exist in the text. If the file has none, store and return *drawn*."""
-        if not self._verdicts:
+        if not self._lines:
             for mutant in drawn:
-                self._verdicts[_of(mutant)] = None
-                self._write(mutant, None)
+                self._write(mutant, {})
         known = {_of(mutant): mutant for mutant in everyone}
-        return [known[told] for told in self._verdicts if told in known]
+        return [known[told] for told in self._lines if told in known]
 
     def verdict(self, mutant: Mutant) -> Verdict | None:
         """Return the verdict of the last trial; None if there was none."""
-        return self._verdicts.get(_of(mutant))
+        told = self._lines[_of(mutant)].get("verdict")
+        return Verdict(told) if told else None
 
     def note(self, trial: Trial) -> None:
-        """Store a verdict."""
-        self._verdicts[_of(trial.mutant)] = trial.verdict
-        self._write(trial.mutant, trial.verdict)
+        """Store a trial."""
+        self._write(
+            trial.mutant,
+            {
+                "verdict": trial.verdict.value,
+                "witnesses": trial.witnesses,
+                "asked": trial.asked,
+                "left": trial.left,
+                "took_s": round(trial.took_s, 1),
+                "cpu_s": round(trial.cpu_s, 1),
+            },
+        )
 
-    def _write(self, mutant: Mutant, verdict: Verdict | None) -> None:
-        if self._path is not None:
-            with self._path.open("a") as file:
-                file.write(json.dumps([*_of(mutant), verdict.value if verdict else ""]) + "\n")
+    def _write(self, mutant: Mutant, more: dict[str, Any]) -> None:
+        told = dict(zip(("file", "before", "line", "mutated"), _of(mutant), strict=True)) | more
+        self._lines[_of(mutant)] = told
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a") as file:
+            file.write(json.dumps(told, ensure_ascii=False) + "\n")
 
 
 def _of(mutant: Mutant) -> _Told:
     return mutant.file, mutant.before, mutant.line, mutant.mutated
-
-
-def _told(parts: list[str]) -> _Told:
-    file, before, line, mutated = parts
-    return file, before, line, mutated

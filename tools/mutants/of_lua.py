@@ -47,13 +47,13 @@ _LUA = LuaRuntime()
 
 
 def changes(text: bytes) -> Iterator[Change]:
-    """Yield changes after which *text* compiles, as far as that is seen without its includes."""
-    for change in (*_of_words(text), *_of_lines(text)):
-        if _compiles(change.applied(text)):
-            yield change
+    """Yield the changes of *text*; after some of them it does not compile."""
+    yield from _of_words(text)
+    yield from _of_lines(text)
 
 
-def _compiles(text: bytes) -> bool:
+def compiles(text: bytes) -> bool:
+    """Return True if a mutated text compiles, as far as that is seen without its includes."""
     try:
         _LUA.compile(text)
     except LuaSyntaxError:

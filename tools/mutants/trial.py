@@ -1,31 +1,35 @@
 """
-The trial of a mutant: the tests that belong to its file are run until one fails.
+The trial of a mutant: the tests that execute it run, in a fork that has the mutant, until one fails.
 
-It counts as killed only if that test fails once more with the mutant, and passes without it. A mutant hangs if the
-tests take much longer with it than without; that counts as noticed. A test that fails without any mutant is no witness.
+It counts as killed only if that test fails once more with the mutant, and passes without it. A test that takes many
+times as long as usual notices the mutant, too. A change that only an import would execute is tried with the tests
+collected anew, and so is a survivor whose function an import calls.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 
-from tools.mutants.belonging import steps
 from tools.mutants.change import Mutant
-from tools.mutants.copy_of_tree import CopyOfTree, NoWitness, Ran
+from tools.mutants.covered import Known
+from tools.mutants.crew import Crew
+from tools.mutants.swap import Unswappable, changed_functions
+from tools.mutants.tree import Tree
+from tools.mutants.witnesses import keys
 
-_SOON_S = 40.0  # most steps are over then; only of others is it asked how long they take without a mutant
-_PATIENCE = 4  # times as long as that, and they hang
-_LONG_S = 900.0
-_DOUBTFUL = 3  # so many witnesses that fail now and then leave a mutant unclear
+_DOUBTFUL = 4  # so many witnesses that fail now and then leave a mutant unclear
+_STEPS = (25, 200)  # tests of the first and second collection; the third has all others
 
 
 class Verdict(Enum):
     """The outcome of a mutant."""
 
     KILLED = "killed"
-    HUNG = "killed: the tests did not end"
+    HUNG = "killed: a test did not end"
     NOT_IMPORTED = "killed: it could not be imported"
     SURVIVED = "survived"
     UNCLEAR = "unclear: its witnesses fail now and then"
@@ -33,72 +37,113 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A verdict and its witness."""
+    """A verdict, its witnesses, and what it cost; ``left`` tests were too dear to be asked."""
 
     mutant: Mutant
     verdict: Verdict
-    witness: str
+    witnesses: tuple[str, ...]
+    asked: int
+    left: int
     took_s: float
+    cpu_s: float
 
 
 class Court:
-    """A judge that tries mutants in one copy of the project."""
+    """A tree with the processes that try mutants in it, one at a time. *at_import* are sites that imports execute."""
 
-    def __init__(self, tree: CopyOfTree) -> None:
-        self._tree = tree
-        self._usual_s: dict[tuple[str, ...], float] = {}
+    def __init__(self, tree: Tree, at_import: frozenset[str], *, has_all: bool = True) -> None:
+        self._tree, self._at_import = tree, at_import
+        self._collected = Crew(tree, "collected", has_all=has_all)
+        self._bare = Crew(tree, "bare", has_all=has_all)
         self._honest: dict[str, bool] = {}
 
-    def judge(self, mutant: Mutant) -> Trial:
-        """Try *mutant*; the copy is unchanged afterwards."""
-        begun = time.monotonic()
-        for step in steps(mutant.file):
+    def judge(self, mutant: Mutant, tests: Sequence[Known], left: int, *, is_matrix: bool) -> Trial:
+        """Try *mutant* by *tests*; the tree is unchanged afterwards. *is_matrix*: find all of its witnesses."""
+        self._collected.start()  # before the tree has a mutant
+        begun, before_s = time.monotonic(), self._cpu_s
+        verdict, witnesses = Verdict.SURVIVED, list[str]()
+        for way in self._ways(mutant):
             try:
-                verdict, witness = self._asked(mutant, step)
-            except NoWitness as error:
-                verdict, witness = Verdict.UNCLEAR, str(error)
+                verdict, witnesses = self._tried(mutant, list(tests), way, is_matrix)
+            except Unswappable:
+                verdict, witnesses = self._tried(mutant, list(tests), _Way(self._bare, None), is_matrix)
             if verdict is not Verdict.SURVIVED:
-                return Trial(mutant, verdict, witness, time.monotonic() - begun)
-        return Trial(mutant, Verdict.SURVIVED, "", time.monotonic() - begun)
-
-    def _asked(self, mutant: Mutant, step: tuple[str, ...]) -> tuple[Verdict, str]:
-        doubtful: list[str] = []  # witnesses that are not asked again
-        while len(doubtful) < _DOUBTFUL:
-            ran = self._run(mutant, step, doubtful)
-            if not ran.is_over:
-                return Verdict.HUNG, " ".join(step)
-            if ran.failed is None:
-                if not doubtful:
-                    self._usual_s[step] = ran.took_s
-                    return Verdict.SURVIVED, ""
                 break
-            if "::" not in ran.failed:
-                return Verdict.NOT_IMPORTED, ran.failed
+        took_s, cpu_s = time.monotonic() - begun, self._cpu_s - before_s
+        return Trial(mutant, verdict, tuple(witnesses), len(tests), left, took_s, cpu_s)
+
+    def close(self) -> None:
+        """End the processes."""
+        self._collected.close()
+        self._bare.close()
+
+    @property
+    def _cpu_s(self) -> float:
+        return self._collected.cpu_s + self._bare.cpu_s
+
+    def _ways(self, mutant: Mutant) -> list[_Way]:
+        if mutant.file.endswith(".lua"):
+            return [_Way(self._collected, None)]
+        before, after = self._tree.read(mutant.file), mutant.text.decode()
+        try:
+            changed_functions(before, after)
+        except Unswappable:
+            return [_Way(self._bare, None)]
+        module = mutant.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        forked = _Way(self._collected, (module, before, after))
+        return [forked, _Way(self._bare, None)] if self._at_import.intersection(keys(mutant)) else [forked]
+
+    def _tried(self, mutant: Mutant, tests: list[Known], way: _Way, is_matrix: bool) -> tuple[Verdict, list[str]]:
+        kills, doubtful, verdict = list[str](), list[str](), Verdict.SURVIVED
+        while tests and len(doubtful) < _DOUBTFUL and not (kills and not is_matrix):
             with self._tree.holding(mutant.file, mutant.text):
-                again = self._tree.run([ran.failed], _LONG_S)
-            if (again.failed is not None or not again.is_over) and self._is_honest(ran.failed):
-                return Verdict.KILLED, ran.failed
-            doubtful.append(ran.failed)
-        return Verdict.UNCLEAR, " ".join(doubtful)
+                failed = way.first_failure(tests)
+                if failed is None:
+                    break
+                test, how = failed
+                if how is Verdict.NOT_IMPORTED:
+                    return how, [test.id]
+                is_again = how is Verdict.HUNG or way.first_failure([test]) is not None
+            tests = tests[tests.index(test) + 1 :]
+            if is_again and self._is_honest(test):
+                verdict = verdict if kills else how
+                kills.append(test.id)
+            else:
+                doubtful.append(test.id)
+        return (verdict, kills) if kills or not doubtful else (Verdict.UNCLEAR, doubtful)
 
-    def _run(self, mutant: Mutant, step: tuple[str, ...], doubtful: list[str]) -> Ran:
-        asked = [*step, *(f"--deselect={test}" for test in doubtful)]
-        with self._tree.holding(mutant.file, mutant.text):
-            ran = self._tree.run(asked, _SOON_S)
-        if ran.is_over:
-            return ran
-        limit_s = self._limit_s(step)
-        with self._tree.holding(mutant.file, mutant.text):
-            return self._tree.run(asked, limit_s)
+    def _is_honest(self, test: Known) -> bool:
+        if test.id not in self._honest:
+            self._honest[test.id] = _Way(self._collected, None).first_failure([test]) is None
+        return self._honest[test.id]
 
-    def _limit_s(self, step: tuple[str, ...]) -> float:
-        """Return the time after which *step* counts as hanging. It is run once without a mutant."""
-        if step not in self._usual_s:
-            self._usual_s[step] = self._tree.run(step, _LONG_S).took_s
-        return self._usual_s[step] * _PATIENCE + _SOON_S
 
-    def _is_honest(self, test: str) -> bool:
-        if test not in self._honest:
-            ran = self._tree.run([test], _LONG_S)
-            self._honest[test] = ran.is_over and ran.failed is None
-        return self._honest[test]
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A process that runs tests, and what is put into its fork."""
+
+    crew: Crew
+    swap: tuple[str, str, str] | None
+
+    def first_failure(self, tests: Sequence[Known]) -> tuple[Known, Verdict] | None:
+        """Return the first of *tests* that fails, and how."""
+        for step in [tests] if self.crew.mode == "collected" else _steps(tests):
+            by_id, ran = {test.id: test for test in step}, list[str]()
+            for told in list(self.crew.run([(test.id, test.cpu_s) for test in step], swap=self.swap)):
+                if "uncollected" in told:
+                    return Known(told["uncollected"], 0, 0), Verdict.NOT_IMPORTED
+                if "unswappable" in told:
+                    raise Unswappable(told["unswappable"])
+                if "broken" in told:
+                    raise RuntimeError(told["broken"])
+                if told.get("failed"):
+                    return by_id[told["test"]], Verdict.KILLED
+                if told.get("end") == "timeout":
+                    return next(test for test in step if test.id not in ran), Verdict.HUNG
+                ran.append(told.get("test", ""))
+        return None
+
+
+def _steps(tests: Sequence[Known]) -> list[Sequence[Known]]:
+    ends = (0, *_STEPS, len(tests))
+    return [tests[begin:end] for begin, end in pairwise(ends) if tests[begin:end]]
