@@ -19,7 +19,9 @@ from tests.integration.archive.ground import Scene
 from tests.integration.command_line import Zsched
 from tests.integration.standing import lead
 from tests.integration.users import GuardedRedis
+from tests.integration.web.ground import Web
 from zsched import Client
+from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.storage import people
 from zsched.storage.archivers import Archivers
@@ -96,6 +98,19 @@ def link(redis_url: str) -> Iterator[Link]:
     link = Link.from_url(redis_url, 5)
     yield link
     link.pool.disconnect()
+
+
+@pytest.fixture(scope="module")
+def web_server(redis_server: EmbeddedRedis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """A running ``zsched web`` for the tests of a file."""
+    with Guard() as guard:
+        yield Web(guard, redis_server.url, tmp_path_factory.mktemp("web"))
+
+
+@pytest.fixture
+def web(web_server: Web, redis_client: redis.Redis) -> Web:
+    """The server, on an empty Redis."""
+    return web_server
 
 
 @pytest.fixture(scope="module")

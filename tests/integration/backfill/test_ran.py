@@ -15,7 +15,8 @@ import redis
 
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
-from tests.integration.backfill.ground import HOUR, KEYS, NOW, archived, backfill, queue, run
+from tests.integration.backfill.ground import HOUR, KEYS, NOW, backfill, run
+from tests.integration.reruns.ground import archived, queue
 from tests.prefix import RQ
 from zsched import Client
 from zsched.archive import ran as archive_ran

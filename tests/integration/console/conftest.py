@@ -13,21 +13,8 @@ from tests.faults.threads import DaemonThread
 from tests.integration.console.person import Person
 from tests.integration.web.ground import Web
 from zsched import Client
-from zsched.embedded import EmbeddedRedis
-from zsched.embedded.guard import Guard
 
 OUTAGE_MS = 10 * 60_000 + 30_000  # ten occurrences of every minute passed; the last one half a minute ago
-
-
-@pytest.fixture(scope="module")
-def console_server(redis_server: EmbeddedRedis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    with Guard() as guard:
-        yield Web(guard, redis_server.url, tmp_path_factory.mktemp("console"))
-
-
-@pytest.fixture
-def web(console_server: Web, redis_client: redis.Redis) -> Web:
-    return console_server
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections import defaultdict
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 
 import redis
 
+from tests.integration import standing
 from zsched.config.settings import DaemonSettings, RqSettings, Settings, WebSettings
 from zsched.health.check import Finding, Severity
 from zsched.health.doctor import examine
@@ -87,11 +87,6 @@ def command_of(finding: Finding) -> list[str]:
     return words[next(n for n, word in enumerate(words) if word.isupper()) :]
 
 
-def report(
-    client: redis.Redis, archive: str, *, at: str = "- 0", ago_ms: int = 0, state: str = "following", **about: Any
-) -> None:
-    """Write an archiver's report, *ago_ms* ago."""
-    seconds, micros = client.time()
-    told_ms = seconds * 1000 + micros // 1000 - ago_ms
-    told = {"host": "box", "path": f"/var/{archive}.db"} | about
-    client.hset(KEYS.archivers(), archive, f"{at} {told_ms} {state} {json.dumps(told)}")
+def report(client: redis.Redis, archive: str, at: str = "- 0", **about: Any) -> None:
+    """Write the report of an archiver that has nothing yet, or is *at* an entry."""
+    standing.report(client, archive, at, **about)

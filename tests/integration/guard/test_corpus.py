@@ -84,10 +84,6 @@ def _error(client_of_redis: redis.Redis, id: str) -> str:
     return zlib.decompress(b64decode(packed)).decode() if packed else ""
 
 
-def test_the_corpus_has_at_least_forty_jobs() -> None:
-    assert len(CASES) >= 40
-
-
 def test_a_worker_runs_nothing_of_the_corpus(outcome: Outcome) -> None:
     assert outcome.good == outcome.receipts
 
