@@ -133,7 +133,8 @@ def test_a_new_archive_learns_the_name_of_the_data_set_as_soon_as_the_leader_giv
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "REPORT_EVERY_MS", float("inf"))  # nothing else makes it ask
-    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own())) as daemon:
+    archive = ArchiveSettings(path=archive_of_its_own())
+    with DaemonThread(redis_url, archive=archive, lease_ms=500) as daemon:  # it asks archives for as long
         named = daemon.wait_for("data_set_named")
 
         assert named["name"] == eventually(lambda: daemon.daemon._archivist.archiver.gen)

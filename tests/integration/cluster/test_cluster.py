@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.faults.clusters import ENV, PREFIX, SLOT, Cluster
+from tests.faults.clusters import PREFIX, SLOT, SOON, Cluster
 from tests.faults.ledger import connect, doubles
 from tests.faults.processes import DaemonProcess, archive_of_its_own, eventually
 from tests.integration.doctor.ground import examined, only
@@ -90,7 +90,7 @@ def cluster(guard: Guard) -> Cluster:
 def test_a_worker_follows_the_slot_through_a_migration_and_a_failover(
     guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
 ) -> None:
-    daemon = DaemonProcess(guard, cluster.url, **ENV)
+    daemon = DaemonProcess(guard, cluster.url, **SOON)
     daemon.wait_for("hold_ended")
     worker = start_worker(guard, cluster.url, tmp_path)
 
@@ -125,7 +125,7 @@ def test_a_worker_follows_the_slot_through_a_migration_and_a_failover(
 def test_workers_run_each_run_once_while_its_slot_moves_and_its_queue_is_often_empty(
     guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
 ) -> None:
-    DaemonProcess(guard, cluster.url, **ENV).wait_for("hold_ended")
+    DaemonProcess(guard, cluster.url, **SOON).wait_for("hold_ended")
     worker = start_worker(guard, cluster.url, tmp_path, "--worker-class", "rq.worker.SimpleWorker")
     ran = tmp_path / "ran"
     now = datetime.now(UTC) + timedelta(seconds=2)
@@ -153,7 +153,7 @@ def test_workers_run_each_run_once_while_its_slot_moves_and_its_queue_is_often_e
 def test_a_task_makes_notes_and_schedules_its_next_run_through_its_workers_connection(
     guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
 ) -> None:
-    DaemonProcess(guard, cluster.url, **ENV).wait_for("hold_ended")
+    DaemonProcess(guard, cluster.url, **SOON).wait_for("hold_ended")
     start_worker(guard, cluster.url, tmp_path)
 
     client.schedule("clustertasks.chain", kwargs={"more": 1}, id="chain", after=0.01)
@@ -237,7 +237,7 @@ def test_the_pages_of_rq_dashboard_follow_the_slot(
 def test_a_recovery_by_hand_restores_what_a_node_lost(guard: Guard, cluster: Cluster, client: Client) -> None:
     archive = archive_of_its_own()
     manual = {"ARCHIVE_PATH": archive, "ARCHIVE_RECOVERY": "manual"}
-    daemon = DaemonProcess(guard, cluster.url, **ENV, **manual)
+    daemon = DaemonProcess(guard, cluster.url, **SOON, **manual)
     daemon.wait_for("hold_ended")
     for n in range(20):
         client.schedule("app.run", id=f"k{n}", every=3600, durable=True)
@@ -245,7 +245,7 @@ def test_a_recovery_by_hand_restores_what_a_node_lost(guard: Guard, cluster: Clu
         owner.flushall()
     daemon.wait_for("recovery_awaited")
 
-    settings = {f"ZSCHED_{name}": value for name, value in (ENV | manual).items()}
+    settings = {f"ZSCHED_{name}": value for name, value in (SOON | manual).items()}
     recovered = run_cli(cluster, "recover", **settings)
 
     assert 0 == recovered.returncode, recovered.stderr
@@ -265,7 +265,7 @@ def test_the_users_of_the_acl_file_have_the_rights_that_a_cluster_needs(guard: G
         password = (tmp_path / f"{user}.password").read_text().strip()
         return cluster.url.replace("://", f"://{user}:{password}@")
 
-    DaemonProcess(guard, url("zsched-daemon"), **ENV).wait_for("hold_ended")
+    DaemonProcess(guard, url("zsched-daemon"), **SOON).wait_for("hold_ended")
     start_worker(guard, url("zsched-worker"), tmp_path)
     client = Client.from_url(url("zsched-client"), rq_prefix=PREFIX)
 
