@@ -56,17 +56,7 @@ NOT_YET: Final = frozenset(
     faults/test_redis_killed.py
     faults/test_sentinel.py
     faults/threads.py
-    integration/aio/test_async_servers.py
     integration/asking.py
-    integration/cli_recover/test_meanwhile.py
-    integration/client/test_durable.py
-    integration/client/test_servers.py
-    integration/cluster/ground.py
-    integration/cluster/test_users.py
-    integration/cluster/test_workers.py
-    integration/dashboard/test_process.py
-    integration/guard/test_guide.py
-    integration/repairs/test_schedules.py
     integration/test_cli_status.py
     integration/test_daemon.py
     integration/test_daemon_ends.py

@@ -51,7 +51,7 @@ def examined(
 
 
 class Case(NamedTuple):
-    """What is done to a sound Redis, and what the doctor then finds: the only finding of a check, "…" for any text."""
+    """A change of a sound Redis, and what the doctor then finds: the only finding of a check, "…" for any text."""
 
     given: Callable[[redis.Redis], object]
     check: str
