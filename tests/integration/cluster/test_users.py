@@ -34,7 +34,7 @@ def test_the_users_of_the_acl_file_have_the_rights_that_a_cluster_needs(guard: G
     client = Client.from_url(url("zsched-client"), rq_prefix=PREFIX)
 
     def finishes(id: str) -> None:
-        run = client.schedule("clustertasks.answer", args=(1,), id=id, after=0.01, durable=True).run_id
+        run = client.schedule("clustertasks.answer", args=(1,), id=id, after=0, durable=True).run_id
         eventually(lambda: status_of(cluster, run) == "finished", within_s=40)
 
     finishes("before")

@@ -28,13 +28,13 @@ def test_a_worker_follows_the_slot_through_a_migration_and_a_failover(
     worker = start_worker(guard, cluster.url, tmp_path)
 
     def finishes(id: str) -> None:
-        run = client.schedule("clustertasks.answer", args=(1,), id=id, after=0.01).run_id
+        run = client.schedule("clustertasks.answer", args=(1,), id=id, after=0).run_id
         eventually(lambda: status_of(cluster, run) == "finished", within_s=40)
 
     @contextmanager
     def busy(id: str) -> Iterator[None]:
         """Let the worker have a run inside the block, and finish it afterwards."""
-        run = client.schedule("clustertasks.take", id=id, after=0.01).run_id
+        run = client.schedule("clustertasks.take", id=id, after=0).run_id
         eventually(lambda: status_of(cluster, run) == "started", within_s=40)
         yield
         (tmp_path / "gate").write_text("")
@@ -95,7 +95,7 @@ def test_a_task_makes_notes_and_schedules_its_next_run_through_its_workers_conne
     DaemonProcess(guard, cluster.url, **SOON).wait_for("hold_ended")
     start_worker(guard, cluster.url, tmp_path)
 
-    client.schedule("clustertasks.chain", kwargs={"more": 1}, id="chain", after=0.01)
+    client.schedule("clustertasks.chain", kwargs={"more": 1}, id="chain", after=0)
 
     eventually(lambda: [0, 1] == sorted(run.note["more"] for run in client.runs(status="succeeded")), within_s=40)
 
