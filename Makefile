@@ -30,35 +30,52 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test lint lines bench faults mutants matrix pages docs wheel install locks uninstall clean
+.PHONY: help run check test test-all costs lint lines bench faults mutants matrix tools-test pages docs wheel install locks uninstall clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
 
 run: $(STAMP) ## a private Redis, the daemon and a worker with demo schedules; FOR=20 ends after 20 s
 	@exec $(BIN)/zsched up --demo $(if $(FOR),--for $(FOR))
 
 # A test that starts a Redis without saying so by its fixtures fails here.
 check: lint ## lint, then the quick tests, which need no Redis: half a minute; ARGS="-k cron" goes to pytest
-	@ZSCHED_REDIS_SERVER=/no/redis/here $(BIN)/python -m pytest -n 2 --dist loadfile -q -m 'not redis and not slow' \
-	  --hypothesis-profile=quick $(ARGS) tests/unit tests/model tests/product
+	@ZSCHED_REDIS_SERVER=/no/redis/here $(BIN)/python -m pytest --forks 2 -q --tier quick --hypothesis-profile=quick $(ARGS) \
+	  tests/unit tests/model tests/product
 
-test: lint ## lint, then the tests; ARGS="-k cron -x" goes to pytest, ZSCHED_REDIS_SERVER=/path picks the Redis
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+test: TIER := --tier usual
+test: $(STAMP) ## lint, and all tests but the heavy ones; ARGS="-k cron -x" goes to pytest, ZSCHED_REDIS_SERVER=/path picks the Redis
+	@$(lint_and_tests)
 
-lint: $(STAMP) ## ruff (rules and format) and mypy --strict
+test-all: TIER := --costs look
+test-all: export ZSCHED_TEST_ALL := 1
+test-all: $(STAMP) ## lint, and all tests with all their cases
+	@$(lint_and_tests)
+
+costs: $(STAMP) ## measure all tests, and write tests/costs.json: which are for make test, and which for make test-all
+	@ZSCHED_TEST_ALL=1 $(BIN)/python -m pytest --forks $(WORKERS) --costs write $(ARGS)
+
+# Lint beside the tests: on a fresh machine mypy takes as long as a hundred of them. It is heard at the end.
+define lint_and_tests
+mkdir -p build; $(MAKE) --no-print-directory lint >build/lint.txt 2>&1 & lint=$$!; \
+	  $(BIN)/python -m pytest --forks $(WORKERS) $(TIER) $(ARGS); tests=$$?; \
+	  wait $$lint || { cat build/lint.txt >&2; exit 1; }; exit $$tests
+endef
+
+lint: $(STAMP) ## ruff, mypy --strict, and rules of our own: words, names, and no test that depends on the machine's speed
 	@$(BIN)/ruff check . bin/zsched
 	@$(BIN)/ruff format --check . bin/zsched
 	@$(BIN)/mypy
+	@$(BIN)/python -m tests.lint
 
 lines: ## the installed package's lines of code: neither docstring, comment nor blank
-	@$(PYTHON) -m tests.lines $(ARGS)
+	@$(PYTHON) -m tools.lines $(ARGS)
 
 bench: $(STAMP) ## the benchmark beside RQ's scheduler and rq-scheduler; ARGS="--quick --only lateness"
 	@exec $(BIN)/python -m bench $(ARGS)
 
 faults: $(STAMP) ## the fault campaign; SECONDS=120 SEED=7, ARGS="--only flushall --keep DIR"
-	@exec $(BIN)/python -m tests.faults.campaign --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(ARGS)
+	@exec $(BIN)/python -m tools.campaign --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(ARGS)
 
 pages: $(STAMP) ## the pages of docs/reference that are made from the code
 	@$(BIN)/python -m docs.pages
@@ -71,10 +88,13 @@ docs: $(VENV)/.docs ## the site of the documentation, in build/site; ARGS="serve
 	@test -n "$(ARGS)" || echo "docs: build/site/index.html"
 
 mutants: $(STAMP) ## which changes of a line no test notices; SAMPLE=200 SEED=1, ARGS="--only zsched/lua --list"
-	@exec $(BIN)/python -m tests.mutants --sample $(or $(SAMPLE),200) --seed $(or $(SEED),1) $(ARGS)
+	@exec $(BIN)/python -m tools.mutants --sample $(or $(SAMPLE),200) --seed $(or $(SEED),1) $(ARGS)
 
 matrix: $(STAMP) ## the tests with each server and RQ, and docs/reference/compatibility.md: hours; ARGS="--server Valkey"
-	@exec $(BIN)/python -m tests.compatibility -n $(WORKERS) $(ARGS)
+	@exec $(BIN)/python -m tools.compatibility -n $(WORKERS) $(ARGS)
+
+tools-test: $(STAMP) ## the tests of faults, mutants, matrix and lines, which are no part of the suite
+	@$(BIN)/python -m pytest --forks $(WORKERS) $(ARGS) tools
 
 define demand_python
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -7,9 +7,10 @@ Nothing here talks to a server that it did not start itself, nor writes into the
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 import redis
@@ -18,9 +19,12 @@ from hypothesis import settings
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.suite import starts
 from zsched.embedded import EmbeddedRedis, find_server
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
+
+pytest_plugins = ["tests.suite.costs", "tests.suite.forks"]
 
 # The same examples in every run: a test that fails now and then is a bug of its own. `make check` tries a quarter.
 settings.register_profile("same", derandomize=True, deadline=None)
@@ -36,8 +40,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     state, environment = tempfile.TemporaryDirectory(prefix="zsched-state-"), pytest.MonkeyPatch()
+    environment.delenv("PYTHONDONTWRITEBYTECODE", raising=False)  # else each child would compile all of zsched anew
     environment.setenv("XDG_STATE_HOME", state.name)
     environment.delenv("STATE_DIRECTORY", raising=False)
+    config.add_cleanup(starts.install().close)
     config.add_cleanup(state.cleanup)
     config.add_cleanup(environment.undo)
 
@@ -63,6 +69,20 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Give tests with the mark ``true_start`` true starts."""
+    starts.WarmPopen.is_warm = item.get_closest_marker("true_start") is None
+    return (yield)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_of_this_process() -> None:
+    """Archives without a path are in a folder of this process; a worker of the suite shares none with another."""
+    os.environ["XDG_STATE_HOME"] += f"/{os.getpid()}"
+    os.mkdir(os.environ["XDG_STATE_HOME"], 0o700)
 
 
 @pytest.fixture(scope="session")

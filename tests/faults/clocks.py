@@ -23,6 +23,13 @@ def now_ms(client: redis.Redis) -> int:
     return now_us(client) // 1000
 
 
+def freeze(client: redis.Redis) -> int:
+    """Stop the clock of the scripts of the namespace "default" where it is; return its time in epoch milliseconds."""
+    at_ms = now_ms(client) + int(client.hget("zsched:{default}:meta", "offset_ms") or 0)
+    client.hset("zsched:{default}:meta", "frozen_ms", at_ms)
+    return at_ms
+
+
 @contextmanager
 def set_back(client: redis.Redis, ms: int) -> Iterator[None]:
     """Set the clock of the scripts of the namespace "default" back by *ms* inside the block."""

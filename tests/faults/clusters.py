@@ -19,10 +19,6 @@ from zsched.embedded.server import Port
 PREFIX = "{default}:rq"
 SLOT = key_slot(b"default")
 ENV = {"RQ_PREFIX": PREFIX}  # settings of a daemon
-SOON = ENV | {
-    "DAEMON_LEASE_MS": "1000",
-    "DAEMON_RENEW_MS": "300",
-}  # of one whose holds end by themselves, as may any term
 _SLOTS = 16384
 _NODE_TIMEOUT_MS = 2000  # after which a master counts as failed, while the cluster forms and after ``kill``
 _STEADY_MS = 20_000  # else: no failover because the machine was busy
@@ -84,6 +80,14 @@ class Cluster:
     def url(self) -> str:
         """The URL that a user writes: three of the nodes."""
         return f"{self._scheme}+cluster://{','.join(self.hosts[:3])}"
+
+    def empty(self) -> None:
+        """Delete all data, and end a migration that a test left open."""
+        for server in filter(self._is_master, self.servers):
+            self.tell(server, "SETSLOT", SLOT, "STABLE")
+            with connect(server.tcp_url) as client:
+                client.flushall()
+        eventually(lambda: all(self._is_copy(server) for server in self.servers if not self._is_master(server)))
 
     def owner(self) -> EmbeddedRedis:
         """Return the node that claims the slot of the namespace "default"."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.breadth import everything
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread, know
 from tests.integration import browsing
@@ -20,6 +21,7 @@ from tests.integration.standing import lead
 from tests.integration.users import GuardedRedis
 from zsched import Client
 from zsched.embedded.guard import Guard
+from zsched.storage import people
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -112,12 +114,26 @@ def daemon(client: Client, redis_url: str, link: Link) -> Iterator[DaemonThread]
         yield daemon
 
 
-@pytest.fixture(params=["default", "shop"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of a ``scene`` in the namespace "default", and the first one of each file in another one, too."""
+    if "scene" in metafunc.fixturenames:
+        first = vars(metafunc.module).setdefault("_first_with_a_scene", metafunc.function)
+        is_both = everything() or metafunc.function is first
+        metafunc.parametrize("scene", ["default", "shop"] if is_both else ["default"], indirect=True)
+
+
+@pytest.fixture
 def scene(redis_client: redis.Redis, redis_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
     """A namespace with a leader by hand, and an archive that follows."""
     scene = Scene(redis_client, redis_url, tmp_path, request.param)
     yield scene
     scene.close()
+
+
+@pytest.fixture(autouse=True)
+def cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let passwords that this process stores cost little, also at a login: a stored password names its cost."""
+    monkeypatch.setattr(people, "_N", 2**8)
 
 
 @pytest.fixture

@@ -125,7 +125,7 @@ def test_a_stopped_server_has_no_pid(is_suspended: bool) -> None:
             _ = server.pid
 
 
-def test_no_two_ports_of_a_machine_are_the_same_until_they_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ports_of_a_machine_differ_until_they_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     number, other = (port.number for port in (embedded.Port(), embedded.Port()))
     monkeypatch.setattr(embedded, "_PORTS", range(number, number + 1))
     first = embedded.Port()  # the two above are gone

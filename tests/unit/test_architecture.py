@@ -236,3 +236,9 @@ def test_the_clock_rule_detects_a_clock_read(source: str, is_read: bool) -> None
 )
 def test_the_thread_rule_detects_a_started_thread(source: str, starts: bool) -> None:
     assert starts == bool(Module("daemon.x", "daemon", Source(source)).threads())
+
+
+def test_the_suite_imports_no_tool() -> None:
+    files = sources((PROJECT / "tests").rglob("*.py"), PROJECT)
+
+    assert [] == [file for file, source in files.items() if any(name.startswith("tools.") for name in source.imports)]

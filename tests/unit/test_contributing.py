@@ -17,7 +17,7 @@ CONTRIBUTING = PROJECT / "CONTRIBUTING.md"
 ADDING = PROJECT / "docs" / "contributing" / "adding.md"
 
 _QUOTED = re.compile(r"`([^`\n]+)`")
-_PATH = re.compile(r"(zsched|tests|bench|docs|config|deploy|bin)(/[\w@.-]+)+/?|[A-Z]+\.md")
+_PATH = re.compile(r"(zsched|tests|tools|bench|docs|config|deploy|bin)(/[\w@.-]+)+/?|[A-Z]+\.md")
 _DEFINED_IN_LUA = re.compile(r"^(?:local )?function (\w+)|^local ([\w, ]+)", re.MULTILINE)
 
 
@@ -117,9 +117,9 @@ def test_every_named_path_exists_in_the_project(file: Path) -> None:
 
 
 def test_every_named_make_target_exists() -> None:
-    targets = re.findall(r"^([a-z]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE)
+    targets = re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE)
 
-    assert set() == set(re.findall(r"^make ([a-z]+)|`make ([a-z]+)", CONTRIBUTING.read_text(), re.MULTILINE)) - {
+    assert set() == set(re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)", CONTRIBUTING.read_text(), re.MULTILINE)) - {
         pair for target in targets for pair in ((target, ""), ("", target))
     }
 

@@ -13,7 +13,9 @@ from redis.asyncio.sentinel import Sentinel
 
 from tests.faults.clusters import PREFIX, Cluster
 from tests.faults.ledger import replicate
+from tests.faults.processes import WITHIN_S
 from tests.faults.sentinels import NAME, Sentinels
+from tests.integration.aio.turns import turn
 from tests.prefix import needs_prefix
 from zsched import AsyncClient, ConfigError, NotArchived, RedisUnavailable
 from zsched.embedded import EmbeddedRedis
@@ -24,12 +26,12 @@ pytestmark = [pytest.mark.redis, pytest.mark.anyio]
 
 async def schedules(client: AsyncClient, id: str) -> str:
     """Schedule *id*, again and again while the master moves; return its id."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WITHIN_S):
         while True:
             try:
                 return (await client.schedule("app.run", id=id, at=datetime.now(UTC) + timedelta(hours=1))).id
             except (RedisUnavailable, NotArchived):
-                await asyncio.sleep(0.05)
+                await turn()
 
 
 async def ids(client: AsyncClient) -> list[str]:

@@ -10,6 +10,7 @@ import redis
 
 from tests.faults.ledger import connect
 from tests.faults.proxy import Proxy
+from tests.integration.aio.turns import turn
 from tests.integration.client.ground import KEYS
 from zsched import AsyncClient, RedisUnavailable, ScheduleNotFound
 from zsched.aio.bridge import run
@@ -73,16 +74,14 @@ async def test_a_script_that_the_server_has_forgotten_is_loaded_for_all_calls(
     assert AT_ONCE == redis_client.zcard(KEYS.due_normal())
 
 
-async def test_all_calls_on_a_connection_that_breaks_say_that_they_may_have_been_applied(redis_url: str) -> None:
-    with EmbeddedRedis() as server:
-        async with AsyncClient.from_url(server.url, timeout_s=0.4) as client:
+async def test_all_calls_on_a_connection_that_breaks_say_that_they_may_have_been_applied() -> None:
+    with EmbeddedRedis(tcp=True) as server, Proxy(server.port or 0) as proxy:
+        async with AsyncClient.from_url(proxy.url) as client:
             await client.schedule("app.task", id="a", at=soon())
-            server.suspend()
-            try:
-                calls = (client.schedule("app.task", id=f"a{n}", at=soon()) for n in range(TOGETHER))
-                found = await asyncio.gather(*calls, return_exceptions=True)
-            finally:
-                server.resume()
+            proxy.cut_replies = 1.0
+            calls = (client.schedule("app.task", id=f"a{n}", at=soon()) for n in range(TOGETHER))
+            found = await asyncio.gather(*calls, return_exceptions=True)
+            proxy.cut_replies = 0.0
 
             assert TOGETHER == sum(isinstance(one, RedisUnavailable) and one.may_have_been_applied for one in found)
             assert ["a"] == [(await client.get("a")).id]
@@ -122,7 +121,7 @@ async def test_calls_that_are_cancelled_take_no_other_call_with_them(redis_url: 
         await client.schedule("app.task", id="a", at=soon())
         tasks = [asyncio.create_task(client.get("a")) for _ in range(AT_ONCE)]
         while not client._link._pipeline._tasks:  # type: ignore[attr-defined]  # an AsyncLink
-            await asyncio.sleep(0)
+            await turn()
         for task in tasks[::2]:
             task.cancel()
 
@@ -138,7 +137,7 @@ def test_a_call_that_a_closed_event_loop_left_behind_delays_no_later_one(
 
     async def leave_behind() -> None:
         task = asyncio.create_task(client.get("a"))
-        await asyncio.sleep(0)
+        await turn()
         assert not task.done()
 
     async def enqueue() -> None:

@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from tests.faults.clocks import now_ms
+from tests.faults.leases import end_hold
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
@@ -19,7 +20,6 @@ from zsched.storage.keys import Keys
 
 pytestmark = pytest.mark.redis
 KEYS = Keys("default")
-PATIENT = {"lease_ms": 2000, "renew_ms": 500}  # the hold of a pass lasts until the next, however busy the machine is
 
 
 def take_out_the_last(redis_client: redis.Redis) -> None:
@@ -41,7 +41,7 @@ def test_a_hole_in_the_log_stops_firing_until_the_key_of_the_log_is_renamed(
 ) -> None:
     know(redis_client)
     client, queue_key = Client.from_url(redis_url), f"{RQ}:queue:default"
-    with DaemonThread(redis_url, **PATIENT) as daemon:
+    with DaemonThread(redis_url) as daemon:
         eventually(Archivers(link, KEYS).alive)
         client.schedule("app.tasks.run", id="rule", every=0.2, overlap="allow")
         eventually(lambda: redis_client.llen(queue_key))
@@ -55,6 +55,8 @@ def test_a_hole_in_the_log_stops_firing_until_the_key_of_the_log_is_renamed(
         assert fired == redis_client.llen(queue_key)
 
         redis_client.rename(KEYS.log(), f"{KEYS.log()}:old")
+        daemon.wait_for("archive_bootstrapped")
+        end_hold(redis_client, daemon)
         eventually(lambda: redis_client.llen(queue_key) > fired)
         eventually(Archivers(link, KEYS).alive)
 

@@ -10,6 +10,7 @@ import pytest
 import redis
 from structlog.testing import capture_logs
 
+from tests.breadth import some
 from tests.integration.archive.ground import SOON, Scene, rows_put_back
 from tests.integration.archive.merging import put_back, snapshot
 from tests.integration.auditor.ground import (
@@ -27,7 +28,7 @@ from tests.integration.auditor.ground import (
 from zsched.daemon import auditor as module
 from zsched.storage import restoring
 
-SEEDS = range(6)
+SEEDS = some(range(6), 0, 1)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -44,15 +45,17 @@ class Leading:
         self._url, self._daemon = url, DaemonThread(url, archive=settings)
 
     def __enter__(self) -> DaemonThread:
-        daemon = self._daemon.__enter__()
-        daemon.wait_for("term_began")
-        link = Link.from_url(self._url, 5)
-        eventually(Archivers(link, KEYS).alive)
-        link.pool.disconnect()
+        with ExitStack() as stack:
+            daemon = stack.enter_context(self._daemon)
+            daemon.wait_for("term_began")
+            link = Link.from_url(self._url, 5)
+            stack.callback(link.pool.disconnect)
+            eventually(Archivers(link, KEYS).alive)
+            self._running = stack.pop_all()
         return daemon
 
     def __exit__(self, *raised: Any) -> None:
-        self._daemon.__exit__(*raised)
+        self._running.__exit__(*raised)
 
 
 def queued(redis_client: redis.Redis, number: int = 1) -> None:

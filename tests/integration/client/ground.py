@@ -20,8 +20,9 @@ HOUR = timedelta(hours=1)
 
 
 def pass_time(redis_client: redis.Redis, by: timedelta) -> None:
-    """Move the namespace's clock."""
-    redis_client.hincrby(KEYS.meta(), "offset_ms", by // timedelta(milliseconds=1))
+    """Move the namespace's clock, also one that stands still."""
+    is_still = redis_client.hexists(KEYS.meta(), "frozen_ms")
+    redis_client.hincrby(KEYS.meta(), "frozen_ms" if is_still else "offset_ms", by // timedelta(milliseconds=1))
 
 
 def queued(redis_client: redis.Redis, name: str = "default") -> list[str]:

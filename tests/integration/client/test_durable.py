@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.faults.processes import DaemonProcess, archive_of_its_own, eventually
+from tests.faults.processes import WITHIN_S, DaemonProcess, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.integration.client.ground import KEYS, ids
 from zsched import Client, NotArchived, RedisUnavailable
@@ -30,7 +30,7 @@ SHORT_S = 0.1  # a durable client's patience, where it is to run out
 
 @pytest.fixture
 def client(link: Link) -> Client:
-    return Client(link)
+    return Client(link, durable_timeout_s=WITHIN_S)
 
 
 @pytest.fixture
@@ -225,10 +225,10 @@ def test_a_durable_put_that_is_not_archived_in_time_says_that_redis_has_it(
 
 
 def test_an_archive_with_a_full_disk_does_not_acknowledge(
-    redis_url: str, link: Link, redis_client: redis.Redis, archivers: Archivers, path: Path, soon: datetime
-) -> None:
+    redis_url: str, client: Client, short: Client, redis_client: redis.Redis, archivers: Archivers, path: Path,
+    soon: datetime,
+) -> None:  # fmt: skip
     know(redis_client)
-    client = Client(link, durable_timeout_s=1)
     with Guard() as guard:
         daemon = DaemonProcess(guard, redis_url, ARCHIVE_PATH=str(path))
         eventually(archivers.alive)
@@ -237,10 +237,10 @@ def test_an_archive_with_a_full_disk_does_not_acknowledge(
         resource.prlimit(daemon.archivist_pid, resource.RLIMIT_FSIZE, limits)
 
         with pytest.raises(NotArchived) as on_a_full_disk:
-            client.schedule(FUNC, id="on_a_full_disk", at=soon, durable=True)
+            short.schedule(FUNC, id="on_a_full_disk", at=soon, durable=True)
         eventually(lambda: not archivers.alive())
         with pytest.raises(NotArchived) as later:
-            client.schedule(FUNC, id="next", at=soon, durable=True)
+            short.schedule(FUNC, id="next", at=soon, durable=True)
 
     assert (True, False) == (on_a_full_disk.value.is_in_redis, later.value.is_in_redis)
     assert {"small", "on_a_full_disk"} == set(ids(client.list()))

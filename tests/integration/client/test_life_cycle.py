@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 import redis
 
+from tests.faults.clocks import freeze
 from tests.integration.client.ground import KEYS, pass_time, queued
-from zsched import (
-    Client,
-    InvalidSchedule,
-    ScheduleNotFound,
-)
+from zsched import Client, InvalidSchedule, ScheduleNotFound
 from zsched.core.choices import Missed, ScheduleState
 from zsched.core.clock import from_ms, to_ms
 
@@ -117,6 +114,7 @@ def test_resume_with_skip_removes_an_overdue_one_shot(
 def test_resume_with_skip_records_the_missed_occurrences(
     client: Client, redis_client: redis.Redis, rule: dict[str, Any]
 ) -> None:
+    now = from_ms(freeze(redis_client)) + timedelta(days=3)
     client.schedule("app.task", id="r", **rule)
     first_ms = client.get("r").next_ms
     client.pause("r")
@@ -124,8 +122,6 @@ def test_resume_with_skip_records_the_missed_occurrences(
 
     resumed = client.resume("r", "skip")
 
-    seconds, micros = redis_client.time()
-    now = from_ms(seconds * 1000 + micros // 1000) + timedelta(days=3)
     assert resumed is not None
     assert ScheduleState.ACTIVE is resumed.state
     assert [resumed.next_at] == list(client.preview("r", n=1, start=now))

@@ -58,7 +58,7 @@ def test_every_page_is_refused_without_a_login(
 ) -> None:
     headers = {} if authorization is None else {"Authorization": authorization}
 
-    answer = httpx.get(f"{web.url}/rq{path}", headers=headers, timeout=20)
+    answer = web.get(f"/rq{path}", headers=headers)
 
     assert (401, "Bearer") == (answer.status_code, answer.headers["www-authenticate"])
     assert {"type", "title", "status", "detail", "remedy"} == answer.json().keys()
@@ -91,8 +91,8 @@ WITHOUT_THE_RIGHT: list[dict[str, Any]] = [
 def test_callers_without_the_right_to_see_everything_see_nothing(
     web: Web, redis_client: redis.Redis, given: dict[str, Any]
 ) -> None:
-    token = {"Authorization": f"Bearer {web.token('t', **given)}"}
-    with web.browser(at="/rq", **given) as browser, httpx.Client(base_url=f"{web.url}/rq", headers=token) as program:
+    with web.browser(at="/rq", **given) as browser, web.stranger("/rq") as program:
+        program.headers["Authorization"] = f"Bearer {web.token('t', **given)}"
         answers = [client.get(path) for client in (browser, program) for path in [*PAGES, "/static/css/main.css"]]
 
     assert {403} == {answer.status_code for answer in answers}
@@ -104,7 +104,7 @@ def test_callers_without_the_right_to_see_everything_see_nothing(
 def test_a_token_with_the_right_sees_the_pages(web: Web, redis_client: redis.Redis) -> None:
     token = web.token("viewer", "viewer", sees_arguments=True)
 
-    answer = httpx.get(f"{web.url}/rq/0/view/workers", headers={"Authorization": f"Bearer {token}"}, timeout=20)
+    answer = web.get("/rq/0/view/workers", headers={"Authorization": f"Bearer {token}"})
 
     assert 200 == answer.status_code
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import redis
 
@@ -47,6 +48,24 @@ def examined(
     finally:
         link.pool.disconnect()
     return found
+
+
+class Case(NamedTuple):
+    """A change of a sound Redis, and the doctor's only finding of a check after it, "…" for any text."""
+
+    given: Callable[[redis.Redis], object]
+    check: str
+    severity: Severity
+    text: str
+    remedy: str = "…"
+
+
+def found_as(case: Case, url: str, sound: redis.Redis, **settings: Any) -> None:
+    """Check the finding of *case*; *settings* as in ``examined``."""
+    case.given(sound)
+    finding = only(examined(url, **settings)[case.check], case.severity)
+    for expected, told in ((case.text, finding.text), (case.remedy, finding.remedy)):
+        assert re.fullmatch(".*".join(map(re.escape, expected.split("…"))), told, re.DOTALL), (expected, told)
 
 
 def only(findings: list[Finding], severity: Severity) -> Finding:

@@ -15,13 +15,9 @@ import pytest
 import redis
 
 from tests.faults.leader import KEYS
-from tests.faults.processes import archive_of_its_own, eventually
+from tests.faults.processes import WITHIN_S, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread
-from tests.integration.ends.ground import (
-    agains,
-    lapse,
-    recorded,
-)
+from tests.integration.ends.ground import agains, lapse, recorded
 from tests.prefix import RQ
 from zsched import Client
 from zsched.config.settings import ArchiveSettings
@@ -31,13 +27,13 @@ from zsched.storage.connection import Link
 
 pytestmark = pytest.mark.redis
 TASKS = """
-import os, pathlib, time
+import os, pathlib, signal
 
 def hang_once(path):
     \"\"\"The first time for ever, then not at all.\"\"\"
     if not pathlib.Path(path).exists():
         pathlib.Path(path).write_text(f"{os.getpid()} ")
-        time.sleep(600)
+        signal.pause()
 
 def fail_while(path):
     if pathlib.Path(path).exists():
@@ -74,7 +70,7 @@ class Workers:
         began = self.folder / "began"
         eventually(lambda: began.exists() and began.read_text().endswith(" "))
         worker.kill()  # the worker first: it would notice that its work horse died
-        worker.wait(10)
+        worker.wait(WITHIN_S)
         os.kill(int(began.read_text()), signal.SIGKILL)
         assert b"started" == self._redis.hget(KEYS.rq.job(run_id), "status")
         lapse(self._redis, run_id)

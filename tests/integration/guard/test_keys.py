@@ -10,6 +10,7 @@ import pytest
 import redis
 from click.testing import CliRunner, Result
 
+from tests.breadth import everything
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.guard.ground import KEYS, TASKS, Bomb, Forge, call, key_file
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.redis
 WORK = f"{TASKS}.work"
 FAR = datetime(2031, 1, 1, tzinfo=UTC)
 OLD, NEW = f"k1 {'11' * 32}\n", f"k3 {'33' * 32}\n"
-RUNS, PER_CALL = 10_000, 500
+RUNS, PER_CALL = 10_000 if everything() else 2_000, 200
 
 
 def zsched(forge: Forge, *arguments: str) -> Result:

@@ -50,7 +50,7 @@ def test_delayed_jobs_are_moved_and_given_back(
         moved["managed_by"],
     )
     assert [] == left
-    assert 0 <= (LATER + timedelta(days=7, seconds=1)).total_seconds() - keeps_s < 60
+    assert 0 <= (LATER + timedelta(days=7, seconds=1)).total_seconds() - keeps_s < 3600
     assert (DONE, "0 cancelled, 1 given back, 0 kept") == (undone.exit_code, summary(undone))
     assert at + timedelta(seconds=1) == not_before(registry.get_scheduled_time(job.id).timestamp())
     assert at < registry.get_scheduled_time(job.id) < at + timedelta(seconds=1)

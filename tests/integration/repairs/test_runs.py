@@ -231,18 +231,22 @@ RETRYING = """
 import sys
 from zsched import Client
 client = Client.from_url(sys.argv[1])
-client.retry_many("failed", per_second=int(sys.argv[2]), on_progress=lambda done, total: print(done, flush=True))
+def told(done, total):
+    print(done, flush=True)
+    if done >= 200:
+        sys.stdin.readline()  # until the test ends this process, or at once
+client.retry_many("failed", on_progress=told)
 """
 
 
 @pytest.fixture
-def retrying(guard: Guard, redis_url: str) -> Callable[[], subprocess.Popen[bytes]]:
+def retrying(guard: Guard, redis_url: str) -> Callable[..., subprocess.Popen[bytes]]:
     """Return a function that starts a process which retries all failed runs."""
 
-    def start() -> subprocess.Popen[bytes]:
+    def start(stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
         env = os.environ | {"PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-c", RETRYING, redis_url, "800"]
-        return guard.spawn(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        command = [sys.executable, "-c", RETRYING, redis_url]
+        return guard.spawn(command, cwd=ROOT, env=env, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     return start
 
@@ -252,11 +256,11 @@ def test_a_bulk_retry_that_is_interrupted_and_repeated_retries_no_run_twice(
     client: Client,
     redis_client: redis.Redis,
     link: Link,
-    retrying: Callable[[], subprocess.Popen[bytes]],
+    retrying: Callable[..., subprocess.Popen[bytes]],
     how: signal.Signals,
 ) -> None:
     runs = failed(client, redis_client, 600)
-    with retrying() as first:
+    with retrying(subprocess.PIPE) as first:
         assert first.stdout is not None
         while int(first.stdout.readline()) < 200:
             pass

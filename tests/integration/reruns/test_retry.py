@@ -103,12 +103,7 @@ def test_retry_and_cancel_run_refuse_a_corrupted_job(client: Client, redis_clien
     "pushed", ["fired", "by a rule", "by a rule that was changed", "run_now", "enqueued", "retried"]
 )
 def test_retry_takes_a_run_that_rq_deleted_from_the_archive(
-    client: Client,
-    redis_client: redis.Redis,
-    redis_url: str,
-    link: Link,
-    work: Callable[[], list[str]],
-    pushed: str,
+    client: Client, redis_client: redis.Redis, redis_url: str, link: Link, work: Callable[[], list[str]], pushed: str
 ) -> None:
     options: dict[str, Any] = {
         "args": (1,),

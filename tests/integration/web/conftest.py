@@ -33,6 +33,21 @@ def http(web: Web) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
+def browser(web: Web) -> Iterator[httpx.Client]:
+    """A browser of Ann, an operator, who has logged in."""
+    with web.browser() as client:
+        yield client
+
+
+@pytest.fixture
+def stranger(web: Web) -> Iterator[httpx.Client]:
+    """A browser without a login; there is a person Ann."""
+    web.person("ann")
+    with web.stranger() as client:
+        yield client
+
+
+@pytest.fixture
 def start_web(guard: Guard, redis_url: str, tmp_path: Path) -> Any:
     """Start another server, with settings of its own."""
     return lambda **settings: Web(guard, redis_url, tmp_path, **settings)

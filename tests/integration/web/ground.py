@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from tests.integration.command_line import Zsched
 from zsched.embedded.guard import Guard
 from zsched.storage.accounts import Account, AccountRole, Limits
 from zsched.storage.connection import Link
@@ -21,19 +22,24 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.people import People
 from zsched.storage.tokens import Tokens
+from zsched.web.access import COOKIE
 
 PASSWORD = "open sesame"
 ALLOWED = "app.*,app.mail.*,app.pay.*,app.tasks.*"
+# No client of these tests speaks TLS; to read the certificates that it would trust takes longer than most requests.
+_PLAIN: Any = {"timeout": 20, "verify": False}
 
 
 class Web:
-    """A running ``zsched web`` on a free port of loopback."""
+    """A running ``zsched web`` on a free port of loopback. ``zsched``: the command line with its settings."""
 
     def __init__(self, guard: Guard, redis_url: str, folder: Path, *arguments: str, **settings: str) -> None:
-        self.redis_url = redis_url
+        self.redis_url, self._keys = redis_url, Keys("default", settings.get("ZSCHED_RQ_PREFIX"))
         env = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
         env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-        self._env = env | {"ZSCHED_RQ_ALLOW_CALLABLES": ALLOWED, "ZSCHED_REDIS_URL": redis_url} | settings
+        given = {"ZSCHED_RQ_ALLOW_CALLABLES": ALLOWED} | settings
+        self.zsched = Zsched(redis_url, **given)
+        self._env = env | {"ZSCHED_REDIS_URL": redis_url} | given
         self.log = folder / "web.log"
         with self.log.open("ab") as log:
             self.process = guard.spawn(
@@ -48,12 +54,12 @@ class Web:
     def token(self, name: str, role: str = "operator", *, sees_arguments: bool = False, **limits: Any) -> str:
         """Make a token; *limits* as in ``Limits``."""
         given = Account(name, AccountRole(role), Limits(**limits), sees_arguments=sees_arguments)
-        return Tokens(Link.from_url(self.redis_url, 5), Keys("default")).add(given)
+        return Tokens(self._link(), self._keys).add(given)
 
     def person(self, name: str, role: str = "operator", *, sees_arguments: bool = False, **limits: Any) -> None:
         """Add a person with the password PASSWORD; *limits* as in ``Limits``."""
         given = Account(name, AccountRole(role), Limits(**limits), sees_arguments=sees_arguments)
-        People(Link.from_url(self.redis_url, 5), Keys("default")).add(given, PASSWORD)
+        People(self._link(), self._keys).add(given, PASSWORD)
 
     def client(self, name: str = "ann", role: str = "operator", **given: Any) -> httpx.Client:
         """Return a client with a token of its own."""
@@ -61,41 +67,34 @@ class Web:
 
     def client_of(self, secret: str) -> httpx.Client:
         headers = {"Authorization": f"Bearer {secret}"}
-        # It speaks no TLS; to read the certificates that it would trust takes longer than most requests.
-        return httpx.Client(base_url=f"{self.url}/api/v1", headers=headers, timeout=20, verify=False)
+        return httpx.Client(base_url=f"{self.url}/api/v1", headers=headers, **_PLAIN)
 
     @contextmanager
     def browser(
         self, name: str = "ann", role: str = "operator", *, at: str = "", **given: Any
     ) -> Iterator[httpx.Client]:
-        """A client of the pages below *at*, after a login of a new person."""
+        """A client of the pages below *at* with a session of a new person, for whom no password is computed."""
         self.person(name, role, **given)
+        people = People(self._link(), self._keys)
+        [person] = [each for each in people.all() if each.account.name == name]
         with self.stranger(at) as client:
-            answer = client.post(f"{self.url}/login", data={"name": name, "password": PASSWORD})
-            assert 303 == answer.status_code, answer.text
+            client.cookies.set(COOKIE, people.begin_session(person, 3_600_000), httpx.URL(self.url).host)
             yield client
 
     def stranger(self, at: str = "") -> httpx.Client:
         """Return a client of the pages below *at* that sends the Origin as a browser does."""
-        return httpx.Client(base_url=f"{self.url}{at}", headers={"Origin": self.url}, timeout=20)
+        return httpx.Client(base_url=f"{self.url}{at}", headers={"Origin": self.url}, **_PLAIN)
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        """Return the answer to a program without a token."""
+        return self.request("GET", path, **options)
+
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        return httpx.request(method, f"{self.url}{path}", **_PLAIN, **options)
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """Return what the server has logged under this name."""
         return [event for line in self.log.read_text().splitlines() if (event := json.loads(line))["event"] == name]
-
-    def cli(self, *arguments: str) -> Any:
-        """Return what a command of this server's settings prints as JSON."""
-        done = self.run(*arguments, "--json")
-        assert done.returncode in (0, 3), done.stderr
-        return json.loads(done.stdout)
-
-    def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return self.run_with(stdin, *arguments)
-
-    def run_with(self, stdin: str, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of this server's settings, and of others, with *stdin*."""
-        command, env = self._cli(*arguments), self._env | settings
-        return subprocess.run(command, input=stdin, env=env, capture_output=True, text=True, timeout=60, check=False)
 
     def spawn(self, guard: Guard, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
         """Start a command of this server's settings."""
@@ -108,6 +107,9 @@ class Web:
         assert self.process.stdout is not None
         self.process.stdout.close()
         return code
+
+    def _link(self) -> Link:
+        return Link.from_url(self.redis_url, 5, keys=self._keys)
 
     def _cli(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "zsched.cli", *arguments]

@@ -23,7 +23,7 @@ WRITES = [(method, path.format(id="a", run_id="a-1795650943297")) for method, pa
 @pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer"}, {"Authorization": "Basic eDp4"}])
 def test_a_request_without_a_token_is_refused(web: Web, header: dict[str, str]) -> None:
     for path in ("/schedules", "/schedules/a", "/runs", "/log", "/events"):
-        answer = httpx.get(f"{web.url}/api/v1{path}", headers=header)
+        answer = web.get(f"/api/v1{path}", headers=header)
         assert (401, "Bearer") == (answer.status_code, answer.headers["www-authenticate"])
         assert "zsched tokens add" in answer.json()["remedy"]
 
@@ -81,27 +81,27 @@ def test_arguments_need_a_right_of_their_own(start_web: Callable[..., Web]) -> N
         assert [None] == [one["args"] for one in plain.get("/schedules").json()["schedules"]]
 
 
-def test_a_revoked_token_admits_nobody_within_a_second(web: Web) -> None:
+def test_a_revoked_token_admits_nobody(web: Web) -> None:
     with web.client("ann") as client:
         assert 200 == client.get("/schedules").status_code
-        assert {"name": "ann", "result": "revoked"} == web.cli("tokens", "revoke", "ann")
+        assert {"name": "ann", "result": "revoked"} == web.zsched.json("tokens", "revoke", "ann")
 
-        eventually(lambda: client.get("/schedules").status_code == 401, within_s=2)
-    assert "not_found" == web.cli("tokens", "revoke", "ann")["result"]
+        eventually(lambda: client.get("/schedules").status_code == 401)
+    assert "not_found" == web.zsched.json("tokens", "revoke", "ann")["result"]
 
 
 def test_a_token_that_expired_admits_nobody(web: Web) -> None:
-    secret = web.cli("tokens", "add", "ann", "--role", "viewer", "--expires", "1s")["token"]
+    secret = web.zsched.json("tokens", "add", "ann", "--role", "viewer", "--expires", "1s")["token"]
     with web.client_of(secret) as client:
-        eventually(lambda: client.get("/schedules").status_code == 401, within_s=10)
+        eventually(lambda: client.get("/schedules").status_code == 401)
 
 
 def test_the_list_of_tokens_has_no_secret(web: Web, redis_client: redis.Redis) -> None:
     added = ("add", "shop", "--role", "scheduler", "--func", "app.mail.*", "--queue", "mail", "--tag", "shop")
-    secret = web.cli("tokens", *added)["token"]
-    httpx.get(f"{web.url}/api/v1/schedules", headers={"Authorization": f"Bearer {secret}"})
+    secret = web.zsched.json("tokens", *added)["token"]
+    web.get("/api/v1/schedules", headers={"Authorization": f"Bearer {secret}"})
 
-    [shown] = web.cli("tokens", "list")
+    [shown] = web.zsched.json("tokens", "list")
 
     assert ("shop", "scheduler", ["app.mail.*"], True) == (
         shown["name"], shown["role"], shown["funcs"], shown["used_at"] is not None,
@@ -109,10 +109,3 @@ def test_the_list_of_tokens_has_no_secret(web: Web, redis_client: redis.Redis) -
     stored = b"".join(redis_client.dump(key) for key in redis_client.scan_iter())
     assert secret.encode() not in stored
     assert secret.removeprefix("zs_").encode() not in stored
-
-
-def test_an_address_that_others_reach_needs_a_decision(web: Web) -> None:
-    done = web.run("web", "--listen", "0.0.0.0:0")
-
-    assert 2 == done.returncode
-    assert "[web] allow_plain = true" in done.stderr

@@ -19,29 +19,29 @@ STDIN = ("--password-file", "-")
 
 def test_people_are_added_listed_and_removed(web: Web, redis_client: redis.Redis) -> None:
     limits = ("--func", "app.mail.*", "--queue", "mail", "--tag", "shop", "--arguments", "--expires", "90d")
-    added = web.run_with(PASSWORD, *ADD, *limits, *STDIN, "--json")
-    [shown] = web.cli("users", "list")
+    added = web.zsched(*ADD, *limits, *STDIN, "--json", input=PASSWORD)
+    [shown] = web.zsched.json("users", "list")
 
-    assert 0 == added.returncode, added.stderr
+    assert 0 == added.exit_code, added.stderr
     assert ("ann", "scheduler", ["app.mail.*"], ["mail"], ["shop"], True) == (
         shown["name"], shown["role"], shown["funcs"], shown["queues"], shown["tags"], shown["arguments"],
     )  # fmt: skip
     assert shown["expires_at"] > shown["created_at"]
-    assert "ann   scheduler" in web.run("users", "list").stdout
-    assert "removed" == web.cli("users", "remove", "ann")["result"]
-    assert [] == web.cli("users", "list")
+    assert "ann   scheduler" in web.zsched("users", "list").stdout
+    assert "removed" == web.zsched.json("users", "remove", "ann")["result"]
+    assert [] == web.zsched.json("users", "list")
 
 
 def test_an_unknown_person_is_not_found(web: Web, redis_client: redis.Redis) -> None:
-    gone = web.run("users", "remove", "bob"), web.run_with(PASSWORD, "users", "password", "bob", *STDIN)
+    gone = web.zsched("users", "remove", "bob"), web.zsched("users", "password", "bob", *STDIN, input=PASSWORD)
 
-    assert [NOT_FOUND, NOT_FOUND] == [each.returncode for each in gone]
+    assert [NOT_FOUND, NOT_FOUND] == [each.exit_code for each in gone]
 
 
 def test_a_name_is_given_once(web: Web, redis_client: redis.Redis) -> None:
-    first, second = web.run_with(PASSWORD, *ADD, *STDIN), web.run_with(PASSWORD, *ADD, *STDIN)
+    first, second = web.zsched(*ADD, *STDIN, input=PASSWORD), web.zsched(*ADD, *STDIN, input=PASSWORD)
 
-    assert (0, USAGE) == (first.returncode, second.returncode)
+    assert (0, USAGE) == (first.exit_code, second.exit_code)
     assert "name='ann': a person has this name; give another" in second.stderr
 
 
@@ -52,9 +52,9 @@ def test_a_name_is_given_once(web: Web, redis_client: redis.Redis) -> None:
 def test_a_bad_password_is_refused_and_not_repeated(
     web: Web, redis_client: redis.Redis, password: str, problem: str
 ) -> None:
-    refused = web.run_with(f"{password}\n", *ADD, *STDIN)
+    refused = web.zsched(*ADD, *STDIN, input=f"{password}\n")
 
-    assert (USAGE, True) == (refused.returncode, problem in refused.stderr)
+    assert (USAGE, True) == (refused.exit_code, problem in refused.stderr)
     assert not password or password not in refused.stderr
     assert not redis_client.exists("zsched-web:{default}:people")
 
@@ -63,20 +63,21 @@ def test_a_password_comes_from_a_file(web: Web, redis_client: redis.Redis, tmp_p
     file = tmp_path / "password"
     file.write_text(f"{PASSWORD}\n")
 
-    assert 0 == web.run(*ADD, "--password-file", str(file)).returncode
+    assert 0 == web.zsched(*ADD, "--password-file", str(file)).exit_code
     with web.stranger() as browser:
         assert 303 == browser.post("/login", data={"name": "ann", "password": PASSWORD}).status_code
-    refused = web.run(*ADD, "--password-file", str(tmp_path / "gone"))
-    assert (USAGE, True) == (refused.returncode, "No such file" in refused.stderr)
+    refused = web.zsched(*ADD, "--password-file", str(tmp_path / "gone"))
+    assert (USAGE, True) == (refused.exit_code, "No such file" in refused.stderr)
 
 
 def test_a_missing_terminal_and_file_get_the_remedy(web: Web, redis_client: redis.Redis) -> None:
-    refused = web.run_with("", *ADD)
+    refused = web.zsched(*ADD)
 
-    assert USAGE == refused.returncode
+    assert USAGE == refused.exit_code
     assert "give --password-file FILE, or - for stdin" in refused.stderr
 
 
+@pytest.mark.true_start
 def test_a_terminal_is_asked_twice_and_shows_no_password(web: Web, redis_client: redis.Redis, guard: Guard) -> None:
     terminal = PseudoTerminal(100, 20)
     asked = web.spawn(guard, *ADD, stdin=terminal.slave, stdout=terminal.slave, stderr=terminal.slave)
@@ -88,54 +89,7 @@ def test_a_terminal_is_asked_twice_and_shows_no_password(web: Web, redis_client:
 
     assert 0 == asked.wait(20)
     assert PASSWORD not in terminal.everything
+    assert b'"n": 32768' in redis_client.hget("zsched-web:{default}:people", "ann")  # the true cost, in its process
     terminal.close()
     with web.stranger() as browser:
         assert 303 == browser.post("/login", data={"name": "ann", "password": PASSWORD}).status_code
-
-
-# -- backups --------------------------------------------------------------------------------------------
-
-
-def test_people_of_a_lost_redis_log_in_again_after_an_import(
-    web: Web, redis_client: redis.Redis, tmp_path: Path
-) -> None:
-    web.person("ann", "viewer", queues=("mail",))
-    web.person("bob")
-    before, backup = web.cli("users", "list"), web.run("users", "export").stdout
-    redis_client.flushall()
-    (tmp_path / "users.jsonl").write_text(backup)
-
-    restored = web.cli("users", "import", str(tmp_path / "users.jsonl"))
-
-    assert [{"name": "ann", "result": "added"}, {"name": "bob", "result": "added"}] == restored
-    assert before == web.cli("users", "list")
-    assert PASSWORD not in backup
-    with web.stranger() as browser:
-        assert 303 == browser.post("/login", data={"name": "ann", "password": PASSWORD}).status_code
-
-
-def test_a_person_with_another_password_than_in_the_backup_keeps_it(web: Web, redis_client: redis.Redis) -> None:
-    web.person("ann")
-    web.person("bob")
-    backup = web.run("users", "export").stdout
-    web.run_with("another one", "users", "password", "ann", *STDIN)
-    held = redis_client.hget("zsched-web:{default}:people", "ann")
-
-    done = web.run_with(backup, "users", "import", "-")
-
-    assert (1, "0 users added, 1 there already\n") == (done.returncode, done.stdout)
-    assert "ann is refused: it is there with another name, password" in done.stderr
-    assert held == redis_client.hget("zsched-web:{default}:people", "ann")
-
-
-@pytest.mark.parametrize("line", ["x", "[]", '{"name": "eve"}', "TOKEN"])
-def test_a_backup_with_a_mistake_adds_nobody(web: Web, redis_client: redis.Redis, line: str) -> None:
-    web.person("ann")
-    web.token("eve")
-    backup, token = web.run("users", "export").stdout, web.run("tokens", "export").stdout
-    redis_client.flushall()
-
-    done = web.run_with(f"{backup}{line.replace('TOKEN', token)}\n", "users", "import", "-")
-
-    assert (USAGE, True) == (done.returncode, "-:2: not a user: " in done.stderr)
-    assert [] == web.cli("users", "list")

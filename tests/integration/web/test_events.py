@@ -184,7 +184,7 @@ def test_a_malformed_position_is_refused(http: httpx.Client, after: str) -> None
 
 def test_a_stream_ends_with_its_token(web: Web) -> None:
     with web.client("eve", "viewer") as client, streaming(client) as events:
-        web.cli("tokens", "revoke", "eve")
+        web.zsched.json("tokens", "revoke", "eve")
         assert [] == list(events)
     assert "Traceback" not in web.log.read_text()
 

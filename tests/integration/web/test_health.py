@@ -20,7 +20,7 @@ pytestmark = pytest.mark.redis
 def test_the_status_is_that_of_the_command(web: Web, http: httpx.Client, daemon: DaemonThread) -> None:
     eventually(lambda: http.get("/status").json()["leader"])
 
-    told, command = http.get("/status").json(), web.cli("status")
+    told, command = http.get("/status").json(), web.zsched.json("status")
 
     assert told.keys() == command.keys()
     assert (told["namespace"], told["leader"], told["redis"]) == (

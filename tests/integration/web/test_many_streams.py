@@ -37,10 +37,7 @@ def few_descriptors() -> Iterator[Callable[[], None]]:
 
 
 def test_a_thousand_streams_get_each_event_and_delay_no_put(
-    few_descriptors: Callable[[], None],
-    start_web: Callable[..., Web],
-    redis_url: str,
-    redis_client: redis.Redis,
+    few_descriptors: Callable[[], None], start_web: Callable[..., Web], redis_url: str, redis_client: redis.Redis
 ) -> None:
     web = start_web()
     few_descriptors()
@@ -57,7 +54,7 @@ def test_a_thousand_streams_get_each_event_and_delay_no_put(
 
         assert 201 == put.status_code
         assert len(redis_client.client_list()) < 40
-        web.cli("tokens", "revoke", "eve")
+        web.zsched.json("tokens", "revoke", "eve")
         for one in streams:
             read_until(one, b"0\r\n\r\n")  # the end of its chunks
     assert "Traceback" not in web.log.read_text()

@@ -21,7 +21,7 @@ SCHEDULE, LIST = "/api/v1/schedules/{id}", "/api/v1/schedules"
 
 def scraped(web: Web, name: str, *labels: str) -> dict[tuple[str, ...], float]:
     """Return the values of a metric by the values of *labels*."""
-    text = httpx.get(f"{web.url}/metrics").raise_for_status().text
+    text = web.get("/metrics").raise_for_status().text
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     return {tuple(each.labels[label] for label in labels): each.value for each in samples if each.name == name}
 
@@ -46,8 +46,8 @@ def test_requests_count_by_route_and_never_by_path(start_web: Start, redis_clien
 
 def test_refused_requests_count_by_their_reason(start_web: Start, redis_client: redis.Redis) -> None:
     web = start_web()
-    httpx.get(f"{web.url}{LIST}")
-    httpx.get(f"{web.url}{LIST}", headers={"Authorization": "Bearer zs_made_up"})
+    web.get(f"{LIST}")
+    web.get(f"{LIST}", headers={"Authorization": "Bearer zs_made_up"})
     with web.client("viewer", "viewer") as viewer, web.client("shop", "scheduler", queues=("shop",)) as shop:
         viewer.put("/schedules/a", json={"func": "app.x", "every": 60})
         shop.put("/schedules/a", json={"func": "app.x", "every": 60, "queue": "other"})
@@ -75,7 +75,7 @@ def test_open_streams_are_counted(web: Web, http: httpx.Client) -> None:
 def test_probes_need_no_token_and_do_not_count(web: Web) -> None:
     before = scraped(web, "zsched_web_requests_total", "route", "method", "status")
 
-    answers = [httpx.get(f"{web.url}/{probe}") for probe in ("healthz", "readyz", "metrics")]
+    answers = [web.get(f"/{probe}") for probe in ("healthz", "readyz", "metrics")]
 
     assert [200] * 3 == [each.status_code for each in answers]
     assert before == scraped(web, "zsched_web_requests_total", "route", "method", "status")
@@ -83,10 +83,10 @@ def test_probes_need_no_token_and_do_not_count(web: Web) -> None:
 
 def test_a_readiness_probe_is_one_ping(start_web: Start, redis_client: redis.Redis) -> None:
     web = start_web()
-    httpx.get(f"{web.url}/readyz")  # a connection is there
+    web.get("/readyz")  # a connection is there
     redis_client.config_resetstat()
 
-    assert "ok\n" == httpx.get(f"{web.url}/readyz").text
+    assert "ok\n" == web.get("/readyz").text
 
     called = {name.removeprefix("cmdstat_") for name in redis_client.info("commandstats")}
     assert {"ping"} == called - {"config|resetstat", "config", "info"}
@@ -95,12 +95,12 @@ def test_a_readiness_probe_is_one_ping(start_web: Start, redis_client: redis.Red
 def test_a_web_without_redis_is_alive_and_not_ready(guard: Guard, tmp_path_factory: pytest.TempPathFactory) -> None:
     with EmbeddedRedis() as server:
         web = Web(guard, server.url, tmp_path_factory.mktemp("web"))
-        assert 200 == httpx.get(f"{web.url}/readyz").status_code
+        assert 200 == web.get("/readyz").status_code
 
         server.stop()
-        away = httpx.get(f"{web.url}/readyz")
-        assert (503, 200) == (away.status_code, httpx.get(f"{web.url}/healthz").status_code)
+        away = web.get("/readyz")
+        assert (503, 200) == (away.status_code, web.get("/healthz").status_code)
         assert "cannot reach Redis" in away.text
 
         server.start()
-        eventually(lambda: httpx.get(f"{web.url}/readyz").status_code == 200)
+        eventually(lambda: web.get("/readyz").status_code == 200)

@@ -75,7 +75,7 @@ def test_the_commands_of_the_tutorial_answer_as_the_page_shows(
 
 
 def test_the_table_of_resources_has_exactly_the_routes_of_the_server(web: Web) -> None:
-    paths = httpx.get(f"{web.url}/api/v1/openapi.json").json()["paths"]
+    paths = web.get("/api/v1/openapi.json").json()["paths"]
 
     routes = {(verb.upper(), path.removeprefix("/api/v1")) for path, verbs in paths.items() for verb in verbs}
     rows = [(verb, path) for verb, path, _ in RESOURCE.findall(SECTIONS["Resources"])]
@@ -114,7 +114,7 @@ def test_the_shown_problem_is_what_the_server_answers(http: httpx.Client) -> Non
 
 
 def test_the_table_of_limits_has_the_sizes_of_pages(web: Web) -> None:
-    paths = httpx.get(f"{web.url}/api/v1/openapi.json").json()["paths"]
+    paths = web.get("/api/v1/openapi.json").json()["paths"]
     rows = dict(re.findall(r"^\| (.*?) \| (.*?) \|", SECTIONS["Limits"], re.MULTILINE))
 
     for row, (path, name) in LIMITED.items():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -194,17 +192,8 @@ def test_a_backfill_with_dry_run_only_plans(http: httpx.Client) -> None:
 
 
 def test_the_description_is_openapi_3_1_and_has_every_option(web: Web) -> None:
-    document = httpx.get(f"{web.url}/api/v1/openapi.json").json()
+    document = web.get("/api/v1/openapi.json").json()
 
     assert document["openapi"].startswith("3.1")
     assert {"func", "cron", "if_version"} <= document["components"]["schemas"]["ScheduleOptions"]["properties"].keys()
     assert "/api/v1/schedules/{id}" in document["paths"]
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_server_ends_cleanly_by_a_signal(start_web: Callable[..., Web], number: signal.Signals) -> None:
-    web = start_web()
-    assert "ok\n" == httpx.get(f"{web.url}/healthz").text
-    assert "ok\n" == httpx.get(f"{web.url}/readyz").text
-    assert 0 == web.stop(number), web.log.read_text()
-    assert "Traceback" not in web.log.read_text()

@@ -90,16 +90,16 @@ def settings_of(redis_url: str, more: str = "") -> str:
     return f'[redis]\nurl = "{redis_url}"\n[rq]\nallow_callables = ["app.*"]\n[web]\nlisten = "127.0.0.1:0"\n{more}'
 
 
+@pytest.mark.true_start
 def test_the_unit_starts_a_web_that_answers_as_its_own_user(start: Start, guarded: GuardedRedis) -> None:
     url = guarded.url("zsched-web", with_password=False)
     service = start(settings_of(url), guarded.password("zsched-web"))
     service.manager.wait_for("READY")
     service.manager.wait_for_status("the HTTP API of ")
-    where = service.url
-
-    assert "ok\n" == httpx.get(f"{where}/readyz").text
-    assert 401 == httpx.get(f"{where}/api/v1/schedules").status_code
-    assert "zsched_web_refused_total" in httpx.get(f"{where}/metrics").text
+    with httpx.Client(base_url=service.url, verify=False) as http:
+        assert "ok\n" == http.get("/readyz").text
+        assert 401 == http.get("/api/v1/schedules").status_code
+        assert "zsched_web_refused_total" in http.get("/metrics").text
     service.manager.wait_for_beats()
     service.process.send_signal(signal.SIGTERM)
 
@@ -125,7 +125,7 @@ def test_the_web_is_ready_without_a_redis(start: Start) -> None:
 
     service.manager.wait_for("READY")
 
-    assert 503 == httpx.get(f"{service.url}/readyz").status_code
+    assert 503 == httpx.get(f"{service.url}/readyz", verify=False).status_code
 
 
 def test_wrong_settings_end_the_unit_for_good(start: Start, redis_url: str) -> None:

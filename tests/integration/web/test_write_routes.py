@@ -53,7 +53,7 @@ def size_of(redis_client: redis.Redis) -> tuple[int, int]:
 
 
 def test_the_routes_that_write_are_known(web: Web) -> None:
-    document = httpx.get(f"{web.url}{PREFIX}/openapi.json").json()
+    document = web.get(f"{PREFIX}/openapi.json").json()
 
     described = {
         (method.upper(), path.removeprefix(PREFIX))
@@ -72,7 +72,7 @@ def test_a_write_needs_a_token_of_a_scheduler(
     viewer = web.client("viewer", "viewer")
     before = size_of(redis_client)
 
-    with httpx.Client(base_url=f"{web.url}{PREFIX}") as stranger, viewer:
+    with web.stranger(PREFIX) as stranger, viewer:
         answers = [ask(stranger, route, run_id), ask(viewer, route, run_id), ask(viewer, route, run_id, {})]
 
     assert [401, 403, 403] == [each.status_code for each in answers]

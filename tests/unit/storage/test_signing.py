@@ -247,3 +247,12 @@ def test_a_limited_key_signs_its_functions_and_queues_alone(paths: list[str], qu
     key = SigningKey("web1", b"1" * 32, ("app.*", "os.getpid"), ("web",))
 
     assert problem == key.problem_of(paths, queue)
+
+
+def test_a_file_of_root_is_read_by_every_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write(tmp_path, LINES)
+    seen = os.stat_result((0o100600, 0, 0, 1, 0, 0, 0, 0, 0, 0))
+    monkeypatch.setattr(os, "fstat", lambda _: seen)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+    assert "k2" == read_keys(file).first.id

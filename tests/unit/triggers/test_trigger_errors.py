@@ -300,3 +300,11 @@ def test_a_schedule_that_fires_seldom_is_accepted(spec):
 def test_a_stored_rule_that_cannot_be_read_is_a_trigger_error(spec):
     with pytest.raises(TriggerError):
         build(spec, NOW)
+
+
+@pytest.mark.parametrize(("days", "is_refused"), [("FRI-SUN/2", False), ("5-0/2", False), ("FRI-MON/2", True)])
+def test_steps_of_weekdays_may_end_on_sunday_and_not_beyond(days, is_refused):
+    if is_refused:
+        assert "takes steps across the end of its range" in str(refusal(parse_cron, f"0 0 * * {days}"))
+    else:
+        parse_cron(f"0 0 * * {days}")

@@ -1,0 +1,141 @@
+"""
+The nominal times of recurring schedules, computed here independently: a rule of n ms gives anchor + n, anchor + 2n, …
+
+In each history the times strictly increase and none is left out. Each occurrence continues where the previous one
+pointed, and an occurrence that did not fire is in a coalesced or skipped range. Over all histories together every
+occurrence has an outcome, since Redis repeats what it forgot.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tools.campaign.checks import Audit, Findings
+from tools.campaign.histories import SCAN
+from zsched.core.entry import OWN
+from zsched.core.log import Entry, UnknownEntry
+from zsched.core.log.fires import AdvanceEntry
+from zsched.core.log.lives import ResumeEntry
+from zsched.core.log.puts import CancelEntry, PutRecurringEntry
+from zsched.core.log.recovery import ScanEntry, restored
+from zsched.core.model import iso
+from zsched.core.run_id import nominal_ms_of
+
+
+@dataclass
+class Rhythm:
+    """A rule as one history has it: its next time ``next_ms``, and its last occurrence."""
+
+    id: str
+    anchor_ms: int
+    every_ms: int
+    next_ms: int | None
+    last_ms: int | None = None
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """The key of the rule, which is equal in every history."""
+        return self.id, self.anchor_ms, self.every_ms
+
+    def take(self, first_ms: int, last_ms: int, next_ms: int | None) -> Findings:
+        """
+        Note that the occurrences from *first_ms* to *last_ms* had an outcome and that *next_ms* follows. Yield
+        violations.
+        """
+        if (first_ms - self.anchor_ms) % self.every_ms or (last_ms - self.anchor_ms) % self.every_ms:
+            yield f"{first_ms} is no time of every {self.every_ms} ms from {self.anchor_ms}"
+        if first_ms <= self.anchor_ms or (self.last_ms is not None and first_ms <= self.last_ms):
+            yield f"{first_ms} comes after {self.last_ms}"
+        if self.next_ms is not None and first_ms != self.next_ms:
+            yield f"{first_ms} comes where {self.next_ms} was next"
+        if next_ms is not None and next_ms != last_ms + self.every_ms:
+            yield f"{next_ms} is said to be next after {last_ms}"
+        self.last_ms, self.next_ms = last_ms, next_ms
+
+
+def out_of_rhythm(audit: Audit) -> Findings:
+    """Check that occurrences are the rule's own, in order, without a hole."""
+    told: set[str] = set()
+    covered: dict[tuple[str, int, int], set[int]] = {}
+    again: dict[str, set[int]] = {}  # nominal times of runs that a recovery put back: an archive knew their push
+    for chain in audit.histories.chains:
+        rhythms: dict[str, Rhythm] = {}
+        for entry in chain:
+            try:
+                for finding in _follow(rhythms, entry, covered, again):
+                    shown = f"{finding} (entry {entry.position})"
+                    if shown not in told:
+                        told.add(shown)
+                        yield shown
+            except UnknownEntry:  # told by the check of the log
+                continue
+    for (id, anchor_ms, every_ms), times in covered.items():
+        times |= {time for time in again.get(id, ()) if min(times) < time < max(times)}
+        missing = [time for time in range(min(times), max(times), every_ms) if time not in times]
+        if missing:
+            shown = f"{len(missing)} occurrences have no outcome in any log, the first at {iso(missing[0])}"
+            yield f"{id}, every {every_ms} ms from {anchor_ms}: {shown}"
+
+
+def _follow(
+    rhythms: dict[str, Rhythm],
+    entry: Entry,
+    covered: dict[tuple[str, int, int], set[int]],
+    again: dict[str, set[int]],
+) -> Findings:
+    if entry.kind == "put_recurring":
+        parsed = PutRecurringEntry(entry)
+        for number, put in enumerate(parsed.puts):
+            _begin(rhythms, put.id, parsed.schedule_of(number))
+    elif entry.kind == SCAN:
+        for found in ScanEntry(entry).found:
+            if not found.run:
+                texts = zip(found.record[::2], found.record[1::2], strict=True)
+                _begin(rhythms, found.id, {name.decode().removeprefix(OWN): value for name, value in texts})
+    elif entry.kind == "restore":
+        for back in restored(entry):
+            if back.is_schedule:
+                rhythms.pop(back.id, None)
+                own = {back.own[n].decode(): back.own[n + 1] for n in range(0, len(back.own), 2)}
+                _begin(rhythms, back.id, own)
+            elif (nominal_ms := nominal_ms_of(back.run)) is not None:
+                again.setdefault(back.id, set()).add(nominal_ms)
+    elif entry.kind == "cancel":
+        for id, _ in CancelEntry(entry).cancelled:
+            rhythms.pop(id, None)
+    elif entry.kind == "advance":
+        for row in AdvanceEntry(entry).moves:
+            rhythm = rhythms.get(row.id)
+            if rhythm is not None and row.word != "quarantined":
+                times = [*(one.range.first_ms for one in row.passed), *(one.range.last_ms for one in row.passed)]
+                times += [] if row.nominal_ms is None else [row.nominal_ms]
+                yield from _told(rhythm, rhythm.take(min(times), max(times), row.next_nominal_ms))
+                covered.setdefault(rhythm.key, set()).update(range(min(times), max(times) + 1, rhythm.every_ms))
+    elif entry.kind == "resume":
+        for skip in ResumeEntry(entry).resumed:
+            rhythm = rhythms.get(skip.id)
+            if rhythm is not None and skip.passed is not None and skip.due_ms is not None:
+                first_ms, last_ms = skip.passed.first_ms, skip.passed.last_ms
+                yield from _told(rhythm, rhythm.take(first_ms, last_ms, skip.due_ms))
+                covered.setdefault(rhythm.key, set()).update(range(first_ms, last_ms + 1, rhythm.every_ms))
+
+
+def _begin(rhythms: dict[str, Rhythm], id: str, own: dict[str, bytes]) -> None:
+    """Begin the rule that the fields *own* describe; an unchanged rule continues."""
+    if "trigger" not in own or "anchor" not in own:
+        return
+    trigger, anchor_ms = json.loads(own["trigger"]), int(own["anchor"])
+    if trigger["kind"] != "every":
+        return
+    every_ms, before = int(trigger["expr"]), rhythms.get(id)
+    next_ms = int(own["nominal"]) if "nominal" in own else None
+    is_same = before is not None and (before.anchor_ms, before.every_ms) == (anchor_ms, every_ms)
+    last_ms = before.last_ms if before is not None and is_same else None
+    rhythms[id] = Rhythm(id, anchor_ms, every_ms, next_ms, last_ms)
+
+
+def _told(rhythm: Rhythm, findings: Iterator[str]) -> Findings:
+    for finding in findings:
+        yield f"{rhythm.id}, every {rhythm.every_ms} ms: {finding}"

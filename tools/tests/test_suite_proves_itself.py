@@ -1,0 +1,230 @@
+"""
+Remove one safeguard from a script: a check of this suite must report the consequence.
+
+Each check below passes with the unchanged scripts, and fails without the one line. So does each script test that is
+named beside a line of the fence, of the hold or of the doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pytest
+import redis
+
+from tests.faults.leader import KEYS, Leader
+from tests.faults.ledger import doubles, queued
+from tests.faults.overdue import put_due
+from tests.faults.threads import know
+from tests.lua import test_advance, test_fire, test_fire_refused
+from tests.lua.ground import Ground
+from tests.prefix import RQ
+from tools.campaign.safeguards import HOLD, WITHOUT_FENCE, WITHOUT_HOLD
+from zsched import Client
+from zsched.embedded import EmbeddedRedis
+from zsched.errors import RedisRefused, ServerChanged, Stale
+from zsched.storage import scripts
+from zsched.storage.dispatch import DueRecurring
+
+
+@dataclass(frozen=True)
+class Case:
+    """A namespace with a leader and a due schedule."""
+
+    client: Client
+    redis: redis.Redis
+    leader: Leader
+
+    def tick(self) -> tuple[int, list[DueRecurring]]:
+        """Return a schedule "tick" that the leader found due, and the server's time of that."""
+        put_due(self.client, self.redis, ["tick"], {"func": "app.run"})
+        fired = self.leader.fire()
+        return fired.now_ms, fired.recurring
+
+
+def check_a_stale_leader_fires_nothing(case: Case) -> None:
+    case.client.schedule("app.run", id="once", after=0)
+    case.redis.set(KEYS.lease(), "another:9:60000:n", px=60_000)
+    with suppress(Stale):
+        case.leader.fire()
+    assert [] == queued(case.redis), "pushed in a term that was over"
+
+
+def check_a_rolled_back_history_pushes_nothing_twice_unmarked(case: Case) -> None:
+    once = case.client.schedule("app.run", id="once", after=0)
+    lane = case.redis.zrange(KEYS.due_normal(), 0, -1, withscores=True)
+    case.leader.fire()
+    case.redis.zadd(KEYS.due_normal(), dict(lane))  # a Redis that lost its last moments
+    case.redis.hset(f"{RQ}:job:{once.run_id}", "status", "scheduled")
+    case.redis.hset(KEYS.meta(), "server", "the one that was promoted")
+    with suppress(ServerChanged):
+        case.leader.fire()
+    assert [] == doubles(queued(case.redis)), "pushed twice, and nothing says that it was uncertain"
+
+
+def check_a_plan_of_an_old_rule_changes_nothing(case: Case) -> None:
+    now_ms, due = case.tick()
+    case.client.update("tick", args=("another payload",))  # the due time stays
+    assert float(due[0].due_ms) == case.redis.zscore(KEYS.due_normal(), "tick")
+
+    assert ["changed"] == case.leader.advance(due, now_ms), "fired by a definition that is no more"
+
+
+def check_one_occurrence_is_advanced_once(case: Case) -> None:
+    now_ms, due = case.tick()
+    for _ in range(2):
+        case.leader.advance(due, now_ms)
+        for run in queued(case.redis):  # a worker ran it and nothing is kept of it
+            case.redis.delete(f"{RQ}:job:{run}")
+    assert [] == doubles(queued(case.redis)), "one occurrence was pushed twice"
+
+
+SAFEGUARDS: dict[str, tuple[Callable[[Case], None], str, str, str]] = {
+    "the fence": (
+        check_a_stale_leader_fires_nothing, "lib/fence.lua",
+        "redis.call('GET', lease_key) ~= token", "false",
+    ),
+    "the server in the fence": (
+        check_a_rolled_back_history_pushes_nothing_twice_unmarked, "lib/fence.lua",
+        "server ~= expected_server", "false",
+    ),
+    "the version in advance": (
+        check_a_plan_of_an_old_rule_changes_nothing, "advance.lua",
+        "score ~= due_ms or schedule[1] ~= planned_version", "score ~= due_ms",
+    ),
+    "the due time in advance": (
+        check_one_occurrence_is_advanced_once, "advance.lua",
+        "score ~= due_ms or schedule[1] ~= planned_version", "schedule[1] ~= planned_version",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A safeguard of a script: with *line* of *file* replaced by *instead*, *test* of tests/lua must fail."""
+
+    file: str
+    line: str
+    instead: str
+    test: Callable[..., None]
+    arguments: tuple[object, ...] = ()
+
+    def run(self, led: Ground) -> None:
+        """Run the script test."""
+        self.test(led, *self.arguments)
+
+    def __str__(self) -> str:
+        """The name of the test case, as pytest shows it."""
+        return f"{self.file}: {self.line} -> {self.instead or 'nothing'}"
+
+
+_FENCE, _HOLD, _FIRE, _ADVANCE = "lib/fence.lua", "lib/hold.lua", "fire.lua", "advance.lua"
+_ELSEWHERE = test_fire_refused.test_a_leader_on_another_server_can_do_nothing
+_DUE, _OLDEST, _RUN_DUE = "tonumber(due_ms) <= doubt_ms", "tonumber(due[2]) <= doubt_ms", "one.run_due_ms) <= doubt_ms"
+_JUMPS = test_fire_refused.test_fire_is_refused_when_the_clock_has_jumped
+_HELD, _FORGOTTEN = (
+    test_fire_refused.test_fire_is_refused_during_a_hold,
+    test_fire_refused.test_a_hold_from_before_a_clock_jump_is_ignored,
+)
+_MARKED, _CLAMPED = (
+    test_fire_refused.test_runs_due_before_the_doubt_are_marked_uncertain,
+    test_fire_refused.test_a_doubt_in_the_future_is_lowered_to_the_current_time,
+)
+_SKIPPED = test_fire_refused.test_uncertain_runs_that_must_not_run_twice_are_skipped
+_OCCURRENCE = test_advance.test_an_occurrence_due_before_the_doubt_is_pushed_and_marked_uncertain
+MUTANTS = [
+    Mutant(_FENCE, "redis.call('GET', lease_key) ~= token", "false", test_fire_refused.test_a_lapsed_lease_is_stale),
+    Mutant(_FENCE, "return {'STALE'}", "", test_fire_refused.test_a_leader_without_the_lease_can_do_nothing),
+    Mutant(_FENCE, "server ~= expected_server", "false", _ELSEWHERE, ("",)),
+    Mutant(_FENCE, "return {'SERVER'}", "", test_fire_refused.test_a_leader_on_a_server_without_meta_can_do_nothing),
+    Mutant(_FIRE, HOLD, WITHOUT_FENCE, test_fire_refused.test_a_leader_without_the_lease_can_do_nothing),
+    Mutant(_ADVANCE, HOLD, WITHOUT_FENCE, test_advance.test_advance_is_refused_without_the_current_lease_or_server),
+    Mutant(_HOLD, "now_ms < clock_from_ms or ", "", _JUMPS, (5000,)),
+    Mutant(_HOLD, " or now_ms > clock_until_ms", "", _JUMPS, (-5000,)),
+    Mutant(_HOLD, "return {'JUMPED', now_ms}", "", _JUMPS, (5000,)),
+    Mutant(_HOLD, "now_ms < hold_ms and ", "", test_fire.test_a_due_one_shot_moves_from_its_lane_to_its_queue),
+    Mutant(_HOLD, "hold_ms <= now_ms + LONGEST_HOLD", "false", _HELD),
+    Mutant(_HOLD, " + LONGEST_HOLD", " + 4000", test_fire_refused.test_a_hold_longer_than_the_leaders_lease_is_kept),
+    Mutant(_HOLD, " and hold_ms <= now_ms + LONGEST_HOLD", "", _FORGOTTEN),
+    Mutant(_HOLD, "return {'HELD', now_ms, hold_ms}", "", _HELD),
+    Mutant(_FIRE, HOLD, WITHOUT_HOLD, _HELD),
+    Mutant(_ADVANCE, HOLD, WITHOUT_HOLD, test_advance.test_advance_is_refused_during_a_hold_and_after_a_clock_jump),
+    Mutant(_FIRE, _OLDEST, "false", _MARKED),
+    Mutant(_FIRE, _OLDEST, "tonumber(due[2]) < doubt_ms", _MARKED),
+    Mutant(_FIRE, _DUE, "true", _MARKED),
+    Mutant(_FIRE, _DUE, "false", _SKIPPED),
+    Mutant(_FIRE, _DUE, "tonumber(due_ms) < doubt_ms", _MARKED),
+    Mutant(_FIRE, "is_doubt_ahead = doubt_ms > now_ms", "is_doubt_ahead = false", _CLAMPED),
+    Mutant(_FIRE, "'doubt', string.format('%.0f', doubt_ms))", "'x', 1)", _CLAMPED),
+    Mutant(_FIRE, "  doubt_ms = now_ms\n", "", _CLAMPED),
+    Mutant(_FIRE, "if hold_ms > now_ms then", "if false then", _FORGOTTEN),
+    Mutant(_ADVANCE, f"tonumber({_RUN_DUE}", "false", _OCCURRENCE),
+    Mutant(_ADVANCE, _RUN_DUE, "one.run_due_ms) < doubt_ms", _OCCURRENCE),
+    Mutant(_ADVANCE, f"tonumber({_RUN_DUE}", "true", test_advance.test_the_doubt_is_compared_with_the_fired_occurrence),
+]  # fmt: skip
+
+
+@pytest.fixture
+def fresh_scripts() -> Iterator[None]:
+    scripts.load.cache_clear()
+    yield
+    scripts.load.cache_clear()
+
+
+@pytest.fixture
+def case(redis_client: redis.Redis, redis_url: str, fresh_scripts: None) -> Iterator[Case]:
+    know(redis_client)
+    leader = Leader(redis_url)
+    yield Case(Client.from_url(redis_url), redis_client, leader)
+    leader.close()
+
+
+@pytest.mark.parametrize("name", SAFEGUARDS)
+def test_a_check_passes_with_its_safeguard(case: Case, name: str) -> None:
+    SAFEGUARDS[name][0](case)
+
+
+@pytest.mark.parametrize("name", SAFEGUARDS)
+def test_a_check_fails_without_its_safeguard(case: Case, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check, file, line, without = SAFEGUARDS[name]
+    mutate(monkeypatch, file, line, without)
+
+    with pytest.raises(AssertionError, match=r"pushed|fired"):
+        check(case)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=str)
+def test_the_script_test_of_a_safeguard_line_fails_without_the_line(
+    redis_server: EmbeddedRedis,
+    redis_client: redis.Redis,
+    fresh_scripts: None,
+    mutant: Mutant,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ground = Ground(redis_client, redis_server.url)
+    ground.lead()
+    ground.freeze()
+    mutant.run(ground)
+    redis_client.flushall()
+    ground.lead()
+    ground.freeze()
+    mutate(monkeypatch, mutant.file, mutant.line, mutant.instead)
+    ground = Ground(redis_client, redis_server.url)
+
+    with pytest.raises((AssertionError, pytest.fail.Exception, RedisRefused, ValueError, TypeError)):
+        mutant.run(ground)
+
+
+def mutate(monkeypatch: pytest.MonkeyPatch, file: str, line: str, instead: str) -> None:
+    """Replace *line* of the script *file* by another one."""
+    read = scripts.source
+
+    def read_without(path: str) -> str:
+        text = read(path)
+        assert path != file or line in text, f"{file} has no such line any more: change this test with it"
+        return text.replace(line, instead, 1) if path == file else text
+
+    monkeypatch.setattr(scripts, "source", read_without)
+    scripts.load.cache_clear()
