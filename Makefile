@@ -62,10 +62,11 @@ mkdir -p build; $(MAKE) --no-print-directory lint >build/lint.txt 2>&1 & lint=$$
 	  wait $$lint || { cat build/lint.txt >&2; exit 1; }; exit $$tests
 endef
 
-lint: $(STAMP) ## ruff (rules and format) and mypy --strict
+lint: $(STAMP) ## ruff, mypy --strict, and rules of our own: words, names, and no test that depends on the machine's speed
 	@$(BIN)/ruff check . bin/zsched
 	@$(BIN)/ruff format --check . bin/zsched
 	@$(BIN)/mypy
+	@$(BIN)/python -m tests.lint
 
 lines: ## the installed package's lines of code: neither docstring, comment nor blank
 	@$(PYTHON) -m tools.lines $(ARGS)

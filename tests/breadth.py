@@ -1,7 +1,5 @@
 """
-The cases of parametrized tests: all of them in `make test-all` (``ZSCHED_TEST_ALL=1``), a few in the usual run.
-
-Both functions are deterministic: the same cases with the same names in each run, and in each of its processes.
+The cases of tests: all of them in `make test-all` (``ZSCHED_TEST_ALL=1``), a few in the usual run, always the same.
 """
 
 from __future__ import annotations
@@ -11,12 +9,19 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
+from hypothesis import settings
+
 T = TypeVar("T")
 
 
 def everything() -> bool:
     """Return True when each test runs with all of its cases."""
     return os.environ.get("ZSCHED_TEST_ALL") == "1"
+
+
+def examples(number: int) -> int:
+    """Return the number of examples for a test of hypothesis: a quarter of *number* in `make check`."""
+    return number * settings().max_examples // 100
 
 
 def some(cases: Iterable[T], *usual: T) -> list[T]:
@@ -27,6 +32,13 @@ def some(cases: Iterable[T], *usual: T) -> list[T]:
     return whole if everything() else list(usual)
 
 
+def each(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Return rows in which each value of each axis occurs at least once; the cross product in `make test-all`."""
+    if everything():
+        return list(itertools.product(*axes))
+    return [tuple(axis[n % len(axis)] for axis in axes) for n in range(max(map(len, axes)))]
+
+
 def pairs(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
     """
     Return rows, each with a value of each axis, in which each pair of values of two axes occurs at least once; the
@@ -34,7 +46,7 @@ def pairs(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
     """
     if everything() or len(axes) < 3:
         return list(itertools.product(*axes))
-    # Values by their places, so that they need not be hashable. A dictionary is a set that keeps its order.
+    # Values by their places: they need not be hashable. A dictionary is a set that keeps its order.
     places = [range(len(axis)) for axis in axes]
     both = list(itertools.combinations(range(len(axes)), 2))
     missing = dict.fromkeys((a, i, b, j) for a, b in both for i, j in itertools.product(places[a], places[b]))

@@ -19,8 +19,13 @@ from zsched.embedded.server import Port
 PREFIX = "{default}:rq"
 SLOT = key_slot(b"default")
 ENV = {"RQ_PREFIX": PREFIX}  # settings of a daemon
+SOON = ENV | {  # of a daemon whose holds end by themselves, as may any term
+    "DAEMON_LEASE_MS": "1000",  # timing: fire is held as long after each failover
+    "DAEMON_RENEW_MS": "300",
+}
 _SLOTS = 16384
-_NODE_TIMEOUT_MS = 2000  # after which a master counts as failed
+_NODE_TIMEOUT_MS = 2000  # after which a master counts as failed, while the cluster forms and after ``kill``
+_STEADY_MS = 20_000  # else: no failover because the machine was busy
 _SERVER = {
     "cluster-enabled": "yes",
     "cluster-node-timeout": str(_NODE_TIMEOUT_MS),
@@ -68,6 +73,7 @@ class Cluster:
         eventually(lambda: all(b"cluster_state:ok" in self.tell(server, "INFO") for server in self.servers))
         eventually(lambda: all(self._is_copy(replica) for replica in others))
         eventually(lambda: self._named(masters[0]) == len(self.servers))
+        self._fail_after(_STEADY_MS)
 
     @property
     def hosts(self) -> list[str]:
@@ -103,9 +109,14 @@ class Cluster:
         eventually(lambda: all(self._named_owner(server) == new.port for server in self.servers))
         return new
 
+    def kill(self, server: EmbeddedRedis) -> None:
+        """Kill *server*; the others notice it soon."""
+        self._fail_after(_NODE_TIMEOUT_MS)
+        server.kill()
+
     def another_than(self, old: EmbeddedRedis) -> EmbeddedRedis:
         """Return the owner as soon as it is another node than *old*."""
-        return eventually(lambda: found if (found := self._owner()) is not old else None)
+        return eventually(lambda: found if (found := self._owner()) is not old else None, 60)
 
     def replica_of(self, master: EmbeddedRedis) -> EmbeddedRedis:
         """A replica of *master*."""
@@ -172,6 +183,11 @@ class Cluster:
         """Return the id of a node."""
         id: bytes = self.tell(server, "MYID")
         return id
+
+    def _fail_after(self, timeout_ms: int) -> None:
+        for server in self.servers:
+            with connect(server.tcp_url) as client:
+                client.config_set("cluster-node-timeout", timeout_ms)
 
     def _owner(self) -> EmbeddedRedis | None:
         """Return the node that answers for the slot; None if no node does, or two do."""

@@ -10,6 +10,7 @@ import redis
 from tests.faults.ledger import connect
 from tests.faults.processes import DaemonProcess, Start
 from tests.faults.proxy import Proxy
+from tests.faults.threads import know
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
@@ -22,8 +23,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def server() -> Iterator[EmbeddedRedis]:
-    """A server for one test, on a unix socket and a loopback port."""
-    with EmbeddedRedis(tcp=True) as server:
+    """A server for one test, on a unix socket and a loopback port, without a hold: ``know``."""
+    with EmbeddedRedis(tcp=True) as server, connect(server.url) as client:
+        know(client)
         yield server
 
 
@@ -44,7 +46,7 @@ def proxy(server: EmbeddedRedis) -> Iterator[Proxy]:
 
 @pytest.fixture
 def start_daemon(guard: Guard) -> Start:
-    """A function that starts a daemon process: ``start_daemon(url, DAEMON_LEASE_MS="500")``; it ends with the test."""
+    """A function that starts a daemon process: ``start_daemon(url, DAEMON_IDLE_MS="500")``; it ends with the test."""
 
     def start(url: str, **settings: str) -> DaemonProcess:
         return DaemonProcess(guard, url, **settings)

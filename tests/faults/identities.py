@@ -8,18 +8,20 @@ import redis
 
 from tests.faults.archives import KEYS, await_caught_up, fact
 from tests.faults.ledger import connect, queued
-from tests.faults.processes import SHORT, DaemonProcess, Start, eventually
+from tests.faults.processes import DaemonProcess, Start, eventually
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 
-PATIENT = {"DAEMON_LEASE_MS": "5000", "DAEMON_RENEW_MS": "500"}  # it asks archives for so long
+# As long does a leader ask archives for the name of a data set, and hold after a loss. Its term may end earlier.
+BRIEF = {"DAEMON_LEASE_MS": "500"}
+PATIENT = {"DAEMON_LEASE_MS": "10000"}  # an archive answers in this time, also on a busy machine
 
 
 def begin(start_daemon: Start, url: str, **settings: str) -> DaemonProcess:
     """
     Start a daemon that finds its archive by itself. Return when it fires and the archive knows the data set's name.
     """
-    daemon = start_daemon(url, **{"ARCHIVE_PATH": "", **SHORT, **settings})
+    daemon = start_daemon(url, **{"ARCHIVE_PATH": "", **BRIEF, **settings})
     path = path_of(daemon)
     eventually(lambda: fact(path, "gens"))
     await_caught_up(url, path)
@@ -55,9 +57,10 @@ def fill_held(url: str) -> None:
 
 
 def copy(server: EmbeddedRedis, other: EmbeddedRedis) -> None:
-    """Copy the data of *server* to *other*, like an RDB restored there."""
+    """Copy the data of *server* to *other*, like an RDB restored there long after: the lease has lapsed."""
     port = server.tcp_url.rsplit(":", 1)[1].split("/")[0]
     with connect(other.url) as client:
         client.replicaof("127.0.0.1", port)
         eventually(lambda: client.info("replication").get("master_link_status") == "up")
         client.replicaof("NO", "ONE")
+        client.delete(KEYS.lease())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import redis
 
 from tests.faults.clocks import now_ms
@@ -22,12 +24,28 @@ def lapse(watch: redis.Redis, keys: Keys = KEYS) -> int:
     return eventually(lambda: watch.publish(keys.wake(), _RELEASED) and _epoch_after(watch, keys, before))
 
 
-def end_hold(watch: redis.Redis, leader: Telling, keys: Keys = KEYS) -> None:
-    """End the hold of a *leader* on a new or restarted Redis, as its time would. Return when it has said so."""
-    number = len(leader.of("hold_ended"))
-    leader.wait_for("fire_held", number + 1)
-    watch.hset(keys.meta(), "hold", now_ms(watch))
-    eventually(lambda: len(leader.of("hold_ended")) > number or watch.publish(keys.wake(), _RELEASED) < 0)
+def await_listeners(watch: redis.Redis, number: int, keys: Keys = KEYS) -> None:
+    """Wait until *number* daemons listen, so that none of them misses the end of a term or an earlier due time."""
+    eventually(lambda: watch.pubsub_numsub(keys.wake())[0][1] >= number)
+
+
+def end_hold(watch: redis.Redis, *daemons: Telling, keys: Keys = KEYS) -> None:
+    """
+    End the hold on a new or restarted Redis, as its time would. Return when the leader, one of *daemons*, has said so.
+    """
+    before = _ended(daemons)
+
+    def look() -> bool:
+        if int(watch.hget(keys.meta(), "hold") or 0) > now_ms(watch):
+            watch.hset(keys.meta(), "hold", now_ms(watch))
+        watch.publish(keys.wake(), _RELEASED)
+        return _ended(daemons) > before
+
+    eventually(look)
+
+
+def _ended(daemons: Iterable[Telling]) -> int:
+    return sum(len(daemon.of("hold_ended")) for daemon in daemons)
 
 
 def _epoch_after(watch: redis.Redis, keys: Keys, epoch: int) -> int:

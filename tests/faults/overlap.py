@@ -23,7 +23,7 @@ from typing import Any
 import click
 import redis
 
-from tests.faults.processes import STEADY, DaemonProcess, eventually
+from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import know
 from tests.prefix import RQ
 from zsched import Client
@@ -92,7 +92,7 @@ class Stage:
 
     def daemon(self, **settings: str) -> DaemonProcess:
         """Start a daemon, and wait until it leads."""
-        daemon = DaemonProcess(self._guard, self._url, **(STEADY | settings))
+        daemon = DaemonProcess(self._guard, self._url, **settings)
         daemon.wait_for("term_began")
         return daemon
 

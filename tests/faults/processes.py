@@ -17,8 +17,7 @@ from typing import IO, Any, TypeVar
 from zsched.embedded.guard import Guard
 
 WITHIN_S = 20.0  # deadline of every wait: far more than needed, so that a busy machine fails no test
-SHORT = {"DAEMON_LEASE_MS": "500", "DAEMON_RENEW_MS": "100"}  # who takes over does so soon
-STEADY = {"DAEMON_LEASE_MS": "60000", "DAEMON_RENEW_MS": "20000"}  # no other term, however busy the machine is
+STEADY_MS = 60_000  # a lease that does not lapse by itself, however busy the machine is
 _LOOK_S = 0.003  # between two looks at what tells nobody when it changes
 _MAIN = """
 import sys
@@ -77,16 +76,18 @@ class Telling:
 
 class DaemonProcess(Telling):
     """
-    A daemon started like by systemd, with *settings* as its environment (``DAEMON_LEASE_MS="500"``). It has a separate
-    archive unless they name one (``ARCHIVE_PATH``; "": none is configured). *code*: the folder from which its zsched is
-    imported, by default ours.
+    A daemon started like by systemd, with *settings* as its environment (``DAEMON_IDLE_MS="500"``). Its lease is
+    steady, and it has a separate archive, unless they say otherwise (``DAEMON_LEASE_MS``; ``ARCHIVE_PATH``, "": none is
+    configured). *code*: the folder from which its zsched is imported, by default ours.
     """
 
     def __init__(self, guard: Guard, url: str, *, code: Path | None = None, **settings: str) -> None:
         super().__init__()
         env = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
         ours = {"REDIS_URL": url, "LOG_FORMAT": "json", "ARCHIVE_PATH": archive_of_its_own()}
-        env |= {f"ZSCHED_{name}": value for name, value in (ours | settings).items() if value}
+        ours |= {"DAEMON_LEASE_MS": str(STEADY_MS)} | settings
+        ours.setdefault("DAEMON_RENEW_MS", str(int(ours["DAEMON_LEASE_MS"]) // 3))
+        env |= {f"ZSCHED_{name}": value for name, value in ours.items() if value}
         env["PYTHONPATH"] = os.pathsep.join(str(path) for path in (code, *sys.path) if path)
         reading, writing = os.pipe()
         try:

@@ -7,15 +7,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import redis
+
 from tests.faults.archives import await_caught_up
-from tests.faults.processes import SHORT, DaemonProcess, Start, eventually
+from tests.faults.leases import end_hold
+from tests.faults.ledger import connect
+from tests.faults.processes import WITHIN_S, DaemonProcess, Start
+from tests.faults.threads import know
 from zsched.embedded import EmbeddedRedis
 
 
 @contextmanager
 def redis_with_rdb() -> Iterator[EmbeddedRedis]:
-    """A server that saves only on command, and loads that file at its start."""
-    with EmbeddedRedis() as server:
+    """A server without a hold, that saves only on command and loads that file at its start."""
+    with EmbeddedRedis() as server, connect(server.url) as client:
+        know(client)
         yield server
 
 
@@ -27,14 +33,14 @@ def put_back(server: EmbeddedRedis, saved: Path) -> None:
 
 
 def two_daemons(start_daemon: Start, url: str, paths: list[Path]) -> list[DaemonProcess]:
-    """Start two daemons; return when both archives follow and the first hold is over."""
-    daemons = [start_daemon(url, ARCHIVE_PATH=str(path), **SHORT) for path in paths]
+    """Start two daemons; return when both archives follow."""
+    daemons = [start_daemon(url, ARCHIVE_PATH=str(path)) for path in paths]
     await_caught_up(url, *paths)
-    eventually(lambda: sum(len(daemon.of("hold_ended")) for daemon in daemons))
     return daemons
 
 
-def put_back_by(daemons: list[DaemonProcess]) -> dict[str, int]:
-    """Wait until all daemons have recovered. Return the sum of what they restored."""
-    done = [daemon.wait_for("recovery_done") for daemon in daemons]
+def put_back_by(watch: redis.Redis, daemons: list[DaemonProcess], within_s: float = WITHIN_S) -> dict[str, int]:
+    """Wait until all daemons have recovered, and end the hold. Return the sum of what they restored."""
+    done = [daemon.wait_for("recovery_done", within_s=within_s) for daemon in daemons]
+    end_hold(watch, *daemons)
     return {name: sum(one[name] for one in done) for name in ("restored", "pushed_again", "skipped", "taken_out")}

@@ -11,7 +11,7 @@ import redis
 
 from tests.faults.archives import assert_state_is_redis_own, await_caught_up, history, log_in, stop
 from tests.faults.ledger import doubles, queued
-from tests.faults.processes import SHORT, DaemonProcess, Start, eventually
+from tests.faults.processes import DaemonProcess, Start, eventually
 from tests.faults.threads import know
 from zsched import Client
 from zsched.config.urls import address_of
@@ -62,7 +62,7 @@ HARMS: dict[str, Callable[[Path], None]] = {
 
 def an_archive(start_daemon: Start, url: str, path: Path) -> None:
     """Make a closed archive of 300 schedules at *path*."""
-    daemon = start_daemon(url, ARCHIVE_PATH=str(path), **SHORT)
+    daemon = start_daemon(url, ARCHIVE_PATH=str(path))
     daemon.wait_for("term_began")
     rows = ({"func": "app.task", "id": f"s{n}", "after": 3600, "args": ("needle",)} for n in range(300))
     assert 300 == Client.from_url(url).schedule_many(rows).created
@@ -80,7 +80,7 @@ def test_a_corrupt_archive_is_kept_and_replaced_while_runs_fire(
     HARMS[harm](path)
     bad = path.read_bytes()
 
-    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path))
 
     told = daemon.wait_for("archive_corrupt")
     client.schedule("app.task", id="on-time", after=0)
@@ -106,7 +106,7 @@ def test_an_empty_file_becomes_a_new_archive(
     path = tmp_path / "archive.db"
     path.touch(0o600)
 
-    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path))
 
     daemon.wait_for("archive_bootstrapped")
     await_caught_up(redis_url, path)
@@ -124,7 +124,7 @@ def test_two_corrupt_files_in_a_row_are_both_kept(
     for text in ("one", "two"):
         path.write_text(text * 1000)
         path.chmod(0o600)
-        daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+        daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path))
         kept.append(daemon.wait_for("archive_corrupt")["kept"])
         daemon.wait_for("archive_bootstrapped")
         stop(daemon)
@@ -160,10 +160,10 @@ def test_a_second_daemon_with_the_same_path_is_refused_with_the_pid_of_the_first
 ) -> None:
     know(redis_client)
     path = tmp_path / "archive.db"
-    first = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+    first = start_daemon(redis_url, ARCHIVE_PATH=str(path))
     first.wait_for("archive_bootstrapped")
 
-    second = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+    second = start_daemon(redis_url, ARCHIVE_PATH=str(path))
 
     assert 1 == second.wait()
     [failed] = second.of("daemon_failed")
@@ -184,7 +184,7 @@ def test_daemons_without_a_path_use_separate_files_and_find_them_again(
     paths = [folder / f"{n}.db" for n in (1, 2)]
 
     def start() -> DaemonProcess:
-        return start_daemon(redis_url, ARCHIVE_PATH="", **SHORT)
+        return start_daemon(redis_url, ARCHIVE_PATH="")
 
     first = start()
     first.wait_for("archive_bootstrapped")

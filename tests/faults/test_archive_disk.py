@@ -27,7 +27,7 @@ from tests.faults.archives import (
 )
 from tests.faults.disks import Disk, LimitedFiles, small_disk
 from tests.faults.ledger import doubles, fired, queued
-from tests.faults.processes import SHORT, Start, eventually
+from tests.faults.processes import Start, eventually
 from tests.faults.threads import know
 from zsched import Client
 from zsched.archive import START
@@ -123,7 +123,7 @@ def test_an_archive_with_a_log_trimmed_during_a_full_disk_says_since_when_it_is_
     know(redis_client)
     disk, client = LimitedFiles(tmp_path), Client.from_url(redis_url)
     path = disk.folder / "archive.db"
-    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path))
     daemon.wait_for("archive_bootstrapped")
     client.schedule("app.task", id="before", after=3600)
     await_caught_up(redis_url, path)
@@ -161,7 +161,7 @@ def test_a_disk_without_space_at_start_does_not_stop_firing(
         else:
             disk.make_read_only()
         path, client = disk.folder / "archive.db", Client.from_url(redis_url)
-        daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+        daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path))
 
         daemon.wait_for("archive_failed")
         client.schedule("app.task", id="one", after=0)
@@ -186,7 +186,7 @@ def test_a_corrupt_archive_on_a_full_disk_does_not_stop_firing(
         path.write_text("dear diary")
         path.chmod(0o600)
         disk.fill(0)
-        daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+        daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path))
 
         daemon.wait_for("archive_corrupt")
         daemon.wait_for("archive_failed")
@@ -207,7 +207,7 @@ def test_an_archive_deleted_under_the_daemon_is_created_anew(
 ) -> None:
     know(redis_client)
     path, client = tmp_path / "state" / "archive.db", Client.from_url(redis_url)
-    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path))
     daemon.wait_for("archive_bootstrapped")
     await_caught_up(redis_url, path)
     client.schedule("app.task", id="before", after=3600, durable=True)

@@ -25,7 +25,7 @@ from tests.faults.archives import (
     wire_to,
 )
 from tests.faults.life import Life
-from tests.faults.processes import SHORT, Others, Start, eventually
+from tests.faults.processes import Others, Start, eventually
 from tests.faults.proxy import Proxy
 from tests.faults.threads import know
 from tests.prefix import RQ
@@ -65,7 +65,7 @@ def test_an_archive_that_joins_a_trimmed_log_has_the_state_of_redis(
 ) -> None:
     know(redis_client)
     path = tmp_path / "late.db"
-    leader = start_daemon(redis_url, **SHORT)
+    leader = start_daemon(redis_url)
     leader.wait_for("term_began")
     life = Life(redis_url, redis_client, seed=1, soon_ms=1_000)
     for _ in range(200):
@@ -74,7 +74,7 @@ def test_an_archive_that_joins_a_trimmed_log_has_the_state_of_redis(
     redis_client.xtrim(KEYS.log(), maxlen=20, approximate=False)
     first = log_in(redis_url)[0].position
 
-    joined = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+    joined = start_daemon(redis_url, ARCHIVE_PATH=str(path))
 
     told = joined.wait_for("archive_bootstrapped")
     [report] = await_caught_up(redis_url, path)
@@ -90,13 +90,14 @@ def test_an_archive_that_joins_after_trimming_by_age_bootstraps_from_redis(
 ) -> None:
     know(redis_client)
     path = tmp_path / "late.db"
-    start_daemon(redis_url, ARCHIVE_LOG_KEEP_S="1", **SHORT).wait_for("term_began")
+    settings = {"ARCHIVE_LOG_KEEP_S": "1", "DAEMON_RENEW_MS": "100"}  # after a renewal it trims
+    start_daemon(redis_url, **settings).wait_for("term_began")
     client = Client.from_url(redis_url)
     for n in range(150):  # more than a node of a stream
         client.schedule("app.task", id=f"s{n}", after=3600)
 
     eventually(lambda: log_in(redis_url)[0].position.seq > 1)
-    joined = start_daemon(redis_url, ARCHIVE_PATH=str(path), ARCHIVE_LOG_KEEP_S="1", **SHORT)
+    joined = start_daemon(redis_url, ARCHIVE_PATH=str(path), ARCHIVE_LOG_KEEP_S="1")
 
     assert joined.wait_for("archive_begins")["complete"] is False
     assert joined.wait_for("archive_bootstrapped")["complete_since"].isdigit()
@@ -112,7 +113,7 @@ def test_an_archive_joins_while_clients_write_and_another_daemon_fires(
 ) -> None:
     know(redis_client)
     path = tmp_path / "late.db"
-    leader = start_daemon(redis_url, **SHORT)
+    leader = start_daemon(redis_url)
     leader.wait_for("term_began")
     life = Life(redis_url, redis_client, seed=2, soon_ms=1_000)
     for _ in range(150):
@@ -120,7 +121,7 @@ def test_an_archive_joins_while_clients_write_and_another_daemon_fires(
     redis_client.xtrim(KEYS.log(), maxlen=20, approximate=False)
 
     with living(life):
-        joined = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+        joined = start_daemon(redis_url, ARCHIVE_PATH=str(path))
         joined.wait_for("archive_bootstrapped")
         pushed = redis_client.llen(f"{RQ}:queue:default")
         eventually(lambda: redis_client.llen(f"{RQ}:queue:default") > pushed + 100)
@@ -162,7 +163,7 @@ def test_an_archive_left_behind_by_trimming_bootstraps_and_keeps_its_history(
 ) -> None:
     know(redis_client)
     path = tmp_path / "away.db"
-    away = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+    away = start_daemon(redis_url, ARCHIVE_PATH=str(path))
     away.wait_for("term_began")
     client, life = Client.from_url(redis_url), Life(redis_url, redis_client, seed=3, soon_ms=1_000)
     client.schedule("app.task", id="old", after=0)
@@ -170,14 +171,14 @@ def test_an_archive_left_behind_by_trimming_bootstraps_and_keeps_its_history(
     old_log = log_in(redis_url)
     await_caught_up(redis_url, path)
     stop(away)
-    leader = start_daemon(redis_url, **SHORT)
+    leader = start_daemon(redis_url)
     leader.wait_for("term_began")
     for _ in range(150):
         life.step()
     life.settle()
     redis_client.xtrim(KEYS.log(), maxlen=10, approximate=False)
 
-    back = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+    back = start_daemon(redis_url, ARCHIVE_PATH=str(path))
 
     left = back.wait_for("archive_left_behind")
     told = back.wait_for("archive_bootstrapped")
@@ -200,7 +201,7 @@ def test_a_bootstrap_interrupted_by_kill_9_is_completed_by_the_next_start(start_
         assert server.port is not None
         know(watch)
         client = Client.from_url(server.url)
-        first = start_daemon(server.url, ARCHIVE_PATH=str(path), **SHORT)
+        first = start_daemon(server.url, ARCHIVE_PATH=str(path))
         first.wait_for("term_began")
         for n in range(5):
             client.schedule("app.task", id=f"old{n}", after=3600)
@@ -222,7 +223,7 @@ def test_a_bootstrap_interrupted_by_kill_9_is_completed_by_the_next_start(start_
             eventually(others.have_ended)
         interrupted = is_in_the_middle_of_a_bootstrap(path), len(killed.of("archive_bootstrapped"))
         left = state_of(path)
-        next_one = start_daemon(server.url, ARCHIVE_PATH=str(path), **SHORT)
+        next_one = start_daemon(server.url, ARCHIVE_PATH=str(path))
 
         next_one.wait_for("archive_bootstrapped")
         await_caught_up(server.url, path)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from datetime import UTC, datetime
+import signal
 from pathlib import Path
 
+import redis
+
 from tests.faults.archives import (
+    KEYS,
     assert_state_is_redis_own,
     await_caught_up,
     fact,
@@ -15,7 +18,9 @@ from tests.faults.archives import (
     repeated,
     stop_standby_first,
 )
+from tests.faults.clocks import now_ms
 from tests.faults.ledger import connect, doubles, queued
+from tests.faults.overdue import become_due
 from tests.faults.processes import Start, eventually
 from tests.faults.setbacks import put_back, put_back_by, redis_with_rdb, two_daemons
 from tests.prefix import RQ
@@ -30,6 +35,11 @@ def whats_of(path: Path, id: str) -> list[What]:
         return [change.what for change in told.of_schedule(id, 50)[0]]
 
 
+def await_doubt_over(watch: redis.Redis) -> None:
+    """Wait until a term has begun after the loss, and what is due from now on is in no doubt."""
+    eventually(lambda: (doubt_ms := watch.hget(KEYS.meta(), "doubt")) and now_ms(watch) > int(doubt_ms))
+
+
 def test_an_emptied_redis_is_restored_and_both_histories_are_kept(start_daemon: Start, tmp_path: Path) -> None:
     paths = [tmp_path / "one.db", tmp_path / "two.db"]
     with redis_with_rdb() as server, connect(server.url) as watch:
@@ -42,10 +52,11 @@ def test_an_emptied_redis_is_restored_and_both_histories_are_kept(start_daemon: 
 
         watch.flushall()
         lost = [daemon.wait_for("redis_history_lost") for daemon in daemons]
+        await_doubt_over(watch)
         client.schedule("app.task", id="new", after=0)
 
+        together = put_back_by(watch, daemons)
         eventually(lambda: len(queued(watch)) == 2)
-        together = put_back_by(daemons)
         await_caught_up(server.url, *paths)
         stop_standby_first(daemons, watch)
         again, new = sorted(queued(watch))  # in Redis in either order: whether one of them was held longer is chance
@@ -71,12 +82,18 @@ def test_a_redis_with_an_older_rdb_is_restored_and_repeated_runs_are_marked(
     with redis_with_rdb() as server, connect(server.url) as watch:
         daemons, client = two_daemons(start_daemon, server.url, paths), Client.from_url(server.url)
         client.schedule("app.task", id="before", after=3600)
-        client.schedule("app.task", id="skipped", after=2, on_uncertain="skip")
-        client.schedule("app.task", id="marked", after=2, on_uncertain="refire")
+        client.schedule("app.task", id="skipped", after=3600, on_uncertain="skip")
+        client.schedule("app.task", id="marked", after=3600, on_uncertain="refire")
+        for daemon in daemons:
+            daemon.send(signal.SIGSTOP)  # not its archivist
+        become_due(watch, "skipped", "marked")
+        await_caught_up(server.url, *paths)
         watch.save()
         saved = tmp_path / "old.rdb"
         shutil.copy(server.folder / "dump.rdb", saved)
         common = log_in(server.url)
+        for daemon in daemons:
+            daemon.send(signal.SIGCONT)
         eventually(lambda: len(queued(watch)) == 2)
         pushed = queued(watch)
         client.schedule("app.task", id="lost", after=3600)
@@ -85,11 +102,12 @@ def test_a_redis_with_an_older_rdb_is_restored_and_repeated_runs_are_marked(
 
         put_back(server, saved)
         lost = [daemon.wait_for("redis_history_lost") for daemon in daemons]
+        together = put_back_by(watch, daemons)
         eventually(lambda: queued(watch))
+        await_doubt_over(watch)
         client.schedule("app.task", id="new", after=0)
         eventually(lambda: len(queued(watch)) == 2)
 
-        together = put_back_by(daemons)
         await_caught_up(server.url, *paths)
         stop_standby_first(daemons, watch)
         new_log, now_queued = log_in(server.url), queued(watch)
@@ -113,18 +131,21 @@ def test_a_cancelled_schedule_in_an_older_rdb_does_not_fire_before_the_archive_h
     path = tmp_path / "one.db"
     with redis_with_rdb() as server, connect(server.url) as watch:
         # The shortest hold: the archiver's pause before it tries again must be shorter, or the leader must wait for it.
-        settings = {"DAEMON_LEASE_MS": "200", "DAEMON_RENEW_MS": "50", "ARCHIVE_PATH": str(path)}
-        daemon, client = start_daemon(server.url, **settings), Client.from_url(server.url)
-        daemon.wait_for("hold_ended")
-        due = client.schedule("app.task", id="cancelled", after=1).next_at
+        daemon, client = (
+            start_daemon(server.url, DAEMON_LEASE_MS="200", ARCHIVE_PATH=str(path)),
+            Client.from_url(server.url),
+        )
+        daemon.wait_for("term_began")
+        daemon.send(signal.SIGSTOP)
+        client.schedule("app.task", id="cancelled", after=0)
         watch.save()
         saved = tmp_path / "old.rdb"
         shutil.copy(server.folder / "dump.rdb", saved)
         assert "cancelled" == client.cancel("cancelled")
         await_caught_up(server.url, path)
         server.kill()
+        daemon.send(signal.SIGCONT)
         daemon.wait_for("redis_lost")
-        eventually(lambda: datetime.now(UTC) > due, within_s=10)
 
         put_back(server, saved)
 

@@ -12,7 +12,7 @@ import redis
 from tests.faults.archives import KEYS, assert_state_is_redis_own, await_caught_up, history, log_in, stop
 from tests.faults.clocks import now_us
 from tests.faults.ledger import queued
-from tests.faults.processes import SHORT, Start, eventually
+from tests.faults.processes import Start, eventually
 from tests.faults.threads import know
 from zsched import Client
 
@@ -36,7 +36,7 @@ def test_an_entry_of_an_unknown_kind_is_kept_and_logged_once_and_following_conti
 ) -> None:
     know(redis_client)
     path, client = tmp_path / "archive.db", Client.from_url(redis_url)
-    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path))
     daemon.wait_for("term_began")
 
     id = write_entry_of_the_future(redis_client)
@@ -46,7 +46,7 @@ def test_an_entry_of_an_unknown_kind_is_kept_and_logged_once_and_following_conti
     eventually(lambda: queued(redis_client))
     await_caught_up(redis_url, path)
     stop(daemon)
-    again = start_daemon(redis_url, ARCHIVE_PATH=str(path), **SHORT)
+    again = start_daemon(redis_url, ARCHIVE_PATH=str(path))
     again.wait_for("term_began")
     [report] = await_caught_up(redis_url, path)
     stop(again)

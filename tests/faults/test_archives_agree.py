@@ -28,9 +28,11 @@ from tests.faults.archives import (
     state_of,
     stop_standby_first,
 )
+from tests.faults.leases import lapse
 from tests.faults.ledger import assert_dense
 from tests.faults.life import Life
-from tests.faults.processes import SHORT, DaemonProcess, Start, eventually
+from tests.faults.processes import DaemonProcess, Start, eventually
+from tests.faults.threads import know
 from tests.prefix import RQ
 from zsched.archive import START, History
 
@@ -76,17 +78,23 @@ class Pair:
         return int(self._watch.hget(KEYS.meta(), "seq") or 0)
 
     def _started(self, path: Path) -> DaemonProcess:
-        return self._start(self._url, ARCHIVE_PATH=str(path), ARCHIVE_LOG_KEEP_MIB="4096", **SHORT)
+        settings = {
+            "ARCHIVE_LOG_KEEP_MIB": "4096",
+            "DAEMON_LEASE_MS": "5000",
+        }  # as long is a hold, for each trimmed log
+        return self._start(self._url, ARCHIVE_PATH=str(path), **settings)
 
     def _kill_on(self) -> None:
         try:
             while not self._ending.wait(KILL_EVERY_S):
                 leaders = [number for number in (0, 1) if is_leader(self.daemons[number], self._watch)]
                 number = leaders[0] if leaders and self.kills % 2 else self._random.randrange(2)
-                self.kills_of_leader += number in leaders
                 self.daemons[number].send(signal.SIGKILL)
                 assert -signal.SIGKILL == self.daemons[number].wait()
                 self.kills += 1
+                if is_leader(self.daemons[number], self._watch):
+                    self.kills_of_leader += 1
+                    lapse(self._watch)
                 self.left_behind += len(self.daemons[number].of("archive_left_behind"))
                 if self._trims:
                     killed_at = self._seq()
@@ -104,6 +112,7 @@ def test_two_archives_have_the_whole_log_although_their_daemons_are_killed(
     tmp_path: Path,
     record_testsuite_property: Callable[[str, object], None],
 ) -> None:
+    know(redis_client)
     paths, began = [tmp_path / "one.db", tmp_path / "two.db"], time.monotonic()
     pair = Pair(start_daemon, redis_url, redis_client, paths)
     life = Life(redis_url, redis_client, seed=7, rules=400 if IS_LONG else 40, bulk=150 if IS_LONG else 60)
@@ -140,6 +149,7 @@ def test_two_archives_have_the_whole_log_although_their_daemons_are_killed(
 def test_two_archives_have_the_state_of_redis_although_the_log_is_trimmed(
     start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
+    know(redis_client)
     paths = [tmp_path / "one.db", tmp_path / "two.db"]
     pair = Pair(start_daemon, redis_url, redis_client, paths, trims=True)
     life = Life(redis_url, redis_client, seed=8, rules=100, bulk=150 if IS_LONG else 20, soon_ms=2_000)

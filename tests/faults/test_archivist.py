@@ -12,7 +12,7 @@ from rq import Queue
 
 from tests.faults.archives import KEYS, assert_state_is_redis_own, await_caught_up, history, log_in, repeated
 from tests.faults.ledger import entries, queued
-from tests.faults.processes import STEADY, DaemonProcess, Others, Start, eventually
+from tests.faults.processes import DaemonProcess, Others, Start, eventually
 from tests.faults.threads import know
 from tests.integration.asking import ask, pages_of
 from tests.integration.in_process import work_off
@@ -33,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 def daemon(start_daemon: Start, redis_url: str, redis_client: redis.Redis, path: Path) -> DaemonProcess:
     """A daemon that leads, with an archive that follows."""
     know(redis_client)
-    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), METRICS_LISTEN="127.0.0.1:0", **STEADY)
+    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), METRICS_LISTEN="127.0.0.1:0")
     daemon.wait_for("term_began")
     await_caught_up(redis_url, path)
     return daemon
@@ -206,7 +206,7 @@ def test_a_failing_thread_of_daemon_or_archivist_is_in_status_and_in_the_metrics
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
     watch.execute_command("ACL", "SETUSER", "default", "-subscribe", "-blpop")  # here, and there
-    daemon = start_daemon(server.url, METRICS_LISTEN="127.0.0.1:0", **STEADY)
+    daemon = start_daemon(server.url, METRICS_LISTEN="127.0.0.1:0")
     where, client = pages_of(daemon), Client.from_url(server.url)
     here, there = ["thread waker"], ["thread answerer", "thread names"]
 
@@ -242,7 +242,7 @@ def test_sighup_to_all_processes_reloads_the_log_level_of_all(
     know(redis_client)
     file = tmp_path / "zsched.toml"
     file.write_text('[log]\nlevel = "info"\n')
-    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), CONFIG=str(file), **STEADY)
+    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path), CONFIG=str(file))
     await_caught_up(redis_url, path)
     archivist = daemon.archivist_pid
 

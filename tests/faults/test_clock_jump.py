@@ -54,13 +54,13 @@ def skewed(shim: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         environment.setenv("SKEW_FILE", str(file))
         server = EmbeddedRedis()
         server.start()
-    with server:
+    with server, connect(server.url) as client:
+        know(client)
         yield SkewedRedis(server, file)
 
 
 def test_a_corrected_jump_forward_fires_no_run_early(skewed: SkewedRedis) -> None:
     with connect(skewed.url) as watch, DaemonThread(skewed.url) as daemon:
-        know(watch)
         daemon.wait_for("term_began")
         Client.from_url(skewed.url).schedule("app.run", id="later", after=1800)
 
@@ -76,7 +76,6 @@ def test_a_corrected_jump_forward_fires_no_run_early(skewed: SkewedRedis) -> Non
 
 def test_a_standby_that_takes_over_after_a_jump_fires_no_run_early(skewed: SkewedRedis) -> None:
     with connect(skewed.url) as watch:
-        know(watch)
         watch.set("zsched:{default}:lease", "other:1:60000:n", px=60_000)
         Client.from_url(skewed.url).schedule("app.run", id="later", after=1800)
         watch.config_set("slowlog-log-slower-than", 0)
@@ -98,7 +97,6 @@ def has_campaigned(watch: redis.Redis) -> bool:
 
 def test_a_daemon_continues_by_the_new_time_after_a_lasting_jump(skewed: SkewedRedis) -> None:
     with connect(skewed.url) as watch, DaemonThread(skewed.url) as daemon:
-        know(watch)
         daemon.wait_for("term_began")
         Client.from_url(skewed.url).schedule("app.run", id="later", after=1800)
 
@@ -114,7 +112,6 @@ def test_a_daemon_continues_by_the_new_time_after_a_lasting_jump(skewed: SkewedR
 def test_a_jump_backward_blocks_neither_election_nor_dispatch(skewed: SkewedRedis) -> None:
     skewed.skew(HOUR_MS)
     with connect(skewed.url) as watch, DaemonThread(skewed.url) as daemon:
-        know(watch)
         daemon.wait_for("term_began")
         client = Client.from_url(skewed.url)
 
@@ -129,17 +126,17 @@ def test_a_jump_backward_blocks_neither_election_nor_dispatch(skewed: SkewedRedi
 
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["at-the-first-acquire", "at-a-restart"])
 def test_schedules_put_after_a_clock_was_corrected_are_not_uncertain(skewed: SkewedRedis, is_restarted: bool) -> None:
-    if not is_restarted:
-        skewed.skew(HOUR_MS)
-    with connect(skewed.url) as watch, DaemonThread(skewed.url) as daemon:
+    with connect(skewed.url) as watch:
+        if not is_restarted:
+            skewed.skew(HOUR_MS)
+            watch.flushall()
+    # The lease is as long as naming and a hold take; a term may end earlier.
+    with connect(skewed.url) as watch, DaemonThread(skewed.url, lease_ms=1000) as daemon:
+        daemon.wait_for("term_began")
         if is_restarted:
-            know(watch)
-            daemon.wait_for("term_began")
             skewed.skew(HOUR_MS)
             watch.hset("zsched:{default}:meta", "server", "another, before the restart")
             daemon.wait_for("term_began", 2)
-        else:
-            daemon.wait_for("term_began")
         # on a busy machine a term may lapse before the restart: then it is the next one that doubts
         eventually(lambda: int(watch.hget("zsched:{default}:meta", "doubt") or 0) > now_ms(watch) - 60_000)
         skewed.skew(0)

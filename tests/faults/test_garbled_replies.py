@@ -71,7 +71,7 @@ def test_a_daemon_with_invalid_replies_logs_it_once_and_continues(
     proxy: Proxy, watch: redis.Redis, start_daemon: Start
 ) -> None:
     know(watch)
-    daemon = start_daemon(proxy.url, DAEMON_LEASE_MS="1000", DAEMON_RENEW_MS="100")
+    daemon = start_daemon(proxy.url, DAEMON_RENEW_MS="100")
     daemon.wait_for("term_began")
 
     proxy.garbage = HTTP

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
 
-from tests.faults.archives import KEYS, await_caught_up, fact, report_of, stop
-from tests.faults.identities import PATIENT, begin, copy, fill, fill_held, gen, ids, path_of
+from tests.faults.archives import KEYS, await_caught_up, fact, stop
+from tests.faults.identities import begin, copy, fill, gen, ids, path_of
 from tests.faults.ledger import connect, queued
-from tests.faults.processes import SHORT, WITHIN_S, DaemonProcess, Start, eventually
+from tests.faults.processes import DaemonProcess, Start
 from tests.integration.command_line import Zsched
-from tests.prefix import RQ
 from zsched import Client
 from zsched.config.urls import address_of
 from zsched.embedded import EmbeddedRedis
-from zsched.storage.archivers import ArchiveState
 
 UNUSABLE = 2
 
@@ -92,7 +89,7 @@ def test_a_developers_archive_restores_nothing_into_a_production_redis(
     Client.from_url(other.url).schedule("app.own", id="own", after=3600)
 
     by_place = begin(start_daemon, other.url)
-    by_path = start_daemon(other.url, ARCHIVE_PATH=str(path_of(developers)), **SHORT)
+    by_path = start_daemon(other.url, ARCHIVE_PATH=str(path_of(developers)))
 
     assert UNUSABLE == by_path.wait()
     said = by_path.of("daemon_failed")[0]["reason"]
@@ -114,7 +111,7 @@ def test_a_configured_archive_of_another_data_set_ends_the_daemon_for_good(
     watch.flushall()
     watch.hset(KEYS.meta(), "gen", "another")
 
-    second = start_daemon(server.url, ARCHIVE_PATH="", **SHORT)
+    second = start_daemon(server.url, ARCHIVE_PATH="")
 
     assert UNUSABLE == second.wait()
     said = second.of("daemon_failed")[0]["reason"]
@@ -133,7 +130,7 @@ def test_an_archive_of_another_address_is_refused_for_an_unnamed_redis_until_rec
     await_caught_up(server.url, path)
     stop(first)
 
-    refused = start_daemon(other.url, ARCHIVE_PATH=str(path), **SHORT)
+    refused = start_daemon(other.url, ARCHIVE_PATH=str(path))
 
     assert UNUSABLE == refused.wait()
     said = refused.of("daemon_failed")[0]["reason"]
@@ -168,7 +165,7 @@ def test_a_copied_redis_gets_no_later_changes_of_the_original_until_recover(
     await_caught_up(server.url, path_of(first))
     stop(first)
 
-    refused = start_daemon(other.url, ARCHIVE_PATH="", **SHORT)
+    refused = start_daemon(other.url, ARCHIVE_PATH="")
 
     assert UNUSABLE == refused.wait()
     said = refused.of("daemon_failed")[0]["reason"]
@@ -241,7 +238,7 @@ def test_a_daemon_that_starts_without_redis_opens_its_archive_later(start_daemon
     first = begin(start_daemon, server.url)
     stop(first)
     server.stop()
-    early = start_daemon(server.url, ARCHIVE_PATH="", **SHORT)
+    early = start_daemon(server.url, ARCHIVE_PATH="")
     early.wait_for("redis_lost")
     assert [] == early.of("archive_opened")
 
@@ -263,87 +260,3 @@ def test_a_state_folder_that_cannot_be_created_ends_the_daemon_at_once(
 
     assert 1 == daemon.wait()
     assert "give [archive] path where this user may write" in daemon.of("daemon_failed")[0]["reason"]
-
-
-# -- naming -------------------------------------------------------------------------------------------
-
-
-def test_a_new_daemon_leading_after_a_flush_keeps_the_name_of_the_data_set(
-    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, tmp_path: Path
-) -> None:
-    knows = begin(start_daemon, server.url, ARCHIVE_PATH=str(tmp_path / "knows.db"))
-    fill_held(server.url)
-    await_caught_up(server.url, path_of(knows))
-    before = gen(watch)
-
-    knows.send_to_all(signal.SIGSTOP)
-    watch.flushall()
-    fresh = start_daemon(server.url, ARCHIVE_PATH=str(tmp_path / "fresh.db"), **PATIENT)
-    fresh.wait_for("term_began")
-    knows.send_to_all(signal.SIGCONT)
-
-    named = fresh.wait_for("data_set_named")
-    assert (before.decode(), False) == (named["name"], named["is_new"])
-    knows.wait_for("recovery_done")
-    assert {"mail-bob", "mail-cron"} == ids(server.url)
-    assert [] == knows.of("archive_refused")
-    assert watch.hget(KEYS.meta(), "doubt") is not None
-    stop(fresh, knows)
-
-
-def test_an_archive_absent_while_the_data_set_was_renamed_is_refused_until_recover(
-    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, tmp_path: Path
-) -> None:
-    path = tmp_path / "silent.db"
-    silent = begin(start_daemon, server.url, ARCHIVE_PATH=str(path))
-    fill_held(server.url)
-    await_caught_up(server.url, path)
-    before = gen(watch)
-    silent.send_to_all(signal.SIGSTOP)
-    watch.flushall()
-    fresh = start_daemon(server.url, ARCHIVE_PATH=str(tmp_path / "fresh.db"), **SHORT)
-    fresh.wait_for("data_set_named")
-    assert before != gen(watch)
-
-    silent.send_to_all(signal.SIGCONT)
-
-    said = silent.wait_for("archive_refused")["reason"]
-    assert f"zsched recover --from {path}" in said
-    assert set() == ids(server.url)
-    assert not silent.has_ended
-    eventually(lambda: (report := report_of(server.url, path)) and report.state is ArchiveState.REFUSED)
-    assert 0 == Zsched(server.url)("recover", "--from", str(path), "--force").exit_code
-    assert {"mail-bob", "mail-cron"} == ids(server.url)
-    eventually(lambda: (report := report_of(server.url, path)) and report.state is ArchiveState.FOLLOWING, 2 * WITHIN_S)
-    stop(fresh, silent)
-
-
-def test_the_first_run_of_a_new_data_set_is_not_uncertain(
-    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
-) -> None:
-    Client.from_url(server.url).schedule("app.mail", id="first", after=0, on_uncertain="skip")
-    Client.from_url(server.url).schedule("app.mail", id="second", after=0)
-
-    daemons = [start_daemon(server.url, ARCHIVE_PATH="", **SHORT) for _ in range(2)]
-
-    runs = eventually(lambda: len(found := queued(watch)) == 2 and found)
-    assert [None, None] == [watch.hget(f"{RQ}:job:{run}", "zs_uncertain") for run in runs]
-    assert watch.hget(KEYS.meta(), "doubt") is None
-    stop(*daemons)
-    assert [True] == [event["is_new"] for daemon in daemons for event in daemon.of("data_set_named")]
-
-
-def test_the_first_run_after_a_flush_is_uncertain_if_an_archive_had_entries(
-    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, tmp_path: Path
-) -> None:
-    path = tmp_path / "archive.db"
-    first = begin(start_daemon, server.url, ARCHIVE_PATH=str(path))
-    stop(first)
-    watch.flushall()
-    Client.from_url(server.url).schedule("app.mail", id="again", after=0)
-
-    second = start_daemon(server.url, ARCHIVE_PATH=str(path), **SHORT)
-
-    [run] = eventually(lambda: queued(watch))
-    assert b"1" == watch.hget(f"{RQ}:job:{run}", "zs_uncertain")
-    stop(second)

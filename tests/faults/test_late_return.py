@@ -30,6 +30,7 @@ PAUSED_S = [4.0, 6.0] if REPEAT > 1 else [4.0]
 PAUSED_TOO_LONG_S = PATIENCE_MS / 1000 + 3
 CANCELLED, ENDED, OPEN = ["X0", "X1", "X2"], ["E0", "E1", "E2"], ["O0", "O1"]
 RULE = "cancelled-rule"
+SOON = {"DAEMON_LEASE_MS": "2000"}  # B leads while A is paused; any term may end earlier
 
 
 class Scene:
@@ -40,7 +41,7 @@ class Scene:
         self.came_back: set[str] = set()  # with B, before A goes on
         self.paths = [tmp / "a.db", tmp / "b.db"]
         self._start = start_daemon
-        self.a = start_daemon(proxy.url, ARCHIVE_PATH=str(self.paths[0]))
+        self.a = start_daemon(proxy.url, ARCHIVE_PATH=str(self.paths[0]), **SOON)
         b = self._start_b()
         client = Client.from_url(server.url)
         for id in ["kept", *CANCELLED]:
@@ -67,7 +68,7 @@ class Scene:
         assert {"kept"} == self.ids
 
     def _start_b(self) -> DaemonProcess:
-        return self._start(self.server.url, ARCHIVE_PATH=str(self.paths[1]))
+        return self._start(self.server.url, ARCHIVE_PATH=str(self.paths[1]), **SOON)
 
     def _has_fired(self, ids: list[str]) -> bool:
         return {run.rpartition("-")[0] for run in queued(self.watch)} >= set(ids)

@@ -43,7 +43,7 @@ def until_answered(call: Callable[[], object]) -> None:
 def test_calls_with_lost_replies_fire_each_schedule_once(
     server: EmbeddedRedis, proxy: Proxy, watch: redis.Redis, start_daemon: Start
 ) -> None:
-    daemon = start_daemon(proxy.url, DAEMON_LEASE_MS="1000", DAEMON_RENEW_MS="100")
+    daemon = start_daemon(proxy.url, DAEMON_RENEW_MS="100")
     daemon.wait_for("term_began")
     client = Client.from_url(proxy.url)
     client.schedule(FUNC, id="warm-up", after=3600)
@@ -87,7 +87,7 @@ def test_calls_with_lost_replies_fire_each_schedule_once(
 def test_recurring_schedules_fire_each_occurrence_once_through_lost_replies(
     proxy: Proxy, watch: redis.Redis, start_daemon: Start
 ) -> None:
-    daemon = start_daemon(proxy.url, DAEMON_LEASE_MS="1000", DAEMON_RENEW_MS="100")
+    daemon = start_daemon(proxy.url, DAEMON_RENEW_MS="100")
     daemon.wait_for("term_began")
     client = Client.from_url(proxy.url)
     proxy.cut_replies = ONE_IN_FIVE
@@ -116,7 +116,6 @@ def test_a_half_open_connection_is_given_up_within_the_timeout(
     daemon.wait_for("redis_back")
     Client.from_url(proxy.url).schedule(FUNC, id="one", after=0)
     eventually(lambda: queued(watch))
-    assert 1 == len(daemon.of("redis_lost"))
 
 
 def test_a_slow_network_does_not_count_as_a_clock_jump(proxy: Proxy, watch: redis.Redis, start_daemon: Start) -> None:

@@ -14,7 +14,9 @@ import redis
 import rq
 from rq import Queue
 
-from tests.faults.processes import STEADY, Start, eventually
+from tests.faults.overdue import become_due
+from tests.faults.processes import Start, eventually
+from tests.faults.test_native import become_due as rqs_become_due
 from tests.faults.test_native import now
 from tests.prefix import RQ
 from zsched import Client
@@ -84,7 +86,7 @@ def test_500_jobs_at_once_never_have_more_than_the_slots_of_their_limit_and_all_
     limit = rq.RateLimit("mail", SLOTS)
     for n in range(JOBS):
         queue.enqueue_at(due, "limited_tasks.work", f"j{n}", job_id=f"j{n}", rate_limit=limit)
-    start_daemon(server.url, **STEADY).wait_for("term_began")
+    start_daemon(server.url).wait_for("term_began")
     env = os.environ | {"PYTHONPATH": str(tmp_path), "TASKS_REDIS": server.url}
     command = [sys.executable, "-m", "rq.cli", "worker", "--url", server.url, "-w", "rq.SimpleWorker", "default"]
     for _ in range(WORKERS):
@@ -103,15 +105,16 @@ def test_500_runs_at_once_beside_jobs_of_rq_never_have_more_than_their_slots_alt
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, guard: Guard, tmp_path: Path
 ) -> None:
     (tmp_path / "limited_tasks.py").write_text(TASKS)
-    start_daemon(server.url, **STEADY).wait_for("term_began")
+    start_daemon(server.url).wait_for("term_began")
     client, queue = Client.from_url(server.url), Queue("default", connection=watch)
-    due = now(watch).replace(microsecond=0) + timedelta(seconds=6)
+    due = now(watch) + timedelta(hours=1)
     rows = [{"func": "limited_tasks.work", "args": (f"r{n}",), "id": f"r{n}", "at": due} for n in range(JOBS)]
     put = client.schedule_many([{**row, "rate_limit": rq.RateLimit("mail", SLOTS)} for row in rows])
     assert JOBS == put.created
     for n in range(RQS):
-        queue.enqueue_at(due, "limited_tasks.work", f"j{n}", rate_limit=rq.RateLimit("mail", SLOTS))
-    assert now(watch) < due
+        queue.enqueue_at(due, "limited_tasks.work", f"j{n}", job_id=f"j{n}", rate_limit=rq.RateLimit("mail", SLOTS))
+    rqs_become_due(watch, {f"j{n}" for n in range(RQS)}, now(watch))
+    become_due(watch, *(f"r{n}" for n in range(JOBS)))
     env = os.environ | {"PYTHONPATH": str(tmp_path), "TASKS_REDIS": server.url}
     command = [sys.executable, "-c", DYING_WORKERS, server.url, str(KILLED_EACH), str(WORKERS)]
     guard.spawn(command, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Iterable
@@ -23,6 +22,7 @@ from tests.faults.archives import (
     await_caught_up,
     history,
     log_in,
+    report_of,
     stop_standby_first,
 )
 from tests.faults.ledger import connect, doubles, queued
@@ -40,7 +40,6 @@ SCHEDULES = 100_000 if IS_LONG else 3_000
 RDB_AGE_S = 30.0 if IS_LONG else 3.0
 PAUSE_S = 1 / 200  # between two writes
 BUSY_S = 10.0 if IS_LONG else 2.5  # of writing before a loss
-LAG_S = 1.5  # of an archive, at most: what was acknowledged before that must be back
 SOON_S = 0.5
 WITHIN_S = 300.0 if IS_LONG else 30.0
 IN_DOUBT = 30  # runs that wait in the queue when it is lost, of each kind
@@ -62,14 +61,18 @@ class Act(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """The time of a loss: between two instants of the monotonic clock."""
+    """
+    The time of a loss: between two instants of the monotonic clock. An archive had all that was acknowledged before
+    *archived_s*.
+    """
 
+    archived_s: float
     began_s: float
     ended_s: float
 
     def spares(self, act: Act) -> bool:
         """Return True if the change of *act* must exist in the end."""
-        is_safe = act.is_durable or act.ended_s < self.began_s - LAG_S or act.began_s > self.ended_s
+        is_safe = act.is_durable or act.ended_s < self.archived_s or act.began_s > self.ended_s
         return act.is_known and is_safe
 
 
@@ -100,6 +103,16 @@ class Writer:
         """Return after the client has written for *for_s* more seconds."""
         until_s = time.monotonic() + for_s
         eventually(lambda: self._error or (self.acts and self.acts[-1].ended_s > until_s), for_s + WITHIN_S)
+
+    def go_on_until_archived(self, url: str, paths: list[Path]) -> float:
+        """
+        Return an instant whose changes all archives have, after a durable change later than that. The client goes on.
+        """
+        archived_s, last = time.monotonic(), log_in(url)[-1].position
+        for path in paths:
+            eventually(lambda path=path: (told := report_of(url, path)) and told.position.order >= last.order)  # type: ignore[misc]
+        eventually(lambda: self._error or any(act.is_durable and act.ended_s > archived_s for act in self.acts))
+        return archived_s
 
     def allowed(self, before: dict[str, datetime | None], loss: Loss) -> dict[str, set[datetime | None]]:
         """
@@ -172,7 +185,7 @@ def next_times(client: Client) -> dict[str, datetime | None]:
 def assert_all_back(client: Client, writer: Writer, before: dict[str, datetime | None], loss: Loss) -> None:
     """Check that every schedule is in an allowed state."""
     may, now = writer.allowed(before, loss), next_times(client)
-    assert any(act.is_durable and loss.began_s - LAG_S < act.ended_s < loss.began_s for act in writer.acts)
+    assert any(act.is_durable and loss.archived_s < act.ended_s < loss.began_s for act in writer.acts)
     ids = (may.keys() | now.keys()) - writer.unknown()
     wrong = {id: (may.get(id), now.get(id)) for id in ids if now.get(id) not in may.get(id, ())}
     assert {} == wrong, f"{len(wrong)} of {len(may)}"
@@ -199,14 +212,6 @@ def rows_put_back(url: str) -> int:
     return sum(len(restored(entry)) for entry in log_in(url) if entry.kind == "restore")
 
 
-def tell(name: str, **figures: object) -> None:
-    sys.stdout.write(f"measured, {name}: {', '.join(f'{word} {figure}' for word, figure in figures.items())}\n")
-
-
-def since(instant_s: float) -> float:
-    return round(time.monotonic() - instant_s, 2)
-
-
 def test_an_emptied_redis_gets_every_acknowledged_write_back_under_load(start_daemon: Start, tmp_path: Path) -> None:
     paths = [tmp_path / "one.db", tmp_path / "two.db"]
     with redis_with_rdb() as server, connect(server.url) as watch:
@@ -221,22 +226,16 @@ def test_an_emptied_redis_gets_every_acknowledged_write_back_under_load(start_da
 
         with Writer(server.url, (f"s{n}" for n in range(100, SCHEDULES))) as writer:
             writer.go_on(BUSY_S)
-            began_s = time.monotonic()
+            archived_s, began_s = writer.go_on_until_archived(server.url, paths), time.monotonic()
             watch.flushall()
-            loss = Loss(began_s, time.monotonic())
-            eventually(lambda: sum(len(daemon.of("recovery_done")) for daemon in daemons), WITHIN_S)
-            first_s = since(loss.ended_s)
-            eventually(lambda: all(daemon.of("recovery_done") for daemon in daemons), WITHIN_S)
-            both_s = since(loss.ended_s)
+            loss = Loss(archived_s, began_s, time.monotonic())
+            put_back_by(watch, daemons, WITHIN_S)
             writer.go_on(1)
         eventually(lambda: writer.due(loss) <= set(queued(watch)), WITHIN_S)
         await_caught_up(server.url, *paths, within_s=WITHIN_S)
-        together = put_back_by(daemons)
         stories = [client.why(id) for id in ("s0", "s1", "refire-0", "skip-0")]
         again = client.history(status="pushed_again", limit=1000)
         skipped = client.history(status="skipped", limit=1000)
-        took_ms = [daemon.of("recovery_done")[0]["took_ms"] for daemon in daemons]
-        tell("emptied", back_s=first_s, both_s=both_s, took_ms=took_ms, written=len(writer.acts), **together)
 
         assert_all_back(client, writer, before, loss)
         now_queued = queued(watch)
@@ -269,11 +268,10 @@ def test_a_redis_with_an_older_rdb_gets_only_later_changes_back_under_load(start
             watch.save()
             shutil.copy(server.folder / "dump.rdb", saved)
             writer.go_on(RDB_AGE_S)
-            began_s = time.monotonic()
+            archived_s, began_s = writer.go_on_until_archived(server.url, paths), time.monotonic()
             put_back(server, saved)
-            loss = Loss(began_s, time.monotonic())
-            eventually(lambda: all(daemon.of("recovery_done") for daemon in daemons), WITHIN_S)
-            both_s = since(loss.ended_s)
+            loss = Loss(archived_s, began_s, time.monotonic())
+            put_back_by(watch, daemons, WITHIN_S)
             writer.go_on(1)
         eventually(lambda: writer.due(loss) <= set(queued(watch)), WITHIN_S)
         await_caught_up(server.url, *paths, within_s=WITHIN_S)
@@ -281,7 +279,6 @@ def test_a_redis_with_an_older_rdb_gets_only_later_changes_back_under_load(start
 
         assert_all_back(client, writer, before, loss)
         rows, touched = rows_put_back(server.url), max(map(lost_keys, paths, daemons))
-        tell("older RDB", both_s=both_s, written=len(writer.acts), touched=touched, rows=rows, of=len(before))
         assert 0 < rows <= touched < len(before)
         assert [] == doubles(queued(watch))
         for path in paths:

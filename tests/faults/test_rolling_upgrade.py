@@ -16,6 +16,7 @@ import redis
 
 import zsched
 from tests.faults.archives import fact, has_caught_up, log_in, report_of
+from tests.faults.leases import await_listeners, lapse
 from tests.faults.ledger import assert_dense, doubles, queued
 from tests.faults.processes import Start, archive_of_its_own, eventually
 from tests.faults.streams import schedule_stream
@@ -49,12 +50,12 @@ def test_alternating_leaders_of_two_versions_fire_each_run_once(
 ) -> None:
     other = another_version(tmp_path, FORMAT)
     leader = start_daemon(server.url)
-    leader.wait_for("hold_ended")
+    leader.wait_for("term_began")
     runs = schedule_stream(server.url, watch, 2000)
 
     for share, code in ((4, other), (2, None)):  # forth, and back: an upgrade that is taken back
         follower = start_daemon(server.url, code=code)
-        follower.wait_for("daemon_started")
+        await_listeners(watch, 2)
         eventually(lambda share=share: watch.llen(f"{RQ}:queue:default") >= len(runs) // share)
         leader.stop()
         follower.wait_for("term_began")
@@ -71,11 +72,11 @@ def test_older_daemons_and_clients_are_refused_after_a_newer_format_led(
     server: EmbeddedRedis, watch: redis.Redis, start_daemon: Start, tmp_path: Path
 ) -> None:
     old = start_daemon(server.url)
-    old.wait_for("hold_ended")
+    old.wait_for("term_began")
     client = Client.from_url(server.url)
     client.schedule("app.tasks.t", id="kept", after=3600)
     new = start_daemon(server.url, code=another_version(tmp_path, FORMAT + 1))
-    new.wait_for("daemon_started")
+    await_listeners(watch, 2)
 
     old.stop()
     new.wait_for("term_began")
@@ -95,12 +96,13 @@ def test_an_older_archive_stops_at_a_newer_format_and_continues_when_upgraded(
 ) -> None:
     newer, path = another_version(tmp_path, FORMAT + 1), Path(archive_of_its_own())
     old = start_daemon(server.url, ARCHIVE_PATH=str(path))
-    old.wait_for("hold_ended")
+    old.wait_for("term_began")
     eventually(lambda: has_caught_up(server.url, path))
     new = start_daemon(server.url, code=newer)
     new.wait_for("daemon_started")
 
     old.send_to_all(signal.SIGSTOP)  # both are there when the newer one takes over
+    lapse(watch)
     new.wait_for("term_began")
     old.send_to_all(signal.SIGCONT)
     refusal = old.wait_for("archive_outdated")
@@ -142,7 +144,7 @@ def test_a_restore_by_a_newer_archive_ends_the_term_of_an_older_leader(
     path, mine = Path(archive_of_its_own()), Path(archive_of_its_own())
     Client.from_url(server.url).schedule("app.tasks.t", id="kept", after=3600)
     new = start_daemon(server.url, code=another_version(tmp_path, FORMAT + 1), ARCHIVE_PATH=str(path))
-    new.wait_for("hold_ended")
+    new.wait_for("term_began")
     eventually(lambda: has_caught_up(server.url, path))
 
     new.send_to_all(signal.SIGSTOP)
@@ -152,6 +154,7 @@ def test_a_restore_by_a_newer_archive_ends_the_term_of_an_older_leader(
     new.send_to_all(signal.SIGCONT)
     new.wait_for("recovery_done")
     old.wait_for("archive_outdated")
+    lapse(watch)
     new.wait_for("term_began", 2)
 
     assert 1 == watch.zcard("zsched:{default}:due:normal")

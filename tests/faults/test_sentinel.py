@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -17,9 +16,11 @@ from typing import Any
 import redis
 from redis.sentinel import Sentinel
 
+from tests.faults.leases import await_listeners
 from tests.faults.ledger import assert_dense, connect, doubles, entries, fired, longest_pause_ms, queued, replicate
 from tests.faults.processes import Start, eventually
 from tests.faults.sentinels import NAME, Sentinels
+from tests.integration.command_line import Zsched
 from tests.prefix import RQ
 from zsched import Client, NotArchived, RedisUnavailable
 from zsched.core.clock import from_ms
@@ -28,8 +29,9 @@ from zsched.embedded.guard import Guard
 
 RUNS = 20_000 if os.environ.get("ZSCHED_TEST_LONG") == "1" else 4_000  # one a millisecond
 DURABLE = 200  # put when no replica hears of them: only the archive has them
-WITHIN_MS = 12_000  # without dispatching; measured 4.5 to 6 s: 0.5 to notice, about 2 to choose, 2 for the hold
+QUEUE = f"{RQ}:queue:default"
 UNSAFE = {"min-replicas-to-write": "0"}
+SOON = {"DAEMON_LEASE_MS": "1000"}  # as long is each hold; a term may end earlier
 
 
 def server_now_ms(server: EmbeddedRedis) -> int:
@@ -55,16 +57,6 @@ def schedule_durable(url: str, at_ms: int) -> list[str]:
     return [f"d{n:05d}-{at_ms}" for n in range(DURABLE)]
 
 
-def server_with(sentinels: Sentinels, number: int) -> EmbeddedRedis | None:
-    """Return the master if its queue has *number* runs. The master may change once more while Sentinels disagree."""
-    try:
-        master = sentinels.master()
-        with connect(master.tcp_url) as client:
-            return master if client.llen(f"{RQ}:queue:default") >= number else None
-    except redis.ConnectionError:
-        return None
-
-
 def schedules(client: Client, id: str, **options: Any) -> bool:
     """Return True if the schedule was accepted; a running failover refuses it."""
     try:
@@ -88,13 +80,6 @@ def adopted(sentinels: Sentinels) -> redis.Redis:
     return Sentinel(hosts, socket_timeout=2).master_for(NAME)  # type: ignore[no-untyped-call,no-any-return]  # redis-py's
 
 
-def run_cli(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
-    env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    command = [sys.executable, "-m", "zsched.cli", "-u", url, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env)
-
-
 def test_a_client_continues_on_the_new_master_after_a_failover(guard: Guard) -> None:
     sentinels = Sentinels(guard, hurry=False)  # in a hurry two of them fail over at once, now and then
     by_url, by_client = Client.from_url(sentinels.url), Client(adopted(sentinels))
@@ -116,30 +101,30 @@ def test_dispatch_continues_after_kill_9_of_the_master_and_repeated_runs_are_mar
 ) -> None:
     sentinels = Sentinels(guard, hurry=False, **UNSAFE)  # in a hurry two of them fail over at once, now and then
     old = sentinels.master()
-    daemon = start_daemon(sentinels.url)
-    daemon.wait_for("hold_ended")
+    start_daemon(sentinels.url, **SOON).wait_for("hold_ended")
     expected = schedule_stream(sentinels.url, old)
     with connect(old.tcp_url) as client:
-        eventually(lambda: client.llen(f"{RQ}:queue:default") > RUNS // 6)
+        eventually(lambda: client.llen(QUEUE) > RUNS // 6)
         for replica in sentinels.servers[1:]:  # what is pushed from now on is lost
             replica.suspend()
         client.execute_command("CLIENT", "KILL", "TYPE", "replica")
-        kept = client.llen(f"{RQ}:queue:default")
-        durable = schedule_durable(sentinels.url, server_now_ms(old) + 2_000)
-        eventually(lambda: client.llen(f"{RQ}:queue:default") > kept + 100)
+        kept = client.llen(QUEUE)
+        expected += schedule_durable(sentinels.url, server_now_ms(old) + 2_000)
+        eventually(lambda: client.llen(QUEUE) > kept + 100)
         pushed = set(queued(client))
     old.kill()
     for replica in sentinels.servers[1:]:
         replica.resume()
 
-    number = RUNS + DURABLE
-    with connect(eventually(lambda: server_with(sentinels, number), within_s=60).tcp_url) as client:
-        assert {*expected, *durable} == set(queued(client))
+    with connect(sentinels.lose(old).tcp_url, retries=3) as client:
+        eventually(lambda: client.llen(QUEUE) >= len(expected), within_s=60)
+        assert set(expected) == set(queued(client))
         assert [] == doubles(queued(client))
         assert [] == doubles([run for run, _ in fired(client)])
         assert_dense(client)
-        of_first_term = [entry for entry in entries(client, "fire") if entry.id.startswith("1-")]
-        survived = {run for entry in of_first_term for run in entry.fields["runs"].split()}
+        log = entries(client)
+        last_term = max(n for n, entry in enumerate(log) if entry.kind == "term")
+        survived = {run for entry in log[:last_term] for run in entry.fields.get("runs", "").split()}
         marked = {run for run in expected if client.hexists(f"{RQ}:job:{run}", "zs_uncertain")}
         pause_ms = longest_pause_ms(client)
     again = pushed - survived
@@ -147,7 +132,6 @@ def test_dispatch_continues_after_kill_9_of_the_master_and_repeated_runs_are_mar
     assert again <= marked
     assert not marked & survived
     sys.stdout.write(f"measured: {pause_ms / 1000:.2f} s without dispatching, {len(again)} runs pushed again\n")
-    assert pause_ms < WITHIN_MS
 
 
 def test_every_connection_of_a_daemon_moves_to_the_new_master_after_a_failover(
@@ -155,65 +139,62 @@ def test_every_connection_of_a_daemon_moves_to_the_new_master_after_a_failover(
 ) -> None:
     sentinels = Sentinels(guard)
     old = sentinels.master()
-    daemon = start_daemon(sentinels.url, DAEMON_LEASE_MS="1000", DAEMON_RENEW_MS="250")
+    daemon = start_daemon(sentinels.url, **SOON)
     daemon.wait_for("hold_ended")
     client = Client.from_url(sentinels.url)
     expected = schedule_stream(sentinels.url, old)
     with connect(old.tcp_url) as watch:
-        eventually(lambda: watch.llen(f"{RQ}:queue:default") > RUNS // 6)
+        eventually(lambda: watch.llen(QUEUE) > RUNS // 6)
 
     new = sentinels.fail_over()
 
-    daemon.wait_for("term_began", 2)
     with connect(new.tcp_url, retries=3) as watch:  # a second Sentinel may disconnect the clients once more
-        eventually(lambda: watch.llen(f"{RQ}:queue:default") >= RUNS, within_s=60)
+        eventually(lambda: watch.llen(QUEUE) >= RUNS, within_s=60)
         assert set(expected) == set(queued(watch))
         assert [] == doubles(queued(watch))
         assert_dense(watch)
         pause_ms = longest_pause_ms(watch)
-        eventually(lambda: watch.pubsub_numsub("zsched:{default}:wake")[0][1] >= 1, within_s=60)
-        eventually(lambda: schedules(client, "durable", after=0.01, durable=True))
+        await_listeners(watch, 1)
+        eventually(lambda: schedules(client, "durable", after=0, durable=True))
         eventually(lambda: client.why("durable").source is not None)
         eventually(lambda: role(old) == "slave")
-        eventually(lambda: schedules(client, "later", after=0.01, durable=True))
+        eventually(lambda: schedules(client, "later", after=0, durable=True))
         eventually(lambda: any(run.startswith("later-") for run in queued(watch)))
         assert 0 == len(daemon.of("archive_failed"))
     sys.stdout.write(f"measured: {pause_ms / 1000:.2f} s without dispatching\n")
-    assert pause_ms < WITHIN_MS
 
 
 def test_a_daemon_leaves_a_replaced_master_that_still_accepts_writes(guard: Guard, start_daemon: Start) -> None:
     sentinels = Sentinels(guard, 1, hurry=False, **UNSAFE)
     old = sentinels.master()
-    daemon = start_daemon(sentinels.url, DAEMON_LEASE_MS="500", DAEMON_RENEW_MS="100")
-    daemon.wait_for("hold_ended")
-
-    new = sentinels.fail_over()
-
-    daemon.wait_for("term_began", 2)
-    assert "master" == role(new)
-    assert "master" == role(old)  # Sentinel makes a replica of it ten seconds after the failover
     with connect(old.tcp_url) as watch:
+        watch.execute_command("ACL", "SETUSER", "default", "-replicaof", "-slaveof")  # so that it stays a master
+        start_daemon(sentinels.url, **SOON).wait_for("hold_ended")
+
+        new = sentinels.fail_over()
+
         eventually(lambda: watch.pubsub_numsub("zsched:{default}:wake")[0][1] == 0)
+        assert ("master", "master") == (role(new), role(old))
     with connect(new.tcp_url) as watch:
         eventually(lambda: watch.hlen("zsched:{default}:archivers") == 1)
 
 
 def test_the_command_line_uses_sentinels_and_reports_their_errors(guard: Guard) -> None:
     sentinels = Sentinels(guard, 1)
-    connected = Client.from_url(sentinels.url)
+    connected, zsched = Client.from_url(sentinels.url), Zsched(sentinels.url)
     connected.schedule("app.run", id="a", every=60)
 
-    status, listing = run_cli(sentinels.url, "status", "--json"), run_cli(sentinels.url, "ls", "--json")
-    misnamed = run_cli(sentinels.url.replace(NAME, "other"), "ls")
-    no_sentinel = run_cli(f"redis+sentinel://127.0.0.1:{sentinels.master().port}/{NAME}", "ls")
+    status, listing = zsched("status", "--json"), zsched.json("ls")
+    misnamed = Zsched(sentinels.url.replace(NAME, "other"))("ls")
+    no_sentinel = Zsched(f"redis+sentinel://127.0.0.1:{sentinels.master().port}/{NAME}")("ls")
     sentinels.stop_watching()
-    unwatched = run_cli(sentinels.url, "ls")
+    unwatched = zsched("ls")
 
-    assert (4, "") == (status.returncode, status.stderr)  # nobody leads
-    assert (1, sentinels.url) == (json.loads(status.stdout)["recurring"], json.loads(status.stdout)["redis"])
-    assert ["a"] == [one["id"] for one in json.loads(listing.stdout)]
-    assert (1, 1, 1) == (misnamed.returncode, no_sentinel.returncode, unwatched.returncode)
+    assert (4, "") == (status.exit_code, status.stderr)  # nobody leads
+    told = json.loads(status.stdout)
+    assert (1, sentinels.url) == (told["recurring"], told["redis"])
+    assert ["a"] == [one["id"] for one in listing]
+    assert (1, 1, 1) == (misnamed.exit_code, no_sentinel.exit_code, unwatched.exit_code)
     assert f"know no master 'other', but {NAME}; correct its name" in misnamed.stderr
     assert "no Sentinel answers" in no_sentinel.stderr
     assert "unknown command" in no_sentinel.stderr

@@ -15,7 +15,7 @@ from tests.faults.clocks import now_ms
 from tests.faults.leases import end_hold, lapse
 from tests.faults.ledger import assert_dense, fired, queued
 from tests.faults.overdue import become_due
-from tests.faults.processes import STEADY, Start, eventually
+from tests.faults.processes import Start, eventually
 from tests.faults.threads import know
 from tests.prefix import RQ
 from zsched import Client
@@ -44,7 +44,7 @@ def test_schedules_become_due_at_one_time_in_job_log_and_archive(
     client.schedule("app.run", id="other", after=3600)
     later, before_ms = lanes(watch), now_ms(watch)
     runs = [] if is_leading else become_due(watch, *ids)
-    daemon = start_daemon(server.url, ARCHIVE_PATH=str(path), **STEADY)
+    daemon = start_daemon(server.url, ARCHIVE_PATH=str(path))
     daemon.wait_for("term_began")
 
     runs = runs or become_due(watch, *ids)
@@ -70,9 +70,9 @@ def test_a_lapsed_lease_is_taken_by_the_daemon_that_stands_by(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
     know(watch)
-    leader = start_daemon(server.url, **STEADY)
+    leader = start_daemon(server.url)
     leader.wait_for("term_began")
-    standby = start_daemon(server.url, **STEADY)
+    standby = start_daemon(server.url)
     leader.send_to_all(signal.SIGSTOP)
     Client.from_url(server.url).schedule("app.run", id="a", after=0)
 
@@ -91,7 +91,7 @@ def test_a_hold_ends_by_hand(start_daemon: Start, server: EmbeddedRedis, watch: 
     know(watch)
     watch.hset(KEYS.meta(), "server", "another Redis")
     Client.from_url(server.url).schedule("app.run", id="a", after=0)
-    daemon = start_daemon(server.url, **STEADY)
+    daemon = start_daemon(server.url)
     daemon.wait_for("fire_held")
     assert 0 == watch.exists(f"{RQ}:queue:default")
 

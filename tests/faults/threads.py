@@ -11,26 +11,24 @@ from typing import Any
 import redis
 import structlog
 
-from tests.faults.processes import WITHIN_S, Telling, archive_of_its_own
+from tests.faults.processes import STEADY_MS, WITHIN_S, Telling, archive_of_its_own
 from zsched.config.settings import ArchiveSettings, DaemonSettings, Settings
 from zsched.daemon.daemon import Daemon
 from zsched.storage.connection import Link
 
-LEASE_MS = 400
-STEADY = {"lease_ms": 60_000, "renew_ms": 20_000}  # no other term, however busy the machine is
-
 
 class DaemonThread(Telling):
     """
-    A daemon that runs inside the block; structlog belongs to it alone. *settings* are of [daemon]; *archive*, of
-    [archive], names an archive, by default a separate one.
+    A daemon that runs inside the block; structlog belongs to it alone. *settings* are of [daemon]: without them its
+    lease is steady. *archive*, of [archive], names an archive, by default a separate one.
     """
 
     def __init__(
         self, url: str, *, timeout_s: float = 5.0, archive: ArchiveSettings | None = None, **settings: Any
     ) -> None:
         super().__init__()
-        chosen = DaemonSettings(**{"lease_ms": LEASE_MS, "renew_ms": 100} | settings)
+        settings = {"lease_ms": STEADY_MS} | settings
+        chosen = DaemonSettings(**{"renew_ms": settings["lease_ms"] // 3} | settings)
         archive = archive or ArchiveSettings(path=archive_of_its_own())
         self.daemon = Daemon(Settings(daemon=chosen, archive=archive), Link.from_url(url, timeout_s))
         self.error: BaseException | None = None

@@ -18,7 +18,6 @@ from zsched.health.facts import DaemonHealth
 from zsched.metrics.serving import serving
 
 ANYWHERE = "127.0.0.1:0"
-TERM = {"DAEMON_LEASE_MS": "1000", "DAEMON_RENEW_MS": "200"}
 
 
 class Answer(NamedTuple):
@@ -39,7 +38,7 @@ def ask(where: str, path: str, method: str = "GET", **headers: str) -> Answer:
 
 
 def a_daemon(guard: Guard, url: str, **settings: str) -> DaemonProcess:
-    return DaemonProcess(guard, url, **({"METRICS_LISTEN": ANYWHERE} | TERM | settings))
+    return DaemonProcess(guard, url, **({"METRICS_LISTEN": ANYWHERE} | settings))
 
 
 def pages_of(daemon: DaemonProcess) -> str:

@@ -13,13 +13,15 @@ import redis
 
 from tests.breadth import everything
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread, know
+from tests.faults.threads import DaemonThread, know
 from tests.integration import browsing
 from tests.integration.archive.ground import Scene
 from tests.integration.command_line import Zsched
 from tests.integration.standing import lead
 from tests.integration.users import GuardedRedis
+from tests.integration.web.ground import Web
 from zsched import Client
+from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.storage import people
 from zsched.storage.archivers import Archivers
@@ -99,6 +101,19 @@ def link(redis_url: str) -> Iterator[Link]:
 
 
 @pytest.fixture(scope="module")
+def web_server(redis_server: EmbeddedRedis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """A running ``zsched web`` for the tests of a file."""
+    with Guard() as guard:
+        yield Web(guard, redis_server.url, tmp_path_factory.mktemp("web"))
+
+
+@pytest.fixture
+def web(web_server: Web, redis_client: redis.Redis) -> Web:
+    """The server, on an empty Redis."""
+    return web_server
+
+
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[object]:
     """A Chromium. Playwright runs an event loop meanwhile, so no other module may share it."""
     with browsing.chromium() as browser:
@@ -108,7 +123,7 @@ def chromium() -> Iterator[object]:
 @pytest.fixture
 def daemon(client: Client, redis_url: str, link: Link) -> Iterator[DaemonThread]:
     """A daemon that leads, with an archive that follows."""
-    with DaemonThread(redis_url, **STEADY) as daemon:
+    with DaemonThread(redis_url) as daemon:
         daemon.wait_for("term_began")
         eventually(Archivers(link, Keys("default")).alive)
         yield daemon

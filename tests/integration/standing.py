@@ -8,6 +8,7 @@ from typing import Any
 import redis
 from click.testing import Result
 
+from tests.faults import clocks
 from tests.integration.command_line import Zsched
 from zsched.storage.keys import Keys
 
@@ -17,9 +18,9 @@ NOBODY_FOLLOWS = "no archive follows the log"
 
 
 def lead(client: redis.Redis) -> redis.Redis:
-    """Make a namespace with a leader; its log ends with 3-12."""
+    """Make a namespace with a leader, by a clock that stands still; its log ends with 3-12."""
     client.set(KEYS.lease(), "somebody:3:2000:x", px=600_000)
-    client.hset(KEYS.meta(), mapping={"epoch": 3, "seq": 12})
+    client.hset(KEYS.meta(), mapping={"epoch": 3, "seq": 12, "frozen_ms": now_ms(client)})
     for seq in range(1, 13):
         entry = {"kind": "cancel", "t": LAST_T - 12 + seq, "rows": 1, "a": 5}
         client.xadd(KEYS.log(), entry, id=f"3-{seq}")
@@ -31,8 +32,7 @@ def report(
     state: str = "following", ago_ms: int = 0, **about: Any,
 ) -> int:  # fmt: skip
     """Write an archiver's report, *ago_ms* ago; return its time."""
-    seconds, micros = client.time()
-    told_ms = seconds * 1000 + micros // 1000 - ago_ms
+    told_ms = now_ms(client) - ago_ms
     told = {"host": "box", "path": f"/var/{archive}.db", "complete_since": "start"} | about
     client.hset(KEYS.archivers(), archive, f"{at} {told_ms} {state} {json.dumps(told)}")
     return told_ms
@@ -52,8 +52,8 @@ def verdict(result: Result) -> list[str]:
 
 
 def now_ms(client: redis.Redis) -> int:
-    seconds, micros = client.time()
-    return int(seconds) * 1000 + int(micros) // 1000
+    """Return the time of the namespace."""
+    return int(client.hget(KEYS.meta(), "frozen_ms") or clocks.now_ms(client))
 
 
 def section(result: Result, heading: str) -> list[str]:

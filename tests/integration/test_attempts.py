@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from rq import Queue, Retry
 
 import zsched
-from tests.faults.processes import STEADY, DaemonProcess, eventually
+from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.ends.ground import lapse
 from tests.prefix import RQ
@@ -314,7 +314,7 @@ def test_a_worker_without_rights_to_the_record_still_handles_the_failure(
 def test_a_daemon_without_tracebacks_records_only_errors(
     work: Work, client: Client, guard: Guard, redis_url: str, link: Link
 ) -> None:
-    daemon = DaemonProcess(guard, redis_url, **STEADY, RQ_TRACEBACKS="false")
+    daemon = DaemonProcess(guard, redis_url, RQ_TRACEBACKS="false")
     daemon.wait_for("term_began")
     run_id = enqueue(client, "fail", retry=1)
     work()

@@ -38,17 +38,6 @@ KEYS = Keys("default")
 SERIALIZERS = {"pickle": DefaultSerializer, "json": JSONSerializer}
 
 
-def work(url: str, *, kind: str = "Worker", serializer: str = "pickle") -> None:
-    """Let a worker empty the queue."""
-    names = "rq.serializers." + SERIALIZERS[serializer].__name__
-    command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--url", url, "default", "email"]
-    command += ["--worker-class", f"rq.{kind}", "--serializer", names]
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    subprocess.run(
-        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, check=True, timeout=60, capture_output=True
-    )
-
-
 class Stage:
     """A namespace, its client, and its contents."""
 
@@ -56,20 +45,34 @@ class Stage:
         self.url, self.redis, self.serializer = url, redis_client, serializer
         self.client = Client.from_url(url, serializer=serializer)
 
-    def work(self, kind: str = "Worker") -> None:
-        """Let a worker empty the queue."""
-        work(self.url, kind=kind, serializer=self.serializer)
+    def work(self, kind: str = "") -> None:
+        """Let a worker empty the queues: in this process, or a process with RQ's class *kind*."""
+        if not kind:
+            work_off(self.queue("default"), self.redis, self.queue("email"))
+            return
+        with Guard() as guard:
+            assert 0 == self.start_worker(guard, "--burst", "--worker-class", f"rq.{kind}").wait(60)
+
+    def start_worker(self, guard: Guard, *options: str) -> subprocess.Popen[bytes]:
+        """Start a worker."""
+        command = [sys.executable, "-m", "rq.cli", "worker", "--url", self.url, "default", "email", *options]
+        command += ["--serializer", "rq.serializers." + SERIALIZERS[self.serializer].__name__]
+        env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+        return guard.spawn(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def queue(self, name: str) -> Queue:
+        return Queue(name, connection=self.redis, serializer=SERIALIZERS[self.serializer])
 
     def job(self, run_id: str | None) -> Job:
         """Return RQ's own view of a run."""
         assert run_id is not None
         return Job.fetch(run_id, connection=self.redis, serializer=SERIALIZERS[self.serializer])
 
-    def again(self, run_id: str | None) -> None:
+    def again(self, run_id: str | None, kind: str = "") -> None:
         """Execute a run once more, as RQ's requeue does, by a worker."""
         job = self.job(run_id)
-        Queue(job.origin, connection=self.redis, serializer=SERIALIZERS[self.serializer])._enqueue_job(job)
-        self.work()
+        self.queue(job.origin)._enqueue_job(job)
+        self.work(kind)
 
     def puts(self) -> list[Entry]:
         """Return the puts in order."""
@@ -141,12 +144,7 @@ def test_a_next_can_be_a_task_a_path_or_a_function(each: Stage) -> None:
 
 def test_a_chain_runs_until_its_end(each: Stage, guard: Guard) -> None:
     know(each.redis)
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "-m", "rq.cli", "worker", "--url", each.url, "default"]
-    command += ["--serializer", "rq.serializers." + SERIALIZERS[each.serializer].__name__]
-    guard.spawn(
-        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    each.start_worker(guard)
     with DaemonThread(each.url):
         reminders.poll.schedule(each.client, after=0, id="poll", number=1, last=4)
         reminders.later.schedule(each.client, after=0, number=1)
@@ -211,11 +209,11 @@ def test_a_repeated_run_schedules_no_second_next_after_the_first_has_run(stage: 
 @pytest.mark.parametrize("moment", ["put", "marked"])
 def test_a_worker_killed_after_scheduling_causes_no_second_next(stage: Stage, moment: Any) -> None:
     run = reminders.dies.enqueue(stage.client, moment=moment).run_id
-    stage.work()
+    stage.work("Worker")
     assert "failed" == stage.job(run).get_status()
     assert 1 == len(stage.puts())
 
-    stage.again(run)
+    stage.again(run, "Worker")
 
     assert "finished" == stage.job(run).get_status()
     assert {"next": stage.waiting()} == stage.job(run).return_value()
@@ -225,7 +223,7 @@ def test_a_worker_killed_after_scheduling_causes_no_second_next(stage: Stage, mo
 
 def test_an_unmarked_next_is_put_again_under_the_same_id(stage: Stage) -> None:
     run = reminders.dies.enqueue(stage.client, moment="put").run_id
-    stage.work()
+    stage.work("Worker")
     [id] = stage.waiting()
 
     stage.forget_operations()
@@ -331,7 +329,7 @@ def test_a_repeated_run_continues_a_list_of_nexts_where_it_was_refused(stage: St
 def test_a_task_called_inside_another_run_returns_its_next(stage: Stage) -> None:
     reminders.calls_itself.enqueue(stage.client)
 
-    stage.work("SimpleWorker")
+    stage.work()
 
     assert ["outer"] == stage.waiting()
     assert "depth 0: None" == stage.receipts()[0]

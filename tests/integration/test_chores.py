@@ -12,7 +12,7 @@ import redis
 from structlog.testing import capture_logs
 
 from tests.faults.leader import Leader
-from tests.faults.processes import eventually
+from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.threads import know
 from zsched.core.clock import SystemClock
 from zsched.daemon import chores as module
@@ -112,7 +112,7 @@ def thread(link: Link, chore: Chore, archiver: Archiver, monkeypatch: pytest.Mon
     thread.start()
     yield thread
     thread.stop()
-    assert thread._loop.join(5)
+    assert thread._loop.join(WITHIN_S)
 
 
 def test_chores_are_done_while_the_daemon_leads(thread: Observed, chore: Chore, term: Term) -> None:
@@ -164,7 +164,7 @@ def test_a_chore_that_needs_no_archive_runs_without_one(
         eventually(needing.is_done_again())
         eventually(chore.is_done_again())
     thread.stop()
-    assert thread._loop.join(5)
+    assert thread._loop.join(WITHIN_S)
 
 
 def test_chores_that_are_due_soon_after_each_other_are_done_at_one_wake_up(
@@ -175,11 +175,11 @@ def test_chores_that_are_due_soon_after_each_other_are_done_at_one_wake_up(
     thread = Observed(link, archiver, SystemClock(), [chore.over, other.over])
     thread.start()
     with serving(thread, term):
-        eventually(lambda: len(chore.done) > 5)
+        eventually(lambda: len(chore.done) > 20)
     thread.stop()
-    assert thread._loop.join(5)
+    assert thread._loop.join(WITHIN_S)
 
-    assert len(chore.done) == len(other.done)
+    assert len(thread.waits) < 1.5 * len(chore.done)  # one for both, and not one for each
 
 
 def test_a_chore_does_not_run_on_another_server_than_its_terms(thread: Observed, chore: Chore, term: Term) -> None:
@@ -248,7 +248,7 @@ def test_chores_continue_soon_after_an_error_of_their_thread(
     chore = FailingOnce()
     monkeypatch.setattr(thread, "_makers", [chore.over])
     with serving(thread, term):
-        eventually(chore.is_done_again(), within_s=10)
+        eventually(chore.is_done_again())
 
     assert chore.has_failed
 

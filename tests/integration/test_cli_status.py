@@ -12,6 +12,7 @@ import signal
 import pytest
 import redis
 
+from tests.faults.leases import lapse
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import know
 from tests.integration.command_line import Zsched
@@ -216,11 +217,12 @@ def test_status_shows_the_new_leader_after_a_leader_was_killed(
     redis_url: str, zsched: Zsched, redis_client: redis.Redis, guard: Guard
 ) -> None:
     know(redis_client)
-    daemons = [DaemonProcess(guard, redis_url, DAEMON_LEASE_MS="500", DAEMON_RENEW_MS="100") for _ in range(2)]
+    daemons = [DaemonProcess(guard, redis_url) for _ in range(2)]
     both = eventually(lambda: told if (told := status(zsched))["healthy"] and len(told["daemons"]) == 2 else None)
     leader = next(one for one in both["daemons"] if one["role"] == "leader")
 
     next(each for each in daemons if each.pid == leader["pid"]).send(signal.SIGKILL)
+    lapse(redis_client)
     after = eventually(lambda: told if (told := status(zsched))["leader"] not in (None, leader["id"]) else None)
 
     assert {daemon.pid for daemon in daemons} == {one["pid"] for one in both["daemons"]}

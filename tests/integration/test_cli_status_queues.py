@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -103,15 +104,6 @@ def test_runs_waiting_shortly_without_a_worker_are_a_warning(zsched: Zsched, led
     assert (DONE, ([], ["no_worker"])) == (result.exit_code, names(found))
     assert "warning: nobody listens to queue email, where 1 job waits for " in verdict(result)[1]
     assert 300 > found["unheard"][0]["waits_s"]
-
-
-def test_the_oldest_run_is_found_behind_runs_pushed_at_the_front(
-    zsched: Zsched, led: redis.Redis, client: Client
-) -> None:
-    waits(led, pushed(client), minutes=6)
-    client.enqueue("app.run", queue="email", at_front=True)
-
-    assert ["unheard"] == names(told(zsched))[0]
 
 
 def test_a_deleted_job_has_no_age(zsched: Zsched, led: redis.Redis, client: Client) -> None:
@@ -223,15 +215,56 @@ def test_a_real_worker_counts_until_it_stops(zsched: Zsched, led: redis.Redis, c
     assert ["unheard"] == names(told(zsched))[0]
 
 
-@pytest.mark.parametrize("dead", [1, 1500])
-def test_leftover_names_of_killed_workers_do_not_count(
-    zsched: Zsched, led: redis.Redis, client: Client, dead: int
+UNHEARD: dict[str, Callable[[redis.Redis, Client], object]] = {
+    "behind a run at the front": lambda led, client: client.enqueue("app.run", queue="email", at_front=True),
+    "a killed worker's name": lambda led, _: led.sadd(f"{RQ}:workers:email", f"{RQ}:worker:killed"),
+    "names of 1,500 killed workers": lambda led, _: led.sadd(
+        f"{RQ}:workers:email", *(f"{RQ}:worker:killed-{n}" for n in range(1500))
+    ),
+    "an execution that lapsed": lambda led, _: led.zadd(f"{RQ}:wip:email", {"job:x": now_ms(led) / 1000 - 90}),
+    "a run of an unknown worker": lambda led, _: finishes(led, "done", "finished", minutes_ago=1),
+    "an old run": lambda led, _: (finishes(led, "done", "failed", minutes_ago=6), told_of(led)),
+    "a run of a worker that stopped in order": lambda led, _: (
+        finishes(led, "done", "finished", minutes_ago=1), told_of(led, death="now"),
+    ),
+}  # fmt: skip
+HEARD: dict[str, Callable[[redis.Redis], object]] = {
+    "a worker": lambda led: listens(led, "email", "alive"),
+    "an unregistered worker at work": lambda led: led.zadd(f"{RQ}:wip:email", {"job:x": now_ms(led) / 1000 + 90}),
+    "an unregistered worker that ran a job lately": lambda led: (
+        finishes(led, "done", "finished", minutes_ago=1), told_of(led),
+    ),
+    "an unregistered worker whose job failed lately": lambda led: (
+        finishes(led, "done", "failed", minutes_ago=1), told_of(led),
+    ),
+}  # fmt: skip
+
+
+def told_of(led: redis.Redis, **about: str) -> None:
+    """Write what is left of worker w1, whose registration was lost."""
+    led.hset(f"{RQ}:worker:w1", mapping={"last_heartbeat": "now", **about})
+
+
+@pytest.mark.parametrize("what", UNHEARD)
+def test_a_run_waits_unheard_although_something_looks_like_a_worker(
+    zsched: Zsched, led: redis.Redis, client: Client, what: str
 ) -> None:
     waits(led, pushed(client), minutes=6)
-    led.sadd(f"{RQ}:workers:email", *(f"{RQ}:worker:killed-{n}" for n in range(dead)))
+
+    UNHEARD[what](led, client)
+
     assert ["unheard"] == names(told(zsched))[0]
 
-    listens(led, "email", "alive")
+
+@pytest.mark.parametrize("what", HEARD)
+def test_a_run_is_heard_although_names_of_killed_workers_are_left(
+    zsched: Zsched, led: redis.Redis, client: Client, what: str
+) -> None:
+    waits(led, pushed(client), minutes=6)
+    UNHEARD["names of 1,500 killed workers"](led, client)
+
+    HEARD[what](led)
+
     assert ([], []) == names(told(zsched))
 
 
@@ -243,41 +276,6 @@ def test_every_queue_of_a_large_fleet_is_checked(zsched: Zsched, led: redis.Redi
         pipeline.execute()
 
     assert [] == told(zsched)["unheard"]
-
-
-def test_an_unregistered_worker_counts_while_it_runs_a_job(zsched: Zsched, led: redis.Redis, client: Client) -> None:
-    waits(led, pushed(client), minutes=6)
-
-    led.zadd(f"{RQ}:wip:email", {"job:execution": now_ms(led) / 1000 + 90})
-    assert ([], []) == names(told(zsched))
-
-    led.zadd(f"{RQ}:wip:email", {"job:execution": now_ms(led) / 1000 - 90})
-    assert ["unheard"] == names(told(zsched))[0]
-
-
-@pytest.mark.parametrize("kind", ["finished", "failed"])
-def test_an_unregistered_worker_counts_if_it_finished_a_run_lately(
-    zsched: Zsched, led: redis.Redis, client: Client, kind: str
-) -> None:
-    waits(led, pushed(client), minutes=6)
-    finishes(led, "done", kind, minutes_ago=1)
-    assert ["unheard"] == names(told(zsched))[0]
-
-    led.hset(f"{RQ}:worker:w1", "last_heartbeat", "now")  # of a worker whose registration was lost
-    assert ([], []) == names(told(zsched))
-
-    finishes(led, "done", kind, minutes_ago=6)
-    assert ["unheard"] == names(told(zsched))[0]
-
-
-def test_a_worker_that_stopped_in_order_does_not_count_for_its_last_run(
-    zsched: Zsched, led: redis.Redis, client: Client
-) -> None:
-    waits(led, pushed(client), minutes=6)
-    finishes(led, "done", "finished", minutes_ago=1)
-    led.hset(f"{RQ}:worker:w1", mapping={"last_heartbeat": "now", "death": "now"})
-
-    assert ["unheard"] == names(told(zsched))[0]
 
 
 def test_suspended_workers_are_a_warning_and_a_problem_when_runs_wait_for_minutes(

@@ -7,13 +7,11 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import redis
-from click.testing import CliRunner, Result
 
-from zsched.cli import program
+from tests.integration import command_line
 from zsched.cli.program import DONE, USAGE
 from zsched.client import Client
 
@@ -43,20 +41,12 @@ def digest(): ...
 FITTING = '{"event_id": "e1", "channel": "push"}'
 
 
-class Zsched:
+class Zsched(command_line.Zsched):
     """A command line in a separate folder."""
 
     def __init__(self, url: str, folder: Path) -> None:
+        super().__init__(url, ZSCHED_RQ_SERIALIZER="json")
         self.folder = folder
-        self.env: dict[str, str | None] = {"ZSCHED_REDIS_URL": url, "ZSCHED_RQ_SERIALIZER": "json"}
-
-    def __call__(self, *arguments: str) -> Result:
-        return CliRunner().invoke(program, arguments, env=self.env)
-
-    def json(self, *arguments: str) -> Any:
-        result = self(*arguments, "--json")
-        assert result.stdout, result.stderr
-        return json.loads(result.stdout)
 
     def holds(self, redis_client: redis.Redis) -> list[bytes]:
         return redis_client.keys("*due*") + redis_client.keys("*schedule*")
@@ -175,21 +165,27 @@ def test_a_local_time_is_read_in_the_tasks_zone(zsched: Zsched) -> None:
 
 
 @pytest.mark.parametrize(
-    ("payload", "told"),
+    ("func", "payload", "told"),
     [
-        (
-            ("--kwargs", '{"event_id": "e1", "channel": "fax"}'),
-            "channel='fax': task shelf.send_reminder: give one of 'push', 'email'",
-        ),
-        (("--args", '["e1", "push", "60"]'), "minutes='60': task shelf.send_reminder wants int"),
-        (("--args", '["e1"]'), "zsched: channel: task shelf.send_reminder needs it; give channel=…"),
-        ((), "zsched: event_id: task shelf.send_reminder needs it; give event_id=…"),
+        ("shelf.send_reminder", ("--kwargs", '{"event_id": "e1", "channel": "fax"}'),
+         "imported\nzsched: channel='fax': task shelf.send_reminder: give one of 'push', 'email'"),
+        ("shelf.send_reminder", ("--args", '["e1", "push", "60"]'),
+         "imported\nzsched: minutes='60': task shelf.send_reminder wants int"),
+        ("shelf.send_reminder", ("--args", '["e1"]'),
+         "imported\nzsched: channel: task shelf.send_reminder needs it; give channel=…"),
+        ("shelf.send_reminder", (),
+         "imported\nzsched: event_id: task shelf.send_reminder needs it; give event_id=…"),
+        ("shelf.digset", (),
+         "imported\nzsched: func='shelf.digset': there is no digset in shelf; did you mean digest?\n"),
+        ("broken.send", (), "importing it here raises ModuleNotFoundError: No module named 'nowhere'"),
     ],
-)
-def test_arguments_that_do_not_match_the_task_are_refused(
-    zsched: Zsched, redis_client: redis.Redis, payload: tuple[str, ...], told: str
+)  # fmt: skip
+def test_a_task_that_does_not_fit_is_refused(
+    zsched: Zsched, redis_client: redis.Redis, func: str, payload: tuple[str, ...], told: str
 ) -> None:
-    result = zsched("add", "mine", "shelf.send_reminder", "--after", "1h", *payload)
+    (zsched.folder / "broken.py").write_text("import nowhere")
+
+    result = zsched("add", "mine", func, "--after", "1h", *payload)
 
     assert USAGE == result.exit_code
     assert told in result.stderr
@@ -213,14 +209,6 @@ def test_an_importable_function_is_accepted_without_a_note(zsched: Zsched, path:
     assert (DONE, "") == (result.exit_code, result.stderr.removeprefix("imported\n"))
 
 
-def test_a_function_missing_from_its_module_is_refused(zsched: Zsched, redis_client: redis.Redis) -> None:
-    result = zsched("add", "mine", "shelf.digset", "--after", "1h")
-
-    missing = "func='shelf.digset': there is no digset in shelf; did you mean digest?"
-    assert (USAGE, f"imported\nzsched: {missing}\n") == (result.exit_code, result.stderr)
-    assert [] == zsched.holds(redis_client)
-
-
 def test_a_function_that_is_not_allowed_is_not_imported(zsched: Zsched, redis_client: redis.Redis) -> None:
     zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "app.*"
 
@@ -230,16 +218,6 @@ def test_a_function_that_is_not_allowed_is_not_imported(zsched: Zsched, redis_cl
     assert "allow_callables" in result.stderr
     assert "shelf" not in sys.modules
     assert "imported" not in result.output
-    assert [] == zsched.holds(redis_client)
-
-
-def test_a_module_that_fails_to_import_is_refused_with_the_error(zsched: Zsched, redis_client: redis.Redis) -> None:
-    (zsched.folder / "broken.py").write_text("import nowhere")
-
-    result = zsched("add", "mine", "broken.send", "--after", "1h")
-
-    assert USAGE == result.exit_code
-    assert "importing it here raises ModuleNotFoundError: No module named 'nowhere'" in result.stderr
     assert [] == zsched.holds(redis_client)
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import redis
 
-from tests.faults.clocks import now_ms
+from tests.faults.leases import end_hold
 from tests.faults.ledger import connect, queued
-from tests.faults.processes import DaemonProcess, eventually
-from tests.faults.threads import STEADY, DaemonThread, know
+from tests.faults.overdue import become_due
+from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
+from tests.faults.threads import DaemonThread, know
 from tests.integration.daemons import FUNC, NAP_MS, wait_for_runs
 from tests.prefix import RQ
 from zsched import Client
@@ -20,37 +22,51 @@ from zsched.daemon import daemon as daemon_module
 from zsched.daemon.archiver import Archiver
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
+from zsched.storage.dispatch import Dispatch, FireResult, Stopped
 
 pytestmark = pytest.mark.redis
 
 
 @pytest.fixture
 def own_redis() -> Iterator[EmbeddedRedis]:
-    """A server that the test may restart, mistreat and reconfigure."""
-    with EmbeddedRedis(appendonly=True) as server:
+    """A server without a hold, that the test may restart, mistreat and reconfigure."""
+    with EmbeddedRedis(appendonly=True) as server, connect(server.url) as client:
+        know(client)
         yield server
+
+
+@pytest.fixture
+def may_fire(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Leaders in this process fire only when this is set."""
+    event, fire = threading.Event(), Dispatch.fire
+
+    def fire_when_set(self: Dispatch, *given: Any) -> FireResult | Stopped:
+        event.wait(WITHIN_S)
+        return fire(self, *given)
+
+    monkeypatch.setattr(Dispatch, "fire", fire_when_set)
+    return event
 
 
 def test_a_restart_of_redis_is_logged_once_and_firing_continues(own_redis: EmbeddedRedis) -> None:
     client = Client.from_url(own_redis.url)
     with connect(own_redis.url) as watch, DaemonThread(own_redis.url) as daemon:
-        know(watch)
         daemon.wait_for("term_began")
-        before = client.schedule(FUNC, id="before", after=0.01)
+        client.schedule(FUNC, id="waiting", after=3600)
+        before = client.schedule(FUNC, id="before", after=0)
         wait_for_runs(watch, 1)
-        waiting = client.schedule(FUNC, id="waiting", after=1)
 
         own_redis.stop()
         daemon.wait_for("redis_lost")
         own_redis.start()
         daemon.wait_for("redis_back")
 
-        daemon.wait_for("term_began", 2)
-        after = client.schedule(FUNC, id="after", after=0.01)
-        assert [before.run_id, after.run_id, waiting.run_id] == _by_id(wait_for_runs(watch, 3), "before after waiting")
+        end_hold(watch, daemon)
+        after, [waiting] = client.schedule(FUNC, id="after", after=0), become_due(watch, "waiting")
+        assert {before.run_id, after.run_id, waiting} == set(wait_for_runs(watch, 3))
     assert 1 == len(daemon.of("redis_lost"))
     assert 1 == len(daemon.of("redis_back"))
-    assert 1 <= len(daemon.of("fire_held"))
+    assert 2 == len(daemon.of("term_began"))
 
 
 def test_a_leader_fires_in_a_new_redis_when_its_archive_has_looked(
@@ -60,10 +76,12 @@ def test_a_leader_fires_in_a_new_redis_when_its_archive_has_looked(
     monkeypatch.setattr(daemon_module, "AWAITED_MS", 60_000.0)
     monkeypatch.setattr(Archiver, "has_looked_since", lambda _, since_ms: asked.append(since_ms) or has_looked.is_set())
     redis_client.hdel("zsched:{default}:meta", "server")  # so that it is another one now
-    with DaemonThread(redis_url, lease_ms=2500) as daemon:  # a busy machine must not end the term
+    with DaemonThread(redis_url) as daemon:
         run = client.schedule(FUNC, id="a", after=0)
-        held_until_ms = daemon.wait_for("term_began")["hold_ms"] + now_ms(redis_client)
-        eventually(lambda: now_ms(redis_client) > held_until_ms + 200 and len(asked) > 3)
+        daemon.wait_for("term_began")
+        redis_client.hset("zsched:{default}:meta", "hold", 0)
+        number = len(asked)
+        eventually(lambda: len(asked) > number + 3)
         assert [] == queued(redis_client)
 
         has_looked.set()
@@ -77,14 +95,10 @@ def test_a_leader_does_not_wait_for_ever_for_an_archive_that_does_not_look(
     monkeypatch.setattr(daemon_module, "AWAITED_MS", 300.0)
     monkeypatch.setattr(Archiver, "has_looked_since", lambda *_: False)
     redis_client.hdel("zsched:{default}:meta", "server")  # so that it is another one now
-    with DaemonThread(redis_url):
+    with DaemonThread(redis_url, lease_ms=400):  # as long as it waits before; a term may end earlier
         run = client.schedule(FUNC, id="a", after=0)
 
         assert [run.run_id] == wait_for_runs(redis_client, 1)
-
-
-def _by_id(runs: list[str], order: str) -> list[str]:
-    return sorted(runs, key=lambda run: order.split().index(run.rpartition("-")[0]))
 
 
 def test_a_redis_that_loads_its_data_is_logged_once(own_redis: EmbeddedRedis) -> None:
@@ -107,7 +121,7 @@ def test_a_redis_that_loads_its_data_is_logged_once(own_redis: EmbeddedRedis) ->
 
 
 def test_forgotten_scripts_are_loaded_again(client: Client, redis_client: redis.Redis, redis_url: str) -> None:
-    with DaemonThread(redis_url, **STEADY) as daemon:
+    with DaemonThread(redis_url) as daemon:
         daemon.wait_for("term_began")
         client.schedule(FUNC, id="tick", every=0.05)
         wait_for_runs(redis_client, 1)
@@ -120,13 +134,11 @@ def test_forgotten_scripts_are_loaded_again(client: Client, redis_client: redis.
     assert [] == daemon.of("term_lost") + daemon.of("redis_lost")
 
 
-def test_a_leader_stops_while_its_server_is_a_replica(
-    own_redis: EmbeddedRedis,
-) -> None:
+def test_a_leader_stops_while_its_server_is_a_replica(own_redis: EmbeddedRedis) -> None:
     client = Client.from_url(own_redis.url)
-    with connect(own_redis.url) as watch, DaemonThread(own_redis.url) as daemon:
-        daemon.wait_for("hold_ended")
-        client.schedule(FUNC, id="one", after=0.3)
+    with connect(own_redis.url) as watch, DaemonThread(own_redis.url, renew_ms=50) as daemon:
+        daemon.wait_for("term_began")
+        client.schedule(FUNC, id="one", after=3600)
 
         watch.replicaof("127.0.0.1", "1")  # nobody is there, so the data stays
         refused = daemon.wait_for("leading_refused")
@@ -134,6 +146,8 @@ def test_a_leader_stops_while_its_server_is_a_replica(
             look_again(watch)
         watch.replicaof("NO", "ONE")
         eventually(lambda: watch.publish("zsched:{default}:wake", "lease") and len(daemon.of("term_began")) == 2)
+        become_due(watch, "one")
+        end_hold(watch, daemon)
 
         assert [run.rpartition("-")[0] for run in wait_for_runs(watch, 1)] == ["one"]
     assert "slave" in refused["reason"]
@@ -177,13 +191,14 @@ def test_a_daemon_leads_with_an_evicting_policy_if_configured(own_redis: Embedde
         daemon.wait_for("term_began")
 
 
-def test_a_daemon_fires_after_redis_was_out_of_memory(own_redis: EmbeddedRedis) -> None:
+def test_a_daemon_fires_after_redis_was_out_of_memory(own_redis: EmbeddedRedis, may_fire: threading.Event) -> None:
     client = Client.from_url(own_redis.url)
     with connect(own_redis.url) as watch, DaemonThread(own_redis.url) as daemon:
-        daemon.wait_for("hold_ended")
-        one = client.schedule(FUNC, id="one", after=0.3)
+        daemon.wait_for("term_began")
+        one = client.schedule(FUNC, id="one", after=0)
         watch.config_set("maxmemory", "1")
 
+        may_fire.set()
         daemon.wait_for("redis_refused")
         assert 1 == watch.zcard("zsched:{default}:due:normal")
         assert b"scheduled" == watch.hget(f"{RQ}:job:{one.run_id}", "status")
@@ -195,16 +210,17 @@ def test_a_daemon_fires_after_redis_was_out_of_memory(own_redis: EmbeddedRedis) 
     assert 1 == len(daemon.of("redis_refused"))
 
 
-def test_a_daemon_waits_for_a_redis_that_cannot_save(own_redis: EmbeddedRedis) -> None:
+def test_a_daemon_waits_for_a_redis_that_cannot_save(own_redis: EmbeddedRedis, may_fire: threading.Event) -> None:
     client = Client.from_url(own_redis.url)
     with connect(own_redis.url) as watch, DaemonThread(own_redis.url) as daemon:
-        daemon.wait_for("hold_ended")
-        one = client.schedule(FUNC, id="one", after=0.6)
+        daemon.wait_for("term_began")
+        one = client.schedule(FUNC, id="one", after=0)
         (own_redis.folder / "dump.rdb").mkdir()  # a folder: every save fails
         watch.config_set("save", "3600 1")
         watch.bgsave()
         eventually(lambda: watch.info("persistence")["rdb_last_bgsave_status"] == "err")
 
+        may_fire.set()
         daemon.wait_for("redis_refused")
         watch.config_set("stop-writes-on-bgsave-error", "no")
         daemon.daemon._waker.wake()
@@ -217,7 +233,7 @@ def test_a_daemon_waits_for_a_redis_that_cannot_save(own_redis: EmbeddedRedis) -
 def test_a_daemon_waits_for_a_redis_that_is_busy_with_a_script(own_redis: EmbeddedRedis) -> None:
     client = Client.from_url(own_redis.url)
     with connect(own_redis.url) as watch, DaemonThread(own_redis.url) as daemon:
-        daemon.wait_for("hold_ended")
+        daemon.wait_for("term_began")
         watch.config_set("lua-time-limit", "20")
         busy = threading.Thread(target=_run_for_ever, args=(own_redis.url,))
         busy.start()
@@ -248,7 +264,7 @@ def test_a_missing_password_is_logged_and_ends_the_daemon(own_redis: EmbeddedRed
 def test_a_lost_connection_does_not_cost_the_leader_its_lease(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
-    with DaemonThread(redis_url, lease_ms=NAP_MS, renew_ms=NAP_MS // 3, idle_ms=50) as daemon:
+    with DaemonThread(redis_url, idle_ms=50) as daemon:
         daemon.wait_for("term_began")
 
         redis_client.client_kill_filter(_type="normal", skipme=True)

@@ -11,7 +11,8 @@ import pytest
 import redis
 
 import zsched
-from tests.faults.processes import SHORT, STEADY, DaemonProcess, eventually
+from tests.faults.leases import lapse
+from tests.faults.processes import DaemonProcess, eventually
 from zsched import Client
 from zsched.core.clock import SystemClock
 from zsched.embedded.guard import Guard
@@ -20,20 +21,11 @@ from zsched.storage.overview import SILENT_MS, DaemonRole, DaemonSeen, daemons_o
 from zsched.zone_rules import installed
 
 NOW_MS = 1_800_000_000_000
-
-
-@pytest.fixture
-def guard() -> Any:
-    with Guard() as guard:
-        yield guard
+LEADS, STANDS_BY, SILENT = DaemonRole.LEADS, DaemonRole.STANDS_BY, DaemonRole.SILENT
 
 
 def report(daemon: Any, *, ago_ms: int = 0, state: str = "following", **about: Any) -> Report:
     return Report(f"archive of {daemon}", None, NOW_MS - ago_ms, ArchiveState(state), {"daemon": daemon, **about})
-
-
-def roles(*reports: Report, leader: str | None = None) -> dict[str, DaemonRole]:
-    return {one.id: one.role for one in daemons_of(reports, leader, NOW_MS)}
 
 
 def running(redis_url: str) -> list[DaemonSeen]:
@@ -42,7 +34,7 @@ def running(redis_url: str) -> list[DaemonSeen]:
 
     def two() -> list[DaemonSeen]:
         found = list(client.overview().daemons)
-        return found if len(found) == 2 and found[0].role is DaemonRole.LEADS else []
+        return found if len(found) == 2 and found[0].role is LEADS else []
 
     return eventually(two)
 
@@ -50,7 +42,7 @@ def running(redis_url: str) -> list[DaemonSeen]:
 @pytest.mark.redis
 def test_daemons_report_their_identity_and_their_stop(redis_url: str, redis_client: redis.Redis, guard: Guard) -> None:
     began_ms = SystemClock().now_ms()
-    processes = [DaemonProcess(guard, redis_url, **STEADY) for _ in range(2)]
+    processes = [DaemonProcess(guard, redis_url) for _ in range(2)]
 
     leads, stands_by = running(redis_url)
     by_pid = {process.pid: process for process in processes}
@@ -58,7 +50,7 @@ def test_daemons_report_their_identity_and_their_stop(redis_url: str, redis_clie
     assert 0 == by_pid[stands_by.pid].wait()
     after = Client.from_url(redis_url).overview().daemons
 
-    assert (DaemonRole.LEADS, DaemonRole.STANDS_BY) == (leads.role, stands_by.role)
+    assert (LEADS, STANDS_BY) == (leads.role, stands_by.role)
     assert {process.pid for process in processes} == {leads.pid, stands_by.pid}
     for one in (leads, stands_by):
         assert (socket.gethostname(), zsched.__version__) == (one.host, one.version)
@@ -66,7 +58,7 @@ def test_daemons_report_their_identity_and_their_stop(redis_url: str, redis_clie
         assert one.rq == version("rq")
         assert installed().version == one.tzdata
         assert began_ms <= (one.started_ms or 0) <= SystemClock().now_ms()
-    assert [(leads.id, DaemonRole.LEADS), (stands_by.id, DaemonRole.STOPPED)] == [(one.id, one.role) for one in after]
+    assert [(leads.id, LEADS), (stands_by.id, DaemonRole.STOPPED)] == [(one.id, one.role) for one in after]
 
 
 def test_the_leader_is_listed_first_then_standbys() -> None:
@@ -74,12 +66,7 @@ def test_the_leader_is_listed_first_then_standbys() -> None:
 
     found = daemons_of(told, "b", NOW_MS)
 
-    expected = [
-        ("b", DaemonRole.LEADS),
-        ("c", DaemonRole.STANDS_BY),
-        ("a", DaemonRole.SILENT),
-        ("gone", DaemonRole.STOPPED),
-    ]
+    expected = [("b", LEADS), ("c", STANDS_BY), ("a", SILENT), ("gone", DaemonRole.STOPPED)]
     assert expected == [(one.id, one.role) for one in found]
 
 
@@ -93,50 +80,53 @@ def test_a_daemon_that_may_not_lead_is_barred_not_standby() -> None:
 
     found = daemons_of(told, None, NOW_MS)
 
-    assert [("c", DaemonRole.STANDS_BY), ("a", DaemonRole.BARRED), ("b", DaemonRole.BARRED)] == [
+    assert [("c", STANDS_BY), ("a", DaemonRole.BARRED), ("b", DaemonRole.BARRED)] == [
         (one.id, one.role) for one in found if one.is_running
     ]
     assert [None, "Redis may evict", "a newer zsched keeps it", None] == [one.may_not_lead for one in found]
-    assert {"gone": DaemonRole.SILENT} == {one.id: one.role for one in found if not one.is_running}
+    assert {"gone": SILENT} == {one.id: one.role for one in found if not one.is_running}
 
 
-def test_the_holder_of_the_lease_is_the_leader_whatever_it_reported() -> None:
-    [found] = daemons_of([report("a", may_not_lead="Redis may evict")], "a", NOW_MS)
-
-    assert (DaemonRole.LEADS, None) == (found.role, found.may_not_lead)
+AN_HOUR = {"ago_ms": 3_600_000}
 
 
-def test_a_daemon_is_silent_when_its_last_report_is_too_old() -> None:
-    told = report("a", ago_ms=10_000), report("b", ago_ms=10_001), report("c", ago_ms=-10_001)
+@pytest.mark.parametrize(
+    ("reports", "leader", "expected"),
+    [
+        ({"a": {"may_not_lead": "Redis may evict"}}, "a", {"a": LEADS}),
+        ({"a": AN_HOUR}, "a", {"a": LEADS}),
+        ({"a": {"ago_ms": 10_000}, "b": {"ago_ms": 10_001}, "c": {"ago_ms": -10_001}}, None,
+         {"a": STANDS_BY, "b": SILENT, "c": SILENT}),
+        ({"a": {"ago_ms": 500, "leads": True}, "b": {}, "c": {"leads": "?"}}, None,
+         {"a": SILENT, "b": STANDS_BY, "c": STANDS_BY}),
+        ({"a": {"ago_ms": 500, "leads": True}, "b": {}, "c": {"leads": "?"}}, "b",
+         {"a": SILENT, "b": LEADS, "c": STANDS_BY}),
+        ({"a": {"leads": True, "state": "stopped"}}, None, {"a": DaemonRole.STOPPED}),
+    ],
+    ids=["the lease counts", "also long after", "silent when too old", "lost its lease", "to another", "stopped"],
+)  # fmt: skip
+def test_a_daemons_role_is_derived_from_lease_and_reports(
+    reports: dict[str, dict[str, Any]], leader: str | None, expected: dict[str, DaemonRole]
+) -> None:
+    found = daemons_of([report(id, **about) for id, about in reports.items()], leader, NOW_MS)
 
-    assert {"a": DaemonRole.STANDS_BY, "b": DaemonRole.SILENT, "c": DaemonRole.SILENT} == roles(*told)
-
-
-@pytest.mark.parametrize("leader", [None, "b"])
-def test_a_daemon_that_lost_its_lease_without_a_word_is_silent_at_once(leader: str | None) -> None:
-    told = report("a", ago_ms=500, leads=True), report("b"), report("c", leads="?")
-
-    found = roles(*told, leader=leader)
-
-    assert (DaemonRole.SILENT, DaemonRole.STANDS_BY) == (found["a"], found["c"])
-
-
-def test_a_leader_that_stopped_in_order_is_not_silent() -> None:
-    assert {"a": DaemonRole.STOPPED} == roles(report("a", leads=True, state="stopped"))
+    assert expected == {one.id: one.role for one in found}
+    assert [None] * len(found) == [one.may_not_lead for one in found]
 
 
 @pytest.mark.redis
 def test_a_killed_leader_is_no_standby(redis_url: str, redis_client: redis.Redis, guard: Guard) -> None:
-    processes = [DaemonProcess(guard, redis_url, **SHORT) for _ in range(2)]
+    processes = [DaemonProcess(guard, redis_url) for _ in range(2)]
     client = Client.from_url(redis_url)
     running(redis_url)
     first = eventually(lambda: _reported_leader(client))
 
     next(one for one in processes if one.pid == first.pid).send(9)
+    lapse(redis_client)
     seen = eventually(lambda: found if (found := client.overview()).leader not in (None, first.id) else None)
 
-    assert [DaemonRole.SILENT] == [one.role for one in seen.daemons if one.id == first.id]
-    assert [] == seen.of_role(DaemonRole.STANDS_BY)
+    assert [SILENT] == [one.role for one in seen.daemons if one.id == first.id]
+    assert [] == seen.of_role(STANDS_BY)
 
 
 def _reported_leader(client: Client) -> DaemonSeen | None:
@@ -148,10 +138,6 @@ def _reported_leader(client: Client) -> DaemonSeen | None:
 
 def test_an_idle_daemon_reports_often_enough_not_to_be_silent() -> None:
     assert 3 * REPORT_EVERY_MS < SILENT_MS < 30_000
-
-
-def test_the_leader_is_never_silent() -> None:
-    assert {"a": DaemonRole.LEADS} == roles(report("a", ago_ms=3_600_000), leader="a")
 
 
 def test_a_report_of_an_older_version_is_read() -> None:
@@ -171,7 +157,7 @@ def test_corrupted_fields_of_a_report_are_unknown(strange: Any) -> None:
 
     assert {None} == {getattr(found, name) for name in (*names, "pid", "may_not_lead")}
     assert {} == found.failing
-    assert DaemonRole.STANDS_BY is found.role
+    assert STANDS_BY is found.role
 
 
 @pytest.mark.parametrize("started", [True, -1, 10**30, "5", None])

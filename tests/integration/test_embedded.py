@@ -44,10 +44,14 @@ def test_an_embedded_server_stops_at_the_end_of_its_block() -> None:
     assert not folder.exists()
 
 
-def test_an_embedded_server_stops_after_an_exception() -> None:
-    server = EmbeddedRedis()
+@pytest.mark.parametrize("config", [{}, {"no-such-directive": "1"}])
+def test_an_embedded_server_is_gone_after_an_exception(config: dict[str, str]) -> None:
+    server = EmbeddedRedis(config=config)
 
-    with pytest.raises(ZeroDivisionError), server:
+    with (
+        pytest.raises(ZschedError if config else ZeroDivisionError, match="no-such-directive" if config else None),
+        server,
+    ):
         _ = 1 / 0
 
     assert not server.folder.exists()
@@ -108,24 +112,20 @@ def test_a_suspended_server_does_not_answer_until_it_is_resumed() -> None:
         assert ask(server.url, "PING")
 
 
-def test_a_suspended_server_can_be_stopped() -> None:
+@pytest.mark.parametrize("is_suspended", [False, True])
+def test_a_stopped_server_has_no_pid(is_suspended: bool) -> None:
     with EmbeddedRedis() as server:
-        server.suspend()
+        if is_suspended:
+            server.suspend()
 
         server.stop()
 
         assert not server.is_running
-
-
-def test_a_stopped_server_has_no_pid() -> None:
-    with EmbeddedRedis() as server:
-        server.stop()
-
         with pytest.raises(ZschedError, match="not running"):
             _ = server.pid
 
 
-def test_no_two_ports_of_a_machine_are_the_same_until_they_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ports_of_a_machine_differ_until_they_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     number, other = (port.number for port in (embedded.Port(), embedded.Port()))
     monkeypatch.setattr(embedded, "_PORTS", range(number, number + 1))
     first = embedded.Port()  # the two above are gone
@@ -167,15 +167,6 @@ def test_a_server_takes_another_port_if_another_program_takes_the_first(monkeypa
     with socket.socket() as taken, EmbeddedRedis(tcp=True) as server:
         assert ports[1:] == [server.port]
         assert ask(server.tcp_url, "PING")
-
-
-def test_a_server_that_does_not_start_shows_its_log_and_is_cleaned_up() -> None:
-    server = EmbeddedRedis(config={"no-such-directive": "1"})
-
-    with pytest.raises(ZschedError, match="no-such-directive"):
-        server.__enter__()
-
-    assert not server.folder.exists()
 
 
 def test_a_long_temporary_folder_does_not_make_the_socket_path_too_long(
@@ -223,10 +214,25 @@ def test_kill_9_of_the_owner_leaves_no_process_and_no_folder() -> None:
     assert not Path(folder).exists()
 
 
-def test_zsched_redis_server_selects_the_server(tmp_path: Path) -> None:
-    named = script(tmp_path, "mine", "echo 'Redis server v=7.2.4 sha=0'")
+REDIS, VALKEY = "echo 'Redis server v=7.2.4 sha=0'", "echo 'Valkey server v=8.1.0 sha=0'"
 
-    assert ServerBinary(named, "7.2.4", "ZSCHED_REDIS_SERVER") == find_server({"ZSCHED_REDIS_SERVER": str(named)})
+
+@pytest.mark.parametrize(
+    ("name", "says", "expected", "text"),
+    [
+        ("mine", REDIS, ("7.2.4", "ZSCHED_REDIS_SERVER", "Redis"), "Redis 7.2.4"),
+        ("redis-server", REDIS, ("7.2.4", "PATH", "Redis"), "Redis 7.2.4"),
+        ("valkey-server", VALKEY, ("8.1.0", "PATH", "Valkey"), "Valkey 8.1.0"),
+    ],
+)
+def test_a_server_is_found_by_its_variable_or_on_path(
+    tmp_path: Path, name: str, says: str, expected: tuple[str, str, str], text: str
+) -> None:
+    path = script(tmp_path, name, says)
+
+    found = find_server({"ZSCHED_REDIS_SERVER": str(path)} if name == "mine" else {"PATH": str(tmp_path)})
+
+    assert (ServerBinary(path, *expected), text) == (found, str(found))
 
 
 @pytest.mark.parametrize("named", ["bin/mine", "./bin/mine", "mine"])
@@ -244,27 +250,17 @@ def test_zsched_redis_server_can_be_a_relative_path_or_a_command(
 
 @pytest.mark.parametrize(
     ("says", "problem"),
-    [("echo hello", "is not a redis-server"), ("echo 'Redis server v=6.0.16'", "is 6.0.16, older than 6.2")],
+    [
+        ("echo hello", "is not a redis-server"),
+        ("echo 'Redis server v=6.0.16'", "is 6.0.16, older than 6.2"),
+        (None, ".*No such file"),
+    ],
 )
-def test_zsched_redis_server_naming_another_program_is_an_error(tmp_path: Path, says: str, problem: str) -> None:
-    named = script(tmp_path, "mine", says)
+def test_zsched_redis_server_naming_another_program_is_an_error(tmp_path: Path, says: str | None, problem: str) -> None:
+    named = script(tmp_path, "mine", says) if says else tmp_path / "nowhere"
 
     with pytest.raises(ConfigError, match=f"ZSCHED_REDIS_SERVER={named}: {problem}"):
         find_server({"ZSCHED_REDIS_SERVER": str(named)})
-
-
-def test_zsched_redis_server_naming_a_missing_file_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="No such file"):
-        find_server({"ZSCHED_REDIS_SERVER": "/no/such/server"})
-
-
-def test_valkey_on_path_is_accepted(tmp_path: Path) -> None:
-    valkey = script(tmp_path, "valkey-server", "echo 'Valkey server v=8.1.0 sha=0'")
-
-    found = find_server({"PATH": str(tmp_path)})
-
-    assert ServerBinary(valkey, "8.1.0", "PATH", "Valkey") == found
-    assert "Valkey 8.1.0" == str(found)
 
 
 def test_a_too_old_server_on_path_is_skipped_for_the_packaged_server(tmp_path: Path) -> None:

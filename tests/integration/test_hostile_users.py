@@ -6,18 +6,19 @@ lose or repeat schedules of others.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import redis
 
 from tests.faults.ledger import entries
+from tests.faults.overdue import become_due
 from tests.faults.processes import DaemonProcess, eventually
-from tests.faults.threads import know
 from tests.integration.users import GuardedRedis
 from tests.prefix import RQ
 from zsched import Client
@@ -33,16 +34,7 @@ KEYS, FAR = Keys("default"), datetime(2031, 7, 1, tzinfo=UTC)
 FORGED = "q\ndaily normal 1900000000000 pwned"
 OTHER = "zsched-client of another namespace"
 HOSTILE = ("zsched-worker", OTHER)
-SOON_S = 2.5
 WORK_S = 60
-
-
-@pytest.fixture
-def operator(guarded_server: GuardedRedis) -> Iterator[redis.Redis]:
-    guarded_server.empty()
-    with guarded_server.connect("operator") as operator:
-        know(operator)
-        yield operator
 
 
 @pytest.fixture
@@ -57,8 +49,7 @@ def archive(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def leader(guarded_server: GuardedRedis, client: Client, guard: Guard, archive: Path) -> Iterator[DaemonProcess]:
-    settings = {"DAEMON_LEASE_MS": "500", "DAEMON_RENEW_MS": "100", "ARCHIVE_PATH": str(archive)}
-    daemon = DaemonProcess(guard, guarded_server.url("zsched-daemon"), **settings)
+    daemon = DaemonProcess(guard, guarded_server.url("zsched-daemon"), ARCHIVE_PATH=str(archive))
     daemon.wait_for("term_began")
     eventually(lambda: any(report.is_alive(client.overview().now_ms) for report in client.overview().archives))
     yield daemon
@@ -93,12 +84,15 @@ def log_of(guarded_server: GuardedRedis) -> list[Entry]:
         link.pool.disconnect()
 
 
-def bait(client: Client, id: str, at: datetime, **options: object) -> str:
-    run_id = client.schedule("tasks.note", id=id, at=at, **options).run_id  # type: ignore[arg-type]
-    return f"{RQ}:job:{run_id}"
+def bait(client: Client, leader: DaemonProcess, *ids: str) -> list[str]:
+    """Suspend the leader, until ``fire``, and put one-shots *ids* that are due. Return the keys of their jobs."""
+    leader.send(signal.SIGSTOP)
+    return [f"{RQ}:job:{client.schedule('tasks.note', id=id, after=0).run_id}" for id in ids]
 
 
-def has_fired(operator: redis.Redis, *ids: str) -> None:
+def fire(leader: DaemonProcess, operator: redis.Redis, *ids: str) -> None:
+    """Let the leader fire *ids*."""
+    leader.send(signal.SIGCONT)
     eventually(lambda: all(operator.zscore(KEYS.due_normal(), id) is None for id in ids))
 
 
@@ -118,13 +112,12 @@ def test_a_writer_of_jobs_cannot_quarantine_cancel_or_lose_a_foreign_schedule(
 ) -> None:
     client.schedule("tasks.note", id="daily", cron="0 9 * * *", durable=True)
     far = client.schedule("tasks.note", id="far", at=FAR, durable=True).run_id
-    soon = datetime.now(UTC) + timedelta(seconds=SOON_S)
-    for number, (field, text) in enumerate(
-        [("origin", FORGED), ("origin", "q\n!"), ("status", f"x {far}=canceled"), ("status", f"x\n{far}=canceled")]
-    ):
-        hostile.hset(bait(client, f"bait{number}", soon), field, text)
+    forged = [("origin", FORGED), ("origin", "q\n!"), ("status", f"x {far}=canceled"), ("status", f"x\n{far}=canceled")]
+    ids = [f"bait{number}" for number, _ in enumerate(forged)]
+    for job, (field, text) in zip(bait(client, leader, *ids), forged, strict=True):
+        hostile.hset(job, field, text)
         hostile.set(f"{RQ}:queue:{text}", "x")
-    has_fired(operator, "bait0", "bait1", "bait2", "bait3")
+    fire(leader, operator, *ids)
     archived(client)
     assert {"bait0", "bait1"} == {id.decode() for id in operator.hkeys(KEYS.quarantine())}
     for told in (client.why("daily"), client.why("far")):
@@ -139,17 +132,18 @@ def test_a_writer_of_jobs_cannot_quarantine_cancel_or_lose_a_foreign_schedule(
 def test_a_writer_of_jobs_cannot_remove_a_foreign_rule_from_its_lane(
     client: Client, leader: DaemonProcess, operator: redis.Redis, hostile: redis.Redis
 ) -> None:
-    client.schedule("tasks.note", id="payroll", every=timedelta(seconds=SOON_S))
-    due_ms = client.get("payroll").next_ms
-    run = f"payroll-{due_ms}"
+    leader.send(signal.SIGSTOP)
+    client.schedule("tasks.note", id="payroll", every=3600)
+    [run] = become_due(operator, "payroll")
 
     hostile.hset(f"{RQ}:job:{run}", mapping={"status": "scheduled", "origin": "evil", "data": "mine", "zs": "1"})
+    leader.send(signal.SIGCONT)
 
     eventually(lambda: operator.lrange(f"{RQ}:queue:default", 0, 0) == [run.encode()])
     assert b"mine" != operator.hget(f"{RQ}:job:{run}", "data")
     assert 0 == operator.exists(f"{RQ}:queue:evil")
     told = client.get("payroll")
-    assert ("active", True) == (told.state.value, due_ms < (told.next_ms or 0))
+    assert ("active", True) == (told.state.value, int(run.removeprefix("payroll-")) < (told.next_ms or 0))
 
 
 def test_a_writer_of_jobs_cannot_make_ended_runs_run_again(
@@ -161,14 +155,12 @@ def test_a_writer_of_jobs_cannot_make_ended_runs_run_again(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "tasks.py").write_text("def note():\n    pass\n")
-    soon = datetime.now(UTC) + timedelta(seconds=SOON_S)
-    job = bait(client, "bait", soon)
-    paid = [bait(client, f"pay-{n}", soon) for n in range(20)]
+    job, *paid = bait(client, leader, "bait", *(f"pay-{n}" for n in range(20)))
     hostile.hset(job, "origin", "q\n!")
     hostile.set(f"{RQ}:queue:q\n!", "x")
     with guarded_server.connect("zsched-client") as by_hand:  # a client of this namespace, too, can cost itself no more
         by_hand.zadd(KEYS.due_normal(), {"a\nb": 1})
-    has_fired(operator, *(f"pay-{n}" for n in range(20)))
+    fire(leader, operator, *(f"pay-{n}" for n in range(20)))
     env = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "RQ_REDIS_URL": guarded_server.url("zsched-worker"),
     }  # fmt: skip
@@ -187,14 +179,13 @@ def test_a_writer_of_jobs_cannot_make_ended_runs_run_again(
 def test_a_text_of_30_mb_in_a_job_stays_small_in_log_journal_and_archive(
     guarded_server: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis, archive: Path
 ) -> None:
-    soon = datetime.now(UTC) + timedelta(seconds=SOON_S)
     fields = ("status", "origin", "worker_name", "zs_note", "zs_attempts", "enqueued_at", "zs_expires")
-    jobs = [bait(client, f"big{n}", soon) for n, _ in enumerate(fields)]
     before_kb = _peak_kb(*leader.pids)
+    jobs = bait(client, leader, *(f"big{n}" for n, _ in enumerate(fields)))
     with guarded_server.connect("zsched-worker") as worker:
         for job, field in zip(jobs, fields, strict=True):
             worker.hset(job, field, b"A" * 30_000_000)
-    has_fired(operator, *(f"big{n}" for n, _ in enumerate(fields)))
+    fire(leader, operator, *(f"big{n}" for n, _ in enumerate(fields)))
     for job in jobs:
         if operator.hget(job, "status") == b"queued":
             operator.hset(job, mapping={"status": "finished", "ended_at": "2026-01-01T00:00:01.000001Z"})

@@ -14,7 +14,7 @@ import pytest
 import redis
 from rq import Queue, Retry
 
-from tests.faults.processes import SHORT, DaemonProcess, Start, eventually
+from tests.faults.processes import DaemonProcess, Start, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
 from zsched import Client
@@ -67,7 +67,7 @@ def start_daemon(guard: Guard, redis_url: str, redis_client: redis.Redis) -> Sta
 
     def start(**settings: str) -> DaemonProcess:
         know(redis_client)
-        daemon = DaemonProcess(guard, redis_url, **(SHORT | settings))
+        daemon = DaemonProcess(guard, redis_url, **settings)
         daemon.wait_for("term_began")
         return daemon
 
@@ -157,9 +157,7 @@ def test_a_retry_starts_a_whole_interval_after_the_end_of_the_last_attempt(
             client.schedule("tasks.fail_and_tell", after=number * 0.15, retry=retry)
 
     eventually(lambda: redis_client.llen("waits") == 12)
-    waits_ms = sorted(float(ms) for ms in redis_client.lrange("waits", 0, -1))
-    assert 1000 <= waits_ms[0]
-    sys.stdout.write(f"\n{who}: an interval of 1,000 ms took {waits_ms[0]:.1f} to {waits_ms[-1]:.1f} ms\n")
+    assert 1000 <= min(float(ms) for ms in redis_client.lrange("waits", 0, -1))
 
 
 def test_rqs_delayed_jobs_are_never_queued_early(start_daemon: Start, redis_client: redis.Redis) -> None:
@@ -174,13 +172,8 @@ def test_rqs_delayed_jobs_are_never_queued_early(start_daemon: Start, redis_clie
 
     eventually(lambda: len(queued(redis_client)) == len(due))
 
-    late_ms = sorted(
-        (datetime.fromisoformat(redis_client.hget(f"{RQ}:job:{id}", "enqueued_at").decode()) - at).total_seconds()
-        * 1000
-        for id, at in due.items()
-    )
-    assert 0 <= late_ms[0]
-    sys.stdout.write(f"\nRQ's delayed jobs: {late_ms[0]:.0f} to {late_ms[-1]:.0f} ms late\n")
+    for id, at in due.items():
+        assert at <= datetime.fromisoformat(redis_client.hget(f"{RQ}:job:{id}", "enqueued_at").decode())
 
 
 def test_a_running_rq_scheduler_keeps_its_queue_and_no_job_is_queued_twice(

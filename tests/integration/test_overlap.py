@@ -17,9 +17,10 @@ import redis
 from rq.job import Job
 
 from tests.faults import overlap
+from tests.faults.overdue import become_due
 from tests.faults.overlap import KEYS, LIMIT, Stage, play
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread
+from tests.faults.threads import DaemonThread
 from tests.integration.ends.ground import lapse
 from tests.prefix import RQ
 from zsched.daemon import archivist
@@ -62,7 +63,7 @@ def test_queue_runs_occurrences_back_to_back_up_to_the_overlap_limit(
     """The leader takes no part: RQ's workers release all runs."""
     monkeypatch.setattr(archivist, "ChainKeeper", partial(ChainKeeper, settled_ms=float("inf")))
     stage.workers(4)
-    with DaemonThread(redis_url, **STEADY):
+    with DaemonThread(redis_url):
         told = play(
             stage,
             "queue",
@@ -148,8 +149,11 @@ def goes_on_after(stage: Stage, what: str) -> float:
     """End the previous run, or a waiting one, in the way *what*. Return the seconds until the next run begins."""
     stage.workers(2)
     leader = stage.daemon()
-    life = {"expires_after": 3.0} if what == "expired" else {}
-    stage.schedule("r", "queue", every=0.3, seconds=60.0, gate=("over", 1), overlap_limit=20, **life)
+    every = 3600 if what == "expired" else 0.3
+    stage.schedule("r", "queue", every=every, seconds=60.0, gate=("over", 1), overlap_limit=20)
+    if what == "expired":
+        stage.pid(*become_due(stage.redis, "r"))  # this run does not expire, the following do
+        stage.client.update("r", every=0.3, expires_after=3.0)
     first, second, third = eventually(lambda: len(stage.runs("r")) >= 3 and stage.runs("r")[:3])
     following = second if what == "stopped" else third
     stage.pid(first)

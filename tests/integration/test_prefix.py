@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.threads import know
 from tests.integration.command_line import Zsched
 from tests.integration.doctor.ground import examined, only
 from tests.prefix import RQ, needs_prefix
@@ -54,6 +55,7 @@ def test_two_applications_with_different_prefixes_do_not_see_each_other(
 ) -> None:
     both = {"default": RQ, "other": OTHER}
     for namespace, prefix in both.items():
+        know(redis_client, namespace)
         DaemonProcess(guard, redis_url, NAMESPACE=namespace, RQ_PREFIX=prefix).wait_for("term_began")
         work(prefix)
         client = Client.from_url(redis_url, namespace, rq_prefix=prefix)

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import STEADY, DaemonThread, know
+from tests.faults.threads import DaemonThread, know
 from zsched import Client
 from zsched.config.settings import ArchiveSettings
 from zsched.core.changes import What
@@ -87,7 +87,7 @@ def test_an_answer_includes_the_askers_own_writes(client: Client, daemon: Daemon
 
 def test_an_answer_names_its_archive_and_its_last_entry(client: Client, redis_url: str, link: Link) -> None:
     path = archive_of_its_own()
-    with DaemonThread(redis_url, archive=ArchiveSettings(path=path), **STEADY):
+    with DaemonThread(redis_url, archive=ArchiveSettings(path=path)):
         eventually(lambda: Archivers(link, KEYS).alive())
         client.schedule(FUNC, id="a", after=3600)
         last = archived(link)
@@ -172,7 +172,7 @@ def test_log_without_an_archive_comes_from_redis(client: Client, redis_client: r
 def test_log_after_a_loss_includes_the_lost_entries(
     redis_url: str, impatient: Client, client: Client, link: Link, redis_client: redis.Redis
 ) -> None:
-    with DaemonThread(redis_url, **STEADY) as daemon:
+    with DaemonThread(redis_url) as daemon:
         eventually(lambda: Archivers(link, KEYS).alive())
         client.schedule(FUNC, id="before", after=3600)
         lost = Log(link, KEYS).first()
@@ -213,7 +213,7 @@ def test_log_ignores_an_archive_that_begins_later_than_redis(client: Client, red
 def test_log_raises_an_error_if_the_archive_stops_answering(
     redis_url: str, client: Client, link: Link, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with DaemonThread(redis_url, **STEADY):
+    with DaemonThread(redis_url):
         eventually(lambda: Archivers(link, KEYS).alive())
         for number in range(120):
             client.schedule(FUNC, id=f"s{number}", after=3600)

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from zsched.core.changes import What
-from zsched.core.clock import ManualClock, SystemClock
+from zsched.core.clock import ManualClock
 from zsched.core.entry import Entry
 from zsched.core.recent import Recent
 from zsched.errors import RedisUnavailable
@@ -53,13 +53,13 @@ def fired(found: Recent) -> list[tuple[int, int]]:
 def test_every_entry_of_a_short_log_is_counted(redis_url: str, redis_client: redis.Redis) -> None:
     write(redis_client, 1000, over_ms=600_000)
 
-    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, ManualClock())  # it has all the time
+    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, ManualClock())
 
     assert ([(60_000, 100), (300_000, 500), (1_800_000, 1000)], False) == (fired(found), found.is_cut)
 
 
 def test_an_empty_log_is_complete(redis_url: str, redis_client: redis.Redis) -> None:
-    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, SystemClock())
+    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, ManualClock())
 
     assert ([(60_000, 0), (300_000, 0), (1_800_000, 0)], False) == (fired(found), found.is_cut)
 
@@ -68,7 +68,7 @@ def test_an_empty_log_is_complete(redis_url: str, redis_client: redis.Redis) -> 
 def test_a_trimmed_log_is_counted_to_its_first_entry(redis_url: str, redis_client: redis.Redis, number: int) -> None:
     write(redis_client, number, from_seq=100, over_ms=90_000)
 
-    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, SystemClock())
+    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, ManualClock())
 
     assert ((89_999, number), True) == (fired(found)[-1], found.is_cut)
 
@@ -79,7 +79,7 @@ def test_an_untrimmed_log_that_ends_with_a_page_is_complete(
 ) -> None:
     write(redis_client, number, over_ms=90_000)
 
-    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, SystemClock())
+    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, ManualClock())
 
     assert ((1_800_000, number), False) == (fired(found)[-1], found.is_cut)
 
@@ -138,11 +138,11 @@ def test_later_readings_go_on_where_a_reading_had_to_stop(redis_url: str, redis_
 def test_a_log_that_has_begun_anew_is_counted_anew(redis_url: str, redis_client: redis.Redis) -> None:
     write(redis_client, 20)
     minutes = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "")
-    minutes.read(NOW_MS, SystemClock())
+    minutes.read(NOW_MS, ManualClock())
     redis_client.flushall()
     write(redis_client, 3)
 
-    found = minutes.read(NOW_MS, SystemClock())
+    found = minutes.read(NOW_MS, ManualClock())
 
     assert (3, False) == (fired(found)[-1][1], found.is_cut)
 
@@ -150,9 +150,9 @@ def test_a_log_that_has_begun_anew_is_counted_anew(redis_url: str, redis_client:
 def test_a_clock_that_was_set_back_makes_a_reading_count_anew(redis_url: str, redis_client: redis.Redis) -> None:
     write(redis_client, 20)
     minutes = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "")
-    minutes.read(NOW_MS + 1_200_000, SystemClock())
+    minutes.read(NOW_MS + 1_200_000, ManualClock())
 
-    found = minutes.read(NOW_MS, SystemClock())
+    found = minutes.read(NOW_MS, ManualClock())
 
     assert [20, 20, 20] == [count for _, count in fired(found)]
 
@@ -175,6 +175,6 @@ def test_a_reading_that_failed_leaves_no_counts_behind(redis_url: str, redis_cli
 
     minutes = LastMinutes(FailingLog(link, KEYS), "")
     with pytest.raises(RedisUnavailable):
-        minutes.read(NOW_MS, SystemClock())
+        minutes.read(NOW_MS, ManualClock())
 
-    assert 20 == fired(minutes.read(NOW_MS, SystemClock()))[0][1]
+    assert 20 == fired(minutes.read(NOW_MS, ManualClock()))[0][1]

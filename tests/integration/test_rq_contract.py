@@ -6,7 +6,6 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,14 +19,11 @@ from rq import Callback, Retry, get_current_job
 from rq.job import Job
 
 from tests.faults.ledger import Entry, entries
-from tests.faults.processes import archive_of_its_own
+from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
 from zsched import Client
-from zsched.config.settings import ArchiveSettings, DaemonSettings, Settings
 from zsched.core.clock import LAST_MS
 from zsched.core.run_id import RunId
-from zsched.daemon.daemon import Daemon
-from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
 pytestmark = pytest.mark.once
@@ -91,7 +87,7 @@ class Bench:
             [*command, *(queues or ("default",))],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
@@ -129,15 +125,9 @@ def bench(redis_url: str, redis_client: redis.Redis) -> Bench:
 @pytest.fixture
 def led(bench: Bench) -> Iterator[Bench]:
     """The bench with a daemon."""
-    archive = ArchiveSettings(path=archive_of_its_own())
-    settings = Settings(daemon=DaemonSettings(lease_ms=300, renew_ms=100, idle_ms=50), archive=archive)
-    daemon = Daemon(settings, Link.from_url(bench.url, 5.0))
-    thread = threading.Thread(target=daemon.run, name="daemon")
-    thread.start()
-    yield bench
-    daemon.stop()
-    thread.join(10)
-    assert not thread.is_alive()
+    know(bench.redis)
+    with DaemonThread(bench.url):
+        yield bench
 
 
 def test_calls_scheduled_in_every_way_arrive_byte_for_byte(led: Bench) -> None:
@@ -192,16 +182,18 @@ def test_workers_take_runs_in_the_requested_order(bench: Bench) -> None:
     assert ["d", "c", "a", "b", "other"] == [args[0] for _, _, args, _ in receipts]
 
 
-def test_a_waiting_run_cancelled_through_rq_does_not_run(led: Bench) -> None:
-    waiting = led.client.schedule(record, id="a", args=("cancelled",), after=0.3)
-    led.job(str(waiting.run_id)).cancel()
-    led.client.schedule(record, id="b", args=("good",), after=0.3)
+def test_a_waiting_run_cancelled_through_rq_does_not_run(bench: Bench) -> None:
+    know(bench.redis)
+    waiting = bench.client.schedule(record, id="a", args=("cancelled",), after=0)
+    bench.job(str(waiting.run_id)).cancel()
+    bench.client.schedule(record, id="b", args=("good",), after=0)
 
-    led.wait_for_runs(1)
+    with DaemonThread(bench.url):
+        bench.wait_for_runs(1)
 
-    assert ["good"] == [args[0] for _, _, args, _ in led.work()]
-    assert "canceled" == led.job(str(waiting.run_id)).get_status()
-    assert [] == list(led.client.list())
+    assert ["good"] == [args[0] for _, _, args, _ in bench.work()]
+    assert "canceled" == bench.job(str(waiting.run_id)).get_status()
+    assert [] == list(bench.client.list())
 
 
 def test_rq_obeys_the_options_of_a_run(bench: Bench) -> None:

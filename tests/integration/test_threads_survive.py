@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread, know
+from tests.faults.threads import DaemonThread, know
 from zsched import Client
 from zsched.core.clock import SystemClock
 from zsched.daemon import answerer, archiver, chores, loop, waker
@@ -60,7 +60,7 @@ def start(redis_url: str, redis_client: redis.Redis) -> Iterator[Callable[[], Da
     daemons: list[DaemonThread] = []
 
     def started() -> DaemonThread:
-        daemon = DaemonThread(redis_url, **STEADY)
+        daemon = DaemonThread(redis_url)
         daemons.append(daemon)
         daemon.__enter__()
         daemon.wait_for("term_began")

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from rq import Queue
 
 from tests.documents import PROJECT, programs
-from tests.faults.processes import SHORT, DaemonProcess, archive_of_its_own, eventually
+from tests.faults.processes import DaemonProcess, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.integration.in_process import work_off
 from tests.prefix import RQ
@@ -202,7 +202,7 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
     reader.begin(7)
     know(redis_client)
     archive = archive_of_its_own()
-    first = DaemonProcess(guard, redis_url, ARCHIVE_PATH=archive, **SHORT)
+    first = DaemonProcess(guard, redis_url, ARCHIVE_PATH=archive)
     first.wait_for("archive_bootstrapped")
 
     reader.python("service.py talk 60.1", "id='reminder-talk'", instead=f"service.py talk {SOON}")
@@ -215,6 +215,7 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
     reader.take("kill -9")
     first.send(signal.SIGKILL)
     first.wait()
+    redis_client.delete("zsched:{default}:lease")  # which lapses
     reader.python("service.py dinner 60.1", "id='reminder-dinner'", instead=f"service.py dinner {SOON}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overview, "SILENT_MS", 500)  # instead of ten seconds

@@ -34,8 +34,6 @@ pytestmark = pytest.mark.redis
 
 KEYS = Keys("default")
 
-LEASE = {"DAEMON_LEASE_MS": "500", "DAEMON_RENEW_MS": "100"}
-
 BURST_S = 60
 
 FAR = datetime(2031, 7, 1, tzinfo=UTC)
@@ -83,7 +81,7 @@ def leader(
     (tmp_path / "zsched.toml").write_text("[queues.limited]\nmax_per_second = 1000\n")
     url = guarded.url("zsched-daemon", with_password=False)
     password = {"REDIS_PASSWORD_FILE": guarded.password_file("zsched-daemon")}
-    daemon = DaemonProcess(guard, url, CONFIG=str(tmp_path / "zsched.toml"), **LEASE, **password)
+    daemon = DaemonProcess(guard, url, CONFIG=str(tmp_path / "zsched.toml"), **password)
     daemon.wait_for("term_began")
     eventually(lambda: has_archive(client))
     yield daemon
@@ -226,7 +224,7 @@ def test_a_daemon_with_its_own_rights_serves_metrics(
     guarded: GuardedRedis, operator: redis.Redis, guard: Guard
 ) -> None:
     pytest.importorskip("prometheus_client", reason="needs the extra ops")
-    daemon = DaemonProcess(guard, guarded.url("zsched-daemon"), METRICS_LISTEN="127.0.0.1:0", **LEASE)
+    daemon = DaemonProcess(guard, guarded.url("zsched-daemon"), METRICS_LISTEN="127.0.0.1:0")
     metrics = daemon.wait_for("metrics_served")["listen"]
     daemon.wait_for("term_began")
 

@@ -22,13 +22,7 @@ def ground(redis_server: EmbeddedRedis, redis_client: redis.Redis) -> Iterator[G
 
 @pytest.fixture
 def led(ground: Ground) -> Ground:
-    """A namespace with a leader, without doubt or hold."""
+    """A namespace with a leader, without doubt or hold, and a clock that stands still until ``Ground.pass_time``."""
     ground.lead()
+    ground.freeze()
     return ground
-
-
-@pytest.fixture
-def still(led: Ground) -> Ground:
-    """A namespace with a leader, by a clock that stands still until ``pass_on`` of ``limited``."""
-    led.redis.hset(led.keys.meta(), "frozen_ms", led.now_ms)
-    return led

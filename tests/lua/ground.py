@@ -18,9 +18,9 @@ from zsched.storage.keys import Keys
 from zsched.storage.scripts import Scripts
 
 SERVER = "server-1"
-TOKEN = "daemon-1:7:2000:nonce-1"
+LEASE_MS = 20_000  # no test takes so long
+TOKEN = f"daemon-1:7:{LEASE_MS}:nonce-1"
 EPOCH = 7
-LEASE_MS = 2000
 HOUR_MS = 3_600_000
 
 FIELDS = {"description": "app.task", "origin": "default", "timeout": "180", "zs": "1"}
@@ -79,6 +79,7 @@ class Ground:
         self.link = Link.from_url(url, 5.0)
         self.scripts = Scripts(self.link, self.keys)
         self.trimmed = 0  # entries of the log, by ``trim``
+        self.began_ms = self.server_ms
 
     def acting_as(self, by: str) -> Ground:
         """Return the same namespace for calls that *by* asks for."""
@@ -92,14 +93,29 @@ class Ground:
     # -- time ---------------------------------------------------------------------------------
 
     @property
-    def now_ms(self) -> int:
-        """TIME as the scripts see it, rounded up: a later script sees at least one ms less than this."""
+    def server_ms(self) -> int:
+        """The server's TIME, rounded up."""
         seconds, micros = self.redis.time()
-        return seconds * 1000 + -(-micros // 1000) + int(self.redis.hget(self.keys.meta(), "offset_ms") or 0)
+        return seconds * 1000 + -(-micros // 1000)
+
+    def freeze(self, at_ms: int | None = None) -> None:
+        """Stop the scripts' clock, now or at *at_ms*; ``pass_time`` moves it."""
+        self.redis.hset(self.keys.meta(), "frozen_ms", self.now_ms if at_ms is None else at_ms)
+
+    @property
+    def now_ms(self) -> int:
+        """
+        The time that scripts see. If their clock runs, rounded up: a later script sees at least one ms less than this.
+        """
+        frozen_ms, offset_ms = self.redis.hmget(self.keys.meta(), "frozen_ms", "offset_ms")
+        if frozen_ms is not None:
+            return int(frozen_ms)
+        return self.server_ms + int(offset_ms or 0)
 
     def pass_time(self, ms: int) -> None:
         """Move the scripts' clock."""
-        self.redis.hincrby(self.keys.meta(), "offset_ms", ms)
+        is_frozen = self.redis.hexists(self.keys.meta(), "frozen_ms")
+        self.redis.hincrby(self.keys.meta(), "frozen_ms" if is_frozen else "offset_ms", ms)
 
     def pass_until(self, ms: int) -> None:
         """Move the scripts' clock so that a later script sees *ms* or later."""

@@ -9,17 +9,9 @@ from tests.lua.ground import FIELDS, Ground
 EMAIL = FIELDS | {"origin": "email"}
 
 
-def now_ms(ground: Ground) -> int:
-    return int(ground.redis.hget(ground.keys.meta(), "frozen_ms"))
-
-
-def pass_on(ground: Ground, ms: int) -> None:
-    ground.redis.hincrby(ground.keys.meta(), "frozen_ms", ms)
-
-
 def put_due(ground: Ground, *ids: str, lane: str = "normal", age_ms: int = 1000, **fields: str) -> None:
     """Put one-shots of queue email (or as in *fields*) that are due now, a millisecond apart."""
-    rows = [(id, now_ms(ground) - age_ms + n) for n, id in enumerate(ids)]
+    rows = [(id, ground.now_ms - age_ms + n) for n, id in enumerate(ids)]
     ground.put(*rows, lane=lane, allow_past=1, fields=EMAIL | fields)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.lua import restoring
-from tests.lua.ground import FIELDS, HOUR_MS, SERVER, TEMPLATE, TOKEN, Ground
+from tests.lua.ground import FIELDS, HOUR_MS, LEASE_MS, SERVER, TEMPLATE, TOKEN, Ground
 from tests.lua.test_lost import again, end, execution, job
 from tests.lua.test_pause_resume import plan_text
 from tests.lua.test_retry import retry
@@ -178,8 +178,8 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "resume with skip of a rule": lambda g: _skip(g, DUE_MS * 2),
     "resume with skip to the end": lambda g: _skip(g, "-"),
     "get": lambda g: g.call("get", ["later", "rule", "paused"]),
-    "acquire": lambda g: g.call("acquire", daemon="daemon-1", nonce="n", server_id="s2", lease_ms=2000, gen="g"),
-    "renew": lambda g: g.call("renew", lease_ms=2000, **FENCE),
+    "acquire": lambda g: g.call("acquire", daemon="daemon-1", nonce="n", server_id="s2", lease_ms=LEASE_MS, gen="g"),
+    "renew": lambda g: g.call("renew", lease_ms=LEASE_MS, **FENCE),
     "fire": lambda g: g.fire(),
     "advance": _advance("skip"),
     "advance to the end": _advance("skip", next_ms=""),

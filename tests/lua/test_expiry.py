@@ -35,16 +35,12 @@ def _due_rule(ground: Ground, late_ms: int = 1000, template: dict[str, str] | No
 
 def _has_deadline_at(ground: Ground, run: str, deadline_ms: int) -> bool:
     """
-    Return True if a run has that deadline and Redis deletes its job at that time: its time to live, minus the time that
-    passed since the push.
+    Return True if a run has that deadline and Redis deletes its job at that time: its time to live when it was pushed,
+    minus at most the time that passed since the test began.
     """
-    left_ms, now_ms, pushed_ms = (
-        int(ground.redis.pttl(ground.keys.rq.job(run))),
-        ground.now_ms,
-        int(ground.last.t) // 1000,
-    )
+    left_ms, whole_ms = int(ground.redis.pttl(ground.keys.rq.job(run))), deadline_ms - int(ground.last.t) // 1000
     is_told = str(deadline_ms) == ground.job(run)["zs_deadline"]
-    return is_told and deadline_ms - now_ms - 1 <= left_ms <= deadline_ms - pushed_ms  # whole ms, so one less
+    return is_told and whole_ms - (ground.server_ms - ground.began_ms) - 1 <= left_ms <= whole_ms  # whole ms, so 1 less
 
 
 # -- fire -----------------------------------------------------------------------------------------

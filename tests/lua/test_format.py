@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import zsched
-from tests.lua.ground import HOUR_MS, Ground
+from tests.breadth import each
+from tests.lua.ground import HOUR_MS, LEASE_MS, Ground
 from tests.lua.restoring import WHOSE
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import OLDEST_FORMAT
@@ -27,7 +28,7 @@ CALLS = pytest.mark.parametrize(
     [
         lambda ground: ground.put(("a", "+60000")),
         lambda ground: ground.put_recurring("r", ground.now_ms + HOUR_MS),
-        lambda ground: ground.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=1000, gen="g"),
+        lambda ground: ground.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=LEASE_MS, gen="g"),
         lambda ground: ground.fire(),
         lambda ground: ground.advance(),
         lambda ground: ground.call("get", ["a"]),
@@ -69,7 +70,7 @@ def test_the_remedy_for_an_older_format_gives_an_empty_namespace(led: Ground) ->
         led.put(("a", "+60000"))
 
     led.redis.delete(*led.redis.keys(r"zsched:{default}:*"))
-    led.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=1000, gen="g")
+    led.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=LEASE_MS, gen="g")
 
     assert str(FORMAT).encode() == led.redis.hget(led.keys.meta(), "format")
     assert "1-1" == led.last.id
@@ -80,23 +81,15 @@ def test_every_script_that_reads_or_writes_schedules_checks_the_format(name: str
     assert ("{'FORMAT', meta[9]}" in load(name).text) is (name not in WITHOUT)
 
 
-def test_the_first_leader_writes_its_format_into_meta(led: Ground) -> None:
-    led.redis.hdel(led.keys.meta(), "format")
-    led.redis.delete(led.keys.lease())
-
-    led.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=1000, gen="g")
-
-    assert led.redis.hget(led.keys.meta(), "format") == str(FORMAT).encode()
-
-
 def test_python_and_lua_have_the_same_format_numbers() -> None:
     assert f"\nlocal FORMAT = {FORMAT} " in load("fire").text
     assert f"\nlocal OLDEST_FORMAT = {OLDEST_FORMAT} " in load("fire").text
 
 
-def test_a_term_entry_has_the_format_of_its_leader(ground: Ground) -> None:
-    ground.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=1000, gen="g")
+def test_the_first_leader_writes_its_format_into_meta_and_its_term(ground: Ground) -> None:
+    ground.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=LEASE_MS, gen="g")
 
+    assert ground.redis.hget(ground.keys.meta(), "format") == str(FORMAT).encode()
     assert ("term", str(FORMAT)) == (ground.last.kind, ground.last.fields["format"])
 
 
@@ -126,27 +119,38 @@ TEXTS = ["", "-", "no number", "5-5", b"\xff\x00"]
 NUMBERS_OF_LUA = ["nan", "inf", "-inf", "1e300", "1e3", "2.5", "7.0", "0x7", " 7", "+7"]  # what tonumber takes, too
 
 
-@pytest.mark.parametrize("garbage", [*TEXTS, *NUMBERS_OF_LUA, LAST_MS + 1, -LAST_MS - 1, "9" * 5000])
-@pytest.mark.parametrize("field", NUMBERS)
-def test_a_corrupted_number_in_meta_is_refused_by_name_and_nothing_is_written(
-    led: Ground, field: str, garbage: Any
-) -> None:
-    led.redis.hset(led.keys.meta(), field, garbage)
-    before = led.keyspace()
+GARBAGE = [*TEXTS, *NUMBERS_OF_LUA, LAST_MS + 1, -LAST_MS - 1, "9" * 5000]
 
-    for call in (led.fire, lambda: led.put(("a", 1_800_000_000_000)), led.report, lambda: led.call("get", ["a"])):
+
+@pytest.mark.parametrize(
+    ("field", "garbage"),
+    each(NUMBERS, GARBAGE),
+)
+def test_a_corrupted_number_in_meta_is_refused_by_name_and_nothing_is_written(
+    ground: Ground, field: str, garbage: Any
+) -> None:
+    ground.lead(**{field: garbage})
+    before = ground.keyspace()
+
+    calls = (
+        ground.fire,
+        lambda: ground.put(("a", 1_800_000_000_000)),
+        ground.report,
+        lambda: ground.call("get", ["a"]),
+    )
+    for call in calls:
         with pytest.raises(Garbled, match=rf"zsched:\{{default\}}:meta has {field} '.*', which zsched never wrote"):
             call()
 
-    assert before == led.keyspace()
+    assert before == ground.keyspace()
 
 
 @pytest.mark.parametrize("clock", [{"frozen_ms": -1}, {"offset_ms": LAST_MS}, {"offset_ms": -LAST_MS}])
-def test_a_test_clock_out_of_range_is_refused_by_name(led: Ground, clock: dict[str, int]) -> None:
-    led.redis.hset(led.keys.meta(), mapping=clock)
+def test_a_test_clock_out_of_range_is_refused_by_name(ground: Ground, clock: dict[str, int]) -> None:
+    ground.lead(**clock)
 
     with pytest.raises(Garbled, match=f"has {next(iter(clock))} '"):
-        led.fire()
+        ground.fire()
 
 
 @pytest.mark.parametrize("value", [b"-0", b"0007", b"0" * 20 + b"7", b"-7", b"%d" % LAST_MS])
@@ -159,18 +163,19 @@ def test_python_and_lua_parse_the_same_numbers(led: Ground, value: bytes) -> Non
 
 
 @pytest.mark.parametrize("field", NUMBERS)
-def test_the_remedy_of_a_corrupted_meta_field_repairs_it(led: Ground, field: str) -> None:
-    led.put(("a", 1_800_000_000_000))
-    led.redis.hset(led.keys.meta(), field, "garbage")
+def test_the_remedy_of_a_corrupted_meta_field_repairs_it(ground: Ground, field: str) -> None:
+    ground.lead()
+    ground.put(("a", 1_800_000_000_000))
+    ground.redis.hset(ground.keys.meta(), field, "garbage")
     with pytest.raises(Garbled) as caught:
-        led.fire()
+        ground.fire()
 
     for command in caught.value.remedy.partition(": ")[0].split(", then "):
-        led.redis.execute_command(*command.split())
-    led.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=1000, gen="g")
-    led.put(("b", 1_800_000_000_000))
+        ground.redis.execute_command(*command.split())
+    ground.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=LEASE_MS, gen="g")
+    ground.put(("b", 1_800_000_000_000))
 
-    assert [1, 2, 3] == [int(entry.id.split("-")[1]) for entry in led.entries()]
+    assert [1, 2, 3] == [int(entry.id.split("-")[1]) for entry in ground.entries()]
 
 
 @pytest.mark.parametrize("field", ["offset_ms", "frozen_ms"])

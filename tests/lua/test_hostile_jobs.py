@@ -10,6 +10,7 @@ from importlib import resources
 
 import pytest
 
+from tests.breadth import each
 from tests.lua.ground import EPOCH, HOUR_MS, LEASE_MS, SERVER, TOKEN, Ground
 from tests.prefix import RQ
 from zsched import Client
@@ -254,11 +255,11 @@ def test_every_script_that_reads_job_fields_is_covered_by_a_driver() -> None:
     assert {"status", "origin", "ended_at", "worker_name", "dependency_id", "zs_expires"} <= set(fields_read())
 
 
-SLOW = ("a row of its own", "no text", "a number too large", "huge")  # enough where a call asks for an archive
-CASES = [(drive, text) for drive in DRIVES for text in (SLOW if drive is client_calls else HOSTILE)]
-
-
-@pytest.mark.parametrize(("drive", "hostile"), CASES, ids=lambda one: one if isinstance(one, str) else one.__name__)
+@pytest.mark.parametrize(
+    ("drive", "hostile"),
+    each(list(DRIVES), list(HOSTILE)),
+    ids=lambda one: one if isinstance(one, str) else one.__name__,
+)
 def test_hostile_text_in_a_job_forges_nothing_in_the_log(
     led: Ground, redis_server: EmbeddedRedis, drive: Callable[[Scene], None], hostile: str
 ) -> None:

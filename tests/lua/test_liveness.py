@@ -55,10 +55,8 @@ JUDGES = [skip, chain, lost]
 def test_overlap_chains_and_lost_runs_agree_on_whether_a_worker_is_dead(
     led: Ground, judge: Callable[[Ground, str], bool], silent_s: float | None, execution: str | None, is_dead: bool
 ) -> None:
-    frozen_ms = led.now_ms
-    led.redis.hset(led.keys.meta(), "frozen_ms", frozen_ms)
     [run] = fired(led, "skip")
-    heartbeat = {} if silent_s is None else {"last_heartbeat": rq_time(frozen_ms - int(silent_s * 1000))}
+    heartbeat = {} if silent_s is None else {"last_heartbeat": rq_time(led.now_ms - int(silent_s * 1000))}
     becomes(led, run, "started", worker_name="w", **heartbeat)
     if execution is not None:
         led.redis.zadd(f"{RQ}:executions:{run}", {"x": 1})

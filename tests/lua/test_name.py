@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import EPOCH, SERVER, TOKEN, Ground
-from zsched.errors import ServerChanged, Stale
+from tests.lua.ground import SERVER, TOKEN, Ground
 
 
 @pytest.fixture
@@ -66,14 +65,6 @@ def test_an_existing_name_is_not_replaced(nameless: Ground) -> None:
     [names] = _name(nameless)
 
     assert ("old", ["old", "5"]) == (names, _meta(nameless, "gen", "doubt"))
-
-
-def test_only_the_leader_names_a_data_set(nameless: Ground) -> None:
-    with pytest.raises(Stale):
-        _name(nameless, token=f"other:{EPOCH}:2000:n")
-    with pytest.raises(ServerChanged):
-        _name(nameless, expected_server="another")
-    assert [None, "5"] == _meta(nameless, "gen", "doubt")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from tests.lua.delayed import LOCK_S, OURS, Reply, delay, native, waiting
 from tests.lua.ground import Ground
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
-from zsched.errors import RedisRefused, ServerChanged, Stale
 
 PATIENCE_MS = 7_000  # after which what is odd was looked at twice
 
@@ -144,31 +143,6 @@ def test_only_own_scheduler_locks_are_released(led: Ground) -> None:
     reply = native(led, "default", "other", lock_s=0)
 
     assert (0, ["a"], None, b"worker-1") == (reply.pushed, waiting(led), _lock(led), _lock(led, "other"))
-
-
-def test_native_is_refused_without_the_lease(led: Ground) -> None:
-    delay(led, "a")
-    before = led.keyspace()
-
-    with pytest.raises(Stale):
-        native(led, token="another")
-    with pytest.raises(ServerChanged):
-        native(led, expected_server="another")
-
-    assert before == led.keyspace()
-
-
-def test_native_without_memory_moves_no_job(led: Ground) -> None:
-    delay(led, "a", "b")
-    before = led.keyspace()
-    led.redis.config_set("maxmemory", 1)
-    try:
-        with pytest.raises(RedisRefused, match="maxmemory"):  # Redis 7 says no more OOM
-            native(led)
-    finally:
-        led.redis.config_set("maxmemory", 0)
-
-    assert before == led.keyspace()
 
 
 # -- at the front -------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from rq.registry import ScheduledJobRegistry
 
 from tests.lua.delayed import fail, fail_again, native, queued_at, waiting
 from tests.lua.ground import Ground
-from tests.lua.limited import now_ms, pass_on
 from tests.prefix import RQ
 from zsched.core.clock import from_ms, to_ms
 
@@ -22,16 +21,16 @@ MS, S = timedelta(milliseconds=1), timedelta(seconds=1)
 
 
 @pytest.fixture
-def at_second(still: Ground) -> Ground:
+def at_second(led: Ground) -> Ground:
     """A namespace with a clock that stands still at SECOND."""
-    pass_on(still, SECOND_MS - now_ms(still))
-    return still
+    led.pass_time(SECOND_MS - led.now_ms)
+    return led
 
 
 def _run_all(ground: Ground, until: datetime) -> None:
     """Call native.lua like the daemon, at each time that the last reply named, until *until*."""
     while (next_ms := native(ground).next_ms) != "" and int(next_ms) <= to_ms(until):
-        pass_on(ground, max(int(next_ms) - now_ms(ground), 0))
+        ground.pass_time(max(int(next_ms) - ground.now_ms, 0))
 
 
 def _enqueue_at(ground: Ground, id: str, at: datetime) -> None:
@@ -48,7 +47,7 @@ def test_a_delayed_job_is_queued_when_the_second_of_its_time_is_over(at_second: 
 
     for _ in range(4):
         native(at_second)
-        pass_on(at_second, (SECOND_MS + 2999 - now_ms(at_second)) // 2)
+        at_second.pass_time((SECOND_MS + 2999 - at_second.now_ms) // 2)
     assert ["a"] == waiting(at_second)
     _run_all(at_second, SECOND + 10 * S)
 
@@ -56,7 +55,7 @@ def test_a_delayed_job_is_queued_when_the_second_of_its_time_is_over(at_second: 
 
 
 def test_a_job_scheduled_within_the_current_second_waits_for_its_end(at_second: Ground) -> None:
-    pass_on(at_second, 400)
+    at_second.pass_time(400)
     _enqueue_at(at_second, "now", SECOND + 400 * MS)
     _enqueue_at(at_second, "past", SECOND - S)
 
@@ -81,7 +80,7 @@ def test_a_job_that_is_cancelled_within_its_second_is_not_queued(at_second: Grou
     _enqueue_at(at_second, "a", SECOND)
     native(at_second)
     at_second.redis.hset(f"{RQ}:job:a", "status", "canceled")
-    pass_on(at_second, 1000)
+    at_second.pass_time(1000)
 
     reply = native(at_second)
 
@@ -93,7 +92,7 @@ def test_a_job_rescheduled_within_its_second_waits_for_its_new_time(at_second: G
     native(at_second)
 
     _enqueue_at(at_second, "a", SECOND + 60 * S)
-    pass_on(at_second, 1000)
+    at_second.pass_time(1000)
 
     assert (0, SECOND_MS + 60_000) == ((reply := native(at_second)).pushed, reply.next_ms)
 
@@ -151,7 +150,7 @@ def test_a_failure_handled_in_the_next_second_does_not_delay_its_retry(at_second
 
 def test_an_overdue_retry_is_queued_at_once(at_second: Ground) -> None:
     fail(at_second, "a", Retry(max=1, interval=1), SECOND - 700 * MS)
-    pass_on(at_second, 301)
+    at_second.pass_time(301)
 
     assert 1 == native(at_second).pushed
 

@@ -167,7 +167,7 @@ def test_a_restored_one_shot_replaces_a_forged_hash(led: Ground, value: str | No
 
 
 def test_a_run_on_request_avoids_an_id_that_a_forged_hash_occupies(rule: Ground) -> None:
-    rule.redis.hset(rule.keys.meta(), "frozen_ms", AT + 5)
+    rule.freeze(AT + 5)
     rule.redis.hset(f"{RQ}:job:r-{AT + 5}-r1", "status", "queued")
 
     word, _, pushed = rule.call("run_now", id="r")

@@ -143,15 +143,11 @@ def test_an_overdue_schedule_may_change_its_payload_at_its_old_time(ground: Grou
     assert [("updated", str(due_ms))] == ground.put(("a", due_ms, "other"))
 
 
-def test_a_relative_time_counts_from_the_servers_clock(ground: Ground) -> None:
-    ground.pass_time(7 * HOUR_MS)
-    earliest_ms = ground.now_ms - 1 + 90_000
+def test_a_relative_time_counts_from_the_servers_clock(led: Ground) -> None:
+    due_ms = led.now_ms + 90_000
 
-    [(word, due_ms)] = ground.put(("a", "+90000"))
-
-    assert "created" == word
-    assert earliest_ms <= int(due_ms) <= ground.now_ms + 90_000
-    assert {"a": f"normal {due_ms}"} == ground.places()
+    assert [("created", str(due_ms))] == led.put(("a", "+90000"))
+    assert {"a": f"normal {due_ms}"} == led.places()
 
 
 def test_a_call_sent_again_with_its_operation_id_gets_the_first_reply(ground: Ground) -> None:

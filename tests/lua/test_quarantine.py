@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.lua.ground import EPOCH, SERVER, TOKEN, Ground
-from zsched.errors import ServerChanged, Stale
 
 
 def test_quarantine_takes_schedules_out_of_their_lanes_and_stores_the_reason(led: Ground) -> None:
@@ -40,14 +37,3 @@ def test_a_schedule_whose_rule_changed_is_not_quarantined(led: Ground) -> None:
     taken = led.call("quarantine", ["a", "normal", due_ms, "0-1", "why"], token=TOKEN, expected_server=SERVER)[1]
 
     assert (0, {"a": f"normal {due_ms}"}) == (taken, led.places())
-
-
-def test_quarantine_is_refused_without_the_current_lease_or_server(led: Ground) -> None:
-    _, _, _, due_ms = led.put_recurring("a")
-    rows = ["a", "normal", due_ms, led.schedule("a")["version"], "why"]
-
-    with pytest.raises(Stale):
-        led.call("quarantine", rows, token="other", expected_server=SERVER)
-    with pytest.raises(ServerChanged):
-        led.call("quarantine", rows, token=TOKEN, expected_server="other")
-    assert {"a": f"normal {due_ms}"} == led.places()

@@ -281,16 +281,16 @@ def test_a_lost_run_that_ends_is_not_queued(led: Ground) -> None:
     assert ([], "failed") == (led.queue(), led.job(A)["status"])
 
 
-def test_a_throttled_run_is_handed_to_its_limit_when_its_queue_has_room(still: Ground) -> None:
-    still.limit(default=1)
-    put_due(still, "a", "b", **LIMITED)
+def test_a_throttled_run_is_handed_to_its_limit_when_its_queue_has_room(led: Ground) -> None:
+    led.limit(default=1)
+    put_due(led, "a", "b", **LIMITED)
 
-    first = still.fire()
-    still.redis.hincrby(still.keys.meta(), "frozen_ms", 1000)
-    second = still.fire()
+    first = led.fire()
+    led.pass_time(1000)
+    second = led.fire()
 
     assert (1, 1) == (first.runs, second.runs)
-    assert [1, 1] == [len(runs) for runs in slots(still)]
+    assert [1, 1] == [len(runs) for runs in slots(led)]
 
 
 # -- runs that wait ------------------------------------------------------------------------------------

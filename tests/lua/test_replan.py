@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.lua.ground import EPOCH, HOUR_MS, SERVER, TOKEN, Ground
-from zsched.errors import RedisRefused, ServerChanged, Stale
 
 
 def replan(ground: Ground, *rows: Any, tzdata: str = "2026a", is_done: int = 0, **over: Any) -> tuple[str, list[str]]:
@@ -105,32 +104,3 @@ def test_replan_stores_the_tzdata_version_when_it_is_done(led: Ground) -> None:
     assert {"old": "2026a", "new": "2026b"} == {name: led.last.fields[name] for name in ("old", "new")}
     assert b"2026b" == led.redis.hget(led.keys.meta(), "tzdata")
     assert ["put_recurring", "replan", "replan"] == [entry.kind for entry in led.entries()]
-
-
-def test_replan_is_refused_without_the_current_lease_or_server(led: Ground) -> None:
-    _, _, _, due_ms = led.put_recurring("r")
-    row = seen(led, "r", int(due_ms) + 1)
-    before = led.keyspace()
-
-    with pytest.raises(Stale):
-        replan(led, row, token="other", is_done=1)
-    with pytest.raises(ServerChanged):
-        replan(led, row, expected_server="other", is_done=1)
-    assert before == led.keyspace()
-
-
-def test_replan_without_memory_moves_nothing(led: Ground) -> None:
-    _, _, _, due_ms = led.put_recurring("r")
-    row = seen(led, "r", int(due_ms) + 1)
-    replan(led)
-    before = led.keyspace()
-
-    led.redis.config_set("maxmemory", 1)
-    try:
-        with pytest.raises(RedisRefused, match="maxmemory"):
-            replan(led, row, is_done=1)
-        with pytest.raises(RedisRefused, match="maxmemory"):
-            replan(led, is_done=1)
-    finally:
-        led.redis.config_set("maxmemory", 0)
-    assert before == led.keyspace()

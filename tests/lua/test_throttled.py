@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from tests.lua.ground import HOUR_MS, SERVER, TEMPLATE, TOKEN, Ground
-from tests.lua.limited import EMAIL, ids, now_ms, pass_on, put_due
+from tests.lua.limited import EMAIL, ids, put_due
 from tests.lua.restoring import WHOSE
 from tests.prefix import RQ
 
 
 def put_rule(ground: Ground, id: str, **options: Any) -> int:
     """Put a recurring schedule of queue email that is due now; return its due time."""
-    due_ms = now_ms(ground)
+    due_ms = ground.now_ms
     ground.put_recurring(id, due_ms, template=TEMPLATE | {"origin": "email"}, **options)
     return due_ms
 
@@ -22,80 +22,80 @@ def put_rule(ground: Ground, id: str, **options: Any) -> int:
 # -- recurring ones -----------------------------------------------------------------------------------
 
 
-def test_a_recurring_schedule_uses_a_token_when_fire_returns_it(still: Ground) -> None:
-    still.limit(email=1)
-    due_ms = put_rule(still, "r")
-    put_rule(still, "s")
+def test_a_recurring_schedule_uses_a_token_when_fire_returns_it(led: Ground) -> None:
+    led.limit(email=1)
+    due_ms = put_rule(led, "r")
+    put_rule(led, "s")
 
-    fired = still.fire()
+    fired = led.fire()
 
     assert [["r", "normal", str(due_ms)]] == [row[:3] for row in fired.recurring]
-    assert f"normal:email {due_ms}" == still.places()["s"]
+    assert f"normal:email {due_ms}" == led.places()["s"]
 
 
-def test_a_throttled_schedule_advances_back_into_its_lane(still: Ground) -> None:
-    still.limit(email=1)
-    due_ms = put_rule(still, "r", lane="high")
-    put_rule(still, "s", lane="high")
-    still.advance((still.fire().recurring[0], due_ms, due_ms + HOUR_MS))
-    pass_on(still, 1000)
+def test_a_throttled_schedule_advances_back_into_its_lane(led: Ground) -> None:
+    led.limit(email=1)
+    due_ms = put_rule(led, "r", lane="high")
+    put_rule(led, "s", lane="high")
+    led.advance((led.fire().recurring[0], due_ms, due_ms + HOUR_MS))
+    led.pass_time(1000)
 
-    fired = still.fire()
-    words = still.advance((fired.recurring[0], due_ms, due_ms + HOUR_MS))
+    fired = led.fire()
+    words = led.advance((fired.recurring[0], due_ms, due_ms + HOUR_MS))
 
     assert [["s", "high:email", str(due_ms)]] == [row[:3] for row in fired.recurring]
     assert ["fired"] == words
-    assert dict.fromkeys("rs", f"high {due_ms + HOUR_MS}") == still.places()
-    assert ["r", "s"] == ids(still.queue("email"))
-    assert f"s fired {due_ms} {due_ms + HOUR_MS}" == " ".join(still.last.rows[0].split()[:4])
+    assert dict.fromkeys("rs", f"high {due_ms + HOUR_MS}") == led.places()
+    assert ["r", "s"] == ids(led.queue("email"))
+    assert f"s fired {due_ms} {due_ms + HOUR_MS}" == " ".join(led.last.rows[0].split()[:4])
 
 
-def test_a_throttled_schedule_can_end(still: Ground) -> None:
-    still.limit(email=1)
-    put_due(still, "a")
-    due_ms = put_rule(still, "r")
-    still.fire()
-    pass_on(still, 1000)
+def test_a_throttled_schedule_can_end(led: Ground) -> None:
+    led.limit(email=1)
+    put_due(led, "a")
+    due_ms = put_rule(led, "r")
+    led.fire()
+    led.pass_time(1000)
 
-    still.advance((still.fire().recurring[0], due_ms, ""))
+    led.advance((led.fire().recurring[0], due_ms, ""))
 
-    assert {} == still.places()
-    assert "ended_at" in still.schedule("r")
-    still.fire()
-    assert [] == still.throttled()
+    assert {} == led.places()
+    assert "ended_at" in led.schedule("r")
+    led.fire()
+    assert [] == led.throttled()
 
 
 @pytest.mark.parametrize("script", ["advance", "quarantine"])
-def test_a_throttled_schedule_can_be_quarantined_under_its_lane(still: Ground, script: str) -> None:
-    still.limit(email=1)
-    put_due(still, "a")
-    due_ms = put_rule(still, "r", lane="low")
-    still.fire()
-    pass_on(still, 1000)
-    row = still.fire().recurring[0]
+def test_a_throttled_schedule_can_be_quarantined_under_its_lane(led: Ground, script: str) -> None:
+    led.limit(email=1)
+    put_due(led, "a")
+    due_ms = put_rule(led, "r", lane="low")
+    led.fire()
+    led.pass_time(1000)
+    row = led.fire().recurring[0]
 
     if script == "advance":
-        still.redis.delete(still.keys.template("r"))
-        still.advance((row, due_ms, due_ms + HOUR_MS))
+        led.redis.delete(led.keys.template("r"))
+        led.advance((row, due_ms, due_ms + HOUR_MS))
     else:
-        still.call("quarantine", [*row[:4], "why"], token=TOKEN, expected_server=SERVER)
+        led.call("quarantine", [*row[:4], "why"], token=TOKEN, expected_server=SERVER)
 
-    assert {"r": f"quarantine low {due_ms}"} == still.places()
+    assert {"r": f"quarantine low {due_ms}"} == led.places()
 
 
 # -- what is throttled is a schedule like the others --------------------------------------------------
 
 
 @pytest.fixture
-def late(still: Ground) -> Ground:
+def late(led: Ground) -> Ground:
     """A namespace in which "b" (one-shot) and "r" (recurring) are throttled."""
-    still.limit(email=1)
-    put_due(still, "a", "b")
-    put_rule(still, "r")
-    still.fire()
-    assert {"b", "r"} == still.places().keys()
-    assert all(place.startswith("normal:email ") for place in still.places().values())
-    return still
+    led.limit(email=1)
+    put_due(led, "a", "b")
+    put_rule(led, "r")
+    led.fire()
+    assert {"b", "r"} == led.places().keys()
+    assert all(place.startswith("normal:email ") for place in led.places().values())
+    return led
 
 
 @pytest.mark.parametrize("id", ["b", "r"])
@@ -118,7 +118,7 @@ def test_a_throttled_schedule_can_be_cancelled(late: Ground, id: str) -> None:
 
 
 def test_a_throttled_schedule_can_be_put_with_another_time_queue_and_lane(late: Ground) -> None:
-    due_ms = now_ms(late) + HOUR_MS
+    due_ms = late.now_ms + HOUR_MS
 
     words = late.put(("b", due_ms), lane="high")
     late.put_recurring("r", due_ms, trigger="rule-2", digest="digest-2")
@@ -174,7 +174,7 @@ def test_a_restore_puts_a_throttled_schedule_into_its_lane_only(late: Ground, is
 
 
 def test_a_replan_leaves_a_throttled_schedule_in_one_place(late: Ground) -> None:
-    due_ms, version, new_ms = late.places()["r"].split()[-1], late.schedule("r")["version"], now_ms(late) + HOUR_MS
+    due_ms, version, new_ms = late.places()["r"].split()[-1], late.schedule("r")["version"], late.now_ms + HOUR_MS
     row = ["r", version, due_ms, due_ms, new_ms, new_ms]
 
     late.call("replan", row, tzdata="2026a", is_done=0, token=TOKEN, expected_server=SERVER)
@@ -182,7 +182,7 @@ def test_a_replan_leaves_a_throttled_schedule_in_one_place(late: Ground) -> None
 
     assert str(new_ms) == late.places()["r"].split()[-1]
     assert new_ms == late.fire().next_ms
-    pass_on(late, HOUR_MS)
+    late.pass_time(HOUR_MS)
     [row] = late.fire().recurring
     late.advance((row, new_ms, new_ms + HOUR_MS))
     assert {"r": f"normal {new_ms + HOUR_MS}"} == late.places()

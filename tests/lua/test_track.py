@@ -11,7 +11,7 @@ import pytest
 from tests.lua.ground import EPOCH, SERVER, TOKEN, Entry, Ground
 from tests.prefix import RQ
 from zsched.core.job import JOB_FIELDS, JobFacts
-from zsched.errors import RedisRefused, ServerChanged, Stale
+from zsched.errors import RedisRefused
 from zsched.storage.jobs import Jobs
 
 STARTED, ENDED = "2026-01-01T00:00:00.000001Z", "2026-01-01T00:00:01.000001Z"
@@ -214,17 +214,3 @@ def test_track_is_refused_without_a_log(led: Ground, seen: Entry) -> None:
     led.redis.hdel(led.keys.meta(), "seq")
 
     assert ["LOST"] == track(led, seen, over(A, "gone"))
-
-
-@pytest.mark.parametrize(
-    ("fence", "error"),
-    [({"token": "daemon-2:8:2000:nonce-2"}, Stale), ({"expected_server": "server-2"}, ServerChanged)],
-)
-def test_only_the_leader_tracks(led: Ground, seen: Entry, fence: dict[str, str], error: type[Exception]) -> None:
-    job(led, A, "finished", ended_at=ENDED)
-    before = led.keyspace()
-
-    with pytest.raises(error):
-        track(led, seen, over(A), **fence)
-
-    assert before == led.keyspace()

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.lua.ground import HOUR_MS, Ground
-from tests.lua.limited import pass_on
-from zsched.errors import ServerChanged, Stale
 
 NODE = 100  # stream-node-max-entries
 
@@ -72,21 +68,6 @@ def test_trimming_is_not_logged_and_changes_nothing_but_the_log(led: Ground) -> 
     assert "put" == led.last.kind
 
 
-@pytest.mark.parametrize(
-    ("fence", "error"),
-    [({"token": "daemon-2:8:2000:nonce-2"}, Stale), ({"expected_server": "server-2"}, ServerChanged)],
-)
-def test_only_the_leader_trims(led: Ground, fence: dict[str, str], error: type[Exception]) -> None:
-    _fill(led, 250)
-    led.redis.hset(led.keys.archivers(), "silent", "- 0 1 failed {}")
-    before = led.keyspace()
-
-    with pytest.raises(error):
-        led.trim("7-250", **fence)
-
-    assert before == led.keyspace()
-
-
 def test_reports_of_long_silent_archives_are_deleted(led: Ground) -> None:
     led.report("silent")
     led.pass_time(HOUR_MS)
@@ -98,16 +79,16 @@ def test_reports_of_long_silent_archives_are_deleted(led: Ground) -> None:
     assert [b"alive"] == led.redis.hkeys(led.keys.archivers())
 
 
-def test_the_report_of_an_archive_silent_for_exactly_the_limit_is_kept(still: Ground) -> None:
-    still.report("silent")
-    pass_on(still, HOUR_MS)
+def test_the_report_of_an_archive_silent_for_exactly_the_limit_is_kept(led: Ground) -> None:
+    led.report("silent")
+    led.pass_time(HOUR_MS)
 
-    still.trim("7-1", silent_ms=HOUR_MS)
-    assert [b"silent"] == still.redis.hkeys(still.keys.archivers())
-    pass_on(still, 1)
-    still.trim("7-1", silent_ms=HOUR_MS)
+    led.trim("7-1", silent_ms=HOUR_MS)
+    assert [b"silent"] == led.redis.hkeys(led.keys.archivers())
+    led.pass_time(1)
+    led.trim("7-1", silent_ms=HOUR_MS)
 
-    assert [] == still.redis.hkeys(still.keys.archivers())
+    assert [] == led.redis.hkeys(led.keys.archivers())
 
 
 def test_corrupted_reports_are_deleted(led: Ground) -> None:

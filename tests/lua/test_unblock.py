@@ -30,7 +30,7 @@ from tests.lua.ground import EPOCH, LEASE_MS, SERVER, TOKEN, Ground
 from tests.prefix import RQ
 from zsched.core.clock import ManualClock
 from zsched.daemon.chains import SETTLED_MS, ChainKeeper
-from zsched.errors import RedisRefused, ServerChanged, Stale
+from zsched.errors import RedisRefused
 from zsched.storage.lease import Term
 
 # -- releasing --------------------------------------------------------------------------------------------
@@ -271,22 +271,6 @@ def test_a_chain_without_runs_is_deleted_and_other_chains_are_released(led: Grou
     rows = ["s", *WITHDRAW, "r", *RELEASE]
     assert [[B], []] == led.call("unblock", rows, token=TOKEN, expected_server=SERVER)[1:]
     assert (None, f"queue {B}") == (chain(led, id="s"), chain(led))
-
-
-# -- the fence --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("over", "error"), [({"token": "other"}, Stale), ({"expected_server": "s"}, ServerChanged)])
-def test_unblock_is_refused_without_the_current_lease_or_server(
-    led: Ground, over: dict[str, str], error: type[Exception]
-) -> None:
-    jobs(led, "stopped", "deferred")
-    chain(led, QUEUE)
-    before = led.keyspace()
-
-    with pytest.raises(error):
-        unblock(led, RELEASE, **over)
-    assert before == led.keyspace()
 
 
 def test_chains_of_another_type_are_refused_before_anything_is_written(led: Ground) -> None:

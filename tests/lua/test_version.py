@@ -41,7 +41,7 @@ def test_every_change_of_a_schedule_makes_a_version_that_it_never_had(
     ground: Ground, kind: str, is_frozen: bool
 ) -> None:
     if is_frozen:
-        ground.redis.hset(ground.keys.meta(), "frozen_ms", ground.now_ms)
+        ground.freeze()
     make(ground, kind)
     seen = [version(ground)]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.breadth import everything
 from tests.lua import restoring
 from tests.lua.ground import HOUR_MS, TEMPLATE, Ground
 from tests.lua.scene import DUE_MS, FENCE, Keyspace, contents, furnish, kept, set_back
@@ -132,6 +133,9 @@ VERBS: dict[str, Callable[[Ground, str], Any]] = {
 }  # fmt: skip
 
 
+FEW = 5  # in the usual run, a value is shown to every fifth verb; each kind of values is shown to all
+
+
 def _end(ground: Ground) -> dict[str, Any]:
     last = ground.link.execute("XREVRANGE", ground.keys.log(), "+", "-", "COUNT", 1)[0]
     return {"seen_entry": last[0].decode(), "seen_t": last[1][3].decode()}
@@ -170,11 +174,12 @@ def test_a_corrupted_value_leaves_no_call_half_done_and_is_repaired_by_a_put(
 ) -> None:
     ground, at_first = scene
 
-    for name, id, spoil in SPOILS[kind]:
+    for n, (name, id, spoil) in enumerate(SPOILS[kind]):
         set_back(ground, at_first)
         spoil(ground)
         spoiled, before = kept(ground), contents(ground)
-        for verb, call in VERBS.items():
+        for verb in list(VERBS) if everything() else list(VERBS)[n % FEW :: FEW]:
+            call = VERBS[verb]
             set_back(ground, spoiled)
             reply, refused = _tried(lambda call=call, id=id: call(ground, id))
             if refused:

@@ -34,7 +34,7 @@ def main() -> int:
     began = reported = time.monotonic()
     findings = Findings()
     for findings in search(range(options.first, options.first + options.seeds), left_out, options.daemons):
-        if time.monotonic() - reported > PROGRESS_S:
+        if time.monotonic() - reported > PROGRESS_S:  # timing: a line for people
             reported = time.monotonic()
             sys.stderr.write(f"{findings.runs} of {options.seeds} runs, {sum(findings.broken.values())} broken\n")
     sys.stdout.write(_report(findings, options.without, time.monotonic() - began))

@@ -189,7 +189,7 @@ class Pool:
 
 
 class Worker:
-    """What the parent knows of a worker: its *unit*, and the index of the test that it is *running*."""
+    """The parent's knowledge of a worker: its *unit*, and the index of the test that it is *running*."""
 
     def __init__(self, pid: int, channel: Channel) -> None:
         self.pid, self.channel = pid, channel

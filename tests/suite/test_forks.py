@@ -78,7 +78,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_each_test_runs_once_and_a_worker_that_ends_is_replaced(folder: Path) -> None:
+def test_tests_run_once_and_a_worker_that_ends_is_replaced(folder: Path) -> None:
     done = run(folder, "--forks", "2")
 
     assert "2 failed, 3 passed, 1 skipped, 1 xfailed" in done.stdout

@@ -100,7 +100,7 @@ def test_another_zsched_on_the_path_gets_a_true_start(tmp_path: Path) -> None:
     assert "the other one\n" == done.stdout
 
 
-def test_a_warm_start_is_waited_for_signalled_and_told_by_its_exit_status() -> None:
+def test_a_warm_start_is_waited_for_signalled_and_reports_its_exit_status() -> None:
     process = start(True, "-c", "# zsched.cli import\nimport signal; print(1, flush=True); signal.pause()", stdout=-1)
     assert process.stdout is not None
     with process.stdout as stdout:

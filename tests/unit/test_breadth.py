@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tests.breadth import pairs, some
+from tests.breadth import each, pairs, some
 
 
 @pytest.fixture(params=["0", "1"], ids=["usual", "all"])
@@ -24,8 +24,15 @@ def test_a_choice_that_is_not_a_case_is_refused(everything: bool) -> None:
         some(range(3), 1, 9)
 
 
+def test_rows_of_each_value_are_as_many_as_the_longest_axis_has(everything: bool) -> None:
+    rows = each("abc", [1, 2], [True])
+
+    assert len(rows) == (6 if everything else 3)
+    assert [set("abc"), {1, 2}, {True}] == [set(axis) for axis in zip(*rows, strict=True)]
+
+
 @pytest.mark.parametrize("sizes", [(), (3,), (3, 4), (2, 2, 2), (5, 3, 6), (4, 1, 3, 2), (2,) * 7], ids=str)
-def test_each_pair_of_values_occurs_once_at_least(everything: bool, sizes: tuple[int, ...]) -> None:
+def test_pairs_of_values_occur_once_at_least(everything: bool, sizes: tuple[int, ...]) -> None:
     axes = [[[axis, value] for value in range(size)] for axis, size in enumerate(sizes)]  # lists: not hashable
 
     rows = pairs(*axes)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from lupa.lua51 import LuaRuntime
 
 import zsched
 from zsched.errors import ZschedError
@@ -20,6 +21,11 @@ FILES = sorted(LUA.rglob("*.lua"))
 
 def _code(text: str) -> str:
     return re.sub(r"--.*", "", text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_expanded_script_is_compiled_by_the_lua_of_redis(name: str) -> None:
+    LuaRuntime().compile(load(name).text)
 
 
 @pytest.mark.parametrize("name", NAMES)

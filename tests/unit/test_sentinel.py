@@ -120,13 +120,13 @@ def test_a_bad_url_is_a_config_error_without_the_password(url: str) -> None:
 
 
 def test_an_adopted_client_keeps_its_settings_but_not_its_retries() -> None:
-    theirs = made(HOSTS, socket_timeout=3, sentinel_kwargs={"password": "sp"}).master_for(
+    theirs = made(HOSTS, socket_timeout=30, sentinel_kwargs={"password": "sp"}).master_for(
         "mymaster", db=3, password="p"
     )
 
     link = Link.adopt(theirs)
 
-    assert ("redis+sentinel://h1:26379,[::1]:7/mymaster/3", 3, True) == (link.where, link.timeout_s, link.finds_master)
+    assert ("redis+sentinel://h1:26379,[::1]:7/mymaster/3", 30, True) == (link.where, link.timeout_s, link.finds_master)
     assert "p" == options_of(link)["password"]
     assert_sends_nothing_twice(options_of(link))
     for each in sentinel_options_of(link):

@@ -16,6 +16,8 @@ import zsched
 from tests.sources import PACKAGE
 from zsched.cli import program
 
+pytestmark = pytest.mark.true_start
+
 SHOWN = "; import sys; print(*sys.modules)"
 CALLED = "from zsched.cli import main; import sys; sys.argv = ['zsched', {}]; main()"
 OUTSIDE = {"click", "croniter", "dateutil", "fakeredis", "redis", "rich", "rq", "sqlite3", "structlog", "typeguard"}
@@ -29,12 +31,10 @@ def imported_by(code: str) -> set[str]:
     return set(told.splitlines()[-1].split())
 
 
-@pytest.mark.slow
 def test_the_package_alone_imports_no_other_package() -> None:
     assert not imported_by("import zsched") & (OUTSIDE | INSIDE)
 
 
-@pytest.mark.slow
 def test_a_client_imports_redis_and_few_modules_more() -> None:
     of_redis = imported_by("import redis; redis.Redis.from_url('redis://localhost')")
     modules = imported_by("import zsched; zsched.Client.from_url('redis://localhost')")
@@ -44,7 +44,6 @@ def test_a_client_imports_redis_and_few_modules_more() -> None:
     assert len(more) <= 30
 
 
-@pytest.mark.slow
 def test_a_client_that_schedules_imports_nothing_for_other_calls() -> None:
     modules = imported_by("import zsched; zsched.Client.from_url('redis://localhost')._putting")
 
@@ -53,7 +52,6 @@ def test_a_client_that_schedules_imports_nothing_for_other_calls() -> None:
     assert not modules & OF_THE_PAST
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_the_command_line_imports_click_alone_until_a_command_is_called(option: str) -> None:
     modules = imported_by(CALLED.format(repr(option)))
@@ -62,7 +60,6 @@ def test_the_command_line_imports_click_alone_until_a_command_is_called(option: 
     assert not modules & {"zsched.client", "zsched.config", "zsched.core.model", "zsched.cli.listing"}
 
 
-@pytest.mark.slow
 def test_a_command_imports_nothing_for_other_commands() -> None:
     modules = imported_by(CALLED.format("'ls', '--help'"))
 

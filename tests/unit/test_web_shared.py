@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from zsched.core.clock import ManualClock
+from zsched.web.console import shared as module
 from zsched.web.console.shared import Shared
 
 pytestmark = pytest.mark.anyio
@@ -20,10 +22,11 @@ class Counter:
     """Counts its reads; each waits until it may answer."""
 
     def __init__(self) -> None:
-        self.reads, self.gate = 0, asyncio.Event()
+        self.reads, self.began, self.gate = 0, asyncio.Event(), asyncio.Event()
 
     async def read(self) -> int:
         self.reads += 1
+        self.began.set()
         await self.gate.wait()
         return self.reads
 
@@ -32,7 +35,7 @@ async def test_viewers_at_the_same_moment_share_one_read() -> None:
     counter = Counter()
     shared = Shared(counter.read, 60)
     viewers = [asyncio.ensure_future(shared.get()) for _ in range(20)]
-    await asyncio.sleep(0)
+    await counter.began.wait()
     counter.gate.set()
 
     assert [1] * 20 == await asyncio.gather(*viewers)
@@ -67,24 +70,35 @@ async def test_a_viewer_who_leaves_does_not_end_the_read_of_the_others() -> None
     counter = Counter()
     shared = Shared(counter.read, 60)
     one, other = asyncio.ensure_future(shared.get()), asyncio.ensure_future(shared.get())
-    await asyncio.sleep(0)
+    await counter.began.wait()
     one.cancel()
     counter.gate.set()
 
     assert 1 == await other
 
 
-async def test_a_viewer_does_not_get_a_read_that_began_too_long_ago() -> None:
-    counter = Counter()
-    shared = Shared(counter.read, 0)
+@pytest.mark.parametrize(("ms", "reads"), [(1000, 1), (1001, 2)])
+async def test_a_viewer_does_not_get_a_read_that_began_too_long_ago(
+    monkeypatch: pytest.MonkeyPatch, ms: int, reads: int
+) -> None:
+    clock, counter, asked = ManualClock(), Counter(), asyncio.Event()
+
+    def now_s() -> float:
+        asked.set()
+        return clock.monotonic_ms() / 1000
+
+    monkeypatch.setattr(module, "_now_s", now_s)
+    shared = Shared(counter.read, 1)
     early = asyncio.ensure_future(shared.get())
-    await asyncio.sleep(0)
+    await counter.began.wait()
+    clock.advance(ms)
+    asked.clear()
     late = asyncio.ensure_future(shared.get())
-    await asyncio.sleep(0)
+    await asked.wait()
     reads_at_once = counter.reads
     counter.gate.set()
 
-    assert (1, 1, 2) == (reads_at_once, await early, await late)
+    assert (1, 1, reads) == (reads_at_once, await early, await late)
 
 
 async def test_a_result_that_may_be_older_is_given_while_it_is_read_again() -> None:
@@ -93,8 +107,9 @@ async def test_a_result_that_may_be_older_is_given_while_it_is_read_again() -> N
     shared = Shared(counter.read, 0, most_s=60)
     first = await shared.soon()
     counter.gate.clear()
+    counter.began.clear()
 
     at_once = [await shared.soon() for _ in range(3)]
-    await asyncio.sleep(0)
+    await counter.began.wait()
 
     assert (1, [1, 1, 1], 2) == (first, at_once, counter.reads)

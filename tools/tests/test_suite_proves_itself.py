@@ -205,9 +205,11 @@ def test_the_script_test_of_a_safeguard_line_fails_without_the_line(
 ) -> None:
     ground = Ground(redis_client, redis_server.url)
     ground.lead()
+    ground.freeze()
     mutant.run(ground)
     redis_client.flushall()
     ground.lead()
+    ground.freeze()
     mutate(monkeypatch, mutant.file, mutant.line, mutant.instead)
     ground = Ground(redis_client, redis_server.url)
 

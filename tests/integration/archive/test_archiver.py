@@ -10,7 +10,7 @@ import redis
 
 from tests.faults.leases import end_hold
 from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import STEADY, DaemonThread, know
+from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
 from zsched import Client
 from zsched.archive import Archive
@@ -59,7 +59,7 @@ def test_an_archive_that_keeps_failing_after_a_loss_does_not_stop_firing(
     def bad_sector(merge: Merge) -> Iterator[int]:
         raise ArchiveFailed("disk I/O error")
 
-    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own()), **STEADY) as daemon:
+    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own())) as daemon:
         client.schedule("app.tasks.run", id="a", after=3600)
         eventually(lambda: following(archivers))
         client.schedule("app.tasks.run", id="b", after=3600, durable=True)
@@ -135,7 +135,7 @@ def test_a_new_archive_learns_the_name_of_the_data_set_as_soon_as_the_leader_giv
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "REPORT_EVERY_MS", float("inf"))  # nothing else makes it ask
-    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own())) as daemon:
+    with DaemonThread(redis_url, lease_ms=400) as daemon:  # timing: a name comes when the first lease could have lapsed
         named = daemon.wait_for("data_set_named")
 
         assert named["name"] == eventually(lambda: daemon.daemon._archivist.archiver.gen)
@@ -155,7 +155,7 @@ def test_an_archive_frees_its_memory_once_after_a_backlog(
     monkeypatch.setattr(module, "_MUCH", 10)
     monkeypatch.setattr(Archive, "check_step", lambda *_: True)  # it never ends; its end frees memory, too
     client = Client.from_url(redis_url)
-    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own()), **STEADY):
+    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own())):
         eventually(lambda: rests)  # after it was opened
         earlier = len(rests)
         for number in range(10):

@@ -10,7 +10,7 @@ import redis
 from tests.faults.clocks import now_ms
 from tests.faults.leases import end_hold
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread, know
+from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
 from zsched import Client
 from zsched.errors import RedisRefused
@@ -41,7 +41,7 @@ def test_a_hole_in_the_log_stops_firing_until_the_key_of_the_log_is_renamed(
 ) -> None:
     know(redis_client)
     client, queue_key = Client.from_url(redis_url), f"{RQ}:queue:default"
-    with DaemonThread(redis_url, **STEADY) as daemon:
+    with DaemonThread(redis_url) as daemon:
         eventually(Archivers(link, KEYS).alive)
         client.schedule("app.tasks.run", id="rule", every=0.2, overlap="allow")
         eventually(lambda: redis_client.llen(queue_key))

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.archive.ground import (
-    HOUR_MS,
-    Scene,
-    Storm,
-    assert_state_is_redis_own,
-    rows_put_back,
-    schedule,
-)
+from tests.integration.archive.ground import HOUR_MS, Scene, Storm, assert_state_is_redis_own, rows_put_back, schedule
 from tests.integration.archive.merging import (
     HOLD_MS,
     SEEDS,

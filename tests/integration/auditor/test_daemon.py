@@ -14,7 +14,7 @@ import redis
 from click.testing import CliRunner
 
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread, know
+from tests.faults.threads import DaemonThread, know
 from tests.integration.archive.ground import SOON
 from tests.integration.auditor.ground import FUNC
 from zsched import Client
@@ -35,7 +35,7 @@ def test_a_daemon_restores_a_schedule_that_another_writer_removed(
     monkeypatch.setattr(module, "_AGAIN_MS", 50.0)
     keys = Keys("default")
 
-    with DaemonThread(redis_url, **STEADY) as daemon:
+    with DaemonThread(redis_url) as daemon:
         eventually(Archivers(link, keys).alive)
         client.schedule(FUNC, id="a", at=SOON, durable=True)
         redis_client.zrem(keys.due_normal(), "a")
@@ -62,7 +62,7 @@ def test_an_audit_with_busy_clients_raises_no_alarm(
     ends = Auditor._end
     monkeypatch.setattr(Auditor, "_end", lambda *given: (passes.append(given[1].checked), ends(*given)))
 
-    with DaemonThread(redis_url, **STEADY) as daemon:
+    with DaemonThread(redis_url) as daemon:
         eventually(Archivers(link, Keys("default")).alive)
         is_enough = threading.Event()
         clients = [threading.Thread(target=keep_busy, args=(redis_url, seed, is_enough)) for seed in range(3)]

@@ -6,7 +6,8 @@ import pytest
 import redis
 
 from tests.faults.threads import know
-from tests.integration.backfill.ground import NOW, TASKS
+from tests.integration.backfill.ground import NOW
+from tests.integration.reruns.ground import TASKS
 from zsched import Client
 from zsched.storage.connection import Link
 

@@ -12,7 +12,8 @@ import redis
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.archive.ground import Scene
-from tests.integration.backfill.ground import HOUR, KEYS, NOW, TASKS, archived, backfill, queue, run
+from tests.integration.backfill.ground import HOUR, KEYS, NOW, backfill, run
+from tests.integration.reruns.ground import TASKS, archived, queue
 from tests.prefix import RQ
 from zsched import Client
 from zsched.core.changes import What

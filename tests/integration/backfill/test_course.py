@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import redis
 
-from tests.integration.backfill.ground import HOUR, KEYS, NOW, backfill, queue, run
+from tests.integration.backfill.ground import HOUR, KEYS, NOW, backfill, run
+from tests.integration.reruns.ground import queue
 from zsched import Client, ScheduleNotFound
 from zsched.core.clock import from_ms
 from zsched.errors import Contended

@@ -14,8 +14,9 @@ import pytest
 import redis
 
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread
-from tests.integration.backfill.ground import HOUR, KEYS, NOW, archived, backfill, queue, run
+from tests.faults.threads import DaemonThread
+from tests.integration.backfill.ground import HOUR, KEYS, NOW, backfill, run
+from tests.integration.reruns.ground import archived, queue
 from tests.prefix import RQ
 from zsched import Client
 from zsched.archive import ran as archive_ran
@@ -148,7 +149,7 @@ def test_a_backfill_before_the_start_of_the_archive_is_refused(
     last = Log(link, KEYS).last()
     assert last is not None
     redis_client.xtrim(KEYS.log(), minid=last.position.id, approximate=False)
-    with DaemonThread(redis_url, **STEADY):
+    with DaemonThread(redis_url):
         eventually(lambda: Archivers(link, KEYS).alive())
 
         with pytest.raises(ArchiveError, match="the archive goes back no further"):

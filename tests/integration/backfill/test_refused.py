@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import redis
 
-from tests.integration.backfill.ground import HOUR, KEYS, NOW, queue
+from tests.integration.backfill.ground import HOUR, KEYS, NOW
+from tests.integration.reruns.ground import queue
 from zsched import Client, InvalidSchedule, ScheduleNotFound
 
 pytestmark = pytest.mark.redis

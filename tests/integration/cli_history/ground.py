@@ -9,7 +9,7 @@ from typing import Any
 import redis
 
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread
+from tests.faults.threads import DaemonThread
 from tests.integration import command_line
 from tests.prefix import RQ
 from zsched.config.settings import ArchiveSettings
@@ -42,7 +42,7 @@ class Leading:
 
     def __init__(self, url: str, path: Path, **archive: Any) -> None:
         settings = ArchiveSettings(path=str(path), **archive)
-        self._url, self._daemon = url, DaemonThread(url, archive=settings, **STEADY)
+        self._url, self._daemon = url, DaemonThread(url, archive=settings)
 
     def __enter__(self) -> DaemonThread:
         with ExitStack() as stack:

@@ -129,6 +129,7 @@ def test_why_of_an_unknown_schedule_says_that_it_is_unknown(
     assert "" == for_programs.stderr
 
 
+@pytest.mark.true_start  # without zsched.archive
 def test_why_needs_only_redis_not_the_archive_file(
     redis_url: str, client: Client, path: Path, guard: Guard, tmp_path: Path
 ) -> None:

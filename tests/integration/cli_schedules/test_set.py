@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.cli_schedules.ground import FUNC, LATER, Zsched
 from zsched import Client, Contended
-from zsched.cli.program import FAILED, NOT_FOUND, USAGE
+from zsched.cli.program import FAILED, USAGE
 
 pytestmark = pytest.mark.once
 
@@ -22,22 +22,6 @@ def test_set_changes_the_given_options_and_keeps_the_rest(zsched: Zsched) -> Non
 
     assert ("updated", "2030-12-24T10:00:00.000Z") == (told["outcome"], told["next_at"])
     assert ([2], [], "once", "Asia/Seoul") == (shown["args"], shown["tags"], shown["description"], shown["tz"])
-
-
-def test_set_without_a_change_is_a_usage_error(zsched: Zsched) -> None:
-    zsched("add", "beat", FUNC, "--every", "1h")
-
-    assert USAGE == zsched("set", "beat").exit_code
-
-
-def test_set_does_not_turn_a_one_shot_into_a_rule(zsched: Zsched) -> None:
-    zsched("add", "reminder", FUNC, *LATER)
-
-    assert USAGE == zsched("set", "reminder", "--every", "5").exit_code
-
-
-def test_set_of_an_unknown_schedule_is_not_found(zsched: Zsched) -> None:
-    assert NOT_FOUND == zsched("set", "nobody", "--tag", "a").exit_code
 
 
 def test_set_of_a_schedule_that_changes_at_every_attempt_fails_and_names_the_error(

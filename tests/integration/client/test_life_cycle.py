@@ -10,11 +10,7 @@ import redis
 
 from tests.faults.clocks import freeze
 from tests.integration.client.ground import KEYS, pass_time, queued
-from zsched import (
-    Client,
-    InvalidSchedule,
-    ScheduleNotFound,
-)
+from zsched import Client, InvalidSchedule, ScheduleNotFound
 from zsched.core.choices import Missed, ScheduleState
 from zsched.core.clock import from_ms, to_ms
 

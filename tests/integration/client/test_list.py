@@ -11,10 +11,7 @@ import pytest
 import redis
 
 from tests.integration.client.ground import HOUR, KEYS, ids
-from zsched import (
-    Client,
-    InvalidSchedule,
-)
+from zsched import Client, InvalidSchedule
 from zsched.core.choices import Priority
 
 

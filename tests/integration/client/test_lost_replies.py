@@ -13,10 +13,7 @@ import pytest
 import redis
 
 from tests.integration.client.ground import KEYS, pass_time, queued
-from zsched import (
-    Client,
-    RedisUnavailable,
-)
+from zsched import Client, RedisUnavailable
 from zsched.embedded import EmbeddedRedis
 
 

@@ -9,10 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.integration.client.ground import HOUR
-from zsched import (
-    Client,
-    InvalidSchedule,
-)
+from zsched import Client, InvalidSchedule
 from zsched.core.clock import from_ms, to_ms
 from zsched.core.triggers import build, due_of
 

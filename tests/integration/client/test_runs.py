@@ -10,12 +10,7 @@ import pytest
 import redis
 
 from tests.integration.client.ground import KEYS, queued
-from zsched import (
-    Client,
-    InvalidSchedule,
-    ScheduleExists,
-    ScheduleNotFound,
-)
+from zsched import Client, InvalidSchedule, ScheduleExists, ScheduleNotFound
 from zsched.core.clock import to_ms
 
 

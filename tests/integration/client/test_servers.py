@@ -15,12 +15,7 @@ import redis
 
 from tests.integration.client.ground import ROOT, ids
 from tests.prefix import RQ
-from zsched import (
-    Client,
-    InvalidSchedule,
-    RedisRefused,
-    RedisUnavailable,
-)
+from zsched import Client, InvalidSchedule, RedisRefused, RedisUnavailable
 from zsched.core.choices import Priority
 from zsched.core.clock import to_ms
 from zsched.embedded import EmbeddedRedis

@@ -14,14 +14,7 @@ from tests.faults.clocks import freeze
 from tests.faults.processes import WITHIN_S
 from tests.integration.client.ground import HOUR, KEYS, pass_time, payload
 from tests.prefix import RQ
-from zsched import (
-    Client,
-    Contended,
-    InvalidSchedule,
-    RedisUnavailable,
-    ScheduleInPast,
-    ScheduleNotFound,
-)
+from zsched import Client, Contended, InvalidSchedule, RedisUnavailable, ScheduleInPast, ScheduleNotFound
 from zsched.client.changing import Changing
 from zsched.core.choices import Priority, ScheduleState
 from zsched.core.clock import from_ms, to_ms

@@ -7,11 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.faults.clusters import ENV, PREFIX, Cluster
+from tests.faults.clusters import PREFIX, Cluster
 from tests.faults.ledger import connect
 from zsched.embedded.guard import Guard
 
-SETTINGS = ENV | {"DAEMON_LEASE_MS": "2000", "DAEMON_RENEW_MS": "500"}  # fire is held as long after each failover
 TASKS = """
 import zsched
 

@@ -9,25 +9,12 @@ import redis
 
 from tests.faults.clocks import set_back
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread
+from tests.faults.threads import DaemonThread
 from tests.integration.console.person import Person
 from tests.integration.web.ground import Web
 from zsched import Client
-from zsched.embedded import EmbeddedRedis
-from zsched.embedded.guard import Guard
 
 OUTAGE_MS = 10 * 60_000 + 30_000  # ten occurrences of every minute passed; the last one half a minute ago
-
-
-@pytest.fixture(scope="module")
-def console_server(redis_server: EmbeddedRedis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    with Guard() as guard:
-        yield Web(guard, redis_server.url, tmp_path_factory.mktemp("console"))
-
-
-@pytest.fixture
-def web(console_server: Web, redis_client: redis.Redis) -> Web:
-    return console_server
 
 
 @pytest.fixture
@@ -50,6 +37,6 @@ def outage(client: Client, redis_url: str, redis_client: redis.Redis) -> Iterato
     with set_back(redis_client, OUTAGE_MS):
         for id in ("beat", "pulse"):
             client.schedule("app.tasks.remind", id=id, every=60, catch_up="none", queue="mail")
-    with DaemonThread(redis_url, **STEADY):
+    with DaemonThread(redis_url):
         eventually(lambda: len(client.history()) >= 2)
         yield OUTAGE_MS

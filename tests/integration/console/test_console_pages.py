@@ -168,14 +168,6 @@ def test_arguments_are_hidden_without_the_right_to_see_them(web: Web, client: Cl
     assert "<dt>args" not in hidden
 
 
-def test_a_page_that_is_not_there_says_so_with_a_way_back(web: Web, run_id: str) -> None:
-    with web.browser("ann-3") as ann:
-        answers = {path: ann.get(path, headers={"Accept": "text/html"}) for path in ("/schedules/none", "/nothing")}
-
-    assert {404} == {answer.status_code for answer in answers.values()}
-    assert all("Back to the first page" in answer.text for answer in answers.values())
-
-
 def test_a_change_appears_without_a_reload(ann: Person, client: Client, daemon: DaemonThread) -> None:
     ann.open("/log")
 
@@ -191,20 +183,16 @@ def test_times_are_shown_in_the_zone_of_the_query(ann: Person, run_id: str) -> N
     assert "-05:00" in ann.text()
 
 
-def test_an_unknown_zone_is_refused_with_a_remedy(web: Web) -> None:
-    with web.browser("ann-4") as ann:
-        answer = ann.get("/schedules?tz=Mars/Olympus", headers={"Accept": "text/html"})
-
-    assert 422 == answer.status_code
-    assert "Mars/Olympus" in answer.text
-
-
-def test_a_page_has_a_strict_content_policy(web: Web) -> None:
-    with web.browser("ann-5") as ann:
+def test_pages_without_a_browser_have_their_policy_and_their_refusals(web: Web) -> None:
+    html = {"Accept": "text/html"}
+    with web.browser("ann-3") as ann:
         policy = ann.get("/schedules").headers["content-security-policy"]
+        zone = ann.get("/schedules?tz=Mars/Olympus", headers=html)
+        missing = [ann.get(path, headers=html) for path in ("/schedules/none", "/nothing")]
 
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
+    assert ("default-src 'none'" in policy, "unsafe" in policy) == (True, False)
+    assert (422, True) == (zone.status_code, "Mars/Olympus" in zone.text)
+    assert [(404, True)] * 2 == [(each.status_code, "Back to the first page" in each.text) for each in missing]
 
 
 def test_a_form_of_another_site_changes_nothing(web: Web, client: Client, run_id: str) -> None:

@@ -18,7 +18,7 @@ from rq import Queue, Worker
 from tests.breadth import some
 from tests.faults.clocks import now_ms, set_back
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread
+from tests.faults.threads import DaemonThread
 from tests.integration.console import jobs
 from tests.integration.console.person import Person
 from tests.integration.in_process import work_off
@@ -83,7 +83,7 @@ def product(client: Client, redis_client: redis.Redis, redis_url: str, tasks: No
     )
     worker = Worker(["push", "sync", "default"], connection=redis_client, name="mail-1")
     worker.register_birth()
-    with DaemonThread(redis_url, **STEADY):
+    with DaemonThread(redis_url):
         eventually(lambda: not list(client.list(kind="every", state="active", due_before=now)))
         for queue in ("sync", "default"):
             work_off(Queue(queue, connection=redis_client), redis_client)

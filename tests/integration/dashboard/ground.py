@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
+import httpx
 import redis
 
 from tests.integration.dashboard import tasks
@@ -13,6 +15,17 @@ START = datetime(2026, 12, 24, 8, 0, tzinfo=UTC)
 NOMINAL = "2026-12-24 09:00:00+00:00"  # of every run below
 _MS = 1798102800000
 WAITS, DONE, FAILED = f"reminder-42-{_MS}", f"digest-{_MS}", f"report-{_MS}"
+
+
+def job(browser: httpx.Client, run_id: str) -> Any:
+    return browser.get(f"/0/data/job/{run_id}.json").json()
+
+
+def listed(browser: httpx.Client, queue: str, registry: str) -> Any:
+    """Return the jobs of a list."""
+    answer = browser.get(f"/0/data/jobs/{queue}/{registry}/8/asc/1.json")
+    assert 200 == answer.status_code
+    return answer.json()["jobs"]
 
 
 def fill(client: redis.Redis, serializer: str) -> None:

@@ -6,7 +6,6 @@ import pickle
 import zlib
 from base64 import b64encode
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import redis
@@ -17,7 +16,7 @@ import httpx
 from flask import Flask
 from rq import SimpleWorker
 
-from tests.integration.dashboard.ground import DONE, FAILED, WAITS, fill
+from tests.integration.dashboard.ground import DONE, FAILED, WAITS, fill, job, listed
 from tests.prefix import RQ
 from zsched.dashboard.app import make_pages
 from zsched.storage.connection import Link
@@ -39,16 +38,6 @@ def pages(redis_url: str) -> Iterator[Flask]:
     link = Link.from_url(redis_url, 5.0)
     yield make_pages(link)
     link.pool.disconnect()
-
-
-def job(browser: httpx.Client, run_id: str) -> Any:
-    return browser.get(f"/0/data/job/{run_id}.json").json()
-
-
-def listed(browser: httpx.Client, queue: str, registry: str) -> Any:
-    answer = browser.get(f"/0/data/jobs/{queue}/{registry}/8/asc/1.json")
-    assert 200 == answer.status_code
-    return answer.json()["jobs"]
 
 
 def overwrite_result(client: redis.Redis, run_id: str, **fields: str | bytes) -> None:

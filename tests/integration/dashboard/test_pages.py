@@ -20,7 +20,7 @@ from rq import Queue, SimpleWorker
 from rq.job import Job, JobStatus
 
 from tests.integration.dashboard import tasks
-from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, fill
+from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, fill, job, listed
 from tests.integration.in_process import work_off
 from tests.integration.web.ground import PASSWORD, Web
 from tests.prefix import RQ
@@ -31,16 +31,6 @@ pytestmark = pytest.mark.once
 
 SERIALIZERS = ["pickle", "json"]
 PAGES = ["/", "/0/view/queues", "/0/view/jobs", "/0/view/workers", "/0/data/queues.json", "/0/data/workers.json"]
-
-
-def job(browser: httpx.Client, run_id: str) -> Any:
-    return browser.get(f"/0/data/job/{run_id}.json").json()
-
-
-def listed(browser: httpx.Client, queue: str, registry: str) -> list[Any]:
-    jobs = browser.get(f"/0/data/jobs/{queue}/{registry}/8/asc/1.json").json()["jobs"]
-    assert isinstance(jobs, list)
-    return jobs
 
 
 def everything(client: redis.Redis) -> dict[bytes, bytes | None]:

@@ -53,6 +53,7 @@ def test_command_line_pages_and_events_contain_no_password_of_redis(guard: Guard
     assert "hidden" not in (page.text + command + events).replace("aria-hidden", "")
 
 
+@pytest.mark.true_start  # without the package
 @pytest.mark.parametrize("missing", ["rq_dashboard", "flask", "a2wsgi", "jinja2", "six"])
 def test_the_server_without_its_extra_names_the_install_command(missing: str) -> None:
     code = f"import sys; sys.modules['{missing}'] = None; from zsched.cli import main; sys.exit(main())"

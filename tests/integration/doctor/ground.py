@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import re
 import shlex
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import redis
 
+from tests.integration import standing
 from zsched.config.settings import DaemonSettings, RqSettings, Settings, WebSettings
 from zsched.health.check import Finding, Severity
 from zsched.health.doctor import examine
@@ -49,6 +50,24 @@ def examined(
     return found
 
 
+class Case(NamedTuple):
+    """A change of a sound Redis, and the doctor's only finding of a check after it, "…" for any text."""
+
+    given: Callable[[redis.Redis], object]
+    check: str
+    severity: Severity
+    text: str
+    remedy: str = "…"
+
+
+def found_as(case: Case, url: str, sound: redis.Redis, **settings: Any) -> None:
+    """Check the finding of *case*; *settings* as in ``examined``."""
+    case.given(sound)
+    finding = only(examined(url, **settings)[case.check], case.severity)
+    for expected, told in ((case.text, finding.text), (case.remedy, finding.remedy)):
+        assert re.fullmatch(".*".join(map(re.escape, expected.split("…"))), told, re.DOTALL), (expected, told)
+
+
 def only(findings: list[Finding], severity: Severity) -> Finding:
     """Return the only finding, which must be of that *severity*."""
     [finding] = findings
@@ -68,11 +87,6 @@ def command_of(finding: Finding) -> list[str]:
     return words[next(n for n, word in enumerate(words) if word.isupper()) :]
 
 
-def report(
-    client: redis.Redis, archive: str, *, at: str = "- 0", ago_ms: int = 0, state: str = "following", **about: Any
-) -> None:
-    """Write an archiver's report, *ago_ms* ago."""
-    seconds, micros = client.time()
-    told_ms = seconds * 1000 + micros // 1000 - ago_ms
-    told = {"host": "box", "path": f"/var/{archive}.db"} | about
-    client.hset(KEYS.archivers(), archive, f"{at} {told_ms} {state} {json.dumps(told)}")
+def report(client: redis.Redis, archive: str, at: str = "- 0", **about: Any) -> None:
+    """Write the report of an archiver that has nothing yet, or is *at* an entry."""
+    standing.report(client, archive, at, **about)

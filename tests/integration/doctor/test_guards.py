@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.integration.doctor.ground import examined, only
+from tests.integration.doctor.ground import Case, examined, found_as, only
 from tests.integration.doctor.test_rq import registered
 from zsched import Client
 from zsched.health.check import Severity
@@ -25,28 +25,35 @@ def key_file(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_workers_without_a_guard_are_named_beside_others_that_enforce(sound: redis.Redis, url: str) -> None:
-    registered(sound, "w1", zs_guard="enforce")
-    registered(sound, "w2")
-    registered(sound, "w3", zs_guard="off")
-
-    found = only(examined(url)["guards"], PROBLEM)
-
-    assert "1 worker run only signed jobs, and 2 workers any job: w2, w3" == found.text
+def guarded(sound: redis.Redis, **workers: dict[str, str]) -> None:
+    """Register workers by their names, with fields of their guards."""
+    for name, fields in workers.items():
+        registered(sound, name, **fields)
 
 
-def test_workers_that_all_enforce_are_fine(sound: redis.Redis, url: str) -> None:
-    registered(sound, "w1", zs_guard="enforce")
+CASES = {
+    "some enforce": Case(
+        lambda sound: guarded(sound, w1={"zs_guard": "enforce"}, w2={}, w3={"zs_guard": "off"}), "guards", PROBLEM,
+        "1 worker run only signed jobs, and 2 workers any job: w2, w3",
+    ),
+    "all enforce": Case(
+        lambda sound: guarded(sound, w1={"zs_guard": "enforce"}), "guards", OK,
+        "1 worker, all of them, run only signed jobs",
+    ),
+    "a worker warns": Case(
+        lambda sound: guarded(sound, w1={"zs_guard": "warn", "zs_warned": "2"}), "guards", Severity.NOTE,
+        "1 worker would have refused 2 jobs, and ran all: w1",
+    ),
+    "no signature": Case(
+        lambda sound: Client(sound).schedule("app.run", id="plain", every=3600), "signatures", OK,
+        "no recurring schedule is signed",
+    ),
+}  # fmt: skip
 
-    assert "1 worker, all of them, run only signed jobs" == only(examined(url)["guards"], OK).text
 
-
-def test_workers_that_warn_are_named_with_what_they_would_refuse(sound: redis.Redis, url: str) -> None:
-    registered(sound, "w1", zs_guard="warn", zs_warned="2")
-
-    found = only(examined(url)["guards"], Severity.NOTE)
-
-    assert "1 worker would have refused 2 jobs, and ran all: w1" == found.text
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_guards_and_signatures_are_looked_at(url: str, sound: redis.Redis, case: Case) -> None:
+    found_as(case, url, sound)
 
 
 # -- signatures ---------------------------------------------------------------------------------------
@@ -87,9 +94,3 @@ def test_a_rule_without_a_signature_is_a_warning_beside_signed_ones(
     found = only(examined(url)["signatures"], WARNING)
 
     assert "1 recurring schedule without a signature beside 1 with one: plain" == found.text
-
-
-def test_rules_without_any_signature_are_fine(sound: redis.Redis, url: str) -> None:
-    Client.from_url(url).schedule("app.run", id="plain", every=timedelta(hours=1))
-
-    assert "no recurring schedule is signed" == only(examined(url)["signatures"], OK).text

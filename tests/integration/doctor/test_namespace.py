@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import redis
 
-from tests.integration.doctor.ground import KEYS, command_of, examined, only, report, unwell
+from tests.integration.doctor.ground import KEYS, Case, command_of, examined, found_as, only, report, unwell
 from tests.prefix import RQ
 from zsched import Client
 from zsched.core.choices import Priority
@@ -56,22 +58,6 @@ def test_a_key_of_a_wrong_type_is_named(url: str, sound: redis.Redis, key: str, 
     assert "leftovers" not in unwell(found)
 
 
-@pytest.mark.parametrize(("key", "type"), [(f"{RQ}:queue:email", "list"), (f"{RQ}:failed:email", "zset")])
-def test_a_queues_key_of_a_wrong_type_is_named(url: str, sound: redis.Redis, key: str, type: str) -> None:
-    sound.sadd(f"{RQ}:queues", f"{RQ}:queue:email")
-    sound.set(key, "mine")
-
-    assert f"{key} is a string, and has to be a {type}" in only(examined(url)["key types"], PROBLEM).text
-
-
-def test_a_schedules_key_of_a_wrong_type_is_named(client: Client, url: str, sound: redis.Redis) -> None:
-    client.schedule("app.task", id="a", every=HOUR)
-    sound.delete(KEYS.template("a"))
-    sound.sadd(KEYS.template("a"), "mine")
-
-    assert f"{KEYS.template('a')} is a set, and has to be a hash" in only(examined(url)["key types"], PROBLEM).text
-
-
 def test_a_key_of_a_wrong_type_stops_no_other_check(url: str, sound: redis.Redis) -> None:
     sound.set(KEYS.archivers(), "mine")
 
@@ -81,31 +67,77 @@ def test_a_key_of_a_wrong_type_stops_no_other_check(url: str, sound: redis.Redis
     assert OK is only(found["format"], OK).severity
 
 
+# -- one finding each ---------------------------------------------------------------------------------
+
+
+def rule_with_a_template_of_another_type(sound: redis.Redis) -> None:
+    Client(sound).schedule("app.task", id="a", every=HOUR)
+    sound.delete(KEYS.template("a"))
+    sound.sadd(KEYS.template("a"), "mine")
+
+
+def queue_with_a_key_of_another_type(sound: redis.Redis, key: str) -> None:
+    sound.sadd(f"{RQ}:queues", f"{RQ}:queue:email")
+    sound.set(key, "mine")
+
+
+MAY_NOT: dict[str, Any] = {"daemon": "d1", "host": "north", "pid": 7, "may_not_lead": "Redis may evict"}
+CASES = {
+    "a key of a schedule has another type": Case(
+        rule_with_a_template_of_another_type, "key types", PROBLEM,
+        f"…{KEYS.template('a')} is a set, and has to be a hash…",
+    ),
+    "a key of a queue has another type": Case(
+        lambda sound: queue_with_a_key_of_another_type(sound, f"{RQ}:queue:email"), "key types", PROBLEM,
+        f"…{RQ}:queue:email is a string, and has to be a list…",
+    ),
+    "a registry of a queue has another type": Case(
+        lambda sound: queue_with_a_key_of_another_type(sound, f"{RQ}:failed:email"), "key types", PROBLEM,
+        f"…{RQ}:failed:email is a string, and has to be a zset…",
+    ),
+    "the format is newer": Case(
+        lambda sound: sound.hset(KEYS.meta(), "format", FORMAT + 1), "format", PROBLEM,
+        f"…in format {FORMAT + 1}, and this one knows {FORMAT}…", "upgrade zsched here",
+    ),
+    "the format is older": Case(
+        lambda sound: sound.hset(KEYS.meta(), "format", OLDEST_FORMAT - 1), "format", PROBLEM,
+        f"…in format {OLDEST_FORMAT - 1}, and this one knows {FORMAT}: no call of it does anything…",
+        "…remove the keys zsched:{default}:*…",
+    ),
+    "the format is ours": Case(lambda sound: sound.hset(KEYS.meta(), "format", FORMAT), "format", OK, "…"),
+    "schedules, and no daemon": Case(
+        lambda sound: Client(sound).schedule("app.task", id="a", after=HOUR), "daemons", PROBLEM,
+        "nobody leads: no daemon of this namespace is running",
+        "start one: systemctl start zsched, or zsched daemon; until then nothing fires…",
+    ),
+    "all daemons have stopped": Case(
+        lambda sound: sound.hset(KEYS.meta(), "epoch", 3), "daemons", PROBLEM, "…nobody leads…",
+    ),
+    "archives of daemons that have stopped": Case(
+        lambda sound: sound.hset(KEYS.meta(), "epoch", 3), "archives", Severity.SKIPPED,
+        "none follows the log, as no daemon leads",
+    ),
+    "a daemon that does not lead": Case(
+        lambda sound: report(sound, "a", daemon="d1", host="north", pid=7), "daemons", PROBLEM,
+        "nobody leads; heard of within 10 s: north, pid 7", "…leading_refused…",
+    ),
+    "a daemon that may not lead": Case(
+        lambda sound: report(sound, "a", **MAY_NOT), "daemons", PROBLEM,
+        "nobody leads; heard of within 10 s: north, pid 7 may not lead: Redis may evict",
+    ),
+    "a schedule in quarantine": Case(
+        lambda sound: sound.hset(KEYS.quarantine(), "digest", "normal 1767225600000 1767225600001 its rule is odd"),
+        "quarantine", WARNING, "1 schedule in quarantine: broken, and not fired: digest (its rule is odd)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_fault_of_the_namespace_is_found(url: str, sound: redis.Redis, case: Case) -> None:
+    found_as(case, url, sound)
+
+
 # -- format, daemons, archives ------------------------------------------------------------------------
-
-
-def test_a_newer_format_is_a_problem(url: str, sound: redis.Redis) -> None:
-    sound.hset(KEYS.meta(), "format", FORMAT + 1)
-
-    finding = only(examined(url)["format"], PROBLEM)
-
-    assert f"in format {FORMAT + 1}, and this one knows {FORMAT}" in finding.text
-    assert "upgrade zsched here" == finding.remedy
-
-
-def test_an_older_format_is_a_problem(url: str, sound: redis.Redis) -> None:
-    sound.hset(KEYS.meta(), "format", OLDEST_FORMAT - 1)
-
-    finding = only(examined(url)["format"], PROBLEM)
-
-    assert f"in format {OLDEST_FORMAT - 1}, and this one knows {FORMAT}: no call of it does anything" in finding.text
-    assert "remove the keys zsched:{default}:*" in finding.remedy
-
-
-def test_the_current_format_is_ok(url: str, sound: redis.Redis) -> None:
-    sound.hset(KEYS.meta(), "format", FORMAT)
-
-    assert OK is only(examined(url)["format"], OK).severity
 
 
 def test_the_missing_leader_is_the_only_problem_before_the_first_daemon(url: str) -> None:
@@ -116,37 +148,10 @@ def test_the_missing_leader_is_the_only_problem_before_the_first_daemon(url: str
     assert [PROBLEM] == [one.severity for findings in found.values() for one in findings if one.severity is PROBLEM]
 
 
-def test_schedules_without_any_daemon_are_a_problem(url: str, client: Client) -> None:
-    client.schedule("app.task", id="a", after=HOUR)
-
-    finding = only(examined(url)["daemons"], PROBLEM)
-
-    assert "nobody leads: no daemon of this namespace is running" == finding.text
-    assert finding.remedy.startswith("start one: systemctl start zsched, or zsched daemon; until then nothing fires")
-
-
 def test_the_remedy_for_a_missing_leader_names_the_namespace(url: str) -> None:
     [finding] = examined(url, namespace="mail")["daemons"]
 
     assert "or zsched daemon -n mail; until then" in finding.remedy
-
-
-def test_a_running_daemon_that_does_not_lead_is_named(url: str, sound: redis.Redis) -> None:
-    report(sound, "a", daemon="d1", host="north", pid=7)
-
-    finding = only(examined(url)["daemons"], PROBLEM)
-
-    assert "nobody leads; heard of within 10 s: north, pid 7" == finding.text
-    assert "leading_refused" in finding.remedy
-
-
-def test_a_namespace_whose_daemons_all_stopped_is_a_problem(url: str, sound: redis.Redis) -> None:
-    sound.hset(KEYS.meta(), "epoch", 3)
-
-    found = examined(url)
-
-    assert "nobody leads" in only(found["daemons"], PROBLEM).text
-    assert "none follows the log, as no daemon leads" == only(found["archives"], Severity.SKIPPED).text
 
 
 def test_daemons_of_different_versions_are_a_warning(url: str, sound: redis.Redis) -> None:
@@ -185,54 +190,24 @@ def test_a_daemon_that_may_not_lead_is_a_warning_although_a_standby_exists(url: 
     assert "south, pid 7 may not lead: Redis may evict" == warning.text
 
 
-def test_a_missing_leader_is_reported_with_the_daemons_that_may_not_lead(url: str, sound: redis.Redis) -> None:
-    report(sound, "a", daemon="d1", host="north", pid=7, may_not_lead="Redis may evict")
-
-    finding = only(examined(url)["daemons"], PROBLEM)
-
-    assert "nobody leads; heard of within 10 s: north, pid 7 may not lead: Redis may evict" == finding.text
-
-
-@pytest.mark.parametrize(
-    ("state", "about", "said"),
-    [
-        ("failed", {"trouble": "disk full"}, "archive box:/var/b.db failed: disk full"),
-        ("refused", {}, "archive box:/var/b.db refused: it gives no reason"),
-        (
-            "lost",
-            {},
-            "archive box:/var/b.db lost: Redis lost something that this archive has, and it is being put back",
-        ),
-        (
-            "following",
-            {"unknown_entries": 3},
-            "archive box:/var/b.db cannot read 3 entries of the log; nothing is audited by it",
-        ),
-    ],
-)
-def test_a_failed_archive_is_named_beside_a_healthy_one(
-    url: str, sound: redis.Redis, state: str, about: dict[str, object], said: str
-) -> None:
-    report(sound, "a", daemon="d1")
-    report(sound, "b", daemon="d2", state=state, **about)
-
-    assert [said] == unwell(examined(url))["archives"]
+ARCHIVES: dict[str, tuple[dict[str, Any], str]] = {
+    "failed": ({"state": "failed", "trouble": "disk full"}, "failed: disk full"),
+    "refused": ({"state": "refused"}, "refused: it gives no reason"),
+    "lost": ({"state": "lost"}, "lost: Redis lost something that this archive has, and it is being put back"),
+    "unreadable": ({"unknown_entries": 3}, "cannot read 3 entries of the log; nothing is audited by it"),
+    "outdated": ({"state": "outdated", "trouble": "a newer one keeps it"}, "outdated: a newer one keeps it"),
+    "behind": ({"at": "1-1 1"}, "is 200,000 entries behind"),
+}
 
 
-def test_an_archive_that_is_far_behind_is_a_warning(url: str, sound: redis.Redis) -> None:
+@pytest.mark.parametrize("which", ARCHIVES)
+def test_an_unwell_archive_is_named_beside_a_healthy_one(url: str, sound: redis.Redis, which: str) -> None:
+    about, said = ARCHIVES[which]
     sound.xadd(KEYS.log(), {"kind": "cancel", "t": 1, "rows": 1, "a": 5}, id="1-200001")
-    report(sound, "a", daemon="d1", at="1-1 1")
+    report(sound, "a", daemon="d1", at="1-200001 1")
+    report(sound, "b", daemon="d2", **{"at": "1-200001 1"} | about)
 
-    assert ["archive box:/var/a.db is 200,000 entries behind"] == unwell(examined(url))["archives"]
-
-
-def test_an_outdated_archive_is_a_warning(url: str, sound: redis.Redis) -> None:
-    report(sound, "a", daemon="d1")
-    report(sound, "b", daemon="d2", state="outdated", trouble="a newer zsched keeps it")
-
-    [said] = unwell(examined(url))["archives"]
-
-    assert "archive box:/var/b.db outdated: a newer zsched keeps it" == said
+    assert [f"archive box:/var/b.db {said}"] == unwell(examined(url))["archives"]
 
 
 def test_a_silent_archive_is_a_warning_and_a_stopped_archive_is_not(url: str, sound: redis.Redis) -> None:
@@ -246,14 +221,6 @@ def test_a_silent_archive_is_a_warning_and_a_stopped_archive_is_not(url: str, so
 
 
 # -- schedules and leftovers --------------------------------------------------------------------------
-
-
-def test_schedules_in_quarantine_are_named_with_the_reason(url: str, sound: redis.Redis) -> None:
-    sound.hset(KEYS.quarantine(), "digest", "normal 1767225600000 1767225600001 its rule cannot be read")
-
-    finding = only(examined(url)["quarantine"], WARNING)
-
-    assert "1 schedule in quarantine: broken, and not fired: digest (its rule cannot be read)" == finding.text
 
 
 def test_orphaned_keys_are_named(client: Client, url: str, sound: redis.Redis) -> None:
@@ -276,6 +243,25 @@ def test_orphaned_keys_are_named(client: Client, url: str, sound: redis.Redis) -
     assert [1, 1, [b"a"]] == [sound.execute_command(*command_of(one)) for one in found["leftovers"][:3]]
 
 
+def throttle(sound: redis.Redis) -> None:
+    sound.hset(KEYS.meta(), "throttled", "low:email")
+    sound.zadd(KEYS.due(Priority.LOW) + ":email", {"a": 1})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda sound: [sound.rpush(key, "a question to archives") for key in (KEYS.ask(), KEYS.ask_names())],
+        throttle,
+        lambda sound: sound.set("zsched:{other}:mine", "of another namespace"),
+    ],
+)
+def test_keys_in_use_are_no_leftovers(url: str, sound: redis.Redis, given: Callable[[redis.Redis], object]) -> None:
+    given(sound)
+
+    assert "leftovers" not in unwell(examined(url))
+
+
 def test_keys_that_lapse_after_a_retry_and_an_enqueue_are_not_orphaned(
     client: Client, url: str, sound: redis.Redis
 ) -> None:
@@ -284,24 +270,4 @@ def test_keys_that_lapse_after_a_retry_and_an_enqueue_are_not_orphaned(
     client.retry(str(run_id))
 
     assert {b"retried", b"unique"} <= {key.split(b":")[2] for key in sound.keys(f"{KEYS.prefix}*")}
-    assert "leftovers" not in unwell(examined(url))
-
-
-def test_questions_to_archives_are_no_leftovers(url: str, sound: redis.Redis) -> None:
-    for key in (KEYS.ask(), KEYS.ask_names()):
-        sound.rpush(key, "a question")
-
-    assert "leftovers" not in unwell(examined(url))
-
-
-def test_throttled_schedules_are_not_orphaned_keys(url: str, sound: redis.Redis) -> None:
-    sound.hset(KEYS.meta(), "throttled", "low:email")
-    sound.zadd(KEYS.due(Priority.LOW) + ":email", {"a": 1})
-
-    assert "leftovers" not in unwell(examined(url))
-
-
-def test_keys_of_another_namespace_are_not_orphaned(url: str, sound: redis.Redis) -> None:
-    sound.set("zsched:{other}:mine", "x")
-
     assert "leftovers" not in unwell(examined(url))

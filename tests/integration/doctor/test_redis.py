@@ -135,15 +135,32 @@ def test_a_master_without_its_required_replicas_is_a_problem(
 # -- memory -------------------------------------------------------------------------------------------
 
 
-def test_a_policy_that_may_evict_schedules_is_a_problem(url: str, configure: Configure, sound: redis.Redis) -> None:
-    configure("maxmemory", "100mb")
-    configure("maxmemory-policy", "allkeys-lru")
+SETTINGS: dict[str, tuple[dict[str, str], str, Severity, str]] = {
+    "schedules may be evicted": (
+        {"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}, "eviction", PROBLEM,
+        "maxmemory-policy allkeys-lru may drop schedules",
+    ),
+    "keys may be evicted without a limit": (
+        {"maxmemory-policy": "allkeys-random"}, "eviction", Severity.NOTE, "as soon as maxmemory is set",
+    ),
+    "no fsync": ({"appendfsync": "no"}, "append-only file", WARNING, "appendfsync is no"),
+    "a truncated file is loaded": ({"aof-load-truncated": "yes"}, "append-only file", WARNING, "pushed twice"),
+}  # fmt: skip
 
-    finding = only(examined(url)["eviction"], PROBLEM)
 
-    assert "maxmemory-policy allkeys-lru may drop schedules" in finding.text
+@pytest.mark.parametrize("case", SETTINGS)
+def test_a_setting_that_risks_data_is_found_and_its_remedy_ends_it(
+    url: str, sound: redis.Redis, configure: Configure, case: str
+) -> None:
+    given, check, severity, text = SETTINGS[case]
+    for name, value in given.items():
+        configure(name, value)
+
+    finding = only(examined(url)[check], severity)
+
+    assert text in finding.text
     sound.execute_command(*command_of(finding))
-    assert OK is only(examined(url)["eviction"], OK).severity
+    assert OK is only(examined(url)[check], OK).severity
 
 
 def test_eviction_that_the_settings_allow_is_a_warning(url: str, configure: Configure) -> None:
@@ -151,12 +168,6 @@ def test_eviction_that_the_settings_allow_is_a_warning(url: str, configure: Conf
     configure("maxmemory-policy", "volatile-ttl")
 
     assert "allow_eviction" in only(examined(url, daemon={"allow_eviction": True})["eviction"], WARNING).text
-
-
-def test_eviction_without_a_limit_is_advice(url: str, configure: Configure) -> None:
-    configure("maxmemory-policy", "allkeys-random")
-
-    assert "as soon as maxmemory is set" in only(examined(url)["eviction"], Severity.NOTE).text
 
 
 @pytest.mark.parametrize(("share", "severity"), [(0.5, OK), (0.9, WARNING), (0.99, PROBLEM)])
@@ -195,21 +206,6 @@ def test_a_missing_append_only_file_is_a_warning_and_missing_persistence_a_probl
 
     configure("save", "")
     assert "a restart loses everything" in only(examined(url)["append-only file"], PROBLEM).text
-
-
-def test_an_append_only_file_without_fsync_is_a_warning(url: str, configure: Configure) -> None:
-    configure("appendfsync", "no")
-
-    assert "appendfsync is no" in only(examined(url)["append-only file"], WARNING).text
-
-
-def test_loading_a_truncated_append_only_file_is_a_warning(url: str, configure: Configure) -> None:
-    configure("aof-load-truncated", "yes")
-
-    finding = only(examined(url)["append-only file"], WARNING)
-
-    assert "pushed twice" in finding.text
-    assert ["CONFIG", "SET", "aof-load-truncated", "no"] == command_of(finding)
 
 
 def test_a_snapshot_that_failed_is_a_problem(sound_server: EmbeddedRedis, url: str, sound: redis.Redis) -> None:

@@ -18,7 +18,7 @@ from rq.utils import utcformat
 from rq_scheduler import Scheduler
 
 from tests.faults.processes import eventually
-from tests.integration.doctor.ground import KEYS, examined, only, unwell
+from tests.integration.doctor.ground import KEYS, Case, examined, found_as, only, unwell
 from tests.integration.standing import now_ms
 from tests.log_rows import add_entry
 from tests.prefix import IN_ENVIRONMENT, RQ, needs_prefix
@@ -68,6 +68,86 @@ def waits(sound: redis.Redis, ago: timedelta) -> None:
     sound.hset(job.key, "enqueued_at", utcformat(datetime.now(UTC) - ago))
 
 
+# -- one finding each ---------------------------------------------------------------------------------
+
+
+def versions(sound: redis.Redis, *given: str) -> None:
+    """Register a worker of each of these versions of RQ."""
+    for number, name in enumerate(given, 1):
+        registered(sound, f"w{number}", version=name)
+
+
+def waits_without_a_worker(sound: redis.Redis, minutes: int) -> None:
+    registered(sound, queues="default")
+    waits(sound, timedelta(minutes=minutes))
+
+
+def waits_suspended(sound: redis.Redis, minutes: int) -> None:
+    registered(sound, queues="email")
+    waits(sound, timedelta(minutes=minutes))
+    suspend(sound)
+
+
+def another_scheduler(sound: redis.Redis, begin: Callable[[Scheduler], object]) -> None:
+    """Let rq-scheduler have a job, and *begin*."""
+    theirs = Scheduler(connection=sound)
+    theirs.enqueue_in(HOUR, print)
+    begin(theirs)
+
+
+NO_WORKER = "…no worker of RQ is registered…"
+ABSENT = "nobody listens to queue email, where 1 job waits for …"
+SUSPENDED = ("RQ's workers are suspended: 1 job waits for … in queue email", "rq resume, or: redis-cli …")
+CASES = {
+    "no worker": Case(lambda sound: None, "workers", WARNING, NO_WORKER),
+    "no worker after a loss of Redis": Case(
+        lambda sound: add_entry(
+            sound, KEYS.log(), "3-1", "merged", now_ms(sound) * 1000, "archive", "x", "rows", 1, "3-1", 5
+        ), "workers", WARNING, "…unless workers ran when Redis lost…",
+    ),
+    "an old RQ": Case(lambda sound: versions(sound, "1.16.2"), "workers", PROBLEM, "…1 worker of RQ 1.16.2 (w1)…"),
+    "a future RQ": Case(lambda sound: versions(sound, "4.0.0"), "workers", PROBLEM, "…1 worker of RQ 4.0.0 (w1)…"),
+    "RQ 2 and RQ 3 in a queue": Case(
+        lambda sound: versions(sound, "2.12.0", "3.0.0"), "workers", PROBLEM,
+        "…workers of RQ 2 and of RQ 3 take from default…",
+    ),
+    "a worker that has stopped": Case(
+        lambda sound: registered(sound, death="2026-01-01T00:00:00Z"), "workers", WARNING, NO_WORKER,
+    ),
+    "the usual prefix": Case(lambda sound: None, "prefix", OK, f"…RQ's keys begin with {RQ}:…"),
+    "jobs wait for minutes": Case(lambda sound: waits_without_a_worker(sound, 6), "queues", PROBLEM, ABSENT),
+    "jobs wait": Case(lambda sound: waits_without_a_worker(sound, 0), "queues", WARNING, ABSENT),
+    "suspended for minutes": Case(lambda sound: waits_suspended(sound, 6), "queues", PROBLEM, *SUSPENDED),
+    "suspended": Case(lambda sound: waits_suspended(sound, 0), "queues", WARNING, *SUSPENDED),
+    "an unused queue": Case(
+        lambda sound: sound.sadd(f"{RQ}:queues", f"{RQ}:queue:old"), "queues", OK, "no queue is used",
+    ),
+    "rq-scheduler has jobs": Case(
+        lambda sound: another_scheduler(sound, lambda theirs: None), "rq-scheduler", WARNING,
+        "rq-scheduler has 1 job, 0 of them scheduled here (it does not run)", "zsched import rq-scheduler",
+    ),
+    "rq-scheduler runs": Case(
+        lambda sound: another_scheduler(sound, Scheduler.register_birth), "rq-scheduler", WARNING,
+        "rq-scheduler runs (…) with 1 job", "stop it, then: zsched import rq-scheduler",
+    ),
+    "rq-scheduler without a heartbeat": Case(
+        lambda sound: another_scheduler(sound, Scheduler.acquire_lock), "rq-scheduler", WARNING,
+        "…rq-scheduler runs (one that has the lock)…",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_fault_of_rq_is_found(url: str, sound: redis.Redis, case: Case) -> None:
+    found_as(case, url, sound)
+
+
+def test_workers_of_different_versions_are_a_warning(url: str, sound: redis.Redis) -> None:
+    versions(sound, "2.8.0", "2.12.0")
+
+    assert ["workers are of different versions of RQ: 2.12.0 (1), 2.8.0 (1)"] == unwell(examined(url))["workers"]
+
+
 # -- workers ------------------------------------------------------------------------------------------
 
 
@@ -82,16 +162,6 @@ def test_the_doctor_lists_a_real_worker_with_its_version_and_queues(
 
     assert f"1 worker of RQ {version('rq')}" in only(found["workers"], OK).text
     assert "somebody listens to every queue in use (1)" == only(found["queues"], OK).text
-
-
-def test_a_missing_worker_is_a_warning(url: str) -> None:
-    assert "no worker of RQ is registered" in only(examined(url)["workers"], WARNING).text
-
-
-def test_a_missing_worker_after_a_loss_of_redis_may_still_wait_for_jobs(url: str, sound: redis.Redis) -> None:
-    add_entry(sound, KEYS.log(), "3-1", "merged", now_ms(sound) * 1000, "archive", "x", "rows", 1, "3-1", 5)
-
-    assert "unless workers ran when Redis lost" in only(examined(url)["workers"], WARNING).text
 
 
 @pytest.mark.parametrize("used", [False, True])
@@ -137,38 +207,6 @@ def test_workers_without_registration_do_not_hide_a_queue_without_workers(
     assert "nobody listens to queue sms, which schedules use" == only(found["queues"], WARNING).text
 
 
-def test_workers_of_an_unknown_rq_are_a_problem(url: str, sound: redis.Redis) -> None:
-    registered(sound, "old", version="1.16.2")
-
-    assert "1 worker of RQ 1.16.2 (old)" in only(examined(url)["workers"], PROBLEM).text
-
-
-def test_workers_of_different_versions_are_a_warning(url: str, sound: redis.Redis) -> None:
-    registered(sound, "w1", version="2.8.0")
-    registered(sound, "w2", version="2.12.0")
-
-    assert ["workers are of different versions of RQ: 2.12.0 (1), 2.8.0 (1)"] == unwell(examined(url))["workers"]
-
-
-def test_workers_of_a_future_rq_are_a_problem(url: str, sound: redis.Redis) -> None:
-    registered(sound, "new", version="4.0.0")
-
-    assert "1 worker of RQ 4.0.0 (new)" in only(examined(url)["workers"], PROBLEM).text
-
-
-def test_workers_of_rq_2_and_of_rq_3_in_one_queue_are_a_problem(url: str, sound: redis.Redis) -> None:
-    registered(sound, "w1", version="2.12.0")
-    registered(sound, "w2", version="3.0.0")
-
-    assert "workers of RQ 2 and of RQ 3 take from default" in only(examined(url)["workers"], PROBLEM).text
-
-
-def test_a_worker_that_has_stopped_does_not_count(url: str, sound: redis.Redis) -> None:
-    registered(sound, "w1", death="2026-01-01T00:00:00Z")
-
-    assert "no worker of RQ is registered" in only(examined(url)["workers"], WARNING).text
-
-
 # -- serializer ---------------------------------------------------------------------------------------
 
 
@@ -194,10 +232,6 @@ def test_the_serializer_check_is_skipped_for_json(url: str) -> None:
 
 
 # -- prefix of RQ's keys ------------------------------------------------------------------------------
-
-
-def test_the_usual_prefix_is_ok(url: str) -> None:
-    assert f"RQ's keys begin with {RQ}:" == only(examined(url)["prefix"], OK).text
 
 
 @needs_prefix
@@ -239,35 +273,6 @@ def test_a_used_queue_without_workers_is_a_warning(
 
     assert "nobody listens to queue email, which schedules use" == finding.text
     assert worker_of(url, "email") == shlex.split(finding.remedy.rpartition(": ")[2])
-
-
-@pytest.mark.parametrize(("ago", "severity"), [(timedelta(minutes=6), PROBLEM), (timedelta(0), WARNING)])
-def test_jobs_waiting_for_minutes_in_a_queue_without_workers_are_a_problem(
-    url: str, sound: redis.Redis, ago: timedelta, severity: Severity
-) -> None:
-    registered(sound, queues="default")
-    waits(sound, ago)
-
-    assert "nobody listens to queue email, where 1 job waits for " in only(examined(url)["queues"], severity).text
-
-
-@pytest.mark.parametrize(("ago", "severity"), [(timedelta(minutes=6), PROBLEM), (timedelta(0), WARNING)])
-def test_suspended_workers_are_a_finding(url: str, sound: redis.Redis, ago: timedelta, severity: Severity) -> None:
-    registered(sound, queues="email")
-    waits(sound, ago)
-    suspend(sound)
-
-    finding = only(examined(url)["queues"], severity)
-
-    assert "RQ's workers are suspended: 1 job waits for " in finding.text
-    assert finding.text.endswith(" in queue email")
-    assert finding.remedy.startswith("rq resume, or: redis-cli ")
-
-
-def test_an_unused_queue_is_ignored(url: str, sound: redis.Redis) -> None:
-    sound.sadd(f"{RQ}:queues", f"{RQ}:queue:old")
-
-    assert "no queue is used" == only(examined(url)["queues"], OK).text
 
 
 # -- other schedulers ---------------------------------------------------------------------------------
@@ -315,31 +320,6 @@ def test_only_the_locks_of_listed_native_queues_count(url: str, sound: redis.Red
 @pytest.fixture
 def theirs(sound: redis.Redis) -> Scheduler:
     return Scheduler(connection=sound)
-
-
-def test_jobs_of_rq_scheduler_that_were_not_imported_are_a_warning(url: str, theirs: Scheduler) -> None:
-    theirs.enqueue_in(HOUR, print)
-
-    finding = only(examined(url)["rq-scheduler"], WARNING)
-
-    assert "rq-scheduler has 1 job, 0 of them scheduled here (it does not run)" == finding.text
-    assert "zsched import rq-scheduler" == finding.remedy
-
-
-def test_a_running_rq_scheduler_must_be_stopped_before_an_import(url: str, theirs: Scheduler) -> None:
-    theirs.enqueue_in(HOUR, print)
-    theirs.register_birth()
-
-    finding = only(examined(url)["rq-scheduler"], WARNING)
-
-    assert f"rq-scheduler runs ({theirs.name}) with 1 job" == finding.text
-    assert "stop it, then: zsched import rq-scheduler" == finding.remedy
-
-
-def test_an_rq_scheduler_without_a_heartbeat_is_found_by_its_lock(url: str, theirs: Scheduler) -> None:
-    theirs.acquire_lock()
-
-    assert "rq-scheduler runs (one that has the lock)" in only(examined(url)["rq-scheduler"], WARNING).text
 
 
 def test_imported_jobs_are_ok_until_an_rq_scheduler_runs_again(url: str, client: Client, theirs: Scheduler) -> None:

@@ -32,7 +32,7 @@ def test_a_wrong_clock_is_reported_with_its_offset(url: str, by_ms: int, severit
 
     told = re.search(r"is ([+-][\d,]+) ms from this machine's, to within", said)
     assert told is not None
-    assert -by_ms == pytest.approx(int(told[1].replace(",", "")), abs=500)
+    assert -by_ms == pytest.approx(int(told[1].replace(",", "")), abs=4000)
 
 
 @pytest.mark.parametrize("field", ["offset_ms", "frozen_ms"])
@@ -46,16 +46,19 @@ def test_a_leftover_test_clock_is_a_problem(url: str, sound: redis.Redis, field:
     assert "test clock" not in unwell(examined(url))
 
 
-def test_tzdata_equal_to_the_namespaces_is_ok(url: str, sound: redis.Redis) -> None:
-    sound.hset(KEYS.meta(), "tzdata", installed().version or "")
+@pytest.mark.parametrize(
+    ("tzdata", "severity", "text"),
+    [
+        (installed().version or "", Severity.OK, str(installed())),
+        ("2001a", Severity.WARNING, "all is planned by tzdata 2001a"),
+    ],
+)
+def test_tzdata_is_compared_with_the_namespaces(
+    url: str, sound: redis.Redis, tzdata: str, severity: Severity, text: str
+) -> None:
+    sound.hset(KEYS.meta(), "tzdata", tzdata)
 
-    assert str(installed()) in only(examined(url)["tzdata"], Severity.OK).text
-
-
-def test_tzdata_different_from_the_namespaces_is_a_warning(url: str, sound: redis.Redis) -> None:
-    sound.hset(KEYS.meta(), "tzdata", "2001a")
-
-    assert "all is planned by tzdata 2001a" in only(examined(url)["tzdata"], Severity.WARNING).text
+    assert text in only(examined(url)["tzdata"], severity).text
 
 
 def test_tzdata_of_an_unknown_version_is_a_warning(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

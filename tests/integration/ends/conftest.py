@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.ends.ground import (
-    Losing,
-    Tracking,
-)
+from tests.integration.ends.ground import Losing, Tracking
 from zsched import Client
 from zsched.daemon import tracker
 from zsched.daemon.lost import LostDelays

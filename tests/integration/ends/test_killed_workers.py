@@ -16,12 +16,8 @@ import redis
 
 from tests.faults.leader import KEYS
 from tests.faults.processes import WITHIN_S, archive_of_its_own, eventually
-from tests.faults.threads import STEADY, DaemonThread
-from tests.integration.ends.ground import (
-    agains,
-    lapse,
-    recorded,
-)
+from tests.faults.threads import DaemonThread
+from tests.integration.ends.ground import agains, lapse, recorded
 from tests.prefix import RQ
 from zsched import Client
 from zsched.config.settings import ArchiveSettings
@@ -88,7 +84,7 @@ def workers(redis_url: str, redis_client: redis.Redis, tmp_path: Path) -> Iterat
 
 @contextmanager
 def daemon(url: str, link: Link) -> Iterator[DaemonThread]:
-    with DaemonThread(url, archive=ArchiveSettings(path=archive_of_its_own()), **STEADY) as running:
+    with DaemonThread(url, archive=ArchiveSettings(path=archive_of_its_own())) as running:
         eventually(lambda: Archivers(link, KEYS).alive())
         yield running
 

@@ -9,15 +9,7 @@ import redis
 import structlog.testing
 
 from tests.faults.leader import KEYS
-from tests.integration.ends.ground import (
-    FUNC,
-    Losing,
-    agains,
-    ago,
-    lapse,
-    recorded,
-    taken,
-)
+from tests.integration.ends.ground import FUNC, Losing, agains, ago, lapse, recorded, taken
 from tests.prefix import RQ
 from zsched import Client
 from zsched.core.job import rq_time

@@ -12,7 +12,7 @@ import redis
 
 from tests.faults.leader import KEYS
 from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import STEADY, DaemonThread
+from tests.faults.threads import DaemonThread
 from tests.integration.ends.ground import FUNC, ends, opened, recorded
 from zsched import Client
 from zsched.config.settings import ArchiveSettings
@@ -38,7 +38,7 @@ def test_ends_of_runs_are_recorded_and_shown(
 ) -> None:
     (tmp_path / "tasks.py").write_text(TASKS)
     path = archive_of_its_own()
-    with DaemonThread(redis_url, archive=ArchiveSettings(path=path), **STEADY), Guard() as guard:
+    with DaemonThread(redis_url, archive=ArchiveSettings(path=path)), Guard() as guard:
         eventually(lambda: Archivers(link, KEYS).alive())
         client.schedule("tasks.run", id="good", after=0)
         client.schedule("tasks.run", id="rule", every=0.2, count=1)
@@ -82,8 +82,8 @@ def test_a_standby_follows_recorded_ends_and_records_none(
 ) -> None:
     first, second = archive_of_its_own(), archive_of_its_own()
     with (
-        DaemonThread(redis_url, archive=ArchiveSettings(path=first), **STEADY),
-        DaemonThread(redis_url, archive=ArchiveSettings(path=second), **STEADY),
+        DaemonThread(redis_url, archive=ArchiveSettings(path=first)),
+        DaemonThread(redis_url, archive=ArchiveSettings(path=second)),
     ):
         eventually(lambda: Archivers(link, KEYS).alive() == 2)
         runs = [client.enqueue(FUNC, id=f"s{number}").run_id for number in range(5)]

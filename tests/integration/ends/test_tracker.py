@@ -13,15 +13,7 @@ from structlog.testing import capture_logs
 from tests.faults.leader import KEYS, Leader
 from tests.faults.processes import eventually
 from tests.faults.threads import know
-from tests.integration.ends.ground import (
-    FUNC,
-    Tracking,
-    ends,
-    entries,
-    finish,
-    opened,
-    recorded,
-)
+from tests.integration.ends.ground import FUNC, Tracking, ends, entries, finish, opened, recorded
 from tests.prefix import RQ
 from zsched import Client
 from zsched.archive.openruns import OpenRuns

@@ -69,20 +69,20 @@ def test_an_equal_payload_is_unchanged_however_it_was_pickled(ground: Ground) ->
     assert [("digest", "unchanged")] == outcomes(steps)
 
 
-def test_the_same_instant_in_another_zone_is_unchanged(ground: Ground) -> None:
-    ground.apply(BEAT + "starts = 2030-01-01T00:00:00Z")
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (BEAT + "starts = 2030-01-01T00:00:00Z", BEAT + "starts = 2030-01-01T09:00:00\ntz = 'Asia/Seoul'",
+         "tz: UTC → Asia/Seoul"),  # the same instant
+        (DIGEST + "args = [1]", DIGEST + "args = [true]", "args: [1] → [true]"),
+    ],
+)  # fmt: skip
+def test_a_second_apply_reports_only_the_differences(ground: Ground, before: str, after: str, told: str) -> None:
+    ground.apply(before)
 
-    (step,) = ground.compare(BEAT + "starts = 2030-01-01T09:00:00\ntz = 'Asia/Seoul'")
+    (step,) = ground.compare(after)
 
-    assert ["tz: UTC → Asia/Seoul"] == texts(step)
-
-
-def test_the_arguments_1_and_true_are_different(ground: Ground) -> None:
-    ground.apply(DIGEST + "args = [1]")
-
-    (step,) = ground.compare(DIGEST + "args = [true]")
-
-    assert ["args: [1] → [true]"] == texts(step)
+    assert [told] == texts(step)
 
 
 def test_applying_a_file_returns_a_quarantined_schedule_to_its_lane(ground: Ground, redis_client: redis.Redis) -> None:

@@ -41,6 +41,11 @@ def altered(name: str, change: Callable[[Forge, str], dict[str, Any]], **options
     CASES[name] = make
 
 
+def pushed(name: str, fields: Callable[[Forge, str], dict[str, Any]]) -> None:
+    """Add a job that was never enqueued, under the id of a run, with *fields*."""
+    CASES[name] = lambda forge, name: forge.push(run_of(name), fields(forge, name))
+
+
 def pickled(value: Any) -> bytes:
     return pickle.dumps(value, 5)
 
@@ -52,24 +57,12 @@ def run_of(name: str, ms: int = AT) -> str:
 # -- forged: nobody with a key made it ----------------------------------------------------------------
 
 
-@case
-def forged_without_a_signature(forge: Forge, name: str) -> str:
-    return forge.push(run_of(name), {"data": call(name)})
-
-
-@case
-def forged_with_an_empty_signature(forge: Forge, name: str) -> str:
-    return forge.push(run_of(name), {"data": call(name), SIGNATURE_FIELD: ""})
-
-
-@case
-def forged_with_a_garbage_signature(forge: Forge, name: str) -> str:
-    return forge.push(run_of(name), {"data": call(name), SIGNATURE_FIELD: b"\xff\x00 ; DROP"})
-
-
-@case
-def forged_with_a_made_up_code(forge: Forge, name: str) -> str:
-    return forge.push(run_of(name), {"data": call(name), SIGNATURE_FIELD: f"k2.0ffffffff.{'A' * 22}"})
+pushed("forged_without_a_signature", lambda forge, name: {"data": call(name)})
+pushed("forged_with_an_empty_signature", lambda forge, name: {"data": call(name), SIGNATURE_FIELD: ""})
+pushed("forged_with_a_garbage_signature", lambda forge, name: {"data": call(name), SIGNATURE_FIELD: b"\xff\x00 ; DROP"})
+pushed(
+    "forged_with_a_made_up_code", lambda forge, name: {"data": call(name), SIGNATURE_FIELD: f"k2.0ffffffff.{'A' * 22}"}
+)
 
 
 @case
@@ -84,24 +77,21 @@ def forged_with_another_secret_under_a_known_key_id(forge: Forge, name: str) -> 
     return forge.push(run_of(name), forge.signed({"data": call(name)}, Subject.RUN, run_of(name), key=key))
 
 
-@case
-def forged_with_a_signature_of_nothing(forge: Forge, name: str) -> str:
-    return forge.push(run_of(name), forge.signed({"data": b""}, Subject.RUN, run_of(name)) | {"data": call(name)})
-
-
-@case
-def forged_with_data_that_inflates_to_a_hundred_times_its_length(forge: Forge, name: str) -> str:
-    return forge.push(run_of(name), {"data": zlib.compress(bytes(60_000_000), 1)})
-
-
-@case
-def forged_with_a_function_that_is_not_allowed(forge: Forge, name: str) -> str:
-    return forge.push(run_of(name), {"data": call(name, "os.system", args=("true",))})
-
-
-@case
-def forged_with_a_function_whose_name_has_lines_and_colours(forge: Forge, name: str) -> str:
-    return forge.push(run_of(name), {"data": call(name, "app.\x1b[31mtask\nWorker w: job x: finished")})
+pushed(
+    "forged_with_a_signature_of_nothing",
+    lambda forge, name: forge.signed({"data": b""}, Subject.RUN, run_of(name)) | {"data": call(name)},
+)
+pushed(
+    "forged_with_data_that_inflates_to_a_hundred_times_its_length",
+    lambda forge, name: {"data": zlib.compress(bytes(60_000_000), 1)},
+)
+pushed(
+    "forged_with_a_function_that_is_not_allowed", lambda forge, name: {"data": call(name, "os.system", args=("true",))}
+)
+pushed(
+    "forged_with_a_function_whose_name_has_lines_and_colours",
+    lambda forge, name: {"data": call(name, "app.\x1b[31mtask\nWorker w: job x: finished")},
+)
 
 
 @case
@@ -120,44 +110,19 @@ def forged_with_the_marks_of_a_one_shot(forge: Forge, name: str) -> str:
     return forge.push(run_of(name), {"data": call(name)} | marks)
 
 
-@case
-def forged_with_a_pickle_as_its_call(forge: Forge, name: str) -> str:
-    return forge.push(run_of(name), {"data": pickled(Bomb(name))})
-
-
-@case
-def forged_with_a_pickle_as_its_function(forge: Forge, name: str) -> str:
-    return forge.push(run_of(name), {"data": pickled((Bomb(name), None, (), {}))})
-
-
-@case
-def forged_with_a_pickle_as_its_argument(forge: Forge, name: str) -> str:
-    return forge.push(run_of(name), {"data": call(name, args=(Bomb(name),))})
-
-
-@case
-def forged_with_a_pickle_as_its_meta(forge: Forge, name: str) -> str:
-    return forge.push(run_of(name), {"data": call(name), "meta": pickled({"x": Bomb(name)})})
-
-
-@case
-def forged_with_a_pickle_as_its_result(forge: Forge, name: str) -> str:
-    return forge.push(run_of(name), {"data": call(name), "result": pickled(Bomb(name))})
-
-
-@case
-def forged_with_a_pickle_that_is_deflated(forge: Forge, name: str) -> str:
-    return forge.push(run_of(name), {"data": zlib.compress(call(name, args=(Bomb(name),)))})
-
-
-@case
-def forged_with_a_broken_pickle(forge: Forge, name: str) -> str:
-    return forge.push(run_of(name), {"data": call(name)[:-4]})
-
-
-@case
-def forged_with_a_pickle_that_inflates_without_end(forge: Forge, name: str) -> str:
-    return forge.push(run_of(name), {"data": zlib.compress(b"\x80\x05" + b"\0" * 50_000_000)})
+pushed("forged_with_a_pickle_as_its_call", lambda forge, name: {"data": pickled(Bomb(name))})
+pushed("forged_with_a_pickle_as_its_function", lambda forge, name: {"data": pickled((Bomb(name), None, (), {}))})
+pushed("forged_with_a_pickle_as_its_argument", lambda forge, name: {"data": call(name, args=(Bomb(name),))})
+pushed("forged_with_a_pickle_as_its_meta", lambda forge, name: {"data": call(name), "meta": pickled({"x": Bomb(name)})})
+pushed("forged_with_a_pickle_as_its_result", lambda forge, name: {"data": call(name), "result": pickled(Bomb(name))})
+pushed(
+    "forged_with_a_pickle_that_is_deflated", lambda forge, name: {"data": zlib.compress(call(name, args=(Bomb(name),)))}
+)
+pushed("forged_with_a_broken_pickle", lambda forge, name: {"data": call(name)[:-4]})
+pushed(
+    "forged_with_a_pickle_that_inflates_without_end",
+    lambda forge, name: {"data": zlib.compress(b"\x80\x05" + b"\0" * 50_000_000)},
+)
 
 
 # -- altered: a holder of a key made it, and another program changed it ----------------------------------
@@ -307,9 +272,10 @@ def of_this_namespace_under_anothers_id(forge: Forge, name: str) -> str:
     return forge.push(f"{run_of(name)}-nshop", forge.signed({"data": call(name)}, Subject.RUN, run_of(name)))
 
 
-@case
-def recurring_of_another_namespace(forge: Forge, name: str) -> str:
-    return forge.push(run_of(name), forge.signed({"data": call(name)}, Subject.SCHEDULE, name, namespace="shop"))
+pushed(
+    "recurring_of_another_namespace",
+    lambda forge, name: forge.signed({"data": call(name)}, Subject.SCHEDULE, name, namespace="shop"),
+)
 
 
 # -- replayed -----------------------------------------------------------------------------------------
@@ -338,9 +304,10 @@ def replayed_repetition_of_another_occurrence(forge: Forge, name: str) -> str:
     return forge.push(f"{run_of(name, AT + 1)}-r1", fields)
 
 
-@case
-def replayed_repetition_as_the_occurrence(forge: Forge, name: str) -> str:
-    return forge.push(run_of(name), forge.signed({"data": call(name)}, Subject.RETRY, run_of(name)))
+pushed(
+    "replayed_repetition_as_the_occurrence",
+    lambda forge, name: forge.signed({"data": call(name)}, Subject.RETRY, run_of(name)),
+)
 
 
 @case

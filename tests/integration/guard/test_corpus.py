@@ -18,7 +18,7 @@ import redis
 from rq.results import Result
 
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread, know
+from tests.faults.threads import DaemonThread, know
 from tests.integration.guard.corpus import CASES
 from tests.integration.guard.ground import KEYS, Forge
 from zsched import RunStatus
@@ -52,7 +52,7 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     with EmbeddedRedis() as server, Guard() as guard, redis.Redis.from_url(server.url, protocol=2) as client_of_redis:
         know(client_of_redis)
         forge, link = Forge.of(server.url, folder, client_of_redis), Link.from_url(server.url, 5)
-        with DaemonThread(server.url, **STEADY) as daemon:
+        with DaemonThread(server.url) as daemon:
             daemon.wait_for("term_began")
             eventually(Archivers(link, KEYS).alive)
             ids = {}
@@ -82,10 +82,6 @@ def _error(client_of_redis: redis.Redis, id: str) -> str:
     texts = client_of_redis.xrevrange(Result.get_key(id), "+", "-", count=1)
     packed = texts[0][1].get(b"exc_string", b"") if texts else b""
     return zlib.decompress(b64decode(packed)).decode() if packed else ""
-
-
-def test_the_corpus_has_at_least_forty_jobs() -> None:
-    assert len(CASES) >= 40
 
 
 def test_a_worker_runs_nothing_of_the_corpus(outcome: Outcome) -> None:

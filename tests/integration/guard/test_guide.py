@@ -18,7 +18,7 @@ import redis
 
 from tests.documents import PROJECT
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread, know
+from tests.faults.threads import DaemonThread, know
 from tests.integration.guard.ground import call
 from tests.prefix import RQ
 from zsched import Client
@@ -135,7 +135,7 @@ def test_workers_come_from_off_to_enforce_without_an_interruption(
     company.client.schedule("tasks.send", kwargs={"number": 0}, id="beat", every=1, queue="email", overlap="allow")
     company.client.schedule("tasks.send", kwargs={"number": 0}, id="far", after=86_400, queue="email")
 
-    with DaemonThread(redis_url, **STEADY) as daemon, company.traffic():
+    with DaemonThread(redis_url) as daemon, company.traffic():
         daemon.wait_for("term_began")
         company.restart_workers('[worker]\nguard = "off"\n')
         company.wait()

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from tests.breadth import everything
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread
+from tests.faults.threads import DaemonThread
 from tests.integration.guard.ground import KEYS, TASKS, Bomb, Forge, call, key_file
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule
@@ -207,7 +207,7 @@ def test_a_rotation_of_keys_under_load_refuses_no_run(forge: Forge, guard: Guard
             pushed[0] += PER_CALL
             eventually(lambda: redis_client.llen(f"{RQ}:queue:default") < 2 * PER_CALL, within_s=120)
 
-    with DaemonThread(forge.url, **STEADY) as daemon:
+    with DaemonThread(forge.url) as daemon:
         daemon.wait_for("term_began")
         thread = threading.Thread(target=push)
         thread.start()

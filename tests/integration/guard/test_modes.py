@@ -25,12 +25,15 @@ def push_three(forge: Forge) -> dict[str, str]:
     }
 
 
-def test_a_worker_without_a_guard_runs_every_job(forge: Forge, guard: Guard, kind: str) -> None:
+@pytest.mark.parametrize(("mode", "ran"), [("off", {"signed", "forged", "of-rq"}), ("enforce", {"signed"})])
+def test_a_guard_that_enforces_runs_the_signed_job_alone(
+    forge: Forge, guard: Guard, kind: str, mode: str, ran: set[str]
+) -> None:
     push_three(forge)
 
-    forge.burst(guard, kind, ZSCHED_WORKER_GUARD="off")
+    forge.burst(guard, kind, ZSCHED_WORKER_GUARD=mode)
 
-    assert {"signed", "forged", "of-rq"} == forge.receipts
+    assert ran == forge.receipts
 
 
 def test_a_guard_that_warns_runs_every_job_and_tells_what_it_would_refuse(
@@ -47,14 +50,6 @@ def test_a_guard_that_warns_runs_every_job_and_tells_what_it_would_refuse(
     assert [None, b"it has no signature"] == [
         forge.redis.hget(KEYS.rq.job(ids[name]), "zs_warned") for name in ("signed", "forged")
     ]
-
-
-def test_a_guard_that_enforces_runs_the_signed_job_alone(forge: Forge, guard: Guard, kind: str) -> None:
-    push_three(forge)
-
-    forge.burst(guard, kind)
-
-    assert {"signed"} == forge.receipts
 
 
 def test_a_plain_worker_with_the_job_class_refuses_too(forge: Forge, guard: Guard) -> None:
@@ -78,22 +73,17 @@ def test_rqs_scheduler_is_not_started_beside_a_guard(forge: Forge, guard: Guard)
         ({"ZSCHED_SIGNING_KEYS_FILE": "/nowhere"}, "[signing] keys_file='/nowhere': No such file or directory"),
         ({"ZSCHED_WORKER_TASK_MODULES": "nowhere"}, "there is no such module here"),
         ({"ZSCHED_WORKER_GUARD": "on"}, "write one of: off, warn, enforce"),
+        ({"ZSCHED_SIGNING_KEYS_FILE": "empty"}, "it has no key; add one with: zsched keys new"),
     ],
 )
 def test_a_worker_with_unusable_settings_does_not_begin(
     forge: Forge, guard: Guard, settings: dict[str, str], message: str
 ) -> None:
+    if settings.get("ZSCHED_SIGNING_KEYS_FILE") == "empty":
+        settings = {"ZSCHED_SIGNING_KEYS_FILE": key_file(forge.folder, "", "empty")}
     worker = forge.start(guard, "zsched.rq.Worker", "--burst", **settings)
 
     assert (True, True) == (worker.wait(BURST_S) != 0, message in forge.log)
-
-
-def test_a_worker_without_keys_does_not_enforce(forge: Forge, guard: Guard) -> None:
-    empty = key_file(forge.folder, "", "empty")
-
-    worker = forge.start(guard, "zsched.rq.Worker", "--burst", ZSCHED_SIGNING_KEYS_FILE=empty)
-
-    assert (True, True) == (worker.wait(BURST_S) != 0, "it has no key; add one with: zsched keys new" in forge.log)
 
 
 def test_new_keys_are_used_without_a_restart(forge: Forge, guard: Guard) -> None:

@@ -43,6 +43,7 @@ def start(forge: Forge, guard: Guard, tmp_path: Path) -> Start:
     return run
 
 
+@pytest.mark.true_start
 @pytest.mark.parametrize("options", [(), ("--simple",)])
 def test_a_worker_obeys_the_settings_of_its_file(forge: Forge, start: Start, options: tuple[str, ...]) -> None:
     forge.enqueue("signed", queue="email")

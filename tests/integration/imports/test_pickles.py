@@ -37,8 +37,7 @@ def put_with_rq_scheduler(queue: Queue, argument: Opened) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "put"),
-    [(["rq-scheduled"], put_with_rq), (["rq-scheduler", "--tz", "UTC"], put_with_rq_scheduler)],
+    ("command", "put"), [(["rq-scheduled"], put_with_rq), (["rq-scheduler", "--tz", "UTC"], put_with_rq_scheduler)]
 )
 def test_an_import_opens_a_pickle_before_it_finds_the_function_not_allowed(
     zsched: Zsched,

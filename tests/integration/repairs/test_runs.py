@@ -17,7 +17,7 @@ import redis
 
 from tests.faults.leader import KEYS
 from tests.faults.processes import eventually
-from tests.faults.threads import STEADY, DaemonThread, know
+from tests.faults.threads import DaemonThread, know
 from tests.integration.reruns.ground import archived, ends
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule
@@ -40,7 +40,7 @@ def client(redis_client: redis.Redis, link: Link) -> Client:
 
 @pytest.fixture(autouse=True)
 def daemon(client: Client, redis_url: str) -> Iterator[DaemonThread]:
-    with DaemonThread(redis_url, **STEADY) as daemon:
+    with DaemonThread(redis_url) as daemon:
         yield daemon
 
 

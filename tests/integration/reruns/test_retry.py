@@ -13,7 +13,7 @@ import redis
 
 from tests.faults.leader import KEYS, Leader
 from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import STEADY, DaemonThread
+from tests.faults.threads import DaemonThread
 from tests.integration.reruns.ground import TASKS, UNKNOWN, archived, ends, queue, status
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, PayloadGone, RedisRefused, RunNotFound, RunNotOver
@@ -103,12 +103,7 @@ def test_retry_and_cancel_run_refuse_a_corrupted_job(client: Client, redis_clien
     "pushed", ["fired", "by a rule", "by a rule that was changed", "run_now", "enqueued", "retried"]
 )
 def test_retry_takes_a_run_that_rq_deleted_from_the_archive(
-    client: Client,
-    redis_client: redis.Redis,
-    redis_url: str,
-    link: Link,
-    work: Callable[[], list[str]],
-    pushed: str,
+    client: Client, redis_client: redis.Redis, redis_url: str, link: Link, work: Callable[[], list[str]], pushed: str
 ) -> None:
     options: dict[str, Any] = {
         "args": (1,),
@@ -150,7 +145,7 @@ def test_retry_takes_a_run_that_rq_deleted_from_the_archive(
 
 def test_retry_fails_if_the_archive_did_not_keep_the_arguments(client: Client, redis_url: str, link: Link) -> None:
     archive = ArchiveSettings(path=archive_of_its_own(), keep_args=False)
-    with DaemonThread(redis_url, archive=archive, **STEADY), redis.Redis.from_url(redis_url) as redis_client:
+    with DaemonThread(redis_url, archive=archive), redis.Redis.from_url(redis_url) as redis_client:
         eventually(lambda: Archivers(link, KEYS).alive())
         run = client.enqueue(f"{TASKS}.done", id="a").run_id
         assert run is not None

@@ -8,22 +8,9 @@ from typing import Any
 
 import httpx
 import pytest
-import redis
 
 from tests.integration.web.ground import Web
-from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
-
-
-@pytest.fixture(scope="module")
-def web_server(redis_server: EmbeddedRedis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    with Guard() as guard:
-        yield Web(guard, redis_server.url, tmp_path_factory.mktemp("web"))
-
-
-@pytest.fixture
-def web(web_server: Web, redis_client: redis.Redis) -> Web:
-    return web_server
 
 
 @pytest.fixture

@@ -109,10 +109,3 @@ def test_the_list_of_tokens_has_no_secret(web: Web, redis_client: redis.Redis) -
     stored = b"".join(redis_client.dump(key) for key in redis_client.scan_iter())
     assert secret.encode() not in stored
     assert secret.removeprefix("zs_").encode() not in stored
-
-
-def test_an_address_that_others_reach_needs_a_decision(web: Web) -> None:
-    done = web.zsched("web", "--listen", "0.0.0.0:0")
-
-    assert 2 == done.exit_code
-    assert "[web] allow_plain = true" in done.stderr

@@ -77,6 +77,7 @@ def test_a_missing_terminal_and_file_get_the_remedy(web: Web, redis_client: redi
     assert "give --password-file FILE, or - for stdin" in refused.stderr
 
 
+@pytest.mark.true_start
 def test_a_terminal_is_asked_twice_and_shows_no_password(web: Web, redis_client: redis.Redis, guard: Guard) -> None:
     terminal = PseudoTerminal(100, 20)
     asked = web.spawn(guard, *ADD, stdin=terminal.slave, stdout=terminal.slave, stderr=terminal.slave)
@@ -92,51 +93,3 @@ def test_a_terminal_is_asked_twice_and_shows_no_password(web: Web, redis_client:
     terminal.close()
     with web.stranger() as browser:
         assert 303 == browser.post("/login", data={"name": "ann", "password": PASSWORD}).status_code
-
-
-# -- backups --------------------------------------------------------------------------------------------
-
-
-def test_people_of_a_lost_redis_log_in_again_after_an_import(
-    web: Web, redis_client: redis.Redis, tmp_path: Path
-) -> None:
-    web.person("ann", "viewer", queues=("mail",))
-    web.person("bob")
-    before, backup = web.zsched.json("users", "list"), web.zsched("users", "export").stdout
-    redis_client.flushall()
-    (tmp_path / "users.jsonl").write_text(backup)
-
-    restored = web.zsched.json("users", "import", str(tmp_path / "users.jsonl"))
-
-    assert [{"name": "ann", "result": "added"}, {"name": "bob", "result": "added"}] == restored
-    assert before == web.zsched.json("users", "list")
-    assert PASSWORD not in backup
-    with web.stranger() as browser:
-        assert 303 == browser.post("/login", data={"name": "ann", "password": PASSWORD}).status_code
-
-
-def test_a_person_with_another_password_than_in_the_backup_keeps_it(web: Web, redis_client: redis.Redis) -> None:
-    web.person("ann")
-    web.person("bob")
-    backup = web.zsched("users", "export").stdout
-    web.zsched("users", "password", "ann", *STDIN, input="another one")
-    held = redis_client.hget("zsched-web:{default}:people", "ann")
-
-    done = web.zsched("users", "import", "-", input=backup)
-
-    assert (1, "0 users added, 1 there already\n") == (done.exit_code, done.stdout)
-    assert "ann is refused: it is there with another name, password" in done.stderr
-    assert held == redis_client.hget("zsched-web:{default}:people", "ann")
-
-
-@pytest.mark.parametrize("line", ["x", "[]", '{"name": "eve"}', "TOKEN"])
-def test_a_backup_with_a_mistake_adds_nobody(web: Web, redis_client: redis.Redis, line: str) -> None:
-    web.person("ann")
-    web.token("eve")
-    backup, token = web.zsched("users", "export").stdout, web.zsched("tokens", "export").stdout
-    redis_client.flushall()
-
-    done = web.zsched("users", "import", "-", input=f"{backup}{line.replace('TOKEN', token)}\n")
-
-    assert (USAGE, True) == (done.exit_code, "-:2: not a user: " in done.stderr)
-    assert [] == web.zsched.json("users", "list")

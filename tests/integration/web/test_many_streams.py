@@ -37,10 +37,7 @@ def few_descriptors() -> Iterator[Callable[[], None]]:
 
 
 def test_a_thousand_streams_get_each_event_and_delay_no_put(
-    few_descriptors: Callable[[], None],
-    start_web: Callable[..., Web],
-    redis_url: str,
-    redis_client: redis.Redis,
+    few_descriptors: Callable[[], None], start_web: Callable[..., Web], redis_url: str, redis_client: redis.Redis
 ) -> None:
     web = start_web()
     few_descriptors()

@@ -145,10 +145,7 @@ def test_the_node_program_schedules_once_and_misses_no_event_while_the_server_is
 
 @pytest.mark.parametrize(
     ("token", "message"),
-    [
-        ("zs_wrong", "the token is unknown, revoked or has expired"),
-        ("shop", "'shop' is a viewer, who only reads"),
-    ],
+    [("zs_wrong", "the token is unknown, revoked or has expired"), ("shop", "'shop' is a viewer, who only reads")],
 )
 def test_the_node_program_ends_with_the_problem_of_a_refusal(
     node: str, web: Web, guard: Guard, tmp_path: Path, token: str, message: str

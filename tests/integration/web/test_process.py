@@ -10,6 +10,7 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.integration.command_line import Zsched
 from tests.integration.web.ground import Web
 from zsched.cli import program
 from zsched.cli.program import DONE, FAILED, USAGE
@@ -21,6 +22,7 @@ def offline(*arguments: str) -> Result:
     return CliRunner().invoke(program, ["web", *arguments])
 
 
+@pytest.mark.true_start
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_server_answers_until_a_signal_ends_it_and_frees_its_port(
     start_web: Callable[..., Web], number: signal.Signals
@@ -28,8 +30,9 @@ def test_the_server_answers_until_a_signal_ends_it_and_frees_its_port(
     web = start_web()
     port = httpx.URL(web.url).port
 
-    assert 200 == web.get("/healthz").status_code
-    assert DONE == web.stop(number)
+    assert ["ok\n"] * 2 == [web.get(f"/{probe}").text for probe in ("healthz", "readyz")]
+    assert DONE == web.stop(number), web.log.read_text()
+    assert "Traceback" not in web.log.read_text()
 
     assert port is not None
     with socket.create_server(("127.0.0.1", port)) as taken:
@@ -46,16 +49,27 @@ def test_a_port_in_use_is_an_error_with_the_remedy_that_systemd_tries_again() ->
     assert f"listen='{where}': Address already in use; give another port" in refused.stderr
 
 
-@pytest.mark.parametrize("listen", ["9181", "127.0.0.1:", "127.0.0.1:99999", "http://localhost:1", "::1:80"])
-def test_an_invalid_address_is_a_usage_error(listen: str) -> None:
-    refused = offline("--listen", listen)
-
-    assert USAGE == refused.exit_code
-    assert "write host:port" in refused.stderr
+HEADER = {"ZSCHED_WEB_PROXY_HEADER": "X-Forwarded-User"}
+ADDRESSES = {"ZSCHED_WEB_PROXY_ADDRESSES": "127.0.0.1"}
 
 
-def test_an_address_of_another_machine_is_refused(web: Web) -> None:
-    refused = web.zsched("web", "--listen", "192.0.2.1:9181")
+@pytest.mark.parametrize(
+    ("listen", "settings", "message"),
+    [
+        ("9181", {}, "write host:port"),
+        ("127.0.0.1:", {}, "write host:port"),
+        ("127.0.0.1:99999", {}, "write host:port"),
+        ("http://localhost:1", {}, "write host:port"),
+        ("::1:80", {}, "write host:port"),
+        ("192.0.2.1:9181", {}, "listen='192.0.2.1:9181'"),  # of another machine
+        ("0.0.0.0:0", {}, "[web] allow_plain = true"),  # that others reach
+        ("127.0.0.1:0", HEADER, "proxy_addresses"),  # nobody may send the header
+        ("127.0.0.1:0", {**ADDRESSES, "ZSCHED_WEB_PROXY_ROLE_HEADER": "X-Forwarded-Role"}, "proxy_header"),
+    ],
+)
+def test_settings_that_cannot_be_served_are_a_usage_error(
+    zsched: Zsched, listen: str, settings: dict[str, str], message: str
+) -> None:
+    refused = zsched("web", "--listen", listen, **settings)
 
-    assert USAGE == refused.exit_code
-    assert "listen='192.0.2.1:9181'" in refused.stderr
+    assert (USAGE, True) == (refused.exit_code, message in refused.stderr), refused.stderr

@@ -112,13 +112,3 @@ def test_a_login_goes_before_the_name_of_the_proxy(behind: Web) -> None:
     with behind.browser("bob", "viewer", sees_arguments=True) as bob:
         assert "<strong>bob</strong>, viewer" in bob.get("/login", headers=ANN).text
         assert 200 == bob.get("/rq/", headers=ANN).status_code
-
-
-@pytest.mark.parametrize("left_out", ["ZSCHED_WEB_PROXY_ADDRESSES", "ZSCHED_WEB_PROXY_HEADER"])
-def test_a_header_that_nobody_may_send_is_a_usage_error(web: Web, left_out: str) -> None:
-    given = {name: value for name, value in BEHIND.items() if name != left_out}
-
-    refused = web.zsched("web", "--listen", "127.0.0.1:0", **given)
-
-    assert 2 == refused.exit_code
-    assert left_out.removeprefix("ZSCHED_WEB_").lower() in refused.stderr

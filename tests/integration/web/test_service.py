@@ -90,6 +90,7 @@ def settings_of(redis_url: str, more: str = "") -> str:
     return f'[redis]\nurl = "{redis_url}"\n[rq]\nallow_callables = ["app.*"]\n[web]\nlisten = "127.0.0.1:0"\n{more}'
 
 
+@pytest.mark.true_start
 def test_the_unit_starts_a_web_that_answers_as_its_own_user(start: Start, guarded: GuardedRedis) -> None:
     url = guarded.url("zsched-web", with_password=False)
     service = start(settings_of(url), guarded.password("zsched-web"))

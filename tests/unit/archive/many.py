@@ -18,7 +18,7 @@ from tests.unit.archive.ground import T_US
 from zsched.archive import Archive, History
 from zsched.archive.search import Search, SearchPart
 from zsched.core.changes import OUTCOMES, What
-from zsched.core.clock import Clock, SystemClock
+from zsched.core.clock import Clock, ManualClock
 from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.log import Entry
 from zsched.core.lookback import Wanted
@@ -101,7 +101,7 @@ def write(path: Path, runs: int) -> tuple[float, float]:
         archive.commit()
         took_s += time.perf_counter() - began_s
     began_s = time.perf_counter()
-    archive.index_step(1e9, SystemClock())
+    archive.index_step(1e9, ManualClock())
     indexed_s = time.perf_counter() - began_s
     archive.close()
     return runs / took_s, runs / indexed_s

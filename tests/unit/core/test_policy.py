@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.breadth import each
 from zsched.core.choices import CatchUp, Overlap
 from zsched.core.policy import ON_TIME_MS, USUAL, Passed, Plan, Policy, Range, Why, latest_due, plan
 from zsched.core.triggers import Trigger, TriggerSpec, build, due_of
@@ -70,11 +71,10 @@ TABLE = [  # the policy, how late (ms) the occurrence of 00:01 is, and the plan
 ]
 
 
-@pytest.mark.parametrize("spec", [_every(), MINUTELY], ids=["every", "cron"])
-@pytest.mark.parametrize(("policy", "late_ms", "expected"), TABLE)
-def test_a_late_schedule_is_caught_up_as_its_policy_says(
-    spec: TriggerSpec, policy: Policy, late_ms: int, expected: Plan
-) -> None:
+@pytest.mark.parametrize(("row", "spec"), each(TABLE, [_every(), MINUTELY]))
+def test_a_late_schedule_is_caught_up_as_its_policy_says(row: tuple[Policy, int, Plan], spec: TriggerSpec) -> None:
+    policy, late_ms, expected = row
+
     assert expected == plan(build(spec, T0), FIRST, FIRST + late_ms, policy)
 
 
@@ -138,8 +138,7 @@ def _jittered(id: str, jitter_ms: int = HOUR - 1, spec: TriggerSpec | None = Non
     return trigger, due_of(trigger, id, T0 + HOUR) - T0 - HOUR
 
 
-@pytest.mark.parametrize("catch_up", CatchUp)
-@pytest.mark.parametrize("id", ["a", "b", "c", "d"])
+@pytest.mark.parametrize(("id", "catch_up"), each("abcd", list(CatchUp)))
 def test_the_lateness_of_an_occurrence_counts_from_its_due_time(catch_up: CatchUp, id: str) -> None:
     trigger, delay_ms = _jittered(id)
     policy = Policy(catch_up, catch_up_window_ms=10 * SECOND)

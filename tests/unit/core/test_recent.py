@@ -285,13 +285,6 @@ def test_a_clock_ahead_by_a_network_delay_is_not_reported(ago_ms: int) -> None:
     assert (None, None) == (found.ahead, found.to_dict()["ahead"])
 
 
-def test_a_failure_as_json_is_its_run_and_how_often() -> None:
-    run = Run("a-5", RunStatus.LOST)
-
-    assert run.to_dict() | {"times": 3} == Failure(run, 3).to_dict()
-    assert 1 == Failure(run).to_dict()["times"]
-
-
 def test_json_of_a_stretch_has_every_key() -> None:
     [stretch, *_] = json.loads(json.dumps(recent(fire(0, f"a-{NOW_MS - 5}")).to_dict()))["stretches"]
 

@@ -25,7 +25,7 @@ def overview(**changes: Any) -> Overview:
         "paused": 0,
         "quarantined": 0,
         "leader": "me",
-        "lease_ms": 1500,
+        "lease_ms": 15_000,
         "led_since_ms": None,
         "epoch": 7,
         "log_length": 0,

@@ -1,40 +1,76 @@
+"""The daemon's sleep and what ends it, by a clock that only passes while the waker sleeps."""
+
 from __future__ import annotations
 
 import os
 import queue
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from zsched.core.clock import SystemClock
+from tests.faults.processes import WITHIN_S
+from zsched.core.clock import ManualClock, SystemClock
+from zsched.daemon import waker as module
 from zsched.daemon.waker import Waker
 from zsched.errors import RedisUnavailable
 from zsched.storage.keys import Keys
 
-LONG_MS = 20_000.0  # a sleep that a test must end
-PROMPT_MS = 5_000.0  # ended long before LONG_MS, on a machine however busy
+CHANNEL = "zsched:{default}:wake"
+FOREVER = float("inf")
+OFFSET_MS = 1_000_000.0  # the server's clock is so far ahead
+LONG_MS = 20_000.0
+
+
+def message(text: str) -> list[bytes]:
+    return [b"message", CHANNEL.encode(), text.encode()]
+
+
+class Sleep:
+    """
+    The waker's sleep on its bells, by a virtual clock: it passes until the timeout, or until the next of *events*
+    (``at``), each of which happens at its time.
+    """
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock, self.events = clock, list[tuple[float, Callable[[], None]]]()
+
+    def at(self, ms: float, event: Callable[[], None]) -> None:
+        self.events = sorted([*self.events, (ms, event)], key=lambda each: each[0])
+
+    def select(self, bells: Sequence[Any], _: Any, __: Any, timeout_s: float) -> tuple[list[Any], None, None]:
+        until_ms = self.clock.elapsed_ms + timeout_s * 1000
+        while not (rung := [bell for bell in bells if bell.is_rung]):
+            if not self.events or self.events[0][0] > until_ms:
+                self.clock.elapsed_ms = until_ms
+                break
+            at_ms, event = self.events.pop(0)
+            self.clock.elapsed_ms = max(self.clock.elapsed_ms, at_ms)
+            event()
+        return rung, None, None
 
 
 class FakeWire:
-    """A subscribed connection with given messages; an exception among them is raised."""
+    """A subscribed connection that receives *messages*; None is a wait without one, and an exception is raised."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: ManualClock, messages: Sequence[Any], at_end: Callable[[], None]) -> None:
         self.sent: list[tuple[Any, ...]] = []
-        self.messages: queue.Queue[Any] = queue.Queue()
-        self.is_closed = threading.Event()
+        self.is_closed, self.waits = False, 0
+        self._clock, self._messages, self._at_end = clock, list(messages), at_end
 
     def send(self, *command: Any) -> None:
         self.sent.append(command)
 
     def wait_for_data(self, timeout_s: float) -> bool:
-        try:
-            self._next = self.messages.get(timeout=min(timeout_s, 0.05))
-        except queue.Empty:
-            return False
-        return True
+        self.waits += 1
+        if not self._messages:
+            self._at_end()
+        self._next = self._messages.pop(0) if self._messages else None
+        if self._next is None:
+            self._clock.advance(timeout_s * 1000)
+        return self._next is not None
 
     def receive(self) -> Any:
         if isinstance(self._next, Exception):
@@ -42,162 +78,138 @@ class FakeWire:
         return self._next
 
     def close(self) -> None:
-        self.is_closed.set()
+        self.is_closed = True
 
 
-class FakeLink:
-    """A link that opens one fake wire after the other and reports each."""
+class Stage:
+    """A waker, its clock and its sleep; ``listen`` gives it a connection with these messages, in this thread."""
 
-    def __init__(self) -> None:
-        self.opened: queue.Queue[FakeWire] = queue.Queue()
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock, self.looks = ManualClock(), 0
+        self.sleep = Sleep(self.clock)
+        monkeypatch.setattr(module, "select", self.sleep)
+        self.waker = Waker(self, Keys("default"), self.clock)  # type: ignore[arg-type]
+
+    def listen(self, *messages: Any) -> FakeWire:
+        self.wire = FakeWire(self.clock, messages, self.waker.stop)
+        self.waker._listen()
+        return self.wire
+
+    # -- as a Link --
 
     def open(self) -> FakeWire:
-        wire = FakeWire()
-        self.opened.put(wire)
-        return wire
+        return self.wire
 
     def look_for_master(self) -> None:
-        """Do nothing: there are no Sentinels."""
+        self.looks += 1
 
 
 @pytest.fixture
-def link() -> FakeLink:
-    return FakeLink()
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    return Stage(monkeypatch)
 
 
 @pytest.fixture
-def waker(link: FakeLink) -> Iterator[Waker]:
-    waker = Waker(link, Keys("default"), SystemClock())  # type: ignore[arg-type]
-    waker.start()
-    yield waker
-    waker.stop()
-    assert waker._loop.join(5)
-    waker.wake()  # a late signal finds nothing to ring
+def waker(stage: Stage) -> Iterator[Waker]:
+    yield stage.waker
+    stage.waker.stop()
+    stage.waker.wake()  # a late signal finds nothing to ring
 
 
-def message(text: str) -> list[bytes]:
-    return [b"message", b"zsched:{default}:wake", text.encode()]
+# -- the sleep ----------------------------------------------------------------------------------------
 
 
-def slept_ms(sleep: Callable[[], None]) -> float:
-    clock = SystemClock()
-    began_ms = clock.monotonic_ms()
-    sleep()
-    return clock.monotonic_ms() - began_ms
+@pytest.mark.parametrize(
+    ("due_ms", "most_ms", "is_due", "slept_ms"),
+    [
+        (OFFSET_MS + 30, LONG_MS, True, 30),
+        (OFFSET_MS + 30, 30, True, 30),
+        (OFFSET_MS + 31, 30, False, 30),
+        (FOREVER, 20, False, 20),
+        (OFFSET_MS - 5, LONG_MS, True, 0),  # a past time
+    ],
+)
+def test_the_waker_sleeps_until_the_due_time_of_the_servers_clock_or_its_maximum(
+    stage: Stage, waker: Waker, due_ms: float, most_ms: float, is_due: bool, slept_ms: float
+) -> None:
+    assert is_due is waker.wait_until_due(due_ms, OFFSET_MS, most_ms)
+    assert slept_ms == stage.clock.elapsed_ms
 
 
-def test_the_waker_sleeps_until_the_due_time_of_the_servers_clock(waker: Waker) -> None:
-    clock = SystemClock()
-    due_ms = clock.monotonic_ms() + 1_000_000 + 30
+@pytest.mark.parametrize(
+    ("put", "due_ms", "slept_ms"),
+    [
+        ("60", 90, 60),  # earlier
+        ("10", 90, 40),  # it was due when it was put
+        ("95", 90, 90),  # later
+        ("nan", 90, 90),
+    ],
+)
+def test_a_put_during_the_sleep_ends_it_at_the_earlier_due_time(
+    stage: Stage, waker: Waker, put: str, due_ms: float, slept_ms: float
+) -> None:
+    stage.sleep.at(40, lambda: waker._hear(message(put)))
 
-    waker.wait_until_due(due_ms, 1_000_000, LONG_MS)
-
-    assert 0 <= clock.monotonic_ms() + 1_000_000 - due_ms < PROMPT_MS
-
-
-def test_the_waker_sleeps_no_longer_than_its_maximum(waker: Waker) -> None:
-    assert 20 <= slept_ms(lambda: waker.wait_until_due(float("inf"), 0, 20)) < PROMPT_MS
+    assert waker.wait_until_due(due_ms, 0, LONG_MS)
+    assert slept_ms == stage.clock.elapsed_ms
 
 
-def test_a_sleep_reports_if_a_due_time_ended_it(waker: Waker) -> None:
-    assert waker.wait_until_due(SystemClock().monotonic_ms() + 20, 0, LONG_MS)
-    assert not waker.wait_until_due(SystemClock().monotonic_ms() + LONG_MS, 0, 20)
+def test_a_put_between_a_tick_and_the_sleep_ends_the_sleep(stage: Stage, waker: Waker) -> None:
+    waker._hear(message("1"))
+
+    assert waker.wait_until_due(FOREVER, 0, LONG_MS)
+    assert 1 == stage.clock.elapsed_ms
 
 
-def test_a_wake_up_counts_as_a_reason_for_a_pass(waker: Waker) -> None:
+def test_an_earlier_due_time_is_still_known_after_a_sleep_that_its_maximum_ended(stage: Stage, waker: Waker) -> None:
+    waker._hear(message("60"))
+
+    assert not waker.wait_until_due(FOREVER, 0, 10)
+    assert waker.wait_until_due(FOREVER, 0, LONG_MS)
+    assert 60 == stage.clock.elapsed_ms
+    assert not waker.wait_until_due(FOREVER, 0, 10), "after a pass it is forgotten"
+
+
+def test_the_earliest_of_several_puts_ends_the_sleep(stage: Stage, waker: Waker) -> None:
+    for due_ms in (70, 60, 80):
+        waker._hear(message(str(due_ms)))
+
+    assert waker.wait_until_due(90, 0, LONG_MS)
+    assert 60 == stage.clock.elapsed_ms
+
+
+def test_an_earlier_due_time_does_not_end_a_standbys_sleep(stage: Stage, waker: Waker) -> None:
+    waker._hear(message("1"))
+
+    waker.wait(30)
+
+    assert 30 == stage.clock.elapsed_ms
+
+
+@pytest.mark.parametrize("is_leader", [True, False])
+@pytest.mark.parametrize("event", ["wake", "lease"])
+def test_a_wake_and_a_released_lease_end_the_sleep(stage: Stage, waker: Waker, event: str, is_leader: bool) -> None:
+    stage.sleep.at(20, waker.wake if event == "wake" else lambda: waker._hear(message("lease")))
+
+    assert waker.wait_until_due(FOREVER, 0, LONG_MS) if is_leader else waker.wait(LONG_MS) is None
+    assert 20 == stage.clock.elapsed_ms
+
+
+def test_a_wake_before_the_sleep_is_not_lost_and_counts_once(stage: Stage, waker: Waker) -> None:
+    waker.wake()
     waker.wake()
 
-    assert waker.wait_until_due(float("inf"), 0, LONG_MS)
-
-
-def test_an_earlier_due_time_is_still_known_after_a_sleep_that_its_maximum_ended(waker: Waker) -> None:
-    due_ms = SystemClock().monotonic_ms() + 60
-    waker._hear(message(f"{due_ms}"))
-
-    assert not waker.wait_until_due(float("inf"), 0, 10)
-    assert waker.wait_until_due(float("inf"), 0, LONG_MS)
-    assert 0 <= SystemClock().monotonic_ms() - due_ms < PROMPT_MS
-
-
-def test_the_waker_does_not_sleep_until_a_past_time(waker: Waker) -> None:
-    assert slept_ms(lambda: waker.wait_until_due(SystemClock().monotonic_ms() - 5, 0, LONG_MS)) < PROMPT_MS
-
-
-def test_the_waker_listens_on_the_channel_of_its_namespace(waker: Waker, link: FakeLink) -> None:
-    wire = link.opened.get(timeout=5)
-    wire.messages.put(message("lease"))
     waker.wait(LONG_MS)
-
-    assert ("SUBSCRIBE", "zsched:{default}:wake") == wire.sent[0]
-
-
-def test_an_earlier_due_time_ends_the_sleep_at_that_time(waker: Waker, link: FakeLink) -> None:
-    wire, clock = link.opened.get(timeout=5), SystemClock()
-    earlier_ms = clock.monotonic_ms() + 60
-    wire.messages.put(message(f"{earlier_ms:.0f}"))
-
-    waker.wait_until_due(earlier_ms + LONG_MS, 0, LONG_MS)
-
-    assert -1 <= clock.monotonic_ms() - earlier_ms < PROMPT_MS
+    assert 0 == stage.clock.elapsed_ms
+    waker.wait(30)
+    assert 30 == stage.clock.elapsed_ms
 
 
-def test_a_later_due_time_does_not_lengthen_the_sleep(waker: Waker, link: FakeLink) -> None:
-    wire, clock = link.opened.get(timeout=5), SystemClock()
-    due_ms = clock.monotonic_ms() + 60
-    wire.messages.put(message(f"{due_ms + LONG_MS:.0f}"))
-
-    waker.wait_until_due(due_ms, 0, LONG_MS)
-
-    assert 0 <= clock.monotonic_ms() - due_ms < PROMPT_MS
-
-
-def test_a_put_between_a_tick_and_the_sleep_ends_the_sleep(waker: Waker) -> None:
-    waker._hear(message("1"))
-
-    assert slept_ms(lambda: waker.wait_until_due(float("inf"), 0, LONG_MS)) < PROMPT_MS
-
-
-def test_a_released_lease_ends_a_standbys_sleep(waker: Waker, link: FakeLink) -> None:
-    link.opened.get(timeout=5).messages.put(message("lease"))
-
-    assert slept_ms(lambda: waker.wait(LONG_MS)) < PROMPT_MS
-
-
-def test_an_earlier_due_time_does_not_end_a_standbys_sleep(waker: Waker) -> None:
-    waker._hear(message("1"))
-
-    assert 30 <= slept_ms(lambda: waker.wait(30))
-
-
-def test_wake_ends_the_current_sleep(waker: Waker) -> None:
-    other = threading.Timer(0.02, waker.wake)
-    other.start()
-
-    assert slept_ms(lambda: waker.wait(LONG_MS)) < PROMPT_MS
-    other.join()
-
-
-def test_wake_before_the_sleep_is_not_lost_and_counts_once(waker: Waker) -> None:
-    waker.wake()
-    waker.wake()
-
-    assert slept_ms(lambda: waker.wait(LONG_MS)) < PROMPT_MS
-    assert 30 <= slept_ms(lambda: waker.wait(30))
-
-
-def test_a_signal_handler_wakes_the_interrupted_sleep(waker: Waker) -> None:
-    before = signal.signal(signal.SIGUSR1, lambda number, frame: waker.wake())
-    other = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
-    try:
-        other.start()
-        assert slept_ms(lambda: waker.wait(LONG_MS)) < PROMPT_MS
-    finally:
-        other.join()
-        signal.signal(signal.SIGUSR1, before)
+# -- signals, which interrupt a true sleep ------------------------------------------------------------
 
 
 class _Interrupting(SystemClock):
-    """A clock that lets a signal arrive at each reading by the sleeper, in the sleeper's own thread."""
+    """A clock that lets a signal arrive at the *at*-th reading by the sleeper, in the sleeper's own thread."""
 
     def __init__(self, at: int) -> None:
         self.looks, self._at = 0, at
@@ -210,72 +222,106 @@ class _Interrupting(SystemClock):
         return now_ms
 
 
+@pytest.fixture
+def signalled() -> Iterator[list[Waker]]:
+    """A list: a signal wakes the wakers in it."""
+    wakers: list[Waker] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: [waker.wake() for waker in wakers])
+    yield wakers
+    signal.signal(signal.SIGUSR1, before)
+
+
 @pytest.mark.parametrize("at", [1, 2])
 @pytest.mark.parametrize("method", ["wait", "wait_until_due"])
-def test_a_signal_between_check_and_sleep_is_not_lost(link: FakeLink, method: str, at: int) -> None:
+def test_a_signal_between_check_and_sleep_is_not_lost(signalled: list[Waker], method: str, at: int) -> None:
     clock = _Interrupting(at)
-    waker = Waker(link, Keys("default"), clock)  # type: ignore[arg-type]
-    before = signal.signal(signal.SIGUSR1, lambda number, frame: waker.wake())
-    sleep = {"wait": lambda: waker.wait(LONG_MS), "wait_until_due": lambda: waker.wait_until_due(1e15, 0, LONG_MS)}
+    waker = Waker(None, Keys("default"), clock)  # type: ignore[arg-type]
+    signalled.append(waker)
 
-    try:
-        assert slept_ms(sleep[method]) < PROMPT_MS
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    waker.wait(1e9) if method == "wait" else waker.wait_until_due(1e15, 0, 1e9)
+
+    assert 2 == clock.looks, "it was woken, and looked at no clock again"
 
 
-@pytest.mark.slow
-def test_the_waker_listens_again_after_its_connection_was_lost(waker: Waker, link: FakeLink) -> None:
-    first = link.opened.get(timeout=5)
+def test_a_signal_handler_wakes_the_interrupted_sleep(signalled: list[Waker]) -> None:
+    waker = Waker(None, Keys("default"), SystemClock())  # type: ignore[arg-type]
+    signalled.append(waker)
+    asleep = threading.Event()
 
-    first.messages.put(RedisUnavailable("reset"))
-    second = link.opened.get(timeout=5)
-    second.messages.put(message("lease"))
+    def strike() -> None:
+        asleep.wait()
+        os.kill(os.getpid(), signal.SIGUSR1)
 
-    assert slept_ms(lambda: waker.wait(LONG_MS)) < PROMPT_MS
-    assert first.is_closed.is_set()
+    other = threading.Thread(target=strike)
+    other.start()
+    asleep.set()
+    waker.wait(1e9)  # for 11 days, unless the signal ends it
+
+    other.join()
+
+
+# -- the channel --------------------------------------------------------------------------------------
+
+
+def test_the_waker_listens_on_the_channel_of_its_namespace(stage: Stage) -> None:
+    wire = stage.listen()
+
+    assert [("SUBSCRIBE", CHANNEL)] == wire.sent
+    assert wire.is_closed
 
 
 @pytest.mark.parametrize("garbage", ["", "soon", "nan", "-inf", "\x00"])
-def test_garbage_on_the_channel_does_not_stop_the_waker(waker: Waker, link: FakeLink, garbage: str) -> None:
-    wire = link.opened.get(timeout=5)
-    wire.messages.put([b"subscribe", b"zsched:{default}:wake", 1])
-    wire.messages.put(message(garbage))
-    wire.messages.put(message("lease"))
+def test_garbage_on_the_channel_does_not_stop_the_waker(stage: Stage, garbage: str) -> None:
+    wire = stage.listen([b"subscribe", CHANNEL.encode(), 1], message(garbage), message("lease"))
 
-    assert slept_ms(lambda: waker.wait(LONG_MS)) < PROMPT_MS
-    assert not waker._loop.join(0)
+    assert 4 == wire.waits, "it went on to the end"
 
 
-def test_a_connection_that_does_not_answer_a_ping_is_replaced(link: FakeLink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zsched.daemon.waker._SILENCE_S", 0.05)
-    waker = Waker(link, Keys("default"), SystemClock())  # type: ignore[arg-type]
+def test_a_connection_that_does_not_answer_a_ping_is_given_up(stage: Stage) -> None:
+    wire = stage.listen(*[None] * 100)
+
+    assert [("SUBSCRIBE", CHANNEL), ("PING",)] == wire.sent
+    assert 22 == wire.waits, "10 s without a message, and 10 s more without an answer: a look for each second"
+    assert wire.is_closed
+
+
+def test_a_connection_that_answers_pings_is_kept(stage: Stage) -> None:
+    silence = [None] * 11
+
+    wire = stage.listen(*silence, [b"pong", b""], *silence, [b"pong", b""], *silence)
+
+    assert [("SUBSCRIBE", CHANNEL), *[("PING",)] * 3] == wire.sent
+    assert 36 == wire.waits, "all of it was read"
+
+
+def test_sentinels_are_asked_for_the_master_every_second_at_most(stage: Stage) -> None:
+    stage.listen(message("1"), None, message("1"), message("1"), None, None, None)
+
+    assert 2 == stage.looks
+
+
+def test_the_waker_listens_again_after_its_connection_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_RETRY_S", 0.0)
+    opened: queue.Queue[FakeWire] = queue.Queue()
+    ends = threading.Event()
+
+    class Link:
+        def open(self) -> FakeWire:
+            given = [RedisUnavailable("reset")] if opened.empty() else [message("lease")]
+            wire = FakeWire(ManualClock(), given, lambda: ends.wait(WITHIN_S))
+            opened.put(wire)
+            return wire
+
+        def look_for_master(self) -> None:
+            """Do nothing: there are no Sentinels."""
+
+    waker = Waker(Link(), Keys("default"), SystemClock())  # type: ignore[arg-type]
     waker.start()
-    half_open = link.opened.get(timeout=5)
 
-    second = link.opened.get(timeout=5)
-    second.messages.put(message("lease"))
+    waker.wait(1e9)
 
-    assert slept_ms(lambda: waker.wait(LONG_MS)) < PROMPT_MS
-    assert ("PING",) in half_open.sent
     waker.stop()
-
-
-def test_a_connection_that_answers_pings_is_kept(link: FakeLink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zsched.daemon.waker._SILENCE_S", 0.05)
-    waker = Waker(link, Keys("default"), SystemClock())  # type: ignore[arg-type]
-    waker.start()
-    wire = link.opened.get(timeout=5)
-    pings = threading.Semaphore(0)
-
-    def answer(*command: Any) -> None:
-        wire.messages.put([b"pong", b""])
-        pings.release()
-
-    wire.send = answer  # type: ignore[method-assign]
-    for _ in range(5):
-        assert pings.acquire(timeout=5)
-
-    assert not wire.is_closed.is_set()
-    assert link.opened.empty()
-    waker.stop()
+    ends.set()
+    assert waker._loop.join(WITHIN_S)
+    assert 2 == opened.qsize()
+    assert all(wire.is_closed for wire in opened.queue)

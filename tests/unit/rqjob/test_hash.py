@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rq import Callback, Queue, Retry
 from rq.job import JobStatus
 
+from tests.breadth import each
 from tests.unit.rqjob.ground import JSON, SERIALIZERS, definition_of, hash_of, restored, task
 from zsched.core.choices import OnLost, OnUncertain
 from zsched.core.forms import Stored
@@ -74,23 +75,25 @@ def test_options_read_back_make_the_same_hash(options: dict[str, Any], serialize
     assert encoder.data(definition.payload) == encoder.data(again.payload)
 
 
-@pytest.mark.parametrize("serializer", ["pickle", "json"])
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"result_ttl": 500, "failure_ttl": 60},
-        {"result_ttl": -1},
-        {"meta": {"trace": "abc", "n": [1, 2]}},
-        {"retry": Retry(max=3)},
-        {"retry": Retry(max=3, interval=[60, 300])},
-        {"retry": Retry(max=2, enqueue_at_front=True)},
-        {"timeout": "1h"},
-        {"timeout": -1},
-        {"on_success": task, "on_failure": Callback(task, timeout=30)},
-        {"description": "a reminder"},
-        {"queue": "push.high"},
-    ],
+    ("options", "serializer"),
+    each(
+        [
+            {},
+            {"result_ttl": 500, "failure_ttl": 60},
+            {"result_ttl": -1},
+            {"meta": {"trace": "abc", "n": [1, 2]}},
+            {"retry": Retry(max=3)},
+            {"retry": Retry(max=3, interval=[60, 300])},
+            {"retry": Retry(max=2, enqueue_at_front=True)},
+            {"timeout": "1h"},
+            {"timeout": -1},
+            {"on_success": task, "on_failure": Callback(task, timeout=30)},
+            {"description": "a reminder"},
+            {"queue": "push.high"},
+        ],
+        ["pickle", "json"],
+    ),
 )
 def test_a_hash_equals_the_hash_that_rqs_enqueue_writes(options: dict[str, Any], serializer: str) -> None:
     connection = fakeredis.FakeRedis()

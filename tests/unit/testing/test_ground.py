@@ -120,7 +120,7 @@ def _term(client: redis.Redis, daemon: str) -> Any:
     link = Link.adopt(client)
     wire = link.open()
     try:
-        return Lease(wire, KEYS, Server.of(wire), SystemClock(), daemon, 2000).acquire()
+        return Lease(wire, KEYS, Server.of(wire), SystemClock(), daemon, 20_000).acquire()
     finally:
         wire.close()
         link.pool.disconnect()
