@@ -267,3 +267,12 @@ def test_a_daemon_that_stops_while_its_archivist_is_away_archives_the_last_entri
     daemon.stop()
 
     assert is_complete(redis_url, path)
+
+
+def test_keeper_and_archivist_have_names_for_ps_and_top(daemon: DaemonProcess) -> None:
+    archivist = Path("/proc", str(daemon.archivist_pid))
+    keeper = Path("/proc", archivist.joinpath("stat").read_text().rpartition(")")[2].split()[1])
+
+    assert ["zsched-keeper\n", "zsched-archive\n"] == [
+        (process / "comm").read_text() for process in (keeper, archivist)
+    ]

@@ -13,11 +13,13 @@ from zsched import Client, RedisRefused, RedisUnavailable
 from zsched.core.clock import to_ms
 from zsched.core.run_id import RunId
 from zsched.embedded import EmbeddedRedis
+from zsched.errors import ConfigError
 from zsched.storage import scripts
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Server
 from zsched.storage.reader import Reader
+from zsched.storage.registries import queue_keys
 from zsched.storage.rqjob import Encoder
 
 KEYS = Keys("default")
@@ -274,3 +276,33 @@ def test_a_run_is_found_in_older_pages_of_the_log_and_never_under_a_longer_id(
     assert run == reader.has_fired("a-1")
     assert RunId("x", 449, "default", 0) == RunId.parse(str(reader.has_fired("x")))
     assert (None, None) == (reader.has_fired("a"), reader.has_fired("a-1-1"))
+
+
+# -- keys of a wrong type, and addresses ------------------------------------------------------------------
+
+
+def test_queues_of_a_wrong_type_are_no_queues_and_a_denied_read_is_refused(
+    link: Link, redis_client: redis.Redis
+) -> None:
+    key = KEYS.rq.queues()
+    redis_client.set(key, "broken")
+    with link.wire() as wire:
+        assert [] == queue_keys(wire, KEYS.rq)
+
+    redis_client.delete(key)
+    redis_client.sadd(key, "a queue")
+    with link.wire() as wire:
+        wire.execute("ACL", "SETUSER", "default", "-smembers")
+        try:
+            with pytest.raises(RedisRefused):
+                queue_keys(wire, KEYS.rq)
+        finally:
+            wire.execute("ACL", "SETUSER", "default", "+@all")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1", "redis://:s3cret@127.0.0.1:port", "127.0.0.1:6379"])
+def test_an_address_that_is_no_redis_url_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(ConfigError, match="not a Redis URL") as caught:
+        Link.from_url(url, 1.0)
+
+    assert "s3cret" not in str(caught.value)

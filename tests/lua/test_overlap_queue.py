@@ -253,3 +253,10 @@ def test_a_chain_of_any_text_does_no_harm(led: Ground, text: str) -> None:
     word, run = advance(led, "queue")
 
     assert ("fired", f"queue {run}") == (word, chain(led))
+
+
+def test_a_queued_run_behind_the_last_deferred_run_counts_against_the_overlap_limit(led: Ground) -> None:
+    *_, last = fired(led, "queue", 3)
+    becomes(led, last, "queued")
+
+    assert ["overlap", "deferred"] == [advance(led, "queue", limit=limit)[0] for limit in (3, 4)]

@@ -95,6 +95,19 @@ class Recording:
         numbers = [self._numbers[key]] if key in self._numbers else self._of_function[function_of(key)]
         return [self._tests[one] for one in sorted({one for number in numbers for one in self._of_site[number]})]
 
+    def rarity(self, key: str) -> dict[str, int]:
+        """
+        Return how rare a statement each test executes in the function of *key*: the number of tests that execute its
+        rarest one.
+        """
+        found: dict[str, int] = {}
+        for site in self._of_function[function_of(key)]:
+            tests = self._of_site[site]
+            for test in tests:
+                id = self._tests[test].id
+                found[id] = min(found.get(id, len(tests)), len(tests))
+        return found
+
 
 def digest_of(file: Path) -> str:
     """Return a digest of the text of a test file."""

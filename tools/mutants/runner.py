@@ -61,6 +61,8 @@ class Runner:
         def run(job: Job, tell: Tell) -> None:
             if job["swap"]:
                 swap(*job["swap"])
+            if scripts := sys.modules.get("zsched.storage.scripts"):
+                scripts.load.cache_clear()  # a test may have loaded some when it was collected
             self._run([by_id[name] for name in job["tests"] if name in by_id], job, tell)
 
         if self._wire is not None:

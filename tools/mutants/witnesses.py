@@ -20,7 +20,7 @@ from tools.mutants.covered import Known, Recording
 from tools.mutants.sites import Site, innermost, lua_key, sites
 
 _SINGLY = 60  # the first tests run in any order; the others file by file, because tests of a file share fixtures
-_NEAR = 10  # a test of the same name is worth so much
+_NEAR, _OF_LUA = 10, 4  # a test of the same name is worth so much; and of a script, one of tests/lua
 _LEARNED = 5
 
 
@@ -37,20 +37,30 @@ class Witnesses:
 
     def of(self, mutant: Mutant) -> list[Known]:
         """Return the tests of *mutant* in the order in which they run."""
-        found = {test for key in keys(mutant) for test in self._recording.covering(key)}
+        concerned = keys(mutant)
+        found = {test for key in concerned for test in self._recording.covering(key)}
+        rarity = self._recording.rarity(concerned[0]) if len(concerned) == 1 else {}
         ordered = sorted(
             (test for test in found if self._is_chosen(test.id, test.cpu_s)),
-            key=lambda test: (self._price(mutant, test), test.id),
+            key=lambda test: (self._price(mutant, test) * rarity.get(test.id, 1), test.id),
         )
         first, rest = ordered[:_SINGLY], ordered[_SINGLY:]
         files = {file: at for at, file in reversed(list(enumerate(test.id.partition("::")[0] for test in rest)))}
         return [*first, *sorted(rest, key=lambda test: files[test.id.partition("::")[0]])]
 
     def _price(self, mutant: Mutant, test: Known) -> float:
-        """Return the CPU seconds of *test*, weighed by the unlikelihood that it kills: a broad test checks little."""
+        """
+        Return the CPU seconds of *test*, weighed by the unlikelihood that it kills. A broad test checks little. ``of``
+        prefers one that goes a rare way through the function.
+        """
         path, name = Path(mutant.file), Path(test.id.partition("::")[0])
         is_near = name.stem.startswith(f"test_{path.stem}") or name.parent.name == path.stem
-        worth = (_NEAR if is_near else 1) * (1 + _LEARNED * self._kills[mutant.file, test.id])
+        is_of_lua = path.suffix == ".lua" and name.is_relative_to("tests/lua")
+        worth = (
+            (_NEAR if is_near else 1)
+            * (_OF_LUA if is_of_lua else 1)
+            * (1 + _LEARNED * self._kills[mutant.file, test.id])
+        )
         return (test.cpu_s + 0.01) * (test.breadth + 20) / worth
 
 

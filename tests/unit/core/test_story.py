@@ -290,3 +290,10 @@ def test_a_put_after_a_backfill_is_shown_as_a_change() -> None:
     [_, told] = texts(*backfilled(0), change(What.PUT, nominal_ms=DUE_MS))
 
     assert f"changed: now for {DUE}" == told
+
+
+def test_a_run_fired_with_jitter_shows_the_nominal_and_the_due_time() -> None:
+    fired = change(What.FIRED, DUE_MS + 1500, nominal_ms=DUE_MS, jitter_ms=1000, run_id=RUN)
+
+    due = "2026-01-01 00:00:01+00:00"
+    assert f"fired for {DUE} (due {due}, by its jitter), 500.0 ms late; run {RUN}" == sentence(fired, "UTC")

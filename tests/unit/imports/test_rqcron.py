@@ -82,3 +82,16 @@ def test_local_times_around_a_clock_change_agree_with_rq(
 
         told = {name: options[name] for name in ("gap", "fold")}
         assert expected == fires(options["cron"], options["tz"], start, 6 * 1440, **told)
+
+
+def test_rq_reads_cron_fields_in_the_machines_zone_since_the_version_that_is_named(
+    as_before: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    job = CronJob("q", func_name="app.task", cron="0 9 * * *")
+    job.latest_enqueue_time = datetime(2028, 1, 1, 12, tzinfo=UTC)
+
+    hour = job.get_next_enqueue_time().astimezone(UTC).hour
+
+    assert (0 if IS_CRON_LOCAL else 9) == hour
