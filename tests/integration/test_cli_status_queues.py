@@ -330,3 +330,12 @@ def test_thousands_of_queues_take_few_round_trips(
     assert [] == client.stalled_queues().unheard
 
     assert len(trips) < 20
+
+
+def test_the_worker_of_the_latest_of_several_jobs_is_heard(zsched: Zsched, led: redis.Redis, client: Client) -> None:
+    waits(led, pushed(client), minutes=6)
+    for job, minutes_ago in (("a", 60), ("b", 50), ("c", 40), ("d", 1)):
+        finishes(led, job, "finished", minutes_ago)
+    told_of(led)
+
+    assert [] == told(zsched)["unheard"]

@@ -178,3 +178,17 @@ def test_a_reading_that_failed_leaves_no_counts_behind(redis_url: str, redis_cli
         minutes.read(NOW_MS, ManualClock())
 
     assert 20 == fired(minutes.read(NOW_MS, ManualClock()))[0][1]
+
+
+def test_a_later_reading_goes_no_further_back_than_its_period(redis_url: str, redis_client: redis.Redis) -> None:
+    write(redis_client, 10_000, over_ms=36_000_000)  # ten hours: 500 of them count
+    clock = ManualClock()
+    slow, quick = (SlowLog(Link.from_url(redis_url, 5), clock, took_ms) for took_ms in (60.0, 0.0))
+    minutes = LastMinutes(slow, "")
+    assert minutes.read(NOW_MS, clock).is_cut
+    minutes._log = quick
+
+    found = minutes.read(NOW_MS, clock)
+
+    assert ((1_800_000, 500), False) == (fired(found)[-1], found.is_cut)
+    assert sum(quick.counts) <= 1500

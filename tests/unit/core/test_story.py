@@ -297,3 +297,11 @@ def test_a_run_fired_with_jitter_shows_the_nominal_and_the_due_time() -> None:
 
     due = "2026-01-01 00:00:01+00:00"
     assert f"fired for {DUE} (due {due}, by its jitter), 500.0 ms late; run {RUN}" == sentence(fired, "UTC")
+
+
+def test_an_expired_run_is_shown_with_its_lateness() -> None:
+    expired = change(What.EXPIRED, DUE_MS + 5000, nominal_ms=DUE_MS, run_id=RUN)
+
+    assert f"expired: the occurrence of {DUE} was 5.0 s late, more than expires_after allows" == sentence(
+        expired, "UTC"
+    )
