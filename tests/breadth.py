@@ -1,7 +1,5 @@
 """
-The cases of parametrized tests: all of them in `make test-all` (``ZSCHED_TEST_ALL=1``), a few in the usual run.
-
-The functions are deterministic: the same cases with the same names in each run, and in each of its processes.
+The cases of tests: all of them in `make test-all` (``ZSCHED_TEST_ALL=1``), a few in the usual run, always the same.
 """
 
 from __future__ import annotations
@@ -11,12 +9,19 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
+from hypothesis import settings
+
 T = TypeVar("T")
 
 
 def everything() -> bool:
     """Return True when each test runs with all of its cases."""
     return os.environ.get("ZSCHED_TEST_ALL") == "1"
+
+
+def examples(number: int) -> int:
+    """Return the number of examples for a test of hypothesis: a quarter of *number* in `make check`."""
+    return number * settings().max_examples // 100
 
 
 def some(cases: Iterable[T], *usual: T) -> list[T]:

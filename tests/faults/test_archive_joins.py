@@ -90,7 +90,8 @@ def test_an_archive_that_joins_after_trimming_by_age_bootstraps_from_redis(
 ) -> None:
     know(redis_client)
     path = tmp_path / "late.db"
-    start_daemon(redis_url, ARCHIVE_LOG_KEEP_S="1").wait_for("term_began")
+    settings = {"ARCHIVE_LOG_KEEP_S": "1", "DAEMON_RENEW_MS": "100"}  # after a renewal it trims
+    start_daemon(redis_url, **settings).wait_for("term_began")
     client = Client.from_url(redis_url)
     for n in range(150):  # more than a node of a stream
         client.schedule("app.task", id=f"s{n}", after=3600)

@@ -246,7 +246,7 @@ def test_a_daemon_without_the_right_to_trim_logs_it_once_and_fires(
     know(redis_client)
     redis_client.acl_log_reset()
     client, archive = Client.from_url(without_right), ArchiveSettings(path=archive_of_its_own(), log_keep_s=1)
-    with DaemonThread(without_right, archive=archive) as daemon:
+    with DaemonThread(without_right, archive=archive, renew_ms=100) as daemon:
         client.schedule("app.run", id="first", after=0.01)
         eventually(lambda: redis_client.llen(f"{RQ}:queue:default") == 1)
         eventually(lambda: refusals(redis_client) >= 2)
@@ -260,7 +260,7 @@ def test_a_daemon_without_the_right_to_trim_logs_it_once_and_fires(
 def test_an_archive_has_every_entry_that_its_daemon_trimmed(redis_url: str, redis_client: redis.Redis) -> None:
     know(redis_client)
     client, archive = Client.from_url(redis_url), ArchiveSettings(path=archive_of_its_own(), log_keep_s=1)
-    with DaemonThread(redis_url, archive=archive) as daemon:
+    with DaemonThread(redis_url, archive=archive, renew_ms=100) as daemon:
         daemon.wait_for("archive_bootstrapped")
         for n in range(300):
             client.schedule("app.run", id=f"id-{n}", after=3600)

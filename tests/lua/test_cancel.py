@@ -56,11 +56,6 @@ def test_a_call_sent_again_with_its_operation_id_gets_the_first_reply(ground: Gr
     assert ["a"] == list(ground.places())
 
 
-def test_cancelling_an_unknown_id_returns_not_found_and_logs_nothing(ground: Ground) -> None:
-    assert "NOTFOUND" == ground.call("cancel", ["a"])[1]
-    assert [] == ground.entries()
-
-
 def test_cancelling_a_schedule_leaves_its_fired_run_alone(led: Ground) -> None:
     due_ms = led.now_ms - 1
     led.put(("a", due_ms), allow_past=1)

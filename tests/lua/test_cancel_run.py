@@ -192,11 +192,6 @@ def test_a_scheduled_run_is_cancelled_although_a_schedule_with_its_id_waits(grou
     assert ["a"] == list(ground.places())
 
 
-def test_cancelling_an_unknown_run_returns_unknown(ground: Ground) -> None:
-    assert "UNKNOWN" == cancel_run(ground)[0]
-    assert [] == ground.entries()
-
-
 @pytest.mark.parametrize("fields", [{"status": "odd"}, {"origin": ""}, {"status": "created"}, {"status": "started"}])
 def test_cancelling_a_corrupted_job_changes_nothing(ground: Ground, fields: dict[str, str]) -> None:
     ground.redis.hset(ground.keys.rq.job(RUN), mapping=JOB | {"status": "queued"} | fields)

@@ -49,12 +49,6 @@ def test_a_key_of_another_type_does_not_hide_the_others(ground: Ground) -> None:
     assert FIELDS.items() <= _fields(b[7]).items()
 
 
-def test_an_empty_log_has_no_last_entry(ground: Ground) -> None:
-    _, last_id, last_t, unknown = ground.call("get", ["unknown"])
-
-    assert ("", "", "") == (last_id, last_t, unknown)
-
-
 def test_get_returns_the_last_log_entry_of_the_newest_epoch(ground: Ground) -> None:
     ground.put(("a", "+1000"))
     ground.redis.hset(ground.keys.meta(), "epoch", 41)

@@ -86,7 +86,7 @@ def _ended(ground: Ground, id: str) -> None:
     ground.redis.zrem(ground.keys.due_normal(), id)
 
 
-@pytest.mark.parametrize(("id", "word"), [("unknown", "NOTFOUND"), ("q", "QUARANTINED"), ("e", "ENDED")])
+@pytest.mark.parametrize(("id", "word"), [("q", "QUARANTINED"), ("e", "ENDED")])
 def test_a_schedule_in_no_lane_is_neither_paused_nor_resumed(ground: Ground, id: str, word: str) -> None:
     _ended(ground, "e")
     ground.redis.hset(ground.keys.quarantine(), "q", "normal 1 1 why")

@@ -100,11 +100,6 @@ def test_run_now_respects_the_front_flag_of_the_schedule(ground: Ground, kind: s
     assert [run, "waiting"] == ground.queue()
 
 
-def test_run_now_of_an_unknown_id_returns_not_found(ground: Ground) -> None:
-    assert "NOTFOUND" == _run_now(ground, "a")[0]
-    assert [] == ground.entries()
-
-
 @pytest.mark.parametrize("broken", ["gone", "another type", "cancelled by RQ"])
 def test_run_now_does_not_push_a_cancelled_or_broken_one_shot(ground: Ground, broken: str) -> None:
     due_ms = ground.now_ms + HOUR_MS

@@ -36,9 +36,7 @@ def _define_and_check(options: dict[str, Any]) -> None:
 
 
 BAD: list[tuple[str, dict[str, Any]]] = [
-    ("trigger", {}),
     ("trigger", {"at": None}),
-    ("at and every", {"at": AT, "every": 5}),
     ("cron and rrule", {"cron": "* * * * *", "rrule": "FREQ=DAILY"}),
     # zones
     ("tz", {"cron": "* * * * *", "tz": "Mars/Olympus"}),

@@ -184,7 +184,7 @@ def test_a_socket_may_have_an_abstract_name() -> None:
         ({"NOTIFY_SOCKET": "vsock:2:1234"}, False, None),
         ({"NOTIFY_SOCKET": "/run/systemd/notify"}, True, None),
         ({"WATCHDOG_USEC": "30000000"}, False, 30_000),
-        ({"WATCHDOG_USEC": "1500", "WATCHDOG_PID": str(os.getpid())}, False, 1.5),
+        ({"WATCHDOG_USEC": "1500", "WATCHDOG_PID": "this"}, False, 1.5),
         ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "1"}, False, None),  # meant for another process
         ({"WATCHDOG_USEC": "0"}, False, None),
         ({"WATCHDOG_USEC": "soon"}, False, None),
@@ -193,7 +193,9 @@ def test_a_socket_may_have_an_abstract_name() -> None:
 def test_the_supervisor_is_configured_by_the_environment(
     env: dict[str, str], listens: bool, watchdog_ms: float | None
 ) -> None:
-    supervisor = Supervisor.of(env, ManualClock())
+    pid = {"WATCHDOG_PID": str(os.getpid())} if env.get("WATCHDOG_PID") == "this" else {}
+
+    supervisor = Supervisor.of(env | pid, ManualClock())
 
     assert listens == supervisor.listens
     assert watchdog_ms == supervisor.watchdog_ms

@@ -170,6 +170,14 @@ def test_an_earlier_due_time_is_still_known_after_a_sleep_that_its_maximum_ended
     assert not waker.wait_until_due(FOREVER, 0, 10), "after a pass it is forgotten"
 
 
+def test_the_earliest_of_several_puts_ends_the_sleep(stage: Stage, waker: Waker) -> None:
+    for due_ms in (70, 60, 80):
+        waker._hear(message(str(due_ms)))
+
+    assert waker.wait_until_due(90, 0, LONG_MS)
+    assert 60 == stage.clock.elapsed_ms
+
+
 def test_an_earlier_due_time_does_not_end_a_standbys_sleep(stage: Stage, waker: Waker) -> None:
     waker._hear(message("1"))
 

@@ -12,6 +12,7 @@ from dateutil.rrule import rrulestr
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.breadth import examples
 from tests.unit.triggers.oracle import local, ms
 from zsched.core.triggers import Gap, TriggerSpec, build
 from zsched.core.triggers.rrule import RRULE, parse_rrule
@@ -82,7 +83,7 @@ def rules(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     rules(),
     st.datetimes(datetime(1995, 1, 1), datetime(2024, 12, 31)).map(lambda at: at.replace(microsecond=0)),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.breadth import examples
 from tests.unit.triggers.oracle import ms
 from zsched.core.triggers import TriggerSpec, build, check
 from zsched.core.triggers.cron import CRON, parse_cron
@@ -94,7 +95,7 @@ FIELDS = st.text(st.sampled_from("0123456789*/-,#?lLwWhHrRfrimonjan()@ "), min_s
 
 
 @pytest.mark.slow
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @given(st.integers(0, 5), FIELDS)
 def test_any_text_is_a_cron_expression_or_an_invalid_schedule(position, field):
     fields = ["0"] * 1 + ["*"] * 5

@@ -88,11 +88,6 @@ def test_jitter_is_spread_evenly_and_reaches_both_ends(place: str) -> None:
     assert chi_squared < 27.9  # 9 degrees of freedom: 0.1 % of good spreads are worse, and this one is always the same
 
 
-def test_a_one_shots_delay_does_not_depend_on_its_time() -> None:
-    assert {delay_of(id, HOUR) for id in ("a",) * 3} == {delay_of("a", HOUR)}
-    assert 0 <= delay_of("a", HOUR) <= HOUR
-
-
 @pytest.mark.parametrize("month_day", [(3, 8), (11, 1)], ids=["an hour is skipped", "an hour is repeated"])
 def test_jitter_is_elapsed_time_across_a_clock_change(month_day: tuple[int, int]) -> None:
     zone = ZoneInfo("America/New_York")

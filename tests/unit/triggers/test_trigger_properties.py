@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.breadth import examples
 from tests.unit.triggers.oracle import ms
 from zsched.core.triggers import KINDS, Fold, Gap, TriggerSpec, build, nth_after, read_spec, spec_of
 from zsched.core.triggers.cron import CRON
@@ -69,7 +70,7 @@ def triggers(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(triggers(), instants | near_changes)
 def test_the_next_occurrence_is_the_same_from_every_instant_between_two(trigger, start):
     here = start
@@ -90,7 +91,7 @@ def test_the_next_occurrence_is_the_same_from_every_instant_between_two(trigger,
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(triggers(), instants | near_changes, instants | near_changes, instants | near_changes)
 def test_counts_of_adjacent_spans_add_up(trigger, a, b, c):
     a, b, c = sorted((a, b, c))
@@ -102,7 +103,7 @@ def test_counts_of_adjacent_spans_add_up(trigger, a, b, c):
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(triggers(), instants | near_changes, st.integers(0, 10**10))
 def test_the_occurrences_of_a_span_are_those_of_single_steps(trigger, start, length):
     found = list(islice(trigger.between(start, start + length), 50))
@@ -115,7 +116,7 @@ def test_the_occurrences_of_a_span_are_those_of_single_steps(trigger, start, len
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(triggers(), instants | near_changes, st.integers(0, 10**11))
 def test_the_nth_occurrence_equals_n_single_steps(trigger, start, later):
     steps, at_ms = [], start
@@ -134,7 +135,7 @@ def test_the_nth_of_fewer_occurrences_is_the_end_of_the_searched_span():
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(triggers())
 def test_a_rule_survives_conversion_to_stored_text_and_back(trigger):
     stored = trigger.spec.to_text().encode()
@@ -165,7 +166,7 @@ def test_the_zone_matters_only_for_cron_and_rrule_outside_utc(kind, tz, expected
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(triggers())
 def test_occurrences_stay_within_start_end_and_count(trigger):
     spec = trigger.spec
