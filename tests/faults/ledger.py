@@ -11,6 +11,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.faults.processes import eventually
 from tests.log_rows import row_lines
 from tests.prefix import RQ
 from zsched.embedded import EmbeddedRedis
@@ -77,6 +78,14 @@ def fired(client: redis.Redis) -> list[tuple[str, int]]:
 def queued(client: Any, queue: str = "default") -> list[str]:
     """Return the run ids in an RQ queue."""
     return [run.decode() for run in client.lrange(f"{RQ}:queue:{queue}", 0, -1)]
+
+
+def await_queued(client: Any, number: int, queue: str = "default") -> list[str]:
+    """Return the run ids in an RQ queue when there are *number*; each wait is for one more of them."""
+    key = f"{RQ}:queue:{queue}"
+    while (had := client.llen(key)) < number:
+        eventually(lambda had=had: client.llen(key) > had)  # type: ignore[misc]
+    return queued(client, queue)
 
 
 def doubles(runs: list[str]) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from tests.faults.leases import await_listeners, lapse
-from tests.faults.ledger import assert_dense, doubles, entries, fired, queued
+from tests.faults.ledger import assert_dense, await_queued, doubles, entries, fired
 from tests.faults.processes import DaemonProcess, Start, eventually
 from tests.faults.streams import schedule_stream
 from tests.prefix import RQ
@@ -32,8 +32,7 @@ def two_daemons(start_daemon: Start, url: str, watch: redis.Redis, **settings: s
 
 
 def assert_each_once_and_never_early(watch: redis.Redis, expected: list[str]) -> None:
-    eventually(lambda: watch.llen(f"{RQ}:queue:default") >= len(expected))
-    runs, told = queued(watch), fired(watch)
+    runs, told = await_queued(watch, len(expected)), fired(watch)
     assert [] == doubles(runs)
     assert set(expected) == set(runs)
     assert [] == doubles([run for run, _ in told])

@@ -9,7 +9,7 @@ import redis
 from rq import Queue
 
 from tests.faults.leases import await_listeners, lapse
-from tests.faults.ledger import doubles, queued
+from tests.faults.ledger import await_queued, doubles
 from tests.faults.processes import DaemonProcess, Start, eventually
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
@@ -50,8 +50,7 @@ def become_due(client: redis.Redis, ids: set[str], due: datetime) -> None:
 def assert_each_once_and_never_early(client: redis.Redis, *due: tuple[datetime, set[str]]) -> None:
     """Wait for all jobs of *due*."""
     ids = set[str]().union(*(those for _, those in due))
-    eventually(lambda: client.llen(f"{RQ}:queue:default") >= len(ids))
-    jobs = queued(client)
+    jobs = await_queued(client, len(ids))
     assert [] == doubles(jobs)
     assert ids == set(jobs)
     assert [] == [late for at, those in due for late in lateness_ms(client, at, those) if late < 0]

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from tests.faults.leases import end_hold
-from tests.faults.ledger import assert_dense, connect, doubles, entries, fired, queued
+from tests.faults.ledger import assert_dense, await_queued, connect, doubles, entries, fired, queued
 from tests.faults.overdue import become_due
 from tests.faults.processes import STEADY_MS, DaemonProcess, Start, eventually
 from tests.faults.threads import know
@@ -65,8 +65,7 @@ def test_kill_9_of_redis_loses_no_run_and_repeats_none(
     daemon.send_to_all(signal.SIGCONT)
     end_hold(watch, daemon)
 
-    eventually(lambda: watch.llen(f"{RQ}:queue:default") >= RUNS)
-    runs = queued(watch)
+    runs = await_queued(watch, RUNS)
     assert [] == doubles(runs)
     assert {*before, *after} == set(runs)
     marked = {run for entry in entries(watch, "fire") for run in entry.fields.get("uncertain", "").split()}
