@@ -52,16 +52,6 @@ NOT_YET: Final = frozenset(
     faults/test_lost_replies.py
     faults/test_recovery_under_load.py
     faults/test_sentinel.py
-    integration/aio/test_async_servers.py
-    integration/cli_recover/test_meanwhile.py
-    integration/client/test_durable.py
-    integration/client/test_servers.py
-    integration/cluster/ground.py
-    integration/cluster/test_users.py
-    integration/cluster/test_workers.py
-    integration/dashboard/test_process.py
-    integration/guard/test_guide.py
-    integration/repairs/test_schedules.py
     integration/test_daemon.py
     integration/test_daemon_ends.py
     integration/test_daemon_in_trouble.py

@@ -19,10 +19,6 @@ from zsched.embedded.server import Port
 PREFIX = "{default}:rq"
 SLOT = key_slot(b"default")
 ENV = {"RQ_PREFIX": PREFIX}  # settings of a daemon
-SOON = ENV | {  # of a daemon whose holds end by themselves, as may any term
-    "DAEMON_LEASE_MS": "1000",  # timing: fire is held as long after each failover
-    "DAEMON_RENEW_MS": "300",
-}
 _SLOTS = 16384
 _NODE_TIMEOUT_MS = 2000  # after which a master counts as failed, while the cluster forms and after ``kill``
 _STEADY_MS = 20_000  # else: no failover because the machine was busy

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.clusters import PREFIX, SOON, Cluster
+from tests.faults.clusters import PREFIX, Cluster
 from tests.faults.ledger import connect
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import know
+from tests.integration.cluster.ground import SETTINGS
 from tests.prefix import RQ, needs_prefix
 from zsched import AsyncClient, Client, RedisRefused, RedisUnavailable
 from zsched.embedded import EmbeddedRedis
@@ -178,7 +179,7 @@ def test_the_nodes_of_a_cluster_are_followed_over_tls(tls: TlsRedis, guard: Guar
     cluster = Cluster(guard, tls=settings | {"tls-auth-clients": "no"})
     url = f"{cluster.url}?ssl_ca_certs={certificates / 'ca.crt'}"
     client = Client.from_url(url, rq_prefix=PREFIX)
-    daemon = DaemonProcess(guard, url, **SOON)
+    daemon = DaemonProcess(guard, url, **SETTINGS)
     daemon.wait_for("hold_ended")
 
     cluster.move(cluster.another())

@@ -29,7 +29,7 @@ from zsched import Client, __version__
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = pytest.mark.once
 
 INSTALL_S = 300
 QUEUE = f"{RQ}:queue:email"

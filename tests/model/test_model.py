@@ -129,7 +129,6 @@ def play(history: str, *left_out: Rule) -> tuple[Broken | None, World]:
     return outcome(world, read(history)), world
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("daemons", "seeds"), [(2, 120), (3, 40)])
 def test_random_histories_keep_every_promise(daemons: int, seeds: int) -> None:
     findings = list(search(range(seeds), daemons=daemons))[-1]
@@ -239,7 +238,6 @@ def test_a_redis_flushed_without_an_archive_counts_as_new() -> None:
     assert [4] == world.redis.data.queue
 
 
-@pytest.mark.slow
 def test_a_search_without_a_rule_finds_a_short_history() -> None:
     findings = list(search(range(46, 51), frozenset({Rule.DOUBT})))[-1]
 

@@ -43,17 +43,14 @@ def containers() -> Iterator[tuple[str, dict[str, str]]]:
                 yield f"kubernetes: {container['name']}", shared | own
 
 
-@pytest.mark.slow
 def test_the_image_passes_hadolint() -> None:
     lint("hadolint", DOCKERFILE)
 
 
-@pytest.mark.slow
 def test_the_compose_file_has_the_form_of_its_specification() -> None:
     lint("check-jsonschema", "--builtin-schema", "vendor.compose-spec", COMPOSE)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("file", KUBERNETES, ids=lambda file: file.stem)
 def test_the_objects_of_kubernetes_have_the_form_of_their_api(file: Path) -> None:
     lint("kubernetes-validate", "--strict", "--quiet", file)  # KEDA's object has no schema there

@@ -22,8 +22,6 @@ from zsched.core.clock import ManualClock
 from zsched.daemon.supervisor import Supervisor
 from zsched.metrics.pages import HANDLERS
 
-pytestmark = pytest.mark.slow  # make and systemd-analyze
-
 CHECKOUT = Path(__file__).parents[2]
 DAEMONS, WEBS = ("zsched.service", "zsched@.service"), ("zsched-web.service", "zsched-web@.service")
 UNITS = (*DAEMONS, *WEBS)

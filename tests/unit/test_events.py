@@ -125,7 +125,6 @@ def test_a_closed_stream_loses_events_and_nothing_else() -> None:
     events.configure(stream=stream)
 
 
-@pytest.mark.slow
 def test_a_broken_pipe_loses_events_and_nothing_else() -> None:
     script = (
         "import sys, structlog; from zsched import events; events.configure(); sys.stdin.readline();"

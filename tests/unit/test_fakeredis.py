@@ -47,7 +47,6 @@ OPERATIONS: dict[str, Callable[[Client], Any]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_every_operation_of_the_client_works_on_fakeredis(client: Client, kind: str, operation: str) -> None:

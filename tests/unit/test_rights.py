@@ -106,7 +106,6 @@ def sent(source: Source) -> Iterator[str]:
             yield str(first.value).lower()
 
 
-@pytest.mark.slow
 def test_every_command_named_in_the_sources_belongs_to_a_role() -> None:
     methods = dir(redis.Redis)
     files = [file for sender in SENDERS for file in (PACKAGE / sender).rglob("*.py")]
@@ -151,7 +150,6 @@ def test_a_worker_may_send_every_command_of_rqs_own_scripts() -> None:
     assert set() == called - set(rights_of([Role.WORKER], Keys("default")).commands)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("role", Role)
 def test_every_command_of_a_role_is_sent_by_its_sources(role: Role) -> None:
     scripts = {command for script in SCRIPTS[role] for command in commands_of(script)}

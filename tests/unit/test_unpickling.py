@@ -75,7 +75,6 @@ def test_code_in_a_pickle_is_not_run(tmp_path: Path) -> None:
     assert made.exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [

@@ -41,7 +41,7 @@ async def ids(client: AsyncClient) -> list[str]:
 async def test_an_asynchronous_client_continues_on_the_new_master_after_a_failover(guard: Guard) -> None:
     sentinels = Sentinels(guard, hurry=False)
     hosts = [("127.0.0.1", port) for port in sentinels.ports]
-    theirs = Sentinel(hosts, socket_timeout=2).master_for(NAME)  # type: ignore[no-untyped-call]  # redis-py's
+    theirs = Sentinel(hosts, socket_timeout=WITHIN_S).master_for(NAME)  # type: ignore[no-untyped-call]  # redis-py's
     async with AsyncClient.from_url(sentinels.url) as by_url, AsyncClient(theirs) as adopted:
         await schedules(by_url, "a")
         await schedules(adopted, "b")

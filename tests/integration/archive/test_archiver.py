@@ -135,7 +135,7 @@ def test_a_new_archive_learns_the_name_of_the_data_set_as_soon_as_the_leader_giv
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "REPORT_EVERY_MS", float("inf"))  # nothing else makes it ask
-    with DaemonThread(redis_url, lease_ms=400) as daemon:  # timing: a name comes when the first lease could have lapsed
+    with DaemonThread(redis_url, lease_ms=400) as daemon:  # timing: as long it asks archives for a name
         named = daemon.wait_for("data_set_named")
 
         assert named["name"] == eventually(lambda: daemon.daemon._archivist.archiver.gen)

@@ -16,7 +16,9 @@ import redis
 from click.testing import CliRunner
 
 from tests.faults.archives import await_caught_up
+from tests.faults.leases import end_hold
 from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
+from tests.faults.threads import know
 from tests.integration.archive.ground import Scene
 from tests.integration.cli_recover.ground import HOUR_S, Zsched, copied, dump, listed, populate, told
 from tests.prefix import RQ
@@ -88,10 +90,9 @@ def test_a_daemon_in_manual_mode_fires_nothing_until_recover_was_run(
 ) -> None:
     # given: a leader whose Redis is emptied
     path, zsched, client = tmp_path / "one.db", Zsched(redis_url, tmp_path / "one.db"), Client.from_url(redis_url)
-    settings = {"ARCHIVE_PATH": str(path), "ARCHIVE_RECOVERY": "manual", "DAEMON_LEASE_MS": "500"}
-    daemon = DaemonProcess(guard, redis_url, **settings, DAEMON_RENEW_MS="100")
+    know(redis_client)
+    daemon = DaemonProcess(guard, redis_url, ARCHIVE_PATH=str(path), ARCHIVE_RECOVERY="manual")
     await_caught_up(redis_url, path)
-    eventually(lambda: daemon.of("hold_ended"))
     client.schedule("app.task", id="later", after=HOUR_S)
     await_caught_up(redis_url, path)
     before = listed(client)
@@ -111,7 +112,8 @@ def test_a_daemon_in_manual_mode_fires_nothing_until_recover_was_run(
 
     assert (DONE, "") == (result.exit_code, result.stderr)
     assert told(before) == told([one for one in listed(client) if one.id == "later"])
-    daemon.wait_for("archive_bootstrapped", 2)
+    await_caught_up(redis_url, path)
+    end_hold(redis_client, daemon)
     eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
     await_caught_up(redis_url, path)
     daemon.stop()

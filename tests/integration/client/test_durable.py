@@ -66,7 +66,7 @@ def stuck(archivers: Archivers) -> None:
 @pytest.fixture
 def short(link: Link) -> Client:
     """A client that soon stops waiting for an archive."""
-    return Client(link, durable_timeout_s=SHORT_S)
+    return Client(link, durable_timeout_s=SHORT_S)  # timing: it runs out, however fast the machine is
 
 
 def on_disk(path: Path) -> Position:

@@ -84,7 +84,7 @@ def test_an_unreachable_redis_is_reported_without_the_password() -> None:
 
 def test_a_silent_redis_is_given_up_after_the_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        client = Client.from_url(f"redis://127.0.0.1:{silent.getsockname()[1]}/0", timeout_s=0.1)
+        client = Client.from_url(f"redis://127.0.0.1:{silent.getsockname()[1]}/0", timeout_s=0.1)  # timing: it runs out
 
         for call in (
             lambda: client.schedule("app.task", id="a", after=5),

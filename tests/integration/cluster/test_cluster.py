@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import redis
 
-from tests.faults.clusters import ENV, PREFIX, SLOT, SOON, Cluster
+from tests.faults.clusters import ENV, PREFIX, SLOT, Cluster
 from tests.faults.ledger import connect
 from tests.faults.processes import DaemonProcess, archive_of_its_own
-from tests.integration.cluster.ground import environment
+from tests.integration.cluster.ground import SETTINGS, environment
 from tests.integration.doctor.ground import examined, only
 from tests.integration.web.ground import Web
 from tests.prefix import needs_prefix
@@ -91,7 +91,7 @@ def test_the_pages_of_rq_dashboard_follow_the_slot(
 def test_a_recovery_by_hand_restores_what_a_node_lost(guard: Guard, cluster: Cluster, client: Client) -> None:
     archive = archive_of_its_own()
     manual = {"ARCHIVE_PATH": archive, "ARCHIVE_RECOVERY": "manual"}
-    daemon = DaemonProcess(guard, cluster.url, **SOON, **manual)
+    daemon = DaemonProcess(guard, cluster.url, **SETTINGS, **manual)
     daemon.wait_for("hold_ended")
     for n in range(20):
         client.schedule("app.run", id=f"k{n}", every=3600, durable=True)

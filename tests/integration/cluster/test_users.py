@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.clusters import PREFIX, SOON, Cluster
+from tests.faults.clusters import PREFIX, Cluster
 from tests.faults.ledger import connect
 from tests.faults.processes import DaemonProcess, eventually
-from tests.integration.cluster.ground import start_worker, status_of
+from tests.integration.cluster.ground import SETTINGS, start_worker, status_of
 from tests.integration.users import fill_in_passwords, refusals
 from tests.prefix import needs_prefix
 from zsched import Client, RedisRefused
@@ -29,12 +29,12 @@ def test_the_users_of_the_acl_file_have_the_rights_that_a_cluster_needs(guard: G
         password = (tmp_path / f"{user}.password").read_text().strip()
         return cluster.url.replace("://", f"://{user}:{password}@")
 
-    DaemonProcess(guard, url("zsched-daemon"), **SOON).wait_for("hold_ended")
+    DaemonProcess(guard, url("zsched-daemon"), **SETTINGS).wait_for("hold_ended")
     start_worker(guard, url("zsched-worker"), tmp_path)
     client = Client.from_url(url("zsched-client"), rq_prefix=PREFIX)
 
     def finishes(id: str) -> None:
-        run = client.schedule("clustertasks.answer", args=(1,), id=id, after=0.01, durable=True).run_id
+        run = client.schedule("clustertasks.answer", args=(1,), id=id, after=0, durable=True).run_id
         eventually(lambda: status_of(cluster, run) == "finished", within_s=40)
 
     finishes("before")

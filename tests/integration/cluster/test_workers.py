@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.faults.clusters import PREFIX, SOON, Cluster
+from tests.faults.clusters import PREFIX, Cluster
 from tests.faults.ledger import connect, doubles
 from tests.faults.processes import DaemonProcess, eventually
-from tests.integration.cluster.ground import start_worker, status_of
+from tests.integration.cluster.ground import SETTINGS, start_worker, status_of
 from tests.prefix import needs_prefix
 from zsched import Client
 from zsched.embedded.guard import Guard
@@ -23,18 +23,18 @@ pytestmark = needs_prefix
 def test_a_worker_follows_the_slot_through_a_migration_and_a_failover(
     guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
 ) -> None:
-    DaemonProcess(guard, cluster.url, **SOON).wait_for("hold_ended")
+    DaemonProcess(guard, cluster.url, **SETTINGS).wait_for("hold_ended")
     os.mkfifo(tmp_path / "gate")
     worker = start_worker(guard, cluster.url, tmp_path)
 
     def finishes(id: str) -> None:
-        run = client.schedule("clustertasks.answer", args=(1,), id=id, after=0.01).run_id
+        run = client.schedule("clustertasks.answer", args=(1,), id=id, after=0).run_id
         eventually(lambda: status_of(cluster, run) == "finished", within_s=40)
 
     @contextmanager
     def busy(id: str) -> Iterator[None]:
         """Let the worker have a run inside the block, and finish it afterwards."""
-        run = client.schedule("clustertasks.take", id=id, after=0.01).run_id
+        run = client.schedule("clustertasks.take", id=id, after=0).run_id
         eventually(lambda: status_of(cluster, run) == "started", within_s=40)
         yield
         (tmp_path / "gate").write_text("")
@@ -60,7 +60,7 @@ def test_a_worker_follows_the_slot_through_a_migration_and_a_failover(
 def test_workers_run_each_run_once_while_its_slot_moves_and_its_queue_is_often_empty(
     guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
 ) -> None:
-    DaemonProcess(guard, cluster.url, **SOON).wait_for("hold_ended")
+    DaemonProcess(guard, cluster.url, **SETTINGS).wait_for("hold_ended")
     worker = start_worker(guard, cluster.url, tmp_path, "--worker-class", "rq.worker.SimpleWorker")
     ran = tmp_path / "ran"
     now = datetime.now(UTC)
@@ -92,10 +92,10 @@ def test_workers_run_each_run_once_while_its_slot_moves_and_its_queue_is_often_e
 def test_a_task_makes_notes_and_schedules_its_next_run_through_its_workers_connection(
     guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
 ) -> None:
-    DaemonProcess(guard, cluster.url, **SOON).wait_for("hold_ended")
+    DaemonProcess(guard, cluster.url, **SETTINGS).wait_for("hold_ended")
     start_worker(guard, cluster.url, tmp_path)
 
-    client.schedule("clustertasks.chain", kwargs={"more": 1}, id="chain", after=0.01)
+    client.schedule("clustertasks.chain", kwargs={"more": 1}, id="chain", after=0)
 
     eventually(lambda: [0, 1] == sorted(run.note["more"] for run in client.runs(status="succeeded")), within_s=40)
 

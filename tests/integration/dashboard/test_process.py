@@ -74,7 +74,7 @@ def test_the_pages_follow_the_master_behind_sentinels(guard: Guard, tmp_path: Pa
     with web.browser(sees_arguments=True, at="/rq") as browser:
         before = browser.get(f"/0/data/job/{DONE}.json")
         with redis.Redis.from_url(web.redis_url) as client:
-            assert 1 == client.wait(1, 10_000)  # the replica has the session
+            assert 1 == client.wait(1, 20_000)  # timing: milliseconds; the replica has the session
         group.fail_over()
         after = eventually(lambda: (answer := browser.get(f"/0/data/job/{DONE}.json")).status_code == 200 and answer)
 

@@ -51,7 +51,7 @@ def examined(
 
 
 class Case(NamedTuple):
-    """A change of a sound Redis, and the doctor's only finding of a check after it, "…" for any text."""
+    """A change of a sound Redis, and what the doctor then finds: the only finding of a check, "…" for any text."""
 
     given: Callable[[redis.Redis], object]
     check: str

@@ -77,7 +77,7 @@ def test_an_equal_payload_is_unchanged_however_it_was_pickled(ground: Ground) ->
         (DIGEST + "args = [1]", DIGEST + "args = [true]", "args: [1] → [true]"),
     ],
 )  # fmt: skip
-def test_a_second_apply_reports_only_the_differences(ground: Ground, before: str, after: str, told: str) -> None:
+def test_a_comparison_names_only_the_options_that_differ(ground: Ground, before: str, after: str, told: str) -> None:
     ground.apply(before)
 
     (step,) = ground.compare(after)

@@ -24,7 +24,7 @@ from tests.prefix import RQ
 from zsched import Client
 from zsched.embedded.guard import Guard
 
-pytestmark = [pytest.mark.redis, pytest.mark.once, pytest.mark.slow]
+pytestmark = [pytest.mark.redis, pytest.mark.once]
 PAGE = (PROJECT / "docs/how-to/sign-jobs.md").read_text()
 TASKS = """
 import zsched
@@ -96,7 +96,7 @@ class Company:
         """Enqueue runs inside the block, by the present client."""
 
         def push() -> None:
-            while not self._is_over.wait(0.05):
+            while not self._is_over.wait(0.05):  # timing: a pace, and no deadline
                 self.client.enqueue("tasks.send", kwargs={"number": self.pushed}, queue="email")
                 self.pushed += 1
 

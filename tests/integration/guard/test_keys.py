@@ -188,7 +188,6 @@ def test_a_client_without_keys_signs_nothing(forge: Forge) -> None:
         Client.from_url(forge.url).sign_many(match="*")
 
 
-@pytest.mark.slow
 def test_a_rotation_of_keys_under_load_refuses_no_run(forge: Forge, guard: Guard, redis_client: redis.Redis) -> None:
     key_file(forge.folder, OLD)
     client = Client.from_url(forge.url, signing_keys_file=str(forge.folder / "keys"))

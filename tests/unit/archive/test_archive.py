@@ -345,7 +345,6 @@ def test_the_last_entry_stays_however_old_it_is(archive: Archive) -> None:
         assert at(2) == again.position
 
 
-@pytest.mark.slow
 def test_pruning_removes_touches_of_pruned_entries_except_in_the_last_segment(path: Path) -> None:
     ids = [f"id-{number}" for number in range(3000)]
     puts = [put(seq, *ids) for seq in range(1, 50)]

@@ -229,7 +229,6 @@ def test_a_damaged_file_is_found(tmp_path: Path, damage: Callable[[Path], object
         look(path)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", some(range(5), 0, 1))
 def test_a_flipped_byte_is_found_or_changes_nothing(tmp_path: Path, seed: int) -> None:
     path = whole_file(tmp_path, keep_args=False)

@@ -134,7 +134,6 @@ def test_two_paths_of_one_folder_are_one_archive_with_one_lock(tmp_path: Path) -
         Archive(tmp_path / "real" / ".." / "real" / "archive.db", "default")
 
 
-@pytest.mark.slow
 def test_an_archive_in_use_is_refused_with_the_pid_and_the_remedy(
     tmp_path: Path, holder: subprocess.Popen[str]
 ) -> None:
@@ -142,7 +141,6 @@ def test_an_archive_in_use_is_refused_with_the_pid_and_the_remedy(
         Archive(tmp_path / "archive.db", "default")
 
 
-@pytest.mark.slow
 def test_the_archive_of_a_process_that_died_is_free(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     holder.kill()
     holder.wait()

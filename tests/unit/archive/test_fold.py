@@ -35,7 +35,6 @@ BEFORE: dict[str, list[Entry]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FOLDED)
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("is_written", [True, False])

@@ -430,7 +430,6 @@ class StandingClock(ManualClock):
         return super().monotonic_ms()
 
 
-@pytest.mark.slow
 def test_the_first_page_among_many_runs_is_found_after_few_of_them(path: Path) -> None:
     write(path, 60_000)
     clocks = {name: StandingClock() for name in measured(60_000)}

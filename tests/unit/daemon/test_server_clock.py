@@ -132,7 +132,6 @@ def test_the_offset_of_arrivals_is_learned_again_after_a_jump(server: Server) ->
     assert server.offset_ms + 0.3 == pytest.approx(server.told.arrival_offset_ms(), abs=0.01)
 
 
-@pytest.mark.slow
 def test_a_day_of_slewing_does_not_count_as_a_jump(server: Server, clock: ManualClock) -> None:
     jumps = []
     for _ in range(86_400 * 2):

@@ -120,7 +120,6 @@ def test_a_traceback_that_cannot_be_shown_is_replaced_by_the_reason(packed: byte
     assert traceback(packed).startswith("(a traceback that cannot be shown: ")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("one", [b"cm\n" + b"n" * 200 + b"\n", pickle.dumps(Decimal("9" * 9_000), 2)[2:-1]])
 def test_a_long_value_that_a_pickle_repeats_is_not_expanded(one: bytes) -> None:
     data = b"\x80\x04](" + one + b"2" * 90_000 + b"e."
@@ -161,7 +160,6 @@ def test_a_text_that_a_pickle_repeats_is_not_expanded() -> None:
     assert "(list with more than 100,000 values, or 10,000,000 characters)" == presentable(value)
 
 
-@pytest.mark.slow
 def test_many_small_values_are_presented_unchanged() -> None:
     value = {"rows": [[n] for n in range(40_000)]}
 

@@ -124,7 +124,6 @@ def fires(cron: str, zone: str, start: datetime, minutes: int, **more: str) -> l
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("zone", "begin", "days"), WINDOWS)
 @pytest.mark.parametrize("times", TIMES)
 def test_a_line_fires_when_debians_cron_runs_it(times: str, zone: str, begin: str, days: int) -> None:
@@ -163,7 +162,6 @@ def expressions(draw: st.DrawFn) -> str:
     return " ".join(written)
 
 
-@pytest.mark.slow
 @given(expressions())
 def test_any_line_of_crontab5_fires_on_the_days_and_minutes_of_cron(times: str) -> None:
     start = datetime(2028, 2, 27, tzinfo=ZoneInfo("UTC"))

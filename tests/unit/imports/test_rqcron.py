@@ -62,7 +62,6 @@ def as_before() -> Iterator[None]:
     time.tzset()
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not IS_CRON_LOCAL, reason="RQ 2 reads cron strings in UTC")
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"])
 @pytest.mark.parametrize("text", ["30 2 * * *", "0 9 * * 1-5", "0,30 1-3 * * *", "15 0,2 * * *"])

@@ -64,7 +64,6 @@ def test_every_command_of_the_runbook_can_be_typed(text: str) -> None:
             assert value in choice.choices
 
 
-@pytest.mark.slow
 def test_every_event_outcome_and_setting_in_the_runbook_exists() -> None:
     code = sources()
 

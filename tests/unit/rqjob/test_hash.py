@@ -42,7 +42,6 @@ _OPTIONS = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@pytest.mark.slow
 @given(_OPTIONS, st.sampled_from(["pickle", "json"]), st.sampled_from(["scheduled", "queued"]), st.booleans())
 def test_rq_restores_every_hash_that_we_can_make(
     options: dict[str, Any], serializer: str, status: str, is_uncertain: bool

@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.documents import programs
 
 CONFTEST = 'pytest_plugins = ["zsched.testing.fixtures"]\n'
@@ -21,7 +19,6 @@ def test_each_test_has_its_own_scheduler(scheduler):
 """
 
 
-@pytest.mark.slow
 def test_a_product_tests_its_schedules(tmp_path: Path) -> None:
     for name, text in programs("docs/how-to/test-schedules.md").items():
         (tmp_path / name).write_text(text)

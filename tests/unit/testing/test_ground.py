@@ -164,7 +164,6 @@ def test_a_running_daemon_logs_why_it_does_not_lead(
     assert "clock" in said[0]
 
 
-@pytest.mark.slow
 def test_import_zsched_imports_no_testing() -> None:
     code = "import sys, zsched; sys.exit(any(name.startswith(('zsched.testing', 'fakeredis')) for name in sys.modules))"
 

@@ -33,7 +33,6 @@ def begin_elsewhere(scheduler: ManualScheduler, run: Fired) -> None:
 # -- without work -------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overlap", "fired", "worked"),
     [("skip", 4, 4), ("allow", 4, 4), ("queue", 2, 2), ("cancel_previous", 4, 1)],
@@ -70,7 +69,6 @@ def _delete(scheduler: ManualScheduler, run_id: str) -> None:
     Job.fetch(run_id, connection=scheduler.redis).delete()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("lose", [_cancel, _delete])
 def test_a_run_behind_a_cancelled_or_deleted_run_is_executed(
     scheduler: ManualScheduler, lose: Callable[[ManualScheduler, str], None]

@@ -53,7 +53,6 @@ def locals_after(trigger: Trigger, after_ms: int, zone: str) -> list[str]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("zone", some(ZONES, "America/New_York", "Australia/Lord_Howe"))
 def test_cron_runs_at_the_times_of_debians_cron_around_every_change_from_2000_to_2037(zone):
     triggers = [(Crontab(line), cron(line, zone)) for line in LINES]
@@ -89,7 +88,6 @@ def test_a_repeated_hour_that_spans_several_blocks_fires_once(fold: Fold, expect
     assert expected == [datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M") for at_ms in found]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "zone", "gap", "fold"),
     pairs(

@@ -82,7 +82,6 @@ def rules(draw):
     return ";".join(f"{key}={value}" for key, value in parts.items())
 
 
-@pytest.mark.slow
 @settings(max_examples=examples(150), deadline=None)
 @given(
     rules(),

@@ -94,7 +94,6 @@ def test_a_cron_expression_keeps_its_text_except_for_spaces(value, expected):
 FIELDS = st.text(st.sampled_from("0123456789*/-,#?lLwWhHrRfrimonjan()@ "), min_size=1, max_size=8)
 
 
-@pytest.mark.slow
 @settings(max_examples=examples(1500), deadline=None)
 @given(st.integers(0, 5), FIELDS)
 def test_any_text_is_a_cron_expression_or_an_invalid_schedule(position, field):

@@ -57,7 +57,6 @@ def test_an_occurrence_without_jitter_is_due_at_its_nominal_time() -> None:
     assert 0 == delay_of("a", 0)
 
 
-@pytest.mark.slow
 def test_golden_values_hold_for_every_version_and_every_process() -> None:
     trigger = build(_every(HOUR, 10 * MINUTE), T0)
     asked = "from zsched.core.triggers import delay_of; print(delay_of('reminder-42', 600_000))"

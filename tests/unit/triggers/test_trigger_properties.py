@@ -69,7 +69,6 @@ def triggers(draw):
     return build(spec, draw(instants))
 
 
-@pytest.mark.slow
 @settings(max_examples=examples(400), deadline=None)
 @given(triggers(), instants | near_changes)
 def test_the_next_occurrence_is_the_same_from_every_instant_between_two(trigger, start):
@@ -90,7 +89,6 @@ def test_the_next_occurrence_is_the_same_from_every_instant_between_two(trigger,
         here = there
 
 
-@pytest.mark.slow
 @settings(max_examples=examples(300), deadline=None)
 @given(triggers(), instants | near_changes, instants | near_changes, instants | near_changes)
 def test_counts_of_adjacent_spans_add_up(trigger, a, b, c):
@@ -102,7 +100,6 @@ def test_counts_of_adjacent_spans_add_up(trigger, a, b, c):
     assert (trigger.next_after(a) is None or trigger.next_after(a) > c) == (trigger.count_between(a, c) == 0)
 
 
-@pytest.mark.slow
 @settings(max_examples=examples(300), deadline=None)
 @given(triggers(), instants | near_changes, st.integers(0, 10**10))
 def test_the_occurrences_of_a_span_are_those_of_single_steps(trigger, start, length):
@@ -115,7 +112,6 @@ def test_the_occurrences_of_a_span_are_those_of_single_steps(trigger, start, len
     assert steps == found
 
 
-@pytest.mark.slow
 @settings(max_examples=examples(200), deadline=None)
 @given(triggers(), instants | near_changes, st.integers(0, 10**11))
 def test_the_nth_occurrence_equals_n_single_steps(trigger, start, later):
@@ -134,7 +130,6 @@ def test_the_nth_of_fewer_occurrences_is_the_end_of_the_searched_span():
     assert [13_000, 14_000] == [nth_after(trigger, 10_000, number, 14_000) for number in (2, 3)]
 
 
-@pytest.mark.slow
 @settings(max_examples=examples(200), deadline=None)
 @given(triggers())
 def test_a_rule_survives_conversion_to_stored_text_and_back(trigger):
@@ -165,7 +160,6 @@ def test_the_zone_matters_only_for_cron_and_rrule_outside_utc(kind, tz, expected
     assert expected == TriggerSpec(kind, "5", tz).is_of_zone
 
 
-@pytest.mark.slow
 @settings(max_examples=examples(200), deadline=None)
 @given(triggers())
 def test_occurrences_stay_within_start_end_and_count(trigger):
@@ -180,7 +174,6 @@ def test_occurrences_stay_within_start_end_and_count(trigger):
         assert spec.count is None or trigger.count_between(0, END * 2) <= spec.count
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("expr", ["30 1 * * *", "*/30 * * * *", "30 2 * * *"])
 @pytest.mark.parametrize("start", ["2026-03-08T05:00", "2026-11-01T04:00"])
 def test_the_next_occurrence_is_the_same_from_every_second_of_a_gap_and_a_fold(expr, start):
