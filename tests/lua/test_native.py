@@ -406,3 +406,14 @@ def test_a_job_with_an_invalid_limit_is_pushed(led: Ground, fields: tuple[str, o
 
     assert 1 == native(led).pushed
     assert ["a"] == led.queue()
+
+
+@pytest.mark.parametrize(("flag", "is_at_front"), [("", False), ("0", False), ("-1", True), ("1", True)])
+def test_a_flag_in_a_job_counts_as_rq_reads_it(led: Ground, flag: str, is_at_front: bool) -> None:
+    led.redis.rpush(f"{RQ}:queue:default", "waiting")
+    delay(led, "a")
+    led.redis.hset(f"{RQ}:job:a", "enqueue_at_front", flag)
+
+    native(led)
+
+    assert is_at_front == (led.queue()[0] == "a")

@@ -2,8 +2,8 @@
 The changes of a Python text: each comparison, and/or, not, sign, number, truth, min/max and condition is inverted. Each
 statement that can be missed without a NameError is removed.
 
-Not changed: annotations, decorators, texts, ``strict=`` of zip (it asserts, it decides nothing), attributes that a
-constructor sets (without them everything fails), and debug lines of the log.
+Not changed: annotations, decorators, texts, ``strict=`` of zip and ``total=`` of a TypedDict (they decide nothing),
+attributes that a constructor sets (without them everything fails), and debug lines of the log.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Source:
         for name, value in ast.iter_fields(node):
             if name in ("annotation", "returns", "decorator_list", "type_params"):
                 continue
-            if isinstance(node, ast.keyword) and node.arg == "strict":
+            if isinstance(node, ast.keyword) and node.arg in ("strict", "total"):
                 continue
             children = [
                 child for child in (value if isinstance(value, list) else [value]) if isinstance(child, ast.AST)

@@ -48,6 +48,10 @@ class Trial:
     cpu_s: float
 
 
+class _Broken(Exception):
+    """Pytest failed as a whole."""
+
+
 class Court:
     """A tree with the processes that try mutants in it, one at a time. *at_import* are sites that imports execute."""
 
@@ -67,6 +71,8 @@ class Court:
                 verdict, witnesses = self._tried(mutant, list(tests), way, is_matrix)
             except Unswappable:
                 verdict, witnesses = self._tried(mutant, list(tests), _Way(self._bare, None), is_matrix)
+            except _Broken as error:
+                verdict, witnesses = Verdict.UNCLEAR, [str(error)]
             if verdict is not Verdict.SURVIVED:
                 break
         took_s, cpu_s = time.monotonic() - begun, self._cpu_s - before_s
@@ -135,7 +141,7 @@ class _Way:
                 if "unswappable" in told:
                     raise Unswappable(told["unswappable"])
                 if "broken" in told:
-                    raise RuntimeError(told["broken"])
+                    raise _Broken(told["broken"])
                 if told.get("failed"):
                     return by_id[told["test"]], Verdict.KILLED
                 if told.get("end") == "timeout":

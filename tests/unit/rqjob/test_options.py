@@ -170,3 +170,7 @@ def test_a_rate_limit_is_refused_with_an_rq_without_rate_limits(monkeypatch: pyt
     assert "rate_limit='mail:3': RQ 2.12.1, which is installed here, has no rate limits; install rq>=3" in str(
         refused.value
     )
+
+
+def test_the_highest_number_of_retries_is_accepted() -> None:
+    assert "1000000" == Encoder().shared(definition_of(retry=1_000_000))["zs_retries"]
