@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from zsched.config.bounds import MOST_VALID_DAYS
 from zsched.core.clock import ManualClock
 from zsched.core.signed import SIGNATURE_FIELD
-from zsched.errors import ConfigError
+from zsched.errors import ConfigError, InvalidSchedule
 from zsched.storage.keyfile import KeyFile, KeyRing, SigningKey, new_key_line, read_keys
+from zsched.storage.signer import checked_valid_days
 from zsched.storage.signing import (
     SIGNED,
     BadSignature,
@@ -256,3 +258,14 @@ def test_a_file_of_root_is_read_by_every_user(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
     assert "k2" == read_keys(file).first.id
+
+
+@pytest.mark.parametrize("days", [1, MOST_VALID_DAYS])
+def test_a_signature_may_be_valid_for_the_least_and_the_most_days(days: int) -> None:
+    assert days == checked_valid_days(days)
+
+
+@pytest.mark.parametrize("days", [0, -1, MOST_VALID_DAYS + 1, True, 1.5, "1"])
+def test_a_validity_that_is_no_number_of_days_in_the_limits_is_refused(days: object) -> None:
+    with pytest.raises(InvalidSchedule, match="signing_valid_days"):
+        checked_valid_days(days)
