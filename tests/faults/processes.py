@@ -16,7 +16,8 @@ from typing import IO, Any, TypeVar
 
 from zsched.embedded.guard import Guard
 
-WITHIN_S = 20.0  # deadline of every wait: far more than needed, so that a busy machine fails no test
+WITHIN_S = 60.0  # deadline of every wait: far more than needed, so that a busy machine fails no test
+ENDS_S = 300.0  # deadline of the end of a program
 STEADY_MS = 60_000  # a lease that does not lapse by itself, however busy the machine is
 _LOOK_S = 0.003  # between two looks at what tells nobody when it changes
 _MAIN = """

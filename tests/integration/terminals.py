@@ -8,9 +8,8 @@ import pty
 import struct
 import termios
 import threading
-from typing import Final
 
-WITHIN_S: Final = 20.0  # deadline of every wait
+from tests.faults.processes import WITHIN_S
 
 
 class PseudoTerminal:

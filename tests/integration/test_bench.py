@@ -21,6 +21,7 @@ from bench.raw import encode
 from bench.report import figure, json_report, table_report
 from bench.results import Absent, Broken, Result, percentile
 from bench.rows import archive
+from tests.faults.processes import ENDS_S
 from zsched.archive import Archive
 from zsched.cli.program import INTERRUPTED
 from zsched.embedded.guard import Guard
@@ -28,7 +29,6 @@ from zsched.embedded.guard import Guard
 pytestmark = pytest.mark.once
 
 PACKAGE = Path(__file__).parents[2]
-DEADLINE_S = 60.0
 ABOUT = {
     "redis": "Redis 7.0.15", "persistence": "none", "python": "3.11", "redis_py": "8.1", "rq": "2.12", "bullmq": None,
     "cores": 2, "load": 0.1, "repetitions": 3, "is_quick": False,
@@ -39,7 +39,7 @@ def bench(*arguments: str) -> str:
     environment = {name: value for name, value in os.environ.items() if name != "ZSCHED_BENCH_NODE_MODULES"}
     ran = subprocess.run(
         [sys.executable, "-m", "bench", *arguments],
-        cwd=PACKAGE, env=environment | {"NODE_PATH": ""}, capture_output=True, text=True, timeout=DEADLINE_S,
+        cwd=PACKAGE, env=environment | {"NODE_PATH": ""}, capture_output=True, text=True, timeout=ENDS_S,
     )  # fmt: skip
     assert 0 == ran.returncode, ran.stdout + ran.stderr
     return ran.stdout

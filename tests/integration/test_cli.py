@@ -14,6 +14,7 @@ import pytest
 import redis
 from click.testing import CliRunner, Result
 
+from tests.faults.processes import WITHIN_S
 from tests.integration.command_line import Zsched
 from tests.prefix import RQ
 from zsched.cli import program
@@ -26,7 +27,6 @@ from zsched.storage.keys import Keys
 
 pytestmark = pytest.mark.once
 
-DEADLINE_S = 30.0
 FUNC = "zsched.demo.tasks.heartbeat"
 COMMANDS = sorted(program.commands)
 
@@ -175,7 +175,7 @@ def test_a_closed_pipe_is_not_an_error(redis_url: str, zsched: Zsched, guard: Gu
 
     child = guard.spawn(command_line("ls"), stdout=writing, stderr=subprocess.PIPE, env=env)
     os.close(writing)
-    _, told = child.communicate(timeout=DEADLINE_S)
+    _, told = child.communicate(timeout=WITHIN_S)
 
     assert (PIPE_CLOSED, b"") == (child.returncode, told)
 
@@ -187,7 +187,7 @@ def test_ctrl_c_ends_a_command_without_a_traceback(guard: Guard, tmp_path: Path)
 
     with fifo.open("w"):  # returns when the command reads
         child.send_signal(signal.SIGINT)
-        _, told = child.communicate(timeout=DEADLINE_S)
+        _, told = child.communicate(timeout=WITHIN_S)
 
     assert INTERRUPTED == child.returncode
     assert b"Traceback" not in told
@@ -251,11 +251,11 @@ def test_a_schedule_from_the_command_line_fires_and_a_real_worker_runs_it(
     run_id = json.loads(added.stdout)["run_id"]
 
     daemon = guard.spawn(command_line("daemon"), stderr=subprocess.DEVNULL, env=env)
-    arrived = redis_client.blmove(f"{RQ}:queue:default", f"{RQ}:queue:default", DEADLINE_S, "LEFT", "LEFT")
+    arrived = redis_client.blmove(f"{RQ}:queue:default", f"{RQ}:queue:default", WITHIN_S, "LEFT", "LEFT")
     daemon.terminate()
     worker = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--quiet", "--url", redis_url, "default"]
-    worked = guard.spawn(worker, stderr=subprocess.DEVNULL).wait(DEADLINE_S)
+    worked = guard.spawn(worker, stderr=subprocess.DEVNULL).wait(WITHIN_S)
 
     assert run_id.encode() == arrived
-    assert (DONE, 0) == (daemon.wait(DEADLINE_S), worked)
+    assert (DONE, 0) == (daemon.wait(WITHIN_S), worked)
     assert b"finished" == redis_client.hget(f"{RQ}:job:{run_id}", "status")

@@ -17,6 +17,7 @@ import pytest
 import redis
 from click.testing import Result
 
+from tests.faults.processes import ENDS_S
 from tests.integration import command_line
 from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.client import Client
@@ -267,7 +268,7 @@ def test_apply_shows_a_progress_bar_on_a_terminal(zsched: Zsched) -> None:
     with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, stderr=slave) as command:
         os.close(slave)
         shown = read_all(master)  # while it runs: a terminal that nobody reads takes some KiB, and then blocks it
-        stdout, _ = command.communicate(timeout=60)
+        stdout, _ = command.communicate(timeout=ENDS_S)
 
     assert DONE == command.returncode
     assert stdout.endswith(b"300 created, 0 updated, 0 unchanged, 0 removed\n")

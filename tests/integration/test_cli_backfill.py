@@ -17,7 +17,7 @@ import pytest
 import redis
 from click.testing import CliRunner, Result
 
-from tests.faults.processes import eventually
+from tests.faults.processes import ENDS_S, eventually
 from tests.prefix import RQ
 from zsched import Client
 from zsched.cli import program
@@ -182,7 +182,7 @@ def test_a_real_ctrl_c_stops_the_backfill_and_the_same_command_continues(
     eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
     process.send_signal(signal.SIGINT)
 
-    _, told = process.communicate(timeout=30)
+    _, told = process.communicate(timeout=ENDS_S)
 
     pushed = redis_client.llen(f"{RQ}:queue:default")
     assert (INTERRUPTED, "goes on from there") == (process.returncode, told.strip()[-18:])

@@ -15,6 +15,7 @@ from rq import Queue
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
+from tests.faults.processes import ENDS_S
 from tests.integration.in_process import work_off
 from tests.integration.reruns import tasks
 from zsched import Client, Contended, CurrentRun, InvalidSchedule, current_run
@@ -36,7 +37,7 @@ def work(url: str, kind: str, serializer: str) -> None:
     command += ["--worker-class", f"rq.{kind}", "--serializer", f"rq.serializers.{serializer}"]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     subprocess.run(
-        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, check=True, timeout=60, capture_output=True
+        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, check=True, timeout=ENDS_S, capture_output=True
     )
 
 

@@ -15,14 +15,13 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.faults.processes import eventually
+from tests.faults.processes import ENDS_S, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
 from zsched import Client
 from zsched.embedded.guard import Guard
 
 pytestmark = pytest.mark.redis
-BURST_S = 60
 
 TASKS = """
 import os, redis
@@ -86,7 +85,7 @@ def test_a_worker_restores_and_executes_scheduled_runs(
         command += ["--serializer", "rq.serializers.JSONSerializer"]
     with (tasks / "worker.log").open("wb") as log:
         worker = guard.spawn(command, cwd=tasks, env=env, stdout=log, stderr=log)
-        assert 0 == worker.wait(BURST_S), (tasks / "worker.log").read_text()
+        assert 0 == worker.wait(ENDS_S), (tasks / "worker.log").read_text()
 
     noted = {id: rest for id, *rest in map(literal_eval, map(bytes.decode, redis_client.lrange("noted", 0, -1)))}
     assert {"once", "front", "rule", "now"} == set(noted)
@@ -109,7 +108,7 @@ def test_chained_runs_are_executed_one_after_the_other(
         command = [rq_python, "-m", "rq.cli", "worker", "--burst", "--url", redis_url, "default"]
         with (tasks / "worker.log").open("wb") as log:
             worker = guard.spawn(command, cwd=tasks, env=env, stdout=log, stderr=log)
-            assert 0 == worker.wait(BURST_S), (tasks / "worker.log").read_text()
+            assert 0 == worker.wait(ENDS_S), (tasks / "worker.log").read_text()
 
     assert 4 == redis_client.llen("noted")
     assert 0 == redis_client.exists(f"{RQ}:deferred:default", f"{RQ}:ready:default", f"{RQ}:queue:default")

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.faults.processes import WITHIN_S
 from zsched.embedded import EmbeddedRedis, ServerBinary, find_server, packaged_server
 from zsched.embedded import server as embedded
 from zsched.embedded.guard import Guard
 from zsched.errors import ConfigError, ZschedError
 
 pytestmark = pytest.mark.redis
-DEADLINE_S = 20.0
 
 
 def ask(url: str, *command: str) -> object:
@@ -205,7 +205,7 @@ def test_kill_9_of_the_owner_leaves_no_process_and_no_folder() -> None:
 
         owner.kill()
 
-        ended = [bool(select.select([process], [], [], DEADLINE_S)[0]) for process in processes]
+        ended = [bool(select.select([process], [], [], WITHIN_S)[0]) for process in processes]
 
     for process in processes:
         os.close(process)

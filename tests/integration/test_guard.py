@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.processes import WITHIN_S
 from zsched.embedded.guard import Guard
-
-DEADLINE_S = 20.0
 
 # An owner: starts a child with a grandchild of its own process group, one that is stopped, and one that left a copy in
 # a session of its own; tells pids; waits.
@@ -127,10 +126,10 @@ def test_children_grandchildren_and_folders_end_with_their_owner(owner: Owner, f
         case "term":
             owner.process.terminate()
         case word:
-            owner.process.communicate(word.encode() + b"\n", timeout=DEADLINE_S)
+            owner.process.communicate(word.encode() + b"\n", timeout=WITHIN_S)
 
-    assert all(child.has_ended(within_s=DEADLINE_S) for child in owner.children)
-    assert owner.guard.has_ended(within_s=DEADLINE_S)
+    assert all(child.has_ended(within_s=WITHIN_S) for child in owner.children)
+    assert owner.guard.has_ended(within_s=WITHIN_S)
     assert not folder.exists()
 
 
@@ -140,18 +139,18 @@ def test_a_guard_survives_the_signals_of_a_terminal(owner: Owner, folder: Path) 
 
     owner.process.kill()
 
-    assert all(child.has_ended(within_s=DEADLINE_S) for child in owner.children)
-    assert owner.guard.has_ended(within_s=DEADLINE_S)
+    assert all(child.has_ended(within_s=WITHIN_S) for child in owner.children)
+    assert owner.guard.has_ended(within_s=WITHIN_S)
     assert not folder.exists()
 
 
 def test_an_owner_cleans_up_itself_when_its_guard_was_killed(owner: Owner, folder: Path) -> None:
     owner.guard.kill()
-    assert owner.guard.has_ended(within_s=DEADLINE_S)
+    assert owner.guard.has_ended(within_s=WITHIN_S)
 
-    owner.process.communicate(b"return\n", timeout=DEADLINE_S)
+    owner.process.communicate(b"return\n", timeout=WITHIN_S)
 
-    assert all(child.has_ended(within_s=DEADLINE_S) for child in owner.children[:3])  # nobody knows the copy
+    assert all(child.has_ended(within_s=WITHIN_S) for child in owner.children[:3])  # nobody knows the copy
     assert not folder.exists()
 
 
@@ -159,7 +158,7 @@ def test_a_child_has_the_pid_pipes_and_exit_status_of_its_command() -> None:
     with Guard() as guard:
         child = guard.spawn(["sh", "-c", "echo $$; cat; exit 7"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-        told, _ = child.communicate(b"hello\n", timeout=DEADLINE_S)
+        told, _ = child.communicate(b"hello\n", timeout=WITHIN_S)
 
     assert (f"{child.pid}\nhello\n".encode(), 7) == (told, child.returncode)
 
@@ -168,7 +167,7 @@ def test_a_child_gets_its_leash_and_neither_the_owners_pipe_nor_pythons_ignored_
     script = "ls /proc/self/fd | wc -l; grep SigIgn /proc/self/status"
     with Guard() as guard:
         child = guard.spawn(["sh", "-c", script], stdout=subprocess.PIPE)
-        told, _ = child.communicate(timeout=DEADLINE_S)
+        told, _ = child.communicate(timeout=WITHIN_S)
 
     descriptors, ignored = told.split(b"\n")[:2]
     assert int(descriptors) == 5  # 0, 1, 2, the leash, and the folder that ls reads
@@ -185,7 +184,7 @@ def test_a_killed_guard_refuses_to_spawn() -> None:
     with Guard() as guard:
         held = Held(guard.pid)
         held.kill()
-        assert held.has_ended(within_s=DEADLINE_S)
+        assert held.has_ended(within_s=WITHIN_S)
 
         with pytest.raises(OSError, match="its guard is gone"):
             guard.spawn(["echo", "started"])

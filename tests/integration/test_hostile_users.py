@@ -18,7 +18,7 @@ import redis
 
 from tests.faults.ledger import entries
 from tests.faults.overdue import become_due
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.processes import ENDS_S, DaemonProcess, eventually
 from tests.integration.users import GuardedRedis
 from tests.prefix import RQ
 from zsched import Client
@@ -34,7 +34,6 @@ KEYS, FAR = Keys("default"), datetime(2031, 7, 1, tzinfo=UTC)
 FORGED = "q\ndaily normal 1900000000000 pwned"
 OTHER = "zsched-client of another namespace"
 HOSTILE = ("zsched-worker", OTHER)
-WORK_S = 60
 
 
 @pytest.fixture
@@ -165,7 +164,7 @@ def test_a_writer_of_jobs_cannot_make_ended_runs_run_again(
         "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "RQ_REDIS_URL": guarded_server.url("zsched-worker"),
     }  # fmt: skip
     command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "-w", "rq.SimpleWorker", "default"]
-    subprocess.run(command, cwd=tmp_path, env=env, check=True, timeout=WORK_S, capture_output=True)
+    subprocess.run(command, cwd=tmp_path, env=env, check=True, timeout=ENDS_S, capture_output=True)
     eventually(lambda: 20 == len(ended(operator)))  # what client.runs tells, RQ may know alone
     archived(client)
 

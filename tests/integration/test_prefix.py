@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.processes import ENDS_S, DaemonProcess, eventually
 from tests.faults.threads import know
 from tests.integration.command_line import Zsched
 from tests.integration.doctor.ground import examined, only
@@ -117,7 +117,11 @@ def test_acl_prints_the_users_of_the_namespace_and_of_the_prefix(settings: dict[
     env = {name: value for name, value in os.environ.items() if name != "RQ_KEY_PREFIX"} | settings
 
     made = subprocess.run(
-        [sys.executable, "-m", "zsched.cli", "acl", "-n", "mail"], env=env, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "zsched.cli", "acl", "-n", "mail"],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=ENDS_S,
     )
 
     assert (DONE, "") == (made.returncode, made.stderr)

@@ -19,6 +19,7 @@ from rq import Callback, Retry, get_current_job
 from rq.job import Job
 
 from tests.faults.ledger import Entry, entries
+from tests.faults.processes import WITHIN_S
 from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
 from zsched import Client
@@ -29,7 +30,6 @@ from zsched.storage.keys import Keys
 pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 20.0
 THIS = "tests.integration.test_rq_contract"
 ODD_ARGS = ("naïve ☃ 日本\x00\x1b", b"\x00\xff\x80", -(2**80), 0.1 + 0.2, None, [(), {1: {2}}], datetime(2026, 1, 1))
 ODD_KWARGS = {"ключ": "x" * 5000, "empty": "", "nested": {"a": [True, False]}}
@@ -97,10 +97,10 @@ class Bench:
 
     def wait_for_runs(self, count: int, kind: str = "fire") -> list[str]:
         """Follow the log until entries of *kind* have *count* runs; return their ids."""
-        last, runs, deadline = "0", [], time.monotonic() + DEADLINE_S
+        last, runs, deadline = "0", [], time.monotonic() + WITHIN_S
         while len(runs) < count:
             left_ms = int((deadline - time.monotonic()) * 1000)
-            assert left_ms > 0, f"only {runs} after {DEADLINE_S} s"
+            assert left_ms > 0, f"only {runs} after {WITHIN_S} s"
             for _, new in self.redis.xread({Keys("default").log(): last}, block=left_ms):
                 last = new[-1][0]
             runs = [run for entry in entries(self.redis, kind) for run in _runs(entry)]

@@ -15,7 +15,7 @@ import pytest
 import redis
 from click.testing import CliRunner, Result
 
-from tests.faults.processes import eventually
+from tests.faults.processes import ENDS_S, eventually
 from tests.faults.threads import DaemonThread
 from zsched import Client, InvalidSchedule, Run, RunStatus
 from zsched.cli import program
@@ -25,7 +25,6 @@ from zsched.storage.keys import Keys
 
 pytestmark = pytest.mark.once
 KEYS = Keys("default")
-BURST_S = 60
 TASKS = """
 from rq import get_current_job
 
@@ -52,7 +51,7 @@ def worker(guard: Guard, url: str, folder: Path, queue: str = "default") -> subp
 
 
 def work(guard: Guard, url: str, folder: Path, queue: str = "default") -> None:
-    assert 0 == worker(guard, url, folder, queue).wait(BURST_S)
+    assert 0 == worker(guard, url, folder, queue).wait(ENDS_S)
 
 
 def zsched(url: str, *arguments: str, **env: str) -> Result:

@@ -17,7 +17,7 @@ import pytest
 
 from tests.faults.clusters import PREFIX, Cluster
 from tests.faults.ledger import connect
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.processes import ENDS_S, DaemonProcess, eventually
 from tests.faults.threads import know
 from tests.integration.cluster.ground import SETTINGS
 from tests.prefix import RQ, needs_prefix
@@ -48,7 +48,7 @@ class TlsRedis:
 
 
 def openssl(folder: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=ENDS_S)
 
 
 def make_ca(folder: Path, name: str) -> None:
@@ -123,7 +123,7 @@ def test_client_daemon_and_worker_speak_tls(tls: TlsRedis, guard: Guard, tmp_pat
     path = os.pathsep.join([str(tmp_path), *sys.path])
     command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "default"]
     env = os.environ | {"RQ_REDIS_URL": url, "PYTHONPATH": path}
-    subprocess.run(command, cwd=tmp_path, env=env, check=True, timeout=60, capture_output=True)
+    subprocess.run(command, cwd=tmp_path, env=env, check=True, timeout=ENDS_S, capture_output=True)
 
     eventually(lambda: [dict(run.note) for run in client.runs("now") if run.is_over] == [{"done": 1}])
     eventually(lambda: client.why("now").source.archive is not None)

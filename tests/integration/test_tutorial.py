@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from rq import Queue
 
 from tests.documents import PROJECT, programs
-from tests.faults.processes import DaemonProcess, archive_of_its_own, eventually
+from tests.faults.processes import ENDS_S, DaemonProcess, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.integration.in_process import work_off
 from tests.prefix import RQ
@@ -103,7 +103,7 @@ class Reader:
         )
 
     def _run(self, *command: str) -> str:
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ENDS_S)
         assert 0 == ran.returncode, ran.stdout + ran.stderr
         return ran.stdout
 

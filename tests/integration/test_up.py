@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.processes import ENDS_S
 from zsched import Client
 from zsched.demo.play import TASKS
 from zsched.embedded import find_server
 
 pytestmark = pytest.mark.once
-DEADLINE_S = 120.0  # the demo's thousand jobs take some seconds of two cores, and CI may have less
 ENDS = ("SIGINT", "SIGTERM", "SIGKILL")
 
 
@@ -38,7 +38,7 @@ class Up:
 
     def next_line(self) -> str:
         assert self.process.stdout is not None
-        assert select.select([self.process.stdout], [], [], DEADLINE_S)[0], "it says nothing"
+        assert select.select([self.process.stdout], [], [], ENDS_S)[0], "it says nothing"
         return self.process.stdout.readline()
 
     def line_with(self, text: str) -> str:
@@ -61,7 +61,7 @@ class Up:
         return next(pid for pid in self._held if word in Path(f"/proc/{pid}/cmdline").read_text().split("\0"))
 
     def has_left_nobody(self) -> bool:
-        return all(select.select([held], [], [], DEADLINE_S)[0] for held in self._held.values())
+        return all(select.select([held], [], [], ENDS_S)[0] for held in self._held.values())
 
     def close(self) -> None:
         self.process.kill()
@@ -86,7 +86,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 def test_the_demo_executes_every_run_and_cleans_up(temporary: Path) -> None:
     up = Up("--demo", "--for", "6", "--json")
     try:
-        told, _ = up.process.communicate(timeout=DEADLINE_S)
+        told, _ = up.process.communicate(timeout=ENDS_S)
     finally:
         up.close()
     summary = json.loads(told)
@@ -120,7 +120,7 @@ def test_up_leaves_no_process_or_file_however_it_ends(temporary: Path, end: str)
         place = json.loads(up.next_line())
         started = up.hold_children()
         os.kill(up.process.pid, signal.Signals[end])
-        code = up.process.wait(DEADLINE_S)
+        code = up.process.wait(ENDS_S)
 
         assert ("default", ["email"]) == (place["namespace"], place["queues"])
         assert started >= 4  # the guard, Redis, the daemon, the worker
@@ -134,7 +134,7 @@ def test_up_leaves_no_process_or_file_however_it_ends(temporary: Path, end: str)
 def test_up_ends_by_itself_after_its_time(temporary: Path) -> None:
     up = Up("--for", "1")
     try:
-        told, _ = up.process.communicate(timeout=DEADLINE_S)
+        told, _ = up.process.communicate(timeout=ENDS_S)
     finally:
         up.close()
 
@@ -154,7 +154,7 @@ def test_up_leaves_the_users_archives_alone(temporary: Path, tmp_path: Path, mon
         [archive] = temporary.glob("zsched-*/archive.db")
         up.process.terminate()
 
-        assert 0 == up.process.wait(DEADLINE_S)
+        assert 0 == up.process.wait(ENDS_S)
         assert not archive.exists()
         assert [] == list(tmp_path.iterdir())
     finally:
@@ -168,7 +168,7 @@ def test_up_ends_when_one_of_its_processes_ends(temporary: Path) -> None:
         up.hold_children()
         os.kill(up.pid_of("daemon"), signal.SIGKILL)
 
-        assert 1 == up.process.wait(DEADLINE_S)
+        assert 1 == up.process.wait(ENDS_S)
         assert up.has_left_nobody()
         assert [] == list(temporary.iterdir())
     finally:
@@ -178,7 +178,7 @@ def test_up_ends_when_one_of_its_processes_ends(temporary: Path) -> None:
 def test_the_demo_refuses_the_queue_option() -> None:
     command = [sys.executable, "-m", "zsched.cli", "up", "--demo", "--queue", "email"]
 
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=ENDS_S)
 
     assert 2 == refused.returncode
     assert "--demo uses its own queues" in refused.stderr

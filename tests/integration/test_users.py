@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from rq import Queue, Worker
 from rq.job import Job
 
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.processes import ENDS_S, DaemonProcess, eventually
 from tests.integration.users import DEPLOY, GuardedRedis
 from tests.prefix import RQ
 from zsched import Client
@@ -34,7 +34,6 @@ pytestmark = pytest.mark.redis
 
 KEYS = Keys("default")
 
-BURST_S = 60
 
 FAR = datetime(2031, 7, 1, tzinfo=UTC)
 
@@ -68,7 +67,7 @@ def work(guarded: GuardedRedis, tmp_path: Path) -> Callable[[str, str], None]:
         path = os.pathsep.join([str(tmp_path), *sys.path])
         env = os.environ | {"PYTHONPATH": path, "RQ_REDIS_URL": guarded.url(user)}
         command = [sys.executable, "-m", "rq.cli", "worker", "--burst", queue]
-        subprocess.run(command, cwd=tmp_path, env=env, check=True, timeout=BURST_S, capture_output=True)
+        subprocess.run(command, cwd=tmp_path, env=env, check=True, timeout=ENDS_S, capture_output=True)
 
     return work
 

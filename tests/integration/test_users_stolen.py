@@ -20,7 +20,7 @@ from rq.command import send_shutdown_command
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
-from tests.faults.processes import eventually
+from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.threads import know
 from tests.integration.users import GuardedRedis
 from tests.prefix import RQ
@@ -29,7 +29,6 @@ from zsched.embedded.guard import Guard
 
 pytestmark = pytest.mark.redis
 FAR = datetime(2031, 7, 1, tzinfo=UTC)
-WITHIN_S = 60
 NAMESPACE = "zsched:{default}:"
 RUN = f"{RQ}:job:waiting-1940716800000"
 

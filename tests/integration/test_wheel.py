@@ -22,7 +22,7 @@ import redis
 from packaging.utils import canonicalize_name
 
 from tests.documents import PROJECT, programs
-from tests.faults.processes import eventually
+from tests.faults.processes import ENDS_S, eventually
 from tests.locks import pins
 from tests.prefix import RQ
 from zsched import Client, __version__
@@ -39,7 +39,9 @@ WHEEL, SDIST = f"zsched-{__version__}-py3-none-any.whl", f"zsched-{__version__}.
 def build(folder: Path, umask: int) -> Path:
     """Build both from a copy of the files that git knows, which have new times and the rights of *umask*."""
     source, dist = folder / "source", folder / "dist"
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=PROJECT, capture_output=True, check=True, timeout=60).stdout
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=PROJECT, capture_output=True, check=True, timeout=ENDS_S
+    ).stdout
     for name in filter(None, listed.decode().split("\0")):
         target = source / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -174,7 +176,7 @@ def test_make_install_takes_exactly_the_locked_packages(tmp_path: Path) -> None:
     subprocess.run(command, cwd=PROJECT, check=True, timeout=INSTALL_S)
 
     listed = [home / "bin" / "python", "-m", "pip", "list", "--format=json"]
-    packages = json.loads(subprocess.run(listed, check=True, timeout=60, capture_output=True).stdout)
+    packages = json.loads(subprocess.run(listed, check=True, timeout=ENDS_S, capture_output=True).stdout)
 
     locked = pins(PROJECT / "deploy" / "requirements" / "ops.txt")
     taken = {canonicalize_name(one["name"]): one["version"] for one in packages}

@@ -11,7 +11,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.faults.processes import eventually
+from tests.faults.processes import ENDS_S, eventually
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.storage.keys import Keys
@@ -27,7 +27,7 @@ def fill_in_passwords(folder: Path, rq_prefix: str | None = None) -> Path:
     keys = Keys("default", rq_prefix)
     (folder / "users.acl").write_text(acl_file(keys))  # deploy/redis/users.acl, if the prefix is RQ's own
     [steps] = re.findall(r"^```sh\n(.*?)^```", (DEPLOY / "README.md").read_text(), re.DOTALL | re.MULTILINE)
-    subprocess.run(["bash", "-euo", "pipefail", "-c", steps], cwd=folder, check=True, timeout=60)
+    subprocess.run(["bash", "-euo", "pipefail", "-c", steps], cwd=folder, check=True, timeout=ENDS_S)
     return folder / "users.acl"
 
 

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.documents import PROJECT
+from tests.faults.processes import ENDS_S
 from zsched import __version__
 from zsched.config.settings import load_settings
 
@@ -24,7 +25,7 @@ BIN = Path(sys.executable).parent
 
 def lint(program: str, *arguments: Any) -> None:
     done = subprocess.run(
-        [BIN / program, *arguments], cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60
+        [BIN / program, *arguments], cwd=PROJECT, capture_output=True, text=True, check=False, timeout=ENDS_S
     )
     assert 0 == done.returncode, done.stdout + done.stderr
 

@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.documents import pages
+from tests.faults.processes import ENDS_S
 from tests.locks import LOCKS, pins
 from zsched.cli.program import USAGE
 from zsched.config.settings import Settings
@@ -45,7 +46,7 @@ def make(folder: Path, target: str, *variables: str) -> None:
         python.chmod(0o755)
     command = ["make", "--no-print-directory", target, f"PYTHON={python}", *variables]
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
-    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, timeout=ENDS_S)
     assert done.returncode == 0, done.stderr
 
 
@@ -231,7 +232,7 @@ def installed(tmp_path: Path) -> Path:
 
 
 def analyze(*arguments: str) -> str:
-    done = subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, timeout=ENDS_S)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 import structlog
 
+from tests.faults.processes import ENDS_S
 from zsched import events
 from zsched.errors import ConfigError
 
@@ -140,7 +141,7 @@ def test_a_broken_pipe_loses_events_and_nothing_else() -> None:
     assert program.stderr is not None
 
     program.stderr.close()  # nobody reads its events any more
-    told, _ = program.communicate(b"go\n", timeout=30)
+    told, _ = program.communicate(b"go\n", timeout=ENDS_S)
 
     assert (b"done\n", 0) == (told, program.returncode)
 

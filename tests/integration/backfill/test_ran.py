@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.faults.processes import eventually
+from tests.faults.processes import ENDS_S, eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.backfill.ground import HOUR, KEYS, NOW, backfill, run
 from tests.integration.reruns.ground import archived, queue
@@ -32,7 +32,6 @@ from zsched.storage.questions import Inbox
 
 pytestmark = pytest.mark.redis
 ROOT = Path(__file__).parents[3]
-BURST_S = 60
 
 
 @pytest.fixture
@@ -45,7 +44,7 @@ def work(redis_client: redis.Redis, redis_url: str, tmp_path: Path) -> Iterator[
             env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
             with (tmp_path / "worker.log").open("ab") as log:
                 worker = guard.spawn(command, cwd=ROOT, env=env, stdout=log, stderr=subprocess.STDOUT)
-            assert 0 == worker.wait(BURST_S)
+            assert 0 == worker.wait(ENDS_S)
             return [receipt.decode().split(" ")[0] for receipt in redis_client.lrange("receipts", 0, -1)]
 
         yield until_done

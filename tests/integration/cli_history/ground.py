@@ -19,7 +19,6 @@ from zsched.storage.keys import Keys
 
 KEYS = Keys("default")
 FUNC = "zsched.demo.tasks.heartbeat"
-DEADLINE_S = 30.0
 NO_ANSWER = "no archive reported within 30 s"
 ALONE = r"from Redis alone, whose log goes back to 20\d\d-\d\d-\d\d .*\+00:00"
 

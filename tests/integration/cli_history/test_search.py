@@ -15,7 +15,7 @@ import pytest
 import redis
 from rq import Queue
 
-from tests.faults.processes import eventually
+from tests.faults.processes import ENDS_S, eventually
 from tests.integration.cli_history.ground import FUNC, KEYS, NO_ANSWER, Leading, Zsched, queued
 from tests.integration.in_process import work_off
 from zsched import Client
@@ -181,7 +181,7 @@ def test_ctrl_c_stops_a_search_and_says_how_far_it_came(redis_client: redis.Redi
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         eventually(lambda: redis_client.llen(KEYS.ask()))  # it waits for an archive
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=ENDS_S)
 
     assert (INTERRUPTED, "stopped: nothing was searched\n", "") == (process.returncode, out, err)
 

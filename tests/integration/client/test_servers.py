@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import redis
 
+from tests.faults.processes import ENDS_S
 from tests.integration.client.ground import ROOT, ids
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, RedisRefused, RedisUnavailable
@@ -171,7 +172,8 @@ start = datetime(2031, 1, 1, tzinfo=UTC)
 print(*(client.preview(id, n=1, start=start)[0].astimezone(UTC).isoformat() for id in "abcd"))
 """
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code, redis_url], capture_output=True, text=True, timeout=60, check=False,
+        [sys.executable, "-W", "error", "-c", code, redis_url],
+        capture_output=True, text=True, timeout=ENDS_S, check=False,
         env={"TZ": zone, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "LC_ALL": "C"},
     )  # fmt: skip
 

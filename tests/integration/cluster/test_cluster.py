@@ -13,7 +13,7 @@ import redis
 
 from tests.faults.clusters import ENV, PREFIX, SLOT, Cluster
 from tests.faults.ledger import connect
-from tests.faults.processes import DaemonProcess, archive_of_its_own
+from tests.faults.processes import ENDS_S, DaemonProcess, archive_of_its_own
 from tests.integration.cluster.ground import SETTINGS, environment
 from tests.integration.doctor.ground import examined, only
 from tests.integration.web.ground import Web
@@ -28,7 +28,7 @@ pytestmark = needs_prefix
 
 def run_cli(cluster: Cluster, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "zsched.cli", "-u", cluster.url, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment(**more))
+    return subprocess.run(command, capture_output=True, text=True, timeout=ENDS_S, check=False, env=environment(**more))
 
 
 def test_rqs_connection_class_refuses_a_plain_url_and_a_prefix_without_hash_tag(

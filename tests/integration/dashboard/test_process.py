@@ -12,7 +12,7 @@ import redis
 
 pytest.importorskip("rq_dashboard", reason="needs the extra web")
 
-from tests.faults.processes import eventually
+from tests.faults.processes import ENDS_S, eventually
 from tests.faults.sentinels import Sentinels
 from tests.integration.dashboard.ground import DONE, NOMINAL, fill
 from tests.integration.web.ground import Web
@@ -72,7 +72,7 @@ for missing in sys.argv[1:]:
 def test_the_server_without_its_extra_names_the_install_command() -> None:
     command = [sys.executable, "-c", WITHOUT, *MISSING]
 
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=ENDS_S)
 
     assert [str(USAGE)] * len(MISSING) == refused.stdout.split(), refused.stderr
     for missing, line in zip(MISSING, refused.stderr.splitlines(), strict=True):

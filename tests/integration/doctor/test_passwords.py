@@ -12,6 +12,7 @@ import pytest
 import redis
 from click.testing import CliRunner
 
+from tests.faults.processes import ENDS_S
 from zsched.cli import program
 from zsched.config.settings import RedisSettings, Settings
 from zsched.embedded import EmbeddedRedis
@@ -75,7 +76,7 @@ def test_a_password_file_readable_by_others_is_a_warning_until_it_is_fixed(
         "[redis] password_file" in found["said"],
         readers in found["said"],
     )
-    subprocess.run(shlex.split(found["remedy"]), check=True, timeout=60)
+    subprocess.run(shlex.split(found["remedy"]), check=True, timeout=ENDS_S)
     assert "1 file with a password: nobody but its owner may read it" == look(**env)["said"]
 
 

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from tests.faults.leader import KEYS
-from tests.faults.processes import archive_of_its_own, eventually
+from tests.faults.processes import ENDS_S, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.ends.ground import FUNC, ends, opened, recorded
 from zsched import Client
@@ -23,7 +23,6 @@ from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 
 pytestmark = pytest.mark.redis
-BURST_S = 60
 TASKS = """
 def run():
     pass
@@ -74,7 +73,7 @@ def work(guard: Guard, url: str, folder: Path) -> None:
     env = os.environ | {"PYTHONPATH": str(folder), "PYTHONWARNINGS": "default"}
     with (folder / "worker.log").open("wb") as log:
         worker = guard.spawn(command, cwd=folder, env=env, stdout=log, stderr=subprocess.STDOUT)
-        assert 0 == worker.wait(BURST_S), (folder / "worker.log").read_text()
+        assert 0 == worker.wait(ENDS_S), (folder / "worker.log").read_text()
 
 
 def test_a_standby_follows_recorded_ends_and_records_none(

@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from tests.documents import PROJECT
-from tests.faults.processes import eventually
+from tests.faults.processes import ENDS_S, WITHIN_S, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
 from zsched import Client
@@ -25,7 +25,6 @@ from zsched.embedded.guard import Guard
 pytestmark = pytest.mark.once
 
 EXAMPLES = PROJECT / "examples"
-READY_S = 30
 
 
 class Example:
@@ -42,7 +41,7 @@ class Example:
         """Return what a Python program of the example printed; it must end with *code*."""
         ran = subprocess.run(
             [sys.executable, *command],
-            cwd=self.folder, env=self.env, capture_output=True, text=True, check=False, timeout=60,
+            cwd=self.folder, env=self.env, capture_output=True, text=True, check=False, timeout=ENDS_S,
         )  # fmt: skip
         assert code == ran.returncode, ran.stdout + ran.stderr
         return ran.stdout + ran.stderr
@@ -61,7 +60,7 @@ class Example:
         assert server.stdout is not None
         for line in server.stdout:
             if found := re.search(r"http://127\.0\.0\.1:\d+", line.decode()):
-                return httpx.Client(base_url=found[0], timeout=READY_S)
+                return httpx.Client(base_url=found[0], timeout=WITHIN_S)
         pytest.fail("the server ended")
 
 

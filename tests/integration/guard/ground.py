@@ -14,6 +14,7 @@ from typing import Any
 
 import redis
 
+from tests.faults.processes import ENDS_S
 from tests.integration.guard import tasks
 from tests.prefix import RQ
 from zsched import Client
@@ -26,7 +27,6 @@ from zsched.storage.signing import Stamp, Subject, shared_digest
 ROOT = Path(__file__).parents[3]
 TASKS = "tests.integration.guard.tasks"
 KEYS = Keys("default")
-BURST_S = 120
 NOT_HERE = "0" * 64
 KEY_LINES = f"""
 k2 {"22" * 32}
@@ -151,7 +151,7 @@ class Forge:
     def burst(self, guard: Guard, kind: str = "zsched.rq.SimpleWorker", *options: str, **more: Any) -> None:
         """Let a worker empty the queues."""
         worker = self.start(guard, kind, "--burst", *options, **more)
-        assert 0 == worker.wait(BURST_S), (self.folder / "worker.log").read_text()[-3000:]
+        assert 0 == worker.wait(ENDS_S), (self.folder / "worker.log").read_text()[-3000:]
 
     @property
     def log(self) -> str:

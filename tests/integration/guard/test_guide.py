@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from tests.documents import PROJECT
-from tests.faults.processes import eventually
+from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.integration.guard.ground import call
 from tests.prefix import RQ
@@ -34,7 +34,6 @@ def send(number: int) -> None:
     pass
 """
 FORGED = "forged-1700000000000"
-STOP_S = 30
 MORE = 10  # runs that end between two steps
 
 
@@ -71,7 +70,7 @@ class Company:
         for name in ("w1", "w2"):
             if (before := self._workers.pop(name, None)) is not None:
                 before.send_signal(signal.SIGTERM)
-                assert 0 == before.wait(STOP_S)
+                assert 0 == before.wait(WITHIN_S)
             env = self._environment() | {"ZSCHED_CONFIG": "worker.toml", "ZSCHED_REDIS_URL": self.url}
             command = [sys.executable, "-m", "zsched.cli", "worker", "--simple", "--name", name, "email"]
             with (self.folder / f"{name}.log").open("ab") as log:

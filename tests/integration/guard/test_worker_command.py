@@ -13,7 +13,7 @@ import pytest
 import redis
 from rq import Worker
 
-from tests.faults.processes import eventually
+from tests.faults.processes import WITHIN_S, eventually
 from tests.integration.guard import tasks
 from tests.integration.guard.ground import BURST_S, ROOT, TASKS, Forge, call
 from tests.prefix import RQ
@@ -21,7 +21,6 @@ from zsched.embedded.guard import Guard
 
 pytestmark = pytest.mark.redis
 Start = Callable[..., subprocess.Popen[bytes]]
-STOP_S = 20
 
 
 @pytest.fixture
@@ -65,7 +64,7 @@ def test_a_worker_that_is_stopped_ends_in_order(
 
     worker.send_signal(by)
 
-    assert 0 == worker.wait(STOP_S)
+    assert 0 == worker.wait(WITHIN_S)
     assert [] == Worker.all(connection=redis_client)
     assert "Traceback" not in forge.log
 

@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from tests.faults.leader import KEYS
-from tests.faults.processes import eventually
+from tests.faults.processes import ENDS_S, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.integration.reruns.ground import archived, ends
 from tests.prefix import RQ
@@ -268,7 +268,7 @@ def test_a_bulk_retry_that_is_interrupted_and_repeated_retries_no_run_twice(
     done = len(queue_of(redis_client))
 
     with retrying() as second:
-        second.communicate(timeout=60)
+        second.communicate(timeout=ENDS_S)
 
     assert 0 == second.returncode
     assert 200 <= done < 600
@@ -283,7 +283,7 @@ def test_two_bulk_retries_at_the_same_time_retry_no_run_twice(
 
     with retrying() as one, retrying() as other:
         for each in (one, other):
-            each.communicate(timeout=60)
+            each.communicate(timeout=ENDS_S)
 
     assert [0, 0] == [one.returncode, other.returncode]
     assert dict.fromkeys(runs, 1) == retries(link)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.faults.processes import ENDS_S
 from tests.faults.threads import know
 from zsched import Client
 from zsched.embedded.guard import Guard
@@ -18,8 +19,6 @@ from zsched.storage import reruns
 from zsched.storage.connection import Link
 
 ROOT = Path(__file__).parents[3]
-
-BURST_S = 60
 
 
 @pytest.fixture
@@ -46,7 +45,7 @@ def work(worker: Callable[..., subprocess.Popen[bytes]], redis_client: redis.Red
     """Return a function that lets a worker empty the queue and returns all receipts."""
 
     def until_done() -> list[str]:
-        assert 0 == worker("--burst").wait(BURST_S)
+        assert 0 == worker("--burst").wait(ENDS_S)
         return [receipt.decode() for receipt in redis_client.lrange("receipts", 0, -1)]
 
     return until_done

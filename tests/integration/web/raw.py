@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 import httpx
 
+from tests.faults.processes import WITHIN_S
 from tests.integration.web.ground import Web
-
-WAIT_S = 20.0
 
 
 class Answer(NamedTuple):
@@ -32,7 +31,7 @@ class Api:
     """A connection that is kept, for many small requests: it costs a third of what httpx does."""
 
     def __init__(self, web: Web, secret: str) -> None:
-        self._connection = HTTPConnection(*address_of(web), timeout=WAIT_S)
+        self._connection = HTTPConnection(*address_of(web), timeout=WITHIN_S)
         self._secret = secret
 
     def __enter__(self) -> Api:
@@ -62,7 +61,7 @@ def connected(web: Web, receive_bytes: int | None = None) -> socket.socket:
     made = socket.socket()
     if receive_bytes is not None:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-    made.settimeout(WAIT_S)
+    made.settimeout(WITHIN_S)
     made.connect(address_of(web))
     return made
 

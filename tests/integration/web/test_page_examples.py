@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from tests.documents import PROJECT, program, programs
-from tests.faults.processes import eventually
+from tests.faults.processes import ENDS_S, eventually
 from tests.integration.web.ground import Web
 from tests.integration.web.shell import Shell, environment, is_as_shown, steps_of
 from zsched import Client
@@ -173,7 +173,7 @@ def upload(folder: Path, url: str, token: str, rows: list[Any]) -> subprocess.Co
     (folder / "rows.ndjson").write_text("".join(f"{line}\n" for line in lines))
     return subprocess.run(
         ["bash", "upload.sh", "rows.ndjson"], cwd=folder, env=environment(API=f"{url}/api/v1", TOKEN=token),
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=ENDS_S, check=False,
     )  # fmt: skip
 
 

@@ -16,14 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.processes import DaemonProcess
+from tests.faults.processes import ENDS_S, DaemonProcess
 from tests.integration.web.ground import Web
 from zsched import Client
 from zsched.embedded.guard import Guard
 
 pytestmark = [pytest.mark.redis, pytest.mark.once]
 EXAMPLES = 8  # of each operation and mode, besides those that cover each keyword of the document
-WITHIN_S = 120
 CONFIG = f"""
 seed = 19
 warnings = false
@@ -57,7 +56,7 @@ def test_the_api_is_as_its_document_describes_it(
         "--exclude-path", "/api/v1/events", "--exclude-path", "/api/v1/schedules:batch",  # streams of other media types
     ]  # fmt: skip
 
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=ENDS_S, check=False)
 
     assert 0 == done.returncode, done.stdout[-20_000:] + done.stderr[-2000:]
     assert "request_failed" not in web.log.read_text()

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.faults.processes import ENDS_S
 from tests.integration.service_manager import Manager
 from tests.integration.users import GuardedRedis
 from tests.prefix import RQ
@@ -63,7 +64,7 @@ class Service:
         """Return the doctor's findings with the settings of the service."""
         config = self.arguments[self.arguments.index("--config") + 1]
         command = [sys.executable, "-m", "zsched.cli", "doctor", "--config", config, "--json", *options]
-        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=ENDS_S, check=False)
         assert done.returncode in (0, 4), done.stderr  # 4: the Redis of these tests has an open sandbox
         return json.loads(done.stdout)
 
@@ -143,7 +144,7 @@ def test_a_port_in_use_is_tried_again(start: Start, redis_url: str) -> None:
     port = first.url.rpartition(":")[2]
     done = subprocess.run(
         [sys.executable, "-m", "zsched.cli", "web", "--listen", f"127.0.0.1:{port}"],
-        env=first.env, capture_output=True, text=True, timeout=60, check=False,
+        env=first.env, capture_output=True, text=True, timeout=ENDS_S, check=False,
     )  # fmt: skip
 
     assert 1 == done.returncode  # not 2, which systemd takes as final

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from tests.faults.processes import WITHIN_S
 from zsched.core.clock import ManualClock
 from zsched.daemon.failures import Failures
 from zsched.daemon.loop import Loop
 from zsched.errors import RedisRefused, RedisUnavailable
-
-WITHIN_S = 5.0
 
 
 class Step:

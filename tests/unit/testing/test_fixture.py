@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.documents import programs
+from tests.faults.processes import ENDS_S
 
 CONFTEST = 'pytest_plugins = ["zsched.testing.fixtures"]\n'
 
@@ -27,7 +28,7 @@ def test_a_product_tests_its_schedules(tmp_path: Path) -> None:
         file.write(ANOTHER_TEST)
 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "--rootdir", "."]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=ENDS_S)
 
     assert 0 == ran.returncode, ran.stdout
     assert "2 passed" in ran.stdout
