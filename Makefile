@@ -91,7 +91,7 @@ mutants: $(STAMP) ## which changes of a line no test notices; SAMPLE=200 SEED=1,
 	@exec $(BIN)/python -m tools.mutants --sample $(or $(SAMPLE),200) --seed $(or $(SEED),1) $(ARGS)
 
 matrix: $(STAMP) ## the tests with each server and RQ, and docs/reference/compatibility.md: hours; ARGS="--server Valkey"
-	@exec $(BIN)/python -m tools.compatibility -n $(WORKERS) $(ARGS)
+	@exec $(BIN)/python -m tools.compatibility --forks $(WORKERS) $(ARGS)
 
 tools-test: $(STAMP) ## the tests of faults, mutants, matrix and lines, which are no part of the suite
 	@$(BIN)/python -m pytest --forks $(WORKERS) $(ARGS) tools

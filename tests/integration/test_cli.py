@@ -167,6 +167,7 @@ def test_an_error_with_json_is_json_on_stderr(zsched: Zsched, arguments: tuple[s
 # -- ends ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.true_start
 def test_a_closed_pipe_is_not_an_error(redis_url: str, zsched: Zsched, guard: Guard) -> None:
     zsched("add", "beat", FUNC, "--every", "1h")
     reading, writing = os.pipe()
@@ -180,6 +181,7 @@ def test_a_closed_pipe_is_not_an_error(redis_url: str, zsched: Zsched, guard: Gu
     assert (PIPE_CLOSED, b"") == (child.returncode, told)
 
 
+@pytest.mark.true_start
 def test_ctrl_c_ends_a_command_without_a_traceback(guard: Guard, tmp_path: Path) -> None:
     fifo = tmp_path / "settings.toml"  # opening it waits for a writer: a command that is surely at work
     os.mkfifo(fifo)

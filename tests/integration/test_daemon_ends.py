@@ -81,6 +81,7 @@ def test_wrong_settings_end_the_daemon_for_good(unit: Unit, settings: dict[str, 
     assert "Traceback" not in told
 
 
+@pytest.mark.true_start
 def test_an_unreadable_password_file_ends_the_daemon_before_it_forks(unit: Unit) -> None:
     code, status, _ = unit.end(code=WITHOUT_FORK + MAIN, REDIS_PASSWORD_FILE="/nowhere/p")
 
@@ -97,6 +98,7 @@ def test_an_unknown_key_in_the_file_ends_the_daemon_for_good(unit: Unit, tmp_pat
     assert (USAGE, f"{file}: [redis] urll is no setting; did you mean url?") == (code, status)
 
 
+@pytest.mark.true_start
 def test_a_missing_extra_ends_the_daemon_with_the_install_command(unit: Unit) -> None:
     code, status, told = unit.end(code=WITHOUT_METRICS + MAIN, METRICS_LISTEN="localhost:9464")
 

@@ -54,6 +54,7 @@ def tasks(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.true_start
 @pytest.mark.parametrize("serializer", ["pickle", "json"])
 def test_a_worker_restores_and_executes_scheduled_runs(
     rq_python: str, redis_url: str, redis_client: redis.Redis, guard: Guard, tasks: Path, serializer: str

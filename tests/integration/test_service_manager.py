@@ -55,6 +55,7 @@ def own_redis() -> Iterator[EmbeddedRedis]:
 # -- ready, and the end -------------------------------------------------------------------------------
 
 
+@pytest.mark.true_start
 def test_a_daemon_is_ready_when_redis_has_answered_and_not_before(manager: Manager, own_redis: EmbeddedRedis) -> None:
     own_redis.stop()
     daemon = manager.start(own_redis.url)

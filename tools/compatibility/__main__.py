@@ -26,7 +26,7 @@ EXTENTS = {"whole": Extent.WHOLE, "server": Extent.SERVER, "contract": Extent.CO
     "--tests", "asked", default="whole", show_default=True, type=click.Choice([*EXTENTS]), help="Which tests."
 )
 @click.option("--page", "is_page", is_flag=True, help="No run: ask the servers, and write the page anew.")
-@click.option("-n", "workers", default="4", show_default=True, help="Processes that run tests.")
+@click.option("--forks", "workers", default="4", show_default=True, help="Processes that run tests.")
 @click.argument("options", nargs=-1)
 def main(
     named: tuple[str, ...],
@@ -54,7 +54,7 @@ def main(
             extent = Extent.CONTRACT if one in CONTRACT_ONLY else EXTENTS[asked]
             for server in () if is_page else here:
                 click.echo(f"{extent}: {server}, RQ {one}, {python}")
-                done = run(chosen, server, extent, ["-n", workers, *options])
+                done = run(chosen, server, extent, ["--forks", workers, *options])
                 keep([done])
                 failed += len(done.failed)
     PAGE.write_text(page())

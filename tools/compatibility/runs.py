@@ -96,7 +96,7 @@ def run(python: Path, server: ServerBinary, extent: Extent, options: Sequence[st
     environment = os.environ | {SERVER_VARIABLE: str(server.path), "ZSCHED_TEST_RQ": ""}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        reporting = ["--dist", "loadfile", f"--junitxml={report}"]
+        reporting = [f"--junitxml={report}"]
         command = [str(python), "-m", "pytest", *reporting, *options, *TESTS[extent]]
         subprocess.run(command, cwd=PROJECT, env=environment, check=False)
         if not report.exists():

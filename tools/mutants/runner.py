@@ -30,7 +30,7 @@ import pytest
 from tools.mutants.hits import SEEN, taken
 from tools.mutants.swap import Unswappable, swap
 
-OPTIONS = "-q --no-header --tb=no -p no:cacheprovider -p no:xdist -p no:randomly".split()
+OPTIONS = "-q --no-header --tb=no -p no:cacheprovider -p no:randomly".split()
 _FROM_ELSEWHERE = "click croniter dateutil.rrule redis rq sqlite3 structlog".split()  # no plugins of pytest
 _SUBREAPER = 36  # of prctl: orphans of a fork become our children, and end with it
 
