@@ -12,7 +12,8 @@ from typing import IO, Any
 
 import pytest
 
-from tests.integration.cli_history.ground import ALONE, DEADLINE_S, FUNC, NO_ANSWER
+from tests.faults.processes import WITHIN_S
+from tests.integration.cli_history.ground import ALONE, FUNC, NO_ANSWER
 from zsched import Client
 from zsched.cli.program import DONE
 from zsched.embedded import EmbeddedRedis
@@ -40,7 +41,7 @@ def test_log_follow_prints_new_entries_until_ctrl_c(client: Client, redis_url: s
     client.enqueue(FUNC, id="after")
     second = line_of(child.stdout)
     child.send_signal(signal.SIGINT)
-    rest, told = child.communicate(timeout=DEADLINE_S)
+    rest, told = child.communicate(timeout=WITHIN_S)
 
     assert f"  enqueue  before: enqueued by {client.by}; run before-" in first
     assert f"  enqueue  after: enqueued by {client.by}; run after-" in second
@@ -57,7 +58,7 @@ def test_log_follow_of_one_schedule_skips_other_schedules(client: Client, redis_
     client.enqueue(FUNC, id="a")
     second = json.loads(line_of(child.stdout))
     child.send_signal(signal.SIGINT)
-    child.communicate(timeout=DEADLINE_S)
+    child.communicate(timeout=WITHIN_S)
 
     assert ["0-1", "0-3"] == [first["entry"], second["entry"]]
 
@@ -70,7 +71,7 @@ def test_log_follow_ends_without_error_when_the_pipe_closes(client: Client, redi
 
     child.stdout.close()
     client.enqueue(FUNC, id="after")
-    code = child.wait(DEADLINE_S)
+    code = child.wait(WITHIN_S)
 
     assert child.stderr is not None
     assert DONE == code
@@ -91,7 +92,7 @@ def test_log_follow_reports_an_outage_of_redis_once_and_continues(guard: Guard) 
         client.enqueue(FUNC, id="after")
         back = line_of(child.stdout)
         child.send_signal(signal.SIGINT)
-        _, told = child.communicate(timeout=DEADLINE_S)
+        _, told = child.communicate(timeout=WITHIN_S)
 
     assert re.fullmatch(r"zsched: .*; trying again until Ctrl-C\n", gone)
     assert "  enqueue  after: " in back

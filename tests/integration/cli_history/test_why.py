@@ -17,8 +17,8 @@ from rq import SimpleWorker
 
 from tests.faults.clocks import now_ms, set_back
 from tests.faults.overdue import HOUR_MS, become_due
-from tests.faults.processes import eventually
-from tests.integration.cli_history.ground import ALONE, DEADLINE_S, FUNC, KEYS, NO_ANSWER, Leading, Zsched, queued
+from tests.faults.processes import WITHIN_S, eventually
+from tests.integration.cli_history.ground import ALONE, FUNC, KEYS, NO_ANSWER, Leading, Zsched, queued
 from tests.prefix import RQ
 from zsched import Client
 from zsched.cli.program import DONE, NOT_FOUND, USAGE
@@ -143,7 +143,7 @@ def test_why_needs_only_redis_not_the_archive_file(
             )
             for command in ("why a", "history", "log --since 1h")
         }
-        told = {command: child.communicate(timeout=DEADLINE_S) for command, child in asked.items()}
+        told = {command: child.communicate(timeout=WITHIN_S) for command, child in asked.items()}
 
     assert 0o700 == stat.S_IMODE(own.parent.stat().st_mode)
     assert [DONE] * 3 == [child.returncode for child in asked.values()]
@@ -313,7 +313,7 @@ def test_why_says_who_asked_a_worker_to_stop_a_run(
     redis_client.hset(f"{RQ}:job:{run_id}", mapping={"status": "started", "worker_name": "w1"})
     with Leading(redis_url, path), redis_client.pubsub() as listening:
         listening.subscribe(f"{RQ}:pubsub:w1")
-        listening.get_message(timeout=DEADLINE_S)
+        listening.get_message(timeout=WITHIN_S)
         assert "stopping" == client.acting_as("ann").cancel_run(run_id or "")
 
         told = zsched.story("a")

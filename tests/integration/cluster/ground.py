@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.faults.clusters import PREFIX, Cluster
+from tests.faults.clusters import ENV, PREFIX, Cluster
 from tests.faults.ledger import connect
 from zsched.embedded.guard import Guard
 
+# After each failover fire is held as long as a lease lasts; a term may end earlier.
+SETTINGS = ENV | {"DAEMON_LEASE_MS": "2000", "DAEMON_RENEW_MS": "500"}  # timing: the length of the holds
 TASKS = """
 import zsched
 

@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 
-from tests.faults.processes import eventually
-from tests.integration.guard.ground import BURST_S, KEYS, TASKS, Forge, call, key_file
+from tests.faults.processes import ENDS_S, eventually
+from tests.integration.guard.ground import KEYS, TASKS, Forge, call, key_file
 from tests.prefix import RQ
 from zsched import Client
 from zsched.embedded.guard import Guard
@@ -83,7 +83,7 @@ def test_a_worker_with_unusable_settings_does_not_begin(
         settings = {"ZSCHED_SIGNING_KEYS_FILE": key_file(forge.folder, "", "empty")}
     worker = forge.start(guard, "zsched.rq.Worker", "--burst", **settings)
 
-    assert (True, True) == (worker.wait(BURST_S) != 0, message in forge.log)
+    assert (True, True) == (worker.wait(ENDS_S) != 0, message in forge.log)
 
 
 def test_new_keys_are_used_without_a_restart(forge: Forge, guard: Guard) -> None:
@@ -113,5 +113,5 @@ def test_a_worker_that_is_stopped_while_it_decides_runs_the_job_first(forge: For
 
     worker = forge.start(guard, "tests.integration.guard.workers.Stopped")
 
-    assert (0, {"first"}) == (worker.wait(BURST_S), forge.receipts)
+    assert (0, {"first"}) == (worker.wait(ENDS_S), forge.receipts)
     assert 1 == forge.redis.llen(f"{RQ}:queue:default")

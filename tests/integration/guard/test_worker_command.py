@@ -13,9 +13,9 @@ import pytest
 import redis
 from rq import Worker
 
-from tests.faults.processes import WITHIN_S, eventually
+from tests.faults.processes import ENDS_S, WITHIN_S, eventually
 from tests.integration.guard import tasks
-from tests.integration.guard.ground import BURST_S, ROOT, TASKS, Forge, call
+from tests.integration.guard.ground import ROOT, TASKS, Forge, call
 from tests.prefix import RQ
 from zsched.embedded.guard import Guard
 
@@ -48,7 +48,7 @@ def test_a_worker_obeys_the_settings_of_its_file(forge: Forge, start: Start, opt
     forge.enqueue("signed", queue="email")
     forge.push("forged-1700000000000", {"data": call("forged")}, "email")
 
-    ended = start("--burst", *options, "email").wait(BURST_S)
+    ended = start("--burst", *options, "email").wait(ENDS_S)
 
     assert (0, {"signed"}) == (ended, forge.receipts)
     assert "guard: enforce; 7 tasks are allowed; keys k2, k1, web1" in forge.log
@@ -72,7 +72,7 @@ def test_a_worker_that_is_stopped_ends_in_order(
 def test_a_worker_with_wrong_settings_says_so_in_a_line(forge: Forge, start: Start, tmp_path: Path) -> None:
     (tmp_path / "keys").chmod(0o644)
 
-    ended = start("--burst").wait(BURST_S)
+    ended = start("--burst").wait(ENDS_S)
 
     assert (2, 1) == (ended, len(forge.log.splitlines()))
     assert "its mode is 0644: other users of this machine can read the keys" in forge.log
@@ -82,7 +82,7 @@ def test_a_worker_without_redis_says_so_in_a_line(forge: Forge, start: Start, tm
     settings = tmp_path / "worker.toml"
     settings.write_text(settings.read_text().replace(forge.url, f"unix://{tmp_path}/none.sock"))
 
-    ended = start("--burst").wait(BURST_S)
+    ended = start("--burst").wait(ENDS_S)
 
     assert (1, 1) == (ended, len(forge.log.splitlines()))
     assert "cannot reach Redis at unix://" in forge.log
@@ -93,7 +93,7 @@ def test_a_second_worker_of_a_name_is_refused_in_a_line(forge: Forge, start: Sta
     eventually(lambda: b"idle" == redis_client.hget(f"{RQ}:worker:w", "state"))
     before = len(forge.log)
 
-    ended = start("--name", "w").wait(BURST_S)
+    ended = start("--name", "w").wait(ENDS_S)
 
     assert (2, 1) == (ended, len(forge.log[before:].splitlines()))
     assert "a worker named 'w' works, or was killed in the last eight minutes; give another name" in forge.log[before:]
