@@ -21,8 +21,23 @@ HEAVY_S: Final = 1.0  # of CPU: from here on a test is for `make test-all` only
 NOTED_S: Final = 0.3  # below this, a cost is not worth a line
 UNSURE: Final = 1.5  # a busy machine measures that much more: a tier is wrong only beyond
 TIERS: Final = ("quick", "usual", "all")  # make check, make test, make test-all
-SMOKES: Final[dict[str, str]] = {
-    # kind -> the test of it that `make test` runs although it is heavy
+# Of each kind of heavy tests, the one that `make test` runs, whatever it costs.
+SMOKES: Final = {
+    "a daemon": "tests/integration/test_service_manager.py"
+    "::test_a_daemon_is_ready_when_redis_has_answered_and_not_before",
+    "a worker": "tests/integration/test_daemon_with_rq.py"
+    "::test_a_worker_restores_and_executes_scheduled_runs[installed-pickle]",
+    "the web": "tests/integration/web/test_service.py::test_the_unit_starts_a_web_that_answers_as_its_own_user",
+    "the command line": "tests/integration/test_cli.py"
+    "::test_a_schedule_from_the_command_line_fires_and_a_real_worker_runs_it",
+    "the wheel": "tests/integration/test_wheel.py::test_the_wheel_has_each_file_of_zsched_and_nothing_else",
+    "a page in Chromium": "tests/integration/console/test_console_pages.py::test_a_change_appears_without_a_reload",
+    "a cluster": "tests/faults/test_cluster.py::test_dispatch_continues_on_the_new_owner_after_a_failover[kill -9]",
+    "a failover": "tests/faults/test_failover.py::test_every_run_is_queued_once_after_kill_9_of_the_leader",
+    "promtool": "tests/unit/monitoring/test_alerts.py::test_prometheus_accepts_the_rules_and_the_example",
+    "a rotation of keys": "tests/integration/guard/test_keys.py::test_a_rotation_of_keys_under_load_refuses_no_run",
+    "a recovery": "tests/faults/test_archive_redis_lost.py"
+    "::test_an_emptied_redis_is_restored_and_both_histories_are_kept",
 }
 _USUAL_S: Final = 0.02  # of a test that is not in the file; for the sizes of units
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
