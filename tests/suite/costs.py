@@ -82,9 +82,14 @@ class Costs:
         return {nodeid: own + self.shared[_file(nodeid)] / number[_file(nodeid)] for nodeid, own in self.own.items()}
 
     def write(self) -> None:
-        """Write the file: what this run measured, and nothing of tests that it did not know."""
-        noted = {nodeid: round(cost_s, 1) for nodeid, cost_s in sorted(self.measured().items()) if cost_s >= NOTED_S}
-        self._file.write_text(json.dumps(noted, indent=0, ensure_ascii=False) + "\n")
+        """Write the file: what this run measured, and what was known of tests that still exist and did not run."""
+        kept = {nodeid: cost_s for nodeid, cost_s in self.recorded.items() if self._exists(nodeid)}
+        noted = {nodeid: round(cost_s, 1) for nodeid, cost_s in (kept | self.measured()).items() if cost_s >= NOTED_S}
+        self._file.write_text(json.dumps(noted, indent=0, sort_keys=True, ensure_ascii=False) + "\n")
+
+    def _exists(self, nodeid: str) -> bool:
+        file = self._file.parent.parent / _file(nodeid)
+        return file.exists() and f"def {nodeid.partition('::')[2].partition('[')[0]}(" in file.read_text()
 
     def wrong(self) -> Iterator[str]:
         """Return a line for each test whose tier is wrong."""

@@ -16,7 +16,9 @@ from tests.suite.costs import SMOKES, Costs, cpu_s
 
 @pytest.fixture
 def costs(tmp_path: Path) -> Costs:
-    file = tmp_path / "costs.json"
+    (tmp_path / "a.py").write_text("def test_heavy(): ...")
+    (tmp_path / "tests").mkdir()
+    file = tmp_path / "tests" / "costs.json"
     file.write_text(json.dumps({"a.py::test_heavy": 2.0, "a.py::test_noted": 0.5}))
     return Costs(file)
 
@@ -46,13 +48,13 @@ def test_a_test_in_the_wrong_tier_is_named(costs: Costs, nodeid: str, cost_s: fl
     assert ([f"{nodeid} {says}. `make costs` notes it."] if says else []) == list(costs.wrong())
 
 
-def test_a_written_file_has_the_tests_that_are_worth_a_line(costs: Costs, tmp_path: Path) -> None:
+def test_a_written_file_keeps_existing_tests_outside_the_run(costs: Costs, tmp_path: Path) -> None:
     costs.note("a.py::test_cheap", 0.29, 0.0)
     costs.note("a.py::test_dear", 1.27, 0.0)
 
     costs.write()
 
-    assert {"a.py::test_dear": 1.3} == json.loads((tmp_path / "costs.json").read_text())
+    assert {"a.py::test_dear": 1.3, "a.py::test_heavy": 2.0} == json.loads((tmp_path / "tests/costs.json").read_text())
 
 
 def test_a_cost_includes_living_and_ended_children() -> None:
