@@ -19,13 +19,16 @@ from click.testing import CliRunner
 from rq import Queue
 
 from tests.documents import PROJECT, programs
+from tests.faults.clocks import now_ms
 from tests.faults.processes import ENDS_S, DaemonProcess, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.integration.in_process import work_off
 from tests.prefix import RQ
+from zsched import Client
 from zsched.cli import program
 from zsched.cli.program import DONE, UNHEALTHY, USAGE
 from zsched.config.settings import ArchiveSettings
+from zsched.core.lateness import LATE_MS
 from zsched.embedded.guard import Guard
 from zsched.storage import overview
 
@@ -223,6 +226,9 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
         reader.zsched("status", "UNHEALTHY: nobody leads: no daemon of this namespace is running", code=UNHEALTHY)
         remedy = "it waits for a daemon that leads\n  → see what is wrong: zsched status\n"
         reader.zsched("why reminder-dinner", "OVERDUE: due ", remedy)
+    due = Client.from_url(redis_url).get("reminder-dinner").next_at
+    assert due is not None
+    eventually(lambda: now_ms(redis_client) > due.timestamp() * 1000 + LATE_MS)
 
     reader.left.append("python digests.py")  # of step 3
     reader.python("digests.py")
