@@ -6,8 +6,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# Processes that run tests; most of a test's time is waiting. WORKERS=0 runs all in one, for --pdb and -s.
-WORKERS ?= 4
+# Processes that run tests, most of whose time is waiting. WORKERS=0 runs all in one, for --pdb and -s.
+WORKERS ?= 6
 
 # Where `make install` puts things; DESTDIR comes before all of it, for packages. UNITDIR is for prefixes below which
 # systemd looks for no units: make install PREFIX=/opt/zsched UNITDIR=/etc/systemd/system
