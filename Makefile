@@ -66,7 +66,7 @@ lint: $(STAMP) ## ruff, mypy --strict, and rules of our own: words, names, and n
 	@$(BIN)/ruff check . bin/zsched
 	@$(BIN)/ruff format --check . bin/zsched
 	@$(BIN)/mypy
-	@$(BIN)/python -m tests.lint
+	@$(BIN)/python -m tools.lint
 
 lines: ## the installed package's lines of code: neither docstring, comment nor blank
 	@$(PYTHON) -m tools.lines $(ARGS)

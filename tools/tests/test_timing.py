@@ -6,7 +6,7 @@ import pytest
 
 from tests import timing
 from tests.sources import Source
-from tests.timing import findings
+from tools.lint.timing import findings
 
 DAEMON = "def test_x(daemon):\n    "
 

@@ -1,10 +1,10 @@
-"""The lint rules of our own, for `make lint`: each file is parsed once."""
+"""The command of the lint rules: exit code 1 after a finding."""
 
 from __future__ import annotations
 
 import sys
 
-from tests import timing, wording
+from tools.lint import timing, wording
 
 if __name__ == "__main__":
     sys.exit(timing.main([]) | wording.main())

@@ -6,7 +6,7 @@ import pytest
 
 from tests import wording
 from tests.sources import Source
-from tests.wording import bad_names, half_sentences, homonyms
+from tools.lint.wording import bad_names, half_sentences, homonyms
 
 
 def test_a_docstring_of_half_a_sentence_is_detected() -> None:

@@ -9,7 +9,7 @@ Lint rules for words: docstrings, names of tests, and unique names.
   public functions at the top of a module are counted over all of ``zsched``. Methods are not counted: their class
   distinguishes them. Nor are the functions behind commands, which have the names that people type.
 
-``python -m tests.wording`` prints each place, and ends with 1 if there are any.
+``python -m tools.lint.wording`` prints each place, and ends with 1 if there are any.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
 A lint rule: no test depends on the speed of the machine.
 
-``python -m tests.timing [FILE …]`` prints each place of a kind that fails on a busy machine, with its remedy, and ends
-with 1 if there are any. It finds what is written in the usual way; numbers are followed to constants of the tests.
+``python -m tools.lint.timing [FILE …]`` prints each place of a kind that fails on a busy machine, with its remedy, and
+ends with 1 if there are any. It finds what is written in the usual way, and follows numbers to constants of the tests.
 
 A line that has to be so says why in a comment: ``# timing: the expiry is the subject``. A comment without a finding is
 a finding, too.
@@ -37,7 +37,7 @@ REMEDIES: Final = {
     "port": "a unix socket, EmbeddedRedis(tcp=True), or a server that listens on port 0 and says which",
     "comment": "nothing here needs this comment: remove it",
 }
-# Files with findings that nobody has cured yet; only `python -m tests.timing FILE` checks them. The list only shrinks.
+# Files with findings that nobody has cured yet: checked only when they are named. The list only shrinks.
 NOT_YET: Final = frozenset(
     """
     faults/identities.py
