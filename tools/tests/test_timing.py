@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests import timing
 from tests.sources import Source
+from tools.lint import timing
 from tools.lint.timing import findings
 
 DAEMON = "def test_x(daemon):\n    "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests import wording
 from tests.sources import Source
+from tools.lint import wording
 from tools.lint.wording import bad_names, half_sentences, homonyms
 
 
