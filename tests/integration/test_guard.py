@@ -16,8 +16,8 @@ import pytest
 from tests.faults.processes import WITHIN_S
 from zsched.embedded.guard import Guard
 
-# An owner: starts a child with a grandchild of its own process group, one that is stopped, and one that left a copy in
-# a session of its own; tells pids; waits.
+# An owner: starts a child with a grandchild of its own process group, one that is stopped, one whose descriptors
+# change all the time, and one that left a copy in a session of its own; tells pids; waits.
 OWNER = """
 import os, signal, subprocess, sys
 from pathlib import Path
@@ -53,7 +53,8 @@ with Guard() as guard:
     leaving = guard.spawn([sys.executable, "-c", LEAVING], stdout=subprocess.PIPE)
     left = int(leaving.stdout.readline())
     leaving.wait()
-    print(guard.pid, child.pid, grandchild, stopped.pid, left, flush=True)
+    busy = guard.spawn([sys.executable, "-c", "import os; all(os.close(os.dup(0)) is None for _ in iter(int, 1))"])
+    print(guard.pid, child.pid, grandchild, stopped.pid, busy.pid, left, flush=True)
     command = sys.stdin.readline().strip()
     if command == "raise":
         raise RuntimeError("on purpose")
@@ -111,7 +112,7 @@ def folder(tmp_path: Path) -> Path:
 def owner(folder: Path) -> Iterator[Owner]:
     owner = Owner(folder)
     assert folder.exists()
-    assert len(owner.children) == 4
+    assert len(owner.children) == 5
     yield owner
     owner.close()
 
@@ -150,7 +151,7 @@ def test_an_owner_cleans_up_itself_when_its_guard_was_killed(owner: Owner, folde
 
     owner.process.communicate(b"return\n", timeout=WITHIN_S)
 
-    assert all(child.has_ended(within_s=WITHIN_S) for child in owner.children[:3])  # nobody knows the copy
+    assert all(child.has_ended(within_s=WITHIN_S) for child in owner.children[:4])  # nobody knows the copy
     assert not folder.exists()
 
 

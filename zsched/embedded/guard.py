@@ -139,7 +139,9 @@ def _watch() -> None:
     owners = os.getsid(os.getppid())
     with open(0, "rb", closefd=False) as pipe:
         *folders, _ = pipe.read().split(b"\0")
-    while leaders := _leashed() - {os.getsid(0), owners}:
+    for _ in range(_ROUNDS):
+        if not (leaders := _leashed() - {os.getsid(0), owners}):
+            break
         _kill_sessions(leaders)
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
@@ -150,11 +152,18 @@ def _leashed() -> set[int]:
     leash, found = os.readlink("/proc/self/fd/0"), set()
     for pid in _processes():
         with contextlib.suppress(OSError):  # it ended meanwhile, or is of another user
-            held = {os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")}
-            session = _session(pid)
-            if leash in held and session is not None:
+            held = any(_link(entry.path) == leash for entry in os.scandir(f"/proc/{pid}/fd"))
+            if held and (session := _session(pid)) is not None:
                 found.add(session)
     return found
+
+
+def _link(path: str) -> str | None:
+    """Return the target of a link; None if it is gone, as that of a descriptor that was closed meanwhile."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
 
 
 def _kill_sessions(leaders: Iterable[int]) -> None:
