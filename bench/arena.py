@@ -23,8 +23,9 @@ from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
-from zsched.storage.lease import Lease, Server, Term
+from zsched.storage.lease import Lease, Term
 from zsched.storage.log import Log
+from zsched.storage.server import Server
 
 _TIMEOUT_S = 120.0  # for one reply: FLUSHALL of ten million keys takes long
 _POLL_S = 0.02  # between two looks at a state that is waited for

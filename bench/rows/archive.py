@@ -25,7 +25,8 @@ from zsched.archive import Archive
 from zsched.archive.file import connect_to_read
 from zsched.daemon.follower import Follower
 from zsched.storage.dispatch import Dispatch, FireResult, Window
-from zsched.storage.lease import Lease, Server, Term
+from zsched.storage.lease import Lease, Term
+from zsched.storage.server import Server
 
 _BATCH = 1000  # of the fire script: a daemon's largest
 _LEASE_MS = 600_000  # all of the firing

@@ -7,7 +7,8 @@ from zsched.daemon.planner import Planner
 from zsched.storage.connection import Link
 from zsched.storage.dispatch import Dispatch, DueRecurring, FireResult, Window
 from zsched.storage.keys import Keys
-from zsched.storage.lease import Lease, Server, Term
+from zsched.storage.lease import Lease, Term
+from zsched.storage.server import Server
 
 ALWAYS = Window(0, LAST_MS)
 HOUR_MS = 3_600_000

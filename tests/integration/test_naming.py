@@ -14,8 +14,9 @@ from zsched.core.log import Position
 from zsched.daemon.naming import Namer
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.lease import Lease, Server, Term
+from zsched.storage.lease import Lease, Term
 from zsched.storage.questions import Knowledge, Question
+from zsched.storage.server import Server
 
 pytestmark = pytest.mark.redis
 KEYS = Keys("naming")  # a daemon of an earlier test may still answer questions about "default"

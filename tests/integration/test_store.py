@@ -17,10 +17,10 @@ from zsched.errors import ConfigError
 from zsched.storage import scripts
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
-from zsched.storage.lease import Server
 from zsched.storage.reader import Reader
 from zsched.storage.registries import queue_keys
 from zsched.storage.rqjob import Encoder
+from zsched.storage.server import Server
 
 KEYS = Keys("default")
 FIELDS = ["description", "app.task", "origin", "default", "timeout", "180", "zs", "1"]

@@ -20,6 +20,7 @@ from zsched.health.checks_walls import check_sandbox
 from zsched.health.facts import Probe
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
+from zsched.storage.server import Server
 
 Question = Callable[[EmbeddedRedis, redis.Redis], str]
 PUTS: Final = 5_000  # waiting one-shots, whose memory is divided by their number
@@ -40,7 +41,7 @@ def _sandbox(server: EmbeddedRedis, client: redis.Redis) -> str:
     link = Link.from_url(server.url, 5.0)
     with link.wire() as wire:
         info = {name: str(value) for name, value in client.info().items()}
-        probe = Probe(Settings(), link, wire, Keys("default"), SystemClock(), info)
+        probe = Probe(Settings(), link, wire, Keys("default"), SystemClock(), Server(info))
         [finding] = check_sandbox.findings(probe)
     return "open" if "CVE" in finding.text else "closed"
 

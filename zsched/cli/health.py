@@ -20,7 +20,7 @@ from zsched.core.instants import zone_name
 from zsched.core.wording import plural
 from zsched.errors import RedisUnavailable
 from zsched.health.status import looking
-from zsched.health.verdict import NAMES, Shell
+from zsched.health.verdict import NAMES, Shell, causes_of
 from zsched.storage.connection import Link, link_of
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> 
     settings = invocation.settings()
     link, asked = link_of(settings), tuple(map(Role, roles))
     with reaching(invocation, link):
-        findings = list(examine(settings, link, asked, user, config_file=invocation.config_file))
+        findings = causes_of(examine(settings, link, asked, user, config_file=invocation.config_file))
     invocation.answer_rows(map(_to_dict, findings), _HEADER, _rows(findings))
     if not invocation.wants_json:
         invocation.show(["", _summary(findings)])

@@ -23,7 +23,8 @@ from zsched.daemon.failures import Failures
 from zsched.daemon.loop import Loop
 from zsched.errors import RedisUnavailable, ServerChanged, Stale
 from zsched.storage.connection import Link, Wire
-from zsched.storage.lease import Server, Term
+from zsched.storage.lease import Term
+from zsched.storage.server import Server
 
 _RETRY_MS: Final = 1000.0  # before another attempt after a failure
 _HEALTH_MS: Final = 500.0  # between checks of an archive that does not follow

@@ -36,9 +36,10 @@ from zsched.health.facts import DaemonHealth
 from zsched.storage.connection import Link
 from zsched.storage.dispatch import Dispatch
 from zsched.storage.keys import keys_of
-from zsched.storage.lease import Lease, Server, Term
+from zsched.storage.lease import Lease, Term
 from zsched.storage.log import Log
 from zsched.storage.native import NativeJobs
+from zsched.storage.server import Server
 from zsched.zone_rules import installed
 
 log = structlog.get_logger(__name__)

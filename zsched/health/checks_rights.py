@@ -68,10 +68,10 @@ _WILD: Final = "zsched-doctor"  # replaces the wildcard of a pattern
 @health_check("rights", Probe)
 def check_rights(probe: Probe) -> Iterator[Finding]:
     """Check that the probe's user may use the commands, keys and channels of its roles."""
-    if probe.is_replica:
+    if probe.server.is_replica:
         yield skipped("asked for where writes are taken: ask at the master")
         return
-    if probe.user is not None and probe.release < (7,):
+    if probe.user is not None and probe.server.release < (7,):
         yield skipped("before Redis 7 nobody can ask what another user may", "run zsched doctor as that user")
         return
     rights, name = rights_of(probe.roles, probe.keys), probe.user or probe.own_user
@@ -89,7 +89,9 @@ def check_rights(probe: Probe) -> Iterator[Finding]:
     except RedisRefused as error:
         if not is_denied(error):
             raise
-        yield skipped(f"user {name} may not find out what it may: {error.__cause__}", _HOW[probe.release >= (7,)])
+        yield skipped(
+            f"user {name} may not find out what it may: {error.__cause__}", _HOW[probe.server.release >= (7,)]
+        )
         return
     if rule:
         yield problem(
@@ -153,7 +155,7 @@ def _asking(probe: Probe) -> Iterator[May]:
     with closing(probe.link.open()) as wire:
         if probe.user is not None:
             yield lambda *command: bool(wire.execute("ACL", "DRYRUN", probe.user, *command) == b"OK")
-        elif probe.release >= (7,) and (may := _by_script(wire)) is not None:
+        elif probe.server.release >= (7,) and (may := _by_script(wire)) is not None:
             yield may
         else:
             wire.execute("MULTI")

@@ -119,7 +119,7 @@ def _has_workers(probe: Probe, prefix: str) -> bool:
     try:
         return bool(workers_of(probe.wire, RqKeys(prefix)))
     except RedisRefused as error:
-        if is_denied(error) or probe.is_cluster:  # keys under another prefix are in other slots
+        if is_denied(error) or probe.server.is_in_cluster:  # keys under another prefix are in other slots
             return False
         raise
 
@@ -166,7 +166,7 @@ def check_rq_scheduler_locks(probe: Probe) -> Iterator[Finding]:
 @health_check("rq_scheduler", Probe, "rq-scheduler")
 def check_rq_scheduler(probe: Probe) -> Iterator[Finding]:
     """Report jobs of the package rq-scheduler. They are in one ZSET, and imported ones stay there."""
-    if probe.is_cluster:
+    if probe.server.is_in_cluster:
         yield fine("rq-scheduler has no prefix, so its keys would be in other slots; they are not looked for")
         return
     count, ids = probe.ask_all([("ZCARD", RQ_SCHEDULER_JOBS), ("ZRANGE", RQ_SCHEDULER_JOBS, 0, _JOBS - 1)])

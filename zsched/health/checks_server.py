@@ -23,8 +23,6 @@ COMPACT_BYTES: Final = 512  # deploy/redis/redis.conf: a waiting schedule of som
 _ASKED: Final = 5  # times; the fastest reply has the least noise of this machine
 _GRAIN_MS: Final = 1.0  # this machine's clock is read in whole ms
 _NEVER: Final = "noeviction"
-_TIGHT, _FULL = 0.80, 0.95  # of the memory that Redis may use
-_MIB: Final = 1024 * 1024
 _ALL_RIGHTS: Final = ("ACL", "SETUSER", "default", "~*", "&*", "+@all")
 
 
@@ -32,8 +30,8 @@ _ALL_RIGHTS: Final = ("ACL", "SETUSER", "default", "~*", "&*", "+@all")
 def check_redis(probe: Probe) -> Iterator[Finding]:
     """Check the server's version, and the time of a round trip."""
     round_trip_ms = min(_round_trip_ms(probe) for _ in range(_ASKED))
-    said = f"{probe.product} at {probe.wire.where}, round trip {round_trip_ms:.2f} ms"
-    if probe.release < OLDEST:
+    said = f"{probe.server.product} at {probe.wire.where}, round trip {round_trip_ms:.2f} ms"
+    if probe.server.release < OLDEST:
         yield problem(said, "upgrade to Redis 6.2 or later, or Valkey: recurring schedules need COPY")
     elif round_trip_ms > FAR_MS:
         yield warning(said, "run daemons nearer to their Redis: each script of a leader waits for the one before")
@@ -48,21 +46,10 @@ def check_role(probe: Probe) -> Iterator[Finding]:
         remedy = "name some of its nodes in [redis] url: redis+cluster://host:6379,host2:6379"
         yield problem("it is one node of a Redis Cluster, and a slot may move to another", remedy)
         return
-    if probe.is_replica:
-        master = f"{probe.info.get('master_host')}:{probe.info.get('master_port')}"
-        yield problem(
-            f"it is a replica of {master}, and refuses writes: no daemon leads here",
-            "give [redis] url the master's address, or name the Sentinels, who know it",
-        )
-        return
-    replicas, keep_up = probe.number("connected_slaves"), probe.info.get("min_slaves_good_slaves")
-    if keep_up is not None and int(keep_up) < (wanted := int(probe.setting("min-replicas-to-write") or 0)):
-        yield problem(
-            f"a master that takes no writes: min-replicas-to-write is {wanted}, and {keep_up} of its replicas keep up",
-            "bring them back; until then, if a failover may lose what is written",
-            *("redis-cli", "CONFIG", "SET", "min-replicas-to-write", keep_up),
-        )
-    elif not replicas:
+    if probe.server.is_replica or probe.server.has_few_replicas:
+        return  # check_writes reports it
+    replicas = probe.server.number("connected_slaves")
+    if not replicas:
         yield fine("a master without replicas")
     elif probe.setting("min-replicas-to-write") == "0":
         yield warning(
@@ -77,7 +64,7 @@ def check_role(probe: Probe) -> Iterator[Finding]:
 @health_check("slot", Probe)
 def check_slot(probe: Probe) -> Iterator[Finding]:
     """Check a Redis Cluster, and its slot with all of the namespace's keys."""
-    if not probe.is_cluster:
+    if not probe.server.is_in_cluster:
         yield fine("no Redis Cluster")
         return
     slot = key_slot(probe.keys.meta().encode())
@@ -113,11 +100,11 @@ def _config_set(name: str, value: object) -> tuple[str, *tuple[object, ...]]:
 @health_check("eviction", Probe)
 def check_eviction(probe: Probe) -> Iterator[Finding]:
     """Check that Redis evicts no keys: an evicted key is a schedule that never fires."""
-    policy, most = probe.info.get("maxmemory_policy", _NEVER), probe.number("maxmemory")
+    policy = probe.server.policy
     remedy = _config_set("maxmemory-policy", _NEVER)
     if policy == _NEVER:
         yield fine("maxmemory-policy is noeviction")
-    elif not most:
+    elif not probe.server.may_evict:
         yield note(f"maxmemory-policy is {policy}: it would drop keys as soon as maxmemory is set", *remedy)
     elif probe.settings.daemon.allow_eviction:
         yield warning(f"maxmemory-policy {policy} may drop schedules, and [daemon] allow_eviction lets it", *remedy)
@@ -125,28 +112,10 @@ def check_eviction(probe: Probe) -> Iterator[Finding]:
         yield problem(f"maxmemory-policy {policy} may drop schedules, so no daemon leads", *remedy)
 
 
-@health_check("memory", Probe)
-def check_memory(probe: Probe) -> Iterator[Finding]:
-    """Check the memory: Redis refuses writes at maxmemory, and is killed when the machine's memory is exhausted."""
-    used, most, machine = (probe.number(name) for name in ("used_memory", "maxmemory", "total_system_memory"))
-    limit, of = (most, "maxmemory") if most else (machine, "the machine's memory")
-    if not limit:
-        yield skipped("INFO reports neither maxmemory nor the machine's memory")
-        return
-    more = "free memory, or give more" + (", by raising maxmemory" if most and 2 * most < machine else "")
-    said = f"{used / _MIB:,.0f} MiB used, {used / limit:.0%} of {of}"
-    if used > _FULL * limit:
-        yield problem(said, f"{more}: when it is full, nothing can be scheduled and nothing fires")
-    elif used > _TIGHT * limit:
-        yield warning(said, f"{more} before it is full: then nothing can be scheduled and nothing fires")
-    else:
-        yield fine(said)
-
-
 @health_check("hashes", Probe)
 def check_hashes(probe: Probe) -> Iterator[Finding]:
     """Check the setting for compact hashes: a waiting one-shot is compact while all its values are shorter."""
-    name = "hash-max-listpack-value" if probe.release >= (7,) else "hash-max-ziplist-value"
+    name = "hash-max-listpack-value" if probe.server.release >= (7,) else "hash-max-ziplist-value"
     bound = probe.setting(name)
     said = f"{name} is {bound}"
     if bound is None:
@@ -165,17 +134,17 @@ def check_hashes(probe: Probe) -> Iterator[Finding]:
 def check_persistence(probe: Probe) -> Iterator[Finding]:
     """Check that an append-only file is kept, and that the last writes succeeded."""
     failed = [
-        f"its last {what} failed ({name} is {probe.info[name]})"
+        f"its last {what} failed ({name} is {probe.server.info[name]})"
         for name, what in (
             ("aof_last_write_status", "write to the append-only file"),
             ("aof_last_bgrewrite_status", "rewrite of the append-only file"),
             ("rdb_last_bgsave_status", "snapshot"),
         )
-        if probe.info.get(name, "ok") != "ok"
+        if probe.server.info.get(name, "ok") != "ok"
     ]
     for said in failed:
         yield problem(said, "look at Redis' log and at its disk: while it cannot save, it may refuse all writes")
-    if probe.info.get("aof_enabled") != "1":
+    if probe.server.info.get("aof_enabled") != "1":
         yield warning(
             "appendonly is no: a crash loses what came after the last snapshot, if there is one, but for what an "
             "archive has",
@@ -188,7 +157,7 @@ def check_persistence(probe: Probe) -> Iterator[Finding]:
 @health_check("append_only_file", Probe, "append-only file")
 def check_append_only_file(probe: Probe) -> Iterator[Finding]:
     """Check the append-only file: its fsync, the rights of its reader, and the handling of a truncated file."""
-    if probe.info.get("aof_enabled") != "1":
+    if probe.server.info.get("aof_enabled") != "1":
         if not probe.setting("save"):
             said = "neither an append-only file nor snapshots are kept: a restart loses everything"
             yield problem(said, *_config_set("appendonly", "yes"))

@@ -59,34 +59,34 @@ def check_sandbox(probe: Probe) -> Iterator[Finding]:
         # Without users of their own all clients may do everything, so there is no wall to break.
         said = problem if probe.own_user != "default" else warning
         yield said(
-            f"{probe.product} lets a script change what other users' scripts do (CVE-2025-46818): "
+            f"{probe.server.product} lets a script change what other users' scripts do (CVE-2025-46818): "
             "users.acl does not restrict a user who may run scripts",
             _remedy(),
         )
     elif holds is None and not is_patched:
         yield warning(
-            f"{probe.product} may be older than the fixes of its Lua sandbox (CVE-2025-46818, CVE-2025-49844), "
+            f"{probe.server.product} may be older than the fixes of its Lua sandbox (CVE-2025-46818, CVE-2025-49844), "
             f"and user {probe.own_user} may not run the script that tests this",
             f"{_remedy()}; or ask as a user who may run scripts",
         )
     elif holds is None:
-        yield fine(f"{probe.product} has the fixes of the Lua sandbox, by its version")
+        yield fine(f"{probe.server.product} has the fixes of the Lua sandbox, by its version")
     else:
-        how = "" if is_patched else f"; {probe.product} has the fixes by a backport"
+        how = "" if is_patched else f"; {probe.server.product} has the fixes by a backport"
         yield fine(f"scripts cannot change what other users' scripts do{how}")
 
 
 @health_check("databases", Probe)
 def check_databases(probe: Probe) -> Iterator[Finding]:
     """Look in the other databases for keys that users of this one may write."""
-    if probe.is_cluster:
+    if probe.server.is_in_cluster:
         yield fine("a Redis Cluster has no other database")
         return
     if probe.own_user == "default":
         yield fine("the connection has no user of its own: every such client may write in every database")
         return
     database = int(probe.link.pool.connection_kwargs.get("db") or 0)
-    others = sorted(n for n in map(int, re.findall(r"(?m)^db(\d+)$", "\n".join(probe.info))) if n != database)
+    others = sorted(n for n in map(int, re.findall(r"(?m)^db(\d+)$", "\n".join(probe.server.info))) if n != database)
     named = (probe.keys.meta(), probe.keys.rq.queues())
     shared, unknown = list[str](), list[str]()
     with closing(probe.link.open()) as wire:
@@ -119,8 +119,8 @@ def _holds(probe: Probe) -> bool | None:
 
 def _is_patched(probe: Probe) -> bool:
     """Compare the version with the first patched release of its series."""
-    valkey = probe.info.get("valkey_version")
-    version, first = (valkey, PATCHED_VALKEY) if valkey else (probe.info.get("redis_version", ""), PATCHED_REDIS)
+    valkey = probe.server.info.get("valkey_version")
+    version, first = (valkey, PATCHED_VALKEY) if valkey else (probe.server.info.get("redis_version", ""), PATCHED_REDIS)
     parts = version.split(".")[:3]
     if len(parts) < 3 or not all(map(str.isdecimal, parts)):
         return False

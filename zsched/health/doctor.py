@@ -31,7 +31,7 @@ from zsched.health import (
     verdict,
 )
 from zsched.health.check import Finding, HealthCheck, Severity, checks_of, skipped
-from zsched.health.facts import Probe, info_of
+from zsched.health.facts import Probe
 from zsched.health.verdict import Shell
 from zsched.storage.connection import Link
 from zsched.storage.keys import keys_of
@@ -39,6 +39,7 @@ from zsched.storage.overview import Overview
 from zsched.storage.queues import StalledQueues
 from zsched.storage.registries import is_denied
 from zsched.storage.rights import Role
+from zsched.storage.server import Server
 
 Ask = Callable[[], Any]
 
@@ -80,7 +81,7 @@ def examine(
     """
     with closing(link.open()) as wire:
         keys, clock = keys_of(settings), clock or SystemClock()
-        probe = Probe(settings, link, wire, keys, clock, info_of(wire), roles, user, config_file)
+        probe = Probe(settings, link, wire, keys, clock, Server.read(wire), roles, user, config_file)
         shell, facts = Shell(link, settings.rq.serializer, keys.rq.prefix), _facts(probe)
         refusals = set[tuple[str, str]]()  # one of a group is enough
         for check in CHECKS:

@@ -12,7 +12,7 @@ Facts: the input of checks. A view has some of the facts, and shows the checks t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -31,6 +31,7 @@ from zsched.storage.reader import Reader
 from zsched.storage.registries import allowed_replies, members
 from zsched.storage.rights import Role
 from zsched.storage.rqjob import Encoder
+from zsched.storage.server import Server
 
 # Redis' timeouts in one pass of a daemon's main loop: for a connection to one address and to another, for a reply, and
 # for the rest.
@@ -96,7 +97,7 @@ class Facts:
 @dataclass(frozen=True)
 class Probe:
     """
-    One Redis over *wire*, and one namespace in it. ``info``: the server's INFO at the beginning.
+    One Redis over *wire*, and one namespace in it. ``server``: as it was at the beginning.
 
     ``roles`` and ``user``: the user whose rights are compared with these roles; None: the connection's user. ``link``:
     for a check that needs its own connection. ``config_file``: the file of the settings, if any.
@@ -109,7 +110,7 @@ class Probe:
     wire: Wire
     keys: Keys
     clock: Clock
-    info: Mapping[str, str]
+    server: Server
     roles: tuple[Role, ...] = (Role.DAEMON,)
     user: str | None = None
     config_file: str | None = None
@@ -130,41 +131,14 @@ class Probe:
         return self.reader.stalled_queues().after(self.recent)
 
     @property
-    def is_cluster(self) -> bool:
-        """True in cluster mode."""
-        return self.info.get("cluster_enabled") == "1"
-
-    @property
     def is_unfollowed_node(self) -> bool:
         """True if the connection is to one node of a Redis Cluster, and stays there."""
-        return self.is_cluster and not self.wire.follows_slot
-
-    @property
-    def is_replica(self) -> bool:
-        """True if writes are refused."""
-        return self.info.get("role", "master") != "master"
-
-    @property
-    def product(self) -> str:
-        """Name and version of the server: "Redis 7.0.15", "Valkey 8.1.4"."""
-        valkey = self.info.get("valkey_version")
-        return f"Valkey {valkey}" if valkey else f"Redis {self.info.get('redis_version', 'of an unknown version')}"
-
-    @property
-    def release(self) -> tuple[int, ...]:
-        """The server's version as numbers; for Valkey, the version of the Redis that it is compatible with."""
-        parts = self.info.get("redis_version", "").split(".")[:3]
-        return tuple(int(part) for part in parts if part.isdecimal())
+        return self.server.is_in_cluster and not self.wire.follows_slot
 
     @property
     def own_user(self) -> str:
         """The name of the user of this connection."""
         return self.link.pool.connection_kwargs.get("username") or "default"
-
-    def number(self, name: str) -> int:
-        """Return a number of INFO, or 0."""
-        value = self.info.get(name, "")
-        return int(value) if value.isdecimal() else 0
 
     def ask(self, *command: Any) -> Any:
         """Return the reply to *command*."""
@@ -195,9 +169,3 @@ class Probe:
     def now_ms(self) -> int:
         """Return the server's time, as scripts see it."""
         return server_now_ms(self.wire, self.keys)
-
-
-def info_of(wire: Wire) -> dict[str, str]:
-    """Return the fields of INFO by name."""
-    lines = text(wire.execute("INFO")).splitlines()
-    return dict(line.split(":", 1) for line in lines if ":" in line)

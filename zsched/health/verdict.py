@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import redis
 
-from zsched.health import checks_archives, checks_daemons, checks_recent, checks_schedules
+from zsched.health import checks_archives, checks_daemons, checks_recent, checks_schedules, checks_writes
 from zsched.health.check import Finding, HealthCheck, Severity, checks_of
 from zsched.health.facts import DaemonHealth, Facts, RedisUnseen
 from zsched.storage.connection import Link
@@ -108,14 +108,20 @@ class Shell:
 
 # All checks of facts, which do not ask Redis for more. Warnings have this order.
 CHECKS: Final[tuple[HealthCheck[object], ...]] = checks_of(
-    (checks_recent, checks_schedules, checks_daemons, checks_archives)
+    (checks_writes, checks_recent, checks_schedules, checks_daemons, checks_archives)
 )
 
 # The names that a verdict's findings may have.
 NAMES: Final = tuple(sorted(check.name for check in CHECKS if check.needs not in (DaemonHealth, RedisUnseen)))
 
 # Problems that come before all others, because they stop more.
-WORST: Final = ("redis_unseen", "cannot_lead", "no_leader", "archive_lost", "late", "suspended", "unheard")
+WORST: Final = (
+    *("redis_unseen", "writes", "memory", "cannot_lead", "no_leader", "archive_lost", "late", "suspended", "unheard"),
+)
+# What follows from a problem, and would lead away from it: daemons that cannot write cannot report, lead or fire.
+FOLLOWS: Final = {
+    "writes": frozenset({"no_leader", "no_standby", "late", "no_archive", "archive_silent", "daemon_failing"}),
+}
 
 
 class HealthVerdict(NamedTuple):
@@ -151,6 +157,14 @@ def _rank(finding: Finding) -> int:
 
 def _findings(*facts: object) -> Iterator[Finding]:
     by_type = {type(fact): fact for fact in facts}
-    for check in CHECKS:
-        if check.needs in by_type:
-            yield from check.findings(by_type[check.needs])
+    yield from causes_of(
+        one for check in CHECKS if check.needs in by_type for one in check.findings(by_type[check.needs])
+    )
+
+
+def causes_of(findings: Iterable[Finding]) -> list[Finding]:
+    """Return *findings* without those that only follow from another one."""
+    found = list(findings)
+    present = {one.name for one in found if one.severity is Severity.PROBLEM}
+    left_out = frozenset[str]().union(*(FOLLOWS[name] for name in present & FOLLOWS.keys()))
+    return [one for one in found if one.name not in left_out]

@@ -30,6 +30,7 @@ from zsched.errors import ConfigError, RedisRefused, RedisUnavailable, SlotMoves
 from zsched.storage import cluster, sentinel
 from zsched.storage.found import FoundPool, adopted_options, distrust_of, our_options
 from zsched.storage.keys import Keys, keys_of
+from zsched.storage.writes import WriteRefusal
 
 if TYPE_CHECKING:
     from zsched.config.settings import Settings
@@ -42,11 +43,14 @@ _WHOLE = "it is used again when it is whole; if that lasts, look at it with redi
 _TRUST = "name who signed it in [redis] url, ?ssl_ca_certs=/path/of/ca.crt, and the host as the certificate has it"
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
 _UNREADABLE = (ValueError, RecursionError)  # raised by redis-py's own parser, used without hiredis
-# Temporary errors without a type in redis-py: BUSY with a long script; NOREPLICAS, from a master without its replicas,
-# which may follow another one; UNBLOCKED, which ends a wait when a master becomes a replica. Redis 6.2 wraps errors of
-# a script's commands: "Error running script (…): … -READONLY …".
-_UNTYPED = re.compile(
-    r"^(BUSY|NOREPLICAS|UNBLOCKED) |^(ERR )?Error running script .*: -(READONLY|NOREPLICAS) ", re.DOTALL
+# Temporary errors without a type in redis-py: BUSY with a long script; UNBLOCKED, which ends a wait when a master
+# becomes a replica.
+_UNTYPED = re.compile(r"(BUSY|UNBLOCKED) ")
+# A master that refuses for these may be no master any more: another server may answer next time.
+_TEMPORARY = (WriteRefusal.REPLICA, WriteRefusal.FEW_REPLICAS)
+# Where Redis tells of a script: hash and line, before or after the error.
+_OF_A_SCRIPT = re.compile(
+    r"^(ERR )?Error running script \(call to \w+\): (@user_script: ?\d+: )*-?| script: \w+, on @user_script:\d+\.?$"
 )
 
 
@@ -385,7 +389,7 @@ class Wire:
         except redis.AuthenticationError as error:  # NOAUTH: no password was given; for redis-py a lost connection
             self.close()
             raise RedisRefused(f"Redis at {self.where} needs user and password; {_check(self._given_by)}") from error
-        except (redis.BusyLoadingError, redis.ReadOnlyError, redis.exceptions.ClusterDownError) as error:
+        except (redis.BusyLoadingError, redis.exceptions.ClusterDownError) as error:
             self.close()  # another server may answer next time
             raise RedisUnavailable(f"Redis at {self.where} cannot take writes now: {_reason(error)}") from error
         except redis.exceptions.MovedError as error:
@@ -408,14 +412,21 @@ class Wire:
             raise RedisRefused(one_node_only(self.where)) from error
         except redis.ResponseError as error:
             self.in_flight -= 1
-            if _UNTYPED.search(str(error)):
+            if (refusal := WriteRefusal.of(error)) is not None:
+                message = f"Redis at {self.where} refuses writes: {refusal.sentence}; {refusal.remedy}"
+                if refusal in _TEMPORARY:
+                    self.close()
+                    raise RedisUnavailable(message) from error
+                raise RedisRefused(message) from error
+            if _UNTYPED.match(str(error)):
                 self.close()
                 raise RedisUnavailable(f"Redis at {self.where} cannot take writes now: {_reason(error)}") from error
             raise RedisRefused(f"Redis at {self.where} refused: {_reason(error)}") from error
         except _LOST as error:
             self.close()
             if isinstance(error.__context__, redis.ReadOnlyError):  # redis-py's conversion behind a Sentinel
-                message = f"Redis at {self.where} cannot take writes now: {_reason(error.__context__)}"
+                refusal = WriteRefusal.REPLICA
+                message = f"Redis at {self.where} refuses writes: {refusal.sentence}; {refusal.remedy}"
                 raise RedisUnavailable(message) from error
             message = f"lost Redis at {self.where}: {_reason(error)}"
             raise RedisUnavailable(message, may_have_been_applied=True) from error
@@ -467,5 +478,5 @@ def _no_reply(where: str, error: redis.RedisError) -> str:
 
 def _reason(error: BaseException) -> str:
     """Return the error's text. The server's own texts are not redacted: they have no URL, but may have an @."""
-    text = str(error) if isinstance(error, redis.ResponseError) else redact(str(error))
+    text = _OF_A_SCRIPT.sub("", str(error)) if isinstance(error, redis.ResponseError) else redact(str(error))
     return text or type(error).__name__

@@ -17,52 +17,10 @@ from typing import Any
 from zsched.core.clock import Clock
 from zsched.core.entry import text
 from zsched.errors import RedisRefused
-from zsched.storage.connection import Wire, one_node_only
+from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.scripts import Scripts
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """
-    One Redis server process with one history, identified by INFO.
-
-    ``id`` is its ``run_id`` and ``master_replid``: a restart changes the first, a promotion the second.
-    """
-
-    id: str
-    version: str
-    role: str
-    maxmemory: int
-    policy: str
-
-    @classmethod
-    def of(cls, wire: Wire) -> Server:
-        """
-        Ask the server at the other end of *wire*.
-
-        Raises:
-            RedisRefused: it is a node of a Cluster, and *wire* does not follow slots.
-            RedisUnavailable: it does not answer.
-        """
-        info = dict(line.split(":", 1) for line in wire.execute("INFO").decode().splitlines() if ":" in line)
-        if info.get("cluster_enabled") == "1" and not wire.follows_slot:
-            raise RedisRefused(one_node_only(wire.where))
-        return cls(
-            id=f"{info.get('run_id', '')}{info.get('master_replid', '')}",
-            version=info.get("valkey_version") or info.get("redis_version", "unknown"),
-            role=info.get("role", "master"),
-            maxmemory=int(info.get("maxmemory", 0)),
-            policy=info.get("maxmemory_policy", "noeviction"),
-        )
-
-    def objection(self, allow_eviction: bool) -> str | None:
-        """Return why a daemon must not lead on this server, or None."""
-        if self.role != "master":
-            return f"it is a {self.role}: writes would be refused"
-        if self.maxmemory > 0 and self.policy != "noeviction" and not allow_eviction:
-            return f"maxmemory-policy {self.policy} may evict schedules; set noeviction, or [daemon] allow_eviction"
-        return None
+from zsched.storage.server import Server
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from zsched.storage.log import Log
 from zsched.storage.meta import NUMBERS, asking, due_from_score, numbers, server_now_ms
 from zsched.storage.queues import HeldBack, Throttled, held_back, throttled_sets
 from zsched.storage.registries import is_denied
+from zsched.storage.server import Server
 from zsched.storage.troubled import Troubles, trouble_commands, troubles_of
 
 SILENT_MS: Final = 10_000  # without a report; three reports are missing then, so a slow disk is not enough
@@ -160,6 +161,7 @@ class Overview:
     ``held_back``: schedules that a queue's limit throttles; they count as waiting, not as overdue. ``led_since_ms``:
     the beginning of the leader's term; None without a leader, or if the log was trimmed since. ``wrong_types``: keys of
     a wrong type that firing does without, with their type and the right one. ``troubles``: schedules that need a look.
+    ``server``: the Redis that was asked; None if this user may not ask for INFO.
     """
 
     now_ms: int
@@ -182,6 +184,7 @@ class Overview:
     doubt_ms: int = 0
     namespace: str = "default"
     troubles: Troubles = field(default_factory=Troubles)
+    server: Server | None = None
 
     def behind(self, report: Report) -> int | None:
         """Count the log entries that an archive lacks; None if it is empty, or has entries of another history."""
@@ -236,6 +239,7 @@ def look(link: Link, keys: Keys) -> Overview:
     now_ms, throttled = server_now_ms(link, keys), throttled_sets(link, keys)
     with link.wire() as wire:
         found = _replies(wire, _commands(keys, now_ms, throttled), typed(keys))
+        server = _server(wire)
         meta = numbers(keys, found["meta"])
         began = Log(wire, keys).read(f"{max(meta['epoch'], 0)}-0", 1)  # the first entry of a term
     counts = [(one, found[one.key(keys)]) for one in throttled]
@@ -266,7 +270,15 @@ def look(link: Link, keys: Keys) -> Overview:
         doubt_ms=meta["doubt"],
         namespace=keys.namespace,
         troubles=troubles_of(found, now_ms),
+        server=server,
     )
+
+
+def _server(wire: Wire) -> Server | None:
+    try:
+        return Server.read(wire)
+    except RedisRefused:
+        return None
 
 
 def typed(keys: Keys) -> dict[str, str]:

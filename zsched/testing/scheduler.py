@@ -42,9 +42,10 @@ from zsched.errors import ConfigError, InvalidSchedule, RedisUnavailable, Stale,
 from zsched.files import Application, Applied, ClientChecks, read
 from zsched.storage.dispatch import Dispatch
 from zsched.storage.keys import Keys
-from zsched.storage.lease import Busy, Lease, Server, Term
+from zsched.storage.lease import Busy, Lease, Term
 from zsched.storage.native import NativeJobs
 from zsched.storage.rqjob import Encoder
+from zsched.storage.server import Server
 from zsched.testing import ground
 from zsched.testing.ground import ClientClock, FrozenClock
 from zsched.testing.runs import Delayed, Fired, ManualDeadlines, ManualEndings, Push, Pushes, fired
@@ -98,7 +99,7 @@ class ManualScheduler:
         self._endings = ManualEndings(wire, self._keys, self._pushes)
         self._worker = InlineWorker(ground.plain_client(self.redis), self._clock, serializer)
         self.client = Client(link, namespace, serializer=serializer, clock=ClientClock(self._clock))
-        server = Server(self._owner, "", "master", 0, "noeviction")  # fakeredis has no INFO
+        server = Server({"run_id": self._owner})  # fakeredis has no INFO
         self._lease = Lease(wire, self._keys, server, self._clock, self._owner, _LEASE_MS)
         self._term = self._lead()
         self._move_to(start_ms)

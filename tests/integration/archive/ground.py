@@ -33,9 +33,10 @@ from zsched.errors import (
 from zsched.storage.connection import Link
 from zsched.storage.dispatch import Dispatch, FireResult, Window
 from zsched.storage.keys import Keys
-from zsched.storage.lease import Lease, Server, Term
+from zsched.storage.lease import Lease, Term
 from zsched.storage.log import Log
 from zsched.storage.scanner import Scanner
+from zsched.storage.server import Server
 
 ALWAYS = Window(0, LAST_MS)
 HOUR_MS = 3_600_000

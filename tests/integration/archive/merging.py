@@ -20,7 +20,8 @@ from zsched.daemon.follower import Follower
 from zsched.daemon.merge import Merge
 from zsched.daemon.recovery import WAIT_MS
 from zsched.storage.archivers import Archivers
-from zsched.storage.lease import Lease, Server, Term
+from zsched.storage.lease import Lease, Term
+from zsched.storage.server import Server
 
 SEEDS = some(range(4), 0, 1)
 HOLD_MS = 2000

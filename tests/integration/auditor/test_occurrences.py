@@ -14,7 +14,8 @@ from zsched.core.audit import GRACE_MS
 from zsched.core.clock import SystemClock
 from zsched.daemon import auditor as module
 from zsched.storage.archivers import Archivers, ArchiveState
-from zsched.storage.lease import Lease, Server, Term
+from zsched.storage.lease import Lease, Term
+from zsched.storage.server import Server
 
 
 def bootstrapped_with_a_skip(scene: Scene) -> int:

@@ -12,8 +12,9 @@ from zsched.cli.program import DONE, USAGE
 from zsched.cli.recovering import report
 from zsched.client.caller import caller
 from zsched.core.clock import SystemClock
-from zsched.storage.lease import Lease, Server, Term
+from zsched.storage.lease import Lease, Term
 from zsched.storage.questions import Naming
+from zsched.storage.server import Server
 
 pytestmark = pytest.mark.once
 

@@ -18,6 +18,7 @@ from zsched.health.check import Severity
 from zsched.health.facts import Probe
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
+from zsched.storage.server import Server
 
 Configure = Callable[[str, str], None]
 OK, WARNING, PROBLEM, SKIPPED = Severity.OK, Severity.WARNING, Severity.PROBLEM, Severity.SKIPPED
@@ -61,7 +62,7 @@ def test_a_redis_without_copy_is_a_problem(url: str) -> None:
     link, keys = Link.from_url(url, 5.0), Keys("default")
 
     with link.wire() as wire:
-        probe = Probe(Settings(), link, wire, keys, SystemClock(), {"redis_version": "6.0.16"})
+        probe = Probe(Settings(), link, wire, keys, SystemClock(), Server({"redis_version": "6.0.16"}))
         finding = only(list(checks_server.check_redis.findings(probe)), PROBLEM)
 
     assert finding.text.startswith("Redis 6.0.16 at ")

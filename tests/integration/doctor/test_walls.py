@@ -17,6 +17,7 @@ from zsched.health.check import Finding, Severity
 from zsched.health.facts import Probe
 from zsched.storage.connection import Link
 from zsched.storage.rights import Role, rights_of
+from zsched.storage.server import Server
 
 pytestmark = pytest.mark.redis
 OK, WARNING, PROBLEM = Severity.OK, Severity.WARNING, Severity.PROBLEM
@@ -77,7 +78,8 @@ def looked_at(url: str, **info: str) -> Finding:
     link = Link.from_url(url, 5.0)
     try:
         with link.wire() as wire:
-            [finding] = checks_walls.check_sandbox.findings(Probe(Settings(), link, wire, KEYS, SystemClock(), info))
+            probe = Probe(Settings(), link, wire, KEYS, SystemClock(), Server(info))
+            [finding] = checks_walls.check_sandbox.findings(probe)
     finally:
         link.pool.disconnect()
     return finding

@@ -21,7 +21,8 @@ from zsched.core.clock import SystemClock
 from zsched.daemon.daemon import Daemon
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Link
-from zsched.storage.lease import Lease, Server
+from zsched.storage.lease import Lease
+from zsched.storage.server import Server
 from zsched.testing import ManualScheduler
 
 

@@ -1,0 +1,127 @@
+"""A Redis that refuses writes: every view names that first, and nothing that only follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import redis
+from click.testing import CliRunner
+
+from tests.faults.ledger import connect
+from tests.faults.processes import eventually
+from tests.faults.threads import know
+from tests.integration.asking import ANYWHERE, ask, pages_of
+from tests.integration.daemons import FUNC
+from tests.integration.service_manager import Manager
+from zsched import Client, RedisRefused, RedisUnavailable
+from zsched.cli import program
+from zsched.cli.program import UNHEALTHY
+from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
+
+pytestmark = pytest.mark.once
+
+
+def fill(watch: redis.Redis) -> None:
+    watch.config_set("maxmemory", "1mb")
+
+
+def empty(watch: redis.Redis) -> None:
+    watch.config_set("maxmemory", "0")
+
+
+def fail_to_save(watch: redis.Redis) -> None:
+    """Let the snapshot find a folder of its own name."""
+    Path(watch.config_get("dir")["dir"], watch.config_get("dbfilename")["dbfilename"]).mkdir()
+    watch.config_set("save", "3600 1")
+    watch.bgsave()
+    eventually(lambda: watch.info("persistence")["rdb_last_bgsave_status"] == "err")
+
+
+def save(watch: redis.Redis) -> None:
+    Path(watch.config_get("dir")["dir"], watch.config_get("dbfilename")["dbfilename"]).rmdir()
+    watch.bgsave()
+
+
+def lose_replicas(watch: redis.Redis) -> None:
+    watch.config_set("min-replicas-to-write", 2)
+
+
+def need_no_replicas(watch: redis.Redis) -> None:
+    watch.config_set("min-replicas-to-write", 0)
+
+
+def follow(watch: redis.Redis) -> None:
+    watch.replicaof("127.0.0.1", "1")  # nobody is there
+
+
+def promote(watch: redis.Redis) -> None:
+    watch.replicaof("NO", "ONE")
+
+
+class Way(NamedTuple):
+    """A way to refuse writes, its end, its words in status, and the error of a client."""
+
+    begin: Callable[[redis.Redis], None]
+    end: Callable[[redis.Redis], None]
+    status: str
+    words: str
+    error: type[Exception]
+
+
+WAYS = {
+    "OOM": Way(fill, empty, "% of maxmemory", "it is full (maxmemory); free memory", RedisRefused),
+    "MISCONF": Way(fail_to_save, save, "cannot save its data", "it cannot save its data to its disk", RedisRefused),
+    "NOREPLICAS": Way(lose_replicas, need_no_replicas, "min-replicas-to-write is", "too few", RedisUnavailable),
+    "READONLY": Way(follow, promote, "it is a replica of 127.0.0.1:1", "it is a replica", RedisUnavailable),
+}
+
+
+@pytest.fixture
+def own_redis() -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis() as server, connect(server.url) as client:
+        know(client)
+        yield server
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    with Guard() as guard:
+        manager = Manager(tmp_path / "manager", guard)
+        yield manager
+        manager.close()
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_every_view_names_the_refusal_first_and_nothing_that_follows(
+    own_redis: EmbeddedRedis, manager: Manager, way: Way
+) -> None:
+    daemon = manager.start(own_redis.url, METRICS_LISTEN=ANYWHERE)
+    daemon.wait_for("term_began")
+    where, client = pages_of(daemon), Client.from_url(own_redis.url)
+    client.schedule(FUNC, id="due", after=0)
+    with connect(own_redis.url) as watch:
+        way.begin(watch)
+        result = CliRunner().invoke(program, ["status"], env={"ZSCHED_REDIS_URL": own_redis.url})
+        said = result.output.splitlines()
+        assert UNHEALTHY == result.exit_code
+        assert said[0].startswith("UNHEALTHY: Redis refuses writes: ")
+        assert way.status in said[0]
+        assert said[1].startswith("  → ")
+        for misleading in ("leads", "no daemon", "stands by", "silent", "redis_refused"):
+            assert misleading not in "\n".join(said[:3])
+        eventually(lambda: "refuse" in ask(where, "/readyz").text)
+        assert 503 == ask(where, "/readyz").status
+        manager.wait_for_status("refuse")
+        with pytest.raises(way.error, match=r"refuses writes: ") as caught:
+            client.schedule(FUNC, after=3600)
+        assert way.words in str(caught.value)
+        assert "script" not in str(caught.value)
+
+        way.end(watch)
+
+        daemon.wait_for("redis_back")
+        eventually(lambda: 200 == ask(where, "/readyz").status)
