@@ -123,5 +123,4 @@ def test_every_view_names_the_refusal_first_and_nothing_that_follows(
 
         way.end(watch)
 
-        daemon.wait_for("redis_back")
         eventually(lambda: 200 == ask(where, "/readyz").status)

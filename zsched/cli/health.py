@@ -39,6 +39,7 @@ _HELP: Final = f"""
 
     \b
     Alarms:
+      Redis refuses writes, or is nearly full
       no daemon leads
       a schedule is overdue by more than 10 seconds
       jobs wait for more than 5 minutes in a queue without a worker, or with suspended workers

@@ -50,7 +50,7 @@ class StatusLine:
 def text_of(overview: Overview, id: str, health: DaemonHealth) -> str:
     """Summarise *overview* for daemon *id*, with the worst problem; lateness has its own place."""
     own = next(iter(problems(health)), None)
-    others = [problem.text for problem in problems(overview) if problem.name not in _SHOWN_ELSEWHERE]
+    others = [problem.text for problem in problems(overview.server, overview) if problem.name not in _SHOWN_ELSEWHERE]
     if overview.leader == id:
         role = f"leading in epoch {overview.epoch}" + (f", but {own.text}" if own else "")
     elif own:

@@ -53,7 +53,7 @@ def _checks() -> tuple[HealthCheck[Any], ...]:
         (checks_server, checks_rights, checks_walls, checks_namespace, checks_rq, checks_guards, checks_web)
     )
     closer = {check.name for check in probing}
-    known = [check for check in verdict.CHECKS if check.needs in (Overview, Recent, StalledQueues)]
+    known = [check for check in verdict.CHECKS if check.needs in (Server, Overview, Recent, StalledQueues)]
     every = [*probing, *(check for check in known if check.name not in closer)]
     groups = list(dict.fromkeys(check.group for check in every))
     return tuple(sorted(every, key=lambda check: groups.index(check.group)))
@@ -103,6 +103,7 @@ def _facts(probe: Probe) -> dict[type, Ask]:
     """Return the facts that checks need, by type; each is read once."""
     return {
         Probe: lambda: probe,
+        Server: lambda: probe.server,
         Overview: cache(probe.reader.overview),
         Recent: lambda: probe.recent,
         StalledQueues: lambda: probe.stalled_queues,

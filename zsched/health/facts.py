@@ -3,6 +3,7 @@ Facts: the input of checks. A view has some of the facts, and shows the checks t
 
     DaemonHealth   state of a daemon's own main loop                   /readyz, status line
     RedisUnseen    no answer from Redis                                /readyz, status line
+    Server         INFO of the Redis server                            /readyz, status line, status, doctor
     Overview       counts, leader, archives: one reading of Redis      status line, status, doctor
     Recent         the last minutes, from the log in Redis             status, doctor
     StalledQueues  queues from which no worker takes jobs              status, doctor

@@ -21,7 +21,7 @@ from zsched.health.verdict import HealthVerdict, Shell, judge_health
 from zsched.storage.archivers import Audited, Report, last_audit
 from zsched.storage.connection import Link
 from zsched.storage.keys import keys_of
-from zsched.storage.overview import DaemonRole, Overview
+from zsched.storage.overview import SILENT_MS, DaemonRole, Overview
 from zsched.storage.queues import StalledQueue
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
@@ -59,12 +59,13 @@ class StatusView:
         overview = self.facts.overview
         standbys = len(overview.of_role(DaemonRole.STANDS_BY))
         standby = f"{standbys} stand{'s' if standbys == 1 else ''} by" if standbys else "nobody stands by"
-        following = sum(one.is_alive(overview.now_ms) for one in overview.archives)
-        archives = f"{plural(following, 'archive')} follow{'s' if following == 1 else ''}"
+        alive = (one for one in overview.archives if one.is_alive(overview.now_ms))
+        following = sum(one.is_recent(overview.now_ms, SILENT_MS) for one in alive)
+        archives = f"; {plural(following, 'archive')} follow{'s' if following == 1 else ''}" if following else ""
         late = "nothing is overdue"
         if overview.late_ms:
             late = f"nothing is more than {rough_duration(overview.late_ms)} late"
-        return f"one daemon leads, {standby}; {late}; {archives}"
+        return f"one daemon leads, {standby}; {late}{archives}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON. It always has every key."""

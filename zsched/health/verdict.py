@@ -138,7 +138,9 @@ class HealthVerdict(NamedTuple):
 
 def judge_health(facts: Facts, shell: Shell) -> HealthVerdict:
     """Return the verdict on *facts*, with the commands of remedies written by *shell*."""
-    found = [shell.completed(one) for one in _findings(facts.overview, facts.recent, facts.queues)]
+    found = [
+        shell.completed(one) for one in _findings(facts.overview.server, facts.overview, facts.recent, facts.queues)
+    ]
     return HealthVerdict(_problems(found), [one for one in found if one.severity is Severity.WARNING])
 
 

@@ -27,6 +27,7 @@ from zsched.metrics.meter import MOST, UNKNOWN, DaemonMeter, Distribution, LogTa
 from zsched.storage.archivers import ArchiveState, Report, last_audit, remembered
 from zsched.storage.overview import Overview
 from zsched.storage.reader import Reader
+from zsched.storage.server import Server
 from zsched.storage.upcoming import WITHIN_MS
 
 # -- a look at Redis --------------------------------------------------------------------------------
@@ -98,6 +99,8 @@ class DaemonCollector(Collector):
         help = "Reachability of Redis at this daemon's last reading: 1 or 0."
         yield gauge("redis_up", help, sight.overview is not None)
         if sight.overview is not None:
+            if sight.overview.server is not None:
+                yield from _of_server(sight.overview.server)
             yield from _of_redis(sight.overview)
             yield from _of_archives(sight.overview)
             rows = [([queue], depth) for queue, depth in self._by_label(sight.depths)]
@@ -163,6 +166,14 @@ def _of_daemon(meter: DaemonMeter) -> Iterator[Metric]:
 
 
 # -- what Redis knows -------------------------------------------------------------------------------
+
+
+def _of_server(server: Server) -> Iterator[Metric]:
+    help = "Writes to Redis: 1 refused, 0 accepted; zsched status names the cause."
+    yield gauge("redis_refuses_writes", help, server.write_refusal is not None)
+    if server.limit_bytes:
+        help = "Memory of Redis in use, as a share of maxmemory, or else of its machine's memory."
+        yield gauge("redis_memory_ratio", help, server.used_bytes / server.limit_bytes)
 
 
 def _of_redis(seen: Overview) -> Iterator[Metric]:

@@ -64,8 +64,9 @@ def serving(
         return silent_ms <= _patience_ms(settings), f"the main loop ended a pass {silent_ms / 1000:.1f} s ago"
 
     def ready() -> tuple[bool, str]:
-        unseen = lookout.look().trouble
-        found = problems(RedisUnseen(unseen), health) if unseen else problems(health)
+        seen = lookout.look()
+        redis = RedisUnseen(seen.trouble) if seen.overview is None else seen.overview.server
+        found = problems(redis, health)
         return not found, found[0].text if found else "leader" if health.leads else "standby"
 
     # Always the plain format: OpenMetrics takes twice as long to write, and adds nothing for these metrics.

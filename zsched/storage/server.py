@@ -47,7 +47,8 @@ class Server:
         """Ask any server, with the settings that decide whether it refuses writes. Raises as ``of``."""
         info = dict(line.split(":", 1) for line in text(wire.execute("INFO")).splitlines() if ":" in line)
         found = cls(info)
-        if not (found.good_replicas or info.get("rdb_last_bgsave_status", "ok") != "ok"):
+        few = found.good_replicas is not None and (not found.good_replicas or found._has_refused("NOREPLICAS"))
+        if not few and info.get("rdb_last_bgsave_status", "ok") == "ok":
             return found
         replies = wire.replies(("CONFIG", "GET", name) for name in _SETTINGS)
         readable = (reply for reply in replies if not isinstance(reply, RedisRefused) and reply)
@@ -120,6 +121,11 @@ class Server:
         return self.number("used_memory") - self.number("mem_not_counted_for_evict")
 
     @property
+    def limit_bytes(self) -> int:
+        """The memory that it may use: maxmemory, or else the machine's; 0 if INFO tells neither."""
+        return self.number("maxmemory") or self.number("total_system_memory")
+
+    @property
     def good_replicas(self) -> int | None:
         """The number of replicas that keep up; None if no number is demanded."""
         return self.number("min_slaves_good_slaves") if "min_slaves_good_slaves" in self.info else None
@@ -139,6 +145,10 @@ class Server:
         if self.info.get("rdb_last_bgsave_status", "ok") == "ok":
             return False
         stops, save = self.settings.get("stop-writes-on-bgsave-error"), self.settings.get("save")
-        if stops is None or save is None:  # unreadable: has it refused since its start?
-            return f"errorstat_{WriteRefusal.UNSAVED.value}" in self.info
+        if stops is None or save is None:
+            return self._has_refused("MISCONF")
         return stops == "yes" and bool(save)
+
+    def _has_refused(self, code: str) -> bool:
+        """Return True if it has given this error since its start."""
+        return f"errorstat_{code}" in self.info

@@ -84,7 +84,7 @@ def test_the_doctor_fails_with_a_missing_password(url: str, configure: Configure
 def test_a_replica_is_a_problem_and_the_other_checks_still_run(replica: EmbeddedRedis) -> None:
     found = examined(replica.url)
 
-    assert "is a replica of 127.0.0.1" in only(found["role"], PROBLEM).text
+    assert "is a replica of 127.0.0.1" in only(found["writes"], PROBLEM).text
     assert "ask at the master" in only(found["rights"], SKIPPED).text
     assert OK is found["key types"][0].severity
 
@@ -126,11 +126,11 @@ def test_a_master_without_its_required_replicas_is_a_problem(
 ) -> None:
     configure("min-replicas-to-write", "1")
 
-    finding = only(examined(url)["role"], PROBLEM)
+    finding = only(examined(url)["writes"], PROBLEM)
 
-    assert "a master that takes no writes: min-replicas-to-write is 1, and 0 of its replicas keep up" == finding.text
+    assert "Redis refuses writes: 0 of its replicas keep up, and min-replicas-to-write is 1" == finding.text
     sound.execute_command(*command_of(finding))
-    assert OK is only(examined(url)["role"], OK).severity
+    assert OK is only(examined(url)["writes"], OK).severity
 
 
 # -- memory -------------------------------------------------------------------------------------------
