@@ -37,13 +37,21 @@ _RQS_CALLS: Final = re.compile(
     r'(?:  File "[^"\n]*/rq/(?:job|worker|worker/\w+)\.py", .*\n(?:    .*\n)*)+',
     re.MULTILINE,
 )
+# Between the tracebacks of a chain; the last one is of the exception that ended the attempt.
+_CHAINED: Final = re.compile(
+    r"\n\n(?:The above exception was the direct cause of the following exception"
+    r"|During handling of the above exception, another exception occurred):\n\n"
+    r"(?=(?:  \+ Exception Group )?Traceback \(most recent call last\):\n)"
+)
+_HEADER: Final = re.compile(r"^(?:  )?(\+ Exception Group |)Traceback \(most recent call last\):\n", re.MULTILINE)
+_ONLY_CLASS: Final = re.compile(r"[\w.<>]+:")
 _dumps: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Attempt(NamedTuple):
     """
-    One attempt; what is not known is None or ''. Instants in ms, by the worker's clock. ``error``: the last line of its
-    traceback, or another reason. ``next_ms``: when the next attempt may begin; None: there is none.
+    One attempt; what is not known is None or ''. Instants in ms, by the worker's clock. ``error``: class and first line
+    of its exception, or another reason. ``next_ms``: when the next attempt may begin; None: there is none.
     """
 
     number: int
@@ -92,8 +100,27 @@ def told_traceback(text: str) -> str:
 def with_error(attempt: Attempt, traceback: str) -> Attempt:
     """Return *attempt* with the error and the last lines of *traceback*; a text of one line is only the error."""
     text = traceback.strip()
-    error = in_a_line(text[text.rfind("\n") + 1 :], _LONGEST_ERROR)
-    return attempt._replace(error=error, traceback=told_traceback(text) if "\n" in text else "")
+    return attempt._replace(error=error_of(text), traceback=told_traceback(text) if "\n" in text else "")
+
+
+def error_of(traceback: str) -> str:
+    """
+    Return the class and the first line of the message of the exception that a traceback ends with. More lines of the
+    message, notes and the exceptions of a group stand below that line. A text without a traceback: its first line.
+
+    Source: Python's traceback.format_exception. A chain has the outermost exception last. A message may have a whole
+    traceback in it; of one that has a whole chain in it, the last exception there is taken.
+    """
+    text = _CHAINED.split(traceback.strip("\n"))[-1]
+    header = _HEADER.search(text)
+    margin = ("  | " if header[1] else "") if header else ""
+    lines = [line.removeprefix(margin) for line in text[header.end() if header else 0 :].split("\n")]
+    if header:  # calls are indented, the exception is not
+        lines = lines[next((n for n, line in enumerate(lines) if line and not line[0].isspace()), 0) :]
+    error, *more = [line.strip() for line in lines if line.strip()] or [""]
+    if header and more and _ONLY_CLASS.fullmatch(error):  # the message begins with an empty line
+        error = f"{error} {more[0]}"
+    return in_a_line(error, _LONGEST_ERROR)
 
 
 def last_lines(text: str, most: int = _LONGEST_TRACEBACK) -> str:

@@ -85,7 +85,7 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
     One run. ``fired_us``: its push, in µs. Other instants are in ms, of the last attempt, by the worker's clock.
     ``attempts``: the recorded ones (``zsched.rq``); ``every_attempt`` adds the last one.
 
-    ``worker``: its name in RQ. ``error``: the last line of the traceback, or the reason of a loss. ``note``: the
+    ``worker``: its name in RQ. ``error``: class and first line of its exception, or the reason of a loss. ``note``: the
     counters of ``current_run().note``. ``is_uncertain``: a lost Redis may have pushed it already. ``queue`` and
     ``timeout_s`` are '' and None if RQ deleted the job. ``heartbeat_ms``: the last heartbeat of a lost run's worker;
     ``ended_ms`` is then the time when the loss was found. ``limit``: RQ's rate limit that it waits for, such as

@@ -41,7 +41,8 @@ class RecordsAttempts(BaseWorker):
     def handle_job_failure(
         self, job: Job, queue: Queue, started_job_registry: Any = None, exc_string: str = "", *args: Any, **others: Any
     ) -> None:
-        """Record the attempt; then do as RQ does."""
+        """Record the attempt; then do as RQ does. RQ cannot store a lone surrogate, and would end the worker for it."""
+        exc_string = exc_string.encode(errors="backslashreplace").decode()
         is_retried = job.should_retry and self._stopped_job_id != job.id
         self._record(job, exc_string, job.get_retry_interval() if is_retried else None)
         super().handle_job_failure(job, queue, started_job_registry, exc_string, *args, **others)

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import redis
 
-from zsched.core.attempts import attempts_of, attempts_text, without_tracebacks
+from zsched.core.attempts import attempts_of, attempts_text, error_of, without_tracebacks
 from zsched.core.entry import text
 from zsched.core.job import JOB_FIELDS, JobFacts
 from zsched.core.pages import pages_of
@@ -31,8 +31,7 @@ from zsched.storage.scripts import Scripts, load
 
 _FIELDS: Final = " ".join(JOB_FIELDS.values())
 _PAGE: Final = 200  # runs per script: Redis does nothing else meanwhile
-_LONGEST_TRACEBACK: Final = 4_194_304  # bytes, unpacked; longer ones are not read
-_LONGEST_ERROR: Final = 500  # characters
+_LONGEST_TRACEBACK: Final = 4_194_304  # bytes, unpacked
 
 
 class Jobs:
@@ -59,10 +58,11 @@ def _job(reply: bytes) -> JobFacts:
         return job
     packed, _, attempts = job.error.partition(" ")
     traceback = opened_traceback(packed) if packed else ""
-    lines = traceback.splitlines()
-    error = lines[-1].strip()[:_LONGEST_ERROR] if lines else ""
     return job._replace(
-        worker=job.worker[:LONGEST_NAME], error=error, traceback=traceback if lines[1:] else "", attempts=attempts
+        worker=job.worker[:LONGEST_NAME],
+        error=error_of(traceback),
+        traceback=traceback if "\n" in traceback else "",
+        attempts=attempts,
     )
 
 
@@ -74,12 +74,12 @@ def _job_without_tracebacks(reply: bytes) -> JobFacts:
 
 
 def opened_traceback(packed: str) -> str:
-    """Return a traceback of RQ's results: zlib in base64; '' for any other text."""
+    """Return a traceback of RQ's results: zlib in base64; of a long one its beginning; '' for any other text."""
     try:
         opened = zlib.decompressobj().decompress(b64decode(packed), _LONGEST_TRACEBACK)
     except (binascii.Error, ValueError, zlib.error):
         return ""
-    return text(opened).strip() if len(opened) < _LONGEST_TRACEBACK else ""
+    return text(opened).strip()
 
 
 _NOTHING: Final = JobFacts(*[""] * len(JobFacts._fields))

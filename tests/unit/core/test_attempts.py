@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import traceback
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,7 +25,7 @@ LONGEST = 4000  # bytes of the text
 CALL = '  File "/srv/app/tasks/mail.py", line 12, in send\n    connect(host)\n'
 
 
-def failed(number: int, traceback: str = f"Traceback:\n{CALL * 3}ValueError: no") -> Attempt:
+def failed(number: int, traceback: str = f"Traceback (most recent call last):\n{CALL * 3}ValueError: no") -> Attempt:
     at_ms = T_MS + number * 1000
     return with_error(Attempt(number, "w", at_ms, at_ms + 5, at_ms + 205, next_ms=at_ms + 1000), traceback)
 
@@ -35,12 +37,82 @@ def all_of(number: int, **more: Any) -> tuple[Attempt, ...]:
     return attempts
 
 
-def test_an_attempt_has_the_last_line_of_its_traceback_as_its_error() -> None:
+def test_an_attempt_has_the_exception_of_its_traceback_as_its_error() -> None:
     attempt = failed(1, f"Traceback (most recent call last):\n{CALL}ConnectionRefusedError: [Errno 111] no\n")
 
     assert "ConnectionRefusedError: [Errno 111] no" == attempt.error
     assert attempt.traceback.startswith("Traceback (most recent call last):\n  File ")
     assert (200, 5) == (attempt.duration_ms, attempt.wait_ms)
+
+
+def _noted() -> None:
+    error = ValueError("no such user")
+    error.add_note("see the runbook")
+    raise error
+
+
+def _grouped() -> None:
+    raise ExceptionGroup("two of three", [ValueError("a"), KeyError("b")])
+
+
+def _caused() -> None:
+    try:
+        _noted()
+    except ValueError as error:
+        raise RuntimeError("no mail\n(Background on this error at: https://e)") from error
+
+
+def _grouped_while_handled() -> None:
+    try:
+        _caused()
+    except RuntimeError:
+        _grouped()
+
+
+def _told_by_a_child() -> None:
+    raise RuntimeError(f"the child failed:\n{traceback_of(_noted)}")
+
+
+def _marked() -> None:
+    raise ValueError("here\n    ^^^^")
+
+
+def _begun_by_an_empty_line() -> None:
+    raise ValueError("\n\nno")
+
+
+def _without_a_message() -> None:
+    raise ValueError
+
+
+def _invalid() -> None:
+    compile("a b", "f.py", "exec")
+
+
+def traceback_of(task: Callable[[], None]) -> str:
+    try:
+        task()
+    except Exception:
+        return traceback.format_exc()
+    raise AssertionError(task)
+
+
+@pytest.mark.parametrize(
+    ("task", "error"),
+    [
+        (_noted, "ValueError: no such user"),
+        (_grouped, "ExceptionGroup: two of three (2 sub-exceptions)"),
+        (_caused, "RuntimeError: no mail"),
+        (_grouped_while_handled, "ExceptionGroup: two of three (2 sub-exceptions)"),
+        (_told_by_a_child, "RuntimeError: the child failed:"),
+        (_marked, "ValueError: here"),
+        (_begun_by_an_empty_line, "ValueError: no"),
+        (_without_a_message, "ValueError"),
+        (_invalid, "SyntaxError: invalid syntax"),
+    ],
+)
+def test_the_error_is_the_class_and_the_first_line_of_the_message(task: Callable[[], None], error: str) -> None:
+    assert error == failed(1, traceback_of(task)).error
 
 
 def test_a_text_of_one_line_is_an_error_without_a_traceback() -> None:
