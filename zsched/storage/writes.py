@@ -1,5 +1,5 @@
 """
-Why Redis refuses writes: a member for each of its error codes, with the sentence and the remedy for people.
+Reasons of Redis to refuse writes: a member for each of its error codes, with the sentence and the remedy for people.
 
 An error of a call and a look at the server (``storage.server``) both lead to a member, so that a client, the log of a
 daemon, ``zsched status`` and ``zsched doctor`` use the same words.
@@ -18,7 +18,7 @@ _CODE: Final = re.compile(r"(?:^|^(?:ERR )?Error running script .*: -)(READONLY|
 
 
 class WriteRefusal(Enum):
-    """Why Redis refuses writes. The value is the code of its error."""
+    """Reason of Redis to refuse writes. The value is the code of its error."""
 
     REPLICA = "READONLY"
     FEW_REPLICAS = "NOREPLICAS"
@@ -27,12 +27,12 @@ class WriteRefusal(Enum):
 
     @property
     def sentence(self) -> str:
-        """What is wrong with Redis."""
+        """The cause, about Redis."""
         return _SENTENCES[self]
 
     @property
     def remedy(self) -> str:
-        """What an operator does."""
+        """The remedy for an operator."""
         return _REMEDIES[self]
 
     @classmethod
