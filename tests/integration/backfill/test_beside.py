@@ -12,7 +12,7 @@ import redis
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.archive.ground import Scene
-from tests.integration.backfill.ground import HOUR, KEYS, NOW, backfill, run
+from tests.integration.backfill.ground import HOUR, KEYS, backfill, now, run
 from tests.integration.reruns.ground import TASKS, archived, queue
 from tests.prefix import RQ
 from zsched import Client
@@ -69,7 +69,7 @@ def test_a_backfill_keeps_the_schedule_and_its_history(client: Client) -> None:
 
     assert before == client.get("r")
     story = client.why("r")
-    first, last = (f"{NOW - hours * HOUR:%Y-%m-%d %H:%M:%S}+00:00" for hours in (26, 3))
+    first, last = (f"{now() - hours * HOUR:%Y-%m-%d %H:%M:%S}+00:00" for hours in (26, 3))
     assert f"backfilled by {client.by}: 24 occurrences, {first} to {last}" == story.lines[-1][1]
     found = client.history("r", status="enqueued", limit=100)
     assert [run(hours) for hours in range(3, 27)] == [one.run_id for one in found]

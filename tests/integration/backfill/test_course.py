@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import redis
 
-from tests.integration.backfill.ground import HOUR, KEYS, NOW, backfill, run
+from tests.integration.backfill.ground import HOUR, KEYS, backfill, now, run
 from tests.integration.reruns.ground import queue
 from zsched import Client, ScheduleNotFound
 from zsched.core.clock import from_ms
@@ -51,19 +52,19 @@ def test_an_interrupted_backfill_is_continued_by_the_same_call(client: Client, r
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
-    [({"args": (2,)}, range(250, 0, -1)), ({"cron": f"{NOW.minute} 0 * * *"}, None)],
+    [(lambda: {"args": (2,)}, range(250, 0, -1)), (lambda: {"cron": f"{now().minute} 0 * * *"}, None)],
     ids=["its arguments", "its rule"],
 )
 def test_a_backfill_of_a_changed_schedule_continues_with_the_new_definition(
-    client: Client, redis_client: redis.Redis, changes: dict[str, Any], expected: range | None
+    client: Client, redis_client: redis.Redis, changes: Callable[[], dict[str, Any]], expected: range | None
 ) -> None:
     def change(done: int, total: int) -> None:
         if done == 100:
-            client.update("r", **changes)
+            client.update("r", **changes())
 
     done = backfill(client, 250, 0, on_progress=change)
 
-    hours = expected or [n for n in range(250, 0, -1) if n > 150 or (NOW - n * HOUR).hour == 0]
+    hours = expected or [n for n in range(250, 0, -1) if n > 150 or (now() - n * HOUR).hour == 0]
     assert [run(n) for n in hours] == done.run_ids == queue(redis_client)
     data = redis_client.hget(KEYS.template("r"), "data")
     assert [data] == list({redis_client.hget(KEYS.rq.job(run(n)), "data") for n in hours if n <= 150})
