@@ -46,7 +46,7 @@ TASKS = '''
 import os, redis
 from rq import get_current_job
 
-client = redis.Redis.from_url(os.environ["TASKS_REDIS"])
+client = redis.Redis.from_url(os.environ["TASKS_REDIS"], socket_timeout=None)
 
 def now():
     seconds, micros = client.time()
