@@ -107,25 +107,27 @@ def test_the_oldest_tracebacks_are_left_out_first() -> None:
     assert {False, True} == set(have)
 
 
+SEEN, SECOND = failed(1), failed(2)
+FORGOTTEN = SEEN._replace(queued_ms=None)  # RQ's hash has no ``queued_ms`` of an attempt once the next one is queued
+OTHER = FORGOTTEN._replace(started_ms=T_MS + 7)
+
+
+@pytest.mark.parametrize(
+    ("known", "later", "expected"),
+    [
+        (SEEN, [FORGOTTEN, SECOND], (SEEN, SECOND)),
+        (FORGOTTEN, [SEEN], (SEEN,)),
+        (SEEN, [OTHER], (OTHER,)),  # another attempt of the same number takes nothing of it
+    ],
+)
+def test_a_later_look_keeps_when_an_attempt_was_queued(
+    known: Attempt, later: list[Attempt], expected: tuple[Attempt, ...]
+) -> None:
+    assert expected == joined([known], later)
+
+
 def test_an_attempt_after_a_requeue_gets_the_next_number() -> None:
-    attempts = added(all_of(2), failed(2))
-
-    assert [1, 2, 3] == [one.number for one in attempts]
-
-
-def test_a_later_look_keeps_when_an_attempt_was_queued() -> None:
-    """RQ's hash has no ``queued_ms`` of an attempt once the next one is queued."""
-    seen = failed(1)
-    forgotten = seen._replace(queued_ms=None)
-
-    assert (seen, failed(2)) == joined([seen], [forgotten, failed(2)])
-    assert (seen,) == joined([forgotten], [seen])
-
-
-def test_another_attempt_of_the_same_number_takes_nothing_of_it() -> None:
-    other = failed(1)._replace(queued_ms=None, started_ms=T_MS + 7)
-
-    assert (other,) == joined([failed(1)], [other])
+    assert [1, 2, 3] == [one.number for one in added(all_of(2), failed(2))]
 
 
 def test_attempts_without_tracebacks_keep_their_errors() -> None:

@@ -153,30 +153,12 @@ def test_a_cursor_is_parsed_as_it_was_written() -> None:
         assert Cursor(schedule.state, schedule.next_ms or 0, id) == Cursor.parse(schedule.cursor)
 
 
-@pytest.mark.parametrize(
-    "after",
-    ["", "active", "active:5", "active:5:", "active:x:a", "gone:5:a", "active:-5:a", 5, f"active:{'9' * 5000}:a"],
-)
-def test_a_bad_cursor_is_an_error(after: Any) -> None:
-    with pytest.raises(InvalidSchedule, match=r"^after="):
-        _filter(after=after)
+BAD = [("after", text) for text in ("", "active", "active:5", "active:5:", "active:x:a", "gone:5:a", "active:-5:a", 5)]
+BAD += [("after", f"active:{'9' * 5000}:a"), ("kind", "daily"), ("state", "running"), ("match", 5), ("func", print)]
+BAD += [("limit", number) for number in (-1, 10**15 + 1, True, "5")] + [("queue", b"q"), ("tag", ["t"])]
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("kind", "daily"),
-        ("state", "running"),
-        ("limit", -1),
-        ("limit", 10**15 + 1),
-        ("limit", True),
-        ("limit", "5"),
-        ("match", 5),
-        ("func", print),
-        ("queue", b"q"),
-        ("tag", ["t"]),
-    ],
-)
-def test_a_bad_filter_is_an_error(field: str, value: Any) -> None:
+@pytest.mark.parametrize(("field", "value"), BAD)
+def test_a_bad_cursor_or_filter_is_an_error(field: str, value: Any) -> None:
     with pytest.raises(InvalidSchedule, match=f"^{field}="):
         _filter(**{field: value})

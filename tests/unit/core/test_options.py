@@ -176,13 +176,11 @@ def test_an_unknown_option_is_refused_with_the_matching_option(theirs: str, ours
         _define(at=AT, **{theirs: 5})
 
 
-def test_an_unrecognisable_option_is_refused_with_the_list_of_all() -> None:
-    with pytest.raises(InvalidSchedule, match=r"options are .*after.*rrule"):
-        _define(at=AT, xyzzy=5)
+TIMES = ["at", "after", "every", "cron", "rrule", "tz", "starts", "allow_past", "count"]
 
 
-@pytest.mark.parametrize("name", ["at", "after", "every", "cron", "rrule", "tz", "starts", "allow_past", "count"])
-def test_enqueue_takes_no_time(name: str) -> None:
+@pytest.mark.parametrize("name", [*TIMES, "pause_after_failures"])
+def test_enqueue_takes_no_time_and_no_option_of_rules(name: str) -> None:
     assert name in SCHEDULE_OPTIONS - ENQUEUE_OPTIONS
     with pytest.raises(InvalidSchedule, match=f"^{name}=.*no such option here"):
         define_now("app.task", {name: None}, "made-up")
@@ -199,28 +197,23 @@ def test_every_schedule_has_on_lost_with_the_default_retry(
     assert OnLost(meant) is define_now("app.task", given, "made-up").on_lost
 
 
-@pytest.mark.parametrize("value", ["again", "", 0, False])
-def test_an_invalid_on_lost_is_refused_with_its_words(value: Any) -> None:
-    with pytest.raises(InvalidSchedule, match=r"^on_lost=.*give one of retry, fail"):
-        _define(every=5, on_lost=value)
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"at": AT, "xyzzy": 5}, "options are .*after.*rrule"),
+    *(({"every": 5, "on_lost": value}, "^on_lost=.*give one of retry, fail") for value in ("again", "", 0, False)),
+    *(
+        ({"every": 5, "pause_after_failures": value}, "^pause_after_failures=.*give a whole number from 1")
+        for value in (0, -1, 1_000_001, True, 2.0, "2")
+    ),
+    ({"at": AT, "pause_after_failures": 2}, "^pause_after_failures=.*a one-shot has one run.*leave it out"),
+    ({}, "^trigger: none was given; give exactly one of at, "),
+    ({"at": AT, "every": 5}, "^at and every: more than one"),
+]
 
 
-@pytest.mark.parametrize("number", [1, 3, 1_000_000, None])
-def test_a_rule_may_be_paused_after_failures_in_a_row(number: int | None) -> None:
-    assert number == _define(every=5, pause_after_failures=number).pause_after_failures
-
-
-@pytest.mark.parametrize("value", [0, -1, 1_000_001, True, 2.0, "2"])
-def test_pause_after_failures_must_be_a_whole_number_from_1(value: Any) -> None:
-    with pytest.raises(InvalidSchedule, match=r"^pause_after_failures=.*give a whole number from 1"):
-        _define(every=5, pause_after_failures=value)
-
-
-def test_a_one_shot_with_pause_after_failures_is_refused() -> None:
-    with pytest.raises(InvalidSchedule, match=r"^pause_after_failures=.*a one-shot has one run.*leave it out"):
-        _define(at=AT, pause_after_failures=2)
-    with pytest.raises(InvalidSchedule, match=r"^pause_after_failures=2: no such option here"):
-        define_now("f.f", {"pause_after_failures": 2}, "made-up")
+@pytest.mark.parametrize(("options", "says"), REFUSED)
+def test_a_refusal_says_what_to_give_instead(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidSchedule, match=says):
+        _define(**options)
 
 
 def test_a_one_shot_without_options_has_the_defaults() -> None:
@@ -236,10 +229,23 @@ def test_a_one_shot_without_options_has_the_defaults() -> None:
     )  # fmt: skip
 
 
-def test_an_id_given_by_the_caller_is_marked_as_own() -> None:
-    definition = _define(at=AT, id="a-Z_9")
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"at": AT, "id": "a-Z_9"}, {"id": "a-Z_9", "has_own_id": True}),
+        ({"at": AT, "tags": ["b", "a", "b"]}, {"tags": ("a", "b")}),
+        ({"at": AT, "priority": Priority.LOW}, {"priority": Priority.LOW}),
+        ({"at": AT, "if_exists": IfExists.KEEP}, {"if_exists": IfExists.KEEP}),
+        ({"at": AT, "on_uncertain": OnUncertain.SKIP}, {"on_uncertain": OnUncertain.SKIP}),
+        *(({"every": 5, "pause_after_failures": n}, {"pause_after_failures": n}) for n in (1, 3, 1_000_000, None)),
+        ({"at": datetime(2026, 11, 1, 1, 30), "tz": "America/New_York", "fold": "second"},
+         {"when": At(1_793_511_000_000 + 3_600_000)}),
+    ],
+)  # fmt: skip
+def test_an_option_sets_the_attributes_of_the_definition(options: dict[str, Any], expected: dict[str, Any]) -> None:
+    definition = _define(**options)
 
-    assert ("a-Z_9", True) == (definition.id, definition.has_own_id)
+    assert expected == {name: getattr(definition, name) for name in expected}
 
 
 @pytest.mark.parametrize("length", [1, 128])
@@ -276,13 +282,6 @@ def test_an_instant_is_converted_to_milliseconds_in_its_zone(at: datetime, tz: s
 
 def test_a_zone_may_be_given_as_zoneinfo() -> None:
     assert _define(cron="0 9 * * *", tz="Asia/Seoul") == _define(cron="0 9 * * *", tz=ZoneInfo("Asia/Seoul"))
-
-
-def test_the_second_pass_of_a_fold_may_be_chosen() -> None:
-    assert (
-        At(1_793_511_000_000 + 3_600_000)
-        == _define(at=datetime(2026, 11, 1, 1, 30), tz="America/New_York", fold="second").when
-    )
 
 
 @pytest.mark.parametrize(
@@ -329,16 +328,6 @@ def test_every_kind_of_trigger_has_its_default_for_gaps() -> None:
     }
 
 
-def test_tags_are_a_sorted_set() -> None:
-    assert ("a", "b") == _define(at=AT, tags=["b", "a", "b"]).tags
-
-
-def test_enum_members_are_accepted_as_options() -> None:
-    definition = _define(at=AT, priority=Priority.LOW, if_exists=IfExists.KEEP, on_uncertain=OnUncertain.SKIP)
-
-    assert (Priority.LOW, IfExists.KEEP) == (definition.priority, definition.if_exists)
-
-
 def test_a_run_now_differs_from_a_one_shot_only_in_its_time() -> None:
     now, later = define_now("app.task", {"queue": "sms"}, "made-up"), _define(after=0, queue="sms")
 
@@ -350,20 +339,6 @@ def test_a_trigger_alone_refuses_options_of_schedules() -> None:
     for options in ({"at": AT}, {"every": 5, "queue": "x"}, {"every": 5, "overlap": "skip"}, {}):
         with pytest.raises(InvalidSchedule):
             define_trigger(options)
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({}, "^trigger: none was given; give exactly one of at, "),
-        ({"at": AT, "every": 5}, "^at and every: more than one"),
-    ],
-)
-def test_a_schedule_has_one_trigger_and_a_refusal_says_whether_none_or_two_were_given(
-    options: dict[str, Any], says: str
-) -> None:
-    with pytest.raises(InvalidSchedule, match=says):
-        _define(**options)
 
 
 @pytest.mark.parametrize(
@@ -388,8 +363,7 @@ def test_a_naive_datetime_is_refused_with_a_zone_only_where_there_is_one_to_give
     with pytest.raises(InvalidSchedule, match="a naive datetime names no instant; give ") as caught:
         instant_ms(field, datetime(2027, 1, 1), None)
 
-    assert has_zone == ("tz=" in caught.value.remedy)
-    assert "aware one" in caught.value.remedy
+    assert (has_zone, True) == ("tz=" in caught.value.remedy, "aware one" in caught.value.remedy)
 
 
 def test_a_trigger_alone_has_no_jitter_for_that_depends_on_an_id() -> None:

@@ -90,11 +90,6 @@ def test_an_invalid_duration_is_refused_with_its_field(name: str, value: Any) ->
     assert name == caught.value.field
 
 
-def test_expiring_at_once_is_refused() -> None:
-    with pytest.raises(InvalidSchedule, match=r"^expires_after=0: out of range; give 1ms to"):
-        _define(at=AT, expires_after=0)
-
-
 @pytest.mark.parametrize("when", [{"at": AT}, {"after": 5}, {"every": 60}, {"cron": "* * * * *"}])
 def test_expiry_and_jitter_are_accepted_for_every_schedule(when: dict[str, Any]) -> None:
     definition = _define(**when, jitter=timedelta(seconds=7), expires_after=30)
@@ -130,6 +125,7 @@ BAD: list[tuple[str, str, dict[str, Any]]] = [
     ("jitter", r"next, 23h", {"cron": "30 5 * * *", "tz": "America/New_York", "starts": datetime(2026, 3, 3),
                                   "jitter": 86_400}),
     ("jitter", r"next, 1d", {"rrule": "FREQ=DAILY;BYHOUR=9", "jitter": 86_401}),
+    ("expires_after", r"out of range; give 1ms to", {"at": AT, "expires_after": 0}),
     ("expires_after", r"jitter=60.*give a longer one, or less jitter", {"at": AT, "expires_after": 59.9, "jitter": 60}),
     ("expires_after", r"jitter=3", {"every": 5, "expires_after": 2, "jitter": 3}),
     ("expires_after", r"jitter=600", {"at": AT, "urgency": "digest", "expires_after": 60, "jitter": 600}),
@@ -264,30 +260,27 @@ def test_an_update_of_a_one_shot_with_policies_of_a_rule_is_refused(name: str) -
 # -- told -----------------------------------------------------------------------------------------
 
 
-def test_json_of_a_schedule_has_its_policies() -> None:
-    told = json.loads(json.dumps(RECURRING.to_dict()))
-
-    assert {"overlap": "queue", "overlap_limit": 3, "catch_up": "all", "catch_up_window_s": 3600.0} == {
-        name: told[name] for name in ("overlap", "overlap_limit", "catch_up", "catch_up_window_s")
-    }
-    assert (5, 60.0, 90.0, 60.0) == (
-        told["catch_up_limit"], told["jitter_s"], told["expires_after_s"], told["trigger"]["jitter_s"],
-    )  # fmt: skip
+NO_POLICIES = dict.fromkeys(["overlap", "overlap_limit", "catch_up", "catch_up_window_s", "catch_up_limit"])
 
 
-def test_a_schedule_with_another_overlap_than_queue_shows_no_overlap_limit() -> None:
-    told = replace(RECURRING, policy=USUAL, expires_ms=None, jitter_ms=0).to_dict()
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (RECURRING, {"overlap": "queue", "overlap_limit": 3, "catch_up": "all", "catch_up_window_s": 3600.0,
+                     "catch_up_limit": 5, "jitter_s": 60.0, "expires_after_s": 90.0}),
+        (replace(RECURRING, policy=USUAL, expires_ms=None, jitter_ms=0),
+         {"overlap": "skip", "overlap_limit": None, "catch_up": "latest", "catch_up_window_s": 86_400.0,
+          "catch_up_limit": 100, "jitter_s": 0.0, "expires_after_s": None}),
+        (ONCE, NO_POLICIES | {"jitter_s": 60.0, "expires_after_s": 90.0, "nominal_at": "2026-11-21T08:00:00.000Z"}),
+    ],
+    ids=["queue", "another overlap than queue", "a one-shot"],
+)  # fmt: skip
+def test_json_of_a_schedule_has_its_policies(schedule: Schedule, expected: dict[str, Any]) -> None:
+    told = json.loads(json.dumps(schedule.to_dict()))
 
-    assert ("skip", None, "latest", 86_400.0, 100) == (
-        told["overlap"], told["overlap_limit"], told["catch_up"], told["catch_up_window_s"], told["catch_up_limit"],
-    )  # fmt: skip
-    assert (0.0, None) == (told["jitter_s"], told["expires_after_s"])
+    assert expected == {name: told[name] for name in expected}
 
 
-def test_a_one_shot_shows_its_requested_time_and_no_policies_of_rules() -> None:
-    told = ONCE.to_dict()
-
-    assert {None} == {told[name] for name in ("overlap", "overlap_limit", "catch_up", "catch_up_window_s")}
-    assert (None, 60.0, 90.0) == (told["catch_up_limit"], told["jitter_s"], told["expires_after_s"])
-    assert "2026-11-21T08:00:00.000Z" == told["nominal_at"]
-    assert told["nominal_at"] < told["next_at"]
+def test_json_has_the_jitter_of_a_trigger_and_the_nominal_time_before_the_due_time() -> None:
+    assert 60.0 == RECURRING.to_dict()["trigger"]["jitter_s"]
+    assert ONCE.to_dict()["nominal_at"] < ONCE.to_dict()["next_at"]

@@ -29,31 +29,22 @@ def _told(definition: Definition) -> Told:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    ("options", "expected"),
     [
-        ("asap", (HIGH, True, None, 0)),
-        ("time_sensitive", (HIGH, False, 1_800_000, 0)),
-        ("digest", (LOW, False, 86_400_000, 600_000)),
-        (None, (NORMAL, False, None, 0)),
+        ({"urgency": "asap"}, (HIGH, True, None, 0)),
+        ({"urgency": "time_sensitive"}, (HIGH, False, 1_800_000, 0)),
+        ({"urgency": "digest"}, (LOW, False, 86_400_000, 600_000)),
+        ({"urgency": None}, (NORMAL, False, None, 0)),
+        ({"urgency": "asap", "at_front": False}, (HIGH, False, None, 0)),
+        ({"urgency": "asap", "priority": "low"}, (LOW, True, None, 0)),
+        ({"urgency": "time_sensitive", "expires_after": 60}, (HIGH, False, 60_000, 0)),
+        ({"urgency": "digest", "jitter": 0}, (LOW, False, 86_400_000, 0)),
+        ({"urgency": "digest", "jitter": 5, "expires_after": 60}, (LOW, False, 60_000, 5000)),
+        ({"urgency": "digest", "jitter": None, "expires_after": None}, (LOW, False, 86_400_000, 600_000)),
     ],
 )
-def test_a_preset_sets_the_options_that_it_names(name: str | None, expected: Told) -> None:
-    assert expected == _told(_define(urgency=name))
-
-
-@pytest.mark.parametrize(
-    ("name", "own", "expected"),
-    [
-        ("asap", {"at_front": False}, (HIGH, False, None, 0)),
-        ("asap", {"priority": "low"}, (LOW, True, None, 0)),
-        ("time_sensitive", {"expires_after": 60}, (HIGH, False, 60_000, 0)),
-        ("digest", {"jitter": 0}, (LOW, False, 86_400_000, 0)),
-        ("digest", {"jitter": 5, "expires_after": 60}, (LOW, False, 60_000, 5000)),
-        ("digest", {"jitter": None, "expires_after": None}, (LOW, False, 86_400_000, 600_000)),
-    ],
-)
-def test_an_option_of_the_call_wins_over_its_urgency(name: str, own: dict[str, Any], expected: Told) -> None:
-    assert expected == _told(_define(urgency=name, **own))
+def test_a_preset_sets_its_options_but_for_those_of_the_call(options: dict[str, Any], expected: Told) -> None:
+    assert expected == _told(_define(**options))
 
 
 @pytest.mark.parametrize("name", ["urgent", "", "ASAP", 1, ["asap"], True])
@@ -95,14 +86,18 @@ def test_given_presets_replace_and_extend_the_defaults() -> None:
     assert [*PRESETS, "news"] == [*presets]
 
 
-def test_a_preset_with_an_option_that_urgencies_cannot_have_is_refused() -> None:
-    with pytest.raises(InvalidSchedule, match=r"^queue='sms': not an option of an urgency; give priority, at_front"):
-        merged_presets({"sms": {"queue": "sms"}})
-
-
-@pytest.mark.parametrize("given", ["digest", [], {"digest": "low"}, {"digest": {"jitter": 60}, "sms": None}])
-def test_presets_of_a_wrong_form_are_refused(given: Any) -> None:
-    with pytest.raises(InvalidSchedule, match=r"not presets; give a dict such as"):
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"sms": {"queue": "sms"}}, r"^queue='sms': not an option of an urgency; give priority, at_front"),
+        ("digest", "not presets; give a dict such as"),
+        ([], "not presets; give a dict such as"),
+        ({"digest": "low"}, "not presets; give a dict such as"),
+        ({"digest": {"jitter": 60}, "sms": None}, "not presets; give a dict such as"),
+    ],
+)
+def test_presets_of_a_wrong_form_or_with_other_options_are_refused(given: Any, says: str) -> None:
+    with pytest.raises(InvalidSchedule, match=says):
         merged_presets(given)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -91,25 +91,23 @@ def test_missed_occurrences_end_with_the_rule(catch_up: CatchUp, bounds: dict[st
     assert expected == plan(build(_every(**bounds), T0), FIRST, T0 + 900 * MINUTE, Policy(catch_up))
 
 
+PROMISED_MS = FIRST + 17  # not one of the rule's any more, by new rules of its zone
+
+
+@pytest.mark.parametrize(
+    ("spec", "promised_ms", "now_ms", "expected"),
+    [
+        (_every(count=3), T0 + 3 * MINUTE, T0 + 3 * MINUTE, _plan(3, None)),
+        (_every(), FIRST, T0 - 5, _plan(1, 2)),
+        (MINUTELY, PROMISED_MS, PROMISED_MS, replace(_plan(1, 2), fire_ms=PROMISED_MS, due_ms=PROMISED_MS)),
+    ],
+    ids=["the last of a count", "after the clock went back", "by other rules of its zone"],
+)
 @pytest.mark.parametrize("catch_up", CatchUp)
-def test_the_last_occurrence_of_a_count_has_no_next_time(catch_up: CatchUp) -> None:
-    at_ms = T0 + 3 * MINUTE
-
-    assert _plan(3, None) == plan(build(_every(count=3), T0), at_ms, at_ms, Policy(catch_up))
-
-
-@pytest.mark.parametrize("catch_up", CatchUp)
-def test_a_promised_occurrence_fires_once_after_the_clock_went_back(catch_up: CatchUp) -> None:
-    assert _plan(1, 2) == plan(build(_every(), T0), FIRST, T0 - 5, Policy(catch_up))
-
-
-@pytest.mark.parametrize("catch_up", CatchUp)
-def test_a_promised_occurrence_fires_though_the_rules_of_its_zone_have_changed(catch_up: CatchUp) -> None:
-    promised_ms = FIRST + 17  # not one of the rule's any more
-
-    planned = plan(build(MINUTELY, T0), promised_ms, promised_ms, Policy(catch_up))
-
-    assert Plan(promised_ms, promised_ms, (), T0 + 2 * MINUTE, T0 + 2 * MINUTE) == planned
+def test_a_promised_occurrence_fires_once(
+    spec: TriggerSpec, promised_ms: int, now_ms: int, expected: Plan, catch_up: CatchUp
+) -> None:
+    assert expected == plan(build(spec, T0), promised_ms, now_ms, Policy(catch_up))
 
 
 def test_a_promised_occurrence_that_is_too_old_is_missed_and_earlier_ones_stay_done() -> None:

@@ -114,13 +114,6 @@ def test_entries_that_grew_too_old_are_not_counted_later() -> None:
     ]
 
 
-def test_a_young_complete_log_covers_every_requested_period() -> None:
-    found = recent(fire(5000, "a-5"))
-
-    assert [60_000, 300_000, 1_800_000] == [stretch.span_ms for stretch in found.stretches]
-    assert not found.is_cut
-
-
 def test_the_last_period_is_shorter_if_reading_had_to_stop() -> None:
     found = recent(fire(5000, "a-5"), fire(90_000, "b-5"), is_all=False)
 
@@ -129,32 +122,27 @@ def test_the_last_period_is_shorter_if_reading_had_to_stop() -> None:
     assert 2 / 90 == found.stretches[-1].per_second(What.FIRED)
 
 
-def test_an_empty_log_has_zero_counts() -> None:
-    found = recent()
+def test_an_empty_or_a_young_complete_log_covers_every_period() -> None:
+    empty, young = recent(), recent(fire(5000, "a-5"))
 
-    assert [60_000, 300_000, 1_800_000] == [stretch.span_ms for stretch in found.stretches]
-    assert [0.0] * 3 == [stretch.per_second(What.FIRED) for stretch in found.stretches]
-    assert [None] * 3 == [stretch.late_ms for stretch in found.stretches]
-    assert [] == found.failures
+    for found in (empty, young):
+        assert [60_000, 300_000, 1_800_000] == [stretch.span_ms for stretch in found.stretches]
+        assert not found.is_cut
+    assert [(0.0, None)] * 3 == [(stretch.per_second(What.FIRED), stretch.late_ms) for stretch in empty.stretches]
+    assert [] == empty.failures
 
 
 def test_entries_from_before_a_clock_was_set_back_count_as_new() -> None:
     assert 1 == recent(fire(-3_600_000, "a-5")).stretches[0].happened[What.FIRED]
 
 
-def test_every_period_has_the_lateness_of_its_latest_fire() -> None:
+def test_every_period_has_the_lateness_of_its_latest_fire_and_its_percentiles() -> None:
     on_time, late = f"a-{NOW_MS - 10}{SUFFIX}", f"b-{NOW_MS - 70_000 - 4321}{SUFFIX}"
+    hundred = [f"r{late_ms}-{NOW_MS - 10 - late_ms}{SUFFIX}" for late_ms in range(101)]
 
-    found = recent(fire(10, on_time), fire(70_000, on_time, late))
+    found, [newest, *_] = recent(fire(10, on_time), fire(70_000, on_time, late)), recent(fire(10, *hundred)).stretches
 
     assert [0.0, 4321.0, 4321.0] == [stretch.late_ms for stretch in found.stretches]
-
-
-def test_every_period_has_the_percentiles_of_its_lateness() -> None:
-    runs = [f"r{late_ms}-{NOW_MS - 10 - late_ms}{SUFFIX}" for late_ms in range(101)]
-
-    newest, *_ = recent(fire(10, *runs)).stretches
-
     assert (50.0, 99.0, 100.0) == (newest.late_p50_ms, newest.late_p99_ms, newest.late_ms)
     assert (None, None) == (recent().stretches[0].late_p50_ms, recent().stretches[0].late_p99_ms)
 
@@ -168,12 +156,6 @@ def test_the_last_failed_or_lost_runs_are_listed() -> None:
 
     assert [lost, *failed[2::-1], *failed[:3:-1]] == [failure.run for failure in found.failures]
     assert [1] * FAILURES == [failure.times for failure in found.failures]
-
-
-def test_runs_that_expired_in_their_queues_are_listed_as_failures() -> None:
-    expired = Run("e-1", RunStatus.EXPIRED, error="too late")
-
-    assert [Failure(expired)] == recent(end(10, expired)).failures
 
 
 def test_equal_failures_of_one_schedule_are_grouped_under_the_latest() -> None:
@@ -192,6 +174,12 @@ def test_only_some_of_many_failures_are_compared() -> None:
     ends = [end(n, *(Run(f"a-{n}{k:03}", RunStatus.FAILED) for k in range(200))) for n in range(8)]
 
     assert [1000] == [failure.times for failure in recent(*ends).failures]
+
+
+def test_runs_that_expired_in_their_queues_are_listed_as_failures() -> None:
+    expired = Run("e-1", RunStatus.EXPIRED, error="too late")
+
+    assert [Failure(expired)] == recent(end(10, expired)).failures
 
 
 def test_missed_occurrences_are_counted_separately_from_skipped_ones() -> None:
@@ -232,24 +220,17 @@ def test_a_period_that_begins_before_a_loss_is_not_whole() -> None:
     assert [True, False, False] == [stretch.is_whole for stretch in recent(merged(70_000)).stretches]
 
 
-def test_a_restore_by_an_audit_is_no_loss() -> None:
+def test_a_restore_by_an_audit_and_a_loss_older_than_half_an_hour_are_no_loss() -> None:
     alone, beside = recent(restored(5, "audit", "due")), recent(merged(4), restored(5, "audit", "due"))
 
     assert (None, [True] * 3) == (alone.rebuilt, [stretch.is_whole for stretch in alone.stretches])
     assert Rebuilt(NOW_MS - 4, {}) == beside.rebuilt
-
-
-def test_a_loss_older_than_half_an_hour_is_not_returned() -> None:
     assert recent(merged(30 * MINUTE_MS)).rebuilt is None
 
 
 def test_an_unknown_entry_is_not_counted_and_hides_no_other() -> None:
-    strange = [
-        entry(1, "conjure"),
-        entry(1, "fire", runs="a-soon"),
-        entry(1, "end", b"rows", b"nonsense"),
-        entry(1, "put"),
-    ]
+    strange = [entry(1, "conjure"), entry(1, "fire", runs="a-soon"), entry(1, "end", b"rows", b"nonsense")]
+    strange += [entry(1, "put")]
 
     found = recent(*strange, fire(2, "a-5"), end(3, Run("a-5", RunStatus.LOST)))
 

@@ -58,9 +58,6 @@ def test_a_merged_entry_returns_the_positions_that_it_names() -> None:
     positions = [Position(1, 2, 3), Position(4, 5, 6)]
 
     assert positions == MergedEntry(entry("merged", "archive", "x", "rows", 2, "1-2", "3", "4-5", "6")).positions()
-
-
-def test_a_merged_entry_may_name_zero_positions() -> None:
     assert [] == MergedEntry(entry("merged", "archive", "x", "rows", 0)).positions()
 
 

@@ -33,11 +33,7 @@ T_MS = 1_800_000_000_000
 RUN = f"a-{T_MS}"
 PUSHED = pushed(RUN, T_MS * 1000 + 400)
 NOTHING = JobFacts()
-TIMES = {
-    "queued_at": rq_time(T_MS + 1),
-    "started_at": rq_time(T_MS + 4),
-    "ended_at": rq_time(T_MS + 1204),
-}
+TIMES = {"queued_at": rq_time(T_MS + 1), "started_at": rq_time(T_MS + 4), "ended_at": rq_time(T_MS + 1204)}
 
 
 def job(status: str, **more: str) -> JobFacts:
@@ -108,10 +104,23 @@ def test_an_ended_run_keeps_its_status() -> None:
     assert over == as_seen(over, None) == as_seen(over, job("started"))
 
 
-def test_a_run_that_succeeded_has_its_times() -> None:
-    run = as_seen(PUSHED, job("finished"))
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (job("finished"), {"lateness_ms": 0.4, "queue_wait_ms": 3, "duration_ms": 1200}),
+        (job("finished", queued_at=rq_time(T_MS + 9)), {"queue_wait_ms": 0}),  # two clocks: never a negative wait
+        (job("started"), {"started_ms": T_MS + 4, "ended_ms": None}),
+        (
+            job("scheduled", error="ValueError: no"),  # it waits for a retry
+            {"started_ms": None, "ended_ms": None, "queue_wait_ms": None, "error": ""},
+        ),
+    ],
+    ids=["succeeded", "two clocks", "started", "scheduled"],
+)
+def test_a_run_has_the_times_of_its_status(seen: JobFacts, expected: dict[str, Any]) -> None:
+    run = as_seen(PUSHED, seen)
 
-    assert (0.4, 3, 1200) == (run.lateness_ms, run.queue_wait_ms, run.duration_ms)
+    assert expected == {name: getattr(run, name) for name in expected}
 
 
 def test_a_lost_run_lasted_at_least_until_the_last_heartbeat_of_its_worker() -> None:
@@ -119,20 +128,6 @@ def test_a_lost_run_lasted_at_least_until_the_last_heartbeat_of_its_worker() -> 
 
     beats = [None, T_MS, T_MS + 31_000]
     assert [None, None, 31_000] == [lost._replace(heartbeat_ms=beat_ms).duration_ms for beat_ms in beats]
-
-
-def test_a_run_waiting_for_a_retry_has_no_start_time_and_no_error() -> None:
-    run = as_seen(PUSHED, job("scheduled", error="ValueError: no"))
-
-    assert (None, None, None, "") == (run.started_ms, run.ended_ms, run.queue_wait_ms, run.error)
-
-
-def test_a_started_run_has_no_end_time() -> None:
-    assert (T_MS + 4, None) == ((run := as_seen(PUSHED, job("started"))).started_ms, run.ended_ms)
-
-
-def test_two_clocks_never_make_a_negative_wait() -> None:
-    assert 0 == as_seen(PUSHED, job("finished", queued_at=rq_time(T_MS + 9))).queue_wait_ms
 
 
 @pytest.mark.parametrize(

@@ -49,21 +49,23 @@ def test_an_outcome_counts_in_the_span_of_its_time_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "counts"),
+    ("rules", "counts"),
     [
-        ({"every": 60}, [0] + [1] * 9),
-        ({"every": 120}, [0, 0] + [1, 0] * 4),
-        ({"every": 1}, [59] + [60] * 9),
-        ({"cron": "*/5 * * * *", "tz": "UTC"}, [0, 0, 0, 0, 0, 1, 0, 0, 0, 0]),
-        ({"every": 60, "state": ScheduleState.PAUSED}, [0] * 10),
+        ([{"every": 60}], [0] + [1] * 9),
+        ([{"every": 120}], [0, 0] + [1, 0] * 4),
+        ([{"every": 1}], [59] + [60] * 9),
+        ([{"cron": "*/5 * * * *", "tz": "UTC"}], [0, 0, 0, 0, 0, 1, 0, 0, 0, 0]),
+        ([{"every": 60, "state": ScheduleState.PAUSED}], [0] * 10),
+        # each by its own anchor
+        ([{"every": 300, "anchor_ms": BEGIN_MS - n * MINUTE_MS} for n in (4, 4, 2)], [0, 2, 0, 1, 0, 0, 2, 0, 1, 0]),
     ],
-    ids=str,
+    ids=["every minute", "every two", "every second", "cron", "paused", "different anchors"],
 )
-def test_later_occurrences_of_a_rule_are_counted_without_its_next_one(
-    rule: dict[str, object], counts: list[int]
+def test_later_occurrences_of_rules_are_counted_without_their_next_ones(
+    rules: list[dict[str, object]], counts: list[int]
 ) -> None:
     found = timeline()
-    found.add_later([schedule(**rule)])
+    found.add_later([schedule(**rule) for rule in rules])
 
     assert counts == expected(found)
 
@@ -83,13 +85,6 @@ def test_equal_rules_and_intervals_are_all_counted() -> None:
 
     assert 0 == found.left_out
     assert [MOST_COUNTED + 180] * 1439 == expected(found)[1:]
-
-
-def test_intervals_of_different_anchors_are_counted_each_by_its_own() -> None:
-    found = timeline()
-    found.add_later([schedule(every=300, anchor_ms=BEGIN_MS - minutes * MINUTE_MS) for minutes in (4, 4, 2)])
-
-    assert [0, 2, 0, 1, 0, 0, 2, 0, 1, 0] == expected(found)
 
 
 @pytest.mark.parametrize(("end_ms", "step_ms", "option"), [(0, 1, "to"), (1_441_000, 1000, "bucket")])
