@@ -1,8 +1,9 @@
-"""Filters, order and cursors of a listing."""
+"""Filters, order, cursors and pages of a listing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from zsched.core.choices import Priority, ScheduleState
 from zsched.core.clock import from_ms
 from zsched.core.listing import Cursor, Filter, IdTest, select
 from zsched.core.model import Schedule
+from zsched.core.pages import pages_of
 from zsched.errors import InvalidSchedule
 
 ACTIVE, PAUSED, QUARANTINED, ENDED = ScheduleState
@@ -162,3 +164,23 @@ BAD += [("limit", number) for number in (-1, 10**15 + 1, True, "5")] + [("queue"
 def test_a_bad_cursor_or_filter_is_an_error(field: str, value: Any) -> None:
     with pytest.raises(InvalidSchedule, match=f"^{field}="):
         _filter(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("items", "pages"), [([], []), ([1], [[1]]), ([1, 2], [[1, 2]]), ([1, 2, 3], [[1, 2], [3]])], ids=str
+)
+def test_pages_hold_all_items_in_order(items: list[int], pages: list[list[int]]) -> None:
+    assert pages == list(pages_of(items, 2))
+
+
+def test_pages_of_an_endless_source_are_read_one_at_a_time() -> None:
+    source = count()
+
+    assert [0, 1, 2] == next(pages_of(source, 3))
+    assert 3 == next(source)
+
+
+def test_pages_grow_from_a_short_first_page() -> None:
+    assert [[0], [1, 2], [3, 4, 5], [6]] == list(pages_of(range(7), 3, first=1))
+    assert [[0, 1], [2]] == list(pages_of(range(3), 2, first=5))
+    assert [[0]] == list(pages_of(range(1), 2, first=0))

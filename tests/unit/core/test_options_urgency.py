@@ -1,17 +1,35 @@
-"""Urgency: presets of options, which the options of a call override."""
+"""Urgency: presets of options; and the table of options, whose entries fit each other."""
 
 from __future__ import annotations
 
+import inspect
+import re
+import typing
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from enum import Enum
+from typing import Any, Literal, get_args
 
 import pytest
 
-from zsched.core.choices import Priority, ScheduleState
+from zsched.core.checked_options import CheckedOptions, read_letters, read_options
+from zsched.core.choices import OnLost, OnUncertain, Priority, ScheduleState
+from zsched.core.forms import Option, RateLimit, Stored, Words
 from zsched.core.model import Definition, Schedule
+from zsched.core.option_table import (
+    ELSEWHERE,
+    FOR_ENQUEUE,
+    FOR_UPDATE,
+    ONLY_ENQUEUE,
+    OPTIONS,
+    EnqueueOptions,
+    ScheduleOptions,
+    TaskCall,
+)
 from zsched.core.options import PRESETS, define, define_now, merged_presets
 from zsched.core.revision import revise
+from zsched.core.triggers import RULES, KindOptions
 from zsched.errors import InvalidSchedule
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
@@ -126,3 +144,122 @@ def test_an_update_to_an_urgency_changes_the_options_of_its_preset(
 def test_an_update_to_an_unknown_urgency_is_refused() -> None:
     with pytest.raises(InvalidSchedule, match=r"^urgency="):
         revise(ONCE, {"queue": "default"}, b"stored", {"urgency": "soon"})
+
+
+OTHER = CheckedOptions(
+    tz="Asia/Seoul",
+    at_front=True,
+    on_uncertain=OnUncertain.SKIP,
+    on_lost=OnLost.FAIL,
+    pause_after_failures=3,
+    jitter_ms=5000,
+    expires_ms=60_000,
+    rate_limit=RateLimit("mail", 3),
+    tags=("a", "ä"),
+    created_by="me",
+    managed_by="file:x",
+)
+NAMED = [pytest.param(option, id=name) for name, option in OPTIONS.items()]
+
+
+def types() -> dict[str, Any]:
+    """Return the types of the options, as a caller sees them."""
+    return typing.get_type_hints(ScheduleOptions)
+
+
+def literals(type_: Any) -> list[Any]:
+    return [word for part in get_args(type_) if typing.get_origin(part) is Literal for word in get_args(part)]
+
+
+@pytest.mark.parametrize("option", NAMED)
+def test_the_type_of_an_option_lists_the_words_of_its_enum(option: Option) -> None:
+    enum: type[Enum] | None = option.form.enum if isinstance(option.form, Words) else None
+
+    type_ = types()[option.name]
+
+    assert [member.value for member in enum or ()] == literals(type_)
+    assert enum is None or enum in get_args(type_)
+
+
+def test_the_typed_trigger_options_are_exactly_the_kinds_of_triggers() -> None:
+    assert list(RULES) == list(typing.get_type_hints(KindOptions))
+
+
+def test_a_task_takes_the_options_with_the_types_of_the_table() -> None:
+    given = typing.get_type_hints(TaskCall.__call__)
+
+    names = [
+        one.name for one in inspect.signature(TaskCall.__call__).parameters.values() if one.kind is one.KEYWORD_ONLY
+    ]
+
+    may_lack = {"args", "kwargs", *RULES} - {*names}  # a kind that is not named is taken unchecked
+    called = types() | typing.get_type_hints(EnqueueOptions)
+    expected = {name: type_ for name, type_ in called.items() if name not in may_lack}
+    assert expected == {name: given[name] for name in names}
+
+
+@pytest.mark.parametrize("option", NAMED)
+def test_every_option_has_help_for_people(option: Option) -> None:
+    assert re.fullmatch(r"[A-Z].{8,80}[.;]?.*\.", option.help)
+
+
+def test_two_options_never_share_a_letter_a_field_or_another_name() -> None:
+    fields = Counter((option.stored, option.field) for option in OPTIONS.values() if option.field)
+    letters = Counter(option.letter for option in OPTIONS.values() if option.letter)
+    elsewhere = sum(len(option.elsewhere.split()) for option in [*OPTIONS.values(), *ONLY_ENQUEUE.values()])
+
+    assert {1} == set(fields.values()) | set(letters.values())
+    assert (elsewhere, set()) == (len(ELSEWHERE), ELSEWHERE.keys() & OPTIONS.keys())
+
+
+def test_an_update_takes_every_option_except_those_of_a_put() -> None:
+    assert OPTIONS.keys() - FOR_UPDATE == {"id", "if_exists", "enabled"}
+    assert {"unique_for"} == FOR_ENQUEUE - OPTIONS.keys() == ONLY_ENQUEUE.keys()
+
+
+@pytest.mark.parametrize("stored", [Stored.JOB, Stored.OWN, Stored.LABEL])
+def test_options_that_differ_from_their_defaults_are_written_and_read_back(stored: Stored) -> None:
+    texts = OTHER.texts(stored)
+
+    kept = [option for option in OPTIONS.values() if option.stored is stored]
+    assert {field for option in kept for field in option.field.split()} == texts.keys()
+    assert {name: getattr(OTHER, name) for name in read_options({stored: texts})} == read_options({stored: texts})
+    assert len(kept) == len(read_options({stored: texts}))
+    assert CheckedOptions().texts(stored) == {}
+
+
+def test_flags_are_written_and_read_back() -> None:
+    assert ("fsel", "") == (OTHER.letters(), CheckedOptions().letters())
+    assert {"at_front": True, "on_uncertain": OnUncertain.SKIP} == read_letters("fsel")
+    assert {} == read_letters("")
+
+
+@pytest.mark.parametrize(
+    ("stored", "texts"),
+    [
+        (Stored.JOB, {"zs_on_lost": "perhaps", "zs_expires": "soon", "zs_jitter": "9" * 5000}),
+        (Stored.JOB, {"rate_limit_key": "mail"}),
+        (Stored.JOB, {"rate_limit_concurrency": "3"}),
+        (Stored.JOB, {"rate_limit_key": "mail", "rate_limit_concurrency": "many"}),
+        (Stored.JOB, {"rate_limit_key": "mail", "rate_limit_concurrency": "0"}),
+        (Stored.JOB, {"rate_limit_key": "", "rate_limit_concurrency": "3"}),
+        (Stored.OWN, {"pause_after": ""}),
+        (Stored.LABEL, {"tags": "["}),
+        (Stored.LABEL, {"tags": "5"}),
+    ],
+)
+def test_a_corrupted_option_field_is_read_as_missing(stored: Stored, texts: dict[str, str]) -> None:
+    assert {} == read_options({stored: texts})
+
+
+def test_stored_options_are_returned_in_the_form_that_callers_give() -> None:
+    usual, other = CheckedOptions().given(), replace(OTHER, priority=Priority.LOW).given()
+
+    optional = {option.name for option in OPTIONS.values() if option.is_optional}
+    assert {None} == {value for name, value in usual.items() if name in optional}
+    assert None not in {value for name, value in usual.items() if name not in optional}
+    checked = {name: OPTIONS[name].form.check(name, value) for name, value in other.items() if value is not None}
+    assert {OPTIONS[name].attribute: value for name, value in checked.items()}.items() >= {
+        "priority": Priority.LOW, "jitter_ms": 5000, "expires_ms": 60_000, "on_lost": OnLost.FAIL, "tags": ("a", "ä"),
+        "rate_limit": RateLimit("mail", 3),
+    }.items()  # fmt: skip

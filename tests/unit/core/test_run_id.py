@@ -1,4 +1,4 @@
-"""Run ids: their parts, and their namespace."""
+"""Run ids and signatures: their parts, and the namespace of a run id."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zsched.core.run_id import RunId, run_key, schedule_of, usual_keys
+from zsched.core.signed import UNSIGNED, job_pairs, parts_of, signature_in
 
 _WORDS = ["a", "report-1", "1700000000000", "170000000000", "nacme", "r2", "x" * 129, "ä", "!", "\n", ""]
 _PARTS = st.sampled_from(_WORDS)
@@ -58,3 +59,25 @@ def test_run_ids_parsed_together_give_the_same_keys_as_parsed_singly(run_ids: st
 def test_run_ids_of_the_usual_form_are_parsed_together() -> None:
     assert usual_keys(f"a-{MS} b-2-{MS}") == [("a", MS), ("b-2", MS)]
     assert usual_keys(f"a-{MS} b-{MS}-r2") is None
+
+
+SIGNATURE = b"k1.06d2d3800.BuEhdGFpC0Q0nZCUD1l1OQ"
+
+
+def test_data_under_a_signature_has_it_in_the_job() -> None:
+    assert [b"data", b"call", b"zs_sig", SIGNATURE] == job_pairs(SIGNATURE, b"call")
+    assert SIGNATURE == signature_in(SIGNATURE)
+
+
+def test_data_without_a_signature_is_alone_in_the_job() -> None:
+    assert [b"data", SIGNATURE] == job_pairs(UNSIGNED, SIGNATURE)
+    assert b"" == signature_in(UNSIGNED)
+
+
+def test_the_name_of_unsigned_data_is_no_signature() -> None:
+    assert parts_of(UNSIGNED) is None
+
+
+def test_the_parts_of_a_signature_are_read() -> None:
+    assert ("k1", 0x06D2D3800, b"BuEhdGFpC0Q0nZCUD1l1OQ") == parts_of(SIGNATURE)
+    assert [None] * 4 == [parts_of(text) for text in (b"", b"k1", SIGNATURE + b"=", b"\n" + SIGNATURE)]

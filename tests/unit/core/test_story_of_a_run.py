@@ -1,11 +1,14 @@
-"""The story of one run by its id, extracted from that of its schedule; and runs without a worker."""
+"""The story of one run by its id, and the lines of a story about the attempts of a run."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.unit.core.stories import DUE_MS, RUN, answer, change, put, run_ended, story
+from zsched.core.attempts import Attempt
 from zsched.core.changes import Change, What
 from zsched.core.choices import ScheduleState
 from zsched.core.model import Schedule
@@ -17,10 +20,6 @@ SECOND_MS = FIRST_MS + 60_000
 FIRST, SECOND = f"a-{FIRST_MS}", f"a-{SECOND_MS}"
 SOURCE = Source("host:/a.db", None, "1-9")
 HELD = Schedule("a", ScheduleState.ACTIVE, "every", "app.run", SECOND_MS + 60_000, queue="mail")
-
-
-def change(what: What, at_ms: int, **more: Any) -> Change:
-    return Change("a", what, at_ms * 1000, f"1-{at_ms}", **more)
 
 
 def fired(run_id: str, nominal_ms: int, **more: Any) -> Change:
@@ -35,10 +34,6 @@ OVERLAP = change(What.SKIPPED, SECOND_MS, nominal_ms=SECOND_MS, why=f"overlap: {
 def story_of(run_id: str, *changes: Change, schedule: Schedule | None = HELD, **more: Any) -> Story:
     chronicle = Chronicle("a", SOURCE, changes, left_out=more.pop("left_out", 0))
     return tell_of_run(run_id, chronicle, schedule, SECOND_MS, **more)
-
-
-def answer(story: Story) -> tuple[str, str]:
-    return story.verdict.word.value, story.verdict.text
 
 
 def texts(story: Story) -> list[str]:
@@ -119,3 +114,60 @@ def test_a_run_that_no_change_of_its_schedule_names_is_unknown(left_out: int, to
 
     assert not story.is_known
     assert ("UNKNOWN", f"{told} of schedule a do not name run {SECOND}") == answer(story)
+
+
+def failed(number: int, at_ms: int, next_ms: int | None) -> Attempt:
+    return Attempt(number, "w", at_ms, at_ms, at_ms + 200, "ValueError: no", next_ms, "Traceback:\nValueError: no")
+
+
+def test_a_story_has_a_line_for_each_failed_attempt_at_its_time() -> None:
+    first, second = failed(1, DUE_MS, DUE_MS + 10_200), failed(2, DUE_MS + 10_300, DUE_MS + 10_500)
+    run = Run(
+        RUN,
+        RunStatus.FAILED,
+        DUE_MS * 1000,
+        DUE_MS,
+        worker="w",
+        attempt=3,
+        attempts=(first, second, failed(3, DUE_MS + 20_000, None)),
+    )
+    changes = (
+        put(0),
+        at(DUE_MS, change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS)),
+        at(DUE_MS + 5000, change(What.SKIPPED, nominal_ms=DUE_MS + 5000, why="missed")),
+        at(DUE_MS + 30_000, run_ended(run)),
+    )
+
+    told = story(*changes)
+
+    next_try = "next try at 2026-01-01 00:00:10.200+00:00"
+    assert [
+        (DUE_MS + 200, f"run {RUN}: attempt 1 failed after 200 ms on worker w: ValueError: no; {next_try}"),
+        (DUE_MS + 10_500, f"run {RUN}: attempt 2 failed after 200 ms on worker w: ValueError: no; tried again at once"),
+    ] == [told.lines[2], told.lines[4]]
+    assert [at_ms for at_ms, _ in told.lines] == sorted(at_ms for at_ms, _ in told.lines)
+    assert all("Traceback" not in text for _, text in told.lines)
+    assert 6 == len(told.lines)
+
+
+def at(at_ms: int, change: Change) -> Change:
+    return replace(change, at_us=at_ms * 1000)
+
+
+def test_an_attempt_of_a_dead_worker_has_one_line() -> None:
+    lost = Attempt(1, "w", DUE_MS, DUE_MS, None, "worker w died", DUE_MS + 90_000)
+    again = change(What.RUN_AGAIN, run_id=RUN, count=2, why="worker w died")
+
+    run = Run(RUN, RunStatus.QUEUED, attempt=2, attempts=(lost,))
+
+    told = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), again, runs=[run])
+
+    assert [f"run {RUN}: worker w died: pushed again, attempt 2"] == [text for _, text in told.lines if "died" in text]
+
+
+def test_an_open_run_has_a_line_for_its_failed_attempt() -> None:
+    run = Run(RUN, RunStatus.QUEUED, attempt=2, attempts=(failed(1, DUE_MS, DUE_MS + 600_000),))
+
+    told = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), runs=[run])
+
+    assert f"run {RUN}: attempt 1 failed after 200 ms on worker w" in told.lines[-1][1]

@@ -15,16 +15,18 @@ from tests.unit.core.stories import (
     PARTIAL,
     REDIS,
     RUN,
+    answer,
     change,
     held,
     put,
+    run_ended,
     story,
     texts,
 )
 from zsched.core.changes import Change, What
 from zsched.core.choices import ScheduleState
 from zsched.core.model import Schedule
-from zsched.core.runs import GONE, Run, RunStatus, facts_text, pushed
+from zsched.core.runs import GONE, Run, RunStatus, pushed
 from zsched.core.story import Chronicle, Source, Story, tell
 from zsched.core.story_verdict import Stalled
 
@@ -32,14 +34,6 @@ from zsched.core.story_verdict import Stalled
 def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
     """Return a run that waited for 3 ms and took 1.2 s."""
     return Run(RUN, status, DUE_MS * 1000, DUE_MS, DUE_MS + 3, DUE_MS + 1203, worker="w", **more)
-
-
-def run_ended(run: Run) -> Change:
-    return change(What.RUN_ENDED, run_id=run.id, why=run.status.value, record=facts_text(run))
-
-
-def answer(told: Story) -> tuple[str, str]:
-    return told.verdict.word.value, told.verdict.text
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,11 @@
-"""Planning by a clock that may be wrong: the result is the server's right answer."""
+"""First times by a clock that may be wrong, missed occurrences, and the future of a rule."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.breadth import pairs
 from zsched.core.clock import LAST_MS, to_ms
-from zsched.core.planning import Bracket, after_missed, first
+from zsched.core.planning import Bracket, after_missed, first, nominal_of, occurrences
 from zsched.core.policy import Range
 from zsched.core.triggers import TriggerSpec, build, check, due_of
 from zsched.core.triggers.cron import CRON
@@ -179,3 +180,74 @@ def test_a_promised_time_that_the_rule_no_longer_has_is_counted_as_missed() -> N
     passed, _ = after_missed(_spec("cron"), NOON, NOON + 17, NOON + 100)
 
     assert Range(NOON + 17, NOON + 17, 1) == passed
+
+
+NEW_YORK = ZoneInfo("America/New_York")
+
+
+def _local(*parts: int) -> datetime:
+    return datetime(*parts, tzinfo=NEW_YORK)  # type: ignore[arg-type, misc]
+
+
+def test_occurrences_are_strictly_later_and_aware_in_the_rules_zone() -> None:
+    spec = TriggerSpec(CRON, "30 2 * * *", "America/New_York")
+
+    found = occurrences(spec, 0, to_ms(_local(2026, 3, 7, 2, 30)), 2)
+
+    assert [_local(2026, 3, 8, 3), _local(2026, 3, 9, 2, 30)] == found
+    assert [timedelta(hours=-4)] * 2 == [at.utcoffset() for at in found]
+
+
+def test_a_preview_shows_both_passes_of_a_fold_with_their_offsets() -> None:
+    spec = TriggerSpec(CRON, "*/30 * * * *", "America/New_York")
+
+    found = occurrences(spec, 0, to_ms(_local(2026, 11, 1, 0, 30)), 5)
+
+    assert ["01:00-0400", "01:30-0400", "01:00-0500", "01:30-0500", "02:00-0500"] == [f"{at:%H:%M%z}" for at in found]
+
+
+def test_a_preview_of_an_exhausted_rule_has_fewer_occurrences() -> None:
+    spec = TriggerSpec(EVERY, "1000", count=3)
+    start_ms = to_ms(datetime(2026, 1, 1, tzinfo=UTC))
+
+    assert 3 == len(occurrences(spec, start_ms, start_ms, 10))
+    assert 1 == len(occurrences(spec, start_ms, start_ms + 2000, 10))
+    assert [] == occurrences(spec, start_ms, start_ms + 3000, 10)
+
+
+HOURLY = TriggerSpec(CRON, "0 * * * *", jitter_ms=3_000_000)
+MIDNIGHT = to_ms(datetime(2026, 1, 1, tzinfo=UTC))
+HOURS = [MIDNIGHT + n * 3_600_000 for n in range(6)]
+
+
+def _dues(id: str) -> list[int]:
+    return [due_of(build(HOURLY, 0), id, at_ms) for at_ms in HOURS]
+
+
+def test_a_preview_with_jitter_lists_due_times() -> None:
+    found = [to_ms(at) for at in occurrences(HOURLY, 0, HOURS[0] - 1, 6, "a")]
+
+    assert _dues("a") == found
+    assert found != [to_ms(at) for at in occurrences(HOURLY, 0, HOURS[0] - 1, 6, "b")]
+    assert HOURS == [nominal_of(HOURLY, 0, due_ms) for due_ms in found]
+
+
+def test_a_preview_includes_an_occurrence_past_its_nominal_time_that_is_not_yet_due() -> None:
+    first, second, *_ = _dues("a")
+
+    assert HOURS[0] < first < HOURS[1]
+    for start_ms, expected in ((HOURS[0], first), (first - 1, first), (first, second)):
+        assert [expected] == [to_ms(at) for at in occurrences(HOURLY, 0, start_ms, 1, "a")]
+
+
+def test_a_preview_omits_occurrences_before_the_first_of_the_schedule() -> None:
+    first, second, *_ = _dues("a")
+
+    for next_ms, expected in ((HOURS[0], first), (HOURS[1], second)):
+        assert [expected] == [to_ms(at) for at in occurrences(HOURLY, 0, HOURS[0], 1, "a", next_ms)]
+
+
+def test_a_preview_without_jitter_has_equal_due_and_nominal_times() -> None:
+    spec = TriggerSpec(CRON, "0 * * * *")
+
+    assert HOURS[1] == nominal_of(spec, 0, HOURS[1])
