@@ -1,4 +1,4 @@
-"""Entries as the scripts log them (LOGS in zsched/lua/*.lua), and the contents of an archive's file."""
+"""Entries as the scripts log them (LOGS in zsched/lua/*.lua), rows of a merge, and the contents of an archive."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from tests.log_rows import row_fields
 from zsched.archive import Archive
+from zsched.core.clock import ManualClock
 from zsched.core.difference import Held
 from zsched.core.log import Entry, Position
+from zsched.core.log.recovery import Restored
 
 T_US = 1_800_000_000_000_000  # of the entry with seq 0; each is a second later than the one before
 SECOND_US = 1_000_000
 DUE_MS = 1_900_000_000_000
+RUN = str(DUE_MS)
+JOB = (b"origin", b"mail", b"data", b"call")
+OWN = (b"trigger", b"every 5", b"lane", b"high", b"nominal", RUN.encode(), b"last", b"r-5")
+OLD_US = T_US - 5  # of a change in the lost history
+TWINS = ("plumless", "buckeroo")  # two ids of one CRC-32
 
 
 def entry(seq: int, kind: str, *texts: Any, epoch: int = 1) -> Entry:
@@ -47,6 +55,33 @@ def fire(seq: int, *run_ids: str, **more: str) -> Entry:
     return entry(seq, "fire", "runs", " ".join(run_ids), *(text for pair in more.items() for text in pair))
 
 
+def end(seq: int, *run_ids: str) -> Entry:
+    """Return the entry of runs that succeeded."""
+    return entry(seq, "end", *row_fields("end", *(f"{run_id} succeeded {{}}" for run_id in run_ids)))
+
+
+def cancel(seq: int, id: str) -> Entry:
+    """Return the entry of a cancelled one-shot."""
+    return entry(seq, "cancel", "rows", 1, id, DUE_MS)
+
+
+def restore(seq: int, *given: Restored, epoch: int = 1) -> Entry:
+    """Return the entry of a merge with the rows *given*."""
+    texts = [text for row in given for text in row.texts()]
+    return entry(seq, "restore", "reason", "lost", "archive", "x", "rows", len(given), *texts, epoch=epoch)
+
+
+def one_shot(place: str = "due", id: str = "a", note: str | None = None, t_us: int = OLD_US) -> Restored:
+    """Return the row of a one-shot in a merge."""
+    return Restored(id, RUN, place, "low", DUE_MS, t_us, note, JOB, ())
+
+
+def rule(place: str = "due", id: str = "r", note: str | None = None) -> Restored:
+    """Return the row of a rule in a merge."""
+    own = OWN if place != "ended" else (*OWN[:4], *OWN[6:], b"ended_at", b"7")
+    return Restored(id, "", place, "high", None if place == "ended" else DUE_MS, OLD_US, note, JOB, own)
+
+
 def held(id: str, place: str = "due", run: str = str(DUE_MS), data: bytes = b"call") -> Held:
     """Return a one-shot as a bootstrap reads it."""
     return Held(id, run, place, "normal", DUE_MS, None, None, None, [b"origin", b"mail", b"data", data])
@@ -75,6 +110,39 @@ def rows(path: Path, query: str) -> list[Any]:
     """Return the rows of a database query."""
     with closing(sqlite3.connect(path)) as db:
         return db.execute(query).fetchall()
+
+
+def take(archive: Archive, *entries: Entry) -> None:
+    """Append and commit *entries*, all of which can be read."""
+    assert [] == archive.append(entries)
+    archive.commit()
+
+
+def prune(archive: Archive, before_us: int = 0) -> None:
+    """Commit, and delete the history before *before_us* and arguments that nothing needs."""
+    archive.commit()
+    archive.begin_pruning(before_us)
+    while archive.prune():
+        pass
+
+
+def change(path: Path, statement: str, *values: object) -> None:
+    """Change the file by SQL, like a failing disk."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        assert 0 < db.execute(statement, values).rowcount
+
+
+class SteppingClock(ManualClock):
+    """A clock on which each reading takes *step_ms*, and which counts its readings."""
+
+    def __init__(self, step_ms: float) -> None:
+        super().__init__()
+        self.step_ms, self.reads = step_ms, 0
+
+    def monotonic_ms(self) -> float:
+        self.advance(self.step_ms)
+        self.reads += 1
+        return super().monotonic_ms()
 
 
 def _text(value: Any) -> bytes:

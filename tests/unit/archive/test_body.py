@@ -17,15 +17,8 @@ def test_packed_texts_are_unpacked(texts: list[bytes]) -> None:
     assert texts == unpack(pack(texts))
 
 
-def test_an_entry_is_read_as_it_was_written() -> None:
-    entry = put(1, "a", "b")
-
-    assert entry == entry_of(history_row(7, entry, pack(entry.body)))
-
-
-def test_an_entry_without_a_head_is_read_as_it_was_written() -> None:
-    entry = Entry.of(b"1-1", [b"another writer's", b"\xff\x00"])
-
+@pytest.mark.parametrize("entry", [put(1, "a", "b"), Entry.of(b"1-1", [b"another writer's", b"\xff\x00"])])
+def test_an_entry_is_read_as_it_was_written_also_without_a_head(entry: Entry) -> None:
     assert entry == entry_of(history_row(7, entry, pack(entry.body)))
 
 

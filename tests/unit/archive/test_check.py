@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from functools import cache
@@ -14,7 +13,18 @@ from typing import Any
 import pytest
 
 from tests.breadth import some
-from tests.unit.archive.ground import DUE_MS, archived, enqueue, entry, fire, put, put_recurring
+from tests.unit.archive.ground import (
+    DUE_MS,
+    SteppingClock,
+    archived,
+    change,
+    enqueue,
+    entry,
+    fire,
+    put,
+    put_recurring,
+    rows,
+)
 from zsched.archive import Archive
 from zsched.core.clock import ManualClock
 from zsched.errors import ArchiveCorrupt, ArchiveForeign
@@ -27,14 +37,6 @@ ENTRIES = [
     entry(5, "pause", "note", "until the sale is over", "rows", 1, "b", f"low {DUE_MS}"),
     *(put(seq, f"id-{seq}") for seq in range(6, 200)),
 ]
-
-
-class StepClock(ManualClock):
-    """A clock on which each reading takes a millisecond."""
-
-    def monotonic_ms(self) -> float:
-        self.elapsed_ms += 1
-        return self.elapsed_ms
 
 
 @cache
@@ -61,12 +63,6 @@ def look(path: Path) -> tuple[list[Any], int]:
         return [(row, record) for row, record in archive.state()], steps
 
 
-def change(path: Path, statement: str, *values: object) -> None:
-    """Change the file by SQL, like a failing disk."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        assert 1 == db.execute(statement, values).rowcount
-
-
 def flipped(value: Any) -> Any:
     if isinstance(value, bytes):
         return value[:-1] + bytes([value[-1] ^ 1])
@@ -90,7 +86,7 @@ def test_an_empty_new_file_is_checked_in_a_single_step(tmp_path: Path) -> None:
 
 def test_a_step_stops_after_its_time_and_the_next_step_continues(tmp_path: Path) -> None:
     path = whole_file(tmp_path)
-    clock = StepClock()
+    clock = SteppingClock(1)
     with closing(Archive(path, "default")) as archive:
         steps = 1
         while archive.check_step(20, clock):
@@ -102,7 +98,7 @@ def test_a_step_stops_after_its_time_and_the_next_step_continues(tmp_path: Path)
 
 def test_an_archive_may_be_written_between_steps(tmp_path: Path) -> None:
     path = whole_file(tmp_path)
-    clock = StepClock()
+    clock = SteppingClock(1)
     with closing(Archive(path, "default")) as archive:
         seq = 200
         while archive.check_step(20, clock):
@@ -118,8 +114,7 @@ def test_an_archive_may_be_written_between_steps(tmp_path: Path) -> None:
 @pytest.mark.parametrize("column", ["epoch", "seq", "t", "kind", "body", "sum"])
 def test_a_change_in_a_history_entry_is_found(tmp_path: Path, n: int, column: str) -> None:
     path = whole_file(tmp_path)
-    with closing(sqlite3.connect(path)) as db:
-        [value] = db.execute(f"SELECT {column} FROM entry WHERE n = ?", (n,)).fetchone()
+    [[value]] = rows(path, f"SELECT {column} FROM entry WHERE n = {n}")
     change(path, f"UPDATE entry SET {column} = ? WHERE n = ?", flipped(value), n)
 
     with pytest.raises(ArchiveCorrupt):
@@ -129,28 +124,31 @@ def test_a_change_in_a_history_entry_is_found(tmp_path: Path, n: int, column: st
 @pytest.mark.parametrize("column", ["id", "run", "place", "due", "note", "t", "n", "row", "sum"])
 def test_a_change_in_a_row_of_the_state_is_found(tmp_path: Path, column: str) -> None:
     path = whole_file(tmp_path)
-    with closing(sqlite3.connect(path)) as db:
-        [value] = db.execute(f"SELECT {column} FROM live WHERE id = 'b'").fetchone()
+    [[value]] = rows(path, f"SELECT {column} FROM live WHERE id = 'b'")
     change(path, f"UPDATE live SET {column} = ? WHERE id = 'b'", flipped(value))
 
     with pytest.raises(ArchiveCorrupt):
         look(path)
 
 
-@pytest.mark.parametrize("life", [0, 5, -32767])
-@pytest.mark.parametrize("id", ["a", "b", "id-100", "r"])
-def test_a_row_of_another_state_is_found(tmp_path: Path, id: str, life: int) -> None:
-    path = whole_file(tmp_path)
-    change(path, "UPDATE live SET life = ? WHERE id = ?", life, id)
+LIFE, DATA = "UPDATE live SET life = ? WHERE id = ?", "UPDATE argument SET data = ? WHERE n = 1 AND row = 1"
+CHANGES: list[tuple[str, tuple[object, ...], bool]] = [  # statement, values, whether arguments are in their entries
+    *((LIFE, (life, id), True) for life in (0, 5, -32767) for id in ("a", "b", "id-100", "r")),  # of another state
+    *(
+        (f"UPDATE OR REPLACE argument SET {key} WHERE n = 166", (), False)  # of another entry
+        for key in ("n = -32602", "n = 77", "row = 5", "row = -5")
+    ),
+    *((DATA, (data,), False) for data in (b"", b"other", None, "text", 5)),
+    ("UPDATE entry SET kind = CAST(? AS TEXT) WHERE n = 1", (b"\xff\xfe",), True),  # invalid text
+]
 
-    with pytest.raises(ArchiveCorrupt):
-        look(path)
 
-
-@pytest.mark.parametrize("key", ["n = -32602", "n = 77", "row = 5", "row = -5"])
-def test_arguments_of_another_entry_are_found(tmp_path: Path, key: str) -> None:
-    path = whole_file(tmp_path, keep_args=False)
-    change(path, f"UPDATE OR REPLACE argument SET {key} WHERE n = 166")
+@pytest.mark.parametrize(("statement", "values", "keep_args"), CHANGES)
+def test_a_row_of_another_state_other_arguments_and_invalid_text_are_found(
+    tmp_path: Path, statement: str, values: tuple[object, ...], keep_args: bool
+) -> None:
+    path = whole_file(tmp_path, keep_args=keep_args)
+    change(path, statement, *values)
 
     with pytest.raises(ArchiveCorrupt):
         look(path)
@@ -176,15 +174,6 @@ def test_a_change_in_a_fact_of_the_file_is_found(tmp_path: Path, name: str, valu
         look(path)
 
 
-@pytest.mark.parametrize("data", [b"", b"other", None, "text", 5])
-def test_a_change_in_separately_stored_arguments_is_found(tmp_path: Path, data: object) -> None:
-    path = whole_file(tmp_path, keep_args=False)
-    change(path, "UPDATE argument SET data = ? WHERE n = 1 AND row = 1", data)
-
-    with pytest.raises(ArchiveCorrupt):
-        look(path)
-
-
 def test_a_missing_entry_that_a_schedule_needs_is_found(tmp_path: Path) -> None:
     path = whole_file(tmp_path)
     change(path, "DELETE FROM entry WHERE n = 1")
@@ -192,14 +181,6 @@ def test_a_missing_entry_that_a_schedule_needs_is_found(tmp_path: Path) -> None:
     with closing(Archive(path, "default")) as archive, pytest.raises(ArchiveCorrupt, match="history entry 1 "):
         list(archive.state())
     with pytest.raises(ArchiveCorrupt, match="history entry 1 "):
-        look(path)
-
-
-def test_invalid_text_is_found(tmp_path: Path) -> None:
-    path = whole_file(tmp_path)
-    change(path, "UPDATE entry SET kind = CAST(? AS TEXT) WHERE n = 1", b"\xff\xfe")
-
-    with pytest.raises(ArchiveCorrupt):
         look(path)
 
 

@@ -6,13 +6,25 @@ from contextlib import closing
 from pathlib import Path
 from zlib import crc32
 
-from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, archived, at, entry, fire, held, put, put_recurring
+from tests.unit.archive.ground import (
+    DUE_MS,
+    SECOND_US,
+    T_US,
+    TWINS,
+    archived,
+    at,
+    entry,
+    fire,
+    held,
+    prune,
+    put,
+    put_recurring,
+    take,
+)
 from zsched.archive import START, Archive, History
 from zsched.core.changes import Change
 from zsched.core.lateness import LeadersBack, waited_since_us
 from zsched.core.log import Entry, changes
-
-TWINS = ("plumless", "buckeroo")  # of one CRC-32
 
 
 def run(id: str) -> str:
@@ -87,13 +99,8 @@ def test_history_includes_everything_that_a_bootstrap_found(path: Path) -> None:
 
 def test_pruned_entries_are_not_counted_as_left_out(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
-        archive.append([put(seq, "a") for seq in range(1, 11)])
-        archive.commit()
-        archive.begin_pruning(
-            T_US + 5 * SECOND_US,
-        )
-        while archive.prune():
-            pass
+        take(archive, *(put(seq, "a") for seq in range(1, 11)))
+        prune(archive, T_US + 5 * SECOND_US)
 
     with History(path) as history:
         changes, left_out = history.of_schedule("a", 3)

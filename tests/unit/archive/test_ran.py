@@ -6,25 +6,15 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.log_rows import row_fields
-from tests.unit.archive.ground import T_US, archived, at, entry, held, put_recurring
+from tests.unit.archive.ground import T_US, TWINS, SteppingClock, archived, at, entry, held, put_recurring, restore
 from zsched.archive import Archive, History
 from zsched.archive.ran import Part, Ran
-from zsched.core.clock import ManualClock
 from zsched.core.log import Entry
 from zsched.core.log.recovery import Restored
 
-TWINS = ("plumless", "buckeroo")  # of one CRC-32
 START_MS = T_US // 1000
 SECOND_MS = 1000
 END_MS = START_MS + 100 * SECOND_MS
-
-
-class SlowClock(ManualClock):
-    """A clock on which each reading takes a fixed time."""
-
-    def monotonic_ms(self) -> float:
-        self.advance(300)
-        return super().monotonic_ms()
 
 
 def second(number: int) -> int:
@@ -51,14 +41,8 @@ def ran(path: Path, id: str = "r", start_ms: int = START_MS, end_ms: int = END_M
 
 def test_fired_backfilled_and_restored_occurrences_ran(path: Path) -> None:
     restored = Restored("r", str(second(4)), "open", "", second(4), T_US, None, [b"data", b"x"], ())
-    entries = [
-        put_recurring(1, "r"),
-        fired(2, "a", "r", "b"),
-        backfilled(3, "r", second(0), second(1)),
-        entry(4, "restore", "reason", "lost", "archive", "x", "rows", 1, *restored.texts()),
-        fired(5, "r", word="overlap"),
-        fired(6, "r", word="uncertain"),
-    ]
+    entries = [put_recurring(1, "r"), fired(2, "a", "r", "b"), backfilled(3, "r", second(0), second(1))]
+    entries += [restore(4, restored), fired(5, "r", word="overlap"), fired(6, "r", word="uncertain")]
 
     assert [second(n) for n in (0, 1, 2, 4, 6)] == ran(archived(path, entries))
 
@@ -94,7 +78,7 @@ def test_a_long_search_answers_part_by_part(path: Path) -> None:
     told: list[Part] = []
 
     with History(path) as history:
-        found = Ran(history, SlowClock())
+        found = Ran(history, SteppingClock(300))
         while not told or told[-1].read_to is not None:
             read_to = {part.archive: part.read_to for part in told if part.read_to is not None} | {"another": 99}
             told.append(found.of("r", START_MS, END_MS, read_to))

@@ -1,16 +1,34 @@
 """The knowledge of an archive that Redis may have lost."""
 
-from __future__ import annotations
-
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.archive.ground import DUE_MS, archived, at, enqueue, entry, fire, held, places, put, put_recurring, rows
-from tests.unit.archive.restoring import JOB, OLD_US, RUN, end, one_shot, restore, rule, take
+from tests.unit.archive.ground import (
+    DUE_MS,
+    JOB,
+    OLD_US,
+    RUN,
+    archived,
+    at,
+    cancel,
+    change,
+    end,
+    enqueue,
+    entry,
+    fire,
+    held,
+    one_shot,
+    places,
+    put,
+    put_recurring,
+    restore,
+    rows,
+    rule,
+    take,
+)
 from zsched.archive import Archive
 from zsched.archive.recall import recalling
 from zsched.core.clock import ManualClock
@@ -61,13 +79,8 @@ def test_an_unreadable_entry_touches_no_schedule(archive: Archive) -> None:
 
 
 def test_recall_without_a_common_entry_returns_everything(archive: Archive) -> None:
-    take(
-        archive,
-        put(1, "a", "b"),
-        put_recurring(2, "r"),
-        fire(3, f"a-{RUN}"),
-        entry(4, "run_now", "id", "r", "run", "r-5", "last", 1),
-    )
+    take(archive, put(1, "a", "b"), put_recurring(2, "r"), fire(3, f"a-{RUN}"))
+    take(archive, entry(4, "run_now", "id", "r", "run", "r-5", "last", 1))
 
     found = {mine.id: mine for mine in known(archive)}
 
@@ -95,7 +108,7 @@ def test_backfilled_runs_are_open_with_the_rules_record_and_leave_it_alone(archi
 def test_recall_behind_an_entry_returns_only_touched_schedules_and_runs(archive: Archive) -> None:
     advance = f"fired {RUN} {DUE_MS + 5} {DUE_MS + 5} -"
     take(archive, put(1, "a", "b"), put_recurring(2, "r"), enqueue(3, "r-3"), put_recurring(4, "r"))
-    take(archive, entry(5, "cancel", "rows", 1, "b", RUN), entry(6, "advance", "rows", 1, "r", advance))
+    take(archive, cancel(5, "b"), entry(6, "advance", "rows", 1, "r", advance))
 
     a, b, r = known(archive, "a", "b", "r", behind=4)
 
@@ -233,19 +246,10 @@ def test_a_namespace_has_its_own_run_ids(tmp_path: Path) -> None:
         assert {("a", ""), ("a", f"{RUN}-nshop")} == recall.touched_behind(0).keys()
 
 
-def test_a_damaged_archive_is_not_read(path: Path) -> None:
+@pytest.mark.parametrize("damage", ["UPDATE entry SET t = t + 1", "INSERT INTO fact VALUES ('known_from', 1)"])
+def test_a_damaged_archive_is_not_read(path: Path, damage: str) -> None:
     archived(path, [put(1, "a")])
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("UPDATE entry SET t = t + 1")
-
-    with pytest.raises(ArchiveCorrupt), recalling(path, "default", ManualClock()):
-        pass
-
-
-def test_an_archive_whose_facts_were_changed_is_not_read(path: Path) -> None:
-    archived(path, [put(1, "a")])
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("INSERT INTO fact VALUES ('known_from', 1)")
+    change(path, damage)
 
     with pytest.raises(ArchiveCorrupt), recalling(path, "default", ManualClock()):
         pass
@@ -253,8 +257,7 @@ def test_an_archive_whose_facts_were_changed_is_not_read(path: Path) -> None:
 
 def test_an_archive_without_entries_is_not_read(path: Path) -> None:
     archived(path, [])
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("DELETE FROM fact")
+    change(path, "DELETE FROM fact")
 
     with pytest.raises(ArchiveError, match="knows nothing"), recalling(path, "default", ManualClock()):
         pass
@@ -280,8 +283,7 @@ def test_facts_of_an_older_version_without_a_start_are_read(path: Path) -> None:
 
 def test_a_missing_history_entry_is_reported(archive: Archive) -> None:
     take(archive, put(1, "a"))
-    with closing(sqlite3.connect(archive.path, isolation_level=None)) as db:
-        db.execute("DELETE FROM entry")
+    change(archive.path, "DELETE FROM entry")
 
     with pytest.raises(ArchiveCorrupt, match="is gone"):
         known(archive)

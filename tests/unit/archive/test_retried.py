@@ -23,22 +23,20 @@ def retried(seq: int, *pairs: str) -> Entry:
 
 
 @pytest.mark.parametrize("schedule", [put(1, "a"), put_recurring(1, "a")], ids=["one-shot", "rule"])
-def test_a_retry_keeps_the_schedule_of_its_id_and_opens_the_run(tmp_path: Path, schedule: Entry) -> None:
-    with closing(Archive(tmp_path / "archive.db", "default")) as archive:
-        archive.append([schedule])
-        before = places(archive)
-        archive.append([retried(2)])
+def test_a_retry_keeps_the_schedule_of_its_id_and_opens_the_run(archive: Archive, schedule: Entry) -> None:
+    archive.append([schedule])
+    before = places(archive)
+    archive.append([retried(2)])
 
-        assert before | {AGAIN: "open"} == places(archive)
-        [record] = [record for row, record in archive.state() if row.place == "open"]
-        assert {"origin": b"mail", "data": b"call"} == record.fields
+    assert before | {AGAIN: "open"} == places(archive)
+    [record] = [record for row, record in archive.state() if row.place == "open"]
+    assert {"origin": b"mail", "data": b"call"} == record.fields
 
 
-def test_an_enqueued_run_replaces_the_schedule_as_before(tmp_path: Path) -> None:
-    with closing(Archive(tmp_path / "archive.db", "default")) as archive:
-        archive.append([put(1, "a"), enqueue(2, RUN)])
+def test_an_enqueued_run_replaces_the_schedule_as_before(archive: Archive) -> None:
+    archive.append([put(1, "a"), enqueue(2, RUN)])
 
-        assert {RUN: "open"} == places(archive)
+    assert {RUN: "open"} == places(archive)
 
 
 def test_a_retry_touches_only_its_run() -> None:
@@ -52,8 +50,8 @@ def test_an_enqueue_of_another_run_counts_as_a_retry() -> None:
     assert (What.RETRIED, AGAIN, RUN, "bob") == (change.what, change.run_id, change.why, change.by)
 
 
-def test_removing_arguments_keeps_the_id_of_the_retried_run(tmp_path: Path) -> None:
-    path = archived(tmp_path / "archive.db", [retried(1, "origin", "mail", "data", "secret")], keep_args=False)
+def test_removing_arguments_keeps_the_id_of_the_retried_run(path: Path) -> None:
+    archived(path, [retried(1, "origin", "mail", "data", "secret")], keep_args=False)
 
     [(body,)] = rows(path, "SELECT body FROM entry")
     assert b"secret" not in body
@@ -66,11 +64,11 @@ def test_a_truncated_enqueue_entry_is_not_read(size: str) -> None:
         list(changes(entry(1, "enqueue", "rows", 1, RUN, f"0 {size} -", "origin", "mail")))
 
 
-def test_an_entry_of_many_retries_opens_each_run_with_its_own_record(tmp_path: Path) -> None:
+def test_an_entry_of_many_retries_opens_each_run_with_its_own_record(path: Path) -> None:
     texts = (f"a-{DUE_MS}-r1", f"1 2 a-{DUE_MS}", "origin", "mail", "data", "one", f"b-{DUE_MS}-r1", f"0 2 b-{DUE_MS}",
              "data", "two", "origin", "sms")  # fmt: skip
     many = entry(1, "enqueue", "rows", 2, *texts)
-    with closing(Archive(tmp_path / "archive.db", "default", keep_args=False)) as archive:
+    with closing(Archive(path, "default", keep_args=False)) as archive:
         archive.append([many])
 
         records = {row.id: record.fields for row, record in archive.state()}

@@ -14,7 +14,20 @@ import pytest
 
 from tests.breadth import some
 from tests.log_rows import end_fields
-from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, archived, at, entry, held, rows
+from tests.unit.archive.ground import (
+    DUE_MS,
+    SECOND_US,
+    T_US,
+    SteppingClock,
+    archived,
+    at,
+    cancel,
+    change,
+    entry,
+    held,
+    prune,
+    rows,
+)
 from tests.unit.archive.many import CUSTOMERS, customer, first_page, id_of, measured, wanted, write
 from zsched.archive import Archive, History
 from zsched.archive.prefixes import LENGTHS, PREFIX_IDS, prefix_row, ranges
@@ -87,13 +100,9 @@ def ids(path: Path, *words: Any, **conditions: Any) -> list[str]:
 @pytest.fixture
 def of_two_queues(path: Path) -> Path:
     """An archive with a run of each queue in one entry, and both of its runs failed."""
-    entries = [
-        put(1, MAIL, "a", "b"),
-        put(2, FAX, "c"),
-        fire(3, "a", "c"),
-        end(4, a=RunStatus.FAILED, c=RunStatus.FAILED),
-    ]
-    return archived(path, [*entries, fire(5, "b"), end(6, b=RunStatus.SUCCEEDED)])
+    entries = [put(1, MAIL, "a", "b"), put(2, FAX, "c"), fire(3, "a", "c")]
+    entries += [end(4, a=RunStatus.FAILED, c=RunStatus.FAILED), fire(5, "b"), end(6, b=RunStatus.SUCCEEDED)]
+    return archived(path, entries)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +160,7 @@ def test_one_shots_that_did_not_run_are_found_by_facets_and_outcome(path: Path, 
 
 
 def test_a_cancelled_schedule_is_found_by_its_facets(path: Path) -> None:
-    archived(path, [put(1, MAIL, "a"), entry(2, "cancel", "rows", 1, "a", DUE_MS)])
+    archived(path, [put(1, MAIL, "a"), cancel(2, "a")])
 
     assert ["a"] == ids(path, What.CANCELLED, RunStatus.CANCELLED, tags=("acme",))
 
@@ -170,9 +179,7 @@ def test_entries_of_a_bootstrap_are_found_by_facets(path: Path) -> None:
 
 
 def test_corrupted_facets_are_reported(of_two_queues: Path) -> None:
-    rows(of_two_queues, "SELECT 1")
-    with closing(Archive(of_two_queues, "default")) as archive:
-        archive._db.execute("UPDATE facet SET body = x'00' WHERE n = 3")
+    change(of_two_queues, "UPDATE facet SET body = x'00' WHERE n = 3")
 
     with pytest.raises(ArchiveCorrupt, match="facets of history entry 3"):
         found(of_two_queues, wanted(queue="mail"))
@@ -201,11 +208,7 @@ def test_open_runs_of_a_large_state_are_found_by_their_pushes(path: Path, monkey
 
 
 # -- against a reading of everything --------------------------------------------------------------------
-
-
 IDS: Final = [f"{kind}-{name}-{number}" for kind in ("mail", "fax") for name in ("acme", "bolt") for number in range(4)]
-
-
 BAD: Final = (RunStatus.FAILED, RunStatus.LOST, RunStatus.EXPIRED)
 
 
@@ -406,9 +409,7 @@ def test_old_parts_of_the_index_are_deleted_with_the_history(path: Path, monkeyp
         archive.append([put(1, MAIL, *ids_of), *(fire(seq, id) for seq, id in enumerate(ids_of, 2)), *ends])
         archive.commit()
         archive.index_step(1000, ManualClock())
-        archive.begin_pruning(T_US + 120 * SECOND_US)
-        while archive.prune():
-            pass
+        prune(archive, T_US + 120 * SECOND_US)
 
     [[least], [segment], [prefix]] = (
         rows(path, f"SELECT min({column}) FROM {table}")[0]
@@ -420,23 +421,13 @@ def test_old_parts_of_the_index_are_deleted_with_the_history(path: Path, monkeyp
     assert ids_of[20:][::-1] == ids(path, RunStatus.FAILED, match="s*", queue="mail")
 
 
-class StandingClock(ManualClock):
-    """It stands still, and counts how often it is read: a search reads it after each entry and each run."""
-
-    reads = 0
-
-    def monotonic_ms(self) -> float:
-        self.reads += 1
-        return super().monotonic_ms()
-
-
 def test_the_first_page_among_many_runs_is_found_after_few_of_them(path: Path) -> None:
     write(path, 60_000)
-    clocks = {name: StandingClock() for name in measured(60_000)}
+    clocks = {name: SteppingClock(0) for name in measured(60_000)}
 
     for name, query in measured(60_000).items():
         first_page(path, query, clocks[name])
-    by_tag, _ = first_page(path, wanted(limit=1000, tags=(customer(50 * 200),)), StandingClock())
+    by_tag, _ = first_page(path, wanted(limit=1000, tags=(customer(50 * 200),)), SteppingClock(0))
 
     assert {} == {name: clock.reads for name, clock in clocks.items() if clock.reads > 1000}
     assert [id_of(number) for number in reversed(range(50 * 200, 51 * 200))] == [one.id for one in by_tag.hits]
