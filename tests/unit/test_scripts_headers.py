@@ -1,7 +1,8 @@
-"""The headers of all scripts of zsched/lua, and the rules that all of them keep."""
+"""The headers of all scripts of zsched/lua, the rules that all of them keep, and RQ's keys, defined once."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -9,9 +10,12 @@ import pytest
 from lupa.lua51 import LuaRuntime
 
 import zsched
+from tests.prefix import needs_prefix
+from tests.sources import PACKAGE, sources
 from zsched.errors import ZschedError
-from zsched.storage import scripts
+from zsched.storage import rqkeys, scripts
 from zsched.storage.keys import Keys
+from zsched.storage.rqkeys import RqKeys
 from zsched.storage.scripts import Scripts, load
 
 LUA = Path(zsched.__file__).parent / "lua"
@@ -221,3 +225,31 @@ def test_a_missing_argument_is_noticed_before_anything_is_sent() -> None:
     with pytest.raises(KeyError):
         Scripts(channel, Keys("mail")).call("pause", rows=["a"])
     assert [] == channel.told
+
+
+LITERAL = re.compile(r"(?<![\w-])rq:|:(dependents|dependencies)\b")
+
+
+def test_only_rqkeys_py_contains_keys_of_rq() -> None:
+    files = {name: source for name, source in sources(PACKAGE.rglob("*.py")).items() if LITERAL.search(source.text)}
+
+    assert ["storage/rqkeys.py"] == [name for name, source in files.items() if any(map(LITERAL.search, source.texts))]
+
+
+def test_lua_and_python_have_the_same_keys_of_rq() -> None:
+    library = (PACKAGE / "lua" / "lib" / "rq.lua").read_text()
+    in_python = inspect.getsource(rqkeys)
+
+    kinds = re.findall(r"^local RQ_[A-Z]+ = '\{rq\}:([a-z-]+):'$", library, re.MULTILINE)
+
+    assert len(kinds) == len(re.findall(r"^local RQ_", library, re.MULTILINE))
+    assert {"execution"} == {kind for kind in kinds if f'"{kind}"' not in in_python}  # which scripts alone look at
+
+
+@needs_prefix
+@pytest.mark.parametrize("name", ["a", b"a", "a:b", b"\xff"])
+def test_the_name_of_a_queue_is_read_back_from_its_key(name: str | bytes) -> None:
+    rq = RqKeys("{app}:rq")
+
+    assert name == rq.queue_name(rq.queue(name))
+    assert isinstance(rq.job(name), type(name))

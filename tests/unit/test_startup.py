@@ -7,6 +7,7 @@ A program runs in a separate process and prints the modules that it has imported
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 
@@ -97,3 +98,13 @@ def test_the_list_of_commands_cuts_no_line() -> None:
 
     assert set(program.commands) == set(listed)
     assert not [line for line in listed.values() if "..." in line]
+
+
+def test_the_error_without_greenlet_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("zsched.aio")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "greenlet", None)
+    monkeypatch.delitem(vars(zsched), "AsyncClient", raising=False)
+
+    with pytest.raises(ImportError, match=r"pip install 'zsched\[async\]'"):
+        importlib.import_module("zsched.aio")

@@ -1,4 +1,4 @@
-"""Places of marks and bars on the console's timeline."""
+"""Marks and bars on the console's timeline, and replacements of occurrences that did not run or failed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zsched.core.changes import What
+from zsched.core.changes import BACKFILL, RUN_NOW, What
 from zsched.core.choices import ScheduleState
 from zsched.core.lateness import Absences
 from zsched.core.lookback import Facets, Occurrence
@@ -106,3 +106,55 @@ def test_an_occurrence_without_a_run_has_the_reason_of_an_outage_and_a_failed_ru
     assert ["no daemon led from 1970-01-01 01:00:00+00:00 until 1970-01-01 02:00:00+00:00", ""] == [
         row.cause for row in rows
     ]
+
+
+def of_a(what: What, nominal_ms: int | None = None, **given: Any) -> Occurrence:
+    return Occurrence("a", what, 1, "1-1", nominal_ms=nominal_ms, **given)
+
+
+def run(id: str, status: RunStatus = RunStatus.SUCCEEDED) -> Run:
+    return Run(id, status)
+
+
+def replacements(*found: Occurrence) -> Replacements:
+    known = Replacements()
+    for one in found:
+        known.add(one)
+    return known
+
+
+def words(known: Replacements, one: Occurrence) -> str | None:
+    found = known.of(one)
+    return found and found.words
+
+
+def test_a_skipped_occurrence_is_shown_with_the_state_of_its_backfilled_run() -> None:
+    known = replacements(of_a(What.ENQUEUED, 60, why=BACKFILL, run=run("a-60")))
+
+    assert "backfilled: succeeded" == words(known, of_a(What.SKIPPED, 60))
+    assert None is words(known, of_a(What.SKIPPED, 120))
+
+
+def test_occurrences_that_were_skipped_together_are_counted_as_far_as_they_were_backfilled() -> None:
+    skipped = of_a(What.SKIPPED, first_ms=60, last_ms=180, count=3)
+    parts = [of_a(What.ENQUEUED, ms, why=BACKFILL, run=run(f"a-{ms}")) for ms in (60, 120, 180, 240)]
+
+    found = [replacements(*parts[:number]).of(skipped) for number in range(1, 5)]
+
+    assert ["1 of 3", "2 of 3", "3 of 3", "3 of 3"] == [one and one.words.removesuffix(" backfilled") for one in found]
+    assert [False, False, True, True] == [one and one.is_whole for one in found]
+
+
+def test_a_failed_run_is_shown_with_the_state_of_its_last_retry() -> None:
+    first = of_a(What.RETRIED, why="a-1", run=run("a-1-r1", RunStatus.FAILED))
+    second = of_a(What.RETRIED, why="a-1-r1", run=run("a-1-r2", RunStatus.QUEUED))
+    failed = of_a(What.FIRED, 1, run=run("a-1", RunStatus.FAILED))
+
+    assert "retried: failed" == words(replacements(first), failed)
+    assert "retried: queued" == words(replacements(second, first), failed)
+
+
+def test_a_run_on_request_is_in_place_of_no_occurrence() -> None:
+    known = replacements(of_a(What.ENQUEUED, 60, why=RUN_NOW, run=run("a-60")))
+
+    assert None is words(known, of_a(What.SKIPPED, 60))

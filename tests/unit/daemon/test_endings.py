@@ -1,12 +1,21 @@
-"""Lifetimes of RQ's registries in the search for ends: RQ's own and observed ones, a bounded number. No Redis."""
+"""Ends of runs: their search and their record. Suppressed occurrences, and the history in one answer. No Redis."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
 
 from tests.prefix import RQ
+from zsched.core.changes import Change, What
+from zsched.core.log import Entry, Position
+from zsched.core.runs import EXPIRED, GONE, Run, RunStatus, facts_text
+from zsched.daemon import answerer, suppressed
 from zsched.daemon.endings import Endings
+from zsched.daemon.suppressed import SuppressedRuns
+from zsched.storage.dispatch import Over
 
 NOW_S = 1_800_000_000
 KEY = f"{RQ}:finished:mail"
@@ -92,3 +101,102 @@ def test_lifetimes_are_read_at_the_first_look_and_at_every_twentieth_after_that(
     learnt = [(_look(registries, endings), registries.learnt)[1] for _ in range(41)]
 
     assert [1] * 20 + [2] * 20 + [3] == learnt
+
+
+NOW_MS = 1_800_000_000_000
+HOUR_MS = 3_600_000
+PATH = Path("archive.db")
+
+
+class _History:
+    """Rows 1, 2, … of which each is suppressed; the rows of the last hour begin at row 3."""
+
+    last_n = 4
+    asked: list[tuple[str, int]]
+
+    def __init__(self, path: Path) -> None:
+        assert path == PATH
+
+    def __enter__(self) -> _History:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def before(self, t_us: int) -> int:
+        self.asked.append(("before", t_us))
+        return 2
+
+    def look(self, after_n: int) -> tuple[list[Change], int]:
+        self.asked.append(("look", after_n))
+        rows = range(after_n + 1, self.last_n + 1)
+        return [Change(f"s{n}", What.DUPLICATE, n, f"1-{n}", run_id=f"s{n}-5") for n in rows], self.last_n
+
+
+@pytest.fixture
+def history(monkeypatch: pytest.MonkeyPatch) -> type[_History]:
+    history = type("History", (_History,), {"asked": []})
+    monkeypatch.setattr(suppressed, "History", history)
+    monkeypatch.setattr(suppressed, "Suppressed", lambda opened: opened)
+    return history
+
+
+def test_suppressed_runs_of_the_last_hour_come_before_new_runs(history: type[_History]) -> None:
+    runs = SuppressedRuns()
+
+    first, others = runs.look(PATH, NOW_MS)
+    history.last_n = 5
+    second, still = runs.look(PATH, NOW_MS + 1)
+
+    assert (["s3", "s4"], 0) == ([alarm.id for alarm in first], others)
+    assert (["s5"], 2) == ([alarm.id for alarm in second], still)
+    assert [("before", (NOW_MS - HOUR_MS) * 1000), ("look", 2), ("look", 4)] == history.asked
+
+
+def test_a_suppressed_run_counts_as_an_alarm_for_an_hour(history: type[_History]) -> None:
+    runs = SuppressedRuns()
+    runs.look(PATH, NOW_MS)
+    history.last_n = 5
+    runs.look(PATH, NOW_MS + HOUR_MS // 2)
+
+    later = [runs.look(PATH, NOW_MS + HOUR_MS + ms)[1] for ms in (0, 1, HOUR_MS // 2, HOUR_MS // 2 + 1)]
+
+    assert [3, 1, 1, 0] == later
+
+
+def test_suppressed_runs_of_the_last_hour_are_read_again_from_a_new_archive(history: type[_History]) -> None:
+    runs = SuppressedRuns()
+    history.last_n = 7
+    runs.look(PATH, NOW_MS)
+    history.last_n = 3
+
+    told, _ = runs.look(PATH, NOW_MS)
+
+    assert ["s3"] == [alarm.id for alarm in told]
+
+
+@pytest.mark.parametrize(("sizes", "held"), [([4, 4, 4], 2), ([4, 6, 1], 2), ([20, 1], 1), ([4, 20], 1)])
+def test_an_answer_holds_the_entries_that_its_bound_allows_and_the_first_always(
+    sizes: list[int], held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answerer, "_ENTRY_BYTES", 10)
+    entries = [Entry(Position(1, seq, 5), "", (b"x" * size,)) for seq, size in enumerate(sizes, 1)]
+
+    assert entries[:held] == list(answerer._within_bounds(entries))
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "counts"),
+    [
+        (RunStatus.SUCCEEDED, "", "+"),
+        (RunStatus.FAILED, "ValueError: no", "!"),
+        (RunStatus.LOST, "AbandonedJobError", "!"),
+        (RunStatus.LOST, GONE, "-"),  # nobody knows how it ended
+        (RunStatus.EXPIRED, EXPIRED, "-"),
+        (RunStatus.CANCELLED, "", "-"),
+    ],
+)
+def test_a_run_counts_in_its_streak_by_its_status(status: RunStatus, error: str, counts: str) -> None:
+    run = Run("poll-1700000000000", status, error=error)
+
+    assert Over("poll", run.id, "seen", counts, run.status.value, facts_text(run)) == Over.of(run, "seen")

@@ -1,11 +1,13 @@
-"""Runs of one schedule that wait for each other, or replace each other, by the test's clock."""
+"""Runs that wait for each other, replace each other, or share a limit of RQ, by the test's clock."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
+import rq
 from rq.job import Job
 
 from tests.prefix import RQ
@@ -152,3 +154,40 @@ def test_a_replaced_run_is_not_executed_again(scheduler: ManualScheduler) -> Non
     assert {first.id: RunStatus.CANCELLED, second.id: RunStatus.SUCCEEDED} == {
         run.id: run.status for run in scheduler.client.runs("a")
     }
+
+
+has_rate_limits = pytest.mark.skipif(not hasattr(rq, "RateLimit"), reason="RQ 2 has no rate limits")
+
+
+@has_rate_limits
+def test_runs_of_one_limit_are_all_executed(scheduler: ManualScheduler) -> None:
+    for n in range(5):
+        scheduler.client.schedule(tasks.note, id=f"a{n}", at=NINE + MINUTE, rate_limit="mail:2")
+
+    runs = scheduler.advance(MINUTE)
+    with_a_slot = queued(scheduler)
+
+    assert ids(runs[:2]) == with_a_slot
+    assert ids(runs) == ids(scheduler.work())
+
+
+@has_rate_limits
+def test_a_run_behind_a_cancelled_run_gets_its_slot(scheduler: ManualScheduler) -> None:
+    for n in range(3):
+        scheduler.client.schedule(tasks.note, id=f"a{n}", at=NINE + MINUTE, rate_limit="mail:1")
+    first, second, third = scheduler.advance(MINUTE)
+
+    scheduler.client.cancel_run(first.id)
+    scheduler.client.cancel_run(second.id)
+
+    assert [third.id] == ids(scheduler.work())
+
+
+@has_rate_limits
+def test_a_run_behind_an_expired_run_gets_its_slot(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.note, id="a", at=NINE, rate_limit="mail:1", expires_after=60)
+    scheduler.client.schedule(tasks.note, id="b", at=NINE + timedelta(minutes=2), rate_limit="mail:1")
+
+    scheduler.advance(MINUTE * 3)
+
+    assert ["b"] == [run.schedule_id for run in scheduler.work()]

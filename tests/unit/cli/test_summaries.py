@@ -1,4 +1,4 @@
-"""The one-line summary of a log entry: a sentence for a single change, numbers for many."""
+"""Runs as cells of a table, and one-line summaries of log entries."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from zsched.cli.formats import run_table
 from zsched.cli.log import summary
+from zsched.cli.terminal import Terminal
 from zsched.core.changes import Change, What
 from zsched.core.log import Entry, Position
+from zsched.core.run_cells import cells, remark, with_short_workers
+from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import sentence
 
 AT = Position(1, 7, 1_767_225_600_000_000)
@@ -72,3 +76,27 @@ def test_every_kind_of_change_has_a_summary_for_many() -> None:
 )
 def test_an_entry_without_changes_has_a_summary(told: Entry, expected: str) -> None:
     assert expected == summary(told, [], "UTC")
+
+
+WORKER = "b5958f3c" + "0" * 24
+LOST = Run(
+    "a-1", RunStatus.LOST, 1, 1, 2, 92_000, worker=WORKER, error=f"its worker {WORKER} died", heartbeat_ms=3002
+)  # fmt: skip
+
+
+def test_a_lost_run_shows_its_least_duration() -> None:
+    assert ("lost", "1 ms", "≥ 3.0 s") == cells(LOST)
+    assert ("lost", "", "") == cells(Run("a-1", RunStatus.LOST))
+
+
+def test_an_unnamed_worker_is_shown_by_its_first_digits() -> None:
+    assert "run a is running on worker b5958f3c…, now" == with_short_workers(
+        f"run a is running on worker {WORKER}, now"
+    )
+    assert "its worker b5958f3c… died" == remark(LOST)
+    assert WORKER not in "".join(Terminal().shown([run_table([LOST], "UTC")]))
+
+
+def test_a_name_that_rq_did_not_generate_is_left_alone() -> None:
+    for text in (f"digest {WORKER}", f"worker {WORKER}0", "worker mail-1"):
+        assert text == with_short_workers(text)

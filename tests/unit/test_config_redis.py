@@ -1,4 +1,4 @@
-"""Sentinels in URLs, in the file and in the environment."""
+"""Where Redis is: its address, its Sentinels in URLs, the file and the environment, and passwords of systemd."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zsched.config.settings import Settings, load_settings
-from zsched.config.urls import SentinelUrl
+from zsched.config.urls import SentinelUrl, address_of
 from zsched.errors import ConfigError
 
 URL = "redis+sentinel://h1:26379,h2:26380/mymaster/0"
@@ -154,3 +154,116 @@ def test_a_password_of_the_sentinels_in_the_url_is_not_used_for_the_master(tmp_p
     file = write(tmp_path, "[redis]\npassword_file = '/m'\n")
 
     assert "/m" == load_settings(file, env={"ZSCHED_REDIS_URL": URL + "?sentinel_password=p"}).redis.password_file
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("redis://localhost:6379/0", "localhost:6379/0"),
+        ("redis://localhost", "localhost:6379/0"),
+        ("redis:///3", "localhost:6379/3"),
+        ("redis://LocalHost/?db=2", "localhost:6379/2"),
+        ("redis://h/1?db=2", "h:6379/2"),  # redis-py takes the query's
+        ("rediss://Cache.example:6380/1", "cache.example:6380/1"),
+        ("redis://ann:s3cret@h:1/0", "h:1/0"),
+        ("redis://:s3c@ret@h:1/0?password=s3cret&username=ann", "h:1/0"),
+        ("redis://[::1]:7000/0", "[::1]:7000/0"),
+        ("unix:///run/redis.sock?db=4", "unix:/run/redis.sock/4"),
+        ("unix://ann:s3cret@/run/redis.sock", "unix:/run/redis.sock/0"),
+        ("redis+sentinel://:s3cret@b,a:1/main/2?sentinel_password=s3cret", "sentinels:a:1,b:26379/main/2"),
+        ("redis+sentinel://a:1,b/main/2", "sentinels:a:1,b:26379/main/2"),
+    ],
+)
+def test_an_address_is_the_configured_host_port_and_database(url: str, address: str) -> None:
+    assert address == address_of(url)
+
+
+def test_an_address_has_the_sentinels_of_the_settings() -> None:
+    env = {"ZSCHED_REDIS_SENTINELS": "b:1,a:2", "ZSCHED_REDIS_MASTER": "main", "ZSCHED_REDIS_URL": "redis://x:y@/3"}
+
+    assert "sentinels:a:2,b:1/main/3" == address_of(load_settings(env=env).redis.url)
+
+
+def test_the_settings_name_the_place_of_the_address(tmp_path: Path) -> None:
+    file, url = tmp_path / "zsched.toml", "redis://h:1/0"
+    file.write_text(f'[redis]\nurl = "{url}"\n')
+    env = {"ZSCHED_REDIS_URL": url}
+    sentinels = {"ZSCHED_REDIS_SENTINELS": "a:1", "ZSCHED_REDIS_MASTER": "main"}
+
+    found = [
+        load_settings(env={}),
+        load_settings(file, env={}),
+        load_settings(file, env=env),
+        load_settings(file, env=env, flags={"redis.url": url}),
+        load_settings(env=sentinels),
+    ]
+
+    assert [
+        "the default, as ZSCHED_REDIS_URL is not set",
+        f"{file}: [redis] url",
+        "ZSCHED_REDIS_URL",
+        "--redis-url",
+        "ZSCHED_REDIS_SENTINELS, ZSCHED_REDIS_MASTER",
+    ] == [one.redis.given_by for one in found]
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "redis-password").write_text("of systemd\n")
+    return {"CREDENTIALS_DIRECTORY": str(tmp_path)}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://host:6379/0",
+        "redis://zsched@host:6379/0",  # a user without its password
+        "unix:///run/redis.sock?db=0",
+        "redis+sentinel://zsched@h1,h2/mymaster/0?sentinel_password=theirs",
+    ],
+)
+def test_a_credential_is_the_password_of_redis(env: dict[str, str], url: str) -> None:
+    settings = load_settings(env=env | {"ZSCHED_REDIS_URL": url})
+
+    assert "of systemd" == settings.redis.read_password()
+    assert url == settings.redis.url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:secret@host:6379/0",
+        "redis://me:secret@host",
+        "unix:///run/redis.sock?password=secret",
+        "redis+sentinel://:secret@h1,h2/mymaster/0",
+    ],
+)
+def test_a_password_in_the_url_takes_precedence_over_a_credential(env: dict[str, str], url: str) -> None:
+    assert load_settings(env=env | {"ZSCHED_REDIS_URL": url}).redis.read_password() is None
+
+
+def test_a_configured_file_takes_precedence_over_a_credential(env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+
+    settings = load_settings(env=env | {"ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "mine")})
+
+    assert "mine" == settings.redis.read_password()
+
+
+@pytest.mark.parametrize("text", ["", "\n"])  # no unit can give an empty one
+def test_a_blank_credential_means_a_redis_without_a_password(env: dict[str, str], tmp_path: Path, text: str) -> None:
+    (tmp_path / "redis-password").write_text(text)
+
+    assert load_settings(env=env).redis.read_password() is None
+
+
+@pytest.mark.parametrize("folder", ["", "/nowhere", "/dev/null"])
+def test_settings_without_credentials_have_no_password(folder: str) -> None:
+    assert load_settings(env={"CREDENTIALS_DIRECTORY": folder}).redis.read_password() is None
+
+
+def test_a_user_in_the_url_is_combined_with_a_password_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("secret")
+    env = {"ZSCHED_REDIS_URL": "redis://zsched@host/0", "ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "password")}
+
+    assert "secret" == load_settings(env=env).redis.read_password()
