@@ -16,20 +16,8 @@ from zsched.core.triggers import Fold, Gap, Trigger, TriggerSpec, build, project
 from zsched.core.triggers.cron import CRON
 
 NEW_YORK = "America/New_York"
-LINES = [
-    "30 2 * * *",
-    "30 1 * * *",
-    "0,15,45 0-3 * * *",
-    "0 3 * * *",
-    "0 0 * * *",
-    "59 23 30 12 *",
-    "20 1 1-7 * 0",
-    "10 2 */2 * 0",
-    "*/30 * * * *",
-    "15 */2 * * *",
-    "* 1 * * *",
-    "0 * * * 0",
-]
+LINES = ["30 2 * * *", "30 1 * * *", "0,15,45 0-3 * * *", "0 3 * * *", "0 0 * * *", "59 23 30 12 *", "20 1 1-7 * 0"]
+LINES += ["10 2 */2 * 0", "*/30 * * * *", "15 */2 * * *", "* 1 * * *", "0 * * * 0"]
 
 
 def cron(expr: str, zone: str, gap: Gap = Gap.FIRST_VALID, fold: Fold = Fold.FIRST) -> Trigger:
