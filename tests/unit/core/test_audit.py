@@ -213,13 +213,17 @@ def test_an_alarm_names_the_difference(known: Held, changes: dict[str, Any], fou
     assert (Event.DIFFERENT, found) == (alarm.event, alarm.found)
 
 
-@pytest.mark.parametrize("known", [rule(1), ONCE, QUARANTINED, rule(1, place="paused")])
-def test_a_schedule_that_agrees_with_the_log_raises_no_alarm(known: Held) -> None:
-    assert misplaced(known, known, ["normal"], "scheduled") is None
+@pytest.mark.parametrize(
+    ("known", "there"),
+    [
+        *((known, known) for known in (rule(1), ONCE, QUARANTINED, rule(1, place="paused"))),
+        (QUARANTINED, replace(QUARANTINED, record=[])),  # its content does not matter
+    ],
+)
+def test_a_schedule_that_agrees_with_the_log_raises_no_alarm(known: Held, there: Held) -> None:
+    places = ["quarantine"] if known is QUARANTINED else ["normal"]
 
-
-def test_a_quarantined_schedule_with_other_content_is_not_misplaced() -> None:
-    assert misplaced(QUARANTINED, replace(QUARANTINED, record=[]), ["quarantine"], "") is None
+    assert misplaced(known, there, places, "scheduled") is None
 
 
 @pytest.mark.parametrize(
@@ -242,20 +246,18 @@ def test_a_missing_or_duplicated_schedule_is_restored_to_its_place(
     assert ("a", "due", DUE_MS) == (alarm.row.id, alarm.row.place, alarm.row.due_ms)
 
 
-def test_a_one_shot_with_another_due_time_than_its_run_is_not_restored() -> None:
-    odd = replace(ONCE, due_ms=5)
-
-    alarm = misplaced(odd, None, [], "")
-
-    assert alarm is not None
-    assert (None, "nothing; by the log it is not due when its run is") == (alarm.row, alarm.found)
-
-
-def test_a_missing_quarantined_schedule_is_reported_and_not_restored() -> None:
-    alarm = misplaced(QUARANTINED, None, [], "")
+@pytest.mark.parametrize(
+    ("known", "found"),
+    [
+        (replace(ONCE, due_ms=5), "nothing; by the log it is not due when its run is"),
+        (QUARANTINED, "nothing"),
+    ],
+)
+def test_a_missing_quarantined_schedule_or_one_with_another_due_time_is_not_restored(known: Held, found: str) -> None:
+    alarm = misplaced(known, None, [], "")
 
     assert alarm is not None
-    assert (Event.MISSING, None) == (alarm.event, alarm.row)
+    assert (Event.MISSING, None, found) == (alarm.event, alarm.row, alarm.found)
 
 
 def test_an_id_that_the_log_never_had_is_reported_with_its_places() -> None:

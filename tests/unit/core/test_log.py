@@ -193,54 +193,42 @@ def test_an_entry_says_what_its_script_did(entry: Entry, said: list[Change]) -> 
     assert {change.what for change in said} <= KINDS[entry.kind].whats
 
 
+ONE_PUT = ("lane", "low", "fields", 0, "rows", 1)
+LEFT_OUT = "passed - 9 9 missed:1:2:2"
+ADVANCES = ["fired 5 9 9", "fired soon 9 9 -", "vanished 5 9 9 -", "passed - 9 9 lost:1:2:2"]
+ADVANCES += ["passed - 9 9 missed:1:2", f"{LEFT_OUT},"]
+UNREADABLE: list[tuple[str, list[tuple[Any, ...]]]] = [
+    ("conjure", [()]),
+    ("", [()]),
+    ("put", [(), PUT[:-1], PUT[:-5], (*PUT, "replaced"), ("lane", "low", "fields", "many")]),
+    ("put", [(*ONE_PUT, "a", "soon", "data", ""), (*ONE_PUT, b"\xff", 5, "data", "")]),
+    (
+        "put_recurring",
+        [("shapes", "1"), rule("r")[:-1], rule("r")[:-2], (*rule("r"), "id", "r"), rule("r", due_ms="soon")],
+    ),
+    ("put_recurring", [rule("r", due_ms="soon"), (*rule("r")[:-5], "2 5 5", *rule("r")[-4:])]),
+    ("put_recurring", [("shapes", "1", *SHAPES[2:10], *rule("r")[len(SHAPES) :])]),
+    ("enqueue", [(), ("run",)]),
+    ("run_now", [("id", "a")]),
+    ("backfill", [("id", "a")]),
+    ("fire", [("runs",)]),
+    ("advance", [(), ("rows", "r fired 5 9 9 - -"), ("rows", 1), ("rows", 1, "r")]),
+    ("advance", [("rows", 1, "r", text) for text in ADVANCES]),
+    ("advance", [("rows", 1, "r", LEFT_OUT, "s", LEFT_OUT), ("rows", 1, "", "a text of no row", "r", "fired 5 9 9 -")]),
+    ("advance", [("rows", "many", "r", "fired 5 9 9 -")]),
+    ("quarantine", [()]),
+    ("cancel", [("rows", 1), ("rows", 2, "a", 5), ("rows", 1, "a", "soon")]),
+    ("pause", [("rows", 1, "a", f"low {DUE_MS}"), ("note", "", "rows", 1, "a", "low")]),
+    ("resume", [("rows", 1, "a", "low"), ("rows", 1, "a", "low 5 5 5")]),
+]
+HEADLESS = [[], [b"t", b"5", b"kind", b"term"], [b"kind", b"cancel", b"t", b"soon", b"id", b"a"]]
+
+
 @pytest.mark.parametrize(
     "broken",
     [
-        entry("conjure"),
-        entry(""),
-        Entry.of(b"3-7", []),
-        Entry.of(b"3-7", [b"t", b"5", b"kind", b"term"]),
-        Entry.of(b"3-7", [b"kind", b"cancel", b"t", b"soon", b"id", b"a"]),
-        entry("put"),
-        entry("put", *PUT[:-1]),
-        entry("put", *PUT[:-5]),
-        entry("put", *PUT, "replaced"),
-        entry("put", "lane", "low", "fields", "many"),
-        entry("put", "lane", "low", "fields", 0, "rows", 1, "a", "soon", "data", ""),
-        entry("put", "lane", "low", "fields", 0, "rows", 1, b"\xff", 5, "data", ""),
-        entry("put_recurring", "shapes", "1"),
-        entry("put_recurring", *rule("r")[:-1]),
-        entry("put_recurring", *rule("r")[:-2]),
-        entry("put_recurring", *rule("r"), "id", "r"),
-        entry("put_recurring", *rule("r", due_ms="soon")),
-        entry("put_recurring", *rule("r")[:-5], "2 5 5", *rule("r")[-4:]),
-        entry("put_recurring", "shapes", "1", *SHAPES[2:10], *rule("r")[len(SHAPES) :]),
-        entry("enqueue"),
-        entry("enqueue", "run"),
-        entry("run_now", "id", "a"),
-        entry("backfill", "id", "a"),
-        entry("fire", "runs"),
-        entry("advance"),
-        entry("advance", "rows", "r fired 5 9 9 - -"),
-        entry("advance", "rows", 1),
-        entry("advance", "rows", 1, "r"),
-        entry("advance", "rows", 1, "r", "fired 5 9 9"),
-        entry("advance", "rows", 1, "r", "fired soon 9 9 -"),
-        entry("advance", "rows", 1, "r", "vanished 5 9 9 -"),
-        entry("advance", "rows", 1, "r", "passed - 9 9 lost:1:2:2"),
-        entry("advance", "rows", 1, "r", "passed - 9 9 missed:1:2"),
-        entry("advance", "rows", 1, "r", "passed - 9 9 missed:1:2:2,"),
-        entry("advance", "rows", 1, "r", "passed - 9 9 missed:1:2:2", "s", "passed - 9 9 missed:1:2:2"),
-        entry("advance", "rows", 1, "", "a text of no row", "r", "fired 5 9 9 -"),
-        entry("advance", "rows", "many", "r", "fired 5 9 9 -"),
-        entry("quarantine"),
-        entry("cancel", "rows", 1),
-        entry("cancel", "rows", 2, "a", 5),
-        entry("cancel", "rows", 1, "a", "soon"),
-        entry("pause", "rows", 1, "a", f"low {DUE_MS}"),
-        entry("pause", "note", "", "rows", 1, "a", "low"),
-        entry("resume", "rows", 1, "a", "low"),
-        entry("resume", "rows", 1, "a", "low 5 5 5"),
+        *(entry(kind, *texts) for kind, many in UNREADABLE for texts in many),
+        *(Entry.of(b"3-7", texts) for texts in HEADLESS),
     ],
 )
 def test_an_unreadable_entry_raises_unknown_entry_with_its_id(broken: Entry) -> None:
@@ -296,14 +284,8 @@ def test_a_put_recurring_entry_returns_its_record() -> None:
 
     assert ("s", DUE_MS, True, "r-1") == (put.id, put.due_ms, put.is_paused, put.last)
     due, updated = str(DUE_MS).encode(), str(T_US // 1000).encode()
-    own = {
-        "created_by": b"ann",
-        "version": f"3-7-{T_US}".encode(),
-        "trigger": b"every 5",
-        "digest": b"d e",
-        "lane": b"low",
-    }
-    own |= {"anchor": b"11", "created_at": b"12", "updated_at": updated, "nominal": due, "last": b"r-1"}
+    own = {"created_by": b"ann", "version": f"3-7-{T_US}".encode(), "trigger": b"every 5", "digest": b"d e"}
+    own |= {"lane": b"low", "anchor": b"11", "created_at": b"12", "updated_at": updated, "nominal": due, "last": b"r-1"}
     assert own == parsed.schedule_of(1)
     lane, record = parsed.record_of(1)
     assert ("low", [b"data", b"\xff"]) == (lane, record[:2])

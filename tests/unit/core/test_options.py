@@ -35,118 +35,64 @@ def _define_and_check(options: dict[str, Any]) -> None:
     check(_define(**options).when, AT_MS)
 
 
+def each(field: str, *values: object, **more: object) -> list[tuple[str, dict[str, Any]]]:
+    """Return a row for each value of an option that is refused beside *more*."""
+    return [(field, more | {field: value}) for value in values]
+
+
+NEW_YORK = {"tz": "America/New_York"}
+LAST, EAST, WEST = datetime(9999, 12, 31, 23), timezone(timedelta(hours=14)), timezone(-timedelta(hours=12))
 BAD: list[tuple[str, dict[str, Any]]] = [
     ("trigger", {"at": None}),
     ("cron and rrule", {"cron": "* * * * *", "rrule": "FREQ=DAILY"}),
-    # zones
-    ("tz", {"cron": "* * * * *", "tz": "Mars/Olympus"}),
-    ("tz", {"cron": "* * * * *", "tz": "EST"}),
-    ("tz", {"cron": "* * * * *", "tz": "right/UTC"}),
-    ("tz", {"cron": "* * * * *", "tz": "posix/UTC"}),
-    ("tz", {"cron": "* * * * *", "tz": "localtime"}),
-    ("tz", {"cron": "* * * * *", "tz": "../../etc/passwd"}),
-    ("tz", {"cron": "* * * * *", "tz": ""}),
-    ("tz", {"cron": "* * * * *", "tz": 5}),
-    ("tz", {"cron": "* * * * *", "tz": timezone(timedelta(hours=1))}),
+    *each("tz", "Mars/Olympus", "EST", "right/UTC", "posix/UTC", "localtime", cron="* * * * *"),
+    *each("tz", "../../etc/passwd", "", 5, timezone(timedelta(hours=1)), cron="* * * * *"),
     # instants
-    ("at", {"at": datetime(2026, 11, 21, 8)}),
-    ("at", {"at": date(2026, 11, 21), "tz": "UTC"}),
-    ("at", {"at": "2026-11-21T08:00Z"}),
-    ("at", {"at": 1_795_248_000}),
-    ("at", {"at": datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)}),
-    ("at", {"at": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))}),
-    ("at", {"at": datetime(1, 1, 1), "tz": "Pacific/Apia"}),
-    ("at", {"at": datetime(9999, 12, 31, 23, 59, 59, 999_900, tzinfo=UTC)}),
-    ("at", {"at": datetime(9999, 12, 31, 23, 0, tzinfo=timezone(timedelta(hours=-12)))}),
-    ("at", {"at": datetime(9999, 12, 31, 23, 0), "tz": "America/New_York"}),
-    ("at", {"at": datetime(2026, 3, 8, 2, 30), "tz": "America/New_York", "gap": "skip"}),
-    ("gap", {"at": AT, "gap": "forward"}),
-    ("fold", {"at": AT, "fold": "third"}),
-    ("fold", {"at": datetime(2026, 11, 1, 1, 30), "tz": "America/New_York", "fold": "both"}),
+    *each("at", datetime(2026, 11, 21, 8), "2026-11-21T08:00Z", 1_795_248_000),
+    *each(
+        "at", datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC), datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
+    ),
+    *each(
+        "at",
+        datetime(9999, 12, 31, 23, 59, 59, 999_900, tzinfo=UTC),
+        LAST.replace(tzinfo=timezone(-timedelta(hours=12))),
+    ),
+    *each("at", date(2026, 11, 21), tz="UTC"),
+    *each("at", datetime(1, 1, 1), tz="Pacific/Apia"),
+    *each("at", LAST, **NEW_YORK),
+    *each("at", datetime(2026, 3, 8, 2, 30), gap="skip", **NEW_YORK),
+    *each("gap", "forward", at=AT),
+    *each("fold", "third", at=AT),
+    *each("fold", "both", at=datetime(2026, 11, 1, 1, 30), **NEW_YORK),
     # durations
-    ("every", {"every": 0}),
-    ("every", {"every": -1}),
-    ("every", {"every": math.nan}),
-    ("every", {"every": math.inf}),
-    ("every", {"every": True}),
-    ("every", {"every": "5 m"}),
-    ("every", {"every": 0.0001}),
-    ("every", {"every": timedelta(0)}),
-    ("every", {"every": timedelta.max}),
-    ("every", {"every": 10**400}),
-    ("after", {"after": -1}),
-    ("after", {"after": math.nan}),
-    ("after", {"after": -math.inf}),
-    ("after", {"after": 1e306}),
-    ("after", {"after": 10**400}),
-    ("after", {"after": "soon"}),
-    ("after", {"after": False}),
-    ("after", {"after": timedelta.max}),
-    ("after", {"after": timedelta(milliseconds=-1)}),
-    # cron
-    ("cron", {"cron": "* * * *"}),
-    ("cron", {"cron": "61 * * * *"}),
-    ("cron", {"cron": "0 0 30 2 *"}),
-    ("cron", {"cron": ",".join(["1"] * 20_000) + " * * * *"}),
-    ("cron", {"cron": "9" * 5000 + " * * * *"}),
-    ("cron", {"cron": ""}),
-    ("cron", {"cron": 5}),
-    ("cron", {"cron": "* * * * * * * *"}),
-    # rrule
-    ("rrule", {"rrule": "FREQ=SECONDLY"}),
-    ("rrule", {"rrule": "FREQ=DAILY;INTERVAL=0"}),
-    ("rrule", {"rrule": "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30"}),
-    ("rrule", {"rrule": "FREQ=DAILY;UNTIL=20270101T000000", "starts": AT}),
-    ("rrule", {"rrule": "nonsense"}),
-    ("rrule", {"rrule": 5}),
-    ("count", {"rrule": "FREQ=DAILY;COUNT=3", "count": 2}),
-    ("count", {"every": 5, "count": 0}),
-    ("count", {"every": 5, "count": True}),
-    ("count", {"every": 5, "count": 1.5}),
-    ("starts", {"every": 5, "starts": datetime(2026, 1, 1)}),
-    ("ends", {"every": 5, "ends": "tomorrow"}),
-    ("ends", {"every": 5, "starts": AT, "ends": AT - timedelta(seconds=1)}),
-    ("starts", {"at": AT, "starts": AT}),
-    ("count", {"after": 5, "count": 3}),
+    *each("every", 0, -1, math.nan, math.inf, True, "5 m", 0.0001, timedelta(0), timedelta.max, 10**400),
+    *each("after", -1, math.nan, -math.inf, 1e306, 10**400, "soon", False, timedelta.max, timedelta(milliseconds=-1)),
+    # rules
+    *each("cron", "* * * *", "61 * * * *", "0 0 30 2 *", ",".join(["1"] * 20_000) + " * * * *"),
+    *each("cron", "9" * 5000 + " * * * *", "", 5, "* * * * * * * *"),
+    *each("rrule", "FREQ=SECONDLY", "FREQ=DAILY;INTERVAL=0", "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30", "nonsense", 5),
+    *each("rrule", "FREQ=DAILY;UNTIL=20270101T000000", starts=AT),
+    *each("count", 2, rrule="FREQ=DAILY;COUNT=3"),
+    *each("count", 0, True, 1.5, every=5),
+    *each("count", 3, after=5),
+    *each("starts", datetime(2026, 1, 1), every=5),
+    *each("starts", AT, at=AT),
+    *each("ends", "tomorrow", every=5),
+    *each("ends", AT - timedelta(seconds=1), every=5, starts=AT),
     # ids, lanes, queues, texts
-    ("id", {"at": AT, "id": "a b"}),
-    ("id", {"at": AT, "id": "a.b"}),
-    ("id", {"at": AT, "id": "a:b"}),
-    ("id", {"at": AT, "id": "a" * 200}),
-    ("id", {"at": AT, "id": ""}),
-    ("id", {"at": AT, "id": "ümlaut"}),
-    ("id", {"at": AT, "id": "line\n"}),
-    ("id", {"at": AT, "id": 42}),
-    ("id", {"at": AT, "id": b"bytes"}),
-    ("priority", {"at": AT, "priority": "urgent"}),
-    ("priority", {"at": AT, "priority": 1}),
-    ("priority", {"at": AT, "priority": None}),
-    ("queue", {"at": AT, "queue": ""}),
-    ("queue", {"at": AT, "queue": "a b"}),
-    ("queue", {"at": AT, "queue": "a\tb"}),
-    ("queue", {"at": AT, "queue": "bell\a"}),
-    ("queue", {"at": AT, "queue": "esc\x1b[31m"}),
-    ("queue", {"at": AT, "queue": "zero\u200bwidth"}),
-    ("queue", {"at": AT, "queue": "no\u00a0break"}),
-    ("queue", {"at": AT, "queue": "sur\ud800rogate"}),
-    ("queue", {"at": AT, "queue": "--url"}),
-    ("queue", {"at": AT, "queue": "a:intermediate"}),
-    ("queue", {"at": AT, "queue": "q" * 129}),
-    ("queue", {"at": AT, "queue": 5}),
-    ("queue", {"at": AT, "queue": None}),
-    ("description", {"at": AT, "description": "two\nlines"}),
-    ("description", {"at": AT, "description": "x" * 201}),
-    ("tags", {"at": AT, "tags": "one"}),
-    ("tags", {"at": AT, "tags": ["a"] * 33}),
-    ("tags", {"at": AT, "tags": [1]}),
-    ("tags", {"at": AT, "tags": None}),
-    ("created_by", {"at": AT, "created_by": 5}),
-    ("managed_by", {"at": AT, "managed_by": "\x00"}),
-    ("at_front", {"at": AT, "at_front": "yes"}),
-    ("allow_past", {"at": AT, "allow_past": 1}),
-    ("if_exists", {"at": AT, "if_exists": "update"}),
-    ("on_uncertain", {"at": AT, "on_uncertain": "maybe"}),
-]  # fmt: skip
+    *each("id", "a b", "a.b", "a:b", "a" * 200, "", "ümlaut", "line\n", 42, b"bytes", at=AT),
+    *each("priority", "urgent", 1, None, at=AT),
+    *each("queue", "", "a b", "a\tb", "bell\a", "esc\x1b[31m", "zero\u200bwidth", "no\u00a0break", at=AT),
+    *each("queue", "sur\ud800rogate", "--url", "a:intermediate", "q" * 129, 5, None, at=AT),
+    *each("description", "two\nlines", "x" * 201, at=AT),
+    *each("tags", "one", ["a"] * 33, [1], None, at=AT),
+    *each("created_by", 5, at=AT),
+    *each("managed_by", "\x00", at=AT),
+    *each("at_front", "yes", at=AT),
+    *each("allow_past", 1, at=AT),
+    *each("if_exists", "update", at=AT),
+    *each("on_uncertain", "maybe", at=AT),
+]
 
 
 @pytest.mark.parametrize(("field", "options"), BAD, ids=[f"{n}-{field}" for n, (field, _) in enumerate(BAD)])
@@ -284,31 +230,20 @@ def test_a_zone_may_be_given_as_zoneinfo() -> None:
     assert _define(cron="0 9 * * *", tz="Asia/Seoul") == _define(cron="0 9 * * *", tz=ZoneInfo("Asia/Seoul"))
 
 
+MICROSECOND, DAY = timedelta(microseconds=1), timedelta(days=1)
+
+
 @pytest.mark.parametrize(
-    ("after", "ms"),
-    [
-        (0, 0),
-        (5, 5000),
-        (0.1 + 0.2, 300),
-        (1.0001, 1001),
-        (timedelta(microseconds=1), 1),
-        (timedelta(days=1), 86_400_000),
-    ],
+    ("after", "ms"), [(0, 0), (5, 5000), (0.1 + 0.2, 300), (1.0001, 1001), (MICROSECOND, 1), (DAY, 86_400_000)]
 )
 def test_a_delay_is_converted_to_whole_milliseconds_and_never_shortened(after: Any, ms: int) -> None:
     assert After(ms) == _define(after=after).when
 
 
 def test_a_rule_keeps_all_of_its_bounds() -> None:
-    when = _define(
-        cron="0 9  * * 1-5",
-        tz="America/New_York",
-        starts=datetime(2026, 1, 1),
-        ends=AT,
-        count=7,
-        gap="shift",
-        fold="both",
-    ).when
+    bounds = {"starts": datetime(2026, 1, 1), "ends": AT, "count": 7, "gap": "shift", "fold": "both"}
+
+    when = _define(cron="0 9  * * 1-5", **bounds, **NEW_YORK).when
 
     expected = TriggerSpec(CRON, "0 9 * * 1-5", "America/New_York", 1_767_243_600_000, AT_MS, 7, Gap.SHIFT, Fold.BOTH)
     assert expected == when
@@ -320,12 +255,12 @@ def test_the_count_of_an_rrule_is_kept_apart_from_its_text() -> None:
     assert ("FREQ=DAILY", 3) == (when.expr, when.count)
 
 
-def test_every_kind_of_trigger_has_its_default_for_gaps() -> None:
-    kinds = {"cron": "0 9 * * *", "rrule": "FREQ=DAILY", "every": 5}
-
-    assert {"cron": Gap.FIRST_VALID, "rrule": Gap.SHIFT, "every": Gap.SHIFT} == {
-        kind: _define(**{kind: expr}).when.gap for kind, expr in kinds.items()
-    }
+@pytest.mark.parametrize(
+    ("kind", "expr", "gap"),
+    [("cron", "0 9 * * *", Gap.FIRST_VALID), ("rrule", "FREQ=DAILY", Gap.SHIFT), ("every", 5, Gap.SHIFT)],
+)
+def test_every_kind_of_trigger_has_its_default_for_gaps(kind: str, expr: Any, gap: Gap) -> None:
+    assert gap is _define(**{kind: expr}).when.gap
 
 
 def test_a_run_now_differs_from_a_one_shot_only_in_its_time() -> None:
@@ -390,18 +325,13 @@ def test_a_value_whose_repr_fails_does_not_hide_the_error() -> None:
 
 
 def test_every_duration_may_be_a_text() -> None:
-    texts = dict.fromkeys(name for name, option in OPTIONS.items() if option.form.is_duration and name != "after")
-    assert {"every", "jitter", "expires_after", "catch_up_window", "timeout", "result_ttl", "failure_ttl"} == {*texts}
+    durations = {name for name, option in OPTIONS.items() if option.form.is_duration and name != "after"}
+    assert {"every", "jitter", "expires_after", "catch_up_window", "timeout", "result_ttl", "failure_ttl"} == durations
 
-    of_texts = define(
-        "app.task", {"every": "1d", "jitter": "90s", "expires_after": "1h30m", "catch_up_window": "2h"}, "a"
-    )
-    of_numbers = define(
-        "app.task", {"every": 86_400, "jitter": 90, "expires_after": 5400, "catch_up_window": 7200}, "a"
-    )
+    of_texts = _define(every="1d", jitter="90s", expires_after="1h30m", catch_up_window="2h")
 
-    assert of_numbers == of_texts
-    assert After(120_000) == define("app.task", {"after": "2m"}, "a").when
+    assert of_texts == _define(every=86_400, jitter=90, expires_after=5400, catch_up_window=7200)
+    assert After(120_000) == _define(after="2m").when
 
 
 @pytest.mark.parametrize("function", [instant_ms, lambda field, value, tz: seconds_to_ms(field, value, 0)])

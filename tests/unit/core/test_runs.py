@@ -44,23 +44,18 @@ def job(status: str, **more: str) -> JobFacts:
 # -- as RQ has it -------------------------------------------------------------------------------------
 
 
+MEANINGS = {
+    RunStatus.QUEUED: ["created", "queued", "deferred", "ready_to_enqueue", "rate_limited", "scheduled"],
+    RunStatus.RUNNING: ["started"],
+    RunStatus.SUCCEEDED: ["finished"],
+    RunStatus.FAILED: ["failed"],
+    RunStatus.CANCELLED: ["stopped", "canceled"],
+    RunStatus.LOST: ["enchanted", ""],
+}
+
+
 @pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        ("created", RunStatus.QUEUED),
-        ("queued", RunStatus.QUEUED),
-        ("deferred", RunStatus.QUEUED),
-        ("ready_to_enqueue", RunStatus.QUEUED),
-        ("rate_limited", RunStatus.QUEUED),
-        ("scheduled", RunStatus.QUEUED),
-        ("started", RunStatus.RUNNING),
-        ("finished", RunStatus.SUCCEEDED),
-        ("failed", RunStatus.FAILED),
-        ("stopped", RunStatus.CANCELLED),
-        ("canceled", RunStatus.CANCELLED),
-        ("enchanted", RunStatus.LOST),
-        ("", RunStatus.LOST),
-    ],
+    ("status", "expected"), [(status, expected) for expected, words in MEANINGS.items() for status in words]
 )
 def test_every_status_of_rq_has_its_meaning(status: str, expected: RunStatus) -> None:
     run = as_seen(PUSHED, job(status))
@@ -147,22 +142,17 @@ def test_a_run_counts_its_attempts(retries: str, left: str, returned: str, attem
     assert attempt == as_seen(PUSHED, job("started", retries=retries, retries_left=left, returned=returned)).attempt
 
 
+BAD_NOTES = ["", "{", "[1]", '"text"', "null", '{"a": NaN}', '{"a": 1e999}', '{"a": -Infinity}', "[" * 4000]
+BAD_NOTES += [json.dumps({"a": "x" * 5000})]
+
+
 @pytest.mark.parametrize(
     ("note", "expected"),
     [
         ('{"sent": 123}', {"sent": 123}),
-        ("", {}),
-        ("{", {}),
-        ("[1]", {}),
-        ('"text"', {}),
-        ("null", {}),
-        ('{"a": NaN}', {}),
-        ('{"a": 1e999}', {}),
-        ('{"a": -Infinity}', {}),
-        ("[" * 4000, {}),
         ('{"a":' * 800 + "1" + "}" * 800, None),
-        (json.dumps({"a": "x" * 5000}), {}),
         ('{"a": "\\ud800"}', {"a": "\ud800"}),
+        *((note, {}) for note in BAD_NOTES),
     ],
 )
 def test_the_valid_part_of_a_note_is_read(note: str, expected: dict[str, Any] | None) -> None:
@@ -245,40 +235,20 @@ JSON = some.recursive(
     lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(), inner, max_size=3),
     max_leaves=8,
 )
-ATTEMPTS = some.lists(
-    some.builds(
-        Attempt,
-        some.integers(1, 99),
-        some.just("w"),
-        INSTANTS,
-        INSTANTS,
-        INSTANTS,
-        some.just("ValueError: é"),
-        INSTANTS,
-        some.just("Traceback:\n  call\nValueError: é"),
-    ),
-    max_size=3,
-    unique_by=lambda one: one.number,
-).map(lambda found: tuple(sorted(found, key=lambda one: one.number)))
-RUNS = some.builds(
-    Run,
-    some.just(RUN),
-    some.sampled_from(RunStatus),
-    some.none() | some.integers(1, LAST_MS * 1000),
-    INSTANTS,
-    INSTANTS,
-    INSTANTS,
-    some.integers(1, 50),
-    some.text(),
-    some.text(),
-    some.dictionaries(some.text(), JSON, max_size=3),
-    ATTEMPTS,
-    some.booleans(),
-    some.text(),
-    some.none() | some.integers(1, LAST_MS),
-    INSTANTS,
-    some.just(""),
+ATTEMPT = some.builds(
+    Attempt, number=some.integers(1, 99), worker=some.just("w"), queued_ms=INSTANTS, started_ms=INSTANTS,
+    ended_ms=INSTANTS, error=some.just("ValueError: é"), next_ms=INSTANTS,
+    traceback=some.just("Traceback:\n  call\nValueError: é"),
+)  # fmt: skip
+ATTEMPTS = some.lists(ATTEMPT, max_size=3, unique_by=lambda one: one.number).map(
+    lambda found: tuple(sorted(found, key=lambda one: one.number))
 )
+MICROSECONDS = some.none() | some.integers(1, LAST_MS * 1000)
+NOTES = some.dictionaries(some.text(), JSON, max_size=3)
+RUNS = some.builds(
+    Run, some.just(RUN), some.sampled_from(RunStatus), MICROSECONDS, INSTANTS, INSTANTS, INSTANTS, some.integers(1, 50),
+    some.text(), some.text(), NOTES, ATTEMPTS, some.booleans(), some.text(), INSTANTS, INSTANTS, some.just(""),
+)  # fmt: skip
 
 
 @given(RUNS)
@@ -299,37 +269,18 @@ def test_runs_that_share_facts_keep_their_own_instants(other: dict[str, Any]) ->
         assert instants | other == json.loads(facts_text(run))
 
 
-@pytest.mark.parametrize(
-    "facts",
-    [
-        "",
-        "{",
-        "[]",
-        "7",
-        '{"fired": "soon"}',
-        '{"ended": -1}',
-        '{"ended": 1e30}',
-        f'{{"ended": {LAST_MS + 1}}}',
-        '{"attempt": true}',
-        '{"note": 7}',
-        '{"attempts": 7}',
-        '{"attempts": [[1]]}',
-    ],
-)
+FOREIGN = ["", "{", "[]", "7", '{"fired": "soon"}', '{"ended": -1}', '{"ended": 1e30}', f'{{"ended": {LAST_MS + 1}}}']
+FOREIGN += ['{"attempt": true}', '{"note": 7}', '{"attempts": 7}', '{"attempts": [[1]]}']
+
+
+@pytest.mark.parametrize("facts", FOREIGN)
 def test_facts_that_another_writer_wrote_are_refused(facts: str) -> None:
     with pytest.raises((ValueError, TypeError)):
         of_facts(RUN, "failed", json.loads(facts))
 
 
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [
-        ("failed", RunStatus.FAILED),
-        ("expired", RunStatus.EXPIRED),
-        ("queued", RunStatus.LOST),
-        ("finished", RunStatus.LOST),
-        ("", RunStatus.LOST),
-    ],
-)
-def test_an_end_in_the_log_always_has_a_final_status(word: str, expected: RunStatus) -> None:
-    assert expected == ended_as(word)
+@pytest.mark.parametrize("word", ["failed", "expired", "queued", "finished", ""])
+def test_an_end_in_the_log_always_has_a_final_status(word: str) -> None:
+    final = {"failed": RunStatus.FAILED, "expired": RunStatus.EXPIRED}
+
+    assert final.get(word, RunStatus.LOST) == ended_as(word)

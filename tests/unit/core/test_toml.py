@@ -109,27 +109,6 @@ def test_a_cycle_is_refused() -> None:
         toml_text(value)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "expected"),
-    [
-        (1, 1, True),
-        (1, True, False),
-        (1, 1.0, False),
-        ([1], (1,), False),
-        (0.0, -0.0, False),
-        (float("nan"), float("nan"), True),
-        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
-        ({"a": 1}, {"a": 1, "b": None}, False),
-        ([1, [2, {"a": 3}]], [1, [2, {"a": 3}]], True),
-        ([1, [2, {"a": 3}]], [1, [2, {"a": 3.0}]], False),
-        ({1, 2}, {2, 1}, True),
-        (datetime(2030, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, 9, tzinfo=ZoneInfo("Asia/Seoul")), False),
-    ],
-)
-def test_values_are_the_same_only_if_type_and_content_are_equal(one: Any, other: Any, expected: bool) -> None:
-    assert expected == is_same(one, other)
-
-
 DUE_MS = 1_767_225_600_123  # 2026-01-01T00:00:00.123Z
 DUE = datetime(2026, 1, 1, 0, 0, 0, 123_000, tzinfo=UTC)
 
