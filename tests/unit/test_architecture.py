@@ -18,26 +18,8 @@ from tests.documents import PROJECT
 from tests.sources import PACKAGE, Source, sources
 
 SHARED = ("errors", "config", "events")  # what every layer but the core may use
-EVERYTHING = (
-    *SHARED,
-    "embedded",
-    "core",
-    "archive",
-    "storage",
-    "daemon",
-    "client",
-    "aio",
-    "files",
-    "imports",
-    "tasks",
-    "metrics",
-    "dashboard",
-    "web",
-    "health",
-    "cli",
-    "demo",
-)
-
+FRONT = "imports tasks metrics dashboard web health cli demo".split()
+EVERYTHING = (*SHARED, *"embedded core archive storage daemon client aio files".split(), *FRONT)
 FOR_TESTS = ("fakeredis", "pytest", "redis", "rq", "structlog")
 FOR_PAGES = ("flask", "redis", "rq", "rq_dashboard", "structlog", "werkzeug")
 

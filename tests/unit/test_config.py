@@ -45,12 +45,11 @@ def value_of(settings: Settings, section: str, name: str) -> object:
     return getattr(getattr(settings, section) if section else settings, name)
 
 
-def test_settings_without_file_environment_and_flags_are_the_defaults() -> None:
-    assert Settings() == load_settings(env={})
-
-
-def test_the_shipped_file_changes_nothing() -> None:
-    assert Settings() == load_settings(SHIPPED, env={})
+@pytest.mark.parametrize("file", [None, SHIPPED])
+def test_settings_without_file_environment_and_flags_and_those_of_the_shipped_file_are_the_defaults(
+    file: Path | None,
+) -> None:
+    assert Settings() == load_settings(file, env={})
 
 
 def test_the_shipped_file_documents_every_key_with_its_default() -> None:
@@ -253,15 +252,10 @@ def test_a_mistake_in_a_flag_names_the_flag() -> None:
 
 
 def test_variables_set_by_kubernetes_are_ignored() -> None:
-    env = {
-        "ZSCHED_SERVICE_HOST": "10.0.0.1",
-        "ZSCHED_REDIS_SERVICE_PORT": "6379",
-        "ZSCHED_REDIS_PORT": "tcp://10.0.0.1:6379",
-        "ZSCHED_REDIS_PORT_6379_TCP": "tcp://10.0.0.1:6379",
-        "ZSCHED_REDIS_PORT_6379_TCP_ADDR": "10.0.0.1",
-    }
+    link = dict.fromkeys(["ZSCHED_REDIS_PORT", "ZSCHED_REDIS_PORT_6379_TCP"], "tcp://10.0.0.1:6379")
+    hosts = dict.fromkeys(["ZSCHED_SERVICE_HOST", "ZSCHED_REDIS_PORT_6379_TCP_ADDR"], "10.0.0.1")
 
-    assert Settings() == load_settings(env=env)
+    assert Settings() == load_settings(env=link | hosts | {"ZSCHED_REDIS_SERVICE_PORT": "6379"})
 
 
 def test_other_variables_of_zsched_are_ignored() -> None:
@@ -276,37 +270,23 @@ def test_other_variables_of_zsched_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    "listen",
-    ["", "host", ":9464", "*:80", "a..b:80", ".a:80", f"{'x' * 64}:80", "localhost:99999", "localhost:-1", "::1:80"],
-)
-def test_an_invalid_address_to_listen_at_is_refused(listen: str) -> None:
-    with pytest.raises(ConfigError, match=r"^ZSCHED_METRICS_LISTEN=.+: write host:port, 127\.0\.0\.1:8080 or \[::1\]"):
-        load_settings(env={"ZSCHED_METRICS_LISTEN": listen})
-
-
-@pytest.mark.parametrize(
     ("listen", "host", "port"),
-    [
-        ("[::1]:0", "::1", 0),
-        ("localhost:80", "localhost", 80),
-        ("a.b-c.:65535", "a.b-c.", 65535),
-        ("0.0.0.0:1", "0.0.0.0", 1),
-    ],
+    [("[::1]:0", "::1", 0), ("localhost:80", "localhost", 80), ("a.b-c.:65535", "a.b-c.", 65535), ("[::]:1", "::", 1)],
 )
 def test_an_address_to_listen_at_is_host_and_port(listen: str, host: str, port: int) -> None:
     assert (host, port) == load_settings(env={"ZSCHED_METRICS_LISTEN": listen}).metrics.address
 
 
-def test_a_password_in_a_flag_is_refused_and_not_repeated() -> None:
-    with pytest.raises(ConfigError, match="ZSCHED_REDIS_URL") as caught:
-        load_settings(env={}, flags={"redis.url": "redis://:secret@host/0"})
-
-    assert "secret" not in str(caught.value)
-
-
-def test_a_bad_url_is_shown_without_its_password() -> None:
-    with pytest.raises(ConfigError, match=r"redsi://me:\*\*\*@host") as caught:
-        load_settings(env={"ZSCHED_REDIS_URL": "redsi://me:secret@host"})
+@pytest.mark.parametrize(
+    ("url", "flags", "says"),
+    [
+        (None, {"redis.url": "redis://:secret@host/0"}, "ZSCHED_REDIS_URL"),
+        ("redsi://me:secret@host", {}, r"redsi://me:\*\*\*@host"),
+    ],
+)
+def test_a_password_in_a_flag_or_a_bad_url_is_not_repeated(url: str | None, flags: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        load_settings(env={"ZSCHED_REDIS_URL": url} if url else {}, flags=flags)
 
     assert "secret" not in str(caught.value)
 
@@ -373,7 +353,18 @@ def test_addresses_of_proxies_are_addresses_or_networks(addresses: str) -> None:
     assert given == load_settings(env={"ZSCHED_WEB_PROXY_ADDRESSES": addresses}).web.proxy_addresses
 
 
-@pytest.mark.parametrize("address", ["proxy.example.org", "10.0.0.5/24", "*", "10.0.0"])
-def test_an_address_of_a_proxy_that_is_none_is_refused(address: str) -> None:
-    with pytest.raises(ConfigError, match=r"^ZSCHED_WEB_PROXY_ADDRESSES=.+ write 10\.0\.0\.5 or 10\.0\.0\.0/24"):
-        load_settings(env={"ZSCHED_WEB_PROXY_ADDRESSES": address})
+LISTEN = ("METRICS_LISTEN", r": write host:port, 127\.0\.0\.1:8080 or \[::1\]")
+PROXIES = ("WEB_PROXY_ADDRESSES", r" write 10\.0\.0\.5 or 10\.0\.0\.0/24")
+NO_ADDRESS = ["", "host", ":9464", "*:80", "a..b:80", ".a:80", f"{'x' * 64}:80", "localhost:99999", "localhost:-1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy", "address"),
+    [
+        *((*LISTEN, address) for address in (*NO_ADDRESS, "::1:80")),
+        *((*PROXIES, address) for address in ("proxy.example.org", "10.0.0.5/24", "*", "10.0.0")),
+    ],
+)
+def test_an_invalid_address_is_refused_with_the_form_to_write(name: str, remedy: str, address: str) -> None:
+    with pytest.raises(ConfigError, match=f"^ZSCHED_{name}=.+{remedy}"):
+        load_settings(env={f"ZSCHED_{name}": address})

@@ -62,15 +62,19 @@ def test_scripts_use_no_position_below_the_bindings(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_key_of_a_header_is_defined_in_keys_py(name: str) -> None:
+def test_a_script_has_keys_of_keys_py_and_calls_time_at_most_once(name: str) -> None:
     keys = Keys("default")
 
     assert all(callable(keys.named(key)) for key in load(name).keys)
+    assert load(name).text.count("'TIME'") <= 1
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_scripts_use_no_library_that_fakeredis_lacks_or_that_reshapes_a_payload(path: Path) -> None:
     assert [] == re.findall(r"\b(?:cmsgpack|struct|bit|cjson|sha1hex|setresp|breakpoint)\b", _code(path.read_text()))
+
+
+READS = set("GET HEXISTS HGET HMGET HGETALL XRANGE XREVRANGE PUBLISH".split())  # PUBLISH writes nothing
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -79,16 +83,7 @@ def test_only_reads_are_tried_with_pcall(path: Path) -> None:
     tried = re.findall(r"\bpcall\('(\w+)'", code)
 
     assert len(tried) == len(re.findall(r"pcall", code))
-    assert set(tried) <= {
-        "GET",
-        "HEXISTS",
-        "HGET",
-        "HMGET",
-        "HGETALL",
-        "XRANGE",
-        "XREVRANGE",
-        "PUBLISH",
-    }  # PUBLISH writes nothing
+    assert set(tried) <= READS
 
 
 def test_only_the_push_and_the_fast_paths_of_fire_and_launch_queue_a_run() -> None:
@@ -107,11 +102,6 @@ def test_only_one_piece_writes_the_value_of_a_schedule_that_is_paused_or_in_quar
 
 def test_lines_of_scripts_have_at_most_120_columns() -> None:
     assert [] == [(path, line) for path in FILES for line in path.read_text().splitlines() if len(line) > 120]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_script_calls_time_at_most_once(name: str) -> None:
-    assert load(name).text.count("'TIME'") <= 1
 
 
 LEADERS = [name for name in NAMES if "expected_server" in _code(load(name).text)]
@@ -167,12 +157,8 @@ def test_a_piece_included_by_several_pieces_occurs_once_before_its_first_use(
 
 
 def test_a_circular_include_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {
-        "a.lua": f"{VERB}-- include lib/x.lua\n",
-        "lib/x.lua": "-- include lib/y.lua\n",
-        "lib/y.lua": "-- include lib/x.lua\n",
-    }
-    _with_files(monkeypatch, files)
+    files = {"a.lua": f"{VERB}-- include lib/x.lua\n", "lib/x.lua": "-- include lib/y.lua\n"}
+    _with_files(monkeypatch, files | {"lib/y.lua": "-- include lib/x.lua\n"})
 
     with pytest.raises(ZschedError, match=r"a\.lua includes .*y\.lua includes lib/x\.lua: a circle"):
         load.__wrapped__("a")

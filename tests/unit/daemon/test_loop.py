@@ -37,7 +37,7 @@ class Step:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+def clock() -> ManualClock:
     return ManualClock()
 
 
@@ -114,47 +114,36 @@ def test_a_thread_that_fails_now_and_then_is_not_logged_each_time(run: Run) -> N
     assert ["thread_failed"] == events(told)
 
 
-def test_a_lost_redis_does_not_count_as_a_failure_of_the_thread(run: Run, failures: Failures) -> None:
-    step = Step(*[RedisUnavailable("gone")] * 3)
+@pytest.mark.parametrize(
+    ("errors", "reasons"), [([RedisUnavailable("gone")] * 3, []), ([RedisRefused("NOPERM")], [("NOPERM", None)])]
+)
+def test_a_refusal_of_redis_is_logged_without_a_traceback_and_its_loss_is_no_failure(
+    run: Run, failures: Failures, errors: list[Exception], reasons: list[Any]
+) -> None:
+    step = Step(*errors)
 
     with capture_logs() as told:
         run(step)
         assert step.is_done.wait(WITHIN_S)
 
-    assert ([], {}) == (told, failures.shown)
+    assert reasons == [(each["reason"], each["exc_info"]) for each in told]
+    assert bool(reasons) == bool(failures.shown)
 
 
-def test_a_refusal_of_redis_is_logged_without_a_traceback(run: Run) -> None:
-    step = Step(RedisRefused("NOPERM"))
-
-    with capture_logs() as told:
-        run(step)
-        assert step.is_done.wait(WITHIN_S)
-
-    assert [("NOPERM", None)] == [(each["reason"], each["exc_info"]) for each in told]
-
-
-def test_pauses_grow_while_a_step_goes_on_failing(clock: ManualClock) -> None:
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({"retry_s": 1.0}, [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]), ({}, [1.0])],
+)
+def test_pauses_grow_while_a_step_goes_on_failing(given: dict[str, float], expected: list[float]) -> None:
     pauses: list[float] = []
-    loop = Loop("worker", Step(*[KeyError("a bug")] * 7), retry_s=1.0, clock=clock)
+    loop = Loop("worker", Step(*[KeyError("a bug")] * len(expected)), clock=ManualClock(), **given)  # type: ignore[arg-type]
     loop.pause = pauses.append  # type: ignore[method-assign]
 
     with capture_logs():
-        for _ in range(7):
+        for _ in expected:
             loop._do()
 
-    assert [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0] == pauses
-
-
-def test_a_loop_without_a_pause_of_its_own_waits_a_second_after_a_failure(clock: ManualClock) -> None:
-    pauses: list[float] = []
-    loop = Loop("worker", Step(KeyError("a bug")), clock=clock)
-    loop.pause = pauses.append  # type: ignore[method-assign]
-
-    with capture_logs():
-        loop._do()
-
-    assert [1.0] == pauses
+    assert expected == pauses
 
 
 def test_a_finishing_loop_does_a_last_step_when_it_is_stopped() -> None:

@@ -51,17 +51,19 @@ def manager(address: str) -> Iterator[Manager]:
     manager.close()
 
 
-def test_ready_is_sent_to_the_supervisor_once(manager: Manager, address: str) -> None:
-    supervisor = Supervisor(ManualClock(), address)
+@pytest.fixture
+def supervisor(address: str) -> Supervisor:
+    return Supervisor(ManualClock(), address)
 
+
+def test_ready_is_sent_to_the_supervisor_once(manager: Manager, supervisor: Supervisor) -> None:
     supervisor.ready()
     supervisor.ready()
 
     assert ["READY=1"] == manager.heard()
 
 
-def test_a_ready_that_was_not_received_is_sent_again_after_a_pass(address: str) -> None:
-    supervisor = Supervisor(ManualClock(), address)
+def test_a_ready_that_was_not_received_is_sent_again_after_a_pass(address: str, supervisor: Supervisor) -> None:
     supervisor.ready()  # nobody is at that socket yet: as when it is full
     manager = Manager(address)
 
@@ -72,29 +74,29 @@ def test_a_ready_that_was_not_received_is_sent_again_after_a_pass(address: str) 
     manager.close()
 
 
-def test_a_status_is_sent_when_it_changes(manager: Manager, address: str) -> None:
-    supervisor = Supervisor(ManualClock(), address)
-
-    for text in ("leading", "leading", "standing by"):
+@pytest.mark.parametrize(
+    ("texts", "heard"),
+    [
+        (["leading", "leading", "standing by"], ["STATUS=leading", "STATUS=standing by"]),
+        (["ZSCHED_\udcff is no setting\nREADY=1"], ["STATUS=ZSCHED_\\udcff is no setting READY=1"]),
+    ],
+)
+def test_a_status_is_sent_in_one_line_when_it_changes(
+    manager: Manager, supervisor: Supervisor, texts: list[str], heard: list[str]
+) -> None:
+    for text in texts:
         supervisor.status(text)
 
-    assert ["STATUS=leading", "STATUS=standing by"] == manager.heard()
+    assert heard == manager.heard()
 
 
-def test_the_last_status_sent_is_the_reason_of_the_failure(manager: Manager, address: str) -> None:
-    supervisor = Supervisor(ManualClock(), address)
+def test_the_last_status_sent_is_the_reason_of_the_failure(manager: Manager, supervisor: Supervisor) -> None:
     supervisor.status("leading")
 
     supervisor.failed("no such key")
     supervisor.status("leading again")
 
     assert ["STATUS=leading", "STATUS=no such key"] == manager.heard()
-
-
-def test_a_status_is_sent_as_one_line_whatever_its_text(manager: Manager, address: str) -> None:
-    Supervisor(ManualClock(), address).status("ZSCHED_\udcff is no setting\nREADY=1")
-
-    assert ["STATUS=ZSCHED_\\udcff is no setting READY=1"] == manager.heard()
 
 
 def test_a_reload_is_announced_at_its_start_and_its_end(manager: Manager, address: str) -> None:
@@ -107,9 +109,7 @@ def test_a_reload_is_announced_at_its_start_and_its_end(manager: Manager, addres
     assert ["READY=1"] == manager.heard()
 
 
-def test_a_reload_before_ready_does_not_send_ready(manager: Manager, address: str) -> None:
-    supervisor = Supervisor(ManualClock(), address)
-
+def test_a_reload_before_ready_does_not_send_ready(manager: Manager, supervisor: Supervisor) -> None:
     with supervisor.reloading():
         pass
 
@@ -133,20 +133,15 @@ def test_the_watchdog_is_fed_by_passes_but_not_by_every_pass(manager: Manager, a
     assert ["WATCHDOG=1"] == manager.heard()
 
 
-def test_a_daemon_without_a_watchdog_feeds_none_and_sleeps_without_a_limit(manager: Manager, address: str) -> None:
-    supervisor = Supervisor(ManualClock(), address)
-
+def test_a_daemon_without_a_watchdog_feeds_none_and_sleeps_without_a_limit(
+    manager: Manager, supervisor: Supervisor
+) -> None:
     supervisor.beat()
 
     assert [] == manager.heard()
     assert float("inf") == supervisor.longest_sleep_ms
     assert supervisor.impatience(timeout_s=300) is None
-
-
-def test_the_longest_sleep_is_a_quarter_of_the_watchdog_time() -> None:
-    supervisor = Supervisor(ManualClock(), watchdog_ms=1000)
-
-    assert 250 == supervisor.longest_sleep_ms
+    assert 250 == Supervisor(ManualClock(), watchdog_ms=1000).longest_sleep_ms, "a quarter of the watchdog's time"
 
 
 @pytest.mark.parametrize(("timeout_s", "is_too_long"), [(5, False), (6, False), (6.1, True)])
@@ -161,8 +156,8 @@ def test_a_watchdog_shorter_than_the_timeout_of_redis_is_logged(timeout_s: float
         assert "give WatchdogSec 30.5 s or more" in impatience
 
 
-def test_a_stopped_or_stuck_service_manager_does_not_raise(address: str) -> None:
-    manager, supervisor = Manager(address), Supervisor(ManualClock(), address)
+def test_a_stopped_or_stuck_service_manager_does_not_raise(address: str, supervisor: Supervisor) -> None:
+    manager = Manager(address)
     for number in range(10_000):  # more than a socket keeps
         supervisor.status(str(number))
     assert "STATUS=0" == manager.heard()[0]
@@ -212,25 +207,11 @@ NONE = dict.fromkeys(Priority, 0)
 
 
 def overview(**changes: Any) -> Overview:
-    quiet: dict[str, Any] = {
-        "now_ms": NOW_MS,
-        "waiting": NONE,
-        "overdue": NONE,
-        "oldest_due_ms": None,
-        "recurring": 0,
-        "paused": 0,
-        "quarantined": 0,
-        "leader": "me",
-        "lease_ms": 15_000,
-        "led_since_ms": None,
-        "epoch": 7,
-        "log_length": 0,
-        "log_last": None,
-        "hold_ms": 0,
-        "archives": [Report("a", None, NOW_MS, ArchiveState.FOLLOWING, {})],
-        "held_back": [],
-    }
-    return Overview(**quiet | changes)
+    zeros = dict.fromkeys(["recurring", "paused", "quarantined", "log_length", "hold_ms"], 0)
+    unknown = dict.fromkeys(["oldest_due_ms", "led_since_ms", "log_last"])
+    quiet = {"now_ms": NOW_MS, "waiting": NONE, "overdue": NONE, "leader": "me", "lease_ms": 15_000, "epoch": 7}
+    archives = [Report("a", None, NOW_MS, ArchiveState.FOLLOWING, {})]
+    return Overview(**zeros | unknown | quiet | {"archives": archives, "held_back": []} | changes)
 
 
 def health(trouble: str | None) -> DaemonHealth:
