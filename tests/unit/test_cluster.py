@@ -56,11 +56,14 @@ class Asked(SlotOwner):
 
 
 class FakeConnection:
-    """A connection to OWNER that answers *reply*."""
+    """A connection to *port* of OWNER that answers *reply*."""
 
-    def __init__(self, reply: Any = 1) -> None:
-        self.host, self.port, self._reply = *OWNER, reply
+    def __init__(self, reply: Any = 1, port: int = OWNER[1]) -> None:
+        self.host, self.port, self._reply = OWNER[0], port, reply
         self.did: list[str] = []
+
+    def on_connect(self) -> None:
+        self.did.append("on_connect")
 
     def send_command(self, *command: str, check_health: bool = True) -> None:
         self.did.append(command[0])
@@ -170,12 +173,9 @@ def test_keys_in_two_slots_are_refused_with_both_named() -> None:
 
 
 def test_the_cluster_client_of_redis_py_is_refused_with_the_alternative() -> None:
-    theirs = object.__new__(redis.RedisCluster)
-
-    with pytest.raises(
-        ConfigError, match=r"redis=RedisCluster: it may send a command twice; use Client\.from_url\('redis\+cluster"
-    ):
-        Client(theirs)
+    says = r"redis=RedisCluster: it may send a command twice; use Client\.from_url\('redis\+cluster"
+    with pytest.raises(ConfigError, match=says):
+        Client(object.__new__(redis.RedisCluster))
 
 
 @needs_prefix
@@ -221,17 +221,13 @@ def test_nodes_named_by_other_nodes_are_asked_when_all_seeds_are_dead() -> None:
 
 
 def test_a_slot_without_an_owner_is_an_error_with_the_answer_of_every_node() -> None:
-    answers = {
-        ("a", 1): redis.ResponseError("This instance has cluster support disabled"),
-        ("b", 2): [[0, 1, [b"h", 1]]],
-    }
+    disabled = redis.ResponseError("This instance has cluster support disabled")
 
     with pytest.raises(MasterNotFoundError) as caught:
-        Asked(answers).discover_master("")
+        Asked({("a", 1): disabled, ("b", 2): [[0, 1, [b"h", 1]]]}).discover_master("")
 
-    assert "who owns slot 5718 (a:1: This instance has cluster support disabled; b:2: no node has slot" in str(
-        caught.value
-    )
+    answers = "who owns slot 5718 (a:1: This instance has cluster support disabled; b:2: no node has slot"
+    assert answers in str(caught.value)
 
 
 def test_a_node_named_by_moved_is_connected_and_then_asked_first() -> None:

@@ -46,9 +46,7 @@ def value_of(settings: Settings, section: str, name: str) -> object:
 
 
 @pytest.mark.parametrize("file", [None, SHIPPED])
-def test_settings_without_file_environment_and_flags_and_those_of_the_shipped_file_are_the_defaults(
-    file: Path | None,
-) -> None:
+def test_settings_of_no_file_and_of_the_shipped_file_are_the_defaults(file: Path | None) -> None:
     assert Settings() == load_settings(file, env={})
 
 

@@ -29,9 +29,7 @@ def write(folder: Path, text: str) -> Path:
         ("redis+sentinel://:p@w@h/m?a=1&sentinel_username=s&b=2", [("h", 26379)], "m", "redis://:p@w@/0?a=1&b=2"),
     ],
 )  # fmt: skip
-def test_a_sentinel_url_is_parsed_into_its_parts(
-    url: str, sentinels: list[tuple[str, int]], master: str, plain: str
-) -> None:
+def test_a_sentinel_url_is_read_into_parts(url: str, sentinels: list[tuple[str, int]], master: str, plain: str) -> None:
     parsed = SentinelUrl.parse(url)
 
     assert (tuple(sentinels), master, plain) == (parsed.sentinels, parsed.master, parsed.plain)

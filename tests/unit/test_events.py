@@ -20,14 +20,19 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.fixture
+def stream() -> io.StringIO:
+    """The stream that receives events."""
+    stream = io.StringIO()
+    events.configure(stream=stream)
+    return stream
+
+
 def lines_of(stream: io.StringIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_an_event_outside_of_a_terminal_is_one_json_object_with_a_utc_timestamp() -> None:
-    stream = io.StringIO()
-    events.configure(stream=stream)
-
+def test_an_event_outside_of_a_terminal_is_one_json_object_with_a_utc_timestamp(stream: io.StringIO) -> None:
     structlog.get_logger().info("run_fired", schedule_id="reminder-42", late_ms=3)
 
     (event,) = lines_of(stream)
@@ -108,18 +113,13 @@ def test_an_exception_is_rendered_with_its_traceback(format: str) -> None:
     assert "ZeroDivisionError: by nothing" in stream.getvalue()
 
 
-def test_a_value_without_a_json_form_is_written_as_its_repr() -> None:
-    stream = io.StringIO()
-    events.configure(stream=stream)
-
+def test_a_value_without_a_json_form_is_written_as_its_repr(stream: io.StringIO) -> None:
     structlog.get_logger().info("job_encoded", data=b"\xff", at=datetime(2026, 1, 1, tzinfo=UTC))
 
     assert lines_of(stream)[0]["data"] == repr(b"\xff")
 
 
-def test_a_closed_stream_loses_events_and_nothing_else() -> None:
-    stream = io.StringIO()
-    events.configure(stream=stream)
+def test_a_closed_stream_loses_events_and_nothing_else(stream: io.StringIO) -> None:
     stream.close()
 
     structlog.get_logger().info("run_fired")

@@ -141,9 +141,7 @@ def _with_files(monkeypatch: pytest.MonkeyPatch, files: dict[str, str]) -> None:
 VERB = "-- a: does.\n--\n-- KEYS   meta\n"
 
 
-def test_a_piece_included_by_several_pieces_occurs_once_before_its_first_use(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_piece_included_by_several_pieces_occurs_once_before_its_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
     files = {
         "a.lua": f"{VERB}-- include lib/x.lua\n-- include lib/y.lua\nlocal a\n",
         "lib/x.lua": "-- include lib/z.lua\nlocal x\n",

@@ -82,7 +82,7 @@ async def test_a_viewer_who_leaves_does_not_end_the_read_of_the_others() -> None
 
 
 @pytest.mark.parametrize(("ms", "reads"), [(1000, 1), (1001, 2)])
-async def test_a_viewer_does_not_get_a_read_that_began_too_long_ago(
+async def test_a_viewer_gets_no_read_that_began_too_long_ago(
     monkeypatch: pytest.MonkeyPatch, ms: int, reads: int
 ) -> None:
     clock, counter, asked = ManualClock(), Counter(), asyncio.Event()

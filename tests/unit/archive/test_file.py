@@ -134,9 +134,7 @@ def test_two_paths_of_one_folder_are_one_archive_with_one_lock(tmp_path: Path) -
         Archive(tmp_path / "real" / ".." / "real" / "archive.db", "default")
 
 
-def test_an_archive_in_use_is_refused_with_the_pid_and_the_remedy(
-    tmp_path: Path, holder: subprocess.Popen[str]
-) -> None:
+def test_an_archive_in_use_is_refused_with_pid_and_remedy(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     with pytest.raises(ArchiveInUse, match=rf"in use by process {holder.pid}; give each daemon an \[archive\] path"):
         Archive(tmp_path / "archive.db", "default")
 

@@ -52,9 +52,7 @@ BEFORE: dict[str, list[Entry]] = {
 @pytest.mark.parametrize("name", FOLDED)
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("is_written", [True, False])
-def test_a_restore_replaces_any_earlier_state_of_a_schedule(
-    archive: Archive, name: str, before: str, is_written: bool
-) -> None:
+def test_a_restore_replaces_any_earlier_state(archive: Archive, name: str, before: str, is_written: bool) -> None:
     given, expected = FOLDED[name]
     if is_written:
         take(archive, *BEFORE[before])

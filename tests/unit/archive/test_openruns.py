@@ -41,9 +41,7 @@ def around(path: Path, looked_at: int, limit: int = ALL) -> list[list[RunKey]]:
 @pytest.mark.parametrize(
     ("looked_at", "limit"), [(1, ALL), (2, ALL), (3, ALL), (6, ALL), (7, ALL), (ALL, ALL), (ALL, 1), (ALL, 2), (ALL, 5)]
 )
-def test_a_round_finds_every_open_run_once_in_parts_of_at_most_its_limits(
-    path: Path, looked_at: int, limit: int
-) -> None:
+def test_a_round_finds_every_open_run_once_in_parts_within_its_limits(path: Path, looked_at: int, limit: int) -> None:
     parts = around(path, looked_at, limit)
 
     assert OPEN == [run for part in parts for run in part]

@@ -79,9 +79,7 @@ FOUND: dict[str, tuple[list[Entry], str, dict[bytes, bytes]]] = {
 
 
 @pytest.mark.parametrize(("history", "run", "expected"), FOUND.values(), ids=FOUND)
-def test_a_run_that_was_pushed_has_an_original(
-    path: Path, history: list[Entry], run: str, expected: dict[bytes, bytes]
-) -> None:
+def test_a_pushed_run_has_an_original(path: Path, history: list[Entry], run: str, expected: dict[bytes, bytes]) -> None:
     assert expected == fields(original(path, *history, run=run))
 
 

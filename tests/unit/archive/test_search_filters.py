@@ -116,9 +116,7 @@ def of_two_queues(path: Path) -> Path:
         ({"queue": "none"}, []),
     ],
 )
-def test_facets_distinguish_the_runs_of_one_entry(
-    of_two_queues: Path, facets: dict[str, Any], expected: list[str]
-) -> None:
+def test_facets_distinguish_runs_of_one_entry(of_two_queues: Path, facets: dict[str, Any], expected: list[str]) -> None:
     failed = [id for id in expected if id != "b"]
 
     assert expected == ids(of_two_queues, **facets)
@@ -311,7 +309,7 @@ def of_end(path: Path, one: Occurrence) -> str:
 
 @pytest.mark.parametrize("seed", some(range(6), 0, 1))
 @pytest.mark.parametrize("piece", [1, 1000])
-def test_a_search_finds_what_a_reading_of_everything_finds(
+def test_a_search_finds_all_that_a_full_read_finds(
     path: Path, seed: int, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zsched.archive.prefixes.PREFIX_IDS", 5)

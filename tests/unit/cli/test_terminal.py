@@ -43,7 +43,7 @@ def test_a_long_line_is_wrapped_below_its_second_column() -> None:
     assert 30 == " ".join(found).count("word")
 
 
-def test_errors_and_remarks_fit_into_the_terminal(
+def test_errors_and_remarks_fit_the_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Terminal, "of", lambda *_: SCREEN)
@@ -78,9 +78,7 @@ def test_a_word_that_is_longer_than_the_terminal_is_not_cut() -> None:
         ("2026-11-24 00:30:00-05:00", "America/New_York", "00:30:00"),
     ],
 )
-def test_a_time_is_shown_without_todays_date_and_without_the_known_offset(
-    given: str, tz: str | None, expected: str
-) -> None:
+def test_a_time_is_shown_without_todays_date_and_the_known_offset(given: str, tz: str | None, expected: str) -> None:
     assert f"due {expected}, soon" == shown(f"due {given}, soon", tz=tz)[0]
 
 
@@ -151,9 +149,7 @@ class ColourScreen(StringIO):
         ({"TERM": "dumb"}, False),
     ],
 )
-def test_the_variable_no_color_switches_colours_off(
-    env: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_color_switches_colours_off(env: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
 
     found = Terminal.of(ColourScreen(), env)

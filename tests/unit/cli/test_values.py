@@ -91,9 +91,7 @@ def test_a_moment_is_a_duration_or_a_time() -> None:
         ("app.tasks.send", {"on_failure": 7}, None),  # for the client to refuse
     ],
 )
-def test_every_function_that_is_named_must_be_allowed(
-    func: str | None, options: dict[str, Any], refused: str | None
-) -> None:
+def test_every_named_function_must_be_allowed(func: str | None, options: dict[str, Any], refused: str | None) -> None:
     told = None
 
     try:

@@ -235,9 +235,7 @@ def test_a_schedule_that_agrees_with_the_log_raises_no_alarm(known: Held, there:
         (["normal", "paused"], "", Event.SCATTERED, "in normal and paused"),
     ],
 )
-def test_a_missing_or_duplicated_schedule_is_restored_to_its_place(
-    places: list[str], status: str, event: Event, found: str
-) -> None:
+def test_a_missing_or_duplicated_schedule_is_restored(places: list[str], status: str, event: Event, found: str) -> None:
     alarm = misplaced(ONCE, ONCE if places else None, places, status)
 
     assert alarm is not None
@@ -271,9 +269,7 @@ def test_an_id_that_the_log_never_had_is_reported_with_its_places() -> None:
 @pytest.mark.parametrize(
     ("since_ms", "now_ms", "expected"), [(0, 60_006, True), (0, 60_005, False), (6, 60_006, False)]
 )
-def test_a_schedule_is_overdue_when_it_could_fire_for_longer_than_the_grace(
-    since_ms: int, now_ms: int, expected: bool
-) -> None:
+def test_a_schedule_is_overdue_when_it_could_fire_beyond_the_grace(since_ms: int, now_ms: int, expected: bool) -> None:
     held = Held("a", "5", "due", "normal", 5, None, None, None, [])
 
     assert expected == is_overdue(held, since_ms, now_ms)

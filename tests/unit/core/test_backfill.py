@@ -252,9 +252,7 @@ def test_an_outcome_counts_in_the_span_of_its_time_with_its_reason() -> None:
     ],
     ids=["every minute", "every two", "every second", "cron", "paused", "different anchors"],
 )
-def test_later_occurrences_of_rules_are_counted_without_their_next_ones(
-    rules: list[dict[str, object]], counts: list[int]
-) -> None:
+def test_occurrences_of_rules_are_counted_without_the_next(rules: list[dict[str, object]], counts: list[int]) -> None:
     found = timeline()
     found.add_later([scheduled(**rule) for rule in rules])
 

@@ -114,9 +114,7 @@ def test_a_lookback_returns_at_most_the_wanted_number(history: list[list[Change]
 
 
 @given(histories(), some.integers(1, 5))
-def test_a_lookback_returns_all_occurrences_and_the_runs_of_pushed_ones(
-    history: list[list[Change]], limit: int
-) -> None:
+def test_a_lookback_returns_all_occurrences_with_the_runs_of_pushed(history: list[list[Change]], limit: int) -> None:
     states = {run: (status, attempt) for run, status, attempt in naive(history)}
     flat = [one for entry in history for one in entry if one.what in OUTCOMES]
 

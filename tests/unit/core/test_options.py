@@ -136,9 +136,7 @@ def test_enqueue_takes_no_time_and_no_option_of_rules(name: str) -> None:
     ("given", "meant"), [({}, "retry"), ({"on_lost": "fail"}, "fail"), ({"on_lost": None}, "retry")]
 )
 @pytest.mark.parametrize("when", [{"at": AT}, {"after": 5}, {"every": 5}])
-def test_every_schedule_has_on_lost_with_the_default_retry(
-    given: dict[str, Any], meant: str, when: dict[str, Any]
-) -> None:
+def test_every_schedule_has_on_lost_retry_by_default(given: dict[str, Any], meant: str, when: dict[str, Any]) -> None:
     assert OnLost(meant) is _define(**when, **given).on_lost
     assert OnLost(meant) is define_now("app.task", given, "made-up").on_lost
 

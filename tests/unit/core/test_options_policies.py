@@ -55,9 +55,7 @@ def _define(**options: Any) -> Definition:
     ],
 )
 @pytest.mark.parametrize("rule", [{"every": 5}, {"cron": "0 9 * * *"}, {"rrule": "FREQ=DAILY"}])
-def test_a_rule_has_the_policies_that_were_given(
-    rule: dict[str, Any], options: dict[str, Any], expected: Policy
-) -> None:
+def test_a_rule_has_the_given_policies(rule: dict[str, Any], options: dict[str, Any], expected: Policy) -> None:
     assert expected == _define(**rule, **options).policy
 
 

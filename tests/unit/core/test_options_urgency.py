@@ -135,9 +135,7 @@ ONCE = Schedule(
         (ONCE, {"urgency": None}, (LOW, False, 60_000, 0)),
     ],
 )
-def test_an_update_to_an_urgency_changes_the_options_of_its_preset(
-    old: Schedule, changes: dict[str, Any], expected: Told
-) -> None:
+def test_an_update_to_an_urgency_changes_its_options(old: Schedule, changes: dict[str, Any], expected: Told) -> None:
     assert expected == _told(revise(old, {"queue": "default"}, b"stored", changes))
 
 

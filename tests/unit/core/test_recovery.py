@@ -114,9 +114,7 @@ def test_the_verdict_on_a_log_depends_on_its_ends_and_the_data_sets_name(
         ("min", ("mine",), False),
     ],
 )
-def test_a_name_that_the_archive_never_followed_is_another_data_set(
-    gen: str | None, gens: tuple[str, ...], expected: bool
-) -> None:
+def test_a_name_never_followed_is_another_data_set(gen: str | None, gens: tuple[str, ...], expected: bool) -> None:
     assert expected is is_same_set(gen, gens)
 
 

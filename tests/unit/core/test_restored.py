@@ -94,9 +94,7 @@ PUT_RULE = entry("put_recurring", *("a" if text == "r" else text for text in RUL
         ([PUT_RULE, restore(row("skipped"))], False),
     ],
 )
-def test_a_past_with_a_restore_explains_an_absence_if_the_schedule_ended_since(
-    entries: list[Entry], expected: bool
-) -> None:
+def test_a_past_with_a_restore_explains_an_absence_if_it_ended_since(entries: list[Entry], expected: bool) -> None:
     assert expected == explains_absence(*entries)
 
 

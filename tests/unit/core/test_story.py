@@ -152,11 +152,29 @@ def test_every_kind_of_change_has_a_sentence_without_a_story() -> None:
         assert sentence(change(what, DUE_MS + 5000, nominal_ms=DUE_MS, run_id=RUN), "UTC")
 
 
-def test_the_sentence_of_a_single_change_claims_nothing_about_earlier_changes() -> None:
-    late = change(What.FIRED, DUE_MS + 5000, nominal_ms=DUE_MS, run_id=RUN)
+SOON = "2026-01-01 00:00:01+00:00"
 
-    assert f"put for {DUE}" == sentence(put(0), "UTC")
-    assert f"fired for {DUE}, 5.0 s late; run {RUN}" == sentence(late, "UTC")
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (put(0), f"put for {DUE}"),
+        (
+            change(What.FIRED, DUE_MS + 5000, nominal_ms=DUE_MS, run_id=RUN),
+            f"fired for {DUE}, 5.0 s late; run {RUN}",
+        ),
+        (
+            change(What.FIRED, DUE_MS + 1500, nominal_ms=DUE_MS, jitter_ms=1000, run_id=RUN),
+            f"fired for {DUE} (due {SOON}, by its jitter), 500.0 ms late; run {RUN}",
+        ),
+        (
+            change(What.EXPIRED, DUE_MS + 5000, nominal_ms=DUE_MS, run_id=RUN),
+            f"expired: the occurrence of {DUE} was 5.0 s late, more than expires_after allows",
+        ),
+    ],
+)
+def test_the_sentence_of_a_single_change_claims_nothing_about_earlier_changes(told: Change, expected: str) -> None:
+    assert expected == sentence(told, "UTC")
 
 
 def test_times_are_local_in_the_requested_zone_or_the_zone_of_the_schedule() -> None:
@@ -262,20 +280,23 @@ def backfilled(*hours: int, entry: str = "1-5") -> list[Change]:
     ]  # fmt: skip
 
 
-def test_a_backfill_is_one_line_however_many_runs_it_pushed() -> None:
-    told = texts(put(0), *backfilled(-3, -2), *backfilled(-1, entry="1-6"), change(What.PAUSED, why="backfill"))
-
-    assert [
-        f"created for {DUE}",
-        "backfilled 3 occurrences, 2025-12-31 21:00:00+00:00 to 2025-12-31 23:00:00+00:00",
-        'paused: "backfill"',
-    ] == told
+CREATED, THREE = f"created for {DUE}", "2025-12-31 21:00:00+00:00 to 2025-12-31 23:00:00+00:00"
+ONE = f"backfilled the occurrence of {DUE}; run a-{DUE_MS}"
 
 
-def test_a_backfill_of_a_single_run_names_the_run() -> None:
-    [one] = backfilled(0)
-
-    assert [f"created for {DUE}", f"backfilled the occurrence of {DUE}; run a-{DUE_MS}"] == texts(put(0), one)
+@pytest.mark.parametrize(
+    ("changes", "lines"),
+    [
+        (
+            [put(0), *backfilled(-3, -2), *backfilled(-1, entry="1-6"), change(What.PAUSED, why="backfill")],
+            [CREATED, f"backfilled 3 occurrences, {THREE}", 'paused: "backfill"'],
+        ),
+        ([put(0), *backfilled(0)], [CREATED, ONE]),
+        ([*backfilled(0), change(What.PUT, nominal_ms=DUE_MS)], [ONE, f"changed: now for {DUE}"]),
+    ],
+)
+def test_a_backfill_is_one_line_which_names_a_single_run(changes: list[Change], lines: list[str]) -> None:
+    assert lines == texts(*changes)
 
 
 def test_left_out_changes_are_not_hidden_in_a_backfill() -> None:
@@ -284,24 +305,3 @@ def test_left_out_changes_are_not_hidden_in_a_backfill() -> None:
     assert ["backfilled 2", "… 3 more changes lie before this …", "backfilled 2"] == [
         text if text.startswith("…") else text[:12] for text in told
     ]
-
-
-def test_a_put_after_a_backfill_is_shown_as_a_change() -> None:
-    [_, told] = texts(*backfilled(0), change(What.PUT, nominal_ms=DUE_MS))
-
-    assert f"changed: now for {DUE}" == told
-
-
-def test_a_run_fired_with_jitter_shows_the_nominal_and_the_due_time() -> None:
-    fired = change(What.FIRED, DUE_MS + 1500, nominal_ms=DUE_MS, jitter_ms=1000, run_id=RUN)
-
-    due = "2026-01-01 00:00:01+00:00"
-    assert f"fired for {DUE} (due {due}, by its jitter), 500.0 ms late; run {RUN}" == sentence(fired, "UTC")
-
-
-def test_an_expired_run_is_shown_with_its_lateness() -> None:
-    expired = change(What.EXPIRED, DUE_MS + 5000, nominal_ms=DUE_MS, run_id=RUN)
-
-    assert f"expired: the occurrence of {DUE} was 5.0 s late, more than expires_after allows" == sentence(
-        expired, "UTC"
-    )

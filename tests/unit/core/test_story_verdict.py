@@ -72,9 +72,7 @@ def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
         ),
     ],
 )
-def test_the_verdict_on_a_schedule_without_runs_is_its_state(
-    schedule: Schedule, word: str, text: str, remedy: str | None
-) -> None:
+def test_the_verdict_without_runs_is_the_state(schedule: Schedule, word: str, text: str, remedy: str | None) -> None:
     assert {"word": word, "text": text, "remedy": remedy} == story(schedule=schedule).verdict.to_dict()
 
 

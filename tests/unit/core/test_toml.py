@@ -120,9 +120,7 @@ def schedule(**more: Any) -> Schedule:
 @pytest.mark.parametrize(
     ("next_ms", "next_at", "cursor"), [(None, None, "active:0:a"), (DUE_MS, DUE, f"active:{DUE_MS}:a")]
 )
-def test_a_schedule_has_the_time_when_it_is_due_next(
-    next_ms: int | None, next_at: datetime | None, cursor: str
-) -> None:
+def test_a_schedule_has_the_time_when_it_is_due(next_ms: int | None, next_at: datetime | None, cursor: str) -> None:
     found = schedule(next_ms=next_ms)
 
     assert (next_at, cursor) == (found.next_at, found.cursor)

@@ -83,9 +83,7 @@ def test_a_step_that_raises_is_logged_once_with_its_traceback_and_repeated(run: 
     assert isinstance(told[0]["exc_info"], KeyError)
 
 
-def test_a_thread_counts_as_failing_until_it_was_well_for_a_while(
-    run: Run, clock: ManualClock, failures: Failures
-) -> None:
+def test_a_thread_counts_as_failing_until_it_was_well_long(run: Run, clock: ManualClock, failures: Failures) -> None:
     step = Step(KeyError("a bug"))
     with capture_logs() as told:
         loop = run(step)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 import structlog
 from structlog.testing import LogCapture
 
 from tests.prefix import RQ
+from tests.unit.daemon.leading import Events
 from zsched.core.clock import ManualClock
 from zsched.daemon.native import Native, NextLook
 from zsched.errors import RedisRefused, Stale
@@ -62,7 +62,7 @@ class _Jobs:
 
 
 @pytest.fixture(autouse=True)
-def events() -> list[MutableMapping[str, Any]]:
+def events() -> Events:
     capture = LogCapture()
     structlog.configure(processors=[capture], cache_logger_on_first_use=False)
     return capture.entries
@@ -178,9 +178,7 @@ def test_native_without_queues_looks_again_a_second_later() -> None:
     assert [] == jobs.moved
 
 
-def test_an_event_is_logged_when_another_process_begins_or_ends_to_serve_a_queue(
-    events: list[MutableMapping[str, Any]],
-) -> None:
+def test_an_event_is_logged_when_another_process_begins_or_ends_to_serve_a_queue(events: Events) -> None:
     native = _native(jobs := _Jobs(names=[b"a", b"b"], broken={b"b": f"{RQ}:queue:b"}), clock=(clock := ManualClock(0)))
 
     for others in ({}, {}, {b"a": "worker-1"}, {b"a": "worker-1"}, {b"a": "worker-2"}, {}):
@@ -202,7 +200,7 @@ def test_an_event_is_logged_when_another_process_begins_or_ends_to_serve_a_queue
     ] == told
 
 
-def test_odd_jobs_are_logged_by_queue_and_reason(events: list[MutableMapping[str, Any]]) -> None:
+def test_odd_jobs_are_logged_by_queue_and_reason(events: Events) -> None:
     odd = [Odd(b"default", b"a", "finished"), Odd(b"default", b"b", "finished"), Odd(b"default", b"c", "gone")]
 
     _native(_Jobs(odd=odd)).look_if_due(TERM, NOW_MS, is_busy=False)
@@ -211,9 +209,7 @@ def test_odd_jobs_are_logged_by_queue_and_reason(events: list[MutableMapping[str
     assert [(2, "a"), (1, "c")] == told
 
 
-def test_a_refusal_by_redis_is_logged_once_and_tried_again_a_second_later(
-    events: list[MutableMapping[str, Any]],
-) -> None:
+def test_a_refusal_by_redis_is_logged_once_and_tried_again_a_second_later(events: Events) -> None:
     native = _native(jobs := _Jobs(error=RedisRefused("NOPERM")))
 
     for at_ms in (NOW_MS, NOW_MS + 1, SECOND_MS):
@@ -232,7 +228,7 @@ def test_a_stale_term_raises_an_error() -> None:
         _native(_Jobs(error=Stale("over"))).look_if_due(TERM, NOW_MS, is_busy=False)
 
 
-def test_a_clean_stop_releases_exactly_the_served_queues(events: list[MutableMapping[str, Any]]) -> None:
+def test_a_clean_stop_releases_exactly_the_served_queues(events: Events) -> None:
     native = _native(jobs := _Jobs(names=[b"a", b"b"], others={b"b": "worker-1"}))
     native.look_if_due(TERM, NOW_MS, is_busy=False)
 

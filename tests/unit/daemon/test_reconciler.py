@@ -79,6 +79,16 @@ class All:
         self.put_back += [one.id for one in rows]
 
 
+@pytest.fixture
+def redis() -> Redis:
+    return Redis(put(1))
+
+
+@pytest.fixture
+def scope() -> All:
+    return All()
+
+
 def reconciler(redis: Redis, scope: All) -> Reconciler:
     seen = redis.entries[0].position
     return Reconciler(redis, redis, redis, scope, seen)  # type: ignore[arg-type]  # in their place
@@ -88,8 +98,7 @@ def page(*ids: str) -> list[Recalled]:
     return [Recalled(id, None, None, ()) for id in ids]
 
 
-def test_schedules_changed_meanwhile_are_compared_again() -> None:
-    redis, scope = Redis(put(1)), All()
+def test_schedules_changed_meanwhile_are_compared_again(redis: Redis, scope: All) -> None:
     redis.come = [[put(2, "b")]]
 
     steps = list(reconciler(redis, scope).reconcile(page("a", "b")))
@@ -99,9 +108,7 @@ def test_schedules_changed_meanwhile_are_compared_again() -> None:
     assert steps
 
 
-def test_the_reconcilers_own_entries_are_not_taken_in() -> None:
-    redis, scope = Redis(put(1)), All()
-
+def test_the_reconcilers_own_entries_are_not_taken_in(redis: Redis, scope: All) -> None:
     comparison = reconciler(redis, scope)
     list(comparison.reconcile(page("a")))
     list(comparison.reconcile(page("b")))
@@ -135,8 +142,7 @@ def test_a_log_without_the_position_of_the_read_is_another_history(at: Position)
         reconciler(redis, All()).compare(page("a"))
 
 
-def test_a_log_without_the_entry_that_was_seen_is_another_history() -> None:
-    redis, scope = Redis(put(1)), All()
+def test_a_log_without_the_entry_that_was_seen_is_another_history(redis: Redis, scope: All) -> None:
     comparison = reconciler(redis, scope)
     redis.entries = [put(1, t_us=99), put(2)]
 
@@ -149,8 +155,7 @@ def test_a_log_with_a_gap_is_another_history() -> None:
         reconciler(Redis(put(1), put(3)), All()).compare(page("a"))
 
 
-def test_portions_shrink_while_the_log_grows_quickly_and_grow_again() -> None:
-    redis, scope = Redis(put(1)), All()
+def test_portions_shrink_while_the_log_grows_quickly_and_grow_again(redis: Redis, scope: All) -> None:
     redis.come = [[put(2)], [put(3)], []]
     ids = [f"s{number}" for number in range(4 * ROWS)]
 
@@ -172,8 +177,7 @@ def guessing(redis: Redis, scope: All) -> Reconciler:
     return comparison
 
 
-def test_a_page_is_guessed_only_after_redis_had_nothing_of_the_last_one() -> None:
-    redis, scope = Redis(put(1)), All()
+def test_a_page_is_guessed_only_after_redis_had_nothing_of_the_last_one(redis: Redis, scope: All) -> None:
     redis.held = {"first"}
     comparison = reconciler(redis, scope)
 
@@ -188,8 +192,7 @@ def test_a_page_is_guessed_only_after_redis_had_nothing_of_the_last_one() -> Non
     assert ["a"] == [row.id for row in with_nothing.rows]
 
 
-def test_a_right_guess_is_restored_without_a_comparison() -> None:
-    redis, scope = Redis(put(1)), All()
+def test_a_right_guess_is_restored_without_a_comparison(redis: Redis, scope: All) -> None:
     comparison = guessing(redis, scope)
 
     list(comparison.reconcile(page("a", "b"), comparison.guess(page("a", "b"))))
@@ -197,8 +200,7 @@ def test_a_right_guess_is_restored_without_a_comparison() -> None:
     assert ([["a", "b"]], ["a", "b"]) == (scope.judged, scope.put_back)
 
 
-def test_a_wrong_guess_is_compared_and_ends_guessing() -> None:
-    redis, scope = Redis(put(1)), All()
+def test_a_wrong_guess_is_compared_and_ends_guessing(redis: Redis, scope: All) -> None:
     comparison = guessing(redis, scope)
     guess = comparison.guess(page("a", "b"))
     redis.held = {"b"}
@@ -209,8 +211,7 @@ def test_a_wrong_guess_is_compared_and_ends_guessing() -> None:
     assert comparison.guess(page("c")) is None
 
 
-def test_a_wrong_guess_of_a_later_portion_repeats_no_earlier_one() -> None:
-    redis, scope = Redis(put(1)), All()
+def test_a_wrong_guess_of_a_later_portion_repeats_no_earlier_one(redis: Redis, scope: All) -> None:
     comparison = guessing(redis, scope)
     ids = [f"s{number}" for number in range(ROWS + 5)]
     guess = comparison.guess(page(*ids))
@@ -222,8 +223,7 @@ def test_a_wrong_guess_of_a_later_portion_repeats_no_earlier_one() -> None:
     assert ids == scope.put_back
 
 
-def test_schedules_changed_after_a_guess_are_compared() -> None:
-    redis, scope = Redis(put(1)), All()
+def test_schedules_changed_after_a_guess_are_compared(redis: Redis, scope: All) -> None:
     comparison = guessing(redis, scope)
     guess = comparison.guess(page("a", "b"))
     redis.entries.append(put(2, "b"))
@@ -235,8 +235,7 @@ def test_schedules_changed_after_a_guess_are_compared() -> None:
     assert ["a", "b"] == scope.put_back
 
 
-def test_schedules_changed_during_the_restore_before_their_page_are_compared() -> None:
-    redis, scope = Redis(put(1)), All()
+def test_schedules_changed_during_the_restore_before_their_page_are_compared(redis: Redis, scope: All) -> None:
     comparison = guessing(redis, scope)
     guesses: list[Guess | None] = []
     comparison._meanwhile = lambda: guesses or guesses.append(comparison.guess(page("b", "c")))
@@ -250,8 +249,7 @@ def test_schedules_changed_during_the_restore_before_their_page_are_compared() -
     assert ["a", "b", "c"] == scope.put_back
 
 
-def test_a_page_with_a_schedule_without_a_row_is_not_guessed() -> None:
-    redis, scope = Redis(put(1)), All()
+def test_a_page_with_a_schedule_without_a_row_is_not_guessed(redis: Redis, scope: All) -> None:
     comparison = guessing(redis, scope)
     scope.judge = lambda page, held: [row(id=page[0].id)]  # type: ignore[method-assign]  # nothing of the second
 

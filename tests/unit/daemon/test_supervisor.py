@@ -133,7 +133,7 @@ def test_the_watchdog_is_fed_by_passes_but_not_by_every_pass(manager: Manager, a
     assert ["WATCHDOG=1"] == manager.heard()
 
 
-def test_a_daemon_without_a_watchdog_feeds_none_and_sleeps_without_a_limit(
+def test_a_daemon_without_a_watchdog_feeds_none_and_has_no_sleep_limit(
     manager: Manager, supervisor: Supervisor
 ) -> None:
     supervisor.beat()
@@ -191,9 +191,7 @@ def test_a_socket_may_have_an_abstract_name() -> None:
         ({"WATCHDOG_USEC": "soon"}, False, None),
     ],
 )
-def test_the_supervisor_is_configured_by_the_environment(
-    env: dict[str, str], listens: bool, watchdog_ms: float | None
-) -> None:
+def test_the_environment_configures_a_supervisor(env: dict[str, str], listens: bool, watchdog_ms: float | None) -> None:
     pid = {"WATCHDOG_PID": str(os.getpid())} if env.get("WATCHDOG_PID") == "this" else {}
 
     supervisor = Supervisor.of(env | pid, ManualClock())
@@ -247,9 +245,7 @@ def health(trouble: str | None) -> DaemonHealth:
         ({}, "Redis refused: OOM", "leading in epoch 7, but Redis refused: OOM; 0 due; 0 waiting"),
     ],
 )
-def test_the_status_line_has_leader_due_runs_and_lateness(
-    changes: dict[str, Any], trouble: str | None, text: str
-) -> None:
+def test_the_status_has_leader_due_runs_and_lateness(changes: dict[str, Any], trouble: str | None, text: str) -> None:
     assert text == text_of(overview(**changes), "me", health(trouble))
 
 

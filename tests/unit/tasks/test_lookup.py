@@ -95,9 +95,7 @@ def test_a_module_is_imported_only_if_it_exists(package: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("is_package", [False, True])
-def test_an_import_that_raises_is_reported_by_its_module(
-    package: Path, source: str, told: str, is_package: bool
-) -> None:
+def test_an_import_that_raises_is_reported_by_module(package: Path, source: str, told: str, is_package: bool) -> None:
     path = "shelf.broken.send"
     if is_package:
         (package / "broken").mkdir()

@@ -143,9 +143,7 @@ def test_a_run_at_once_has_no_options_of_times_and_no_id_of_the_recurring_schedu
         ({"event_id": "e 1", "channel": "push"}, "event_id='e 1': it cannot be part of an id"),
     ],
 )
-def test_a_wrong_name_or_value_is_refused_before_anything_is_written(
-    client: Client, given: dict[str, Any], told: str
-) -> None:
+def test_a_wrong_name_or_value_is_refused_before_a_write(client: Client, given: dict[str, Any], told: str) -> None:
     for call in (send_reminder.schedule, send_reminder.enqueue):
         with pytest.raises(InvalidSchedule, match=told):
             call(client, **given | ({} if call == send_reminder.enqueue else {"after": 5}))

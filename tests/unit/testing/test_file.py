@@ -95,9 +95,7 @@ def test_all_mistakes_of_a_file_are_raised_and_nothing_is_put(scheduler: ManualS
     assert [] == list(scheduler.client.list())
 
 
-def test_an_entry_refused_by_redis_raises_and_the_other_entries_are_put(
-    scheduler: ManualScheduler, gazette: Path
-) -> None:
+def test_an_entry_refused_by_redis_raises_and_the_others_are_put(scheduler: ManualScheduler, gazette: Path) -> None:
     scheduler.redis.set(KEYS.template("berlin"), "another writer's")
 
     with pytest.raises(ZschedError, match="berlin"):

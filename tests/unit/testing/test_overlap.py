@@ -39,7 +39,7 @@ def begin_elsewhere(scheduler: ManualScheduler, run: Fired) -> None:
     ("overlap", "fired", "worked"),
     [("skip", 4, 4), ("allow", 4, 4), ("queue", 2, 2), ("cancel_previous", 4, 1)],
 )
-def test_overlap_limit_and_last_run_count_without_workers(
+def test_overlap_limits_count_without_workers(
     scheduler: ManualScheduler, overlap: str, fired: int, worked: int
 ) -> None:
     limit = {"overlap_limit": 2} if overlap == "queue" else {}

@@ -15,9 +15,7 @@ from zsched.core.clock import SystemClock
 from zsched.testing import Fired, ManualScheduler
 
 
-def test_an_hourly_schedule_advanced_by_three_hours_fires_three_times_at_its_nominal_times(
-    scheduler: ManualScheduler,
-) -> None:
+def test_an_hourly_schedule_fires_three_times_in_three_hours_at_its_nominal_times(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.note, args=(1,), kwargs={}, id="hourly", every=HOUR, queue="mail")
 
     runs = scheduler.advance(hours=3)
@@ -131,9 +129,7 @@ def test_broken_schedules_stop_no_other_schedule(scheduler: ManualScheduler) -> 
     assert ScheduleState.QUARANTINED is scheduler.client.get("broken").state
 
 
-def test_the_message_of_an_endless_instant_names_the_time(
-    scheduler: ManualScheduler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_error_of_an_endless_instant_names_it(scheduler: ManualScheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zsched.testing.scheduler._MOST_PASSES", 2)
     monkeypatch.setattr(scheduler, "work", lambda raises: ["a run"])
 

@@ -108,9 +108,7 @@ def test_a_run_scheduled_by_a_task_fires_at_its_time(scheduler: ManualScheduler)
     assert [NINE + 4 * HOUR] == nominal(scheduler.advance(hours=1))
 
 
-def test_a_failed_run_is_retried_after_its_interval_by_the_tests_clock(
-    scheduler: ManualScheduler,
-) -> None:
+def test_a_failed_run_is_retried_after_its_interval_by_the_tests_clock(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.fail_at_first, id="a", after=60, retry=Retry(max=1, interval=600))
 
     scheduler.advance(minutes=10, work=True)
