@@ -122,10 +122,7 @@ def test_the_environment_separates_sentinels_by_commas_and_removes_them_if_empty
         ("url = 'unix:///s'\nmaster = 'm'\nsentinels = ['h']", "write redis://user@/0 without a host"),
         ("url = 'redis+sentinel://h/m'\nmaster = 'm'\nsentinels = ['h']", "write redis://user@/0 without a host"),
         ("sentinel_password_file = '/f'", "no Sentinels are named"),
-        (
-            "url = 'redis+sentinel://h/m?sentinel_password=p'\nsentinel_password_file = '/f'",
-            "two passwords of",
-        ),
+        ("url = 'redis+sentinel://h/m?sentinel_password=p'\nsentinel_password_file = '/f'", "two passwords of"),
         ("url = 'redis+sentinel://:p@h/m'\npassword_file = '/f'", "two passwords; take the one in the URL away"),
     ],
 )

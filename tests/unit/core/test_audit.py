@@ -246,10 +246,7 @@ def test_a_missing_or_duplicated_schedule_is_restored(places: list[str], status:
 
 @pytest.mark.parametrize(
     ("known", "found"),
-    [
-        (replace(ONCE, due_ms=5), "nothing; by the log it is not due when its run is"),
-        (QUARANTINED, "nothing"),
-    ],
+    [(replace(ONCE, due_ms=5), "nothing; by the log it is not due when its run is"), (QUARANTINED, "nothing")],
 )
 def test_a_missing_quarantined_schedule_or_one_with_another_due_time_is_not_restored(known: Held, found: str) -> None:
     alarm = misplaced(known, None, [], "")

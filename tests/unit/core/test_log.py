@@ -310,10 +310,7 @@ def test_a_put_recurring_that_stays_ended_has_no_nominal_time() -> None:
     assert "nominal" not in parsed.schedule_of(0)
 
 
-@pytest.mark.parametrize(
-    ("name", "pushed"),
-    [("advance", "rue"), ("advance by policies", "w")],
-)
+@pytest.mark.parametrize(("name", "pushed"), [("advance", "rue"), ("advance by policies", "w")])
 def test_the_rows_of_an_advance_say_which_runs_were_pushed(name: str, pushed: str) -> None:
     assert [*pushed] == [move.id for move in AdvanceEntry(SAID[name][0]).moves if move.is_pushed]
 

@@ -44,10 +44,7 @@ TOUCHED: dict[str, tuple[Entry, list[tuple[str, str]]]] = {
     "enqueue": (entry("enqueue", "rows", 1, f"a-1-{RUN}", "0 0 -"), [("a-1", ""), ("a-1", RUN)]),
     "run_now": (entry("run_now", "id", "r", "run", f"r-{RUN}-r1", "last", 1), [("r", ""), ("r", f"{RUN}-r1")]),
     "backfill": (entry("backfill", "id", "r", "runs", f"r-{RUN} r-{RUN}-r7"), [("r", RUN), ("r", f"{RUN}-r7")]),
-    "fire": (
-        entry("fire", *FIRE),
-        [(id, run) for id in ("a", "b-1", "c", "x", "d") for run in ("", RUN)],
-    ),
+    "fire": (entry("fire", *FIRE), [(id, run) for id in ("a", "b-1", "c", "x", "d") for run in ("", RUN)]),
     "fire of nothing": (entry("fire"), []),
     "advance": (entry("advance", *ADVANCE), [("r", ""), ("r", RUN), ("s", ""), ("s", RUN), ("m", "")]),
     "quarantine": (entry("quarantine", *BAD), [("e", "")]),

@@ -60,8 +60,7 @@ def test_a_rule_has_the_given_policies(rule: dict[str, Any], options: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
-    [("overlap", "skip, allow, queue, cancel_previous"), ("catch_up", "latest, all, none")],
+    ("name", "words"), [("overlap", "skip, allow, queue, cancel_previous"), ("catch_up", "latest, all, none")]
 )
 @pytest.mark.parametrize("value", ["queued", "", "LATEST", 1, True, ["skip"]])
 def test_an_unknown_policy_is_refused_and_the_valid_ones_are_listed(name: str, words: str, value: Any) -> None:

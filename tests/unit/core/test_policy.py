@@ -80,11 +80,7 @@ def test_a_late_schedule_is_caught_up_as_its_policy_says(row: tuple[Policy, int,
 
 @pytest.mark.parametrize(
     ("catch_up", "expected"),
-    [
-        (LATEST, _plan(3, None, (C, 1, 2, 2))),
-        (ALL, _plan(1, 2)),
-        (NONE, _plan(None, None, (M, 1, 3, 3))),
-    ],
+    [(LATEST, _plan(3, None, (C, 1, 2, 2))), (ALL, _plan(1, 2)), (NONE, _plan(None, None, (M, 1, 3, 3)))],
 )
 @pytest.mark.parametrize("bounds", [{"count": 3}, {"ends_ms": T0 + 3 * MINUTE + 5}], ids=["count", "ends"])
 def test_missed_occurrences_end_with_the_rule(catch_up: CatchUp, bounds: dict[str, int], expected: Plan) -> None:

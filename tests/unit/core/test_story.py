@@ -115,10 +115,7 @@ from zsched.core.story import Source
             change(What.WITHDRAWN, why="corrected"),
             "taken out again: an archive that did not know that it fired or was cancelled had put it back",
         ),
-        (
-            change(What.WITHDRAWN, why="audit"),
-            "taken out: RQ has its run already, so it does not wait any more",
-        ),
+        (change(What.WITHDRAWN, why="audit"), "taken out: RQ has its run already, so it does not wait any more"),
         (
             change(What.WITHDRAWN, why="lost"),
             "taken out again: Redis had gone back to a time before it fired or was cancelled",
@@ -159,10 +156,7 @@ SOON = "2026-01-01 00:00:01+00:00"
     ("told", "expected"),
     [
         (put(0), f"put for {DUE}"),
-        (
-            change(What.FIRED, DUE_MS + 5000, nominal_ms=DUE_MS, run_id=RUN),
-            f"fired for {DUE}, 5.0 s late; run {RUN}",
-        ),
+        (change(What.FIRED, DUE_MS + 5000, nominal_ms=DUE_MS, run_id=RUN), f"fired for {DUE}, 5.0 s late; run {RUN}"),
         (
             change(What.FIRED, DUE_MS + 1500, nominal_ms=DUE_MS, jitter_ms=1000, run_id=RUN),
             f"fired for {DUE} (due {SOON}, by its jitter), 500.0 ms late; run {RUN}",

@@ -129,8 +129,7 @@ def test_a_refusal_of_redis_is_logged_without_a_traceback_and_its_loss_is_no_fai
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
-    [({"retry_s": 1.0}, [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]), ({}, [1.0])],
+    ("given", "expected"), [({"retry_s": 1.0}, [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]), ({}, [1.0])]
 )
 def test_pauses_grow_while_a_step_goes_on_failing(given: dict[str, float], expected: list[float]) -> None:
     pauses: list[float] = []

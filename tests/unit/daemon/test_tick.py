@@ -141,8 +141,7 @@ HELD = Stopped("HELD", NOW_MS, NOW_MS + 500)
 
 
 @pytest.mark.parametrize(
-    ("rqs_next_ms", "wait_ms"),
-    [(None, 500), (NOW_MS + 900, 500), (NOW_MS + 200, 200), (NOW_MS - 5, 1)],
+    ("rqs_next_ms", "wait_ms"), [(None, 500), (NOW_MS + 900, 500), (NOW_MS + 200, 200), (NOW_MS - 5, 1)]
 )
 def test_rqs_jobs_continue_during_a_hold(leader: TickingLeader, rqs_next_ms: int | None, wait_ms: float) -> None:
     leader.rq.look = NextLook(next_ms=rqs_next_ms)

@@ -36,8 +36,7 @@ def begin_elsewhere(scheduler: ManualScheduler, run: Fired) -> None:
 
 
 @pytest.mark.parametrize(
-    ("overlap", "fired", "worked"),
-    [("skip", 4, 4), ("allow", 4, 4), ("queue", 2, 2), ("cancel_previous", 4, 1)],
+    ("overlap", "fired", "worked"), [("skip", 4, 4), ("allow", 4, 4), ("queue", 2, 2), ("cancel_previous", 4, 1)]
 )
 def test_overlap_limits_count_without_workers(
     scheduler: ManualScheduler, overlap: str, fired: int, worked: int

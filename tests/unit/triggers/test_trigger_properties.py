@@ -43,11 +43,7 @@ near_changes = st.builds(
 @st.composite
 def triggers(draw):
     kind = draw(st.sampled_from(KINDS))
-    expr = {
-        EVERY: st.integers(1, 10**10).map(str),
-        CRON: st.sampled_from(CRONS),
-        RRULE: st.sampled_from(RRULES),
-    }[kind]
+    expr = {EVERY: st.integers(1, 10**10).map(str), CRON: st.sampled_from(CRONS), RRULE: st.sampled_from(RRULES)}[kind]
     spec = TriggerSpec(
         kind,
         draw(expr),
