@@ -190,34 +190,25 @@ def test_two_layers_never_import_each_other(row: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "is_read"),
+    ("source", "reads", "starts"),
     [
-        ("import time\ntime.time()", True),
-        ("import datetime\ndatetime.datetime.now()", True),
-        ("from time import monotonic", True),
-        ("from datetime import date\ndate.today()", True),
-        ("from datetime import datetime\ndatetime.fromtimestamp(0)", False),
-        ("clock.now()", False),
-        ("from zsched.core.clock import now", False),
+        ("import time\ntime.time()", True, False),
+        ("import datetime\ndatetime.datetime.now()", True, False),
+        ("from time import monotonic", True, False),
+        ("from datetime import date\ndate.today()", True, False),
+        ("from datetime import datetime\ndatetime.fromtimestamp(0)", False, False),
+        ("clock.now()", False, False),
+        ("from zsched.core.clock import now", False, False),
+        ("import threading\nthreading.Thread(target=print)", False, True),
+        ("from threading import Thread", False, True),
+        ("from concurrent.futures import ThreadPoolExecutor", False, True),
+        ("import threading\nthreading.Lock()", False, False),
     ],
 )
-def test_the_clock_rule_detects_a_clock_read(source: str, is_read: bool) -> None:
+def test_the_rules_detect_a_clock_read_and_a_started_thread(source: str, reads: bool, starts: bool) -> None:
     module = Module("daemon.x", "daemon", Source(source))
 
-    assert is_read == bool(module.clock_reads())
-
-
-@pytest.mark.parametrize(
-    ("source", "starts"),
-    [
-        ("import threading\nthreading.Thread(target=print)", True),
-        ("from threading import Thread", True),
-        ("from concurrent.futures import ThreadPoolExecutor", True),
-        ("import threading\nthreading.Lock()", False),
-    ],
-)
-def test_the_thread_rule_detects_a_started_thread(source: str, starts: bool) -> None:
-    assert starts == bool(Module("daemon.x", "daemon", Source(source)).threads())
+    assert (reads, starts) == (bool(module.clock_reads()), bool(module.threads()))
 
 
 def test_the_suite_imports_no_tool() -> None:

@@ -10,6 +10,7 @@ import os
 import pickle
 import zlib
 from collections import OrderedDict
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
@@ -102,38 +103,32 @@ def test_modules_of_daemon_archive_and_command_line_do_not_use_rqs_jobs() -> Non
     assert set(KNOW_JOBS) == {name for name, source in SOURCES.items() if knows_jobs(source)}
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("import pickle\npickle.loads(data)", {"pickle.loads"}),
-        ("from pickle import loads", {"pickle.loads"}),
-        ("def f():\n    import dill", set()),
-    ],
-)
-def test_the_rule_detects_an_opened_pickle(text: str, found: set[str]) -> None:
-    assert (True, found) == (knows_pickles(Source(text)), of_pickles(Source(text)))
+DETECTED: dict[Callable[[Source], object], dict[str, object]] = {
+    of_pickles: {"import pickle\npickle.loads(data)": {"pickle.loads"}, "from pickle import loads": {"pickle.loads"}},
+    knows_pickles: dict.fromkeys(["import pickle", "from pickle import loads", "def f():\n    import dill"], True),
+    asks_to_run: {
+        "encoder.open(data, runs=True)": True,
+        "self._encoder.options(fields, runs=self._runs)": True,
+        "encoder.open(data, **more)": True,
+        "encoder.open(data, runs=False)": False,
+        "encoder.open(data)": False,
+    },
+    knows_jobs: {
+        "from rq.job import Job": True,
+        "import rq.job": True,
+        "import rq": True,
+        "from rq import Queue": True,
+        "import rq.results": True,
+        "from rq import Retry": False,
+    },
+}
 
 
 @pytest.mark.parametrize(
-    ("text", "asks"),
-    [
-        ("encoder.open(data, runs=True)", True),
-        ("self._encoder.options(fields, runs=self._runs)", True),
-        ("encoder.open(data, **more)", True),
-        ("encoder.open(data, runs=False)", False),
-        ("encoder.open(data)", False),
-    ],
+    ("rule", "text", "found"), [(rule, *row) for rule, texts in DETECTED.items() for row in texts.items()]
 )
-def test_the_rule_detects_a_call_that_asks_to_run_pickles(text: str, asks: bool) -> None:
-    assert asks is asks_to_run(Source(text))
-
-
-@pytest.mark.parametrize(
-    "text", ["from rq.job import Job", "import rq.job", "import rq", "from rq import Queue", "import rq.results"]
-)
-def test_the_rule_detects_a_module_that_uses_jobs(text: str) -> None:
-    assert knows_jobs(Source(text))
-    assert not knows_jobs(Source("from rq import Retry"))
+def test_a_rule_detects_what_it_is_for(rule: Callable[[Source], object], text: str, found: object) -> None:
+    assert found == rule(Source(text))
 
 
 PLAIN = [

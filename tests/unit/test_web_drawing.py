@@ -32,30 +32,29 @@ def schedule(id: str, **given: Any) -> Schedule:
     return Schedule(id, ScheduleState.ACTIVE, "once", "app.run", **({"next_ms": 6 * HOUR_MS} | given))
 
 
-def test_a_mark_is_at_its_nominal_time_and_its_bar_at_the_time_of_the_run() -> None:
-    run = Run("a-1", RunStatus.SUCCEEDED, started_ms=2 * HOUR_MS, ended_ms=4 * HOUR_MS)
+RAN = Run("a-1", RunStatus.SUCCEEDED, started_ms=2 * HOUR_MS, ended_ms=4 * HOUR_MS)
+RUNNING = Run("a-1", RunStatus.RUNNING, started_ms=2 * HOUR_MS)
+SKIPPED = occurrence("a", What.SKIPPED, first_ms=HOUR_MS, last_ms=3 * HOUR_MS, count=5)
+MANY = [6 * HOUR_MS + number * 60_000 for number in range(COMING)]
 
-    (row,) = drawn_rows(SHOWN, NOW_MS, "schedule", [occurrence("a", run=run)], [])
+
+@pytest.mark.parametrize(
+    ("past", "coming", "expected", "bad"),
+    [
+        ([occurrence("a", run=RAN)], [], (Mark.SUCCEEDED, 10, 20, 20), 0),
+        ([occurrence("a", run=RUNNING)], [], (Mark.OPEN, 10, 20, 30), 0),  # its bar ends now
+        ([SKIPPED], [], (Mark.LEFT_OUT, 10, 10, 20), 5),
+        ([], [(schedule("a"), MANY)], (Mark.EXPECTED, 60, 60, 40), 0),  # a bar to the end
+    ],
+    ids=["a run", "a running run", "skipped together", "many to come"],
+)
+def test_a_mark_is_at_its_nominal_time_and_its_bar_at_the_time_of_the_run(
+    past: list[Occurrence], coming: list[tuple[Schedule, list[int]]], expected: tuple[Any, ...], bad: int
+) -> None:
+    (row,) = drawn_rows(SHOWN, NOW_MS, "schedule", past, coming)
 
     (mark,) = row.marks
-    assert (10, 20, 20) == (mark.at, mark.bar_at, mark.width)
-
-
-def test_the_bar_of_a_running_run_ends_now() -> None:
-    run = Run("a-1", RunStatus.RUNNING, started_ms=2 * HOUR_MS)
-
-    (row,) = drawn_rows(SHOWN, NOW_MS, "schedule", [occurrence("a", run=run)], [])
-
-    assert [(Mark.OPEN, 20, 30)] == [(mark.mark, mark.bar_at, mark.width) for mark in row.marks]
-
-
-def test_occurrences_that_were_skipped_together_have_a_bar_and_count_each() -> None:
-    skipped = occurrence("a", What.SKIPPED, first_ms=HOUR_MS, last_ms=3 * HOUR_MS, count=5)
-
-    (row,) = drawn_rows(SHOWN, NOW_MS, "schedule", [skipped], [])
-
-    assert 5 == row.bad
-    assert [(Mark.LEFT_OUT, 10, 20)] == [(mark.mark, mark.bar_at, mark.width) for mark in row.marks]
+    assert (expected, bad) == ((mark.mark, mark.at, mark.bar_at, mark.width), row.bad)
 
 
 def test_rows_with_what_did_not_run_come_first_and_rows_with_one_mark_last() -> None:
@@ -73,14 +72,6 @@ def test_a_row_has_the_past_and_the_coming_occurrences_of_its_tag_or_queue(by: s
 
     assert names == [row.name for row in rows]
     assert {(Mark.SUCCEEDED, Mark.EXPECTED)} == {tuple(mark.mark for mark in row.marks) for row in rows}
-
-
-def test_many_occurrences_to_come_are_one_mark_and_a_bar_to_the_end() -> None:
-    times = [6 * HOUR_MS + number * 60_000 for number in range(COMING)]
-
-    (row,) = drawn_rows(SHOWN, NOW_MS, "schedule", [], [(schedule("a"), times)])
-
-    assert [(60, 60, 40)] == [(mark.at, mark.bar_at, mark.width) for mark in row.marks]
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,30 @@ def shown(*lines: Shown, terminal: Terminal = SCREEN, tz: str | None = None) -> 
     return list(terminal.shown(lines, tz))
 
 
-def test_a_line_for_another_program_stays_whole() -> None:
-    text = f"2026-11-24 05:59:51.502+00:00  fired {'word ' * 40}".rstrip()
+WHOLE = f"2026-11-24 05:59:51.502+00:00  fired {'word ' * 40}".rstrip()
+FIRED_AT = ["2026-11-24 05:59:51+00:00  fired", "2026-11-24 05:59:52+00:00  fired"]
+COLUMNS, ROWS = ("ID", "STATE"), [("a", "active")]
+SHOWN: dict[str, tuple[list[Shown], Terminal, str | None, list[str]]] = {
+    "a line for another program": ([StyledLine(WHOLE, Style.BAD)], PIPE, "UTC", [WHOLE]),
+    "a word longer than the terminal": ([f"run {'x' * 128} ended"], SCREEN, None, ["run", "  " + "x" * 128, "  ended"]),
+    "the zone of short times": ([*FIRED_AT], SCREEN, "UTC", ["05:59:51  fired", "05:59:52  fired", "times in UTC"]),
+    "no time": (["no time"], SCREEN, "UTC", ["no time"]),
+    "no empty line below a row": (
+        [Table(("A", "B"), [("a" * 50, "b" * 39), ("a", "")])],
+        SCREEN,
+        None,
+        ["A", "    B", "a" * 50, "    " + "b" * 39, "a"],
+    ),
+    "a table that fits": ([Table(COLUMNS, ROWS)], SCREEN, None, ["ID  STATE", "a   active"]),
+    "an indented table": ([Table(COLUMNS, ROWS, indent=2)], SCREEN, None, ["  ID  STATE", "  a   active"]),
+}
 
-    assert [text] == shown(StyledLine(text, Style.BAD), terminal=PIPE, tz="UTC")
+
+@pytest.mark.parametrize(("lines", "terminal", "tz", "expected"), SHOWN.values(), ids=SHOWN)
+def test_lines_and_tables_fit_the_terminal(
+    lines: list[Shown], terminal: Terminal, tz: str | None, expected: list[str]
+) -> None:
+    assert expected == shown(*lines, terminal=terminal, tz=tz)
 
 
 def test_a_long_line_is_wrapped_below_its_second_column() -> None:
@@ -61,10 +81,6 @@ def test_a_long_line_without_columns_is_wrapped_with_an_indent() -> None:
     assert {" " * 4} == {line[:4] for line in shown("  → " + "word " * 30)[1:]}
 
 
-def test_a_word_that_is_longer_than_the_terminal_is_not_cut() -> None:
-    assert ["run", "  " + "x" * 128, "  ended"] == shown(f"run {'x' * 128} ended")
-
-
 @pytest.mark.parametrize(
     ("given", "tz", "expected"),
     [
@@ -82,13 +98,6 @@ def test_a_time_is_shown_without_todays_date_and_the_known_offset(given: str, tz
     assert f"due {expected}, soon" == shown(f"due {given}, soon", tz=tz)[0]
 
 
-def test_the_zone_of_short_times_is_named_once_at_the_end() -> None:
-    assert ["05:59:51  fired", "05:59:52  fired", "times in UTC"] == shown(
-        "2026-11-24 05:59:51+00:00  fired", "2026-11-24 05:59:52+00:00  fired", tz="UTC"
-    )
-    assert ["no time"] == shown("no time", tz="UTC")
-
-
 def test_columns_that_do_not_fit_go_on_below_in_the_same_place() -> None:
     found = shown(HISTORY)
 
@@ -100,25 +109,11 @@ def test_columns_that_do_not_fit_go_on_below_in_the_same_place() -> None:
     assert below.index("WHY") == failed.index("E" * 30)
 
 
-def test_an_empty_line_below_a_row_is_left_out() -> None:
-    table = Table(("A", "B"), [("a" * 50, "b" * 39), ("a", "")])
-
-    assert ["A", "    B", "a" * 50, "    " + "b" * 39, "a"] == shown(table)
-
-
-def test_a_table_that_fits_has_a_line_per_row() -> None:
-    assert ["ID  STATE", "a   active"] == shown(Table(("ID", "STATE"), [("a", "active")]))
-
-
 def test_a_text_in_the_last_column_is_wrapped_within_it() -> None:
     found = shown(Table(("VERDICT", "CHECK", "FOUND"), [("ok", "redis", "word " * 30)]))
 
     assert {" " * 16} == {line[:16] for line in found[2:]}
     assert max(map(len, found)) <= 80
-
-
-def test_a_table_is_indented_as_a_whole() -> None:
-    assert ["  ID  STATE", "  a   active"] == shown(Table(("ID", "STATE"), [("a", "active")], indent=2))
 
 
 def test_a_control_character_in_a_cell_is_not_printed() -> None:

@@ -53,8 +53,22 @@ def times(given: Schedule, start: float, end: float) -> list[int]:
 # -- occurrences --------------------------------------------------------------------------------------
 
 
-def test_a_stretch_includes_its_start_and_excludes_its_end() -> None:
-    assert hours(1, 2, 3) == times(schedule(), 1, 4)
+@pytest.mark.parametrize(
+    ("trigger", "start", "end", "expected"),
+    [
+        (HOURLY, 1, 4, hours(1, 2, 3)),
+        (HOURLY, -2, 2, hours(-2, -1, 0, 1)),
+        (EVERY_HOUR, -2, 2, hours(1)),
+        (replace(HOURLY, starts_ms=MIDNIGHT_MS), -2, 2, hours(0, 1)),
+        (replace(HOURLY, count=1), -2, 2, hours(1)),
+        (DAILY, 1, 49, hours(24, 48)),
+    ],
+    ids=["with its start, not its end", "before its creation", "every", "starts", "count", "in its zone"],
+)
+def test_a_rule_has_its_occurrences_of_a_stretch_but_none_before_its_anchor(
+    trigger: TriggerSpec, start: float, end: float, expected: list[int]
+) -> None:
+    assert expected == times(schedule(trigger), start, end)
 
 
 def test_an_occurrence_in_the_last_millisecond_of_a_stretch_is_counted() -> None:
@@ -64,41 +78,15 @@ def test_an_occurrence_in_the_last_millisecond_of_a_stretch_is_counted() -> None
     assert 3 == stretch.count
 
 
-def test_a_cron_rule_has_occurrences_before_its_creation() -> None:
-    assert hours(-2, -1, 0, 1) == times(schedule(), -2, 2)
-
-
-@pytest.mark.parametrize(
-    ("trigger", "expected"),
-    [
-        (EVERY_HOUR, hours(1)),
-        (replace(HOURLY, starts_ms=MIDNIGHT_MS), hours(0, 1)),
-        (replace(HOURLY, count=1), hours(1)),
-    ],
-    ids=["every", "starts", "count"],
-)
-def test_an_anchored_rule_has_no_occurrence_before_its_anchor(trigger: TriggerSpec, expected: list[int]) -> None:
-    assert expected == times(schedule(trigger), -2, 2)
-
-
-def test_an_rrule_is_evaluated_in_local_time_of_its_zone() -> None:
-    assert hours(24, 48) == times(schedule(DAILY), 1, 49)
-
-
-def test_occurrences_that_the_schedule_will_fire_are_not_backfilled() -> None:
+@pytest.mark.parametrize(("start", "times", "pending"), [(1, hours(1, 2), 3), (4, [], 2)])
+def test_occurrences_that_the_schedule_will_fire_are_not_backfilled(
+    start: float, times: list[int], pending: int
+) -> None:
     [pending_ms] = hours(3)
 
-    stretch = PastOccurrences.of(schedule(nominal_ms=pending_ms), *hours(1, 6))
+    stretch = PastOccurrences.of(schedule(nominal_ms=pending_ms), *hours(start, 6))
 
-    assert (hours(1, 2), 3) == (list(stretch.times()), stretch.pending)
-
-
-def test_a_stretch_in_the_future_has_only_pending_occurrences() -> None:
-    [pending_ms] = hours(3)
-
-    stretch = PastOccurrences.of(schedule(nominal_ms=pending_ms), *hours(4, 6))
-
-    assert ([], 0, 2) == (list(stretch.times()), stretch.count, stretch.pending)
+    assert (times, len(times), pending) == (list(stretch.times()), stretch.count, stretch.pending)
 
 
 @pytest.mark.parametrize("number", [1, 2, 1000, 8760])

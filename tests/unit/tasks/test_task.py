@@ -94,38 +94,29 @@ def test_an_error_of_a_task_survives_pickling_unchanged() -> None:
 # -- options ------------------------------------------------------------------------------------------
 
 
-def test_an_option_of_the_call_wins_over_the_decorators_option() -> None:
-    options = send_reminder.complete_options({"at": SOON, "queue": "sms", "kwargs": FITTING, "tags": None})
-
-    assert {
-        "at": SOON, "queue": "sms", "priority": "high", "tags": None, "id": "reminder-e1", "kwargs": FITTING,
-    } == options  # fmt: skip
+OWN = {"tz": "Asia/Seoul", "jitter": 5, "id": "digest"}  # of digest
+RECURRING = OWN | {"overlap": "queue", "pause_after_failures": 3, "count": 9}
+REMINDER = {"queue": "email", "priority": "high", "tags": ["reminders"], "id": "reminder-e1", "kwargs": FITTING}
+OTHERS = {"at": SOON, "queue": "sms", "kwargs": FITTING, "tags": None}
 
 
-def test_an_id_given_by_the_call_replaces_the_template() -> None:
-    assert "mine" == send_reminder.complete_options({"id": "mine", "kwargs": FITTING})["id"]
-
-
-def test_a_trigger_of_the_call_replaces_the_trigger_of_the_decorator() -> None:
-    own = {"tz": "Asia/Seoul", "jitter": 5, "id": "digest"}
-    recurring = {"overlap": "queue", "pause_after_failures": 3, "count": 9}
-
-    assert own | recurring | {"cron": "0 9 * * *"} == digest.complete_options({})
-    assert own | recurring | {"every": 60} == digest.complete_options({"every": 60})
-    assert own | {"after": 60} == digest.complete_options({"after": 60})
-
-
-def test_a_run_at_once_has_no_options_of_times_and_no_id_of_the_recurring_schedule() -> None:
-    assert {} == digest.complete_options({}, at_once=True)
-    assert {"id": "now"} == digest.complete_options({"id": "now"}, at_once=True)
-    at_once = send_reminder.complete_options({"kwargs": FITTING}, at_once=True)
-    assert {
-        "queue": "email",
-        "priority": "high",
-        "tags": ["reminders"],
-        "id": "reminder-e1",
-        "kwargs": FITTING,
-    } == at_once
+@pytest.mark.parametrize(
+    ("task", "given", "at_once", "expected"),
+    [
+        (send_reminder, OTHERS, False, REMINDER | OTHERS),
+        (send_reminder, {"id": "mine", "kwargs": FITTING}, False, REMINDER | {"id": "mine"}),
+        (send_reminder, {"kwargs": FITTING}, True, REMINDER),
+        (digest, {}, False, RECURRING | {"cron": "0 9 * * *"}),
+        (digest, {"every": 60}, False, RECURRING | {"every": 60}),
+        (digest, {"after": 60}, False, OWN | {"after": 60}),
+        (digest, {}, True, {}),  # no options of times, and no id of the recurring schedule
+        (digest, {"id": "now"}, True, {"id": "now"}),
+    ],
+)
+def test_an_option_of_the_call_wins_over_the_decorators_option(
+    task: Task[..., Any], given: dict[str, Any], at_once: bool, expected: dict[str, Any]
+) -> None:
+    assert expected == task.complete_options(given, at_once=at_once)
 
 
 # -- names --------------------------------------------------------------------------------------------
