@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
-from tests.log_rows import row_fields
-from zsched.archive import Archive
-from zsched.core.clock import ManualClock
 from zsched.core.difference import Held
 from zsched.core.log import Entry, Position
-from zsched.core.log.recovery import Restored
 
 T_US = 1_800_000_000_000_000  # of the entry with seq 0; each is a second later than the one before
 SECOND_US = 1_000_000
 DUE_MS = 1_900_000_000_000
-RUN = str(DUE_MS)
-JOB = (b"origin", b"mail", b"data", b"call")
-OWN = (b"trigger", b"every 5", b"lane", b"high", b"nominal", RUN.encode(), b"last", b"r-5")
-OLD_US = T_US - 5  # of a change in the lost history
 TWINS = ("plumless", "buckeroo")  # two ids of one CRC-32
 
 
@@ -55,31 +43,9 @@ def fire(seq: int, *run_ids: str, **more: str) -> Entry:
     return entry(seq, "fire", "runs", " ".join(run_ids), *(text for pair in more.items() for text in pair))
 
 
-def end(seq: int, *run_ids: str) -> Entry:
-    """Return the entry of runs that succeeded."""
-    return entry(seq, "end", *row_fields("end", *(f"{run_id} succeeded {{}}" for run_id in run_ids)))
-
-
 def cancel(seq: int, id: str) -> Entry:
     """Return the entry of a cancelled one-shot."""
     return entry(seq, "cancel", "rows", 1, id, DUE_MS)
-
-
-def restore(seq: int, *given: Restored, epoch: int = 1) -> Entry:
-    """Return the entry of a merge with the rows *given*."""
-    texts = [text for row in given for text in row.texts()]
-    return entry(seq, "restore", "reason", "lost", "archive", "x", "rows", len(given), *texts, epoch=epoch)
-
-
-def one_shot(place: str = "due", id: str = "a", note: str | None = None, t_us: int = OLD_US) -> Restored:
-    """Return the row of a one-shot in a merge."""
-    return Restored(id, RUN, place, "low", DUE_MS, t_us, note, JOB, ())
-
-
-def rule(place: str = "due", id: str = "r", note: str | None = None) -> Restored:
-    """Return the row of a rule in a merge."""
-    own = OWN if place != "ended" else (*OWN[:4], *OWN[6:], b"ended_at", b"7")
-    return Restored(id, "", place, "high", None if place == "ended" else DUE_MS, OLD_US, note, JOB, own)
 
 
 def held(id: str, place: str = "due", run: str = str(DUE_MS), data: bytes = b"call") -> Held:
@@ -90,59 +56,6 @@ def held(id: str, place: str = "due", run: str = str(DUE_MS), data: bytes = b"ca
 def at(seq: int) -> Position:
     """Return the position of entry *seq*."""
     return Position(1, seq, T_US + seq * SECOND_US)
-
-
-def archived(path: Path, entries: Sequence[Entry], **options: Any) -> Path:
-    """Write *entries* into an archive at *path*, and close it."""
-    archive = Archive(path, "default", **options)
-    archive.append(entries)
-    archive.commit()
-    archive.close()
-    return path
-
-
-def places(archive: Archive) -> dict[str, str]:
-    """Return the places by run id or id."""
-    return {f"{row.id}-{row.run}" if row.run else row.id: row.place for row, _ in archive.state()}
-
-
-def rows(path: Path, query: str) -> list[Any]:
-    """Return the rows of a database query."""
-    with closing(sqlite3.connect(path)) as db:
-        return db.execute(query).fetchall()
-
-
-def take(archive: Archive, *entries: Entry) -> None:
-    """Append and commit *entries*, all of which can be read."""
-    assert [] == archive.append(entries)
-    archive.commit()
-
-
-def prune(archive: Archive, before_us: int = 0) -> None:
-    """Commit, and delete the history before *before_us* and arguments that nothing needs."""
-    archive.commit()
-    archive.begin_pruning(before_us)
-    while archive.prune():
-        pass
-
-
-def change(path: Path, statement: str, *values: object) -> None:
-    """Change the file by SQL, like a failing disk."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        assert 0 < db.execute(statement, values).rowcount
-
-
-class SteppingClock(ManualClock):
-    """A clock on which each reading takes *step_ms*, and which counts its readings."""
-
-    def __init__(self, step_ms: float) -> None:
-        super().__init__()
-        self.step_ms, self.reads = step_ms, 0
-
-    def monotonic_ms(self) -> float:
-        self.advance(self.step_ms)
-        self.reads += 1
-        return super().monotonic_ms()
 
 
 def _text(value: Any) -> bytes:

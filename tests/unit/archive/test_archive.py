@@ -8,23 +8,19 @@ from pathlib import Path
 import pytest
 
 from tests.prefix import RQ
+from tests.unit.archive.contents import archived, places, prune, rows, take
 from tests.unit.archive.ground import (
     DUE_MS,
     SECOND_US,
     T_US,
-    archived,
     at,
     cancel,
     enqueue,
     entry,
     fire,
     held,
-    places,
-    prune,
     put,
     put_recurring,
-    rows,
-    take,
 )
 from zsched.archive import START, Archive
 from zsched.archive.body import COLUMNS, entry_of

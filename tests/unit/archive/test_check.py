@@ -15,19 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.breadth import some
-from tests.unit.archive.ground import (
-    DUE_MS,
-    SteppingClock,
-    archived,
-    at,
-    change,
-    enqueue,
-    entry,
-    fire,
-    put,
-    put_recurring,
-    rows,
-)
+from tests.unit.archive.contents import SteppingClock, archived, change, rows
+from tests.unit.archive.ground import DUE_MS, at, enqueue, entry, fire, put, put_recurring
 from zsched.archive import Archive
 from zsched.archive.body import entry_of, history_row, pack, position_of, unpack, with_arguments
 from zsched.core.clock import ManualClock

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.archive.ground import archived, put
+from tests.unit.archive.contents import archived
+from tests.unit.archive.ground import put
 from zsched.archive import Archive
 from zsched.archive.file import APPLICATION_ID, VERSION, connect_to_read, set_aside
 from zsched.errors import ArchiveError, ArchiveFailed, ArchiveForeign, ArchiveInUse

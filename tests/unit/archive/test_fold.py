@@ -7,22 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.archive.ground import (
-    DUE_MS,
-    OLD_US,
-    RUN,
-    cancel,
-    end,
-    entry,
-    fire,
-    one_shot,
-    places,
-    put,
-    put_recurring,
-    restore,
-    rule,
-    take,
-)
+from tests.unit.archive.contents import places, take
+from tests.unit.archive.ground import DUE_MS, cancel, entry, fire, put, put_recurring
+from tests.unit.archive.restoring import OLD_US, RUN, end, one_shot, restore, rule
 from zsched.archive import Archive
 from zsched.core.log import Entry
 

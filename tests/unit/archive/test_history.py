@@ -7,23 +7,9 @@ from pathlib import Path
 from zlib import crc32
 
 from tests.log_rows import row_fields
-from tests.unit.archive.ground import (
-    DUE_MS,
-    SECOND_US,
-    T_US,
-    TWINS,
-    SteppingClock,
-    archived,
-    at,
-    entry,
-    fire,
-    held,
-    prune,
-    put,
-    put_recurring,
-    restore,
-    take,
-)
+from tests.unit.archive.contents import SteppingClock, archived, prune, take
+from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, TWINS, at, entry, fire, held, put, put_recurring
+from tests.unit.archive.restoring import restore
 from zsched.archive import START, Archive, History
 from zsched.archive.ran import Part, Ran
 from zsched.core.changes import Change

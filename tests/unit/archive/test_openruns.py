@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.log_rows import row_fields
-from tests.unit.archive.ground import DUE_MS, archived, at, change, enqueue, entry, fire, held, put, put_recurring, take
+from tests.unit.archive.contents import archived, change, take
+from tests.unit.archive.ground import DUE_MS, at, enqueue, entry, fire, held, put, put_recurring
 from zsched.archive import START, Archive
 from zsched.archive.openruns import OpenRun, open_runs
 from zsched.core.run_id import RunKey

@@ -8,21 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.archive.ground import (
-    DUE_MS,
-    JOB,
-    T_US,
-    archived,
-    cancel,
-    enqueue,
-    entry,
-    fire,
-    places,
-    put,
-    put_recurring,
-    restore,
-    rows,
-)
+from tests.unit.archive.contents import archived, places, rows
+from tests.unit.archive.ground import DUE_MS, T_US, cancel, enqueue, entry, fire, put, put_recurring
+from tests.unit.archive.restoring import JOB, restore
 from zsched.archive import Archive, History
 from zsched.archive.originals import Original, Originals
 from zsched.core.changes import What

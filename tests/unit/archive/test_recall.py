@@ -6,29 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.archive.ground import (
-    DUE_MS,
-    JOB,
-    OLD_US,
-    RUN,
-    archived,
-    at,
-    cancel,
-    change,
-    end,
-    enqueue,
-    entry,
-    fire,
-    held,
-    one_shot,
-    places,
-    put,
-    put_recurring,
-    restore,
-    rows,
-    rule,
-    take,
-)
+from tests.unit.archive.contents import archived, change, places, rows, take
+from tests.unit.archive.ground import DUE_MS, at, cancel, enqueue, entry, fire, held, put, put_recurring
+from tests.unit.archive.restoring import JOB, OLD_US, RUN, end, one_shot, restore, rule
 from zsched.archive import Archive
 from zsched.archive.recall import recalling
 from zsched.core.clock import ManualClock

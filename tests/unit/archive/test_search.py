@@ -9,20 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.log_rows import end_fields
-from tests.unit.archive.ground import (
-    DUE_MS,
-    SECOND_US,
-    T_US,
-    TWINS,
-    SteppingClock,
-    archived,
-    at,
-    enqueue,
-    entry,
-    fire,
-    held,
-    put,
-)
+from tests.unit.archive.contents import SteppingClock, archived
+from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, TWINS, at, enqueue, entry, fire, held, put
 from zsched.archive import Archive, History
 from zsched.archive.search import Search, SearchPart
 from zsched.core.changes import OUTCOMES, What

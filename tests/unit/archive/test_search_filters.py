@@ -14,20 +14,8 @@ import pytest
 
 from tests.breadth import some
 from tests.log_rows import end_fields
-from tests.unit.archive.ground import (
-    DUE_MS,
-    SECOND_US,
-    T_US,
-    SteppingClock,
-    archived,
-    at,
-    cancel,
-    change,
-    entry,
-    held,
-    prune,
-    rows,
-)
+from tests.unit.archive.contents import SteppingClock, archived, change, prune, rows
+from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, at, cancel, entry, held
 from tests.unit.archive.many import CUSTOMERS, customer, first_page, id_of, measured, wanted, write
 from zsched.archive import Archive, History
 from zsched.archive.prefixes import LENGTHS, PREFIX_IDS, prefix_row, ranges

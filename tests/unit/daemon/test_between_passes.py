@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.archive.ground import DUE_MS, entry, put, rows
+from tests.unit.archive.contents import rows
+from tests.unit.archive.ground import DUE_MS, entry, put
 from zsched.archive import Archive
 from zsched.config.parsing import QueueSettings
 from zsched.config.settings import ArchiveSettings, DaemonSettings, LogSettings, RedisSettings, Settings
