@@ -144,26 +144,15 @@ def changed(place: int, value: object) -> str:
     return json.dumps([[*GOOD[:place], value, *GOOD[place + 1 :]]])
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        "7",
-        "null",
-        "[7]",
-        '["abcdefgh"]',
-        "[" * 3000,
-        json.dumps([GOOD[:-1]]),
-        json.dumps([[*GOOD, 1]]),
-        json.dumps([GOOD] * 2),
-        json.dumps([[n, *GOOD[1:6], None, ""] for n in range(1, 22)]),
-        json.dumps([[*GOOD[:-1], "x" * 5000]]),
-        *(changed(0, number) for number in (0, -1, 1.5, True, "1", None, 10**10)),
-        *(changed(2, instant) for instant in (-1, 1e30, "now", True, 10**18, float("nan"))),
-        *(changed(place, value) for place in (1, 5, 7) for value in (None, 7, ["x"])),
-    ],
-)
+FOREIGN = ["", "{", "7", "null", "[7]", '["abcdefgh"]', "[" * 3000, json.dumps([GOOD[:-1]]), json.dumps([[*GOOD, 1]])]
+FOREIGN += [json.dumps([GOOD] * 2), json.dumps([[n, *GOOD[1:6], None, ""] for n in range(1, 22)])]
+FOREIGN += [json.dumps([[*GOOD[:-1], "x" * 5000]])]
+FOREIGN += [changed(0, number) for number in (0, -1, 1.5, True, "1", None, 10**10)]
+FOREIGN += [changed(2, instant) for instant in (-1, 1e30, "now", True, 10**18, float("nan"))]
+FOREIGN += [changed(place, value) for place in (1, 5, 7) for value in (None, 7, ["x"])]
+
+
+@pytest.mark.parametrize("text", FOREIGN)
 def test_a_text_of_another_writer_counts_as_no_attempt(text: str) -> None:
     assert () == attempts_of(text)
 

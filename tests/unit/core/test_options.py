@@ -267,11 +267,13 @@ def test_a_run_now_differs_from_a_one_shot_only_in_its_time() -> None:
     assert replace(later, when=Now()) == now
 
 
-def test_a_trigger_alone_refuses_options_of_schedules() -> None:
-    assert EVERY is define_trigger({"every": 5}).kind
+def test_a_trigger_alone_refuses_options_of_schedules_and_a_jitter_for_that_depends_on_an_id() -> None:
+    assert EVERY is define_trigger({"every": 5, "jitter": None}).kind
     for options in ({"at": AT}, {"every": 5, "queue": "x"}, {"every": 5, "overlap": "skip"}, {}):
         with pytest.raises(InvalidSchedule):
             define_trigger(options)
+    with pytest.raises(InvalidSchedule, match=r"^jitter=2: .*id.*preview a schedule by its id"):
+        define_trigger({"every": 5, "jitter": 2})
 
 
 @pytest.mark.parametrize(
@@ -297,13 +299,6 @@ def test_a_naive_datetime_is_refused_with_a_zone_only_where_there_is_one_to_give
         instant_ms(field, datetime(2027, 1, 1), None)
 
     assert (has_zone, True) == ("tz=" in caught.value.remedy, "aware one" in caught.value.remedy)
-
-
-def test_a_trigger_alone_has_no_jitter_for_that_depends_on_an_id() -> None:
-    with pytest.raises(InvalidSchedule, match=r"^jitter=2: .*id.*preview a schedule by its id"):
-        define_trigger({"every": 5, "jitter": 2})
-
-    assert define_trigger({"every": 5}) == define_trigger({"every": 5, "jitter": None})
 
 
 def test_an_error_message_cuts_a_long_value() -> None:

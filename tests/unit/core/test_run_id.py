@@ -64,20 +64,12 @@ def test_run_ids_of_the_usual_form_are_parsed_together() -> None:
 SIGNATURE = b"k1.06d2d3800.BuEhdGFpC0Q0nZCUD1l1OQ"
 
 
-def test_data_under_a_signature_has_it_in_the_job() -> None:
+def test_data_has_its_signature_beside_it_in_the_job_if_there_is_one() -> None:
     assert [b"data", b"call", b"zs_sig", SIGNATURE] == job_pairs(SIGNATURE, b"call")
-    assert SIGNATURE == signature_in(SIGNATURE)
-
-
-def test_data_without_a_signature_is_alone_in_the_job() -> None:
     assert [b"data", SIGNATURE] == job_pairs(UNSIGNED, SIGNATURE)
-    assert b"" == signature_in(UNSIGNED)
-
-
-def test_the_name_of_unsigned_data_is_no_signature() -> None:
-    assert parts_of(UNSIGNED) is None
+    assert (SIGNATURE, b"") == (signature_in(SIGNATURE), signature_in(UNSIGNED))
 
 
 def test_the_parts_of_a_signature_are_read() -> None:
     assert ("k1", 0x06D2D3800, b"BuEhdGFpC0Q0nZCUD1l1OQ") == parts_of(SIGNATURE)
-    assert [None] * 4 == [parts_of(text) for text in (b"", b"k1", SIGNATURE + b"=", b"\n" + SIGNATURE)]
+    assert {None} == {parts_of(text) for text in (UNSIGNED, b"", b"k1", SIGNATURE + b"=", b"\n" + SIGNATURE)}

@@ -210,43 +210,29 @@ def test_the_last_of_several_open_runs_is_shown_and_the_others_are_counted() -> 
 UNHEARD, SUSPENDED = {"mail": Stalled.UNHEARD}, {"mail": Stalled.SUSPENDED}
 
 
+GO_ON, IDLE = "let them go on: rq resume", "; RQ's workers are suspended"
+NO_WORKER = "; RQ knows of no worker that listens to queue mail"
+STALLED: list[tuple[RunStatus, Mapping[str, Stalled], str, str, str | None]] = [
+    (RunStatus.QUEUED, UNHEARD, "NOT RUN", f"queued since {DUE}{NO_WORKER}", "start one: rq worker mail"),
+    (RunStatus.QUEUED, SUSPENDED, "NOT RUN", f"queued since {DUE}{IDLE}", GO_ON),
+    (RunStatus.QUEUED, {}, "QUEUED", f"queued since {DUE}", None),
+    (RunStatus.RUNNING, UNHEARD, "RUNNING", "running", None),
+]
+
+
 @pytest.mark.parametrize("schedule", [None, held()])
-@pytest.mark.parametrize(
-    ("status", "stalled", "word", "text", "remedy"),
-    [
-        (
-            RunStatus.QUEUED,
-            UNHEARD,
-            "NOT RUN",
-            f"run {RUN} is queued since {DUE}; RQ knows of no worker that listens to queue mail",
-            "start one: rq worker mail",
-        ),
-        (
-            RunStatus.QUEUED,
-            SUSPENDED,
-            "NOT RUN",
-            f"run {RUN} is queued since {DUE}; RQ's workers are suspended",
-            "let them go on: rq resume",
-        ),
-        (RunStatus.QUEUED, {}, "QUEUED", f"run {RUN} is queued since {DUE}", None),
-        (RunStatus.RUNNING, UNHEARD, "RUNNING", f"run {RUN} is running", None),
-    ],
-)
+@pytest.mark.parametrize("row", STALLED)
 def test_a_run_that_no_worker_takes_was_not_run(
-    schedule: Schedule | None,
-    status: RunStatus,
-    stalled: Mapping[str, Stalled],
-    word: str,
-    text: str,
-    remedy: str | None,
+    schedule: Schedule | None, row: tuple[RunStatus, Mapping[str, Stalled], str, str, str | None]
 ) -> None:
+    status, stalled, word, text, remedy = row
     chronicle = Chronicle("a", COMPLETE, [put(0), FIRED])
     run = Run(RUN, status, queued_ms=DUE_MS, queue="mail")
 
     verdict = tell(chronicle, schedule, DUE_MS, runs=[run], stalled=stalled).verdict
 
     assert (word, remedy) == (verdict.word, verdict.to_dict()["remedy"])
-    assert verdict.text.startswith(text)
+    assert verdict.text.startswith(f"run {RUN} is {text}")
 
 
 def test_the_verdict_on_a_rule_is_its_newest_occurrence_also_if_that_was_left_out() -> None:

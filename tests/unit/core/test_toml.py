@@ -50,41 +50,22 @@ def test_any_text_may_be_a_key(name: str) -> None:
     assert {name: 1} == tomllib.loads(f"{key_text(name)} = 1")
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        datetime(2030, 1, 1, 12, 30, 0, 5, tzinfo=UTC),
-        datetime(2030, 1, 1, tzinfo=timezone(timedelta(hours=-5, minutes=-30))),
-        datetime(2030, 1, 1, 1, 2, 3),
-        date(2030, 1, 1),
-        time(1, 2, 3, 4),
-        2**200,
-        -0.0,
-        "quotes \" and ' and \\ and \x7f, \x00, \r\n and \u2028 and 한국어 🎉",
-        {},
-        [[], {}],
-    ],
-)
+HELD = [datetime(2030, 1, 1, 12, 30, 0, 5, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=timezone(-timedelta(minutes=330)))]
+HELD += [datetime(2030, 1, 1, 1, 2, 3), date(2030, 1, 1), time(1, 2, 3, 4), 2**200, -0.0, {}, [[], {}]]
+HELD += ["quotes \" and ' and \\ and \x7f, \x00, \r\n and \u2028 and 한국어 🎉"]
+
+
+@pytest.mark.parametrize("value", HELD)
 def test_a_value_that_toml_can_hold_is_written(value: Any) -> None:
     assert is_same(value, tomllib.loads(f"x = {toml_text(value)}")["x"])
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        (1, 2),
-        [(1, 2)],
-        {1, 2},
-        b"bytes",
-        {1: "a number as a key"},
-        datetime(2030, 1, 1, tzinfo=ZoneInfo("Asia/Seoul")),  # TOML keeps its offset only
-        time(1, tzinfo=UTC),
-        [10**5000],  # Python itself does not write it
-        "half of a pair: \ud800",
-        object(),
-    ],
-)
+REFUSED = [None, (1, 2), [(1, 2)], {1, 2}, b"bytes", {1: "a number as a key"}, time(1, tzinfo=UTC), object()]
+REFUSED += [datetime(2030, 1, 1, tzinfo=ZoneInfo("Asia/Seoul"))]  # TOML keeps its offset only
+REFUSED += ["half of a pair: \ud800", [10**5000]]  # Python itself does not write the number
+
+
+@pytest.mark.parametrize("value", REFUSED)
 def test_a_value_that_toml_cannot_hold_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match=r"TOML|it has no"):
         toml_text(value)

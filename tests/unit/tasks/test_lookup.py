@@ -43,22 +43,11 @@ def test_a_task_is_found_by_its_path() -> None:
     assert reminders.send_reminder is find(f"{MODULE}.send_reminder")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        f"{MODULE}.untyped",
-        f"{MODULE}.send_reminder.schedule",
-        "nowhere.tasks.send",
-        "os.path.join",
-        "tests.nowhere.send",
-        "fractions.Fraction.from_float",
-        "send",
-        "__main__.send",
-        "..send",
-        "a..b",
-        "",
-    ],
-)
+NO_TASKS = [f"{MODULE}.untyped", f"{MODULE}.send_reminder.schedule", "nowhere.tasks.send", "os.path.join"]
+NO_TASKS += ["tests.nowhere.send", "fractions.Fraction.from_float", "send", "__main__.send", "..send", "a..b", ""]
+
+
+@pytest.mark.parametrize("path", NO_TASKS)
 def test_a_path_to_something_else_than_a_task_keeps_its_options(path: str) -> None:
     options = {"at": 1, "kwargs": {"any": "thing"}}
 
@@ -137,27 +126,18 @@ def test_a_name_that_a_package_lacks_is_a_mistake_only_if_no_module_could_have_i
         find(path)
 
 
-@pytest.mark.parametrize(
-    ("path", "module"),
-    [
-        ("nowhere.tasks.send", "nowhere"),
-        ("shelf.absent.send", "shelf.absent"),
-        ("shelf.absent.more.send", "shelf.absent"),
-        (f"{MODULE}.send_reminder", None),
-        (f"{MODULE}.untyped", None),
-        ("fractions.Fraction.from_float", None),
-        ("send", None),
-        ("a..b", None),
-        ("__main__.send", None),
-    ],
-)
+MISSING = {"nowhere.tasks.send": "nowhere", "tests.nowhere.send": "tests.nowhere"}
+MISSING |= dict.fromkeys(["shelf.absent.send", "shelf.absent.more.send"], "shelf.absent")
+
+
+@pytest.mark.parametrize("path", [*MISSING, f"{MODULE}.send_reminder", *NO_TASKS])
 @pytest.mark.usefixtures("package")
-def test_missing_modules_are_remembered_by_path(path: str, module: str | None) -> None:
+def test_missing_modules_are_remembered_by_path(path: str) -> None:
     lookup = Lookup()
 
     lookup.find(path)
 
-    assert ({} if module is None else {path: module}) == lookup.absent
+    assert ({path: MISSING[path]} if path in MISSING else {}) == lookup.absent
 
 
 def test_errors_of_a_payload_are_reported_separately_from_its_options() -> None:
@@ -202,25 +182,20 @@ def test_a_payload_of_the_wrong_shape_is_refused_for_a_path_too() -> None:
 SEND = "def send(event: Any, step: int = 1): ..."
 
 
-@pytest.mark.parametrize(
-    ("id", "told"),
-    [
-        ("reminder-{evnt}", "names evnt, which is no parameter"),
-        ("reminder-{event!r}", "more than plain names"),
-        ("reminder-{step:03}", "more than plain names"),
-        ("reminder-{event.id}", "more than plain names"),
-        ("reminder-{event[0]}", "more than plain names"),
-        ("reminder-{}", "more than plain names"),
-        ("reminder-{0}", "more than plain names"),
-        ("reminder-{event", "id=.*: no template"),
-        ("reminder:{event}", "has 'reminder:' in it"),
-        ("reminder {event}", "has 'reminder ' in it"),
-        ("{{{event}}}", "in it"),
-        ("", "not a schedule id"),
-        ("a" * 129, "not a schedule id"),
-        (7, "id=7: not a text; give id="),
-    ],
-)
+MORE = "more than plain names"
+BAD_IDS: dict[str, list[Any]] = {
+    "names evnt, which is no parameter": ["reminder-{evnt}"],
+    MORE: [f"reminder-{{{name}}}" for name in ("event!r", "event.id", "event[0]", "", "0")] + ["reminder-{step:03}"],
+    "id=.*: no template": ["reminder-{event"],
+    "has 'reminder:' in it": ["reminder:{event}"],
+    "has 'reminder ' in it": ["reminder {event}"],
+    "in it": ["{{{event}}}"],
+    "not a schedule id": ["", "a" * 129],
+    "id=7: not a text; give id=": [7],
+}
+
+
+@pytest.mark.parametrize(("id", "told"), [(id, told) for told, ids in BAD_IDS.items() for id in ids])
 def test_an_invalid_id_template_is_an_error_where_the_task_is_defined(id: object, told: str) -> None:
     with pytest.raises(InvalidTask, match=told) as raised:
         define(SEND, id=id)

@@ -40,15 +40,12 @@ def test_a_task_called_by_hand_returns_its_next_unchanged() -> None:
     assert Next(after=0, number=2) == asyncio.run(later(1))
 
 
-def test_a_task_looks_like_its_function() -> None:
+def test_a_task_looks_like_its_function_and_is_pickled_by_its_name() -> None:
     assert ("send_reminder", MODULE) == (send_reminder.__name__, send_reminder.__module__)  # type: ignore[attr-defined]
     assert (send_reminder.__doc__ or "").lstrip().startswith("Remind somebody")
     assert ["event_id", "channel", "minutes"] == list(inspect.signature(send_reminder).parameters)
     assert f"{MODULE}.send_reminder" == function_path(send_reminder) == send_reminder.path
     assert f"<Task {MODULE}.send_reminder>" == repr(send_reminder)
-
-
-def test_a_task_is_pickled_by_its_name() -> None:
     assert send_reminder is pickle.loads(pickle.dumps(send_reminder))
 
 

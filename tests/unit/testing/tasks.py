@@ -1,15 +1,24 @@
-"""The tasks of the schedules in these tests; ``CALLS`` records the calls, and each test begins with it empty."""
+"""Tasks of the schedules in these tests, and the start of their clock; each test begins with an empty ``CALLS``."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rq import Queue, get_current_job
 
 from zsched import Client, current_run
+from zsched.storage.keys import Keys
+from zsched.testing import Fired
 
+NINE = datetime(2026, 1, 1, 9, tzinfo=UTC)
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+KEYS = Keys("default")
 CALLS: list[Any] = []
+
+
+def nominal(runs: list[Fired]) -> list[datetime]:
+    return [run.nominal_at for run in runs]
 
 
 class Refused(Exception):

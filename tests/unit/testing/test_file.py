@@ -14,7 +14,7 @@ import pytest
 from tests.documents import programs
 from tests.faults.processes import ENDS_S
 from tests.unit.testing import tasks
-from tests.unit.testing.ground import KEYS
+from tests.unit.testing.tasks import KEYS
 from zsched import InvalidFile, ZschedError
 from zsched.testing import ManualScheduler
 

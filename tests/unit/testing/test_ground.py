@@ -16,7 +16,7 @@ import redis.asyncio
 
 from tests.prefix import RQ
 from tests.unit.testing import tasks
-from tests.unit.testing.ground import HOUR, KEYS, NINE
+from tests.unit.testing.tasks import HOUR, KEYS, NINE
 from zsched import Client, ConfigError, ScheduleNotFound
 from zsched.config.settings import Settings
 from zsched.core.choices import ScheduleState

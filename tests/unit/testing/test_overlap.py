@@ -12,7 +12,7 @@ from rq.job import Job
 
 from tests.prefix import RQ
 from tests.unit.testing import tasks
-from tests.unit.testing.ground import KEYS, MINUTE, NINE
+from tests.unit.testing.tasks import KEYS, MINUTE, NINE
 from zsched import Run, RunStatus
 from zsched.testing import Fired, ManualScheduler
 

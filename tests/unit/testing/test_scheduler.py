@@ -8,7 +8,7 @@ import pytest
 
 from tests.prefix import RQ
 from tests.unit.testing import tasks
-from tests.unit.testing.ground import HOUR, KEYS, MINUTE, NINE, nominal
+from tests.unit.testing.tasks import HOUR, KEYS, MINUTE, NINE, nominal
 from zsched import Client, InvalidSchedule, ZschedError
 from zsched.core.choices import ScheduleState
 from zsched.core.clock import SystemClock

@@ -14,7 +14,7 @@ from rq import Retry
 
 from tests.prefix import RQ
 from tests.unit.testing import tasks
-from tests.unit.testing.ground import HOUR, KEYS, MINUTE, NINE, nominal
+from tests.unit.testing.tasks import HOUR, KEYS, MINUTE, NINE, nominal
 from zsched import RunStatus
 from zsched.core.choices import ScheduleState
 from zsched.testing import ManualScheduler
