@@ -80,9 +80,6 @@ class FakeConnection:
         self.did.append("disconnect")
 
 
-# -- URLs and settings ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("url", "nodes", "plain"),
     [
@@ -170,9 +167,6 @@ def test_the_cluster_client_of_rq_can_be_adopted(monkeypatch: pytest.MonkeyPatch
     assert ("redis+cluster://h1:6379,h2:6379", True) == (link.where, link.is_to_cluster)
 
 
-# -- finding the owner ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("said", "owner"), [(OWNER, OWNER), ((None, 7001), ("seed", 7001)), (("", 1), ("seed", 1))])
 def test_the_owner_of_the_slot_is_found_and_without_a_host_is_on_the_asked_host(
     said: tuple[str | None, int], owner: tuple[str, int]
@@ -234,9 +228,6 @@ def test_another_node_is_asked_first_after_a_node_without_majority() -> None:
         found.greet(FakeConnection(ClusterDownError("The cluster is down")))
 
     assert OTHER == found.discover_master("")
-
-
-# -- what a node answers instead of executing -------------------------------------------------------
 
 
 def wire_to(reply: Any) -> tuple[Wire, FakeConnection, ClusterPool]:

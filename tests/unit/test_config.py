@@ -148,18 +148,12 @@ def test_the_environment_writes_values_as_text(variable: str, text: str, expecte
         ("namespace = 'Big'", "namespace='Big': use 1 to 32 of a-z, 0-9 and _"),
         ("namespace = ", "configuration file"),
         ("[redis]\npassword_file = ''", "password_file='': write the path of a file"),
-        (
-            "[queues.email]\nmax_per_second = 0",
-            "[queues.email] max_per_second=0: write a number above 0, at most 1000000",
+        ("[queues.a]\nmax_per_second = 0", "[queues.a] max_per_second=0: write a number above 0, at most 1000000"),
+        *(
+            (f"[queues.email]\nmax_per_second = {text}", f"max_per_second={value}: write a number above 0")
+            for text, value in (("-1", -1), ("1000001", 1000001), ("true", True), ("inf", "inf"))
         ),
-        ("[queues.email]\nmax_per_second = -1", "max_per_second=-1: write a number above 0"),
-        ("[queues.email]\nmax_per_second = 1000001", "max_per_second=1000001: write a number above 0"),
-        ("[queues.email]\nmax_per_second = true", "max_per_second=True: write a number above 0"),
-        ("[queues.email]\nmax_per_second = inf", "max_per_second=inf: write a number above 0"),
-        (
-            "[queues.email]\nmax_per_minute = 6",
-            "[queues.email] max_per_minute is no setting; did you mean max_per_second?",
-        ),
+        ("[queues.a]\nmax_per_minute = 6", "[queues.a] max_per_minute is no setting; did you mean max_per_second?"),
         ("[queues]\nmax_per_second = 6", "[queues] max_per_second=6: is in no table; write [queues.<name>]"),
         ("queues = 5", "queues is a heading: write [queues.<name>] and its keys below"),
         ("[queues.'two words']\nmax_per_second = 6", "[queues.'two words']: no usable name; write 1 to 128 printable"),

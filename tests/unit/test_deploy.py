@@ -58,8 +58,6 @@ def unit(name: str) -> str:
     return (CHECKOUT / "deploy" / "systemd" / name).read_text()
 
 
-# -- the packages that `make install` takes -----------------------------------------------------------
-
 PROJECT_TABLE = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
 
 
@@ -85,9 +83,6 @@ def test_a_locked_package_is_within_the_range_of_pyproject(lock: Path) -> None:
 
     for requirement in wanted(() if lock.stem == "core" else lock.stem.split("-")):
         assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
-
-
-# -- make install -------------------------------------------------------------------------------------
 
 
 def test_make_install_writes_below_destdir_and_names_it_nowhere(tmp_path: Path) -> None:
@@ -150,9 +145,6 @@ def test_uninstalling_leaves_settings_and_nothing_else(tmp_path: Path) -> None:
     assert {"etc/zsched/zsched.toml", "etc/zsched/a.toml"} == files(tmp_path / "stage")
 
     make(tmp_path, "uninstall", stage)  # nothing there any more
-
-
-# -- units --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("pair", "names"), [(DAEMONS, 4), (WEBS, 3)])

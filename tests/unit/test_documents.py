@@ -134,9 +134,6 @@ def test_a_reference_page_is_as_the_code_says(name: str) -> None:
     assert made.page(name) == made.path(name).read_text(), "make pages writes it anew"
 
 
-# -- the measure itself -----------------------------------------------------------------------------
-
-
 def test_code_tables_headings_and_links_are_left_out_of_sentences() -> None:
     text = (
         "# A heading of four words\n\nOne two `three four` [five](six.md). Seven\neight.\n\n- nine ten\n- eleven\n\n"

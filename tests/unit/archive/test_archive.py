@@ -44,9 +44,6 @@ def everything(path: Path) -> bytes:
     return b"".join(file.read_bytes() for file in sorted(path.parent.iterdir()))
 
 
-# -- following ------------------------------------------------------------------------------------
-
-
 def test_the_position_advances_with_the_commit(archive: Archive) -> None:
     archive.append([put(1, "a"), put(2, "b")])
 
@@ -151,9 +148,6 @@ def test_a_bad_text_in_an_entry_is_dropped_and_its_good_runs_are_kept(archive: A
     assert [] == problems
 
 
-# -- bootstrapping --------------------------------------------------------------------------------
-
-
 def test_a_bootstrap_switches_state_and_position_at_once(archive: Archive) -> None:
     take(archive, put(1, "old"))
 
@@ -215,9 +209,6 @@ def test_a_bootstrap_does_not_write_the_same_entry_twice(archive: Archive) -> No
     assert {} == places(archive)
 
 
-# -- arguments ------------------------------------------------------------------------------------
-
-
 def test_arguments_without_keep_args_are_stored_only_while_a_run_needs_them(path: Path) -> None:
     with closing(Archive(path, "default", keep_args=False)) as archive:
         take(archive, put(1, "a", data=SECRET), put_recurring(2, "r", data=SECRET), put(3, "z"))
@@ -270,9 +261,6 @@ def test_arguments_are_stored_again_when_a_bootstrap_reads_their_entry(path: Pat
         archive.end_bootstrap(START)
 
         assert [SECRET] == [record.fields["data"] for _, record in archive.state()]
-
-
-# -- keeping --------------------------------------------------------------------------------------
 
 
 def test_pruning_removes_old_history_except_entries_that_the_state_needs(archive: Archive) -> None:

@@ -26,9 +26,6 @@ def told(changes: list[Change]) -> list[tuple[str, str]]:
     return [(change.id, change.what.value) for change in changes]
 
 
-# -- of one schedule ----------------------------------------------------------------------------------
-
-
 def test_history_returns_only_the_changes_of_the_schedule_in_order(path: Path) -> None:
     archived(path, [put(1, "a", "b"), put(2, "b"), fire(3, run("a"), run("b")), put(4, "a")])
 
@@ -104,9 +101,6 @@ def test_an_entry_of_an_unknown_kind_hides_no_others(path: Path) -> None:
 
     with History(path) as history:
         assert [("a", "put"), ("a", "fired")] == told(history.of_schedule("a", 5)[0])
-
-
-# -- entries ------------------------------------------------------------------------------------------
 
 
 def test_entries_are_read_since_a_time_behind_a_position_or_as_the_newest(path: Path) -> None:

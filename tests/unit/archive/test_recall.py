@@ -16,8 +16,6 @@ from zsched.core.difference import Branch, Recalled, lacking, restored_row
 from zsched.core.log import Entry, Position
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveForeign
 
-# -- what it knows --------------------------------------------------------------------------------
-
 
 def known(archive: Archive, *ids: str, behind: int | None = None) -> list[Recalled]:
     recall = archive.recall()
@@ -136,9 +134,6 @@ def _pairs(texts: Any) -> dict[bytes, bytes]:
     return dict(zip(texts[::2], texts[1::2], strict=True))
 
 
-# -- arguments that are kept apart ----------------------------------------------------------------
-
-
 def test_recall_includes_separately_stored_arguments(path: Path) -> None:
     with closing(Archive(path, "default", keep_args=False)) as archive:
         take(archive, put(1, "a", data=b"secret"), put_recurring(2, "r", data=b"secret"))
@@ -156,9 +151,6 @@ def test_recall_includes_separately_stored_arguments(path: Path) -> None:
 def _data(mine: Recalled) -> bytes | None:
     [found] = lacking(mine, None, Branch())
     return _pairs(found.job).get(b"data")
-
-
-# -- left behind ----------------------------------------------------------------------------------
 
 
 def test_an_archive_that_was_left_behind_begins_again_and_keeps_its_history(archive: Archive) -> None:
@@ -190,9 +182,6 @@ def test_the_data_set_that_was_followed_last_is_named_last(archive: Archive) -> 
     archive.close()
     with closing(Archive(archive.path, "default")) as again:
         assert ["two", "one", "three"] == again.gens
-
-
-# -- beside the writer ----------------------------------------------------------------------------
 
 
 def test_recall_reads_an_archive_beside_its_writer(archive: Archive) -> None:

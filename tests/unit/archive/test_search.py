@@ -55,9 +55,6 @@ def told(found: list[Occurrence]) -> list[tuple[str, str, str | None]]:
     return [(one.id, one.what.value, one.run.status.value if one.run else None) for one in found]
 
 
-# -- occurrences --------------------------------------------------------------------------------------
-
-
 def test_the_newest_occurrences_come_first(path: Path) -> None:
     archived(path, [put(1, "a", "b", "c"), fire(2, run("a"), run("b")), fire(3, run("c"))])
 
@@ -100,9 +97,6 @@ def test_a_complete_search_without_hits_does_not_count_as_given_up(path: Path, e
     archived(path, entries)
 
     assert [([], None)] * 2 == [look(path, wanted) for wanted in (FIRED, FAILED)]
-
-
-# -- runs ---------------------------------------------------------------------------------------------
 
 
 def test_runs_are_returned_once_with_their_end(path: Path) -> None:

@@ -82,9 +82,6 @@ def ids(path: Path, *words: Any, **conditions: Any) -> list[str]:
     return [one.id for one in found(path, wanted(*words, **conditions))]
 
 
-# -- facets -----------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def of_two_queues(path: Path) -> Path:
     """An archive with a run of each queue in one entry, and both of its runs failed."""
@@ -171,9 +168,6 @@ def test_corrupted_facets_are_reported(of_two_queues: Path) -> None:
         found(of_two_queues, wanted(queue="mail"))
 
 
-# -- open runs ----------------------------------------------------------------------------------------
-
-
 def test_open_runs_are_found_newest_first_and_page_by_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [put(1, MAIL, "a", "b", "c"), put(2, FAX, "d"), fire(3, "b", "a"), fire(4, "d"), fire(5, "c")]
     archived(path, [*entries, end(6, c=RunStatus.SUCCEEDED)])
@@ -193,7 +187,6 @@ def test_open_runs_of_a_large_state_are_found_by_their_pushes(path: Path, monkey
     assert ["b"] == ids(path, RunStatus.QUEUED)
 
 
-# -- against a reading of everything --------------------------------------------------------------------
 IDS: Final = [f"{kind}-{name}-{number}" for kind in ("mail", "fax") for name in ("acme", "bolt") for number in range(4)]
 BAD: Final = (RunStatus.FAILED, RunStatus.LOST, RunStatus.EXPIRED)
 
@@ -321,9 +314,6 @@ def of(query: Wanted) -> dict[str, Any]:
     return {name: getattr(query, name) for name in Wanted.__dataclass_fields__}
 
 
-# -- times ------------------------------------------------------------------------------------------
-
-
 def test_since_and_until_bound_a_search(path: Path) -> None:
     ids_of = list("abcdefgh")
     archived(path, [put(1, MAIL, *ids_of), *(fire(seq, id) for seq, id in enumerate(ids_of, 2))])
@@ -345,9 +335,6 @@ def test_a_search_goes_on_in_another_archive(path: Path, tmp_path: Path) -> None
         second = Search(history, wanted(limit=2)).look(first.cursor)
 
     assert (["d", "c"], ["b", "a"]) == tuple([one.id for one in part.hits] for part in (first, second))
-
-
-# -- prefixes and retention -------------------------------------------------------------------------------
 
 
 def test_a_filter_of_prefixes_has_all_of_them_and_few_others() -> None:

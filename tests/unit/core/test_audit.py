@@ -130,8 +130,6 @@ def test_a_schedule_that_the_engine_advanced_lacks_no_occurrence(
             t_ms += 3  # the entry of the advance is later than what was planned on
 
 
-# -- with what is held --------------------------------------------------------------------------------
-
 HOURLY = TriggerSpec(EVERY, "3600000").to_text().encode()
 RECORD = [
     b"origin", b"default", b"data", b"secret",

@@ -50,9 +50,6 @@ def times(given: Schedule, start: float, end: float) -> list[int]:
     return found
 
 
-# -- occurrences --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("trigger", "start", "end", "expected"),
     [
@@ -104,9 +101,6 @@ def test_ten_million_occurrences_are_counted_at_once() -> None:
     assert (10_000_000, MIDNIGHT_MS + 99_999_000) == (stretch.count, stretch.nth(100_000))
 
 
-# -- what ran -----------------------------------------------------------------------------------------
-
-
 def change(what: What, **more: Any) -> Change:
     return Change("r", what, 5, "1-1", **more)
 
@@ -146,9 +140,6 @@ def test_a_pushed_occurrence_counts_as_run(told: Change) -> None:
 @pytest.mark.parametrize("told", DID_NOT.values(), ids=DID_NOT)
 def test_an_occurrence_that_was_not_pushed_does_not_count_as_run(told: Change) -> None:
     assert ran_at(told) is None
-
-
-# -- in few numbers -----------------------------------------------------------------------------------
 
 
 def test_regular_times_are_packed_into_few_numbers() -> None:

@@ -73,10 +73,7 @@ LATE = {
         fired_late(put(0), led_ms=DUE_MS + 6000, term_ms=DUE_MS + 8000, by_ms=13_000),
         f"{HELD_UP}, or for want of a leader {LED}",
     ),
-    "a leader wrote before the due time": (
-        fired_late(put(0), led_ms=DUE_MS - 1, term_ms=DUE_MS + 8000),
-        outage("00:08"),
-    ),
+    "a leader wrote before it was due": (fired_late(put(0), led_ms=DUE_MS - 1, term_ms=DUE_MS + 8000), outage("00:08")),
     "a leader wrote before the put": (
         fired_late(put(DUE_MS + 5000), led_ms=DUE_MS + 4000, term_ms=DUE_MS + 8000),
         outage("00:08", "2026-01-01 00:00:05+00:00"),

@@ -149,10 +149,7 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
         entry("pause", "note", "the sale", "rows", 1, "a", f"low {DUE_MS}"),
         [change("a", What.PAUSED, nominal_ms=DUE_MS, why="the sale")],
     ),
-    "resume": (
-        entry("resume", "rows", 1, "a", f"low {DUE_MS}"),
-        [change("a", What.RESUMED, nominal_ms=DUE_MS)],
-    ),
+    "resume": (entry("resume", "rows", 1, "a", f"low {DUE_MS}"), [change("a", What.RESUMED, nominal_ms=DUE_MS)]),
     "resume of a rule that skips": (
         entry("resume", "rows", 1, "r", "low 90 5 50 7 80"),
         [
@@ -202,10 +199,7 @@ UNREADABLE: list[tuple[str, list[tuple[Any, ...]]]] = [
     ("", [()]),
     ("put", [(), PUT[:-1], PUT[:-5], (*PUT, "replaced"), ("lane", "low", "fields", "many")]),
     ("put", [(*ONE_PUT, "a", "soon", "data", ""), (*ONE_PUT, b"\xff", 5, "data", "")]),
-    (
-        "put_recurring",
-        [("shapes", "1"), rule("r")[:-1], rule("r")[:-2], (*rule("r"), "id", "r"), rule("r", due_ms="soon")],
-    ),
+    ("put_recurring", [("shapes", "1"), rule("r")[:-1], rule("r")[:-2], (*rule("r"), "id", "r")]),
     ("put_recurring", [rule("r", due_ms="soon"), (*rule("r")[:-5], "2 5 5", *rule("r")[-4:])]),
     ("put_recurring", [("shapes", "1", *SHAPES[2:10], *rule("r")[len(SHAPES) :])]),
     ("enqueue", [(), ("run",)]),
@@ -400,8 +394,6 @@ def test_the_lateness_of_an_occurrence_counts_from_its_due_time_with_jitter() ->
     assert (DUE_MS, DUE_MS + 250, 1.5) == (change.nominal_ms, change.due_ms, change.late_ms)
     assert change == Change.of_dict(change.to_dict())
 
-
-# -- formats ------------------------------------------------------------------------------------------
 
 TERM = ("daemon", "d", "server", "s")
 ROW = ("a", "1", "due", "low", 1, 1, "", "2 0", "format", 9)

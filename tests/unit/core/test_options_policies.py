@@ -31,9 +31,6 @@ def _define(**options: Any) -> Definition:
     return define("app.task", options, "made-up")
 
 
-# -- each of them ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -102,8 +99,6 @@ def test_a_run_at_once_expires_too_and_has_no_jitter() -> None:
     with pytest.raises(InvalidSchedule, match=r"^jitter=5: no such option here"):
         define_now("app.task", {"jitter": 5}, "made-up")
 
-
-# -- contradictions -------------------------------------------------------------------------------
 
 BAD: list[tuple[str, str, dict[str, Any]]] = [
     ("catch_up", r"overlap='skip'.*give overlap=.queue. or .allow.", {"every": 5, "catch_up": "all"}),
@@ -180,8 +175,6 @@ def test_the_least_gap_is_computed_from_the_first_occurrences(spec: TriggerSpec,
     assert expected == least_gap_ms(spec)
 
 
-# -- an update ------------------------------------------------------------------------------------
-
 ONCE = Schedule(
     id="a", state=ScheduleState.ACTIVE, kind="once", func="app.task", queue="default", priority=_define(at=AT).priority,
     next_ms=AT_MS + delay_of("a", 60_000), nominal_ms=AT_MS, jitter_ms=60_000, expires_ms=90_000,
@@ -252,9 +245,6 @@ def test_an_update_changes_jitter_and_expiry() -> None:
 def test_an_update_of_a_one_shot_with_policies_of_a_rule_is_refused(name: str) -> None:
     with pytest.raises(InvalidSchedule, match=rf"^{name}=.*a one-shot has one occurrence"):
         _update(ONCE, **{name: OTHER[name]})
-
-
-# -- told -----------------------------------------------------------------------------------------
 
 
 NO_POLICIES = dict.fromkeys(["overlap", "overlap_limit", "catch_up", "catch_up_window_s", "catch_up_limit"])

@@ -117,9 +117,6 @@ def test_missed_occurrences_are_counted_and_the_next_time_is_planned() -> None:
     assert Bracket(str(NOON + HOUR + 300_000), NOON + HOUR, NOON + HOUR + 300_000) == plan
 
 
-# -- jitter ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", SPECS)
 @pytest.mark.parametrize("wrong_ms", [0, 3, -3, 1000, -1000, HOUR, -HOUR, 400 * DAY, -400 * DAY])
 def test_the_first_time_of_a_rule_with_jitter_follows_the_servers_clock(name: str, wrong_ms: int) -> None:

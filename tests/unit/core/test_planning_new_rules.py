@@ -94,8 +94,6 @@ def test_a_waiting_occurrence_moves_once_to_its_time_by_the_new_rules(case: str)
         assert moved(trigger, expected_ms, fired_ms) is None, "not a second time"
 
 
-# -- every occurrence once ----------------------------------------------------------------------------
-
 CHANGES = {
     "summer time given up": (BERLIN, WINTER),
     "winter time given up": (BERLIN, SUMMER),
@@ -184,8 +182,6 @@ def test_a_dense_rule_fires_every_instant_once_and_waits_at_most_as_long_as_by_e
     assert following_ms is not None
     assert new_ms <= following_ms
 
-
-# -- of what is held ----------------------------------------------------------------------------------
 
 IN_WINTER = replace(DAILY, tz=WINTER)
 WAITING_MS, NOW_AT_MS = ms("2026-07-02T09:00", SUMMER), ms("2026-07-02T09:00", WINTER)

@@ -123,9 +123,6 @@ def test_a_promised_occurrence_that_is_too_old_is_missed_and_earlier_ones_stay_d
     assert (after, (Passed(M, Range(promised_ms, promised_ms, 1)),)) == (planned.fire_ms, planned.passed)
 
 
-# -- jitter ---------------------------------------------------------------------------------------
-
-
 def _jittered(id: str, jitter_ms: int = HOUR - 1, spec: TriggerSpec | None = None) -> tuple[Trigger, int]:
     """Return an hourly rule, and the delay of its occurrence of 01:00."""
     trigger = build(spec or TriggerSpec(CRON, "0 * * * *", jitter_ms=jitter_ms), T0)
@@ -181,8 +178,6 @@ def test_an_occurrence_whose_jitter_has_not_passed_is_not_due(catch_up: CatchUp)
 
     assert (T0 + 2 * HOUR, next_due_ms) == (planned.next_ms, planned.next_due_ms)
 
-
-# -- in the long run ------------------------------------------------------------------------------
 
 RULES = [
     _every(7001), _every(1), MINUTELY, TriggerSpec(CRON, "*/7 3 * * 1-5", "America/New_York"),
@@ -302,9 +297,6 @@ class _Backwards:
 def test_a_trigger_that_goes_back_is_an_error(catch_up: CatchUp) -> None:
     with pytest.raises(TriggerError, match="went back"):
         plan(_Backwards(), T0, T0, Policy(catch_up))  # type: ignore[arg-type]
-
-
-# -- as text --------------------------------------------------------------------------------------
 
 
 @given(

@@ -190,9 +190,6 @@ def test_missed_occurrences_are_counted_separately_from_skipped_ones() -> None:
     assert (20, {What.SKIPPED: 24, What.COALESCED: 5}) == (stretch.missed, happened(stretch))
 
 
-# -- a loss of Redis ----------------------------------------------------------------------------------
-
-
 def restored(ago_ms: int, reason: str, *places: str) -> Entry:
     """Return a ``restore`` entry with a row for each place."""
     rows = [text for n, place in enumerate(places) for text in (f"s{n}", "5", place, "low", "5", "5", "", "0 0")]

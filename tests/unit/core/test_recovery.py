@@ -31,9 +31,6 @@ def opened(run: str = RUN, flags: bytes = b"1") -> Held:
     return replace(one_shot("open", run, lane="", record=[*FIELDS[:-1], flags]), t_us=50)
 
 
-# -- branch ---------------------------------------------------------------------------------------
-
-
 def branch(*entries: Entry) -> Branch:
     given = Branch()
     for one in entries:
@@ -77,8 +74,6 @@ def test_the_last_restore_is_known_in_whatever_order_the_log_is_read() -> None:
     assert (second.position, "two") == branch(first, second).restored == branch(second, first).restored
 
 
-# -- which history is this ------------------------------------------------------------------------
-
 MINE = Position(3, 100, 1_000_000_000)
 OLD, NEW = 900_000_000, 1_100_000_000
 JUDGED = [
@@ -117,8 +112,6 @@ def test_the_verdict_on_a_log_depends_on_its_ends_and_the_data_sets_name(
 def test_a_name_never_followed_is_another_data_set(gen: str | None, gens: tuple[str, ...], expected: bool) -> None:
     assert expected is is_same_set(gen, gens)
 
-
-# -- what is lacking ------------------------------------------------------------------------------
 
 NOTHING: list[Restored] = []
 
@@ -225,9 +218,6 @@ def test_a_change_in_the_new_history_is_not_overwritten(
     given: Recalled, there: Held | None, since: Entry, expected: list[tuple[str, str]]
 ) -> None:
     assert expected == rows(given, there, since)
-
-
-# -- rows -----------------------------------------------------------------------------------------
 
 
 def test_a_restored_one_shot_has_the_fields_of_its_put() -> None:

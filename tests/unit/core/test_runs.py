@@ -41,9 +41,6 @@ def job(status: str, **more: str) -> JobFacts:
     return NOTHING._replace(status=status, worker="w", **TIMES | more)
 
 
-# -- as RQ has it -------------------------------------------------------------------------------------
-
-
 MEANINGS = {
     RunStatus.QUEUED: ["created", "queued", "deferred", "ready_to_enqueue", "rate_limited", "scheduled"],
     RunStatus.RUNNING: ["started"],
@@ -226,8 +223,6 @@ def test_an_invalid_time_of_rq_is_read_as_none(shown: str) -> None:
 def test_a_time_of_rq_survives_parsing_unchanged() -> None:
     assert [0, T_MS + 7, LAST_MS] == [ms_of(rq_time(ms)) for ms in (0, T_MS + 7, LAST_MS)]
 
-
-# -- rows of the log ----------------------------------------------------------------------------------
 
 INSTANTS = some.none() | some.integers(1, LAST_MS)
 JSON = some.recursive(

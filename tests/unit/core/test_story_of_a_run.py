@@ -122,15 +122,8 @@ def failed(number: int, at_ms: int, next_ms: int | None) -> Attempt:
 
 def test_a_story_has_a_line_for_each_failed_attempt_at_its_time() -> None:
     first, second = failed(1, DUE_MS, DUE_MS + 10_200), failed(2, DUE_MS + 10_300, DUE_MS + 10_500)
-    run = Run(
-        RUN,
-        RunStatus.FAILED,
-        DUE_MS * 1000,
-        DUE_MS,
-        worker="w",
-        attempt=3,
-        attempts=(first, second, failed(3, DUE_MS + 20_000, None)),
-    )
+    attempts = (first, second, failed(3, DUE_MS + 20_000, None))
+    run = Run(RUN, RunStatus.FAILED, DUE_MS * 1000, DUE_MS, worker="w", attempt=3, attempts=attempts)
     changes = (
         put(0),
         at(DUE_MS, change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS)),

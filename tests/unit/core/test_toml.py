@@ -109,15 +109,9 @@ def test_a_schedule_has_the_time_when_it_is_due(next_ms: int | None, next_at: da
 
 @pytest.mark.parametrize(("next_at", "told"), [(None, None), (DUE, "2026-01-01T00:00:00.123Z")])
 def test_the_answer_to_a_put_is_json(next_at: datetime | None, told: str | None) -> None:
-    answer = Scheduled("a", "created", next_at, f"a-{DUE_MS}")
+    put = Scheduled("a", "created", next_at, f"a-{DUE_MS}")
 
-    assert {
-        "id": "a",
-        "outcome": "created",
-        "next_at": told,
-        "run_id": f"a-{DUE_MS}",
-        "version": None,
-    } == answer.to_dict()
+    assert {"id": "a", "outcome": "created", "next_at": told, "run_id": f"a-{DUE_MS}", "version": None} == put.to_dict()
 
 
 def test_the_answer_to_many_puts_is_json_and_names_each_error() -> None:

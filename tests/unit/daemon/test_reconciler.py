@@ -166,9 +166,6 @@ def test_portions_shrink_while_the_log_grows_quickly_and_grow_again(redis: Redis
     assert ids == scope.put_back
 
 
-# -- guesses --------------------------------------------------------------------------------------
-
-
 def guessing(redis: Redis, scope: All) -> Reconciler:
     """Return a reconciler that has found nothing of the last page."""
     comparison = reconciler(redis, scope)
@@ -254,9 +251,6 @@ def test_a_page_with_a_schedule_without_a_row_is_not_guessed(redis: Redis, scope
     scope.judge = lambda page, held: [row(id=page[0].id)]  # type: ignore[method-assign]  # nothing of the second
 
     assert comparison.guess(page("a", "gone")) is None
-
-
-# -- doubt ----------------------------------------------------------------------------------------
 
 
 class Doubt:

@@ -34,9 +34,6 @@ def _names(events: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return [(event["log_level"], event["event"]) for event in events if event["log_level"] != "debug"]
 
 
-# -- when to go on --------------------------------------------------------------------------------
-
-
 def test_a_sleep_until_a_due_time_ends_when_the_servers_clock_shows_it(leader: TickingLeader) -> None:
     ticked = leader.tick(replace(NOTHING, next_ms=NOW_MS + 700))
 
@@ -89,9 +86,6 @@ def test_remaining_jobs_of_rq_are_moved_at_once(leader: TickingLeader) -> None:
     assert Tick(has_more=True) == leader.tick()
 
 
-# -- a term ---------------------------------------------------------------------------------------
-
-
 def test_limits_are_set_once_per_term_and_when_they_change(leader: TickingLeader) -> None:
     leader.tick()
     leader.tick()
@@ -108,9 +102,6 @@ def test_native_begins_and_ends_with_the_term(leader: TickingLeader) -> None:
     leader.ticker.end(TERM)
 
     assert ["begin", "end"] == leader.rq.terms
-
-
-# -- the server's clock ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("by_ms", [HOUR_MS, -HOUR_MS])
@@ -134,8 +125,6 @@ def test_fire_is_called_with_the_window_of_possible_server_times(leader: Ticking
         (NOW_MS + 10_000 - JUMP_MS, NOW_MS + 10_000 + JUMP_MS), abs=10
     )
 
-
-# -- a hold ---------------------------------------------------------------------------------------
 
 HELD = Stopped("HELD", NOW_MS, NOW_MS + 500)
 
@@ -175,9 +164,6 @@ def test_a_hold_is_logged_at_its_start_and_its_end(leader: TickingLeader, events
 
     assert ["fire_held", "hold_ended", "fire_held"] == [event for _, event in _names(events)]
     assert 500 == events[0]["for_ms"]
-
-
-# -- what recurs ----------------------------------------------------------------------------------
 
 
 def test_recurring_schedules_are_advanced_in_portions_of_half_a_batch(leader: TickingLeader) -> None:
@@ -263,9 +249,6 @@ def test_rules_that_stay_do_not_keep_rqs_jobs_waiting(leader: TickingLeader, has
     assert [(NOW_MS, False)] == leader.rq.asked
 
 
-# -- what is said ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("word", "expected"),
     [
@@ -292,17 +275,8 @@ def test_an_occurrence_with_another_outcome_than_fired_is_logged(
 
 
 def test_a_run_that_fire_did_not_push_is_logged_with_its_reason(leader: TickingLeader, events: Events) -> None:
-    leader.tick(
-        replace(
-            NOTHING,
-            runs=7,
-            uncertain=2,
-            skipped=["a-1"],
-            expired=["b-1"],
-            cancelled=["c-1=canceled"],
-            quarantined=[("d", "no such queue")],
-        )
-    )
+    not_pushed = {"skipped": ["a-1"], "expired": ["b-1"], "cancelled": ["c-1=canceled"]}
+    leader.tick(replace(NOTHING, runs=7, uncertain=2, quarantined=[("d", "no such queue")], **not_pushed))
 
     told = [{key: value for key, value in event.items() if key != "log_level"} for event in events]
     assert [

@@ -35,10 +35,7 @@ FITTING = {"event_id": "e1", "channel": "push"}
         ("event: str.nothing", "AttributeError"),
         ("event_id: str = 3", f"task {PATH}: event_id=3: its default is not of its type str; give it another default"),
         ("event_id: str = None", f"task {PATH}: event_id=None: its default is not of its type str; "),
-        (
-            "channel: Literal['a', 'b'] = 'c'",
-            f"task {PATH}: channel='c': its default is not of its type Literal['a', 'b']; ",
-        ),
+        ("a: Literal['a', 'b'] = 'c'", f"task {PATH}: a='c': its default is not of its type Literal['a', 'b']; "),
         ("ids: list[int] = ['a']", f"task {PATH}: ids=['a']: its default is not of its type list[int]; "),
     ],
 )

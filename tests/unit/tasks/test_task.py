@@ -88,9 +88,6 @@ def test_an_error_of_a_task_survives_pickling_unchanged() -> None:
     assert (PATH, "queue", "a b") == (again.field, again.name, again.value)
 
 
-# -- options ------------------------------------------------------------------------------------------
-
-
 OWN = {"tz": "Asia/Seoul", "jitter": 5, "id": "digest"}  # of digest
 RECURRING = OWN | {"overlap": "queue", "pause_after_failures": 3, "count": 9}
 REMINDER = {"queue": "email", "priority": "high", "tags": ["reminders"], "id": "reminder-e1", "kwargs": FITTING}
@@ -114,9 +111,6 @@ def test_an_option_of_the_call_wins_over_the_decorators_option(
     task: Task[..., Any], given: dict[str, Any], at_once: bool, expected: dict[str, Any]
 ) -> None:
     assert expected == task.complete_options(given, at_once=at_once)
-
-
-# -- names --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -153,9 +147,6 @@ def test_the_decorator_works_with_and_without_options() -> None:
     assert isinstance(plain, Task)
     assert {} == plain.options
     assert isinstance(task(queue="a")(plain._func), Task)
-
-
-# -- Next ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

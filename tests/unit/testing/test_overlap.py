@@ -32,9 +32,6 @@ def begin_elsewhere(scheduler: ManualScheduler, run: Fired) -> None:
     scheduler.redis.hset(KEYS.rq.job(run.id), mapping={"status": "started", "worker_name": "elsewhere"})
 
 
-# -- without work -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("overlap", "fired", "worked"), [("skip", 4, 4), ("allow", 4, 4), ("queue", 2, 2), ("cancel_previous", 4, 1)]
 )
@@ -57,9 +54,6 @@ def test_a_run_without_a_worker_can_keep_the_next_run_waiting(ground: Any) -> No
         assert [NINE + MINUTE] == [run.at for run in scheduler.advance(3 * MINUTE)]
         scheduler.work()
         assert [NINE + 4 * MINUTE] == [run.at for run in scheduler.advance(MINUTE)]
-
-
-# -- queue --------------------------------------------------------------------------------------------
 
 
 def _cancel(scheduler: ManualScheduler, run_id: str) -> None:
@@ -135,9 +129,6 @@ def test_the_release_of_a_run_is_not_printed(scheduler: ManualScheduler, capsys:
     assert 2 == len(scheduler.work())
 
     assert "" == capsys.readouterr().out
-
-
-# -- cancel_previous ----------------------------------------------------------------------------------
 
 
 def test_a_replaced_run_is_not_executed_again(scheduler: ManualScheduler) -> None:

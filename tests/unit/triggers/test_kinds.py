@@ -95,9 +95,6 @@ def test_only_the_listed_modules_import_a_single_kind() -> None:
     assert MAY_KNOW_ONE_KIND == found
 
 
-# -- a kind that zsched does not have -------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Tides:
     """A trigger of every 12 hours and 25 minutes since the epoch, or since *phase_ms*."""

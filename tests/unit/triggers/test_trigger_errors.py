@@ -104,13 +104,10 @@ OF_EVERY = {
     "100 years": [Decimal("1e999999"), 10**5000, timedelta.max],
     "not a duration": [True, "soon", "1 h", None],
 }
+PARSERS = [(parse_cron, "cron", OF_CRON), (parse_rrule, "rrule", OF_RRULE), (parse_every, "every", OF_EVERY)]
 REFUSED = [
     pytest.param(parse, field, says, value, id=f"{field}: {says[:40]} {n}")
-    for parse, field, of_a_kind in (
-        (parse_cron, "cron", OF_CRON),
-        (parse_rrule, "rrule", OF_RRULE),
-        (parse_every, "every", OF_EVERY),
-    )
+    for parse, field, of_a_kind in PARSERS
     for says, values in of_a_kind.items()
     for n, value in enumerate(values)
 ]
