@@ -70,20 +70,28 @@ def test_long_addresses_that_begin_alike_have_folders_of_their_own(tmp_path: Pat
     assert max(len(one), len(two)) < 140
 
 
-def test_the_name_that_an_archive_followed_is_found_before_the_address(tmp_path: Path) -> None:
-    made(tmp_path / "default-moved", gen="g1", at=THERE)
-    made(tmp_path / "default-here-6379-0", gen="g2", at=HERE, n=5)
-
-    assert tmp_path / "default-moved" == folder_of("g1", HERE, tmp_path)
-    assert tmp_path / "default-here-6379-0" == folder_of("g2", THERE, tmp_path)
+MOVED = {"moved": {"gen": "g1", "at": THERE}, "here-6379-0": {"gen": "g2", "n": 5}}
+LATER = {"old": {"gen": "g1"}, "new": {"gen": "g2", "n": 5}, "there": {"gen": "g3", "at": THERE, "n": 9}}  # it moved
 
 
-def test_a_redis_without_a_name_is_found_by_its_address(tmp_path: Path) -> None:
-    made(tmp_path / "default-old", gen="g1", at=HERE)
-    made(tmp_path / "default-new", gen="g2", at=HERE, n=5)  # it moved here later
-    made(tmp_path / "default-there", gen="g3", at=THERE, n=9)
+@pytest.mark.parametrize(
+    ("archives", "gen", "address", "expected"),
+    [
+        (MOVED, "g1", HERE, "moved"),  # the name that an archive followed comes before the address
+        (MOVED, "g2", THERE, "here-6379-0"),
+        (LATER, None, HERE, "new"),  # a Redis without a name
+        ({"here-6379-0": {"gen": "g1", "at": THERE}}, None, HERE, "here-6379-0-2"),  # named when its data set was here
+        ({"x": {}}, "g1", HERE, "x"),  # an archive without a data set's name
+        ({"x": {}}, "g1", THERE, "there-6379-0"),
+    ],
+)
+def test_the_folder_of_an_archive_is_found_by_its_data_set_and_then_by_its_address(
+    tmp_path: Path, archives: dict[str, dict[str, Any]], gen: str | None, address: str, expected: str
+) -> None:
+    for folder, given in archives.items():
+        made(tmp_path / f"default-{folder}", **given)
 
-    assert tmp_path / "default-new" == folder_of(None, HERE, tmp_path)
+    assert tmp_path / f"default-{expected}" == folder_of(gen, address, tmp_path)
 
 
 def test_a_redis_with_another_name_at_an_address_with_archives_is_refused(tmp_path: Path) -> None:
@@ -102,19 +110,6 @@ def test_an_address_without_archives_gets_a_fresh_folder_whatever_the_name(tmp_p
     for gen in (None, "g2"):
         assert tmp_path / "default-here-6379-0" == folder_of(gen, HERE, tmp_path)
         assert [] == archives_of("default", gen, HERE, within(tmp_path))
-
-
-def test_a_folder_with_archives_of_another_address_is_left_alone(tmp_path: Path) -> None:
-    made(tmp_path / "default-here-6379-0", gen="g1", at=THERE)  # it was named when its data set was here
-
-    assert tmp_path / "default-here-6379-0-2" == folder_of(None, HERE, tmp_path)
-
-
-def test_an_archive_without_a_data_set_name_belongs_to_its_address(tmp_path: Path) -> None:
-    made(tmp_path / "default-x", gen=None)
-
-    assert tmp_path / "default-x" == folder_of("g1", HERE, tmp_path)
-    assert tmp_path / "default-there-6379-0" == folder_of("g1", THERE, tmp_path)
 
 
 def test_archives_of_another_namespace_and_unreadable_files_are_skipped(tmp_path: Path) -> None:

@@ -81,10 +81,14 @@ def test_delayed_jobs_are_looked_for_at_once_and_when_the_next_second_begins() -
     assert 2 == len(jobs.moved)
 
 
-def test_a_job_due_within_the_second_is_looked_for_at_its_time() -> None:
-    native = _native(_Jobs(next_ms=SECOND_MS - 500))
-
-    assert NextLook(next_ms=SECOND_MS - 500) == native.look_if_due(TERM, NOW_MS, is_busy=False)
+@pytest.mark.parametrize(
+    ("jobs", "next_ms", "moved"),
+    [(_Jobs(next_ms=SECOND_MS - 500), SECOND_MS - 500, 1), (_Jobs(names=[]), SECOND_MS, 0)],
+    ids=["due within the second", "no queues"],
+)
+def test_native_looks_again_when_a_job_is_due_or_a_second_later(jobs: _Jobs, next_ms: int, moved: int) -> None:
+    assert NextLook(next_ms=next_ms) == _native(jobs).look_if_due(TERM, NOW_MS, is_busy=False)
+    assert moved == len(jobs.moved)
 
 
 def test_native_looks_within_a_second_after_a_jump_back() -> None:
@@ -169,13 +173,6 @@ def test_native_serves_only_the_chosen_queues(chosen: bool | tuple[str, ...], pa
     assert parts == jobs.moved
     assert (look.next_ms is None) == (chosen is False)
     assert jobs.asked == (chosen is True)
-
-
-def test_native_without_queues_looks_again_a_second_later() -> None:
-    native = _native(jobs := _Jobs(names=[]))
-
-    assert NextLook(next_ms=SECOND_MS) == native.look_if_due(TERM, NOW_MS, is_busy=False)
-    assert [] == jobs.moved
 
 
 def test_an_event_is_logged_when_another_process_begins_or_ends_to_serve_a_queue(events: Events) -> None:

@@ -80,12 +80,6 @@ def test_a_pass_with_runs_left_is_followed_at_once(leader: TickingLeader, fired:
     assert [(NOW_MS, has_more)] == leader.rq.asked, "RQ's jobs have patience while zsched's are due"
 
 
-def test_remaining_jobs_of_rq_are_moved_at_once(leader: TickingLeader) -> None:
-    leader.rq.look = NextLook(has_more=True, next_ms=NOW_MS)
-
-    assert Tick(has_more=True) == leader.tick()
-
-
 def test_limits_are_set_once_per_term_and_when_they_change(leader: TickingLeader) -> None:
     leader.tick()
     leader.tick()
@@ -139,10 +133,11 @@ def test_rqs_jobs_continue_during_a_hold(leader: TickingLeader, rqs_next_ms: int
     assert [(NOW_MS, False)] == leader.rq.asked
 
 
-def test_many_of_rqs_jobs_do_not_wait_for_the_end_of_a_hold(leader: TickingLeader) -> None:
-    leader.rq.look = NextLook(has_more=True)
+@pytest.mark.parametrize("answer", [NOTHING, HELD])
+def test_remaining_jobs_of_rq_are_moved_at_once_also_during_a_hold(leader: TickingLeader, answer: Any) -> None:
+    leader.rq.look = NextLook(has_more=True, next_ms=NOW_MS)
 
-    assert Tick(has_more=True) == leader.tick(HELD)
+    assert Tick(has_more=True) == leader.tick(answer)
 
 
 @pytest.mark.parametrize(("for_ms", "look_ms", "wait_ms"), [(400.2, 1000, 401), (400, 50, 50)])
