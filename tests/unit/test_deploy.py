@@ -160,20 +160,14 @@ def test_the_template_equals_the_plain_unit_except_for_names(pair: tuple[str, st
 
 
 @pytest.mark.parametrize("name", [DAEMONS[0], WEBS[0]])
-def test_the_unit_has_a_watchdog_time_above_the_redis_timeout_and_our_credential(name: str) -> None:
+def test_a_unit_has_a_watchdog_our_credential_and_a_restart_unless_settings_are_wrong(name: str) -> None:
     watchdog_s = float(re.findall(r"(?m)^WatchdogSec=(\d+)$", unit(name))[0])
+    restart = dict(re.findall(r"(?m)^(Restart\w*)=(.+)$", unit(name)))
 
     assert Supervisor(ManualClock(), watchdog_ms=watchdog_s * 1000).impatience(Settings().redis.timeout_s) is None
     assert f"\nLoadCredential={REDIS_CREDENTIAL}:" in unit(name)
     assert f"\nSetCredential={REDIS_CREDENTIAL}:\\n\n" in unit(name)
-
-
-@pytest.mark.parametrize("name", [DAEMONS[0], WEBS[0]])
-def test_a_process_is_started_again_unless_its_settings_are_wrong(name: str) -> None:
-    settings = dict(re.findall(r"(?m)^(Restart\w*)=(.+)$", unit(name)))
-
-    assert "always" == settings["Restart"]
-    assert str(USAGE) == settings["RestartPreventExitStatus"]
+    assert ("always", str(USAGE)) == (restart["Restart"], restart["RestartPreventExitStatus"])
 
 
 def test_a_daemon_has_no_privileges_and_sees_no_home_and_writes_to_its_state_alone() -> None:

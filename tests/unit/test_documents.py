@@ -50,19 +50,13 @@ def test_every_page_of_the_docs_is_reachable_from_the_readme() -> None:
     assert set(pages()) == reached
 
 
-def test_the_architecture_page_names_only_existing_files() -> None:
+def test_the_architecture_page_names_only_existing_files_and_has_a_row_for_each_package() -> None:
     page, package = (PROJECT / "docs/explanation/architecture.md").read_text(), PROJECT / "zsched"
-    packages = "|".join(folder.name for folder in package.iterdir() if folder.is_dir())
+    packages = {file.parent.name for file in package.glob("*/__init__.py")} | {"lua"}
 
-    names = set(re.findall(rf"\b(?:{packages})/[a-z_/]+(?:\.lua)?", page))
+    names = set(re.findall(rf"\b(?:{'|'.join(packages)})/[a-z_/]+(?:\.lua)?", page))
     assert "lua/fire.lua" in names
     assert set() == {name for name in names if not any((package / f"{name}{end}").exists() for end in ("", ".py"))}
-
-
-def test_the_architecture_page_has_a_row_for_each_package() -> None:
-    page = (PROJECT / "docs/explanation/architecture.md").read_text()
-
-    packages = {file.parent.name for file in (PROJECT / "zsched").glob("*/__init__.py")} | {"lua"}
     assert packages == {name for name in packages if f"\n| `{name}` |" in page}
 
 
@@ -103,22 +97,18 @@ def relative(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", pages(), ids=relative)
-def test_the_sentences_of_a_page_are_short(page: Path) -> None:
+def test_the_sentences_of_a_page_are_short_and_without_our_dialect(page: Path) -> None:
     found = figures(page)
 
     assert [] == found.long, f"above {LONGEST} words"
     assert found.mean <= MEAN_OF_PAGE
+    assert [] == dialect(page.read_text())
 
 
 def test_the_sentences_of_all_pages_are_short_on_average() -> None:
     everything = Figures([sentence for page in pages() for sentence in figures(page).sentences])
 
     assert everything.mean <= MEAN
-
-
-@pytest.mark.parametrize("page", pages(), ids=relative)
-def test_a_page_has_no_phrase_of_our_dialect(page: Path) -> None:
-    assert [] == dialect(page.read_text())
 
 
 def test_pages_and_code_are_spelled_correctly() -> None:

@@ -28,8 +28,12 @@ def _code(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_expanded_script_is_compiled_by_the_lua_of_redis(name: str) -> None:
-    LuaRuntime().compile(load(name).text)
+def test_an_expanded_script_is_compiled_has_keys_of_keys_py_and_calls_time_at_most_once(name: str) -> None:
+    script, keys = load(name), Keys("default")
+
+    LuaRuntime().compile(script.text)
+    assert all(callable(keys.named(key)) for key in script.keys)
+    assert script.text.count("'TIME'") <= 1
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -59,14 +63,6 @@ def test_scripts_use_no_position_below_the_bindings(name: str) -> None:
     assert [] == re.findall(r"KEYS\[", code)
     assert [] == re.findall(r"ARGV\[\d+\]|unpack\(ARGV, \d+\)|= \d+, #ARGV", code)
     assert [1, 1 if load(name).argv else 0] == [code.count("unpack(KEYS)"), code.count("unpack(ARGV, 1, ")]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_script_has_keys_of_keys_py_and_calls_time_at_most_once(name: str) -> None:
-    keys = Keys("default")
-
-    assert all(callable(keys.named(key)) for key in load(name).keys)
-    assert load(name).text.count("'TIME'") <= 1
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

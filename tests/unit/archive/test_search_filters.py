@@ -223,22 +223,12 @@ def life(chance: random.Random) -> Iterator[Entry]:
 
 
 QUERIES: Final = [
-    wanted(),
-    wanted(RunStatus.FAILED),
-    wanted(RunStatus.EXPIRED, What.EXPIRED),
-    wanted(What.CANCELLED, RunStatus.CANCELLED),
-    wanted(RunStatus.SUCCEEDED),
-    wanted(RunStatus.FAILED, RunStatus.LOST, queue="mail"),
-    wanted(queue="fax"),
-    wanted(tags=("vip",), owner="ann"),
-    wanted(What.SKIPPED, What.EXPIRED, queue="late"),
-    wanted(match="mail-acme*"),
-    wanted(match="*bolt*"),
-    wanted(match="fax-a??e-[12]"),
-    wanted(RunStatus.FAILED, match="mail-a*", queue="mail"),
-    wanted(RunStatus.LOST, id="fax-bolt-1"),
+    *(wanted(), wanted(RunStatus.FAILED), wanted(RunStatus.EXPIRED, What.EXPIRED), wanted(RunStatus.SUCCEEDED)),
+    *(wanted(What.CANCELLED, RunStatus.CANCELLED), wanted(RunStatus.FAILED, RunStatus.LOST, queue="mail")),
+    *(wanted(queue="fax"), wanted(tags=("vip",), owner="ann"), wanted(What.SKIPPED, What.EXPIRED, queue="late")),
+    *(wanted(match=match) for match in ("mail-acme*", "*bolt*", "fax-a??e-[12]", "nobody-here*")),
+    *(wanted(RunStatus.FAILED, match="mail-a*", queue="mail"), wanted(RunStatus.LOST, id="fax-bolt-1")),
     wanted(id="mail-acme-2"),
-    wanted(match="nobody-here*"),
 ]
 
 

@@ -145,18 +145,10 @@ def test_an_update_to_an_unknown_urgency_is_refused() -> None:
 
 
 OTHER = CheckedOptions(
-    tz="Asia/Seoul",
-    at_front=True,
-    on_uncertain=OnUncertain.SKIP,
-    on_lost=OnLost.FAIL,
-    pause_after_failures=3,
-    jitter_ms=5000,
-    expires_ms=60_000,
-    rate_limit=RateLimit("mail", 3),
-    tags=("a", "ä"),
-    created_by="me",
+    tz="Asia/Seoul", at_front=True, on_uncertain=OnUncertain.SKIP, on_lost=OnLost.FAIL, pause_after_failures=3,
+    jitter_ms=5000, expires_ms=60_000, rate_limit=RateLimit("mail", 3), tags=("a", "ä"), created_by="me",
     managed_by="file:x",
-)
+)  # fmt: skip
 NAMED = [pytest.param(option, id=name) for name, option in OPTIONS.items()]
 
 
@@ -170,13 +162,14 @@ def literals(type_: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("option", NAMED)
-def test_the_type_of_an_option_lists_the_words_of_its_enum(option: Option) -> None:
+def test_the_type_of_an_option_lists_the_words_of_its_enum_and_its_help_is_a_sentence(option: Option) -> None:
     enum: type[Enum] | None = option.form.enum if isinstance(option.form, Words) else None
 
     type_ = types()[option.name]
 
     assert [member.value for member in enum or ()] == literals(type_)
     assert enum is None or enum in get_args(type_)
+    assert re.fullmatch(r"[A-Z].{8,80}[.;]?.*\.", option.help)
 
 
 def test_the_typed_trigger_options_are_exactly_the_kinds_of_triggers() -> None:
@@ -194,11 +187,6 @@ def test_a_task_takes_the_options_with_the_types_of_the_table() -> None:
     called = types() | typing.get_type_hints(EnqueueOptions)
     expected = {name: type_ for name, type_ in called.items() if name not in may_lack}
     assert expected == {name: given[name] for name in names}
-
-
-@pytest.mark.parametrize("option", NAMED)
-def test_every_option_has_help_for_people(option: Option) -> None:
-    assert re.fullmatch(r"[A-Z].{8,80}[.;]?.*\.", option.help)
 
 
 def test_two_options_never_share_a_letter_a_field_or_another_name() -> None:

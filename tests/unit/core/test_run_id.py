@@ -16,6 +16,11 @@ _RUN_IDS = st.lists(_PARTS, min_size=1, max_size=4).map("-".join)
 MS = "1795277135295"
 
 
+FOREIGN = ["a-1795", "import-20240115093000", f"a b-{MS}", f"-{MS}", f"a-{'1' * 5000}", f"a-{MS}-r{'1' * 5000}", ""]
+FOREIGN += [f"a-{MS}-nmail", "a-١٧٩٥٢٧٧١٣٥٢٩٥"]
+OF_RQ = "8b1f7f9a-1c4e-4e0f-9d53-446655440000"  # RQ makes such an id for every job
+
+
 @pytest.mark.parametrize(
     ("run_id", "namespace", "key"),
     [
@@ -24,18 +29,8 @@ MS = "1795277135295"
         (f"a-{MS}-r7", "default", ("a", f"{MS}-r7")),
         (f"a-{MS}-nmail", "mail", ("a", f"{MS}-nmail")),
         (f"a-{MS}-nmail-r7", "mail", ("a", f"{MS}-nmail-r7")),
-        (f"a-{MS}-nmail", "default", None),
-        (f"a-{MS}", "mail", None),
-        ("a-1795", "default", None),
-        ("import-20240115093000", "default", None),
-        ("8b1f7f9a-1c4e-4e0f-9d53-446655440000", "mail", None),
-        ("8b1f7f9a-1c4e-4e0f-9d53-446655440000", "default", None),  # RQ makes such an id for every job
-        (f"a b-{MS}", "default", None),
-        (f"-{MS}", "default", None),
-        (f"a-{'1' * 5000}", "default", None),
-        (f"a-{MS}-r{'1' * 5000}", "default", None),
-        ("a-١٧٩٥٢٧٧١٣٥٢٩٥", "default", None),
-        ("", "default", None),
+        *((run_id, "mail", None) for run_id in (f"a-{MS}", OF_RQ)),
+        *((run_id, "default", None) for run_id in (*FOREIGN, OF_RQ)),
     ],
 )
 def test_a_run_id_has_a_key_only_in_its_own_namespace(run_id: str, namespace: str, key: tuple[str, str] | None) -> None:

@@ -44,11 +44,13 @@ by_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 
 
 @by_kind
-def test_a_kind_defines_every_attribute_of_trigger_kinds(kind: TriggerKind) -> None:
+def test_a_kind_defines_every_attribute_and_is_listed_as_an_option_and_in_the_remedy(kind: TriggerKind) -> None:
     asked = [name for name in TriggerKind.__annotations__ if not name.startswith("_")]
 
     assert [] == [name for name in asked if not hasattr(kind, name)]
     assert kind.help.endswith(".")
+    assert kind.name in SCHEDULE_OPTIONS
+    assert kind.name in GIVE_A_RULE
 
 
 @by_kind
@@ -69,12 +71,6 @@ def test_a_kind_comes_back_as_itself_from_a_stored_rule_a_copy_and_a_pickle(kind
 
     assert spec == read
     assert read.kind is copy.deepcopy(kind) is pickle.loads(pickle.dumps(kind)) is kind
-
-
-@by_kind
-def test_a_kind_is_listed_as_an_option_and_in_the_remedy(kind: TriggerKind) -> None:
-    assert kind.name in SCHEDULE_OPTIONS
-    assert kind.name in GIVE_A_RULE
 
 
 def test_an_unknown_kind_in_a_stored_rule_is_refused_with_the_known_kinds() -> None:
