@@ -145,11 +145,15 @@ def test_options_that_just_fit_together_are_accepted(options: dict[str, Any]) ->
     _define(**options)
 
 
-@pytest.mark.parametrize("when", [{"at": AT}, {"after": 5}])
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_one_shot_with_policies_of_a_rule_is_refused(when: dict[str, Any], name: str) -> None:
-    with pytest.raises(InvalidSchedule, match=rf"^{name}=.*a one-shot has one occurrence.*give every, cron or rrule"):
-        _define(**when, **{name: OTHER[name]})
+def test_a_one_shot_with_policies_of_a_rule_is_refused_in_a_put_and_in_an_update(name: str) -> None:
+    says, given = rf"^{name}=.*a one-shot has one occurrence.*give every, cron or rrule", {name: OTHER[name]}
+
+    for when in ({"at": AT}, {"after": 5}):
+        with pytest.raises(InvalidSchedule, match=says):
+            _define(**when, **given)
+    with pytest.raises(InvalidSchedule, match=rf"^{name}=.*a one-shot has one occurrence"):
+        _update(ONCE, **given)
 
 
 def test_a_one_shot_accepts_only_the_default_values_of_policies() -> None:
@@ -239,12 +243,6 @@ def test_an_update_changes_jitter_and_expiry() -> None:
     assert (replace(RULE, jitter_ms=5000), None) == (recurring.when, recurring.expires_ms)
     assert replace(RULE, jitter_ms=0) == _update(RECURRING, jitter=None).when
     assert 0 == _update(ONCE, jitter=None).jitter_ms
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_an_update_of_a_one_shot_with_policies_of_a_rule_is_refused(name: str) -> None:
-    with pytest.raises(InvalidSchedule, match=rf"^{name}=.*a one-shot has one occurrence"):
-        _update(ONCE, **{name: OTHER[name]})
 
 
 NO_POLICIES = dict.fromkeys(["overlap", "overlap_limit", "catch_up", "catch_up_window_s", "catch_up_limit"])

@@ -94,13 +94,10 @@ def test_a_plan_accepted_by_the_server_equals_the_servers_own_plan(name: str, se
         assert build(spec, server_ms).next_after(server_ms) == planned
 
 
-def test_the_phase_of_an_interval_is_set_by_the_server() -> None:
-    assert Bracket("+60000", 0, LAST_MS) == first(_spec("every"), NOON)
-
-
-def test_an_interval_that_would_begin_after_its_end_has_no_first_time() -> None:
+def test_the_server_sets_the_phase_of_an_interval_which_has_no_first_time_after_its_end() -> None:
     spec = TriggerSpec(EVERY, "60000", ends_ms=NOON + 60_000)
 
+    assert Bracket("+60000", 0, LAST_MS) == first(_spec("every"), NOON)
     assert Bracket("+60000", 0, NOON + 1) == first(spec, NOON)
     assert first(spec, NOON + 1).next is None
     with pytest.raises(InvalidSchedule):
@@ -164,19 +161,12 @@ def test_an_occurrence_whose_jitter_outlasts_the_pause_is_not_missed() -> None:
     assert (str(at_one + 300_000), due_ms) == (then.next, then.from_ms)
 
 
-def test_an_exhausted_schedule_has_no_next_time() -> None:
-    spec = TriggerSpec(EVERY, "60000", count=3)
+def test_an_exhausted_schedule_has_no_next_time_and_a_promise_outside_of_the_rule_is_missed() -> None:
+    passed, plan = after_missed(TriggerSpec(EVERY, "60000", count=3), NOON, NOON + 60_000, NOON + DAY)
+    promised, _ = after_missed(_spec("cron"), NOON, NOON + 17, NOON + 100)
 
-    passed, plan = after_missed(spec, NOON, NOON + 60_000, NOON + DAY)
-
-    assert Range(NOON + 60_000, NOON + 180_000, 3) == passed
+    assert [Range(NOON + 60_000, NOON + 180_000, 3), Range(NOON + 17, NOON + 17, 1)] == [passed, promised]
     assert (None, LAST_MS) == (plan.next, plan.until_ms)
-
-
-def test_a_promised_time_that_the_rule_no_longer_has_is_counted_as_missed() -> None:
-    passed, _ = after_missed(_spec("cron"), NOON, NOON + 17, NOON + 100)
-
-    assert Range(NOON + 17, NOON + 17, 1) == passed
 
 
 NEW_YORK = ZoneInfo("America/New_York")
@@ -227,24 +217,22 @@ def test_a_preview_with_jitter_lists_due_times() -> None:
     assert _dues("a") == found
     assert found != [to_ms(at) for at in occurrences(HOURLY, 0, HOURS[0] - 1, 6, "b")]
     assert HOURS == [nominal_of(HOURLY, 0, due_ms) for due_ms in found]
+    assert HOURS[1] == nominal_of(replace(HOURLY, jitter_ms=0), 0, HOURS[1])
 
 
-def test_a_preview_includes_an_occurrence_past_its_nominal_time_that_is_not_yet_due() -> None:
-    first, second, *_ = _dues("a")
-
-    assert HOURS[0] < first < HOURS[1]
-    for start_ms, expected in ((HOURS[0], first), (first - 1, first), (first, second)):
-        assert [expected] == [to_ms(at) for at in occurrences(HOURLY, 0, start_ms, 1, "a")]
+FIRST_DUE, SECOND_DUE, *_ = _dues("a")
 
 
-def test_a_preview_omits_occurrences_before_the_first_of_the_schedule() -> None:
-    first, second, *_ = _dues("a")
-
-    for next_ms, expected in ((HOURS[0], first), (HOURS[1], second)):
-        assert [expected] == [to_ms(at) for at in occurrences(HOURLY, 0, HOURS[0], 1, "a", next_ms)]
-
-
-def test_a_preview_without_jitter_has_equal_due_and_nominal_times() -> None:
-    spec = TriggerSpec(CRON, "0 * * * *")
-
-    assert HOURS[1] == nominal_of(spec, 0, HOURS[1])
+@pytest.mark.parametrize(
+    ("start_ms", "next_ms", "expected"),
+    [
+        (HOURS[0], 0, FIRST_DUE),  # past its nominal time, and not yet due
+        (FIRST_DUE - 1, 0, FIRST_DUE),
+        (FIRST_DUE, 0, SECOND_DUE),
+        (HOURS[0], HOURS[0], FIRST_DUE),
+        (HOURS[0], HOURS[1], SECOND_DUE),  # the first of the schedule
+    ],
+)
+def test_a_preview_begins_with_the_first_due_time_of_the_schedule(start_ms: int, next_ms: int, expected: int) -> None:
+    assert HOURS[0] < FIRST_DUE < HOURS[1]
+    assert [expected] == [to_ms(at) for at in occurrences(HOURLY, 0, start_ms, 1, "a", next_ms)]
