@@ -33,11 +33,8 @@ def slots(owner: tuple[str | None, int] = OWNER) -> Slots:
     host, port = owner
     replica = [b"10.0.0.9", 7009, b"id"]
     other = [OTHER[0].encode(), OTHER[1], b"id", []]
-    return [
-        [0, 5000, other],
-        [5001, 9000, [None if host is None else host.encode(), port, b"id", []], replica],
-        [9001, 16383, other],
-    ]
+    owned = [None if host is None else host.encode(), port, b"id", []]
+    return [[0, 5000, other], [5001, 9000, owned, replica], [9001, 16383, other]]
 
 
 class Asked(SlotOwner):

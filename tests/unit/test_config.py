@@ -252,9 +252,8 @@ def test_variables_set_by_kubernetes_are_ignored() -> None:
 
 def test_other_variables_of_zsched_are_ignored() -> None:
     package = Path(zsched.__file__).parent
-    found = {
-        name for file in package.rglob("*.py") for name in re.findall(r'"(ZSCHED_[A-Z_]+[A-Z])"', file.read_text())
-    }
+    texts = [file.read_text() for file in package.rglob("*.py")]
+    found = {name for text in texts for name in re.findall(r'"(ZSCHED_[A-Z_]+[A-Z])"', text)}
     others = found - {variable_of(key) for key in keys()} - {"ZSCHED_CONFIG"}
 
     assert {"ZSCHED_REDIS_SERVER", "ZSCHED_BENCH_NODE_MODULES"} <= others

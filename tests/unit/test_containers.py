@@ -72,9 +72,8 @@ def test_the_files_name_the_image_of_this_version() -> None:
 
 
 def test_the_image_is_built_from_files_that_are_not_ignored() -> None:
-    kept = {
-        line[1:] for line in (DOCKERFILE.parent / "Dockerfile.dockerignore").read_text().splitlines() if line[0] == "!"
-    }
+    ignored = (DOCKERFILE.parent / "Dockerfile.dockerignore").read_text()
+    kept = {line[1:] for line in ignored.splitlines() if line[0] == "!"}
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE.read_text(), re.MULTILINE)
 
     assert kept == {name for names in copied for name in names.split()}

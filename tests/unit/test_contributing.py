@@ -41,9 +41,8 @@ class Page:
     @property
     def examples(self) -> list[str]:
         """The quoted texts of the lines that begin with "Example:"."""
-        return [
-            quoted for line in re.findall(r"^Example: .*$", self.text, re.MULTILINE) for quoted in _QUOTED.findall(line)
-        ]
+        lines = re.findall(r"^Example: .*$", self.text, re.MULTILINE)
+        return [quoted for line in lines for quoted in _QUOTED.findall(line)]
 
     @property
     def promised(self) -> int | None:
@@ -154,6 +153,5 @@ def test_a_page_that_names_missing_files_or_symbols_is_detected() -> None:
         "| `zsched/core/clock.py2` | it |\n| `zsched/lua/lib/place.lua` | `leave`, `take_leave` |\n"
     )
 
-    assert ["Sundial in zsched/core/clock.py", "zsched/core/clock.py2", "take_leave in zsched/lua/lib/place.lua"] == (
-        astray(page)
-    )
+    missing = ["Sundial in zsched/core/clock.py", "zsched/core/clock.py2", "take_leave in zsched/lua/lib/place.lua"]
+    assert missing == astray(page)

@@ -86,9 +86,7 @@ SPELLED = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs"
 
 def dialect(text: str) -> list[str]:
     """Return the phrases of the dialect in a page, each with the plain words for it."""
-    found = [
-        (each, plain) for each in sentences(text) for pattern, plain in DIALECT.items() if re.search(pattern, each)
-    ]
+    found = [(each, plain) for each in sentences(text) for words, plain in DIALECT.items() if re.search(words, each)]
     return [f"{sentence} → {plain}" for sentence, plain in found]
 
 

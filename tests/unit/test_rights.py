@@ -77,9 +77,8 @@ def test_keys_of_rq_occur_only_in_rq_lua() -> None:
         assert bool(keys) == (file == LUA / "lib" / "rq.lua"), f"{file}: take the key from lib/rq.lua"
 
     rq = Keys("default").rq
-    assert {f"{RQ}:job:*", f"{RQ}:queue:*", f"{RQ}:wip:*", f"{RQ}:failed:*", f"{RQ}:executions:*"} <= rq_keys_of(
-        "lost", rq
-    )
+    of_runs = {f"{RQ}:{kind}:*" for kind in ("job", "queue", "wip", "failed", "executions")}
+    assert of_runs <= rq_keys_of("lost", rq)
     assert {f"{RQ}:job:*", f"{RQ}:rl:*"} == rq_keys_of("run_now", rq) - {f"{RQ}:queue:*"}
     assert set() == rq_keys_of("quarantine", rq)
     assert not any("pubsub" in key for key in rq_keys_of("cancel_run", rq))
@@ -192,9 +191,8 @@ def test_only_the_web_server_has_keys_of_tokens_people_and_sessions() -> None:
 
 def test_a_user_of_two_roles_has_the_rights_of_both() -> None:
     keys = Keys("default")
-    both, worker, client = (
-        rights_of(roles, keys) for roles in ([Role.WORKER, Role.CLIENT], [Role.WORKER], [Role.CLIENT])
-    )
+    roles = ([Role.WORKER, Role.CLIENT], [Role.WORKER], [Role.CLIENT])
+    both, worker, client = (rights_of(each, keys) for each in roles)
 
     assert set(worker.commands) | set(client.commands) == set(both.commands)
     assert {f"{RQ}:*", "zsched:{default}:*"} == set(both.keys)

@@ -84,9 +84,8 @@ def test_connections_to_master_and_sentinels_never_resend_and_sentinels_time_out
 def test_options_in_the_url_take_precedence_except_over_fixed_options() -> None:
     link = Link.from_url(URL + "?socket_timeout=2&health_check_interval=9&protocol=3", 5.0)
 
-    assert (2.0, 0, 2) == tuple(
-        options_of(link)[name] for name in ("socket_timeout", "health_check_interval", "protocol")
-    )
+    names = ("socket_timeout", "health_check_interval", "protocol")
+    assert (2.0, 0, 2) == tuple(options_of(link)[name] for name in names)
 
 
 @pytest.mark.parametrize(("option", "to_sentinels"), [("", False), ("&sentinel_ssl=true", True)])
@@ -121,9 +120,8 @@ def test_a_bad_url_is_a_config_error_without_the_password(url: str) -> None:
 
 
 def test_an_adopted_client_keeps_its_settings_but_not_its_retries() -> None:
-    theirs = made(HOSTS, socket_timeout=30, sentinel_kwargs={"password": "sp"}).master_for(
-        "mymaster", db=3, password="p"
-    )
+    manager = made(HOSTS, socket_timeout=30, sentinel_kwargs={"password": "sp"})
+    theirs = manager.master_for("mymaster", db=3, password="p")
 
     link = Link.adopt(theirs)
 

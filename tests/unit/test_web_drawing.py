@@ -94,9 +94,8 @@ def test_an_occurrence_without_a_run_has_the_reason_of_an_outage_and_a_failed_ru
 
     rows = [ListedRow.of(replace(one, at_us=decided_us), absences, Replacements()) for one in (skipped, failed)]
 
-    assert ["no daemon led from 1970-01-01 01:00:00+00:00 until 1970-01-01 02:00:00+00:00", ""] == [
-        row.cause for row in rows
-    ]
+    outage = "no daemon led from 1970-01-01 01:00:00+00:00 until 1970-01-01 02:00:00+00:00"
+    assert [outage, ""] == [row.cause for row in rows]
 
 
 def of_a(what: What, nominal_ms: int | None = None, **given: Any) -> Occurrence:

@@ -242,9 +242,8 @@ def test_every_file_of_a_corrupt_archive_is_set_aside(tmp_path: Path) -> None:
     kept = set_aside(path, "corrupt", "20261121T080000")
 
     assert tmp_path / "archive.db.corrupt-20261121T080000" == kept
-    assert {f"{kept.name}{part}": part for part in ("", "-wal", "-shm")} == {
-        file.name: file.read_text() for file in tmp_path.iterdir()
-    }
+    kept_files = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    assert {f"{kept.name}{part}": part for part in ("", "-wal", "-shm")} == kept_files
 
 
 def test_an_archive_that_was_set_aside_can_still_be_opened(tmp_path: Path) -> None:

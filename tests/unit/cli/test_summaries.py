@@ -28,9 +28,7 @@ def many(what: What, number: int = 5, **more: object) -> list[Change]:
 
 
 def ends(*statuses: str) -> list[Change]:
-    return [
-        Change(f"s{n}", What.RUN_ENDED, AT.t_us, AT.id, run_id=f"s{n}-1", why=why) for n, why in enumerate(statuses)
-    ]
+    return [Change(f"s{n}", What.RUN_ENDED, AT.t_us, AT.id, run_id=f"s{n}-1", why=w) for n, w in enumerate(statuses)]
 
 
 @pytest.mark.parametrize(

@@ -98,9 +98,8 @@ def test_an_occurrence_left_out_without_a_leader_or_in_a_pause_has_that_reason()
     terms, which = {"1-7": term_ms * 1000}, f"{DUE} to 2026-01-01 00:01:00+00:00"
 
     absence = outage("08:00", DUE)
-    assert [f"left out 2 occurrences, {which}, in favour of 2026-01-01 00:02:00+00:00: {absence}"] == texts(
-        left_out, terms=terms
-    )
+    favoured = "in favour of 2026-01-01 00:02:00+00:00"
+    assert [f"left out 2 occurrences, {which}, {favoured}: {absence}"] == texts(left_out, terms=terms)
     assert f"its catch_up and catch_up_window: {absence}" in texts(missed, terms=terms)[0]
     assert texts(left_out)[0].endswith(": all had passed by then")
     assert texts(resumed(term_ms), left_out)[1].endswith(": it was paused until 2026-01-01 00:08:00+00:00")
@@ -126,9 +125,8 @@ def test_absence_of_a_leader_is_not_claimed_before_the_history_begins() -> None:
 
 
 def test_absence_of_a_leader_is_not_claimed_if_other_occurrences_fired() -> None:
-    left_out = change(
-        What.COALESCED, DUE_MS + 9000, entry="1-7", nominal_ms=DUE_MS + 1, first_ms=DUE_MS, last_ms=DUE_MS
-    )
+    times = {"nominal_ms": DUE_MS + 1, "first_ms": DUE_MS, "last_ms": DUE_MS}
+    left_out = change(What.COALESCED, DUE_MS + 9000, entry="1-7", **times)
 
     [told] = texts(left_out, terms={"1-7": (DUE_MS + 8000) * 1000}, led={"1-7": (DUE_MS + 6000) * 1000})
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.log_rows import row_fields
+from tests.unit.core.recovering import DUE_MS, T_US, entry
 from zsched.core.changes import Change, What
 from zsched.core.entry import OLDEST_FORMAT
 from zsched.core.log import FORMAT, Entry, Position, UnknownEntry, changes, parse, readable
@@ -17,15 +18,6 @@ from zsched.core.log.kinds import KINDS
 from zsched.core.log.puts import PutEntry, PutRecurringEntry
 from zsched.core.log.rows import Quarantined
 from zsched.core.run_id import schedule_of
-
-T_US = 1_800_000_000_123_456
-DUE_MS = 1_800_000_000_000
-
-
-def entry(kind: str, *texts: Any) -> Entry:
-    """Return entry 3-7 like XRANGE."""
-    own = [text if isinstance(text, bytes) else str(text).encode() for text in texts]
-    return Entry.of(b"3-7", [b"kind", kind.encode(), b"t", str(T_US).encode(), *own])
 
 
 def change(id: str, what: What, **more: Any) -> Change:

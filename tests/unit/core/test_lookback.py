@@ -151,9 +151,8 @@ def test_a_search_for_cancelled_finds_occurrences_and_runs() -> None:
 
     found = look(history, Wanted(frozenset([What.CANCELLED]), frozenset([RunStatus.CANCELLED]), 5))
 
-    assert [(What.CANCELLED, None), (What.FIRED, RunStatus.CANCELLED)] == [
-        (one.what, one.run and one.run.status) for one in found
-    ]
+    statuses = [(one.what, one.run and one.run.status) for one in found]
+    assert [(What.CANCELLED, None), (What.FIRED, RunStatus.CANCELLED)] == statuses
 
 
 def test_a_search_returns_no_more_open_runs_than_rq_can_be_asked_about() -> None:
@@ -167,10 +166,8 @@ def test_a_search_returns_no_more_open_runs_than_rq_can_be_asked_about() -> None
 
 
 def test_an_end_without_its_push_is_ordered_by_its_push_time() -> None:
-    history = [
-        [end("a-1", RunStatus.FAILED, 8, fired=2), end("a-2", RunStatus.FAILED, 9, fired=1)],
-        [change(What.FIRED, "a-3", 10)],
-    ]
+    history = [[end("a-1", RunStatus.FAILED, 8, fired=2), end("a-2", RunStatus.FAILED, 9, fired=1)]]
+    history += [[change(What.FIRED, "a-3", 10)]]
 
     assert ["a-3", "a-1", "a-2"] == [run for run, *_ in told(look(history, Wanted(NONE, ALL, 5)))]
 

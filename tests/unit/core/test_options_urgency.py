@@ -170,9 +170,8 @@ def test_the_typed_trigger_options_are_exactly_the_kinds_of_triggers() -> None:
 def test_a_task_takes_the_options_with_the_types_of_the_table() -> None:
     given = typing.get_type_hints(TaskCall.__call__)
 
-    names = [
-        one.name for one in inspect.signature(TaskCall.__call__).parameters.values() if one.kind is one.KEYWORD_ONLY
-    ]
+    parameters = inspect.signature(TaskCall.__call__).parameters.values()
+    names = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
 
     may_lack = {"args", "kwargs", *RULES} - {*names}  # a kind that is not named is taken unchecked
     called = types() | typing.get_type_hints(EnqueueOptions)

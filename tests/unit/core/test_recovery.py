@@ -61,9 +61,8 @@ def test_a_key_is_newer_after_a_call_or_a_restore_of_a_later_change(
 
 
 def test_the_positions_in_merged_entries_are_collected() -> None:
-    given = branch(
-        entry("merged", "archive", "x", "rows", 1, "1-2", "3"), entry("merged", "archive", "y", "rows", 1, "4-5", "6")
-    )
+    one = entry("merged", "archive", "x", "rows", 1, "1-2", "3")
+    given = branch(one, entry("merged", "archive", "y", "rows", 1, "4-5", "6"))
 
     assert [Position(1, 2, 3), Position(4, 5, 6)] == given.merged
 

@@ -238,9 +238,7 @@ def test_a_story_in_json_has_readable_instants() -> None:
 
 def backfilled(*hours: int, entry: str = "1-5") -> list[Change]:
     times = [DUE_MS + hour * 60 * MINUTE_MS for hour in hours]
-    return [
-        change(What.ENQUEUED, entry=entry, run_id=f"a-{ms}", nominal_ms=ms, why="backfill") for ms in times
-    ]  # fmt: skip
+    return [change(What.ENQUEUED, entry=entry, run_id=f"a-{t}", nominal_ms=t, why="backfill") for t in times]
 
 
 CREATED, THREE = f"created for {DUE}", "2025-12-31 21:00:00+00:00 to 2025-12-31 23:00:00+00:00"

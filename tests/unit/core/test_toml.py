@@ -116,9 +116,8 @@ def test_the_answer_to_a_put_is_json(next_at: datetime | None, told: str | None)
 
 def test_the_answer_to_many_puts_is_json_and_names_each_error() -> None:
     error = InvalidSchedule("at", LAST_MS + 1, "too late", "give an earlier one")
-    answer = Many(
-        ids=["a", None], outcomes=["created", None], created=1, updated=2, unchanged=3, kept=4, already_fired=5, done=11
-    )
+    counts = {"created": 1, "updated": 2, "unchanged": 3, "kept": 4, "already_fired": 5, "done": 11}
+    answer = Many(ids=["a", None], outcomes=["created", None], **counts)
     answer.errors.append((7, error))
 
     assert {

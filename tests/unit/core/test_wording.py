@@ -89,9 +89,8 @@ def test_a_value_is_shown_for_people(function: Callable[..., str], given: tuple[
     assert expected == function(*given)
 
 
-_MOMENTS = st.datetimes(
-    datetime(1970, 1, 2), datetime(9999, 12, 30), timezones=st.timezones() | st.none().map(lambda _: UTC)
-)
+_ZONES = st.timezones() | st.none().map(lambda _: UTC)
+_MOMENTS = st.datetimes(datetime(1970, 1, 2), datetime(9999, 12, 30), timezones=_ZONES)
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,7 @@ def test_a_step_that_raises_is_logged_once_with_its_traceback_and_repeated(run: 
         run(step)
         assert step.is_done.wait(WITHIN_S)
 
-    assert [("thread_failed", "worker", "'a bug'")] == [
-        (each["event"], each["thread"], each["reason"]) for each in told
-    ]
+    assert [("thread_failed", "worker", "'a bug'")] == [(one["event"], one["thread"], one["reason"]) for one in told]
     assert isinstance(told[0]["exc_info"], KeyError)
 
 

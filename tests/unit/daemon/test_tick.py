@@ -115,9 +115,8 @@ def test_fire_is_called_with_the_window_of_possible_server_times(leader: Ticking
     leader.tick(replace(NOTHING, now_us=(NOW_MS + 10_000) * 1000))
 
     [(window, _)] = leader.scripts.fired
-    assert (window.from_ms, window.until_ms) == pytest.approx(
-        (NOW_MS + 10_000 - JUMP_MS, NOW_MS + 10_000 + JUMP_MS), abs=10
-    )
+    expected = (NOW_MS + 10_000 - JUMP_MS, NOW_MS + 10_000 + JUMP_MS)
+    assert (window.from_ms, window.until_ms) == pytest.approx(expected, abs=10)
 
 
 HELD = Stopped("HELD", NOW_MS, NOW_MS + 500)

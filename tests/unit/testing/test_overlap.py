@@ -141,9 +141,8 @@ def test_a_replaced_run_is_not_executed_again(scheduler: ManualScheduler) -> Non
     scheduler.redis.lpush(f"{RQ}:queue:default", first.id)
 
     assert [second.id] == ids(scheduler.work())
-    assert {first.id: RunStatus.CANCELLED, second.id: RunStatus.SUCCEEDED} == {
-        run.id: run.status for run in scheduler.client.runs("a")
-    }
+    statuses = {run.id: run.status for run in scheduler.client.runs("a")}
+    assert {first.id: RunStatus.CANCELLED, second.id: RunStatus.SUCCEEDED} == statuses
 
 
 has_rate_limits = pytest.mark.skipif(not hasattr(rq, "RateLimit"), reason="RQ 2 has no rate limits")

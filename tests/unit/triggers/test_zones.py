@@ -116,9 +116,9 @@ def test_a_local_time_is_resolved_as_chosen(local, name, gap, fold, expected):
 
 
 def test_a_local_time_keeps_its_milliseconds():
-    assert [ms("2026-01-01") + 250] == resolve_local(
-        datetime(2026, 1, 1, 0, 0, 0, 250_999), zone("UTC"), Gap.SKIP, Fold.FIRST
-    )
+    local = datetime(2026, 1, 1, 0, 0, 0, 250_999)
+
+    assert [ms("2026-01-01") + 250] == resolve_local(local, zone("UTC"), Gap.SKIP, Fold.FIRST)
 
 
 def folder(path: Path, **files: str) -> str:
