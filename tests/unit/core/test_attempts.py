@@ -161,4 +161,4 @@ def test_texts_of_another_writer_are_cleaned() -> None:
     [attempt] = attempts_of(json.dumps([[1, "w\n\x00x", None, None, None, "a\rb", None, "one\x1b[31m\ntwo\u2028six"]]))
 
     assert ("w x", "a b") == (attempt.worker, attempt.error)
-    assert "one [31m\ntwo three" == attempt.traceback
+    assert "one [31m\ntwo six" == attempt.traceback
