@@ -103,24 +103,16 @@ def test_modules_of_daemon_archive_and_command_line_do_not_use_rqs_jobs() -> Non
     assert set(KNOW_JOBS) == {name for name, source in SOURCES.items() if knows_jobs(source)}
 
 
-DETECTED: dict[Callable[[Source], object], dict[str, object]] = {
-    of_pickles: {"import pickle\npickle.loads(data)": {"pickle.loads"}, "from pickle import loads": {"pickle.loads"}},
-    knows_pickles: dict.fromkeys(["import pickle", "from pickle import loads", "def f():\n    import dill"], True),
-    asks_to_run: {
-        "encoder.open(data, runs=True)": True,
-        "self._encoder.options(fields, runs=self._runs)": True,
-        "encoder.open(data, **more)": True,
-        "encoder.open(data, runs=False)": False,
-        "encoder.open(data)": False,
-    },
-    knows_jobs: {
-        "from rq.job import Job": True,
-        "import rq.job": True,
-        "import rq": True,
-        "from rq import Queue": True,
-        "import rq.results": True,
-        "from rq import Retry": False,
-    },
+DILL = "def f():\n    import dill"
+ASKED = ["open(data, runs=True)", "options(fields, runs=self._runs)", "open(data, **more)"]
+NOT_ASKED = ["open(data, runs=False)", "open(data)"]
+JOBS = ["from rq.job import Job", "import rq.job", "import rq", "from rq import Queue", "import rq.results"]
+LOADS = {"import pickle\npickle.loads(data)": {"pickle.loads"}, "from pickle import loads": {"pickle.loads"}}
+DETECTED: dict[Callable[[Source], object], dict[str, Any]] = {
+    of_pickles: LOADS | {DILL: set()},
+    knows_pickles: dict.fromkeys([*LOADS, DILL], True),
+    asks_to_run: {f"encoder.{call}": call in ASKED for call in (*ASKED, *NOT_ASKED)},
+    knows_jobs: dict.fromkeys(JOBS, True) | {"from rq import Retry": False},
 }
 
 

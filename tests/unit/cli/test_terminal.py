@@ -136,20 +136,14 @@ class ColourScreen(StringIO):
 
 
 @pytest.mark.parametrize(
-    ("env", "expected"),
-    [
-        ({"TERM": "xterm"}, True),
-        ({"TERM": "xterm", "NO_COLOR": ""}, True),
-        ({"TERM": "xterm", "NO_COLOR": "1"}, False),
-        ({"TERM": "dumb"}, False),
-    ],
+    ("env", "expected"), [({}, True), ({"NO_COLOR": ""}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
 )
 def test_no_color_switches_colours_off(env: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
 
-    found = Terminal.of(ColourScreen(), env)
+    found = Terminal.of(ColourScreen(), {"TERM": "xterm"} | env)
     assert (100, expected) == (found.width, found.has_colour)
-    assert Terminal() == Terminal.of(StringIO(), env)
+    assert Terminal() == Terminal.of(StringIO(), {"TERM": "xterm"} | env)
 
 
 def shown_on(monkeypatch: pytest.MonkeyPatch) -> ColourScreen:

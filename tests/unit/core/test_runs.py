@@ -122,19 +122,11 @@ def test_a_lost_run_lasted_at_least_until_the_last_heartbeat_of_its_worker() -> 
     assert [None, None, 31_000] == [lost._replace(heartbeat_ms=beat_ms).duration_ms for beat_ms in beats]
 
 
-@pytest.mark.parametrize(
-    ("retries", "left", "returned", "attempt"),
-    [
-        ("", "", "", 1),
-        ("3", "3", "", 1),
-        ("3", "1", "", 3),
-        ("3", "0", "2", 6),
-        ("", "", "2", 3),
-        ("2", "5", "", 1),
-        ("x", "-1", "²", 1),
-        ("3", "", "", 1),
-    ],
-)
+COUNTED = [("", "", "", 1), ("3", "3", "", 1), ("3", "1", "", 3), ("3", "0", "2", 6), ("", "", "2", 3)]
+COUNTED += [("2", "5", "", 1), ("x", "-1", "²", 1), ("3", "", "", 1)]
+
+
+@pytest.mark.parametrize(("retries", "left", "returned", "attempt"), COUNTED)
 def test_a_run_counts_its_attempts(retries: str, left: str, returned: str, attempt: int) -> None:
     assert attempt == as_seen(PUSHED, job("started", retries=retries, retries_left=left, returned=returned)).attempt
 

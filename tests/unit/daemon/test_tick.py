@@ -45,16 +45,10 @@ def test_a_sleep_until_a_due_time_ends_when_the_servers_clock_shows_it(leader: T
 SOON_MS, LATER_MS = NOW_MS + 100, NOW_MS + 900
 
 
-@pytest.mark.parametrize(
-    ("next_ms", "rqs_next_ms", "expected"),
-    [
-        (SOON_MS, LATER_MS, SOON_MS),
-        (LATER_MS, SOON_MS, SOON_MS),
-        (SOON_MS, None, SOON_MS),
-        (None, SOON_MS, SOON_MS),
-        (None, None, None),
-    ],
-)
+NEXT = [(SOON_MS, LATER_MS, SOON_MS), (LATER_MS, SOON_MS, SOON_MS), (SOON_MS, None, SOON_MS), (None, SOON_MS, SOON_MS)]
+
+
+@pytest.mark.parametrize(("next_ms", "rqs_next_ms", "expected"), [*NEXT, (None, None, None)])
 def test_a_sleep_ends_with_the_earlier_of_zscheds_and_rqs_jobs(
     leader: TickingLeader, next_ms: int | None, rqs_next_ms: int | None, expected: int | None
 ) -> None:
