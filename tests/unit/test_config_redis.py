@@ -1,4 +1,4 @@
-"""Where Redis is: its address, its Sentinels in URLs, the file and the environment, and passwords of systemd."""
+"""Addresses of Redis, Sentinels in URLs, the file and the environment, and passwords of systemd."""
 
 from __future__ import annotations
 

@@ -138,7 +138,9 @@ class ColourScreen(StringIO):
 @pytest.mark.parametrize(
     ("env", "expected"), [({}, True), ({"NO_COLOR": ""}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
 )
-def test_no_color_switches_colours_off(env: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_setting_no_color_ends_colours(
+    env: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "100")
 
     found = Terminal.of(ColourScreen(), {"TERM": "xterm"} | env)

@@ -165,7 +165,9 @@ RESTORED: list[tuple[Recalled, Held | None, list[tuple[str, str]]]] = [
 
 
 @pytest.mark.parametrize(("known", "there", "expected"), RESTORED)
-def test_what_redis_lacks_is_restored(known: Recalled, there: Held | None, expected: list[tuple[str, str]]) -> None:
+def test_state_that_redis_lacks_is_restored(
+    known: Recalled, there: Held | None, expected: list[tuple[str, str]]
+) -> None:
     assert expected == rows(known, there)
 
 
