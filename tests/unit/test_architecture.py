@@ -185,28 +185,6 @@ def test_two_layers_never_import_each_other(row: str) -> None:
     assert [] == [other for other in others if row in MAY_IMPORT[other][0]]
 
 
-@pytest.mark.parametrize(
-    ("source", "reads", "starts"),
-    [
-        ("import time\ntime.time()", True, False),
-        ("import datetime\ndatetime.datetime.now()", True, False),
-        ("from time import monotonic", True, False),
-        ("from datetime import date\ndate.today()", True, False),
-        ("from datetime import datetime\ndatetime.fromtimestamp(0)", False, False),
-        ("clock.now()", False, False),
-        ("from zsched.core.clock import now", False, False),
-        ("import threading\nthreading.Thread(target=print)", False, True),
-        ("from threading import Thread", False, True),
-        ("from concurrent.futures import ThreadPoolExecutor", False, True),
-        ("import threading\nthreading.Lock()", False, False),
-    ],
-)
-def test_the_rules_detect_a_clock_read_and_a_started_thread(source: str, reads: bool, starts: bool) -> None:
-    module = Module("daemon.x", "daemon", Source(source))
-
-    assert (reads, starts) == (bool(module.clock_reads()), bool(module.threads()))
-
-
 def test_the_suite_imports_no_tool() -> None:
     files = sources((PROJECT / "tests").rglob("*.py"), PROJECT)
 

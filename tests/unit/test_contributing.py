@@ -145,13 +145,3 @@ def test_an_example_occurs_only_in_the_files_of_its_page(page: Page) -> None:
         places = {name for name, text in texts.items() if re.search(rf"(?<!\w){re.escape(example)}(?!\w)", text)}
         assert places, f"{example} stands nowhere"
         assert set() == places - page.in_package, f"{example} stands there too: name these files on the page"
-
-
-def test_a_page_that_names_missing_files_or_symbols_is_detected() -> None:
-    [page] = read_pages(
-        "# Adding\n\n## A thing\n\n| file | add |\n|---|---|\n| `zsched/core/clock.py` | `SystemClock`, `Sundial` |\n"
-        "| `zsched/core/clock.py2` | it |\n| `zsched/lua/lib/place.lua` | `leave`, `take_leave` |\n"
-    )
-
-    missing = ["Sundial in zsched/core/clock.py", "zsched/core/clock.py2", "take_leave in zsched/lua/lib/place.lua"]
-    assert missing == astray(page)

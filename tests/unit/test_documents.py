@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from docs import pages as made
-from tests import prose
 from tests.documents import PROJECT, pages
-from tests.prose import LONGEST, MEAN, MEAN_OF_PAGE, Figures, figures, sentences, words
+from tests.prose import LONGEST, MEAN, MEAN_OF_PAGE, Figures, figures, sentences
 from zsched.health.checks_walls import PATCHED_REDIS, PATCHED_VALKEY, releases
 
 
@@ -120,26 +119,3 @@ def test_pages_and_code_are_spelled_correctly() -> None:
 @pytest.mark.parametrize("name", made.PAGES)
 def test_a_reference_page_is_as_the_code_says(name: str) -> None:
     assert made.page(name) == made.path(name).read_text(), "make pages writes it anew"
-
-
-def test_code_tables_headings_and_links_are_left_out_of_sentences() -> None:
-    text = (
-        "# A heading of four words\n\nOne two `three four` [five](six.md). Seven\neight.\n\n- nine ten\n- eleven\n\n"
-        "| a | table |\n|---|---|\n\n```sh\nmake run\n```\n<!-- a comment -->\n![a picture](x.png)\n"
-    )
-
-    assert ["One two Code five.", "Seven eight.", "nine ten", "eleven"] == sentences(text)
-    assert [4, 2, 2, 1] == [words(each) for each in sentences(text)]
-
-
-def test_a_long_sentence_and_a_phrase_of_the_dialect_are_seen() -> None:
-    long = "word " * (LONGEST + 1)
-
-    assert [long.strip()] == Figures(sentences(long)).long
-    assert ["What is told. → said, shown, reported; or name who reports what to whom"] == dialect("What is told.")
-
-
-def test_the_figures_of_a_page_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    prose.main([str(PROJECT / "README.md")])
-
-    assert "README.md" in capsys.readouterr().out

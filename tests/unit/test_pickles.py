@@ -10,7 +10,6 @@ import os
 import pickle
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
@@ -101,26 +100,6 @@ def test_only_the_listed_modules_ask_to_run_pickles_outside_of_workers() -> None
 
 def test_modules_of_daemon_archive_and_command_line_do_not_use_rqs_jobs() -> None:
     assert set(KNOW_JOBS) == {name for name, source in SOURCES.items() if knows_jobs(source)}
-
-
-DILL = "def f():\n    import dill"
-ASKED = ["open(data, runs=True)", "options(fields, runs=self._runs)", "open(data, **more)"]
-NOT_ASKED = ["open(data, runs=False)", "open(data)"]
-JOBS = ["from rq.job import Job", "import rq.job", "import rq", "from rq import Queue", "import rq.results"]
-LOADS = {"import pickle\npickle.loads(data)": {"pickle.loads"}, "from pickle import loads": {"pickle.loads"}}
-DETECTED: dict[Callable[[Source], object], dict[str, Any]] = {
-    of_pickles: LOADS | {DILL: set()},
-    knows_pickles: dict.fromkeys([*LOADS, DILL], True),
-    asks_to_run: {f"encoder.{call}": call in ASKED for call in (*ASKED, *NOT_ASKED)},
-    knows_jobs: dict.fromkeys(JOBS, True) | {"from rq import Retry": False},
-}
-
-
-@pytest.mark.parametrize(
-    ("rule", "text", "found"), [(rule, *row) for rule, texts in DETECTED.items() for row in texts.items()]
-)
-def test_a_rule_detects_what_it_is_for(rule: Callable[[Source], object], text: str, found: object) -> None:
-    assert found == rule(Source(text))
 
 
 PLAIN = [
