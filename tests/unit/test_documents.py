@@ -1,4 +1,4 @@
-"""The pages: existing targets of links, short sentences, spelling, pages made from code, and true ones for contributors."""
+"""The pages: existing targets of links, short sentences, spelling, pages made from code, and those of contributors."""
 
 from __future__ import annotations
 
