@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import redis
@@ -18,19 +20,6 @@ HOSTS = [("h1", 26379), ("::1", 7)]
 URL = "redis+sentinel://me:secret@h1,[::1]:7/mymaster/3"
 
 
-class FakeSentinel:
-    """A Sentinel that answers with *masters*, or raises."""
-
-    def __init__(self, port: int, answer: dict[str, Any] | Exception) -> None:
-        self.connection_pool = redis.ConnectionPool(host="h", port=port)
-        self._answer = answer
-
-    def sentinel_masters(self) -> dict[str, Any]:
-        if isinstance(self._answer, Exception):
-            raise self._answer
-        return self._answer
-
-
 def state(port: int, *, is_down: bool = False) -> dict[str, Any]:
     flags = {"is_master": True, "is_sdown": is_down, "is_odown": False, "num-other-sentinels": 2}
     return {"mymaster": {"ip": "10.0.0.1", "port": port, **flags}}
@@ -38,7 +27,9 @@ def state(port: int, *, is_down: bool = False) -> dict[str, Any]:
 
 def discovery(*answers: dict[str, Any] | Exception) -> Discovery:
     manager = made([])
-    manager.sentinels = [FakeSentinel(port, answer) for port, answer in enumerate(answers, 1)]  # type: ignore[misc]
+    for port, answer in enumerate(answers, 1):
+        pool = redis.ConnectionPool(host="h", port=port)
+        manager.sentinels.append(Mock(connection_pool=pool, sentinel_masters=Mock(side_effect=repeat(answer))))
     return Discovery(manager)
 
 

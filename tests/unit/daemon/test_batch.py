@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from structlog.testing import capture_logs
@@ -11,7 +12,6 @@ from tests.unit.daemon.leading import NOW_MS, TERM
 from zsched.core.clock import ManualClock
 from zsched.daemon.batch import Batch
 from zsched.daemon.elector import Elector
-from zsched.storage.lease import Term
 
 
 def learn(batch: Batch, ms_per_schedule: float, times: int, round_trip_ms: float = 0.1) -> int:
@@ -122,19 +122,10 @@ def test_a_batch_with_the_maximum_1_stays_at_1() -> None:
     assert 1 == learn(Batch(most=1, target_ms=3.0), ms_per_schedule=0.004, times=500)
 
 
-class _Lease:
-    """A lease that lets every daemon lead."""
-
-    def __init__(self, term: Term) -> None:
-        self._term = term
-
-    def acquire(self, gen: str | None) -> Term:
-        return self._term
-
-
 @pytest.mark.parametrize(("until_ms", "told_ms"), [(0, 0), (NOW_MS - 1, 0), (NOW_MS, 0), (NOW_MS + 500, 500)])
 def test_a_term_logs_the_length_of_its_hold(until_ms: int, told_ms: int) -> None:
-    elector = Elector(_Lease(replace(TERM, hold_ms=until_ms)), ManualClock(), 500)  # type: ignore[arg-type]  # the fake
+    lease = Mock(acquire=lambda gen: replace(TERM, hold_ms=until_ms))  # it lets every daemon lead
+    elector = Elector(lease, ManualClock(), 500)
 
     with capture_logs() as told:
         assert elector.campaign() is None

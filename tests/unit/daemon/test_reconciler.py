@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,7 +13,6 @@ from zsched.core.difference import Branch, Held, Recalled
 from zsched.core.log import Entry, Position
 from zsched.core.log.recovery import Restored
 from zsched.daemon.reconciler import Guess, HistoryChanged, Reconciler, lacking_rows
-from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.restoring import ROWS, NotAbsent, Portion, Written
 
@@ -253,21 +252,12 @@ def test_a_page_with_a_schedule_without_a_row_is_not_guessed(redis: Redis, scope
     assert comparison.guess(page("a", "gone")) is None
 
 
-class Doubt:
-    """A wire to a Redis whose doubt ended at *doubt_ms*; TIME is 0."""
-
-    def __init__(self, doubt_ms: int) -> None:
-        self._answers = {"HGET": str(doubt_ms).encode(), "TIME": [b"0", b"0"], "HMGET": [None, None]}
-
-    def execute(self, name: str, *rest: Any) -> Any:
-        return self._answers[name]
-
-
 def test_a_fired_run_among_other_runs_does_not_fire_unmarked() -> None:
     waits, other = one_shot(), one_shot("open", run=LATER)
     fired = Recalled("a", None, 50, (other, replace(waits, place="open")))
     assert waits.due_ms is not None
-    redis = cast(Wire, Doubt(waits.due_ms - 1))
+    answers = {"HGET": b"%d" % (waits.due_ms - 1), "TIME": [b"0", b"0"], "HMGET": [None, None]}  # a doubt that ended
+    redis = Mock(execute=lambda name, *rest: answers[name])
 
     rows = lacking_rows(redis, Keys("default"), [fired], {"a": waits}, Branch())
 
