@@ -34,7 +34,6 @@ def original(path: Path, *entries: Entry, run: str = RUN, **options: Any) -> Ori
 
 def fields(found: Original) -> dict[bytes, bytes]:
     assert found.is_known
-    assert found.record is not None
     return dict(zip(found.record[::2], found.record[1::2], strict=True))
 
 

@@ -79,7 +79,6 @@ def test_backfilled_runs_are_open_with_the_rules_record_and_leave_it_alone(archi
     assert (None, None) == (mine.schedule, mine.gone_us)
     [one] = mine.runs
     assert (f"{DUE_MS + 1}-r7", b"call", at(3).t_us) == (one.run, one.asked_for()[0]["data"], one.t_us)
-    assert all_of_it.schedule is not None
     assert at(2).t_us == all_of_it.schedule.t_us
 
 
@@ -92,7 +91,6 @@ def test_recall_behind_an_entry_returns_only_touched_schedules_and_runs(archive:
 
     assert (None, None, ()) == (a.schedule, a.gone_us, a.runs)
     assert (None, at(5).t_us, ()) == (b.schedule, b.gone_us, b.runs)
-    assert r.schedule is not None
     assert at(6).t_us == r.schedule.t_us
     assert {"3": False, RUN: True} == {one.run: one.is_touched for one in r.runs}
 

@@ -178,7 +178,6 @@ def test_an_unreadable_end_still_ends_its_run(record: str) -> None:
 
     [found] = look([[change(What.FIRED, "a-1", 1)], [unreadable]], Wanted(NONE, ALL, 5))
 
-    assert found.run is not None
     assert (RunStatus.FAILED, T_US + 1) == (found.run.status, found.run.fired_us)
     assert "cannot be read" in found.run.error
 
@@ -215,6 +214,5 @@ def test_only_the_ends_of_one_status_are_read_from_an_entry() -> None:
 
     failed, expired = (EndEntry(entry).only_ends([status]) for status in (RunStatus.FAILED, RunStatus.EXPIRED))
 
-    assert failed is not None
     assert end_fields(failure) == list(failed.body)
     assert expired is None

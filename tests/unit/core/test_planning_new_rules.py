@@ -171,15 +171,12 @@ def test_a_dense_rule_fires_every_instant_once_and_waits_at_most_as_long_as_by_e
     old, new = CHANGES[change]
     before, after = by(old, DAILY, expr=expr), by(new, DAILY, expr=expr)
     fired_ms, waiting_ms = before.last_until(known_ms), before.next_after(known_ms)
-    assert fired_ms is not None
-    assert waiting_ms is not None
 
     new_ms = moved(after, waiting_ms, fired_ms) or waiting_ms
 
     assert fired_ms < new_ms
     assert after.last_until(new_ms) == new_ms
     following_ms = after.next_after(max(fired_ms, waiting_ms))
-    assert following_ms is not None
     assert new_ms <= following_ms
 
 
@@ -222,7 +219,6 @@ MANUAL = [f"r-{NOW_AT_MS - 1}-nshop", f"r-{WAITING_MS + 5 * DAY_MS}-r1", "somebo
 def test_a_last_run_by_hand_or_of_another_writer_does_not_stop_or_skip_a_move(known: Held, expected_ms: int) -> None:
     move = move_of(known)
 
-    assert move is not None
     assert expected_ms == move.new_nominal_ms
 
 

@@ -42,7 +42,6 @@ def test_a_run_id_has_a_key_only_in_its_own_namespace(run_id: str, namespace: st
 def test_the_schedule_id_of_a_run_id_is_the_part_before_the_time(run_id: str) -> None:
     parts = RunId.parse(run_id)
 
-    assert parts is not None
     assert ("a-b", "a-b", int(MS)) == (parts.schedule_id, schedule_of(run_id), parts.nominal_ms)
 
 
