@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -113,14 +112,6 @@ def test_settings_that_contradict_the_nodes_are_refused(env: dict[str, str], mes
     given = {f"ZSCHED_REDIS_{name}": value for name, value in (env | {"CLUSTER": "a,b"}).items()}
 
     with pytest.raises(ConfigError, match=message):
-        load_settings(env=given)
-
-
-def test_a_password_beside_a_password_in_the_url_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "password").write_text("p\n")
-    given = {"ZSCHED_REDIS_URL": URL, "ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "password")}
-
-    with pytest.raises(ConfigError, match="two passwords; take the one in the URL away"):
         load_settings(env=given)
 
 

@@ -282,11 +282,12 @@ def test_a_password_in_a_flag_or_a_bad_url_is_not_repeated(url: str | None, flag
     assert "secret" not in str(caught.value)
 
 
-def test_two_passwords_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("url", ["redis://:secret@host", "redis+cluster://me:secret@h1,[::1]:7"])
+def test_two_passwords_are_refused(tmp_path: Path, url: str) -> None:
     file = write(tmp_path, '[redis]\npassword_file = "/x"\n')
 
-    with pytest.raises(ConfigError, match=r"ZSCHED_REDIS_URL, .*password_file: two passwords"):
-        load_settings(file, env={"ZSCHED_REDIS_URL": "redis://:secret@host"})
+    with pytest.raises(ConfigError, match=r"ZSCHED_REDIS_URL, .*password_file: two passwords; take the one in the URL"):
+        load_settings(file, env={"ZSCHED_REDIS_URL": url})
 
 
 def test_a_password_file_is_read_without_the_end_of_its_line(tmp_path: Path) -> None:
