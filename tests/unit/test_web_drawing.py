@@ -118,11 +118,11 @@ def words(known: Replacements, one: Occurrence) -> str | None:
     return found and found.words
 
 
-def test_a_skipped_occurrence_is_shown_with_the_state_of_its_backfilled_run() -> None:
-    known = replacements(of_a(What.ENQUEUED, 60, why=BACKFILL, run=run("a-60")))
+def test_a_skipped_occurrence_is_shown_with_the_state_of_its_backfilled_run_but_of_none_on_request() -> None:
+    known, asked = (replacements(of_a(What.ENQUEUED, 60, why=why, run=run("a-60"))) for why in (BACKFILL, RUN_NOW))
 
     assert "backfilled: succeeded" == words(known, of_a(What.SKIPPED, 60))
-    assert None is words(known, of_a(What.SKIPPED, 120))
+    assert None is words(known, of_a(What.SKIPPED, 120)) is words(asked, of_a(What.SKIPPED, 60))
 
 
 def test_occurrences_that_were_skipped_together_are_counted_as_far_as_they_were_backfilled() -> None:
@@ -142,9 +142,3 @@ def test_a_failed_run_is_shown_with_the_state_of_its_last_retry() -> None:
 
     assert "retried: failed" == words(replacements(first), failed)
     assert "retried: queued" == words(replacements(second, first), failed)
-
-
-def test_a_run_on_request_is_in_place_of_no_occurrence() -> None:
-    known = replacements(of_a(What.ENQUEUED, 60, why=RUN_NOW, run=run("a-60")))
-
-    assert None is words(known, of_a(What.SKIPPED, 60))

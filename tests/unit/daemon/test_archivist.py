@@ -52,18 +52,12 @@ def ends(tmp_path: Path) -> Iterator[Ends]:
     ends.inside._datagrams.close()
 
 
-def test_an_archivist_that_does_not_follow_yet_is_awaited(ends: Ends) -> None:
+def test_an_archivist_is_awaited_before_it_follows_but_not_when_its_thread_has_ended(ends: Ends) -> None:
     state = ends.order(OPEN)
-
     assert (True, None, 1) == (state.was_opened, state.refusal, state.heard)
     assert (False, True) == (state.has_looked, state.is_trusted)
 
-
-def test_a_following_archivist_is_not_awaited_when_its_thread_has_ended(ends: Ends) -> None:
-    ends.order(OPEN)
-
     state = ends.order(replace(OPEN, number=2, is_started=True, is_stopping=True))
-
     assert (2, True, False) == (state.heard, state.has_looked, state.is_trusted)
 
 
@@ -104,10 +98,10 @@ def both() -> Iterator[tuple[Datagrams, Datagrams]]:
         yield one, other
 
 
-def test_a_message_arrives_unchanged_at_the_other_end() -> None:
+def test_a_message_arrives_unchanged_at_the_other_end_which_waits_no_longer_than_its_timeout() -> None:
     with both() as (one, other):
         assert one.send(ORDERS)
-        assert ORDERS == other.receive()
+        assert (ORDERS, None) == (other.receive(), other.receive(0.001))
 
 
 def test_an_error_keeps_its_class() -> None:
@@ -118,11 +112,6 @@ def test_an_error_keeps_its_class() -> None:
 
     assert (ArchiveOfAnother, "it is another's") == (type(refusal), str(refusal))
     assert isinstance(refusal, ArchiveForeign)
-
-
-def test_a_receiver_waits_no_longer_than_its_timeout() -> None:
-    with both() as (one, _):
-        assert one.receive(0.001) is None
 
 
 def test_a_sender_does_not_wait_for_a_stuck_receiver() -> None:

@@ -60,39 +60,23 @@ def test_ends_are_searched_with_rqs_lifetime_and_the_learnt_lifetimes() -> None:
     assert [500, 3600, 86_400] == registries.lifetimes_s
 
 
-def test_lifetimes_that_differ_by_clock_errors_are_treated_as_equal() -> None:
-    registries = _Registries([3600, 3599, 3604])
-    _look(registries)
-    assert [500, 3600] == registries.lifetimes_s
-
-    registries = _Registries([3600, 3598, 3605])
-    _look(registries)
-    assert [500, 3598, 3600, 3605] == registries.lifetimes_s
-
-
-def test_endings_are_looked_for_under_the_newest_16_lifetimes_and_rqs_own() -> None:
-    registries = _Registries([1000 * number for number in range(1, 41)])
-
-    _look(registries)
-
-    assert [500, *(1000 * number for number in range(26, 41))] == registries.lifetimes_s
+def test_ends_are_searched_with_the_newest_16_lifetimes_that_differ_by_more_than_clock_errors() -> None:
+    for learnt, asked in (
+        ([3600, 3599, 3604], [3600]),
+        ([3600, 3598, 3605], [3598, 3600, 3605]),
+        ([1000 * number for number in range(1, 41)], [1000 * number for number in range(26, 41)]),
+    ):
+        registries = _Registries(learnt)
+        _look(registries)
+        assert [500, *asked] == registries.lifetimes_s
 
 
-def test_an_end_is_returned_once_and_a_scan_begins_where_the_last_ended() -> None:
+def test_an_end_is_returned_once_and_a_scan_begins_half_a_minute_ago_or_where_the_last_ended() -> None:
     registries, endings = _Registries(), Endings()
 
-    assert (["a-1"], []) == (_look(registries, endings), _look(registries, endings))
-    [(_, since_s, _)] = registries.asked
-    assert NOW_S - 2 + 500 == since_s
-
-
-def test_the_first_look_goes_back_half_a_minute() -> None:
-    registries = _Registries()
-
-    _look(registries)
-
-    [(_, since_s, _)] = registries.asked
-    assert NOW_S - 30 - 2 + 500 == since_s
+    for found, back_s in ((["a-1"], 30), ([], 0)):
+        assert found == _look(registries, endings)
+        assert [NOW_S - back_s - 2 + 500] == [since_s for _, since_s, _ in registries.asked]
 
 
 def test_lifetimes_are_read_at_the_first_look_and_at_every_twentieth_after_that() -> None:

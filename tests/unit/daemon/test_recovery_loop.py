@@ -68,14 +68,11 @@ class Driver:
         return [doing for doing, _ in groupby(did)]
 
 
-def test_a_lost_history_is_compared_and_restored() -> None:
+def test_a_lost_history_is_compared_and_restored_and_a_complete_history_is_only_compared() -> None:
     driver = Driver(Comparison())
 
     assert COMPARES_AND_RESTORES == driver.run()
     assert (True, 200) == (driver.loop.merge.is_done, driver.loop.compared)  # type: ignore[attr-defined]
-
-
-def test_a_complete_history_is_only_compared() -> None:
     assert [Doing.COMPARING] == Driver(Comparison(), is_lost=False).run()
 
 

@@ -236,18 +236,14 @@ def test_an_empty_or_too_long_id_is_refused_with_its_value(id: str, value: str, 
     assert "event" == raised.value.field
 
 
-def test_an_id_template_needs_only_its_own_arguments() -> None:
+def test_an_id_template_needs_only_its_own_arguments_or_none() -> None:
     send = define("def send(event: str, text: str): ...", id="r-{event}")
 
-    assert "r-e1" == send.id_of(event="e1")
+    assert ("r-e1", "digest") == (send.id_of(event="e1"), define(SEND, id="digest").id_of())
     with pytest.raises(InvalidSchedule, match=r"text=1.*wants str"):
         send.id_of(event="e1", text=1)
     with pytest.raises(InvalidSchedule, match=r"the id of task app.tasks.send is made of it; give event=…"):
         send.id_of(text="t")
-
-
-def test_an_id_template_may_have_no_placeholder() -> None:
-    assert "digest" == define(SEND, id="digest").id_of()
 
 
 def test_asking_a_task_without_an_id_for_its_id_is_an_error() -> None:

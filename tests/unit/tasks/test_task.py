@@ -27,17 +27,12 @@ def client() -> Client:
     return Client(fakeredis.FakeRedis())
 
 
-def test_calling_a_task_calls_its_function() -> None:
+def test_calling_a_task_calls_its_function_and_returns_its_next_unchanged() -> None:
     assert "e1 by push, 60 minutes before" == send_reminder("e1", channel="push")
-    assert "anything" == plain("anything")
+    assert ("anything", "done") == (plain("anything"), poll(3))
+    assert Next(after=0, number=2) == poll(1) == asyncio.run(later(1))
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'channel'"):
         send_reminder("e1")  # type: ignore[call-arg]  # that is the point
-
-
-def test_a_task_called_by_hand_returns_its_next_unchanged() -> None:
-    assert Next(after=0, number=2) == poll(1)
-    assert "done" == poll(3)
-    assert Next(after=0, number=2) == asyncio.run(later(1))
 
 
 def test_a_task_looks_like_its_function_and_is_pickled_by_its_name() -> None:

@@ -95,9 +95,6 @@ def test_time_can_go_neither_backward_nor_to_an_invalid_instant(scheduler: Manua
 def test_a_naive_time_is_refused_with_a_remedy_that_advance_to_takes(scheduler: ManualScheduler) -> None:
     with pytest.raises(InvalidSchedule, match=r"^when=2026-01-02T00:00:00: .*give an aware one, such as datetime\("):
         scheduler.advance_to(datetime(2026, 1, 2))
-
-
-def test_a_start_without_a_zone_is_refused() -> None:
     with pytest.raises(InvalidSchedule, match=r"^start="):
         ManualScheduler(start=datetime(2026, 1, 1, 9))
 
