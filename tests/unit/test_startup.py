@@ -69,9 +69,11 @@ def test_a_command_imports_nothing_for_other_commands() -> None:
     assert not modules & OF_THE_PAST
 
 
-def test_every_public_name_can_be_imported() -> None:
+def test_every_public_name_can_be_imported_and_an_unknown_name_is_an_attribute_error() -> None:
     assert set(zsched.__all__) <= set(dir(zsched))
     assert [] == [name for name in zsched.__all__ if not hasattr(zsched, name)]
+    with pytest.raises(AttributeError, match="module 'zsched' has no attribute 'Clinet'"):
+        _ = zsched.Clinet
 
 
 def test_a_type_checker_and_the_program_import_a_public_name_from_the_same_module() -> None:
@@ -80,11 +82,6 @@ def test_a_type_checker_and_the_program_import_a_public_name_from_the_same_modul
     imports = [node for node in typed.body if isinstance(node, ast.ImportFrom)]
 
     assert {alias.name: node.module for node in imports for alias in node.names} == zsched._HOMES
-
-
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="module 'zsched' has no attribute 'Clinet'"):
-        _ = zsched.Clinet
 
 
 @pytest.mark.parametrize("name", program.commands)

@@ -119,15 +119,12 @@ def test_an_enqueued_run_replaces_the_schedule_as_before(archive: Archive) -> No
     assert {BEFORE: "open"} == places(archive)
 
 
-def test_a_retry_touches_only_its_run() -> None:
-    assert [("a", AGAIN[2:])] == [touch.key for touch in touches(retried(1), "")]
-    assert [("a", ""), ("a", BEFORE[2:])] == [touch.key for touch in touches(enqueue(1, BEFORE), "")]
-
-
-def test_an_enqueue_of_another_run_counts_as_a_retry() -> None:
+def test_an_enqueue_of_another_run_counts_as_a_retry_which_touches_only_its_run() -> None:
     [change] = changes(retried(1, "origin", "mail", "data", "call", "zs_created_by", "ann")._replace(by=b"bob"))
 
     assert (What.RETRIED, AGAIN, BEFORE, "bob") == (change.what, change.run_id, change.why, change.by)
+    assert [("a", AGAIN[2:])] == [touch.key for touch in touches(retried(1), "")]
+    assert [("a", ""), ("a", BEFORE[2:])] == [touch.key for touch in touches(enqueue(1, BEFORE), "")]
 
 
 def test_removing_arguments_keeps_the_id_of_the_retried_run(path: Path) -> None:

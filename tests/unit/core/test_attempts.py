@@ -39,18 +39,14 @@ def all_of(number: int, **more: Any) -> tuple[Attempt, ...]:
     return attempts
 
 
-def test_an_attempt_has_the_last_line_of_its_traceback_as_its_error() -> None:
+def test_an_attempt_has_the_last_line_of_its_traceback_or_its_only_line_as_its_error() -> None:
     attempt = failed(1, f"Traceback (most recent call last):\n{CALL}ConnectionRefusedError: [Errno 111] no\n")
+    short = failed(1, "Work-horse terminated unexpectedly; waitpid returned 9; ")
 
     assert "ConnectionRefusedError: [Errno 111] no" == attempt.error
     assert attempt.traceback.startswith("Traceback (most recent call last):\n  File ")
     assert (200, 5) == (attempt.duration_ms, attempt.wait_ms)
-
-
-def test_a_text_of_one_line_is_an_error_without_a_traceback() -> None:
-    attempt = failed(1, "Work-horse terminated unexpectedly; waitpid returned 9; ")
-
-    assert ("Work-horse terminated unexpectedly; waitpid returned 9;", "") == (attempt.error, attempt.traceback)
+    assert ("Work-horse terminated unexpectedly; waitpid returned 9;", "") == (short.error, short.traceback)
 
 
 def test_the_text_of_attempts_is_read_back_unchanged() -> None:

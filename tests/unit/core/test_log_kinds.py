@@ -156,22 +156,17 @@ def test_an_entry_of_a_new_kind_is_read_with_nothing_but_its_class(conjured: Ent
     assert "conjure" in kinds_telling(*OUTCOMES)
 
 
-def test_an_entry_of_a_new_kind_is_counted_with_nothing_but_its_class(conjured: Entry) -> None:
+def test_an_entry_of_a_new_kind_is_counted_and_found_with_nothing_but_its_class(conjured: Entry) -> None:
     counting, tally = Counting(SUFFIX), LogTally(SUFFIX, Names(10))
+    lookback = Lookback(Wanted(frozenset({What.FIRED}), frozenset(), 5))
     tally.led(conjured.position.epoch)
 
     counting.see(conjured, DUE_MS + 1000)
     tally.see([conjured])
+    lookback.see(list(changes(conjured, SUFFIX)))
 
     assert 1 == counting.told(DUE_MS + 1000, is_all=True).stretches[0].happened[What.FIRED]
     assert 1 == tally.outcomes["fired"]
-
-
-def test_an_entry_of_a_new_kind_is_found_when_looking_back(conjured: Entry) -> None:
-    lookback = Lookback(Wanted(frozenset({What.FIRED}), frozenset(), 5))
-
-    lookback.see(list(changes(conjured, SUFFIX)))
-
     assert [f"a-{RUN}"] == [occurrence.run_id for occurrence in lookback.found()]
 
 

@@ -232,19 +232,13 @@ def test_a_delay_is_converted_to_whole_milliseconds_and_never_shortened(after: A
     assert After(ms) == _define(after=after).when
 
 
-def test_a_rule_keeps_all_of_its_bounds() -> None:
+def test_a_rule_keeps_all_of_its_bounds_and_the_count_of_an_rrule_apart_from_its_text() -> None:
     bounds = {"starts": datetime(2026, 1, 1), "ends": AT, "count": 7, "gap": "shift", "fold": "both"}
 
-    when = _define(cron="0 9  * * 1-5", **bounds, **NEW_YORK).when
+    when, counted = _define(cron="0 9  * * 1-5", **bounds, **NEW_YORK).when, _define(rrule="FREQ=DAILY;COUNT=3").when
 
     expected = TriggerSpec(CRON, "0 9 * * 1-5", "America/New_York", 1_767_243_600_000, AT_MS, 7, Gap.SHIFT, Fold.BOTH)
-    assert expected == when
-
-
-def test_the_count_of_an_rrule_is_kept_apart_from_its_text() -> None:
-    when = _define(rrule="FREQ=DAILY;COUNT=3").when
-
-    assert ("FREQ=DAILY", 3) == (when.expr, when.count)
+    assert (expected, "FREQ=DAILY", 3) == (when, counted.expr, counted.count)
 
 
 @pytest.mark.parametrize(

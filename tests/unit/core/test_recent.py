@@ -13,7 +13,7 @@ from tests.unit.core.test_log import SAID, T_US
 from zsched.core.changes import What
 from zsched.core.log import Entry, outcomes
 from zsched.core.model import iso
-from zsched.core.recent import FAILURES, HAPPENED, Ahead, Counting, Failure, Rebuilt, Recent, Stretch
+from zsched.core.recent import FAILURES, HAPPENED, Ahead, Counting, Rebuilt, Recent, Stretch
 from zsched.core.runs import Run, RunStatus
 
 SUFFIX = "-nshop"
@@ -70,12 +70,12 @@ def test_ends_of_runs_are_counted_by_status() -> None:
     assert {} == happened(stretch)
 
 
-def test_every_period_counts_the_entries_within_it() -> None:
-    seconds = [0, 59, 60, 299, 300, 1799, 1800]
+def test_every_period_counts_the_entries_within_it_and_those_from_before_a_clock_was_set_back() -> None:
+    seconds = [-3600, 0, 59, 60, 299, 300, 1799, 1800]
 
     found = recent(*(fire(1000 * ago, "a-5") for ago in seconds))
 
-    assert [(60_000, 2), (300_000, 4), (1_800_000, 6)] == [
+    assert [(60_000, 3), (300_000, 5), (1_800_000, 7)] == [
         (stretch.span_ms, stretch.happened[What.FIRED]) for stretch in found.stretches
     ]
     assert not found.is_cut
@@ -131,10 +131,6 @@ def test_an_empty_or_a_young_complete_log_covers_every_period() -> None:
     assert [] == empty.failures
 
 
-def test_entries_from_before_a_clock_was_set_back_count_as_new() -> None:
-    assert 1 == recent(fire(-3_600_000, "a-5")).stretches[0].happened[What.FIRED]
-
-
 def test_every_period_has_the_lateness_of_its_latest_fire_and_its_percentiles() -> None:
     on_time, late = f"a-{NOW_MS - 10}{SUFFIX}", f"b-{NOW_MS - 70_000 - 4321}{SUFFIX}"
     hundred = [f"r{late_ms}-{NOW_MS - 10 - late_ms}{SUFFIX}" for late_ms in range(101)]
@@ -146,14 +142,14 @@ def test_every_period_has_the_lateness_of_its_latest_fire_and_its_percentiles() 
     assert (None, None) == (recent().stretches[0].late_p50_ms, recent().stretches[0].late_p99_ms)
 
 
-def test_the_last_failed_or_lost_runs_are_listed() -> None:
+def test_the_last_failed_or_lost_or_expired_runs_are_listed() -> None:
     failed = [Run(f"f-{n}", RunStatus.FAILED, ended_ms=n, error=f"error {n}") for n in range(FAILURES)]
-    lost = Run("l-1", RunStatus.LOST, error="gone")
+    lost, expired = Run("l-1", RunStatus.LOST, error="gone"), Run("e-1", RunStatus.EXPIRED, error="too late")
     well = Run("w-1", RunStatus.SUCCEEDED)
 
-    found = recent(end(10, well, lost, well), end(20, *failed[:3]), end(30, *failed[3:]))
+    found = recent(end(10, well, expired, lost, well), end(20, *failed[:3]), end(30, *failed[3:]))
 
-    assert [lost, *failed[2::-1], *failed[:3:-1]] == [failure.run for failure in found.failures]
+    assert [lost, expired, *failed[2::-1], *failed[:4:-1]] == [failure.run for failure in found.failures]
     assert [1] * FAILURES == [failure.times for failure in found.failures]
 
 
@@ -173,12 +169,6 @@ def test_only_some_of_many_failures_are_compared() -> None:
     ends = [end(n, *(Run(f"a-{n}{k:03}", RunStatus.FAILED) for k in range(200))) for n in range(8)]
 
     assert [1000] == [failure.times for failure in recent(*ends).failures]
-
-
-def test_runs_that_expired_in_their_queues_are_listed_as_failures() -> None:
-    expired = Run("e-1", RunStatus.EXPIRED, error="too late")
-
-    assert [Failure(expired)] == recent(end(10, expired)).failures
 
 
 def test_missed_occurrences_are_counted_separately_from_skipped_ones() -> None:

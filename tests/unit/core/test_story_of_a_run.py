@@ -40,14 +40,11 @@ def texts(story: Story) -> list[str]:
     return [text.partition(" ")[0] for _, text in story.lines]
 
 
-def test_the_story_of_a_run_has_the_changes_of_the_run_and_of_its_occurrence() -> None:
+def test_the_story_of_a_run_has_its_changes_and_those_of_its_occurrence_if_it_has_one() -> None:
     story = story_of(FIRST, PUT, fired(FIRST, FIRST_MS), fired(SECOND, SECOND_MS), RETRY, OVERLAP)
 
     assert ["created", "fired", "retry", "skipped"] == texts(story)
     assert (FIRST, True) == (story.id, story.is_known)
-
-
-def test_the_story_of_an_extra_run_has_only_the_changes_that_name_it() -> None:
     assert ["retry"] == texts(story_of(f"{FIRST}-r7", PUT, fired(FIRST, FIRST_MS), RETRY))
 
 

@@ -101,13 +101,13 @@ def test_native_looks_within_a_second_after_a_jump_back() -> None:
     assert 2 == len(jobs.moved)
 
 
-def test_remaining_delayed_jobs_are_moved_at_once_one_script_per_pass() -> None:
-    native = _native(jobs := _Jobs(more=2))
+def test_remaining_delayed_jobs_are_moved_at_once_one_script_per_pass_and_queues_take_turns() -> None:
+    native = _native(jobs := _Jobs(names=[b"a", b"b", b"c"], more=2))
 
     looks = [native.look_if_due(TERM, NOW_MS, is_busy=False) for _ in range(3)]
 
     assert [True, True, False] == [look.has_more for look in looks]
-    assert 3 == len(jobs.moved)
+    assert [b"a", b"b", b"c"] == [asked[0] for asked in jobs.moved]
 
 
 def test_a_script_that_takes_long_is_followed_by_smaller_ones() -> None:
@@ -119,15 +119,6 @@ def test_a_script_that_takes_long_is_followed_by_smaller_ones() -> None:
 
     assert 500 == jobs.limits[0]
     assert jobs.limits[-1] < 100, "2.5 ms are 25 jobs, and 50 is the least"
-
-
-def test_a_backlog_of_one_queue_does_not_keep_the_others_waiting() -> None:
-    native = _native(jobs := _Jobs(names=[b"a", b"b", b"c"], more=3))
-
-    for _ in range(3):
-        native.look_if_due(TERM, NOW_MS, is_busy=False)
-
-    assert [b"a", b"b", b"c"] == [asked[0] for asked in jobs.moved]
 
 
 def test_many_queues_are_served_in_parts_and_completely() -> None:

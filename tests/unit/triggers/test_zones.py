@@ -148,16 +148,13 @@ def test_the_version_of_a_folder_of_zones_is_read(tmp_path: Path, files: dict[st
     assert ZoneRules(version, path) == installed([path])
 
 
-def test_the_first_folder_with_zones_counts_whatever_later_folders_have(tmp_path: Path) -> None:
+def test_the_first_folder_with_zones_counts_whatever_later_folders_have_or_the_package(tmp_path: Path) -> None:
     empty, first, second = (tmp_path / name for name in ("empty", "first", "second"))
     folders = [str(tmp_path / "none"), folder(empty), folder(first, zone="TZif2"), folder(second, zi="# version 2025b")]
 
     assert ZoneRules(None, str(first)) == installed(folders)
     assert ZoneRules("2025b", str(second)) == installed([folders[0], folders[3], folders[2]])
-
-
-def test_zone_rules_come_from_the_package_if_the_machine_has_none(tmp_path: Path) -> None:
-    assert ZoneRules(tzdata.IANA_VERSION, PACKAGE) == installed([folder(tmp_path / "empty")])
+    assert ZoneRules(tzdata.IANA_VERSION, PACKAGE) == installed(folders[1:2])
 
 
 def install(path: Path, version: str) -> None:
