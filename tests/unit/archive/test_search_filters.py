@@ -6,6 +6,7 @@ import random
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
@@ -273,7 +274,7 @@ def expected(log: Sequence[Entry], query: Wanted) -> list[tuple[str, str]]:
     return shown
 
 
-def of_end(path: Path, one: Occurrence) -> str:
+def of_end(one: Occurrence) -> str:
     """Return the entry of a result's outcome: of its end if it was found by that."""
     return "-".join(one.cursor.split("-")[:2])
 
@@ -295,23 +296,18 @@ def test_a_search_finds_all_that_a_full_read_finds(
 
     for query in QUERIES:
         for limit in (1, 3, 1000):
-            results = found(path, Wanted(**{**of(query), "limit": limit}))
-            assert expected(log, query) == [(one.id, of_end(path, one)) for one in results], (query, limit)
-
-
-def of(query: Wanted) -> dict[str, Any]:
-    """Return the conditions of *query*."""
-    return {name: getattr(query, name) for name in Wanted.__dataclass_fields__}
+            results = found(path, replace(query, limit=limit))
+            assert expected(log, query) == [(one.id, of_end(one)) for one in results], (query, limit)
 
 
 def test_since_and_until_bound_a_search(path: Path) -> None:
     ids_of = list("abcdefgh")
     archived(path, [put(1, MAIL, *ids_of), *(fire(seq, id) for seq, id in enumerate(ids_of, 2))])
-    query = of(wanted()) | {"since_us": T_US + 4 * SECOND_US, "until_us": T_US + 7 * SECOND_US}
+    query = replace(wanted(), since_us=T_US + 4 * SECOND_US, until_us=T_US + 7 * SECOND_US)
 
-    assert ["e", "d", "c"] == [one.id for one in found(path, Wanted(**query))]
-    assert ["e", "d", "c"] == [one.id for one in found(path, Wanted(**query | {"facets": MAIL}))]
-    assert ["d"] == [one.id for one in found(path, Wanted(**query | {"id": "d"}))]
+    assert ["e", "d", "c"] == [one.id for one in found(path, query)]
+    assert ["e", "d", "c"] == [one.id for one in found(path, replace(query, facets=MAIL))]
+    assert ["d"] == [one.id for one in found(path, replace(query, id="d"))]
 
 
 def test_a_search_goes_on_in_another_archive(path: Path, tmp_path: Path) -> None:
