@@ -157,14 +157,18 @@ def test_a_closed_archive_is_free_and_may_be_closed_again(tmp_path: Path) -> Non
             Archive(tmp_path / "archive.db", "default")
 
 
-def test_another_namespaces_archive_is_refused_and_stays_free(tmp_path: Path) -> None:
+def test_an_archive_of_another_namespace_or_a_newer_version_is_refused_and_stays_free(tmp_path: Path) -> None:
     path = archived(tmp_path / "archive.db", [put(1, "a")])
 
-    says = r"is of namespace 'default', not of 'shop'; give another \[archive\] path"
-    with pytest.raises(ArchiveForeign, match=says):
+    with pytest.raises(
+        ArchiveForeign, match=r"is of namespace 'default', not of 'shop'; give another \[archive\] path"
+    ):
         Archive(path, "shop")
-
     Archive(path, "default").close()
+
+    statement(path, f"PRAGMA user_version = {VERSION + 1}")
+    with pytest.raises(ArchiveForeign, match=f"of version {VERSION + 1}, this zsched reads up to {VERSION}; upgrade"):
+        Archive(path, "default")
 
 
 def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -175,15 +179,6 @@ def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path) -> 
     with pytest.raises(ArchiveForeign, match=r"a database of something else; give another \[archive\] path"):
         Archive(path, "default")
     assert before == path.read_bytes()
-
-
-def test_a_newer_versions_archive_is_refused(tmp_path: Path) -> None:
-    path = archived(tmp_path / "archive.db", [put(1, "a")])
-    statement(path, f"PRAGMA user_version = {VERSION + 1}")
-
-    says = f"is of version {VERSION + 1}, this zsched reads up to {VERSION}; upgrade"
-    with pytest.raises(ArchiveForeign, match=says):
-        Archive(path, "default")
 
 
 def test_an_older_versions_archive_is_refused_and_begins_anew_after_the_remedy(tmp_path: Path) -> None:
