@@ -16,11 +16,11 @@ import redis
 from click.testing import CliRunner, Result
 from rq import Queue, Retry
 
-import zsched
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.ends.ground import lapse
 from tests.prefix import RQ
+from tests.rq_workers import RqWorkers
 from zsched import Client, RunNotFound, RunStatus
 from zsched.cli import program
 from zsched.cli.program import DONE, NOT_FOUND
@@ -32,7 +32,6 @@ from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 
-pytestmark = pytest.mark.redis
 KEYS = Keys("default")
 TASKS = """
 import os, signal
@@ -74,17 +73,8 @@ Work = Callable[..., subprocess.Popen[bytes]]
 @pytest.fixture
 def work(rq_python: str, redis_url: str, guard: Guard, tmp_path: Path) -> Work:
     """Start a worker ``w`` of a class."""
-    (tmp_path / "tasks.py").write_text(TASKS)
-    path = os.pathsep.join([str(tmp_path), str(Path(zsched.__file__).parents[1])])
-    env = os.environ | {"PYTHONPATH": path, "PYTHONWARNINGS": "default"}
-
-    def start(kind: str = OURS, *options: str, name: str = "w") -> subprocess.Popen[bytes]:
-        command = [rq_python, "-m", "rq.cli", "worker", "--url", redis_url, "--name", name, "--worker-class", kind]
-        command += options
-        with (tmp_path / "worker.log").open("ab") as log:
-            return guard.spawn([*command, "default"], cwd=tmp_path, env=env, stdout=log, stderr=log)
-
-    return start
+    workers = RqWorkers(guard, redis_url, tmp_path, TASKS, rq_python)
+    return lambda kind=OURS, *options, name="w": workers.start("--name", name, "--worker-class", kind, *options)
 
 
 @pytest.fixture

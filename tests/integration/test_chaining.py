@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import subprocess
-import sys
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,12 +15,12 @@ from rq import Queue
 from rq.job import Job
 from rq.serializers import DefaultSerializer, JSONSerializer
 
-from tests.faults.processes import eventually
+from tests.faults.processes import ENDS_S, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.integration import reminders
 from tests.integration.client.ground import payload
-from tests.integration.in_process import work_off
 from tests.prefix import RQ
+from tests.rq_workers import RqWorkers, work_off
 from zsched import Client
 from zsched.core.log import Entry
 from zsched.core.run_id import RunId
@@ -33,7 +31,6 @@ from zsched.storage.log import Log
 from zsched.tasks.chaining import Turn
 
 pytestmark = pytest.mark.once
-ROOT = Path(__file__).parents[2]
 KEYS = Keys("default")
 SERIALIZERS = {"pickle": DefaultSerializer, "json": JSONSerializer}
 
@@ -41,8 +38,8 @@ SERIALIZERS = {"pickle": DefaultSerializer, "json": JSONSerializer}
 class Stage:
     """A namespace, its client, and its contents."""
 
-    def __init__(self, url: str, redis_client: redis.Redis, serializer: str = "pickle") -> None:
-        self.url, self.redis, self.serializer = url, redis_client, serializer
+    def __init__(self, url: str, redis_client: redis.Redis, folder: Path, serializer: str = "pickle") -> None:
+        self.url, self.redis, self.folder, self.serializer = url, redis_client, folder, serializer
         self.client = Client.from_url(url, serializer=serializer)
 
     def work(self, kind: str = "") -> None:
@@ -51,14 +48,12 @@ class Stage:
             work_off(self.queue("default"), self.redis, self.queue("email"))
             return
         with Guard() as guard:
-            assert 0 == self.start_worker(guard, "--burst", "--worker-class", f"rq.{kind}").wait(60)
+            assert 0 == self.start_worker(guard, "--burst", "--worker-class", f"rq.{kind}").wait(ENDS_S)
 
     def start_worker(self, guard: Guard, *options: str) -> subprocess.Popen[bytes]:
-        """Start a worker."""
-        command = [sys.executable, "-m", "rq.cli", "worker", "--url", self.url, "default", "email", *options]
-        command += ["--serializer", "rq.serializers." + SERIALIZERS[self.serializer].__name__]
-        env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-        return guard.spawn(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        """Start a worker of both queues."""
+        serializer = "rq.serializers." + SERIALIZERS[self.serializer].__name__
+        return RqWorkers(guard, self.url, self.folder).start("default", "email", "--serializer", serializer, *options)
 
     def queue(self, name: str) -> Queue:
         return Queue(name, connection=self.redis, serializer=SERIALIZERS[self.serializer])
@@ -94,13 +89,13 @@ class Stage:
 
 
 @pytest.fixture(params=["pickle", "json"])
-def each(request: pytest.FixtureRequest, redis_url: str, redis_client: redis.Redis) -> Stage:
-    return Stage(redis_url, redis_client, request.param)
+def each(request: pytest.FixtureRequest, redis_url: str, redis_client: redis.Redis, tmp_path: Path) -> Stage:
+    return Stage(redis_url, redis_client, tmp_path, request.param)
 
 
 @pytest.fixture
-def stage(redis_url: str, redis_client: redis.Redis) -> Stage:
-    return Stage(redis_url, redis_client)
+def stage(redis_url: str, redis_client: redis.Redis, tmp_path: Path) -> Stage:
+    return Stage(redis_url, redis_client, tmp_path)
 
 
 # -- what is scheduled --------------------------------------------------------------------------------

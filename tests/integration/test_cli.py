@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from tests.faults.processes import WITHIN_S
 from tests.integration.command_line import Zsched
 from tests.prefix import RQ
+from tests.rq_workers import RqWorkers
 from zsched.cli import program
 from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, PIPE_CLOSED, UNHEALTHY, USAGE
 from zsched.embedded import EmbeddedRedis
@@ -246,7 +247,7 @@ def test_status_with_something_long_overdue_is_unhealthy(zsched: Zsched, redis_c
 
 
 def test_a_schedule_from_the_command_line_fires_and_a_real_worker_runs_it(
-    redis_url: str, zsched: Zsched, redis_client: redis.Redis, guard: Guard
+    redis_url: str, zsched: Zsched, redis_client: redis.Redis, guard: Guard, tmp_path: Path
 ) -> None:
     env = {**os.environ, "ZSCHED_REDIS_URL": redis_url}
     added = zsched("add", "once", FUNC, "--after", "500ms", "--json")
@@ -255,9 +256,8 @@ def test_a_schedule_from_the_command_line_fires_and_a_real_worker_runs_it(
     daemon = guard.spawn(command_line("daemon"), stderr=subprocess.DEVNULL, env=env)
     arrived = redis_client.blmove(f"{RQ}:queue:default", f"{RQ}:queue:default", WITHIN_S, "LEFT", "LEFT")
     daemon.terminate()
-    worker = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--quiet", "--url", redis_url, "default"]
-    worked = guard.spawn(worker, stderr=subprocess.DEVNULL).wait(WITHIN_S)
+    RqWorkers(guard, redis_url, tmp_path).work()
 
     assert run_id.encode() == arrived
-    assert (DONE, 0) == (daemon.wait(WITHIN_S), worked)
+    assert DONE == daemon.wait(WITHIN_S)
     assert b"finished" == redis_client.hget(f"{RQ}:job:{run_id}", "status")

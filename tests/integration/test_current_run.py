@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,36 +12,25 @@ from rq import Queue
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
-from tests.faults.processes import ENDS_S
-from tests.integration.in_process import work_off
 from tests.integration.reruns import tasks
+from tests.rq_workers import RqWorkers, work_off
 from zsched import Client, Contended, CurrentRun, InvalidSchedule, current_run
 from zsched.core.clock import from_ms
 from zsched.core.run_id import RunId
+from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link
 from zsched.storage.jobs import Jobs, Notes
 from zsched.storage.keys import Keys
 
 pytestmark = pytest.mark.redis
-ROOT = Path(__file__).parents[2]
 KEYS = Keys("default")
 TASKS = "tests.integration.reruns.tasks"
-
-
-def work(url: str, kind: str, serializer: str) -> None:
-    """Let a worker empty the queue."""
-    command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--url", url, "default"]
-    command += ["--worker-class", f"rq.{kind}", "--serializer", f"rq.serializers.{serializer}"]
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    subprocess.run(
-        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, check=True, timeout=ENDS_S, capture_output=True
-    )
 
 
 @pytest.mark.parametrize("kind", ["Worker", "SimpleWorker"])
 @pytest.mark.parametrize("serializer", ["DefaultSerializer", "JSONSerializer"])
 def test_a_task_knows_its_run_and_its_notes_survive_an_attempt(
-    redis_url: str, redis_client: redis.Redis, kind: str, serializer: str
+    redis_url: str, redis_client: redis.Redis, guard: Guard, tmp_path: Path, kind: str, serializer: str
 ) -> None:
     client = Client.from_url(redis_url, serializer="json" if serializer.startswith("JSON") else "pickle")
     run = client.enqueue(f"{TASKS}.report", id="a-b", retry=1).run_id
@@ -52,7 +38,8 @@ def test_a_task_knows_its_run_and_its_notes_survive_an_attempt(
     parts = RunId.parse(run)
     assert parts is not None
 
-    work(redis_url, kind, serializer)
+    options = ("--worker-class", f"rq.{kind}", "--serializer", f"rq.serializers.{serializer}")
+    RqWorkers(guard, redis_url, tmp_path).work(*options)
 
     assert b"finished" == redis_client.hget(KEYS.rq.job(run), "status")
     [job] = Jobs(Link.from_url(redis_url, 5), KEYS).look([run])
@@ -69,7 +56,7 @@ def test_a_task_knows_its_run_and_its_notes_survive_an_attempt(
 def test_a_note_does_not_recreate_a_deleted_job(redis_url: str, redis_client: redis.Redis) -> None:
     Client.from_url(redis_url).enqueue(f"{TASKS}.vanish", id="a", result_ttl=60)
 
-    work(redis_url, "SimpleWorker", "DefaultSerializer")
+    work_off(Queue("default", connection=redis_client), redis_client)
 
     assert b"0" == redis_client.get("found")
 

@@ -6,7 +6,6 @@ The test uses the installed RQ, and the older ones of ``rq_python``.
 
 from __future__ import annotations
 
-import os
 import subprocess
 from ast import literal_eval
 from datetime import timedelta
@@ -15,13 +14,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.faults.processes import ENDS_S, eventually
+from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
+from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.embedded.guard import Guard
-
-pytestmark = pytest.mark.redis
 
 TASKS = """
 import os, redis
@@ -47,17 +45,14 @@ print(rq.VERSION)
 
 
 @pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    """A folder with the module ``tasks``."""
-    (tmp_path / "tasks.py").write_text(TASKS)
-    (tmp_path / "restore.py").write_text(RESTORE)
-    return tmp_path
+def workers(rq_python: str, redis_url: str, guard: Guard, tmp_path: Path) -> RqWorkers:
+    return RqWorkers(guard, redis_url, tmp_path, TASKS, rq_python)
 
 
 @pytest.mark.true_start
 @pytest.mark.parametrize("serializer", ["pickle", "json"])
 def test_a_worker_restores_and_executes_scheduled_runs(
-    rq_python: str, redis_url: str, redis_client: redis.Redis, guard: Guard, tasks: Path, serializer: str
+    rq_python: str, redis_url: str, redis_client: redis.Redis, workers: RqWorkers, serializer: str
 ) -> None:
     know(redis_client)
     client = Client.from_url(redis_url, serializer=serializer)
@@ -71,22 +66,16 @@ def test_a_worker_restores_and_executes_scheduled_runs(
             lambda: redis_client.llen(f"{RQ}:queue:default") == 4 and redis_client.llen(f"{RQ}:queue:other") == 1
         )
     runs = [run.decode() for name in ("default", "other") for run in redis_client.lrange(f"{RQ}:queue:{name}", 0, -1)]
-    env = {**os.environ, "TASKS_REDIS": redis_url, "PYTHONPATH": str(tasks), "PYTHONWARNINGS": "default"}
 
     if serializer == "pickle":
-        restored = subprocess.run(
-            [rq_python, "restore.py", redis_url, *runs], cwd=tasks, env=env, capture_output=True, check=True, text=True
-        )
+        command = [rq_python, "-c", RESTORE, redis_url, *runs]
+        restored = subprocess.run(command, cwd=workers.folder, capture_output=True, check=True, text=True)
         told = {line.partition("-")[0]: line.split("|") for line in restored.stdout.splitlines()}
         assert ["default", "JobStatus.QUEUED", "3600", "tasks.note"] == told["once"][1:5]
         assert ["(1, 'zwei')", "{'drei': [3.5, None]}"] == told["once"][5:]
 
-    command = [rq_python, "-m", "rq.cli", "worker", "--burst", "--url", redis_url, "default", "other"]
-    if serializer == "json":
-        command += ["--serializer", "rq.serializers.JSONSerializer"]
-    with (tasks / "worker.log").open("wb") as log:
-        worker = guard.spawn(command, cwd=tasks, env=env, stdout=log, stderr=log)
-        assert 0 == worker.wait(ENDS_S), (tasks / "worker.log").read_text()
+    kind = "JSONSerializer" if serializer == "json" else "DefaultSerializer"
+    workers.work("default", "other", "--serializer", f"rq.serializers.{kind}")
 
     noted = {id: rest for id, *rest in map(literal_eval, map(bytes.decode, redis_client.lrange("noted", 0, -1)))}
     assert {"once", "front", "rule", "now"} == set(noted)
@@ -97,7 +86,7 @@ def test_a_worker_restores_and_executes_scheduled_runs(
 
 
 def test_chained_runs_are_executed_one_after_the_other(
-    rq_python: str, redis_url: str, redis_client: redis.Redis, guard: Guard, tasks: Path
+    redis_url: str, redis_client: redis.Redis, workers: RqWorkers
 ) -> None:
     know(redis_client)
     client = Client.from_url(redis_url)
@@ -105,11 +94,7 @@ def test_chained_runs_are_executed_one_after_the_other(
         client.schedule("tasks.note", id="rule", every=0.3, overlap="queue", overlap_limit=4)
         eventually(lambda: redis_client.zcard(f"{RQ}:deferred:default") == 3)
         client.pause("rule")
-        env = {**os.environ, "TASKS_REDIS": redis_url, "PYTHONPATH": str(tasks)}
-        command = [rq_python, "-m", "rq.cli", "worker", "--burst", "--url", redis_url, "default"]
-        with (tasks / "worker.log").open("wb") as log:
-            worker = guard.spawn(command, cwd=tasks, env=env, stdout=log, stderr=log)
-            assert 0 == worker.wait(ENDS_S), (tasks / "worker.log").read_text()
+        workers.work()
 
     assert 4 == redis_client.llen("noted")
     assert 0 == redis_client.exists(f"{RQ}:deferred:default", f"{RQ}:ready:default", f"{RQ}:queue:default")

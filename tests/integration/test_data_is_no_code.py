@@ -16,8 +16,8 @@ from tests.faults.processes import DaemonProcess, archive_of_its_own, eventually
 from tests.faults.threads import know
 from tests.integration.asking import a_daemon, ask, pages_of
 from tests.integration.command_line import Zsched
-from tests.integration.in_process import work_off
 from tests.prefix import RQ
+from tests.rq_workers import work_off
 from zsched import Client
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers

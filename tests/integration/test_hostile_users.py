@@ -5,10 +5,7 @@ lose or repeat schedules of others.
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +15,10 @@ import redis
 
 from tests.faults.ledger import entries
 from tests.faults.overdue import become_due
-from tests.faults.processes import ENDS_S, DaemonProcess, eventually
+from tests.faults.processes import DaemonProcess, eventually
 from tests.integration.users import GuardedRedis
 from tests.prefix import RQ
+from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.core.log import Entry
 from zsched.embedded.guard import Guard
@@ -151,20 +149,17 @@ def test_a_writer_of_jobs_cannot_make_ended_runs_run_again(
     leader: DaemonProcess,
     operator: redis.Redis,
     hostile: redis.Redis,
+    guard: Guard,
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "tasks.py").write_text("def note():\n    pass\n")
     job, *paid = bait(client, leader, "bait", *(f"pay-{n}" for n in range(20)))
     hostile.hset(job, "origin", "q\n!")
     hostile.set(f"{RQ}:queue:q\n!", "x")
     with guarded_server.connect("zsched-client") as by_hand:  # a client of this namespace, too, can cost itself no more
         by_hand.zadd(KEYS.due_normal(), {"a\nb": 1})
     fire(leader, operator, *(f"pay-{n}" for n in range(20)))
-    env = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "RQ_REDIS_URL": guarded_server.url("zsched-worker"),
-    }  # fmt: skip
-    command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "-w", "rq.SimpleWorker", "default"]
-    subprocess.run(command, cwd=tmp_path, env=env, check=True, timeout=ENDS_S, capture_output=True)
+    workers = RqWorkers(guard, guarded_server.url("zsched-worker"), tmp_path, "def note():\n    pass\n")
+    workers.work("-w", "rq.SimpleWorker")
     eventually(lambda: 20 == len(ended(operator)))  # what client.runs tells, RQ may know alone
     archived(client)
 

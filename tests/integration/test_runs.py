@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +12,9 @@ import pytest
 import redis
 from click.testing import CliRunner, Result
 
-from tests.faults.processes import ENDS_S, eventually
+from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
+from tests.rq_workers import RqWorkers
 from zsched import Client, InvalidSchedule, Run, RunStatus
 from zsched.cli import program
 from zsched.cli.program import DONE, USAGE
@@ -40,18 +38,6 @@ def fail():
 def wait():
     get_current_job().connection.blpop("go on", 60)
 """
-
-
-def worker(guard: Guard, url: str, folder: Path, queue: str = "default") -> subprocess.Popen[bytes]:
-    """Start a worker that empties the queue, then ends."""
-    (folder / "tasks.py").write_text(TASKS)
-    command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--name", f"w-{queue}", "--url", url, queue]
-    env = os.environ | {"PYTHONPATH": str(folder), "PYTHONWARNINGS": "default"}
-    return guard.spawn(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def work(guard: Guard, url: str, folder: Path, queue: str = "default") -> None:
-    assert 0 == worker(guard, url, folder, queue).wait(ENDS_S)
 
 
 def zsched(url: str, *arguments: str, **env: str) -> Result:
@@ -87,8 +73,9 @@ class Scene:
         ):
             client.enqueue(func, id=id, queue=queue)
         redis_client.delete(KEYS.rq.job(only(client.runs("gone")).id))
-        worker(guard, url, folder, "slow")
-        work(guard, url, folder)
+        workers = RqWorkers(guard, url, folder, TASKS)
+        workers.start("--burst", "--name", "w-slow", "slow")
+        workers.work("--name", "w-default")
         eventually(lambda: RunStatus.RUNNING is only(client.runs("runs")).status)
 
     def recorded(self) -> None:
@@ -149,7 +136,7 @@ def test_runs_come_from_redis_own_log_if_no_archive_answers(
 ) -> None:
     client.enqueue("tasks.note", id="good")
     client.enqueue("tasks.run", id="waits", queue="nobody")
-    work(guard, redis_url, tmp_path)
+    RqWorkers(guard, redis_url, tmp_path, TASKS).work()
 
     runs = client.runs()
 

@@ -22,8 +22,8 @@ from tests.documents import PROJECT, programs
 from tests.faults.clocks import now_ms
 from tests.faults.processes import ENDS_S, DaemonProcess, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread, know
-from tests.integration.in_process import work_off
 from tests.prefix import RQ
+from tests.rq_workers import work_off
 from zsched import Client
 from zsched.cli import program
 from zsched.cli.program import DONE, UNHEALTHY, USAGE

@@ -18,9 +18,10 @@ from click.testing import CliRunner
 from rq import Queue, Worker
 from rq.job import Job
 
-from tests.faults.processes import ENDS_S, DaemonProcess, eventually
+from tests.faults.processes import DaemonProcess, eventually
 from tests.integration.users import DEPLOY, GuardedRedis
 from tests.prefix import RQ
+from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.cli import program
 from zsched.embedded import EmbeddedRedis
@@ -59,17 +60,9 @@ def client(guarded: GuardedRedis) -> Client:
 
 
 @pytest.fixture
-def work(guarded: GuardedRedis, tmp_path: Path) -> Callable[[str, str], None]:
+def work(guarded: GuardedRedis, guard: Guard, tmp_path: Path) -> Callable[[str, str], None]:
     """A function that lets an RQ worker of a user empty a queue."""
-    (tmp_path / "tasks.py").write_text(TASKS)
-
-    def work(user: str, queue: str) -> None:
-        path = os.pathsep.join([str(tmp_path), *sys.path])
-        env = os.environ | {"PYTHONPATH": path, "RQ_REDIS_URL": guarded.url(user)}
-        command = [sys.executable, "-m", "rq.cli", "worker", "--burst", queue]
-        subprocess.run(command, cwd=tmp_path, env=env, check=True, timeout=ENDS_S, capture_output=True)
-
-    return work
+    return lambda user, queue: RqWorkers(guard, guarded.url(user), tmp_path, TASKS).work(queue)
 
 
 @pytest.fixture

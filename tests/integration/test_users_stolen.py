@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import os
 import pickle
 import subprocess
-import sys
 import threading
 import zlib
 from collections.abc import Callable
@@ -24,6 +22,7 @@ from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.threads import know
 from tests.integration.users import GuardedRedis
 from tests.prefix import RQ
+from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.embedded.guard import Guard
 
@@ -49,14 +48,7 @@ def guarded(guarded_server: GuardedRedis) -> GuardedRedis:
 @pytest.fixture
 def worker_of(guarded: GuardedRedis, tmp_path: Path, guard: Guard) -> Callable[..., subprocess.Popen[bytes]]:
     """A function that starts an RQ worker of the user zsched-worker."""
-
-    def start(*arguments: str) -> subprocess.Popen[bytes]:
-        env = os.environ | {"RQ_REDIS_URL": guarded.url("zsched-worker"), "PYTHONPATH": os.pathsep.join(sys.path)}
-        command = [sys.executable, "-m", "rq.cli", "worker", *arguments]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        return guard.spawn(command, env=env, cwd=tmp_path, **quiet)
-
-    return start
+    return RqWorkers(guard, guarded.url("zsched-worker"), tmp_path).start
 
 
 CAN = {
