@@ -25,8 +25,6 @@ from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 
-pytestmark = pytest.mark.redis
-
 KEYS = Keys("default")
 
 FUNC = "app.tasks.run"

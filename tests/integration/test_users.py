@@ -1,4 +1,4 @@
-"""The product under deploy/redis/users.acl: the abilities of each user. Denied commands: test_users_denied."""
+"""The product under deploy/redis/users.acl: the abilities of each user."""
 
 from __future__ import annotations
 
