@@ -51,43 +51,41 @@ def fired(found: Recent) -> list[tuple[int, int]]:
     return [(stretch.span_ms, stretch.happened.get(What.FIRED, 0)) for stretch in found.stretches]
 
 
-def test_every_entry_of_a_short_log_is_counted(redis_url: str, redis_client: redis.Redis) -> None:
+def test_every_entry_of_a_short_log_is_counted(link: Link, redis_client: redis.Redis) -> None:
     write(redis_client, 1000, over_ms=600_000)
 
-    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, ManualClock())
+    found = LastMinutes(Log(link, KEYS), "").read(NOW_MS, ManualClock())
 
     assert ([(60_000, 100), (300_000, 500), (1_800_000, 1000)], False) == (fired(found), found.is_cut)
 
 
-def test_an_empty_log_is_complete(redis_url: str, redis_client: redis.Redis) -> None:
-    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, ManualClock())
+def test_an_empty_log_is_complete(link: Link, redis_client: redis.Redis) -> None:
+    found = LastMinutes(Log(link, KEYS), "").read(NOW_MS, ManualClock())
 
     assert ([(60_000, 0), (300_000, 0), (1_800_000, 0)], False) == (fired(found), found.is_cut)
 
 
 @pytest.mark.parametrize("number", [7, 8, 9, 24])  # around the ends of pages
-def test_a_trimmed_log_is_counted_to_its_first_entry(redis_url: str, redis_client: redis.Redis, number: int) -> None:
+def test_a_trimmed_log_is_counted_to_its_first_entry(link: Link, redis_client: redis.Redis, number: int) -> None:
     write(redis_client, number, from_seq=100, over_ms=90_000)
 
-    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, ManualClock())
+    found = LastMinutes(Log(link, KEYS), "").read(NOW_MS, ManualClock())
 
     assert ((89_999, number), True) == (fired(found)[-1], found.is_cut)
 
 
 @pytest.mark.parametrize("number", [8, 24])
-def test_an_untrimmed_log_that_ends_with_a_page_is_complete(
-    redis_url: str, redis_client: redis.Redis, number: int
-) -> None:
+def test_an_untrimmed_log_that_ends_with_a_page_is_complete(link: Link, redis_client: redis.Redis, number: int) -> None:
     write(redis_client, number, over_ms=90_000)
 
-    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, ManualClock())
+    found = LastMinutes(Log(link, KEYS), "").read(NOW_MS, ManualClock())
 
     assert ((1_800_000, number), False) == (fired(found)[-1], found.is_cut)
 
 
-def test_recent_reads_no_further_back_than_its_period(redis_url: str, redis_client: redis.Redis) -> None:
+def test_recent_reads_no_further_back_than_its_period(link: Link, redis_client: redis.Redis) -> None:
     write(redis_client, 10_000, over_ms=36_000_000)  # ten hours: 500 of them count
-    log = SlowLog(Link.from_url(redis_url, 5), ManualClock(), 0.0)
+    log = SlowLog(link, ManualClock(), 0.0)
 
     found = LastMinutes(log, "").read(NOW_MS, ManualClock())
 
@@ -95,10 +93,10 @@ def test_recent_reads_no_further_back_than_its_period(redis_url: str, redis_clie
     assert sum(log.counts) <= 1500
 
 
-def test_recent_stops_reading_a_slow_redis(redis_url: str, redis_client: redis.Redis) -> None:
+def test_recent_stops_reading_a_slow_redis(link: Link, redis_client: redis.Redis) -> None:
     write(redis_client, 1000)
     clock = ManualClock()
-    log = SlowLog(Link.from_url(redis_url, 5), clock, 60.0)
+    log = SlowLog(link, clock, 60.0)
 
     found = LastMinutes(log, "").read(NOW_MS, clock)
 
@@ -110,9 +108,9 @@ def test_recent_stops_reading_a_slow_redis(redis_url: str, redis_client: redis.R
 # -- a reader that looks again ------------------------------------------------------------------------
 
 
-def test_a_second_reading_counts_only_new_entries(redis_url: str, redis_client: redis.Redis) -> None:
+def test_a_second_reading_counts_only_new_entries(link: Link, redis_client: redis.Redis) -> None:
     write(redis_client, 1000, over_ms=600_000)
-    log = SlowLog(Link.from_url(redis_url, 5), ManualClock(), 0.0)
+    log = SlowLog(link, ManualClock(), 0.0)
     minutes = LastMinutes(log, "")
     minutes.read(NOW_MS, ManualClock())
     write(redis_client, 5, from_seq=1001, over_ms=10)
@@ -124,10 +122,10 @@ def test_a_second_reading_counts_only_new_entries(redis_url: str, redis_client: 
     assert 1 == len(log.counts)
 
 
-def test_later_readings_go_on_where_a_reading_had_to_stop(redis_url: str, redis_client: redis.Redis) -> None:
+def test_later_readings_go_on_where_a_reading_had_to_stop(link: Link, redis_client: redis.Redis) -> None:
     write(redis_client, 1000)
     clock = ManualClock()
-    minutes = LastMinutes(SlowLog(Link.from_url(redis_url, 5), clock, 60.0), "")
+    minutes = LastMinutes(SlowLog(link, clock, 60.0), "")
 
     readings = [minutes.read(NOW_MS, clock) for _ in range(12)]
 
@@ -136,9 +134,9 @@ def test_later_readings_go_on_where_a_reading_had_to_stop(redis_url: str, redis_
     assert ([True] * 3, 1000, False) == ([found.is_cut for found in readings[:3]], counts[-1], readings[-1].is_cut)
 
 
-def test_a_log_that_has_begun_anew_is_counted_anew(redis_url: str, redis_client: redis.Redis) -> None:
+def test_a_log_that_has_begun_anew_is_counted_anew(link: Link, redis_client: redis.Redis) -> None:
     write(redis_client, 20)
-    minutes = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "")
+    minutes = LastMinutes(Log(link, KEYS), "")
     minutes.read(NOW_MS, ManualClock())
     redis_client.flushall()
     write(redis_client, 3)
@@ -148,9 +146,9 @@ def test_a_log_that_has_begun_anew_is_counted_anew(redis_url: str, redis_client:
     assert (3, False) == (fired(found)[-1][1], found.is_cut)
 
 
-def test_a_clock_that_was_set_back_makes_a_reading_count_anew(redis_url: str, redis_client: redis.Redis) -> None:
+def test_a_clock_that_was_set_back_makes_a_reading_count_anew(link: Link, redis_client: redis.Redis) -> None:
     write(redis_client, 20)
-    minutes = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "")
+    minutes = LastMinutes(Log(link, KEYS), "")
     minutes.read(NOW_MS + 1_200_000, ManualClock())
 
     found = minutes.read(NOW_MS, ManualClock())
@@ -158,9 +156,8 @@ def test_a_clock_that_was_set_back_makes_a_reading_count_anew(redis_url: str, re
     assert [20, 20, 20] == [count for _, count in fired(found)]
 
 
-def test_a_reading_that_failed_leaves_no_counts_behind(redis_url: str, redis_client: redis.Redis) -> None:
+def test_a_reading_that_failed_leaves_no_counts_behind(link: Link, redis_client: redis.Redis) -> None:
     write(redis_client, 20)
-    link = Link.from_url(redis_url, 5)
 
     class FailingLog(Log):
         """A log that fails once."""
@@ -181,10 +178,10 @@ def test_a_reading_that_failed_leaves_no_counts_behind(redis_url: str, redis_cli
     assert 20 == fired(minutes.read(NOW_MS, ManualClock()))[0][1]
 
 
-def test_a_later_reading_goes_no_further_back_than_its_period(redis_url: str, redis_client: redis.Redis) -> None:
+def test_a_later_reading_goes_no_further_back_than_its_period(link: Link, redis_client: redis.Redis) -> None:
     write(redis_client, 10_000, over_ms=36_000_000)  # ten hours: 500 of them count
     clock = ManualClock()
-    slow, quick = (SlowLog(Link.from_url(redis_url, 5), clock, took_ms) for took_ms in (60.0, 0.0))
+    slow, quick = (SlowLog(link, clock, took_ms) for took_ms in (60.0, 0.0))
     minutes = LastMinutes(slow, "")
     assert minutes.read(NOW_MS, clock).is_cut
     minutes._log = quick
@@ -199,14 +196,9 @@ def test_a_later_reading_goes_no_further_back_than_its_period(redis_url: str, re
 
 
 @pytest.fixture
-def wire(redis_url: str, redis_client: redis.Redis) -> Iterator[Wire]:
-    with Link.from_url(redis_url, 5.0).wire() as wire:
+def wire(link: Link, redis_client: redis.Redis) -> Iterator[Wire]:
+    with link.wire() as wire:
         yield wire
-
-
-@pytest.fixture
-def client(redis_url: str) -> Client:
-    return Client.from_url(redis_url)
 
 
 def test_an_empty_namespace_has_nothing_due(wire: Wire) -> None:
@@ -214,16 +206,10 @@ def test_an_empty_namespace_has_nothing_due(wire: Wire) -> None:
 
 
 def test_few_schedules_are_counted_exactly_by_queue_and_time(wire: Wire, client: Client) -> None:
-    for number, (after, queue, priority) in enumerate(
-        [
-            (30, "email", "high"),
-            (300, "email", "low"),
-            (300, "push", "normal"),
-            (3000, "push", "low"),
-            (9000, "push", "low"),
-        ]
-    ):
-        client.schedule("app.run", id=f"s{number}", after=after, queue=queue, priority=priority)
+    emails, pushes = [(30, "high"), (300, "low")], [(301, "normal"), (3000, "low"), (9000, "low")]
+    for queue, rows in (("email", emails), ("push", pushes)):
+        for after, priority in rows:
+            client.schedule("app.run", id=f"s{after}", after=after, queue=queue, priority=priority)
     client.schedule("app.run", id="rule", every=60, queue="sms")
 
     found = due_soon(wire, KEYS)
