@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from typing import Any
 
 import pytest
 import redis
 
-from tests.faults.leases import lapse
-from tests.faults.processes import DaemonProcess, eventually
-from tests.faults.threads import know
 from tests.integration.command_line import Zsched
 from tests.integration.standing import KEYS, LAST_T, names, now_ms, report, section, status
 from tests.log_rows import add_entry, end_fields
@@ -26,7 +22,6 @@ from zsched.core.clock import from_ms
 from zsched.core.model import iso
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import local_text
-from zsched.embedded.guard import Guard
 from zsched.health.verdict import NAMES, WORST
 from zsched.storage.questions import Questions
 
@@ -178,23 +173,6 @@ def test_other_commands_without_redis_fail(zsched: Zsched) -> None:
 @pytest.mark.parametrize("option", ["--every=2", "--tz=Mars/Olympus"])
 def test_status_refuses_invalid_options(zsched: Zsched, option: str) -> None:
     assert USAGE == zsched("status", option).exit_code
-
-
-def test_status_shows_the_new_leader_after_a_leader_was_killed(
-    redis_url: str, zsched: Zsched, redis_client: redis.Redis, guard: Guard
-) -> None:
-    know(redis_client)
-    daemons = [DaemonProcess(guard, redis_url) for _ in range(2)]
-    both = eventually(lambda: told if (told := status(zsched))["healthy"] and len(told["daemons"]) == 2 else None)
-    leader = next(one for one in both["daemons"] if one["role"] == "leader")
-
-    next(each for each in daemons if each.pid == leader["pid"]).send(signal.SIGKILL)
-    lapse(redis_client)
-    after = eventually(lambda: told if (told := status(zsched))["leader"] not in (None, leader["id"]) else None)
-
-    assert {daemon.pid for daemon in daemons} == {one["pid"] for one in both["daemons"]}
-    assert ["leader", "standby"] == [one["role"] for one in both["daemons"]]
-    assert leader["id"] not in [one["id"] for one in after["daemons"] if one["role"] == "leader"]
 
 
 # -- what ``--json`` promises to programs -------------------------------------------------------------

@@ -117,7 +117,7 @@ def owner(folder: Path) -> Iterator[Owner]:
     owner.close()
 
 
-@pytest.mark.parametrize("ending", ["kill -9", "ctrl-c", "term", "return", "raise", "exit"])
+@pytest.mark.parametrize("ending", ["kill -9", "ctrl-c", "term", "return", "raise", "exit", "terminal"])
 def test_children_grandchildren_and_folders_end_with_their_owner(owner: Owner, folder: Path, ending: str) -> None:
     match ending:
         case "kill -9":
@@ -126,19 +126,12 @@ def test_children_grandchildren_and_folders_end_with_their_owner(owner: Owner, f
             os.killpg(owner.process.pid, signal.SIGINT)
         case "term":
             owner.process.terminate()
+        case "terminal":  # the guard survives its signals
+            for terminal in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+                os.kill(owner.guard.pid, terminal)
+            owner.process.kill()
         case word:
             owner.process.communicate(word.encode() + b"\n", timeout=WITHIN_S)
-
-    assert all(child.has_ended(within_s=WITHIN_S) for child in owner.children)
-    assert owner.guard.has_ended(within_s=WITHIN_S)
-    assert not folder.exists()
-
-
-def test_a_guard_survives_the_signals_of_a_terminal(owner: Owner, folder: Path) -> None:
-    for terminal in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        os.kill(owner.guard.pid, terminal)
-
-    owner.process.kill()
 
     assert all(child.has_ended(within_s=WITHIN_S) for child in owner.children)
     assert owner.guard.has_ended(within_s=WITHIN_S)

@@ -10,12 +10,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.faults.processes import ENDS_S
 from zsched import Client
+from zsched.cli import program
 from zsched.demo.play import TASKS
 from zsched.embedded import find_server
 
@@ -84,11 +87,8 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def test_the_demo_executes_every_run_and_cleans_up(temporary: Path) -> None:
-    up = Up("--demo", "--for", "6", "--json")
-    try:
+    with closing(Up("--demo", "--for", "6", "--json")) as up:
         told, _ = up.process.communicate(timeout=ENDS_S)
-    finally:
-        up.close()
     summary = json.loads(told)
 
     assert 0 == up.process.returncode
@@ -99,15 +99,12 @@ def test_the_demo_executes_every_run_and_cleans_up(temporary: Path) -> None:
 
 
 def test_the_demo_names_runs_that_no_worker_takes_and_does_not_wait_for_them(temporary: Path) -> None:
-    up = Up("--demo")
-    try:
+    with closing(Up("--demo")) as up:
         url = up.line_with("export ZSCHED_REDIS_URL=").split("'")[1]
         Client.from_url(url, serializer="json").schedule(f"{TASKS}.heartbeat", id="orphan", after=1, queue="emial")
         up.line_with("fired     orphan")
         up.process.send_signal(signal.SIGINT)
         told = "".join(iter(up.next_line, ""))
-    finally:
-        up.close()
 
     assert "no worker listens to queue emial: 1 run (orphan-" in told
     assert "not waited for any longer" not in told
@@ -115,8 +112,7 @@ def test_the_demo_names_runs_that_no_worker_takes_and_does_not_wait_for_them(tem
 
 @pytest.mark.parametrize("end", ENDS)
 def test_up_leaves_no_process_or_file_however_it_ends(temporary: Path, end: str) -> None:
-    up = Up("--json", "--queue", "email")
-    try:
+    with closing(Up("--json", "--queue", "email")) as up:
         place = json.loads(up.next_line())
         started = up.hold_children()
         os.kill(up.process.pid, signal.Signals[end])
@@ -127,16 +123,11 @@ def test_up_leaves_no_process_or_file_however_it_ends(temporary: Path, end: str)
         assert code == (-signal.SIGKILL if end == "SIGKILL" else 0)
         assert up.has_left_nobody()
         assert [] == list(temporary.iterdir())
-    finally:
-        up.close()
 
 
 def test_up_ends_by_itself_after_its_time(temporary: Path) -> None:
-    up = Up("--for", "1")
-    try:
+    with closing(Up("--for", "1")) as up:
         told, _ = up.process.communicate(timeout=ENDS_S)
-    finally:
-        up.close()
 
     assert 0 == up.process.returncode
     assert "export ZSCHED_REDIS_URL='unix://" in told
@@ -148,8 +139,7 @@ def test_up_leaves_the_users_archives_alone(temporary: Path, tmp_path: Path, mon
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "service"))
     monkeypatch.setenv("ZSCHED_ARCHIVE_PATH", str(tmp_path / "mine.db"))
-    up = Up("--json")
-    try:
+    with closing(Up("--json")) as up:
         up.next_line()
         [archive] = temporary.glob("zsched-*/archive.db")
         up.process.terminate()
@@ -157,13 +147,10 @@ def test_up_leaves_the_users_archives_alone(temporary: Path, tmp_path: Path, mon
         assert 0 == up.process.wait(ENDS_S)
         assert not archive.exists()
         assert [] == list(tmp_path.iterdir())
-    finally:
-        up.close()
 
 
 def test_up_ends_when_one_of_its_processes_ends(temporary: Path) -> None:
-    up = Up("--json")
-    try:
+    with closing(Up("--json")) as up:
         up.next_line()
         up.hold_children()
         os.kill(up.pid_of("daemon"), signal.SIGKILL)
@@ -171,14 +158,10 @@ def test_up_ends_when_one_of_its_processes_ends(temporary: Path) -> None:
         assert 1 == up.process.wait(ENDS_S)
         assert up.has_left_nobody()
         assert [] == list(temporary.iterdir())
-    finally:
-        up.close()
 
 
 def test_the_demo_refuses_the_queue_option() -> None:
-    command = [sys.executable, "-m", "zsched.cli", "up", "--demo", "--queue", "email"]
+    refused = CliRunner().invoke(program, ["up", "--demo", "--queue", "email"])
 
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=ENDS_S)
-
-    assert 2 == refused.returncode
+    assert 2 == refused.exit_code
     assert "--demo uses its own queues" in refused.stderr
