@@ -29,7 +29,6 @@ from tests.rq_workers import work_off
 from zsched import Client, RedisRefused, RedisUnavailable
 from zsched.cli import program
 from zsched.cli.program import USAGE
-from zsched.config.settings import load_settings
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers
@@ -193,24 +192,6 @@ def test_an_invalid_url_is_reported_without_the_password(mistake: str, guard: Gu
 
     around.check()
     assert "ZSCHED_REDIS_URL" in around.texts["status"]
-
-
-def test_a_password_on_the_command_line_is_refused_and_not_repeated(guard: Guard, tmp_path: Path) -> None:
-    around = Surroundings(guard, {}, tmp_path)
-
-    around.run(f"status --redis-url redis://me:{quote(SECRET, safe='')}@host:6379/0", may_be_misused=True)
-
-    around.check()
-    assert "every user of this machine can read a password on the command line" in "".join(around.texts.values())
-
-
-def test_a_user_in_the_url_can_have_its_password_in_a_file(tmp_path: Path) -> None:
-    (tmp_path / "password").write_text("secret\n")
-
-    env = {"ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "password")}
-    settings = load_settings(env=env, flags={"redis.url": "redis://zsched-daemon@host"})
-
-    assert ("redis://zsched-daemon@host", "secret") == (settings.redis.url, settings.redis.read_password())
 
 
 @pytest.mark.parametrize("password", [SECRET, "wrong"])
