@@ -272,7 +272,9 @@ def test_the_ranked_problems_are_names_of_checks() -> None:
     assert {*WORST} - {"redis_unseen", "cannot_lead"} <= {*NAMES}
 
 
-def test_the_checks_of_the_doctor_keep_their_names_and_keys(zsched: Zsched, led: redis.Redis, redis_url: str) -> None:
+def test_the_checks_of_the_doctor_keep_their_names_and_verdicts(
+    zsched: Zsched, led: redis.Redis, redis_url: str
+) -> None:
     hurt(led, Client.from_url(redis_url))
 
     result = zsched("doctor", "--json")
@@ -280,5 +282,4 @@ def test_the_checks_of_the_doctor_keep_their_names_and_keys(zsched: Zsched, led:
     found = json.loads(result.stdout)
     assert UNHEALTHY == result.exit_code
     assert {*CHECKS.split("|")} <= {one["check"] for one in found}
-    assert {("check", "remedy", "said", "verdict")} == {tuple(sorted(one)) for one in found}
     assert {"ok", "warning", "problem", "skipped"} >= {one["verdict"] for one in found}

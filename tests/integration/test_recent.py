@@ -126,26 +126,20 @@ def test_later_readings_go_on_where_a_reading_had_to_stop(link: Link, redis_clie
     assert ([True] * 3, 1000, False) == ([found.is_cut for found in readings[:3]], counts[-1], readings[-1].is_cut)
 
 
-def test_a_log_that_has_begun_anew_is_counted_anew(link: Link, redis_client: redis.Redis) -> None:
+@pytest.mark.parametrize(("is_lost", "later_ms", "number"), [(True, 0, 3), (False, 1_200_000, 20)])
+def test_a_log_that_has_begun_anew_or_a_clock_that_was_set_back_make_a_reading_count_anew(
+    link: Link, redis_client: redis.Redis, is_lost: bool, later_ms: int, number: int
+) -> None:
     write(redis_client, 20)
     minutes = LastMinutes(Log(link, KEYS), "")
-    minutes.read(NOW_MS, ManualClock())
-    redis_client.flushall()
-    write(redis_client, 3)
+    minutes.read(NOW_MS + later_ms, ManualClock())
+    if is_lost:
+        redis_client.flushall()
+        write(redis_client, 3)
 
     found = minutes.read(NOW_MS, ManualClock())
 
-    assert (3, False) == (fired(found)[-1][1], found.is_cut)
-
-
-def test_a_clock_that_was_set_back_makes_a_reading_count_anew(link: Link, redis_client: redis.Redis) -> None:
-    write(redis_client, 20)
-    minutes = LastMinutes(Log(link, KEYS), "")
-    minutes.read(NOW_MS + 1_200_000, ManualClock())
-
-    found = minutes.read(NOW_MS, ManualClock())
-
-    assert [20, 20, 20] == [count for _, count in fired(found)]
+    assert ([number] * 3, False) == ([count for _, count in fired(found)], found.is_cut)
 
 
 def test_a_reading_that_failed_leaves_no_counts_behind(link: Link, redis_client: redis.Redis) -> None:

@@ -301,15 +301,6 @@ def test_every_shown_command_is_accepted(page: Path) -> None:
     assert [] == [each for each in shown + named if each]
 
 
-def test_a_command_with_an_unknown_option_is_seen() -> None:
-    text = "```sh\nA=1 zsched ls --quue email | head -1   # a comment\n```\nAnd `zsched wy`."
-
-    [words] = shell_commands(text)
-    assert ["ls", "--quue", "email"] == words
-    assert "--quue" in (mistake(words) or "")
-    assert "No such command 'wy'" in (mistake(INLINE.findall(text)) or "")
-
-
 def pieces(page: Path) -> list[str]:
     """
     Return the Python of a page that runs by itself. Files of programs (``# tasks.py``) are left out, because other
