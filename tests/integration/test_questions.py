@@ -14,6 +14,7 @@ import redis
 
 from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread
+from tests.integration.reruns.ground import archived
 from zsched import Client
 from zsched.config.settings import ArchiveSettings
 from zsched.core.changes import What
@@ -42,15 +43,6 @@ def impatient(link: Link, redis_client: redis.Redis) -> Client:
 def present(link: Link) -> None:
     """An archive that has just reported; it does not answer."""
     Archivers(link, KEYS).report("a", None, ArchiveState.FOLLOWING, {})
-
-
-def archived(link: Link) -> Position:
-    """Return the log's last position, as soon as an archive has it."""
-    last = Log(link, KEYS).last()
-    assert last is not None
-    entry, entry_ms = last.position.id, last.position.t_us // 1000
-    eventually(lambda: Archivers(link, KEYS).archived(entry, entry_ms) == "archived")
-    return last.position
 
 
 def forget_but(redis_client: redis.Redis, last: Position) -> None:

@@ -6,14 +6,11 @@ Schedules are planned an hour away from their times by the installed rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-import redis
 from structlog.testing import capture_logs
 
 from tests.faults.clocks import day_later
@@ -34,13 +31,6 @@ FUNC, TZ = "app.task", "Europe/Berlin"
 OLD, NEW = ZoneRules("2025a", "here"), ZoneRules("2026z", "here")
 
 FREE, BUSY, HELD = Tick(), Tick(has_more=True), Tick(wait_ms=5.0)
-
-
-@pytest.fixture
-def scene(redis_client: redis.Redis, redis_url: str, tmp_path: Path) -> Iterator[Scene]:
-    scene = Scene(redis_client, redis_url, tmp_path, "shop")
-    yield scene
-    scene.close()
 
 
 class Leading:

@@ -20,6 +20,7 @@ import redis
 from click.testing import CliRunner
 from rq import Queue
 
+from tests.bombs import Bomb
 from tests.faults.processes import WITHIN_S, DaemonProcess, archive_of_its_own, eventually
 from tests.faults.threads import know
 from tests.integration.asking import a_daemon, ask, pages_of
@@ -223,16 +224,6 @@ ALL = (
 )  # fmt: skip
 
 
-class Bomb:
-    """A value whose pickle makes a file when it is opened."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Path.touch, (self._file,)
-
-
 @pytest.fixture
 def ran(tmp_path: Path) -> Path:
     """The path of the file that a bomb makes."""
@@ -259,7 +250,7 @@ def daemon(
 def test_a_daemon_and_the_command_line_run_no_payload_from_redis(
     client: Client, redis_client: redis.Redis, redis_url: str, daemon: DaemonProcess, ran: Path
 ) -> None:
-    zsched, bomb = Zsched(redis_url), Bomb(ran)
+    zsched, bomb = Zsched(redis_url), Bomb(Path.touch, ran)
     waits = client.schedule("app.task", args=(bomb,), id="waits", at=FAR, durable=True)
     client.schedule("app.task", kwargs={"x": bomb}, id="daily", cron="0 9 * * *", durable=True)
     client.schedule("app.task", args=(bomb,), id="ticks", every=0.1, count=3, overlap="allow", durable=True)
