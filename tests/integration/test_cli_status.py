@@ -109,10 +109,10 @@ def test_status_shows_the_leader_with_the_start_of_its_term_unless_it_was_trimme
         led.xadd(KEYS.log(), {"kind": "term", "t": began_ms * 1000, "daemon": "somebody"}, id="3-13")
         led.xadd(KEYS.log(), {"kind": "cancel", "t": began_ms * 1000 + 7, "rows": 1, "a": 5}, id="3-14")
 
-    [leader] = re.findall(r"^leader +([^ ]+, (?:pid|since|epoch).*)$", zsched("status").stdout, re.MULTILINE)
+    [line] = re.findall(r"^leader +([^ ]+, (?:pid|since|epoch).*)$", zsched("status").stdout, re.MULTILINE)
 
     since = "epoch 3, lease for " if is_trimmed else f"since {local_text(began_ms, 'UTC')} (2 h"
-    assert leader.startswith(f"box, pid 1, {since}")
+    assert line.startswith(f"box, pid 1, {since}")
     assert (None if is_trimmed else iso(began_ms)) == status(zsched)["led_since"]
 
 
