@@ -27,9 +27,7 @@ from zsched.storage.lease import Lease, Server, Term
 from zsched.storage.questions import Inbox, Knowledge, Naming, Question, Questions
 
 KEYS = Keys("default")
-
 ALONE = Keys("alone")  # no daemon of another test, which ends a moment later, answers here
-
 FUNC = "app.tasks.run"
 
 

@@ -110,9 +110,6 @@ def stage(redis_url: str, redis_client: redis.Redis, tmp_path: Path) -> Stage:
     return Stage(redis_url, redis_client, tmp_path)
 
 
-# -- what is scheduled --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["Worker", "SimpleWorker"])
 def test_a_next_repeats_the_task_with_the_runs_payload_and_its_own_changes(each: Stage, kind: str) -> None:
     run = reminders.poll.enqueue(each.client, number=1, seen=[1, 2]).run_id
@@ -175,9 +172,6 @@ def test_ids_of_a_chain_do_not_grow(stage: Stage) -> None:
     assert first.startswith("poll-next-")
     assert second.startswith("poll-next-")
     assert len(long) <= 128
-
-
-# -- once ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", ["poll", "fan_out"])
@@ -257,9 +251,6 @@ def test_a_marker_does_not_bring_a_deleted_job_back(stage: Stage) -> None:
     assert [] == stage.redis.keys("*")
 
 
-# -- refused ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("what", "told"),
     [
@@ -314,9 +305,6 @@ def test_a_repeated_run_continues_a_list_of_nexts_where_it_was_refused(stage: St
     assert 3 == len(stage.puts())  # taken, first, taken again
     mark = stage.redis.hget(KEYS.rq.job(run or ""), "zs_next")
     assert f"{run} all {first} taken".encode() == mark
-
-
-# -- whose Next ---------------------------------------------------------------------------------------
 
 
 def test_a_task_called_inside_another_run_returns_its_next(stage: Stage) -> None:

@@ -47,9 +47,6 @@ def zsched(redis_url: str, tmp_path: Path) -> Zsched:
     return Zsched(redis_url, tmp_path)
 
 
-# -- apply ----------------------------------------------------------------------------------------------
-
-
 def test_apply_prints_outcomes_and_changed_options(zsched: Zsched) -> None:
     first = zsched.apply(BEAT + DIGEST)
     second = zsched.apply(BEAT.replace("30s", "1m") + DIGEST)
@@ -236,9 +233,6 @@ def test_apply_shows_a_progress_bar_on_a_terminal(zsched: Zsched, redis_url: str
     assert "applying" in shown
 
 
-# -- export ---------------------------------------------------------------------------------------------
-
-
 def test_the_example_can_be_applied_and_applying_its_export_changes_nothing(zsched: Zsched) -> None:
     dry, real = zsched("apply", str(EXAMPLE), "--dry-run"), zsched("apply", str(EXAMPLE))
     again, exported = zsched("apply", str(EXAMPLE)), zsched("export")
@@ -270,9 +264,6 @@ def test_an_export_that_omits_a_schedule_reports_it_and_exits_with_1(zsched: Zsc
     assert (FAILED, f"zsched: mine is only a comment: {reason}\n") == (result.exit_code, result.stderr)
     assert f"# cannot be written: {reason}\n# [schedules.mine]\n" in result.stdout
     assert [{"id": "mine", "reason": reason}] == told["unsaid"]
-
-
-# -- pickles of others ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

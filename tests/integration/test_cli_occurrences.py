@@ -1,4 +1,4 @@
-"""``zsched next`` and ``zsched backfill``: coming times of rules and schedules, summer time included, and past occurrences."""
+"""``zsched next`` and ``zsched backfill``: the coming times of rules and schedules, and past occurrences."""
 
 from __future__ import annotations
 

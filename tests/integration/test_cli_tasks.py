@@ -66,9 +66,6 @@ def zsched(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     sys.modules.pop("shelf", None)
 
 
-# -- tasks --------------------------------------------------------------------------------------------
-
-
 def test_the_tasks_of_a_module_are_listed(zsched: Zsched) -> None:
     result = zsched("tasks", "shelf")
 
@@ -129,9 +126,6 @@ def test_a_module_that_cannot_be_imported_is_a_usage_error(zsched: Zsched, modul
     assert USAGE == result.exit_code
     assert told in result.stderr
     assert "InvalidTask" == json.loads(zsched("tasks", module, "--json").stderr)["type"]
-
-
-# -- add ----------------------------------------------------------------------------------------------
 
 
 def test_adding_a_task_uses_its_options_unless_the_command_line_has_others(zsched: Zsched) -> None:
@@ -273,9 +267,6 @@ def test_root_imports_from_a_folder_on_pythonpath_and_an_ordinary_user_from_any(
         monkeypatch.syspath_prepend(zsched.folder)  # what PYTHONPATH does at the start
 
     assert DONE == zsched("tasks", "shelf").exit_code
-
-
-# -- set --------------------------------------------------------------------------------------------
 
 
 def test_set_checks_a_changed_payload_of_a_task(zsched: Zsched) -> None:

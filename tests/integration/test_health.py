@@ -234,9 +234,6 @@ def test_the_pages_are_served_after_a_bug_of_the_server(monkeypatch: pytest.Monk
     assert {"thread metrics": "'a bug'"} == health.failing
 
 
-# -- who asks -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:9464", "localhost.evil.example", "", "[::1", "a b"])
 def test_a_request_to_loopback_is_answered_under_its_own_names_only(
     host: str,
@@ -263,9 +260,6 @@ def test_a_request_to_loopback_without_a_name_is_answered() -> None:
         with socket.create_connection((host, int(port)), 10) as asking:
             asking.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
             assert b"HTTP/1.0 200 OK" == asking.makefile("rb").readline().rstrip()
-
-
-# -- where they are ----------------------------------------------------------------------------------
 
 
 def test_an_ipv6_address_is_given_in_brackets() -> None:

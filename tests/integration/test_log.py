@@ -67,9 +67,6 @@ class Interrupted:
         return reply
 
 
-# -- reading ------------------------------------------------------------------------------------------
-
-
 def test_a_page_begins_with_the_named_entry_and_the_log_has_a_first_and_a_last(log: Log) -> None:
     assert POSITIONS[:3] == [entry.position for entry in log.read("-", 3)]
     assert POSITIONS[6:10] == [entry.position for entry in log.read(POSITIONS[6].id, 4)]
@@ -143,9 +140,6 @@ def test_the_size_is_entries_and_bytes(log: Log) -> None:
 
     assert len(POSITIONS) == length
     assert 1000 < size < 100_000
-
-
-# -- searching ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("first", [0, 3, 6, 7, 8, 20, 38, 39, 40, 99])

@@ -64,9 +64,6 @@ def answering(redis_client: redis.Redis, answer: str) -> Iterator[None]:
     somebody.join()
 
 
-# -- asked and answered -------------------------------------------------------------------------------
-
-
 def test_an_answer_includes_the_askers_own_writes(client: Client, daemon: DaemonThread) -> None:
     for number in range(20):
         client.schedule(FUNC, id=f"s{number}", after=3600)
@@ -116,9 +113,6 @@ def test_history_can_be_filtered_by_schedule_or_status(
 
     assert [What.CANCELLED, What.ENQUEUED, What.ENQUEUED] == [change.what for change in of_a]
     assert ["a", "b"] == [change.id for change in enqueued]
-
-
-# -- the log, page by page ----------------------------------------------------------------------------
 
 
 def test_log_returns_the_whole_archive_in_order(
@@ -247,9 +241,6 @@ def test_following_waits_for_more_and_reads_a_page_at_once(
 
     assert [b"more%d" % n for n in range(5)] == rest
     assert before == redis_client.info("commandstats")["cmdstat_xrange"]["calls"]
-
-
-# -- nobody answers -----------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("present")

@@ -97,9 +97,6 @@ def test_recent_stops_reading_a_slow_redis(link: Link, redis_client: redis.Redis
     assert [(60 * sum(log.counts) - 1, sum(log.counts))] == fired(found)
 
 
-# -- a reader that looks again ------------------------------------------------------------------------
-
-
 def test_a_second_reading_counts_only_new_entries(link: Link, redis_client: redis.Redis) -> None:
     write(redis_client, 1000, over_ms=600_000)
     log = SlowLog(link, ManualClock(), 0.0)

@@ -136,9 +136,6 @@ def test_runs_refuses_invalid_filters(wrong: dict[str, Any]) -> None:
         Client.from_url("redis://localhost:1").runs(**wrong)
 
 
-# -- the command line ---------------------------------------------------------------------------------
-
-
 def test_history_shows_the_runs_of_occurrences_and_filters_by_their_status(scene: Scene) -> None:
     scene.recorded()
 

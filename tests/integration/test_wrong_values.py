@@ -97,9 +97,6 @@ def test_a_schedule_with_an_unreadable_place_is_shown_as_quarantined(ground: Gro
     assert "active" == client.get("odd").state.value
 
 
-# -- hashes that come first -----------------------------------------------------------------------
-
-
 def test_a_put_whose_run_was_pushed_returns_already_fired(ground: Ground) -> None:
     client, at = Client(ground.redis), from_ms(DUE_MS * 2)
     first = client.schedule("app.task", id="invoice", at=at)
@@ -136,9 +133,6 @@ def test_a_foreign_job_is_not_taken_for_a_schedule(ground: Ground) -> None:
     ground.redis.hset(ground.keys.rq.job(run), "x", "1")
 
     assert "created" == client.schedule("app.task", id="invoice", at=at).outcome
-
-
-# -- keys of a wrong type ---------------------------------------------------------------------------
 
 
 @pytest.fixture
