@@ -273,14 +273,6 @@ def test_an_ipv6_address_is_given_in_brackets() -> None:
         assert 200 == ask(where, "/healthz").status
 
 
-def test_a_port_in_use_is_an_error_that_names_setting_and_value() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        listen = f"127.0.0.1:{taken.getsockname()[1]}"
-
-        with pytest.raises(ZschedError, match=rf"^\[metrics\] listen='{listen}': Address already in use; give an"):
-            pages("unix:///nowhere", listen).__enter__()
-
-
 def test_a_foreign_address_is_an_error_that_names_setting_and_value() -> None:
     with pytest.raises(ZschedError, match=r"^\[metrics\] listen='192\.0\.2\.1:9464': .+; give an address"):
         pages("unix:///nowhere", "192.0.2.1:9464").__enter__()
