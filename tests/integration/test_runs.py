@@ -48,7 +48,7 @@ def only(runs: list[Run]) -> Run:
     return run
 
 
-class Scene:
+class Stage:
     """One run of every kind: ended runs did so in RQ a moment ago, or are recorded."""
 
     def __init__(self, client: Client, url: str, redis_client: redis.Redis, guard: Guard, folder: Path) -> None:
@@ -74,30 +74,30 @@ class Scene:
 
 
 @pytest.fixture
-def scene(
+def stage(
     daemon: DaemonThread, client: Client, redis_url: str, redis_client: redis.Redis, guard: Guard, tmp_path: Path
-) -> Iterator[Scene]:
-    yield Scene(client, redis_url, redis_client, guard, tmp_path)
+) -> Iterator[Stage]:
+    yield Stage(client, redis_url, redis_client, guard, tmp_path)
     redis_client.rpush("go on", "1")
 
 
-def test_runs_have_their_status_before_and_after_it_is_recorded(scene: Scene) -> None:
+def test_runs_have_their_status_before_and_after_it_is_recorded(stage: Stage) -> None:
     expected = {"good": "succeeded", "bad": "failed", "waits": "queued", "runs": "running", "gone": "lost"}
 
-    just_now = scene.client.runs()
-    by_status = {status: scene.client.runs(status=status) for status in expected.values()}
-    by_both = {status: scene.client.runs(id, RunStatus(status)) for id, status in expected.items()}
-    scene.recorded()
-    later = scene.client.runs()
+    just_now = stage.client.runs()
+    by_status = {status: stage.client.runs(status=status) for status in expected.values()}
+    by_both = {status: stage.client.runs(id, RunStatus(status)) for id, status in expected.items()}
+    stage.recorded()
+    later = stage.client.runs()
 
     assert expected == statuses(just_now) == statuses(later)
     for id, status in expected.items():
-        found = (by_status[status], by_both[status], scene.client.runs(status=status))
+        found = (by_status[status], by_both[status], stage.client.runs(status=status))
         assert [[id]] * 3 == [[run.schedule_id for run in runs] for runs in found]
-        assert [] == scene.client.runs("nobody", status)
+        assert [] == stage.client.runs("nobody", status)
     assert ["gone", "runs", "waits", "bad", "good"] == [run.schedule_id for run in later]
     assert later.source.archive is not None
-    good, bad = only(scene.client.runs("good")), only(scene.client.runs("bad"))
+    good, bad = only(stage.client.runs("good")), only(stage.client.runs("bad"))
     assert (1, {"sent": 123}, "w-default", "") == (good.attempt, good.note, good.worker, good.error)
     assert good.duration_ms is not None
     assert good.queue_wait_ms is not None
@@ -136,11 +136,11 @@ def test_runs_refuses_invalid_filters(wrong: dict[str, Any]) -> None:
         Client.from_url("redis://localhost:1").runs(**wrong)
 
 
-def test_history_shows_the_runs_of_occurrences_and_filters_by_their_status(scene: Scene) -> None:
-    scene.recorded()
+def test_history_shows_the_runs_of_occurrences_and_filters_by_their_status(stage: Stage) -> None:
+    stage.recorded()
 
-    table = {line.split()[2]: line for line in scene.zsched("history").stdout.splitlines()[1:]}
-    told = {one["id"]: one for one in scene.zsched.json("history")["occurrences"]}
+    table = {line.split()[2]: line for line in stage.zsched("history").stdout.splitlines()[1:]}
+    told = {one["id"]: one for one in stage.zsched.json("history")["occurrences"]}
 
     assert re.search(r"  succeeded  +[\d.]+ m?s  +[\d.]+ m?s  +good-\S+  +by \S+; sent=123$", table["good"])
     assert re.search(r"  failed  +[\d.]+ m?s  +[\d.]+ m?s  +.*by zero", table["bad"])
@@ -150,7 +150,7 @@ def test_history_shows_the_runs_of_occurrences_and_filters_by_their_status(scene
     run = told["good"]["run"]
     assert ("enqueued", "succeeded", {"sent": 123}) == (told["good"]["what"], run["status"], run["note"])
     for status, id in (("failed", "bad"), ("running", "runs"), ("lost", "gone")):
-        [one] = scene.zsched.json("history", "--status", status)["occurrences"]
+        [one] = stage.zsched.json("history", "--status", status)["occurrences"]
         assert (id, "enqueued", status) == (one["id"], one["what"], one["run"]["status"])
 
 
@@ -211,10 +211,10 @@ def test_show_works_without_an_archive_and_says_so(client: Client, zsched: Zsche
     assert [] == paused["next"]
 
 
-def test_why_includes_the_end_of_each_run(scene: Scene) -> None:
-    scene.recorded()
+def test_why_includes_the_end_of_each_run(stage: Stage) -> None:
+    stage.recorded()
 
-    stories = {id: scene.zsched.json("why", id) for id in ("good", "bad", "waits", "runs", "gone")}
+    stories = {id: stage.zsched.json("why", id) for id in ("good", "bad", "waits", "runs", "gone")}
 
     last = {id: story["story"][-1]["text"] for id, story in stories.items()}
     took = r"after [\d.]+ m?s, having waited [\d.]+ m?s for a worker, by worker w-default"
