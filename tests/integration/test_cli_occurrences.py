@@ -29,6 +29,9 @@ pytestmark = pytest.mark.once
 
 FUNC = "zsched.demo.tasks.heartbeat"
 NEW_YORK = ("--tz", "America/New_York")
+KEYS = Keys("default")
+HOUR = timedelta(hours=1)
+NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - HOUR  # an hour that has passed for sure
 
 
 def following(*arguments: str) -> list[dict[str, str]]:
@@ -157,11 +160,6 @@ def test_a_bad_rule_is_a_usage_error_that_names_the_mistake(arguments: tuple[str
 
 
 # -- backfill -----------------------------------------------------------------------------------------
-
-
-KEYS = Keys("default")
-HOUR = timedelta(hours=1)
-NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - HOUR  # an hour that has passed for sure
 
 
 @pytest.fixture

@@ -27,6 +27,37 @@ from zsched.storage.questions import Questions
 
 pytestmark = pytest.mark.once
 NOWHERE = "redis://127.0.0.1:1/0"
+LISTS = {
+    "alarms": "name problem remedy",
+    "warnings": "name problem remedy",
+    "daemons": "failing host id may_not_lead pid python redis_py role rq started_at told_at tzdata version",
+    "held_back": "max_per_second queue waiting",
+    "unheard": "meant queue waiting waits_s",
+    "next": "func id kind next_at priority queue",
+    "archives": "behind complete_since host id path position state told_at trouble",
+}
+VALUES = {
+    "audit": "alarms at checked repaired",
+    "overdue": "high low normal",
+    "waiting": "high low normal",
+    "recent": "ahead is_cut rebuilt stretches",
+    "troubled": "blocked failing overdue_paused",
+}
+OTHERS = (
+    "epoch failures healthy hold_until late_s lease_s leader led_since log_length namespace now oldest_due_at paused "
+    "problems quarantined recurring redis suspended"
+)
+ALARMS = "archive_failed archive_lost archive_refused audit late no_archive no_leader suspended unheard wrong_type"
+WARNINGS = (
+    "archive_outdated archive_unknown clock_was_ahead daemon_failing doubt_ahead failing no_standby no_worker "
+    "overdue_paused schedules_blocked schedules_failing "
+    "quarantined queues_unknown rebuilt refused suspended too_late tzdata versions"
+)
+CHECKS = (
+    "redis|role|eviction|memory|hashes|persistence|append-only file|clock|test clock|tzdata|rights|sandbox|databases|"
+    "passwords|key types|meta|format|daemons|archives|quarantine|leftovers|workers|serializer|queues|"
+    "rq's scheduler|rq-scheduler|rq's cron|guards|signatures"
+)
 
 
 def test_status_lists_daemons_with_their_reports(zsched: Zsched, led: redis.Redis) -> None:
@@ -166,39 +197,6 @@ def test_status_refuses_invalid_options(zsched: Zsched, option: str) -> None:
 
 
 # -- what ``--json`` promises to programs -------------------------------------------------------------
-
-
-LISTS = {
-    "alarms": "name problem remedy",
-    "warnings": "name problem remedy",
-    "daemons": "failing host id may_not_lead pid python redis_py role rq started_at told_at tzdata version",
-    "held_back": "max_per_second queue waiting",
-    "unheard": "meant queue waiting waits_s",
-    "next": "func id kind next_at priority queue",
-    "archives": "behind complete_since host id path position state told_at trouble",
-}
-VALUES = {
-    "audit": "alarms at checked repaired",
-    "overdue": "high low normal",
-    "waiting": "high low normal",
-    "recent": "ahead is_cut rebuilt stretches",
-    "troubled": "blocked failing overdue_paused",
-}
-OTHERS = (
-    "epoch failures healthy hold_until late_s lease_s leader led_since log_length namespace now oldest_due_at paused "
-    "problems quarantined recurring redis suspended"
-)
-ALARMS = "archive_failed archive_lost archive_refused audit late no_archive no_leader suspended unheard wrong_type"
-WARNINGS = (
-    "archive_outdated archive_unknown clock_was_ahead daemon_failing doubt_ahead failing no_standby no_worker "
-    "overdue_paused schedules_blocked schedules_failing "
-    "quarantined queues_unknown rebuilt refused suspended too_late tzdata versions"
-)
-CHECKS = (
-    "redis|role|eviction|memory|hashes|persistence|append-only file|clock|test clock|tzdata|rights|sandbox|databases|"
-    "passwords|key types|meta|format|daemons|archives|quarantine|leftovers|workers|serializer|queues|"
-    "rq's scheduler|rq-scheduler|rq's cron|guards|signatures"
-)
 
 
 def hurt(led: redis.Redis, client: Client) -> None:

@@ -69,6 +69,7 @@ with Guard() as guard:
     if command == "exit":
         os._exit(3)
 """
+ENDS = ("SIGINT", "SIGTERM", "SIGKILL")
 
 
 class Held:
@@ -201,9 +202,6 @@ def test_closing_a_guard_twice_does_no_harm() -> None:
 
 
 # -- zsched up ----------------------------------------------------------------------------------------
-
-
-ENDS = ("SIGINT", "SIGTERM", "SIGKILL")
 
 
 class Up:

@@ -31,6 +31,8 @@ from zsched.storage.overview import DaemonRole, DaemonSeen
 
 pytestmark = pytest.mark.once
 META = "zsched:{default}:meta"
+# A host that every machine finds on loopback: the C library reads it, and as an address it is not well-formed.
+A_HOST = "127.1"
 
 
 @pytest.fixture
@@ -176,10 +178,6 @@ def test_readyz_of_a_leader_that_redis_refuses_is_503_with_the_reason(
 
 
 # -- pages of an idle daemon --------------------------------------------------------------------------
-
-
-# A host that every machine finds on loopback: the C library reads it, and as an address it is not well-formed.
-A_HOST = "127.1"
 
 
 def test_a_daemon_whose_loop_is_stuck_is_not_alive() -> None:

@@ -31,6 +31,8 @@ STEP_US = 1_000_000
 # Seq is dense over all epochs; some epochs have one entry, and the numbers of digits change on the way.
 EPOCHS = [1] * 7 + [2] + [9] * 30 + [10] + [11] + [100] * 61
 POSITIONS = [Position(epoch, n + 1, START_US + n * STEP_US) for n, epoch in enumerate(EPOCHS)]
+ROWS, ROW_BYTES = 200, 1200  # what schedule_many puts into one entry
+MIB = 1_048_576
 
 
 @pytest.fixture
@@ -205,10 +207,6 @@ def test_a_search_skips_a_gap_that_a_loss_left(link: Link, redis_client: redis.R
 
 
 # -- from its end -------------------------------------------------------------------------------------
-
-
-ROWS, ROW_BYTES = 200, 1200  # what schedule_many puts into one entry
-MIB = 1_048_576
 
 
 class CountingLink(Link):

@@ -41,6 +41,13 @@ pytestmark = pytest.mark.once
 SECRET = "s3cr3t/@:#?w0rd"
 FORMS = {SECRET, quote(SECRET, safe=""), quote_plus(SECRET), json.dumps(SECRET)[1:-1], "s3cr3t", "w0rd"}
 COMMANDS = ("status", "status --json", "ls", "why nothing", "history", "doctor", "doctor --json", "recover --dry-run")
+FAR = datetime(2031, 7, 1, tzinfo=UTC)
+ARGUMENT, ENDED, ERROR = "s3cret-argument", "s3cret-of-an-ended-run", "s3cret-of-a-task"
+EACH = ("show", "why", "next")
+ALL = (
+    "status", "status --json", "ls", "ls --json", "history", "history --json", "log", "log --json", "export", "doctor",
+    "recover --dry-run",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -213,15 +220,6 @@ def test_errors_of_a_client_never_repeat_the_password(server: EmbeddedRedis, pas
 
 
 # -- arguments and payloads ---------------------------------------------------------------------------
-
-
-FAR = datetime(2031, 7, 1, tzinfo=UTC)
-ARGUMENT, ENDED, ERROR = "s3cret-argument", "s3cret-of-an-ended-run", "s3cret-of-a-task"
-EACH = ("show", "why", "next")
-ALL = (
-    "status", "status --json", "ls", "ls --json", "history", "history --json", "log", "log --json", "export", "doctor",
-    "recover --dry-run",
-)  # fmt: skip
 
 
 @pytest.fixture

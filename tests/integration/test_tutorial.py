@@ -43,6 +43,12 @@ SMALLER = {"range(1_000)": "range(4)", "timedelta(seconds=10)": "timedelta(secon
 SOON = "60.005"  # minutes until an event begins: its reminder is due in 0.3 s
 HEALTHY = "healthy: one daemon leads, nobody stands by; nothing is overdue; 1 archive follows"
 QUEUES = ("email", "campaign")
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+NOT_RUN = "<!-- not run: "  # before a piece of Python, with the reason
+PYTHON = re.compile(rf"^(?:{NOT_RUN}[^>]*-->\n+)?```python\n.*?^```", re.DOTALL | re.MULTILINE)
+INLINE = re.compile(r"`zsched ([a-z-]+[^`]*)`")
+ENDS = ("|", "||", "&&", "&", ";", ">", ">>", "<")
+INCOMPLETE = (click.MissingParameter, click.BadOptionUsage)  # what a sentence may leave out: `zsched why`
 
 
 class Reader:
@@ -242,14 +248,6 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
 
 
 # -- commands and pieces of Python in all pages -------------------------------------------------------
-
-
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-NOT_RUN = "<!-- not run: "  # before a piece of Python, with the reason
-PYTHON = re.compile(rf"^(?:{NOT_RUN}[^>]*-->\n+)?```python\n.*?^```", re.DOTALL | re.MULTILINE)
-INLINE = re.compile(r"`zsched ([a-z-]+[^`]*)`")
-ENDS = ("|", "||", "&&", "&", ";", ">", ">>", "<")
-INCOMPLETE = (click.MissingParameter, click.BadOptionUsage)  # what a sentence may leave out: `zsched why`
 
 
 def shell_commands(text: str) -> Iterator[list[str]]:

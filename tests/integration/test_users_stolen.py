@@ -1,4 +1,4 @@
-"""The right and the left of each user of deploy/redis/users.acl."""
+"""Actions that a stolen password of a user of deploy/redis/users.acl permits, and commands that each is denied."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ RUN = f"{RQ}:job:waiting-1940716800000"
 
 
 Start = Callable[..., subprocess.Popen[bytes]]
+KEYS = Keys("default")
 
 
 @pytest.fixture
@@ -222,9 +223,6 @@ def test_a_script_of_a_user_writes_lines_into_redis_own_log(stocked: GuardedRedi
 
 
 # -- denied -------------------------------------------------------------------------------------------
-
-
-KEYS = Keys("default")
 
 
 DENIED = {

@@ -29,6 +29,11 @@ from zsched.storage.lease import Term
 from zsched.storage.native import NativeJobs
 from zsched.storage.scanner import Scanner
 
+KEYS = Keys("default")
+META = KEYS.meta()
+NUMBERS = ["epoch", "seq", "hold", "doubt", "format"]
+REPORT = "1-1 1 {now} following {about}"
+
 
 @pytest.fixture
 def ground(redis_client: redis.Redis, redis_url: str) -> Iterator[Ground]:
@@ -192,12 +197,6 @@ def test_status_names_a_key_of_a_wrong_type(zsched: Zsched, ground: Ground, key:
 
 
 # -- status and doctor --------------------------------------------------------------------------------
-
-
-KEYS = Keys("default")
-META = KEYS.meta()
-NUMBERS = ["epoch", "seq", "hold", "doubt", "format"]
-REPORT = "1-1 1 {now} following {about}"
 
 
 def findings(zsched: Zsched) -> dict[str, dict[str, str]]:
