@@ -1,4 +1,4 @@
-"""What RQ has from 3 on: rate limits as an option of calls, files and the command line; and prefixes of RQ's keys."""
+"""Features of RQ 3: rate limits as an option of calls, files and the command line; and prefixes of its keys."""
 
 from __future__ import annotations
 
