@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from itertools import chain
@@ -175,6 +177,21 @@ class Ground:
         """Return all keys in a comparable form."""
         return {key: self.redis.dump(key) for key in self.redis.keys("*")}
 
+    @contextmanager
+    def heard(self, channel: str) -> Iterator[list[bytes]]:
+        """Collect the messages of *channel* until the block ends."""
+        heard: list[bytes] = []
+        with self.redis.pubsub(ignore_subscribe_messages=True) as listener:
+            listener.subscribe(channel)
+            listener.get_message(timeout=5)
+            yield heard
+            self.redis.publish(channel, "the end")
+            while heard[-1:] != [b"the end"]:
+                message = listener.get_message(timeout=5)
+                assert message is not None
+                heard.append(message["data"])
+            heard.pop()
+
     # -- log ----------------------------------------------------------------------------------
 
     def entries(self) -> list[Entry]:
@@ -220,6 +237,12 @@ class Ground:
     ) -> list[tuple[str, str]]:
         """Put (id, due ms[, data[, its name]]) rows; return (word, due ms) per row."""
         return self.put_reply(*rows, **options)[1]
+
+    def put_later(self, *ids: str, **options: Any) -> int:
+        """Put one-shots that are due in an hour; return their due time."""
+        due_ms = self.now_ms + HOUR_MS
+        self.put(*((id, due_ms) for id in ids), **options)
+        return due_ms
 
     def put_reply(
         self, *rows: Any, fields: dict[str, str] | None = None, op: str | None = None, **over: Any

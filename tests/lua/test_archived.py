@@ -1,10 +1,63 @@
-"""archived.lua: checks if an entry is on some archive's disk."""
+"""report.lua, archived.lua and trim.lua: the position of an archive, and the part of the log that is deleted."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.lua.ground import Entry, Ground
+from tests.lua.ground import HOUR_MS, Entry, Ground
+
+# -- report ------------------------------------------------------------------------------------------
+
+
+def _reports(ground: Ground) -> dict[str, str]:
+    held = ground.redis.hgetall(ground.keys.archivers())
+    return {archive.decode(): text.decode() for archive, text in held.items()}
+
+
+def test_a_report_is_one_line_with_the_servers_time(ground: Ground) -> None:
+    ground.put(("a", "+1000"))
+
+    told_ms = ground.report("archive-1", ground.last, about='{"host": "näme", "path": "/a b"}')
+
+    entry = ground.last
+    line = f'{entry.id} {entry.t} {told_ms} following {{"host": "näme", "path": "/a b"}}'
+    assert {"archive-1": line} == _reports(ground)
+
+
+def test_the_report_of_an_empty_archive_has_no_entry(ground: Ground) -> None:
+    told_ms = ground.report("archive-1", None, state="bootstrapping")
+
+    assert {"archive-1": f"- 0 {told_ms} bootstrapping {{}}"} == _reports(ground)
+
+
+def test_a_report_replaces_only_the_last_report_of_its_own_archive(ground: Ground) -> None:
+    ground.put(("a", "+1000"))
+    first = ground.last
+    ground.report("archive-1", first)
+    other_ms = ground.report("archive-2", first)
+    ground.put(("b", "+1000"))
+
+    told_ms = ground.report("archive-1", ground.last, state="failed")
+
+    of_one = f"{ground.last.id} {ground.last.t} {told_ms} failed {{}}"
+    of_two = f"{first.id} {first.t} {other_ms} following {{}}"
+    assert {"archive-1": of_one, "archive-2": of_two} == _reports(ground)
+
+
+def test_a_report_has_the_time_of_the_scripts_clock(ground: Ground) -> None:
+    ground.freeze(1_800_000_000_000)
+
+    assert 1_800_000_000_000 == ground.report()
+
+
+def test_a_report_writes_nothing_else(ground: Ground) -> None:
+    ground.report()
+
+    assert {ground.keys.archivers().encode()} == ground.keyspace().keys()
+
+
+# -- archived ----------------------------------------------------------------------------------------
+
 
 ALIVE_MS = 30_000
 
@@ -133,3 +186,102 @@ def test_asking_for_archived_entries_writes_nothing(ground: Ground, entries: lis
     _archived(ground, entries[6])
 
     assert before == ground.keyspace()
+
+
+# -- trim --------------------------------------------------------------------------------------------
+
+
+NODE = 100  # stream-node-max-entries
+
+
+def _fill(ground: Ground, number: int) -> None:
+    for n in range(number):
+        ground.put((f"id-{n}", "+60000"))
+
+
+def test_trimming_keeps_the_named_entry_and_all_later_entries(led: Ground) -> None:
+    _fill(led, 350)
+    all_ids = [entry.id for entry in led.entries()]
+
+    forgotten = led.trim("7-320")
+
+    left = [entry.id for entry in led.entries()]
+    assert 319 - NODE < forgotten <= 319
+    assert all_ids[forgotten:] == left
+
+
+def test_a_trim_removes_at_most_its_limit_and_the_next_trim_continues(led: Ground) -> None:
+    _fill(led, 650)
+
+    forgotten = [led.trim("7-600", limit=200) for _ in range(4)]
+
+    assert [True, True, True] == [200 - NODE < number <= 200 for number in forgotten[:3]]
+    assert 599 - NODE < sum(forgotten) <= 599
+
+
+def test_the_last_entry_stays_when_it_is_the_one_to_keep(led: Ground) -> None:
+    _fill(led, 250)
+
+    led.trim(led.last.id)
+
+    assert "7-250" == led.last.id
+
+
+def test_entries_of_earlier_epochs_are_trimmed_whatever_their_seq(led: Ground) -> None:
+    _fill(led, 250)
+    led.redis.hset(led.keys.meta(), "epoch", 10)
+    _fill(led, 250)
+
+    forgotten = led.trim("10-251")
+
+    assert 250 - NODE < forgotten <= 250
+
+
+def test_an_empty_log_stays_empty(led: Ground) -> None:
+    assert 0 == led.trim("7-1")
+    assert 0 == led.redis.exists(led.keys.log())
+
+
+def test_trimming_is_not_logged_and_changes_nothing_but_the_log(led: Ground) -> None:
+    _fill(led, 250)
+    before = led.keyspace()
+
+    led.trim("7-250")
+
+    log = led.keys.log().encode()
+    assert {key: value for key, value in before.items() if key != log} == {
+        key: value for key, value in led.keyspace().items() if key != log
+    }
+    assert "put" == led.last.kind
+
+
+def test_reports_of_long_silent_archives_are_deleted(led: Ground) -> None:
+    led.report("silent")
+    led.pass_time(HOUR_MS)
+    led.report("alive")
+    led.pass_time(HOUR_MS // 2)
+
+    led.trim("7-1", silent_ms=HOUR_MS)
+
+    assert [b"alive"] == led.redis.hkeys(led.keys.archivers())
+
+
+def test_the_report_of_an_archive_silent_for_exactly_the_limit_is_kept(led: Ground) -> None:
+    led.report("silent")
+    led.pass_time(HOUR_MS)
+
+    led.trim("7-1", silent_ms=HOUR_MS)
+    assert [b"silent"] == led.redis.hkeys(led.keys.archivers())
+    led.pass_time(1)
+    led.trim("7-1", silent_ms=HOUR_MS)
+
+    assert [] == led.redis.hkeys(led.keys.archivers())
+
+
+def test_corrupted_reports_are_deleted(led: Ground) -> None:
+    led.report("alive")
+    led.redis.hset(led.keys.archivers(), mapping={"foreign": "nonsense", "empty": "", "no number": "1-1 5 x following"})
+
+    led.trim("7-1")
+
+    assert [b"alive"] == led.redis.hkeys(led.keys.archivers())

@@ -114,16 +114,6 @@ def test_an_open_run_is_not_backfilled_again(rule: Ground, status: str) -> None:
     assert ["backfilled", "-"] == backfill(rule, AT, how="again")
 
 
-def test_a_call_sent_again_with_its_operation_id_gets_the_first_reply(rule: Ground) -> None:
-    first = backfill(rule, AT, LATER)
-    rule.redis.delete(f"{RQ}:job:r-{AT}")  # RQ may have forgotten it by then
-
-    assert first == backfill(rule, AT, LATER)
-
-    assert [f"r-{AT}", f"r-{LATER}"] == rule.queue()
-    assert ["put_recurring", "backfill"] == [entry.kind for entry in rule.entries()]
-
-
 def test_the_deadline_of_a_backfilled_run_counts_from_the_push(led: Ground) -> None:
     led.put_recurring("r", template={"zs_expires": str(HOUR_MS)})
 

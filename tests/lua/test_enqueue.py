@@ -10,8 +10,10 @@ from tests.lua.ground import HOUR_MS, TEMPLATE, Ground
 from tests.prefix import RQ
 
 
-def _enqueue(ground: Ground, id: str = "e", op: str = "op-1", **over: Any) -> list[Any]:
-    texts = [text for pair in TEMPLATE.items() for text in pair]
+def _enqueue(
+    ground: Ground, id: str = "e", op: str = "op-1", fields: dict[str, str] = TEMPLATE, **over: Any
+) -> list[Any]:
+    texts = [text for pair in fields.items() for text in pair]
     arguments = {"if_exists": "replace", "keep_op_ms": 60_000, "at_front": 0}
     return ground.call("enqueue", texts, id=id, op=op, **(arguments | over))
 
@@ -26,13 +28,6 @@ def test_a_run_is_queued_and_logged_whole(ground: Ground) -> None:
     entry = ground.last
     pairs = [text for pair in TEMPLATE.items() for text in pair]
     assert ("0-1", "enqueue", ["rows", "1", run, "0 4 -", *pairs]) == (entry.id, entry.kind, entry.texts)
-
-
-def test_a_call_sent_again_with_its_operation_id_queues_nothing_more(ground: Ground) -> None:
-    first = _enqueue(ground)
-
-    assert [str(one) for one in first] == _enqueue(ground)
-    assert 1 == len(ground.queue())
 
 
 def test_calls_for_one_id_in_the_same_millisecond_get_different_run_ids(ground: Ground) -> None:
@@ -92,9 +87,7 @@ def test_a_queue_of_another_type_is_reported(ground: Ground) -> None:
 
 def _once(ground: Ground, op: str, if_exists: str = "keep", **over: Any) -> list[Any]:
     """Enqueue with a guard of an hour."""
-    texts = [text for pair in (TEMPLATE | {"zs_unique": str(HOUR_MS)}).items() for text in pair]
-    arguments = {"id": "e", "op": op, "if_exists": if_exists, "keep_op_ms": 60_000, "at_front": 0}
-    return ground.call("enqueue", texts, **(arguments | over))
+    return _enqueue(ground, op=op, if_exists=if_exists, fields=TEMPLATE | {"zs_unique": str(HOUR_MS)}, **over)
 
 
 @pytest.mark.parametrize("fate", ["queued", "started", "finished", "failed", "gone"])
@@ -124,19 +117,12 @@ def test_a_guard_ends_with_its_time_and_its_key_is_removed(ground: Ground) -> No
     assert ground.redis.get(key).endswith(again[3].encode())
 
 
-@pytest.mark.parametrize("text", ["", "soon e-1", "99999999999999999999 e-1", "1900000000000", "1 e-1"])
-def test_another_programs_text_is_no_guard(ground: Ground, text: str) -> None:
-    ground.redis.set(f"{ground.keys.unique_prefix()}e", text)
-
-    assert "created" == _once(ground, "o-1")[0]
-
-
-def test_a_key_of_another_type_is_no_guard_and_is_replaced(ground: Ground) -> None:
+@pytest.mark.parametrize("text", ["", "soon e-1", "99999999999999999999 e-1", "1900000000000", "1 e-1", None])
+def test_another_programs_value_is_no_guard_and_is_replaced(ground: Ground, text: str | None) -> None:
     key = f"{ground.keys.unique_prefix()}e"
-    ground.redis.hset(key, "a", "b")
+    ground.redis.hset(key, "a", "b") if text is None else ground.redis.set(key, text)
 
-    assert "created" == _once(ground, "o-1")[0]
-    assert "kept" == _once(ground, "o-2")[0]
+    assert ["created", "kept"] == [_once(ground, op)[0] for op in ("o-1", "o-2")]
 
 
 def test_a_cancelled_run_leaves_its_id_free(ground: Ground) -> None:

@@ -6,7 +6,7 @@ import pytest
 import redis
 from rq.job import Job
 
-from tests.lua.ground import EPOCH, HOUR_MS, SERVER, TOKEN, Ground, put_due
+from tests.lua.ground import EPOCH, SERVER, TOKEN, Ground, put_due
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
 from zsched.storage.connection import Link
@@ -57,8 +57,7 @@ def test_many_one_shots_at_few_times_go_in_the_order_of_their_times(
 
 
 def test_fire_with_nothing_due_writes_nothing_and_returns_the_next_time(led: Ground) -> None:
-    due_ms = led.now_ms + HOUR_MS
-    led.put(("low", due_ms), lane="low")
+    due_ms = led.put_later("low", lane="low")
     led.put(("high", due_ms + 5), lane="high")
     before = led.keyspace()
 

@@ -1,10 +1,13 @@
-"""fire.lua refuses without the lease, during a hold and after a clock jump, and marks runs due before the doubt."""
+"""fire.lua and quarantine.lua: calls that are refused, runs in doubt, and schedules that cannot be fired."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from tests.lua.ground import HOUR_MS, LEASE_MS, Ground, put_due
+from tests.lua.ground import EPOCH, HOUR_MS, LEASE_MS, SERVER, TOKEN, Ground, put_due
+from tests.prefix import RQ
 from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.errors import ServerChanged, Stale
 
@@ -156,3 +159,109 @@ def test_a_schedule_with_on_uncertain_skip_fires_without_a_doubt(led: Ground) ->
     led.fire()
 
     assert [run] == led.queue()
+
+
+# -- a quarantine of a wrong type --------------------------------------------------------------------
+
+
+def _spoil_quarantine(ground: Ground) -> str:
+    key = ground.keys.quarantine()
+    ground.redis.set(key, "x")
+    return key
+
+
+def test_fire_reports_a_quarantine_key_of_a_wrong_type(led: Ground) -> None:
+    led.put_recurring("r", led.now_ms - 1000)
+    key = _spoil_quarantine(led)
+
+    assert [key] == led.fire().wrong
+
+
+def _stuck_one_shots(ground: Ground, number: int) -> None:
+    for run in put_due(ground, *(f"stuck{n:03}" for n in range(number))):
+        ground.redis.delete(f"{RQ}:job:{run}")
+
+
+def _due_rules(ground: Ground, number: int) -> None:
+    for n in range(number):
+        ground.put_recurring(f"stuck{n:03}", ground.now_ms - 2000)
+
+
+@pytest.mark.parametrize("put", [_stuck_one_shots, _due_rules])
+def test_a_schedule_that_cannot_be_quarantined_does_not_block_later_schedules(
+    led: Ground, put: Callable[[Ground, int], None]
+) -> None:
+    put(led, 9)
+    good = put_due(led, *(f"good{n}" for n in range(5)))
+    low = put_due(led, "low", lane="low")
+    _spoil_quarantine(led)
+
+    fired = [led.fire(limit=3) for _ in range(3)]
+
+    assert [3, 3, 0] == [one.runs for one in fired]
+    assert [*good, *low] == led.queue()
+    assert 9 == led.redis.zcard(led.keys.due_normal())
+
+
+def test_fire_pushes_no_more_than_its_limit_beside_schedules_that_cannot_be_quarantined(led: Ground) -> None:
+    _stuck_one_shots(led, 2)
+    good = put_due(led, *(f"good{n}" for n in range(8)))
+    _spoil_quarantine(led)
+
+    assert 4 == led.fire(limit=4).runs
+    assert good[:4] == led.queue()
+
+
+@pytest.mark.parametrize("number", [1, 3, 100])
+def test_a_schedule_that_cannot_be_quarantined_is_tried_once_a_second(led: Ground, number: int) -> None:
+    _stuck_one_shots(led, number)
+    _spoil_quarantine(led)
+
+    fired = led.fire(limit=3)
+
+    assert (fired.now_ms + 1000, min(number, 30)) == (fired.next_ms, fired.looked)
+
+
+def test_fire_does_not_page_through_a_lane_if_quarantine_works(led: Ground) -> None:
+    _due_rules(led, 9)
+
+    fired = led.fire(limit=3)
+
+    assert (3, 3, fired.now_ms) == (fired.looked, len(fired.recurring), fired.next_ms)
+
+
+# -- quarantine --------------------------------------------------------------------------------------
+
+
+def test_quarantine_takes_schedules_out_of_their_lanes_and_stores_the_reason(led: Ground) -> None:
+    _, _, _, due_a = led.put_recurring("a", lane="high")
+    _, _, _, due_b = led.put_recurring("b")
+    version_a, version_b = (led.schedule(id)["version"] for id in "ab")
+    rows = ["a", "high", due_a, version_a, "no date", "b", "normal", due_b, version_b, "bound reached: 1 2 3"]
+
+    now_ms, taken = led.call("quarantine", rows, token=TOKEN, expected_server=SERVER)
+
+    assert 2 == taken
+    assert {"a": f"quarantine high {due_a}", "b": f"quarantine normal {due_b}"} == led.places()
+    assert f"normal {due_b} {now_ms} bound reached: 1 2 3" == led.redis.hget(led.keys.quarantine(), "b").decode()
+    entry = led.last
+    rows = [f"a high {due_a} no date", f"b normal {due_b} bound reached: 1 2 3"]
+    assert (f"{EPOCH}-3", "quarantine", rows) == (entry.id, entry.kind, entry.rows)
+
+
+def test_a_schedule_whose_due_time_changed_is_not_quarantined(led: Ground) -> None:
+    _, _, _, due_ms = led.put_recurring("a")
+    version = led.schedule("a")["version"]
+    rows = ["a", "normal", int(due_ms) - 1, version, "why", "gone", "normal", due_ms, version, "why"]
+
+    assert 0 == led.call("quarantine", rows, token=TOKEN, expected_server=SERVER)[1]
+    assert {"a": f"normal {due_ms}"} == led.places()
+    assert 1 == len(led.entries())
+
+
+def test_a_schedule_whose_rule_changed_is_not_quarantined(led: Ground) -> None:
+    _, _, _, due_ms = led.put_recurring("a")
+
+    taken = led.call("quarantine", ["a", "normal", due_ms, "0-1", "why"], token=TOKEN, expected_server=SERVER)[1]
+
+    assert (0, {"a": f"normal {due_ms}"}) == (taken, led.places())

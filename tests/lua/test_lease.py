@@ -1,4 +1,4 @@
-"""acquire.lua, renew.lua, release.lua: the terms of daemons."""
+"""acquire.lua, renew.lua, release.lua, name.lua and adopt.lua: the terms of daemons, and the names of a data set."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import LEASE_MS, Ground
+from tests.lua.ground import LEASE_MS, SERVER, TOKEN, Ground
 from tests.prefix import RQ
 from zsched.core.log import FORMAT
 from zsched.errors import ServerChanged, Stale
@@ -178,15 +178,11 @@ def test_a_lapsed_lease_is_not_revived(ground: Ground) -> None:
 
 def test_releasing_a_lease_deletes_it_and_wakes_the_standby(ground: Ground) -> None:
     token, *_ = _acquire(ground)
-    with ground.redis.pubsub(ignore_subscribe_messages=True) as listener:
-        listener.subscribe(ground.keys.wake())
-        listener.get_message(timeout=5)
 
+    with ground.heard(ground.keys.wake()) as heard:
         assert [] == ground.call("release", token=token)
 
-        message = listener.get_message(timeout=5)
-    assert message is not None
-    assert b"lease" == message["data"]
+    assert [b"lease"] == heard
     assert 2 == _acquire(ground, "two", "n2")[1]
 
 
@@ -196,3 +192,77 @@ def test_only_the_holder_releases(ground: Ground) -> None:
     with pytest.raises(Stale):
         ground.call("release", token=f"two:1:{LEASE_MS}:n9")
     assert token.encode() == ground.redis.get(ground.keys.lease())
+
+
+# -- the names of a data set -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nameless(led: Ground) -> Ground:
+    """A namespace with a leader in the first term of a complete log, with doubt and hold."""
+    led.redis.hdel(led.keys.meta(), "gen")
+    led.redis.hset(led.keys.meta(), mapping={"epoch": 1, "doubt": 5, "hold": 7})
+    led.put(("a", "+60000"))
+    return led
+
+
+def _name(ground: Ground, gen: str = "new", is_new: int = 1, **over: Any) -> Any:
+    return ground.call("name", **({"token": TOKEN, "expected_server": SERVER, "gen": gen, "is_new": is_new} | over))
+
+
+def _named(ground: Ground, *fields: str) -> list[str | None]:
+    return [value and value.decode() for value in ground.redis.hmget(ground.keys.meta(), fields)]
+
+
+def test_naming_a_new_data_set_removes_its_doubt_and_keeps_its_hold(nameless: Ground) -> None:
+    before = len(nameless.entries())
+
+    [names] = _name(nameless)
+
+    assert "new" == names
+    assert ["new", None, "7"] == _named(nameless, "gen", "doubt", "hold")
+    assert before == len(nameless.entries())
+
+
+def test_a_data_set_stays_in_doubt_if_an_archive_has_another_history(nameless: Ground) -> None:
+    _name(nameless, is_new=0)
+
+    assert ["new", "5"] == _named(nameless, "gen", "doubt")
+
+
+def test_a_data_set_stays_in_doubt_in_a_later_term(nameless: Ground) -> None:
+    nameless.redis.hset(nameless.keys.meta(), "epoch", 2)
+
+    _name(nameless)
+
+    assert ["new", "5"] == _named(nameless, "gen", "doubt")
+
+
+def test_a_log_that_is_not_complete_stays_in_doubt(nameless: Ground) -> None:
+    nameless.put(("b", "+60000"))
+    nameless.trimmed = nameless.redis.xtrim(nameless.keys.log(), maxlen=1, approximate=False)
+
+    _name(nameless)
+
+    assert ["new", "5"] == _named(nameless, "gen", "doubt")
+
+
+def test_an_existing_name_is_not_replaced(nameless: Ground) -> None:
+    nameless.redis.hset(nameless.keys.meta(), "gen", "old")
+
+    [names] = _name(nameless)
+
+    assert ("old", ["old", "5"]) == (names, _named(nameless, "gen", "doubt"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(None, "mine"), ("mine", "mine"), ("old", "old mine"), ("mine2 old", "mine2 old mine")]
+)
+def test_a_data_set_that_adopted_another_has_both_names(ground: Ground, before: str | None, after: str) -> None:
+    ground.redis.delete(ground.keys.meta())
+    if before:
+        ground.redis.hset(ground.keys.meta(), "gen", before)
+
+    assert [after] == ground.call("adopt", gen="mine")
+    assert [after] == ground.call("adopt", gen="mine")
+    assert [after] == _named(ground, "gen")

@@ -151,15 +151,10 @@ def test_a_hold_is_never_shortened_and_an_impossible_hold_is_replaced(led: Groun
 
 
 def test_a_restore_wakes_a_sleeping_daemon(led: Ground) -> None:
-    with led.redis.pubsub() as listening:
-        listening.subscribe(led.keys.wake())
-        listening.get_message(timeout=5)
-
+    with led.heard(led.keys.wake()) as heard:
         restore(led, one_shot(id="b")._replace(due_ms=DUE_MS + 5), one_shot(), one_shot("paused", "p", note="5 "))
 
-        message = listening.get_message(timeout=5)
-    assert message is not None
-    assert str(DUE_MS).encode() == message["data"]
+    assert [str(DUE_MS).encode()] == heard
 
 
 # -- merged ---------------------------------------------------------------------------------------

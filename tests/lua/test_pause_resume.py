@@ -1,4 +1,4 @@
-"""pause.lua and resume.lua."""
+"""pause.lua, resume.lua and cancel.lua: a schedule stops, goes on, or is removed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.lua.ground import HOUR_MS, Ground
+from tests.prefix import RQ
 from zsched.core.clock import LAST_MS
 
 
@@ -27,8 +28,7 @@ def plan_text(seen_due_ms: Any, version: Any, next_ms: Any = "-", from_ms: int =
 
 
 def test_a_paused_schedule_keeps_lane_due_time_and_note(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms), lane="high")
+    due_ms = ground.put_later("a", lane="high")
 
     now_ms, word = ground.call("pause", ["a"], note="until the sale is over")
 
@@ -43,8 +43,7 @@ def test_a_paused_schedule_keeps_lane_due_time_and_note(ground: Ground) -> None:
 
 
 def test_a_paused_schedule_keeps_who_paused_it_behind_its_note(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms))
+    due_ms = ground.put_later("a")
     ann, bob = ground.acting_as("ann@host"), ground.acting_as("bob")
 
     ann.call("pause", ["a"], note="until May")
@@ -97,8 +96,7 @@ def test_a_schedule_in_no_lane_is_neither_paused_nor_resumed(ground: Ground, id:
 
 
 def test_a_resumed_schedule_is_back_at_its_due_time(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms), lane="low")
+    due_ms = ground.put_later("a", lane="low")
     _pause(ground, "a")
 
     word, _, told_ms = _resume(ground, "a", "skip")
@@ -136,16 +134,6 @@ def test_resuming_with_skip_removes_and_records_an_overdue_one_shot(ground: Grou
     assert ["skipped", "-"] == _resume(ground, "a", "skip")[::2]
     assert ({}, {}) == (ground.places(), ground.job(f"a-{due_ms}"))
     assert [f"a normal {due_ms} {due_ms} {due_ms} 1 -"] == ground.last.rows
-
-
-def test_a_resume_sent_again_with_its_operation_id_gets_the_first_reply(ground: Ground) -> None:
-    ground.put(("a", "+1000"))
-    _pause(ground, "a")
-    ground.pass_time(HOUR_MS)
-    first = _resume(ground, "a", "skip", op="op-1", keep_op_ms=60_000)
-
-    assert [str(one) for one in first] == _resume(ground, "a", "skip", op="op-1", keep_op_ms=60_000)
-    assert "skipped" == first[0]
 
 
 def _missed(ground: Ground) -> tuple[str, str]:
@@ -234,3 +222,84 @@ def test_resuming_many_with_skip_asks_for_plans_of_overdue_rules_only(ground: Gr
         id: place.split()[0] for id, place in ground.places().items()
     }
     assert ["r", "late", "later"] == [row.split(" ")[0] for row in ground.last.rows]
+
+
+# -- cancel ------------------------------------------------------------------------------------------
+
+
+def test_cancelling_a_one_shot_leaves_only_its_log_entry(ground: Ground) -> None:
+    due_ms = ground.put_later("a")
+
+    now_ms, word = ground.call("cancel", ["a"])
+
+    assert "cancelled" == word
+    assert ({}, {}) == (ground.places(), ground.job(f"a-{due_ms}"))
+    entry = ground.last
+    assert ("0-2", "cancel", [f"a {due_ms}"]) == (entry.id, entry.kind, entry.rows)
+    assert entry.t.startswith(str(now_ms))
+
+
+def test_cancelling_a_recurring_schedule_leaves_only_its_log_entry(ground: Ground) -> None:
+    ground.put_recurring("r")
+
+    assert "cancelled" == ground.call("cancel", ["r"])[1]
+    assert sorted([ground.keys.meta().encode(), ground.keys.log().encode()]) == sorted(ground.redis.keys("*"))
+
+
+def test_a_paused_and_a_quarantined_schedule_can_be_cancelled(ground: Ground) -> None:
+    due_ms = ground.put_later("p", "q")
+    ground.call("pause", ["p"], note="")
+    ground.redis.zrem(ground.keys.due_normal(), "q")
+    ground.redis.hset(ground.keys.quarantine(), "q", f"normal {due_ms} 1 why")
+
+    assert ["cancelled", "cancelled"] == ground.call("cancel", ["p", "q"])[1:]
+    assert {} == ground.places()
+    assert ({}, {}) == (ground.job(f"p-{due_ms}"), ground.job(f"q-{due_ms}"))
+
+
+def test_an_ended_schedule_can_be_cancelled(ground: Ground) -> None:
+    ground.put_recurring("r")
+    ground.redis.zrem(ground.keys.due_normal(), "r")
+
+    assert "cancelled" == ground.call("cancel", ["r"])[1]
+    assert ["r -"] == ground.last.rows
+    assert 0 == ground.redis.exists(ground.keys.schedule("r"), ground.keys.template("r"), ground.keys.recurring())
+
+
+def test_cancelling_a_schedule_leaves_its_fired_run_alone(led: Ground) -> None:
+    due_ms = led.now_ms - 1
+    led.put(("a", due_ms), allow_past=1)
+    led.fire()
+
+    assert "NOTFOUND" == led.call("cancel", ["a"])[1]
+    assert [f"a-{due_ms}"] == led.queue()
+    assert "queued" == led.job(f"a-{due_ms}")["status"]
+
+
+def test_cancelling_a_schedule_keeps_a_run_that_rq_changed(ground: Ground) -> None:
+    due_ms = ground.put_later("a")
+    ground.redis.hset(f"{RQ}:job:a-{due_ms}", "status", "canceled")
+
+    assert "cancelled" == ground.call("cancel", ["a"])[1]
+    assert "canceled" == ground.job(f"a-{due_ms}")["status"]
+
+
+def test_a_run_key_of_another_type_does_not_stop_a_cancel(ground: Ground) -> None:
+    due_ms = ground.put_later("a")
+    ground.redis.delete(f"{RQ}:job:a-{due_ms}")
+    ground.redis.set(f"{RQ}:job:a-{due_ms}", "x")
+
+    assert "cancelled" == ground.call("cancel", ["a"])[1]
+    assert {} == ground.places()
+
+
+def test_many_schedules_are_cancelled_with_one_entry_and_a_word_for_each(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(*((f"a{n}", due_ms) for n in range(99)))
+    ground.put_recurring("r")
+
+    words = ground.call("cancel", [*(f"a{n}" for n in range(99)), "unknown", "r"])[1:]
+
+    assert ["cancelled"] * 99 + ["NOTFOUND", "cancelled"] == words
+    assert {} == ground.places()
+    assert (3, 100) == (len(ground.entries()), len(ground.last.rows))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground
+from tests.lua.ground import FIELDS, TEMPLATE, Ground
 from tests.prefix import RQ
 
 
@@ -15,8 +16,7 @@ def _run_now(ground: Ground, id: str, op: str = "op-1") -> list[Any]:
 
 
 def test_a_one_shot_runs_now_under_the_run_id_of_its_time(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms))
+    due_ms = ground.put_later("a")
 
     word, _, run = _run_now(ground, "a")
 
@@ -59,32 +59,16 @@ def _arguments(op: str) -> dict[str, Any]:
     return {"id": "r", "op": op, "keep_op_ms": 60_000}
 
 
-def test_a_call_sent_again_with_its_operation_id_pushes_no_second_run(ground: Ground) -> None:
-    ground.put_recurring("r")
-    first = _run_now(ground, "r")
-
-    assert [str(one) for one in first] == _run_now(ground, "r")
-    assert 1 == len(ground.queue())
-
-
-def test_run_now_keeps_a_paused_or_ended_schedule_as_it_is(ground: Ground) -> None:
+def test_run_now_keeps_a_paused_or_ended_rule_as_it_is_and_removes_a_paused_one_shot(ground: Ground) -> None:
     ground.put_recurring("p")
     ground.put_recurring("e")
-    ground.call("pause", ["p"], note="")
     ground.redis.zrem(ground.keys.due_normal(), "e")
-    before = ground.places()
+    ground.put_later("o")
+    ground.call("pause", ["p", "o"], note="")
+    place = ground.places()["p"]
 
-    assert ["fired", "fired"] == [_run_now(ground, id, id)[0] for id in "pe"]
-    assert before == ground.places()
-    assert 2 == len(ground.queue())
-
-
-def test_run_now_of_a_paused_one_shot_removes_the_schedule(ground: Ground) -> None:
-    ground.put(("a", "+60000"))
-    ground.call("pause", ["a"], note="")
-
-    assert "fired" == _run_now(ground, "a")[0]
-    assert {} == ground.places()
+    assert ["fired"] * 3 == [_run_now(ground, id, id)[0] for id in "peo"]
+    assert ({"p": place}, 3) == (ground.places(), len(ground.queue()))
 
 
 @pytest.mark.parametrize("kind", ["one-shot", "recurring"])
@@ -100,48 +84,52 @@ def test_run_now_respects_the_front_flag_of_the_schedule(ground: Ground, kind: s
     assert [run, "waiting"] == ground.queue()
 
 
-@pytest.mark.parametrize("broken", ["gone", "another type", "cancelled by RQ"])
-def test_run_now_does_not_push_a_cancelled_or_broken_one_shot(ground: Ground, broken: str) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms))
-    key = f"{RQ}:job:a-{due_ms}"
-    if broken == "cancelled by RQ":
-        ground.redis.hset(key, "status", "canceled")
-    else:
-        ground.redis.delete(key)
-    if broken == "another type":
-        ground.redis.set(key, "x")
-
-    assert "QUARANTINED" == _run_now(ground, "a")[0]
-    assert ([], 1) == (ground.queue(), len(ground.entries()))
+def _template(ground: Ground, value: str | None) -> None:
+    """Put schedule b without its template, or with *value* in its place."""
+    ground.put_recurring("b")
+    ground.redis.delete(ground.keys.template("b"))
+    if value is not None:
+        ground.redis.set(ground.keys.template("b"), value)
 
 
-@pytest.mark.parametrize("broken", ["gone", "another type", "without a payload"])
-def test_run_now_does_not_push_a_schedule_without_a_template(ground: Ground, broken: str) -> None:
-    ground.put_recurring("r")
-    ground.redis.hdel(ground.keys.template("r"), "data")
-    if broken != "without a payload":
-        ground.redis.delete(ground.keys.template("r"))
-    if broken == "another type":
-        ground.redis.set(ground.keys.template("r"), "x")
-
-    assert "QUARANTINED" == _run_now(ground, "r")[0]
-    assert ([], 1) == (ground.queue(), len(ground.entries()))
+def _hash_of_another_type(ground: Ground) -> None:
+    ground.put_recurring("b")
+    ground.redis.delete(ground.keys.schedule("b"))
+    ground.redis.rpush(ground.keys.schedule("b"), "x")
 
 
-def test_a_queue_of_another_type_is_reported(ground: Ground) -> None:
-    ground.put_recurring("r")
-    ground.redis.set(f"{RQ}:queue:default", "x")
+BROKEN: dict[str, tuple[Callable[[Ground], Any], str]] = {
+    "a one-shot cancelled by RQ": (
+        lambda ground: ground.redis.hset(f"{RQ}:job:b-{ground.put_later('b')}", "status", "canceled"),
+        "QUARANTINED",
+    ),
+    "a one-shot without its job": (
+        lambda ground: ground.redis.delete(f"{RQ}:job:b-{ground.put_later('b')}"),
+        "QUARANTINED",
+    ),
+    "a one-shot whose job is of another type": (
+        lambda ground: ground.redis.set(f"{RQ}:job:b-{ground.put_later('b')}", "x"),
+        "QUARANTINED",
+    ),
+    "a rule without its template": (lambda ground: _template(ground, None), "QUARANTINED"),
+    "a rule whose template is of another type": (lambda ground: _template(ground, "x"), "QUARANTINED"),
+    "a rule without a payload": (
+        lambda ground: (ground.put_recurring("b"), ground.redis.hdel(ground.keys.template("b"), "data")),
+        "QUARANTINED",
+    ),
+    "a rule whose hash is of another type": (_hash_of_another_type, "WRONGTYPE"),
+    "a queue of another type": (
+        lambda ground: (ground.put_recurring("b"), ground.redis.set(f"{RQ}:queue:default", "x")),
+        "WRONGTYPE",
+    ),
+}
 
-    assert "WRONGTYPE" == _run_now(ground, "r")[0]
-    assert 1 == len(ground.entries())
 
-
-def test_a_schedule_whose_hash_is_of_another_type_is_left_alone(ground: Ground) -> None:
-    ground.put_recurring("r")
-    ground.redis.delete(ground.keys.schedule("r"))
-    ground.redis.rpush(ground.keys.schedule("r"), "x")
+@pytest.mark.parametrize("broken", BROKEN)
+def test_run_now_of_a_broken_schedule_writes_nothing(ground: Ground, broken: str) -> None:
+    prepare, word = BROKEN[broken]
+    prepare(ground)
     before = ground.keyspace()
 
-    assert "WRONGTYPE" == _run_now(ground, "r")[0]
+    assert word == _run_now(ground, "b")[0]
     assert before == ground.keyspace()

@@ -1,4 +1,4 @@
-"""look.lua and track.lua: RQ's facts about runs, and the record of ended runs."""
+"""look.lua, track.lua and note.lua: RQ's facts about runs, the record of ended runs, and the notes of tasks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.prefix import RQ
 from zsched.core.job import JOB_FIELDS, JobFacts
 from zsched.errors import RedisRefused
 from zsched.storage.jobs import Jobs
+from zsched.storage.scripts import load
 
 STARTED, ENDED = "2026-01-01T00:00:00.000001Z", "2026-01-01T00:00:01.000001Z"
 A, B = "a-1767225600000", "b-1767225600000"
@@ -214,3 +215,46 @@ def test_track_is_refused_without_a_log(led: Ground, seen: Entry) -> None:
     led.redis.hdel(led.keys.meta(), "seq")
 
     assert ["LOST"] == track(led, seen, over(A, "gone"))
+
+
+JOB = f"{RQ}:job:a-1700000000000"
+
+
+def note(ground: Ground, text: str, seen: str = "", field: str = "zs_note") -> str:
+    word: bytes = ground.link.execute("EVAL", load("note").text, 1, JOB, field, seen, text)[1]
+    return word.decode()
+
+
+def test_a_note_is_stored_in_the_job(ground: Ground) -> None:
+    ground.redis.hset(JOB, mapping={"data": "call", "status": "started"})
+
+    assert "noted" == note(ground, '{"sent":1}')
+    assert "noted" == note(ground, '{"sent":2}', seen='{"sent":1}')
+    assert b'{"sent":2}' == ground.redis.hget(JOB, "zs_note")
+    assert [] == ground.entries()
+
+
+def test_a_note_based_on_a_stale_note_is_refused(ground: Ground) -> None:
+    ground.redis.hset(JOB, mapping={"data": "call", "zs_note": '{"sent":1}'})
+
+    assert "AGAIN" == note(ground, '{"failed":1}')
+    assert b'{"sent":1}' == ground.redis.hget(JOB, "zs_note")
+
+
+@pytest.mark.parametrize("there", ["half of a job", "another type"])
+def test_a_note_does_not_recreate_a_deleted_job(ground: Ground, there: str) -> None:
+    if there == "half of a job":
+        ground.redis.hset(JOB, "status", "started")
+    else:
+        ground.redis.set(JOB, "x")
+    before = ground.keyspace()
+
+    assert "GONE" == note(ground, "{}")
+    assert before == ground.keyspace()
+
+
+def test_a_note_in_one_field_leaves_the_other_fields_alone(ground: Ground) -> None:
+    ground.redis.hset(JOB, mapping={"data": "call", "zs_note": '{"sent":1}'})
+
+    assert "noted" == note(ground, "a", field="zs_next")
+    assert {b"data": b"call", b"zs_note": b'{"sent":1}', b"zs_next": b"a"} == ground.redis.hgetall(JOB)

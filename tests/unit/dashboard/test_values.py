@@ -1,4 +1,4 @@
-"""Values of jobs: read whichever serializer wrote them, and without running anything."""
+"""Jobs in the dashboard: values of any serializer, read without running anything, and descriptions of runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from uuid import UUID
 import pytest
 from rq.serializers import DefaultSerializer, JSONSerializer
 
-from zsched.dashboard.jobs import Readable, presentable, traceback
+from zsched.dashboard.jobs import Readable, described, presentable, traceback
 
 PLAIN = [None, True, 7, "text", [1, {"a": [None]}], {"user": "u1", "n": 2.5}]
 OF_PICKLE = [
@@ -175,3 +175,30 @@ def test_a_value_nested_too_deep_is_replaced_by_the_reason(levels: int) -> None:
 
 def test_a_number_of_more_digits_than_python_writes_is_presented_as_a_text() -> None:
     assert "(int that cannot be shown: ValueError)" == presentable(10**5_000)
+
+
+FUNC = "app.tasks.remind"
+
+
+@pytest.mark.parametrize(
+    ("job_id", "expected"),
+    [
+        ("reminder-42-1798102800000", f"reminder-42 · 2026-12-24 09:00:00+00:00 · {FUNC}"),
+        ("reminder-42-1798102800250", f"reminder-42 · 2026-12-24 09:00:00.250+00:00 · {FUNC}"),
+        ("a-1798102800000-r2", f"a · 2026-12-24 09:00:00+00:00 · extra run 2 · {FUNC}"),
+        ("a-1798102800000-nemail", f"a · 2026-12-24 09:00:00+00:00 · namespace email · {FUNC}"),
+        ("a-1798102800000-nemail-r1", f"a · 2026-12-24 09:00:00+00:00 · namespace email · extra run 1 · {FUNC}"),
+    ],
+)
+def test_a_run_is_described_by_schedule_and_nominal_time(job_id: str, expected: str) -> None:
+    assert expected == described(job_id, FUNC)
+
+
+@pytest.mark.parametrize("job_id", ["6ba7b810-9dad-11d1-80b4-00c04fd430c8", "report-2026", "mine", "a-1"])
+def test_a_foreign_job_keeps_its_own_description(job_id: str) -> None:
+    assert FUNC == described(job_id, FUNC)
+    assert described(job_id, None) is None
+
+
+def test_a_run_without_a_description_is_described_too() -> None:
+    assert "a · 2026-12-24 09:00:00+00:00" == described("a-1798102800000", None)

@@ -1,4 +1,4 @@
-"""Signatures of jobs: each signed part counts, and the file of keys is checked."""
+"""Stored secrets: signatures of jobs and the file of their keys, and the costs of passwords."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from zsched.core.clock import ManualClock
 from zsched.core.signed import SIGNATURE_FIELD
 from zsched.errors import ConfigError, InvalidSchedule
 from zsched.storage.keyfile import KeyFile, KeyRing, SigningKey, new_key_line, read_keys
+from zsched.storage.people import PasswordHash
 from zsched.storage.signer import checked_valid_days
 from zsched.storage.signing import (
     SIGNED,
@@ -269,3 +270,19 @@ def test_a_signature_may_be_valid_for_the_least_and_the_most_days(days: int) -> 
 def test_a_validity_that_is_no_number_of_days_in_the_limits_is_refused(days: object) -> None:
     with pytest.raises(InvalidSchedule, match="signing_valid_days"):
         checked_valid_days(days)
+
+
+# -- passwords ---------------------------------------------------------------------------------------
+
+
+HELD = {"n": 2**15, "r": 8, "p": 1, "salt": "00" * 16, "hash": "00" * 32}
+
+
+@pytest.mark.parametrize("cost", [{"p": 5}, {"r": 33}, {"n": 2**18}, {"n": 0}, {"r": 0}, {"p": -1}])
+def test_a_stored_password_with_a_cost_out_of_bounds_is_refused(cost: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="no parameters of scrypt, or too expensive ones"):
+        PasswordHash.of(HELD | cost)
+
+
+def test_the_highest_cost_of_a_stored_password_is_accepted() -> None:
+    assert 2**20 == 2**15 * 8 * PasswordHash.of(HELD | {"p": 4}).p

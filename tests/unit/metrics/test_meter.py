@@ -1,4 +1,4 @@
-"""The metrics of a scrape after a read of Redis."""
+"""Labels and distributions of a meter, and the metrics of a scrape after a read of Redis."""
 
 from __future__ import annotations
 
@@ -6,13 +6,59 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from zsched.core.choices import Priority
 from zsched.core.clock import ManualClock
 from zsched.health.facts import DaemonHealth
 from zsched.metrics.collector import DaemonCollector, Lookout, Sight
-from zsched.metrics.meter import DaemonMeter, LogTally, Names
+from zsched.metrics.meter import OTHER, DaemonMeter, Distribution, LogTally, Names
 from zsched.storage.overview import Overview
+
+
+def test_the_first_names_are_labels_and_later_names_become_other() -> None:
+    names = Names(2)
+
+    assert ["a", "b", OTHER, "a"] == [names.of(name) for name in ("a", "b", "c", "a")]
+
+
+def test_a_queue_called_other_or_unknown_uses_up_no_label() -> None:
+    names = Names(1)
+
+    assert ["other", "unknown", "a"] == [names.of(name) for name in ("other", "unknown", "a")]
+
+
+def test_a_label_is_escaped_and_cut() -> None:
+    names = Names()
+
+    assert ["\\ud800", "x" * 200] == [names.of("\ud800"), names.of("x" * 1000)]
+
+
+BOUNDS = (0.1, 1, 10)
+
+
+def test_a_value_is_in_the_first_bucket_that_it_does_not_exceed() -> None:
+    distribution = Distribution(BOUNDS)
+
+    for value in (0.05, 0.1, 0.11, 10, 11):
+        distribution.note(value)
+
+    assert [("0.1", 2), ("1.0", 3), ("10.0", 4), ("+Inf", 5)] == distribution.buckets()
+    assert 21.26 == pytest.approx(distribution.total)
+
+
+@given(some.lists(some.one_of(some.floats(-1, 20), some.sampled_from(BOUNDS))))
+def test_many_values_at_once_count_like_single_values(values: list[float]) -> None:
+    one_by_one, at_once = Distribution(BOUNDS), Distribution(BOUNDS)
+
+    for value in values:
+        one_by_one.note(value)
+    at_once.note_all(list(values))
+
+    assert one_by_one.buckets() == at_once.buckets()
+    assert one_by_one.total == pytest.approx(at_once.total)
+
 
 NOW_MS = 1_800_000_000_000
 NONE = dict.fromkeys(Priority, 0)

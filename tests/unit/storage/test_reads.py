@@ -1,4 +1,4 @@
-"""The options in which two puts of the history differ."""
+"""Reads of Redis: commands as a wire packs them, pages of the log, and the options in which two puts differ."""
 
 from __future__ import annotations
 
@@ -6,12 +6,85 @@ import json
 import pickle
 from typing import Any
 
+import hiredis
 import pytest
+import redis
 
 from zsched.core.changes import Change, What
+from zsched.core.log import Entry, Position
 from zsched.core.log.kinds import Recorded
+from zsched.errors import RedisRefused
 from zsched.storage import comparing
 from zsched.storage.comparing import changed_options, with_changed_options
+from zsched.storage.connection import Wire
+from zsched.storage.log import Pages
+
+
+def test_a_wire_packs_numbers_as_text_because_hiredis_crashes_on_ctrl_c_while_it_packs_a_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    packed: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(hiredis, "pack_command", packed.append)
+
+    Wire(None, "x").pack(("ZADD", "key", 1700000000000.5, -3, b"member"))
+
+    assert [("ZADD", "key", "1700000000000.5", "-3", b"member")] == packed
+
+
+def test_a_part_that_is_no_text_and_no_number_is_refused() -> None:
+    with pytest.raises(redis.DataError, match="must be str, int, float or bytes"):
+        Wire(None, "x").pack(("GET", None))
+
+
+class Stranger:
+    """A connection to a server that demands a password."""
+
+    is_open = True
+
+    def send_packed_command(self, command: list[bytes], check_health: bool) -> None:
+        raise redis.AuthenticationError("NOAUTH Authentication required.")
+
+    def disconnect(self) -> None:
+        self.is_open = False
+
+
+def test_a_wire_is_closed_when_the_server_demands_a_password() -> None:
+    connection = Stranger()
+    wire = Wire(connection, "x")
+
+    with pytest.raises(RedisRefused, match="needs user and password"):
+        wire.send("PING")
+
+    assert (wire.is_broken, connection.is_open) == (True, False)
+
+
+def entry(size: int) -> Entry:
+    return Entry(Position(1, 1, 1), "fire", [b"runs", b"x" * size])
+
+
+def test_the_first_page_is_one_entry_and_light_entries_double_the_next() -> None:
+    pages, sizes = Pages(100, 4 << 20), []
+    for _ in range(9):
+        sizes.append(pages.size)
+        pages.learn([entry(500)])
+
+    assert [1, 2, 4, 8, 16, 32, 64, 100, 100] == sizes
+
+
+def test_a_heavy_entry_makes_the_next_page_short() -> None:
+    pages = Pages(100, 4 << 20)
+    for _ in range(9):
+        pages.learn([entry(500)])
+
+    pages.learn([entry(500), entry(30_000_000), entry(500)])
+    assert 1 == pages.size
+
+    pages.learn([entry(2 << 20)])
+    assert 1 == pages.size
+
+    pages.learn([])
+    assert 2 == pages.size
+
 
 DUE_MS = 1_900_000_000_000
 JOB = {"description": "app.task", "origin": "default", "timeout": "180"}
