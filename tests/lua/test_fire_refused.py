@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,39 +12,25 @@ from tests.prefix import RQ
 from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.errors import ServerChanged, Stale
 
+REFUSED: dict[str, tuple[Callable[[Ground], Any], type[Exception]]] = {
+    "another token": (lambda led: led.redis.set(led.keys.lease(), "daemon-2:6:2000:nonce"), Stale),
+    "a lapsed lease": (lambda led: led.redis.delete(led.keys.lease()), Stale),
+    "another server": (lambda led: led.redis.hset(led.keys.meta(), "server", "server-2"), ServerChanged),
+    "a server without a name": (lambda led: led.redis.hset(led.keys.meta(), "server", ""), ServerChanged),
+    "a server without meta": (lambda led: led.redis.delete(led.keys.meta(), led.keys.log()), ServerChanged),
+}
 
-def test_a_leader_without_the_lease_can_do_nothing(led: Ground) -> None:
+
+@pytest.mark.parametrize("state", REFUSED)
+def test_a_leader_without_the_lease_or_on_another_server_can_do_nothing(led: Ground, state: str) -> None:
     put_due(led, "a")
+    prepare, error = REFUSED[state]
+    prepare(led)
     before = led.keyspace()
 
-    with pytest.raises(Stale):
-        led.fire(token="daemon-2:6:2000:nonce")
-    assert before == led.keyspace()
-
-
-def test_a_lapsed_lease_is_stale(led: Ground) -> None:
-    led.redis.delete(led.keys.lease())
-
-    with pytest.raises(Stale):
-        led.fire()
-
-
-@pytest.mark.parametrize("server", ["server-2", ""])
-def test_a_leader_on_another_server_can_do_nothing(led: Ground, server: str) -> None:
-    put_due(led, "a")
-    led.redis.hset(led.keys.meta(), "server", server)
-    before = led.keyspace()
-
-    with pytest.raises(ServerChanged):
+    with pytest.raises(error):
         led.fire()
     assert before == led.keyspace()
-
-
-def test_a_leader_on_a_server_without_meta_can_do_nothing(led: Ground) -> None:
-    led.redis.delete(led.keys.meta())
-
-    with pytest.raises(ServerChanged):
-        led.fire()
 
 
 def test_fire_is_refused_during_a_hold(led: Ground) -> None:
@@ -58,21 +45,18 @@ def test_fire_is_refused_during_a_hold(led: Ground) -> None:
     assert 1 == led.fire().runs
 
 
-def test_a_hold_longer_than_the_leaders_lease_is_kept(led: Ground) -> None:
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_hold_is_kept_unless_it_is_longer_than_any_lease_and_so_from_before_a_clock_jump(
+    led: Ground, is_held: bool
+) -> None:
     put_due(led, "a")
-    led.redis.hset(led.keys.meta(), "hold", led.now_ms + LONGEST_LEASE_MS - 5000)
+    led.redis.hset(led.keys.meta(), "hold", led.now_ms + LONGEST_LEASE_MS + (-5000 if is_held else 5000))
 
-    assert "HELD" == led.fire_reply()[0]
-
-
-def test_a_hold_from_before_a_clock_jump_is_ignored(led: Ground) -> None:
-    put_due(led, "a")
-    led.redis.hset(led.keys.meta(), "hold", led.now_ms + LONGEST_LEASE_MS + 5000)
-
-    assert 1 == led.fire().runs
+    assert is_held == (led.fire_reply()[0] == "HELD")
     led.pass_time(10_000)  # within the longest lease of it
     put_due(led, "b")
-    assert 1 == led.fire().runs
+    assert is_held == (led.fire_reply()[0] == "HELD")
+    assert (0 if is_held else 2) == len(led.queue())
 
 
 def test_a_doubt_in_the_future_is_lowered_to_the_current_time(led: Ground) -> None:
@@ -139,26 +123,20 @@ def test_runs_due_before_the_doubt_are_marked_uncertain(led: Ground) -> None:
     assert {"runs": f"{before_run} {after_run}", "uncertain": before_run} == led.last.fields
 
 
-def test_uncertain_runs_that_must_not_run_twice_are_skipped(led: Ground) -> None:
-    [skipped] = put_due(led, "s", zs="1s")
-    [fired_run] = put_due(led, "f")
-    led.redis.hset(led.keys.meta(), "doubt", led.now_ms)
+@pytest.mark.parametrize("is_doubted", [True, False])
+def test_uncertain_runs_that_must_not_run_twice_are_skipped(led: Ground, is_doubted: bool) -> None:
+    [run] = put_due(led, "s", zs="1s")
+    [other] = put_due(led, "t", lane="low")
+    if is_doubted:
+        led.redis.hset(led.keys.meta(), "doubt", led.now_ms)
 
     fired = led.fire()
 
-    assert (1, [skipped]) == (fired.runs, fired.skipped)
-    assert [fired_run] == led.queue()
-    assert {} == led.job(skipped)
-    assert skipped == led.last.fields["skipped"]
+    assert ((1, [run]) if is_doubted else (2, [])) == (fired.runs, fired.skipped)
+    assert ([other] if is_doubted else [run, other]) == led.queue()
+    assert is_doubted == (led.job(run) == {})
+    assert (run if is_doubted else None) == led.last.fields.get("skipped")
     assert {} == led.places()
-
-
-def test_a_schedule_with_on_uncertain_skip_fires_without_a_doubt(led: Ground) -> None:
-    [run] = put_due(led, "s", zs="1s")
-
-    led.fire()
-
-    assert [run] == led.queue()
 
 
 # -- a quarantine of a wrong type --------------------------------------------------------------------
@@ -168,13 +146,6 @@ def _spoil_quarantine(ground: Ground) -> str:
     key = ground.keys.quarantine()
     ground.redis.set(key, "x")
     return key
-
-
-def test_fire_reports_a_quarantine_key_of_a_wrong_type(led: Ground) -> None:
-    led.put_recurring("r", led.now_ms - 1000)
-    key = _spoil_quarantine(led)
-
-    assert [key] == led.fire().wrong
 
 
 def _stuck_one_shots(ground: Ground, number: int) -> None:
@@ -187,29 +158,21 @@ def _due_rules(ground: Ground, number: int) -> None:
         ground.put_recurring(f"stuck{n:03}", ground.now_ms - 2000)
 
 
+@pytest.mark.parametrize("number", [2, 9])
 @pytest.mark.parametrize("put", [_stuck_one_shots, _due_rules])
-def test_a_schedule_that_cannot_be_quarantined_does_not_block_later_schedules(
-    led: Ground, put: Callable[[Ground, int], None]
+def test_schedules_that_cannot_be_quarantined_are_reported_and_do_not_block_later_schedules(
+    led: Ground, put: Callable[[Ground, int], None], number: int
 ) -> None:
-    put(led, 9)
+    put(led, number)
     good = put_due(led, *(f"good{n}" for n in range(5)))
     low = put_due(led, "low", lane="low")
-    _spoil_quarantine(led)
+    key = _spoil_quarantine(led)
 
     fired = [led.fire(limit=3) for _ in range(3)]
 
-    assert [3, 3, 0] == [one.runs for one in fired]
+    assert [(3, [key]), (3, [key]), (0, [key])] == [(one.runs, one.wrong) for one in fired]
     assert [*good, *low] == led.queue()
-    assert 9 == led.redis.zcard(led.keys.due_normal())
-
-
-def test_fire_pushes_no_more_than_its_limit_beside_schedules_that_cannot_be_quarantined(led: Ground) -> None:
-    _stuck_one_shots(led, 2)
-    good = put_due(led, *(f"good{n}" for n in range(8)))
-    _spoil_quarantine(led)
-
-    assert 4 == led.fire(limit=4).runs
-    assert good[:4] == led.queue()
+    assert number == led.redis.zcard(led.keys.due_normal())
 
 
 @pytest.mark.parametrize("number", [1, 3, 100])
@@ -249,19 +212,11 @@ def test_quarantine_takes_schedules_out_of_their_lanes_and_stores_the_reason(led
     assert (f"{EPOCH}-3", "quarantine", rows) == (entry.id, entry.kind, entry.rows)
 
 
-def test_a_schedule_whose_due_time_changed_is_not_quarantined(led: Ground) -> None:
+def test_a_schedule_that_changed_or_is_gone_is_not_quarantined(led: Ground) -> None:
     _, _, _, due_ms = led.put_recurring("a")
     version = led.schedule("a")["version"]
-    rows = ["a", "normal", int(due_ms) - 1, version, "why", "gone", "normal", due_ms, version, "why"]
+    rows = [("a", int(due_ms) - 1, version), ("a", due_ms, "0-1"), ("gone", due_ms, version)]
 
-    assert 0 == led.call("quarantine", rows, token=TOKEN, expected_server=SERVER)[1]
-    assert {"a": f"normal {due_ms}"} == led.places()
-    assert 1 == len(led.entries())
-
-
-def test_a_schedule_whose_rule_changed_is_not_quarantined(led: Ground) -> None:
-    _, _, _, due_ms = led.put_recurring("a")
-
-    taken = led.call("quarantine", ["a", "normal", due_ms, "0-1", "why"], token=TOKEN, expected_server=SERVER)[1]
-
-    assert (0, {"a": f"normal {due_ms}"}) == (taken, led.places())
+    texts = [text for id, ms, seen in rows for text in (id, "normal", ms, seen, "why")]
+    assert 0 == led.call("quarantine", texts, token=TOKEN, expected_server=SERVER)[1]
+    assert ({"a": f"normal {due_ms}"}, 1) == (led.places(), len(led.entries()))

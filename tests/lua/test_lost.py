@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from base64 import b64encode
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -64,12 +65,15 @@ def lose(ground: Ground, seen: Entry, *dead: tuple[str, ...], **over: Any) -> li
     return ground.call("lost", [text for one in dead for text in one], **(arguments | over))
 
 
-NOTHING = ["-", "0", [], [], []]
+NOTHING: list[Any] = ["-", "0", [], [], []]
 
 
-def test_a_lost_run_with_retries_left_is_queued_at_once(led: Ground, seen: Entry) -> None:
+@pytest.mark.parametrize(("flag", "is_front"), [("1", True), ("", False), ("0", False)])
+def test_a_lost_run_with_retries_left_is_queued_at_once_at_the_front_if_its_retries_go_there(
+    led: Ground, seen: Entry, flag: str, is_front: bool
+) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "before")
-    job(led, A, retries_left="2")
+    job(led, A, retries_left="2", enqueue_at_front_on_retry=flag)
     member = execution(led, A)
 
     reply = lose(led, seen, again(A, member))
@@ -78,31 +82,71 @@ def test_a_lost_run_with_retries_left_is_queued_at_once(led: Ground, seen: Entry
     status, retries_left, enqueued_at = led.redis.hmget(led.keys.rq.job(A), "status", "retries_left", "enqueued_at")
     assert [entry.id, entry.t, [A], [], []] == reply[1:]
     assert (f"{EPOCH}-2", "again", [f"{A} 2 {WHY}"]) == (entry.id, entry.kind, entry.rows)
-    assert ["before", A] == led.queue()
+    assert ([A, "before"] if is_front else ["before", A]) == led.queue()
     assert (b"queued", b"1") == (status, retries_left)
     assert ENQUEUED.encode() < enqueued_at
     assert not led.redis.exists(f"{RQ}:wip:default", f"{RQ}:executions:{A}")
     assert f"{RQ}:queue:default".encode() in led.redis.smembers(f"{RQ}:queues")
 
 
-@pytest.mark.parametrize(("flag", "expected"), [("1", [A, "before"]), ("", ["before", A]), ("0", ["before", A])])
-def test_a_retried_lost_run_goes_to_the_front_if_its_retries_do(
-    led: Ground, seen: Entry, flag: str, expected: list[str]
-) -> None:
-    led.redis.rpush(f"{RQ}:queue:default", "before")
-    job(led, A, retries_left="1", enqueue_at_front_on_retry=flag)
-
-    lose(led, seen, again(A, execution(led, A)))
-
-    assert expected == led.queue()
-
-
-def test_a_lost_run_without_retries_left_is_not_retried(led: Ground, seen: Entry) -> None:
+def _without_retries(led: Ground) -> list[tuple[str, ...]]:
     job(led, A, retries_left="0")
     job(led, B)
+    return [again(A, execution(led, A)), again(B, execution(led, B))]
 
-    assert NOTHING == lose(led, seen, again(A, execution(led, A)), again(B, execution(led, B)))[1:]
-    assert [] == led.queue()
+
+def _changed(**fields: str) -> Callable[[Ground], list[tuple[str, ...]]]:
+    def prepare(led: Ground) -> list[tuple[str, ...]]:
+        job(led, A, retries_left="1")
+        member = execution(led, A)
+        led.redis.hset(led.keys.rq.job(A), mapping=fields)
+        return [again(A, member), end(A, member)]
+
+    return prepare
+
+
+def _alive(which: str) -> Callable[[Ground], list[tuple[str, ...]]]:
+    def prepare(led: Ground) -> list[tuple[str, ...]]:
+        job(led, A, retries_left="1")
+        member = execution(led, A, is_alive=which == "lapsed")
+        if which == "another":
+            execution(led, A, "y", is_alive=True)
+        return [again(A, member)]
+
+    return prepare
+
+
+def _queued(act: Callable[[Ground], Any]) -> Callable[[Ground], list[tuple[str, ...]]]:
+    def prepare(led: Ground) -> list[tuple[str, ...]]:
+        job(led, A, "queued", retries_left="1")
+        act(led)
+        return [again(A, status="queued")]
+
+    return prepare
+
+
+NOT_LOST: dict[str, Callable[[Ground], list[tuple[str, ...]]]] = {
+    "without retries left": _without_retries,
+    "finished since the scan": _changed(status="finished"),
+    "alive since the scan": _changed(last_heartbeat="2026-01-01T00:00:30.000001Z"),
+    "queued since the scan": _changed(status="queued"),
+    "alive by the server's clock": _alive("lapsed"),
+    "alive in another execution": _alive("another"),
+    "deleted": lambda led: [end(A, execution(led, A))],
+    "in its queue": _queued(lambda led: led.redis.rpush(f"{RQ}:queue:default", "x", A, "y")),
+    "taken": _queued(lambda led: led.redis.rpush(f"{RQ}:queue:default:intermediate", A)),
+    "begun": _queued(lambda led: execution(led, A)),
+    "pushed again": _queued(lambda led: led.redis.hset(led.keys.rq.job(A), "enqueued_at", BEAT)),
+}
+
+
+@pytest.mark.parametrize("state", NOT_LOST)
+def test_a_run_that_is_not_lost_or_has_no_retries_left_is_left_alone(led: Ground, seen: Entry, state: str) -> None:
+    dead = NOT_LOST[state](led)
+    before = led.keyspace()
+
+    assert NOTHING == lose(led, seen, *dead)[1:]
+    assert before == led.keyspace()
 
 
 def test_a_lost_run_without_retries_ends_as_failed_in_log_and_rq(led: Ground, seen: Entry) -> None:
@@ -157,33 +201,6 @@ def test_retried_and_ended_runs_are_logged_as_two_entries(led: Ground, seen: Ent
 
     assert ["again", "end"] == [entry.kind for entry in led.entries()][-2:]
     assert [led.last.id, led.last.t, [A], [B], []] == reply[1:]
-
-
-@pytest.mark.parametrize(
-    "changed", [{"status": "finished"}, {"last_heartbeat": "2026-01-01T00:00:30.000001Z"}, {"status": "queued"}]
-)
-def test_a_run_that_changed_since_the_scan_is_not_lost(led: Ground, seen: Entry, changed: dict[str, str]) -> None:
-    job(led, A, retries_left="1")
-    member = execution(led, A)
-    led.redis.hset(led.keys.rq.job(A), mapping=changed)
-    before = led.keyspace()
-
-    assert NOTHING == lose(led, seen, again(A, member), end(A, member))[1:]
-    assert before == led.keyspace()
-
-
-@pytest.mark.parametrize("which", ["lapsed", "another"])
-def test_an_execution_alive_by_the_servers_clock_is_not_lost(led: Ground, seen: Entry, which: str) -> None:
-    job(led, A, retries_left="1")
-    member = execution(led, A, is_alive=which == "lapsed")
-    if which == "another":
-        execution(led, A, "y", is_alive=True)
-
-    assert NOTHING == lose(led, seen, again(A, member))[1:]
-
-
-def test_a_deleted_job_is_not_lost(led: Ground, seen: Entry) -> None:
-    assert NOTHING == lose(led, seen, end(A, execution(led, A)))[1:]
 
 
 @pytest.mark.parametrize(
@@ -264,21 +281,6 @@ def test_a_run_that_left_its_queue_is_pushed_again(led: Ground, seen: Entry) -> 
 
     assert [[A], [B]] == reply[3:5]
     assert ["later", A] == led.queue()
-
-
-@pytest.mark.parametrize("where", ["in its queue", "taken", "begun", "pushed again"])
-def test_a_queued_taken_or_started_run_is_not_pushed_again(led: Ground, seen: Entry, where: str) -> None:
-    job(led, A, "queued", retries_left="1")
-    if where == "in its queue":
-        led.redis.rpush(f"{RQ}:queue:default", "x", A, "y")
-    elif where == "taken":
-        led.redis.rpush(f"{RQ}:queue:default:intermediate", A)
-    elif where == "begun":
-        execution(led, A)
-    else:
-        led.redis.hset(led.keys.rq.job(A), "enqueued_at", BEAT)
-
-    assert NOTHING == lose(led, seen, again(A, status="queued"))[1:]
 
 
 def test_a_run_whose_worker_died_before_starting_it_leaves_the_intermediate_queue(led: Ground, seen: Entry) -> None:

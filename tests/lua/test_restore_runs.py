@@ -20,21 +20,14 @@ def test_an_open_run_is_pushed_again_and_marked_uncertain(led: Ground) -> None:
     assert ({}, ["open"]) == (led.places(), reply[3])
 
 
-def test_restored_runs_are_pushed_in_order_and_front_runs_first(led: Ground) -> None:
+def test_restored_runs_are_pushed_in_order_and_runs_of_front_schedules_first(led: Ground) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "others")
+    of_rule = run(id="r")._replace(job=texts_of(TEMPLATE), own=texts_of({"flags": "f"}))
 
-    restore(led, run(id="a"), run(id="b", flags="f"), run(id="c"), run(id="d", flags="f"))
+    restore(led, run(id="a"), run(id="b", flags="f"), of_rule, run(id="c"), run(id="d", flags="f"))
 
-    assert [f"b-{DUE_MS}", f"d-{DUE_MS}", "others", f"a-{DUE_MS}", f"c-{DUE_MS}"] == led.queue()
-
-
-def test_the_restored_run_of_a_front_rule_goes_to_the_front(led: Ground) -> None:
-    led.redis.rpush(f"{RQ}:queue:default", "others")
-
-    restore(led, run()._replace(job=texts_of(TEMPLATE), own=texts_of({"flags": "f"})))
-
-    assert [f"a-{DUE_MS}", "others"] == led.queue()
-    assert "flags" not in led.job(f"a-{DUE_MS}")
+    assert [f"{id}-{DUE_MS}" for id in "brd"] + ["others", f"a-{DUE_MS}", f"c-{DUE_MS}"] == led.queue()
+    assert "flags" not in led.job(f"r-{DUE_MS}")
 
 
 def test_a_skipped_run_is_only_recorded(led: Ground) -> None:
@@ -47,30 +40,26 @@ def test_a_skipped_run_is_only_recorded(led: Ground) -> None:
     assert ["skipped"] == [row.place for row in logged(led.last)]
 
 
-def test_a_run_for_a_broken_queue_is_refused_and_the_others_go_on(led: Ground) -> None:
+def test_a_run_without_a_queue_or_for_a_broken_one_is_refused_and_the_others_go_on(led: Ground) -> None:
     led.redis.set(f"{RQ}:queue:broken", "a text")
+    without = run(id="w")._replace(job=texts_of({"data": "call"}))
 
-    reply = restore(led, run(id="x", queue="broken"), run(id="y"), one_shot(id="z"))
+    reply = restore(led, run(id="x", queue="broken"), without, run(id="y"), one_shot(id="z"))
 
     assert ([f"y-{DUE_MS}"], {"z": f"low {DUE_MS}"}) == (led.queue(), led.places())
     assert {} == led.job(f"x-{DUE_MS}")
-    assert ["refused", "open", "due"] == [row.place for row in logged(led.last)] == reply[3]
+    assert ["refused", "refused", "open", "due"] == [row.place for row in logged(led.last)] == reply[3]
 
 
-def test_a_run_without_a_queue_is_refused(led: Ground) -> None:
-    restore(led, run()._replace(job=texts_of({"data": "call"})))
-
-    assert ["refused"] == [row.place for row in logged(led.last)]
-
-
-def test_a_run_whose_job_exists_is_not_pushed_again(led: Ground) -> None:
-    restore(led, run())
+def test_a_run_whose_job_exists_is_not_pushed_again_also_if_its_queue_is_broken(led: Ground) -> None:
+    restore(led, run(), run(id="b"))
     before = led.job(f"a-{DUE_MS}")
+    led.redis.set(f"{RQ}:queue:broken", "a text")
 
-    restore(led, run())
+    reply = restore(led, run(), run(id="b", queue="broken"))
 
-    assert ([f"a-{DUE_MS}"], before) == (led.queue(), led.job(f"a-{DUE_MS}"))
-    assert ["held"] == [row.place for row in logged(led.last)]
+    assert ([f"a-{DUE_MS}", f"b-{DUE_MS}"], before) == (led.queue(), led.job(f"a-{DUE_MS}"))
+    assert ["held", "held"] == [row.place for row in logged(led.last)] == reply[3]
 
 
 @pytest.mark.parametrize("place", ["open", "skipped"])
@@ -95,13 +84,6 @@ def test_a_dry_run_says_what_would_be_logged_and_writes_nothing(led: Ground) -> 
 
     assert ["-", "0", ["held", "skipped", "refused", "due"]] == reply[1:]
     assert before == led.keyspace()
-
-
-def test_a_run_that_exists_in_rq_is_left_to_rq_although_its_queue_is_broken(led: Ground) -> None:
-    led.redis.set(f"{RQ}:queue:broken", "a text")
-    led.redis.hset(f"{RQ}:job:a-{DUE_MS}", "status", "started")
-
-    assert ["held"] == restore(led, run(queue="broken"))[3]
 
 
 @pytest.mark.parametrize("there", ["due", "paused"])
