@@ -11,6 +11,7 @@ from tests.lua.test_lost import again, end, execution, job
 from tests.lua.test_pause_resume import plan_text
 from tests.lua.test_retry import retry
 from tests.prefix import RQ
+from zsched.core.log import Position
 
 FENCE = {"token": TOKEN, "expected_server": SERVER}
 DUE_MS = 1_700_000_000_000
@@ -206,6 +207,7 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
         g, restoring.one_shot("paused", "later"), restoring.rule("due", "rule"), restoring.one_shot("quarantine", "x"),
         restoring.rule("due", "y"), restoring.one_shot("due", "z"), restoring.run(id="w"), **_seen(g),
     ),
+    "merged": lambda g: restoring.merged(g, Position(1, 2, 3), **_seen(g)),
     "report": lambda g: g.report(hold_for_ms=1000),
     "trim": lambda g: g.call("trim", first_kept="7-2", limit=100, silent_ms=-1, **FENCE),
     "archived": lambda g: g.call("archived", entry="7-1", entry_ms=1, alive_ms=1000),

@@ -57,6 +57,7 @@ def test_many_one_shots_at_few_times_go_in_the_order_of_their_times(
 
 
 def test_fire_with_nothing_due_writes_nothing_and_returns_the_next_time(led: Ground) -> None:
+    assert "" == led.fire().next_ms
     due_ms = led.put_later("low", lane="low")
     led.put(("high", due_ms + 5), lane="high")
     before = led.keyspace()
@@ -65,10 +66,6 @@ def test_fire_with_nothing_due_writes_nothing_and_returns_the_next_time(led: Gro
 
     assert (0, 0, due_ms) == (fired.runs, fired.looked, fired.next_ms)
     assert before == led.keyspace()
-
-
-def test_an_empty_namespace_has_no_next_time(led: Ground) -> None:
-    assert "" == led.fire().next_ms
 
 
 def test_fire_never_fires_a_run_before_its_due_millisecond(led: Ground) -> None:
@@ -81,25 +78,17 @@ def test_fire_never_fires_a_run_before_its_due_millisecond(led: Ground) -> None:
     assert (0, 1) == (early.runs, led.fire().runs)
 
 
-def test_lanes_fire_high_before_normal_before_low_and_each_by_due_time(led: Ground) -> None:
+def test_lanes_fire_high_before_normal_before_low_and_each_by_due_time_also_if_a_batch_is_limited(led: Ground) -> None:
     low = put_due(led, "l1", "l2", lane="low")
     normal = put_due(led, "n1", "n2")
     high = put_due(led, "h1", "h2", lane="high")
 
-    led.fire()
+    first = led.fire(limit=5)
 
+    assert (5, 5, first.now_ms) == (first.runs, first.looked, first.next_ms)
+    assert ([*high, *normal, low[0]], ["l2"]) == (led.queue(), list(led.places()))
+    assert 1 == led.fire().runs
     assert [*high, *normal, *low] == led.queue()
-
-
-def test_the_batch_limit_is_spent_on_the_higher_lanes_first(led: Ground) -> None:
-    low = put_due(led, "l1", "l2", lane="low")
-    high = put_due(led, "h1", "h2", lane="high")
-
-    fired = led.fire(limit=3)
-
-    assert (3, 3, fired.now_ms) == (fired.runs, fired.looked, fired.next_ms)
-    assert [*high, low[0]] == led.queue()
-    assert ["l2"] == list(led.places())
 
 
 def test_runs_with_the_front_flag_are_queued_before_the_others_by_due_time(led: Ground) -> None:

@@ -37,31 +37,35 @@ CALLS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.parametrize(
+    ("format", "error", "told"),
+    [
+        (
+            FORMAT + 1,
+            NewerFormat,
+            f"a newer zsched keeps this namespace in format {FORMAT + 1}, and this one knows {FORMAT}: upgrade zsched "
+            "here",
+        ),
+        (
+            OLDEST_FORMAT - 1,
+            OlderFormat,
+            f"an older zsched kept this namespace in format {OLDEST_FORMAT - 1}, and this one knows {FORMAT}: give "
+            "another namespace, or remove the keys zsched:{default}:* and schedule again",
+        ),
+    ],
+)
 @CALLS
-def test_a_newer_format_is_neither_read_nor_written(led: Ground, call: Callable[[Ground], Any]) -> None:
-    led.redis.hset(led.keys.meta(), "format", FORMAT + 1)
-    before = led.keyspace()
-
-    with pytest.raises(NewerFormat, match=f"in format {FORMAT + 1}, and this one knows {FORMAT}: upgrade zsched here"):
-        call(led)
-
-    assert before == led.keyspace()
-
-
-@CALLS
-def test_an_older_format_is_refused_with_the_remedy_and_never_read(led: Ground, call: Callable[[Ground], Any]) -> None:
+def test_another_format_is_refused_with_the_remedy_and_neither_read_nor_written(
+    led: Ground, call: Callable[[Ground], Any], format: int, error: type[Exception], told: str
+) -> None:
     led.put(("a", "+60000"))
-    led.redis.hset(led.keys.meta(), "format", OLDEST_FORMAT - 1)
+    led.redis.hset(led.keys.meta(), "format", format)
     before = led.keyspace()
 
-    with pytest.raises(OlderFormat) as caught:
+    with pytest.raises(error) as caught:
         call(led)
 
-    assert (
-        f"an older zsched kept this namespace in format {OLDEST_FORMAT - 1}, and this one knows {FORMAT}: give another "
-        "namespace, or remove the keys zsched:{default}:* and schedule again"
-    ) == str(caught.value)
-    assert before == led.keyspace()
+    assert (told, before) == (str(caught.value), led.keyspace())
 
 
 def test_the_remedy_for_an_older_format_gives_an_empty_namespace(led: Ground) -> None:
@@ -122,10 +126,7 @@ NUMBERS_OF_LUA = ["nan", "inf", "-inf", "1e300", "1e3", "2.5", "7.0", "0x7", " 7
 GARBAGE = [*TEXTS, *NUMBERS_OF_LUA, LAST_MS + 1, -LAST_MS - 1, "9" * 5000]
 
 
-@pytest.mark.parametrize(
-    ("field", "garbage"),
-    each(NUMBERS, GARBAGE),
-)
+@pytest.mark.parametrize(("field", "garbage"), each(NUMBERS, GARBAGE))
 def test_a_corrupted_number_in_meta_is_refused_by_name_and_nothing_is_written(
     ground: Ground, field: str, garbage: Any
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ def test_the_first_term_on_a_new_redis_begins_with_doubt_and_hold(ground: Ground
     assert 0 < ground.redis.pttl(ground.keys.lease()) <= LEASE_MS
 
 
-def test_a_new_term_writes_a_term_entry(ground: Ground) -> None:
+def test_a_new_term_writes_a_term_entry_and_entries_before_it_are_in_epoch_zero(ground: Ground) -> None:
     ground.put(("a", "+60000"))
 
     _, _, now_ms, *_ = _acquire(ground)
@@ -49,6 +50,8 @@ def test_a_new_term_writes_a_term_entry(ground: Ground) -> None:
     expected = {"daemon": "one", "server": "s1", "format": str(FORMAT)}
     assert ("1-2", "term", expected) == (entry.id, entry.kind, entry.fields)
     assert entry.t.startswith(str(now_ms))
+    ground.put(("b", "+60000"))
+    assert ["0-1", "1-2", "1-3"] == [entry.id for entry in ground.entries()]
 
 
 def test_a_held_lease_is_busy_and_nothing_is_written(ground: Ground) -> None:
@@ -120,14 +123,6 @@ def test_the_next_epoch_is_above_the_log_when_meta_was_lost(ground: Ground) -> N
     assert "3" == _meta(ground)["seq"]
 
 
-def test_entries_before_the_first_daemon_are_in_epoch_zero(ground: Ground) -> None:
-    ground.put(("a", "+60000"))
-    _acquire(ground)
-    ground.put(("b", "+60000"))
-
-    assert ["0-1", "1-2", "1-3"] == [entry.id for entry in ground.entries()]
-
-
 def test_a_rolled_back_redis_repeats_an_epoch_but_never_a_token(ground: Ground) -> None:
     first = _acquire(ground, "one", "n1")
     ground.redis.flushall()
@@ -156,7 +151,7 @@ def test_a_renewed_lease_has_its_full_length_again(ground: Ground) -> None:
     assert 1 == len(ground.entries())
 
 
-def test_only_the_holder_on_its_server_renews(ground: Ground) -> None:
+def test_only_the_holder_on_its_server_renews_and_a_lapsed_lease_is_not_revived(ground: Ground) -> None:
     token, *_ = _acquire(ground)
     ground.redis.pexpire(ground.keys.lease(), LEASE_MS)
 
@@ -166,11 +161,7 @@ def test_only_the_holder_on_its_server_renews(ground: Ground) -> None:
         ground.call("renew", token=token, expected_server="s2", lease_ms=60_000)
     assert ground.redis.pttl(ground.keys.lease()) <= LEASE_MS
 
-
-def test_a_lapsed_lease_is_not_revived(ground: Ground) -> None:
-    token, *_ = _acquire(ground)
     ground.redis.delete(ground.keys.lease())
-
     with pytest.raises(Stale):
         ground.call("renew", token=token, expected_server="s1", lease_ms=LEASE_MS)
     assert 0 == ground.redis.exists(ground.keys.lease())
@@ -214,45 +205,29 @@ def _named(ground: Ground, *fields: str) -> list[str | None]:
     return [value and value.decode() for value in ground.redis.hmget(ground.keys.meta(), fields)]
 
 
-def test_naming_a_new_data_set_removes_its_doubt_and_keeps_its_hold(nameless: Ground) -> None:
+def _trim(ground: Ground) -> None:
+    ground.put(("b", "+60000"))
+    ground.trimmed = ground.redis.xtrim(ground.keys.log(), maxlen=1, approximate=False)
+
+
+NAMED: dict[str, tuple[Callable[[Ground], Any], str, str | None]] = {  # and its name and doubt afterwards
+    "new": (lambda ground: None, "new", None),
+    "new beside an archive of another history": (lambda ground: None, "new", "5"),
+    "in a later term": (lambda ground: ground.redis.hset(ground.keys.meta(), "epoch", 2), "new", "5"),
+    "with a trimmed log": (_trim, "new", "5"),
+    "with a name": (lambda ground: ground.redis.hset(ground.keys.meta(), "gen", "old"), "old", "5"),
+}
+
+
+@pytest.mark.parametrize("state", NAMED)
+def test_only_a_new_data_set_loses_its_doubt_when_it_gets_a_name(nameless: Ground, state: str) -> None:
+    prepare, name, doubt = NAMED[state]
+    prepare(nameless)
     before = len(nameless.entries())
 
-    [names] = _name(nameless)
-
-    assert "new" == names
-    assert ["new", None, "7"] == _named(nameless, "gen", "doubt", "hold")
+    assert [name] == _name(nameless, is_new=int("archive" not in state))
+    assert [name, doubt, "7"] == _named(nameless, "gen", "doubt", "hold")
     assert before == len(nameless.entries())
-
-
-def test_a_data_set_stays_in_doubt_if_an_archive_has_another_history(nameless: Ground) -> None:
-    _name(nameless, is_new=0)
-
-    assert ["new", "5"] == _named(nameless, "gen", "doubt")
-
-
-def test_a_data_set_stays_in_doubt_in_a_later_term(nameless: Ground) -> None:
-    nameless.redis.hset(nameless.keys.meta(), "epoch", 2)
-
-    _name(nameless)
-
-    assert ["new", "5"] == _named(nameless, "gen", "doubt")
-
-
-def test_a_log_that_is_not_complete_stays_in_doubt(nameless: Ground) -> None:
-    nameless.put(("b", "+60000"))
-    nameless.trimmed = nameless.redis.xtrim(nameless.keys.log(), maxlen=1, approximate=False)
-
-    _name(nameless)
-
-    assert ["new", "5"] == _named(nameless, "gen", "doubt")
-
-
-def test_an_existing_name_is_not_replaced(nameless: Ground) -> None:
-    nameless.redis.hset(nameless.keys.meta(), "gen", "old")
-
-    [names] = _name(nameless)
-
-    assert ("old", ["old", "5"]) == (names, _named(nameless, "gen", "doubt"))
 
 
 @pytest.mark.parametrize(

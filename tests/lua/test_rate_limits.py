@@ -302,30 +302,20 @@ def cancel_run(ground: Ground, run: str) -> str:
     return str(ground.call("cancel_run", [id, run, seen, FACTS], most_waiting=50)[1])
 
 
-def test_cancelling_a_run_that_waits_for_a_slot_removes_it_from_its_limit(led: Ground) -> None:
+@pytest.mark.parametrize("word", ["cancelled", "TAKEN", "BROKEN"])
+def test_a_run_that_waits_for_a_slot_is_cancelled_unless_it_just_got_one_or_has_none(led: Ground, word: str) -> None:
     take_slot(led)
     run = _fire(led)
+    if word == "TAKEN":
+        led.redis.zrem(WAITING, run)
+    elif word == "BROKEN":
+        led.redis.hdel(led.keys.rq.job(run), "rate_limit_key")
 
-    assert "cancelled" == cancel_run(led, run)
+    assert word == cancel_run(led, run)
 
-    assert (["other"], []) == slots(led)
-    assert ("canceled", "end") == (led.job(run)["status"], led.last.kind)
-
-
-def test_cancelling_a_run_that_just_got_its_slot_returns_taken(led: Ground) -> None:
-    take_slot(led)
-    run = _fire(led)
-    led.redis.zrem(WAITING, run)
-
-    assert "TAKEN" == cancel_run(led, run)
-
-
-def test_cancelling_a_rate_limited_run_without_a_limit_returns_broken(led: Ground) -> None:
-    take_slot(led)
-    run = _fire(led)
-    led.redis.hdel(led.keys.rq.job(run), "rate_limit_key")
-
-    assert "BROKEN" == cancel_run(led, run)
+    assert (["other"], [run] if word == "BROKEN" else []) == slots(led)
+    is_cancelled = word == "cancelled"
+    assert is_cancelled == (led.job(run)["status"] == "canceled") == (led.last.kind == "end")
 
 
 def test_a_run_that_waits_for_a_slot_is_withdrawn_for_the_next_run(led: Ground) -> None:
@@ -347,20 +337,13 @@ def test_a_withdrawn_run_without_a_place_stays_in_its_chain(led: Ground) -> None
     assert f"cancel_previous {A} {B}" == chain(led)
 
 
-def test_a_run_that_waits_for_a_slot_counts_as_overlap(led: Ground) -> None:
-    take_slot(led)
-    put(led, template=LIMIT, flags="l")
-    advance(led, "skip")
-
-    assert "overlap" == advance(led, "skip")[0]
-
-
-def test_a_run_that_waits_too_long_for_its_first_slot_does_not_count_as_overlap(led: Ground) -> None:
+def test_a_run_that_waits_for_a_slot_counts_as_overlap_for_an_hour(led: Ground) -> None:
     take_slot(led)
     put(led, template=LIMIT, flags="l")
     _, first = advance(led, "skip")
-    led.pass_time(HOUR_MS + 1)
 
+    assert "overlap" == advance(led, "skip")[0]
+    led.pass_time(HOUR_MS + 1)
     assert "fired" == advance(led, "skip")[0]
     assert first in slots(led)[1]
 

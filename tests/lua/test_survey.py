@@ -36,18 +36,21 @@ def test_survey_releases_a_waiting_run_when_the_previous_run_is_over(led: Ground
     assert ("0", [["r", *RELEASE, urgent, WHY[status]]]) == survey(led)
 
 
-@pytest.mark.parametrize("status", OPEN)
-def test_survey_keeps_a_run_waiting_while_the_previous_run_is_open(led: Ground, status: str) -> None:
-    jobs(led, status, "deferred")
-    chain(led, QUEUE)
-
-    assert ("0", []) == survey(led)
-
-
-@pytest.mark.parametrize("status", OPEN)
-def test_survey_keeps_a_run_waiting_for_every_open_run_of_its_chain(led: Ground, status: str) -> None:
-    jobs(led, status, "finished", "deferred")
-    chain(led, f"{QUEUE} {C}")
+@pytest.mark.parametrize(
+    ("statuses", "more"),
+    [
+        *(((status, "deferred"), {}) for status in OPEN),
+        *(((status, "finished", "deferred"), {}) for status in OPEN),  # it waits for every open run of its chain
+        *(((status, "ready_to_enqueue"), {}) for status in OPEN),
+        (("finished", "ready_to_enqueue", "deferred"), {"origin": ""}),  # the ready one has no queue to go to
+        (("stopped", "deferred"), {"origin": ""}),
+    ],
+)
+def test_survey_keeps_a_run_waiting_for_open_runs_of_its_chain_or_a_queue(
+    led: Ground, statuses: tuple[str, ...], more: dict[str, str]
+) -> None:
+    jobs(led, *statuses, **more)
+    chain(led, QUEUE if len(statuses) == 2 else f"{QUEUE} {C}")
 
     assert ("0", []) == survey(led)
 
@@ -58,21 +61,6 @@ def test_survey_releases_a_run_that_rq_called_ready_and_did_not_enqueue(led: Gro
 
     why = "RQ said that it is ready, and did not enqueue it"
     assert ("0", [["r", *RELEASE, "-", why]]) == survey(led)
-
-
-@pytest.mark.parametrize("status", OPEN)
-def test_survey_keeps_a_ready_run_waiting_while_an_earlier_run_of_its_chain_is_open(led: Ground, status: str) -> None:
-    jobs(led, status, "ready_to_enqueue")
-    chain(led, QUEUE)
-
-    assert ("0", []) == survey(led)
-
-
-def test_survey_keeps_a_run_waiting_for_a_ready_one(led: Ground) -> None:
-    jobs(led, "finished", "ready_to_enqueue", "deferred", origin="")  # which has no queue to go to
-    chain(led, f"{QUEUE} {C}")
-
-    assert ("0", []) == survey(led)
 
 
 def test_survey_drops_a_ready_run_that_expired(led: Ground) -> None:
@@ -88,27 +76,13 @@ def dies(ground: Ground, run: str, **more: str) -> None:
     ground.redis.hset(ground.keys.rq.job(run), mapping={"status": "started", "last_heartbeat": LONG_AGO} | more)
 
 
-def test_survey_releases_a_waiting_run_when_the_previous_worker_died(led: Ground) -> None:
+@pytest.mark.parametrize("text", [QUEUE, f"queue {B}"], ids=["in the chain", "not in the chain any more"])
+def test_survey_releases_a_waiting_run_when_the_previous_worker_died(led: Ground, text: str) -> None:
     jobs(led, "started", "deferred")
     dies(led, A)
-    chain(led, QUEUE)
+    chain(led, text)
 
     assert [["r", *RELEASE, "urgent", f"the worker w of {A} died"]] == survey(led)[1]
-
-
-def test_survey_names_the_dead_worker_of_a_run_that_left_the_chain(led: Ground) -> None:
-    jobs(led, "started", "deferred")
-    dies(led, A)
-    chain(led, f"queue {B}")
-
-    assert [["r", *RELEASE, "urgent", f"the worker w of {A} died"]] == survey(led)[1]
-
-
-def test_survey_does_not_release_a_job_without_a_queue(led: Ground) -> None:
-    jobs(led, "stopped", "deferred", origin="")
-    chain(led, QUEUE)
-
-    assert ("0", []) == survey(led)
 
 
 @pytest.mark.parametrize(("more", "waits"), [({"retries_left": "1"}, True), ({"retries_left": "0"}, False),

@@ -10,22 +10,7 @@ import pytest
 from rq import Queue
 from rq.job import Job
 
-from tests.lua.chained import (
-    CANCEL,
-    FORGET,
-    OVER,
-    QUEUE,
-    RELEASE,
-    WHY,
-    WITHDRAW,
-    A,
-    B,
-    C,
-    chain,
-    jobs,
-    survey,
-    unblock,
-)
+from tests.lua.chained import CANCEL, FORGET, OVER, QUEUE, RELEASE, WHY, WITHDRAW, A, B, C, chain, jobs, survey, unblock
 from tests.lua.ground import EPOCH, LEASE_MS, SERVER, TOKEN, Ground
 from tests.prefix import RQ
 from zsched.core.clock import ManualClock
