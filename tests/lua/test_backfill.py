@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -55,41 +56,26 @@ def test_a_run_is_a_copy_of_the_template_that_is_queued_now(rule: Ground) -> Non
     assert -1 == rule.redis.pttl(f"{RQ}:job:r-{AT}")
 
 
-def test_a_backfill_leaves_the_schedule_unchanged(rule: Ground) -> None:
-    rule.call("run_now", id="r")
-    before = rule.schedule("r"), rule.places()
-
-    backfill(rule, AT, LATER)
-
-    assert before == (rule.schedule("r"), rule.places())
-
-
-def test_a_schedule_at_the_front_is_backfilled_at_the_back(led: Ground) -> None:
+def test_a_backfill_leaves_the_schedule_unchanged_and_goes_to_the_back(led: Ground) -> None:
     led.put_recurring("r", own={"flags": "f"})
-    led.redis.rpush(f"{RQ}:queue:default", "others")
+    now = led.call("run_now", id="r")[2]
+    before = led.schedule("r"), led.places()
 
-    backfill(led, AT)
+    backfill(led, AT, LATER)
 
-    assert ["others", f"r-{AT}"] == led.queue()
+    assert before == (led.schedule("r"), led.places())
+    assert [now, f"r-{AT}", f"r-{LATER}"] == led.queue()
 
 
 @pytest.mark.parametrize("status", ["queued", "started", "finished", "failed"])
 def test_a_backfill_does_not_push_an_existing_run_again(rule: Ground, status: str) -> None:
     rule.redis.hset(f"{RQ}:job:r-{AT}", "status", status)
-
-    assert ["backfilled", "-", f"r-{LATER}"] == backfill(rule, AT, LATER)
-
-    assert [f"r-{LATER}"] == rule.queue()
-    assert {"id": "r", "runs": f"r-{LATER}"} == rule.last.fields
-
-
-def test_a_backfill_whose_runs_all_exist_writes_nothing(rule: Ground) -> None:
-    rule.redis.hset(f"{RQ}:job:r-{AT}", "status", "finished")
     before = rule.keyspace()
 
     assert ["backfilled", "-"] == backfill(rule, AT)
-
     assert before == rule.keyspace()
+    assert ["backfilled", "-", f"r-{LATER}"] == backfill(rule, AT, LATER)
+    assert ([f"r-{LATER}"], {"id": "r", "runs": f"r-{LATER}"}) == (rule.queue(), rule.last.fields)
 
 
 @pytest.mark.parametrize("status", [None, "finished", "failed", "canceled"])
@@ -139,38 +125,32 @@ def test_a_paused_or_ended_schedule_can_be_backfilled(led: Ground, place: str) -
 
 def _end(ground: Ground) -> None:
     """End the schedule as advance does when its rule is exhausted."""
-    ground.redis.zrem(ground.keys.prefix + "due:normal", "r")
+    ground.redis.zrem(ground.keys.due_normal(), "r")
     ground.redis.hdel(ground.keys.schedule("r"), "nominal")
     ground.redis.hset(ground.keys.schedule("r"), "ended_at", ground.now_ms)
 
 
-def _one_shot(ground: Ground) -> None:
-    ground.put(("r", "+60000"))
-
-
-def _put_anew(ground: Ground) -> None:
-    ground.put_recurring("r", trigger="rule-2", digest="digest-2")
-
-
 def _quarantine(ground: Ground) -> None:
-    ground.redis.zrem(ground.keys.prefix + "due:normal", "r")
+    ground.redis.zrem(ground.keys.due_normal(), "r")
     ground.redis.hset(ground.keys.quarantine(), "r", "normal 5 5 why")
 
 
-REFUSED = {
+def _hash_of_another_type(ground: Ground) -> None:
+    ground.redis.rename(ground.keys.recurring(), ground.keys.schedule("r"))
+    ground.redis.sadd(ground.keys.recurring(), "r")
+
+
+REFUSED: dict[str, tuple[Callable[[Ground], Any], str]] = {
     "of nothing": (lambda ground: ground.call("cancel", ["r"]), "NOTFOUND"),
-    "of one that was changed": (_put_anew, "CHANGED"),
-    "of one that is a one-shot now": (_one_shot, "CHANGED"),
+    "of one that was changed": (
+        lambda ground: ground.put_recurring("r", trigger="rule-2", digest="digest-2"),
+        "CHANGED",
+    ),
+    "of one that is a one-shot now": (lambda ground: ground.put_later("r"), "CHANGED"),
     "of one in quarantine": (_quarantine, "QUARANTINED"),
     "without a template": (lambda ground: ground.redis.delete(ground.keys.template("r")), "QUARANTINED"),
     "into a queue that is none": (lambda ground: ground.redis.set(f"{RQ}:queue:default", "x"), "WRONGTYPE"),
-    "of what another writer made of it": (
-        lambda ground: (
-            ground.redis.rename(ground.keys.recurring(), ground.keys.schedule("r"))
-            and ground.redis.sadd(ground.keys.recurring(), "r")
-        ),
-        "WRONGTYPE",
-    ),
+    "of what another writer made of it": (_hash_of_another_type, "WRONGTYPE"),
 }
 
 

@@ -56,9 +56,10 @@ def test_a_paused_schedule_keeps_who_paused_it_behind_its_note(ground: Ground) -
     assert f"paused normal {due_ms + 1}" == ground.places()["a"]
 
 
-def test_a_paused_schedule_does_not_fire(led: Ground) -> None:
+def test_a_paused_schedule_does_not_fire_and_a_one_shot_that_became_due_fires_late(led: Ground) -> None:
     led.put(("a", "+1000"))
     led.put_recurring("r", "+1000")
+    due_ms = led.places()["a"].split()[1]
     _pause(led, "a")
     _pause(led, "r")
     led.pass_time(HOUR_MS)
@@ -66,6 +67,8 @@ def test_a_paused_schedule_does_not_fire(led: Ground) -> None:
     fired = led.fire()
 
     assert (0, [], "") == (fired.runs, fired.recurring, fired.next_ms)
+    assert ["resumed", due_ms] == _resume(led, "a")[::2]
+    assert (1, [f"a-{due_ms}"]) == (led.fire().runs, led.queue())
 
 
 def test_pausing_again_changes_the_note_and_nothing_else(ground: Ground) -> None:
@@ -80,14 +83,10 @@ def test_pausing_again_changes_the_note_and_nothing_else(ground: Ground) -> None
     assert 3 == len(ground.entries())
 
 
-def _ended(ground: Ground, id: str) -> None:
-    ground.put_recurring(id)
-    ground.redis.zrem(ground.keys.due_normal(), id)
-
-
 @pytest.mark.parametrize(("id", "word"), [("q", "QUARANTINED"), ("e", "ENDED")])
 def test_a_schedule_in_no_lane_is_neither_paused_nor_resumed(ground: Ground, id: str, word: str) -> None:
-    _ended(ground, "e")
+    ground.put_recurring("e")
+    ground.redis.zrem(ground.keys.due_normal(), "e")
     ground.redis.hset(ground.keys.quarantine(), "q", "normal 1 1 why")
     before = ground.keyspace()
 
@@ -105,24 +104,7 @@ def test_a_resumed_schedule_is_back_at_its_due_time(ground: Ground) -> None:
     assert {"a": f"low {due_ms}"} == ground.places()
     entry = ground.last
     assert ("resume", [f"a low {due_ms}"]) == (entry.kind, entry.rows)
-
-
-def test_resuming_an_active_schedule_changes_nothing(ground: Ground) -> None:
-    ground.put(("a", "+60000"))
-
-    assert "unchanged" == _resume(ground, "a")[0]
-    assert 1 == len(ground.entries())
-
-
-def test_a_one_shot_that_became_due_during_its_pause_fires_late(led: Ground) -> None:
-    led.put(("a", "+1000"))
-    due_ms = led.places()["a"].split()[1]
-    _pause(led, "a")
-    led.pass_time(HOUR_MS)
-
-    assert ["resumed", due_ms] == _resume(led, "a")[::2]
-    assert 1 == led.fire().runs
-    assert [f"a-{due_ms}"] == led.queue()
+    assert ("unchanged", entry.id) == (_resume(ground, "a")[0], ground.last.id)
 
 
 def test_resuming_with_skip_removes_and_records_an_overdue_one_shot(ground: Ground) -> None:
@@ -144,11 +126,21 @@ def _missed(ground: Ground) -> tuple[str, str]:
     return ground.places()["r"].split()[2], ground.schedule("r")["version"]
 
 
-def test_a_recurring_schedule_that_became_due_during_its_pause_fires_late(ground: Ground) -> None:
+def test_a_recurring_schedule_that_became_due_during_its_pause_is_back_at_its_due_time(ground: Ground) -> None:
     due_ms, _ = _missed(ground)
 
     assert ["resumed", due_ms] == _resume(ground, "r")[::2]
     assert {"r": f"normal {due_ms}"} == ground.places()
+
+
+def test_resuming_with_skip_ends_an_exhausted_schedule(ground: Ground) -> None:
+    due_ms, version = _missed(ground)
+
+    word, now_ms, told = _resume(ground, "r", "skip", plan_text(due_ms, version))
+
+    schedule = ground.schedule("r")
+    assert ("skipped", "-", {}) == (word, told, ground.places())
+    assert (str(now_ms), False) == (schedule["ended_at"], "nominal" in schedule)
 
 
 def test_resuming_with_skip_skips_missed_occurrences_by_the_callers_plan(ground: Ground) -> None:
@@ -163,17 +155,6 @@ def test_resuming_with_skip_skips_missed_occurrences_by_the_callers_plan(ground:
     assert str(next_ms) == ground.schedule("r")["nominal"]
     id, lane, *times = ground.last.rows[0].split(" ")
     assert ("r", "normal", [str(next_ms), due_ms, "7", str(next_ms)]) == (id, lane, [*times[:2], *times[3:]])
-
-
-def test_resuming_with_skip_ends_an_exhausted_schedule(ground: Ground) -> None:
-    due_ms, version = _missed(ground)
-
-    word, now_ms, told = _resume(ground, "r", "skip", plan_text(due_ms, version))
-
-    assert ("skipped", "-") == (word, told)
-    assert {} == ground.places()
-    schedule = ground.schedule("r")
-    assert (str(now_ms), False) == (schedule["ended_at"], "nominal" in schedule)
 
 
 @pytest.mark.parametrize("wrong", [{}, {"seen_due_ms": "1"}, {"version": "0-0"}, {"from_ms": LAST_MS}, {"until_ms": 1}])
@@ -227,43 +208,27 @@ def test_resuming_many_with_skip_asks_for_plans_of_overdue_rules_only(ground: Gr
 # -- cancel ------------------------------------------------------------------------------------------
 
 
-def test_cancelling_a_one_shot_leaves_only_its_log_entry(ground: Ground) -> None:
-    due_ms = ground.put_later("a")
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [*((kind, place) for kind in ("one-shot", "recurring") for place in ("due", "paused", "quarantined")),
+     ("recurring", "ended")],
+)  # fmt: skip
+def test_cancelling_a_schedule_wherever_it_is_leaves_only_its_log_entry(ground: Ground, kind: str, place: str) -> None:
+    due_ms = ground.put_later("a") if kind == "one-shot" else ground.put_recurring("a")[3]
+    if place == "paused":
+        ground.call("pause", ["a"], note="")
+    elif place != "due":
+        ground.redis.zrem(ground.keys.due_normal(), "a")
+    if place == "quarantined":
+        ground.redis.hset(ground.keys.quarantine(), "a", f"normal {due_ms} 1 why")
 
     now_ms, word = ground.call("cancel", ["a"])
 
     assert "cancelled" == word
-    assert ({}, {}) == (ground.places(), ground.job(f"a-{due_ms}"))
+    assert {ground.keys.meta().encode(), ground.keys.log().encode()} == set(ground.redis.keys("*"))
     entry = ground.last
-    assert ("0-2", "cancel", [f"a {due_ms}"]) == (entry.id, entry.kind, entry.rows)
+    assert ("cancel", [f"a {'-' if place == 'ended' else due_ms}"]) == (entry.kind, entry.rows)
     assert entry.t.startswith(str(now_ms))
-
-
-def test_cancelling_a_recurring_schedule_leaves_only_its_log_entry(ground: Ground) -> None:
-    ground.put_recurring("r")
-
-    assert "cancelled" == ground.call("cancel", ["r"])[1]
-    assert sorted([ground.keys.meta().encode(), ground.keys.log().encode()]) == sorted(ground.redis.keys("*"))
-
-
-def test_a_paused_and_a_quarantined_schedule_can_be_cancelled(ground: Ground) -> None:
-    due_ms = ground.put_later("p", "q")
-    ground.call("pause", ["p"], note="")
-    ground.redis.zrem(ground.keys.due_normal(), "q")
-    ground.redis.hset(ground.keys.quarantine(), "q", f"normal {due_ms} 1 why")
-
-    assert ["cancelled", "cancelled"] == ground.call("cancel", ["p", "q"])[1:]
-    assert {} == ground.places()
-    assert ({}, {}) == (ground.job(f"p-{due_ms}"), ground.job(f"q-{due_ms}"))
-
-
-def test_an_ended_schedule_can_be_cancelled(ground: Ground) -> None:
-    ground.put_recurring("r")
-    ground.redis.zrem(ground.keys.due_normal(), "r")
-
-    assert "cancelled" == ground.call("cancel", ["r"])[1]
-    assert ["r -"] == ground.last.rows
-    assert 0 == ground.redis.exists(ground.keys.schedule("r"), ground.keys.template("r"), ground.keys.recurring())
 
 
 def test_cancelling_a_schedule_leaves_its_fired_run_alone(led: Ground) -> None:
@@ -276,21 +241,16 @@ def test_cancelling_a_schedule_leaves_its_fired_run_alone(led: Ground) -> None:
     assert "queued" == led.job(f"a-{due_ms}")["status"]
 
 
-def test_cancelling_a_schedule_keeps_a_run_that_rq_changed(ground: Ground) -> None:
-    due_ms = ground.put_later("a")
-    ground.redis.hset(f"{RQ}:job:a-{due_ms}", "status", "canceled")
+@pytest.mark.parametrize("is_of_another_type", [False, True])
+def test_cancelling_a_schedule_keeps_a_run_that_rq_or_another_writer_changed(
+    ground: Ground, is_of_another_type: bool
+) -> None:
+    key = f"{RQ}:job:a-{ground.put_later('a')}"
+    ground.redis.set(key, "x") if is_of_another_type else ground.redis.hset(key, "status", "canceled")
+    before = ground.redis.dump(key)
 
     assert "cancelled" == ground.call("cancel", ["a"])[1]
-    assert "canceled" == ground.job(f"a-{due_ms}")["status"]
-
-
-def test_a_run_key_of_another_type_does_not_stop_a_cancel(ground: Ground) -> None:
-    due_ms = ground.put_later("a")
-    ground.redis.delete(f"{RQ}:job:a-{due_ms}")
-    ground.redis.set(f"{RQ}:job:a-{due_ms}", "x")
-
-    assert "cancelled" == ground.call("cancel", ["a"])[1]
-    assert {} == ground.places()
+    assert ({}, before) == (ground.places(), ground.redis.dump(key))
 
 
 def test_many_schedules_are_cancelled_with_one_entry_and_a_word_for_each(ground: Ground) -> None:
