@@ -143,13 +143,9 @@ def test_a_ttl_of_less_than_a_minute_is_a_minute_so_that_the_end_can_be_seen() -
     assert ("60", "60") == (shared["result_ttl"], shared["failure_ttl"])
 
 
-def test_the_description_is_the_function_without_arguments() -> None:
+def test_the_description_is_the_function_without_arguments_or_keeps_it_in_a_field_of_zsched() -> None:
     assert "app.task" == Encoder().shared(definition_of(args=("secret",)))["description"]
-
-
-def test_a_description_keeps_the_function_in_a_field_of_zsched() -> None:
     shared = Encoder().shared(definition_of(description="Say hello"))
-
     assert ("Say hello", "app.task") == (shared["description"], shared["zs_func"])
 
 

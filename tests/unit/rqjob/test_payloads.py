@@ -50,21 +50,16 @@ def test_json_refuses_values_that_it_would_reshape(value: Any) -> None:
         encoder.shared(definition_of(meta={"k": value}))
 
 
-def test_json_refuses_a_circular_value() -> None:
+def test_json_refuses_values_that_are_circular_or_nested_too_deep() -> None:
     circle: list[Any] = []
     circle.append(circle)
-
-    with pytest.raises(InvalidSchedule, match=r"^args="):
-        Encoder("json").call("app.task", (circle,), None)
-
-
-def test_json_refuses_values_nested_too_deep() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
 
-    with pytest.raises(InvalidSchedule, match=r"^args=.*RecursionError"):
-        Encoder("json").call("app.task", (deep,), None)
+    for value, told in ((circle, ""), (deep, ".*RecursionError")):
+        with pytest.raises(InvalidSchedule, match=f"^args={told}"):
+            Encoder("json").call("app.task", (value,), None)
 
 
 def test_a_tuple_of_arguments_is_written_as_a_json_list() -> None:
@@ -107,16 +102,18 @@ def test_pickle_accepts_values_that_json_would_reshape() -> None:
     assert (value,) == Encoder().open(Encoder().call("app.task", (value,), None), runs=True)[1]
 
 
-@pytest.mark.parametrize("args", ["text", 5, {"a": 1}, {1, 2}, (n for n in ())])
-def test_positional_arguments_must_be_a_list_or_tuple(args: Any) -> None:
-    with pytest.raises(InvalidSchedule, match=r"^args="):
-        Encoder().call("app.task", args, None)
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("args", value) for value in ("text", 5, {"a": 1}, {1, 2}, (n for n in ()))),
+        *(("kwargs", value) for value in ("text", [("a", 1)], {1: 2}, {None: 1})),
+    ],
+)
+def test_arguments_must_be_a_list_or_tuple_and_a_dict_of_names(option: str, value: Any) -> None:
+    args, kwargs = (value, None) if option == "args" else ((), value)
 
-
-@pytest.mark.parametrize("kwargs", ["text", [("a", 1)], {1: 2}, {None: 1}])
-def test_named_arguments_must_be_a_dict_of_names(kwargs: Any) -> None:
-    with pytest.raises(InvalidSchedule, match=r"^kwargs="):
-        Encoder().call("app.task", (), kwargs)
+    with pytest.raises(InvalidSchedule, match=f"^{option}="):
+        Encoder().call("app.task", args, kwargs)
 
 
 def test_a_payload_over_the_limit_is_refused() -> None:

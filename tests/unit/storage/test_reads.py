@@ -140,17 +140,13 @@ def test_a_record_that_cannot_be_compared_does_not_hide_the_other_changes(monkey
     assert ((), ("its options cannot be compared (ZeroDivisionError)",)) == (first.changed, second.changed)
 
 
-def test_a_put_of_a_new_schedule_changes_nothing() -> None:
-    put = [Change("a", What.PUT, at, f"1-{at}") for at in (1, 2)]
-    records = [once()._replace(entry=one.entry, replaces=False) for one in put]
-
-    assert put == with_changed_options(put, lambda wanted: records)
-
-
-def test_a_story_with_one_put_reads_no_record() -> None:
-    put = [Change("a", What.PUT, 1, "1-1"), Change("a", What.PAUSED, 2, "1-2")]
-
+def test_a_put_of_a_new_schedule_changes_nothing_and_a_story_with_one_put_reads_no_record() -> None:
     def refuse(wanted: Any) -> Any:
         raise AssertionError(wanted)
 
-    assert put == with_changed_options(put, refuse)
+    new = [Change("a", What.PUT, at, f"1-{at}") for at in (1, 2)]
+    records = [once()._replace(entry=one.entry, replaces=False) for one in new]
+    one = [Change("a", What.PUT, 1, "1-1"), Change("a", What.PAUSED, 2, "1-2")]
+
+    assert new == with_changed_options(new, lambda wanted: records)
+    assert one == with_changed_options(one, refuse)
