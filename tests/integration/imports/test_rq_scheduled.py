@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -157,17 +158,24 @@ def test_an_import_reads_only_the_named_queues(zsched: Zsched, client: Client, q
     assert [wanted.id] == [one.id for one in client.list()]
 
 
+def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Call *act* right before the first jobs are taken from RQ."""
+    take = Moving._take
+
+    def take_after(self: Moving, page: Any) -> Any:
+        monkeypatch.setattr(Moving, "_take", take)
+        act()
+        return take(self, page)
+
+    monkeypatch.setattr(Moving, "_take", take_after)
+
+
 def test_a_job_that_rq_queues_during_the_import_is_left_to_rq(
     zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, take = queue.enqueue_in(LATER, "app.tasks.remind"), Moving._take
+    job = queue.enqueue_in(LATER, "app.tasks.remind")
+    meanwhile(monkeypatch, lambda: (ScheduledJobRegistry(queue=queue).remove(job), queue._enqueue_job(job)))
 
-    def take_after_rq(self: Moving, page: Any) -> Any:
-        ScheduledJobRegistry(queue=queue).remove(job)
-        queue._enqueue_job(job)
-        return take(self, page)
-
-    monkeypatch.setattr(Moving, "_take", take_after_rq)
     result = zsched("import", "rq-scheduled")
 
     assert (FAILED, [], [job.id]) == (result.exit_code, list(client.list()), queue.get_job_ids())
@@ -177,14 +185,9 @@ def test_a_job_that_rq_queues_during_the_import_is_left_to_rq(
 def test_a_job_that_another_import_takes_is_scheduled_once(
     zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, take = queue.enqueue_in(LATER, "app.tasks.remind"), Moving._take
+    job = queue.enqueue_in(LATER, "app.tasks.remind")
+    meanwhile(monkeypatch, lambda: zsched("import", "rq-scheduled"))
 
-    def take_after_another(self: Moving, page: Any) -> Any:
-        monkeypatch.setattr(Moving, "_take", take)
-        zsched("import", "rq-scheduled")
-        return take(self, page)
-
-    monkeypatch.setattr(Moving, "_take", take_after_another)
     result = zsched("import", "rq-scheduled")
 
     assert (DONE, [job.id]) == (result.exit_code, [one.id for one in client.list()])
@@ -194,13 +197,8 @@ def test_a_job_that_another_import_takes_is_scheduled_once(
 def test_a_job_deleted_during_the_import_is_cancelled_in_zsched(
     zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, take = queue.enqueue_in(LATER, "app.tasks.remind"), Moving._take
+    meanwhile(monkeypatch, queue.enqueue_in(LATER, "app.tasks.remind").delete)
 
-    def take_after_its_deletion(self: Moving, page: Any) -> Any:
-        job.delete()
-        return take(self, page)
-
-    monkeypatch.setattr(Moving, "_take", take_after_its_deletion)
     result = zsched("import", "rq-scheduled")
 
     assert (FAILED, []) == (result.exit_code, list(client.list()))
