@@ -31,16 +31,11 @@ def test_a_run_is_queued_and_logged_whole(ground: Ground) -> None:
 
 
 def test_calls_for_one_id_in_the_same_millisecond_get_different_run_ids(ground: Ground) -> None:
-    _enqueue(ground)
-    texts = [text for pair in TEMPLATE.items() for text in pair]
-    with ground.redis.pipeline(transaction=True) as pipe:
-        for n in range(40):
-            arguments = {"id": "e", "op": f"o-{n}", "if_exists": "replace", "keep_op_ms": 1000, "at_front": 0}
-            arguments["run_ms"] = ""
-            pipe.execute_command(*ground.scripts.command("enqueue", texts, arguments))
-        pipe.execute()
+    ground.freeze()
 
-    assert (41, 41) == (len(ground.queue()), len(set(ground.queue())))
+    runs = [_enqueue(ground, op=f"o-{n}")[3] for n in range(41)]
+
+    assert (41, runs) == (len(set(runs)), ground.queue())
 
 
 def test_enqueue_at_front_puts_the_run_first(ground: Ground) -> None:
@@ -90,18 +85,21 @@ def _once(ground: Ground, op: str, if_exists: str = "keep", **over: Any) -> list
     return _enqueue(ground, op=op, if_exists=if_exists, fields=TEMPLATE | {"zs_unique": str(HOUR_MS)}, **over)
 
 
-@pytest.mark.parametrize("fate", ["queued", "started", "finished", "failed", "gone"])
-def test_a_guarded_id_keeps_its_run_whatever_became_of_it(ground: Ground, fate: str) -> None:
+@pytest.mark.parametrize("fate", ["queued", "started", "finished", "failed", "gone", "canceled"])
+def test_a_guarded_id_keeps_its_run_whatever_became_of_it_unless_it_was_cancelled(ground: Ground, fate: str) -> None:
     run = _once(ground, "o-1")[3]
     if fate == "gone":
         ground.redis.delete(f"{RQ}:job:{run}")
     else:
         ground.redis.hset(f"{RQ}:job:{run}", "status", fate)
 
-    kept, refused = _once(ground, "o-2"), _once(ground, "o-3", "error")
+    refused, kept = _once(ground, "o-2", "error"), _once(ground, "o-3")
 
-    assert (["kept", run], ["EXISTS", run]) == ([kept[0], kept[3]], [refused[0], refused[3]])
-    assert ([run], 1) == (ground.queue(), len(ground.entries()))
+    is_free = fate == "canceled"
+    assert refused[3] == kept[3]
+    assert is_free == (run != kept[3])
+    assert ("created" if is_free else "EXISTS", "kept") == (refused[0], kept[0])
+    assert ([run, kept[3]] if is_free else [run], 1 + is_free) == (ground.queue(), len(ground.entries()))
 
 
 def test_a_guard_ends_with_its_time_and_its_key_is_removed(ground: Ground) -> None:
@@ -123,13 +121,6 @@ def test_another_programs_value_is_no_guard_and_is_replaced(ground: Ground, text
     ground.redis.hset(key, "a", "b") if text is None else ground.redis.set(key, text)
 
     assert ["created", "kept"] == [_once(ground, op)[0] for op in ("o-1", "o-2")]
-
-
-def test_a_cancelled_run_leaves_its_id_free(ground: Ground) -> None:
-    run = _once(ground, "o-1")[3]
-    ground.redis.hset(f"{RQ}:job:{run}", "status", "canceled")
-
-    assert "created" == _once(ground, "o-2")[0]
 
 
 def test_a_call_that_replaces_neither_makes_nor_heeds_a_guard(ground: Ground) -> None:

@@ -56,8 +56,12 @@ def test_a_one_shot_past_its_deadline_is_recorded_as_expired_and_removed(led: Gr
     assert (f"{EPOCH}-2", "fire", ["expired", run]) == (led.last.id, led.last.kind, led.last.texts)
 
 
-def test_a_one_shot_before_its_deadline_fires_with_the_remaining_time_to_live(led: Ground) -> None:
-    [run] = _put(led, MINUTE_MS - 5000, "a")
+@pytest.mark.parametrize(("moved_ms", "late_ms"), [(0, MINUTE_MS - 5000), (-HOUR_MS, 1000)])  # also a test's clock
+def test_a_one_shot_before_its_deadline_fires_with_the_remaining_time_to_live(
+    led: Ground, moved_ms: int, late_ms: int
+) -> None:
+    led.pass_time(moved_ms)
+    [run] = _put(led, late_ms, "a")
 
     fired = led.fire()
 
@@ -107,22 +111,21 @@ def test_a_corrupted_deadline_is_ignored(led: Ground, broken: str) -> None:
 # -- advance --------------------------------------------------------------------------------------
 
 
-def test_an_occurrence_past_its_deadline_is_recorded_and_its_schedule_continues(led: Ground) -> None:
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_an_occurrence_past_its_deadline_is_recorded_and_its_schedule_continues_or_ends(
+    led: Ground, goes_on: bool
+) -> None:
     row, next_ms = _due_rule(led, MINUTE_MS + 1000), led.now_ms + HOUR_MS
 
-    words = led.advance((row, int(row[2]), next_ms))
+    words = led.advance((row, int(row[2]), next_ms if goes_on else ""))
 
-    assert (["expired"], [], {"r": f"normal {next_ms}"}) == (words, led.queue(), led.places())
-    assert [f"r expired {row[2]} {next_ms} {next_ms} -"] == led.last.rows
+    assert (["expired"], [], {"r": f"normal {next_ms}"} if goes_on else {}) == (words, led.queue(), led.places())
+    told = next_ms if goes_on else "-"
+    assert [f"r expired {row[2]} {told} {told} -"] == led.last.rows
     assert 0 == led.redis.exists(f"{RQ}:job:r-{row[2]}")
-    assert ("last" not in led.schedule("r"), str(next_ms)) == (True, led.schedule("r")["nominal"])
-
-
-def test_a_rule_whose_last_occurrence_expired_has_ended(led: Ground) -> None:
-    row = _due_rule(led, HOUR_MS)
-
-    assert ["expired"] == led.advance((row, int(row[2]), ""))
-    assert ({}, True) == (led.places(), "ended_at" in led.schedule("r"))
+    schedule = led.schedule("r")
+    assert ("last" in schedule, "ended_at" in schedule) == (False, not goes_on)
+    assert (str(next_ms) if goes_on else None) == schedule.get("nominal")
 
 
 def test_a_run_of_a_rule_has_its_deadline(led: Ground) -> None:
@@ -222,15 +225,6 @@ def test_a_run_on_request_of_a_schedule_without_expiry_has_no_deadline(led: Grou
     assert ([run], False, -1) == (led.queue(), "zs_deadline" in led.job(run), led.redis.pttl(led.keys.rq.job(run)))
 
 
-def test_a_clock_moved_by_a_test_does_not_expire_a_run_in_redis(led: Ground) -> None:
-    led.pass_time(-HOUR_MS)
-    [run] = _put(led, 1000, "a")
-
-    led.fire()
-
-    assert _has_deadline_at(led, run, int(run.rpartition("-")[2]) + MINUTE_MS)
-
-
 # -- afterwards -----------------------------------------------------------------------------------
 
 
@@ -295,19 +289,13 @@ def test_a_passed_deadline_is_kept_for_ten_minutes_after_it_was_returned(ground:
     assert 0 == ground.redis.zcard(ground.keys.deadlines())
 
 
-def test_a_look_for_deadlines_is_one_command_while_there_are_none(ground: Ground) -> None:
+def test_a_look_for_deadlines_is_one_command_while_there_are_none_and_returns_the_first_once(ground: Ground) -> None:
     deadlines = Deadlines(ground.link, ground.keys)  # type: ignore[arg-type]  # a link does for a wire
     deadlines.passed()
     before = ground.redis.info("stats")["total_commands_processed"]
-
     assert [] == deadlines.passed()
-
     assert 2 == ground.redis.info("stats")["total_commands_processed"] - before  # with this INFO
 
-
-def test_the_first_deadline_after_a_look_that_found_none_is_returned_once(ground: Ground) -> None:
-    deadlines = Deadlines(ground.link, ground.keys)  # type: ignore[arg-type]  # a link does for a wire
-    assert [[], []] == [deadlines.passed(), deadlines.passed()]
     run = _enqueue(ground, **EXPIRES)
     ground.pass_time(24 * HOUR_MS)
 

@@ -24,13 +24,6 @@ YEAR_S = 31_536_000
 PACKED = b64encode(zlib.compress(WHY.encode())).decode()
 
 
-@pytest.fixture
-def seen(led: Ground) -> Entry:
-    """The log's last entry, which an archive with the whole log has seen."""
-    led.put(("waits", "+60000"))
-    return led.last
-
-
 def job(ground: Ground, run: str, status: str = "started", **more: str) -> None:
     fields = {"data": DATA, "created_at": ENQUEUED, "enqueued_at": ENQUEUED, "started_at": BEAT, "origin": "default"}
     ground.redis.hset(

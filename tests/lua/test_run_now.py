@@ -44,19 +44,12 @@ def test_a_recurring_schedule_gets_an_extra_run_and_keeps_its_next_time(ground: 
 
 def test_runs_in_the_same_millisecond_get_different_ids(ground: Ground) -> None:
     ground.put_recurring("r")
-    _run_now(ground, "r", "op-0")
-    with ground.redis.pipeline(transaction=True) as pipe:
-        for n in range(1, 40):
-            pipe.execute_command(*ground.scripts.command("run_now", [], _arguments(f"op-{n}")))
-        pipe.execute()
+    ground.freeze()
 
-    queue = ground.queue()
-    assert (40, 40) == (len(queue), len(set(queue)))
-    assert all(ground.redis.exists(f"{RQ}:job:{run}") for run in queue)
+    runs = [_run_now(ground, "r", f"op-{n}")[2] for n in range(40)]
 
-
-def _arguments(op: str) -> dict[str, Any]:
-    return {"id": "r", "op": op, "keep_op_ms": 60_000}
+    assert (40, runs) == (len(set(runs)), ground.queue())
+    assert all(ground.redis.exists(f"{RQ}:job:{run}") for run in runs)
 
 
 def test_run_now_keeps_a_paused_or_ended_rule_as_it_is_and_removes_a_paused_one_shot(ground: Ground) -> None:

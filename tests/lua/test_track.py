@@ -20,13 +20,6 @@ A, B = "a-1767225600000", "b-1767225600000"
 NOTHING = ["-", "0", 0, []]
 
 
-@pytest.fixture
-def seen(led: Ground) -> Entry:
-    """The log's last entry, which an archive with the whole log has seen."""
-    led.put(("waits", "+60000"))
-    return led.last
-
-
 def job(ground: Ground, run: str, status: str | None, **more: str) -> None:
     fields = {"origin": "default"} | ({"status": status} if status else {})
     ground.redis.hset(ground.keys.rq.job(run), mapping=fields | more)

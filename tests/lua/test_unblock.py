@@ -60,15 +60,16 @@ def test_dropping_an_expired_ready_run_deletes_it_and_releases_the_next_run(led:
     assert [["r", "release", C]] == [need[:3] for need in survey(led)[1]]
 
 
-def test_releasing_a_run_keeps_later_runs_waiting_for_it(led: Ground) -> None:
-    jobs(led, "stopped", "deferred", "deferred")
+@pytest.mark.parametrize("front", ["", "1"])
+def test_releasing_a_run_keeps_later_runs_waiting_for_it_and_heeds_its_front_flag(led: Ground, front: str) -> None:
+    jobs(led, "stopped", "deferred", "deferred", enqueue_at_front=front)
     chain(led, f"{QUEUE} {C}")
+    led.redis.rpush(f"{RQ}:queue:default", "before")
 
     unblock(led, RELEASE)
 
-    assert ([B], f"queue {B} {C}", {C.encode()}) == (
-        led.queue(), chain(led), led.redis.smembers(f"{RQ}:job:{B}:dependents"),
-    )  # fmt: skip
+    assert (f"queue {B} {C}", {C.encode()}) == (chain(led), led.redis.smembers(f"{RQ}:job:{B}:dependents"))
+    assert ([B, "before"] if front else ["before", B]) == led.queue()
 
 
 def test_releasing_skips_an_expired_run_in_the_middle_of_a_chain(led: Ground) -> None:
@@ -91,16 +92,6 @@ def test_releasing_a_run_removes_both_of_its_dependencies(led: Ground) -> None:
 
     assert [f"{RQ}:job:{A}:dependents".encode()] == led.redis.keys(f"{RQ}:job:*:depend*")
     assert {b"other"} == led.redis.smembers(f"{RQ}:job:{A}:dependents")
-
-
-def test_releasing_a_run_with_the_front_flag_queues_it_first(led: Ground) -> None:
-    jobs(led, "stopped", "deferred", enqueue_at_front="1")
-    chain(led, QUEUE)
-    led.redis.rpush(f"{RQ}:queue:default", "before")
-
-    unblock(led, RELEASE)
-
-    assert [B, "before"] == led.queue()
 
 
 def test_a_run_that_rq_has_released_is_not_released_again(led: Ground) -> None:
@@ -154,14 +145,6 @@ def test_a_chain_that_changed_since_the_survey_is_left_alone(led: Ground, change
     run = C if change == "not the next" else B
     assert [[], ["r"]] == unblock(led, ("release", run))
     assert before == led.keyspace()
-
-
-def test_a_changed_chain_does_not_prevent_the_release_of_another(led: Ground) -> None:
-    jobs(led, "stopped", "deferred")
-    chain(led, QUEUE)
-
-    rows = ["s", *RELEASE, "r", *RELEASE]
-    assert [[B], ["s"]] == led.call("unblock", rows, token=TOKEN, expected_server=SERVER)[1:]
 
 
 # -- forgetting -------------------------------------------------------------------------------------------
@@ -239,24 +222,34 @@ def test_withdrawing_skips_a_run_that_a_worker_has_just_taken(led: Ground) -> No
     assert (CANCEL, "queued", []) == (chain(led), led.job(A)["status"], led.entries())
 
 
-@pytest.mark.parametrize("text", ["cancel_previous ", "cancel_previous   "])
-def test_a_chain_without_runs_is_deleted_and_other_chains_are_released(led: Ground, text: str) -> None:
-    jobs(led, "stopped", "deferred")
-    chain(led, QUEUE)
-    chain(led, text, "s")
-    assert ["s", *WITHDRAW, "urgent", ""] in survey(led)[1]
-
-    rows = ["s", *WITHDRAW, "r", *RELEASE]
-    assert [[B], []] == led.call("unblock", rows, token=TOKEN, expected_server=SERVER)[1:]
-    assert (None, f"queue {B}") == (chain(led, id="s"), chain(led))
-
-
 def test_chains_of_another_type_are_refused_before_anything_is_written(led: Ground) -> None:
     led.redis.set(led.keys.chains(), "text")
 
     with pytest.raises(RedisRefused, match="WRONGTYPE"):
         unblock(led, RELEASE)
     assert [] == led.entries()
+
+
+@pytest.mark.parametrize(
+    ("text", "need", "changed"),
+    [
+        ("cancel_previous ", WITHDRAW, []),  # a chain without runs is deleted
+        ("cancel_previous   ", WITHDRAW, []),
+        (None, RELEASE, ["s"]),  # it changed since the survey
+    ],
+)
+def test_another_chain_does_not_prevent_the_release_of_a_run(
+    led: Ground, text: str | None, need: tuple[str, str], changed: list[str]
+) -> None:
+    jobs(led, "stopped", "deferred")
+    chain(led, QUEUE)
+    if text is not None:
+        chain(led, text, "s")
+        assert ["s", *need, "urgent", ""] in survey(led)[1]
+
+    rows = ["s", *need, "r", *RELEASE]
+    assert [[B], changed] == led.call("unblock", rows, token=TOKEN, expected_server=SERVER)[1:]
+    assert (None, f"queue {B}") == (chain(led, id="s"), chain(led))
 
 
 # -- by the leader ----------------------------------------------------------------------------------------
