@@ -11,7 +11,7 @@ from importlib import resources
 import pytest
 
 from tests.breadth import each
-from tests.lua.ground import EPOCH, HOUR_MS, LEASE_MS, SERVER, TOKEN, Ground
+from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, LEASE_MS, SERVER, TOKEN, Ground
 from tests.prefix import RQ
 from zsched import Client
 from zsched.archive.openruns import OpenRun
@@ -97,14 +97,7 @@ class Scene:
     def one_shots(self, due_ms: int) -> list[str]:
         """Put a waiting one-shot for each field."""
         ids = [f"bait{number}" for number, _ in enumerate(fields_read())]
-        fields = {
-            "description": "f",
-            "origin": "default",
-            "timeout": "180",
-            "zs": "1el",
-            "zs_expires": "100000",
-            **LIMIT,
-        }
+        fields = FIELDS | LIMIT | {"zs": "1el", "zs_expires": "100000"}
         self.led.put(*((id, due_ms) for id in ids), allow_past=1, fields=fields)
         return [self.led.run(id, due_ms) for id in ids]
 

@@ -26,17 +26,8 @@ class Storm:
 
     def step(self) -> None:
         verbs = [self.put, self.put, self.rule, self.rule, self.pause, self.resume, self.skip, self.cancel]
-        verbs += [
-            self.run_now,
-            self.backfill,
-            self.enqueue,
-            self.tick,
-            self.tick,
-            self.tick,
-            self.rq_cancels,
-            self.lose_hash,
-            self.wait,
-        ]
+        verbs += [self.run_now, self.backfill, self.enqueue, self.tick, self.tick, self.tick]
+        verbs += [self.rq_cancels, self.lose_hash, self.wait]
         verbs += [self.limit] if self.is_limited else []
         self.random.choice(verbs)()
 

@@ -27,15 +27,9 @@ def test_the_first_term_on_a_new_redis_begins_with_doubt_and_hold(ground: Ground
 
     assert (f"one:1:{LEASE_MS}:n1", 1, now_ms + LEASE_MS) == (token, epoch, hold_ms)
     expected = {
-        "gen": "gen-one",
-        "epoch": "1",
-        "seq": "1",
-        "server": "s1",
-        "doubt": str(now_ms),
-        "hold": str(hold_ms),
-        "format": str(FORMAT),
-        "rq_prefix": RQ,
-    }
+        "gen": "gen-one", "epoch": "1", "seq": "1", "server": "s1", "doubt": str(now_ms), "hold": str(hold_ms),
+        "format": str(FORMAT), "rq_prefix": RQ,
+    }  # fmt: skip
     assert expected == _meta(ground)
     assert token.encode() == ground.redis.get(ground.keys.lease())
     assert 0 < ground.redis.pttl(ground.keys.lease()) <= LEASE_MS

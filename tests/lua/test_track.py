@@ -40,19 +40,10 @@ def track(ground: Ground, seen: Entry, *texts: list[str], **more: Any) -> list[A
 
 def test_look_returns_all_fields_that_rq_has_of_a_run(led: Ground) -> None:
     texts = {
-        "status": "started",
-        "enqueued_at": STARTED,
-        "started_at": ENDED,
-        "ended_at": "",
-        "last_heartbeat": ENDED,
-        "worker_name": "w",
-        "origin": "mail",
-        "retries_left": "1",
-        "zs_retries": "3",
-        "number_of_retries": "2",
-        "zs_on_lost": "fail",
-        "timeout": "180",
-    }
+        "status": "started", "enqueued_at": STARTED, "started_at": ENDED, "ended_at": "", "last_heartbeat": ENDED,
+        "worker_name": "w", "origin": "mail", "retries_left": "1", "zs_retries": "3", "number_of_retries": "2",
+        "zs_on_lost": "fail", "timeout": "180",
+    }  # fmt: skip
     led.redis.hset(led.keys.rq.job(A), mapping=texts | {"zs_attempts": '[[1,"w"]]', "zs_note": '{"sent":\0 1}'})
 
     [told] = Jobs(led.link, led.keys).look([A])

@@ -166,10 +166,7 @@ def test_undo_accepts_only_imports_lists_the_known_ones_and_has_a_dry_run(zsched
 
 @pytest.mark.parametrize(
     ("is_due_soon", "reason"),
-    [
-        (False, "Redis has forgotten RQ's job of it; it fires here"),
-        (True, "it is due within 30 s, and fires here"),
-    ],
+    [(False, "Redis has forgotten RQ's job of it; it fires here"), (True, "it is due within 30 s, and fires here")],
 )
 def test_undo_keeps_and_reports_a_schedule_that_is_due_soon_or_whose_rq_job_was_deleted(
     zsched: Zsched, client: Client, queue: Queue, is_due_soon: bool, reason: str

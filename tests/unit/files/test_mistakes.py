@@ -112,8 +112,7 @@ def test_a_mistake_in_the_form_of_a_file_is_reported_once(text: str, said: str) 
 
 @pytest.mark.parametrize("time", ["at = 2030-01-01T00:00:00Z", "after = 3"])
 @pytest.mark.parametrize(
-    ("rule", "told"),
-    [("cron = '* * * * *'", []), ("cron = '61 * * * *'", ["3: [schedules.a]: cron='61 * * * *': "])],
+    ("rule", "told"), [("cron = '* * * * *'", []), ("cron = '61 * * * *'", ["3: [schedules.a]: cron='61 * * * *': "])]
 )
 def test_a_time_beside_a_rule_does_not_count_as_a_second_rule(time: str, rule: str, told: list[str]) -> None:
     text = f"[schedules.a]\nfunc = 'app.a'\n{rule}\n{time}"
