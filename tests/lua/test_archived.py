@@ -71,10 +71,6 @@ def entries(ground: Ground) -> list[Entry]:
     return ground.entries()
 
 
-def test_an_entry_is_not_archived_before_an_archive_has_reported(ground: Ground, entries: list[Entry]) -> None:
-    assert ("waiting", 0) == _archived(ground, entries[0])
-
-
 @pytest.mark.parametrize("asked", range(12))
 def test_an_entry_is_archived_when_that_entry_or_a_later_one_was_reported(
     ground: Ground, entries: list[Entry], asked: int
@@ -88,6 +84,7 @@ def test_an_entry_is_archived_when_that_entry_or_a_later_one_was_reported(
 
 
 def test_an_entry_is_archived_when_one_of_several_archives_has_it(ground: Ground, entries: list[Entry]) -> None:
+    assert ("waiting", 0) == _archived(ground, entries[0])
     ground.report("behind", entries[2])
     ground.report("ahead", entries[6])
     ground.report("empty", None)
@@ -125,26 +122,16 @@ def test_an_entry_stays_archived_when_its_archive_is_silent_or_failed(ground: Gr
     assert ("archived", 0) == _archived(ground, entries[3])
 
 
-def test_an_entry_that_the_log_does_not_have_is_lost(ground: Ground, entries: list[Entry]) -> None:
-    gone = Entry("10-13", "put", entries[-1].t, [])
-    ground.report("archive-1", gone)
+@pytest.mark.parametrize("which", ["never written", "of another history", "trimmed"])
+def test_an_entry_that_the_log_does_not_have_is_lost(ground: Ground, entries: list[Entry], which: str) -> None:
+    entry = Entry("10-13", "put", entries[-1].t, []) if which == "never written" else entries[3]
+    other_time = {"entry_ms": int(entry.t[:-3]) - 1} if which == "of another history" else {}
+    ground.report("archive-1", entry if which == "never written" else entries[-1])
+    if which == "trimmed":
+        ground.trimmed = ground.redis.xtrim(ground.keys.log(), minid=entries[4].id, approximate=False)
 
-    assert ("LOST", 1) == _archived(ground, gone)
-
-
-def test_an_entry_with_another_time_is_of_another_history_and_lost(ground: Ground, entries: list[Entry]) -> None:
-    ground.report("archive-1", entries[5])
-    other_ms = int(entries[5].t[:-3]) - 1
-
-    assert ("LOST", 1) == _archived(ground, entries[5], entry_ms=other_ms)
-
-
-def test_a_trimmed_entry_is_lost(ground: Ground, entries: list[Entry]) -> None:
-    ground.report("archive-1", entries[-1])
-    ground.trimmed = ground.redis.xtrim(ground.keys.log(), minid=entries[4].id, approximate=False)
-
-    assert "LOST" == _archived(ground, entries[3])[0]
-    assert "archived" == _archived(ground, entries[4])[0]
+    assert ("LOST", 1) == _archived(ground, entry, **other_time)
+    assert ("waiting" if which == "never written" else "archived", 1) == _archived(ground, entries[4])
 
 
 @pytest.mark.parametrize(

@@ -73,24 +73,22 @@ def test_a_takeover_on_the_same_server_raises_the_epoch_without_hold_or_doubt(gr
     assert ["1-1", "2-2"] == [entry.id for entry in ground.entries()]
 
 
-def test_a_daemon_can_acquire_a_lease_that_it_holds_already(ground: Ground) -> None:
-    _acquire(ground, "one")
+@pytest.mark.parametrize(
+    ("daemon", "lease_ms", "px", "word"),
+    [
+        ("one", LEASE_MS, LEASE_MS, f"one:2:{LEASE_MS}:n2"),  # which holds it already
+        ("two", 60_000, 60_000, "BUSY"),  # configured so long
+        ("two", LEASE_MS, 3_600_000, f"two:2:{LEASE_MS}:n2"),  # impossible times to live
+        ("two", LEASE_MS, None, f"two:2:{LEASE_MS}:n2"),
+    ],
+)
+def test_a_lease_is_taken_over_by_its_holder_or_if_its_time_to_live_is_impossible(
+    ground: Ground, daemon: str, lease_ms: int, px: int | None, word: str
+) -> None:
+    token, *_ = _acquire(ground, "one", lease_ms=lease_ms)
+    ground.redis.set(ground.keys.lease(), token, px=px)
 
-    assert f"one:2:{LEASE_MS}:n2" == _acquire(ground, "one", "n2")[0]
-
-
-@pytest.mark.parametrize("px", [None, 3_600_000])
-def test_a_lease_with_an_impossible_time_to_live_is_taken_over(ground: Ground, px: int | None) -> None:
-    _acquire(ground, "one")
-    ground.redis.set(ground.keys.lease(), ground.redis.get(ground.keys.lease()), px=px)
-
-    assert 2 == _acquire(ground, "two", "n2")[1]
-
-
-def test_a_long_configured_lease_is_not_taken_over(ground: Ground) -> None:
-    _acquire(ground, "one", lease_ms=60_000)
-
-    assert "BUSY" == _acquire(ground, "two", "n2")[0]
+    assert word == _acquire(ground, daemon, "n2")[0]
 
 
 def test_a_term_on_another_server_sets_doubt_and_hold(ground: Ground) -> None:

@@ -22,6 +22,7 @@ def test_a_new_one_shot_is_in_its_lane_and_has_a_scheduled_rq_job(ground: Ground
     assert FIELDS | {"data": "payload", "status": "scheduled", "created_at": job["created_at"]} == job
     made_at = from_ms(reply[0] - 1).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "002Z"  # a µs by the number of the entry
     assert (f"0-1/{made_at}", made_at) == (reply[1], job["created_at"])
+    assert {b"seq": b"1", b"rq_prefix": RQ.encode()} == ground.redis.hgetall(ground.keys.meta())
 
 
 def test_the_log_entry_of_a_put_contains_everything_to_repeat_it(ground: Ground) -> None:
@@ -45,22 +46,6 @@ def test_entry_ids_continue_after_the_epoch_and_seq_in_meta(ground: Ground) -> N
     ground.put(("b", "+1000"))
 
     assert ["0-1", "41-2"] == [entry.id for entry in ground.entries()]
-
-
-def test_a_put_writes_no_gen_and_no_server(ground: Ground) -> None:
-    ground.put(("a", "+1000"))
-
-    assert {b"seq": b"1", b"rq_prefix": RQ.encode()} == ground.redis.hgetall(ground.keys.meta())
-
-
-def test_putting_the_same_row_again_changes_and_logs_nothing(ground: Ground) -> None:
-    row = ("a", ground.now_ms + HOUR_MS)
-    ground.put(row)
-
-    words = ground.put(row)
-
-    assert [("unchanged", str(row[1]))] == words
-    assert 1 == len(ground.entries())
 
 
 @pytest.mark.parametrize(

@@ -126,19 +126,23 @@ def test_a_restore_replaces_an_existing_schedule(led: Ground, there: str, back: 
     assert different <= moving
 
 
-@pytest.mark.parametrize("there", ["one-shot", "paused", "rule", "nothing"])
-def test_a_restore_removes_a_schedule_that_is_over(led: Ground, there: str) -> None:
+@pytest.mark.parametrize("there", ["one-shot", "paused", "rule", "nothing", "cancelled by RQ"])
+def test_a_restore_removes_a_schedule_that_is_over_but_no_run_that_rq_changed(led: Ground, there: str) -> None:
     if there == "rule":
         led.put_recurring("a")
     elif there != "nothing":
         led.put(("a", DUE_MS))
     if there == "paused":
         led.call("pause", ["a"], note="")
+    elif there == "cancelled by RQ":
+        led.redis.hset(f"{RQ}:job:a-{DUE_MS}", "status", "canceled")
 
     restore(led, gone("a", "" if there == "rule" else str(DUE_MS)))
 
     assert {} == led.places()
-    assert {led.keys.log(), led.keys.meta(), led.keys.lease()} == {key.decode() for key in led.redis.keys("*")}
+    kept = {f"{RQ}:job:a-{DUE_MS}"} if there == "cancelled by RQ" else set()
+    assert {led.keys.log(), led.keys.meta(), led.keys.lease()} | kept == {key.decode() for key in led.redis.keys("*")}
+    assert not kept or "canceled" == led.job(f"a-{DUE_MS}")["status"]
 
 
 @pytest.mark.parametrize("place", ["due", "paused"])
@@ -152,15 +156,6 @@ def test_a_restore_removes_a_one_shot_whose_run_was_pushed_and_keeps_the_run(led
 
     assert ({}, before, [f"a-{DUE_MS}"]) == (led.places(), led.job(f"a-{DUE_MS}"), led.queue())
     assert ["gone"] == [row.place for row in logged(led.last)]
-
-
-def test_a_restore_keeps_a_scheduled_run_that_rq_changed(led: Ground) -> None:
-    led.put(("a", DUE_MS))
-    led.redis.hset(f"{RQ}:job:a-{DUE_MS}", "status", "canceled")
-
-    restore(led, gone("a", str(DUE_MS)))
-
-    assert ({}, "canceled") == (led.places(), led.job(f"a-{DUE_MS}")["status"])
 
 
 # -- the entry ------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from tests.lua.chained import (
     CANCEL,
     FORGET,
     LONG_AGO,
-    OVER,
     QUEUE,
     RELEASE,
     WHY,
@@ -27,40 +26,29 @@ from tests.prefix import RQ
 OPEN = ("queued", "started", "scheduled", "rate_limited")
 
 
-@pytest.mark.parametrize("status", OVER)
-def test_survey_releases_a_waiting_run_when_the_previous_run_is_over(led: Ground, status: str) -> None:
-    jobs(led, status, "deferred")
-    chain(led, QUEUE)
+READY = "RQ said that it is ready, and did not enqueue it"
+SURVEYED: list[tuple[tuple[str, ...], dict[str, str], str, list[list[str]]]] = [  # jobs, their fields, chain, needs
+    *(((status, "deferred"), {}, QUEUE, [[*RELEASE, "-", WHY[status]]]) for status in ("finished", "failed", "-")),
+    # RQ itself releases no run behind these
+    *(((status, "deferred"), {}, QUEUE, [[*RELEASE, "urgent", WHY[status]]]) for status in ("stopped", "canceled")),
+    *(((status, "deferred"), {}, QUEUE, []) for status in OPEN),
+    *(((status, "finished", "deferred"), {}, f"{QUEUE} {C}", []) for status in OPEN),
+    (("finished", "ready_to_enqueue"), {}, QUEUE, [[*RELEASE, "-", READY]]),
+    *(((status, "ready_to_enqueue"), {}, QUEUE, []) for status in OPEN),
+    (("finished", "ready_to_enqueue", "deferred"), {"origin": ""}, f"{QUEUE} {C}", []),  # it has no queue to go to
+    (("stopped", "deferred"), {"origin": ""}, QUEUE, []),
+    *(((), {}, text, []) for text in ("", "queue", "queue ", "nonsense", f"allow {A}")),  # corrupted
+]
 
-    urgent = "urgent" if status in ("stopped", "canceled") else "-"  # RQ itself releases no run behind these
-    assert ("0", [["r", *RELEASE, urgent, WHY[status]]]) == survey(led)
 
-
-@pytest.mark.parametrize(
-    ("statuses", "more"),
-    [
-        *(((status, "deferred"), {}) for status in OPEN),
-        *(((status, "finished", "deferred"), {}) for status in OPEN),  # it waits for every open run of its chain
-        *(((status, "ready_to_enqueue"), {}) for status in OPEN),
-        (("finished", "ready_to_enqueue", "deferred"), {"origin": ""}),  # the ready one has no queue to go to
-        (("stopped", "deferred"), {"origin": ""}),
-    ],
-)
-def test_survey_keeps_a_run_waiting_for_open_runs_of_its_chain_or_a_queue(
-    led: Ground, statuses: tuple[str, ...], more: dict[str, str]
+@pytest.mark.parametrize(("statuses", "more", "text", "needs"), SURVEYED)
+def test_survey_releases_a_waiting_run_when_all_runs_before_it_are_over(
+    led: Ground, statuses: tuple[str, ...], more: dict[str, str], text: str, needs: list[list[str]]
 ) -> None:
     jobs(led, *statuses, **more)
-    chain(led, QUEUE if len(statuses) == 2 else f"{QUEUE} {C}")
+    chain(led, text)
 
-    assert ("0", []) == survey(led)
-
-
-def test_survey_releases_a_run_that_rq_called_ready_and_did_not_enqueue(led: Ground) -> None:
-    jobs(led, "finished", "ready_to_enqueue")
-    chain(led, QUEUE)
-
-    why = "RQ said that it is ready, and did not enqueue it"
-    assert ("0", [["r", *RELEASE, "-", why]]) == survey(led)
+    assert ("0", [["r", *need] for need in needs]) == survey(led)
 
 
 def test_survey_drops_a_ready_run_that_expired(led: Ground) -> None:
@@ -127,13 +115,6 @@ def test_survey_withdraws_earlier_runs_with_cancel_previous(led: Ground, last: s
 
     chain(led, f"cancel_previous {B}")
     assert [] == survey(led)[1]
-
-
-@pytest.mark.parametrize("text", ["", "queue", "queue ", "nonsense", f"allow {A}"])
-def test_survey_ignores_a_corrupted_chain(led: Ground, text: str) -> None:
-    chain(led, text)
-
-    assert ("0", []) == survey(led)
 
 
 def test_survey_treats_a_job_of_another_type_as_deleted(led: Ground) -> None:

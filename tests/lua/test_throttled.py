@@ -205,20 +205,14 @@ def test_putting_the_same_definition_keeps_a_throttled_schedule_in_its_place(lat
     assert before == late.places()
 
 
-def test_a_throttled_schedule_is_read_as_due_in_its_lane(late: Ground) -> None:
+def test_a_throttled_schedule_is_read_as_due_in_its_lane_and_an_audit_returns_all_its_places(late: Ground) -> None:
     due_ms = late.places()["b"].split()[-1]
-
     row = late.call("get", ["b"])[3]
+    late.redis.zadd(late.keys.due_high(), {"b": int(due_ms)})
+
+    reply = late.call("audit", ["b", due_ms, "r", ""], token=TOKEN, expected_server=SERVER)
 
     assert ["due", "normal", due_ms] == row[:3]
-
-
-def test_an_audit_returns_all_places_of_a_throttled_schedule(late: Ground) -> None:
-    due_ms = int(late.places()["b"].split()[-1])
-    late.redis.zadd(late.keys.due_high(), {"b": due_ms})
-
-    reply = late.call("audit", ["b", f"{due_ms}", "r", ""], token=TOKEN, expected_server=SERVER)
-
     assert ["high normal:email", "scheduled", "normal:email", ""] == reply[4:]
 
 
