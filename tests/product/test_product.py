@@ -70,20 +70,16 @@ def test_an_event_postponed_after_its_reminder_reminds_again(scheduler: ManualSc
     assert 2 == len(outside.DELIVERED)
 
 
-def test_an_event_that_begins_within_the_hour_reminds_at_once(scheduler: ManualScheduler) -> None:
-    service.save_event(scheduler.client, "concert", scheduler.now + MINUTE)
+@pytest.mark.parametrize(("begins_in", "sent"), [(MINUTE, [("push", "concert begins soon")]), (-MINUTE, [])])
+def test_an_event_that_begins_within_the_hour_reminds_at_once_unless_it_has_begun(
+    scheduler: ManualScheduler, begins_in: timedelta, sent: list[tuple[str, str]]
+) -> None:
+    service.save_event(scheduler.client, "concert", scheduler.now + begins_in)
 
     scheduler.advance(work=True)
-
-    assert [("push", "concert begins soon")] == outside.DELIVERED
-
-
-def test_an_event_that_has_begun_sends_no_reminder(scheduler: ManualScheduler) -> None:
-    service.save_event(scheduler.client, "concert", scheduler.now - MINUTE)
-
+    assert sent == outside.DELIVERED
     scheduler.advance(days=1, work=True)
-
-    assert [] == outside.DELIVERED
+    assert sent == outside.DELIVERED
 
 
 def test_a_deleted_event_sends_no_reminder(scheduler: ManualScheduler) -> None:

@@ -42,7 +42,10 @@ def test_a_table_is_a_schedule_owned_by_the_file() -> None:
     assert TriggerSpec(CRON, "0 9 * * 1-5", "Asia/Seoul") == definition.when
 
 
-def test_the_owner_is_named_in_the_file_or_is_the_file_name() -> None:
+def test_the_owner_is_the_given_one_or_named_in_the_file_or_the_file_name() -> None:
+    file = read("f.toml", b"owner = 'me'\n[schedules.a]\nfunc = 'app.a'\nevery = 60", CHECKS, "tests")
+
+    assert ("tests", "tests") == (file.owner, file.entries[0].definition.managed_by)
     assert "billing" == reading('owner = "billing"\n[schedules]').owner
     assert "file:jobs.toml" == reading("[schedules]", "some/folder/jobs.toml").owner
 
@@ -129,19 +132,9 @@ def test_values_that_toml_cannot_hold_are_read_as_json() -> None:
 
 
 def test_enabled_is_true_false_or_not_given() -> None:
-    file = reading("""
-        [schedules.a]
-        func = "app.a"
-        every = 60
-        [schedules.b]
-        func = "app.b"
-        every = 60
-        enabled = false
-        [schedules.c]
-        func = "app.c"
-        every = 60
-        enabled = true
-        """)
+    given = {"a": "", "b": "enabled = false", "c": "enabled = true"}
+
+    file = reading("".join(f'[schedules.{id}]\nfunc = "app.a"\nevery = 60\n{line}\n' for id, line in given.items()))
 
     assert [None, False, True] == [one.definition.enabled for one in file.entries]
 
@@ -152,12 +145,6 @@ def test_an_option_added_by_a_check_applies_if_the_file_omits_it() -> None:
     file = read("f.toml", b"[schedules.a]\nfunc = 'app.a'\n[schedules.b]\nfunc = 'app.b'\nqueue = 'own'", checks)
 
     assert ["tasks", "own"] == [one.definition.queue for one in file.entries]
-
-
-def test_a_given_owner_takes_precedence_over_the_owner_in_the_file() -> None:
-    file = read("f.toml", b"owner = 'me'\n[schedules.a]\nfunc = 'app.a'\nevery = 60", CHECKS, "tests")
-
-    assert ("tests", "tests") == (file.owner, file.entries[0].definition.managed_by)
 
 
 # -- config/schedules.toml ---------------------------------------------------------------------------

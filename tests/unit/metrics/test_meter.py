@@ -17,22 +17,20 @@ from zsched.metrics.meter import OTHER, DaemonMeter, Distribution, LogTally, Nam
 from zsched.storage.overview import Overview
 
 
-def test_the_first_names_are_labels_and_later_names_become_other() -> None:
-    names = Names(2)
+@pytest.mark.parametrize(
+    ("most", "names", "labels"),
+    [
+        (2, ["a", "b", "c", "a"], ["a", "b", OTHER, "a"]),
+        (1, ["other", "unknown", "a"], ["other", "unknown", "a"]),  # which use up no label
+        (9, ["\ud800", "x" * 1000], ["\\ud800", "x" * 200]),
+    ],
+)
+def test_the_first_names_are_labels_escaped_and_cut_and_later_names_become_other(
+    most: int, names: list[str], labels: list[str]
+) -> None:
+    found = Names(most)
 
-    assert ["a", "b", OTHER, "a"] == [names.of(name) for name in ("a", "b", "c", "a")]
-
-
-def test_a_queue_called_other_or_unknown_uses_up_no_label() -> None:
-    names = Names(1)
-
-    assert ["other", "unknown", "a"] == [names.of(name) for name in ("other", "unknown", "a")]
-
-
-def test_a_label_is_escaped_and_cut() -> None:
-    names = Names()
-
-    assert ["\\ud800", "x" * 200] == [names.of("\ud800"), names.of("x" * 1000)]
+    assert labels == [found.of(name) for name in names]
 
 
 BOUNDS = (0.1, 1, 10)

@@ -46,32 +46,34 @@ def run(app: Any, path: str = "/schedules/a", method: str = "GET") -> None:
     asyncio.run(app({"type": "http", "path": path, "method": method}, None, send))
 
 
-def test_a_request_counts_by_the_template_of_its_route_and_the_class_of_its_status() -> None:
+API = "/api/v1/schedules"
+
+
+@pytest.mark.parametrize(
+    ("given", "counted"),
+    [
+        ({"route": ROUTE}, ("/schedules/{id}", "GET", "2xx")),
+        ({"route": ROUTE, "status": 204, "path": "/schedules/b"}, ("/schedules/{id}", "GET", "2xx")),
+        ({"route": ROUTE, "status": 404}, ("/schedules/{id}", "GET", "4xx")),
+        ({"route": ROUTE, "path": f"{API}/a"}, (f"{API}/{{id}}", "GET", "2xx")),
+        (
+            {"route": SimpleNamespace(path_format=f"{API}/{{id}}"), "path": f"{API}/a"},
+            (f"{API}/{{id}}", "GET", "2xx"),
+        ),
+        ({"path": "/made/up", "status": 404}, ("other", "GET", "4xx")),  # a client's own words are no labels
+        ({"path": "/made/up", "status": 405, "method": "BREW"}, ("other", "other", "4xx")),
+        *(({"path": path, "status": 503}, None) for path in PROBES),
+    ],
+)
+def test_a_request_counts_by_the_template_of_its_route_and_the_class_of_its_status(
+    given: dict[str, Any], counted: tuple[str, str, str] | None
+) -> None:
     meter = WebMeter()
 
-    answer(meter, route=ROUTE)
-    answer(meter, route=ROUTE, status=204, path="/schedules/b")
-    answer(meter, route=ROUTE, status=404)
+    answer(meter, **given)
+    answer(meter, **given)
 
-    assert {("/schedules/{id}", "GET", "2xx"): 2, ("/schedules/{id}", "GET", "4xx"): 1} == dict(meter.requests)
-
-
-@pytest.mark.parametrize("template", ["/schedules/{id}", "/api/v1/schedules/{id}"])
-def test_a_route_of_the_api_counts_with_its_prefix(template: str) -> None:
-    meter = WebMeter()
-
-    answer(meter, route=SimpleNamespace(path_format=template), path="/api/v1/schedules/a")
-
-    assert {("/api/v1/schedules/{id}", "GET", "2xx"): 1} == dict(meter.requests)
-
-
-def test_a_path_or_a_method_that_a_client_made_up_is_no_label() -> None:
-    meter = WebMeter()
-
-    answer(meter, path="/made/up", status=404)
-    answer(meter, path="/made/up", status=405, method="BREW")
-
-    assert {("other", "GET", "4xx"), ("other", "other", "4xx")} == set(meter.requests)
+    assert ({counted: 2} if counted else {}) == dict(meter.requests)
 
 
 def test_the_time_of_a_request_ends_with_the_beginning_of_its_answer() -> None:
@@ -91,15 +93,6 @@ def test_an_exception_before_the_answer_counts_as_a_failure() -> None:
         run(Measured(broken, meter, ManualClock(), PREFIX))
 
     assert {("other", "GET", "5xx"): 1} == dict(meter.requests)
-
-
-@pytest.mark.parametrize("path", PROBES)
-def test_a_probe_does_not_count(path: str) -> None:
-    meter = WebMeter()
-
-    answer(meter, path=path, status=503)
-
-    assert not meter.requests
 
 
 def test_a_stream_counts_as_open_until_it_is_closed() -> None:
