@@ -155,26 +155,21 @@ def test_advance_records_why_a_dead_or_missing_previous_run_is_ignored(
     assert led.last.rows[0].endswith(f" - {why}")
 
 
-def test_an_occurrence_due_before_the_doubt_is_pushed_and_marked_uncertain(led: Ground) -> None:
-    [row] = _due(led)
+@pytest.mark.parametrize(("flags", "word"), [("", "uncertain"), ("s", "skipped")])
+def test_an_occurrence_due_before_the_doubt_is_marked_uncertain_or_skipped_if_it_must_not_run_twice(
+    led: Ground, flags: str, word: str
+) -> None:
+    [row] = _due(led, own={"flags": flags})
+    run, next_ms = f"r-{row[2]}", led.now_ms + HOUR_MS
     led.redis.hset(led.keys.meta(), "doubt", row[2])
 
-    assert ["uncertain"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
-    assert "1" == led.job(f"r-{row[2]}")["zs_uncertain"]
-    assert [f"r-{row[2]}"] == led.queue()
+    assert [word] == led.advance((row, int(row[2]), next_ms))
+
+    assert (([], None) if flags else ([run], "1")) == (led.queue(), led.job(run).get("zs_uncertain"))
+    assert {"r": f"normal {next_ms}"} == led.places()
+    assert led.last.rows[0].startswith(f"r {word} {row[2]} ")
+    assert (None if flags else run) == led.schedule("r").get("last")
     assert "zs_uncertain" not in led.template("r")
-
-
-def test_an_occurrence_before_the_doubt_that_must_not_run_twice_is_skipped(led: Ground) -> None:
-    [row] = _due(led, own={"flags": "s"})
-    next_ms = led.now_ms + HOUR_MS
-    led.redis.hset(led.keys.meta(), "doubt", row[2])
-
-    words = led.advance((row, int(row[2]), next_ms))
-
-    assert (["skipped"], [], {"r": f"normal {next_ms}"}) == (words, led.queue(), led.places())
-    assert led.last.rows[0].startswith(f"r skipped {row[2]} ")
-    assert "last" not in led.schedule("r")
 
 
 def test_the_doubt_is_compared_with_the_fired_occurrence(led: Ground) -> None:

@@ -209,20 +209,18 @@ def _retry_forgotten(ground: Ground, **fields: str) -> str:
 REQUESTS = [_enqueue, _run_rule, _run_one_shot, _retry, _retry_forgotten]
 
 
+@pytest.mark.parametrize("fields", [EXPIRES, {}], ids=["with expiry", "without expiry"])
 @pytest.mark.parametrize("push", REQUESTS)
-def test_the_deadline_of_a_run_on_request_counts_from_the_request(led: Ground, push: Callable[..., str]) -> None:
-    run = push(led, **EXPIRES)
+def test_the_deadline_of_a_run_on_request_counts_from_the_request(
+    led: Ground, push: Callable[..., str], fields: dict[str, str]
+) -> None:
+    run = push(led, **fields)
 
-    assert [run] == led.queue()
-    assert str(MINUTE_MS) == led.job(run)["zs_expires"]
-    assert _has_deadline_at(led, run, int(led.last.t) // 1000 + MINUTE_MS)
-
-
-@pytest.mark.parametrize("push", REQUESTS)
-def test_a_run_on_request_of_a_schedule_without_expiry_has_no_deadline(led: Ground, push: Callable[..., str]) -> None:
-    run = push(led)
-
-    assert ([run], False, -1) == (led.queue(), "zs_deadline" in led.job(run), led.redis.pttl(led.keys.rq.job(run)))
+    assert ([run], fields.get("zs_expires")) == (led.queue(), led.job(run).get("zs_expires"))
+    if fields:
+        assert _has_deadline_at(led, run, int(led.last.t) // 1000 + MINUTE_MS)
+    else:
+        assert (False, -1) == ("zs_deadline" in led.job(run), led.redis.pttl(led.keys.rq.job(run)))
 
 
 # -- afterwards -----------------------------------------------------------------------------------

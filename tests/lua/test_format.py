@@ -68,7 +68,9 @@ def test_another_format_is_refused_with_the_remedy_and_neither_read_nor_written(
     assert (told, before) == (str(caught.value), led.keyspace())
 
 
-def test_the_remedy_for_an_older_format_gives_an_empty_namespace(led: Ground) -> None:
+def test_the_remedy_for_an_older_format_gives_an_empty_namespace_whose_first_leader_writes_its_format(
+    led: Ground,
+) -> None:
     led.redis.hset(led.keys.meta(), "format", OLDEST_FORMAT - 1)
     with pytest.raises(OlderFormat):
         led.put(("a", "+60000"))
@@ -77,7 +79,7 @@ def test_the_remedy_for_an_older_format_gives_an_empty_namespace(led: Ground) ->
     led.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=LEASE_MS, gen="g")
 
     assert str(FORMAT).encode() == led.redis.hget(led.keys.meta(), "format")
-    assert "1-1" == led.last.id
+    assert ("1-1", "term", str(FORMAT)) == (led.last.id, led.last.kind, led.last.fields["format"])
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in LUA.glob("*.lua")))
@@ -88,13 +90,6 @@ def test_every_script_that_reads_or_writes_schedules_checks_the_format(name: str
 def test_python_and_lua_have_the_same_format_numbers() -> None:
     assert f"\nlocal FORMAT = {FORMAT} " in load("fire").text
     assert f"\nlocal OLDEST_FORMAT = {OLDEST_FORMAT} " in load("fire").text
-
-
-def test_the_first_leader_writes_its_format_into_meta_and_its_term(ground: Ground) -> None:
-    ground.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=LEASE_MS, gen="g")
-
-    assert ground.redis.hget(ground.keys.meta(), "format") == str(FORMAT).encode()
-    assert ("term", str(FORMAT)) == (ground.last.kind, ground.last.fields["format"])
 
 
 def test_a_restore_writes_its_format_into_meta_and_the_log(ground: Ground) -> None:

@@ -82,63 +82,36 @@ def test_a_lost_run_with_retries_left_is_queued_at_once_at_the_front_if_its_retr
     assert f"{RQ}:queue:default".encode() in led.redis.smembers(f"{RQ}:queues")
 
 
-def _without_retries(led: Ground) -> list[tuple[str, ...]]:
-    job(led, A, retries_left="0")
-    job(led, B)
-    return [again(A, execution(led, A)), again(B, execution(led, B))]
+def _set(**fields: str) -> Callable[[Ground], Any]:
+    return lambda led: led.redis.hset(led.keys.rq.job(A), mapping=fields)
 
 
-def _changed(**fields: str) -> Callable[[Ground], list[tuple[str, ...]]]:
-    def prepare(led: Ground) -> list[tuple[str, ...]]:
-        job(led, A, retries_left="1")
-        member = execution(led, A)
-        led.redis.hset(led.keys.rq.job(A), mapping=fields)
-        return [again(A, member), end(A, member)]
-
-    return prepare
-
-
-def _alive(which: str) -> Callable[[Ground], list[tuple[str, ...]]]:
-    def prepare(led: Ground) -> list[tuple[str, ...]]:
-        job(led, A, retries_left="1")
-        member = execution(led, A, is_alive=which == "lapsed")
-        if which == "another":
-            execution(led, A, "y", is_alive=True)
-        return [again(A, member)]
-
-    return prepare
-
-
-def _queued(act: Callable[[Ground], Any]) -> Callable[[Ground], list[tuple[str, ...]]]:
-    def prepare(led: Ground) -> list[tuple[str, ...]]:
-        job(led, A, "queued", retries_left="1")
-        act(led)
-        return [again(A, status="queued")]
-
-    return prepare
-
-
-NOT_LOST: dict[str, Callable[[Ground], list[tuple[str, ...]]]] = {
-    "without retries left": _without_retries,
-    "finished since the scan": _changed(status="finished"),
-    "alive since the scan": _changed(last_heartbeat="2026-01-01T00:00:30.000001Z"),
-    "queued since the scan": _changed(status="queued"),
-    "alive by the server's clock": _alive("lapsed"),
-    "alive in another execution": _alive("another"),
-    "deleted": lambda led: [end(A, execution(led, A))],
-    "in its queue": _queued(lambda led: led.redis.rpush(f"{RQ}:queue:default", "x", A, "y")),
-    "taken": _queued(lambda led: led.redis.rpush(f"{RQ}:queue:default:intermediate", A)),
-    "begun": _queued(lambda led: execution(led, A)),
-    "pushed again": _queued(lambda led: led.redis.hset(led.keys.rq.job(A), "enqueued_at", BEAT)),
+NOT_LOST: dict[str, tuple[str, Callable[[Ground], Any]]] = {  # its status when it was seen, and what happened then
+    "without retries left": ("started", _set(retries_left="0")),
+    "without a number of retries": ("started", lambda led: led.redis.hdel(led.keys.rq.job(A), "retries_left")),
+    "finished": ("started", _set(status="finished")),
+    "with another heartbeat": ("started", _set(last_heartbeat="2026-01-01T00:00:30.000001Z")),
+    "queued": ("started", _set(status="queued")),
+    "alive by the server's clock": ("started", lambda led: execution(led, A, is_alive=True)),
+    "alive in another execution": ("started", lambda led: execution(led, A, "y", is_alive=True)),
+    "deleted": ("started", lambda led: led.redis.delete(led.keys.rq.job(A))),
+    "in its queue": ("queued", lambda led: led.redis.rpush(f"{RQ}:queue:default", "x", A, "y")),
+    "taken": ("queued", lambda led: led.redis.rpush(f"{RQ}:queue:default:intermediate", A)),
+    "begun": ("queued", lambda led: execution(led, A)),
+    "pushed again": ("queued", _set(enqueued_at=BEAT)),
 }
 
 
 @pytest.mark.parametrize("state", NOT_LOST)
 def test_a_run_that_is_not_lost_or_has_no_retries_left_is_left_alone(led: Ground, seen: Entry, state: str) -> None:
-    dead = NOT_LOST[state](led)
+    status, act = NOT_LOST[state]
+    job(led, A, status, retries_left="1")
+    members = execution(led, A) if status == "started" else ""
+    act(led)
+    ways = (again,) if state.startswith("without") else (again, end)
     before = led.keyspace()
 
-    assert NOTHING == lose(led, seen, *dead)[1:]
+    assert NOTHING == lose(led, seen, *(way(A, members, status) for way in ways))[1:]
     assert before == led.keyspace()
 
 

@@ -104,27 +104,22 @@ LAUNCHES: dict[str, Callable[[Ground], str]] = {
 each_launch = pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
 
 
+@pytest.mark.parametrize("is_full", [False, True], ids=["with a slot", "without a slot"])
 @each_launch
-def test_a_run_is_queued_when_its_limit_has_a_slot(led: Ground, launch: Callable[[Ground], str]) -> None:
+def test_a_run_waits_while_others_have_all_slots_of_its_limit(
+    led: Ground, launch: Callable[[Ground], str], is_full: bool
+) -> None:
+    if is_full:
+        take_slot(led)
+
     run = launch(led)
 
-    assert ([run], []) == slots(led)
-    assert [run] == led.queue()
-    assert "queued" == led.job(run)["status"]
+    assert ((["other"], [run]) if is_full else ([run], [])) == slots(led)
+    assert ([] if is_full else [run]) == led.queue()
+    assert ("rate_limited" if is_full else "queued") == led.job(run)["status"]
+    assert is_full == ("enqueued_at" not in led.job(run))
     assert {KEY.encode()} == led.redis.smembers(f"{RQ}:rl-keys")
     assert {b"concurrency": b"1"} == led.redis.hgetall(f"{RQ}:rl:{KEY}")
-
-
-@each_launch
-def test_a_run_waits_while_others_have_all_slots_of_its_limit(led: Ground, launch: Callable[[Ground], str]) -> None:
-    take_slot(led)
-
-    run = launch(led)
-
-    assert (["other"], [run]) == slots(led)
-    assert [] == led.queue()
-    assert "rate_limited" == led.job(run)["status"]
-    assert "enqueued_at" not in led.job(run)
 
 
 @pytest.mark.skipif(not hasattr(rq, "RateLimit"), reason="RQ 2 has no rate limits")

@@ -63,6 +63,7 @@ def test_a_run_is_fired_executed_and_tracked_under_another_prefix(moved: Ground)
     rq, client = moved.keys.rq, moved.redis
     moved.put(("a", DUE_MS), allow_past=1)
     run = moved.run("a", DUE_MS)
+    assert OTHER.encode() == client.hget(moved.keys.meta(), "rq_prefix")
     client.sadd(rq.workers(), f"{OTHER}:worker:w")
     client.sadd(rq.queue_workers("default"), f"{OTHER}:worker:w")
     client.hset(f"{OTHER}:worker:w", mapping={"version": "2.12", "queues": "default"})
@@ -108,9 +109,3 @@ def test_a_namespace_keeps_its_prefix_and_no_script_does_anything_under_another(
         CALLS[name](moved)
 
     assert before == contents(led)
-
-
-def test_the_first_entry_of_a_namespace_notes_its_prefix(moved: Ground) -> None:
-    moved.put(("a", DUE_MS), allow_past=1)
-
-    assert OTHER.encode() == moved.redis.hget(moved.keys.meta(), "rq_prefix")

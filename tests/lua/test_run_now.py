@@ -77,44 +77,26 @@ def test_run_now_respects_the_front_flag_of_the_schedule(ground: Ground, kind: s
     assert [run, "waiting"] == ground.queue()
 
 
-def _template(ground: Ground, value: str | None) -> None:
-    """Put schedule b without its template, or with *value* in its place."""
-    ground.put_recurring("b")
-    ground.redis.delete(ground.keys.template("b"))
-    if value is not None:
-        ground.redis.set(ground.keys.template("b"), value)
+def _one_shot(act: Callable[[Ground, str], Any]) -> Callable[[Ground], Any]:
+    return lambda ground: act(ground, f"{RQ}:job:b-{ground.put_later('b')}")
 
 
-def _hash_of_another_type(ground: Ground) -> None:
-    ground.put_recurring("b")
-    ground.redis.delete(ground.keys.schedule("b"))
-    ground.redis.rpush(ground.keys.schedule("b"), "x")
+def _rule(act: Callable[[Ground], Any]) -> Callable[[Ground], Any]:
+    return lambda ground: (ground.put_recurring("b"), act(ground))
 
 
 BROKEN: dict[str, tuple[Callable[[Ground], Any], str]] = {
-    "a one-shot cancelled by RQ": (
-        lambda ground: ground.redis.hset(f"{RQ}:job:b-{ground.put_later('b')}", "status", "canceled"),
+    "a one-shot cancelled by RQ": (_one_shot(lambda g, job: g.redis.hset(job, "status", "canceled")), "QUARANTINED"),
+    "a one-shot without its job": (_one_shot(lambda g, job: g.redis.delete(job)), "QUARANTINED"),
+    "a one-shot whose job is of another type": (_one_shot(lambda g, job: g.redis.set(job, "x")), "QUARANTINED"),
+    "a rule without its template": (_rule(lambda g: g.redis.delete(g.keys.template("b"))), "QUARANTINED"),
+    "a rule with a template of another type": (
+        _rule(lambda g: g.redis.set(g.keys.template("b"), "x")),
         "QUARANTINED",
     ),
-    "a one-shot without its job": (
-        lambda ground: ground.redis.delete(f"{RQ}:job:b-{ground.put_later('b')}"),
-        "QUARANTINED",
-    ),
-    "a one-shot whose job is of another type": (
-        lambda ground: ground.redis.set(f"{RQ}:job:b-{ground.put_later('b')}", "x"),
-        "QUARANTINED",
-    ),
-    "a rule without its template": (lambda ground: _template(ground, None), "QUARANTINED"),
-    "a rule whose template is of another type": (lambda ground: _template(ground, "x"), "QUARANTINED"),
-    "a rule without a payload": (
-        lambda ground: (ground.put_recurring("b"), ground.redis.hdel(ground.keys.template("b"), "data")),
-        "QUARANTINED",
-    ),
-    "a rule whose hash is of another type": (_hash_of_another_type, "WRONGTYPE"),
-    "a queue of another type": (
-        lambda ground: (ground.put_recurring("b"), ground.redis.set(f"{RQ}:queue:default", "x")),
-        "WRONGTYPE",
-    ),
+    "a rule without a payload": (_rule(lambda g: g.redis.hdel(g.keys.template("b"), "data")), "QUARANTINED"),
+    "a rule whose hash is of another type": (_rule(lambda g: g.redis.set(g.keys.schedule("b"), "x")), "WRONGTYPE"),
+    "a queue of another type": (_rule(lambda g: g.redis.set(f"{RQ}:queue:default", "x")), "WRONGTYPE"),
 }
 
 

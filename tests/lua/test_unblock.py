@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -123,27 +124,25 @@ def test_rq_does_not_release_a_run_that_zsched_released_during_its_transaction(
     assert ([[[B], []]], [B]) == (released, led.queue())
 
 
-@pytest.mark.parametrize("change", ["chain", "status", "cancelled", "expired", "not the next", "queue", "deferred"])
+CHANGES: dict[str, Callable[[Ground], Any]] = {
+    "its policy": lambda led: chain(led, CANCEL),
+    "queued again": lambda led: led.redis.hset(led.keys.rq.job(A), "status", "queued"),
+    "cancelled": lambda led: led.redis.hset(led.keys.rq.job(B), "status", "canceled"),
+    "expired": lambda led: led.redis.delete(led.keys.rq.job(B)),
+    "not the next": lambda led: None,
+    "a queue of another type": lambda led: led.redis.set(f"{RQ}:queue:default", "text"),
+    "deferred runs of another type": lambda led: led.redis.set(f"{RQ}:deferred:default", "text"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_chain_that_changed_since_the_survey_is_left_alone(led: Ground, change: str) -> None:
     jobs(led, "stopped", "deferred")
     chain(led, QUEUE)
-    if change == "chain":
-        chain(led, CANCEL)
-    elif change == "status":
-        led.redis.hset(led.keys.rq.job(A), "status", "queued")  # somebody requeued it
-    elif change == "cancelled":
-        led.redis.hset(led.keys.rq.job(B), "status", "canceled")
-    elif change == "expired":
-        led.redis.delete(led.keys.rq.job(B))
-    elif change == "queue":
-        led.redis.set(f"{RQ}:queue:default", "text")
-    elif change == "deferred":
-        led.redis.delete(f"{RQ}:deferred:default")
-        led.redis.set(f"{RQ}:deferred:default", "text")
+    CHANGES[change](led)
     before = led.keyspace()
 
-    run = C if change == "not the next" else B
-    assert [[], ["r"]] == unblock(led, ("release", run))
+    assert [[], ["r"]] == unblock(led, ("release", C if change == "not the next" else B))
     assert before == led.keyspace()
 
 
