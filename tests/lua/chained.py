@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.lua.ground import SERVER, TOKEN, Ground
+from tests.lua.ground import Ground
 from tests.prefix import RQ
 
 A, B, C = "r-1767225600000", "r-1767225660000", "r-1767225720000"
@@ -66,7 +66,7 @@ def survey(ground: Ground, cursor: str = "0", count: int = 100) -> tuple[str, li
 def unblock(ground: Ground, *needed: tuple[str, str], **over: Any) -> list[Any]:
     """Call unblock for the chain of ``r``; return released runs and changed chains."""
     rows = [text for one in needed for text in ("r", *one)]
-    return ground.call("unblock", rows, **({"token": TOKEN, "expected_server": SERVER} | over))[1:]
+    return ground.call("unblock", rows, **over)[1:]
 
 
 QUEUE, CANCEL = f"queue {A} {B}", f"cancel_previous {A} {B}"

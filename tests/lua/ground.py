@@ -17,12 +17,14 @@ from zsched.core.choices import Priority
 from zsched.core.clock import LAST_MS
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
+from zsched.storage.lease import Term
 from zsched.storage.scripts import Scripts
 
 SERVER = "server-1"
 LEASE_MS = 20_000  # no test takes so long
 TOKEN = f"daemon-1:7:{LEASE_MS}:nonce-1"
 EPOCH = 7
+TERM = Term(TOKEN, EPOCH, SERVER, LEASE_MS, float("inf"), 0, 0)
 HOUR_MS = 3_600_000
 
 FIELDS = {"description": "app.task", "origin": "default", "timeout": "180", "zs": "1"}
@@ -226,10 +228,12 @@ class Ground:
 
     def call(self, name: str, rows: Any = (), **arguments: Any) -> list[Any]:
         """
-        Call a script, without an operation id, a version or a signed time unless given. Return the reply without its
-        OK, texts decoded.
+        Call a script as the leader whose clock has not jumped, without an operation id, a version or a signed time,
+        unless given. Return the reply without its OK, texts decoded.
         """
-        arguments = {"op": "-", "keep_op_ms": 0, "seen_version": "", "run_ms": ""} | arguments
+        usual = {"op": "-", "keep_op_ms": 0, "seen_version": "", "run_ms": "", "patience_ms": HOUR_MS}
+        leader = {"token": TOKEN, "expected_server": SERVER, "clock_from_ms": 0, "clock_until_ms": LAST_MS}
+        arguments = usual | leader | arguments
         return _decoded(self.scripts.call(name, rows=rows, **arguments))
 
     def put(
@@ -314,7 +318,7 @@ class Ground:
         return Fire(*reply)
 
     def fire_reply(self, **over: Any) -> list[Any]:
-        return self.call("fire", **({"limit": 100} | self._guard() | over))
+        return self.call("fire", **({"limit": 100} | over))
 
     def advance(
         self,
@@ -341,12 +345,12 @@ class Ground:
             rows += [lane, len(plans), len(due_rows)]
             rows += [f"{len(each)} {plan}" for plan, each in plans.items()]
             rows += [row[n] for n in (0, 2, 3) for row in due_rows]
-        return self.call("advance", rows, **({"patience_ms": HOUR_MS} | self._guard() | over))[1:]
+        return self.call("advance", rows, **over)[1:]
 
     def limit(self, **per_second: float) -> None:
         """Set these limits of queues."""
         rows = [text for queue, rate in per_second.items() for text in (queue, f"{rate:g}")]
-        self.call("limits", rows, token=TOKEN, expected_server=SERVER)
+        self.call("limits", rows)
 
     def report(self, archive: str = "archive-1", entry: Entry | None = None, **over: Any) -> int:
         """Report that an archive has all up to *entry* on its disk; return TIME."""
@@ -358,14 +362,10 @@ class Ground:
 
     def trim(self, first_kept: str, **over: Any) -> int:
         """Trim the log before id *first_kept*; return the number of removed entries."""
-        guard = {"token": TOKEN, "expected_server": SERVER}
-        arguments = {"first_kept": first_kept, "limit": 1000, "silent_ms": HOUR_MS} | guard | over
+        arguments = {"first_kept": first_kept, "limit": 1000, "silent_ms": HOUR_MS} | over
         forgotten = int(self.call("trim", **arguments)[0])
         self.trimmed += forgotten
         return forgotten
-
-    def _guard(self) -> dict[str, Any]:
-        return {"token": TOKEN, "expected_server": SERVER, "clock_from_ms": 0, "clock_until_ms": LAST_MS}
 
 
 def _split(texts: list[bytes]) -> tuple[str, str, list[str]]:

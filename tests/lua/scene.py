@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.lua import restoring
-from tests.lua.ground import FIELDS, HOUR_MS, LEASE_MS, SERVER, TEMPLATE, TOKEN, Ground
+from tests.lua.ground import FIELDS, HOUR_MS, LEASE_MS, TEMPLATE, Ground
 from tests.lua.test_lost import again, end, execution, job
 from tests.lua.test_pause_resume import plan_text
 from tests.lua.test_retry import retry
 from tests.prefix import RQ
 from zsched.core.log import Position
 
-FENCE = {"token": TOKEN, "expected_server": SERVER}
 DUE_MS = 1_700_000_000_000
 EMAIL = FIELDS | {"origin": "email"}
 LIMITED = FIELDS | {"zs": "1l", "rate_limit_key": "sms", "rate_limit_concurrency": "1"}
@@ -149,7 +148,7 @@ def _skip(ground: Ground, next_ms: Any) -> Any:
 def _replan(ground: Ground) -> Any:
     id, _, due_ms, version = row(ground, "due-rule")
     rows = [id, version, due_ms, due_ms, DUE_MS - 1, DUE_MS - 1]
-    return ground.call("replan", rows, tzdata="2026a", is_done=1, **FENCE)
+    return ground.call("replan", rows, tzdata="2026a", is_done=1)
 
 
 _ENQUEUE = {"if_exists": "replace", "at_front": 0, "op": "op", "keep_op_ms": 1000}
@@ -180,7 +179,7 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "resume with skip to the end": lambda g: _skip(g, "-"),
     "get": lambda g: g.call("get", ["later", "rule", "paused"]),
     "acquire": lambda g: g.call("acquire", daemon="daemon-1", nonce="n", server_id="s2", lease_ms=LEASE_MS, gen="g"),
-    "renew": lambda g: g.call("renew", lease_ms=LEASE_MS, **FENCE),
+    "renew": lambda g: g.call("renew", lease_ms=LEASE_MS),
     "fire": lambda g: g.fire(),
     "advance": _advance("skip"),
     "advance to the end": _advance("skip", next_ms=""),
@@ -188,27 +187,27 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "advance with cancel_previous": _advance("cancel_previous", "withdrawn"),
     "limits": lambda g: g.limit(default=5),
     "replan": _replan,
-    "quarantine": lambda g: g.call("quarantine", [*row(g, "due-rule"), "why"], **FENCE),
+    "quarantine": lambda g: g.call("quarantine", [*row(g, "due-rule"), "why"]),
     "track": lambda g: g.call(
-        "track", ["ended", WORKED[0], "finished then", "!", "succeeded", "{}"], **_seen(g), **FENCE
+        "track", ["ended", WORKED[0], "finished then", "!", "succeeded", "{}"], **_seen(g)
     ),
     "look": lambda g: g.call("look", WORKED, fields="status ended_at zs_note"),
     "lost": lambda g: g.call(
         "lost",
         [*again(WORKED[1], f"{WORKED[1]}:x"), *end(WORKED[2], f"{WORKED[2]}:x")],
-        ended_ms=DUE_MS, **_seen(g), **FENCE,
+        ended_ms=DUE_MS, **_seen(g),
     ),
     "unblock": lambda g: g.call(
-        "unblock", ["chain", "release", CHAIN[1]], **FENCE
+        "unblock", ["chain", "release", CHAIN[1]]
     ),
-    "free_slots": lambda g: g.call("free_slots", ["sms", 0], most=10, **FENCE),
-    "native": lambda g: g.call("native", ["default"], owner="zsched:default", lock_s=30, limit=10, **FENCE),
+    "free_slots": lambda g: g.call("free_slots", ["sms", 0], most=10),
+    "native": lambda g: g.call("native", ["default"], owner="zsched:default", lock_s=30, limit=10),
     "restore": lambda g: restoring.restore(
         g, restoring.one_shot("paused", "later"), restoring.rule("due", "rule"), restoring.one_shot("quarantine", "x"),
         restoring.rule("due", "y"), restoring.one_shot("due", "z"), restoring.run(id="w"), **_seen(g),
     ),
     "merged": lambda g: restoring.merged(g, Position(1, 2, 3), **_seen(g)),
     "report": lambda g: g.report(hold_for_ms=1000),
-    "trim": lambda g: g.call("trim", first_kept="7-2", limit=100, silent_ms=-1, **FENCE),
+    "trim": lambda g: g.call("trim", first_kept="7-2", limit=100, silent_ms=-1),
     "archived": lambda g: g.call("archived", entry="7-1", entry_ms=1, alive_ms=1000),
 }  # fmt: skip

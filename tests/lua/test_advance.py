@@ -237,11 +237,10 @@ def test_a_schedule_that_cannot_be_pushed_is_quarantined_and_the_rest_go_on(led:
 def test_advance_is_refused_during_a_hold_and_after_a_clock_jump(led: Ground) -> None:
     [row] = _due(led)
     planned = [row[0], row[1], row[2], row[3], row[2], "", "", "", "", 0]
-    guard = led._guard() | {"patience_ms": 1}
 
-    jumped = led.call("advance", planned, **(guard | {"clock_from_ms": led.now_ms + 9000}))
+    jumped = led.call("advance", planned, clock_from_ms=led.now_ms + 9000)
     led.redis.hset(led.keys.meta(), "hold", led.now_ms + LEASE_MS)
-    held = led.call("advance", planned, **guard)
+    held = led.call("advance", planned)
 
     assert ["JUMPED", "HELD"] == [jumped[0], held[0]]
     assert [] == led.queue()

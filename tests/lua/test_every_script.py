@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import HOUR_MS, LEASE_MS, SERVER, TOKEN, Ground
-from tests.lua.scene import CALLS, FENCE, contents, furnish
+from tests.lua.ground import HOUR_MS, LEASE_MS, TOKEN, Ground
+from tests.lua.scene import CALLS, contents, furnish
 from tests.lua.test_retry import retry
 from tests.lua.test_track import note
 from tests.lua.test_wrong_types import READS
@@ -19,8 +19,8 @@ from zsched.storage.scripts import load
 
 LEADERS = [name for name in NAMES if "token" in load(name).argv and "expected_server" in load(name).argv]
 MORE: dict[str, Callable[[Ground], Any]] = {
-    "audit": lambda g: g.call("audit", ["later", ""], **FENCE),
-    "name": lambda g: g.call("name", gen="new", is_new=1, **FENCE),
+    "audit": lambda g: g.call("audit", ["later", ""]),
+    "name": lambda g: g.call("name", gen="new", is_new=1),
 }
 
 
@@ -152,7 +152,7 @@ def test_a_leader_without_memory_keeps_its_lease_and_can_release_it(led: Ground)
         led.scripts.ensure(name)
 
     with _out_of_memory(led):
-        led.call("renew", token=TOKEN, expected_server=SERVER, lease_ms=LEASE_MS)
+        led.call("renew", lease_ms=LEASE_MS)
         led.call("release", token=TOKEN)
 
     assert 0 == led.redis.exists(led.keys.lease())

@@ -6,11 +6,9 @@ import pytest
 import redis
 from rq.job import Job
 
-from tests.lua.ground import EPOCH, SERVER, TOKEN, Ground, put_due
+from tests.lua.ground import EPOCH, Ground, put_due
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
-from zsched.storage.connection import Link
-from zsched.storage.scripts import Scripts
 
 
 def test_a_due_one_shot_moves_from_its_lane_to_its_queue(led: Ground) -> None:
@@ -245,13 +243,9 @@ def test_five_hundred_due_one_shots_fire_in_one_script(led: Ground) -> None:
 
 def test_a_flushed_script_is_loaded_again(led: Ground) -> None:
     put_due(led, "a")
-    link = Link.from_url(led.link.where, 5.0)
-    scripts = Scripts(link, led.keys)
-    guard = {"token": TOKEN, "expected_server": SERVER, "clock_from_ms": 0}
-    scripts.call("fire", limit=0, clock_until_ms=10**15, **guard)
+    led.fire(limit=0)
     led.redis.script_flush()
 
-    scripts.call("fire", limit=10, clock_until_ms=10**15, **guard)
+    led.fire()
 
     assert 1 == len(led.queue())
-    link.pool.disconnect()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import EPOCH, HOUR_MS, LEASE_MS, SERVER, TOKEN, Ground, put_due
+from tests.lua.ground import EPOCH, HOUR_MS, LEASE_MS, Ground, put_due
 from tests.prefix import RQ
 from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.errors import ServerChanged, Stale
@@ -196,7 +196,7 @@ def test_quarantine_takes_schedules_out_of_their_lanes_and_stores_the_reason(led
     version_a, version_b = (led.schedule(id)["version"] for id in "ab")
     rows = ["a", "high", due_a, version_a, "no date", "b", "normal", due_b, version_b, "bound reached: 1 2 3"]
 
-    now_ms, taken = led.call("quarantine", rows, token=TOKEN, expected_server=SERVER)
+    now_ms, taken = led.call("quarantine", rows)
 
     assert 2 == taken
     assert {"a": f"quarantine high {due_a}", "b": f"quarantine normal {due_b}"} == led.places()
@@ -212,5 +212,5 @@ def test_a_schedule_that_changed_or_is_gone_is_not_quarantined(led: Ground) -> N
     rows = [("a", int(due_ms) - 1, version), ("a", due_ms, "0-1"), ("gone", due_ms, version)]
 
     texts = [text for id, ms, seen in rows for text in (id, "normal", ms, seen, "why")]
-    assert 0 == led.call("quarantine", texts, token=TOKEN, expected_server=SERVER)[1]
+    assert 0 == led.call("quarantine", texts)[1]
     assert ({"a": f"normal {due_ms}"}, 1) == (led.places(), len(led.entries()))

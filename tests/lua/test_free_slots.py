@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
 import pytest
 
-from tests.lua.ground import EPOCH, LEASE_MS, SERVER, TOKEN, Ground
+from tests.lua.ground import TERM, Ground
 from tests.lua.test_native import slots
 from tests.prefix import RQ
 from zsched.core.clock import ManualClock
 from zsched.daemon.slots import SlotKeeper
-from zsched.storage.lease import Term
 
-TERM = Term(TOKEN, EPOCH, SERVER, LEASE_MS, float("inf"), 0, 0)
 ALLOWED, WAITING = f"{RQ}:rl:mail:allowed", f"{RQ}:rl:mail:rate_limited"
 
 
@@ -29,10 +26,9 @@ def job(ground: Ground, id: str, status: str, of: str = "", key: str = "mail") -
         ground.redis.zadd(f"{RQ}:rl:{key}:{of}", {id: 1})
 
 
-def free(ground: Ground, key: str = "mail", passed: int = 0, most: int = 100, **over: Any) -> list[int]:
+def free(ground: Ground, key: str = "mail", passed: int = 0, most: int = 100) -> list[int]:
     """Return the number of freed slots, and the number of checked jobs, -1 if those were all."""
-    arguments = {"token": TOKEN, "expected_server": SERVER, "most": most} | over
-    return ground.call("free_slots", [key, passed], **arguments)
+    return ground.call("free_slots", [key, passed], most=most)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import LEASE_MS, SERVER, TOKEN, Ground
+from tests.lua.ground import LEASE_MS, Ground
 from tests.prefix import RQ
 from zsched.core.log import FORMAT
 from zsched.errors import ServerChanged, Stale
@@ -190,7 +190,7 @@ def nameless(led: Ground) -> Ground:
 
 
 def _name(ground: Ground, gen: str = "new", is_new: int = 1, **over: Any) -> Any:
-    return ground.call("name", **({"token": TOKEN, "expected_server": SERVER, "gen": gen, "is_new": is_new} | over))
+    return ground.call("name", **({"gen": gen, "is_new": is_new} | over))
 
 
 def _named(ground: Ground, *fields: str) -> list[str | None]:

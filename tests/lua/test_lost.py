@@ -11,7 +11,7 @@ import pytest
 from rq.job import Job
 from rq.registry import FailedJobRegistry, StartedJobRegistry
 
-from tests.lua.ground import EPOCH, SERVER, TOKEN, Entry, Ground
+from tests.lua.ground import EPOCH, Entry, Ground
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
 
@@ -53,9 +53,8 @@ def end(run: str, members: str = "", status: str = "started") -> tuple[str, ...]
 
 
 def lose(ground: Ground, seen: Entry, *dead: tuple[str, ...], **over: Any) -> list[Any]:
-    arguments = {"token": TOKEN, "expected_server": SERVER, "seen_entry": seen.id, "seen_t": seen.t}
-    arguments |= {"ended_ms": LOST_MS}
-    return ground.call("lost", [text for one in dead for text in one], **(arguments | over))
+    arguments = {"seen_entry": seen.id, "seen_t": seen.t, "ended_ms": LOST_MS} | over
+    return ground.call("lost", [text for one in dead for text in one], **arguments)
 
 
 NOTHING: list[Any] = ["-", "0", [], [], []]

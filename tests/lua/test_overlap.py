@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.lua.ground import SERVER, TOKEN, Ground
+from tests.lua.ground import Ground
 from tests.lua.overlapping import LONG_AGO, advance, becomes, chain, dependents, fired, put, told
 from tests.lua.test_lost import PACKED
 from tests.prefix import RQ
@@ -190,7 +190,7 @@ def lost(led: Ground, run: str) -> bool:
     heartbeat = led.job(run).get("last_heartbeat", "")
     dead = ["r", run, "started", heartbeat, "", "end", "lost", "{}", PACKED]
     seen = {"seen_entry": led.last.id, "seen_t": led.last.t}
-    return led.call("lost", dead, token=TOKEN, expected_server=SERVER, ended_ms=1, **seen)[4] == [run]
+    return led.call("lost", dead, ended_ms=1, **seen)[4] == [run]
 
 
 JUDGES = [skip, release, lost]

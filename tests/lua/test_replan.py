@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import EPOCH, HOUR_MS, SERVER, TOKEN, Ground
+from tests.lua.ground import EPOCH, HOUR_MS, Ground
 
 
 def replan(ground: Ground, *rows: Any, tzdata: str = "2026a", is_done: int = 0, **over: Any) -> tuple[str, list[str]]:
     """Return the version before, and a word per row."""
-    guard = {"token": TOKEN, "expected_server": SERVER} | over
     texts = [each for row in rows for each in row]
-    _now_ms, before, *words = ground.call("replan", texts, tzdata=tzdata, is_done=is_done, **guard)
+    _now_ms, before, *words = ground.call("replan", texts, tzdata=tzdata, is_done=is_done, **over)
     return before, words
 
 
@@ -58,8 +57,7 @@ CHANGED = {
     "another due time": lambda g, row: [*row[:2], int(row[2]) - 1, *row[3:]],
     "another nominal time": lambda g, row: [*row[:3], int(row[3]) - 1, *row[4:]],
     "it is gone": lambda g, row: g.call("cancel", ["r"]) and row,
-    "quarantined": lambda g, row: g.call("quarantine", ["r", "normal", row[2], row[1], "why"], token=TOKEN,
-                                         expected_server=SERVER) and row,
+    "quarantined": lambda g, row: g.call("quarantine", ["r", "normal", row[2], row[1], "why"]) and row,
     "a one-shot of its name": lambda g, row: g.put(("r", row[2]), allow_past=1) and row,
     "wrong type at its key": lambda g, row: (g.redis.delete(g.keys.schedule("r")), g.redis.set(g.keys.schedule("r"), 1),
                                              row)[-1],

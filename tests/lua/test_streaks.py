@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lua.ground import SERVER, TOKEN, Ground
+from tests.lua.ground import Ground
 from tests.lua.test_pause_resume import _resume
 
 NOMINAL_MS = 1_767_225_600_000
@@ -23,8 +23,7 @@ def track(ground: Ground, verdicts: str) -> list[str]:
         run = f"r-{NOMINAL_MS + number}"
         ground.redis.hset(ground.keys.rq.job(run), mapping={"status": "failed", "ended_at": "now"})
         rows += ["r", run, "failed now", verdict, "failed", "{}"]
-    guard = {"token": TOKEN, "expected_server": SERVER, "seen_entry": seen.id, "seen_t": seen.t}
-    return list(ground.call("track", rows, **guard)[4])
+    return list(ground.call("track", rows, seen_entry=seen.id, seen_t=seen.t)[4])
 
 
 def failures(ground: Ground) -> int | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import HOUR_MS, SERVER, TEMPLATE, TOKEN, Ground
+from tests.lua.ground import HOUR_MS, TEMPLATE, Ground
 from tests.lua.limited import EMAIL, ids, put_due, put_many
 from tests.lua.restoring import WHOSE
 from tests.prefix import RQ
@@ -146,7 +146,7 @@ def test_a_throttled_schedule_can_be_quarantined_under_its_lane(led: Ground, scr
         led.redis.delete(led.keys.template("r"))
         led.advance((row, due_ms, due_ms + HOUR_MS))
     else:
-        led.call("quarantine", [*row[:4], "why"], token=TOKEN, expected_server=SERVER)
+        led.call("quarantine", [*row[:4], "why"])
 
     assert {"r": f"quarantine low {due_ms}"} == led.places()
 
@@ -210,7 +210,7 @@ def test_a_throttled_schedule_is_read_as_due_in_its_lane_and_an_audit_returns_al
     row = late.call("get", ["b"])[3]
     late.redis.zadd(late.keys.due_high(), {"b": int(due_ms)})
 
-    reply = late.call("audit", ["b", due_ms, "r", ""], token=TOKEN, expected_server=SERVER)
+    reply = late.call("audit", ["b", due_ms, "r", ""])
 
     assert ["due", "normal", due_ms] == row[:3]
     assert ["high normal:email", "scheduled", "normal:email", ""] == reply[4:]
@@ -239,7 +239,7 @@ def test_a_replan_leaves_a_throttled_schedule_in_one_place(late: Ground) -> None
     due_ms, version, new_ms = late.places()["r"].split()[-1], late.schedule("r")["version"], late.now_ms + HOUR_MS
     row = ["r", version, due_ms, due_ms, new_ms, new_ms]
 
-    late.call("replan", row, tzdata="2026a", is_done=0, token=TOKEN, expected_server=SERVER)
+    late.call("replan", row, tzdata="2026a", is_done=0)
     late.call("cancel", ["b"])
 
     assert str(new_ms) == late.places()["r"].split()[-1]

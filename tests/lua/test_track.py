@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import EPOCH, SERVER, TOKEN, Entry, Ground
+from tests.lua.ground import EPOCH, Entry, Ground
 from tests.prefix import RQ
 from zsched.core.job import JOB_FIELDS, JobFacts
 from zsched.errors import RedisRefused
@@ -31,7 +31,7 @@ def over(run: str, seen: str = f"finished {ENDED}", counts: str = "-") -> list[s
 
 
 def track(ground: Ground, seen: Entry, *texts: list[str], **more: Any) -> list[Any]:
-    arguments = {"token": TOKEN, "expected_server": SERVER, "seen_entry": seen.id, "seen_t": seen.t}
+    arguments = {"seen_entry": seen.id, "seen_t": seen.t}
     return ground.call("track", [each for run in texts for each in run], **(arguments | more))
 
 

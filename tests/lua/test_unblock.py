@@ -12,12 +12,11 @@ from rq import Queue
 from rq.job import Job
 
 from tests.lua.chained import CANCEL, FORGET, OVER, QUEUE, RELEASE, WHY, WITHDRAW, A, B, C, chain, jobs, survey, unblock
-from tests.lua.ground import EPOCH, LEASE_MS, SERVER, TOKEN, Ground
+from tests.lua.ground import EPOCH, TERM, Ground
 from tests.prefix import RQ
 from zsched.core.clock import ManualClock
 from zsched.daemon.chains import SETTLED_MS, ChainKeeper
 from zsched.errors import RedisRefused
-from zsched.storage.lease import Term
 
 # -- releasing --------------------------------------------------------------------------------------------
 
@@ -247,7 +246,7 @@ def test_another_chain_does_not_prevent_the_release_of_a_run(
         assert ["s", *need, "urgent", ""] in survey(led)[1]
 
     rows = ["s", *need, "r", *RELEASE]
-    assert [[B], changed] == led.call("unblock", rows, token=TOKEN, expected_server=SERVER)[1:]
+    assert [[B], changed] == led.call("unblock", rows)[1:]
     assert (None, f"queue {B}") == (chain(led, id="s"), chain(led))
 
 
@@ -262,7 +261,7 @@ def test_the_reason_of_a_release_is_one_line_for_a_hostile_dependency_id(led: Gr
     with closing(led.link.open()) as wire:
         keeper = ChainKeeper(led.keys, clock).over(wire)
         for _ in range(2):
-            keeper.step(Term(TOKEN, EPOCH, SERVER, LEASE_MS, float("inf"), 0, 0))
+            keeper.step(TERM)
             clock.advance(SETTLED_MS)
 
     seen = f"gone?{B}?{'x' * 300}"[:200]

@@ -10,7 +10,7 @@ import pytest
 from tests.breadth import everything
 from tests.lua import restoring
 from tests.lua.ground import HOUR_MS, TEMPLATE, Ground
-from tests.lua.scene import DUE_MS, FENCE, Keyspace, contents, furnish, kept, set_back
+from tests.lua.scene import DUE_MS, Keyspace, contents, furnish, kept, set_back
 from tests.lua.test_pause_resume import plan_text
 from zsched.errors import RedisRefused
 
@@ -120,11 +120,11 @@ VERBS: dict[str, Callable[[Ground, str], Any]] = {
     "run_now": lambda g, id: g.call("run_now", id=id, **_OP),
     "backfill": lambda g, id: g.call("backfill", [DUE_MS - 5, "once"], id=id, planned_version=_version(g, id), **_OP),
     "get": lambda g, id: g.call("get", [id, "paused", "later"]),
-    "audit": lambda g, id: g.call("audit", [id, ""], **FENCE),
+    "audit": lambda g, id: g.call("audit", [id, ""]),
     "restore as due": lambda g, id: restoring.restore(g, restoring.rule("due", id), **_end(g)),
     "restore as gone": lambda g, id: restoring.restore(g, restoring.gone(id), **_end(g)),
     "replan": lambda g, id: g.call(
-        "replan", [id, _version(g, id), DUE_MS * 2, DUE_MS * 2, DUE_MS, DUE_MS], tzdata="x", is_done=0, **FENCE
+        "replan", [id, _version(g, id), DUE_MS * 2, DUE_MS * 2, DUE_MS, DUE_MS], tzdata="x", is_done=0
     ),
     "fire": lambda g, id: g.fire(),
     "advance": lambda g, id: _advance(g, id, "skip"),
@@ -151,7 +151,7 @@ def scene(led: Ground) -> Iterator[tuple[Ground, Keyspace]]:
 
 
 def _places_of(ground: Ground, id: str) -> list[str]:
-    return str(ground.call("audit", [id, ""], **FENCE)[4]).split()
+    return str(ground.call("audit", [id, ""])[4]).split()
 
 
 def _assert_whole(ground: Ground, verb: str, id: str, reply: Any) -> None:
